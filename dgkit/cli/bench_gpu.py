@@ -196,10 +196,11 @@ class _Rig:
         from ..report import PostedLatencyReport
 
         before = self._bare()
-        taken = self._meter.single(
+        kernel = self._meter.start_single(
             queue, *ids, op=case.op, size=case.size, fenced=case.fenced is not False,
             count=_SAMPLES, seconds=self._seconds,
         )  # fmt: skip
+        taken = kernel.take()
         return PostedLatencyReport.of(
             taken, op=case.op, size=case.size, floor_ns=(before, self._bare()), **self._about(case)
         )
@@ -260,7 +261,7 @@ def _show(results: dict[str, Any]) -> None:
             f"{results['why_emulated']}\n",
             markup=False, soft_wrap=True,
         )  # fmt: skip
-    title = f"Latency of one operation of a kernel's thread, us ({label})"
+    title = f"Latency of one operation of a kernel's thread, µs ({label})"
     out.print(posted_latency_table(latency, title), "")
     title = f"Puts of 64 B, millions per second ({label})"
     out.print(posted_rate_table(rates, title), "")

@@ -100,7 +100,7 @@ def _how(report: PostedLatencyReport | PostedRateReport) -> tuple[str, ...]:
 
 
 def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> Table:
-    """Return a table with one row per latency of a kernel's operations; times in us."""
+    """Return a table with one row per latency of a kernel's operations; times in µs."""
     columns = ("operation", *_HOW, "p50", "p99", "floor", "x floor")
     table = _table(title, columns, left=("operation", *_HOW))
     for r in reports:

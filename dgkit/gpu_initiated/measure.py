@@ -281,40 +281,6 @@ class Meter:
         """Memory from which kernels put: the `on` of `dgkit.empty`."""
         return "host" if self.emulated else "pinned"
 
-    def single(
-        self,
-        queue: KernelQueue,
-        remote: int,
-        local: int,
-        *,
-        op: str,
-        size: int = 8,
-        count: int = 10_000,
-        seconds: float = 1.0,
-        fenced: bool = True,
-    ) -> array[int]:
-        """Measure operations of one thread, each until its wait has seen the completion.
-
-        Args:
-            queue: Strong queue that no other kernel uses.
-            remote: Id of the remote region.
-            local: Id of the local region.
-            op: "put", "get", or "doorbell", which moves no bytes.
-            size: Bytes of each operation.
-            count: Most samples.
-            seconds: Most time.
-            fenced: False for DG_NO_RELEASE; puts only.
-
-        Returns:
-            Times in ns, one for each operation.
-
-        Raises:
-            KernelError: An operation failed.
-        """
-        return self.start_single(
-            queue, remote, local, op=op, size=size, count=count, seconds=seconds, fenced=fenced
-        ).take()
-
     def start_single(
         self,
         queue: KernelQueue,
@@ -327,7 +293,21 @@ class Meter:
         seconds: float = 1.0,
         fenced: bool = True,
     ) -> Pending:
-        """Start what `single` measures, without waiting for its end; arguments as there."""
+        """Start to measure operations of one thread, each until its wait has seen the completion.
+
+        Args:
+            queue: Strong queue that no other kernel uses.
+            remote: Id of the remote region.
+            local: Id of the local region.
+            op: "put", "get", or "doorbell", which moves no bytes.
+            size: Bytes of each operation.
+            count: Most samples.
+            seconds: Most time.
+            fenced: False for DG_NO_RELEASE; puts only.
+
+        Returns:
+            The kernel, whose take() returns a time in ns for each operation.
+        """
         put = "put_fenced" if fenced else "put_free"
         name = {"put": put, "get": "get", "doorbell": "doorbell"}[op]
         return self._samples(name, (queue, _u32(remote), _u32(local), _u64(size)), count, seconds)

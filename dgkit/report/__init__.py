@@ -9,11 +9,11 @@ system_info.py  the machine that took the figures
 """
 
 from .bandwidth import BandwidthReport
-from .base import FLOOR_MOVED
+from .base import FLOOR_MOVED, path_text
 from .latency import LatencyReport
 from .posted import GPU_INITIATED, PostedLatencyReport, PostedRateReport, posted_label
 from .samples import Histogram, Percentiles
 from .system_info import Machine
 
 __all__ = ["FLOOR_MOVED", "BandwidthReport", "Histogram", "LatencyReport", "Machine", "Percentiles"]
-__all__ += ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "posted_label"]
+__all__ += ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "path_text", "posted_label"]

@@ -16,7 +16,7 @@ from ..types import DOCA
 from ..units import size_text
 from .system_info import Machine
 
-__all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields"]
+__all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields", "path_text"]
 
 FLOOR_MOVED = "floor moved: figures not comparable"
 _FLOOR_RATIO = 1.5  # a machine's floor has two states more than 4x apart; its noise is below 1.5x
@@ -27,6 +27,19 @@ def ends(name: str, floors: Sequence[float]) -> dict[str, float | str]:
     first, last = floors[:1], floors[1:][-1:]
     pairs = (("before", first), ("after", last))
     return {name.format(when): value[0] if value else "" for when, value in pairs}
+
+
+def path_text(path: str, provider: str, machine: Machine, *, spinning: bool) -> str:
+    """Return the path of transfers for a title, and what copies the bytes."""
+    if path != "worker":
+        return f"{path} path"
+    if provider == "cuda":  # which has no worker thread
+        return "copy engine" if machine.engine else "copied by the CPU"
+    if provider in DOCA:
+        return "DMA tasks"
+    if provider == "verbs":
+        return "RDMA"
+    return f"worker path ({'spinning' if spinning else 'sleeping'})"
 
 
 def _plain(value: Any) -> Any:
@@ -138,6 +151,7 @@ class Report(ABC):
         """Return one row of figures in ns and bytes, after a row of column names if `header`."""
         row = {"op": self.op, "size": self.size, "provider": self.provider, "label": self.label}
         row |= {"path": self.path, "spinning": self.spinning, **self._flat()}
+        row |= self._added()
         row |= {"floor_kind": self.floor_kind, "floor_moved": self.floor_moved}
         row |= {"no_floor": self.no_floor, "sleeps": self.sleeps}
         row |= {**asdict(self.machine), "where": self.where}
@@ -148,19 +162,13 @@ class Report(ABC):
         writer.writerow(row)
         return out.getvalue()
 
-    def _title(self) -> str:
-        return f"{self.op} {size_text(self.size)}, {self._how()}"
+    def _added(self) -> dict[str, Any]:
+        """Return the columns that a subclass adds to those of its figures."""
+        return {}
 
-    def _how(self) -> str:
-        if self.path != "worker":
-            return f"{self.path} path"
-        if self.provider == "cuda":  # which has no worker thread
-            return "copy engine" if self.by_gpu else "copied by the CPU"
-        if self.provider in DOCA:
-            return "DMA tasks"
-        if self.provider == "verbs":
-            return "RDMA"
-        return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
+    def _title(self) -> str:
+        how = path_text(self.path, self.provider, self.machine, spinning=self.spinning)
+        return f"{self.op} {size_text(self.size)}, {how}"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("provider", f"{self.provider} ({self.label})")]

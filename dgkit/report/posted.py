@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .bandwidth import BandwidthReport
+from .base import Report
 from .latency import LatencyReport
 
 if TYPE_CHECKING:  # of inherited fields, for the API reference
@@ -23,16 +24,37 @@ def posted_label(label: str, *, emulated: bool) -> str:
     return f"{label}, emulated GPU" if emulated else label
 
 
-def _rows(report: PostedLatencyReport | PostedRateReport) -> list[tuple[str, str]]:
-    """Return the rows that say how the operations were posted."""
-    shape = f"{report.rings} x {report.threads} threads" if report.threads > 1 else "one thread"
-    released = {True: ", fenced", False: ", DG_NO_RELEASE", None: ""}[report.fenced]
-    where = f"in {report.proxy}; owner {report.owner}"
-    return [("kernel", f"{report.gpu}, {shape}{released}"), ("proxy", where)]
+class _Posted(Report):
+    """Report of posted operations: how they were posted."""
+
+    __slots__ = ()
+
+    fenced: bool | None
+    gpu: str
+    emulated: bool
+    owner: str
+    proxy: str
+    rings: int
+    threads: int
+
+    @property
+    def label(self) -> str:
+        """Label of the provider, and "emulated GPU" if it was."""
+        return posted_label(super().label, emulated=self.emulated)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        shape = f"{self.rings} x {self.threads} threads" if self.threads > 1 else "one thread"
+        released = {True: ", fenced", False: ", DG_NO_RELEASE", None: ""}[self.fenced]
+        where = f"in {self.proxy}; owner {self.owner}"
+        rows = [("kernel", f"{self.gpu}, {shape}{released}"), ("proxy", where)]
+        return [*super()._rows(), *rows]
+
+    def _added(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in _BELOW}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PostedLatencyReport(LatencyReport):
+class PostedLatencyReport(_Posted, LatencyReport):
     """Time of one operation of a kernel's thread, until its wait has seen the completion.
 
     The floor is a doorbell of a kernel that a loop in C answers.
@@ -42,7 +64,7 @@ class PostedLatencyReport(LatencyReport):
         gpu: Name of the GPU, or "emulated GPU".
         emulated: The kernel ran on the emulated GPU: the figures are those of this CPU.
         owner: "idle", or "busy": another kernel computed meanwhile.
-        proxy: Process of the proxy: "this process" or "DPU".
+        proxy: Process of the proxy: "this process" or "DPU process".
         rings: Queues that were posted to.
         threads: Threads for each queue.
     """
@@ -56,26 +78,13 @@ class PostedLatencyReport(LatencyReport):
     threads: int = 1
 
     @property
-    def label(self) -> str:
-        """Label of the provider, and "emulated GPU" if it was."""
-        # Without arguments, super() does not work in a class with slots.
-        return posted_label(super(PostedLatencyReport, self).label, emulated=self.emulated)
-
-    @property
     def floor_kind(self) -> str:
         """Kind of the floor."""
         return "bare doorbell, answered by a C loop"
 
-    def _rows(self) -> list[tuple[str, str]]:
-        return [*super(PostedLatencyReport, self)._rows(), *_rows(self)]
-
-    def _flat(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _BELOW}
-        return super(PostedLatencyReport, self)._flat() | own
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PostedRateReport(BandwidthReport):
+class PostedRateReport(_Posted, BandwidthReport):
     """Operations of one kernel, from its first post until all are complete.
 
     The floor is the rate at which the same threads store records that are not taken. Attributes as
@@ -91,18 +100,6 @@ class PostedRateReport(BandwidthReport):
     threads: int = 1
 
     @property
-    def label(self) -> str:
-        """Label of the provider, and "emulated GPU" if it was."""
-        return posted_label(super(PostedRateReport, self).label, emulated=self.emulated)
-
-    @property
     def floor_kind(self) -> str:
         """Kind of the floor."""
         return "records stored, not taken"
-
-    def _rows(self) -> list[tuple[str, str]]:
-        return [*super(PostedRateReport, self)._rows(), *_rows(self)]
-
-    def _flat(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _BELOW}
-        return super(PostedRateReport, self)._flat() | own

@@ -18,7 +18,11 @@ class MeasurementListener(Protocol):
     """Receives the samples and the progress of a measurement, before its result."""
 
     def add(self, message: Any) -> None:
-        """Take a Block of samples or a Progress; from any thread, without blocking."""
+        """Take a Block of samples or a Progress; from any thread, without blocking.
+
+        Raises:
+            PeerError: There are more samples than were requested.
+        """
 
     def report_progress(self) -> None:
         """Report the latest Progress, in the thread that measures; may raise to cancel."""

@@ -23,22 +23,29 @@ Info = dict[str, Any]  # Session.info
 
 
 class _Listener:
-    """Collects the numbered blocks of samples, and the progress."""
+    """Collects the numbered blocks of samples, `count` in all, and the progress."""
 
-    def __init__(self, progress: ProgressCall) -> None:
+    def __init__(self, progress: ProgressCall, count: int = 0) -> None:
+        self._count = count
         self.samples: array[int] = array("Q")
         self.blocks = 0
         self._call = progress
         self._latest: Progress | None = None
 
     def add(self, message: Any) -> None:
-        """Take one Block or Progress."""
+        """Take one Block or Progress.
+
+        Raises:
+            PeerError: There are more samples than were requested.
+        """
         if isinstance(message, Progress):
             self._latest = message
         elif isinstance(message, Block):
             if message.number == self.blocks:
                 self.samples.frombytes(message.samples)
             self.blocks += 1
+            if len(self.samples) > self._count:
+                raise PeerError(f"{self._count} samples were requested, and the agent sent more")
 
     def report_progress(self) -> None:
         """Call the caller's progress function, in the caller's thread."""
@@ -65,7 +72,7 @@ def latency(
     """
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     argument_checks.function("progress", progress)
-    listener = _Listener(progress)
+    listener = _Listener(progress, count)
     fields = (0, size, argument_checks.op(op).value, count, argument_checks.path(path).value)
     done = backend.latency(region, fields, listener)
     if done.blocks != listener.blocks or len(listener.samples) != count:

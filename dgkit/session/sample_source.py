@@ -119,6 +119,9 @@ class RemoteSource:
         self._pump()
         try:
             blocks = [decode_sampled(body) for body in self._subscriber.take()]
+        except PeerError as exc:
+            self.ended = exc
+            return []
         except msgspec.DecodeError as exc:
             self.ended = PeerError(f"the agent published an invalid block of samples: {exc}")
             return []

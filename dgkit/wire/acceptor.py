@@ -14,15 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import zmq
 
-from .inflow import Inflow
+from .inflow import Stream
 from .sockets import drain
 
 __all__ = ["Acceptor"]
@@ -31,13 +29,11 @@ _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 _HELLO_S = 5.0
 
 
-@dataclass(slots=True)
-class _Connection:
-    inode: int  # of the socket; a descriptor's number may be another's by the time it is used
-    accepted: float = field(default_factory=time.monotonic)
-    inflow: Inflow = field(default_factory=Inflow)
-    ended: bool = False  # shut down; its event follows
-    process: int = -1  # pidfd of the process that made it
+class _Connection(Stream):
+    def __init__(self, fd: int) -> None:
+        super().__init__(fd)
+        self.accepted = time.monotonic()
+        self.process = -1  # pidfd of the process that made it
 
 
 class Acceptor:
@@ -84,7 +80,7 @@ class Acceptor:
                 self._by_process[connection.process] = fd
                 self.ends.register(connection.process, select.EPOLLIN)
             except ProcessLookupError:
-                _shutdown(fd, connection)
+                connection.end()
             except OSError:
                 self._forget_process(connection)
 
@@ -92,21 +88,21 @@ class Acceptor:
         """Enforce limit and deadlines; return the descriptors of the connections that ended."""
         ended = list(self._events())
         for process, _ in self.ends.poll(0):
-            fd = self._by_process[process]
-            _shutdown(fd, self._connections[fd])
-            self._forget_process(self._connections[fd])
+            connection = self._connections[self._by_process[process]]
+            connection.end()
+            self._forget_process(connection)
         oldest = time.monotonic() - _HELLO_S
-        for fd, connection in self._silent.items():
+        for connection in self._silent.values():
             if connection.accepted > oldest:
                 break
             if not connection.ended:
-                _shutdown(fd, connection)
+                connection.end()
         return ended
 
     def disconnect(self, fd: int) -> None:
         """Shut a connection down, at which libzmq closes it."""
         if fd in self._connections:
-            _shutdown(fd, self._connections[fd])
+            self._connections[fd].end()
 
     def end_endless(self, progress: Callable[[int], int]) -> None:
         """Shut down the connections that send without end, and no whole message.
@@ -115,8 +111,8 @@ class Acceptor:
             progress: Number of a connection that each whole message changes, from its descriptor.
         """
         for fd, connection in self._connections.items():
-            if not connection.ended and connection.inflow.is_endless(fd, progress(fd)):
-                _shutdown(fd, connection)
+            if connection.is_endless(progress(fd)):
+                connection.end()
 
     def _remove(self, fd: int) -> None:
         self._silent.pop(fd, None)
@@ -136,10 +132,10 @@ class Acceptor:
         self.ends.close()
 
     def _enforce_limit(self) -> None:
-        silent = [fd for fd, one in self._silent.items() if not one.ended]
+        silent = [connection for connection in self._silent.values() if not connection.ended]
         live = len(self._connections) - len(self._silent) + len(silent)
-        for fd in silent[: max(0, live - self.limit)]:
-            _shutdown(fd, self._silent[fd])
+        for connection in silent[: max(0, live - self.limit)]:
+            connection.end()
 
     def _events(self) -> Iterator[int]:
         for frames in drain(self.monitor):
@@ -147,21 +143,10 @@ class Acceptor:
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # ended already; its event follows
                     self._remove(fd)  # the newest comes last
-                    connection = _Connection(os.fstat(fd).st_ino)
+                    connection = _Connection(fd)
                     self._connections[fd] = self._silent[fd] = connection
                     if len(self._connections) > self.limit:
                         self._enforce_limit()
             else:
                 self._remove(fd)
                 yield fd
-
-
-def _shutdown(fd: int, connection: _Connection) -> None:
-    connection.ended = True
-    with contextlib.suppress(OSError):  # it has ended
-        copy = os.dup(fd)
-        if os.fstat(copy).st_ino != connection.inode:
-            os.close(copy)
-            return
-        with socket.socket(fileno=copy) as duplicate:
-            duplicate.shutdown(socket.SHUT_RDWR)

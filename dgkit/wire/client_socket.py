@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import select
@@ -48,6 +49,7 @@ class ClientSocket:
         self.monitor_fd = fd_of(self.monitor)
         for fd in (fd_of(self.socket), self.monitor_fd, self.wake_fd):
             self.epoll.register(fd, select.EPOLLIN)
+        self._endpoint = address.endpoint
         self.socket.connect(address.endpoint)
         _open.add(self)
 
@@ -64,6 +66,11 @@ class ClientSocket:
         sock.monitor(name, _EVENTS)
         self.monitor.linger = 0
         self.monitor.connect(name)
+
+    def disconnect(self) -> None:
+        """End the connection, and discard what it has received. Idempotent."""
+        with contextlib.suppress(zmq.ZMQError):  # it has ended
+            self.socket.disconnect(self._endpoint)
 
     def close(self) -> None:
         """Close the connections and end libzmq's threads."""

@@ -24,7 +24,8 @@ from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
-from .liveness import Liveness, connection_error
+from .inflow import Growth, give_back
+from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
     Block,
@@ -42,6 +43,10 @@ from .sockets import readable
 __all__ = ["Connection", "Pending", "ReplyLost"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
+_LOOK_S = 0.02  # at least, between two looks at this process's memory
+_STEP = 8 << 20  # bytes of growth of it from one look at the connections to the next
+_BATCH = 1000  # messages received before a waiting thread looks at the time
+_STRAYS = 1000  # notifications about no pending request: those sent before it ended are few
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -58,7 +63,8 @@ class Pending:
 
     `then` is called with this object when the reply has arrived or the request has failed: once, or
     again if an exception such as Ctrl-C interrupted it. `news` is called for each Progress and
-    Block. Both run under the connection's lock and must not block.
+    Block; if it raises PeerError, the connection ends. Both run under the connection's lock and
+    must not block.
     """
 
     #: Type of its reply.
@@ -111,7 +117,11 @@ class Connection:
         self._waiting_senders: dict[int, None] = {}  # by thread
         self._interrupted = False  # while it sent or received
         self._forked = False
-        self._last_received = time.monotonic()
+        self._last_received = self._looked = time.monotonic()
+        self._grown = Growth(_STEP)
+        self._received = 0  # messages
+        self._strays = 0  # since the latest reply
+        self._refused = False
         self._client = ClientSocket(address, identity)
         self._socket = self._client.socket
         self.subscriptions = self._client.subscriptions
@@ -155,6 +165,7 @@ class Connection:
             return self._post(kind, fields, pending)
 
     def _post(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> Pending:
+        self._look_at_memory()
         if self.dead is not None:
             raise self.dead.with_traceback(None)
         number = self._next
@@ -186,6 +197,7 @@ class Connection:
             connection.
         """
         with self.lock:
+            self._look_at_memory()
             if self._pending or self._waiting_senders or self.dead is not None:
                 return None
             number = self._next
@@ -198,7 +210,9 @@ class Connection:
             self._pending[number] = pending
             try:
                 self._socket.send(message, _NOBLOCK)
-                reply = decode_reply(self._socket.recv())
+                body = self._socket.recv()
+                self._received += 1
+                reply = decode_reply(body)
                 if reply.id != number or type(reply) is not REPLIES[kind]:
                     self._dispatch(reply)
                     return pending
@@ -210,7 +224,7 @@ class Connection:
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
                 return pending
             except UNREADABLE as exc:
-                self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
+                self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
                 return pending
             except BaseException:
                 self._note_interruption()
@@ -268,20 +282,22 @@ class Connection:
         Raises:
             PeerTimeout: The peer's process is stopped.
         """
-        began = time.monotonic()
-        deadline = None if timeout is None else began + timeout
+        checked = time.monotonic()
+        deadline = None if timeout is None else checked + timeout
         raise_if_stopped = self.liveness.stop_check()
         try:
             while True:
                 lead = self._wait_turn(pending)
                 if lead is None:
                     return True
-                left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+                left = _LOOK_S if lead else SLICE_S
+                left = left if deadline is None else min(left, deadline - time.monotonic())
                 if left <= 0:
                     self._resign(pending)
                     return pending.done
                 self._sleep(pending, lead, left)
-                if time.monotonic() - began > SLICE_S:
+                if time.monotonic() - checked > SLICE_S:
+                    checked = time.monotonic()
                     raise_if_stopped()
         finally:
             if self._leader is pending:  # Ctrl-C before it slept
@@ -325,6 +341,7 @@ class Connection:
             self._drain()
             if self._client.monitor_fd in ready:
                 self._check_monitor()
+            self._look_at_memory()
             if not pending.done:
                 return
             for other in self._pending.values():
@@ -338,6 +355,28 @@ class Connection:
             if self.dead is None:
                 self._drain()
                 self._check_monitor()
+            self._look_at_memory()
+
+    def _look_at_memory(self) -> None:
+        """End the connection, or a subscription, if the agent sends a message without end."""
+        now = time.monotonic()
+        if self._forked or now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        if not self._grown():
+            return
+        self._drain()  # what is whole is progress
+        stream = self.liveness.stream
+        if self.dead is None and stream is not None and stream.is_endless(self._received):
+            self._refuse(endless(self.liveness.endpoint))
+        self.subscriptions.end_endless()
+
+    def _refuse(self, error: Exception) -> None:
+        """End the connection to an agent that breaks the protocol: nothing more is received."""
+        self._refused = True
+        self.fail(error)  # first: Ctrl-C before the next line leaves no request without an end
+        self._client.disconnect()
+        self.subscriptions.close()
 
     def _drain(self) -> None:
         if self._draining or self.dead is not None:
@@ -347,7 +386,9 @@ class Connection:
             if self._interrupted:
                 self._finish_interrupted()
                 self._find_lost()
-            while readable(self._socket):
+            for _ in range(_BATCH):
+                if not readable(self._socket):
+                    return
                 self._receive(self._socket.recv(_NOBLOCK))
                 if not self._pending:
                     return
@@ -388,37 +429,50 @@ class Connection:
 
     def _receive(self, message: bytes) -> None:
         self._last_received = time.monotonic()
+        self._received += 1
         try:
             reply = decode_reply(message)
         except UNREADABLE as exc:
-            self.fail(PeerError(f"the other side sent an invalid reply: {exc}"))
+            self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
             return
         self._dispatch(reply)
 
     def _dispatch(self, reply: Reply) -> None:
         pending = self._pending.get(reply.id)
         if isinstance(reply, _NOTIFICATIONS):
-            if isinstance(reply, Ended):
+            if pending is None:
+                self._strays += 1
+            if self._strays > _STRAYS:
+                kind = type(reply).__name__
+                self._refuse(PeerError(f"the other side sent {kind} without end"))
+            elif isinstance(reply, Ended):
                 self.subscriptions.monitor_ended(reply)
             elif isinstance(reply, Block) and len(reply.samples) % 8:
-                self.fail(PeerError("the other side sent samples that are not 64-bit numbers"))
+                self._refuse(PeerError("the other side sent samples that are not 64-bit numbers"))
             elif pending is not None and pending.news is not None:
-                pending.news(reply)
+                self._notify(pending.news, reply)
             return
         if isinstance(reply, Failed):
             if pending is None:  # about a message that the agent could not decode
-                self.fail(to_exception(reply))
+                self._refuse(to_exception(reply))
                 return
             pending.error = to_exception(reply)
         elif pending is None:
-            self.fail(PeerError(f"the other side answered request {reply.id}, which is unknown"))
+            self._refuse(PeerError(f"the other side answered request {reply.id}, which is unknown"))
             return
         elif type(reply) is not pending.expected:
             kind = type(reply).__name__
-            self.fail(PeerError(f"the other side answered request {reply.id} with {kind}"))
+            self._refuse(PeerError(f"the other side answered request {reply.id} with {kind}"))
             return
+        self._strays = 0
         pending.reply = clean(reply)
         self._finish(pending)
+
+    def _notify(self, news: Callable[[Any], None], message: Reply) -> None:
+        try:
+            news(message)
+        except PeerError as exc:  # the agent sends more than was requested
+            self._refuse(exc)
 
     def _finish(self, pending: Pending) -> None:
         """Complete a request; repeated from the start if an exception interrupts it."""
@@ -469,6 +523,8 @@ class Connection:
                 return
             self._leader = None  # its sockets are closed here, and its request is done
             self._client.close()
+            if self._refused:
+                give_back()  # it may have sent much
 
     @property
     def idle_s(self) -> float:

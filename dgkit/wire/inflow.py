@@ -13,12 +13,14 @@ import os
 import socket
 import struct
 import termios
+import time
 from pathlib import Path
 
-__all__ = ["Growth", "Inflow", "give_back"]
+__all__ = ["Growth", "Inflow", "Stream", "give_back"]
 
 _STEP = 32 << 20  # bytes of growth from one look at the connections to the next
 _MOST = 8 << 20  # bytes of a connection without a message: what may wait, and what waits to be read
+_HEARTBEATS = 1 << 10  # bytes a second that heartbeats do not exceed: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
 _STATM = Path("/proc/self/statm")
 
@@ -67,6 +69,7 @@ class Inflow:
     def __init__(self) -> None:
         self._progress = -1
         self._mark = 0  # bytes received by the last progress
+        self._since = time.monotonic()
         self._waited = 0  # looks since then at which bytes waited
 
     def is_endless(self, fd: int, progress: int) -> bool:
@@ -82,11 +85,49 @@ class Inflow:
         received = _received(fd)
         if progress != self._progress:
             self._mark = received if progress else 0
-            self._progress, self._waited = progress, 0
+            self._progress, self._waited, self._since = progress, 0, time.monotonic()
         if received:
-            return received - self._mark > _MOST
+            heartbeats = _HEARTBEATS * (time.monotonic() - self._since)
+            return received - self._mark > _MOST + heartbeats
         self._waited += _waits(fd)
         return self._waited > 1
+
+
+class Stream:
+    """Connection of a socket of libzmq, as the socket's monitor reports it.
+
+    Attributes:
+        fd: Its descriptor.
+        ended: It was shut down, at which libzmq closes it; the monitor's event follows.
+
+    Raises:
+        OSError: It has ended.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.ended = False
+        self._inode = os.fstat(fd).st_ino  # the number may be another's by the time it is used
+        self._inflow = Inflow()
+
+    def end(self) -> None:
+        """Shut it down. Idempotent."""
+        self.ended = True
+        with contextlib.suppress(OSError):  # it has ended
+            copy = os.dup(self.fd)
+            if os.fstat(copy).st_ino != self._inode:
+                os.close(copy)
+                return
+            with socket.socket(fileno=copy) as duplicate:
+                duplicate.shutdown(socket.SHUT_RDWR)
+
+    def is_endless(self, progress: int) -> bool:
+        """Look at it; return whether it sends without end, and no whole message.
+
+        Args:
+            progress: A number that each whole message changes; 0 if there was none.
+        """
+        return not self.ended and self._inflow.is_endless(self.fd, progress)
 
 
 def _received(fd: int) -> int:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import time
 from collections.abc import Callable
 
 import zmq
 
-from ..errors import PeerLost, PeerRefused, PeerTimeout
+from ..errors import PeerError, PeerLost, PeerRefused, PeerTimeout
 from .host_id import ends_within, process_state
+from .inflow import Stream
 from .sockets import readable
 
-__all__ = ["Liveness", "connection_error"]
+__all__ = ["Liveness", "connection_error", "endless"]
 
 _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
 _ENDS_S = 0.1  # from the end of a process's connections to its own
 
 
 class Liveness:
-    """State of the peer. `pid` is its process on this machine, 0 if it runs elsewhere."""
+    """State of the peer.
+
+    Attributes:
+        pid: Its process on this machine; 0 if it runs elsewhere.
+        connected: The handshake has succeeded.
+        stream: The latest connection; None before the first.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.pid = 0
         self.connected = False
+        self.stream: Stream | None = None
 
     def stop_check(self) -> Callable[[], None]:
         """Return a function for a waiting thread to call repeatedly.
@@ -68,12 +77,19 @@ def _no_check() -> None:
     """Check nothing: the state of a process on another machine is unknown."""
 
 
+def endless(endpoint: str) -> PeerError:
+    """Return the error for an agent that sends a message without end."""
+    return PeerError(
+        f"the agent at {endpoint} sent a message without end; this side has ended the connection"
+    )
+
+
 def connection_error(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
     """Read pending socket monitor events and return the error that ended the connection, if any.
 
     Args:
         monitor: The PAIR socket of the monitor (zmq_socket_monitor(3)).
-        liveness: Set to connected when the handshake succeeds.
+        liveness: Gets the connection, and is set to connected when the handshake succeeds.
     """
     while readable(monitor):
         event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
@@ -87,6 +103,8 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
     """Return the error for one socket monitor event, if any (zmq_socket_monitor(3))."""
     where = liveness.endpoint
     if event == zmq.EVENT_CONNECTED:
+        with contextlib.suppress(OSError):  # ended already; its event follows
+            liveness.stream = Stream(value)
         return None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
         liveness.connected = True

@@ -1,7 +1,7 @@
 """All messages and their codec: msgspec structs in MessagePack, one array per message.
 
 The size of a message is bounded before it is decoded: libzmq drops a connection that sends more
-than MAX_REQUEST to an agent or more than MAX_REPLY to a client.
+than MAX_REQUEST to an agent, more than MAX_REPLY to a client, or a block of more than MAX_BLOCK.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ from .requests import (
 
 __all__ = [
     "EVERY_S",
+    "MAX_BLOCK",
     "MAX_REPLY",
     "MAX_REQUEST",
     "MAX_RINGS",
@@ -114,8 +115,9 @@ __all__ = [
 ]
 
 MAX_REQUEST = 1 << 16  # bytes
-MAX_REPLY = 1 << 18  # bytes
+MAX_REPLY = 160 << 10  # bytes
 SAMPLES_A_BLOCK = 4096  # 32 KiB per message
+MAX_BLOCK = 40 << 10  # bytes of a published block
 
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode

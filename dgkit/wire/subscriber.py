@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import deque
 
 import zmq
 
-from ..errors import ClosedError, PeerTimeout
+from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
-from .liveness import Liveness, connection_error
-from .messages import MAX_REPLY
+from .liveness import Liveness, connection_error, endless
+from .messages import MAX_BLOCK
 from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
 
 __all__ = ["Subscriber"]
@@ -19,7 +20,8 @@ __all__ = ["Subscriber"]
 _SLICE_S = 0.05  # how long wait_connected() keeps close() waiting
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
 _EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    zmq.EVENT_CONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
@@ -40,6 +42,10 @@ class Subscriber:
         self._endpoint = address.endpoint
         self._lock = threading.Lock()
         self._closed = False
+        self._liveness = Liveness(address.endpoint)
+        self._arrived: deque[bytes] = deque(maxlen=TELEMETRY_HWM)
+        self._received = 0
+        self._error: PeerError | None = None
         self._socket = context.socket(zmq.SUB)
         self._monitor = context.socket(zmq.PAIR)
         try:
@@ -54,12 +60,13 @@ class Subscriber:
         sock = self._socket
         sock.linger = self._monitor.linger = 0
         sock.rcvhwm = TELEMETRY_HWM
-        sock.maxmsgsize = MAX_REPLY
+        sock.maxmsgsize = MAX_BLOCK
         if identity is not None:
             set_heartbeat(sock)
             set_client_curve(sock, identity, key)
         name = f"inproc://dgkit-subscriber-{next(_serial)}"
         sock.monitor(name, _EVENTS)
+        self._monitor.rcvhwm = 0  # else libzmq's thread would wait for a reader of its events
         self._monitor.connect(name)
 
     def wait_connected(self, timeout: float) -> None:
@@ -74,9 +81,9 @@ class Subscriber:
             ClosedError: Another thread closed the connection.
         """
         deadline = time.monotonic() + timeout
-        liveness = Liveness(self._endpoint)
+        liveness = self._liveness
         while not liveness.connected:
-            error = self._step(liveness, deadline - time.monotonic())
+            error = self._step(deadline - time.monotonic())
             if error is not None:
                 raise error
             if not liveness.connected and time.monotonic() >= deadline:
@@ -85,30 +92,57 @@ class Subscriber:
                     f"{timeout} s: let a firewall or a tunnel pass this port, too"
                 )
 
-    def _step(self, liveness: Liveness, left: float) -> Exception | None:
+    def _step(self, left: float) -> Exception | None:
         """Wait a short time for an event of the connection; return the error that ended it."""
         with self._lock:
-            if self._closed:
-                return ClosedError("the session is closed")
+            if self._closed or self._error is not None:
+                return self._error or ClosedError("the session is closed")
             self._monitor.poll(int(1000 * min(_SLICE_S, max(0.0, left))))
-            error = connection_error(self._monitor, liveness)
-            if liveness.connected:
-                self._socket.monitor(None, 0)
-            return error
+            return connection_error(self._monitor, self._liveness)
 
     def take(self) -> list[bytes]:
-        """Return the messages that have arrived, at most 200 per call, without waiting."""
-        taken: list[bytes] = []
+        """Return the messages that have arrived, at most 200 per call, without waiting.
+
+        Raises:
+            PeerError: The agent sent a message without end; all before it were returned.
+        """
         with self._lock:
-            while not self._socket.closed and len(taken) < _BATCH and readable(self._socket):
-                taken.append(self._socket.recv(zmq.NOBLOCK))
-        return taken
+            if len(self._arrived) < _BATCH:
+                self._receive(_BATCH - len(self._arrived))
+            if self._error is not None and not self._arrived:
+                raise self._error.with_traceback(None)
+            return [self._arrived.popleft() for _ in range(min(_BATCH, len(self._arrived)))]
+
+    def _receive(self, most: int) -> None:
+        while most and not self._socket.closed and readable(self._socket):
+            self._arrived.append(self._socket.recv(zmq.NOBLOCK))
+            self._received += 1
+            most -= 1
+
+    def end_endless(self) -> None:
+        """Close the connection if the agent sends a message without end.
+
+        Call it when this process's memory has grown. It receives what has arrived, of which the
+        oldest is lost if take() is not called.
+        """
+        with self._lock:
+            if self._socket.closed:
+                return
+            self._receive(2 * TELEMETRY_HWM)
+            connection_error(self._monitor, self._liveness)  # for a connection made anew
+            stream = self._liveness.stream
+            if stream is not None and stream.is_endless(self._received):
+                self._error = endless(self._endpoint)
+                self._close()
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._closed = True  # before the lock: wait_connected() does not take it again
         with self._lock:
-            if not self._socket.closed:
-                self._socket.monitor(None, 0)
-            self._socket.close(linger=0)
-            self._monitor.close(linger=0)
+            self._close()
+
+    def _close(self) -> None:
+        if not self._socket.closed:
+            self._socket.monitor(None, 0)
+        self._socket.close(linger=0)
+        self._monitor.close(linger=0)

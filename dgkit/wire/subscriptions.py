@@ -70,6 +70,11 @@ class Subscriptions:
         host = self._address.endpoint.rpartition(":")[0]
         return Address(f"{host}:{published.endpoint.rpartition(':')[2]}", self._address.key)
 
+    def end_endless(self) -> None:
+        """Close those at which the agent sends a message without end; see Subscriber."""
+        for subscriber in list(self._subscribers):
+            subscriber.end_endless()
+
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Close a subscription. Idempotent."""
         subscriber.close()

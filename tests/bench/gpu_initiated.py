@@ -45,7 +45,7 @@ class Bench:
         """Nanoseconds of one operation of one thread, until it sees the completion."""
         with self.device.gpu_queue(1024) as q:
             ids = self.remote.id, self.local.id
-            return median(self.meter.single(q, *ids, op=op, fenced=fenced))
+            return median(self.meter.start_single(q, *ids, op=op, fenced=fenced).take())
 
     def rate(self, rings: int, threads: int, *, fenced: bool) -> float:
         """Millions of puts of 64 bytes a second."""

@@ -3,12 +3,12 @@
 import contextlib
 import os
 import socket
-import struct
 import time
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.processes.agents import agent
+from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
 from dgkit.wire import inflow
@@ -16,65 +16,21 @@ from dgkit.wire import messages as m
 from dgkit.wire.address import parse
 
 MIB = 1 << 20
-PART = b"\x03" + struct.pack(">Q", 60_000) + b"a" * 60_000  # a long frame; more follow
 SENT = 4096 * MIB
 AT_MOST = 1024 * MIB  # what arrives in a tenth of a second; 32 MiB apart from it
 
 
-class Zmtp:
-    """A client of ZMTP 3.1 without authentication, by bytes (rfc.zeromq.org/spec/37)."""
-
-    def __init__(self, address):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(10)
-        self.socket.connect(str(parse(address).path))
-        self.socket.sendall(
-            b"\xff" + b"\0" * 8 + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
-        )
-        self._read(64)
-        self._frame(4, b"\x05READY\x0bSocket-Type" + struct.pack(">I", 6) + b"DEALER")
-        self._read_frame()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.socket.close()
-
-    def _read(self, size):
-        found = b""
-        while len(found) < size:
-            more = self.socket.recv(size - len(found))
-            assert more, "the agent has ended the connection"
-            found += more
-        return found
-
-    def _frame(self, flags, body):
-        self.socket.sendall(bytes([flags, len(body)]) + body)
-
-    def _read_frame(self):
-        (flags,) = self._read(1)
-        (size,) = struct.unpack(">Q", self._read(8)) if flags & 2 else self._read(1)
-        return self._read(size)
-
-    def greet(self):
-        self._frame(0, m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
-        return m.decode_reply(self._read_frame()).first_id
-
-    def flood(self, size):
-        """Sends parts of one message; whether the agent has ended the connection."""
-        for _ in range(0, size, len(PART)):
-            try:
-                self.socket.sendall(PART)
-            except (BrokenPipeError, ConnectionResetError):
-                return True
-        return False
+@contextlib.contextmanager
+def client_of(address):
+    connected = socket.socket(socket.AF_UNIX)
+    connected.connect(str(parse(address).path))
+    with Zmtp(connected, b"DEALER") as client:
+        yield client
 
 
-def own_bytes(pid):
-    """As dgkit.wire.inflow counts them."""
-    _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+def greet(client):
+    client.send(m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+    return m.decode_reply(client.read_frame()).first_id
 
 
 def most_during(pid, flood):
@@ -96,9 +52,9 @@ def test_parts_without_end_end_the_connection(known):
     with agent() as served, dgkit.connect(served.address) as session:
         before = own_bytes(served.pid)
         for _ in range(2):  # the second finds no memory that the first has left
-            with Zmtp(served.address) as client:
+            with client_of(served.address) as client:
                 if known:
-                    assert client.greet()
+                    assert greet(client)
                 most, code = most_during(served.pid, lambda c=client: c.flood(SENT))
             assert code == 0, "the agent has taken four gigabytes"
             assert most - before < AT_MOST
@@ -147,6 +103,18 @@ def test_a_connection_without_a_message_may_send_little(tcp):
     assert seen.is_endless(far.fileno(), 0)
     late = inflow.Inflow()  # first looked at when it has sent all of it
     assert late.is_endless(far.fileno(), 0)
+
+
+def test_heartbeats_of_a_quiet_connection_are_no_flood(tcp, monkeypatch):
+    near, far = tcp
+    seen = inflow.Inflow()
+    assert not seen.is_endless(far.fileno(), 5)
+    _send_all(near, far, 16 * MIB)
+    later = time.monotonic() + 12 * 3600
+    monkeypatch.setattr(inflow, "time", SimpleNamespace(monotonic=lambda: later))
+    assert not seen.is_endless(far.fileno(), 5)
+    _send_all(near, far, 64 * MIB)
+    assert seen.is_endless(far.fileno(), 5)
 
 
 def test_bytes_that_wait_at_two_looks_tell_on_a_unix_socket():

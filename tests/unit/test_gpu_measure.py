@@ -40,7 +40,8 @@ def test_each_sample_is_an_operation_that_moved_its_bytes(
     local.memory.array[:8] = np.arange(8) if op == "put" else 0
     owned.memory.array[:8] = 0 if op == "put" else np.arange(8)
     with device.gpu_queue(64) as queue:
-        taken = meter.single(queue, remote.id, local.id, op=op, fenced=fenced, count=100)
+        ids = remote.id, local.id
+        taken = meter.start_single(queue, *ids, op=op, fenced=fenced, count=100).take()
         assert queue.stats().completed == len(taken) == 100
     assert min(taken) > 0
     moved = owned if op == "put" else local
@@ -50,7 +51,9 @@ def test_each_sample_is_an_operation_that_moved_its_bytes(
 def test_a_measurement_ends_at_its_time(meter: Meter, device: dgkit.Device, regions: Any) -> None:
     _, remote, local = regions
     with device.gpu_queue(64) as queue:
-        taken = meter.single(queue, remote.id, local.id, op="doorbell", count=1 << 20, seconds=0.02)
+        ids = remote.id, local.id
+        kernel = meter.start_single(queue, *ids, op="doorbell", count=1 << 20, seconds=0.02)
+        taken = kernel.take()
         assert 0 < len(taken) < 1 << 20
         # The clock is read every 16 operations, and a busy machine may stop the kernel meanwhile.
         assert sum(sorted(taken)[: len(taken) // 2]) < 20_000_000
@@ -83,7 +86,7 @@ def test_an_operation_that_fails_is_no_figure(
 ) -> None:
     _, remote, local = regions
     with device.gpu_queue(64) as queue, pytest.raises(dgkit.errors.KernelError) as raised:
-        meter.single(queue, remote.id, 12345, op="put", count=10)
+        meter.start_single(queue, remote.id, 12345, op="put", count=10).take()
     assert str(raised.value) == "the kernel put_fenced ended with LOCAL_ERROR"
     with (
         device.gpu_queue(64, weak=True) as queue,

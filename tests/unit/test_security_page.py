@@ -49,7 +49,8 @@ def test_each_stage_of_the_runner_exists():
 
 
 def test_the_limits_are_those_of_the_code():
-    assert (messages.MAX_REQUEST, messages.MAX_REPLY) == (64 << 10, 256 << 10)
+    assert (messages.MAX_REQUEST, messages.MAX_REPLY) == (64 << 10, 160 << 10)
+    assert messages.MAX_BLOCK == 40 << 10
     header = (ROOT / "native/dgkit.h").read_text(encoding="utf-8")
     assert re.search(r"DG_DESCRIPTOR_MAX\s*=?\s*768\b", header)
     header = (ROOT / "native/src/share/server.h").read_text(encoding="utf-8")

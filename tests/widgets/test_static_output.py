@@ -19,6 +19,7 @@ import dgkit
 from dgkit.widgets.base import static_output
 from dgkit.widgets.base.chart import Axis
 from dgkit.widgets.base.picture import Picture
+from dgkit.widgets.base.static_output import dated
 from dgkit.widgets.dashboard.dashboard import dashboard
 from dgkit.widgets.figure.figure import BokehView
 from dgkit.widgets.figure.static_figure import _PlotDrawing, figure_picture
@@ -116,7 +117,7 @@ def test_a_dashboard_takes_less_than_60_kilobytes(session, view):
     board.panels.plot.start()
     measured(board.panels.plot)
     board.panels.plot.stop()
-    png = board.dated_picture().png()
+    png = dated(board.picture()).png()
     assert len(base64.b64encode(png)) < 60_000
     assert opened(png).height > 800
 
@@ -125,8 +126,8 @@ def test_a_dashboard_takes_less_than_60_kilobytes(session, view):
 def test_a_panel_of_a_session_that_is_closed_or_empty_has_a_picture(view, name):
     with dgkit.connect() as session:
         panel = view(getattr(dgkit, name)(session)).panel
-        assert opened(panel.dated_picture().png()).width == 720
-    assert opened(panel.dated_picture().png()).width == 720
+        assert opened(dated(panel.picture()).png()).width == 720
+    assert opened(dated(panel.picture()).png()).width == 720
 
 
 def test_a_hex_view_shows_the_bytes_in_view(session, view):

@@ -9,6 +9,7 @@ import msgspec
 from .. import finding, references
 from ..facts import distribution, firmware, rdma, versions
 from ..facts.doca import doca
+from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
 from ..facts.side import side
 from ..facts.versions import Version, version
@@ -155,10 +156,8 @@ def _missing(case: Case, missing: list[str], why: str) -> Finding:
     goals=WITH_GPU,
 )
 def _ofed_version(case: Case) -> Iterator[Finding]:
-    reading, module = case.machine.read.together(
-        ["run ofed_info -s", "text /sys/module/mlx5_core/version"]
-    )
-    found = versions.ofed(reading.text) or versions.driver(module.text)
+    drivers = case.machine.know(ofed)
+    reading, found = drivers.info, drivers.release or drivers.driver
     arm = case.goal is Goal.ARM_DMA
     source = references.DMA_SAMPLES("Introduction") if arm else references.MLNX_OFED("Introduction")
     if found is None and reading.absent:

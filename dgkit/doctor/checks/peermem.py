@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pairs
 from ..facts.distribution import install, os_release, restart
+from ..facts.ofed import ofed
 from ..facts.peermem import (
     is_outdated,
     is_separate,
@@ -125,8 +126,8 @@ def _cannot_load(machine: Machine, trouble: str) -> Finding:
     if other := machine.know(other_ofed):
         return _not_for_this_kernel(machine, other)
     rebuild = _REBUILD_OLD if machine.know(is_separate) else _REBUILD
-    ofed = machine.read.run("ofed_info", "-s")
-    first = [] if ofed.ok and ofed.code == 0 else [install(machine, "doca-ofed", "doca-ofed")]
+    installed = machine.know(ofed).installed
+    first = [] if installed else [install(machine, "doca-ofed", "doca-ofed")]
     return finding.fail(
         found,
         needed="loaded",

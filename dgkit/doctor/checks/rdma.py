@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import distribution, firmware, ibv_devinfo, pci, rdma, virtual
+from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
@@ -73,10 +74,8 @@ def _without_driver(case: Case, address: str) -> tuple[str, list[str]]:
     if device is not None and device.driver:
         why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
         return why, ["sudo modprobe mlx5_ib"]
-    ofed = case.machine.read.run("ofed_info", "-s")
-    start = (
-        "sudo /etc/init.d/openibd start" if ofed.ok and not ofed.code else "sudo modprobe mlx5_ib"
-    )
+    installed = case.machine.know(ofed).installed
+    start = "sudo /etc/init.d/openibd start" if installed else "sudo modprobe mlx5_ib"
     return "There is a NIC, and no driver holds it: mlx5_core is not loaded.", [start]
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from ..machine import Machine
-from . import nvidia_proc, versions
+from . import nvidia_proc
 from .distribution import os_release
 from .nvidia_proc import version_key
+from .ofed import ofed
 from .uname import uname
 
 __all__ = [
@@ -40,9 +41,9 @@ def lacks_interface(machine: Machine) -> bool:
     Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths.
     """
     name = machine.know(os_release).get("ID", "").lower()
-    info, module = machine.read.together(["run ofed_info -s", "text /sys/module/mlx5_core/version"])
-    known = info.ok or info.absent
-    if not name or not known or versions.ofed(info.text) or versions.driver(module.text):
+    found = machine.know(ofed)
+    known = found.info.ok or found.info.absent
+    if not name or not known or found.release or found.driver:
         return False
     if name != "ubuntu":
         return True
@@ -130,10 +131,10 @@ def other_ofed(machine: Machine) -> str:
 
     The kernel's mlx5_core has no version, or 5.0-0: MLNX_OFED's was not built for this kernel.
     """
-    info, module = machine.read.together(["run ofed_info -s", "text /sys/module/mlx5_core/version"])
-    installed = versions.ofed(info.text) if info.ok else None
-    known = module.ok or module.absent
-    return str(installed) if installed and known and not versions.driver(module.text) else ""
+    found = machine.know(ofed)
+    installed = found.release if found.info.ok else None
+    known = found.module.ok or found.module.absent
+    return str(installed) if installed and known and not found.driver else ""
 
 
 def trouble(machine: Machine) -> str:

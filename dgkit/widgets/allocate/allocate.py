@@ -14,7 +14,7 @@ from ... import html_cards
 from ...errors import RegionBusy, Unsupported
 from ...units import plural, size_text
 from ..base import namespace, region_usage, scheduler
-from ..base.as_python import pattern_expression, script, session_expression
+from ..base.as_python import pattern_expression, script, session_lines
 from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
 from ..base.forms import for_field, to_shape
@@ -279,9 +279,7 @@ class AllocatePanel(Panel):
     def as_python(self, region: int) -> dict[str, str]:
         """Return the lines of Python that make and fill a region like this one."""
         found = self._model.region(region)
-        session = session_expression(self._session)
-        lines = [] if session == "session" else [f"session = {session}"]
-        lines += self._creation(found)
+        lines = [*session_lines(self._session), *self._creation(found)]
         if found.id in self._fills:
             pattern, dtype = self._fills[found.id]
             if pattern.kind != "zeros":

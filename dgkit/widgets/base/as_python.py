@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
 __all__ = ["add_namer", "bytes_expression", "pattern_expression", "region_lines", "script"]
-__all__ += ["session_expression"]
+__all__ += ["session_expression", "session_lines"]
 
 _namers: list[Callable[[Session], str]] = []
 _MAX_LITERAL = 1 << 10  # bytes written as a literal
@@ -40,7 +40,7 @@ def add_namer(name_of: Callable[[Session], str]) -> None:
 def region_lines(region: SessionRegion) -> list[str]:
     """Return lines that bind `session` and `region`."""
     session: Any = region.session
-    lines = _session_lines(session)
+    lines = session_lines(session)
     for name, value in namespace.all_variables().items():
         if value is region and not name.startswith("_"):
             return lines if name == "region" else [*lines, f"region = {name}"]
@@ -49,7 +49,8 @@ def region_lines(region: SessionRegion) -> list[str]:
     return [*lines, f"region = next(one for one in session.regions if one.{key})"]
 
 
-def _session_lines(session: Session) -> list[str]:
+def session_lines(session: Session) -> list[str]:
+    """Return the line that binds `session`; none if it is bound."""
     expression = session_expression(session)
     return [] if expression == "session" else [f"session = {expression}"]
 

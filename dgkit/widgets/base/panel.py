@@ -30,7 +30,7 @@ from ...html_cards import provider_label
 from . import cell_lifetime, container_output
 from .aio import Later
 from .error_hints import hint_for
-from .static_output import StaticOutput, dated
+from .static_output import StaticOutput
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
@@ -278,10 +278,6 @@ class Panel(anywidget.AnyWidget):
         from .picture import Picture
 
         return Picture(self.title)
-
-    def dated_picture(self) -> Picture:
-        """Return the picture with the time at which it was drawn."""
-        return dated(self.picture())
 
     def renew_picture(self, *, live: bool = False) -> None:
         """Replace the static picture in the output soon: the state has changed.

@@ -101,7 +101,7 @@ def choose_region(session: Session, value: Any, regions: tuple[SessionRegion, ..
     """Return the id of a region that was assigned to a trait: as a region, its id or its name.
 
     Raises:
-        ValueError: It is none of these regions.
+        ValueError: The value names none of `regions`.
     """
     for region in regions:
         if value is region or (not isinstance(value, bool) and value in (region.id, region.name)):

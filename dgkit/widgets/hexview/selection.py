@@ -116,7 +116,7 @@ class RegionSelection:
     def state(self) -> dict[str, Any]:
         """Return the shared state of the session's panels, and the shown region.
 
-        `region` describes it; if it is None, `empty_reason` says why.
+        `region` describes the one that is shown; if it is None, `empty_reason` says why.
         """
         region = self.current()
         about = None if region is None else {

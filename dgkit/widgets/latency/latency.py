@@ -50,6 +50,15 @@ def _empty_figures(dark: bool) -> dict[str, Any]:
     return document_state(document(dark), dark)
 
 
+def _of_setting(name: str, *, help: str) -> State[Any]:
+    """Return the trait of one value of the plot's setting."""
+    return State(
+        lambda plot: getattr(plot._setting, name),
+        lambda plot, value: plot.change(**{name: value}),
+        help=help,
+    )
+
+
 class LatencyPlot(BokehPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
@@ -90,21 +99,9 @@ class LatencyPlot(BokehPanel):
         to_json=region_id,
         help="The region that is measured; None: the plot's own memory.",
     )
-    size: State[int] = State(
-        lambda plot: plot._setting.size,
-        lambda plot, value: plot.change(size=value),
-        help="Bytes per operation.",
-    )
-    op: State[str] = State(
-        lambda plot: plot._setting.op,
-        lambda plot, value: plot.change(op=value),
-        help="write or read.",
-    )
-    path: State[str] = State(
-        lambda plot: plot._setting.path,
-        lambda plot, value: plot.change(path=value),
-        help="auto, inline, worker or GPU-initiated.",
-    )
+    size: State[int] = _of_setting("size", help="Bytes per operation.")
+    op: State[str] = _of_setting("op", help="write or read.")
+    path: State[str] = _of_setting("path", help="auto, inline, worker or GPU-initiated.")
     p50_ns: State[float | None] = State(
         lambda plot: plot._figures.get("p50"), help="Median of the run so far, ns. Read-only."
     )

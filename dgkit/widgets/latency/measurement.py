@@ -13,7 +13,7 @@ from ...memory.placement import parse_on
 from ...report import GPU_INITIATED, posted_label
 from ...units import size_text
 from ..base import forms
-from ..base.as_python import region_lines, script, session_expression
+from ..base.as_python import region_lines, script, session_lines
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ class Measurement:
         if setting.region:
             lines = region_lines(self._region(setting))
         else:
-            session = session_expression(self.session)
-            lines = [] if session == "session" else [f"session = {session}"]
+            lines = session_lines(self.session)
             lines.append(f"region = session.empty({max(setting.size, _OWN_BYTES)})")
             options += ", destructive=True"
         if setting.path == GPU_INITIATED:

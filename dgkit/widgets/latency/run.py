@@ -10,8 +10,8 @@ import numpy as np
 
 from ...errors import PeerError
 from ...html_cards import provider_label
-from ...report import LatencyReport, Machine, PostedLatencyReport, posted_label
-from ...types import DOCA, MIXED
+from ...report import LatencyReport, Machine, PostedLatencyReport, path_text, posted_label
+from ...types import MIXED
 from ...units import size_text
 from .history import History
 
@@ -50,15 +50,8 @@ class RunConfig:
     @property
     def path_text(self) -> str:
         """The path of the transfers, and what copies the bytes."""
-        if self.path != "worker":
-            return f"{'inline and worker' if self.path == MIXED else self.path} path"
-        if self.provider == "cuda":
-            return "copy engine" if self.machine.engine else "copied by the CPU"
-        if self.provider in DOCA:
-            return "DMA tasks"
-        if self.provider == "verbs":
-            return "RDMA"
-        return f"worker path ({'spinning' if self.spinning else 'sleeping'})"
+        path = "inline and worker" if self.path == MIXED else self.path
+        return path_text(path, self.provider, self.machine, spinning=self.spinning)
 
     @property
     def description(self) -> str:

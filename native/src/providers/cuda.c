@@ -190,8 +190,8 @@ static void cuda_close(struct dg_device *dev, void *state)
 	free(c);
 }
 
-/* A part of the scratch granule's first half, whose contents do not matter. The first 32 queues have
- * a part each, so that two of them never write the same words at the same time. */
+/* A part of the scratch granule's first half, whose contents do not matter. The first 32 queues
+ * have a part each, so that two of them never write the same words at the same time. */
 static uint64_t scratch_part(struct cuda *c)
 {
 	uint64_t parts = c->granularity / 2 / PLAIN_FROM;
@@ -261,8 +261,8 @@ static void request_wake(struct cuda_queue *q)
 	if (q->submitted == q->done || q->wake_requested)
 		return;
 	bool entered = cuda_enter(q->c);
-	/* A copy first: it has the waker wait in a copy engine's channel. In the compute engine's the
-	 * sleeper of a busy GPU wakes up when its time slice comes. */
+	/* A copy first: it has the waker wait in a copy engine's channel. In the compute engine's
+	 * the sleeper of a busy GPU wakes up when its time slice comes. */
 	q->wake_requested =
 		!cuda.cuMemcpyDtoHAsync(q->staging + (uint64_t)(q->p->mask + 1) * STAGED,
 					unwritten, sizeof(uint64_t), q->waker) &&

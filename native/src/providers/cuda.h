@@ -14,8 +14,8 @@ struct cuda {
 	uint8_t uuid[16];
 	uint64_t granularity, max_pitch;
 	CUmemHandle scratch; /* one granule, mapped behind each imported block: see cuda_copy.c */
-	/* The same granule, mapped by itself. Writes stay in the first half and 32 KiB behind it, so
-	 * none reaches the last word, which the wakers read. */
+	/* The same granule, mapped by itself. Writes stay in the first half and 32 KiB behind it,
+	 * so none reaches the last word, which the wakers read. */
 	CUdeviceptr scratch_at;
 	atomic_uint scratch_turn; /* queues that were given their part of it */
 	bool word_writes; /* the driver can write 8 bytes of GPU memory from within a stream */

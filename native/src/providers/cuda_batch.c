@@ -25,7 +25,7 @@
 
 enum {
 	GATHER_MIN = 8, /* smallest number of operations worth a launch */
-	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy an operation; above, a warp */
+	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy one; above, a warp */
 	THREADS = 256, /* per block */
 	CHUNK = 256, /* copies of one call of the driver */
 	FRESH_NS = 1000000, /* how long a measured answer is believed */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Provider verbs: an RDMA adapter moves the bytes, by one-sided operations of libibverbs on reliable
- * connections that the RDMA connection manager makes. It reaches other machines. Callers post and
- * poll in their own threads; one thread for each device makes and ends connections.
+ * Provider verbs: an RDMA adapter moves the bytes, by one-sided operations of libibverbs on
+ * reliable connections that the RDMA connection manager makes. It reaches other machines. Callers
+ * post and poll in their own threads; one thread for each device makes and ends connections.
  */
 #include "verbs.h"
 
@@ -75,8 +75,8 @@ struct search {
 	char other[64]; /* a device with an address that is not the wanted one */
 };
 
-/* Binds an id to the address. Returns whether that is one of the wanted device's active ports, whose
- * id is then d->listener. */
+/* Binds an id to the address. Returns whether that is one of the wanted device's active ports,
+ * whose id is then d->listener. */
 static bool try_address(struct verbs *d, struct search *s, struct sockaddr *address)
 {
 	struct rdma_cm_id *id;

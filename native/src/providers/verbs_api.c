@@ -44,9 +44,9 @@ static void load(void)
 	dg_verbs.name = (type(*) params)(uintptr_t)symbol(rdmacm, #name);
 	IBVERBS_FUNCTIONS(FROM_IBVERBS)
 	RDMACM_FUNCTIONS(FROM_RDMACM)
-	/* Kernels before 5.12 share pinned pages with a forked child until one side writes; this has
-	 * them leave registered memory out of the child. Later ones copy at the fork, and it does
-	 * nothing. */
+	/* Kernels before 5.12 share pinned pages with a forked child until one side writes; this
+	 * has them leave registered memory out of the child. Later ones copy at the fork, and it
+	 * does nothing. */
 	if (!load_error[0] && dg_verbs.ibv_fork_init())
 		snprintf(load_error, sizeof load_error,
 			 "ibv_fork_init() failed: a program that registered memory before dgkit "

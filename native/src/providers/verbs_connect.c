@@ -41,8 +41,8 @@ static void settle(struct verbs_conn *c, enum conn_state state)
 {
 	atomic_store_explicit(&c->state, state, memory_order_seq_cst);
 	pthread_cond_broadcast(&c->d->changed);
-	/* seq_cst: the caller of a queue stores its flag and then loads the state of its lanes; here
-	 * the state is stored and then the flag is loaded, as in ring.h. */
+	/* seq_cst: the caller of a queue stores its flag and then loads the state of its lanes;
+	 * here the state is stored and then the flag is loaded, as in ring.h. */
 	if (c->pipe)
 		dg_pipe_wake(c->pipe);
 }

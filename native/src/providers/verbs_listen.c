@@ -117,8 +117,8 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 		rc = dg_share_enter(q.key, d->dev, &r, &access);
 	if (rc)
 		return rc;
-	/* The region stays open, and its memory mapped, until life_leave(). Its unmap(), which takes
-	 * the memory from its guests, comes after that. */
+	/* The region stays open, and its memory mapped, until life_leave(). Its unmap(), which
+	 * takes the memory from its guests, comes after that. */
 	struct verbs_guest *g = calloc(1, sizeof *g);
 	rc = g ? 0 : -ENOMEM;
 	if (g) {

@@ -3,9 +3,9 @@
  * From the submission ring into work requests, and from work completions to completions.
  *
  * Each queue has a lane for each import that it uses, made at the first operation: until it is
- * ready, that operation stays at the head of the ring. On a lane work requests complete in order, so
- * one in 16 asks for a work completion, and the last of each doorbell. An error puts the lane's queue
- * pair into the error state: what was posted after it is flushed, and not executed.
+ * ready, that operation stays at the head of the ring. On a lane work requests complete in order,
+ * so one in 16 asks for a work completion, and the last of each doorbell. An error puts the lane's
+ * queue pair into the error state: what was posted after it is flushed, and not executed.
  *
  * An operation is one work request, or several if it has rows or is large; its gates are left when
  * the last one has ended.
@@ -256,8 +256,8 @@ static void ring(struct verbs_queue *q)
 	l->unsignaled = 0;
 	q->batch_lane = NULL;
 	q->n_batch = 0;
-	/* Those before the one that is not accepted may be unsignaled, and then nothing would say when
-	 * they end. */
+	/* Those before the one that is not accepted may be unsignaled, and then nothing would say
+	 * when they end. */
 	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0))
 		lane_abort(q, l);
 }

@@ -36,8 +36,9 @@
     return version ? (await version.get())() : null;
   }
 
-  async function open(app, path) {
-    const panel = await app.commands.execute("docmanager:open", { path, factory: "Notebook" });
+  async function open(app, path, options = {}) {
+    const panel = await app.commands.execute(
+      "docmanager:open", { path, factory: "Notebook", ...options });
     await panel.context.ready;
     await panel.sessionContext.ready;
     return panel;
@@ -46,10 +47,7 @@
   async function openNew(app, source) {
     const kernel = app.serviceManager.kernelspecs.specs?.default ?? "python3";
     const { path } = await app.serviceManager.contents.newUntitled({ type: "notebook", path: "" });
-    const panel = await app.commands.execute(
-      "docmanager:open", { path, factory: "Notebook", kernel: { name: kernel } });
-    await panel.context.ready;
-    await panel.sessionContext.ready;
+    const panel = await open(app, path, { kernel: { name: kernel } });
     const cells = panel.content.model.sharedModel;
     cells.insertCell(0, { cell_type: "code", source });
     panel.content.activeCellIndex = 0;

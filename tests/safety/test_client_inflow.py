@@ -1,0 +1,226 @@
+"""A hostile agent that sends without end takes little memory of its client, which gets an error."""
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from support.processes.agents import program
+from support.processes.zmtp import PART, Zmtp, frame, own_bytes
+
+from dgkit.wire import messages as m
+from dgkit.wire.host_id import boot_id
+from dgkit.wire.telemetry import Sampled, encode_sampled
+
+MIB = 1 << 20
+AT_MOST = 200 * MIB  # of memory that a client takes
+ENDS_S = 15.0  # all calls have a limit below it
+SENT = 20_480 * MIB
+
+CLIENT = """
+import sys, time
+import dgkit
+from dgkit.wire.address import Address
+from dgkit.wire.connection import Connection
+from dgkit.wire.messages import Stats
+
+def connect(session):
+    pass
+
+def stats(session):
+    session.stats()
+
+def latency(session):
+    session.latency(session.empty(64), size=8, count=1000)
+
+def monitor(session):
+    with session.monitor(session.empty(64), size=8) as monitor:
+        for _ in range(250):
+            monitor.read()
+            time.sleep(0.02)
+
+def unread(session):
+    monitor = session.monitor(session.empty(64), size=8)
+    region = session.empty(64)
+    for _ in range(500):
+        session.write(region, b"x")
+        time.sleep(0.01)
+
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    if sys.argv[1].startswith("tcp"):
+        Connection(Address(sys.argv[1]), None).ask(Stats)
+    else:
+        session = dgkit.connect(sys.argv[1], timeout=5.0)
+        globals()[sys.argv[2]](session)
+    print("no error", flush=True)
+except dgkit.DgkitError as error:
+    print(type(error).__name__, error, flush=True)
+sys.stdin.readline()  # a session that failed is open until then
+"""
+
+MACHINE = {
+    "cpu": "a", "cpus": 2, "arch": "x86_64", "kernel": "6.1", "page_size": 4096, "virtual": None,
+    "engine": "",
+}  # fmt: skip
+
+
+class Hostile:
+    """An agent that answers requests as an honest one does, but those of some kinds by a flood."""
+
+    def __init__(self, folder, floods, telemetry, tcp):
+        self._folder, self._floods, self._telemetry = folder, floods, telemetry
+        self._servers = [self._listen("agent", self._serve), self._listen("blocks", self._publish)]
+        self.address = f"ipc://{folder}/agent.sock"
+        if tcp:  # without keys, which dgkit.connect() refuses
+            server = socket.create_server(("127.0.0.1", 0))
+            self._servers.append(self._start(server, self._serve))
+            self.address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+    def _listen(self, name, run):
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(f"{self._folder}/{name}.sock")
+        server.listen()
+        return self._start(server, run)
+
+    def _start(self, server, run):
+        threading.Thread(target=self._accept, args=(server, run), daemon=True).start()
+        return server
+
+    def close(self):
+        for server in self._servers:
+            server.shutdown(socket.SHUT_RDWR)
+            server.close()
+
+    def _accept(self, server, run):
+        with contextlib.suppress(OSError):
+            while True:
+                peer = server.accept()[0]
+                threading.Thread(target=self._run, args=(peer, run), daemon=True).start()
+
+    def _run(self, peer, run):
+        with contextlib.suppress(OSError):
+            run(peer)
+
+    def _serve(self, connected):
+        with Zmtp(connected, b"ROUTER") as client:
+            while True:
+                request = m.decode_request(client.read_frame())
+                flood = self._floods.get(type(request))
+                if flood is not None:
+                    client.flood(SENT, flood(request.id))
+                client.send(m.encode(self._answer(request)))
+
+    def _publish(self, connected):
+        with Zmtp(connected, b"XPUB") as subscriber:
+            topic = subscriber.read_frame()
+            if self._telemetry is not None:
+                subscriber.flood(SENT, self._telemetry(topic))
+            subscriber.read_frame()
+
+    def _answer(self, request):
+        number, path = request.id, f"ipc://{self._folder}/blocks.sock"
+        known = {
+            m.Hello: lambda: m.Welcome(
+                number, m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", 2, 1 << 30,
+                1 << 30, 0, False, "", "0",
+            ),
+            m.Import: lambda: m.Imported(number, 1, 1 << 20, 3, "map"),
+            m.Subscribe: lambda: m.Subscribed(number, path, 1),
+            m.Watch: lambda: m.Watching(number, "inline", MACHINE),
+            m.Move: lambda: m.Moved(number, 1, 1, 0, 1, 2, 3, 1, 1, 1),
+            m.Outstanding: lambda: m.OutstandingDone(number, []),
+        }  # fmt: skip
+        return known.get(type(request), lambda: m.Done(number))()
+
+
+def _parts(_number):
+    return PART
+
+
+def _strays(number):
+    """Replies to a request that was not made."""
+    return frame(m.encode(m.Done(number + 77))) * 100 + frame(bytes(60_000))
+
+
+def _ended(number):
+    """The end of monitors that were not started; the first is longer than it need be."""
+    failed = m.Failed(number, "PeerError", "x" * 100_000, 0, None)
+    return frame(m.encode(m.Ended(number + 77, failed)))
+
+
+def _progress(number):
+    return frame(m.encode(m.Progress(number + 77, 1, 2))) * 1000
+
+
+def _samples(number):
+    return b"".join(frame(m.encode(m.Block(number, n, bytes(8 * 4096)))) for n in range(8))
+
+
+def _blocks(topic):
+    block = encode_sampled(Sampled(1, 0, 0, "soft", "monitor", bytes(8 * 4096), "write", 8))
+    return frame(topic[-10:] + block[2:]) * 4 + PART
+
+
+@contextlib.contextmanager
+def client_of(folder, use, floods, telemetry=None, *, tcp=False):
+    """Yields a process that is to use a hostile agent once it is told to."""
+    hostile = Hostile(folder, floods, telemetry, tcp)
+    with contextlib.closing(hostile), program(CLIENT, hostile.address, use) as client:
+        assert client.stdout.readline() == "ready\n"
+        yield client
+
+
+def _run(client):
+    """Has the client use the agent; returns what it prints and the most memory that it took."""
+    before, said = own_bytes(client.pid), []
+    reader = threading.Thread(target=lambda: said.append(client.stdout.readline()), daemon=True)
+    reader.start()
+    client.stdin.write("\n")
+    client.stdin.flush()
+    most, end, last = 0, time.monotonic() + ENDS_S, None
+    while time.monotonic() < end and (last is None or time.monotonic() < last):
+        most = max(most, own_bytes(client.pid) - before)
+        if said and last is None:
+            last = time.monotonic() + 1.0  # the flood does not go on behind the error
+        time.sleep(0.002)
+    return said[0] if said else "", most
+
+
+@pytest.mark.parametrize(
+    ("use", "floods"),
+    [
+        ("connect", {m.Hello: _parts}),
+        ("stats", {m.Stats: _parts}),
+        ("stats", {m.Stats: _strays}),
+        ("stats", {m.Stats: _ended}),
+        ("stats", {m.Stats: _progress}),
+        ("latency", {m.Latency: _parts}),
+        ("latency", {m.Latency: _samples}),
+    ],
+    ids=["hello", "parts", "strays", "ended", "progress", "parts of samples", "samples"],
+)
+def test_a_reply_without_end_is_an_error(tmp_path, use, floods):
+    with client_of(tmp_path, use, floods) as client:
+        said, most = _run(client)
+    assert said.startswith("PeerError "), said
+    assert most < AT_MOST
+
+
+def test_a_reply_without_end_over_tcp_is_an_error(tmp_path):
+    with client_of(tmp_path, "stats", {m.Stats: _parts}, tcp=True) as client:
+        said, most = _run(client)
+    assert said.startswith("PeerError "), said
+    assert most < AT_MOST
+
+
+@pytest.mark.parametrize("use", ["monitor", "unread"])
+@pytest.mark.parametrize("telemetry", [_parts, _blocks], ids=["parts", "blocks"])
+def test_telemetry_without_end_takes_little_memory(tmp_path, use, telemetry):
+    with client_of(tmp_path, use, {}, telemetry) as client:
+        said, most = _run(client)
+    if (use, telemetry) == ("monitor", _parts):
+        assert said.startswith("PeerError "), said
+    assert most < AT_MOST
