@@ -6,7 +6,7 @@ const SLOW_MS = 1000, STATUS_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
 
 class HexBox {
   constructor(view) {
-    Object.assign(this, { view, id: dgId(), moved: false, page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
+    Object.assign(this, { view, id: dgId(), moved: false, page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "", onMove: () => {} });
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
     this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
@@ -58,6 +58,7 @@ class HexBox {
   }
   // Fetches the bytes in view. One request is in flight at a time; calls meanwhile cause one more.
   async refresh() {
+    this.onMove();
     this.requestedAt ??= performance.now();
     if (this.fetching) return void (this.fetchAgain = true);
     this.fetching = true;
@@ -158,6 +159,7 @@ class HexBox {
   }
   // The cursor or the selection changed. If its bytes are being fetched, they are painted on arrival.
   cursorChanged() {
+    this.onMove();
     const k = this.cursor.at - this.page?.at;
     if (this.page && !(this.fetching && !(k >= 0 && k < this.page.size))) this.#paint();
     clearTimeout(this.selectionTimer);
@@ -194,6 +196,12 @@ class HexBox {
   isVisible(at) {
     const row = Math.floor(at / this.layout.per) - this.scroller.top;
     return row >= 0 && row < this.count;
+  }
+  // The bytes in view, as [start, stop).
+  get window() {
+    if (!this.layout) return [0, 0];
+    const start = this.scroller.top * this.layout.per;
+    return [start, Math.min(this.size(), start + this.count * this.layout.per)];
   }
   // Scrolls to a byte; with `middle` some rows are left above it.
   show(at, middle = false) {

@@ -20,6 +20,7 @@ from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
 from .live_view import LiveView, Page
+from .overview import Overview
 from .search import parse_pattern
 from .search_task import SearchTask
 from .selection import RegionSelection
@@ -32,10 +33,11 @@ __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
 MAX_VALUE = 1 << 16  # bytes of the trait `value`
+PARTS = ("values", "grid", "keys", "tools", "overview", "box")
 COLUMNS = (0, 8, 16, 32, 64)
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
-    "columns": COLUMNS,
+    "columns": COLUMNS, "overview_of": ("value", "entropy"),
 }  # fmt: skip
 
 
@@ -59,7 +61,9 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     name = "hexview"
     title = "Memory"
-    parts = tuple(f"hexview/{part}" for part in ("values", "grid", "keys", "tools", "box"))
+    parts = tuple(
+        f"hexview/{part}" for part in ("values", "grid", "keys", "tools", "overview", "box")
+    )
 
     region: State[SessionRegion | None] = State(
         lambda panel: panel._region(),
@@ -107,6 +111,10 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._live = LiveView(
             self.reader, self._region, lambda: self.sources, self._send_page, self._live_failed
         )
+        self._overview = Overview(
+            self.reader, self._region, lambda: self.sources, lambda: self._live.on,
+            self.broadcast, self.fail,
+        )  # fmt: skip
         self._region_selection = RegionSelection(session, region, self._region_changed)
         super().__init__()
         self._region_selection.model.subscribe(self)
@@ -139,11 +147,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._live.reset()
         self._edits.clear()
         self._search.reset()
+        self._overview.reset()
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
             self._region_selection.session_changed(what)
             self.broadcast("state", **self.state())
+        else:
+            self._overview.renew()
         self._update_traits()
 
     # Traits.
@@ -268,6 +279,12 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def visible(self, view: str, on: bool) -> None:
         """Record that a view is still visible, or no longer; then it is not read for."""
         self._live.set_visible(str(view), bool(on))
+        self._overview.set_visible(str(view), bool(on))
+
+    @handler
+    def overview(self, view: str) -> None:
+        """Read the overview of the region; an `overview` message follows."""
+        self._overview.request(str(view))
 
     @handler
     def ack(self, view: str) -> None:
@@ -276,7 +293,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     @handler
     def show(self, **options: Any) -> None:
-        """Set `source`, `dtype`, `endian` and `columns` for all views."""
+        """Set `source`, `dtype`, `endian`, `columns` and `overview_of` for all views."""
         for name, value in options.items():
             if name not in OPTIONS:
                 raise ValueError(f"the hex view has no option {name!r}")
@@ -285,6 +302,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
                 raise ValueError(f"{name} is {value!r}; it must be one of: {known}")
         self._options.update(options)
         self.broadcast("state", **self.state())
+        if "source" in options:
+            self._overview.reset()
         self._update_traits()
 
     @handler
@@ -298,12 +317,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def mark(self) -> None:
         """Clear the change marks: bytes that change from now on are marked."""
         self._live.mark()
+        self._overview.mark()
         self.broadcast("refresh")
 
     @handler
     def watch(self, on: bool) -> None:
         """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
+        self._overview.renew()
         self.broadcast("state", **self.state())
 
     @handler
@@ -415,9 +436,10 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._start_edit(offset, bytes(data)).transfer.wait(self._session.timeout)
 
     def end(self) -> None:
-        """End the search and live viewing."""
+        """End the search, the overview and live viewing."""
         self._live.switch(False)
         self._search.cancel()
+        self._overview.end()
         self._live.reset()
         if self._value_task is not None:
             self._value_task.cancel()
