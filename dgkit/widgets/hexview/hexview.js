@@ -25,6 +25,7 @@ function makeCommands(view, grid, tools, overview) {
       input.setAttribute("aria-invalid", String(invalid));
       if (invalid) return grid.setStatus(Number.isNaN(at) ? "An offset is written as 64, 0x40, 4K, +16 or end."
         : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last offset.`);
+      grid.leave();
       grid.show(at, true);
       grid.cursor.move(at);
     },
@@ -60,6 +61,14 @@ function draw(view) {
   const grid = new HexBox(view), tools = {};
   const overview = new OverviewStrip(view, grid);
   const commands = makeCommands(view, grid, tools, overview);
+  const structure = new StructureTable(view, grid), places = new Places(view, grid);
+  grid.onMove = () => {
+    overview.drawWindow();
+    structure.cursorChanged();
+  };
+  grid.onDraw = () => structure.refresh();
+  grid.side.append(structure.element);
+  overview.row.append(places.row);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
     { title: "The lines that do what the last search did" }));
@@ -73,7 +82,7 @@ function draw(view) {
     " since it was first shown or marked as seen; ", differs, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
   const bar = h("div", { class: "dg-row" }, tools.choices.row, tools.search.row, tools.actions.row);
   view.body.append(bar, tools.choices.note, empty, overview.element, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { empty, overview, bytes, legend, differs });
+  const apply = () => applyState(view, grid, tools, { empty, parts: [overview, structure, places], bytes, legend, differs });
   subscribe(view, grid, tools, apply);
   trackVisibility(view, grid, overview);
   apply();
@@ -108,7 +117,7 @@ function trackVisibility(view, grid, overview) {
   });
 }
 
-function applyState(view, grid, tools, { empty, overview, bytes, legend, differs }) {
+function applyState(view, grid, tools, { empty, parts, bytes, legend, differs }) {
   const { state } = view;
   view.titled({ ...state, title: state.region ? `${view.title}: ${state.region.name}` : view.title });
   if (state.region?.no_write) view.head.append(h("span", { class: "dg-badge" }, "read only"));
@@ -123,7 +132,7 @@ function applyState(view, grid, tools, { empty, overview, bytes, legend, differs
     grid.writing.clear();
     Object.assign(grid.cursor, { at: 0, anchor: 0, digit: "" });
   }
-  overview.apply(state);
+  for (const part of parts) part.apply(state);
   grid.arrange();
   if (grid.page) grid.cursorChanged();
 }
@@ -155,6 +164,7 @@ function subscribe(view, grid, tools, apply) {
   });
   view.on("goto", ({ start, stop }) => {
     view.state.at = start; // for a view that has no rows yet
+    grid.leave();
     grid.show(start, true);
     grid.moved = false;
     grid.cursor.select(start, stop);

@@ -16,6 +16,7 @@ from ..base import scheduler
 from ..base.aio import in_own_thread
 from ..base.panel import Buffers, Panel, Reply, handler
 from ..base.traits import State, choose_region, region_id
+from .bookmarks import Bookmarks
 from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
@@ -24,6 +25,7 @@ from .overview import Overview
 from .search import parse_pattern
 from .search_task import SearchTask
 from .selection import RegionSelection
+from .structure_view import StructureView
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -33,7 +35,7 @@ __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
 MAX_VALUE = 1 << 16  # bytes of the trait `value`
-PARTS = ("values", "grid", "keys", "tools", "overview", "box")
+PARTS = ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
 COLUMNS = (0, 8, 16, 32, 64)
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
@@ -57,12 +59,18 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             when a panel writes to the region, and with each change that live viewing shows.
         columns: Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.
         source: What is shown: `dpu` (read by DMA), `host` or `both`.
+        structure: A structure laid over the bytes, whose fields are listed and coloured: a
+            ctypes.Structure class, a structured NumPy dtype, a dict such as
+            `{"magic": "u32", "name": "char[16]"}`, or None.
+        structure_offset: The offset of its first byte.
+        bookmarks: Named places of the region: a dict of name: (start, stop).
     """
 
     name = "hexview"
     title = "Memory"
     parts = tuple(
-        f"hexview/{part}" for part in ("values", "grid", "keys", "tools", "overview", "box")
+        f"hexview/{part}"
+        for part in ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
     )
 
     region: State[SessionRegion | None] = State(
@@ -96,6 +104,22 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._assign_option("source", value),
         help="What is shown: dpu (read by DMA), host or both.",
     )
+    structure: State[Any] = State(
+        lambda panel: panel._structure.described_by,
+        lambda panel, value: panel._assign_structure(value),
+        to_json=lambda value: None if value is None else str(value),
+        help="The structure laid over the bytes: a ctypes class, a dtype, a dict or None.",
+    )
+    structure_offset: State[int] = State(
+        lambda panel: panel._structure.offset,
+        lambda panel, value: panel.place_structure(value),
+        help="The offset of the structure's first byte.",
+    )
+    bookmarks: State[dict[str, tuple[int, int]]] = State(
+        lambda panel: panel._bookmarks.of(panel._region()),
+        lambda panel, value: panel._assign_bookmarks(value),
+        help="Named places of the region: name: (start, stop).",
+    )
 
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
@@ -115,7 +139,9 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self.reader, self._region, lambda: self.sources, lambda: self._live.on,
             self.broadcast, self.fail,
         )  # fmt: skip
+        self._structure = StructureView(self.reader, self._region, lambda: self.sources[0])
         self._region_selection = RegionSelection(session, region, self._region_changed)
+        self._bookmarks = Bookmarks(self._region_selection.check_range)
         super().__init__()
         self._region_selection.model.subscribe(self)
         self.on_close(self._region_selection.model.listen(self._session_changed))
@@ -151,6 +177,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
+            self._bookmarks.keep_only(self._session.regions)
             self._region_selection.session_changed(what)
             self.broadcast("state", **self.state())
         else:
@@ -193,6 +220,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             if why and value in SOURCES:
                 raise ValueError(why)
         self.show(**{name: value})
+
+    def _assign_structure(self, value: Any) -> None:
+        self._structure.assign(value)
+        self.broadcast("state", **self.state())
+
+    def _assign_bookmarks(self, value: Any) -> None:
+        self._bookmarks.assign(self._region_selection.require(), value)
+        self.broadcast("state", **self.state())
 
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
@@ -247,10 +282,12 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def state(self) -> dict[str, Any]:
         """Return the shown region, the options, the selection and the search."""
+        here = self._bookmarks.of(self._region())
         return self._region_selection.state() | self._options | {
             "source": self._source(), "live": self._live.on, "at": self._at,
             "selection": list(self._byte_range), "search": self._search.state,
-            "undoable": self._edits.undoable,
+            "undoable": self._edits.undoable, "structure": self._structure.state(),
+            "bookmarks": [[name, *span] for name, span in here.items()],
         }  # fmt: skip
 
     # Requests of a view.
@@ -348,6 +385,33 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def as_python(self) -> dict[str, str]:
         """Return the lines of Python that do what the last search did."""
         return {"text": self._search.python()}
+
+    @handler
+    def fields(self) -> dict[str, Any]:
+        """Return the values of the structure's fields."""
+        return self._structure.values()
+
+    @handler
+    def place_structure(self, offset: int) -> None:
+        """Move the structure to an offset."""
+        self._structure.place(offset)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
+
+    @handler
+    def bookmark(self, start: int, stop: int, name: str = "") -> dict[str, str]:
+        """Bookmark bytes; without a name it is their offset."""
+        kept = self._bookmarks.add(self._region_selection.require(), name, start, stop)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
+        return {"name": kept}
+
+    @handler
+    def remove_bookmark(self, name: str) -> None:
+        """Remove a bookmark. Idempotent."""
+        self._bookmarks.remove(self._region_selection.require(), name)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
 
     @handler
     def stop(self) -> None:
@@ -449,6 +513,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def _send_page(self, view: str, page: Page) -> None:
         about, buffers = page.reply()
         self.broadcast("bytes", buffers, view=view, **about)
+        if (fields := self._structure.of_page(page)) is not None:
+            self.broadcast("fields", **fields)
         self._take_value(page)
 
     def _live_failed(self, error: Exception) -> None:

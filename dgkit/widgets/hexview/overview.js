@@ -21,13 +21,13 @@ class OverviewStrip {
     this.drawing = svgTag("svg", { preserveAspectRatio: "none", "aria-hidden": "true" }, this.changes, this.bars);
     this.frame = h("span", { class: "dg-over-window" });
     this.cursor = h("span", { class: "dg-over-cursor" });
+    this.places = h("div");
     this.strip = h("div", { class: "dg-over-strip", role: "slider", tabindex: "0", "aria-label": "Overview of all bytes",
-      "aria-valuemin": 0 }, this.drawing, this.frame, this.cursor);
+      "aria-valuemin": 0 }, this.drawing, this.places, this.frame, this.cursor);
     this.note = h("p", { class: "dg-help" });
     this.row = h("div", { class: "dg-over-row" }, field("Overview", this.kind), this.note);
     this.element = h("div", { class: "dg-over" }, this.strip, this.row);
     this.#listen();
-    grid.onMove = () => this.drawWindow();
     view.on("overview", (message, buffers) => this.#receive(message, buffers));
   }
   ask() {
@@ -36,6 +36,8 @@ class OverviewStrip {
   apply(state) {
     this.element.hidden = !state.region;
     this.kind.value = state.overview_of;
+    this.places.replaceChildren(...state.bookmarks.map(([name, start]) =>
+      h("span", { class: "dg-over-place", title: name, style: `left:${((100 * start) / state.region.size).toFixed(3)}%` })));
     const key = `${state.region?.id} ${state.source}`;
     if (key !== this.#sized) {
       this.#sized = key;
@@ -123,6 +125,7 @@ class OverviewStrip {
       if (event.button) return;
       strip.setPointerCapture(event.pointerId);
       this.#dragging = true;
+      this.grid.leave();
       this.#goUnder(event);
     });
     strip.addEventListener("pointermove", (event) => {

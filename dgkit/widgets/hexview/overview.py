@@ -34,7 +34,7 @@ Span = tuple[int, int]  # offset and size in bytes
 
 
 class Scan(NamedTuple):
-    """What was read of a region, a byte per part.
+    """Statistics of a region, a byte per part.
 
     Attributes:
         read: The number of bytes that were read.
