@@ -112,7 +112,7 @@ def parse_structure(source: Any) -> Structure:
 
 
 def _checked(source: Any, name: str, size: int, fields: Iterator[Field]) -> Structure:
-    found = []
+    found: list[Field] = []
     for field in fields:
         if len(found) == MAX_FIELDS:
             raise BoundsError(f"structure {name!r} has more than {MAX_FIELDS} fields")
@@ -147,7 +147,7 @@ def _of_dtype(dtype: np.dtype[Any], name: str, at: int) -> Iterator[Field]:
         for index in range(count):
             place = f"{name}[{index}]" if dtype.subdtype else name
             for part in base.names:
-                inner, offset = (base.fields or {})[part][:2]
+                inner, offset = base.fields[part][:2]  # type: ignore[index]  # it has names
                 path = f"{place}.{part}" if place else part
                 yield from _of_dtype(inner, path, at + index * base.itemsize + offset)
     elif base.kind == "O":
@@ -164,7 +164,7 @@ def _flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def _type_text(dtype: np.dtype[Any]) -> str:
     base = dtype.base
-    text = _SHORT.get(base.str[1:].replace("b1", "?"), base.name)
+    text = str(_SHORT.get(base.str[1:].replace("b1", "?"), base.name))
     if base.kind == "V":
         text = plural(base.itemsize, "byte")
     if base.kind == "S":
