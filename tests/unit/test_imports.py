@@ -89,6 +89,7 @@ ONLY = {
         "memory/gdrcopy.py",
         "memory/wrap_gpu.py",
         "wire/inflow.py",  # malloc_trim(3)
+        "widgets/hexview/structure.py",
     },
     "pickle": set(),
     "click": {"cli/"},

@@ -47,7 +47,21 @@ def test_a_table_has_seconds_where_it_has_no_blocks_any_more():
     seconds = [float(row[1]) for row in rows]
     assert seconds == sorted(seconds)
     assert {int(row[5]) for row in rows[:-40]} == {1000}
-    assert {int(row[5]) for row in rows[-40:]} == {50}
+    assert {int(row[5]) for row in rows[-40:]} == {1000}
+
+
+def test_median_p99_max_and_samples_of_a_row_are_of_one_window():
+    """The maximum of a block alone may be below the p99 of it and the blocks before it."""
+    run = Run(1, config())
+    times = [9000 if number in (20, 21) else 100 + number for number in range(60)]
+    run.add(block(number, ns=ns) for number, ns in enumerate(times))
+    lines = [line for line in csv_table({"run": run}).splitlines() if line.startswith("run,")][1:]
+    assert len(lines) == 60
+    for number, line in enumerate(lines):
+        *_, p50, p99, most, count = line.split(",")
+        window = np.repeat(times[: number + 1], 50)[-int(count) :]
+        assert (float(p50), float(most)) == (history.percentile(np.sort(window), 50), window.max())
+        assert p99 == ("" if number == 0 else str(history.percentile(np.sort(window), 99)))
 
 
 def test_a_report_of_more_than_is_kept_says_so():

@@ -17,7 +17,17 @@ from dgkit.widgets.base.traits import State
 
 SIZE = 1 << 20
 NAMES = {
-    "HexView": {"region", "offset", "selection", "value", "columns", "source"},
+    "HexView": {
+        "region",
+        "offset",
+        "selection",
+        "value",
+        "columns",
+        "source",
+        "structure",
+        "structure_offset",
+        "bookmarks",
+    },
     "LatencyPlot": {"running", "region", "op", "size", "path", "p50_ns", "p99_ns", "max_ns"},
     "TransferPanel": {"last_completion", "transfers"},
     "AllocatePanel": {"regions", "selected"},

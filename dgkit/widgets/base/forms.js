@@ -45,14 +45,8 @@ function valueError(kind, text) {
   return kind === "text" && !text ? "enter the text to repeat" : "";
 }
 
-function sizeText(size) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let unit = 0;
-  let value = size;
-  for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
-  const text = Number.isInteger(value) ? String(value) : value.toFixed(2);
-  return unit ? `${text} ${units[unit]} (${plural(size, "byte")})` : plural(size, "byte");
-}
+const sizeText = (size) =>
+  size < 1024 ? plural(size, "byte") : `${shortSize(size)} (${plural(size, "byte")})`;
 
 // A table with a caption and headers; ">" at the start of a header marks a column of numbers. A last
 // column "Actions" stays visible when the table scrolls sideways.

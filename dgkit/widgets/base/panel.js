@@ -69,6 +69,15 @@ function parseSize(text) {
 
 const boundedBytes = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
 
+// A size in the largest binary unit of which there is at least one, as units.size_text writes it.
+function shortSize(size) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  let value = size;
+  for (; value >= 1024 && unit < units.length - 1; unit++) value /= 1024;
+  return `${Number.isInteger(value) ? value : value.toFixed(2)} ${units[unit]}`;
+}
+
 // Copies text to the clipboard, also where the page has no Clipboard API (plain http).
 async function toClipboard(text) {
   try {

@@ -54,7 +54,7 @@ _CLOSED_MODULE = """export default { render({ el }) {
 } };
 """
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
-_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places"})
+_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places", "overview", "fields"})
 _LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")

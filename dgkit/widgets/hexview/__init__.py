@@ -7,10 +7,15 @@ live_view       pages of the views, read again while live viewing is on
 change_tracker  bytes that changed since they were first shown
 search          search for a pattern or a difference, chunk by chunk
 search_task     the one running search of a panel
+overview        mean value, entropy and changes of each part of the region
+structure       structures: fields of ctypes classes, dtypes and dicts, and their values
+structure_view  the structure laid over the bytes
+bookmarks       named places
 edit            edits as DMA writes, and undo
 clipboard       bytes as text in several formats
 
-JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), box (pages), hexview.
+JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
+structure (fields), places (bookmarks, going back), box (pages), hexview.
 """
 
 from .hexview import HexView

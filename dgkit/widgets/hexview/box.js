@@ -7,6 +7,7 @@ const SLOW_MS = 1000, STATUS_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
 class HexBox {
   constructor(view) {
     Object.assign(this, { view, id: dgId(), moved: false, page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
+    Object.assign(this, { hues: null, onMove: () => {}, onDraw: () => {}, leave: () => {} }); // hues: see StructureTable
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
     this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
@@ -16,7 +17,8 @@ class HexBox {
     this.scroller = new Scroller(this.box, spacer, () => { this.moved = true; this.refresh(); });
     this.cursor = new Cursor(this);
     this.inspector = makeInspector();
-    this.main = h("div", { class: "dg-hex-main" }, this.ruler, this.box, this.inspector.box);
+    this.side = h("div", { class: "dg-hex-side" }, this.inspector.box);
+    this.main = h("div", { class: "dg-hex-main" }, this.ruler, this.box, this.side);
   }
   size() {
     return this.view.state.region?.size ?? 0;
@@ -58,6 +60,7 @@ class HexBox {
   }
   // Fetches the bytes in view. One request is in flight at a time; calls meanwhile cause one more.
   async refresh() {
+    this.onMove();
     this.requestedAt ??= performance.now();
     if (this.fetching) return void (this.fetchAgain = true);
     this.fetching = true;
@@ -115,11 +118,17 @@ class HexBox {
     this.page = { at, size, parts, flags: flags ? bytesOf(buffers[sources]) : null,
       views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)) };
     this.#paint();
+    this.onDraw();
+  }
+  // Draws the cells again: what is marked has changed.
+  repaint() {
+    if (this.page) this.#paint();
   }
   #marksOf(k, span) {
     const at = this.page.at + k;
     const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
-    return (this.page.flags?.[k] ?? 0) | selected | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
+    const hue = this.hues?.map[at - this.hues.at] ?? 0; // undefined outside of the structure
+    return (this.page.flags?.[k] ?? 0) | selected | (hue << HUE_SHIFT) | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
   }
   #paint() {
     const { at } = this.page, { per } = this.layout, span = this.cursor.span, size = this.size();
@@ -151,13 +160,15 @@ class HexBox {
     row.values[side].forEach((cell, j) => {
       const from = k + j * step;
       let marks = 0;
-      for (let i = from; i < from + step && i < part.length; i++) marks |= this.#marksOf(i, span);
+      for (let i = from; i < from + step && i < part.length; i++)
+        marks |= i > from ? this.#marksOf(i, span) & NO_HUE : this.#marksOf(i, span);
       cell.setText(valueAt(this.page.views[side], from, dtype, little).padStart(width));
       cell.setMarks(marks, side);
     });
   }
   // The cursor or the selection changed. If its bytes are being fetched, they are painted on arrival.
   cursorChanged() {
+    this.onMove();
     const k = this.cursor.at - this.page?.at;
     if (this.page && !(this.fetching && !(k >= 0 && k < this.page.size))) this.#paint();
     clearTimeout(this.selectionTimer);
@@ -194,6 +205,12 @@ class HexBox {
   isVisible(at) {
     const row = Math.floor(at / this.layout.per) - this.scroller.top;
     return row >= 0 && row < this.count;
+  }
+  // The bytes in view, as [start, stop).
+  get window() {
+    if (!this.layout) return [0, 0];
+    const start = this.scroller.top * this.layout.per;
+    return [start, Math.min(this.size(), start + this.count * this.layout.per)];
   }
   // Scrolls to a byte; with `middle` some rows are left above it.
   show(at, middle = false) {

@@ -3,6 +3,7 @@
 const ROW_PX = 20;
 const TALLEST_PX = 8_000_000; // Chromium clamps heights near 33.5 million px: beyond this the scroll bar is scaled
 const CHANGED = [1, 2], DIFFERS = 4, SELECTED = 8, CURSOR = 16, WRITING = 32;
+const HUES = 6, HUE_SHIFT = 6, NO_HUE = (1 << HUE_SHIFT) - 1; // the colour of a field, from this bit on
 
 // The CSS classes of a cell by its marks (cached), and the marks as text for a screen reader.
 const markClass = new Map(), markText = (marks, side) => [
@@ -13,6 +14,8 @@ function classOf(marks, side) {
   if (!markClass.has(key)) {
     const names = [[CHANGED[side], "dg-changed"], [DIFFERS, "dg-differs"], [SELECTED, "dg-selected"],
       [CURSOR, "dg-cursor"], [WRITING, "dg-writing"]];
+    const hue = marks >> HUE_SHIFT;
+    if (hue) names.push([marks, `dg-hue${hue}`]);
     markClass.set(key, names.filter(([bit]) => marks & bit).map(([, name]) => name).join(" "));
   }
   return markClass.get(key);

@@ -3,7 +3,7 @@
 const KEEPALIVE_MS = 5000; // how often a view reports that it is still visible
 
 // The commands of the controls and of the keyboard.
-function makeCommands(view, grid, tools) {
+function makeCommands(view, grid, tools, overview) {
   const call = (name, fields) => view.attempt(name, fields);
   const commands = {
     choose: (number) => call("choose", { number }),
@@ -11,7 +11,10 @@ function makeCommands(view, grid, tools) {
     watch: (on) => call("watch", { on }),
     mark: () => call("mark"),
     stop: () => call("stop"),
-    refresh: () => grid.refresh(),
+    refresh() {
+      grid.refresh();
+      overview.ask();
+    },
     async undo() {
       const undone = await call("undo");
       if (undone) grid.cursor.move(undone.at);
@@ -22,6 +25,7 @@ function makeCommands(view, grid, tools) {
       input.setAttribute("aria-invalid", String(invalid));
       if (invalid) return grid.setStatus(Number.isNaN(at) ? "An offset is written as 64, 0x40, 4K, +16 or end."
         : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last offset.`);
+      grid.leave();
       grid.show(at, true);
       grid.cursor.move(at);
     },
@@ -55,7 +59,16 @@ function makeCommands(view, grid, tools) {
 
 function draw(view) {
   const grid = new HexBox(view), tools = {};
-  const commands = makeCommands(view, grid, tools);
+  const overview = new OverviewStrip(view, grid);
+  const commands = makeCommands(view, grid, tools, overview);
+  const structure = new StructureTable(view, grid), places = new Places(view, grid);
+  grid.onMove = () => {
+    overview.drawWindow();
+    structure.cursorChanged();
+  };
+  grid.onDraw = () => structure.refresh();
+  grid.side.append(structure.element);
+  overview.row.append(places.row);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
     { title: "The lines that do what the last search did" }));
@@ -68,17 +81,17 @@ function draw(view) {
   const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
     " since it was first shown or marked as seen; ", differs, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
   const bar = h("div", { class: "dg-row" }, tools.choices.row, tools.search.row, tools.actions.row);
-  view.body.append(bar, tools.choices.note, empty, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { empty, bytes, legend, differs });
+  view.body.append(bar, tools.choices.note, empty, overview.element, bytes, grid.status, legend);
+  const apply = () => applyState(view, grid, tools, { empty, parts: [overview, structure, places], bytes, legend, differs });
   subscribe(view, grid, tools, apply);
-  trackVisibility(view, grid);
+  trackVisibility(view, grid, overview);
   apply();
   const [start, stop] = view.state.selection;
   if (view.state.region) grid.cursor.select(start, Math.min(stop, grid.size()));
 }
 
 // Fits the rows to the box, and reports to the kernel while the view is visible, and when it is not.
-function trackVisibility(view, grid) {
+function trackVisibility(view, grid, overview) {
   const { signal } = view, size = new ResizeObserver(() => grid.arrange());
   let intersects = false, visible = false, reporting = false;
   const report = (on) => {
@@ -88,8 +101,10 @@ function trackVisibility(view, grid) {
   const update = () => {
     const before = visible;
     visible = intersects && !document.hidden;
-    if (visible) grid.refresh();
-    else if (before) report(false);
+    if (visible) {
+      grid.refresh();
+      overview.ask();
+    } else if (before) report(false);
   };
   for (const element of [grid.box, grid.main]) size.observe(element);
   onVisible(grid.box, (on) => { intersects = on; update(); }, signal);
@@ -102,7 +117,7 @@ function trackVisibility(view, grid) {
   });
 }
 
-function applyState(view, grid, tools, { empty, bytes, legend, differs }) {
+function applyState(view, grid, tools, { empty, parts, bytes, legend, differs }) {
   const { state } = view;
   view.titled({ ...state, title: state.region ? `${view.title}: ${state.region.name}` : view.title });
   if (state.region?.no_write) view.head.append(h("span", { class: "dg-badge" }, "read only"));
@@ -117,6 +132,7 @@ function applyState(view, grid, tools, { empty, bytes, legend, differs }) {
     grid.writing.clear();
     Object.assign(grid.cursor, { at: 0, anchor: 0, digit: "" });
   }
+  for (const part of parts) part.apply(state);
   grid.arrange();
   if (grid.page) grid.cursorChanged();
 }
@@ -148,6 +164,7 @@ function subscribe(view, grid, tools, apply) {
   });
   view.on("goto", ({ start, stop }) => {
     view.state.at = start; // for a view that has no rows yet
+    grid.leave();
     grid.show(start, true);
     grid.moved = false;
     grid.cursor.select(start, stop);

@@ -16,13 +16,16 @@ from ..base import scheduler
 from ..base.aio import in_own_thread
 from ..base.panel import Buffers, Panel, Reply, handler
 from ..base.traits import State, choose_region, region_id
+from .bookmarks import Bookmarks
 from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
 from .live_view import LiveView, Page
+from .overview import Overview
 from .search import parse_pattern
 from .search_task import SearchTask
 from .selection import RegionSelection
+from .structure_view import StructureView
 
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
@@ -32,10 +35,11 @@ __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
 MAX_VALUE = 1 << 16  # bytes of the trait `value`
+PARTS = ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
 COLUMNS = (0, 8, 16, 32, 64)
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
-    "columns": COLUMNS,
+    "columns": COLUMNS, "overview_of": ("value", "entropy"),
 }  # fmt: skip
 
 
@@ -55,11 +59,19 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             when a panel writes to the region, and with each change that live viewing shows.
         columns: Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.
         source: What is shown: `dpu` (read by DMA), `host` or `both`.
+        structure: A structure laid over the bytes, whose fields are listed and coloured: a
+            ctypes.Structure class, a structured NumPy dtype, a dict such as
+            `{"magic": "u32", "name": "char[16]"}`, or None.
+        structure_offset: The offset of its first byte.
+        bookmarks: Named places of the region: a dict of name: (start, stop).
     """
 
     name = "hexview"
     title = "Memory"
-    parts = tuple(f"hexview/{part}" for part in ("values", "grid", "keys", "tools", "box"))
+    parts = tuple(
+        f"hexview/{part}"
+        for part in ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
+    )
 
     region: State[SessionRegion | None] = State(
         lambda panel: panel._region(),
@@ -92,6 +104,22 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._assign_option("source", value),
         help="What is shown: dpu (read by DMA), host or both.",
     )
+    structure: State[Any] = State(
+        lambda panel: panel._structure.described_by,
+        lambda panel, value: panel._assign_structure(value),
+        to_json=lambda value: None if value is None else str(value),
+        help="The structure laid over the bytes: a ctypes class, a dtype, a dict or None.",
+    )
+    structure_offset: State[int] = State(
+        lambda panel: panel._structure.offset,
+        lambda panel, value: panel.place_structure(value),
+        help="The offset of the structure's first byte.",
+    )
+    bookmarks: State[dict[str, tuple[int, int]]] = State(
+        lambda panel: panel._bookmarks.of(panel._region()),
+        lambda panel, value: panel._assign_bookmarks(value),
+        help="Named places of the region: name: (start, stop).",
+    )
 
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
@@ -107,7 +135,13 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._live = LiveView(
             self.reader, self._region, lambda: self.sources, self._send_page, self._live_failed
         )
+        self._overview = Overview(
+            self.reader, self._region, lambda: self.sources, lambda: self._live.on,
+            self.broadcast, self.fail,
+        )  # fmt: skip
+        self._structure = StructureView(self.reader, self._region, lambda: self.sources[0])
         self._region_selection = RegionSelection(session, region, self._region_changed)
+        self._bookmarks = Bookmarks(self._region_selection.check_range)
         super().__init__()
         self._region_selection.model.subscribe(self)
         self.on_close(self._region_selection.model.listen(self._session_changed))
@@ -139,11 +173,15 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._live.reset()
         self._edits.clear()
         self._search.reset()
+        self._overview.reset()
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
+            self._bookmarks.keep_only(self._session.regions)
             self._region_selection.session_changed(what)
             self.broadcast("state", **self.state())
+        else:
+            self._overview.renew()
         self._update_traits()
 
     # Traits.
@@ -182,6 +220,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             if why and value in SOURCES:
                 raise ValueError(why)
         self.show(**{name: value})
+
+    def _assign_structure(self, value: Any) -> None:
+        self._structure.assign(value)
+        self.broadcast("state", **self.state())
+
+    def _assign_bookmarks(self, value: Any) -> None:
+        self._bookmarks.assign(self._region_selection.require(), value)
+        self.broadcast("state", **self.state())
 
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
@@ -236,10 +282,12 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def state(self) -> dict[str, Any]:
         """Return the shown region, the options, the selection and the search."""
+        here = self._bookmarks.of(self._region())
         return self._region_selection.state() | self._options | {
             "source": self._source(), "live": self._live.on, "at": self._at,
             "selection": list(self._byte_range), "search": self._search.state,
-            "undoable": self._edits.undoable,
+            "undoable": self._edits.undoable, "structure": self._structure.state(),
+            "bookmarks": [[name, *span] for name, span in here.items()],
         }  # fmt: skip
 
     # Requests of a view.
@@ -268,6 +316,12 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def visible(self, view: str, on: bool) -> None:
         """Record that a view is still visible, or no longer; then it is not read for."""
         self._live.set_visible(str(view), bool(on))
+        self._overview.set_visible(str(view), bool(on))
+
+    @handler
+    def overview(self, view: str) -> None:
+        """Read the overview of the region; an `overview` message follows."""
+        self._overview.request(str(view))
 
     @handler
     def ack(self, view: str) -> None:
@@ -276,7 +330,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     @handler
     def show(self, **options: Any) -> None:
-        """Set `source`, `dtype`, `endian` and `columns` for all views."""
+        """Set `source`, `dtype`, `endian`, `columns` and `overview_of` for all views."""
         for name, value in options.items():
             if name not in OPTIONS:
                 raise ValueError(f"the hex view has no option {name!r}")
@@ -285,6 +339,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
                 raise ValueError(f"{name} is {value!r}; it must be one of: {known}")
         self._options.update(options)
         self.broadcast("state", **self.state())
+        if "source" in options:
+            self._overview.reset()
         self._update_traits()
 
     @handler
@@ -298,12 +354,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def mark(self) -> None:
         """Clear the change marks: bytes that change from now on are marked."""
         self._live.mark()
+        self._overview.mark()
         self.broadcast("refresh")
 
     @handler
     def watch(self, on: bool) -> None:
         """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
+        self._overview.renew()
         self.broadcast("state", **self.state())
 
     @handler
@@ -327,6 +385,33 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def as_python(self) -> dict[str, str]:
         """Return the lines of Python that do what the last search did."""
         return {"text": self._search.python()}
+
+    @handler
+    def fields(self) -> dict[str, Any]:
+        """Return the values of the structure's fields."""
+        return self._structure.values()
+
+    @handler
+    def place_structure(self, offset: int) -> None:
+        """Move the structure to an offset."""
+        self._structure.place(offset)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
+
+    @handler
+    def bookmark(self, start: int, stop: int, name: str = "") -> dict[str, str]:
+        """Bookmark bytes; without a name it is their offset."""
+        kept = self._bookmarks.add(self._region_selection.require(), name, start, stop)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
+        return {"name": kept}
+
+    @handler
+    def remove_bookmark(self, name: str) -> None:
+        """Remove a bookmark. Idempotent."""
+        self._bookmarks.remove(self._region_selection.require(), name)
+        self.broadcast("state", **self.state())
+        self.refresh_traits()
 
     @handler
     def stop(self) -> None:
@@ -415,9 +500,10 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._start_edit(offset, bytes(data)).transfer.wait(self._session.timeout)
 
     def end(self) -> None:
-        """End the search and live viewing."""
+        """End the search, the overview and live viewing."""
         self._live.switch(False)
         self._search.cancel()
+        self._overview.end()
         self._live.reset()
         if self._value_task is not None:
             self._value_task.cancel()
@@ -427,6 +513,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def _send_page(self, view: str, page: Page) -> None:
         about, buffers = page.reply()
         self.broadcast("bytes", buffers, view=view, **about)
+        if (fields := self._structure.of_page(page)) is not None:
+            self.broadcast("fields", **fields)
         self._take_value(page)
 
     def _live_failed(self, error: Exception) -> None:

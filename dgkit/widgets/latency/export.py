@@ -39,10 +39,14 @@ def export_file(runs: Runs, kind: str) -> tuple[str, str]:
 
 
 def _points(history: History) -> Any:
-    """Return rows (s, p50, p99, max, samples): per second, and per block where still available."""
+    """Return rows (s, p50, p99, max, samples): per second, and per block where still available.
+
+    The figures of a row are of one window: of its second, or of its block and the blocks before
+    it, up to one second or 1,000 samples (see History).
+    """
     coarse, fine = history.coarse.all(), history.fine.all()
     older = coarse[coarse[:, 0] < fine[0, 0]] if len(fine) else coarse
-    return np.concatenate((older, fine))
+    return np.concatenate((older, np.column_stack((fine[:, 0], history.windows.all()))))
 
 
 def _percentiles(history: History) -> Any:
@@ -62,7 +66,8 @@ def csv_table(runs: Runs, what: str = "time") -> str:
     """Return a table as CSV.
 
     Comment lines (#) describe each run; each row starts with the name of its run. A gap is a row
-    without figures.
+    without figures. In the table "time", p50, p99, max and samples of a row are of one window; the
+    windows of blocks overlap.
 
     Args:
         runs: The runs by name.

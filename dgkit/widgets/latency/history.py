@@ -99,7 +99,7 @@ class History:
     `fine` has a point per block, `coarse` a point per second. Columns: seconds, p50, p99, max,
     samples. A point of NaN is a gap: blocks were lost, or measuring was stopped. p99 covers the
     block and the blocks before it, up to one second or 1,000 samples; it is NaN for fewer than
-    100 samples.
+    100 samples. `windows` has, for each point of `fine`, p50, p99, max and samples of that window.
 
     The time of a block is stamped by Python at its end; it serves only as the position on the
     time axis.
@@ -107,6 +107,7 @@ class History:
 
     def __init__(self, *, fine: int = FINE, coarse: int = COARSE, tail: int = TAIL) -> None:
         self.fine, self.coarse, self._tail = Ring(fine, 5), Ring(coarse, 5), Tail(tail)
+        self.windows = Ring(fine, 4)
         self.lost = 0  # blocks
         self.samples = 0  # total
         self._min_ns = self._max_ns = 0
@@ -165,7 +166,9 @@ class History:
             )  # fmt: skip
         ordered = np.sort(samples)
         p50, _, most, count = _point(ordered)
-        self.fine.add(second, p50, self._p99(second, samples), most, count)
+        window = self._window(second, samples)
+        self.fine.add(second, p50, window[1], most, count)
+        self.windows.add(*window)
         if int(second) > int(self._last_s):
             self._close_second()
         self._second.append(samples)
@@ -175,7 +178,8 @@ class History:
         if len(self._pending) == _FLUSH_BLOCKS:
             self._flush()
 
-    def _p99(self, second: float, samples: Any) -> float:
+    def _window(self, second: float, samples: Any) -> tuple[float, float, float, float]:
+        """Return p50, p99 (NaN if too few), max and samples of a block and those before it."""
         recent = self._recent
         recent.append((second, samples))
         self._in_recent += len(samples)
@@ -186,10 +190,7 @@ class History:
                 break
             recent.popleft()
             self._in_recent = left
-        if self._in_recent < _P99_LEAST:
-            return float("nan")
-        rank = -(-99 * self._in_recent // 100) - 1
-        return float(np.partition(np.concatenate([block for _, block in recent]), rank)[rank])
+        return _point(np.sort(np.concatenate([block for _, block in recent])))
 
     def _insert_gap(self, second: float) -> None:
         self._gap = False
@@ -197,6 +198,7 @@ class History:
         self._in_recent = 0
         self._close_second()
         self.fine.add(second, *GAP)
+        self.windows.add(*GAP)
         self.coarse.add(second, *GAP)
 
     def _close_second(self) -> None:

@@ -6,6 +6,7 @@
 `uploads`: files received from the browser in chunks.
 `request_runner`: running requests one after the other.
 `completions`: records and statistics of finished transfers.
+`timeline`: the listed transfers on one time axis.
 `read_result`: the bytes of the last read.
 """
 

@@ -80,7 +80,12 @@ function makeCompletions(view, status) {
       "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other.";
   };
   table.classList.add("dg-completions");
-  return { part, draw };
+  const goToRow = (number) => {
+    const row = [...body.rows].find((one) => one.dataset.row === String(number));
+    row?.scrollIntoView({ block: "nearest" });
+    row?.querySelector("button")?.focus();
+  };
+  return { part, draw, goToRow };
 }
 
 function makeSummary() {
@@ -145,8 +150,9 @@ function drawTransfer(view) {
   const summary = makeSummary();
   const readResult = makeReadResult(view, status);
   const completions = makeCompletions(view, status);
+  const timeline = new Timeline(completions.goToRow);
   const fields = h("fieldset", {}, form.form, list.part);
-  view.body.append(fields, progress.part, status, summary.part, readResult.part, completions.part);
+  view.body.append(fields, progress.part, status, summary.part, readResult.part, timeline.part, completions.part);
   const showSession = (state, select) => {
     view.session = state;
     fields.disabled = state.closed;
@@ -156,6 +162,7 @@ function drawTransfer(view) {
   };
   const results = (message) => {
     completions.draw(message);
+    timeline.draw(message.timeline);
     summary.draw(message.summary);
     readResult.draw(message.read_result);
   };

@@ -21,6 +21,7 @@ from .payload import MAX_PAYLOAD, Payload, from_form, from_python
 from .read_result import ReadResult
 from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
 from .request_runner import Run
+from .timeline import timeline
 from .uploads import CHUNK, MAX_FILE, Uploads
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class TransferPanel(Panel):
 
     name = "transfer"
     title = "Transfer"
-    parts = ("base/forms", "transfer/form")
+    parts = ("base/forms", "transfer/form", "transfer/timeline")
 
     last_completion: State[dict[str, Any] | None] = State(
         lambda panel: panel._transfers[-1] if panel._transfers else None,
@@ -106,6 +107,7 @@ class TransferPanel(Panel):
             "completions": [as_json(record) for record in self._completions],
             "summary": self._summary,
             "clock": self._clock(), "read_result": self._read_result.state(),
+            "timeline": timeline(self._completions),
         }  # fmt: skip
 
     def _clock(self) -> str:

@@ -1,0 +1,84 @@
+"""Named places in the regions of a hex view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BoundsError
+
+if TYPE_CHECKING:
+    from ...session import SessionRegion
+
+__all__ = ["MAX_BOOKMARKS", "Bookmarks"]
+
+MAX_BOOKMARKS = 100  # per region
+_MAX_NAME = 64  # characters
+
+Range = tuple[int, int]
+
+
+class Bookmarks:
+    """Ranges of bytes by name, for each region of the session."""
+
+    def __init__(self, check: Callable[[Any, Any], Range]) -> None:
+        """Create it empty; `check(start, stop)` refuses a range that the region has not."""
+        self._check = check
+        self._regions: dict[int, dict[str, Range]] = {}
+
+    def of(self, region: SessionRegion | None) -> dict[str, Range]:
+        """Return the bookmarks of a region in order of their offsets."""
+        found = {} if region is None else self._regions.get(region.id, {})
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    def assign(self, region: SessionRegion, value: Any) -> None:
+        """Replace the bookmarks of a region.
+
+        Raises:
+            TypeError: It is not a dict of names and (start, stop), or an offset is not an int.
+            ValueError: A name is empty or too long.
+            BoundsError: A range is not in the region, or there are too many.
+        """
+        if not isinstance(value, Mapping):
+            raise TypeError(f"bookmarks is {value!r}; it must be a dict of name: (start, stop)")
+        found = {_name(name): self._range(name, span) for name, span in value.items()}
+        if len(found) > MAX_BOOKMARKS:
+            raise BoundsError(f"{len(found)} bookmarks; a region can have {MAX_BOOKMARKS}")
+        self._regions[region.id] = found
+
+    def add(self, region: SessionRegion, name: str, start: int, stop: int) -> str:
+        """Add a bookmark, or move the one of this name; an empty name becomes the offset.
+
+        Returns:
+            The name.
+
+        Raises:
+            TypeError, ValueError, BoundsError: As raised by assign().
+        """
+        start, stop = self._check(start, stop)
+        name = name.strip() if isinstance(name, str) else name
+        name = name or f"{start:#x}"
+        self.assign(region, self.of(region) | {name: (start, stop)})
+        return name
+
+    def remove(self, region: SessionRegion, name: str) -> None:
+        """Remove a bookmark. Idempotent."""
+        self._regions.get(region.id, {}).pop(name, None)
+
+    def keep_only(self, regions: tuple[SessionRegion, ...]) -> None:
+        """Discard the bookmarks of regions that were freed."""
+        live = {region.id for region in regions}
+        self._regions = {number: kept for number, kept in self._regions.items() if number in live}
+
+    def _range(self, name: object, span: Any) -> Range:
+        try:
+            start, stop = span
+        except (TypeError, ValueError):
+            raise TypeError(f"bookmark {name!r} is {span!r}; it must be (start, stop)") from None
+        return self._check(start, stop)
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+        raise ValueError(f"the name of a bookmark is {name!r}; it must have 1 to 64 characters")
+    return name

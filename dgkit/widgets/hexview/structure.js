@@ -1,0 +1,98 @@
+// The fields of a structure that is laid over the bytes: their values, their colours in the bytes, and
+// the selection, which follows in both directions.
+
+const FIELDS_MS = 100; // pause before values are read again
+
+class StructureTable {
+  #key = ""; #lines = []; #asking = false; #again = false; #timer = 0;
+  constructor(view, grid) {
+    Object.assign(this, { view, grid });
+    const place = (at) => view.attempt("place_structure", { offset: at });
+    const step = (by) => place(view.state.structure.at + by * view.state.structure.size);
+    this.previous = button("Previous", () => step(-1), { "aria-label": "Previous structure" });
+    this.next = button("Next", () => step(1), { "aria-label": "Next structure" });
+    const here = button("Place at the cursor", () => place(grid.cursor.span[0]));
+    this.title = h("summary");
+    this.note = h("p", { class: "dg-help" });
+    this.body = h("tbody");
+    const head = ["field", "type", "offset", "value"].map((name) => h("th", { scope: "col" }, name));
+    this.table = h("table", { "aria-label": "Fields of the structure" }, h("thead", {}, h("tr", {}, ...head)), this.body);
+    this.scroll = h("div", { class: "dg-hex-fields", role: "region", tabindex: "0", "aria-label": "Structure" }, this.table);
+    this.element = h("details", { class: "dg-hex-aside", open: true, hidden: true }, this.title,
+      h("div", { class: "dg-row" }, this.previous, this.next, here), this.scroll, this.note);
+    view.on("fields", (values) => this.#show(values));
+  }
+  apply({ structure, region }) {
+    this.element.hidden = !structure || !region;
+    const key = JSON.stringify(structure);
+    if (key !== this.#key) this.#build(structure);
+    this.#key = key;
+    this.refresh();
+  }
+  #build(structure) {
+    this.#lines = [];
+    this.body.replaceChildren();
+    this.grid.hues = null;
+    if (!structure) return;
+    const { name, size, at, fields } = structure, map = new Uint8Array(size);
+    this.title.textContent = `${name} at ${hexOffset(at)}, ${plural(size, "byte")}`;
+    this.previous.disabled = at < size;
+    fields.forEach(([, , offset, length], i) => map.fill((i % HUES) + 1, offset, offset + length));
+    this.grid.hues = { at, map };
+    this.#lines = fields.map(([path, type, offset, length], i) => {
+      const value = h("td", { class: "dg-mono" });
+      const go = button(path, () => this.#select(at + offset, length), { class: "dg-hex-field" });
+      const row = h("tr", {}, h("th", { scope: "row" }, h("span", { class: `dg-swatch dg-hue${(i % HUES) + 1}` }), go),
+        h("td", {}, type), h("td", { class: "dg-number" }, hexOffset(offset)), value);
+      return { row, value, start: at + offset, stop: at + offset + length };
+    });
+    this.body.append(...this.#lines.map(({ row }) => row));
+  }
+  #select(start, size) {
+    this.grid.leave();
+    this.grid.show(start, true);
+    this.grid.cursor.select(start, start + size);
+  }
+  // Reads the values again, soon: one request is in flight at a time.
+  refresh() {
+    if (this.element.hidden) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#ask(), FIELDS_MS);
+  }
+  async #ask() {
+    if (this.#asking) return void (this.#again = true);
+    this.#asking = true;
+    try {
+      do {
+        this.#again = false;
+        this.#show(await this.view.call("fields"));
+      } while (this.#again);
+    } catch { /* the kernel has ended: the panel says so */ } finally {
+      this.#asking = false;
+    }
+  }
+  #show({ at, values, error }) {
+    if (at !== this.view.state.structure?.at) return;
+    this.note.textContent = error;
+    this.#lines.forEach(({ value }, i) => {
+      const text = values[i] ?? "";
+      if (value.textContent !== text) value.textContent = text;
+    });
+  }
+  // Marks the fields that the selection has bytes of.
+  cursorChanged() {
+    const [start, stop] = this.grid.cursor.span;
+    let first = null;
+    for (const line of this.#lines) {
+      const on = line.start < stop && start < line.stop;
+      if (on) first ??= line.row;
+      if (on === (line.row.getAttribute("aria-current") === "true")) continue;
+      if (on) line.row.setAttribute("aria-current", "true");
+      else line.row.removeAttribute("aria-current");
+    }
+    if (!first) return;
+    const { scroll } = this, top = first.offsetTop - this.body.offsetTop;
+    if (top < scroll.scrollTop || top + first.offsetHeight > scroll.scrollTop + scroll.clientHeight - this.body.offsetTop)
+      scroll.scrollTop = top;
+  }
+}

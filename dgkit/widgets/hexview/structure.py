@@ -1,0 +1,252 @@
+"""Structures laid over the bytes of a region: their fields and the values of these.
+
+A structure is described by a ctypes.Structure or Union class, by a structured NumPy dtype, or by a
+dict of names and types, packed: `{"magic": "u32", "size": "u64be", "name": "char[16]"}`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import BoundsError
+from ...units import plural
+
+__all__ = ["MAX_BYTES", "MAX_FIELDS", "Field", "Structure", "parse_structure"]
+
+MAX_FIELDS = 256
+MAX_BYTES = 4096  # of a structure
+_MAX_SHOWN = 8  # elements of an array in its value
+
+_TYPES = {
+    "u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8",
+    "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8", "bool": "?", "char": "S1", "pad": "V1",
+}  # fmt: skip
+_SHORT = {code: name for name, code in _TYPES.items()}
+_DECLARED = re.compile(rf"({'|'.join(_TYPES)})(le|be)?(?:\[(\d{{1,5}})\])?", re.ASCII)
+
+
+class Field(NamedTuple):
+    """One field.
+
+    Attributes:
+        name: Its name; of a nested field its path: `header.flags`, `points[2].x`.
+        type: Its type in words.
+        offset: Bytes from the start of the structure.
+        dtype: The type of its bytes; an array has a subarray type.
+        bits: Of a bit field, the lowest bit and the number of bits; otherwise None.
+    """
+
+    name: str
+    type: str
+    offset: int
+    dtype: np.dtype[Any]
+    bits: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return self.dtype.itemsize
+
+    def value(self, data: bytes) -> str:
+        """Return the value as text, given the bytes of the structure."""
+        array = np.frombuffer(data, self.dtype.base, offset=self.offset, count=self._count)
+        if self.bits is not None:
+            low, count = self.bits
+            return _text((int(array[0]) >> low) & ((1 << count) - 1))
+        if self.dtype.subdtype is None:
+            return _text(array[0])
+        shown = ", ".join(_text(item, plain=True) for item in array[:_MAX_SHOWN])
+        return f"[{shown}{', …' if len(array) > _MAX_SHOWN else ''}]"
+
+    @property
+    def _count(self) -> int:
+        return self.dtype.itemsize // self.dtype.base.itemsize
+
+
+class Structure(NamedTuple):
+    """A structure: what it was made from, its name, its size in bytes, and its fields."""
+
+    source: Any
+    name: str
+    size: int
+    fields: tuple[Field, ...]
+
+    def values(self, data: bytes) -> list[str]:
+        """Return the values of all fields as text, given the structure's bytes."""
+        return [field.value(data) for field in self.fields]
+
+
+def parse_structure(source: Any) -> Structure:
+    """Return the structure that is described by `source`.
+
+    Args:
+        source: A ctypes.Structure or Union class, a structured dtype, or a dict of field names and
+            types: u8 to u64, i8 to i64, f16 to f64, bool, char, or pad; with `be` for big-endian,
+            and `[count]` for an array.
+
+    Raises:
+        TypeError: It is none of these, or a field has a type that cannot be shown.
+        ValueError: A declared type is unknown, or it has no fields.
+        BoundsError: It has more than 256 fields or 4,096 bytes.
+    """
+    if isinstance(source, type) and issubclass(source, (ctypes.Structure, ctypes.Union)):
+        name, size, fields = source.__name__, ctypes.sizeof(source), _of_ctypes(source, "", 0)
+    elif isinstance(source, np.dtype) and source.names:
+        name, size, fields = "dtype", source.itemsize, _of_dtype(source, "", 0)
+    elif isinstance(source, Mapping):
+        dtype = np.dtype([(str(key), _declared(key, text)) for key, text in source.items()])
+        pads = {str(key) for key, text in source.items() if text.startswith("pad")}
+        fields = (field for field in _of_dtype(dtype, "", 0) if field.name not in pads)
+        name, size = "structure", dtype.itemsize
+    else:
+        raise TypeError(
+            f"structure is {source!r}; it must be a ctypes.Structure class, a structured dtype, a "
+            "dict of names and types, or None"
+        )
+    return _checked(source, name, size, fields)
+
+
+def _checked(source: Any, name: str, size: int, fields: Iterator[Field]) -> Structure:
+    found: list[Field] = []
+    for field in fields:
+        if len(found) == MAX_FIELDS:
+            raise BoundsError(f"structure {name!r} has more than {MAX_FIELDS} fields")
+        found.append(field)
+    if not found or not size:
+        raise ValueError(f"structure {name!r} has no fields")
+    if size > MAX_BYTES:
+        raise BoundsError(f"structure {name!r} has {size:,} bytes; at most {MAX_BYTES:,} are shown")
+    return Structure(source, name, size, tuple(found))
+
+
+def _declared(name: object, text: object) -> Any:
+    match = _DECLARED.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(
+            f"field {name!r} has the type {text!r}; types: {', '.join(_TYPES)}, with be for "
+            "big-endian and [count] for an array"
+        )
+    kind, order, count = match[1], match[2], int(match[3]) if match[3] else None
+    if count is not None and not 0 < count <= MAX_BYTES:
+        raise BoundsError(f"field {name!r} has {count:,} elements; it must be 1 to {MAX_BYTES:,}")
+    if kind in ("char", "pad"):
+        return f"{_TYPES[kind][0]}{count or 1}"
+    code = (">" if order == "be" else "<") + _TYPES[kind]
+    return code if count is None else (code, (count,))
+
+
+def _of_dtype(dtype: np.dtype[Any], name: str, at: int) -> Iterator[Field]:
+    """Yield the fields of a dtype; those of nested structures one by one."""
+    base, count = dtype.base, dtype.itemsize // dtype.base.itemsize if dtype.base.itemsize else 0
+    if base.names:
+        for index in range(count):
+            place = f"{name}[{index}]" if dtype.subdtype else name
+            for part in base.names:
+                inner, offset = base.fields[part][:2]  # type: ignore[index]  # it has names
+                path = f"{place}.{part}" if place else part
+                yield from _of_dtype(inner, path, at + index * base.itemsize + offset)
+    elif base.kind == "O":
+        raise TypeError(f"field {name!r} is a Python object: it has no value in memory")
+    elif base.itemsize:
+        yield Field(name, _type_text(dtype), at, _flat(dtype))
+
+
+def _flat(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.subdtype is None:
+        return dtype
+    return np.dtype((dtype.base, (dtype.itemsize // dtype.base.itemsize,)))
+
+
+def _type_text(dtype: np.dtype[Any]) -> str:
+    base = dtype.base
+    text = str(_SHORT.get(base.str[1:].replace("b1", "?"), base.name))
+    if base.kind == "V":
+        text = plural(base.itemsize, "byte")
+    if base.kind == "S":
+        text = f"char[{base.itemsize}]" if base.itemsize > 1 else "char"
+    if base.byteorder == ">":
+        text += " big-endian"
+    return text + "".join(f"[{n}]" for n in dtype.shape)
+
+
+def _of_ctypes(kind: Any, name: str, at: int) -> Iterator[Field]:
+    """Yield the fields of a ctypes class; those of nested classes one by one."""
+    for owner in reversed(kind.__mro__):
+        for entry in vars(owner).get("_fields_", ()):
+            part, inner = entry[0], entry[1]
+            place = getattr(kind, part)
+            path = f"{name}.{part}" if name else part
+            if len(entry) == 3:
+                yield _bit_field(path, inner, at + place.offset, place.size & 0xFFFF, entry[2])
+            else:
+                yield from _of_ctype(inner, path, at + place.offset)
+
+
+def _bit_field(name: str, kind: Any, at: int, low: int, count: int) -> Field:
+    dtype = np.dtype(kind)
+    last = low + count - 1
+    return Field(name, f"{_type_text(dtype)}, bits {low} to {last}", at, dtype, (low, count))
+
+
+def _of_ctype(kind: Any, name: str, at: int) -> Iterator[Field]:
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        yield from _of_ctypes(kind, name, at)
+    elif issubclass(kind, ctypes.Array) and not _is_simple(kind):
+        step = ctypes.sizeof(kind._type_)
+        for index in range(kind._length_):
+            yield from _of_ctype(kind._type_, f"{name}[{index}]", at + index * step)
+    elif issubclass(kind, ctypes.Array):
+        scalar, shape = kind, []
+        while issubclass(scalar, ctypes.Array):
+            shape.append(scalar._length_)
+            scalar = scalar._type_
+        text = scalar is ctypes.c_char and len(shape) == 1
+        element = _scalar(scalar)
+        dtype = np.dtype(f"S{shape[0]}") if text else np.dtype((element, tuple(shape)))
+        yield Field(name, _type_text(dtype), at, _flat(dtype))
+    elif issubclass(kind, ctypes.py_object):
+        raise TypeError(f"field {name!r} is a Python object: it has no value in memory")
+    elif _is_simple(kind):
+        yield Field(name, _type_text(_scalar(kind)), at, _scalar(kind))
+    else:
+        yield Field(name, f"pointer ({kind.__name__})", at, np.dtype(np.uintp))
+
+
+def _scalar(kind: Any) -> np.dtype[Any]:
+    """Return the dtype of a simple ctypes type; of a wide character its code.
+
+    Raises:
+        TypeError or NotImplementedError: NumPy does not know the type: it is a pointer.
+    """
+    return np.dtype(np.uint32 if kind is ctypes.c_wchar else kind)
+
+
+def _is_simple(kind: Any) -> bool:
+    """Return whether NumPy knows the type of the elements."""
+    while issubclass(kind, ctypes.Array):
+        kind = kind._type_
+    if issubclass(kind, (ctypes.Structure, ctypes.Union, ctypes.py_object)):
+        return False
+    try:
+        _scalar(kind)
+    except (TypeError, NotImplementedError):
+        return False
+    return True
+
+
+def _text(value: Any, *, plain: bool = False) -> str:
+    """Return a NumPy scalar or an int as text; of an int also its hex digits unless `plain`."""
+    kind = np.asarray(value).dtype.kind
+    if kind == "V":
+        return bytes(value.tobytes()).hex(" ")
+    if kind in "iu":
+        number = int(value)
+        return str(number) if plain or -10 < number < 10 else f"{number} ({number:#x})"
+    if kind == "f":
+        return f"{value:.9g}"
+    return repr(value.item()) if kind in "SU" else str(value)

@@ -1,0 +1,111 @@
+"""The structure that a hex view lays over the bytes, its offset, and the values of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import BoundsError, ClosedError, DgkitError
+from ...units import plural
+from .structure import Structure, parse_structure
+
+if TYPE_CHECKING:
+    from ...session import SessionRegion
+    from .fetch import Reader
+    from .live_view import Page
+
+__all__ = ["StructureView"]
+
+
+class StructureView:
+    """Structure and offset of a panel; they stay when another region is shown.
+
+    Attributes:
+        offset: The offset of the structure's first byte.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        region: Callable[[], SessionRegion | None],
+        source: Callable[[], str],
+    ) -> None:
+        self._reader, self._region, self._source = reader, region, source
+        self._structure: Structure | None = None
+        self.offset = 0
+
+    @property
+    def described_by(self) -> Any:
+        """The description of the structure; None without one."""
+        return None if self._structure is None else self._structure.source
+
+    def assign(self, source: Any) -> None:
+        """Lay a structure over the bytes at the current offset, or none.
+
+        Raises:
+            TypeError, ValueError, BoundsError: As raised by parse_structure() and place().
+        """
+        structure = None if source is None else parse_structure(source)
+        if structure is not None:
+            self._check(structure, 0)
+            region = self._region()
+            if region is not None and self.offset + structure.size > region.size:
+                self.offset = 0
+        self._structure = structure
+
+    def place(self, offset: Any) -> None:
+        """Move the structure to an offset.
+
+        Raises:
+            ValueError: There is no structure.
+            BoundsError: It does not fit there.
+        """
+        if self._structure is None:
+            raise ValueError("there is no structure: assign one to HexView.structure")
+        self._check(self._structure, offset)
+        self.offset = offset
+
+    def _check(self, structure: Structure, offset: Any) -> None:
+        region = self._region()
+        if type(offset) is not int or offset < 0:
+            raise BoundsError(f"structure_offset is {offset!r}; it must be 0 or more")
+        if region is not None and offset + structure.size > region.size:
+            raise BoundsError(
+                f"structure {structure.name!r} at offset {offset:,} ends at "
+                f"{offset + structure.size:,}: region {region.name!r} has {region.size:,} bytes"
+            )
+
+    def state(self) -> dict[str, Any] | None:
+        """Return name, size, offset and fields for a view; None without a structure."""
+        structure = self._structure
+        if structure is None:
+            return None
+        fields = [[one.name, one.type, one.offset, one.size] for one in structure.fields]
+        return {
+            "name": structure.name, "size": structure.size, "at": self.offset, "fields": fields,
+        }  # fmt: skip
+
+    def values(self) -> dict[str, Any]:
+        """Read the bytes of the structure and return `at` and `values`, or why not in `error`."""
+        structure, region = self._structure, self._region()
+        if structure is None or region is None:
+            return {"at": self.offset, "values": [], "error": ""}
+        at = self.offset
+        if at + structure.size > region.size:
+            text = f"{structure.name} has {plural(structure.size, 'byte')}; there are fewer here."
+            return {"at": at, "values": [], "error": text}
+        try:
+            data = self._reader.read(region, (self._source(),), at, structure.size)[0]
+        except ClosedError:
+            return {"at": at, "values": [], "error": ""}
+        except DgkitError as error:
+            return {"at": at, "values": [], "error": str(error)}
+        return {"at": at, "values": structure.values(data), "error": ""}
+
+    def of_page(self, page: Page) -> dict[str, Any] | None:
+        """Return the same from a page that was read, or None if it has not all the bytes."""
+        structure, at = self._structure, self.offset - page.at
+        if structure is None or at < 0 or at + structure.size > len(page.parts[0]):
+            return None
+        values = structure.values(page.parts[0][at : at + structure.size])
+        return {"at": self.offset, "values": values, "error": ""}

@@ -1,0 +1,130 @@
+"""Structures over the bytes of the hex view, bookmarks, and going back."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+STRUCTURE = """
+import ctypes
+class Point(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_float), ("y", ctypes.c_float))
+class Packet(ctypes.Structure):
+    _fields_ = (("magic", ctypes.c_uint32), ("kind", ctypes.c_uint16, 3),
+                ("flags", ctypes.c_uint16, 13), ("name", ctypes.c_char * 10),
+                ("points", Point * 2), ("table", ctypes.c_int16 * 12), ("sent", ctypes.c_uint64))
+page = d.session.empty(1 << 16, name="page")
+for at in range(0, 1 << 12, ctypes.sizeof(Packet)):
+    made = Packet(magic=0xD6C1, kind=5, name=b"packet", sent=at)
+    made.points[1].y = 2.5
+    page.array[at : at + ctypes.sizeof(Packet)] = list(bytes(made))
+hexview = d.panels.hex
+hexview.structure = Packet
+"""
+
+
+@pytest.fixture
+def panel(board):
+    panel = board.panel("hexview")
+    board.cell(STRUCTURE)
+    panel.get_by_label("Region").select_option(label="page, 64 KiB")
+    panel.get_by_label("Values").select_option("hex")
+    panel.get_by_label("Source").select_option("dpu")
+    panel.get_by_role("button", name="Refresh").click()
+    expect(value(panel, "magic")).to_have_text("54977 (0xd6c1)")
+    yield panel
+    board.cell("hexview.structure = None; hexview.structure")
+
+
+def row(panel, name):
+    return panel.get_by_role("table", name="Fields of the structure").get_by_role("row").filter(
+        has=panel.page.get_by_role("button", name=name, exact=True)
+    )  # fmt: skip
+
+
+def value(panel, name):
+    return row(panel, name).locator("td").last
+
+
+def cell(panel, at):
+    return panel.get_by_role("grid").locator(f".dg-hex-bytes [data-k='{at}']").first
+
+
+def selected(panel):
+    return panel.get_by_role("grid").locator(".dg-hex-bytes .dg-selected")
+
+
+def test_fields_have_values_and_colours_and_the_selection_is_linked_both_ways(panel):
+    expect(value(panel, "name")).to_have_text("b'packet'")
+    expect(value(panel, "points[1].y")).to_have_text("2.5")
+    expect(cell(panel, 0)).to_have_class(re.compile("dg-hue1"))
+    expect(cell(panel, 6)).to_have_class(re.compile("dg-hue4"))
+    row(panel, "name").get_by_role("button").click()
+    expect(selected(panel)).to_have_count(10)
+    expect(row(panel, "name")).to_have_attribute("aria-current", "true")
+    cell(panel, 1).click()
+    expect(row(panel, "magic")).to_have_attribute("aria-current", "true")
+    expect(row(panel, "name")).not_to_have_attribute("aria-current", "true")
+
+
+def test_it_is_moved_by_its_size_and_to_the_cursor(board, panel):
+    size = board.value("ctypes.sizeof(Packet)")
+    panel.get_by_role("button", name="Next structure").click()
+    expect(value(panel, "sent")).to_have_text(f"{size} ({size:#x})")
+    assert board.value("hexview.structure_offset") == size
+    cell(panel, 8).click()
+    panel.get_by_role("button", name="Place at the cursor").click()
+    expect(panel.get_by_text("Packet at 0x8,")).to_be_visible()
+    expect(panel.get_by_role("button", name="Previous structure")).to_be_disabled()
+    board.cell("hexview.structure_offset = 0")
+    expect(value(panel, "sent")).to_have_text("0")
+
+
+def test_bookmarks_are_gone_to_and_back_from(board, panel):
+    cell(panel, 16).click()
+    cell(panel, 19).click(modifiers=["Shift"])
+    panel.get_by_label("Name of the bookmark").fill("points")
+    panel.get_by_role("button", name="Bookmark", exact=True).click()
+    expect(panel.get_by_label("Go to bookmark")).to_contain_text("points, 0x10")
+    assert board.value("hexview.bookmarks") == {"points": (16, 20)}
+    panel.get_by_label("Go to offset", exact=True).first.fill("0x8000")
+    panel.get_by_label("Go to offset", exact=True).first.press("Enter")
+    top = panel.get_by_role("grid").get_by_role("rowheader", name="00008000")
+    expect(top).to_be_visible()
+    panel.get_by_label("Go to bookmark").select_option("points")
+    expect(top).to_have_count(0)
+    expect(selected(panel)).to_have_count(4)
+    panel.get_by_role("button", name="Back").click()
+    expect(top).to_be_visible()
+    panel.get_by_role("grid").press("Alt+ArrowLeft")
+    expect(selected(panel)).to_have_count(4)
+    panel.get_by_label("Go to bookmark").select_option("points")
+    panel.get_by_role("button", name="Remove bookmark").click()
+    expect(panel.get_by_label("Go to bookmark")).to_be_disabled()
+    assert board.value("hexview.bookmarks") == {}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1000, 1600])
+def test_alone_it_fits_beside_the_file_browser(board, panel, width, dark):
+    page = board.lab_page
+    row(panel, "points[0].x").get_by_role("button").click()
+    cells = board.add("hexview.bookmarks = {'first': (0, 4), 'half': (1 << 15, (1 << 15) + 4)}")
+    board.run(cells)
+    alone = board.add("alone = dgkit.HexView(d.session, page)\nalone.structure = Packet\nalone")
+    board.run(alone)
+    view = board.ready("hexview", 1)
+    page.theme(dark)
+    page.page.set_viewport_size({"width": width, "height": 1100})
+    page.ask("() => app.commands.execute('filebrowser:activate')")
+    try:
+        view.scroll_into_view_if_needed()
+        expect(value(view, "magic")).to_have_text("54977 (0xd6c1)")
+        row(view, "points[0].x").get_by_role("button").click()
+        page.shot(f"structure-{width}-{'dark' if dark else 'light'}")
+        assert view.evaluate("one => one.scrollWidth <= one.clientWidth")
+    finally:
+        page.theme(False)
+        page.ask("() => app.shell.collapseLeft()")
+        page.page.set_viewport_size({"width": 1600, "height": 1800})
+        board.cell("alone.close()")

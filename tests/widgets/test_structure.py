@@ -1,0 +1,198 @@
+"""Structures over the bytes of a hex view, and bookmarks."""
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+from support.jupyter.panels import PanelError
+from traitlets import TraitError
+
+import dgkit
+from dgkit.widgets.hexview.structure import MAX_FIELDS, parse_structure
+
+
+class Point(ctypes.Structure):
+    _fields_ = (("x", ctypes.c_float), ("y", ctypes.c_float))
+
+
+class Header(ctypes.Structure):
+    _fields_ = (
+        ("magic", ctypes.c_uint32), ("ready", ctypes.c_uint16, 1), ("kind", ctypes.c_uint16, 5),
+        ("name", ctypes.c_char * 6), ("next", ctypes.POINTER(Point)), ("points", Point * 2),
+        ("table", ctypes.c_int16 * 3), ("letter", ctypes.c_wchar), ("text", ctypes.c_char_p),
+    )  # fmt: skip
+
+
+class Network(ctypes.BigEndianStructure):
+    _fields_ = (("port", ctypes.c_uint16), ("flags", ctypes.c_uint16, 4), ("rest", ctypes.c_int32))
+
+
+def fields(source):
+    return {one.name: (one.offset, one.size) for one in parse_structure(source).fields}
+
+
+def values(source, data):
+    made = parse_structure(source)
+    return dict(zip([one.name for one in made.fields], made.values(bytes(data)), strict=True))
+
+
+def test_the_fields_of_a_ctypes_structure_are_where_ctypes_puts_them():
+    found = fields(Header)
+    assert found["magic"] == (0, 4)
+    assert found["name"] == (Header.name.offset, 6)
+    assert found["next"] == (Header.next.offset, ctypes.sizeof(ctypes.c_void_p))
+    assert found["points[1].y"] == (Header.points.offset + 12, 4)
+    assert found["table"] == (Header.table.offset, 6)
+    assert parse_structure(Header).size == ctypes.sizeof(Header)
+
+
+def test_the_values_are_those_that_ctypes_reads():
+    one = Header(magic=0xD6, ready=1, kind=21, name=b"dpu", letter="ß")
+    one.points[1].y = 2.5
+    one.table[:] = [1, -2, 3]
+    shown = values(Header, one)
+    assert shown["magic"] == "214 (0xd6)"
+    assert (shown["ready"], shown["kind"]) == ("1", "21 (0x15)")
+    assert shown["name"] == "b'dpu'"
+    assert shown["points[1].y"] == "2.5"
+    assert shown["table"] == "[1, -2, 3]"
+    assert shown["letter"] == "223 (0xdf)"
+    assert shown["next"] == shown["text"] == "0"
+
+
+def test_big_endian_fields_and_their_bits_are_read_as_such():
+    shown = values(Network, Network(port=80, flags=9, rest=-3))
+    assert (shown["port"], shown["flags"], shown["rest"]) == ("80 (0x50)", "9", "-3")
+    assert parse_structure(Network).fields[0].type == "u16 big-endian"
+
+
+def test_a_dtype_has_its_own_offsets_nested_ones_too():
+    point = np.dtype([("x", "<f4"), ("y", ">f4")])
+    dtype = np.dtype({
+        "names": ["id", "at", "raw"], "formats": ["<u8", (point, (2,)), "V3"],
+        "offsets": [4, 16, 40], "itemsize": 48,
+    })  # fmt: skip
+    assert fields(dtype) == {
+        "id": (4, 8), "at[0].x": (16, 4), "at[0].y": (20, 4), "at[1].x": (24, 4),
+        "at[1].y": (28, 4), "raw": (40, 3),
+    }  # fmt: skip
+    data = bytearray(48)
+    struct.pack_into("<Q", data, 4, 7)
+    struct.pack_into(">f", data, 28, 0.5)
+    data[40:43] = b"\x01\x02\xff"
+    shown = values(dtype, data)
+    assert (shown["id"], shown["at[1].y"], shown["raw"]) == ("7", "0.5", "01 02 ff")
+
+
+def test_a_declared_structure_is_packed_and_pads_are_left_out():
+    declared = {"magic": "u32be", "_": "pad[3]", "flag": "bool", "name": "char[4]", "at": "f64[2]"}
+    assert fields(declared) == {"magic": (0, 4), "flag": (7, 1), "name": (8, 4), "at": (12, 16)}
+    shown = values(declared, struct.pack(">I3x?4s", 258, True, b"ab") + struct.pack("<2d", 1.5, -2))
+    assert shown == {"magic": "258 (0x102)", "flag": "True", "name": "b'ab'", "at": "[1.5, -2]"}
+
+
+def test_times_and_long_arrays_are_text():
+    dtype = np.dtype([("at", "M8[s]"), ("many", "u1", (9,))])
+    data = np.array([(np.datetime64("2024-02-03T04:05:06"), range(9))], dtype).tobytes()
+    shown = values(dtype, data)
+    assert shown == {"at": "2024-02-03T04:05:06", "many": "[0, 1, 2, 3, 4, 5, 6, 7, …]"}
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        (5, TypeError, "must be a ctypes.Structure"),
+        (np.dtype("u4"), TypeError, "must be a ctypes.Structure"),
+        ({"a": "u33"}, ValueError, "'u33'"),
+        ({"a": 4}, ValueError, "types: u8"),
+        ({}, ValueError, "no fields"),
+        ({"a": "u8[0]"}, dgkit.BoundsError, "0 elements"),
+        ({"a": "u64[600]"}, dgkit.BoundsError, "4,800 bytes"),
+        (np.dtype([("a", "O")]), TypeError, "Python object"),
+        (np.dtype([("a", [("b", "u1")], (MAX_FIELDS + 1,))]), dgkit.BoundsError, "256 fields"),
+    ],
+)
+def test_what_is_no_structure_is_refused_in_words(source, error, words):
+    with pytest.raises(error, match=words):
+        parse_structure(source)
+
+
+@pytest.fixture
+def region(session):
+    return session.empty(4096, name="page")
+
+
+@pytest.fixture
+def hexview(session, region, view):
+    return view(dgkit.HexView(session))
+
+
+def test_the_panel_lists_the_fields_and_reads_their_values(hexview, region):
+    region.array[64:68] = [1, 2, 0, 0]
+    hexview.panel.structure = {"low": "u16", "high": "u16"}
+    hexview.panel.structure_offset = 62
+    assert hexview.of("state")[-1]["structure"] == {
+        "name": "structure", "size": 4, "at": 62,
+        "fields": [["low", "u16", 0, 2], ["high", "u16", 2, 2]],
+    }  # fmt: skip
+    assert hexview.ask("fields")["values"] == ["0", "513 (0x201)"]
+    hexview.ask("place_structure", offset=64)
+    assert hexview.panel.structure_offset == 64
+    assert hexview.ask("fields") == {
+        "at": 64, "values": ["513 (0x201)", "0"], "error": "", "buffers": [],
+    }  # fmt: skip
+    hexview.panel.structure = None
+    assert hexview.of("state")[-1]["structure"] is None
+    assert hexview.panel.structure is None
+
+
+def test_live_values_follow_the_bytes_in_view(hexview, region):
+    hexview.panel.structure = Point
+    hexview.ask("fetch", view="one", at=0, n=64)
+    hexview.ask("watch", on=True)
+    region.array[:4] = np.frombuffer(np.float32(1.5).tobytes(), "u1")
+    hexview.wait_for("fields", lambda fields: fields["values"] == ["1.5", "0"])
+    hexview.ask("watch", on=False)
+
+
+def test_a_structure_that_does_not_fit_is_refused_and_nothing_changes(hexview, session):
+    hexview.panel.structure = Point
+    with pytest.raises(PanelError, match="ends at 4,100: region 'page' has 4,096"):
+        hexview.ask("place_structure", offset=4092)
+    with pytest.raises(TraitError, match="structure_offset is -1"):
+        hexview.panel.structure_offset = -1
+    with pytest.raises(TraitError, match="structure is 7"):
+        hexview.panel.structure = 7
+    assert (hexview.panel.structure, hexview.panel.structure_offset) == (Point, 0)
+    small = session.empty(4, name="small")
+    hexview.ask("choose", number=small.id)
+    assert hexview.ask("fields")["error"] == "Point has 8 bytes; there are fewer here."
+
+
+def test_bookmarks_belong_to_their_region(hexview, session, region):
+    assert hexview.ask("bookmark", start=16, stop=20)["name"] == "0x10"
+    hexview.ask("bookmark", start=8, stop=9, name=" start ")
+    assert hexview.panel.bookmarks == {"start": (8, 9), "0x10": (16, 20)}
+    other = session.empty(64, name="other")
+    hexview.ask("choose", number=other.id)
+    assert hexview.panel.bookmarks == {}
+    hexview.panel.bookmarks = {"end": (63, 64)}
+    assert hexview.of("state")[-1]["bookmarks"] == [["end", 63, 64]]
+    hexview.ask("choose", number=region.id)
+    hexview.ask("remove_bookmark", name="start")
+    hexview.ask("remove_bookmark", name="start")
+    assert hexview.panel.bookmarks == {"0x10": (16, 20)}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([1], "must be a dict"), ({"": (0, 1)}, "1 to 64"), ({"a": 4}, "start, stop"),
+        ({"a": (0, 5000)}, "not in region"), ({str(n): (n, n + 1) for n in range(101)}, "can have"),
+    ],
+)  # fmt: skip
+def test_bookmarks_that_make_no_sense_are_refused(hexview, value, words):
+    with pytest.raises(TraitError, match=words):
+        hexview.panel.bookmarks = value
+    assert hexview.panel.bookmarks == {}
