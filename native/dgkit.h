@@ -450,8 +450,9 @@ typedef struct dg_ring_stamp {
 /* Starts the proxy of a device. spin_ns: how long it spins when all rings are idle, before it sleeps
  * between looks (0 on one CPU). Any thread. */
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
-/* Stops the proxy and frees it: no other thread may use its handle meanwhile. Errors: EBUSY while
- * rings are open. */
+/* Stops the proxy and frees it: before its device is closed, and no other thread may use its handle
+ * meanwhile. With the provider cuda it waits for the kernels of this process, and so do closing the
+ * device and its regions: let them end first. Errors: EBUSY while rings are open. */
 int dg_proxy_close(dg_proxy *p);
 int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
 /* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE; ESTALE, EOPNOTSUPP and

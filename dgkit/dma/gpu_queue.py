@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 import warnings
 from dataclasses import dataclass
 
-from ..errors import ClosedError, Unsupported
+from ..errors import ClosedError, RegionBusy, Unsupported
 from ..types import Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from .region import Region, RemoteRegion
 
 __all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "LentRing", "Proxy"]
-__all__ += ["ProxyStats", "ServedRing", "check_served", "ring_depth"]
+__all__ += ["ProxyStats", "ServedRing", "check_served", "collectors", "ring_depth"]
+__all__ += ["wait_for_kernels"]
 
 # Of native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
@@ -32,16 +34,16 @@ _NO_HOLE = (1 << 64) - 1
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """Methods of the regions (enum dg_method) between which a provider copies for a kernel."""
+# By provider and by the method of the local region (enum dg_method): those of the remote regions
+# between which it copies for a kernel. A signal needs a remote region that is mapped or GPU memory.
+_SERVED = {
+    "soft": {"map": ("map", "vm", "ask")},
+    "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
+}
 
-    local: frozenset[str]
-    remote: frozenset[str]
-
-
-# By provider. A signal needs a remote region that is mapped, whatever the provider.
-_SERVED = {"soft": _Served(frozenset({"map"}), frozenset({"map", "vm", "ask"}))}
+# Functions that free the rings of closed queues once no kernel uses them, and return whether no
+# kernel runs that uses any queue. Of the package that registers rings with CUDA.
+collectors: list[Callable[[], bool]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +187,57 @@ def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> No
             f"a kernel's operations cannot be run by the provider {device.provider}: open "
             f"the GPU queue of a device with {' or '.join(_SERVED)}",
         )
-    for region in regions:
-        side = "remote" if hasattr(region, "method") else "local"
+    given = list(regions)
+    for region in given:
         if region.device is not device:
             raise ValueError(f"{region!r} belongs to another device than the GPU queue: {device!r}")
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
-        if region_method(region) not in getattr(served, side):
-            raise Unsupported(
-                errno.EOPNOTSUPP,
-                f"{region!r} is GPU memory, which the provider {device.provider} cannot copy for "
-                "a kernel: use host memory that the GPU can access (on='pinned')",
+    remotes = [region for region in given if hasattr(region, "method")]
+    for region in given:
+        if region in remotes:
+            fits = any(region_method(region) in reached for reached in served.values())
+        else:
+            fits = region_method(region) in served
+        if not fits:
+            raise Unsupported(errno.EOPNOTSUPP, f"{region!r} {_why_not(device, region)}")
+
+
+def _why_not(device: Device, region: Region | RemoteRegion) -> str:
+    method = region_method(region)
+    if device.provider == "cuda" and method in ("vm", "ask"):
+        return (
+            "is memory that only its owner's process can access, which the provider cuda cannot "
+            "copy for a kernel: have the owner use memory from dgkit.empty()"
+        )
+    if device.provider == "cuda":
+        return (
+            "is memory of another GPU than this device's: open Device('cuda', gpu=...) with that GPU"
+        )
+    return (
+        f"is GPU memory, which the provider {device.provider} cannot copy for a kernel: open the "
+        "GPU queue of Device('cuda'), or use host memory that the GPU can access (on='pinned')"
+    )
+
+
+def wait_for_kernels(timeout: float) -> None:
+    """Wait until no kernel runs that was launched with a GPU queue.
+
+    CUDA's functions that give back memory wait for all kernels of the process, within the driver:
+    meanwhile no proxy may get on, for which such a kernel waits.
+
+    Raises:
+        RegionBusy: One still runs.
+    """
+    end = time.monotonic() + timeout
+    while not all([collect() for collect in collectors]):
+        if time.monotonic() > end:
+            raise RegionBusy(
+                errno.EBUSY,
+                f"after {timeout:g} s a kernel that was launched with a GPU queue still runs, and "
+                "to give its memory back would wait for it: let it end, then close again",
             )
+        time.sleep(0.001)
 
 
 class KernelQueue:

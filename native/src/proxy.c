@@ -157,6 +157,15 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	return 0;
 }
 
+static void free_staging(struct dg_proxy *p, struct staging *s)
+{
+	dg_region_close(s->region, UINT64_MAX);
+	if (p->dev->shared)
+		dg_region_free(s->region);
+	free(s->bytes);
+	free(s);
+}
+
 int dg_proxy_close(dg_proxy *p)
 {
 	/* In the child of a fork there is no thread, and the lock may be held for ever. */
@@ -164,11 +173,20 @@ int dg_proxy_close(dg_proxy *p)
 		return 0;
 	proxy_lock(p);
 	const bool serves = p->rings;
+	struct staging *stagings = serves ? NULL : p->stagings;
+	if (!serves) {
+		p->stagings = NULL;
+		/* Under the lock: a ring that is still being closed keeps no staging memory. */
+		atomic_store_explicit(&p->stop, 1, memory_order_release);
+	}
 	pthread_mutex_unlock(&p->lock);
 	if (serves)
 		return dg_fail(EBUSY, "the proxy still serves GPU queues: close them first");
-	atomic_store_explicit(&p->stop, 1, memory_order_release);
 	pthread_join(p->thread, NULL);
+	for (struct staging *next; stagings; stagings = next) {
+		next = stagings->next;
+		free_staging(p, stagings);
+	}
 	proxy_unref(p);
 	return 0;
 }
@@ -343,22 +361,68 @@ void dg_ring_watch(dg_region *region, void *base, const dg_ring_config *cfg)
 	dg_share_watch(region, (_Atomic uint64_t *)&ring->closed, DG_RING_RETIRED);
 }
 
-/* Memory of the proxy that a provider copies from: inline bytes and the values of signals. */
-static int open_staging(struct dg_ring *r, struct dg_device *dev)
+static int no_staging(struct staging *s, int rc)
+{
+	free(s->bytes);
+	free(s);
+	return rc;
+}
+
+/* Memory of the proxy that a provider copies from. */
+static int make_staging(struct dg_ring *r, struct staging *s)
 {
 	const uint64_t size = (uint64_t)r->depth * PLACE_STAGING;
 	dg_region_info info;
-	r->staging_bytes = aligned_alloc(PAGE, size);
-	if (!r->staging_bytes)
-		return dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
-	memset(r->staging_bytes, 0, size);
-	const dg_memory memory = {.addr = r->staging_bytes, .size = size, .fd = -1};
-	int rc = dg_region_register(dev, &memory, DG_ACCESS_READ, &r->staging);
-	if (!rc)
-		rc = dg_region_info_get(r->staging, &info);
-	if (!rc)
-		r->staging_id = info.id;
-	return rc;
+	s->depth = r->depth;
+	s->bytes = aligned_alloc(PAGE, size);
+	if (!s->bytes)
+		return no_staging(s, dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u",
+					     r->depth));
+	memset(s->bytes, 0, size);
+	const dg_memory memory = {.addr = s->bytes, .size = size, .fd = -1};
+	const int rc = dg_region_register(r->proxy->dev, &memory, DG_ACCESS_READ, &s->region);
+	if (rc)
+		return no_staging(s, rc);
+	dg_region_info_get(s->region, &info);
+	s->id = info.id;
+	r->staging = s;
+	return 0;
+}
+
+/* Takes that of a closed ring, or makes it. */
+static int open_staging(struct dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	proxy_lock(p);
+	struct staging **at = &p->stagings;
+	while (*at && (*at)->depth != r->depth)
+		at = &(*at)->next;
+	r->staging = *at;
+	if (r->staging)
+		*at = r->staging->next;
+	pthread_mutex_unlock(&p->lock);
+	if (r->staging)
+		return 0;
+	struct staging *s = calloc(1, sizeof *s);
+	return s ? make_staging(r, s)
+		 : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
+}
+
+/* For the next ring, unless the proxy is closed. */
+static void keep_staging(struct dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	struct staging *s = r->staging;
+	r->staging = NULL;
+	proxy_lock(p);
+	const bool stopped = atomic_load_explicit(&p->stop, memory_order_relaxed);
+	if (!stopped) {
+		s->next = p->stagings;
+		p->stagings = s;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (stopped)
+		free_staging(p, s);
 }
 
 static int open_tables(struct dg_ring *r)
@@ -376,18 +440,12 @@ static void free_tables(struct dg_ring *r)
 {
 	if (r->q)
 		dg_queue_free(r->q);
-	if (r->staging) {
-		dg_region_close(r->staging, UINT64_MAX);
-		if (r->proxy->dev->shared)
-			dg_region_free(r->staging);
-	}
-	free(r->staging_bytes);
+	if (r->staging)
+		keep_staging(r);
 	free(r->places);
 	free(r->wr);
 	free(r->wc);
 	r->q = NULL;
-	r->staging = NULL;
-	r->staging_bytes = NULL;
 	r->places = NULL;
 	r->wr = NULL;
 	r->wc = NULL;
@@ -429,10 +487,10 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	if (!rc)
 		rc = open_tables(r);
 	if (!rc)
-		rc = open_staging(r, p->dev);
-	/* Operations and the signals that follow them; no time-out: a kernel has its own limit. */
+		rc = open_staging(r);
+	/* Operations and the signals that follow them. */
 	if (!rc)
-		rc = dg_queue_open(p->dev, 4 * r->depth, DG_PATH_AUTO, 0, UINT64_MAX, &r->q);
+		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, &r->q);
 	if (rc) {
 		free_tables(r);
 		free_memory(r);

@@ -71,6 +71,9 @@ uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
 	const int rc = dg_resolve(r->q, wr, op, &r->run, &fresh);
 	if (rc)
 		return refusal(rc, wr);
+	/* A provider without a thread would copy it in the proxy's, and its owner may let it wait. */
+	if (r->q->dev->ops->poll && !(op->flags & (OP_PLAIN | OP_GPU)))
+		return DG_UNSUPPORTED;
 	r->inline_able = r->inline_able && (op->flags & OP_PLAIN);
 	r->total += wr->size;
 	r->wr[r->n_wr++].user = wr->user; /* what else it says is in *op */
@@ -171,7 +174,7 @@ static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu
 		.op = q->op == DG_OP_GET ? DG_READ : DG_WRITE,
 	};
 	if (q->op == DG_OP_PUT_INLINE) {
-		wr.local = r->staging_id;
+		wr.local = r->staging->id;
 		wr.local_offset = ((r->first + count) & r->mask) * PLACE_STAGING;
 		wr.remote = q->signal_region;
 		wr.size = q->length;
@@ -221,7 +224,7 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 	if (q->op == DG_OP_PUT_INLINE) {
 		if (q->length > DG_INLINE_MAX)
 			return DG_OUT_OF_BOUNDS;
-		dg_inline_unpack(words, (dg_u8 *)r->staging_bytes + slot * PLACE_STAGING,
+		dg_inline_unpack(words, (dg_u8 *)r->staging->bytes + slot * PLACE_STAGING,
 				 q->length);
 		q->flags = 0;
 	}
