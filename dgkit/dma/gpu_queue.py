@@ -211,9 +211,7 @@ def _why_not(device: Device, region: Region | RemoteRegion) -> str:
             "copy for a kernel: have the owner use memory from dgkit.empty()"
         )
     if device.provider == "cuda":
-        return (
-            "is memory of another GPU than this device's: open Device('cuda', gpu=...) with that GPU"
-        )
+        return "is memory of another GPU than this device's: open Device('cuda', gpu=...) with that GPU"
     return (
         f"is GPU memory, which the provider {device.provider} cannot copy for a kernel: open the "
         "GPU queue of Device('cuda'), or use host memory that the GPU can access (on='pinned')"

@@ -56,9 +56,7 @@ class Rig:
         self.target = self.device.register(self.target_memory)
         self.remote = self.device.import_region(self.target.export())
         self.queue = enter(
-            self.device.gpu_queue(
-                **{"depth": 256, "regions": (self.local, self.remote), **queue}
-            )
+            self.device.gpu_queue(**{"depth": 256, "regions": (self.local, self.remote), **queue})
         )
 
     def run(self, name, *args, threads=1, grid=1, **more):
