@@ -31,6 +31,7 @@ __all__ += ["wait_for_kernels"]
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 _TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
+_TRACE_SHARED = 2  # dg_ring_config.trace: the proxy stores its stamps in the ring's memory
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
@@ -211,7 +212,10 @@ def _why_not(device: Device, region: Region | RemoteRegion) -> str:
             "copy for a kernel: have the owner use memory from dgkit.empty()"
         )
     if device.provider == "cuda":
-        return "is memory of another GPU than this device's: open Device('cuda', gpu=...) with that GPU"
+        return (
+            "is memory of another GPU than this device's, which cannot copy it: open "
+            "Device('cuda', gpu=...) with that GPU"
+        )
     return (
         f"is GPU memory, which the provider {device.provider} cannot copy for a kernel: open the "
         "GPU queue of Device('cuda'), or use host memory that the GPU can access (on='pinned')"
@@ -228,7 +232,7 @@ def wait_for_kernels(timeout: float) -> None:
         RegionBusy: One still runs.
     """
     end = time.monotonic() + timeout
-    while not all([collect() for collect in collectors]):
+    while sum(not collect() for collect in collectors):  # each is called
         if time.monotonic() > end:
             raise RegionBusy(
                 errno.EBUSY,
@@ -236,6 +240,16 @@ def wait_for_kernels(timeout: float) -> None:
                 "to give its memory back would wait for it: let it end, then close again",
             )
         time.sleep(0.001)
+
+
+def _stamps(raw: Any, count: int) -> list[GpuStamp]:
+    return [
+        GpuStamp(
+            s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
+            s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
+        )
+        for s in raw[0:count]
+    ]  # fmt: skip
 
 
 class KernelQueue:
@@ -370,13 +384,7 @@ class GpuQueue(KernelQueue):
         raw = ffi.new("dg_ring_stamp[]", self.depth)
         with self._proxy.using:
             count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
-        return [
-            GpuStamp(
-                s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
-                s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
-            )
-            for s in raw[0:count]
-        ]  # fmt: skip
+        return _stamps(raw, count)
 
     @property
     def device(self) -> Device:
@@ -440,10 +448,11 @@ class LentRing:
         lib.dg_ring_watch(region._r, self._bytes, config)
 
     @staticmethod
-    def config(depth: int, *, weak: bool, limit: float, index: int) -> Any:
+    def config(depth: int, *, weak: bool, limit: float, trace: bool, index: int) -> Any:
         """Return the configuration of a ring: `depth` is a number of `ring_depth`."""
         raw = ffi.new("dg_ring_config *")
         raw.depth, raw.weak, raw.index = depth, weak, index
+        raw.trace = _TRACE_SHARED if trace else 0
         raw.limit = min(nanoseconds(limit, "limit"), 1 << 62)
         return raw
 
@@ -465,6 +474,19 @@ class LentRing:
         ticket = ((error >> 8) - 1) & _TICKET_MAX if error else None
         return int(raw.closed), int(raw.done), Status(error & 255), ticket
 
+    def trace(self) -> list[GpuStamp]:
+        """Return the stamps of the latest complete operations, oldest first.
+
+        Raises:
+            ValueError: The ring has no trace.
+        """
+        if not self._config.trace:
+            raise ValueError("the GPU queue was opened without trace=True")
+        depth = int(self._config.depth)
+        raw = ffi.new("dg_ring_stamp[]", depth)
+        count = check(lib.dg_ring_stamps_get(self._bytes, self._config, raw, depth))
+        return _stamps(raw, count)
+
     def release(self) -> None:
         """Give up the memory."""
         ffi.release(self._bytes)
@@ -481,6 +503,7 @@ class ServedRing:
         peers: Memory of the other process; to a kernel they are local regions.
         depth: Of the ring.
         weak: Kernels name the places themselves.
+        trace: Stamps are stored in the ring's memory.
         index: Number by which a kernel's counters name the ring.
 
     Raises:
@@ -497,12 +520,14 @@ class ServedRing:
         peers: Sequence[RemoteRegion],
         depth: int,
         weak: bool,
+        trace: bool,
         index: int,
     ) -> None:
         self._r: Any = None
         self._proxy, self._keep = proxy, (memory, own, own_import, *peers)
         raw = ffi.new("dg_ring_config *")
         raw.depth, raw.weak, raw.index, raw.memory = depth, weak, index, memory.id
+        raw.trace = _TRACE_SHARED if trace else 0
         raw.own, raw.own_import, raw.n_peers = own.id, own_import.id, len(peers)
         for i, peer in enumerate(peers):
             raw.peers[i] = peer.id

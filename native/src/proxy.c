@@ -16,6 +16,7 @@
 
 /* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
+enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
 
 static uint64_t idle_sleep(uint64_t idle_ns)
 {
@@ -215,22 +216,28 @@ static int check_config(const dg_ring_config *cfg)
 	if (cfg->first & ~DG_SEQUENCE_MASK)
 		return dg_fail(EINVAL, "first is %llu; a ticket has %u bits",
 			       (unsigned long long)cfg->first, DG_SEQUENCE_BITS);
-	if (cfg->memory && (cfg->trace || cfg->n_peers > DG_RING_PEERS))
-		return dg_fail(EINVAL, "a GPU queue of another process has no trace and at most %u "
-				       "local regions; %u were given",
+	if (cfg->trace > TRACE_SHARED || (cfg->memory && cfg->trace == TRACE_OWN))
+		return dg_fail(EINVAL, "trace is %u; it is 0, 1, or 2 for a GPU queue of another process",
+			       cfg->trace);
+	if (cfg->memory && cfg->n_peers > DG_RING_PEERS)
+		return dg_fail(EINVAL, "a GPU queue of another process has at most %u local regions; %u "
+				       "were given",
 			       DG_RING_PEERS, cfg->n_peers);
 	return 0;
 }
 
-/* The memory: dg_gpu_queue in the first page, then the trace, then the ring. */
+/* The memory: dg_gpu_queue in the first page, then the kernel's trace, the proxy's stamps, the ring. */
 struct layout {
-	uint64_t trace, ring, size;
+	uint64_t trace, stamps, ring, size;
 };
 
 static struct layout layout_of(const dg_ring_config *cfg)
 {
-	struct layout l = {.trace = cfg->trace ? 16ull * cfg->depth : 0};
-	l.ring = PAGE + (l.trace + PAGE - 1) / PAGE * PAGE;
+	struct layout l = {
+		.trace = cfg->trace ? 16ull * cfg->depth : 0,
+		.stamps = cfg->trace == TRACE_SHARED ? 8ull * STAMP_WORDS * cfg->depth : 0,
+	};
+	l.ring = PAGE + (l.trace + l.stamps + PAGE - 1) / PAGE * PAGE;
 	l.size = (l.ring + DG_RING_SIZE((uint64_t)cfg->depth) + PAGE - 1) / PAGE * PAGE;
 	return l;
 }
@@ -247,6 +254,7 @@ static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
 	r->size = l.size;
 	r->handle = (struct dg_gpu_queue *)base;
 	r->gpu_trace = l.trace ? (uint64_t *)(base + PAGE) : NULL;
+	r->stamps = l.stamps ? (dg_u64 *)(base + PAGE + l.trace) : NULL;
 	r->out = (struct dg_gpu_ring *)(base + l.ring);
 	r->completions = (struct dg_gpu_completion *)(base + l.ring + DG_RING_COMPLETIONS);
 	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
@@ -353,6 +361,42 @@ void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_word
 	out->closed = ring_load(&ring->closed, memory_order_acquire);
 	out->done = ring_load(&ring->done, memory_order_acquire);
 	out->first_error = ring_load(&ring->first_error, memory_order_relaxed);
+}
+
+int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stamp *out, uint32_t n)
+{
+	const struct layout l = layout_of(cfg);
+	const dg_u64 *gpu = (const dg_u64 *)((const char *)base + PAGE), *stamps = gpu + 2 * cfg->depth;
+	const struct dg_gpu_ring *ring = (const struct dg_gpu_ring *)((const char *)base + l.ring);
+	dg_u64 words[STAMP_WORDS];
+	uint32_t found = 0;
+	if (!l.stamps)
+		return dg_fail(EINVAL, "the GPU queue was opened without a trace");
+	/* Acquire: the kernel's stamps of what is complete, where it has waited for it. */
+	const uint64_t done = ring_load(&ring->done, memory_order_acquire);
+	/* From the latest one that may be complete to the oldest one that may be kept. */
+	for (uint64_t left = 2ull * cfg->depth, count = done + cfg->depth; left-- && count-- && found < n;) {
+		const dg_u64 sequence = (cfg->first + count) & DG_SEQUENCE_MASK;
+		const dg_u64 at = sequence & (cfg->depth - 1);
+		if (!ring_stamp_load(&stamps[STAMP_WORDS * at], sequence, words))
+			continue;
+		out[found++] = (dg_ring_stamp){
+			.ticket = sequence,
+			.seen_ns = words[2],
+			.posted_ns = words[3],
+			.completed_ns = words[4],
+			.gpu_post_ns = ring_load(&gpu[2 * at], memory_order_relaxed),
+			.gpu_complete_ns = ring_load(&gpu[2 * at + 1], memory_order_relaxed),
+			.status = (int32_t)(words[1] & 255),
+			.op = (uint32_t)(words[1] >> 8),
+		};
+	}
+	for (uint32_t i = 0; i < found / 2; i++) {
+		const dg_ring_stamp other = out[i];
+		out[i] = out[found - 1 - i];
+		out[found - 1 - i] = other;
+	}
+	return (int)found;
 }
 
 void dg_ring_watch(dg_region *region, void *base, const dg_ring_config *cfg)

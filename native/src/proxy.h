@@ -62,6 +62,7 @@ struct dg_ring {
 	struct dg_gpu_completion *completions;
 	struct dg_gpu_record *records;
 	uint64_t *gpu_trace;
+	dg_u64 *stamps; /* of the proxy, STAMP_WORDS for each place; NULL but with trace 2 */
 	char *base;
 	uint64_t size;
 	int fd;

@@ -25,6 +25,11 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 			ring_store(&r->out->first_error, r->first_error, memory_order_relaxed);
 		}
 	}
+	if (r->stamps) /* before the kernel can end */
+		ring_stamp_store(&r->stamps[STAMP_WORDS * (sequence & r->mask)],
+				 (dg_u64[STAMP_WORDS]){sequence + 1,
+						       (dg_u64)p->request.op << 8 | status,
+						       p->seen_ns, p->posted_ns, p->completed_ns});
 	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
 }
 
@@ -315,8 +320,10 @@ static bool take_one(struct dg_ring *r)
 		       words))
 		return false;
 	prefetch(r, count + AHEAD);
-	if (!r->waiting)
+	if (!r->waiting) {
 		p->seen_ns = seen_stamp(r);
+		p->posted_ns = 0;
+	}
 	dg_record_unpack(words, &p->request);
 	if (p->request.flags & DG_HOLD && !held_complete(r))
 		return false;

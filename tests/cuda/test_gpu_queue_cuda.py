@@ -287,3 +287,25 @@ sys.stdin.read()
 region.close()
 device.close()
 """
+
+
+@pytest.mark.parametrize("on", ["gpu", "pinned"])
+def test_kernels_put_from_gpu_memory_into_the_dpus_by_its_copy_engine(kernels, on):
+    with dgkit.connect(provider="cuda") as session:
+        near, far = session.empty(SIZE, on=on), session.empty(SIZE, on="dpu")
+        session.write(near, pattern(SIZE))
+        with session.gpu_queue(far, near, depth=64, trace=True) as queue:
+            status = np.full(256, -7, np.int32)
+            common = (queue, queue.id_of(far), queue.id_of(near), status)
+            kernels["put_each"](2, 128, (*common, 64, 3))
+            assert not status.any()
+            assert session.read(far, 256 * 64) == pattern(SIZE)[: 256 * 64]
+            before = int.from_bytes(session.read(far, 8), "little")
+            kernels["put_signal"](1, 64, (*common, 5))
+            assert not status[:64].any()
+            assert int.from_bytes(session.read(far, 8), "little") == before + 5 * 64
+            session.write(far, pattern(SIZE, 4))
+            kernels["get"](1, 64, (*common, bytearray(1024), bytearray(1024)))
+            assert not status[:64].any()
+            assert session.read(near, 1024) == pattern(SIZE, 4)[:1024]
+            assert len(queue.trace()) == 64

@@ -1,7 +1,7 @@
 """Kernels of a real GPU post to queues of the provider cuda, which moves GPU memory.
 
-Most of them hold every multiprocessor until their own operations are complete: what waited for such a
-kernel would end as TIMED_OUT.
+Most of them hold every multiprocessor until their own operations are complete: what waited for such
+a kernel would end as TIMED_OUT.
 """
 
 import time

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies beside kernels: the queue of a proxy, for whose operations a kernel waits that may have every
+ * Copies beside kernels: a proxy's queue, for whose operations a kernel waits that may have every
  * multiprocessor of the GPU.
  *
  * Beside such a kernel, copies between host and device go through, in all forms that cuda_copy.c and
