@@ -67,7 +67,7 @@ CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 }
 
 /* Two planes of one row, as cuda_copy.c has them. */
-static CUresult warm_planes(struct cuda_queue *q, CUdeviceptr at)
+static void warm_planes(struct cuda_queue *q, CUdeviceptr at)
 {
 	const CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
@@ -82,26 +82,22 @@ static CUresult warm_planes(struct cuda_queue *q, CUdeviceptr at)
 		.Height = 1,
 		.Depth = 2,
 	};
-	return cuda.cuMemcpy3DAsync(&c, q->stream);
+	cuda.cuMemcpy3DAsync(&c, q->stream);
 }
 
 CUresult cuda_warm_up(struct cuda_queue *q)
 {
 	const CUdeviceptr at = q->c->scratch_at + q->scratch;
 	CUmemOp word = {.writeValue = {.operation = CU_MEM_OP_WRITE_VALUE_64, .address = at}};
-	CUresult code = cuda_take_engine(q);
-	if (!code)
-		code = cuda_led_copy(q, at, q->bounce, WORD);
-	if (!code)
-		code = warm_planes(q, at);
-	if (!code)
-		code = cuda.cuMemcpyDtoHAsync(q->bounce, at, STAGED, q->stream);
-	if (!code)
-		code = cuda.cuMemcpyHtoDAsync(at, q->bounce, PLAIN_FROM, q->stream);
-	if (!code && q->c->word_writes)
-		code = cuda.cuStreamBatchMemOp(q->stream, 1, &word, 0);
-	if (!code)
-		code = cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), 0, 0);
+	/* What the driver refuses now it refuses the operation that needs it, too. */
+	cuda_take_engine(q);
+	cuda_led_copy(q, at, q->bounce, WORD);
+	warm_planes(q, at);
+	cuda.cuMemcpyDtoHAsync(q->bounce, at, STAGED, q->stream);
+	cuda.cuMemcpyHtoDAsync(at, q->bounce, PLAIN_FROM, q->stream);
+	if (q->c->word_writes)
+		cuda.cuStreamBatchMemOp(q->stream, 1, &word, 0);
+	cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), 0, 0);
 	q->on_engine = false;
-	return code ? code : cuda.cuStreamSynchronize(q->stream);
+	return cuda.cuStreamSynchronize(q->stream);
 }
