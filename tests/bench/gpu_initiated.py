@@ -35,7 +35,8 @@ OWNER = """
 import sys, dgkit
 memory = dgkit.empty(int(sys.argv[1]), on="gpu")
 with dgkit.Device("soft") as device:
-    print(device.register(memory).export().hex(), flush=True)
+    region = device.register(memory)
+    print(region.export().hex(), flush=True)
     sys.stdin.read()
 """
 
