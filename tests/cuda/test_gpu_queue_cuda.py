@@ -249,7 +249,9 @@ def test_a_device_is_closed_once_no_kernel_uses_a_queue(fake_cuda, monkeypatch):
     assert device.closed
 
 
-@pytest.mark.parametrize("order", ["cuMemHostAlloc=2", "cuStreamCreate=999@2", "cuStreamSynchronize=719"])
+@pytest.mark.parametrize(
+    "order", ["cuMemHostAlloc=2", "cuStreamCreate=999@2", "cuStreamSynchronize=719"]
+)
 def test_a_queue_that_cannot_be_opened_leaves_nothing(fake_cuda, order):
     with dgkit.Device("cuda") as device:
         fake_cuda.order(order)
