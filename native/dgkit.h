@@ -400,14 +400,15 @@ int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 enum { DG_RING_PEERS = 8 };
 /* depth: a power of two, DG_RING_DEPTH_MIN to DG_RING_DEPTH_MAX. weak: the kernel names the places.
  * first: number of the first operation. limit: most cycles of the GPU's clock in one wait of a
- * kernel. trace: 1: the kernel stores its clock at post and completion of each operation. index:
+ * kernel. trace: 1: the kernel stores its clock at post and completion of each operation; 2: and the
+ * proxy stores its stamps in the ring's memory, for a kernel of another process. index:
  * the number by which counters name the ring; 0: the proxy's next one.
  *
  * A ring for a kernel of another process: `memory` is the id of an imported region, which that
  * process filled by dg_ring_lay_out(); it stays open until dg_ring_free(). To the kernel, memory of
  * this process is remote: `own`, which is also imported here, as own_import (where the core writes
  * inline bytes and signals). Its local regions are imports, too: peers. It can name no other
- * region, sends no messages, and has no trace. */
+ * region, and sends no messages. */
 typedef struct dg_ring_config {
 	uint32_t depth, weak, trace, index;
 	uint64_t first, limit;
@@ -450,8 +451,9 @@ typedef struct dg_ring_stamp {
 /* Starts the proxy of a device. spin_ns: how long it spins when all rings are idle, before it sleeps
  * between looks (0 on one CPU). Any thread. */
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
-/* Stops the proxy and frees it: no other thread may use its handle meanwhile. Errors: EBUSY while
- * rings are open. */
+/* Stops the proxy and frees it: before its device is closed, and no other thread may use its handle
+ * meanwhile. With the provider cuda it waits for the kernels of this process, and so do closing the
+ * device and its regions: let them end first. Errors: EBUSY while rings are open. */
 int dg_proxy_close(dg_proxy *p);
 int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
 /* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE; ESTALE, EOPNOTSUPP and
@@ -468,6 +470,9 @@ typedef struct dg_ring_words {
 	uint64_t done, first_error, closed;
 } dg_ring_words;
 void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_words *out);
+/* The same for the stamps of the latest complete operations, at most n of them, oldest first; with
+ * trace 2. Returns how many. */
+int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stamp *out, uint32_t n);
 /* Has `closed` of the ring in a region's memory stored when the region's last import ends, also if
  * the importing process dies: every wait of a kernel then ends. `base`: where the memory begins. */
 void dg_ring_watch(dg_region *r, void *base, const dg_ring_config *cfg);

@@ -7,7 +7,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from ..dma.gpu_queue import Proxy, ServedRing, check_served
-from ..errors import ClosedError, LimitReached, PeerError, Unsupported
+from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class ClientRings:
             self._proxy = self._proxy or Proxy(device, _SPIN_US)
             ring = ServedRing(
                 self._proxy, memory, own=own, own_import=own_import, peers=peers,
-                depth=request.depth, weak=request.weak, index=request.index,
+                depth=request.depth, weak=request.weak, trace=request.trace,
+                index=request.index,
             )  # fmt: skip
             undo.pop_all()
         self._handles += 1
@@ -91,12 +92,8 @@ class ClientRings:
             peer = self._client.region(handle).remote
             if peer is None:
                 raise PeerError(f"region {handle} is the DPU's: kernels put from the host's memory")
-            if peer.method not in ("map", "vm", "ask"):
-                raise Unsupported(
-                    errno.EOPNOTSUPP,
-                    f"region {handle} is reached by {peer.method!r}: use host memory",
-                )
             peers.append(peer)
+        check_served(own.device, (own, *peers))
         return own, ref.as_remote(), peers
 
     def close(self, handle: int) -> None:

@@ -28,9 +28,7 @@ _HERE, _DPU = "here", "dpu"
 _PROXIES = {_HERE: "this process", _DPU: "DPU process"}
 _SAMPLES = 100_000  # at most, of one latency
 _FLOOR_SAMPLES = 2000
-_NOT_MEASURED = (
-    "puts into GPU memory, and between GPU memories: no provider copies GPU memory for kernels"
-)
+_NOT_MEASURED = "puts into GPU memory, and between GPU memories, which the provider cuda moves"
 
 
 @dataclass(frozen=True, slots=True)

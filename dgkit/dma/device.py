@@ -14,7 +14,7 @@ from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .gpu_queue import GpuQueue, Proxy
+from .gpu_queue import GpuQueue, Proxy, wait_for_kernels
 from .queue import Queue
 from .region import Region, RemoteRegion
 
@@ -246,7 +246,8 @@ class Device:
             timeout: Seconds to wait for each region that is in use.
 
         Raises:
-            RegionBusy: A region is still in use. The device stays open, and close() may be called
+            RegionBusy: A region is still in use, or a kernel that was launched with a GPU queue
+                of a provider `"cuda"` still runs. The device stays open, and close() may be called
                 again.
             QueueInUse: Another thread is using a queue. The device stays open, too.
         """
@@ -262,6 +263,8 @@ class Device:
             gpu_queue.close()
         proxy = self._proxy
         if proxy is not None:
+            if self.provider == "cuda":
+                wait_for_kernels(timeout)
             proxy.close()
             self._proxy = None
         for queue in self._queues:

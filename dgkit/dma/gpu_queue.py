@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import time
 import warnings
 from dataclasses import dataclass
 
-from ..errors import ClosedError, Unsupported
+from ..errors import ClosedError, RegionBusy, Unsupported
 from ..types import Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
@@ -23,25 +24,27 @@ if TYPE_CHECKING:
     from .region import Region, RemoteRegion
 
 __all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "LentRing", "Proxy"]
-__all__ += ["ProxyStats", "ServedRing", "check_served", "ring_depth"]
+__all__ += ["ProxyStats", "ServedRing", "check_served", "collectors", "ring_depth"]
+__all__ += ["wait_for_kernels"]
 
 # Of native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 _TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
+_TRACE_SHARED = 2  # dg_ring_config.trace: the proxy stores its stamps in the ring's memory
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """Methods of the regions (enum dg_method) between which a provider copies for a kernel."""
+# By provider and by the method of the local region (enum dg_method): those of the remote regions
+# between which it copies for a kernel. A signal needs a remote region that is mapped or GPU memory.
+_SERVED = {
+    "soft": {"map": ("map", "vm", "ask")},
+    "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
+}
 
-    local: frozenset[str]
-    remote: frozenset[str]
-
-
-# By provider. A signal needs a remote region that is mapped, whatever the provider.
-_SERVED = {"soft": _Served(frozenset({"map"}), frozenset({"map", "vm", "ask"}))}
+# Functions that free the rings of closed queues once no kernel uses them, and return whether no
+# kernel runs that uses any queue. Of the package that registers rings with CUDA.
+collectors: list[Callable[[], bool]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +188,68 @@ def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> No
             f"a kernel's operations cannot be run by the provider {device.provider}: open "
             f"the GPU queue of a device with {' or '.join(_SERVED)}",
         )
-    for region in regions:
-        side = "remote" if hasattr(region, "method") else "local"
+    given = list(regions)
+    for region in given:
         if region.device is not device:
             raise ValueError(f"{region!r} belongs to another device than the GPU queue: {device!r}")
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
-        if region_method(region) not in getattr(served, side):
-            raise Unsupported(
-                errno.EOPNOTSUPP,
-                f"{region!r} is GPU memory, which the provider {device.provider} cannot copy for "
-                "a kernel: use host memory that the GPU can access (on='pinned')",
+    remotes = [region for region in given if hasattr(region, "method")]
+    for region in given:
+        if region in remotes:
+            fits = any(region_method(region) in reached for reached in served.values())
+        else:
+            fits = region_method(region) in served
+        if not fits:
+            raise Unsupported(errno.EOPNOTSUPP, f"{region!r} {_why_not(device, region)}")
+
+
+def _why_not(device: Device, region: Region | RemoteRegion) -> str:
+    method = region_method(region)
+    if device.provider == "cuda" and method in ("vm", "ask"):
+        return (
+            "is memory that only its owner's process can access, which the provider cuda cannot "
+            "copy for a kernel: have the owner use memory from dgkit.empty()"
+        )
+    if device.provider == "cuda":
+        return (
+            "is memory of another GPU than this device's, which cannot copy it: open "
+            "Device('cuda', gpu=...) with that GPU"
+        )
+    return (
+        f"is GPU memory, which the provider {device.provider} cannot copy for a kernel: open the "
+        "GPU queue of Device('cuda'), or use host memory that the GPU can access (on='pinned')"
+    )
+
+
+def wait_for_kernels(timeout: float) -> None:
+    """Wait until no kernel runs that was launched with a GPU queue.
+
+    CUDA's functions that give back memory wait for all kernels of the process, within the driver:
+    meanwhile no proxy may get on, for which such a kernel waits.
+
+    Raises:
+        RegionBusy: One still runs.
+    """
+    end = time.monotonic() + timeout
+    while sum(not collect() for collect in collectors):  # each is called
+        if time.monotonic() > end:
+            raise RegionBusy(
+                errno.EBUSY,
+                f"after {timeout:g} s a kernel that was launched with a GPU queue still runs, and "
+                "to give its memory back would wait for it: let it end, then close again",
             )
+        time.sleep(0.001)
+
+
+def _stamps(raw: Any, count: int) -> list[GpuStamp]:
+    return [
+        GpuStamp(
+            s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
+            s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
+        )
+        for s in raw[0:count]
+    ]  # fmt: skip
 
 
 class KernelQueue:
@@ -331,13 +384,7 @@ class GpuQueue(KernelQueue):
         raw = ffi.new("dg_ring_stamp[]", self.depth)
         with self._proxy.using:
             count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
-        return [
-            GpuStamp(
-                s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
-                s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
-            )
-            for s in raw[0:count]
-        ]  # fmt: skip
+        return _stamps(raw, count)
 
     @property
     def device(self) -> Device:
@@ -401,10 +448,11 @@ class LentRing:
         lib.dg_ring_watch(region._r, self._bytes, config)
 
     @staticmethod
-    def config(depth: int, *, weak: bool, limit: float, index: int) -> Any:
+    def config(depth: int, *, weak: bool, limit: float, trace: bool, index: int) -> Any:
         """Return the configuration of a ring: `depth` is a number of `ring_depth`."""
         raw = ffi.new("dg_ring_config *")
         raw.depth, raw.weak, raw.index = depth, weak, index
+        raw.trace = _TRACE_SHARED if trace else 0
         raw.limit = min(nanoseconds(limit, "limit"), 1 << 62)
         return raw
 
@@ -426,6 +474,19 @@ class LentRing:
         ticket = ((error >> 8) - 1) & _TICKET_MAX if error else None
         return int(raw.closed), int(raw.done), Status(error & 255), ticket
 
+    def trace(self) -> list[GpuStamp]:
+        """Return the stamps of the latest complete operations, oldest first.
+
+        Raises:
+            ValueError: The ring has no trace.
+        """
+        if not self._config.trace:
+            raise ValueError("the GPU queue was opened without trace=True")
+        depth = int(self._config.depth)
+        raw = ffi.new("dg_ring_stamp[]", depth)
+        count = check(lib.dg_ring_stamps_get(self._bytes, self._config, raw, depth))
+        return _stamps(raw, count)
+
     def release(self) -> None:
         """Give up the memory."""
         ffi.release(self._bytes)
@@ -442,6 +503,7 @@ class ServedRing:
         peers: Memory of the other process; to a kernel they are local regions.
         depth: Of the ring.
         weak: Kernels name the places themselves.
+        trace: Stamps are stored in the ring's memory.
         index: Number by which a kernel's counters name the ring.
 
     Raises:
@@ -458,12 +520,14 @@ class ServedRing:
         peers: Sequence[RemoteRegion],
         depth: int,
         weak: bool,
+        trace: bool,
         index: int,
     ) -> None:
         self._r: Any = None
         self._proxy, self._keep = proxy, (memory, own, own_import, *peers)
         raw = ffi.new("dg_ring_config *")
         raw.depth, raw.weak, raw.index, raw.memory = depth, weak, index, memory.id
+        raw.trace = _TRACE_SHARED if trace else 0
         raw.own, raw.own_import, raw.n_peers = own.id, own_import.id, len(peers)
         for i, peer in enumerate(peers):
             raw.peers[i] = peer.id

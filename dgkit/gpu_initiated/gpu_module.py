@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from ..dma import KernelQueue, Region
+from ..dma.gpu_queue import collectors
 from ..live_set import LiveSet
 from ..memory import cuda
 from .headers import include_dir
@@ -73,17 +74,21 @@ class _Attached:
             self._free()
 
 
-def _collect() -> None:
-    """Free the rings of closed queues, unless a launch may still run.
+def _collect() -> bool:
+    """Free the rings of closed queues, unless a launch may still run; return whether none may.
 
     cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
     """
-    while _retired and all(attached.idle for attached in (*_live, *_retired)):
+    while all(attached.idle for attached in (*_live, *_retired)):
         try:
             attached = _retired.pop()
-        except IndexError:  # another thread frees them, too
-            return
+        except IndexError:  # all are freed
+            return True
         attached.free()
+    return False
+
+
+collectors.append(_collect)
 
 
 def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:

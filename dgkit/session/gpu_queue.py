@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import memory
-from ..dma.gpu_queue import KernelQueue, LentRing, ring_depth
+from ..dma.gpu_queue import GpuStamp, KernelQueue, LentRing, ring_depth
 from ..errors import ClosedError, DgkitError, PeerError, Unsupported
 from ..types import Access, Status
 from ..validate import whole
@@ -88,6 +88,7 @@ class SessionGpuQueue(KernelQueue):
         depth: int,
         weak: bool,
         limit: float,
+        trace: bool,
     ) -> None:
         super().__init__()
         self._closed, self._pid = True, os.getpid()
@@ -96,14 +97,16 @@ class SessionGpuQueue(KernelQueue):
         self.provider = session.dpu.provider
         self.depth, self.weak, self.limit = ring_depth(depth), bool(weak), limit
         index = next(_numbers)
-        config = LentRing.config(self.depth, weak=self.weak, limit=limit, index=index)
+        config = LentRing.config(
+            self.depth, weak=self.weak, limit=limit, trace=bool(trace), index=index
+        )
         self._memory = memory.empty(LentRing.size_of(config))
         self._region = session.device.register(self._memory, Access.RW)
         self._ring = LentRing(self._region, config)
         try:
             opened = self._link.ask(
                 OpenRing, self._region.export(), region.handle, [each.handle for each in local],
-                self.depth, self.weak, index, timeout=self._timeout,
+                self.depth, self.weak, index, bool(trace), timeout=self._timeout,
             )  # fmt: skip
         except BaseException:
             self._give_back()
@@ -139,6 +142,18 @@ class SessionGpuQueue(KernelQueue):
         """Status and ticket of the first operation that failed; OK and None if none did."""
         _, _, status, ticket = self._words()
         return status, ticket
+
+    def trace(self) -> list[GpuStamp]:
+        """Return the stamps of the latest complete operations, at most `depth`, oldest first.
+
+        The DPU stores its own in memory that both have, and on one machine both have one clock.
+
+        Raises:
+            ValueError: The queue was opened without `trace=True`.
+        """
+        if self._closed:
+            raise ClosedError("this GPU queue is closed")
+        return self._ring.trace()
 
     @property
     def lost(self) -> bool:
@@ -204,10 +219,12 @@ def open_gpu_queue(
     depth: int,
     weak: bool,
     limit: float,
+    trace: bool,
 ) -> SessionGpuQueue:
     """Open a queue as Session.gpu_queue()."""
     locals_ = [local] if isinstance(local, SessionRegion) else list(local)
     _check(session, region, locals_)
     return SessionGpuQueue(
-        session, region, locals_, depth=whole("depth", depth, 1), weak=weak, limit=limit
-    )
+        session, region, locals_, depth=whole("depth", depth, 1), weak=weak, limit=limit,
+        trace=trace,
+    )  # fmt: skip

@@ -379,6 +379,7 @@ class Session:
         depth: int = 1024,
         weak: bool = False,
         limit: float = 10.0,
+        trace: bool = False,
     ) -> SessionGpuQueue:
         """Open a queue that kernels of this process post to (dgkit_device.cuh); the DPU serves it.
 
@@ -389,6 +390,8 @@ class Session:
                 16,384.
             weak: Kernels name the place of each operation, instead of taking the next one.
             limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+            trace: Kernels and the DPU store their clocks for each operation; see
+                `SessionGpuQueue.trace`.
 
         Raises:
             Unsupported: This process is the DPU, the DPU is on another machine, or its provider
@@ -399,7 +402,9 @@ class Session:
         from .gpu_queue import open_gpu_queue
 
         self._check()
-        queue = open_gpu_queue(self, region, local, depth=depth, weak=weak, limit=limit)
+        queue = open_gpu_queue(
+            self, region, local, depth=depth, weak=weak, limit=limit, trace=trace
+        )
         self._gpu_queues.add(queue)
         return queue
 

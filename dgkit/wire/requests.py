@@ -39,7 +39,7 @@ __all__ = [
     "Watch",
 ]
 
-VERSION = 6
+VERSION = 7
 MAX_SAMPLES = 1_000_000  # of one latency request
 MAX_RINGS = 8  # GPU queues of one client at a time
 RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h
@@ -198,7 +198,8 @@ class OpenRing(Message, tag=16):
     """Serve a ring that kernels of the client post to.
 
     `memory` is the descriptor of the ring, `region` the DPU's memory, `locals` the client's regions
-    that kernels read and write. `index` is the client's number of the ring.
+    that kernels read and write. `index` is the client's number of the ring. With `trace` the ring's
+    memory has room for stamps.
     """
 
     memory: Token
@@ -207,6 +208,7 @@ class OpenRing(Message, tag=16):
     depth: Annotated[int, Meta(ge=64, le=16384)]
     weak: bool
     index: Annotated[int, Meta(ge=1, lt=2**32)]
+    trace: bool
 
 
 class CloseRing(Message, tag=17):

@@ -49,6 +49,27 @@ static inline void ring_complete(struct dg_gpu_completion *c, dg_u64 sequence, d
 	ring_store(&c->state, dg_completion_state(sequence, status), memory_order_release);
 }
 
+/* The proxy's stamps of a place, in the memory of a ring that another process reads: 0, or 1 more than
+ * the number of the operation; op << 8 | status; seen, posted, completed. */
+enum { STAMP_WORDS = 5 };
+
+/* Release throughout, and acquire in ring_stamp_load(): a reader that sees one of the new words then
+ * also sees that word 0 has changed. */
+static inline void ring_stamp_store(dg_u64 *stamp, const dg_u64 *words)
+{
+	ring_store(stamp, 0, memory_order_relaxed);
+	for (int i = STAMP_WORDS - 1; i >= 0; i--)
+		ring_store(&stamp[i], words[i], memory_order_release);
+}
+
+/* Returns whether the words are those of this operation. */
+static inline bool ring_stamp_load(const dg_u64 *stamp, dg_u64 sequence, dg_u64 *words)
+{
+	for (int i = 0; i < STAMP_WORDS; i++)
+		words[i] = ring_load(&stamp[i], memory_order_acquire);
+	return words[0] == sequence + 1 && ring_load(stamp, memory_order_relaxed) == words[0];
+}
+
 /* Fills a new ring as if the lap before `first` had been completed. */
 static inline void ring_reset(struct dg_gpu_ring *ring, struct dg_gpu_completion *completions,
 			      struct dg_gpu_record *records, dg_u32 depth, dg_u32 shift, dg_u64 first)

@@ -16,6 +16,7 @@
 
 /* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
+enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
 
 static uint64_t idle_sleep(uint64_t idle_ns)
 {
@@ -157,6 +158,15 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	return 0;
 }
 
+static void free_staging(struct dg_proxy *p, struct staging *s)
+{
+	dg_region_close(s->region, UINT64_MAX);
+	if (p->dev->shared)
+		dg_region_free(s->region);
+	free(s->bytes);
+	free(s);
+}
+
 int dg_proxy_close(dg_proxy *p)
 {
 	/* In the child of a fork there is no thread, and the lock may be held for ever. */
@@ -164,11 +174,20 @@ int dg_proxy_close(dg_proxy *p)
 		return 0;
 	proxy_lock(p);
 	const bool serves = p->rings;
+	struct staging *stagings = serves ? NULL : p->stagings;
+	if (!serves) {
+		p->stagings = NULL;
+		/* Under the lock: a ring that is still being closed keeps no staging memory. */
+		atomic_store_explicit(&p->stop, 1, memory_order_release);
+	}
 	pthread_mutex_unlock(&p->lock);
 	if (serves)
 		return dg_fail(EBUSY, "the proxy still serves GPU queues: close them first");
-	atomic_store_explicit(&p->stop, 1, memory_order_release);
 	pthread_join(p->thread, NULL);
+	for (struct staging *next; stagings; stagings = next) {
+		next = stagings->next;
+		free_staging(p, stagings);
+	}
 	proxy_unref(p);
 	return 0;
 }
@@ -197,22 +216,28 @@ static int check_config(const dg_ring_config *cfg)
 	if (cfg->first & ~DG_SEQUENCE_MASK)
 		return dg_fail(EINVAL, "first is %llu; a ticket has %u bits",
 			       (unsigned long long)cfg->first, DG_SEQUENCE_BITS);
-	if (cfg->memory && (cfg->trace || cfg->n_peers > DG_RING_PEERS))
-		return dg_fail(EINVAL, "a GPU queue of another process has no trace and at most %u "
-				       "local regions; %u were given",
+	if (cfg->trace > TRACE_SHARED || (cfg->memory && cfg->trace == TRACE_OWN))
+		return dg_fail(EINVAL, "trace is %u; it is 0, 1, or 2 for a GPU queue of another process",
+			       cfg->trace);
+	if (cfg->memory && cfg->n_peers > DG_RING_PEERS)
+		return dg_fail(EINVAL, "a GPU queue of another process has at most %u local regions; %u "
+				       "were given",
 			       DG_RING_PEERS, cfg->n_peers);
 	return 0;
 }
 
-/* The memory: dg_gpu_queue in the first page, then the trace, then the ring. */
+/* The memory: dg_gpu_queue in the first page, then the kernel's trace, the proxy's stamps, the ring. */
 struct layout {
-	uint64_t trace, ring, size;
+	uint64_t trace, stamps, ring, size;
 };
 
 static struct layout layout_of(const dg_ring_config *cfg)
 {
-	struct layout l = {.trace = cfg->trace ? 16ull * cfg->depth : 0};
-	l.ring = PAGE + (l.trace + PAGE - 1) / PAGE * PAGE;
+	struct layout l = {
+		.trace = cfg->trace ? 16ull * cfg->depth : 0,
+		.stamps = cfg->trace == TRACE_SHARED ? 8ull * STAMP_WORDS * cfg->depth : 0,
+	};
+	l.ring = PAGE + (l.trace + l.stamps + PAGE - 1) / PAGE * PAGE;
 	l.size = (l.ring + DG_RING_SIZE((uint64_t)cfg->depth) + PAGE - 1) / PAGE * PAGE;
 	return l;
 }
@@ -229,6 +254,7 @@ static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
 	r->size = l.size;
 	r->handle = (struct dg_gpu_queue *)base;
 	r->gpu_trace = l.trace ? (uint64_t *)(base + PAGE) : NULL;
+	r->stamps = l.stamps ? (dg_u64 *)(base + PAGE + l.trace) : NULL;
 	r->out = (struct dg_gpu_ring *)(base + l.ring);
 	r->completions = (struct dg_gpu_completion *)(base + l.ring + DG_RING_COMPLETIONS);
 	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
@@ -337,28 +363,110 @@ void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_word
 	out->first_error = ring_load(&ring->first_error, memory_order_relaxed);
 }
 
+int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stamp *out, uint32_t n)
+{
+	const struct layout l = layout_of(cfg);
+	const dg_u64 *gpu = (const dg_u64 *)((const char *)base + PAGE), *stamps = gpu + 2 * cfg->depth;
+	const struct dg_gpu_ring *ring = (const struct dg_gpu_ring *)((const char *)base + l.ring);
+	dg_u64 words[STAMP_WORDS];
+	uint32_t found = 0;
+	if (!l.stamps)
+		return dg_fail(EINVAL, "the GPU queue was opened without a trace");
+	/* Acquire: the kernel's stamps of what is complete, where it has waited for it. */
+	const uint64_t done = ring_load(&ring->done, memory_order_acquire);
+	/* From the latest one that may be complete to the oldest one that may be kept. */
+	for (uint64_t left = 2ull * cfg->depth, count = done + cfg->depth; left-- && count-- && found < n;) {
+		const dg_u64 sequence = (cfg->first + count) & DG_SEQUENCE_MASK;
+		const dg_u64 at = sequence & (cfg->depth - 1);
+		if (!ring_stamp_load(&stamps[STAMP_WORDS * at], sequence, words))
+			continue;
+		out[found++] = (dg_ring_stamp){
+			.ticket = sequence,
+			.seen_ns = words[2],
+			.posted_ns = words[3],
+			.completed_ns = words[4],
+			.gpu_post_ns = ring_load(&gpu[2 * at], memory_order_relaxed),
+			.gpu_complete_ns = ring_load(&gpu[2 * at + 1], memory_order_relaxed),
+			.status = (int32_t)(words[1] & 255),
+			.op = (uint32_t)(words[1] >> 8),
+		};
+	}
+	for (uint32_t i = 0; i < found / 2; i++) {
+		const dg_ring_stamp other = out[i];
+		out[i] = out[found - 1 - i];
+		out[found - 1 - i] = other;
+	}
+	return (int)found;
+}
+
 void dg_ring_watch(dg_region *region, void *base, const dg_ring_config *cfg)
 {
 	struct dg_gpu_ring *ring = (struct dg_gpu_ring *)((char *)base + layout_of(cfg).ring);
 	dg_share_watch(region, (_Atomic uint64_t *)&ring->closed, DG_RING_RETIRED);
 }
 
-/* Memory of the proxy that a provider copies from: inline bytes and the values of signals. */
-static int open_staging(struct dg_ring *r, struct dg_device *dev)
+static int no_staging(struct staging *s, int rc)
+{
+	free(s->bytes);
+	free(s);
+	return rc;
+}
+
+/* Memory of the proxy that a provider copies from. */
+static int make_staging(struct dg_ring *r, struct staging *s)
 {
 	const uint64_t size = (uint64_t)r->depth * PLACE_STAGING;
 	dg_region_info info;
-	r->staging_bytes = aligned_alloc(PAGE, size);
-	if (!r->staging_bytes)
-		return dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
-	memset(r->staging_bytes, 0, size);
-	const dg_memory memory = {.addr = r->staging_bytes, .size = size, .fd = -1};
-	int rc = dg_region_register(dev, &memory, DG_ACCESS_READ, &r->staging);
-	if (!rc)
-		rc = dg_region_info_get(r->staging, &info);
-	if (!rc)
-		r->staging_id = info.id;
-	return rc;
+	s->depth = r->depth;
+	s->bytes = aligned_alloc(PAGE, size);
+	if (!s->bytes)
+		return no_staging(s, dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u",
+					     r->depth));
+	memset(s->bytes, 0, size);
+	const dg_memory memory = {.addr = s->bytes, .size = size, .fd = -1};
+	const int rc = dg_region_register(r->proxy->dev, &memory, DG_ACCESS_READ, &s->region);
+	if (rc)
+		return no_staging(s, rc);
+	dg_region_info_get(s->region, &info);
+	s->id = info.id;
+	r->staging = s;
+	return 0;
+}
+
+/* Takes that of a closed ring, or makes it. */
+static int open_staging(struct dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	proxy_lock(p);
+	struct staging **at = &p->stagings;
+	while (*at && (*at)->depth != r->depth)
+		at = &(*at)->next;
+	r->staging = *at;
+	if (r->staging)
+		*at = r->staging->next;
+	pthread_mutex_unlock(&p->lock);
+	if (r->staging)
+		return 0;
+	struct staging *s = calloc(1, sizeof *s);
+	return s ? make_staging(r, s)
+		 : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
+}
+
+/* For the next ring, unless the proxy is closed. */
+static void keep_staging(struct dg_ring *r)
+{
+	struct dg_proxy *p = r->proxy;
+	struct staging *s = r->staging;
+	r->staging = NULL;
+	proxy_lock(p);
+	const bool stopped = atomic_load_explicit(&p->stop, memory_order_relaxed);
+	if (!stopped) {
+		s->next = p->stagings;
+		p->stagings = s;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (stopped)
+		free_staging(p, s);
 }
 
 static int open_tables(struct dg_ring *r)
@@ -376,18 +484,12 @@ static void free_tables(struct dg_ring *r)
 {
 	if (r->q)
 		dg_queue_free(r->q);
-	if (r->staging) {
-		dg_region_close(r->staging, UINT64_MAX);
-		if (r->proxy->dev->shared)
-			dg_region_free(r->staging);
-	}
-	free(r->staging_bytes);
+	if (r->staging)
+		keep_staging(r);
 	free(r->places);
 	free(r->wr);
 	free(r->wc);
 	r->q = NULL;
-	r->staging = NULL;
-	r->staging_bytes = NULL;
 	r->places = NULL;
 	r->wr = NULL;
 	r->wc = NULL;
@@ -429,10 +531,10 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	if (!rc)
 		rc = open_tables(r);
 	if (!rc)
-		rc = open_staging(r, p->dev);
-	/* Operations and the signals that follow them; no time-out: a kernel has its own limit. */
+		rc = open_staging(r);
+	/* Operations and the signals that follow them. */
 	if (!rc)
-		rc = dg_queue_open(p->dev, 4 * r->depth, DG_PATH_AUTO, 0, UINT64_MAX, &r->q);
+		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, &r->q);
 	if (rc) {
 		free_tables(r);
 		free_memory(r);

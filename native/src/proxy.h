@@ -43,18 +43,26 @@ struct message {
 	uint64_t copied;
 };
 
+/* 64 bytes for each place of a ring: inline bytes, or a signal's value. */
+struct staging {
+	struct dg_region *region;
+	char *bytes;
+	uint32_t id, depth;
+	struct staging *next;
+};
+
 struct dg_ring {
 	struct dg_proxy *proxy;
 	struct dg_queue *q;
-	struct dg_region *staging; /* 64 bytes for each place: inline bytes, or a signal's value */
-	char *staging_bytes;
-	uint32_t staging_id, index;
+	struct staging *staging;
+	uint32_t index;
 	/* The shared memory. */
 	struct dg_gpu_queue *handle;
 	struct dg_gpu_ring *out;
 	struct dg_gpu_completion *completions;
 	struct dg_gpu_record *records;
 	uint64_t *gpu_trace;
+	dg_u64 *stamps; /* of the proxy, STAMP_WORDS for each place; NULL but with trace 2 */
 	char *base;
 	uint64_t size;
 	int fd;
@@ -104,6 +112,9 @@ struct dg_proxy {
 	uint64_t spin_ns;
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
+	/* Of closed rings, for the next ones: a provider may have pinned it, and to unpin it may wait
+	 * for a kernel that waits for another ring. */
+	struct staging *stagings;
 	struct signal_word *words;
 	uint32_t n_words, words_room;
 	dg_proxy_stats stats;

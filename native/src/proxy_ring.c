@@ -25,6 +25,11 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 			ring_store(&r->out->first_error, r->first_error, memory_order_relaxed);
 		}
 	}
+	if (r->stamps) /* before the kernel can end */
+		ring_stamp_store(&r->stamps[STAMP_WORDS * (sequence & r->mask)],
+				 (dg_u64[STAMP_WORDS]){sequence + 1,
+						       (dg_u64)p->request.op << 8 | status,
+						       p->seen_ns, p->posted_ns, p->completed_ns});
 	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
 }
 
@@ -71,6 +76,9 @@ uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
 	const int rc = dg_resolve(r->q, wr, op, &r->run, &fresh);
 	if (rc)
 		return refusal(rc, wr);
+	/* A provider without a thread would copy it in the proxy's, and its owner may let it wait. */
+	if (r->q->dev->ops->poll && !(op->flags & (OP_PLAIN | OP_GPU)))
+		return DG_UNSUPPORTED;
 	r->inline_able = r->inline_able && (op->flags & OP_PLAIN);
 	r->total += wr->size;
 	r->wr[r->n_wr++].user = wr->user; /* what else it says is in *op */
@@ -171,7 +179,7 @@ static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu
 		.op = q->op == DG_OP_GET ? DG_READ : DG_WRITE,
 	};
 	if (q->op == DG_OP_PUT_INLINE) {
-		wr.local = r->staging_id;
+		wr.local = r->staging->id;
 		wr.local_offset = ((r->first + count) & r->mask) * PLACE_STAGING;
 		wr.remote = q->signal_region;
 		wr.size = q->length;
@@ -221,7 +229,7 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 	if (q->op == DG_OP_PUT_INLINE) {
 		if (q->length > DG_INLINE_MAX)
 			return DG_OUT_OF_BOUNDS;
-		dg_inline_unpack(words, (dg_u8 *)r->staging_bytes + slot * PLACE_STAGING,
+		dg_inline_unpack(words, (dg_u8 *)r->staging->bytes + slot * PLACE_STAGING,
 				 q->length);
 		q->flags = 0;
 	}
@@ -312,8 +320,10 @@ static bool take_one(struct dg_ring *r)
 		       words))
 		return false;
 	prefetch(r, count + AHEAD);
-	if (!r->waiting)
+	if (!r->waiting) {
 		p->seen_ns = seen_stamp(r);
+		p->posted_ns = 0;
+	}
 	dg_record_unpack(words, &p->request);
 	if (p->request.flags & DG_HOLD && !held_complete(r))
 		return false;

@@ -5,7 +5,8 @@
  *
  * Adding is a running sum that the proxy keeps, beginning with what the word has when it is first
  * added to. So a word has one ring that adds to it; another ring's add is DG_UNSUPPORTED until the
- * first one is closed. A set is the new sum.
+ * first one is closed. A set is the new sum. In GPU memory, which the proxy cannot read at once, a word
+ * is set before it is added to.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,8 @@ static uint32_t next_value(struct dg_ring *r, const struct dg_gpu_request *q,
 		return DG_UNSUPPORTED;
 	if (!word) {
 		uint64_t sum = 0;
+		if (!set && entry->method == DG_METHOD_GPU)
+			return DG_UNSUPPORTED;
 		if (!set && !word_read(entry, q->signal_offset, &sum))
 			return DG_REMOTE_ACCESS_ERROR;
 		word = word_add(r->proxy);
@@ -87,7 +90,7 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 	uint64_t value;
 	const dg_wr wr = {
 		.user = count,
-		.local = r->staging_id,
+		.local = r->staging->id,
 		.local_offset = slot * PLACE_STAGING + 48,
 		.remote = q->signal_region,
 		.remote_offset = q->signal_offset,
@@ -98,8 +101,9 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 	uint32_t status = dg_ring_stage(r, &wr);
 	if (status != DG_OK)
 		return status;
-	/* A word is whole only where one aligned store writes it: memory that is mapped here. */
-	if (entry->method != DG_METHOD_MAP || entry->may_fault)
+	/* A word is whole only where one aligned store writes it: in memory that is mapped here, and
+	 * in a GPU's, where a row or write-value of 8 bytes is one (providers/cuda_copy.c). */
+	if ((entry->method != DG_METHOD_MAP && entry->method != DG_METHOD_GPU) || entry->may_fault)
 		status = DG_UNSUPPORTED;
 	else if ((uintptr_t)(entry->base + q->signal_offset) & 7)
 		status = DG_BAD_RECORD;
@@ -110,6 +114,6 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 		r->total -= wr.size;
 		return status;
 	}
-	memcpy(r->staging_bytes + wr.local_offset, &value, sizeof value);
+	memcpy(r->staging->bytes + wr.local_offset, &value, sizeof value);
 	return DG_OK;
 }

@@ -4,18 +4,20 @@
     python tests/bench/gpu_initiated.py --json results/FILE    and stores them
 
 The provider is soft: the proxy, one thread of this process, moves the bytes between pinned memory
-and memory of dgkit.empty(). The bare loop is a kernel's thread ringing a doorbell in pinned memory
-that a loop in C answers, without a queue and without a proxy. `dgkit bench gpu-initiated` has more
-rows; here each is the median of rounds, beside what it should reach on a real GPU. Nothing here
-passes or fails a test: it reports.
+and memory of dgkit.empty(). On a real GPU the provider cuda follows: its copy engine moves them
+into GPU memory of another process, from pinned and from GPU memory. The bare loop is a kernel's
+thread ringing a doorbell in pinned memory that a loop in C answers, without a queue and without a
+proxy. `dgkit bench gpu-initiated` has more rows; here each is the median of rounds, beside what it
+should reach on a real GPU. Nothing here passes or fails a test: it reports.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -25,7 +27,18 @@ from rig import Figure, rounds, save
 from table import shown
 
 import dgkit
+from dgkit.dma import measure
 from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
+
+SIZE = RATE_RINGS * RATE_THREADS * RATE_SIZE
+OWNER = """
+import sys, dgkit
+memory = dgkit.empty(int(sys.argv[1]), on="gpu")
+with dgkit.Device("soft") as device:
+    region = device.register(memory)
+    print(region.export().hex(), flush=True)
+    sys.stdin.read()
+"""
 
 
 @dataclass
@@ -53,6 +66,12 @@ class Bench:
             qs = [stack.enter_context(self.device.gpu_queue(4096, limit=20)) for _ in range(rings)]
             ids = self.remote.id, self.local.id
             return self.meter.rate(qs, *ids, threads=threads, fenced=fenced).per_s / 1e6
+
+    def written(self) -> float:
+        """Nanoseconds of the provider's own write of 8 bytes between the same memories."""
+        with self.device.queue() as q:
+            taken = measure.latency(q, self.local, self.remote, op="write", size=8, count=2000)
+        return median(taken.ns)
 
     def stored(self, rings: int, threads: int, *, fenced: bool) -> float:
         """Millions of records a second that the same threads store, not taken."""
@@ -84,20 +103,71 @@ def figures(b: Bench) -> Iterator[Figure]:
             )  # fmt: skip
 
 
+def gpu_figures(b: Bench, source: str) -> Iterator[Figure]:
+    """Puts by the copy engine into GPU memory of another process."""
+    taken = rounds(lambda: b.single("put"), lambda: b.bare() + b.written())
+    yield taken.figure(
+        f"put of 8 B, {source} to GPU memory of another process", "ns", "both + 500 ns",
+        lambda v, r: v <= r + 500, "bare loop + own write",
+    )  # fmt: skip
+    for owner in ("idle", "busy"):
+        aim = 2.5 if source == "pinned" else 1.2
+        with ExitStack() as stack:
+            if owner == "busy":
+                stack.enter_context(b.meter.busy())
+            taken = rounds(
+                lambda: b.rate(RATE_RINGS, RATE_THREADS, fenced=True),
+                lambda: b.stored(RATE_RINGS, RATE_THREADS, fenced=True),
+                count=5,
+            )
+        yield taken.figure(
+            f"puts of 64 B, 8 rings of 256 threads, {source} to GPU memory, owner {owner}", "M/s",
+            f"{aim} M/s", lambda v, _, aim=aim: v >= aim, "records stored, M/s",
+        )  # fmt: skip
+
+
+@contextmanager
+def exported() -> Iterator[bytes]:
+    """GPU memory of another process: its descriptor."""
+    code = f"import sys; sys.path[:] = {sys.path!r}\n{OWNER}"
+    command = [sys.executable, "-c", code, str(SIZE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        try:
+            yield bytes.fromhex(owner.stdout.readline().decode())
+        finally:
+            owner.stdin.close()
+            owner.wait(10)
+
+
+def on_gpu(meter: Meter) -> Iterator[Figure]:
+    """The rows of the provider cuda."""
+    with (
+        exported() as token,
+        dgkit.Device("cuda") as device,
+        dgkit.empty(SIZE, on="pinned") as pinned,
+        dgkit.empty(SIZE, on="gpu") as own,
+    ):
+        remote = device.import_region(token, timeout=10)
+        for source, memory in (("pinned", pinned), ("GPU", own)):
+            yield from gpu_figures(Bench(device, device.register(memory), remote, meter), source)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures there")
     args = parser.parse_args()
-    size, meter = RATE_RINGS * RATE_THREADS * RATE_SIZE, Meter()
+    meter = Meter()
     with (
         dgkit.Device("soft") as device,
-        dgkit.empty(size, on=meter.local_kind) as source,
-        dgkit.empty(size) as target,
+        dgkit.empty(SIZE, on=meter.local_kind) as source,
+        dgkit.empty(SIZE) as target,
     ):
         local, owned = device.register(source), device.register(target)
         remote = device.import_region(owned.export())
         found = list(figures(Bench(device, local, remote, meter)))
-    title = f"GPU-initiated ({meter.label}), soft, one proxy thread: medians of rounds"
+    if not meter.emulated:
+        found += on_gpu(meter)
+    title = f"GPU-initiated ({meter.label}), one proxy thread: medians of rounds"
     Console().print(shown(found, title))
     if args.json and meter.emulated:
         print("not stored: the emulated GPU's figures are none of a GPU", file=sys.stderr)

@@ -108,7 +108,7 @@ def test_an_import_into_a_full_gpu_is_out_of_memory(tokens, fake_cuda, function)
 )
 def test_a_queue_that_cannot_be_opened_leaves_nothing(fake_cuda, order):
     with Device("cuda") as device:
-        device.queue().close()
+        device.queue(64).close()  # its pinned memory is kept, and too small for the next one
         error = refused(fake_cuda, order, device.queue)
         assert isinstance(error, OutOfMemory) == order.endswith("=2")
         assert "CUDA_ERROR_" in str(error)

@@ -454,6 +454,83 @@ static void without_the_kernel_they_are_copies(const char *knobs)
 	two_close(&t);
 }
 
+/* Polls until n operations are complete, each with DG_OK. */
+static void all_done(dg_queue *q, uint32_t n)
+{
+	uint64_t end = now_ns() + 20 * SECOND;
+	dg_wc wc[64];
+
+	while (n) {
+		int got = dg_queue_poll(q, wc, 64, 0);
+
+		CHECK(got >= 0 && now_ns() < end);
+		for (int i = 0; i < got; i++)
+			CHECK_EQ(wc[i].status, DG_OK);
+		n -= (uint32_t)got;
+	}
+}
+
+/* A queue of a proxy: from GPU to GPU memory and between host and GPU, while a kernel fills the GPU. */
+static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
+{
+	static const size_t sizes[] = { 1, 8, 40, 64, 100, 4096, 4097, 70000 };
+	enum { MANY = 200, STEP = 128 };
+	dg_wr wr[MANY];
+	char full[64];
+	struct two t;
+	dg_region *own;
+	dg_queue *q;
+
+	two_open(&t, BLOCK, RW, "");
+	const dg_memory m = gpu_block(BLOCK);
+	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
+	fill(m.addr, BLOCK, 3);
+	for (int turn = 0; turn < 2; turn++) { /* the second queue has the first one's memory */
+		CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, &q), 0);
+		snprintf(full, sizeof full, "full=1%s", knobs);
+		gpu_knobs(full);
+		for (size_t i = 0, at = 0; i < sizeof sizes / sizeof *sizes; at += sizes[i++] + 5) {
+			wr[0] = record(&t.f, DG_WRITE, sizes[i], at + 3, at);
+			wr[0].local = id_of(own);
+			memset(t.remote_bytes + at, 0xee, sizes[i] + 5);
+			CHECK_EQ(dg_queue_post(q, wr, 1), 0);
+			all_done(q, 1);
+			check_pattern(t.remote_bytes + at, at + 3, sizes[i], 3);
+			CHECK_EQ(t.remote_bytes[at + sizes[i]], 0xee);
+		}
+		memset(t.remote_bytes, 0xee, MANY * STEP);
+		fill(t.f.local_bytes, LOCAL, 7);
+		for (size_t i = 0; i < MANY; i++) {
+			wr[i] = record(&t.f, DG_WRITE, 61 + i % 8, i * STEP + i % 3, i * STEP);
+			if (i % 2)
+				wr[i].local = id_of(own);
+		}
+		CHECK_EQ(dg_queue_post(q, wr, MANY), 0);
+		all_done(q, MANY);
+		for (size_t i = 0; i < MANY; i++) {
+			check_pattern(t.remote_bytes + i * STEP, i * STEP + i % 3, 61 + i % 8,
+				      i % 2 ? 3 : 7);
+			CHECK_EQ(t.remote_bytes[i * STEP + 61 + i % 8], 0xee);
+		}
+		dg_queue_free(q);
+		CHECK_EQ(gpu_calls("cuLaunchKernel") + gpu_calls("cuModuleLoadData"), 0);
+		CHECK_EQ(gpu_calls("cuMemcpyDtoDAsync"), 0);
+		CHECK_EQ(gpu_calls("cuMemFreeHost"), 0);
+		gpu_knobs("");
+	}
+	two_close(&t);
+}
+
+static void beside_a_kernel_copies_on_the_gpu_pass_the_host(void)
+{
+	beside_a_kernel_bytes_pass_the_host("");
+}
+
+static void beside_a_kernel_refused_batches_pass_one_by_one(void)
+{
+	beside_a_kernel_bytes_pass_the_host(",cuMemcpyBatchAsync=1");
+}
+
 static void a_driver_without_modules_has_no_kernel(void)
 {
 	without_the_kernel_they_are_copies("missing=cuModuleLoadData");
@@ -675,6 +752,8 @@ int main(int argc, char **argv)
 		TEST(batches_go_round_the_ring),
 		TEST(while_the_gpu_computes_nothing_small_waits_for_it),
 		TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time),
+		TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host),
+		TEST(beside_a_kernel_refused_batches_pass_one_by_one),
 		TEST(a_driver_without_modules_has_no_kernel),
 		TEST(a_driver_without_launches_has_no_kernel),
 		TEST(a_driver_without_batches_copies_one_by_one),

@@ -88,6 +88,26 @@ def test_many_threads_signals_and_inline_records(kernels: Any) -> None:
         assert r.dpu_bytes[:200] == wanted
 
 
+def test_a_trace_has_the_clocks_of_both_processes(kernels: Any) -> None:
+    with rig(kernels, trace=True) as r:
+        assert r.queue.trace() == []
+        assert not r.run("put_each", 8, 20, threads=8).any()  # more than the ring has places
+        assert r.run("put", SIZE, 0, 8)[0] == Status.OUT_OF_BOUNDS
+        stamps = r.queue.trace()
+        assert [s.ticket for s in stamps] == list(range(161 - 64, 161))
+        for s in stamps:  # the emulated GPU's clock is the CPU's
+            times = [s.gpu_post_ns, s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_complete_ns]
+            assert s.op == "put"
+            if s.status == Status.OK:
+                assert times == sorted(times)
+        assert [s.status for s in stamps[-2:]] == [Status.OK, Status.OUT_OF_BOUNDS]
+        assert stamps[-1].posted_ns == 0
+    with pytest.raises(dgkit.ClosedError):
+        r.queue.trace()
+    with rig(kernels) as r, pytest.raises(ValueError, match="opened without trace=True"):
+        r.queue.trace()
+
+
 def test_in_weak_mode_the_kernel_names_the_places(kernels: Any) -> None:
     with rig(kernels, weak=True) as r:
         assert r.run("put", 0, 0, 8)[0] == Status.BAD_RECORD  # the strong form

@@ -17,7 +17,15 @@
 enum {
 	MAX_QUEUES = 1024,
 	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
-	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and padding */
+	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and one for struct spare */
+	PAGE = 4096,
+};
+
+/* Within pinned memory of a queue, behind its flags: how large it is, and the next one that no queue
+ * uses. */
+struct spare {
+	struct spare *next;
+	uint64_t size;
 };
 
 bool cuda_enter(struct cuda *c)
@@ -166,6 +174,7 @@ static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	if (rc)
 		goto release;
 	pthread_mutex_init(&c->lock, NULL);
+	pthread_mutex_init(&c->spare_lock, NULL);
 	describe(dev, c, cfg->spin_ns);
 	*state = c;
 	return 0;
@@ -176,6 +185,59 @@ free_state:
 	return rc;
 }
 
+static struct spare *spare_of(void *pinned)
+{
+	return (struct spare *)((char *)pinned + FLAGS - sizeof(struct spare));
+}
+
+static void *pinned_of(struct spare *s)
+{
+	return (char *)(s + 1) - FLAGS;
+}
+
+/* Takes zeroed pinned memory of at least `size` bytes: a closed queue's, or new. */
+static CUresult take_pinned(struct cuda *c, uint64_t size, void **out)
+{
+	pthread_mutex_lock(&c->spare_lock);
+	struct spare **at = &c->spares, *found;
+	while (*at && (*at)->size < size)
+		at = &(*at)->next;
+	found = *at;
+	if (found)
+		*at = found->next;
+	pthread_mutex_unlock(&c->spare_lock);
+	if (found) {
+		*out = pinned_of(found);
+		size = found->size;
+	} else {
+		CUresult code = cuda.cuMemHostAlloc(out, size,
+						    CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
+		if (code)
+			return code;
+	}
+	memset(*out, 0, size);
+	spare_of(*out)->size = size;
+	return 0;
+}
+
+static void keep_pinned(struct cuda *c, void *pinned)
+{
+	struct spare *s = spare_of(pinned);
+	pthread_mutex_lock(&c->spare_lock);
+	s->next = c->spares;
+	c->spares = s;
+	pthread_mutex_unlock(&c->spare_lock);
+}
+
+static void free_pinned(struct cuda *c)
+{
+	while (c->spares) {
+		struct spare *s = c->spares;
+		c->spares = s->next;
+		cuda.cuMemFreeHost(pinned_of(s));
+	}
+}
+
 static void cuda_close(struct dg_device *dev, void *state)
 {
 	struct cuda *c = state;
@@ -183,9 +245,11 @@ static void cuda_close(struct dg_device *dev, void *state)
 	bool entered = cuda_enter(c);
 	if (c->module)
 		cuda.cuModuleUnload(c->module);
+	free_pinned(c);
 	free_scratch(c);
 	cuda_leave(entered);
 	cuda.cuDevicePrimaryCtxRelease(c->dev);
+	pthread_mutex_destroy(&c->spare_lock);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }
@@ -202,29 +266,44 @@ static uint64_t scratch_part(struct cuda *c)
 
 static int queue_open(struct cuda_queue *q)
 {
+	const char *what = "cuMemHostAlloc";
 	uint64_t n = (uint64_t)q->p->mask + 1;
 	uint64_t size = FLAGS + n * (sizeof(struct gather_op) + STAGED) + STAGED;
+	uint64_t bounce = (size + PAGE - 1) / PAGE * PAGE;
 	void *pinned;
-	CUresult code =
-		cuda.cuMemHostAlloc(&pinned, size, CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
+	if (q->p->beside_kernels)
+		size = bounce + BOUNCE + PLAIN_FROM;
+	CUresult code = take_pinned(q->c, size, &pinned);
 	if (code)
-		return cuda_fail("cuMemHostAlloc", code);
-	memset(pinned, 0, size);
+		return cuda_fail(what, code);
+	q->bounce = q->p->beside_kernels ? (char *)pinned + bounce : NULL;
 	q->flag = pinned;
 	q->canary.flag = (atomic_uint *)((char *)pinned + FLAGS / 4);
 	q->bare_flag = (atomic_uint *)((char *)pinned + FLAGS / 2);
 	q->gathers = (struct gather_op *)((char *)pinned + FLAGS);
 	q->staging = (uint8_t *)(q->gathers + n);
+	what = "cuStreamCreate";
 	code = cuda.cuStreamCreate(&q->stream, CU_STREAM_NON_BLOCKING);
 	if (code)
-		goto free_pinned;
+		goto give_back;
 	code = cuda.cuStreamCreate(&q->waker, CU_STREAM_NON_BLOCKING);
+	if (code)
+		goto destroy_stream;
+	if (!q->bounce)
+		return 0;
+	what = "the first copies of a queue";
+	code = cuda_warm_up(q);
 	if (!code)
 		return 0;
+	cuda.cuStreamDestroy(q->waker);
+destroy_stream:
 	cuda.cuStreamDestroy(q->stream);
-free_pinned:
-	cuda.cuMemFreeHost(pinned);
-	return cuda_fail("cuStreamCreate", code);
+give_back:
+	if (q->bounce)
+		keep_pinned(q->c, pinned);
+	else
+		cuda.cuMemFreeHost(pinned);
+	return cuda_fail(what, code);
 }
 
 static int cuda_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
@@ -355,8 +434,8 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	}
 	cuda.cuStreamDestroy(q->waker);
 	cuda.cuStreamDestroy(q->stream);
-	cuda.cuMemFreeHost(q->flag);
 	cuda_leave(entered);
+	keep_pinned(q->c, q->flag);
 	p->provider = NULL;
 	free(q);
 }

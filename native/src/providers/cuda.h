@@ -24,6 +24,9 @@ struct cuda {
 	bool gather_tried;
 	CUmodule module;
 	CUfunction gather; /* the kernel of cuda_gather.h; NULL: not available */
+	/* Pinned memory of closed queues, for the next ones: to free it waits for every kernel. */
+	pthread_mutex_t spare_lock;
+	struct spare *spares;
 	atomic_int lost; /* the error that ended the context, or 0 */
 };
 
@@ -32,6 +35,7 @@ struct gather_op {
 	uint64_t dst, src, size, reserved;
 };
 
+#define BOUNCE (1u << 20) /* bytes of a bounce buffer, and PLAIN_FROM more that may be read */
 #define LATE_NS 1000u /* what is seen after a longer gap between polls was there before */
 #define STAGED 32u /* staging bytes for each operation */
 #define PLAIN_FROM 32768u /* bytes from which any copy from the host uses the copy engine */
@@ -78,6 +82,9 @@ struct cuda_queue {
 	struct canary canary;
 	struct gather_op *gathers; /* by index of the submission ring */
 	uint8_t *staging;
+	/* Of a queue that works beside kernels, else NULL: see cuda_bounce.c. Such a queue starts no
+	 * kernel, and nothing that is copied by one. */
+	char *bounce;
 	uint64_t scratch; /* offset of its part of the scratch granule */
 	/* of the caller's thread */
 	uint32_t submitted, done;
@@ -138,6 +145,10 @@ int cuda_copy_status(const struct dg_op *op, CUresult code);
 /* Has the copy engine take the stream: it keeps cuMemcpyBatchAsync and write-values behind that. */
 CUresult cuda_take_engine(struct cuda_queue *q);
 
+/* Copies less than PLAIN_FROM bytes from the host to the GPU. `room`: as many bytes behind the source
+ * may be read, too; then the source is read only when the stream comes to it. */
+CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index, bool room);
+
 static inline bool to_gpu(const struct dg_op *op)
 {
 	return op->flags & (op->opcode == DG_WRITE ? OP_GPU_REMOTE : OP_GPU_LOCAL);
@@ -175,5 +186,25 @@ void cuda_send_canary(struct cuda_queue *q);
 void cuda_renew_canary(struct cuda_queue *q);
 /* Reads the canary's flag. */
 void cuda_read_canary(struct cuda_queue *q, uint64_t now_ns);
+/* Since CUDA 12.8. It takes one kind of address. */
+bool cuda_can_chunk(const struct cuda *c);
+/* Copies of one call of the driver. */
+enum { CHUNK = 256 };
+struct chunk {
+	CUdeviceptr dst[CHUNK], src[CHUNK];
+	size_t size[CHUNK], n;
+};
+CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c);
+/* Adds a copy; one that continues the last one on both sides becomes part of it. */
+CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
+			size_t size);
+
+/* cuda_bounce.c: from GPU to GPU memory, by a queue that works beside kernels. */
+CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t index);
+/* The same for those operations of g that are between GPU memory, if cuda_can_chunk(). */
+CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g);
+/* Has the driver set up what these copies need: it does so at the first use of a call, which may
+ * wait for a kernel. */
+CUresult cuda_warm_up(struct cuda_queue *q);
 
 #endif

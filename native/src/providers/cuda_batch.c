@@ -16,6 +16,9 @@
  * engine, unless the stream is with a copy engine when they come. So they follow a copy that only a
  * copy engine does: the reads of the same batch, or the first write as two rows (cuda_copy.c). In
  * 256 writes behind such a lead, 1 batch of 1,000 was late; without it, each.
+ *
+ * A queue of a proxy (dg_pipe.beside_kernels) uses neither kernel nor canary: the posting kernel may
+ * have every multiprocessor of the GPU, and wait for what they would come after.
  */
 #include <string.h>
 
@@ -27,7 +30,6 @@ enum {
 	GATHER_MIN = 8, /* smallest number of operations worth a launch */
 	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy one; above, a warp */
 	THREADS = 256, /* per block */
-	CHUNK = 256, /* copies of one call of the driver */
 	FRESH_NS = 1000000, /* how long a measured answer is believed */
 	FRESH_PART = 4, /* or one part of so many of the time that the copy engine would take */
 	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
@@ -74,19 +76,12 @@ static void by_kernel(struct cuda_queue *q, const struct group *g)
 		sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
 }
 
-/* Since CUDA 12.8. It takes one kind of address. */
-static bool can_chunk(const struct cuda *c)
+bool cuda_can_chunk(const struct cuda *c)
 {
 	return cuda.cuMemcpyBatchAsync && c->host_pointers;
 }
 
-/* Copies of one call of the driver. */
-struct chunk {
-	CUdeviceptr dst[CHUNK], src[CHUNK];
-	size_t size[CHUNK], n;
-};
-
-static CUresult chunk_send(struct cuda_queue *q, struct chunk *c)
+CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c)
 {
 	CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
 	size_t first = 0, refused, n = c->n;
@@ -96,16 +91,15 @@ static CUresult chunk_send(struct cuda_queue *q, struct chunk *c)
 		 : 0;
 }
 
-/* Adds a copy; one that continues the last one on both sides becomes part of it. */
-static CUresult chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
-			  size_t size)
+CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
+			size_t size)
 {
 	size_t last = c->n - 1;
 	if (c->n && c->dst[last] + c->size[last] == dst && c->src[last] + c->size[last] == src) {
 		c->size[last] += size;
 		return 0;
 	}
-	CUresult code = c->n == CHUNK ? chunk_send(q, c) : 0;
+	CUresult code = c->n == CHUNK ? cuda_chunk_send(q, c) : 0;
 	c->dst[c->n] = dst;
 	c->src[c->n] = src;
 	c->size[c->n++] = size;
@@ -143,10 +137,10 @@ static uint32_t in_chunks(struct cuda_queue *q, const struct group *g, enum dire
 		if (!n++ && !led)
 			code = cuda_copy(q, op, i);
 		else
-			code = chunk_add(q, &c, gpu_ptr(op->dst), gpu_ptr(op->src), op->size);
+			code = cuda_chunk_add(q, &c, gpu_ptr(op->dst), gpu_ptr(op->src), op->size);
 	}
 	if (!code)
-		code = chunk_send(q, &c);
+		code = cuda_chunk_send(q, &c);
 	/* The driver does not say which copies of a refused call it made: each one again, alone. */
 	if (code)
 		one_by_one(q, g, which);
@@ -156,7 +150,7 @@ static uint32_t in_chunks(struct cuda_queue *q, const struct group *g, enum dire
 static void by_engine(struct cuda_queue *q, const struct group *g)
 {
 	uint32_t reads = 0, writes = 0;
-	if (g->n == 1 || !can_chunk(q->c)) {
+	if (g->n == 1 || !cuda_can_chunk(q->c)) {
 		for (enum direction which = READS; which <= ON_GPU; which++)
 			one_by_one(q, g, which);
 		return;
@@ -166,7 +160,8 @@ static void by_engine(struct cuda_queue *q, const struct group *g)
 	writes = in_chunks(q, g, WRITES, reads);
 	if (writes > 1)
 		q->on_engine = false; /* almost certainly it is */
-	one_by_one(q, g, ON_GPU);
+	if (!q->bounce || cuda_bounce_many(q, g))
+		one_by_one(q, g, ON_GPU);
 }
 
 void cuda_flush(struct cuda_queue *q, struct group *g)
@@ -196,32 +191,34 @@ CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t f
 {
 	struct chunk c = {.n = 0};
 	struct dg_op row = *op;
-	bool chunks = can_chunk(q->c) && (!to_gpu(op) || !from_gpu(op));
+	bool chunks = cuda_can_chunk(q->c) && (!to_gpu(op) || !from_gpu(op));
 	CUresult code = chunks && to_gpu(op) ? cuda_take_engine(q) : 0;
 	for (uint64_t i = from; i < op->rows && !code; i++) {
 		row.dst = op->dst + i * op->dst_stride;
 		row.src = op->src + i * op->src_stride;
-		code = chunks ? chunk_add(q, &c, gpu_ptr(row.dst), gpu_ptr(row.src), row.size)
+		code = chunks ? cuda_chunk_add(q, &c, gpu_ptr(row.dst), gpu_ptr(row.src), row.size)
 			      : cuda_plain_copy(q, &row);
 	}
 	q->on_engine = !to_gpu(op);
 	q->wants_canary = true;
-	return code ? code : chunk_send(q, &c);
+	return code ? code : cuda_chunk_send(q, &c);
 }
 
 CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n)
 {
 	struct chunk c = {.n = 0};
 	q->on_engine = false; /* almost certainly it is */
-	if (!can_chunk(q->c))
+	if (!cuda_can_chunk(q->c))
 		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream);
-	chunk_add(q, &c, dst, gpu_ptr(src), n);
-	chunk_add(q, &c, q->c->scratch_at + q->scratch, gpu_ptr(q->staging), n);
-	return chunk_send(q, &c);
+	cuda_chunk_add(q, &c, dst, gpu_ptr(src), n);
+	cuda_chunk_add(q, &c, q->c->scratch_at + q->scratch, gpu_ptr(q->staging), n);
+	return cuda_chunk_send(q, &c);
 }
 
 bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
 {
+	if (q->bounce) /* of the compute engine there may be nothing left */
+		return false;
 	uint64_t now = now_ns(), engine_ns = n * q->engine_ns;
 	uint64_t fresh_ns = engine_ns / FRESH_PART > FRESH_NS ? engine_ns / FRESH_PART : FRESH_NS;
 	cuda_read_canary(q, now);
@@ -274,7 +271,7 @@ static void send_canary(struct cuda_queue *q, uint64_t old_ns)
 {
 	struct canary *c = &q->canary;
 	uint64_t rest = q->answer_ns < REST_NS / REST ? q->answer_ns * REST : REST_NS;
-	if (!q->wants_canary || c->seen != c->sent || !gather_function(q->c))
+	if (!q->wants_canary || q->bounce || c->seen != c->sent || !gather_function(q->c))
 		return;
 	q->wants_canary = false;
 	uint64_t now = now_ns();

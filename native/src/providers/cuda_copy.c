@@ -146,14 +146,13 @@ static bool is_staged(const struct dg_op *op)
 	       op->size % (2 * WORD) && tail_of(op) && !has_room(op);
 }
 
-/* Copies less than PLAIN_FROM bytes from the host to the GPU: see the top of this file. */
-static CUresult small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
+CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index, bool room)
 {
 	CUdeviceptr tail = tail_of(op);
 	uint64_t halves = op->size & ~(uint64_t)(2 * WORD - 1), rest = op->size - halves;
 	CUresult code = 0;
 
-	if (rest && tail && has_room(op))
+	if (rest && tail && room)
 		return with_scratch(q, op->dst, op->src, op->size, op->size, tail);
 	if (halves)
 		code = rows(q, op, halves / 2, 2, halves / 2, halves / 2);
@@ -201,8 +200,11 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 
 static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
-	return to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM ? small_write(q, op, index)
-								    : cuda_plain_copy(q, op);
+	if (to_gpu(op) && from_gpu(op) && q->bounce)
+		return cuda_bounce(q, op, index);
+	if (to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM)
+		return cuda_small_write(q, op, index, has_room(op));
+	return cuda_plain_copy(q, op);
 }
 
 /* Source rows overlap: copies them in columns that are as wide as the stride, each with one

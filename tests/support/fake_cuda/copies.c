@@ -176,6 +176,7 @@ static int give(CUstream stream, struct context *context, struct copy *copy, boo
 {
 	if (copy->work.channel == SAME_CHANNEL)
 		copy->work.channel = channel_of(copy);
+	copy->work.on_sms = is_on_gpu(copy->to.address) && is_on_gpu(copy->from.address);
 	copy->lost = copy_is_lost();
 	return submit(stream, context, &copy->work, wait);
 }

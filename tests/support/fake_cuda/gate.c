@@ -6,6 +6,8 @@
  *   NAME=CODE@K    from its K-th call on
  *   copy_us=N      each copy takes N us longer
  *   compute_us=N   another process keeps the GPU busy: what the compute engine runs comes N us later
+ *   full=1         a kernel of this process has every multiprocessor, until full=0: other kernels, copies
+ *                  on a GPU, and what waits for the whole context wait for it
  *   total=BYTES    the memory of each GPU (1 GiB); gpus=N (1); peer=0: no GPU reaches another
  *   attrN=V        device attribute N is V
  *   dmabuf_mmap=1  a dma-buf can be mapped by the CPU
@@ -65,6 +67,8 @@ static bool number_knob(const char *name, const char *value)
 		set.copy_us = atol(value);
 	else if (!strcmp(name, "compute_us"))
 		set.compute_us = atol(value);
+	else if (!strcmp(name, "full"))
+		set.full = atoi(value);
 	else if (!strcmp(name, "total"))
 		set.total = strtoull(value, NULL, 0);
 	else if (!strcmp(name, "missing"))

@@ -87,6 +87,7 @@ EXPORT CUresult cuLaunchKernel(const char *launched, unsigned gx, unsigned gy, u
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	g->work.perform = perform_gather;
 	g->work.channel = COMPUTE_CHANNEL;
+	g->work.on_sms = true;
 	memcpy(&g->ops, params[0], sizeof g->ops);
 	memcpy(&g->first, params[1], sizeof g->first);
 	memcpy(&g->mask, params[2], sizeof g->mask);

@@ -21,7 +21,7 @@ struct entry { /* a function of the driver */
 };
 
 struct knobs { /* DGKIT_FAKE_CUDA */
-	int gpus, peer, dmabuf_mmap;
+	int gpus, peer, dmabuf_mmap, full;
 	long copy_us, compute_us;
 	size_t total;
 	long lost_after; /* copies, or -1 */
@@ -124,6 +124,7 @@ struct work {
 	bool (*perform)(struct work *work, struct stream *stream); /* false: the context is lost */
 	enum channel channel;
 	bool late; /* it waits for the compute engine */
+	bool on_sms; /* multiprocessors run it */
 };
 
 int submit(CUstream stream, struct context *context, struct work *work, bool wait);

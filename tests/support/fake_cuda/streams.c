@@ -101,6 +101,15 @@ static void wait_for_slice(void)
 		nanosleep(&slice, NULL);
 }
 
+/* Waits for the end of a kernel that has every multiprocessor. */
+static void wait_for_room(struct context *context)
+{
+	struct timespec pause = {0, 200000};
+
+	while (knobs().full && !atomic_load(&context->lost))
+		nanosleep(&pause, NULL);
+}
+
 static void *run(void *argument)
 {
 	struct stream *stream = argument;
@@ -109,6 +118,8 @@ static void *run(void *argument)
 	while ((work = next(stream))) {
 		if (work->late)
 			wait_for_slice();
+		if (work->on_sms)
+			wait_for_room(stream->context);
 		bool fine = work->perform(work, stream);
 
 		free(work);
@@ -284,6 +295,7 @@ int context_wait(struct context *context)
 	struct stream *stream;
 	int code = CUDA_SUCCESS;
 
+	wait_for_room(context);
 	while (!code && (stream = busy(context))) {
 		code = wait_until(stream, submitted(stream));
 		drop(stream);

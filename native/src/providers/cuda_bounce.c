@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Copies beside kernels: a proxy's queue, for whose operations a kernel waits that may have every
+ * multiprocessor of the GPU.
+ *
+ * Beside such a kernel, copies between host and device go through, in all forms that cuda_copy.c and
+ * cuda_batch.c use, and so do write-values. What does not, until the kernel ends: any kernel, any
+ * copy on one GPU, cuMemFreeHost and cuMemHostUnregister. So bytes go from GPU to GPU memory by way
+ * of a bounce buffer in pinned memory, in one stream: its order makes a copy out of the buffer come
+ * after the copy into it, and the next copy into it after that.
+ */
+#include "cuda.h"
+
+enum { ALIGNED = 64, WORD = 8 };
+
+CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
+{
+	const bool write = op->opcode == DG_WRITE;
+	struct dg_op out = *op, in = *op;
+	CUresult code = 0;
+	out.flags &= (uint8_t)~(write ? OP_GPU_REMOTE : OP_GPU_LOCAL);
+	in.flags &= (uint8_t)~(write ? OP_GPU_LOCAL : OP_GPU_REMOTE);
+	out.dst = q->bounce;
+	in.src = q->bounce;
+	for (uint64_t at = 0; at < op->size && !code; at += BOUNCE) {
+		out.size = in.size = op->size - at < BOUNCE ? op->size - at : BOUNCE;
+		out.src = op->src + at;
+		in.dst = op->dst + at;
+		code = cuda_plain_copy(q, &out);
+		if (!code)
+			code = in.size < PLAIN_FROM ? cuda_small_write(q, &in, index, true)
+						    : cuda_plain_copy(q, &in);
+	}
+	return code;
+}
+
+/* Sends both: what the first copies into the buffer, the second copies out of it. */
+static CUresult send_both(struct cuda_queue *q, struct chunk *out, struct chunk *in)
+{
+	CUresult code = cuda_chunk_send(q, out);
+	q->on_engine = false; /* behind small writes it almost certainly is */
+	return code ? code : cuda_chunk_send(q, in);
+}
+
+CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
+{
+	struct chunk out = {.n = 0}, in = {.n = 0};
+	CUresult code = 0;
+	uint64_t used = 0;
+	for (uint32_t i = g->first; i != g->first + g->n && !code; i++) {
+		const struct dg_op *op = sq_entry(q->p, i);
+		if (!to_gpu(op) || !from_gpu(op))
+			continue;
+		if (out.n == CHUNK || in.n == CHUNK || op->size > BOUNCE - used) {
+			code = send_both(q, &out, &in);
+			used = 0;
+		}
+		if (!code)
+			code = cuda_chunk_add(q, &out, gpu_ptr(q->bounce + used), gpu_ptr(op->src),
+					      op->size);
+		if (!code)
+			code = cuda_chunk_add(q, &in, gpu_ptr(op->dst), gpu_ptr(q->bounce + used),
+					      op->size);
+		used += (op->size + ALIGNED - 1) / ALIGNED * ALIGNED;
+	}
+	return code || !used ? code : send_both(q, &out, &in);
+}
+
+/* Two planes of one row, as cuda_copy.c has them. */
+static void warm_planes(struct cuda_queue *q, CUdeviceptr at)
+{
+	const CUDA_MEMCPY3D c = {
+		.srcMemoryType = CU_MEMORYTYPE_HOST,
+		.srcHost = q->bounce,
+		.srcPitch = WORD,
+		.srcHeight = 1,
+		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
+		.dstDevice = at,
+		.dstPitch = STAGED,
+		.dstHeight = 1,
+		.WidthInBytes = WORD,
+		.Height = 1,
+		.Depth = 2,
+	};
+	cuda.cuMemcpy3DAsync(&c, q->stream);
+}
+
+CUresult cuda_warm_up(struct cuda_queue *q)
+{
+	const CUdeviceptr at = q->c->scratch_at + q->scratch;
+	CUmemOp word = {.writeValue = {.operation = CU_MEM_OP_WRITE_VALUE_64, .address = at}};
+	/* What the driver refuses now it refuses the operation that needs it, too. */
+	cuda_take_engine(q);
+	cuda_led_copy(q, at, q->bounce, WORD);
+	warm_planes(q, at);
+	cuda.cuMemcpyDtoHAsync(q->bounce, at, STAGED, q->stream);
+	cuda.cuMemcpyHtoDAsync(at, q->bounce, PLAIN_FROM, q->stream);
+	if (q->c->word_writes)
+		cuda.cuStreamBatchMemOp(q->stream, 1, &word, 0);
+	cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), 0, 0);
+	q->on_engine = false;
+	return cuda.cuStreamSynchronize(q->stream);
+}
