@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -161,10 +162,13 @@ def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress
         made.mkdir()
         try:
             make(Path(scratch), progress)
-        except OSError as exc:
+        except (OSError, subprocess.CalledProcessError) as exc:
             raise TestbedError(f"the {name}'s image cannot be made in {cache()}: {exc}") from exc
-        with contextlib.suppress(FileExistsError, NotADirectoryError):
+        try:
             made.rename(folder)
+        except OSError:  # another process has made it meanwhile
+            if not folder.exists():
+                raise
     return folder
 
 

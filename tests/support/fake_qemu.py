@@ -61,7 +61,8 @@ def main(words: list[str]) -> None:
     for line in control.makefile("r"):
         word, mark = line.split()
         assert word == "kill"
-        os.killpg(RUNNING[mark], signal.SIGKILL)
+        if mark in RUNNING:
+            os.killpg(RUNNING[mark], signal.SIGKILL)
 
 
 if __name__ == "__main__":
