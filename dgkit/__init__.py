@@ -11,6 +11,7 @@ memory     allocation: host memory, pinned memory, GPU memory
 doca       DOCA DMA in DOCA's own terms
 report     latency and bandwidth reports
 gpu_initiated  queues that a GPU's kernels post to; the emulated GPU
+testbed    a virtual host and a virtual Arm DPU under QEMU
 doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
 widgets    panels for notebooks (extra `lab`)
 jupyter    magics, and `dgkit lab`'s server (extra `lab`)
@@ -18,7 +19,8 @@ cli        the `dgkit` command
 _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
 Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
-units (sizes and times as text), html_cards.
+units (sizes and times as text), html_cards,
+runtime_folder (folders that end with their process).
 
 Public names are imported when they are first used: `import dgkit` loads this file and the version.
 """
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from .errors import QueueFull as QueueFull
     from .errors import QueueInUse as QueueInUse
     from .errors import RegionBusy as RegionBusy
+    from .errors import TestbedError as TestbedError
     from .errors import TransferError as TransferError
     from .errors import Unsupported as Unsupported
     from .jupyter import load_ipython_extension as load_ipython_extension
@@ -103,7 +106,8 @@ _NAMES = {
         *("AccessDenied", "BoundsError", "ClosedError", "DescriptorError", "DeviceUnavailable"),
         *("DgkitError", "ExportError", "KernelError", "LimitReached", "NativeError", "OutOfMemory"),
         *("PeerError", "PeerLost", "PeerRefused", "PeerTimeout", "PeerVersion"),
-        *("QueueFull", "QueueInUse", "RegionBusy", "TransferError", "Unsupported"),
+        *("QueueFull", "QueueInUse", "RegionBusy", "TestbedError"),
+        *("TransferError", "Unsupported"),
     ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
@@ -118,7 +122,17 @@ _LAB = {
     "load_ipython_extension": "jupyter",
     "unload_ipython_extension": "jupyter",
 }
-_MODULES = (*_NAMES, "agent", "doca", "doctor", "gpu_initiated", "jupyter", "widgets", "wire")
+_MODULES = (
+    *_NAMES,
+    "agent",
+    "doca",
+    "doctor",
+    "gpu_initiated",
+    "jupyter",
+    "testbed",
+    "widgets",
+    "wire",
+)
 
 __all__ = ["__version__"]
 __all__ += list(_HOME)

@@ -32,6 +32,7 @@ __all__ = [
     "QueueFull",
     "QueueInUse",
     "RegionBusy",
+    "TestbedError",
     "TransferError",
     "Unsupported",
 ]
@@ -112,6 +113,12 @@ class OutOfMemory(NativeError, MemoryError):
 
 class LimitReached(NativeError):
     """A limit of the system (open files, mappings) is reached. The message names it."""
+
+
+class TestbedError(DgkitError):
+    """A testbed or one of its guests cannot start, has ended, or cannot run a command."""
+
+    __test__ = False  # for pytest, which collects classes by their name
 
 
 class CompletionLike(Protocol):

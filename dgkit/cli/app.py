@@ -35,6 +35,7 @@ _COMMANDS = {
     "lab": "Start JupyterLab and a software DPU for its notebooks.",
     "bench": "Measure latency and bandwidth.",
     "keys": "Manage the key pairs of tcp:// addresses.",
+    "testbed": "Run a virtual host and a virtual Arm DPU.",
     "softdoca": "Build and run DOCA programs without a BlueField.",
 }
 _EXAMPLES = """\

@@ -152,10 +152,11 @@ def _run(
     address: str | None,
     start: bool,
 ) -> int:
+    from ..runtime_folder import runtime_folder
     from . import lab_job as job
 
     with contextlib.ExitStack() as last_to_first:
-        runtime = last_to_first.enter_context(job.runtime_folder())
+        runtime = last_to_first.enter_context(runtime_folder("lab-"))
         if start:
             address = last_to_first.enter_context(job.agent())
         first = job.own_port(os.getuid()) if port is None else port

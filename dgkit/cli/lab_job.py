@@ -1,24 +1,19 @@
-"""Resources of `dgkit lab`: a runtime folder, a software DPU and JupyterLab."""
+"""Resources of `dgkit lab`: a software DPU and JupyterLab."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..dma import runtime_dir
-
-__all__ = ["HOST", "Lab", "agent", "own_port", "runtime_folder"]
+__all__ = ["HOST", "Lab", "agent", "own_port"]
 
 HOST = "127.0.0.1"
 _WELCOME = "dgkit=welcome"  # has dgkit's extension of JupyterLab open the welcome notebook
@@ -33,40 +28,6 @@ _AGENT_START_S = 10.0
 def own_port(uid: int) -> int:
     """Return the first port to try: ten ports for each of 2,000 users of a machine."""
     return 10_000 + uid * 10 % 20_000
-
-
-@contextlib.contextmanager
-def runtime_folder() -> Iterator[Path]:
-    """Create a folder for this user only, and remove it at the end.
-
-    It is locked (flock(2)) while its process lives, so the folders of killed processes can be
-    recognized and are removed here.
-    """
-    parent = runtime_dir()
-    with contextlib.ExitStack() as last_to_first:
-        with _locked(parent):
-            for path in parent.glob("lab-*"):
-                _remove_old(path)
-            folder = Path(tempfile.mkdtemp(prefix="lab-", dir=parent))
-            last_to_first.enter_context(_locked(folder))
-        last_to_first.callback(shutil.rmtree, folder, ignore_errors=True)
-        yield folder
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(fd, how)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _remove_old(path: Path) -> None:
-    in_use_or_gone = contextlib.suppress(OSError)
-    with in_use_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
-        shutil.rmtree(path)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@
  *
  *	far_pair export PORT            exports a region to the first that connects
  *	far_pair import ADDRESS PORT    imports it, checks, reads, writes; then the exporter closes it
+ *	far_pair lose ADDRESS PORT      imports it, says "up", and writes until the peer is lost
  *
  * Descriptors and turns go over TCP, the bytes by RDMA.
  */
@@ -95,6 +96,27 @@ static void import_side(const char *address, uint16_t port)
 	fix_close(&f);
 }
 
+static void lose_side(const char *address, uint16_t port)
+{
+	int fd = connected(address, port), status;
+	struct token t;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	wr = record(&f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	puts("up");
+	fflush(stdout);
+	while ((status = done(&f.tq, &wr).status) == DG_OK)
+		usleep(10000);
+	CHECK_EQ(status, DG_PEER_LOST);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
+	fix_close(&f);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	provider = "verbs";
@@ -102,8 +124,10 @@ int main(int argc, char **argv)
 		export_side((uint16_t)atoi(argv[2]));
 	else if (argc == 4 && !strcmp(argv[1], "import"))
 		import_side(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc == 4 && !strcmp(argv[1], "lose"))
+		lose_side(argv[2], (uint16_t)atoi(argv[3]));
 	else
-		return fprintf(stderr, "usage: far_pair export PORT | import ADDRESS PORT\n"), 2;
+		return fprintf(stderr, "usage: far_pair export PORT | import|lose ADDRESS PORT\n"), 2;
 	printf("ok   %s\n", argv[1]);
 	return 0;
 }

@@ -16,7 +16,8 @@ from support.processes import cli
 
 import dgkit
 from dgkit.cli import lab_job, main
-from dgkit.cli.lab_job import own_port, runtime_folder
+from dgkit.cli.lab_job import own_port
+from dgkit.runtime_folder import runtime_folder
 
 KERNEL = """
 import os, dgkit
@@ -94,7 +95,7 @@ def test_killed_it_takes_all_with_it_and_the_next_one_clears_its_folder(home):
         process.wait(10)
         cli.until(lambda: not any(map(cli.alive, below)))
     assert len(list((home / "run").rglob("lab-*"))) == 1
-    with runtime_folder() as folder:
+    with runtime_folder("lab-") as folder:
         assert list((home / "run").rglob("lab-*")) == [folder]
 
 
@@ -239,7 +240,7 @@ def test_users_of_a_machine_start_at_ports_of_their_own():
 
 def test_a_server_that_does_not_end_is_ended_by_force(home, monkeypatch):
     monkeypatch.setattr(lab_job, "_END_S", 0.2)
-    with runtime_folder() as runtime:
+    with runtime_folder("lab-") as runtime:
         lab = lab_job.Lab(
             home, runtime, port=0, fixed=False, browser=False, environment={}, extra=()
         )

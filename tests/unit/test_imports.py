@@ -35,13 +35,16 @@ ALLOWED = {
     "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
+    "runtime_folder": {"dma"},
+    "testbed": _BASE | {"dma", "runtime_folder"},
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
     "session": _BOTTOM | {"_version", "dpu"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
-    | {"__init__", "_version", "agent", "doca", "doctor", "gpu_initiated", "session"},
+    | {"__init__", "_version", "agent", "doca", "doctor", "gpu_initiated", "runtime_folder"}
+    | {"session", "testbed"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},
@@ -62,12 +65,14 @@ SAME_NAME = {
     "errors": "exception classes: of dgkit and of DOCA",
     "gpu_queue": "queues that kernels post to: of a device and of a session",
     "handshake": "the two ends of one handshake",
+    "kernel": "the Linux kernel: facts about it, and that of a guest",
     "keys": "CURVE keys, and the command for them",
     "latency": "the latency report, and the panel that shows it",
     "measure": "latency and rate measurements: of a queue, of a session and of kernels",
     "monitor": "continuous latency monitoring: both ends",
     "region": "memory regions: of a device and of a session",
     "serve": "the agent's main function, and the command for it",
+    "testbed": "testbeds, and the command for them",
     "telemetry": "blocks of samples: the messages and their publisher",
     "transfer": "transfers: of a queue, of a session, and the panel for them",
 }

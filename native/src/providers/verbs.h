@@ -108,6 +108,7 @@ struct verbs {
 	struct sockaddr_storage address; /* of the port; the listener's port number included */
 	char name[64];
 	uint32_t max_piece, max_sge, max_wr, max_reads;
+	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
 	pthread_t thread;
 	int wake_fd;
 	atomic_bool stop;

@@ -22,10 +22,9 @@
 
 enum {
 	RESOLVE_MS = 2000,
-	/* 4.096 us << 15: with 7 retries 1.1 s by the specification. Soft-RoCE of Linux 6.1 took
-	 * more than 20 s to give up on a peer whose link was down. */
-	ACK_TIMEOUT = 15,
-	RETRIES = 7,
+	/* Soft-RoCE takes 7, the highest number, for "without end" (drivers/infiniband/sw/rxe/
+	 * rxe_comp.c), and would never give up on a peer whose link is down. */
+	RETRIES = 6,
 	TICK_MS = 100, /* how often deadlines are looked at, while there are any */
 };
 
@@ -64,7 +63,6 @@ static void fail(struct verbs_conn *c, int err, const char *format, ...)
 static void ask(struct verbs_conn *c)
 {
 	struct verbs *d = c->d;
-	uint8_t ack_timeout = ACK_TIMEOUT;
 	struct ibv_qp_init_attr qp = {
 		.send_cq = c->cq ? c->cq : d->idle_cq,
 		.recv_cq = d->idle_cq,
@@ -92,9 +90,15 @@ static void ask(struct verbs_conn *c)
 		return;
 	}
 	c->max_inline = qp.cap.max_inline_data;
-	/* Kernels before 5.2 do not know the option: then the adapter's own time-out holds. */
-	dg_verbs.rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
-				 sizeof ack_timeout);
+	/* Kernels before 5.2 do not know the option: then the connection manager's own time-out
+	 * holds. */
+	if (dg_verbs.rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
+				     &d->ack_timeout, sizeof d->ack_timeout) &&
+	    errno != ENOSYS) {
+		fail(c, errno, "%s refuses an acknowledgement time-out (%s)", d->name,
+		     strerror(errno));
+		return;
+	}
 	if (dg_verbs.rdma_connect(c->id, &param))
 		fail(c, ENOTCONN, "the exporter cannot be asked (%s)", strerror(errno));
 }

@@ -38,7 +38,13 @@ def _has_rdma() -> bool:
 
 
 def _has_guest_tools() -> bool:
-    names = (f"qemu-system-{platform.machine()}", "busybox", "cpio", "modprobe", "depmod", "rdma")
+    names = (
+        f"qemu-system-{platform.machine()}",
+        "qemu-system-aarch64",
+        "modprobe",
+        "depmod",
+        "rdma",
+    )
     return all(shutil.which(name) for name in names)
 
 
@@ -66,7 +72,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
     "machine emulator": (
         _has_guest_tools,
-        "qemu-system-x86 qemu-system-arm busybox-static cpio kmod iproute2",
+        "qemu-system-x86 qemu-system-arm kmod iproute2",
     ),
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "make, pkg-config": (

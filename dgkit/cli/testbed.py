@@ -1,0 +1,208 @@
+"""`dgkit testbed`: a virtual host and a virtual Arm DPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import print_json, progress_bar, progress_bars, say
+from .options import as_json, duration, size
+
+if TYPE_CHECKING:
+    from ..testbed import Testbed
+
+__all__ = ["testbed"]
+
+_guest = click.argument("guest", type=click.Choice(["host", "dpu"]))
+
+
+@click.group(short_help="Run a virtual host and a virtual Arm DPU.")
+def testbed() -> None:
+    """Run a virtual host and a virtual Arm DPU, joined by RDMA in software (Soft-RoCE).
+
+    QEMU runs both. The host has this machine's architecture and sees this machine's files, read
+    only; the DPU has Cortex-A72 cores, as BlueField-2 has, and arm64 packages. Each has a Linux
+    kernel with an RDMA device, rxe0, for the provider verbs. Times there are an emulator's.
+
+    \b
+    Examples:
+      dgkit testbed up
+      dgkit testbed run dpu -- rdma link
+      dgkit testbed run host -- dgkit info
+      dgkit testbed down
+    """
+
+
+@testbed.command(short_help="Start the two guests.")
+@click.option(
+    "--host-memory", type=size, metavar="SIZE", help="Memory of the host guest.  [default: 1G]"
+)
+@click.option(
+    "--dpu-memory", type=size, metavar="SIZE", help="Memory of the DPU guest.  [default: 1G]"
+)
+@click.option(
+    "--share",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder that both guests see as /run/share, read only.",
+)
+@click.option(
+    "--timeout",
+    type=duration(1, 86_400),
+    metavar="SECONDS",
+    help="Limit of the start, without downloads.  [default: 300]",
+)
+def up(
+    host_memory: int | None, dpu_memory: int | None, share: Path | None, timeout: float | None
+) -> int:
+    """Start the two guests and return when they are ready. They run until `dgkit testbed down`.
+
+    The first call downloads about 200 MB of packages, and keeps 110 MB of images in
+    ~/.cache/dgkit/testbed. It needs Debian or Ubuntu; it installs nothing and needs no root. Each
+    user of a machine has a separate testbed; nothing of it listens on a network.
+
+    \b
+    Examples:
+      dgkit testbed up
+      dgkit testbed up --share build --host-memory 3G
+    """
+    from .. import testbed as package
+
+    given = {"host_memory": host_memory, "dpu_memory": dpu_memory, "timeout": timeout}
+    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    with progress_bars() as bars, progress_bar(bars, "testbed"):
+        task = bars.task_ids[-1]
+
+        def progress(text: str) -> None:
+            bars.update(task, note=text)
+            if not sys.stderr.isatty():
+                say(f"dgkit testbed: {text}")
+
+        try:
+            bed = package.up(share=share, detach=True, progress=progress, **options)
+        except ValueError as exc:
+            raise click.UsageError(str(exc)) from exc
+    _show(bed.status())
+    say("They run until `dgkit testbed down`. Next: dgkit testbed run dpu -- rdma link")
+    return 0
+
+
+@testbed.command(short_help="Show the state of the guests.")
+@as_json
+def status(json_: bool) -> int:
+    """Show the state of the guests that `dgkit testbed up` has started, and of the images.
+
+    \b
+    Examples:
+      dgkit testbed status
+      dgkit testbed status --json
+    """
+    from .. import testbed as package
+    from ..testbed import images
+    from ..units import size_text
+
+    bed = package.running()
+    state = bed.status() if bed else None
+    cache, used = images.cache(), images.size()
+    if json_:
+        print_json(
+            {"up": bed is not None, "cache": str(cache), "cache_bytes": used} | (state or {})
+        )
+        return 0
+    if state:
+        _show(state)
+    else:
+        click.echo("No testbed is up. Start one with: dgkit testbed up")
+    click.echo(f"Images: {size_text(used)} in {cache}")
+    return 0
+
+
+@testbed.command(short_help="Run a command in a guest.")
+@_guest
+@click.option(
+    "--timeout", type=duration(0.001, 31_536_000), metavar="SECONDS", help="End it after this time."
+)
+@click.argument("command", metavar="-- COMMAND [ARGS]...", nargs=-1, type=click.UNPROCESSED)
+def run(guest: str, timeout: float | None, command: tuple[str, ...]) -> int:
+    """Run a command as root in a guest, and exit with its exit status.
+
+    Its input is empty. It starts in the current folder on the host, and in /run/share on the DPU.
+    Ctrl-C ends it; processes that it leaves running end with it.
+
+    \b
+    Examples:
+      dgkit testbed run dpu -- uname -m
+      dgkit testbed run dpu -- sh -c 'rdma link && ip address'
+      dgkit testbed run host --timeout 60 -- dgkit info
+    """
+    if not command:
+        raise click.UsageError("no command given: put it after --")
+    ended = 0
+    try:
+        for kind, content in _running().start(guest, command, timeout=timeout):
+            if kind == b"d":
+                ended = int(content)
+            else:
+                stream = sys.stdout if kind == b"o" else sys.stderr
+                stream.buffer.write(content)
+                stream.buffer.flush()
+    except TimeoutError:
+        from ..errors import TestbedError
+
+        raise TestbedError(f"the command did not end within {timeout:g} s") from None
+    return ended
+
+
+@testbed.command(short_help="End the guests.")
+def down() -> int:
+    """End the guests that `dgkit testbed up` has started; return when nothing of them is left.
+
+    \b
+    Example:
+      dgkit testbed down
+    """
+    from .. import testbed as package
+
+    if bed := package.running():
+        bed.down()
+        say("dgkit testbed: ended")
+    else:
+        say("dgkit testbed: none was up")
+    return 0
+
+
+@testbed.command(short_help="Remove the images.")
+def clean() -> int:
+    """Remove the images from ~/.cache/dgkit/testbed. The next `up` downloads them again.
+
+    \b
+    Example:
+      dgkit testbed down; dgkit testbed clean
+    """
+    from .. import testbed as package
+    from ..units import size_text
+
+    say(f"dgkit testbed: removed {size_text(package.clean())}")
+    return 0
+
+
+def _running() -> Testbed:
+    """Return the testbed that is up, or raise TestbedError."""
+    from .. import testbed as package
+    from ..errors import TestbedError
+
+    bed = package.running()
+    if bed is None:
+        raise TestbedError("no testbed is up: `dgkit testbed up` starts one")
+    return bed
+
+
+def _show(state: dict[str, Any]) -> None:
+    """Print a line for each guest."""
+    for name, guest in state["guests"].items():
+        click.echo(
+            f"{name:<5}{guest['state']:<10}{guest['machine']:<9}{guest['address']:<11}"
+            f"by {guest['runs_by']}, pid {guest['pid']}"
+        )

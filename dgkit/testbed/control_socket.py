@@ -1,0 +1,50 @@
+"""Messages between a testbed's supervisor and its clients, over a Unix socket.
+
+A request is a line of JSON. The answer is a line of JSON, but for `run`: frames of a kind, a length
+and bytes. When a client closes its socket, its command ends.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["DONE", "ERROR", "ERRORS", "OUTPUT", "frame", "frames", "read_line", "send"]
+
+OUTPUT, ERRORS = b"o", b"e"  # bytes that a command printed
+DONE, ERROR = b"d", b"x"  # its exit status as text; why there is none
+_HEAD = struct.Struct("<cI")
+_LINE = 1 << 20  # bytes at most
+
+
+def send(link: socket.socket, message: dict[str, Any]) -> None:
+    """Send a line of JSON."""
+    link.sendall(json.dumps(message, default=str).encode() + b"\n")
+
+
+def read_line(link: socket.socket) -> dict[str, Any] | None:
+    """Receive a line of JSON; None if the other side has closed the socket."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if not (part := link.recv(1)) or len(line) == _LINE:
+            return None
+        line += part
+    message = json.loads(line)
+    assert isinstance(message, dict)
+    return message
+
+
+def frame(kind: bytes, content: bytes) -> bytes:
+    """Return a frame of an answer to `run`."""
+    return _HEAD.pack(kind, len(content)) + content
+
+
+def frames(link: socket.socket) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the frames of an answer until the other side closes the socket."""
+    with link.makefile("rb") as stream:
+        while len(head := stream.read(_HEAD.size)) == _HEAD.size:
+            kind, length = _HEAD.unpack(head)
+            yield kind, stream.read(length)

@@ -1,0 +1,150 @@
+"""One guest: QEMU with an image, ended at the latest with the thread that started it."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import socket
+import subprocess
+import threading
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from .images import Image
+from .initramfs import CHANNELS
+from .qemu import CONSOLES, qemu
+
+__all__ = ["ADDRESSES", "Channel", "Guest"]
+
+ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of these two alone
+_MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
+_LINES = 400  # of the console, kept
+_LAST_LINES_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Two ports of a guest: what a command prints, and its errors."""
+
+    output: socket.socket
+    errors: socket.socket
+
+
+class Guest:
+    """Running guest.
+
+    Args:
+        name: host or dpu.
+        image: Parts of it.
+        memory: Its memory in bytes.
+        wire: Network to the other guest: one end of a stream socket pair, which is closed here.
+        share: Folder of this machine that it sees as /run/share, or None.
+    """
+
+    def __init__(
+        self, name: str, image: Image, *, memory: int, wire: socket.socket, share: Path | None
+    ) -> None:
+        self.name = name
+        self.image = image
+        self.state = "starting"
+        self._console: deque[str] = deque(maxlen=_LINES)
+        self._fds: list[int] = [wire.fileno()]
+        self._theirs = [wire]
+        devices: list[str] = []
+        self.control = self._port("control", devices)
+        self._channels = [
+            Channel(self._port(f"output.{n}", devices), self._port(f"errors.{n}", devices))
+            for n in range(CHANNELS)
+        ]
+        self.free: queue.SimpleQueue[Channel] = queue.SimpleQueue()
+        for channel in self._channels:
+            self.free.put(channel)
+        command = [*self._machine(memory, share), *self._files(share), *devices]
+        command += ["-netdev", f"socket,id=wire,fd={wire.fileno()}"]
+        command += ["-device", f"virtio-net-pci,netdev=wire,mac={_MACS[name]},romfile="]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", pass_fds=self._fds, start_new_session=True,
+        )  # fmt: skip
+        for end in self._theirs:
+            end.close()
+        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader.start()
+
+    def _port(self, name: str, devices: list[str]) -> socket.socket:
+        """Return this side's end of a virtio-serial port, and add its devices."""
+        if not devices:
+            devices += ["-device", "virtio-serial-pci"]
+        ours, theirs = socket.socketpair()
+        self._fds.append(theirs.fileno())
+        self._theirs.append(theirs)
+        devices += ["-chardev", f"socket,id={name},fd={theirs.fileno()}"]
+        devices += ["-device", f"virtserialport,chardev={name},name=dgkit.{name}"]
+        return ours
+
+    def _machine(self, memory: int, share: Path | None) -> list[str]:
+        kind = self.image.machine
+        words = f"console={CONSOLES[kind]} quiet panic=-1 mitigations=off"
+        values = {"name": self.name, "address": ADDRESSES[self.name], "channels": CHANNELS}
+        values |= {"share": 1} if share else {}
+        words += "".join(f" dgkit.{name}={value}" for name, value in values.items())
+        return [
+            *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory),
+            "-smp", "2", "-initrd", str(self.image.initramfs),
+        ]  # fmt: skip
+
+    def _files(self, share: Path | None) -> list[str]:
+        """Return the arguments for the guest's root and the shared folder, both read only."""
+        folders = {"files": self.image.files} | ({"share": share} if share else {})
+        words: list[str] = []
+        for name, path in folders.items():
+            text = str(path).replace(",", ",,")
+            options = f"id={name},path={text},security_model=none,readonly=on,multidevs=remap"
+            words += ["-fsdev", f"local,{options}"]
+            words += ["-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
+        return words
+
+    def _follow(self) -> None:
+        """Keep the console's last lines."""
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self._console.append(line.rstrip())
+
+    @property
+    def pid(self) -> int:
+        """Process id of QEMU."""
+        return self._process.pid
+
+    def console(self) -> str:
+        """Return the last lines of the console."""
+        return "\n".join(self._console.copy())
+
+    def kill(self, mark: str) -> None:
+        """End the command with this mark."""
+        self.control.sendall(f"kill {mark}\n".encode())
+
+    def ended(self) -> None:
+        """Take the rest of the console and end the commands that run, since QEMU has ended."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join(_LAST_LINES_S)
+        for channel in self._channels:
+            for port in (channel.output, channel.errors):
+                with contextlib.suppress(OSError):  # QEMU has closed its end
+                    port.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """End the guest."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        assert self._process.stdout
+        self._process.stdout.close()
+
+    @staticmethod
+    def mark() -> str:
+        """Return a mark that no command prints by chance."""
+        return secrets.token_hex(16)

@@ -1,0 +1,116 @@
+"""First program of a guest, in an initramfs: it sets the guest up and runs commands.
+
+A guest and its supervisor talk over virtio-serial ports, which no network reaches. On the port
+`control`, the guest says `ready` or `failed: REASON`, and receives `kill MARK`. On each pair of
+ports `output.N` and `errors.N`, the guest receives `MARK SCRIPT` (SCRIPT in Base64), and sends what
+the script prints, then on both ports the byte 0x1e, MARK and the exit status.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["CHANNELS", "END", "INIT", "write"]
+
+CHANNELS = 4  # commands that run at a time
+END = b"\x1e"  # before the mark that ends what a command prints
+
+INIT = r"""#!/busybox sh
+/busybox mkdir -p /bin /dev /proc /sys /root /marks
+/busybox --install -s /bin
+export PATH=/bin
+for name in $(cat /modules/order); do insmod /modules/$name || echo "cannot load $name"; done
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+value() { sed -n "s/.*dgkit\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
+port() {
+    until found=$(grep -lx "dgkit\.$1" /sys/class/virtio-ports/*/name); do usleep 10000; done
+    found=${found%/name} && echo /dev/${found##*/}
+}
+exec 5<>$(port control)
+stop() { echo "failed: $*" >&5; sleep 1000; }
+over_9p() { mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose $1 $2; }
+over_9p files /root || stop "its files cannot be mounted"
+mount -t proc proc /root/proc && mount -t sysfs sysfs /root/sys || stop "no /proc or no /sys"
+mount -t devtmpfs devtmpfs /root/dev && mkdir -p /root/dev/shm /root/dev/pts || stop "no /dev"
+for at in dev/shm tmp run; do mount -t tmpfs tmpfs /root/$at || stop "no /$at"; done
+[ -e /root/dev/fd ] || ln -s /proc/self/fd /root/dev/fd
+mkdir -p /root/run/testbed /root/run/share
+[ -z "$(value share)" ] || over_9p share /root/run/share || stop "the share cannot be mounted"
+cp /setup /root/run/testbed/setup
+chroot /root /bin/sh /run/testbed/setup $(value address) $(value name) || stop "no Soft-RoCE"
+
+run() {
+    echo "$3" | base64 -d > /root/run/testbed/$1
+    setsid chroot /root /bin/sh /run/testbed/$1 </dev/null >&3 2>&4 3>&- 4>&- 5>&- &
+    pid=$! && echo $pid > /marks/$2
+    wait $pid
+    status=$?
+    kill -KILL -$pid 2>/dev/null
+    rm /marks/$2
+    printf '\036%s %d\n' $2 $status >&3
+    printf '\036%s %d\n' $2 $status >&4
+}
+channel() {
+    exec 3<>$(port output.$1) 4<>$(port errors.$1)
+    while read -r mark script <&3; do run $1 $mark $script; done
+}
+end() {
+    for try in 1 2 3 4 5 6 7 8 9 10; do
+        [ -s /marks/$1 ] && kill -KILL -$(cat /marks/$1) && return
+        usleep 100000
+    done
+}
+control() {
+    while read -r word mark <&5; do [ $word = kill ] && end $mark & done
+}
+ulimit -l unlimited
+for number in $(seq 0 $(($(value channels) - 1))); do channel $number & done
+control &
+echo ready >&5
+wait
+"""
+SETUP = r"""export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+hostname $2 2>/dev/null || echo $2 > /proc/sys/kernel/hostname
+if [ -x /bin/busybox ]; then mkdir /run/applets && /bin/busybox --install -s /run/applets; fi
+ip link set lo up
+ip addr add $1/24 dev eth0 && ip link set eth0 up && rdma link add rxe0 type rxe netdev eth0
+"""
+
+
+def write(path: Path, busybox: Path, modules: Iterable[tuple[str, bytes]]) -> None:
+    """Write an initramfs.
+
+    Args:
+        path: The file.
+        busybox: Program, which must be static.
+        modules: Names and bytes of the kernel's modules, in the order in which they are loaded.
+    """
+    loaded = list(modules)
+    files = {f"modules/{name}": content for name, content in loaded}
+    files["modules/order"] = "\n".join(name for name, _ in loaded).encode()
+    files["setup"] = SETUP.encode()
+    with path.open("wb") as out:
+        out.write(_entry("modules", stat.S_IFDIR | 0o755, b""))
+        out.write(_entry("busybox", stat.S_IFREG | 0o755, busybox.read_bytes()))
+        out.write(_entry("init", stat.S_IFREG | 0o755, INIT.encode()))
+        for name, content in files.items():
+            out.write(_entry(name, stat.S_IFREG | 0o644, content))
+        out.write(_entry("TRAILER!!!", 0, b""))
+
+
+def _entry(name: str, mode: int, content: bytes) -> bytes:
+    """Return a file as an initramfs has it.
+
+    Source: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst, `newc`.
+    """
+    fields = (0, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(name) + 1, 0)
+    head = b"070701" + b"".join(b"%08X" % field for field in fields) + name.encode() + b"\0"
+    return _padded(head) + _padded(content)
+
+
+def _padded(content: bytes) -> bytes:
+    return content + bytes(-len(content) % 4)

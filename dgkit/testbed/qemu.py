@@ -1,0 +1,57 @@
+"""Command line of QEMU, and whether KVM can run a guest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from .requirements import find
+
+__all__ = ["CONSOLES", "kvm_boots", "qemu"]
+
+CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
+_MACHINES = {
+    "x86_64": ["qemu-system-x86_64", "-machine", "q35", "-cpu", "max"],
+    "aarch64": ["qemu-system-aarch64", "-machine", "virt", "-cpu", "cortex-a72"],  # BlueField-2's
+}
+_BOOT_S = 15.0  # with KVM, a kernel without files panics within two seconds
+
+
+def qemu(machine: str, kernel: Path, words: str, *, kvm: bool, memory: int) -> list[str]:
+    """Return the command of a guest with a kernel, a console on stdout and no devices.
+
+    It is killed with the thread that starts it (PR_SET_PDEATHSIG).
+
+    Args:
+        machine: Architecture, as platform.machine() names it.
+        kernel: The kernel.
+        words: Its command line.
+        kvm: Run it by KVM, otherwise by emulation.
+        memory: Memory in bytes.
+    """
+    return [
+        find("setpriv") or "setpriv", "--pdeathsig", "KILL", "--",
+        *_MACHINES[machine], "-accel", "kvm" if kvm else "tcg,thread=multi",
+        "-m", f"{memory >> 20}M", "-nodefaults", "-display", "none", "-serial", "stdio",
+        "-no-reboot", "-kernel", str(kernel), "-append", words,
+    ]  # fmt: skip
+
+
+def kvm_boots(machine: str, kernel: Path) -> bool:
+    """Return whether KVM runs this kernel up to its panic for want of a root.
+
+    /dev/kvm may be there and fail, or run no guest (nested virtualization).
+    """
+    if machine != platform.machine() or not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    words = f"console={CONSOLES[machine]} panic=-1"
+    command = qemu(machine, kernel, words, kvm=True, memory=256 << 20)
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_BOOT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0 and b"Kernel panic" in done.stdout

@@ -1,0 +1,251 @@
+"""Process that holds the two guests of a testbed, and runs commands in them for its clients.
+
+Its first socket ties it to the process that started it, and ends the testbed with it, until that
+process sends `detach`. QEMU ends with this process (PR_SET_PDEATHSIG).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import queue
+import selectors
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ..errors import TestbedError
+from ..runtime_folder import runtime_folder
+from . import images
+from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
+from .guest import ADDRESSES, Channel, Guest
+from .images import Image
+from .initramfs import CHANNELS, END
+
+__all__ = ["PREFIX", "SOCKET", "main"]
+
+PREFIX = "testbed-"  # of the folders of testbeds in the runtime folder
+SOCKET = "control"  # in such a folder
+_MESSAGE = 1 << 16
+
+
+class _Scanner:
+    """Part of a command's output, up to the mark that ends it."""
+
+    def __init__(self, mark: str) -> None:
+        self._end = END + f"{mark} ".encode()
+        self._held = b""
+        self.status: int | None = None
+
+    def feed(self, received: bytes) -> bytes:
+        """Return what was printed; what may be the beginning of the mark is kept."""
+        before, found, after = (self._held + received).partition(self._end)
+        if found:
+            self._held = found + after
+            if after.endswith(b"\n"):
+                self.status = int(after)
+            return before
+        kept = next((n for n in range(len(self._end), 0, -1) if before.endswith(self._end[:n])), 0)
+        self._held = before[len(before) - kept :]
+        return before[: len(before) - kept]
+
+
+class _Command:
+    """Command that runs in a guest for a client.
+
+    Args:
+        guest: Where.
+        channel: Ports of the guest that no other command uses.
+        client: Socket that gets the frames; its end ends the command.
+    """
+
+    def __init__(self, guest: Guest, channel: Channel, client: socket.socket) -> None:
+        self._guest = guest
+        self._client: socket.socket | None = client
+        self._mark = guest.mark()
+        self._channel = channel
+        self._scanners = {OUTPUT: _Scanner(self._mark), ERRORS: _Scanner(self._mark)}
+
+    def run(self, script: str) -> None:
+        """Run a shell script until its end, which is also the end of all that it left running.
+
+        Raises:
+            ConnectionError: The guest ended.
+        """
+        text = base64.b64encode(script.encode()).decode()
+        self._channel.output.sendall(f"{self._mark} {text}\n".encode())
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._channel.output, selectors.EVENT_READ, OUTPUT)
+            selector.register(self._channel.errors, selectors.EVENT_READ, ERRORS)
+            assert self._client
+            selector.register(self._client, selectors.EVENT_READ)
+            while any(each.status is None for each in self._scanners.values()):
+                for key, _ in selector.select():
+                    self._handle(key, selector)
+        self._send(DONE, str(self._scanners[OUTPUT].status).encode())
+
+    def _handle(self, key: selectors.SelectorKey, selector: selectors.BaseSelector) -> None:
+        assert isinstance(key.fileobj, socket.socket)
+        if key.data is None:  # a client sends nothing after its request
+            selector.unregister(key.fileobj)
+            self._abandon()
+            return
+        received = key.fileobj.recv(_MESSAGE)
+        if not received:
+            raise ConnectionError
+        if content := self._scanners[key.data].feed(received):
+            self._send(key.data, content)
+
+    def _send(self, kind: bytes, content: bytes) -> None:
+        try:
+            if self._client:
+                self._client.sendall(frame(kind, content))
+        except OSError:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End the command, since its client has gone."""
+        if self._client:
+            self._client = None
+            self._guest.kill(self._mark)
+
+
+class Supervisor:
+    """Guests and listening socket of a testbed."""
+
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        share = Path(options["share"]) if options["share"] else None
+        wires = socket.socketpair()
+        self.guests: dict[str, Guest] = {}
+        for name, wire in zip(ADDRESSES, wires, strict=True):
+            image = Image.parsed(options["images"][name])
+            memory = options["memory"][name]
+            self.guests[name] = Guest(name, image, memory=memory, wire=wire, share=share)
+        self._share = options["share"]
+        self._folder = folder
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(folder / SOCKET))
+        self._listener.listen()
+
+    def close(self) -> None:
+        """End the guests."""
+        for guest in self.guests.values():
+            guest.close()
+
+    def serve(self, parent: socket.socket) -> None:
+        """Serve clients until one of them, or the end of the parent, ends the testbed."""
+        down, up = socket.socketpair()
+        with selectors.DefaultSelector() as selector:
+            selector.register(parent, selectors.EVENT_READ)
+            selector.register(down, selectors.EVENT_READ)
+            selector.register(self._listener, selectors.EVENT_READ)
+            for guest in self.guests.values():
+                selector.register(guest.control, selectors.EVENT_READ, guest)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is down:
+                        return
+                    if key.fileobj is parent:
+                        if read_line(parent) is None:
+                            return
+                        selector.unregister(parent)
+                    elif key.data:
+                        self._guest_said(key.data, parent, selector)
+                    else:
+                        client, _ = self._listener.accept()
+                        arguments = (client, up)
+                        threading.Thread(target=self._client, args=arguments, daemon=True).start()
+
+    def _guest_said(
+        self, guest: Guest, parent: socket.socket, selector: selectors.BaseSelector
+    ) -> None:
+        """Take a guest's word: ready, failed, or the end of its port with QEMU's."""
+        text = guest.control.recv(_MESSAGE).decode(errors="replace").strip()
+        if not text:
+            selector.unregister(guest.control)
+            guest.ended()
+        starting = guest.state == "starting"
+        guest.state = text or "ended"
+        if starting:
+            with contextlib.suppress(OSError):
+                send(
+                    parent, {"guest": guest.name, "state": guest.state, "console": guest.console()}
+                )
+
+    def _client(self, client: socket.socket, up: socket.socket) -> None:
+        """Answer one request."""
+        with client, contextlib.suppress(OSError):
+            request = read_line(client) or {}
+            do = request.get("do")
+            if do == "status":
+                send(client, self.status())
+            elif do == "console":
+                send(client, {"text": self.guests[request["guest"]].console()})
+            elif do == "run":
+                self._run(client, self.guests[request["guest"]], request["script"])
+            elif do == "down":
+                up.sendall(b"down")
+                client.recv(1)  # its end comes with that of this process
+
+    def _run(self, client: socket.socket, guest: Guest, script: str) -> None:
+        try:
+            channel = guest.free.get_nowait()
+        except queue.Empty:
+            text = f"the {guest.name} guest runs as many commands as it can: {CHANNELS}"
+            client.sendall(frame(ERROR, text.encode()))
+            return
+        try:
+            _Command(guest, channel, client).run(script)
+        except OSError:
+            last = (guest.console().splitlines() or ["nothing"])[-1]
+            text = f"the {guest.name} guest ended; the last line of its console: {last}"
+            client.sendall(frame(ERROR, text.encode()))
+        else:
+            guest.free.put(channel)
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the testbed."""
+        guests = {
+            name: {
+                "machine": guest.image.machine,
+                "address": ADDRESSES[name],
+                "state": guest.state,
+                "runs_by": "KVM" if guest.image.kvm else "emulation",
+                "pid": guest.pid,
+            }
+            for name, guest in self.guests.items()
+        }
+        return {"pid": os.getpid(), "share": self._share, "guests": guests}
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    sys.exit(0)
+
+
+def main(fd: int) -> int:
+    """Hold a testbed; the socket `fd` gives its options and says how it starts."""
+    signal.signal(signal.SIGTERM, _end)
+    with socket.socket(fileno=fd) as parent, contextlib.ExitStack() as last_to_first:
+        options = read_line(parent)
+        if options is None:
+            return 1
+        last_to_first.enter_context(images.in_use())
+        try:
+            name = options["name"]
+            folder = last_to_first.enter_context(runtime_folder(PREFIX, name))
+            supervisor = Supervisor(folder, options)
+        except FileExistsError:
+            send(parent, {"failed": "a testbed is already up: `dgkit testbed down` ends it"})
+            return 1
+        except (OSError, TestbedError) as exc:
+            send(parent, {"failed": f"the guests cannot start: {exc}"})
+            return 1
+        last_to_first.callback(supervisor.close)
+        send(parent, {"folder": str(folder)})
+        supervisor.serve(parent)
+    return 0

@@ -1,0 +1,332 @@
+"""Testbeds: start one, find the one that runs, run commands in its guests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..dma import runtime_dir
+from ..errors import TestbedError
+from ..validate import whole
+from . import images, requirements
+from .control_socket import DONE, ERROR, OUTPUT, frames, read_line, send
+from .guest import ADDRESSES
+from .images import Progress
+from .supervisor import PREFIX, SOCKET
+
+__all__ = ["MEMORY", "START_S", "Testbed", "running", "up"]
+
+MEMORY = 1 << 30  # bytes of a guest
+START_S = 300.0  # emulated on a busy machine with two cores, a guest takes half a minute
+_LEAST = 256 << 20
+_NAME = f"{PREFIX}cli"  # its folder, if it outlives the process that starts it
+_SCRIPT = 1 << 17  # bytes of a command
+_ANSWER_S = 10.0
+_END_S = 10.0
+# Without -m, so that no file in the working directory shadows a module.
+_PROGRAM = (
+    "import sys; sys.path[:] = sys.argv.pop().split(':'); "
+    "from dgkit.testbed.supervisor import main; sys.exit(main(int(sys.argv[1])))"
+)
+
+
+class Testbed:
+    """Running testbed, which up() or running() returns.
+
+    At the end of a `with` statement, one that up() has started ends.
+    """
+
+    __test__ = False  # for pytest, which collects classes by their name
+
+    def __init__(self, folder: Path, supervisor: _Supervisor | None) -> None:
+        self._folder = folder
+        self._supervisor = supervisor
+
+    def __repr__(self) -> str:
+        return f"<Testbed in {self._folder}: an emulated host and an emulated Arm DPU>"
+
+    def __enter__(self) -> Testbed:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the testbed if up() has started it for this process. Idempotent."""
+        if self._supervisor:
+            self._supervisor.close()
+
+    def down(self) -> None:
+        """End the testbed, also one of another process; return when nothing of it is left."""
+        with contextlib.suppress(TestbedError), self._connected() as link:
+            send(link, {"do": "down"})
+            link.settimeout(_END_S)
+            with contextlib.suppress(OSError):
+                link.recv(1)
+        self.close()
+
+    def status(self) -> dict[str, Any]:
+        """Return the state of the two guests, as `dgkit testbed status --json` prints it.
+
+        Raises:
+            TestbedError: It has ended.
+        """
+        return self._ask({"do": "status"})
+
+    def console(self, guest: str) -> str:
+        """Return the last lines of a guest's console.
+
+        Raises:
+            TestbedError: It has ended.
+        """
+        return str(self._ask({"do": "console", "guest": _checked(guest)})["text"])
+
+    def run(
+        self,
+        guest: str,
+        command: Sequence[str | Path] | str,
+        *,
+        timeout: float | None = None,
+        check: bool = False,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as root in a guest, as subprocess.run() does here.
+
+        Its standard input is empty. Processes that it leaves running end with it.
+
+        Args:
+            guest: host or dpu.
+            command: Words, or a line for the guest's shell.
+            timeout: The command is ended after this time in seconds.
+            check: Raise CalledProcessError if it fails.
+
+        Raises:
+            TimeoutExpired: It took longer than `timeout`; of the module subprocess.
+            TestbedError: The guest has ended, or runs as many commands as it can.
+        """
+        printed: dict[bytes, list[bytes]] = {}
+        status = -1
+        try:
+            for kind, content in self.start(guest, command, timeout=timeout):
+                printed.setdefault(kind, []).append(content)
+                if kind == DONE:
+                    status = int(content)
+        except TimeoutError:
+            out = b"".join(printed.get(OUTPUT, []))
+            raise subprocess.TimeoutExpired(command, timeout or 0.0, out) from None
+        texts = {kind: b"".join(parts).decode(errors="replace") for kind, parts in printed.items()}
+        done = subprocess.CompletedProcess(
+            command, status, texts.get(OUTPUT, ""), texts.get(b"e", "")
+        )
+        if check:
+            done.check_returncode()
+        return done
+
+    def start(
+        self, guest: str, command: Sequence[str | Path] | str, *, timeout: float | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Run a command and yield what it prints: b"o" or b"e" and bytes; b"d" and its status.
+
+        Closing the iterator ends the command. Arguments and errors as for run(), but for
+        TimeoutError after `timeout`.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        request = {"do": "run", "guest": _checked(guest), "script": _script(guest, command)}
+        with self._connected() as link:
+            send(link, request)
+            link.settimeout(timeout)
+            status = False
+            for kind, content in frames(link):
+                if kind == ERROR:
+                    raise TestbedError(content.decode())
+                yield kind, content
+                status = kind == DONE
+                if deadline is not None:
+                    link.settimeout(max(0.001, deadline - time.monotonic()))
+        if not status:
+            raise TestbedError(f"the testbed ended while a command ran in its {guest}")
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        with self._connected() as link:
+            link.settimeout(_ANSWER_S)
+            send(link, request)
+            answer = read_line(link)
+        if answer is None:
+            raise TestbedError("the testbed has ended")
+        return answer
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[socket.socket]:
+        with socket.socket(socket.AF_UNIX) as link:
+            try:
+                link.connect(str(self._folder / SOCKET))
+            except OSError:
+                raise TestbedError(
+                    "the testbed has ended: `dgkit testbed up` starts another"
+                ) from None
+            yield link
+
+
+class _Supervisor:
+    """Process that holds a testbed, and the socket that ties it to this one."""
+
+    def __init__(self) -> None:
+        self.link, theirs = socket.socketpair()
+        search = ":".join(path or str(Path.cwd()) for path in sys.path)
+        with theirs:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(fd), search],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(fd,),
+                start_new_session=True,
+            )
+
+    def next(self, deadline: float, waits_for: str) -> dict[str, Any]:
+        """Return the supervisor's next message.
+
+        Raises:
+            TestbedError: It failed, or said nothing before the deadline.
+        """
+        self.link.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            message = read_line(self.link)
+        except TimeoutError:
+            raise TestbedError(f"{waits_for} was not ready in time") from None
+        if message is None:
+            raise TestbedError(f"the testbed ended before {waits_for} was ready")
+        if "failed" in message:
+            raise TestbedError(message["failed"])
+        return message
+
+    def detach(self) -> None:
+        """Let the testbed outlive this process."""
+        send(self.link, {"do": "detach"})
+        self.link.close()
+        self._process.returncode = 0  # it is no longer waited for
+
+    def close(self) -> None:
+        """End the testbed. Idempotent."""
+        self.link.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # QEMU ends with it
+            self._process.wait()
+
+
+def up(
+    *,
+    host_memory: int = MEMORY,
+    dpu_memory: int = MEMORY,
+    share: str | os.PathLike[str] | None = None,
+    timeout: float = START_S,
+    detach: bool = False,
+    progress: Progress = lambda _: None,
+) -> Testbed:
+    """Start a testbed and return when both guests have said that they are ready.
+
+    The first call downloads about 200 MB of packages to the user's cache.
+
+    Args:
+        host_memory: Memory of the host guest in bytes.
+        dpu_memory: Memory of the DPU guest in bytes.
+        share: Folder that both guests see as /run/share, read only.
+        timeout: Limit of the start in seconds, without downloads.
+        detach: Let the testbed outlive this process, until `dgkit testbed down`. A user has at
+            most one of these.
+        progress: Called with what is being done.
+
+    Raises:
+        TestbedError: Packages are missing on this machine, or a guest did not start.
+    """
+    memory = {"host": host_memory, "dpu": dpu_memory}
+    for name, value in memory.items():
+        whole(f"{name}_memory", value, _LEAST)
+    folder = None if share is None else Path(share).resolve(strict=True)
+    if folder is not None and not folder.is_dir():
+        raise NotADirectoryError(f"share must be a folder, and {folder} is none")
+    if detach and running():
+        raise TestbedError("a testbed is already up: `dgkit testbed down` ends it")
+    requirements.check()
+    images.sweep()
+    with images.in_use():
+        host, dpu = images.prepare(progress)
+        options: dict[str, Any] = {
+            "name": _NAME if detach else None,
+            "memory": memory,
+            "share": folder and str(folder),
+            "images": {"host": asdict(host), "dpu": asdict(dpu)},
+        }
+        return _started(options, time.monotonic() + timeout, detach, progress)
+
+
+def _started(options: dict[str, Any], deadline: float, detach: bool, progress: Progress) -> Testbed:
+    supervisor = _Supervisor()
+    try:
+        send(supervisor.link, options)
+        folder = Path(supervisor.next(deadline, "its first process")["folder"])
+        left = [*ADDRESSES]
+        while left:
+            progress(f"starting {' and '.join(left)}")
+            said = supervisor.next(deadline, f"the guest {left[0]}")
+            if said["state"] != "ready":
+                raise TestbedError(
+                    f"the guest {said['guest']} did not start ({said['state']}); the end of its "
+                    f"console:\n{said['console'][-2000:]}"
+                )
+            left.remove(said["guest"])
+    except BaseException:
+        supervisor.close()
+        raise
+    if detach:
+        supervisor.detach()
+    return Testbed(folder, None if detach else supervisor)
+
+
+def running() -> Testbed | None:
+    """Return the testbed that `dgkit testbed up` has started, or None if there is none."""
+    bed = Testbed(runtime_dir() / _NAME, None)
+    try:
+        bed.status()
+    except TestbedError:
+        return None
+    return bed
+
+
+def _checked(guest: str) -> str:
+    if guest not in ADDRESSES:
+        raise ValueError(f"guest must be one of {', '.join(ADDRESSES)}, not {guest!r}")
+    return guest
+
+
+def _script(guest: str, command: Sequence[str | Path] | str) -> str:
+    """Return what the guest's shell runs for a command."""
+    line = command if isinstance(command, str) else f"exec {shlex.join(map(str, command))}"
+    path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
+    folder = "/run/share"
+    if guest == "host":  # it has the files of this machine
+        path = f"{Path(sys.executable).parent}:{path}"
+        folder = str(Path.cwd())
+    script = (
+        f"export PATH={shlex.quote(path)} HOME=/tmp XDG_RUNTIME_DIR=/run\n"
+        f"cd {shlex.quote(folder)} 2>/dev/null || cd /\n{line}\n"
+    )
+    if len(script.encode()) > _SCRIPT:
+        raise ValueError(f"a command has at most {_SCRIPT} bytes, not {len(script.encode())}")
+    return script

@@ -1,0 +1,188 @@
+"""`dgkit testbed` from `up` to `down`, and the provider verbs in and between its guests.
+
+The guests are real kernels, emulated: what is measured there is no figure.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.processes.agents import python
+from support.processes.waiting import until
+
+from dgkit import testbed
+from dgkit.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+NATIVE = ROOT / ".cache/build/plain/tests"
+SUITE = [f"test_conformance_{part}" for part in ("copy", "queue", "region")]
+OVER_VERBS = "DG_ONLY_PROVIDER=verbs DG_NO_SKIP=1"
+HOST, DPU = "10.9.0.1", "10.9.0.2"
+PROGRAM = {"host": f"{NATIVE}/far_pair", "dpu": "/run/share/far_pair"}
+NATIVE_S = 240  # for a native test in a guest
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pids(state):
+    return [state["pid"], *(guest["pid"] for guest in state["guests"].values())]
+
+
+@pytest.fixture(scope="module")
+def bed(programs):
+    """What `dgkit testbed up` has started; `down` ends it."""
+    assert main(["testbed", "up", "--share", str(programs), "--host-memory", "3G"]) == 0
+    bed = testbed.running()
+    state = bed.status()
+    yield bed
+    assert main(["testbed", "down"]) == 0
+    assert not any(map(alive, pids(state)))
+    assert testbed.running() is None
+
+
+def passes(bed, guest, command, seconds=NATIVE_S):
+    """Run a command in a guest, print what it prints; it must succeed."""
+    done = bed.run(guest, command, timeout=seconds)
+    print(f"{guest}: {command}\n{done.stdout}{done.stderr}", flush=True)
+    assert done.returncode == 0, f"{command} ended with {done.returncode}:\n{bed.console(guest)}"
+
+
+def test_status_names_both_guests_and_their_state(bed, capsys):
+    assert main(["testbed", "status", "--json"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert state["up"]
+    assert {name: guest["state"] for name, guest in state["guests"].items()} == {
+        "host": "ready",
+        "dpu": "ready",
+    }
+    assert state["guests"]["dpu"]["machine"] == "aarch64"
+    assert state["guests"]["dpu"]["runs_by"] == "emulation"
+    assert state["cache_bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize(("guest", "machine"), [("dpu", "aarch64"), ("host", "x86_64")])
+def test_a_command_runs_in_a_guest_and_gives_its_streams_and_its_status(guest, machine, bed):
+    script = "uname -m; rdma link; head -c 300000 /dev/zero | tr '\\0' x; echo wrong >&2; exit 7"
+    done = bed.run(guest, script, timeout=60)
+    out = done.stdout.splitlines()
+    assert out[0] == machine
+    assert "rxe0/1 state ACTIVE" in out[1]
+    assert out[2] == "x" * 300_000
+    assert (done.stderr, done.returncode) == ("wrong\n", 7)
+
+
+def test_the_command_run_exits_with_the_status_of_the_guests_command(bed, capfdbinary):
+    assert main(["testbed", "run", "dpu", "--", "sh", "-c", "printf 'a\\36b'; exit 5"]) == 5
+    assert capfdbinary.readouterr().out == b"a\x1eb"
+
+
+def test_a_command_that_takes_too_long_is_ended_with_its_children(bed):
+    with pytest.raises(subprocess.TimeoutExpired):
+        bed.run("dpu", "echo begun; sleep 1000 & sleep 1000", timeout=3)
+    until(lambda: "sleep 1000" not in bed.run("dpu", "ps -o args").stdout, "sleep ends", 30.0)
+
+
+def test_each_guest_reaches_the_other_and_nothing_else(bed):
+    passes(bed, "dpu", f"ping -c 1 -W 20 {HOST}", 60)
+    links = bed.run("host", "ls /sys/class/net").stdout.split()
+    assert sorted(links) == ["eth0", "lo"]
+    assert "default" not in bed.run("host", "ip route").stdout
+
+
+@pytest.mark.parametrize(
+    ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
+)
+def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address, bed):
+    ended = []
+    export = [PROGRAM[exporter], "export", "7001"]
+
+    def serve():
+        ended.append(bed.run(exporter, export, timeout=NATIVE_S))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        passes(bed, importer, [PROGRAM[importer], "import", address, "7001"])
+    finally:
+        thread.join()
+    assert ended[0].returncode == 0, ended[0]
+
+
+@pytest.mark.parametrize(
+    ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
+)
+def test_a_peer_whose_link_goes_down_is_lost(exporter, importer, address, bed):
+    """Soft-RoCE gives it up 3.8 s after the last acknowledgement, without the emulator's delays."""
+    export = [PROGRAM[exporter], "export", "7002"]
+    with contextlib.closing(bed.start(exporter, export, timeout=NATIVE_S)) as other:
+        thread = threading.Thread(target=lambda: [*other])
+        thread.start()
+        printed = bed.start(
+            importer, [PROGRAM[importer], "lose", address, "7002"], timeout=NATIVE_S
+        )
+        assert next(printed) == (b"o", b"up\n")
+        bed.run(exporter, "ip link set eth0 down", check=True)
+        began = time.monotonic()
+        try:
+            ended = [*printed]
+        finally:
+            bed.run(exporter, "ip link set eth0 up; killall far_pair || pkill far_pair", timeout=60)
+        thread.join()
+    assert ended[-1] == (b"d", b"0"), ended
+    print(f"lost after {time.monotonic() - began:.1f} s")
+
+
+def test_a_device_and_a_session_work_on_the_host(bed):
+    script = ROOT / "tests/testbed/in_guest.py"
+    passes(bed, "host", [sys.executable, "-u", "-B", script])
+
+
+@pytest.mark.parametrize("program", ["test_verbs", *SUITE])
+def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
+    passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
+
+
+@pytest.mark.parametrize("program", ["test_verbs", *SUITE[:2]])
+def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
+    passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
+
+
+def test_a_guest_that_panics_is_named_and_the_other_goes_on(programs):
+    """In a testbed of Python's, beside that of the command, which its killed owner leaves clean."""
+    source = """
+import sys, time
+from dgkit import testbed
+with testbed.up() as bed:
+    try:
+        bed.run("dpu", "echo c > /proc/sysrq-trigger", timeout=60)
+    except testbed.TestbedError as error:
+        print(error)
+    print(bed.run("host", "echo goes on").stdout.strip())
+    status = bed.status()
+    print(status["pid"], *(guest["pid"] for guest in status["guests"].values()), flush=True)
+    time.sleep(1000)
+"""
+    source = source.replace("testbed.TestbedError", "dgkit.TestbedError").replace(
+        "import sys, time", "import sys, time, dgkit"
+    )
+    with subprocess.Popen(python(source), stdout=subprocess.PIPE, text=True) as process:
+        lines = [process.stdout.readline().strip() for _ in range(3)]
+        process.kill()
+    assert "the dpu guest ended" in lines[0]
+    assert lines[1] == "goes on"
+    held = [int(word) for word in lines[2].split()]
+    assert len(held) == 3
+    until(lambda: not any(map(alive, held)), "the testbed ends with its owner", 30.0)

@@ -1,0 +1,365 @@
+"""The testbed's processes, commands and images, with a program in QEMU's place.
+
+The stage `testbed` has the same with real guests.
+"""
+
+import json
+import lzma
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from support import fake_qemu
+from support.processes.agents import python
+from support.processes.cli import alive
+from support.processes.waiting import until
+
+import dgkit
+from dgkit import testbed
+from dgkit.cli import main
+from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements
+from dgkit.testbed import testbed as module
+
+PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda: None\n"
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with a fake QEMU, images and empty folders; nothing must be left there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # short: the path of a socket is
+        home = Path(name)
+        (home / "bin").mkdir()
+        fake_qemu.install(home / "bin")
+        monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+        (home / "run").mkdir(mode=0o700)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
+        monkeypatch.setattr(requirements, "check", lambda: None)
+        for side in ("host", "dpu"):
+            folder = images.cache() / f"{side}-{images._version()}"
+            folder.mkdir(parents=True)
+            (folder / "kvm").write_text("0")
+        yield home
+        if left := testbed.running():
+            left.down()
+
+
+@pytest.fixture
+def bed(machine):
+    with testbed.up() as bed:
+        yield bed
+
+
+def pids(bed):
+    state = bed.status()
+    return [state["pid"], *(guest["pid"] for guest in state["guests"].values())]
+
+
+def has_free_channel(bed):
+    try:
+        return bed.run("dpu", "true").returncode == 0
+    except dgkit.TestbedError:
+        return False
+
+
+def folders(home):
+    return list((home / "run").rglob("testbed-*"))
+
+
+def test_a_command_gives_its_streams_and_its_status(bed):
+    done = bed.run("dpu", "printf out; printf wrong >&2; exit 3")
+    assert (done.stdout, done.stderr, done.returncode) == ("out", "wrong", 3)
+    assert bed.run("host", ["printf", "%s", "a b"]).stdout == "a b"
+    with pytest.raises(subprocess.CalledProcessError):
+        bed.run("host", ["false"], check=True)
+
+
+def test_output_that_resembles_the_end_mark_is_whole(bed):
+    content = "\x1e" * 3 + "x" * 200_000 + "\x1e0123"
+    script = "printf '\\36\\36\\36'; head -c 200000 /dev/zero | tr '\\0' x; printf '\\0360123'"
+    assert bed.run("dpu", script).stdout == content
+
+
+def test_at_the_end_of_with_nothing_is_left(machine):
+    with testbed.up() as bed:
+        held = pids(bed)
+        assert folders(machine)
+        assert "booting" in bed.console("dpu")
+    assert not any(map(alive, held))
+    assert not folders(machine)
+    bed.close()
+    with pytest.raises(dgkit.TestbedError, match="ended"):
+        bed.run("dpu", "true")
+
+
+def test_two_testbeds_do_not_meet(bed):
+    with testbed.up() as other:
+        assert not set(pids(bed)) & set(pids(other))
+    assert bed.run("dpu", "echo goes on").stdout == "goes on\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_testbed_ends_with_the_process_that_started_it(number, machine):
+    source = f"{PREPARE}from dgkit import testbed\nimport time\nwith testbed.up() as bed:\n"
+    source += "    state = bed.status(); pids = [g['pid'] for g in state['guests'].values()]\n"
+    source += "    print(state['pid'], *pids, flush=True)\n    time.sleep(1000)"
+    command = python(source)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        held = [int(word) for word in process.stdout.readline().split()]
+        process.send_signal(number)
+    assert len(held) == 3
+    until(lambda: not any(map(alive, held)), "the testbed ends")
+    assert not folders(machine)
+
+
+def test_guests_end_with_a_killed_supervisor_and_the_next_clears_its_folder(machine):
+    with testbed.up() as bed:
+        held = pids(bed)
+        os.kill(held[0], signal.SIGKILL)
+        until(lambda: not any(map(alive, held)), "the guests end")
+        assert len(folders(machine)) == 1
+    with testbed.up():
+        assert len(folders(machine)) == 1
+
+
+def test_a_command_that_takes_too_long_raises(bed):
+    with pytest.raises(subprocess.TimeoutExpired):
+        bed.run("dpu", "sleep 1000", timeout=0.5)
+
+
+def test_an_abandoned_command_ends_and_frees_its_channel(bed):
+    for _ in range(initramfs.CHANNELS + 1):
+        command = bed.start("dpu", "echo $$; sleep 1000")
+        pid = int(next(command)[1])
+        command.close()
+        until(lambda pid=pid: not alive(pid), "the command ends")
+        until(lambda: has_free_channel(bed), "its channel is free")
+
+
+def test_more_commands_than_channels_are_refused(bed):
+    begun = [bed.start("host", "echo begun; sleep 1000") for _ in range(initramfs.CHANNELS)]
+    assert [next(each) for each in begun] == [(b"o", b"begun\n")] * initramfs.CHANNELS
+    with pytest.raises(dgkit.TestbedError, match="as many commands as it can"):
+        bed.run("host", "true")
+    assert bed.run("dpu", "true").returncode == 0
+    for each in begun:
+        each.close()
+
+
+def test_the_end_of_a_guest_ends_its_commands_and_no_other(bed):
+    qemu_pid = bed.status()["guests"]["dpu"]["pid"]
+    command = bed.start("dpu", "echo begun; sleep 1000")
+    next(command)
+    os.kill(qemu_pid, signal.SIGKILL)
+    with pytest.raises(dgkit.TestbedError, match=r"dpu guest ended.*booting"):
+        next(command)
+    until(lambda: bed.status()["guests"]["dpu"]["state"] == "ended", "the state is known")
+    assert bed.run("host", "echo goes on").stdout == "goes on\n"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("fails", "no Soft-RoCE"),
+        ("ends", r"\(ended\)(.|\n)*panic"),
+        ("silent", "not ready in time"),
+    ],
+)
+def test_a_guest_that_does_not_start_is_named_and_nothing_is_left(how, said, machine, monkeypatch):
+    monkeypatch.setenv("FAKE_GUEST", how)
+    with pytest.raises(dgkit.TestbedError, match=said):
+        testbed.up(timeout=2.0 if how == "silent" else 60.0)
+    assert not folders(machine)
+
+
+def test_wrong_arguments_are_refused(bed, tmp_path):
+    with pytest.raises(ValueError, match="guest must be one of host, dpu, not 'gpu'"):
+        bed.run("gpu", "true")
+    with pytest.raises(ValueError, match="at most 131072 bytes"):
+        bed.run("dpu", "x" * (1 << 17))
+    with pytest.raises(ValueError, match="dpu_memory"):
+        testbed.up(dpu_memory=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="share"):
+        testbed.up(share=tmp_path / "file")
+
+
+def test_the_commands_go_from_up_to_clean(machine, capfd):
+    assert main(["testbed", "up", "--share", str(machine), "--dpu-memory", "512M"]) == 0
+    out, err = capfd.readouterr()
+    assert "until `dgkit testbed down`" in err
+    assert "aarch64" in out
+    held = pids(testbed.running())
+    assert main(["testbed", "up"]) == 1
+    assert "already up" in capfd.readouterr().err
+    assert main(["testbed", "status", "--json"]) == 0
+    state = json.loads(capfd.readouterr().out)
+    assert state["up"]
+    assert state["share"] == str(machine)
+    assert state["guests"]["dpu"]["state"] == "ready"
+    assert main(["testbed", "status"]) == 0
+    assert "10.9.0.2" in capfd.readouterr().out
+    assert (
+        main(["testbed", "run", "dpu", "--", "sh", "-c", "echo out; echo wrong >&2; exit 5"]) == 5
+    )
+    assert capfd.readouterr() == ("out\n", "wrong\n")
+    assert main(["testbed", "run", "dpu", "--timeout", "0.5", "--", "sleep", "1000"]) == 1
+    assert "within 0.5 s" in capfd.readouterr().err
+    assert main(["testbed", "clean"]) == 1
+    assert main(["testbed", "down"]) == 0
+    assert not any(map(alive, held))
+    assert not folders(machine)
+    assert main(["testbed", "clean"]) == 0
+    assert not [path for path in images.cache().iterdir() if path.is_dir()]
+
+
+def test_without_a_testbed_the_commands_say_how_to_start_one(machine, capfd):
+    assert main(["testbed", "run", "dpu", "--", "true"]) == 1
+    assert "`dgkit testbed up`" in capfd.readouterr().err
+    assert main(["testbed", "run", "dpu"]) == 2
+    assert main(["testbed", "status"]) == 0
+    assert "No testbed is up" in capfd.readouterr().out
+    assert main(["testbed", "down"]) == 0
+
+
+def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(requirements, "find", lambda _: None)
+    monkeypatch.setattr(requirements.shutil, "which", lambda *_: "/usr/bin/apt-get")
+    with pytest.raises(dgkit.TestbedError, match=r"`sudo apt install .*kmod.*qemu-system-arm"):
+        requirements.check()
+    monkeypatch.setattr(requirements.shutil, "which", lambda *_: None)
+    with pytest.raises(dgkit.TestbedError, match="Debian or Ubuntu"):
+        requirements.check()
+
+
+def test_a_full_disk_is_named_before_anything_is_downloaded(machine, monkeypatch):
+    (images.cache() / f"dpu-{images._version()}/kvm").unlink()
+    (images.cache() / f"dpu-{images._version()}").rmdir()
+    usage = images.shutil.disk_usage("/")
+    monkeypatch.setattr(images.shutil, "disk_usage", lambda _: usage._replace(free=5 << 20))
+    with pytest.raises(dgkit.TestbedError, match="1024 MiB of free space, not 5"):
+        testbed.up()
+
+
+@pytest.fixture
+def packages(monkeypatch, tmp_path):
+    """Packages with a kernel, a module and a busybox, in place of downloaded ones."""
+
+    def unpack(names, folder):
+        module = folder / "lib/modules/6.1/kernel/rdma_rxe.ko.xz"
+        module.parent.mkdir(parents=True)
+        module.write_bytes(lzma.compress(b"module"))
+        for path, content in {"boot/vmlinuz-6.1": "kernel", "bin/busybox": "busybox"}.items():
+            (folder / path).parent.mkdir()
+            (folder / path).write_text(content)
+
+    monkeypatch.setattr(apt, "native", lambda: "amd64")
+    monkeypatch.setattr(apt, "root", lambda *_: {})
+    monkeypatch.setattr(apt, "download", lambda *_, **__: [])
+    monkeypatch.setattr(apt, "unpack", unpack)
+    monkeypatch.setattr(kernel, "packages", lambda *_: ["linux-image-6.1"])
+    monkeypatch.setattr(kernel, "modules", lambda root: list(root.rglob("*.ko.xz")))
+
+
+def entries(archive):
+    """Yield the names and bytes of a newc archive."""
+    while True:
+        size, length = int(archive[54:62], 16), int(archive[94:102], 16)
+        assert archive[:6] == b"070701"
+        name = archive[110 : 109 + length].decode()
+        start = 110 + length + -(110 + length) % 4
+        yield name, archive[start : start + size]
+        if name == "TRAILER!!!":
+            assert len(archive) == start
+            return
+        archive = archive[start + size + -size % 4 :]
+
+
+def test_images_are_made_once_and_old_ones_removed(machine, packages):
+    testbed.clean()
+    (images.cache() / "host-old").mkdir()
+    images.sweep()
+    assert not (images.cache() / "host-old").exists()
+    steps = []
+    with images.in_use():
+        host, dpu = images.prepare(steps.append)
+        assert images.prepare(pytest.fail) == (host, dpu)
+    assert "downloading the host's kernel" in steps
+    assert host.files == Path("/")
+    assert (dpu.files / "bin/sh").readlink() == Path("busybox")
+    files = dict(entries(dpu.initramfs.read_bytes()))
+    assert files["modules/order"] == b"rdma_rxe.ko"
+    assert files["modules/rdma_rxe.ko"] == b"module"
+    assert files["init"].startswith(b"#!/busybox sh\n")
+    assert files["busybox"] == b"busybox"
+    assert dpu.kernel.read_text() == "kernel"
+
+
+def test_an_interrupted_image_leaves_nothing(machine, packages, monkeypatch):
+    testbed.clean()
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kernel, "modules", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        testbed.up()
+    assert not [path for path in images.cache().iterdir() if path.is_dir()]
+
+
+def test_the_kernels_packages_are_found_by_the_meta_package(monkeypatch):
+    known = {
+        "linux-image-generic": ["linux-image-6.8-generic", "linux-firmware"],
+        "linux-image-6.8-generic": ["linux-modules-6.8-generic", "kmod"],
+    }
+    monkeypatch.setattr(apt, "depends", lambda name, _: known.get(name, []))
+    assert kernel.packages("amd64") == ["linux-image-6.8-generic", "linux-modules-6.8-generic"]
+    known.clear()
+    with pytest.raises(dgkit.TestbedError, match="`sudo apt update`"):
+        kernel.packages("amd64")
+
+
+def test_what_apt_says_is_in_the_error(tmp_path, monkeypatch):
+    script = tmp_path / "apt-get"
+    script.write_text("#!/bin/sh\necho 'E: Unable to locate package x'; exit 100")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(dgkit.TestbedError, match="download x: E: Unable to locate package x"):
+        apt.download(tmp_path / "packages", "x", alone=True)
+
+
+def test_kvm_is_used_only_where_it_boots_a_kernel(tmp_path, monkeypatch):
+    monkeypatch.setattr(qemu.os, "access", lambda *_: True)
+    monkeypatch.setattr(qemu.platform, "machine", lambda: "x86_64")
+    for text, boots in {"echo Kernel panic": True, "echo stuck": False, "exit 1": False}.items():
+        script = tmp_path / "qemu-system-x86_64"
+        script.write_text(f"#!/bin/sh\n{text}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        assert qemu.kvm_boots("x86_64", tmp_path / "vmlinuz") is boots
+    assert not qemu.kvm_boots("aarch64", tmp_path / "vmlinuz")
+
+
+def test_up_of_two_at_a_time_starts_one(machine):
+    """Both find none running; the folder of the name decides."""
+    ended = []
+
+    def start():
+        try:
+            ended.append(testbed.up(detach=True))
+        except dgkit.TestbedError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(each).__name__ for each in ended) == ["Testbed", "TestbedError"]
+    testbed.running().down()
+    assert module.running() is None
