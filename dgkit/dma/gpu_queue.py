@@ -37,7 +37,7 @@ _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "
 
 # By provider and by the method of the local region (enum dg_method): those of the remote regions
 # between which it copies for a kernel. A signal needs a remote region that is mapped or GPU memory.
-_SERVED = {
+_SERVED: dict[str, dict[str, tuple[str, ...]]] = {
     "soft": {"map": ("map", "vm", "ask")},
     "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
 }

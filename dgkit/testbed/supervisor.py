@@ -154,6 +154,7 @@ class Supervisor:
                         if read_line(parent) is None:
                             return
                         selector.unregister(parent)
+                        _leave_stderr()
                     elif key.data:
                         self._guest_said(key.data, parent, selector)
                     else:
@@ -221,6 +222,13 @@ class Supervisor:
             for name, guest in self.guests.items()
         }
         return {"pid": os.getpid(), "share": self._share, "guests": guests}
+
+
+def _leave_stderr() -> None:
+    """Let go of the standard error, which may be a pipe whose reader waits for its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    os.close(null)
 
 
 def _end(_: int, __: FrameType | None) -> None:

@@ -345,6 +345,21 @@ def test_kvm_is_used_only_where_it_boots_a_kernel(tmp_path, monkeypatch):
     assert not qemu.kvm_boots("aarch64", tmp_path / "vmlinuz")
 
 
+def test_what_reads_the_output_of_up_sees_its_end(machine):
+    command = python("from dgkit.cli import main; raise SystemExit(main(['testbed', 'up']))")
+    done = subprocess.run(
+        command,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "until `dgkit testbed down`" in done.stdout
+    testbed.running().down()
+
+
 def test_up_of_two_at_a_time_starts_one(machine):
     """Both find none running; the folder of the name decides."""
     ended = []
