@@ -12,7 +12,7 @@ const svgTag = (tag, attributes = {}, ...children) => {
 };
 
 class OverviewStrip {
-  #parts = null; #dragging = false; #sized = "";
+  #parts = null; #dragging = false; #sized = ""; #early = null;
   constructor(view, grid) {
     Object.assign(this, { view, grid });
     this.kind = choice(OVERVIEW_NAMES, { onchange: () => view.attempt("show", { overview_of: this.kind.value }) });
@@ -43,11 +43,15 @@ class OverviewStrip {
       this.#sized = key;
       this.#parts = null;
       this.note.textContent = state.region ? "Being read…" : "";
+      if (this.#early && this.#early[0].region === state.region?.id) this.#receive(...this.#early);
     }
     this.#draw();
   }
-  #receive({ region, size, source, read, error }, buffers) {
-    if (region !== this.view.state.region?.id) return;
+  // A scan is sent by another thread than the state, and may arrive before the state names its region.
+  #receive(message, buffers) {
+    const { region, size, source, read, error } = message;
+    this.#early = region === this.view.state.region?.id ? null : [message, buffers];
+    if (this.#early) return;
     this.element.dataset.scan = Number(this.element.dataset.scan ?? 0) + 1;
     if (error) {
       this.note.textContent = `Not read: ${error}`;
