@@ -72,6 +72,37 @@ def test_more_memory_than_there_is_is_said_in_the_strip(board, panel):
     panel.get_by_label("Shape, items").fill("1M")
 
 
+def test_an_error_that_comes_before_the_reply_stays(board, panel):
+    board.cell(
+        "import functools, time\n"
+        "of = type(d.panels.allocate); make = of.make\n"
+        "@functools.wraps(make)\n"
+        "def late(self, **fields):\n"
+        "    reply = make(self, **fields); time.sleep(0.5); return reply\n"
+        "of.make = late"
+    )
+    panel.get_by_label("Shape, items").fill("500T")
+    panel.get_by_role("button", name="Allocate").click()
+    expect(panel.get_by_role("alert")).to_contain_text("Free a region, or request less memory")
+    board.cell("of.make = make")
+    board.quiet()
+    expect(panel.get_by_role("alert")).to_contain_text("Free a region, or request less memory")
+    expect(panel.get_by_text("Allocating…")).to_have_count(0)
+    panel.get_by_role("button", name="Dismiss").click()
+    panel.get_by_label("Shape, items").fill("1M")
+
+
+def test_a_state_that_was_overtaken_by_a_newer_one_is_ignored(board, panel):
+    line = {"id": 99, "name": "overtaken", "done": 1, "total": 2}
+    board.cell(
+        "of = d.panels.allocate; of.broadcast_state('jobs', lambda: {'jobs': []})\n"
+        f"of.broadcast('jobs', snapshot=1, jobs=[{line}])\n"
+        "of.broadcast('status', text='All are sent.')"
+    )
+    expect(panel.get_by_text("All are sent.")).to_be_visible()
+    expect(panel.get_by_text("overtaken")).to_have_count(0)
+
+
 def test_an_exported_descriptor_is_copied_and_opens_the_region(board, panel):
     board.value("d.session.empty(4096, name='sent').id")
     row(panel, "sent").get_by_role("button", name="Export sent").click()

@@ -5,6 +5,7 @@
 
 #include "share/descriptor.h"
 #include "fixture.h"
+#include "fork_check.h"
 
 #define TASK_MAX (2u << 20) /* softdoca's limit, the same as a BlueField's */
 
@@ -394,6 +395,7 @@ static void a_child_of_a_fork_opens_its_own(void)
 	pid_t pid;
 
 	fix_open(&f, 4096, 4);
+	others_sleep();
 	pid = fork();
 	if (pid == 0) {
 		dg_wr wr = record(&f, DG_WRITE, 8, 0, 0);

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 END_S = 20.0  # how long an interrupted stage may take to clean up before it is killed
+SECOND_TRY = "ok, but only at the second try"
 TAIL = 12  # lines of a passing stage's log that are printed
 
 
@@ -104,8 +105,8 @@ class _Running:
 class Scheduler:
     """Runs stages side by side, as many as there are cores, in their order.
 
-    A stage that fails beside others is run once more, alone: the tests have deadlines, and a
-    shared core is no defect. Its verdict says that it passed alone only.
+    A stage that fails is run once more, alone, with what failed: the tests have deadlines, and a
+    shared or slow core is no defect. Its verdict says that it passed at the second try only.
 
     Args:
         command: The command that runs one stage, given its name and whether it is a second try.
@@ -120,6 +121,7 @@ class Scheduler:
         self._cores = cores or len(os.sched_getaffinity(0))
         self._running: list[_Running] = []
         self._again: list[Stage] = []
+        self._tried: set[str] = set()  # stages that failed once
         self.results: list[Result] = []
 
     def run(self, stages: Iterable[Stage]) -> list[Result]:
@@ -177,14 +179,14 @@ class Scheduler:
 
     def _judge(self, running: _Running) -> None:
         stage, failed = running.stage, running.process.returncode != 0
-        beside = not running.alone and self._cores > 1
-        again = running.alone and not stage.alone
+        again = stage.name in self._tried
         lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
         shown = lines if failed else lines[-TAIL:]
-        verdict = "FAILED" if failed else "ok, but only alone" if again else "ok"
+        verdict = "FAILED" if failed else SECOND_TRY if again else "ok"
         print("\n".join(shown))
         print(f"== {stage.name}: {verdict} ({running.seconds:.0f} s)\n", flush=True)
-        if failed and beside:
+        if failed and not again:
+            self._tried.add(stage.name)
             self._again.append(stage)
             return
         self.results.append(Result(stage.name, verdict, running.seconds))

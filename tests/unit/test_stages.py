@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from support.changed import touched
 from support.processes.waiting import until
-from support.stages import Scheduler, Stage, table
+from support.stages import SECOND_TRY, Scheduler, Stage, table
 
 # Each program gets the folder of the test and whether this is the second try.
 MEET = """
@@ -93,16 +93,18 @@ def test_a_stage_waits_for_those_that_come_before_it(tmp_path):
     assert [(each.name, each.verdict) for each in results] == [("first", "ok"), ("second", "ok")]
 
 
-def test_what_fails_beside_others_is_run_once_more_alone_and_said_so(tmp_path, capsys):
+@pytest.mark.parametrize("cores", [1, 3])
+def test_what_fails_is_run_once_more_alone_and_said_so(tmp_path, capsys, cores):
     programs = {
         "busy": "import time; time.sleep(.5)",
         "shaky": "import sys; print('try', sys.argv[2]); sys.exit(sys.argv[2] == '0')",
+        "slow": "import sys; sys.exit(sys.argv[2] == '0')",
         "broken": "import sys; print('no'); sys.exit(1)",
     }
-    stages = [stage(name) for name in programs]
-    results = scheduler(tmp_path, programs, cores=3).run(stages)
+    stages = [stage(name, alone=name == "slow") for name in programs]
+    results = scheduler(tmp_path, programs, cores=cores).run(stages)
     verdicts = {each.name: each.verdict for each in results}
-    assert verdicts == {"busy": "ok", "shaky": "ok, but only alone", "broken": "FAILED"}
+    assert verdicts == {"busy": "ok", "shaky": SECOND_TRY, "slow": SECOND_TRY, "broken": "FAILED"}
     assert [each.name for each in results if not each.ok] == ["broken"]
     said = capsys.readouterr().out
     assert "try 1" in said
@@ -128,12 +130,6 @@ def test_each_stage_has_a_short_runtime_folder_that_goes_with_it(tmp_path):
     folders = {Path((tmp_path / f"{name}.folder").read_text()) for name in "ab"}
     assert len(folders) == 2
     assert not any(folder.exists() for folder in folders)
-
-
-def test_a_failure_on_one_core_is_final(tmp_path):
-    programs = {"broken": "import sys; sys.exit(1)"}
-    (result,) = scheduler(tmp_path, programs, cores=1).run([stage("broken")])
-    assert result.verdict == "FAILED"
 
 
 def test_an_interrupt_ends_the_stages_and_what_they_started(tmp_path, monkeypatch):

@@ -148,3 +148,16 @@ def test_the_files_of_its_javascript_declare_each_name_once(panel):
     names = Counter(DECLARED.findall(source(panel.name, "js", panel.parts)))
     assert len(names) > 10
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_the_number_of_a_state_is_no_newer_than_the_state(sample):
+    """A change while the state is taken sends one with a higher number."""
+
+    def snapshot():
+        sample.panel.broadcast_state("part", lambda: {"value": "after the change"})
+        return {"value": "before it"}
+
+    sample.panel.broadcast_state("part", snapshot)
+    newest = max(sample.of("part"), key=lambda message: message["snapshot"])
+    assert newest["value"] == "after the change"
+    assert sample.of("part")[-1]["value"] == "before it"

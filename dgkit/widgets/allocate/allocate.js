@@ -24,12 +24,13 @@ function checkMemory(c, parameter, size) {
 async function sendMemory(view, c, parameter, status) {
   const fill = parameter ? `${c.fill.value}:${c.value.value}` : c.fill.value;
   const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
+  view.clear(); // before: what the call starts may fail, and say so, before the reply
+  status.textContent = "Allocating…";
   try {
     await view.call("make", fields);
-    view.clear();
-    status.textContent = "Allocating…";
     c.name.value = ""; // a name is for a single region
   } catch (error) {
+    status.textContent = "";
     showFieldError(view, { ...c, fill: parameter ? c.value : c.fill }, error);
   }
 }
@@ -173,11 +174,12 @@ function makeRegister(view, status) {
     const variable = c.variable.value.trim();
     if (!mark(c.variable, variable ? "" : "enter the name of a variable")) return c.variable.focus();
     const fields = { variable, access: c.access.value, share_block: c.share.checked, name: c.name.value.trim() };
+    view.clear();
+    status.textContent = `Registering ${variable}…`;
     try {
       await view.call("register", fields);
-      view.clear();
-      status.textContent = `Registering ${variable}…`;
     } catch (error) {
+      status.textContent = "";
       showFieldError(view, c, error);
     }
   };

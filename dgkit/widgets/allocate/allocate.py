@@ -117,6 +117,9 @@ class AllocatePanel(Panel):
     def _job_states(self) -> list[dict[str, Any]]:
         return [job.state() for job in list(self._jobs.values())]
 
+    def _send_jobs(self) -> None:
+        self.broadcast_state("jobs", lambda: {"jobs": self._job_states()})
+
     def _probe(self) -> Steps:
         """Detect GPUs, which takes a while the first time, without blocking the frame thread."""
         self._places = yield from in_background(partial(placement_options, self._session))
@@ -180,7 +183,7 @@ class AllocatePanel(Panel):
             pattern = Pattern(fill)
         job = self._new_job(name)
         self._start(job, self._allocate(job, lengths, dtype, on, pattern), self.fail)
-        self.broadcast("jobs", jobs=self._job_states())
+        self._send_jobs()
         return {"job": job.number}
 
     def _new_job(self, name: str | None) -> Job:
@@ -223,7 +226,7 @@ class AllocatePanel(Panel):
             for job.done in fill_region(region, pattern, dtype) if pattern.kind != "zeros" else ():
                 if time.monotonic() - reported > scheduler.TICK_S:
                     reported = time.monotonic()
-                    self.broadcast("jobs", jobs=self._job_states())
+                    self._send_jobs()
                 yield True
             self._fills[region.id] = pattern, dtype
             self._model.written(region.id)
@@ -238,7 +241,7 @@ class AllocatePanel(Panel):
 
     def _end(self, job: Job) -> None:
         self._jobs.pop(job.number, None)
-        self.broadcast("jobs", jobs=self._job_states())
+        self._send_jobs()
         job.ended.set()
 
     @handler

@@ -150,7 +150,7 @@ const KERNEL_GONE = {
 // Connection of one view to its panel in the kernel: call() invokes a handler, on() subscribes to
 // messages. When the kernel ends, pending calls are rejected and `onGone` is called.
 class Channel {
-  #model; #pending = new Map(); #listeners = new Map(); #id = dgId(); #last = 0;
+  #model; #pending = new Map(); #listeners = new Map(); #newest = new Map(); #id = dgId(); #last = 0;
   constructor(model, signal, onGone) {
     this.#model = model;
     const receive = (message, buffers) => this.#receive(message, buffers);
@@ -167,6 +167,9 @@ class Channel {
   }
   #receive(message, buffers) {
     if (message.kind !== "reply") {
+      const { kind, snapshot = Infinity } = message; // older states than the shown one are ignored
+      if (snapshot < this.#newest.get(kind)) return;
+      if (Number.isFinite(snapshot)) this.#newest.set(kind, snapshot);
       this.#listeners.get(message.kind)?.forEach((listener) => listener(message, buffers));
       return;
     }

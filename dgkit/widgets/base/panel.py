@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import html
 import inspect
+import itertools
 import json
 import logging
 import threading
@@ -36,7 +37,7 @@ from .traits import State, as_stored
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "source"]
+__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "next_snapshot", "source"]
 
 Buffers = Sequence[memoryview]
 Reply = tuple[dict[str, Any], list[bytes]]
@@ -56,6 +57,7 @@ _CLOSED_MODULE = """export default { render({ el }) {
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
 _NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places", "overview", "fields"})
 _LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
+_snapshots = itertools.count(1)
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")
 
@@ -199,6 +201,18 @@ class Panel(anywidget.AnyWidget):
             if kind not in _NO_CHANGE:
                 self.renew_picture(live=kind in _LIVE)
 
+    def broadcast_state(self, kind: str, snapshot: Callable[[], dict[str, Any]]) -> None:
+        """Send a part of the state to all views, which ignore it if they have a newer one.
+
+        Two threads may send theirs in another order than they took them.
+
+        Args:
+            kind: The kind of the message.
+            snapshot: Returns the message's fields.
+        """
+        number = next_snapshot()
+        self.broadcast(kind, snapshot=number, **snapshot())
+
     def fail(self, error: Exception) -> None:
         """Show an error and its remedy in the panel's error strip."""
         if not isinstance(error, _EXPECTED):
@@ -320,6 +334,14 @@ class Panel(anywidget.AnyWidget):
         )
         data = {**data, "text/html": page, "text/plain": text}
         return (data, *rest) if rest else data
+
+
+def next_snapshot() -> int:
+    """Return the number of a snapshot that is taken now: the higher, the newer the state is.
+
+    Each change sends a snapshot that is numbered after the change, so the highest number has all.
+    """
+    return next(_snapshots)
 
 
 def explain(error: Exception) -> dict[str, str]:

@@ -14,7 +14,7 @@ from ...errors import ClosedError
 from ...html_cards import access_text
 from ...units import size_text
 from . import scheduler
-from .panel import Panel, label_of
+from .panel import Panel, label_of, next_snapshot
 from .traits import State, choose_region, region_id
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class SessionModel:
             ValueError: No live region has this id.
         """
         self._selected = self.region(number).id
-        self._notify("select", session=self.state())
+        self._notify_state("select")
 
     def written(self, number: int) -> None:
         """Notify all panels that a panel changed the bytes of a region."""
@@ -218,7 +218,11 @@ class SessionModel:
         with self._lock:
             self._notifying = None
         if self._session() is not None:
-            self._notify("regions", session=self.state())
+            self._notify_state("regions")
+
+    def _notify_state(self, change: str) -> None:
+        number = next_snapshot()
+        self._notify(change, snapshot=number, session=self.state())
 
     def _notify(self, change: str, **fields: Any) -> None:
         """Notify panels and listeners; a failure of one of them does not affect the others."""

@@ -19,7 +19,7 @@ from ...units import size_text
 from ..base import cell_lifetime, scheduler
 from ..base.as_python import add_namer
 from ..base.background import in_background
-from ..base.panel import Panel, PanelClosed, explain, handler
+from ..base.panel import Panel, PanelClosed, explain, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from .panels import Panels, close_all, create_panels, sides_state
 from .sample_run import SampleRun
@@ -135,7 +135,7 @@ class Dashboard(Panel):
 
     def _session_changed(self, what: str) -> None:
         if what == "regions":
-            self.broadcast("status", **self._status())
+            self.broadcast_state("status", self._status)
         if what != "written":
             self.refresh_traits()
 
@@ -161,7 +161,7 @@ class Dashboard(Panel):
         return [] if self._sample is None else self._sample.state()
 
     def _sample_changed(self) -> None:
-        self.broadcast("sample", sample=self._sample_state())
+        self.broadcast_state("sample", lambda: {"sample": self._sample_state()})
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
@@ -220,10 +220,10 @@ class Dashboard(Panel):
     def _update(self) -> scheduler.Steps:
         """Query the agent and send the status if it has changed."""
         yield from in_background(self._query_agent)
-        status = self._status()
+        number, status = next_snapshot(), self._status()
         if status != self._sent_status:
             self._sent_status = status
-            self.broadcast("status", **status)
+            self.broadcast("status", snapshot=number, **status)
 
     # Buttons
 

@@ -100,7 +100,7 @@ function trackVisibility(view, grid, overview) {
   };
   const update = () => {
     const before = visible;
-    visible = intersects && !document.hidden;
+    visible = overview.visible = intersects && !document.hidden;
     if (visible) {
       grid.refresh();
       overview.ask();
@@ -109,7 +109,7 @@ function trackVisibility(view, grid, overview) {
   for (const element of [grid.box, grid.main]) size.observe(element);
   onVisible(grid.box, (on) => { intersects = on; update(); }, signal);
   document.addEventListener("visibilitychange", update, { signal });
-  const keepalive = setInterval(() => visible && view.state.live && !reporting && report(true), KEEPALIVE_MS);
+  const keepalive = setInterval(() => visible && !reporting && report(true), KEEPALIVE_MS);
   signal.addEventListener("abort", () => {
     size.disconnect();
     clearInterval(keepalive);

@@ -179,7 +179,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         if what != "written":
             self._bookmarks.keep_only(self._session.regions)
             self._region_selection.session_changed(what)
-            self.broadcast("state", **self.state())
+            self.broadcast_state("state", self.state)
         else:
             self._overview.renew()
         self._update_traits()
@@ -223,11 +223,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def _assign_structure(self, value: Any) -> None:
         self._structure.assign(value)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
 
     def _assign_bookmarks(self, value: Any) -> None:
         self._bookmarks.assign(self._region_selection.require(), value)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
 
     def _update_traits(self) -> None:
         """Refresh the traits; read the selected bytes if a view or an observer awaits them."""
@@ -338,7 +338,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
                 known = ", ".join(str(choice) for choice in OPTIONS[name])
                 raise ValueError(f"{name} is {value!r}; it must be one of: {known}")
         self._options.update(options)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
         if "source" in options:
             self._overview.reset()
         self._update_traits()
@@ -347,7 +347,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def choose(self, number: int) -> None:
         """Show the region with this id; a view that follows the session selects it everywhere."""
         self._region_selection.choose(number)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
         self._update_traits()
 
     @handler
@@ -362,7 +362,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
         self._overview.renew()
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
 
     @handler
     def set_selection(self, start: int, stop: int) -> None:
@@ -395,14 +395,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def place_structure(self, offset: int) -> None:
         """Move the structure to an offset."""
         self._structure.place(offset)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
         self.refresh_traits()
 
     @handler
     def bookmark(self, start: int, stop: int, name: str = "") -> dict[str, str]:
         """Bookmark bytes; without a name it is their offset."""
         kept = self._bookmarks.add(self._region_selection.require(), name, start, stop)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
         self.refresh_traits()
         return {"name": kept}
 
@@ -410,7 +410,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def remove_bookmark(self, name: str) -> None:
         """Remove a bookmark. Idempotent."""
         self._bookmarks.remove(self._region_selection.require(), name)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
         self.refresh_traits()
 
     @handler
@@ -519,7 +519,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def _live_failed(self, error: Exception) -> None:
         self.fail(error)
-        self.broadcast("state", **self.state())
+        self.broadcast_state("state", self.state)
 
     def _find(self, pattern: bytes, start: int, backward: bool) -> None:
         region = self._region_selection.require()

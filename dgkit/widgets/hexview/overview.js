@@ -12,9 +12,9 @@ const svgTag = (tag, attributes = {}, ...children) => {
 };
 
 class OverviewStrip {
-  #parts = null; #dragging = false; #sized = ""; #early = null;
+  #parts = null; #dragging = false; #sized = ""; #latest = null;
   constructor(view, grid) {
-    Object.assign(this, { view, grid });
+    Object.assign(this, { view, grid, visible: false });
     this.kind = choice(OVERVIEW_NAMES, { onchange: () => view.attempt("show", { overview_of: this.kind.value }) });
     this.bars = svgTag("path", { class: "dg-over-bars" });
     this.changes = svgTag("path", { class: "dg-over-changes" });
@@ -43,15 +43,17 @@ class OverviewStrip {
       this.#sized = key;
       this.#parts = null;
       this.note.textContent = state.region ? "Being read…" : "";
-      if (this.#early && this.#early[0].region === state.region?.id) this.#receive(...this.#early);
+      if (this.#latest) this.#receive(...this.#latest);
+      if (this.visible && !this.#parts) this.ask();
     }
     this.#draw();
   }
   // A scan is sent by another thread than the state, and may arrive before the state names its region.
   #receive(message, buffers) {
     const { region, size, source, read, error } = message;
-    this.#early = region === this.view.state.region?.id ? null : [message, buffers];
-    if (this.#early) return;
+    this.#latest = [message, buffers];
+    const shown = this.view.state.source === "both" ? "dpu" : this.view.state.source;
+    if (region !== this.view.state.region?.id || (source ?? shown) !== shown) return;
     this.element.dataset.scan = Number(this.element.dataset.scan ?? 0) + 1;
     if (error) {
       this.note.textContent = `Not read: ${error}`;

@@ -214,7 +214,7 @@ class TransferPanel(Panel):
 
     def _send_requests(self) -> None:
         self._sent_states = [request.state for request in self._requests]
-        self.broadcast("requests", requests=self._describe_requests())
+        self.broadcast_state("requests", lambda: {"requests": self._describe_requests()})
 
     @handler
     def start(self, form: dict[str, Any]) -> None:
@@ -314,7 +314,7 @@ class TransferPanel(Panel):
 
     def _send_results(self) -> None:
         self._results_sent = time.monotonic()
-        self.broadcast("results", **self._results())
+        self.broadcast_state("results", self._results)
         self._transfers = tuple(self._completions)
         self.refresh_traits()
 

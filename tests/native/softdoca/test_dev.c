@@ -378,6 +378,7 @@ static void a_child_opens_a_device_of_its_own(void)
 		CHECK_EQ(pthread_create(&threads[i], NULL, open_and_close, NULL), 0);
 	for (int i = 0; i < 50; i++) {
 		int status;
+		others_sleep();
 		pid_t pid = fork();
 		CHECK(pid >= 0);
 		if (!pid) {
