@@ -14,6 +14,7 @@ from dgkit import FaultRule, Status
 from dgkit.dma import transfer as transfer_module
 
 DELAY = [FaultRule("delay", delay_us=20_000)]
+LONG_DELAY = [FaultRule("delay", delay_us=1_000_000)]
 MIB = 1 << 20
 
 
@@ -59,7 +60,7 @@ def test_the_loop_runs_other_tasks_while_a_transfer_is_awaited():
         counting.cancel()
         return turns
 
-    with rig("fault", rules=DELAY) as r:
+    with rig("fault", rules=LONG_DELAY) as r:
         assert asyncio.run(main(r.queue.write(*r.pair, size=8))) > 10
 
 
@@ -154,14 +155,14 @@ def test_a_queue_that_is_closed_while_awaited_flushes_at_once():
         r.queue.close()
         with pytest.raises(dgkit.TransferError, match="FLUSHED") as info:
             await task
-        assert time.monotonic() - start < 0.08
+        assert time.monotonic() - start < 0.9
         # Its fd is free for others: the loop must not watch it any more.
         other = r.device.queue(4, "auto")
         done = await other.write(*r.pair, size=5)
         assert done.size == 5
         return info.value.completion.status
 
-    with rig("fault", rules=DELAY) as r:
+    with rig("fault", rules=LONG_DELAY) as r:
         assert asyncio.run(main(r)) is Status.FLUSHED
 
 
