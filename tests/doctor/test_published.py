@@ -19,18 +19,8 @@ EVERY = [machine for machines in MACHINES.values() for machine in machines]
 LEAST = dict(zip(FOLDERS, (20, 40, 20, 24, 20, 11, 33, 19), strict=True))
 # Machines that are not judged as their threads ended, and the first word of what is wrong.
 MISSES = {
-    "fastfetch-1658-bf3": ["exit"],
-    "gpu-operator-356-kvm": ["exit"],
-    "benchbf3-1-dpa": ["exit", "alarm:", "remedy:"],
     "deepep-759-ibgda": ["alarm:"],
-    "fabric-359-guest": ["exit", "alarm:"],
-    "gds-60-ada": ["exit", "alarm:", "remedy:"],
-    "harvester-11647-bf2": ["exit", "alarm:", "remedy:"],
-    "homelab-1847-5060ti": ["exit", "alarm:", "remedy:"],
-    "nccl-1380-supernic": ["exit", "alarm:", "remedy:"],
     "nvshmem-67-l20": ["alarm:", "remedy:"],
-    "pointnet-262-4060": ["exit", "alarm:", "remedy:"],
-    "pplx-2-bond": ["exit", "alarm:"],
     "rshim-155-bmc": ["exit", "remedy:"],
 }
 
