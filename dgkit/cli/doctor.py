@@ -116,8 +116,8 @@ def doctor(
       arm-dma  the Arm side of a BlueField
       arm-dma  a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim
       rdma     a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField
-      p2p      several GPUs
-      gpu      one GPU
+      p2p      several GPUs, not GeForce
+      gpu      any other GPU
       laptop   no GPU
     gpunetio is never taken by itself.
 

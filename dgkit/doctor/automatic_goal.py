@@ -1,7 +1,8 @@
 """Automatic goal: what a machine shows that its owner wants of it, in one table.
 
 A goal that the machine was never meant for fails on a machine that works. So a BlueField counts for
-its Arm cores only where DOCA or rshim is installed, and a GPU only for devices that may reach it.
+its Arm cores only where DOCA or rshim is installed, and a GeForce, which NVIDIA's driver lets no
+other device reach, for CUDA only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
         arm: This is the Arm side of a BlueField, or it is judged with its host.
         host: A host is judged.
         gpus: Number of NVIDIA GPUs.
-        reachable: One of them is of a kind that NVIDIA lets other devices reach: not a GeForce.
+        reachable: Not all of them are GeForce, which other devices do not reach.
         nic: There is a NIC with RDMA, or a BlueField.
         card: The first BlueField; "" without one.
         software: What is installed for its Arm cores: `DOCA` or `rshim`; "" for neither.
@@ -76,10 +77,10 @@ def _why_rdma(shown: Signs) -> str:
     return f"there are a GPU and a {shown.card} that {use}"
 
 
-def _without_nic(shown: Signs) -> str:
-    if shown.nic and not shown.reachable:
-        return "of a kind that no NIC reaches"
-    return "and no NIC with RDMA"
+def _why_gpu(shown: Signs) -> str:
+    if shown.reachable:
+        return "there is one GPU, and no NIC with RDMA"
+    return "there are several GPUs, all GeForce" if shown.gpus > 1 else "the GPU is a GeForce"
 
 
 def _why_none(shown: Signs) -> str:
@@ -108,15 +109,15 @@ RULES = (
     ),
     Rule(
         Goal.P2P,
-        "several GPUs",
-        lambda shown: shown.gpus > 1,
-        lambda shown: f"there are several GPUs, {_without_nic(shown)}",
+        "several GPUs, not GeForce",
+        lambda shown: shown.reachable and shown.gpus > 1,
+        lambda _: "there are several GPUs, and no NIC with RDMA",
     ),
     Rule(
         Goal.GPU,
-        "one GPU",
-        lambda shown: shown.gpus == 1,
-        lambda shown: f"there is one GPU, {_without_nic(shown)}",
+        "any other GPU",
+        lambda shown: shown.gpus > 0,
+        _why_gpu,
     ),
     Rule(Goal.LAPTOP, "no GPU", lambda _: True, _why_none),
 )

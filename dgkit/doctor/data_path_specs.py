@@ -223,7 +223,7 @@ DATA_PATH_SPECS = (
     ),
     DataPathSpec(
         name="gpu",
-        title="CUDA on this GPU",
+        title="CUDA",
         what="Programs of this machine use the GPU, and its copy engines move the bytes.",
         goals=_GPU,
         serves=_GPU,
