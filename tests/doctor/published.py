@@ -1,6 +1,6 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` to `eighth` is one machine. It begins with `name: value`:
+A file of `published/first` to `ninth` is one machine. It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
@@ -60,7 +60,7 @@ from dgkit.doctor.machine import Machine
 __all__ = ["FOLDER", "FOLDERS", "Published", "load", "load_all"]
 
 FOLDER = Path(__file__).with_name("published")
-FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
