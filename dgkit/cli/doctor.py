@@ -37,7 +37,7 @@ _MAX_WIDTH = 100
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, rdma, gpunetio, p2p, laptop; auto derives it from the machine.  [default: auto]",
+    help="arm-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table.  [default: auto]",
 )
 @click.option(
     "--size",
@@ -110,6 +110,16 @@ def doctor(
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
+
+    \b
+    Goals (--goal), and what the machine shows for each; auto takes the first line that fits:
+      arm-dma  the Arm side of a BlueField
+      arm-dma  a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim
+      rdma     a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField
+      p2p      several GPUs, not GeForce
+      gpu      any other GPU
+      laptop   no GPU
+    gpunetio is never taken by itself.
 
     \b
     Exit codes:

@@ -52,7 +52,7 @@ OWN = frozenset(
     {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
 )
 # Goals that other programs than dgkit serve.
-BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P})
+BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P, Goal.GPU})
 _BELOW_WARNINGS = (Verdict.WARN + Verdict.CANNOT_TELL) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 

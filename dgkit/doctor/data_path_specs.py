@@ -108,7 +108,7 @@ _SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
 # Where CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
 _NO_GPUDIRECT = ("gpudirect-platform",)
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
-_P2P = frozenset({Goal.P2P})
+_P2P, _GPU = frozenset({Goal.P2P}), frozenset({Goal.GPU})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
 
 
@@ -220,6 +220,16 @@ DATA_PATH_SPECS = (
         devices=(DeviceKind.GPU,),
         required=(*CUDA, "gpu-peers"),
         assumed=("nvlink-fabric", "imex", "iommu", "acs", "virtual-machine", "container"),
+    ),
+    DataPathSpec(
+        name="gpu",
+        title="CUDA",
+        what="Programs of this machine use the GPU, and its copy engines move the bytes.",
+        goals=_GPU,
+        serves=_GPU,
+        devices=(DeviceKind.GPU,),
+        required=CUDA,
+        assumed=("nvlink-fabric", "iommu", "container"),
     ),
     DataPathSpec(
         name="cuda",

@@ -72,8 +72,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     def _counts(self, finding: Finding, *, runs: bool) -> bool:
         """Return whether a finding counts for the verdict.
 
-        What only dgkit needs counts where it runs: RDMA, GPUNetIO and GPUs among themselves are
-        done by other programs. If a data path works, a check that warns at most needs no answer.
+        What only dgkit needs counts where it runs: RDMA, GPUNetIO, GPUs among themselves and a GPU
+        alone serve other programs. If a data path works, a check that warns at most needs no
+        answer.
         """
         if runs and finding.verdict is Verdict.CANNOT_TELL and finding.check in ADVISORY:
             return False

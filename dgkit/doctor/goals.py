@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ALL", "ANY_GPU", "WITH_GPU", "Goal"]
+__all__ = ["ALL", "ANY_GPU", "WITH_GPU", "WITH_PEERS", "Goal"]
 
 
 class Goal(Enum):
-    """Intended use of a machine. Without a goal (`auto`), runner.py derives it from the devices."""
+    """Intended use of a machine. Without a goal (`auto`), automatic_goal.py derives it."""
 
     ARM_DMA = "arm-dma"
     RDMA = "rdma"
     GPUNETIO = "gpunetio"
     P2P = "p2p"
+    GPU = "gpu"
     LAPTOP = "laptop"
 
     def __str__(self) -> str:
@@ -30,10 +31,13 @@ _TEXTS = {
     Goal.RDMA: "a NIC reads and writes GPU memory by RDMA",
     Goal.GPUNETIO: "GPU kernels drive a NIC through DOCA GPUNetIO (a BlueField in NIC mode)",
     Goal.P2P: "GPUs of one machine read and write each other's memory",
+    Goal.GPU: "programs of this machine use its GPU; no other device has to reach it",
     Goal.LAPTOP: "the software DPU, on a machine with neither DPU nor GPU",
 }
 
 ALL = frozenset(Goal)
-# Goals for which another device reaches GPU memory, and those for which any GPU is used.
+# Goals for which another device reaches GPU memory; those, and GPUs among themselves; and those for
+# which any GPU is used.
 WITH_GPU = frozenset({Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO})
-ANY_GPU = WITH_GPU | {Goal.P2P}
+WITH_PEERS = WITH_GPU | {Goal.P2P}
+ANY_GPU = WITH_PEERS | {Goal.GPU}

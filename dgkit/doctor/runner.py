@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from . import finding
+from .automatic_goal import choose, nic_mode, signs
 from .causes import lead, order
 from .collect.live import FAST_S, FULL_S, LiveReader
 from .collect.trace import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
-from .facts import pairs, pci
 from .facts.side import side
 from .finding import Finding
 from .goals import Goal
@@ -27,6 +27,7 @@ from .remedies import fit, restart_once
 __all__ = ["Progress", "diagnose", "live_machine", "read_everything"]
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 Progress = Callable[[int, int], None]
 _GRACE_S = 0.5  # after the deadline, for a check to report what it could not read
@@ -54,7 +55,7 @@ def diagnose(
 
     Args:
         machines: One machine, or a host and a DPU.
-        goal: Goal to judge for; None chooses one by the machine's devices.
+        goal: Goal to judge for; None chooses one by what the machine shows (automatic_goal.py).
         only: Names of checks or families, all if empty. A check that does not count for the goal is
             not applicable.
         size: GPU memory to be exported at once, in bytes.
@@ -66,7 +67,7 @@ def diagnose(
     """
     start = time.monotonic()
     run = _Run(machines, size, start + limit_s + _GRACE_S)
-    chosen_goal, chosen = (goal, "") if goal else run.choose_goal()
+    chosen_goal, chosen = (goal, "") if goal else run.choose_goal(limit_s)
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
     found = run.findings(run.start(selected, chosen_goal), progress)
@@ -143,9 +144,9 @@ class _Run:
             sides[name] = machine
         return sides
 
-    def _result(self, job: Job[T], default: T) -> T:
+    def _result(self, job: Job[T], default: D, *, until: float | None = None) -> T | D:
         try:
-            return job.result(self.until)
+            return job.result(self.until if until is None else until)
         except Exception:  # malformed readings; the checks that depend on them report it
             return default
 
@@ -200,10 +201,19 @@ class _Run:
             why = f"The check failed: {error!r}"
         return _Judged((finding.unknown("no answer", why=why),), Trace())
 
-    def choose_goal(self) -> tuple[Goal, str]:
-        """Return the goal that fits the machine's devices, and the reason."""
-        default = (Goal.LAPTOP, "nothing could be read")
-        return self._result(self.executor.submit(partial(_choose_goal, self.sides)), default)
+    def choose_goal(self, limit_s: float) -> tuple[Goal, str]:
+        """Return the goal that fits what the machine shows, and the reason.
+
+        A card's mode, which takes a command, is waited for during a fifth of `limit_s` at most.
+        """
+        shown = self._result(self.executor.submit(partial(signs, self.sides)), None)
+        if shown is None:
+            return Goal.LAPTOP, "nothing could be read"
+        if shown.reachable and shown.has_dpu:
+            job = self.executor.submit(partial(nic_mode, self.main))
+            known = self._result(job, False, until=min(self.until, time.monotonic() + limit_s / 5))
+            shown = msgspec.structs.replace(shown, nic_mode=known)
+        return choose(shown)
 
 
 def _run_check(check: Check, case: Case) -> _Judged:
@@ -218,19 +228,3 @@ def _run_check(check: Check, case: Case) -> _Judged:
 
 def _fitting(machine: Machine, result: Finding) -> Finding:
     return msgspec.structs.replace(result, remedy=fit(machine, result.remedy))
-
-
-def _choose_goal(sides: Mapping[str, Machine]) -> tuple[Goal, str]:
-    if "dpu" in sides:
-        both = "these are a host and the Arm side of a BlueField"
-        return Goal.ARM_DMA, both if "host" in sides else "this is the Arm side of a BlueField"
-    devices = sides["host"].know(pci.tree)
-    if devices.bluefields:
-        return Goal.ARM_DMA, f"there is a {devices.bluefields[0].bluefield}"
-    if devices.gpus and pairs.peers(sides["host"], Goal.RDMA):
-        return Goal.RDMA, "there are a GPU and a NIC, and no BlueField"
-    if len(devices.gpus) > 1:
-        return Goal.P2P, "there are several GPUs, and no NIC with RDMA"
-    if devices.gpus:
-        return Goal.ARM_DMA, "there is a GPU, and no BlueField yet"
-    return Goal.LAPTOP, "there is neither a GPU nor a BlueField"

@@ -64,7 +64,7 @@ def test_it_shows_what_is_wrong_worst_first_and_folds_what_is_right(book):
     panel = book.panel("doctor")
     expect(panel.get_by_text("snapshot, synthetic")).to_be_visible()
     expect(panel.get_by_text("a test's machine")).to_be_visible()
-    expect(panel.get_by_text("chosen because there is a BlueField-3")).to_be_visible()
+    expect(panel.get_by_text("chosen because there are a GPU and a BlueField-3")).to_be_visible()
     wrong = panel.get_by_role("list", name="Problems, the worst first")
     words = wrong.locator(".dg-verdict").all_text_contents()
     order = ["fail", "warn", "cannot tell"]

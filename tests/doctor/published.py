@@ -1,6 +1,6 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` to `seventh` is one machine. It begins with `name: value`:
+A file of `published/first` to `ninth` is one machine. It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
@@ -57,9 +57,10 @@ from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
 from dgkit.doctor.machine import Machine
 
-__all__ = ["FOLDER", "Published", "load", "load_all"]
+__all__ = ["FOLDER", "FOLDERS", "Published", "load", "load_all"]
 
 FOLDER = Path(__file__).with_name("published")
+FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")
@@ -104,7 +105,7 @@ class Published:
 
 
 def load_all(folder: str) -> list[Published]:
-    """Return all machines of a folder, `first` to `seventh`, by name."""
+    """Return all machines of a folder, one of `FOLDERS`, by name."""
     return [load(path) for path in sorted((FOLDER / folder).glob("*.txt"))]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a program
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
 
-from doctor.published import Published, load_all
+from doctor.published import FOLDERS, Published, load_all
 
 from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.diagnosis import Diagnosis
@@ -110,8 +110,7 @@ def score(folder: str) -> dict[str, Any]:
 def main(arguments: list[str]) -> int:
     """Print the score of a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
-    folders = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
-    parser.add_argument("folder", choices=folders)
+    parser.add_argument("folder", choices=FOLDERS)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true", help="also the machines that are right")
     options = parser.parse_args(arguments)

@@ -136,6 +136,18 @@ def test_a_container_is_not_told_to_start_services() -> None:
     assert [line[:1] for line in found.remedy] == ["#"]
 
 
+def test_where_rshim_runs_without_a_device_it_is_not_installed_again() -> None:
+    here = {**cards((AT, BF3)), "names /sys/class/net": ["lo"]}
+    stopped, runs = (
+        judge("bluefield-tmfifo", machine({**here, "run systemctl is-active rshim": state}))[0]
+        for state in ("inactive\n", "active\n")
+    )
+    assert stopped.remedy[0] == "sudo apt install rshim"
+    assert "has no device" in runs.why
+    assert "install" not in " ".join(runs.remedy)
+    assert "journalctl -u rshim" in runs.remedy[0]
+
+
 def test_a_host_without_a_card_needs_no_network_to_one() -> None:
     assert judge("bluefield-tmfifo", machine(cards()))[0].verdict is Verdict.NOT_APPLICABLE
 

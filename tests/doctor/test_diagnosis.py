@@ -76,12 +76,12 @@ def test_the_exit_code_is_that_of_the_worst(
     ("one", "goal", "why"),
     [
         (machine(ARM), Goal.ARM_DMA, "Arm side"),
-        (machine(pci.sysfs([GPU, BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
-        (machine(pci.sysfs([BLUEFIELD])), Goal.ARM_DMA, "BlueField-3"),
+        (machine(pci.sysfs([GPU, BLUEFIELD])), Goal.RDMA, "BlueField-3"),
+        (machine(pci.sysfs([BLUEFIELD])), Goal.LAPTOP, "BlueField-3, and no GPU"),
         (machine(pci.sysfs([GPU, NIC])), Goal.RDMA, "a NIC"),
-        (machine(pci.sysfs([GPU])), Goal.ARM_DMA, "no BlueField yet"),
-        (machine(pci.sysfs([NIC])), Goal.LAPTOP, "neither"),
-        (machine({}), Goal.LAPTOP, "neither"),
+        (machine(pci.sysfs([GPU])), Goal.GPU, "one GPU"),
+        (machine(pci.sysfs([NIC])), Goal.LAPTOP, "no GPU"),
+        (machine({}), Goal.LAPTOP, "no GPU"),
     ],
 )
 def test_the_goal_is_what_the_machine_looks_like(

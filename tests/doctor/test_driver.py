@@ -10,6 +10,7 @@ from support.doctor.gpus import (
     NO_MODULE,
     OPEN,
     h200,
+    h200_and_nic,
     smi,
     with_gpu,
 )
@@ -180,10 +181,16 @@ def test_a_driver_that_may_not_be_looked_at_is_not_judged() -> None:
 def test_closed_modules_fail_only_where_peermem_is_missing_too(
     readings: dict[str, object], verdict: Verdict
 ) -> None:
-    found = one("driver-flavour", h200(readings))
+    found = one("driver-flavour", h200_and_nic(readings))
     assert found.verdict is verdict
     if verdict in (Verdict.WARN, Verdict.FAIL):
         assert "nvidia-open" in found.remedy[-2]
+
+
+def test_closed_modules_only_warn_where_no_device_would_use_a_dma_buf() -> None:
+    found = one("driver-flavour", h200({VERSION: CLOSED, PEERMEM: NO_MODULE}))
+    assert found.verdict is Verdict.WARN
+    assert "no NIC or DPU" in found.why
 
 
 @pytest.mark.parametrize(

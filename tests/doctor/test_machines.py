@@ -142,6 +142,7 @@ names /dev/nvidia-caps-imex-channels
 ask device-files
 run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p rw?)
 run (systemctl is-active|pgrep -x) nvidia-imex
+run systemctl is-active rshim
 text /sys/fs/cgroup/devices/devices.list
 run (modinfo -F filename nvidia-peermem|nvcc --version|nvidia-smi .*|ofed_info -s)
 run (mlxconfig|mstconfig) .*

@@ -8,30 +8,21 @@ from pathlib import Path
 
 import pytest
 from doctor import score
-from doctor.published import FOLDER, Published, load, load_all
+from doctor.published import FOLDER, FOLDERS, Published, load, load_all
 
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
 from dgkit.doctor.runner import diagnose
 
-FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")
-FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH, SEVENTH = map(load_all, FOLDERS)
-EVERY = FIRST + SECOND + THIRD + FOURTH + FIFTH + SIXTH + SEVENTH
-# Machines that are fine, and fail for the goal that is chosen without --goal: arm-dma, for a
-# BlueField without DOCA, and for one GPU without a NIC.
-MISSES = {"fastfetch-1658-bf3": ["exit"], "gpu-operator-356-kvm": ["exit"]}
+MACHINES = {folder: load_all(folder) for folder in FOLDERS}
+EVERY = [machine for machines in MACHINES.values() for machine in machines]
+LEAST = dict(zip(FOLDERS, (20, 40, 20, 24, 20, 11, 33, 19, 10), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("machines", "least"),
-    [
-        *((FIRST, 20), (SECOND, 40), (THIRD, 20), (FOURTH, 24), (FIFTH, 20), (SIXTH, 11)),
-        (SEVENTH, 33),
-    ],
-    ids=FOLDERS,
-)
-def test_a_third_of_the_machines_work(machines: list[Published], least: int) -> None:
-    assert len(machines) >= least
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_third_of_the_machines_work(folder: str) -> None:
+    machines = MACHINES[folder]
+    assert len(machines) >= LEAST[folder]
     assert sum(machine.works for machine in machines) * 3 >= len(machines)
 
 
@@ -56,8 +47,7 @@ def test_a_shell_parses_each_remedy(machine: Published) -> None:
 
 @pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
 def test_a_machine_is_judged_as_its_thread_ended(machine: Published) -> None:
-    problems = score.judge(machine)["problems"]
-    assert [text.split()[0] for text in problems] == MISSES.get(machine.name, []), problems
+    assert score.judge(machine)["problems"] == []
 
 
 def test_only_equals_signs_and_a_space_begin_a_section(tmp_path: Path) -> None:
@@ -77,7 +67,7 @@ def test_an_unknown_line_of_the_head_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_differs_from_the_expected_verdict_is_listed() -> None:
-    machine = next(one for one in FIRST if one.name == "gdrcopy-301")
+    machine = next(one for one in EVERY if one.name == "gdrcopy-301")
     wrong = Published(machine.name, {**machine.head, "exit": "9", "lead": "acs"}, machine.sections)
     problems = " ".join(score.judge(wrong)["problems"])
     assert "instead of 9" in problems

@@ -143,13 +143,13 @@ def test_run_again_it_reads_the_snapshot_anew(tmp_path, panel):
 
 def test_a_goal_that_is_chosen_is_judged_for_and_auto_goes_back(panel):
     assert panel.ask("hello")["goal"] == "auto"
-    assert panel.panel.diagnosis.goal is Goal.ARM_DMA
+    assert panel.panel.diagnosis.goal is Goal.RDMA
     panel.ask("aim", goal="gpunetio")
     assert panel.panel.wait(20).goal is Goal.GPUNETIO
     assert panel.ask("hello")["goal"] == "gpunetio"
     assert panel.ask("hello")["result"]["chosen"] == ""
     panel.ask("aim", goal="auto")
-    assert panel.panel.wait(20).goal is Goal.ARM_DMA
+    assert panel.panel.wait(20).goal is Goal.RDMA
 
 
 def test_what_is_asked_for_while_it_runs_comes_next_and_only_the_last_of_it(tmp_path, view, held):

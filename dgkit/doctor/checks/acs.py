@@ -10,7 +10,7 @@ from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
 from ..finding import Finding
-from ..goals import ANY_GPU
+from ..goals import WITH_PEERS
 from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
@@ -39,7 +39,7 @@ _DISAGREE = (
     "acs",
     "PCIe Access Control Services",
     asks="Does a bridge between GPU and NIC redirect their traffic to the CPU?",
-    goals=ANY_GPU,
+    goals=WITH_PEERS,
 )
 def _acs(case: Case) -> Iterator[Finding]:
     missing = not_applicable(case)

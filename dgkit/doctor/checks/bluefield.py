@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -285,15 +285,32 @@ def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
     if not found.nets and found.why:
         yield finding.unknown("interfaces not read", why=found.why, sources=[source])
     elif not found.nets:
-        yield finding.warn(
-            "no tmfifo_net0",
-            needed="tmfifo_net0",
-            why="Host and Arm cores have no network over PCIe; any other network will do.",
-            remedy=_rshim_commands(case, arm),
-            sources=[source],
-        )
+        yield _no_network(case, arm)
     else:
         yield _judge_address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
+
+
+def _no_network(case: Case, arm: bool) -> Finding:
+    inside = bool(case.machine.know(virtual.container).engine)
+    why = "Host and Arm cores have no network over PCIe; any other network will do."
+    remedy: Sequence[str] = _rshim_commands(case, arm)
+    if not arm and not inside and case.machine.know(bluefield.rshim_runs):
+        why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
+    return finding.warn(
+        "no tmfifo_net0",
+        needed="tmfifo_net0",
+        why=why,
+        remedy=remedy,
+        sources=[references.RSHIM("tmfifo_net0")],
+    )
+
+
+# rshim-user-space, pull requests 155 (ownership) and 438 (modules).
+_RSHIM_WITHOUT_DEVICE = (
+    "sudo journalctl -u rshim -n 20",
+    "# If another backend is attached, as the card's BMC: stop that one, then restart this service",
+    "# If a module is missing: sudo modprobe -a cuse uio vfio_pci, then restart this service",
+)
 
 
 def _judge_address(found: Tmfifo, usual: str) -> Finding:

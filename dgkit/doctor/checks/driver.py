@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .. import finding, references
-from ..facts import gpudirect, gpus, nvidia_proc, pci
+from ..facts import gpudirect, gpus, nvidia_proc, pairs, pci
 from ..facts.distribution import initramfs, install_driver
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
@@ -224,10 +224,11 @@ def _driver_flavour(case: Case) -> Iterator[Finding]:
         found, needed = f"closed, {driver.version}", "closed: before Turing"
         yield finding.ok(found, needed=needed, why=why, sources=[_KERNEL_MODULES])
     else:
-        yield _closed(machine, driver)
+        yield _closed(case, driver)
 
 
-def _closed(machine: Machine, driver: Driver) -> Finding:
+def _closed(case: Case, driver: Driver) -> Finding:
+    machine = case.machine
     states = {"loaded": "is loaded", "loadable": "can be loaded", "absent": "is not installed"}
     states["unregistered"] = "is loaded, but not registered"
     state = machine.know(peermem_state)
@@ -244,11 +245,13 @@ def _closed(machine: Machine, driver: Driver) -> Finding:
         return finding.unknown(
             found, needed="open, or peermem", why=why, remedy=do, sources=[_INSTALL]
         )
-    make = finding.fail if state == "absent" else finding.warn
+    alone = not pairs.peers(machine, case.goal) and not machine.know(pci.tree).why
+    make = finding.fail if state == "absent" and not alone else finding.warn
+    unused = " There is no NIC or DPU here that would use one." if alone else f" {peermem}"
     return make(
         f"closed, {driver.version}",
         needed="open",
-        why=f"GPU memory cannot be exported as a dma-buf. {peermem}",
+        why=f"GPU memory cannot be exported as a dma-buf.{unused}",
         remedy=_install_open(machine),
         sources=[_INSTALL, _KERNEL_MODULES],
     )

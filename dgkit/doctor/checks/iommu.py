@@ -12,7 +12,7 @@ from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
 from ..facts.uname import uname
 from ..finding import Finding
-from ..goals import ANY_GPU
+from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from . import _data_direct
@@ -64,6 +64,9 @@ def _iommu(case: Case) -> Iterator[Finding]:
         return
     if coherent.is_coherent(machine):
         yield _coherent(machine)
+        return
+    if case.goal is Goal.GPU:
+        yield finding.n_a("no other device has to reach the GPU")
         return
     if tree.gpus and data_direct.functions(machine):
         yield from _data_direct.judge_groups(machine)

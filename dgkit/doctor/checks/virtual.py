@@ -10,7 +10,7 @@ from ..facts.devices import refused
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
-from ..goals import ANY_GPU, Goal
+from ..goals import ANY_GPU, WITH_PEERS, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._container import with_devices
@@ -23,7 +23,7 @@ _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
     "virtual-machine",
     "Virtual machine",
     asks="Is this a virtual machine, in which the hypervisor controls the devices?",
-    goals=ANY_GPU,
+    goals=WITH_PEERS,
     sides=("host",),
 )
 def _virtual_machine(case: Case) -> Iterator[Finding]:
@@ -122,7 +122,8 @@ def _missing(case: Case, found: Container) -> Iterator[str]:
     tree = case.machine.know(pci.tree)
     if tree.gpus and not any(_numbered(name, "nvidia") for name in found.devices):
         yield "GPU"
-    nics = case.goal is not Goal.P2P and any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    alone = case.goal in (Goal.P2P, Goal.GPU)
+    nics = not alone and any(nic.vendor == pci.MELLANOX for nic in tree.nics)
     nics |= case.goal is Goal.RDMA and bool(peers(case.machine, case.goal))
     if nics and not any(_numbered(name, "uverbs") for name in found.infiniband):
         yield "/dev/infiniband"

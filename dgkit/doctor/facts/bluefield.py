@@ -28,6 +28,7 @@ __all__ = [
     "mode",
     "representors",
     "rshim",
+    "rshim_runs",
     "settings_tool",
     "tmfifo",
     "zero_trust_card",
@@ -150,6 +151,11 @@ def rshim(machine: Machine) -> dict[str, Mode]:
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
             found[address] = _MODES.get(fields.get("BF_MODE", "").lower(), Mode.UNKNOWN)
     return found
+
+
+def rshim_runs(machine: Machine) -> bool:
+    """Return whether systemd runs rshim's service on the host."""
+    return machine.read.run("systemctl", "is-active", "rshim").text.strip() == "active"
 
 
 def zero_trust_card(arm: Machine | None) -> Adapter | None:

@@ -20,15 +20,18 @@ __all__ = ["Pair", "label", "pairs", "peers"]
 def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
     """Return the NICs and DPUs that could access GPU memory, one function per card.
 
-    For GPUs among themselves, the GPUs. NICs of NVIDIA, and those of other vendors that are RDMA
-    devices. For DMA by Arm cores only the BlueFields, if there are any. Virtual functions belong to
-    their card; they are returned only if the physical function is not visible, as in a virtual
-    machine.
+    For GPUs among themselves, the GPUs; none for a GPU alone. NICs of NVIDIA, and those of other
+    vendors that are RDMA devices, except for GPUNetIO. For DMA by Arm cores only the BlueFields, if
+    there are any. Virtual functions belong to their card; they are returned only if the physical
+    function is not visible, as in a virtual machine.
     """
     tree = machine.know(pci.tree)
+    if goal is Goal.GPU:
+        return ()
     if goal is Goal.P2P:
         return tree.gpus if len(tree.gpus) > 1 else ()
-    rdma_capable = {device.address for device in machine.know(rdma.devices).devices}
+    others = machine.know(rdma.devices).devices if goal is not Goal.GPUNETIO else ()
+    rdma_capable = {device.address for device in others}
     nics = [nic for nic in tree.nics if nic.vendor == pci.MELLANOX or nic.address in rdma_capable]
     if goal is Goal.ARM_DMA and any(nic.bluefield for nic in nics):
         nics = [nic for nic in nics if nic.bluefield]

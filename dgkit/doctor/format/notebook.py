@@ -18,6 +18,7 @@ from .summary import (
     headline,
     needed_text,
     origins,
+    other_goals,
     printable,
     proviso,
     reason,
@@ -68,8 +69,10 @@ def html(diagnosis: Diagnosis) -> Html:
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
     if diagnosis.ways:
         yield "Summary", printable(headline(diagnosis))
-    chosen = f" (chosen because {diagnosis.chosen})" if diagnosis.chosen else ""
-    yield "Goal", f"{diagnosis.goal.text}{chosen}"
+    yield "Goal", diagnosis.goal.text
+    if diagnosis.chosen:
+        others = f"other goals: {other_goals(diagnosis)}"
+        yield "Chosen because", f"{diagnosis.chosen}; {others}"
     yield "Findings", diagnosis.counts if diagnosis.findings else _OTHER_SIDE
     for line in origins(diagnosis):
         yield "Machine", printable(line)

@@ -10,6 +10,7 @@ from ..collect.snapshot import RecordedReader
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
 from ..finding import Finding, Verdict
+from ..goals import Goal
 from ..machine import Machine
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "headline",
     "needed_text",
     "origins",
+    "other_goals",
     "printable",
     "proviso",
     "reason",
@@ -99,6 +101,11 @@ def reason(path: DataPath) -> str:
 def proviso(diagnosis: Diagnosis, path: DataPath) -> str:
     """Return a path's proviso, "" for the best path: the summary has it."""
     return "" if path is diagnosis.best else path.proviso
+
+
+def other_goals(diagnosis: Diagnosis) -> str:
+    """Return the names of the goals that were not chosen: `arm-dma, rdma`."""
+    return ", ".join(str(goal) for goal in Goal if goal is not diagnosis.goal)
 
 
 def needed_text(finding: Finding) -> str:

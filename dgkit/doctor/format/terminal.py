@@ -15,6 +15,7 @@ from .summary import (
     headline,
     needed_text,
     origins,
+    other_goals,
     printable,
     proviso,
     reason,
@@ -104,7 +105,8 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     counts = f" ({diagnosis.counts})" if diagnosis.findings else ""
     yield (Span(f"{goal}: ", "strong"), Span(verdict, verdict), Span(counts))
     why = diagnosis.chosen
-    chosen = f" Chosen because {why}; --goal selects another." if why else ""
+    others = f"Other goals: --goal {other_goals(diagnosis)}."
+    chosen = f" Chosen because {why}. {others}" if why else ""
     if diagnosis.ways:
         yield from _paragraph(headline(diagnosis), width, _MARGIN, "strong")
     yield from _paragraph(f"Goal: {goal.text}.{chosen}", width, _MARGIN)

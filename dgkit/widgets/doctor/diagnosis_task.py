@@ -27,7 +27,7 @@ class Request:
     """Requested run.
 
     Attributes:
-        goal: Goal to judge for; None chooses one by the machine's devices.
+        goal: Goal to judge for; None chooses one by what the machine shows.
         check: Name of the only check to run, "" for all.
         size: GPU memory to be exported at once, in bytes.
     """

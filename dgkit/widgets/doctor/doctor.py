@@ -44,8 +44,8 @@ class DoctorPanel(BokehPanel):
 
     Args:
         snapshots: Files that `dgkit doctor --record` wrote; None judges this machine.
-        goal: Goal or its name (`arm-dma`, `rdma`, `gpunetio`, `laptop`); None chooses one by the
-            machine's devices.
+        goal: Goal or its name (`arm-dma`, `rdma`, `gpunetio`, `p2p`, `gpu`, `laptop`); None chooses
+            one by what the machine shows.
         size: GPU memory to be exported at once, in bytes or as "4G".
 
     Raises:
@@ -116,7 +116,7 @@ class DoctorPanel(BokehPanel):
 
     @handler
     def aim(self, goal: str) -> None:
-        """Judge for another goal; `auto` chooses one by the machine's devices."""
+        """Judge for another goal; `auto` chooses one by what the machine shows."""
         self._goal = parse_goal(goal)
         self._request(Request(self._goal, size=self._size))
 

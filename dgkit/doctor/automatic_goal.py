@@ -1,0 +1,176 @@
+"""Automatic goal: what a machine shows that its owner wants of it, in one table.
+
+A goal that the machine was never meant for fails on a machine that works. So a BlueField counts for
+its Arm cores only where DOCA or rshim is installed, and a GeForce, which NVIDIA's driver lets no
+other device reach, for CUDA only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from .facts import bluefield, nvidia_proc, pairs, pci
+from .facts.bluefield import Mode
+from .facts.doca import doca
+from .goals import Goal
+from .machine import Machine
+
+__all__ = ["RULES", "Rule", "Signs", "choose", "nic_mode", "signs"]
+
+
+class Signs(msgspec.Struct, frozen=True, kw_only=True):
+    """Devices and software of a machine that decide its goal.
+
+    Attributes:
+        arm: This is the Arm side of a BlueField, or it is judged with its host.
+        host: A host is judged.
+        gpus: Number of NVIDIA GPUs.
+        reachable: Not all of them are GeForce, which other devices do not reach.
+        nic: There is a NIC with RDMA, or a BlueField.
+        card: The first BlueField; "" without one.
+        software: What is installed for its Arm cores: `DOCA` or `rshim`; "" for neither.
+        nic_mode: The BlueField is in NIC mode; False if unknown.
+    """
+
+    arm: bool = False
+    host: bool = True
+    gpus: int = 0
+    reachable: bool = False
+    nic: bool = False
+    card: str = ""
+    software: str = ""
+    nic_mode: bool = False
+
+    @property
+    def has_dpu(self) -> bool:
+        """True if there is a BlueField, not in NIC mode, with software for its Arm cores."""
+        return bool(self.card and self.software) and not self.nic_mode
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A goal, and what a machine has to show for it.
+
+    Attributes:
+        goal: The goal.
+        when: What is there, for the documents.
+        holds: Whether it is.
+        why: Reason, as the end of a sentence.
+    """
+
+    goal: Goal
+    when: str
+    holds: Callable[[Signs], bool]
+    why: Callable[[Signs], str]
+
+
+def _why_arm(shown: Signs) -> str:
+    both = "these are a host and the Arm side of a BlueField"
+    return both if shown.host else "this is the Arm side of a BlueField"
+
+
+def _why_rdma(shown: Signs) -> str:
+    if not shown.card:
+        return "there are a GPU and a NIC, and no BlueField"
+    use = "is in NIC mode" if shown.nic_mode else "has neither DOCA nor rshim here"
+    return f"there are a GPU and a {shown.card} that {use}"
+
+
+def _why_gpu(shown: Signs) -> str:
+    if shown.reachable:
+        return "there is one GPU, and no NIC with RDMA"
+    return "there are several GPUs, all GeForce" if shown.gpus > 1 else "the GPU is a GeForce"
+
+
+def _why_none(shown: Signs) -> str:
+    return f"there is a {shown.card}, and no GPU" if shown.card else "there is no GPU"
+
+
+# The first rule that holds gives the goal.
+RULES = (
+    Rule(
+        Goal.ARM_DMA,
+        "the Arm side of a BlueField",
+        lambda shown: shown.arm,
+        _why_arm,
+    ),
+    Rule(
+        Goal.ARM_DMA,
+        "a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim",
+        lambda shown: shown.reachable and shown.has_dpu,
+        lambda shown: f"there are a GPU, a {shown.card} and {shown.software}",
+    ),
+    Rule(
+        Goal.RDMA,
+        "a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField",
+        lambda shown: shown.reachable and shown.nic,
+        _why_rdma,
+    ),
+    Rule(
+        Goal.P2P,
+        "several GPUs, not GeForce",
+        lambda shown: shown.reachable and shown.gpus > 1,
+        lambda _: "there are several GPUs, and no NIC with RDMA",
+    ),
+    Rule(
+        Goal.GPU,
+        "any other GPU",
+        lambda shown: shown.gpus > 0,
+        _why_gpu,
+    ),
+    Rule(Goal.LAPTOP, "no GPU", lambda _: True, _why_none),
+)
+
+
+def choose(shown: Signs) -> tuple[Goal, str]:
+    """Return the goal of the first rule that holds, and the reason."""
+    rule = next(rule for rule in RULES if rule.holds(shown))
+    return rule.goal, rule.why(shown)
+
+
+def signs(sides: Mapping[str, Machine]) -> Signs:
+    """Return the signs of a machine, or of a host and its DPU, but for the card's mode.
+
+    Reads files and ibv_devinfo only: it runs before all checks.
+    """
+    if "dpu" in sides:
+        return Signs(arm=True, host="host" in sides)
+    machine = sides["host"]
+    devices = machine.know(pci.tree)
+    if not devices.gpus:
+        return Signs(card=devices.bluefields[0].bluefield if devices.bluefields else "")
+    return Signs(
+        gpus=len(devices.gpus),
+        reachable=any(_is_reachable(machine, gpu.address) for gpu in devices.gpus),
+        nic=bool(pairs.peers(machine, Goal.RDMA)),
+        card=devices.bluefields[0].bluefield if devices.bluefields else "",
+        software=_software(machine) if devices.bluefields else "",
+    )
+
+
+def nic_mode(machine: Machine) -> bool:
+    """Return whether all BlueFields are in NIC mode, by the rshim driver or mlxconfig.
+
+    Both need root.
+    """
+    reported = machine.know(bluefield.rshim)
+    modes = [
+        reported.get(card.address.rpartition(".")[0]) or bluefield.mode(settings)
+        for card, settings in machine.know(bluefield.configs)
+    ]
+    return bool(modes) and all(mode is Mode.NIC for mode in modes)
+
+
+def _is_reachable(machine: Machine, gpu: str) -> bool:
+    model = nvidia_proc.information(machine, gpu).get("Model", "")
+    return "geforce" not in model.lower().split()
+
+
+def _software(machine: Machine) -> str:
+    found = machine.know(doca)
+    if found.version or found.parts:
+        return "DOCA"
+    names = machine.read.names("/dev").names
+    rshim = any(name.startswith("rshim") for name in names) or machine.know(bluefield.tmfifo).nets
+    return "rshim" if rshim else ""
