@@ -393,6 +393,9 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 const char *dg_copy_method(uint32_t method);
 /* Copies with that method. Errors: EINVAL for an unknown one. */
 int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
+/* Copies (part of) a run of bytes that is larger than the caches, by the method that is best for
+ * it: without reading dst into them first. The two may not overlap. */
+void dg_copy_large(void *dst, const void *src, uint64_t size);
 
 /* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a proxy, a
  * thread of this process, takes them and has the device's provider run them. */

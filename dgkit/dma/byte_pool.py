@@ -15,6 +15,7 @@ __all__ = ["BytePool"]
 
 _LEAST = 1 << 20  # bytes; the C library reuses the memory of smaller objects
 _MOST = 256 << 20  # bytes of the objects that a pool keeps
+_STREAMED = 8 << 20  # bytes of an object that no cache keeps: as DG_LARGE in provider.h
 
 
 class BytePool:
@@ -68,9 +69,25 @@ class BytePool:
         self._kept = []
 
     @staticmethod
-    def view(data: bytes) -> memoryview:
-        """Return a writable view of an object that take() returned and no one else has seen."""
-        return memoryview(ffi.buffer(ffi.from_buffer("char[]", data)))
+    def fill(data: bytes, offset: int, source: memoryview) -> None:
+        """Copy bytes into an object that take() returned and nothing else has seen.
+
+        Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
+        the end, nor may `source` change.
+
+        Args:
+            data: The object.
+            offset: Where to begin in it.
+            source: Contiguous bytes, at most as many as `data` has from there on.
+        """
+        size = len(source)
+        if not 0 <= offset <= len(data) - size:
+            raise ValueError(f"{size} bytes at {offset} do not fit into {len(data)}")
+        target, start = ffi.from_buffer("char[]", data), ffi.from_buffer("char[]", source)
+        if len(data) < _STREAMED:
+            ffi.memmove(target + offset, start, size)
+        else:
+            lib.dg_copy_large(target + offset, start, size)  # its arguments keep both exports
 
 
 def _create(size: int) -> bytes:

@@ -74,10 +74,10 @@ class Completion(native.Completion):
         return bool(self._flags & 4)
 
     def __repr__(self) -> str:
-        return (
-            f"<dgkit.Completion {self.status.name} {self.op.name.lower()} of {self.size} bytes, "
-            f"{self.path}{self._form()}, {self.latency_ns} ns>"
-        )
+        from ..units import plural
+
+        about = f"{self.op.name.lower()} of {plural(self.size, 'byte')}, {self.path}{self._form()}"
+        return f"<dgkit.Completion {self.status.name} {about}, {self.latency_ns:,} ns>"
 
     def _form(self) -> str:
         return " by a kernel" if self.by_kernel else ""

@@ -296,15 +296,16 @@ class Device:
 
     def _repr_html_(self) -> str:
         from ..html_cards import card, provider_badge
+        from ..units import plural
 
         rows: list[tuple[str, object]] = [("Provider", self.provider)]
         with contextlib.suppress(ClosedError):
             caps = self.caps
             rows += [("Engine", caps.engine)] if caps.engine else []
             rows += [
-                ("Largest inline copy", f"{caps.inline_max} bytes"),
+                ("Largest inline copy", plural(caps.inline_max, "byte")),
                 ("Engine spins", f"{caps.spin_ns / 1000:g} µs before it sleeps"),
-                ("Engine slept", f"{self.stats.engine_sleeps:,} times"),
+                ("Engine slept", plural(self.stats.engine_sleeps, "time")),
                 ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]

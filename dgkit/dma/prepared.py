@@ -83,9 +83,11 @@ class PreparedOp(_Prepared):
         self._bind(int(ffi.cast("uintptr_t", self._op)), self._op, self.completion, True)
 
     def _summary(self) -> str:
+        from ..units import plural
+
         wr = self._wr[0]
-        rows = f"{wr.rows} rows of " if wr.rows > 1 else ""
-        return f"{Op(wr.op).name.lower()} of {rows}{wr.size} bytes"
+        rows = f"{wr.rows:,} rows of " if wr.rows > 1 else ""
+        return f"{Op(wr.op).name.lower()} of {rows}{plural(wr.size, 'byte')}"
 
 
 class PreparedBatch(_Prepared):

@@ -224,11 +224,12 @@ class Queue(BatchQueue):
 
     def _repr_html_(self) -> str:
         from ..html_cards import card, provider_badge
+        from ..units import plural
 
         rows = (
-            ("Depth", f"{self.depth} operations"),
+            ("Depth", plural(self.depth, "operation")),
             ("Path", self.path),
-            ("Pending", f"{self.pending} operations"),
+            ("Pending", plural(self.pending, "operation")),
         )
         title = "Queue (closed)" if self._closed else "Queue"
         return card(title, rows, badge=provider_badge(self._device.provider))

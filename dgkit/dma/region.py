@@ -285,9 +285,11 @@ class Region(_Base):
         return (*super()._in_use(), self._bytes, self._keep, self.memory)
 
     def __repr__(self) -> str:
+        from ..units import plural
+
         name = f" {self.name!r}" if self.name else ""
-        state = self._state() or self.access
-        return f"<dgkit.Region id {self.id}{name}, {self.size} bytes on {self.place}, {state}>"
+        about = f"{plural(self.size, 'byte')} on {self.place}, {self._state() or self.access}"
+        return f"<dgkit.Region id {self.id}{name}, {about}>"
 
     def _rows(self) -> list[tuple[str, object]]:
         named: list[tuple[str, object]] = [("Name", self.name)] if self.name else []
@@ -321,9 +323,11 @@ class RemoteRegion(_Base):
         return bool(self._info().revoked)
 
     def __repr__(self) -> str:
+        from ..units import plural
+
         state = self._state() or f"{self.access}, {self.method}"
-        owner = f"process {self.peer_pid}"
-        return f"<dgkit.RemoteRegion id {self.id}, {self.size} bytes of {owner}, {state}>"
+        about = f"{plural(self.size, 'byte')} of process {self.peer_pid}, {state}"
+        return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 
     def _rows(self) -> list[tuple[str, object]]:
         method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"

@@ -54,7 +54,7 @@ class KernelMemory:
 
     def __repr__(self) -> str:
         why = f"; {self.why}" if self.why else ""
-        return f"<dgkit.KernelMemory {self.type}, {self.size} bytes, {self.where}{why}>"
+        return f"<dgkit.KernelMemory {self.type}, {self.size:,} bytes, {self.where}{why}>"
 
 
 def alloc(size: int, type: str = "gpu") -> KernelMemory:  # GPUNetIO's name of it

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..errors import KernelError, Unsupported
 from .headers import include_dir
 
-__all__ = ["compile_program", "kernel_names"]
+__all__ = ["compile_program", "find_compiler", "kernel_names"]
 
 SOURCE_NAME = "kernel.cu"  # in messages and in the places of threads
 _COMPILERS = ("c++", "g++", "clang++")
@@ -57,8 +57,12 @@ def translate(source: str) -> str:
     return f'#include "emulated_gpu.h"\n#line 1 "{SOURCE_NAME}"\n{body}\n{tail}\n'
 
 
-def _compiler() -> str:
-    """Return the C++ compiler: $CXX, or the first that is installed."""
+def find_compiler() -> str:
+    """Return the C++ compiler: $CXX, or the first that is installed.
+
+    Raises:
+        Unsupported: None is installed.
+    """
     for name in (os.environ.get("CXX", ""), *_COMPILERS):
         if name and (found := shutil.which(name)):
             return found
@@ -104,7 +108,7 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         KernelError: The source does not compile; the message has the compiler's own.
         Unsupported: No C++ compiler is installed.
     """
-    compiler, headers, text = _compiler(), include_dir(), translate(source)
+    compiler, headers, text = find_compiler(), include_dir(), translate(source)
     runtime = headers / "emulated_gpu.cpp"
     flags = [*_FLAGS, *_WARNINGS, f"-I{headers}"]
     sanitizer = ["-fsanitize=thread"] if tsan else []

@@ -47,8 +47,10 @@ class EmulatedKernel:
 
     label = LABEL
 
-    def __init__(self, program: Path, name: str) -> None:
-        self._program = program
+    def __init__(
+        self, program: Path, name: str, prefix: Sequence[str] = (), fds: Sequence[int] = ()
+    ) -> None:
+        self._program, self._prefix, self._fds = program, prefix, fds
         self.name = name
 
     def __call__(
@@ -102,6 +104,7 @@ class EmulatedKernel:
             return Launch(
                 self._program, self.name, blocks, threads, arguments,
                 shared_mem=shared_mem, seed=whole("seed", seed), timeout=timeout,
+                prefix=self._prefix, fds=self._fds,
             )  # fmt: skip
         except BaseException:
             with contextlib.suppress(OSError):
@@ -113,19 +116,32 @@ class EmulatedKernel:
 
 
 class EmulatedModule:
-    """Compiled source: `module["kernel"]` is a kernel. Created by `emulate`."""
+    """Compiled source: `module["kernel"]` is a kernel. Created by `emulate`.
+
+    Args:
+        program: Compiled program.
+        names: Names of its kernels.
+        prefix: Words before the program in the command that runs a grid.
+        fds: File descriptors that this command inherits.
+    """
 
     label = LABEL
 
-    def __init__(self, program: Path, names: list[str]) -> None:
-        self._program = program
+    def __init__(
+        self,
+        program: Path,
+        names: list[str],
+        prefix: Sequence[str] = (),
+        fds: Sequence[int] = (),
+    ) -> None:
+        self._program, self._prefix, self._fds = program, prefix, fds
         self.names = names
 
     def __getitem__(self, name: str) -> EmulatedKernel:
         if name not in self.names:
             known = ", ".join(self.names) or "none"
             raise KeyError(f"there is no kernel {name!r}; the source has: {known}")
-        return EmulatedKernel(self._program, name)
+        return EmulatedKernel(self._program, name, self._prefix, self._fds)
 
     get_function = __getitem__
 

@@ -16,6 +16,7 @@ from .kernel_arguments import Arguments
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import IO
 
 __all__ = ["Launch"]
@@ -39,6 +40,8 @@ class Launch:
         shared_mem: Dynamic shared memory of a block; bytes.
         seed: Of the order in which threads run.
         timeout: Seconds after which the grid is stopped.
+        prefix: Words before the program in its command.
+        fds: File descriptors that the command inherits.
     """
 
     def __init__(
@@ -52,8 +55,11 @@ class Launch:
         shared_mem: int,
         seed: int,
         timeout: float,
+        prefix: Sequence[str] = (),
+        fds: Sequence[int] = (),
     ) -> None:
         self._program, self._name, self._arguments = program, name, arguments
+        self._prefix = prefix
         self._timeout = timeout
         maps = list(arguments.mappings.values())
         encoded = name.encode()
@@ -66,7 +72,7 @@ class Launch:
             + struct.pack("<3Q", shared_mem, seed, int(timeout * 1e9))
             + arguments.bytes
         )
-        self._fds = [m.fd for m in maps]
+        self._fds = [*(m.fd for m in maps), *fds]
         self._left = _ATTEMPTS
         self._start()
 
@@ -76,7 +82,7 @@ class Launch:
         self._places: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         report = self._places.fileno()
         self._child = subprocess.Popen(
-            [self._program, str(report)],
+            [*self._prefix, self._program, str(report)],
             stdin=subprocess.PIPE,
             stderr=self._errors,
             pass_fds=[*self._fds, report],

@@ -43,6 +43,7 @@ __all__ = [
 RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings and threads of one; bytes of a put
 _LIMIT = 10.0  # seconds that a kernel waits for its other side
 _PLACES = 4096  # of a ring without a proxy
+_SCATTER = 1031  # places between those of neighbouring threads; odd, so that each has its own
 _CALIBRATION = 64  # operations of each thread before a rate is measured
 _MOST = 1 << 20  # operations of a thread in one launch
 
@@ -50,6 +51,7 @@ KERNELS = r"""
 #include <dgkit_device.cuh>
 typedef dg_u64 u64;
 #define ME (threadIdx.x + blockIdx.x * blockDim.x)
+#define PLACES 2048u /* RATE_RINGS * RATE_THREADS */
 #define TIMES 16 /* operations between two looks at the clock */
 
 __device__ static void store_sys(u64 *p, u64 v)
@@ -130,12 +132,12 @@ extern "C" __global__ void get(SINGLE) { single<DG_OP_GET, 0>(CALL); }
 /* out: for each block its begin and its end in ns, its worst status, and an unused word. */
 #define RINGS dg_gpu_queue *a, dg_gpu_queue *b, dg_gpu_queue *c, dg_gpu_queue *d,                  \
               dg_gpu_queue *e, dg_gpu_queue *f, dg_gpu_queue *g, dg_gpu_queue *h,                  \
-              unsigned remote, unsigned local, u64 count, u64 *out
+              unsigned remote, unsigned local, u64 step, u64 count, u64 *out
 template <unsigned flags> __device__ static void rate(RINGS)
 {
     dg_gpu_queue *const all[] = {a, b, c, d, e, f, g, h};
     dg_gpu_queue *const q = all[blockIdx.x];
-    const u64 at = ME * 64;
+    const u64 at = ME * step % PLACES * 64;
     const u64 begin = dg_clock_ns();
     int refused = DG_OK;
     for (u64 i = 0; i < count; i++) {
@@ -152,7 +154,7 @@ template <unsigned flags> __device__ static void rate(RINGS)
         own[2] = (u64)(status ? status : refused ? refused : lost ? DG_QUEUE_FULL : DG_OK);
     }
 }
-#define RATE a, b, c, d, e, f, g, h, remote, local, count, out
+#define RATE a, b, c, d, e, f, g, h, remote, local, step, count, out
 extern "C" __global__ void rate_fenced(RINGS) { rate<0>(RATE); }
 extern "C" __global__ void rate_free(RINGS) { rate<DG_NO_RELEASE>(RATE); }
 
@@ -180,7 +182,8 @@ template <bool release> __device__ static void stored(dg_gpu_record *records, u6
 extern "C" __global__ void stored_fenced(STORED) { stored<true>(records, places, count, out); }
 extern "C" __global__ void stored_free(STORED) { stored<false>(records, places, count, out); }
 
-/* Computes until `stop`, which one thread of a block polls. */
+/* Computes until `stop`, which one thread of a block reads about every 100 us. It is in memory of
+ * the host: reads of all blocks, back to back, would slow down what the CPU asks of the GPU. */
 extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
 {
     __shared__ int ended;
@@ -190,7 +193,7 @@ extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
         ended = 0;
     __syncthreads();
     while (!ended) {
-        for (int i = 0; i < 1000; i++)
+        for (int i = 0; i < 50000; i++)
             x = x * 1.0000001 + 1;
         __syncthreads();
         if (threadIdx.x == 0)
@@ -350,8 +353,12 @@ class Meter:
         threads: int = RATE_THREADS,
         seconds: float = 0.2,
         fenced: bool = True,
+        scattered: bool = False,
     ) -> Counted:
         """Measure puts of 64 B by one block for each queue, until all are complete.
+
+        Each thread puts to one place again and again. The places of neighbouring threads are
+        neighbours, too, which a provider may copy together.
 
         Args:
             queues: Strong queues, at most 8.
@@ -361,12 +368,14 @@ class Meter:
             threads: Of each block.
             seconds: About how long to measure.
             fenced: False for DG_NO_RELEASE.
+            scattered: The places of neighbouring threads are no neighbours.
 
         Raises:
             KernelError: A put failed.
         """
         name = "rate_fenced" if fenced else "rate_free"
-        given = (*queues, *[queues[0]] * (RATE_RINGS - len(queues)), _u32(remote), _u32(local))
+        rings = (*queues, *[queues[0]] * (RATE_RINGS - len(queues)))
+        given = (*rings, _u32(remote), _u32(local), _u64(_SCATTER if scattered else 1))
         return self._rate(name, len(queues), threads, given, seconds)
 
     def stored(

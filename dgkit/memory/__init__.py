@@ -19,6 +19,7 @@ Modules:
     cpu_mapping: GPU memory mapped for the CPU.
     gdrcopy: GDRCopy's library.
     gpu_info: GPUs of this process and their capabilities.
+    gpu_load: Load of each GPU of this machine.
     cuda: Calls to the CUDA driver; the only module that makes any.
     cuda_errors: CUDA result codes as exceptions.
 

@@ -10,7 +10,8 @@ from typing import Any
 from ..errors import DeviceUnavailable, NativeError
 from . import cuda
 
-__all__ = ["GpuInfo", "gpu_error", "gpus", "kernel_modules", "uuid_of", "uuid_text", "why_no_gpu"]
+__all__ = ["GpuInfo", "gpu_error", "gpus", "kernel_modules", "open_nvml", "uuid_of"]
+__all__ += ["uuid_text", "why_no_gpu"]
 
 _VERSION = Path("/proc/driver/nvidia/version")
 _PCI = Path("/sys/bus/pci/devices")
@@ -175,7 +176,7 @@ def kernel_modules() -> tuple[str, str, str]:
 def _memory(pci: str) -> tuple[int | None, int | None, int | None, str]:
     """Return BAR1 total and free, free memory, and why BAR1's are unknown, by NVML, else sysfs."""
     try:
-        nvml = _nvml()
+        nvml = open_nvml()
         handle = nvml.device_get_handle_by_pci_bus_id_v2(pci)
         free = int(nvml.device_get_memory_info_v2(handle).free)
         bar1 = nvml.device_get_bar1_memory_info(handle)
@@ -188,7 +189,8 @@ def _memory(pci: str) -> tuple[int | None, int | None, int | None, str]:
         return total, None, None, f"{why}; the size is from sysfs"
 
 
-def _nvml() -> Any:
+def open_nvml() -> Any:
+    """Return cuda.bindings.nvml, initialized; raises an error of any class where it cannot be."""
     from cuda.bindings import nvml
 
     nvml.init_v2()

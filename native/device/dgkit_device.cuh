@@ -175,9 +175,9 @@ typedef struct dg_gpu_queue {
 	dg_u32 reserved[15];
 	/* Words that the GPU's threads change, by atomic operations. next: the next place. credits:
 	 * free places that are not taken. refilled: the value of `done` up to which credits were
-	 * added; in weak mode the largest one seen. */
+	 * added; in weak mode the largest one seen. watched: enum dg_watched. */
 	dg_u64 next, line1[15];
-	dg_u64 credits, refilled, line2[14];
+	dg_u64 credits, refilled, watched, line2[13];
 } dg_gpu_queue;
 
 DG_ASSERT(sizeof(dg_u64) == 8 && sizeof(dg_u32) == 4);
@@ -376,6 +376,14 @@ DG_FN dg_u64 dg_max(dg_u64 *p, dg_u64 n)
 	return v;
 }
 
+/* Makes a 0 a 1. Returns what was there. */
+DG_FN dg_u64 dg_set_first(dg_u64 *p)
+{
+	dg_u64 v;
+	asm volatile("atom.relaxed.gpu.cas.b64 %0, [%1], 0, 1;" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
 /* Nanoseconds of the GPU's own timer, for the trace. */
 DG_FN dg_u64 dg_clock_ns()
 {
@@ -442,6 +450,14 @@ DG_FN dg_u64 dg_max(dg_u64 *p, dg_u64 n)
 	while (v < n && !__atomic_compare_exchange_n(p, &v, n, true, __ATOMIC_RELAXED,
 						      __ATOMIC_RELAXED))
 		;
+	return v;
+}
+
+DG_FN dg_u64 dg_set_first(dg_u64 *p)
+{
+	dg_u64 v = 0;
+	dg_emu_yield();
+	__atomic_compare_exchange_n(p, &v, 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 	return v;
 }
 
@@ -524,6 +540,54 @@ DG_FN dg_u64 dg_closed(const dg_gpu_queue *q)
 	return dg_load_acquire_sys(&dg_ring_of(q)->closed);
 }
 
+/* Who looks at the ring for places that became free. It is in memory of the host: the reads of
+ * thousands of threads, over PCIe, slow down the copies that they wait for. So one thread looks, and
+ * the others watch `refilled` and `credits`. */
+enum dg_watched { DG_WATCHED_BY_NONE = 0, DG_WATCHED = 1, DG_WATCHED_CLOSED = 2 };
+
+struct dg_watch {
+	dg_waiter w;
+	bool mine; /* this thread is the one that looks */
+};
+
+template <int sharing> DG_FN dg_watch dg_watch_begin()
+{
+	dg_watch t;
+	t.w = dg_wait_begin();
+	t.mine = sharing == DG_SHARING_THREAD;
+	return t;
+}
+
+/* Looks once, if no other thread does. Returns DG_OK, and in *freed how many places it found to be
+ * free, or DG_CLOSED. */
+DG_FN int dg_watch_look(dg_gpu_queue *q, dg_watch *t, dg_u64 *freed)
+{
+	*freed = 0;
+	if (!t->mine) {
+		dg_u64 watched = dg_load_gpu(&q->watched);
+		if (watched == DG_WATCHED_BY_NONE) {
+			watched = dg_set_first(&q->watched);
+			t->mine = watched == DG_WATCHED_BY_NONE;
+		}
+		if (!t->mine)
+			return watched == DG_WATCHED_CLOSED ? DG_CLOSED : DG_OK;
+	}
+	const dg_u64 done = dg_done(q), before = dg_max(&q->refilled, done);
+	if (done > before) {
+		*freed = done - before;
+		return DG_OK;
+	}
+	return dg_closed(q) ? DG_CLOSED : DG_OK;
+}
+
+/* Leaves the looking to another thread, but for that of a queue that is `closed`: it stays so. */
+template <int sharing> DG_FN void dg_watch_end(dg_gpu_queue *q, const dg_watch *t, int status)
+{
+	if (t->mine && sharing != DG_SHARING_THREAD)
+		dg_store_gpu(&q->watched,
+			     status == DG_CLOSED ? DG_WATCHED_CLOSED : DG_WATCHED_BY_NONE);
+}
+
 /* The words of a queue that a post reads first, loaded together: one latency. With other sharings
  * `next` is not read ahead. */
 struct dg_places {
@@ -538,32 +602,39 @@ template <int sharing> DG_FN dg_places dg_places_of(const dg_gpu_queue *q)
 	return p;
 }
 
+/* Takes n credits, if that many are free. */
+template <int sharing> DG_FN bool dg_try_credits(dg_gpu_queue *q, dg_u64 credits, dg_u32 n)
+{
+	if ((long long)credits < (long long)n)
+		return false;
+	if (sharing == DG_SHARING_THREAD) {
+		dg_store_gpu(&q->credits, credits - n);
+		return true;
+	}
+	if ((long long)dg_add<sharing>(&q->credits, (dg_u64)0 - n) >= (long long)n)
+		return true;
+	dg_add_release<sharing>(&q->credits, n);
+	return false;
+}
+
 /* Takes n credits, of which there were `credits`. Returns a dg_status. The load before keeps a full
  * queue from being hammered. */
 template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u64 credits, dg_u32 n)
 {
-	dg_waiter w = dg_wait_begin();
-	for (;; credits = dg_load_gpu(&q->credits)) {
-		const long long free = (long long)credits;
-		if (free >= (long long)n) {
-			if (sharing == DG_SHARING_THREAD) {
-				dg_store_gpu(&q->credits, (dg_u64)(free - n));
-				return DG_OK;
-			}
-			if ((long long)dg_add<sharing>(&q->credits, (dg_u64)0 - n) >= (long long)n)
-				return DG_OK;
-			dg_add_release<sharing>(&q->credits, n);
-		}
-		const dg_u64 done = dg_done(q), before = dg_max(&q->refilled, done);
-		if (done > before) {
-			dg_add_release<sharing>(&q->credits, done - before);
-			continue;
-		}
-		if (dg_closed(q))
-			return DG_CLOSED;
-		if (!dg_wait_more(&w, q->limit))
-			return DG_QUEUE_FULL;
+	dg_watch t = dg_watch_begin<sharing>();
+	dg_u64 freed;
+	int status = DG_OK;
+	for (; !dg_try_credits<sharing>(q, credits, n); credits = dg_load_gpu(&q->credits)) {
+		status = dg_watch_look(q, &t, &freed);
+		if (freed)
+			dg_add_release<sharing>(&q->credits, freed);
+		else if (status == DG_OK && !dg_wait_more(&t.w, q->limit))
+			status = DG_QUEUE_FULL;
+		if (status != DG_OK)
+			break;
 	}
+	dg_watch_end<sharing>(q, &t, status);
+	return status;
 }
 
 /* Reserves n places. Returns the first sequence number, or a refused ticket. */
@@ -600,18 +671,21 @@ template <int sharing> DG_FN dg_u64 dg_reserve(dg_gpu_queue *q, dg_places p)
 DG_FN dg_u64 dg_claim(dg_gpu_queue *q, dg_u64 place)
 {
 	const dg_u64 depth = (dg_u64)q->mask + 1;
-	dg_waiter w = dg_wait_begin();
+	dg_watch t = dg_watch_begin<DG_SHARING_GPU>();
+	dg_u64 freed;
+	int status = DG_OK;
 	place &= DG_SEQUENCE_MASK;
 	/* refilled is a count of operations from `first` on. */
 	while (((place - q->first) & DG_SEQUENCE_MASK) >= dg_load_gpu(&q->refilled) + depth) {
-		const dg_u64 done = dg_done(q);
-		if (dg_max(&q->refilled, done) < done)
-			continue;
-		if (dg_closed(q))
-			return dg_refused(DG_CLOSED);
-		if (!dg_wait_more(&w, q->limit))
-			return dg_refused(DG_QUEUE_FULL);
+		status = dg_watch_look(q, &t, &freed);
+		if (status == DG_OK && !freed && !dg_wait_more(&t.w, q->limit))
+			status = DG_QUEUE_FULL;
+		if (status != DG_OK)
+			break;
 	}
+	dg_watch_end<DG_SHARING_GPU>(q, &t, status);
+	if (status != DG_OK)
+		return dg_refused(status);
 	dg_max(&q->next, q->first + ((place - q->first) & DG_SEQUENCE_MASK) + 1);
 	return place;
 }

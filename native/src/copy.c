@@ -137,12 +137,12 @@ void dg_copy(void *dst, const void *src, uint64_t n)
 /* The choice follows tests/bench/results/copy_sweep*.json: while a cache holds the bytes, libc's
  * memcpy is as good as any method. Beyond that, on x86-64, streaming stores over four pages are the
  * fastest or within 4 % of it; on other architectures libc's memcpy is tuned for the machine. */
-void dg_copy_large(void *dst, const void *src, uint64_t n)
+void dg_copy_large(void *dst, const void *src, uint64_t size)
 {
 #if defined(__x86_64__)
-	copy_stream_pages(dst, src, n);
+	copy_stream_pages(dst, src, size);
 #else
-	memcpy(dst, src, n);
+	memcpy(dst, src, size);
 #endif
 }
 

@@ -161,6 +161,9 @@ struct dg_ops {
 	 * dev->blob_provider is set. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		      struct dg_descriptor *d);
+	/* Whether the exporter of an imported region is known to be gone. NULL: only the share
+	 * server's connection, and operations, show that. */
+	bool (*lost)(const struct dg_region *r);
 	/* Runs one operation in the caller's thread if it completes within a few polls. The caller
 	 * handles its gates. Returns a dg_status; OP_MORE: it is in flight as if it had come from
 	 * the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be posted.
@@ -239,9 +242,8 @@ int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
 
 /* copy.c */
 void dg_copy(void *dst, const void *src, uint64_t n);
-/* For (part of) a run of at least DG_LARGE bytes, which no cache holds. */
+/* A run of at least so many bytes is for dg_copy_large(): no cache holds it. */
 #define DG_LARGE (8u << 20)
-void dg_copy_large(void *dst, const void *src, uint64_t n);
 /* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
  * may have been copied then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
  * can be opened to repeat it, EMFILE, ENFILE or ENOMEM of pipe2(2). */

@@ -260,17 +260,19 @@ static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
 	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
 }
 
-/* Own memory: a memfd. */
+/* Own memory: a memfd, sealed, as the process of an emulated GPU has it, too, and could shrink it. */
 static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	const uint64_t size = layout_of(cfg).size;
-	r->fd = memfd_create("dgkit-ring", MFD_CLOEXEC);
+	r->fd = memfd_create("dgkit-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (r->fd < 0)
 		return dg_fail_errno("cannot create the memory of a GPU queue");
 	const int rc = posix_fallocate(r->fd, 0, (off_t)size);
 	if (rc)
 		return dg_fail(rc, "cannot allocate %llu bytes for a GPU queue: %s",
 			       (unsigned long long)size, strerror(rc));
+	if (fcntl(r->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return dg_fail_errno("cannot seal the memory of a GPU queue");
 	void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
 	if (base == MAP_FAILED)
 		return dg_fail_errno("cannot map the memory of a GPU queue");
@@ -534,7 +536,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		rc = open_staging(r);
 	/* Operations and the signals that follow them. */
 	if (!rc)
-		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, &r->q);
+		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, p, &r->q);
 	if (rc) {
 		free_tables(r);
 		free_memory(r);

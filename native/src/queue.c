@@ -117,7 +117,7 @@ static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
 }
 
 static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
-			uint64_t op_timeout_ns, bool beside_kernels, dg_queue **out)
+			uint64_t op_timeout_ns, const void *proxy, dg_queue **out)
 {
 	int rc = check_open(dev, depth, path);
 	if (rc)
@@ -141,7 +141,7 @@ static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, ui
 	rc = dg_pipe_open(&q->pipe, depth);
 	if (rc)
 		goto free_tables;
-	q->pipe.beside_kernels = beside_kernels;
+	q->pipe.beside_kernels = proxy;
 	rc = dev->ops->attach(dev, dev->provider, &q->pipe);
 	if (rc)
 		goto close_pipe;
@@ -168,18 +168,19 @@ int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_n
 	int rc = dg_device_enter(dev);
 	if (rc)
 		return rc;
-	rc = open_entered(dev, depth, path, spin_ns, op_timeout_ns, false, out);
+	rc = open_entered(dev, depth, path, spin_ns, op_timeout_ns, NULL, out);
 	life_leave(&dev->life);
 	return rc;
 }
 
-int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, dg_queue **out)
+int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, const void *proxy,
+			      dg_queue **out)
 {
 	*out = NULL;
 	int rc = dg_device_enter(dev);
 	if (rc)
 		return rc;
-	rc = open_entered(dev, depth, DG_PATH_AUTO, 0, UINT64_MAX, true, out);
+	rc = open_entered(dev, depth, DG_PATH_AUTO, 0, UINT64_MAX, proxy, out);
 	life_leave(&dev->life);
 	return rc;
 }

@@ -254,7 +254,8 @@ void dg_queue_run_cancel(struct dg_queue *q);
 void dg_queue_unref(struct dg_queue *q);
 /* Opens a queue of a proxy: see dg_pipe.beside_kernels. Its operations have no time-out, since a
  * kernel has its own limit. Errors: as dg_queue_open(). */
-int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, dg_queue **out);
+int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, const void *proxy,
+			      dg_queue **out);
 /* prepared.c: dg_prep_run() for a caller that is inside the queue and has read the clock. */
 int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns);
 /* After queue_enter(), before the regions are accessed: returns 0 if they and the queue can be

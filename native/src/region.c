@@ -463,6 +463,8 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 	int rc = enter(r);
 	if (rc)
 		return rc;
+	if (r->remote && r->dev->ops->lost && r->dev->ops->lost(r))
+		atomic_store(&r->entry->lost, 1);
 	*out = (dg_region_info){
 		.size = r->memory.size,
 		.id = r->id,

@@ -114,9 +114,10 @@ struct dg_pipe {
 	struct dg_cqe *cq;
 	void *provider; /* the provider's state for this pipe */
 	uint32_t mask;
-	/* Set before attach: a kernel that fills the GPU may wait for what is posted here, so nothing
-	 * may wait for that kernel. */
-	bool beside_kernels;
+	/* Set before attach, of a proxy's queue: the proxy, whose thread posts to all of its queues. A
+	 * kernel that fills the GPU may wait for what is posted here, so nothing may wait for that
+	 * kernel. */
+	const void *beside_kernels;
 	int event_fd; /* written by the provider */
 	int wait_fd; /* the caller sleeps on it: event_fd, or an epoll fd that includes it */
 	/* written by the caller: a line that the provider's thread never reads */

@@ -207,7 +207,7 @@ def test_it_says_what_it_is_and_never_hardware(device):
 def test_a_remote_region_says_that_it_is_mapped_on_the_gpu(fake_cuda):
     with rig("two processes") as r:
         assert re.fullmatch(
-            rf"<dgkit.RemoteRegion id \d+, {MIB} bytes of process {r.host.pid}, rw, gpu>",
+            rf"<dgkit.RemoteRegion id \d+, {MIB:,} bytes of process {r.host.pid}, rw, gpu>",
             repr(r.remote),
         )
         assert "mapped on the GPU" in r.remote._repr_html_()

@@ -108,7 +108,7 @@ def test_the_dpu_copies_between_memory_of_every_place(session):
 
 def test_a_region_says_where_it_is(session, region):
     assert (region.on, region.place) == ("host", "cuda:0")
-    assert "'r' on host, cuda:0, 1048576 bytes" in repr(region)
+    assert "'r' on host, cuda:0, 1,048,576 bytes" in repr(region)
     shown = region._repr_html_()
     assert "host, cuda:0" in shown
     assert "GPU copy engine" in shown

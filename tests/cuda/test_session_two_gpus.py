@@ -31,7 +31,7 @@ def test_large_gpu_memory_is_copied_directly(pair, fake_cuda):
     said, shown, card = copied(*pair, 3 * MIB + 1)
     assert (said, card) == ("True WRITE True 1", "True False")
     assert re.fullmatch(
-        r"<TransferReport OK, 3145729 bytes by cuda, worker: "
+        r"<TransferReport OK, 3,145,729 bytes by cuda, worker: "
         r"DMA write [\d.,]+ µs, direct, in 1 piece>",
         shown,
     )

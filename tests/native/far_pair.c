@@ -5,6 +5,7 @@
  *	far_pair export PORT            exports a region to the first that connects
  *	far_pair import ADDRESS PORT    imports it, checks, reads, writes; then the exporter closes it
  *	far_pair lose ADDRESS PORT      imports it, says "up", and writes until the peer is lost
+ *	far_pair idle ADDRESS PORT      imports it, says "up", and sees the peer's end without an operation
  *
  * Descriptors and turns go over TCP, the bytes by RDMA.
  */
@@ -117,6 +118,31 @@ static void lose_side(const char *address, uint16_t port)
 	close(fd);
 }
 
+static void idle_side(const char *address, uint16_t port)
+{
+	int fd = connected(address, port);
+	struct token t;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	wr = record(&f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	for (int i = 0; i < 20; i++) { /* some probes are answered */
+		usleep(100000);
+		CHECK_EQ(info_of(f.remote).lost, 0);
+	}
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	puts("up");
+	fflush(stdout);
+	while (!info_of(f.remote).lost)
+		usleep(10000);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
+	fix_close(&f);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	provider = "verbs";
@@ -126,8 +152,10 @@ int main(int argc, char **argv)
 		import_side(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc == 4 && !strcmp(argv[1], "lose"))
 		lose_side(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc == 4 && !strcmp(argv[1], "idle"))
+		idle_side(argv[2], (uint16_t)atoi(argv[3]));
 	else
-		return fprintf(stderr, "usage: far_pair export PORT | import|lose ADDRESS PORT\n"), 2;
+		return fprintf(stderr, "usage: far_pair export PORT | import|lose|idle ADDRESS PORT\n"), 2;
 	printf("ok   %s\n", argv[1]);
 	return 0;
 }

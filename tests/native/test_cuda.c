@@ -486,7 +486,7 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
 	fill(m.addr, BLOCK, 3);
 	for (int turn = 0; turn < 2; turn++) { /* the second queue has the first one's memory */
-		CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, &q), 0);
+		CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, t.f.dev, &q), 0);
 		snprintf(full, sizeof full, "full=1%s", knobs);
 		gpu_knobs(full);
 		for (size_t i = 0, at = 0; i < sizeof sizes / sizeof *sizes; at += sizes[i++] + 5) {

@@ -3,6 +3,7 @@
  * error. */
 #include <errno.h>
 #include <stddef.h>
+#include <sys/resource.h>
 
 #include "check.h"
 #include "share/descriptor.h"
@@ -56,6 +57,23 @@ static void what_was_packed_is_parsed(void)
 	CHECK_EQ(memcmp(got.boot_id, want.boot_id, sizeof(want.boot_id)), 0);
 	CHECK_EQ(memcmp(got.blob, want.blob, BLOB), 0);
 	CHECK_EQ(strcmp(got.path, want.path), 0);
+}
+
+/* Without a free file descriptor the file cannot be read again. */
+static void the_boot_id_is_read_once(void)
+{
+	uint8_t first[16], again[16];
+	struct rlimit before, none;
+
+	CHECK_EQ(dg_boot_id(first), 0);
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+	none = before;
+	none.rlim_cur = 0;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	int rc = dg_boot_id(again);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+	CHECK_EQ(rc, 0);
+	CHECK_EQ(memcmp(first, again, sizeof(first)), 0);
 }
 
 static void a_buffer_too_small_is_refused_and_not_written(void)
@@ -237,6 +255,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(a_good_one_is_accepted_and_says_its_length),
 		TEST(what_was_packed_is_parsed),
+		TEST(the_boot_id_is_read_once),
 		TEST(a_buffer_too_small_is_refused_and_not_written),
 		TEST(each_truncation_is_refused),
 		TEST(bytes_after_the_end_are_refused),

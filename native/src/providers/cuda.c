@@ -264,6 +264,57 @@ static uint64_t scratch_part(struct cuda *c)
 	return parts ? turn % parts * PLAIN_FROM : 0;
 }
 
+/* Destroys the shared stream of q after the last queue of its proxy. */
+static void leave_shared(struct cuda_queue *q)
+{
+	struct cuda *c = q->c;
+	struct cuda_stream **at = &c->shared, *left = q->shared;
+	pthread_mutex_lock(&c->spare_lock);
+	const bool last = left && !--left->queues;
+	if (last) {
+		while (*at != left)
+			at = &(*at)->next;
+		*at = left->next;
+	}
+	pthread_mutex_unlock(&c->spare_lock);
+	if (!last)
+		return;
+	cuda.cuStreamDestroy(left->handle);
+	free(left);
+}
+
+/* Makes the shared stream of q's proxy, or finds it. */
+static CUresult join_shared(struct cuda_queue *q)
+{
+	struct cuda *c = q->c;
+	struct cuda_stream *s = NULL;
+	CUresult code = 0;
+	pthread_mutex_lock(&c->spare_lock);
+	for (s = c->shared; s && s->proxy != q->p->beside_kernels; s = s->next)
+		;
+	if (!s) {
+		s = calloc(1, sizeof *s);
+		code = s ? cuda.cuStreamCreate(&s->handle, CU_STREAM_NON_BLOCKING)
+			 : CUDA_ERROR_OUT_OF_MEMORY;
+		if (!code) {
+			s->proxy = q->p->beside_kernels;
+			s->next = c->shared;
+			c->shared = s;
+			q->stream = s;
+			code = cuda_warm_up(q); /* before any other thread submits to it */
+			q->stream = &q->own;
+		} else {
+			free(s);
+			s = NULL;
+		}
+	}
+	q->shared = s;
+	if (s)
+		s->queues++;
+	pthread_mutex_unlock(&c->spare_lock);
+	return code;
+}
+
 static int queue_open(struct cuda_queue *q)
 {
 	const char *what = "cuMemHostAlloc";
@@ -283,7 +334,8 @@ static int queue_open(struct cuda_queue *q)
 	q->gathers = (struct gather_op *)((char *)pinned + FLAGS);
 	q->staging = (uint8_t *)(q->gathers + n);
 	what = "cuStreamCreate";
-	code = cuda.cuStreamCreate(&q->stream, CU_STREAM_NON_BLOCKING);
+	q->stream = &q->own;
+	code = cuda.cuStreamCreate(&q->own.handle, CU_STREAM_NON_BLOCKING);
 	if (code)
 		goto give_back;
 	code = cuda.cuStreamCreate(&q->waker, CU_STREAM_NON_BLOCKING);
@@ -294,10 +346,13 @@ static int queue_open(struct cuda_queue *q)
 	what = "the first copies of a queue";
 	code = cuda_warm_up(q);
 	if (!code)
+		code = join_shared(q);
+	if (!code)
 		return 0;
+	leave_shared(q);
 	cuda.cuStreamDestroy(q->waker);
 destroy_stream:
-	cuda.cuStreamDestroy(q->stream);
+	cuda.cuStreamDestroy(q->own.handle);
 give_back:
 	if (q->bounce)
 		keep_pinned(q->c, pinned);
@@ -418,7 +473,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	struct cuda_queue *q = p->provider;
 	(void)dev;
 	bool entered = cuda_enter(q->c);
-	CUresult code = cuda.cuStreamSynchronize(q->stream);
+	CUresult code = cuda.cuStreamSynchronize(q->stream->handle);
 	if (!code) /* the waker's function uses the pipe */
 		code = cuda.cuStreamSynchronize(q->waker);
 	if (code)
@@ -433,7 +488,8 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 		cuda.cuStreamDestroy(q->canary.stream);
 	}
 	cuda.cuStreamDestroy(q->waker);
-	cuda.cuStreamDestroy(q->stream);
+	cuda.cuStreamDestroy(q->own.handle);
+	leave_shared(q);
 	cuda_leave(entered);
 	keep_pinned(q->c, q->flag);
 	p->provider = NULL;
@@ -446,6 +502,7 @@ static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_o
 {
 	struct cuda_queue *q = p->provider;
 	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->bare_flag;
+	CUstream stream = q->stream->handle;
 	uint32_t posted = 0, ended = 0;
 	CUresult code = 0;
 	(void)dev;
@@ -454,25 +511,25 @@ static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_o
 					   "operation of one row, to or from GPU memory");
 	bool entered = cuda_enter(q->c);
 	q->timed.running = false;
-	code = cuda.cuStreamWriteValue32(q->stream, flag, 0, 0);
+	code = cuda.cuStreamWriteValue32(stream, flag, 0, 0);
 	if (!code)
-		code = cuda.cuStreamSynchronize(q->stream);
+		code = cuda.cuStreamSynchronize(stream);
 	uint64_t before = now_ns();
 	while (ended < count && !code) {
 		for (; posted < count && posted - ended < window && !code; posted++) {
 			code = cuda_plain_copy(q, op);
 			if (!code)
-				code = cuda.cuStreamWriteValue32(q->stream, flag, posted + 1, 0);
+				code = cuda.cuStreamWriteValue32(stream, flag, posted + 1, 0);
 		}
 		uint32_t seen = atomic_load_explicit(q->bare_flag, memory_order_acquire);
 		uint64_t now = seen == ended ? 0 : now_ns();
 		for (; ended != seen && ended < count; before = now)
 			samples_ns[ended++] = now - before;
 		if (!now && now_ns() - before > 1000000000u)
-			code = cuda.cuStreamSynchronize(q->stream);
+			code = cuda.cuStreamSynchronize(stream);
 	}
 	if (code)
-		cuda.cuStreamSynchronize(q->stream);
+		cuda.cuStreamSynchronize(stream);
 	cuda_leave(entered);
 	return code ? cuda_fail("the driver's plain copy", code) : (int)count;
 }

@@ -25,8 +25,9 @@ struct cuda {
 	CUmodule module;
 	CUfunction gather; /* the kernel of cuda_gather.h; NULL: not available */
 	/* Pinned memory of closed queues, for the next ones: to free it waits for every kernel. */
-	pthread_mutex_t spare_lock;
+	pthread_mutex_t spare_lock; /* guards the two below */
 	struct spare *spares;
+	struct cuda_stream *shared; /* of the proxies */
 	atomic_int lost; /* the error that ended the context, or 0 */
 };
 
@@ -37,6 +38,7 @@ struct gather_op {
 
 #define BOUNCE (1u << 20) /* bytes of a bounce buffer, and PLAIN_FROM more that may be read */
 #define LATE_NS 1000u /* what is seen after a longer gap between polls was there before */
+#define BULK (1u << 20) /* bytes of an operation that the queues of a proxy do not wait for */
 #define STAGED 32u /* staging bytes for each operation */
 #define PLAIN_FROM 32768u /* bytes from which any copy from the host uses the copy engine */
 
@@ -63,6 +65,16 @@ struct canary {
 	uint64_t sent_ns;
 };
 
+/* A stream, which one thread at a time submits to. The queues of a proxy share one: a GPU takes 40 us
+ * from one stream's copies to another's, and a proxy's thread posts to many queues in turn. */
+struct cuda_stream {
+	CUstream handle;
+	bool on_engine; /* its last work is the copy engine's: see cuda_copy.c */
+	const void *proxy; /* of a shared one: whose queues' it is, and how many there are */
+	uint32_t queues;
+	struct cuda_stream *next;
+};
+
 /*
  * The provider's end of a queue: a stream. Operations enter it in posting order. After the
  * operations of one call, the stream writes a value to `flag` in pinned memory: the number of
@@ -73,7 +85,10 @@ struct canary {
 struct cuda_queue {
 	struct cuda *c;
 	struct dg_pipe *p;
-	CUstream stream;
+	/* Of a proxy's queue the one that it shares, unless it posts an operation of BULK bytes, which
+	 * would delay the others; else its own. It changes where nothing is in progress. */
+	struct cuda_stream *stream, *shared;
+	struct cuda_stream own;
 	/* Wakes a sleeper: a second stream that waits for the flag. In the first stream the wake-up
 	 * would delay later copies, and come only after all copies already there. */
 	CUstream waker;
@@ -89,7 +104,6 @@ struct cuda_queue {
 	/* of the caller's thread */
 	uint32_t submitted, done;
 	bool wake_requested; /* for the next completion */
-	bool on_engine; /* the stream's last work is the copy engine's: see cuda_copy.c */
 	struct timed timed;
 	/* Measured: the answer of the compute engine, and when it was known (0: never); the copy
 	 * engine's time for an operation of a batch (0: not yet). */
@@ -148,6 +162,8 @@ CUresult cuda_take_engine(struct cuda_queue *q);
 /* Copies less than PLAIN_FROM bytes from the host to the GPU. `room`: as many bytes behind the source
  * may be read, too; then the source is read only when the stream comes to it. */
 CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index, bool room);
+/* Whether the bytes behind op's source may be read, as many as it has. */
+bool cuda_has_room(const struct dg_op *op);
 
 static inline bool to_gpu(const struct dg_op *op)
 {
@@ -172,8 +188,8 @@ struct group {
 };
 /* Submits the operations of g and empties it. */
 void cuda_flush(struct cuda_queue *q, struct group *g);
-/* Copies the rows of op, from number `from` on, each by itself. */
-CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t from);
+/* Copies the rows of op, number `index` of the ring, from row `from` on, each by itself. */
+CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint32_t index, uint64_t from);
 /* Copies n < 16 bytes from the host to the GPU. The stream must be with a copy engine. */
 CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n);
 /* Whether the compute engine is expected to run n operations earlier than the copy engine. */
@@ -188,16 +204,31 @@ void cuda_renew_canary(struct cuda_queue *q);
 void cuda_read_canary(struct cuda_queue *q, uint64_t now_ns);
 /* Since CUDA 12.8. It takes one kind of address. */
 bool cuda_can_chunk(const struct cuda *c);
-/* Copies of one call of the driver. */
+/* Copies of one call of the driver, all in one direction. */
 enum { CHUNK = 256 };
+enum direction { READS, WRITES, ON_GPU };
 struct chunk {
+	enum direction which;
+	bool room; /* as many bytes as each copy has may be read behind its source */
+	bool rows; /* all are of one operation, which has staging memory for one copy */
+	size_t n, size[CHUNK];
 	CUdeviceptr dst[CHUNK], src[CHUNK];
-	size_t size[CHUNK], n;
+	/* The operation that a copy is of, or the first one, and its number in the ring. */
+	const struct dg_op *op[CHUNK];
+	uint32_t index[CHUNK];
 };
+static inline void chunk_of(struct chunk *c, enum direction which)
+{
+	c->which = which;
+	c->room = c->rows = false;
+	c->n = 0;
+}
+/* Sends the copies in as few calls as the copy engine takes them, and empties c. */
 CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c);
-/* Adds a copy; one that continues the last one on both sides becomes part of it. */
-CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
-			size_t size);
+/* Adds a copy for op, number `index` of the ring, which stays until the copies are sent; one that
+ * continues the last one on both sides becomes part of it. */
+CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, const struct dg_op *op,
+			uint32_t index, CUdeviceptr dst, CUdeviceptr src);
 
 /* cuda_bounce.c: from GPU to GPU memory, by a queue that works beside kernels. */
 CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t index);

@@ -13,9 +13,10 @@
  * one batch notices, and a GPU that stays busy gets few canaries.
  *
  * The driver sends the small writes of such a batch inline, through the channel of the compute
- * engine, unless the stream is with a copy engine when they come. So they follow a copy that only a
- * copy engine does: the reads of the same batch, or the first write as two rows (cuda_copy.c). In
- * 256 writes behind such a lead, 1 batch of 1,000 was late; without it, each.
+ * engine, unless the stream is with a copy engine when they come. So they follow two rows
+ * (cuda_copy.c) that go nowhere. In 256 writes behind such a lead, 1 batch of 1,000 was late;
+ * without it, each. Reads of the same batch do not lead: writes behind them waited 1 to 2 ms.
+ * Neighbours become one copy, and few copies go by themselves, each as two rows.
  *
  * A queue of a proxy (dg_pipe.beside_kernels) uses neither kernel nor canary: the posting kernel may
  * have every multiprocessor of the GPU, and wait for what they would come after.
@@ -35,6 +36,8 @@ enum {
 	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
 	REST = 8, /* a slow canary's time is at most one part of so many */
 	REST_NS = 20000000, /* and no longer than this until the next one */
+	FEW = 1, /* copies that cost less by themselves than in a call of many */
+	TWO_WORDS = 16, /* what has a multiple of it is written as two rows of whole words */
 	CLOSE = 4, /* expected times are close up to this factor */
 	RETRY = 16, /* of close calls, one in so many goes to the copy engine */
 };
@@ -70,8 +73,8 @@ static void by_kernel(struct cuda_queue *q, const struct group *g)
 		q->gathers[(g->first + i) & q->p->mask] =
 			(struct gather_op){gpu_ptr(op->dst), gpu_ptr(op->src), op->size, 0};
 	}
-	q->on_engine = false;
-	CUresult code = launch(q, q->stream, g->first, g->n, g->largest);
+	q->stream->on_engine = false;
+	CUresult code = launch(q, q->stream->handle, g->first, g->n, g->largest);
 	for (uint32_t i = 0; i < g->n && code; i++)
 		sq_entry(q->p, g->first + i)->status = DG_IO_FAILED;
 }
@@ -81,32 +84,80 @@ bool cuda_can_chunk(const struct cuda *c)
 	return cuda.cuMemcpyBatchAsync && c->host_pointers;
 }
 
-CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c)
+static CUresult send_together(struct cuda_queue *q, struct chunk *c)
 {
 	CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-	size_t first = 0, refused, n = c->n;
-	c->n = 0;
-	return n ? cuda.cuMemcpyBatchAsync(c->dst, c->src, c->size, n, &attributes, &first, 1,
-					   &refused, q->stream)
-		 : 0;
+	size_t first = 0, refused;
+	q->stream->on_engine = c->which == READS; /* writes almost certainly are, too */
+	return cuda.cuMemcpyBatchAsync(c->dst, c->src, c->size, c->n, &attributes, &first, 1,
+				       &refused, q->stream->handle);
 }
 
-CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, CUdeviceptr dst, CUdeviceptr src,
-			size_t size)
+/* The copy at `at` as an operation. */
+static struct dg_op op_of(const struct chunk *c, size_t at)
 {
-	size_t last = c->n - 1;
+	struct dg_op op = *c->op[at];
+	const bool gpu_is_remote = (op.opcode == DG_WRITE) == (c->which == WRITES);
+	op.flags &= (uint8_t)~(gpu_is_remote ? OP_GPU_LOCAL : OP_GPU_REMOTE); /* bounced */
+	op.dst = (char *)(uintptr_t)c->dst[at];
+	op.src = (const char *)(uintptr_t)c->src[at];
+	op.size = c->size[at];
+	op.rows = 1;
+	return op;
+}
+
+/* Whether the copies are few, and none that was put together of several operations is one whose
+ * source would be read now: is_held() asks only for each operation. */
+static bool are_few(const struct chunk *c)
+{
+	bool few = c->n <= (c->rows ? 1 : FEW);
+	for (size_t i = 0; i < c->n && few && c->which == WRITES && !c->room; i++) {
+		const struct dg_op op = op_of(c, i);
+		few = op.size == c->op[i]->size || op.size % TWO_WORDS == 0 || cuda_has_room(&op);
+	}
+	return few;
+}
+
+static CUresult send_alone(struct cuda_queue *q, const struct chunk *c, size_t at)
+{
+	const struct dg_op op = op_of(c, at);
+	if (c->which == READS || op.size >= PLAIN_FROM)
+		return cuda_plain_copy(q, &op);
+	return cuda_small_write(q, &op, c->index[at], c->room || cuda_has_room(&op));
+}
+
+CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c)
+{
+	CUresult code = 0;
+	if (are_few(c)) {
+		for (size_t i = 0; i < c->n && !code; i++)
+			code = send_alone(q, c, i);
+	} else {
+		if (c->which == WRITES)
+			code = cuda_take_engine(q);
+		if (!code)
+			code = send_together(q, c);
+	}
+	c->n = 0;
+	return code;
+}
+
+CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, const struct dg_op *op,
+			uint32_t index, CUdeviceptr dst, CUdeviceptr src)
+{
+	const size_t last = c->n - 1;
 	if (c->n && c->dst[last] + c->size[last] == dst && c->src[last] + c->size[last] == src) {
-		c->size[last] += size;
+		c->size[last] += op->size;
 		return 0;
 	}
 	CUresult code = c->n == CHUNK ? cuda_chunk_send(q, c) : 0;
 	c->dst[c->n] = dst;
 	c->src[c->n] = src;
-	c->size[c->n++] = size;
+	c->size[c->n] = op->size;
+	c->op[c->n] = op;
+	c->index[c->n++] = index;
 	return code;
 }
-
-enum direction { READS, WRITES, ON_GPU };
 
 static enum direction direction_of(const struct dg_op *op)
 {
@@ -122,44 +173,33 @@ static void one_by_one(struct cuda_queue *q, const struct group *g, enum directi
 	}
 }
 
-/* Copies the operations of one direction. `led`: the stream is with a copy engine. Returns how many
- * there are. */
-static uint32_t in_chunks(struct cuda_queue *q, const struct group *g, enum direction which,
-			  bool led)
+/* Copies the operations of one direction. */
+static void in_chunks(struct cuda_queue *q, const struct group *g, enum direction which)
 {
-	struct chunk c = {.n = 0};
+	struct chunk c;
 	CUresult code = 0;
-	uint32_t n = 0;
+	chunk_of(&c, which);
 	for (uint32_t i = g->first; i != g->first + g->n && !code; i++) {
-		struct dg_op *op = sq_entry(q->p, i);
-		if (direction_of(op) != which)
-			continue;
-		if (!n++ && !led)
-			code = cuda_copy(q, op, i);
-		else
-			code = cuda_chunk_add(q, &c, gpu_ptr(op->dst), gpu_ptr(op->src), op->size);
+		const struct dg_op *op = sq_entry(q->p, i);
+		if (direction_of(op) == which)
+			code = cuda_chunk_add(q, &c, op, i, gpu_ptr(op->dst), gpu_ptr(op->src));
 	}
 	if (!code)
 		code = cuda_chunk_send(q, &c);
 	/* The driver does not say which copies of a refused call it made: each one again, alone. */
 	if (code)
 		one_by_one(q, g, which);
-	return n;
 }
 
 static void by_engine(struct cuda_queue *q, const struct group *g)
 {
-	uint32_t reads = 0, writes = 0;
 	if (g->n == 1 || !cuda_can_chunk(q->c)) {
 		for (enum direction which = READS; which <= ON_GPU; which++)
 			one_by_one(q, g, which);
 		return;
 	}
-	reads = in_chunks(q, g, READS, true);
-	q->on_engine |= reads != 0;
-	writes = in_chunks(q, g, WRITES, reads);
-	if (writes > 1)
-		q->on_engine = false; /* almost certainly it is */
+	in_chunks(q, g, READS);
+	in_chunks(q, g, WRITES);
 	if (!q->bounce || cuda_bounce_many(q, g))
 		one_by_one(q, g, ON_GPU);
 }
@@ -187,32 +227,39 @@ void cuda_flush(struct cuda_queue *q, struct group *g)
 	g->n = 0;
 }
 
-CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint64_t from)
+CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint32_t index, uint64_t from)
 {
-	struct chunk c = {.n = 0};
+	struct chunk c;
 	struct dg_op row = *op;
 	bool chunks = cuda_can_chunk(q->c) && (!to_gpu(op) || !from_gpu(op));
-	CUresult code = chunks && to_gpu(op) ? cuda_take_engine(q) : 0;
+	CUresult code = 0;
+	chunk_of(&c, direction_of(op));
+	c.rows = true;
 	for (uint64_t i = from; i < op->rows && !code; i++) {
 		row.dst = op->dst + i * op->dst_stride;
 		row.src = op->src + i * op->src_stride;
-		code = chunks ? cuda_chunk_add(q, &c, gpu_ptr(row.dst), gpu_ptr(row.src), row.size)
+		code = chunks ? cuda_chunk_add(q, &c, &row, index, gpu_ptr(row.dst),
+					       gpu_ptr(row.src))
 			      : cuda_plain_copy(q, &row);
 	}
-	q->on_engine = !to_gpu(op);
 	q->wants_canary = true;
 	return code ? code : cuda_chunk_send(q, &c);
 }
 
 CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n)
 {
-	struct chunk c = {.n = 0};
-	q->on_engine = false; /* almost certainly it is */
+	struct chunk c;
+	q->stream->on_engine = false; /* almost certainly it is */
 	if (!cuda_can_chunk(q->c))
-		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream);
-	cuda_chunk_add(q, &c, dst, gpu_ptr(src), n);
-	cuda_chunk_add(q, &c, q->c->scratch_at + q->scratch, gpu_ptr(q->staging), n);
-	return cuda_chunk_send(q, &c);
+		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream->handle);
+	chunk_of(&c, WRITES);
+	c.n = 2;
+	c.dst[0] = dst;
+	c.src[0] = gpu_ptr(src);
+	c.dst[1] = q->c->scratch_at + q->scratch;
+	c.src[1] = gpu_ptr(q->staging);
+	c.size[0] = c.size[1] = n;
+	return send_together(q, &c);
 }
 
 bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
@@ -249,7 +296,7 @@ void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now)
 		if (took < q->answer_ns || took >= t->n * known)
 			q->answer_ns = took;
 	} else if (took > SLOW_NS) {
-		q->on_engine = false; /* the write-values went through the compute engine */
+		q->stream->on_engine = false; /* the write-values went through the compute engine */
 	}
 }
 

@@ -38,15 +38,17 @@ CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t inde
 static CUresult send_both(struct cuda_queue *q, struct chunk *out, struct chunk *in)
 {
 	CUresult code = cuda_chunk_send(q, out);
-	q->on_engine = false; /* behind small writes it almost certainly is */
 	return code ? code : cuda_chunk_send(q, in);
 }
 
 CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 {
-	struct chunk out = {.n = 0}, in = {.n = 0};
+	struct chunk out, in;
 	CUresult code = 0;
 	uint64_t used = 0;
+	chunk_of(&out, READS);
+	chunk_of(&in, WRITES);
+	in.room = true;
 	for (uint32_t i = g->first; i != g->first + g->n && !code; i++) {
 		const struct dg_op *op = sq_entry(q->p, i);
 		if (!to_gpu(op) || !from_gpu(op))
@@ -55,12 +57,11 @@ CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 			code = send_both(q, &out, &in);
 			used = 0;
 		}
+		const CUdeviceptr at = gpu_ptr(q->bounce + used);
 		if (!code)
-			code = cuda_chunk_add(q, &out, gpu_ptr(q->bounce + used), gpu_ptr(op->src),
-					      op->size);
+			code = cuda_chunk_add(q, &out, op, i, at, gpu_ptr(op->src));
 		if (!code)
-			code = cuda_chunk_add(q, &in, gpu_ptr(op->dst), gpu_ptr(q->bounce + used),
-					      op->size);
+			code = cuda_chunk_add(q, &in, op, i, gpu_ptr(op->dst), at);
 		used += (op->size + ALIGNED - 1) / ALIGNED * ALIGNED;
 	}
 	return code || !used ? code : send_both(q, &out, &in);
@@ -82,7 +83,7 @@ static void warm_planes(struct cuda_queue *q, CUdeviceptr at)
 		.Height = 1,
 		.Depth = 2,
 	};
-	cuda.cuMemcpy3DAsync(&c, q->stream);
+	cuda.cuMemcpy3DAsync(&c, q->stream->handle);
 }
 
 CUresult cuda_warm_up(struct cuda_queue *q)
@@ -93,11 +94,11 @@ CUresult cuda_warm_up(struct cuda_queue *q)
 	cuda_take_engine(q);
 	cuda_led_copy(q, at, q->bounce, WORD);
 	warm_planes(q, at);
-	cuda.cuMemcpyDtoHAsync(q->bounce, at, STAGED, q->stream);
-	cuda.cuMemcpyHtoDAsync(at, q->bounce, PLAIN_FROM, q->stream);
+	cuda.cuMemcpyDtoHAsync(q->bounce, at, STAGED, q->stream->handle);
+	cuda.cuMemcpyHtoDAsync(at, q->bounce, PLAIN_FROM, q->stream->handle);
 	if (q->c->word_writes)
-		cuda.cuStreamBatchMemOp(q->stream, 1, &word, 0);
-	cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), 0, 0);
-	q->on_engine = false;
-	return cuda.cuStreamSynchronize(q->stream);
+		cuda.cuStreamBatchMemOp(q->stream->handle, 1, &word, 0);
+	cuda.cuStreamWriteValue32(q->stream->handle, gpu_ptr(q->flag), 0, 0);
+	q->stream->on_engine = false;
+	return cuda.cuStreamSynchronize(q->stream->handle);
 }

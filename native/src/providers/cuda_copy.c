@@ -46,12 +46,13 @@ enum {
 
 CUresult cuda_plain_copy(struct cuda_queue *q, const struct dg_op *op)
 {
-	q->on_engine = to_gpu(op) ? !from_gpu(op) && op->size >= PLAIN_FROM : true;
+	const CUstream stream = q->stream->handle;
+	q->stream->on_engine = to_gpu(op) ? !from_gpu(op) && op->size >= PLAIN_FROM : true;
 	if (!from_gpu(op))
-		return cuda.cuMemcpyHtoDAsync(gpu_ptr(op->dst), op->src, op->size, q->stream);
+		return cuda.cuMemcpyHtoDAsync(gpu_ptr(op->dst), op->src, op->size, stream);
 	if (!to_gpu(op))
-		return cuda.cuMemcpyDtoHAsync(op->dst, gpu_ptr(op->src), op->size, q->stream);
-	return cuda.cuMemcpyDtoDAsync(gpu_ptr(op->dst), gpu_ptr(op->src), op->size, q->stream);
+		return cuda.cuMemcpyDtoHAsync(op->dst, gpu_ptr(op->src), op->size, stream);
+	return cuda.cuMemcpyDtoDAsync(gpu_ptr(op->dst), gpu_ptr(op->src), op->size, stream);
 }
 
 /* Copies rows between host and GPU, or on the GPU. */
@@ -70,8 +71,8 @@ static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t widt
 		.WidthInBytes = width,
 		.Height = height,
 	};
-	q->on_engine = to_gpu(op) ? !from_gpu(op) && height > 1 : true;
-	return cuda.cuMemcpy2DAsync(&c, q->stream);
+	q->stream->on_engine = to_gpu(op) ? !from_gpu(op) && height > 1 : true;
+	return cuda.cuMemcpy2DAsync(&c, q->stream->handle);
 }
 
 CUresult cuda_take_engine(struct cuda_queue *q)
@@ -108,8 +109,8 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 		.Height = 1,
 		.Depth = 2,
 	};
-	q->on_engine = true;
-	return cuda.cuMemcpy3DAsync(&c, q->stream);
+	q->stream->on_engine = true;
+	return cuda.cuMemcpy3DAsync(&c, q->stream->handle);
 }
 
 static const struct dg_region_entry *gpu_side(const struct dg_op *op)
@@ -131,8 +132,7 @@ static bool is_writable(const struct dg_op *op)
 	return !m || m->writable;
 }
 
-/* Whether the bytes behind op's source may be read, as many as it has. */
-static bool has_room(const struct dg_op *op)
+bool cuda_has_room(const struct dg_op *op)
 {
 	const struct dg_region_entry *from =
 		region_entry_at(op->opcode == DG_WRITE ? op->local : op->remote);
@@ -143,7 +143,7 @@ static bool has_room(const struct dg_op *op)
 static bool is_staged(const struct dg_op *op)
 {
 	return to_gpu(op) && !from_gpu(op) && op->rows == 1 && op->size < PLAIN_FROM &&
-	       op->size % (2 * WORD) && tail_of(op) && !has_room(op);
+	       op->size % (2 * WORD) && tail_of(op) && !cuda_has_room(op);
 }
 
 CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t index, bool room)
@@ -174,8 +174,8 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 	CUmemOp ops[WORDS + 1] = {0};
 	uint32_t head = q->p->sq_head + 1, n = (uint32_t)(op->size / WORD);
 
-	if (!q->on_engine || !q->c->word_writes || op->rows != 1 || op->size > WORDS * WORD ||
-	    op->size % WORD || (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) ||
+	if (!q->stream->on_engine || !q->c->word_writes || op->rows != 1 ||
+	    op->size > WORDS * WORD || op->size % WORD || (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) ||
 	    q->submitted != q->done || q->done != q->p->sq_head || sq_has(q->p, head) ||
 	    !is_writable(op))
 		return false;
@@ -189,7 +189,7 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 	ops[n].writeValue.address = gpu_ptr(q->flag);
 	ops[n].writeValue.value = head;
 	uint64_t since = now_ns();
-	if (cuda.cuStreamBatchMemOp(q->stream, n + 1, ops, 0))
+	if (cuda.cuStreamBatchMemOp(q->stream->handle, n + 1, ops, 0))
 		return false;
 	q->submitted = head;
 	q->timed = (struct timed){
@@ -203,7 +203,7 @@ static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t 
 	if (to_gpu(op) && from_gpu(op) && q->bounce)
 		return cuda_bounce(q, op, index);
 	if (to_gpu(op) && !from_gpu(op) && op->size < PLAIN_FROM)
-		return cuda_small_write(q, op, index, has_room(op));
+		return cuda_small_write(q, op, index, cuda_has_room(op));
 	return cuda_plain_copy(q, op);
 }
 
@@ -231,14 +231,14 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 	CUresult code = copy_row(q, op, index);
 	if (!to_gpu(op)) {
 		if (!code)
-			code = cuda.cuStreamSynchronize(q->stream);
+			code = cuda.cuStreamSynchronize(q->stream->handle);
 		if (!code)
 			dg_copy_rows(op->dst + stride, op->dst, op->size, stride, 0, op->rows - 1);
 		return code;
 	}
 	/* On the GPU the compute engine copies. */
 	if (!code && !from_gpu(op) && op->rows <= REPEATED && !cuda_kernel_pays(q, op->rows))
-		return cuda_copy_rows(q, op, 1);
+		return cuda_copy_rows(q, op, index, 1);
 	next.flags |= OP_GPU;
 	next.src = op->dst;
 	for (uint64_t n = 1; n < op->rows && !code; n += n) {
@@ -255,13 +255,13 @@ CUresult cuda_copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 	if (op->rows == 1)
 		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return cuda_copy_rows(q, op, 0); /* no memory has room for many such rows */
+		return cuda_copy_rows(q, op, index, 0); /* no memory has room for many such rows */
 	/* Source rows may repeat or overlap, which the copy engine's pitch cannot express. */
 	if (op->src_stride == 0)
 		return copy_repeated_row(q, op, index);
 	if (op->src_stride < op->size)
 		return op->size / op->src_stride < op->rows ? copy_columns(q, op)
-							    : cuda_copy_rows(q, op, 0);
+							    : cuda_copy_rows(q, op, index, 0);
 	return rows(q, op, op->size, op->rows, op->dst_stride, op->src_stride);
 }
 
@@ -269,7 +269,7 @@ void cuda_abort(struct cuda_queue *q, CUresult code)
 {
 	int no_error = 0;
 	bool entered = cuda_enter(q->c);
-	bool alive = !cuda.cuStreamSynchronize(q->stream);
+	bool alive = !cuda.cuStreamSynchronize(q->stream->handle);
 	cuda_leave(entered);
 	if (!alive)
 		atomic_compare_exchange_strong(&q->c->lost, &no_error, code);
@@ -321,7 +321,7 @@ static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 
 void cuda_check(struct cuda_queue *q)
 {
-	CUresult code = cuda.cuStreamQuery(q->stream);
+	CUresult code = cuda.cuStreamQuery(q->stream->handle);
 	if (code != CUDA_SUCCESS && code != CUDA_ERROR_NOT_READY)
 		cuda_abort(q, code);
 }
@@ -338,7 +338,7 @@ static void write_flag(struct cuda_queue *q, bool gpu)
 	}
 	q->submitted = head;
 	q->timed.running &= q->timed.upto == head;
-	CUresult code = cuda.cuStreamWriteValue32(q->stream, gpu_ptr(q->flag), head, 0);
+	CUresult code = cuda.cuStreamWriteValue32(q->stream->handle, gpu_ptr(q->flag), head, 0);
 	q->last_poll_ns = now_ns();
 	if (code)
 		cuda_abort(q, code);
@@ -352,6 +352,19 @@ static bool is_held(const struct cuda_queue *q, const struct dg_op *op)
 	       (!(op->flags & OP_GPU) || is_staged(op));
 }
 
+/* Gives q the stream that op is for. Returns false where what is in progress has to end first. */
+static bool choose_stream(struct cuda_queue *q, const struct dg_op *op)
+{
+	const bool idle = q->p->sq_head == q->done;
+	if (!q->shared)
+		return true;
+	if (op->size * op->rows < BULK)
+		q->stream = idle ? q->shared : q->stream;
+	else if (idle)
+		q->stream = &q->own;
+	return op->size * op->rows < BULK || q->stream == &q->own;
+}
+
 void cuda_submit(struct cuda_queue *q)
 {
 	struct dg_pipe *p = q->p;
@@ -360,7 +373,7 @@ void cuda_submit(struct cuda_queue *q)
 	bool gpu = false, failed = false, flagged = false;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
-		if (is_held(q, op))
+		if (is_held(q, op) || !choose_stream(q, op))
 			break;
 		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED

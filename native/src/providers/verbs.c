@@ -189,6 +189,7 @@ static int read_limits(struct verbs *d)
 	if (rc)
 		return dg_fail(EIO, "the limits of the RDMA device %s cannot be read: %s", d->name,
 			       strerror(rc > 0 ? rc : errno));
+	d->max_message = port.max_msg_sz;
 	d->max_piece = smaller(port.max_msg_sz, MAX_PIECE);
 	d->max_sge = smaller((uint32_t)(a.max_sge < a.max_sge_rd ? a.max_sge : a.max_sge_rd),
 			     VERBS_SGES);
@@ -198,7 +199,8 @@ static int read_limits(struct verbs *d)
 						  : a.max_qp_init_rd_atom),
 			       16);
 	/* A peer is given up after 7 of them: 0.9 s by the specification; 3.8 s in software, where
-	 * an emulated machine may stall. */
+	 * an emulated machine may stall. So the end of an idle one is known within 2 s or 5 s:
+	 * VERBS_PROBE_NS and a tick of the control thread later. */
 	d->ack_timeout = is_adapter(d) ? 15 : 17;
 	if (!d->max_piece || !d->max_sge || !d->max_wr)
 		return dg_fail(EOPNOTSUPP, "the RDMA device %s takes no work requests", d->name);
@@ -213,7 +215,10 @@ static int make_objects(struct verbs *d)
 	d->pd = dg_verbs.ibv_alloc_pd(d->context);
 	if (d->pd)
 		d->idle_cq = dg_verbs.ibv_create_cq(d->context, 16, NULL, NULL, 0);
-	if (!d->idle_cq)
+	/* Those in flight, and those of links that have ended since it was last polled. */
+	if (d->idle_cq)
+		d->probe_cq = dg_verbs.ibv_create_cq(d->context, 2 * VERBS_PROBES, NULL, NULL, 0);
+	if (!d->probe_cq)
 		return dg_fail_errno("the RDMA device %s has no more %s", d->name,
 				     d->pd ? "completion queues" : "protection domains");
 	rc = dg_verbs_listen(d);
@@ -238,6 +243,8 @@ static void free_device(struct verbs *d)
 {
 	dg_verbs_guests_free(d);
 	close_port(d);
+	if (d->probe_cq)
+		dg_verbs.ibv_destroy_cq(d->probe_cq);
 	if (d->idle_cq)
 		dg_verbs.ibv_destroy_cq(d->idle_cq);
 	if (d->pd)
@@ -302,5 +309,7 @@ const struct dg_ops dg_verbs_ops = {
 	.map = dg_verbs_map,
 	.unmap = dg_verbs_unmap,
 	.export = dg_verbs_export,
+	.lost = dg_verbs_lost,
+	.bare = dg_verbs_bare,
 	.inline_copies = false,
 };

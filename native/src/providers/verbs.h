@@ -31,8 +31,10 @@ enum {
 	VERBS_BATCH = 64, /* work requests of one doorbell */
 	VERBS_SGES = 8, /* of a work request */
 	VERBS_SIGNAL_EVERY = 16, /* and the last one of each doorbell */
+	VERBS_PROBES = 256, /* in flight at a time */
 };
 #define VERBS_CONNECT_NS 5000000000ull /* how long a connection may take */
+#define VERBS_PROBE_NS 500000000ull /* between two probes of an exporter */
 
 /* What an importer sends with its request for a connection. The key crosses the network in clear. */
 struct verbs_request {
@@ -62,8 +64,18 @@ struct verbs_blob {
 
 enum conn_state { CONN_CONNECTING, CONN_READY, CONN_FAILED, CONN_ENDED };
 
-/* An importer's connection: the link of an import, or a lane. `id`, `deadline_ns`, `why` and `next`
- * are guarded by the device's lock. */
+/* A device of an exporter, to which this one has connections. Guarded by the device's lock. */
+struct verbs_peer {
+	struct sockaddr_storage address;
+	struct verbs_peer *next;
+	uint32_t conns;
+	uint64_t probe; /* number of the probe in flight, or 0 */
+	uint64_t probe_ns; /* when the next one is due */
+	struct verbs_conn *via; /* the link that carries it */
+};
+
+/* An importer's connection: the link of an import, or a lane. `id`, `deadline_ns`, `why`, `next` and
+ * `peer` are guarded by the device's lock. */
 struct verbs_conn {
 	struct verbs *d;
 	struct rdma_cm_id *id;
@@ -76,6 +88,7 @@ struct verbs_conn {
 	uint32_t max_inline;
 	int error; /* FAILED: a positive errno */
 	char why[200];
+	struct verbs_peer *peer;
 	/* Release by the control thread, acquire by others: then what is above is valid. */
 	atomic_uint state;
 };
@@ -103,11 +116,12 @@ struct verbs {
 	struct ibv_context *context;
 	struct ibv_pd *pd; /* of local regions: they give no remote access */
 	struct ibv_cq *idle_cq; /* of connections on which nothing is posted */
+	struct ibv_cq *probe_cq; /* of links, which carry probes only */
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
 	struct sockaddr_storage address; /* of the port; the listener's port number included */
 	char name[64];
-	uint32_t max_piece, max_sge, max_wr, max_reads;
+	uint32_t max_message, max_piece, max_sge, max_wr, max_reads;
 	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
 	pthread_t thread;
 	int wake_fd;
@@ -117,6 +131,9 @@ struct verbs {
 	struct verbs_conn *conns;
 	struct verbs_guest *guests;
 	uint32_t n_guests;
+	struct verbs_peer *peers;
+	uint32_t n_probes; /* in flight */
+	uint64_t last_probe;
 	struct queue_list queues;
 };
 
@@ -187,8 +204,21 @@ struct verbs_conn *dg_verbs_connect(struct verbs *d, const struct verbs_region *
 /* Waits until it is READY. Errors: those of the connection. */
 int dg_verbs_connected(struct verbs_conn *c);
 void dg_verbs_conn_free(struct verbs_conn *c);
+/* Whether the exporter of an imported region is known to be gone. */
+bool dg_verbs_lost(const struct dg_region *r);
 /* Ends the connection's queue pair: nothing that was posted moves a byte of this process after it. */
 void dg_verbs_conn_abort(struct verbs_conn *c);
+
+/* verbs_probe.c. With the device's lock. */
+/* Probes the exporters, and ends the connections to one that does not answer. Returns how long to
+ * sleep, in ms; -1: until an event. */
+int dg_verbs_probe(struct verbs *d);
+/* Sets c->peer to the peer of this address. Errors: ENOMEM. */
+int dg_verbs_peer_join(struct verbs_conn *c, const struct sockaddr_storage *address);
+/* Takes c, which is about to end, from its peer. */
+void dg_verbs_peer_leave(struct verbs_conn *c);
+/* Ends a connection whose other side is gone, and wakes who waits for it. */
+void dg_verbs_conn_ended(struct verbs_conn *c);
 
 /* verbs_map.c */
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
@@ -211,7 +241,17 @@ void dg_verbs_submit(struct verbs_queue *q);
 void dg_verbs_progress(struct verbs_queue *q);
 /* Completes everything with DG_FLUSHED, and ends all lanes. */
 void dg_verbs_flush(struct verbs_queue *q);
+/* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
+ * status of an operation that needs it. */
+int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out);
+/* Ends the queue pair of a lane on which the core has nothing in flight: the next operation makes
+ * another one. */
+void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l);
 /* Ends the lane to this region, on which nothing is in flight. */
 void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region);
+
+/* verbs_bare.c */
+int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
+		  uint32_t window, uint64_t *samples_ns);
 
 #endif

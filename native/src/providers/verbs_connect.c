@@ -46,6 +46,13 @@ static void settle(struct verbs_conn *c, enum conn_state state)
 		dg_pipe_wake(c->pipe);
 }
 
+void dg_verbs_conn_ended(struct verbs_conn *c)
+{
+	/* Has what is in flight flushed, which otherwise waits for its retries. */
+	dg_verbs.rdma_disconnect(c->id);
+	settle(c, CONN_ENDED);
+}
+
 static void fail(struct verbs_conn *c, int err, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -64,7 +71,7 @@ static void ask(struct verbs_conn *c)
 {
 	struct verbs *d = c->d;
 	struct ibv_qp_init_attr qp = {
-		.send_cq = c->cq ? c->cq : d->idle_cq,
+		.send_cq = c->cq ? c->cq : d->probe_cq,
 		.recv_cq = d->idle_cq,
 		.cap = {.max_send_wr = c->cq ? d->max_wr : 1,
 			.max_recv_wr = 1,
@@ -147,9 +154,7 @@ static void importer_event(struct verbs_conn *c, const struct event *e)
 		return;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		/* Has what is in flight flushed, which otherwise waits for its retries. */
-		dg_verbs.rdma_disconnect(c->id);
-		settle(c, CONN_ENDED);
+		dg_verbs_conn_ended(c);
 		return;
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 	case RDMA_CM_EVENT_ADDR_CHANGE:
@@ -228,7 +233,10 @@ static void *control(void *arg)
 			else
 				exporter_event(d, &e);
 		}
-		sleep_ms = check_deadlines(d);
+		sleep_ms = dg_verbs_probe(d);
+		int tick_ms = check_deadlines(d);
+		if (sleep_ms < 0 || (tick_ms >= 0 && tick_ms < sleep_ms))
+			sleep_ms = tick_ms;
 		pthread_mutex_unlock(&d->lock);
 	}
 	return NULL;
@@ -256,12 +264,19 @@ static int start(struct verbs_conn *c, const struct verbs_region *t)
 	struct verbs *d = c->d;
 	struct sockaddr_storage from = d->address, to = t->exporter;
 	((struct sockaddr_in *)&from)->sin_port = 0;
-	if (dg_verbs.rdma_create_id(d->channel, &c->id, c, RDMA_PS_TCP))
-		return dg_fail_errno("cannot make an RDMA connection");
+	int rc = dg_verbs_peer_join(c, &t->exporter);
+	if (rc)
+		return rc;
+	if (dg_verbs.rdma_create_id(d->channel, &c->id, c, RDMA_PS_TCP)) {
+		rc = dg_fail_errno("cannot make an RDMA connection");
+		dg_verbs_peer_leave(c);
+		return rc;
+	}
 	if (!dg_verbs.rdma_resolve_addr(c->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
 					RESOLVE_MS))
 		return 0;
-	int rc = dg_fail_errno("no way from %s to the exporter's address", d->name);
+	rc = dg_fail_errno("no way from %s to the exporter's address", d->name);
+	dg_verbs_peer_leave(c);
 	dg_verbs.rdma_destroy_id(c->id);
 	return rc;
 }
@@ -329,6 +344,7 @@ void dg_verbs_conn_free(struct verbs_conn *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
+	dg_verbs_peer_leave(c);
 	/* Without a queue pair this fails, and the exporter learns of it by the end of the id. */
 	dg_verbs.rdma_disconnect(c->id);
 	if (c->id->qp)

@@ -117,6 +117,13 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	free(t);
 }
 
+bool dg_verbs_lost(const struct dg_region *r)
+{
+	const struct verbs_region *t = r->provider_state;
+	return t && t->link &&
+	       atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED;
+}
+
 int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		    struct dg_descriptor *out)
 {

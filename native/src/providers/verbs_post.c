@@ -78,8 +78,7 @@ static int status_of(int wc_status)
 static bool exporter_gone(const struct verbs_lane *l)
 {
 	struct dg_region_entry *remote = region_entry_at(l->region);
-	const struct verbs_region *t = remote->region->provider_state;
-	if (atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED)
+	if (dg_verbs_lost(remote->region))
 		atomic_store(&remote->lost, 1);
 	return atomic_load(&remote->lost) || dg_importer_exporter_gone(remote->region);
 }
@@ -197,9 +196,7 @@ static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
 	return status;
 }
 
-/* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
- * status of an operation that needs it. */
-static int lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out)
+int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out)
 {
 	struct verbs_lane *l = lane_find(q, region);
 	if (!l)
@@ -231,6 +228,12 @@ static void free_broken(struct verbs_queue *q)
 		else
 			q->any_broken = true;
 	}
+}
+
+void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l)
+{
+	dg_verbs_conn_abort(l->conn);
+	l->broken = q->any_broken = true;
 }
 
 /* Ends the lane's queue pair, and what is in flight on it. */
@@ -387,7 +390,7 @@ static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 		if (!status)
 			status = dg_op_allowed(op);
 		if (!status)
-			status = lane_get(q, op->remote, &l);
+			status = dg_verbs_lane_get(q, op->remote, &l);
 		if (status == OP_MORE || (!status && !has_room(q, l)))
 			return false;
 		if (status)

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,7 +31,7 @@ static int nibble(int c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-int dg_boot_id(uint8_t out[16])
+static int read_boot_id(uint8_t out[16])
 {
 	char text[64];
 	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -45,6 +47,29 @@ int dg_boot_id(uint8_t out[16])
 			digits++;
 		}
 	return digits == 32 ? 0 : dg_fail(EIO, "/proc/sys/kernel/random/boot_id is not a UUID");
+}
+
+/* Read once: opening the file takes 12 us, a fifth of an import. Threads that come first at the
+ * same time each read it, and store the same bytes. */
+int dg_boot_id(uint8_t out[16])
+{
+	static _Atomic uint64_t words[2];
+	static atomic_bool known;
+	/* Acquire and release: a thread that sees `known` sees both words. */
+	if (!atomic_load_explicit(&known, memory_order_acquire)) {
+		uint64_t read[2];
+		int rc = read_boot_id((uint8_t *)read);
+		if (rc)
+			return rc;
+		for (int i = 0; i < 2; i++)
+			atomic_store_explicit(&words[i], read[i], memory_order_relaxed);
+		atomic_store_explicit(&known, true, memory_order_release);
+	}
+	for (int i = 0; i < 2; i++) {
+		uint64_t word = atomic_load_explicit(&words[i], memory_order_relaxed);
+		memcpy(out + 8 * i, &word, sizeof word);
+	}
+	return 0;
 }
 
 int dg_descriptor_pack(struct dg_descriptor *d, uint8_t *buf, size_t cap)
