@@ -12,7 +12,7 @@ from .. import memory
 from ..dpu import benchmark
 from ..dpu.digest import digest
 from ..dpu.region_ref import RegionRef
-from ..errors import LimitReached, PeerError, Unsupported
+from ..errors import BoundsError, LimitReached, PeerError, Unsupported
 from ..types import Access
 from ..wire import messages as m
 from .client import on_gpu
@@ -47,6 +47,8 @@ class Handlers:
             m.Stats: self.stats,
             m.Subscribe: self.subscribe,
             m.Outstanding: self.outstanding,
+            m.Stage: self.stage,
+            m.Fetch: self.fetch,
         }
         of_dpu: dict[type, Callable[[Client, Any], Any]] = {
             m.Import: self.import_,
@@ -125,6 +127,16 @@ class Handlers:
             )
         access = Access(request.access) if request.access else None
         return m.Exported(request.id, region.export(access))
+
+    def stage(self, client: Client, request: m.Stage) -> m.Done:
+        """Store bytes in memory of the client, at once: they are few."""
+        _bytes(client, request.region, request.offset, len(request.data))[:] = request.data
+        return m.Done(request.id)
+
+    def fetch(self, client: Client, request: m.Fetch) -> m.Fetched:
+        """Return bytes of memory of the client."""
+        span = _bytes(client, request.region, request.offset, request.size)
+        return m.Fetched(request.id, bytes(span))
 
     def free(self, client: Client, request: m.Free) -> None:
         """Close a region in the worker: an exporter can delay the end of an import by a second."""
@@ -302,6 +314,27 @@ class Handlers:
                 self._state.send(client, m.Progress(number, done, total))
 
         return step
+
+
+def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
+    """Return bytes of host memory that the client has allocated at the agent.
+
+    Raises:
+        PeerError: The region was imported.
+        Unsupported: It is memory of a GPU.
+        BoundsError: The span leaves it.
+    """
+    ref = client.region(handle)
+    if ref.region is None or ref.memory is None:
+        raise PeerError(f"region {handle} was imported; only a DMA reaches its bytes")
+    if on_gpu(ref.region.place):
+        text = f"region {handle} is on {ref.region.place}; only a DMA reaches its bytes"
+        raise Unsupported(errno.EOPNOTSUPP, text)
+    if offset + size > ref.size:
+        raise BoundsError(
+            f"{size} bytes at offset {offset} leave region {handle}, which has {ref.size} bytes"
+        )
+    return ref.memory.buffer[offset : offset + size]
 
 
 def _send_measured(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from ..errors import NativeError
-from ..wire.address import remove_of
+from ..wire.address import HEARTBEAT_S, remove_of
 from .agent_limits import CLIENTS, REGIONS
 from .server import Agent
 
@@ -35,6 +35,8 @@ def serve(
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
     shared_telemetry: bool = False,
+    telemetry_port: int = 0,
+    heartbeat: float = HEARTBEAT_S,
     max_clients: int = CLIENTS,
     max_regions: int = REGIONS,
     max_client_memory: int | None = None,
@@ -57,6 +59,10 @@ def serve(
         keys: Name of the key pair, for tcp; "default" if None.
         shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
             sees those that it caused.
+        telemetry_port: Port for latency samples, over tcp://; 0: a free one.
+        heartbeat: Seconds for which either side of a connection may be silent before the other one
+            ends it, over tcp://; 0.6 to 30, more on a slow machine. Clients take it from the
+            address.
         max_clients: Clients at a time.
         max_regions: Regions of one client; fewer where file descriptors are short.
         max_client_memory: Bytes of host memory that one client may allocate; three quarters of
@@ -82,6 +88,7 @@ def serve(
                 address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
                 rules=rules, keys=keys, shared_telemetry=shared_telemetry, max_clients=max_clients,
                 max_regions=max_regions, max_client_memory=max_client_memory, max_share=max_share,
+                telemetry_port=telemetry_port, heartbeat=heartbeat,
                 watch_fd=watch_fd, signal_fd=signals.fd,
             )  # fmt: skip
         except NativeError as exc:

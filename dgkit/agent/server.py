@@ -85,6 +85,8 @@ class Agent:
         max_regions: int = REGIONS,
         max_client_memory: int | None = None,
         max_share: int | None = None,
+        telemetry_port: int = 0,
+        heartbeat: float = addresses.HEARTBEAT_S,
         watch_fd: int = -1,
         signal_fd: int = -1,
     ) -> None:
@@ -96,7 +98,9 @@ class Agent:
             max_client_memory or 0, max_share or 0,
         )  # fmt: skip
         stop_fds = (watch_fd, signal_fd)
-        self._listener = Listener(address, keys, self._limits.connections, stop_fds)
+        self._listener = Listener(
+            address, keys, self._limits.connections, stop_fds, telemetry_port, heartbeat
+        )
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
             self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
@@ -119,6 +123,7 @@ class Agent:
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
+        self._stop_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stop = False
         self._wakeup_route = b""
         self._handlers = Handlers(self._state).table()
@@ -133,13 +138,13 @@ class Agent:
     def stop(self) -> None:
         """End run(). Safe in any thread and in a signal handler."""
         self._stop = True
-        self._state.wake()
+        os.eventfd_write(self._stop_fd, 1)
 
     def run(self) -> None:
         """Serve until stop(), or until the watched descriptor reaches end-of-file."""
-        wake_fds = (self._state.wake_fd, self._signal_fd)
+        wake_fds = (self._stop_fd, self._signal_fd)
         with Wakeup(self._listener, wake_fds, self._watch_fd) as wakeup:
-            self._wakeup_route = wakeup.route
+            self._wakeup_route, self._state.wakeup = wakeup.route, wakeup
             while not self._stop:
                 try:
                     self._serve_messages(self._listener.router)
@@ -283,7 +288,7 @@ class Agent:
         return several
 
     def _service(self, news: bytes) -> None:
-        """Handle what the watcher reports: replies of workers; connections, with the telemetry."""
+        """Handle a wake-up: for replies of workers, or for connections, with the telemetry."""
         if news == Wakeup.REPLIES:
             self._flush()
             return
@@ -501,7 +506,7 @@ class Agent:
                 self._device.close(timeout=0.2)
             except RegionBusy:
                 ended.append(False)
-        os.close(self._state.wake_fd)
+        os.close(self._stop_fd)
         return all(ended)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..dpu.copier import Copier
     from ..wire.listener import Caller, Listener
     from ..wire.messages import Moved
+    from ..wire.wakeup import Wakeup
     from .client import Client
     from .worker import SerialWorker
 
@@ -33,7 +33,7 @@ _log = logging.getLogger("dgkit.agent")
 class AgentState:
     """An agent's device, clients, limits and counters, and its outbox. The loop owns it.
 
-    Only wake(), send() and report() may be called from another thread.
+    Only send() and report() may be called from another thread.
 
     Attributes:
         copier: The loop's own, for copies of up to INLINE_MAX bytes.
@@ -41,7 +41,7 @@ class AgentState:
             does not.
         shared_telemetry: Whether a client sees the samples and totals of all clients.
         outbox: Replies of workers and blocks of monitors, which the loop sends.
-        wake_fd: eventfd that wakes the loop for the outbox.
+        wakeup: Wakes the loop for the outbox; None before the loop runs.
     """
 
     def __init__(
@@ -70,16 +70,13 @@ class AgentState:
         self.started_ns = time.monotonic_ns()
         self.clients: dict[bytes, Client] = {}
         self.outbox: deque[tuple[Client, Any]] = deque()
-        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-
-    def wake(self) -> None:
-        """Wake the loop. Safe in any thread and in a signal handler."""
-        os.eventfd_write(self.wake_fd, 1)
+        self.wakeup: Wakeup | None = None
 
     def send(self, client: Client, message: Any) -> None:
-        """Queue a message to a client for the loop. Thread-safe."""
+        """Queue a message to a client for the loop, and wake it. Thread-safe."""
         self.outbox.append((client, message))
-        self.wake()
+        if self.wakeup is not None:
+            self.wakeup.wake()
 
     def report(self, place: str, exc: Exception) -> None:
         """Count an exception that the agent goes on after; log its first of a class and place.

@@ -14,6 +14,7 @@ backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       the DPU is an agent
 local_dpu.py        this process is the DPU
 transfer.py         SessionTransfer and its chunk loop, TransferReport
+two_agents.py       where both sides are agents
 staging.py          memory that carries data between this process and the DPU
 copier_pool.py      copies and digests where this process is the DPU
 fair_lock.py        lock of its queue
@@ -23,7 +24,7 @@ sample_source.py    where a monitor's samples come from
 aio.py              awaiting a transfer
 """
 
-from .connect import connect
+from .connect import connect, inspect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _HOME = {
 }
 
 __all__ = ["Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
-__all__ += ["TransferReport", "connect"]
+__all__ += ["TransferReport", "connect", "inspect"]
 
 
 def __getattr__(name: str) -> object:

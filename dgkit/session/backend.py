@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from ..errors import Unsupported
     from ..wire.connection import Connection
-    from ..wire.messages import LatencyDone, RateDone
+    from ..wire.messages import Allocated, LatencyDone, RateDone
     from .region import SessionRegion
     from .sample_source import SampleSource
     from .transfer import SessionTransfer, TransferReport
@@ -29,17 +30,19 @@ class MeasurementListener(Protocol):
 
 
 class Backend(Protocol):
-    """Moves the bytes of a session; LocalDpu and RemoteDpu implement it. Thread-safe.
+    """Moves the bytes of a session; LocalDpu, RemoteDpu and TwoAgents implement it. Thread-safe.
 
     Offsets and sizes were checked by the session. Errors are those of the session's methods.
 
     Attributes:
-        link: Connection to the agent.
+        link: Connection to the agent, or to the DPU's if both sides are agents.
         provider: Name of the provider that moves the bytes.
+        no_dma: Why the DPU does not reach the host's memory; None if it does.
     """
 
     link: Connection
     provider: str
+    no_dma: Unsupported | None
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None, /
@@ -74,6 +77,11 @@ class Backend(Protocol):
         self, region: SessionRegion, fields: tuple[Any, ...], timeout: float, /
     ) -> SampleSource:
         """Start taking samples; `fields` are those of Watch after the region."""
+
+    def allocate(
+        self, region: SessionRegion, name: str, place: str, timeout: float, /
+    ) -> Allocated:
+        """Have an agent allocate the memory of a region, and make it usable by the DPU."""
 
     def adopt(self, region: SessionRegion, /) -> None:
         """Make a region of this process usable by the DPU."""

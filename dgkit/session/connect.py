@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LimitReached
+from ..errors import LimitReached, Unsupported
 from ..types import DOCA, OWN_EXPORT
 from . import argument_checks
 
 if TYPE_CHECKING:
     from ..dma import Device, FaultRule
     from ..wire.connection import Connection
+    from ..wire.messages import Welcome
     from .backend import Backend
     from .session import Session
     from .spawn import SoftwareDpu
 
-__all__ = ["connect"]
+__all__ = ["connect", "inspect"]
 
 _TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
 _DESCRIPTORS = 32  # that a session has open after its first transfer, and some to spare
@@ -26,6 +28,7 @@ _DESCRIPTORS = 32  # that a session has open after its first transfer, and some 
 def connect(
     address: str | None = None,
     *,
+    host: str | None = None,
     provider: str = "soft",
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
@@ -40,6 +43,9 @@ def connect(
         address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY. None: start a
             software DPU. The arguments from `provider` to `max_memory` are those of the software
             DPU, or, if the agent is a host's, of this process, which then moves the bytes.
+        host: Address of the host's agent, if both sides are agents and `address` is the DPU's. This
+            process is then neither: its data crosses the connection to the DPU, without DMA, and
+            the arguments from `provider` to `max_memory` have no effect.
         provider: How bytes move. With "verbs", "doca" and "softdoca" both sides use it.
         rules: Faults to inject, for the provider "fault".
         keys: Name of this side's key pair, for tcp; "default" if None.
@@ -55,12 +61,18 @@ def connect(
         PeerVersion: The agent speaks another version of the protocol.
         PeerTimeout: The agent did not answer in time.
         DeviceUnavailable: The provider cannot be used.
-        Unsupported: The agent is on another machine, which the provider does not reach.
+        Unsupported: The agent is a DPU's on another machine, which the provider does not reach.
+            With a host's agent there, the session is for control and inspection: its moves raise
+            this error.
+        ValueError: `host` without `address`, or an agent has the other role.
     """
     slow = timeout is None and provider == "cuda"
     timeout = argument_checks.seconds("timeout", _TIMEOUT_S if timeout is None else timeout)
     argument_checks.text("provider", provider)
     argument_checks.text("keys", keys)
+    argument_checks.text("host", host)
+    if host is not None and address is None:
+        raise ValueError("host is for two agents: connect(ADDRESS, host=ADDRESS)")
     mover = {
         "provider": provider,
         "rules": argument_checks.fault_rules(rules),
@@ -74,25 +86,45 @@ def connect(
         raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
     if pci is not None and address is None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
-    _check_descriptors()
+    _check_descriptors(_DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
+    if address is not None and host is not None:
+        return _open_two(address, host, keys, timeout)
     if address is not None:
         return _open(address, mover, keys, timeout, None)
     return _with_software_dpu(mover, max_memory, _CUDA_START_S if slow else timeout, timeout)
 
 
-def _check_descriptors() -> None:
+def inspect(
+    address: str, *, keys: str | None = None, timeout: float = _TIMEOUT_S
+) -> tuple[Welcome, dict[str, int]]:
+    """Return what an agent says of itself, and its counters, as Session.stats() names them.
+
+    This process needs no provider that reaches the agent's memory. Arguments and errors as
+    connect().
+    """
+    from ..wire.address import parse
+    from ..wire.connection import Connection
+    from ..wire.messages import Stats
+    from .handshake import greet, identity
+
+    where = parse(address)
+    with contextlib.closing(Connection(where, identity(where, keys))) as link:
+        return greet(link, timeout), link.ask(Stats, timeout=timeout).counters
+
+
+def _check_descriptors(needed: int) -> None:
     """Raise LimitReached if too few descriptors are left.
 
     libzmq, which would reach the limit later, ends the process then (epoll.cpp).
     """
     taken: list[int] = []
     try:
-        while len(taken) < _DESCRIPTORS:
+        while len(taken) < needed:
             taken.append(os.eventfd(0, os.EFD_CLOEXEC))
     except OSError as exc:
         raise LimitReached(
             exc.errno,
-            f"a session needs {_DESCRIPTORS} descriptors and {len(taken)} are left: close some, or "
+            f"a session needs {needed} descriptors and {len(taken)} are left: close some, or "
             "raise the limit (`ulimit -n`)",
         ) from exc
     finally:
@@ -144,18 +176,80 @@ def _open(
     where = parse(address)
     link = Connection(where, identity(where, keys))
     try:
-        welcome = greet(link, mover["provider"], timeout)
+        welcome = greet(link, timeout)
         by_agent = welcome.role == "dpu"
+        no_dma = _why_no_dma(welcome, welcome.provider if by_agent else mover["provider"])
         device = Device(**(_lender(welcome.provider, mover["pci"]) if by_agent else mover))
-        backend = _backend(link, device, welcome.provider if by_agent else None, timeout)
+        backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
         return Session(backend, device, welcome, timeout, owned)
     except BaseException:
         link.close()
         raise
 
 
+def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
+    """Return why the provider that moves the bytes does not reach a host's agent, or None.
+
+    Raises:
+        Unsupported: It does not reach a DPU's, which moves the bytes.
+    """
+    from ..wire.host_id import boot_id
+    from .handshake import check_reach
+
+    try:
+        check_reach(welcome, mover, boot_id())
+    except Unsupported as error:
+        if welcome.role == "dpu":
+            raise
+        return error
+    return None
+
+
+def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: float) -> Session:
+    """Open a session whose two sides are agents."""
+    from ..dma import Device
+    from .handshake import check_reach
+    from .session import Session
+    from .two_agents import TwoAgents
+
+    with contextlib.ExitStack() as undo:
+        link, dpu = _greeted(dpu_address, "dpu", keys, timeout, undo)
+        host_link, host = _greeted(host_address, "host", keys, timeout, undo)
+        check_reach(host, dpu.provider, dpu.boot)
+        device = Device("soft")
+        undo.callback(device.close)
+        backend = TwoAgents(link, host_link, device, dpu.provider, timeout)
+        session = Session(backend, device, dpu, timeout, None, host=host)
+        undo.pop_all()
+    return session
+
+
+def _greeted(
+    address: str, role: str, keys: str | None, timeout: float, undo: contextlib.ExitStack
+) -> tuple[Connection, Welcome]:
+    """Return a connection to an agent of that role, which `undo` closes, and its Welcome."""
+    from ..wire.address import parse
+    from ..wire.connection import Connection
+    from .handshake import greet, identity
+
+    where = parse(address)
+    link = Connection(where, identity(where, keys))
+    undo.callback(link.close)
+    welcome = greet(link, timeout)
+    if welcome.role != role:
+        raise ValueError(
+            f"the agent at {where.endpoint} has the role {welcome.role}: connect(ADDRESS, "
+            "host=ADDRESS) takes a DPU's agent first, and a host's as `host`"
+        )
+    return link, welcome
+
+
 def _backend(
-    link: Connection, device: Device, remote_provider: str | None, timeout: float
+    link: Connection,
+    device: Device,
+    remote_provider: str | None,
+    timeout: float,
+    no_dma: Unsupported | None,
 ) -> Backend:
     """Return the DPU: the agent if it has `remote_provider`, else this process."""
     if remote_provider is not None:
@@ -164,4 +258,4 @@ def _backend(
         return RemoteDpu(link, device, remote_provider, timeout)
     from .local_dpu import LocalDpu
 
-    return LocalDpu(link, device, timeout)
+    return LocalDpu(link, device, timeout, no_dma)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
-__all__ = ["html", "line", "local_info", "machine_of", "session_info", "state"]
+__all__ = ["agent_info", "html", "line", "local_info", "machine_of", "session_info", "state"]
 
 Info = dict[str, Any]
 
@@ -39,25 +39,33 @@ def local_info(device: Device) -> Info:
     }
 
 
-def session_info(agent: Welcome, local: Info, *, role: str, address: str, owned: bool) -> Info:
-    """Return Session.info.
-
-    Args:
-        agent: The agent's Welcome.
-        local: local_info() of this process.
-        role: This process's side.
-        address: The agent's address.
-        owned: Whether the session started the agent.
-    """
-    local = dict(local)
-    remote: Info = {
+def agent_info(agent: Welcome) -> Info:
+    """Return an agent's side of Session.info."""
+    return {
         "pid": agent.pid, "machine": agent.machine, "cpus": agent.cpus,
         "provider": agent.provider, "why": agent.why, "spinning": agent.spinning,
         "inline_max": agent.inline_max, "engine": agent.engine, "max_memory": agent.max_memory,
     }  # fmt: skip
-    host, dpu = (local, remote) if role == "host" else (remote, local)
+
+
+def session_info(
+    agent: Welcome, other: Info, *, role: str, address: str, owned: bool, no_dma: str
+) -> Info:
+    """Return Session.info.
+
+    Args:
+        agent: The agent's Welcome; of two agents, that of the DPU's.
+        other: The other side: local_info() of this process, or agent_info() of the host's agent.
+        role: This process's side.
+        address: The agent's address.
+        owned: Whether the session started the agent.
+        no_dma: Why no DMA reaches the host's memory, or "".
+    """
+    other, remote = dict(other), agent_info(agent)
+    host, dpu = (remote, other) if role == "dpu" else (other, remote)
     dpu["software"] = _label(dpu["provider"]) != "hardware"
-    return {"address": address, "role": role, "owned": owned, "host": host, "dpu": dpu}
+    about = {"address": address, "role": role, "owned": owned, "no_dma": no_dma}
+    return about | {"host": host, "dpu": dpu}
 
 
 def state(link: Connection, closed: bool) -> str:
@@ -73,9 +81,11 @@ def line(info: Info, state: str) -> str:
     """Return one line: the DPU, the processes, the side of this process."""
     dpu, host = info["dpu"], info["host"]
     kind = _kind(dpu).removesuffix(f", {dpu['provider']}")  # the line names the provider anyway
+    role = "neither" if info["role"] == "neither" else f"the {info['role']}"
+    limits = ", for control and inspection only" if info["no_dma"] else ""
     return (
         f"{kind} ({dpu['provider']}, pid {dpu['pid']}) with host (pid {host['pid']}), "
-        f"this process is the {info['role']}{', ' if state else ''}{state}"
+        f"this process is {role}{limits}{', ' if state else ''}{state}"
     )
 
 
@@ -100,7 +110,8 @@ def html(info: Info, state: str) -> str:
         engine = f"{side['provider']}, {side['engine']}" if side["engine"] else side["provider"]
         text = f"pid {side['pid']}{where}; {engine}; {side['machine']}, {side['cpus']} CPUs"
         rows.append((name, text))
-    note = f"The session is {state}." if state else ""
+    note = f"No DMA, for control and inspection only: {info['no_dma']}." if info["no_dma"] else ""
+    note = f"The session is {state}." if state else note
     rows.append(("address", info["address"]))
     return card("dgkit session", rows, badge=provider_badge(info["dpu"]["provider"]), note=note)
 

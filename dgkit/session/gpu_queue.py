@@ -49,7 +49,7 @@ def _check(session: QueueSession, region: SessionRegion, local: Sequence[Session
     if session.role != "host":
         raise Unsupported(
             errno.EOPNOTSUPP,
-            "this process is the DPU: kernels run at the host, whose session opens their queue",
+            "this process is not the host: kernels run there, and its session opens their queue",
         )
     if session.agent.boot != boot_id():
         raise Unsupported(

@@ -15,7 +15,7 @@ from ..wire.connection import Connection
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello
 
-__all__ = ["greet", "identity"]
+__all__ = ["check_reach", "greet", "identity"]
 
 
 def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
@@ -35,17 +35,11 @@ def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
     return pair.public, pair.secret
 
 
-def greet(link: Connection, provider: str, timeout: float) -> Any:
+def greet(link: Connection, timeout: float) -> Any:
     """Send Hello and return the agent's Welcome.
 
-    Args:
-        link: Connection to the agent.
-        provider: Provider of this process, if it is the DPU.
-        timeout: Seconds.
-
     Raises:
-        PeerTimeout: The agent did not answer in time.
-        Unsupported: The provider that moves the bytes does not reach the other machine.
+        PeerTimeout: The agent did not answer within `timeout` seconds.
     """
     try:
         welcome = link.ask(
@@ -56,27 +50,44 @@ def greet(link: Connection, provider: str, timeout: float) -> Any:
             raise
         raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
     link.start_at(welcome.first_id)
-    mover = welcome.provider if welcome.role == "dpu" else provider
     if welcome.boot == boot_id():
         link.liveness.pid = welcome.pid
-    elif mover in ("soft", "fault", "cuda", "softdoca"):
+    return welcome
+
+
+def check_reach(welcome: Any, mover: str, boot: str) -> None:
+    """Check that the provider that moves the bytes reaches the agent's machine.
+
+    Args:
+        welcome: The agent's.
+        mover: The provider.
+        boot: Boot id of the machine at the other end.
+
+    Raises:
+        Unsupported: It does not.
+    """
+    if welcome.boot == boot:
+        return
+    other = ""
+    if welcome.role == "host":
+        other = ", or let a DPU's agent move the bytes: connect(DPU_ADDRESS, host=ADDRESS)"
+    if mover in ("soft", "fault", "cuda", "softdoca"):
         raise Unsupported(
             errno.EXDEV,
             f"the agent runs on another machine ({welcome.machine}) and provider {mover!r} reaches "
-            "only memory of the same machine; use 'verbs' or 'doca'",
+            f"only memory of the same machine; use 'verbs' or 'doca'{other}",
         )
-    elif mover in DOCA and welcome.provider not in DOCA:
+    if mover in DOCA and welcome.provider not in DOCA:
         raise Unsupported(
             errno.EXDEV,
             f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and across "
             f"machines DOCA reaches only what DOCA exports: start it by "
             f"`dgkit serve --role host --provider {mover}`",
         )
-    elif mover == "verbs" and welcome.provider != "verbs":
+    if mover == "verbs" and welcome.provider != "verbs":
         raise Unsupported(
             errno.EXDEV,
             f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and 'verbs' "
             "reaches only what 'verbs' exports: start it by "
             "`dgkit serve --role host --provider verbs`",
         )
-    return welcome

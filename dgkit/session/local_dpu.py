@@ -10,9 +10,18 @@ from ..dma.byte_pool import BytePool
 from ..dpu.copier import moved_reply
 from ..dpu.digest import digest
 from ..dpu.region_ref import RegionRef
-from ..errors import ClosedError, DgkitError
+from ..errors import ClosedError, DgkitError, Unsupported
 from ..types import Op
-from ..wire.messages import Digest, Free, Latency, LatencyDone, Rate, RateDone
+from ..wire.messages import (
+    Allocate,
+    Allocated,
+    Digest,
+    Free,
+    Latency,
+    LatencyDone,
+    Rate,
+    RateDone,
+)
 from .copier_pool import CopierPool
 from .fair_lock import FairLock
 from .staging import Chunk, StagingPool
@@ -32,12 +41,22 @@ _HOLD_S = 0.02  # how long a wait may hold the lock
 
 
 class LocalDpu:
-    """Moves bytes on one queue; copies and digests run concurrently on others. Thread-safe."""
+    """Moves bytes on one queue; copies and digests run concurrently on others. Thread-safe.
 
-    def __init__(self, link: Connection, device: Device, timeout: float) -> None:
+    Args:
+        link: Connection to the agent.
+        device: Device of this process, which moves the bytes.
+        timeout: Seconds, for each plain request.
+        no_dma: Why the device does not reach the agent's memory, if so: moves of it raise this.
+    """
+
+    def __init__(
+        self, link: Connection, device: Device, timeout: float, no_dma: Unsupported | None = None
+    ) -> None:
         self.link = link
         self.device = device
         self.provider = device.provider
+        self.no_dma = no_dma
         self.lock = FairLock()
         self.transfers: list[LocalTransfer] = []  # that have not ended
         self._timeout = timeout
@@ -73,6 +92,8 @@ class LocalDpu:
             if ref is None:
                 local, remote = region.local, region.remote
                 if local is None and remote is None:
+                    if self.no_dma is not None and not region.closed:
+                        raise self.no_dma.with_traceback(None)
                     raise ClosedError(f"region {region.name!r} is closed")
                 ref = RegionRef(region=local, remote=remote)
                 self._refs[region.id] = ref
@@ -171,6 +192,20 @@ class LocalDpu:
         own = {"moves": moves, "bytes": size, "your_moves": moves, "your_bytes": size}
         return own | {"engine_sleeps": self.device.stats.engine_sleeps}
 
+    def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
+        """Have the agent allocate the memory of a region, and import it if DMA reaches it."""
+        fields = (region.size, int(region.access), True, name, place)
+        made: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
+        region.handle, region.token = made.region, made.token
+        if self.no_dma is not None:
+            return made
+        try:
+            region.remote = self.device.import_region(made.token)
+        except BaseException:
+            self.link.ask(Free, made.region, 0.0, timeout=self._timeout)
+            raise
+        return made
+
     def adopt(self, region: SessionRegion) -> None:
         """Export a region of this process; the agent need not import the DPU's own memory."""
         assert region.local is not None
@@ -228,10 +263,12 @@ class LocalDpu:
         if head is not None and timeout:
             with contextlib.suppress(TimeoutError, DgkitError):  # collect() handles the error
                 head.wait(timeout)
-        for transfer in self.transfers:
-            transfer.collect()
-        for transfer in sorted(self.transfers, key=LocalTransfer.share):
-            transfer.post_more()
+        for _ in range(SLOTS):
+            collected = [transfer.collect() for transfer in self.transfers]
+            for transfer in sorted(self.transfers, key=LocalTransfer.share):
+                transfer.post_more()  # before the next is collected, so that DMA never pauses
+            if not any(collected):
+                break
         self.transfers[:] = [transfer for transfer in self.transfers if not transfer.ended]
 
     def close(self) -> None:
@@ -255,8 +292,9 @@ class LocalTransfer(SessionTransfer):
     def __init__(
         self, dpu: LocalDpu, remote: RemoteRegion, offset: int, size: int, view: memoryview | None
     ) -> None:
-        super().__init__(dpu.pool, dpu.lock, dpu.provider, offset, size, view, dpu.results)
-        self._dpu, self.remote = dpu, remote
+        pool = dpu.pool
+        super().__init__(pool, dpu.lock, dpu.provider, offset, size, view, dpu.results)
+        self._dpu, self.remote, self._staging = dpu, remote, pool.region
 
     def _prepare(self) -> None:
         self._dpu.recover()
@@ -267,7 +305,7 @@ class LocalTransfer(SessionTransfer):
         post = queue.write if self._data is None else queue.read
         try:
             chunk.request = post(
-                self._pool.region,
+                self._staging,
                 self.remote,
                 size=chunk.size,
                 local_offset=chunk.slot,
@@ -302,12 +340,17 @@ class LocalTransfer(SessionTransfer):
         oldest: Transfer | None = self._oldest_request()
         return oldest
 
-    def collect(self) -> None:
-        """Handle the completed DMAs. The caller holds the lock."""
+    def collect(self) -> bool:
+        """Handle the oldest DMA if it is complete; return whether it was.
+
+        The data of a read is copied. The caller holds the lock.
+        """
         if self._torn:
             self._post_chunks()
-        while self._in_flight and self._in_flight[0].request.done():
-            self._collect_chunk(self._in_flight[0])
+        if not self._in_flight or not self._in_flight[0].request.done():
+            return False
+        self._collect_chunk(self._in_flight[0])
+        return True
 
     def _collect_chunk(self, chunk: Chunk) -> None:
         try:
@@ -318,7 +361,7 @@ class LocalTransfer(SessionTransfer):
         ns = last.latency_ns
         read_ns, write_ns = (ns, 0) if last.op == Op.READ else (0, ns)
         self._dpu.count_move(chunk.size)
-        reply = moved_reply(0, chunk.size, last, read_ns, write_ns, 1)
+        reply = moved_reply(0, chunk.size, last, last, read_ns, write_ns, 1)
         self._finish_chunk(chunk, reply, None)
 
     def share(self) -> tuple[int, int]:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .region import SessionRegion
 
-__all__ = ["bandwidth", "describe_sides", "latency", "spinning"]
+__all__ = ["bandwidth", "describe_sides", "latency", "samples_for", "spinning"]
+
+_MAX_BYTES = 512 << 20  # moved per latency of a sweep, so that 64 MiB does not take minutes
 
 ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
 Info = dict[str, Any]  # Session.info
@@ -111,6 +113,11 @@ def bandwidth(
         machine=machine_of(done.machine), spinning=spinning(info),
         where=where, failed=done.failed, sleeps=done.sleeps,
     )  # fmt: skip
+
+
+def samples_for(size: int, count: int) -> int:
+    """Return `count` samples of a latency, or fewer for large sizes, but at least 20."""
+    return max(20, min(count, _MAX_BYTES // size))
 
 
 def spinning(info: Info) -> bool:

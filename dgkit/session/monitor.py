@@ -180,23 +180,24 @@ class Monitor:
         self.close()
 
     def __repr__(self) -> str:
-        state = ", closed" if self.closed else f", {self.lost} blocks lost" if self.lost else ""
-        return (
-            f"<Monitor {self.op} of {self.size} bytes, {self.count} every {self.every_s:g} s, "
-            f"{self.path}, {self.label}{state}>"
-        )
+        from ..units import plural
+
+        lost = f", {plural(self.lost, 'block')} lost" if self.lost else ""
+        state = ", closed" if self.closed else lost
+        what = f"{self.op} of {plural(self.size, 'byte')}, {self.count:,} every {self.every_s:g} s"
+        return f"<Monitor {what}, {self.path}, {self.label}{state}>"
 
     def _repr_html_(self) -> str:
         from ..html_cards import card, provider_badge
-        from ..units import size_text
+        from ..units import plural, size_text
 
         rows = [
-            ("Times", f"{self.op} of {size_text(self.size)} at offset {self.offset}"),
-            ("Samples", f"{self.count} every {self.every_s:g} s"),
+            ("Times", f"{self.op} of {size_text(self.size)} at offset {self.offset:,}"),
+            ("Samples", f"{self.count:,} every {self.every_s:g} s"),
             ("Path", self.path),
             ("Where", self.where),
             ("Machine", str(self.machine)),
-            *([("Lost", f"{self.lost} blocks")] if self.lost else []),
+            *([("Lost", plural(self.lost, "block"))] if self.lost else []),
         ]
         title = "Monitor (closed)" if self.closed else "Monitor"
         return card(title, rows, badge=provider_badge(self.machine.mover(self.provider)))

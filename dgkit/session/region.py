@@ -227,7 +227,9 @@ class SessionRegion:
         self.close()
 
     def __repr__(self) -> str:
-        about = f"{self.size} bytes, {self.access}"
+        from ..units import plural  # late: connect() must be quick
+
+        about = f"{plural(self.size, 'byte')}, {self.access}"
         about += f", auto: {self.chosen}" if self.chosen else ""
         state = ", closed" if self.closed else ""
         return f"<SessionRegion {self.name!r} on {self.where}, {about}{state}>"

@@ -10,7 +10,6 @@ from ..errors import NativeError, Unsupported
 from ..memory.placement import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import DOCA, Access, is_memory
-from ..wire.messages import Allocate, Free
 from .region import SessionRegion
 
 if TYPE_CHECKING:
@@ -138,20 +137,10 @@ def _unreachable(session: FactorySession, gpu_error: NativeError | None) -> Nati
 def _at_agent(
     session: FactorySession, side: str, place: str, chosen: str, size: int, name: str | None
 ) -> SessionRegion:
-    """Have the agent allocate the memory; import it if this process is the DPU."""
-    link, export = session.dpu.link, session.role == "dpu"
-    fields = (size, int(Access.RW), export, name or "", place)
-    timeout = session.timeout + size / _PAGES_PER_S
-    made = link.ask(Allocate, *fields, timeout=timeout)
+    """Have an agent allocate the memory."""
     region = _new(session, side, size, Access.RW, name)
-    region.handle, region.token = made.region, made.token
+    made = session.dpu.allocate(region, name or "", place, session.timeout + size / _PAGES_PER_S)
     region.place, region.chosen = made.place, chosen or made.chosen
-    if export:
-        try:
-            region.remote = session.device.import_region(made.token)
-        except BaseException:
-            link.ask(Free, made.region, 0.0, timeout=session.timeout)
-            raise
     return region
 
 

@@ -7,14 +7,27 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ..dma.byte_pool import BytePool
-from ..errors import PeerTimeout
+from ..errors import PeerTimeout, Unsupported
 from ..wire.connection import Connection, Pending, ReplyLost
-from ..wire.messages import Cancel, Digest, Free, Import, Latency, LatencyDone, Move, Rate, RateDone
-from .staging import Chunk, StagingPool
+from ..wire.messages import (
+    Allocate,
+    Allocated,
+    Cancel,
+    Digest,
+    Free,
+    Import,
+    Latency,
+    LatencyDone,
+    Move,
+    Rate,
+    RateDone,
+)
+from .staging import Chunk, SlotPool, StagingPool
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
+    from ..wire.messages import Moved
     from .backend import MeasurementListener
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -33,14 +46,15 @@ class RemoteDpu:
     def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
         self.provider = provider
+        self.no_dma: Unsupported | None = None
         self._device = device
         self._timeout = timeout
-        self._pools: dict[int, StagingPool] = {}
-        self._small: StagingPool | None = None
+        self._pools: dict[int, SlotPool] = {}
+        self._small: SlotPool | None = None
         self.results = BytePool()
         self._create_lock = threading.Lock()
 
-    def pool(self, size: int) -> StagingPool:
+    def pool(self, size: int) -> SlotPool:
         """Return the staging memory for data of `size` bytes; the agent imports it on first use."""
         slot_size = SMALL if size <= SMALL else LARGE
         pool = self._pools.get(slot_size)
@@ -88,13 +102,13 @@ class RemoteDpu:
             return self.write(region, view, offset)
         return TransferReport(reply, self.provider)
 
-    def _small_pool(self) -> StagingPool:
+    def _small_pool(self) -> SlotPool:
         self._small = self.pool(SMALL)
         return self._small
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = RemoteTransfer(self, region, offset, size, None)
+        transfer = self._transfer(region, offset, size, None)
         transfer.run()
         return transfer.data
 
@@ -102,7 +116,12 @@ class RemoteDpu:
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if that is None."""
-        return RemoteTransfer(self, region, offset, size, view).start()
+        return self._transfer(region, offset, size, view).start()
+
+    def _transfer(
+        self, region: SessionRegion, offset: int, size: int, view: memoryview | None
+    ) -> SessionTransfer:
+        return RemoteTransfer(self, region, offset, size, view)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and sends anything."""
@@ -181,6 +200,13 @@ class RemoteDpu:
 
         return RemoteSource(self.link, region.handle, fields, timeout)
 
+    def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
+        """Have the agent allocate the memory of a region."""
+        fields = (region.size, int(region.access), False, name, place)
+        made: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
+        region.handle = made.region
+        return made
+
     def adopt(self, region: SessionRegion) -> None:
         """Have the agent import a region of this process."""
         assert region.local is not None
@@ -224,12 +250,22 @@ class RemoteTransfer(SessionTransfer):
         """Do nothing: the staging memory was created with the transfer."""
 
     def _post(self, chunk: Chunk) -> None:
+        self._move(chunk, self._on_reply)
+
+    def _move(self, chunk: Chunk, then: Callable[[Chunk, Pending], None]) -> None:
+        """Request the DMA of a chunk between staging memory and the region."""
         staged = (self._pool.handle, chunk.slot)
         remote = (self._region.handle, self._offset + chunk.at)
         ends = (*staged, *remote) if self._data is None else (*remote, *staged)
-        then = lambda pending: self._on_reply(chunk, pending)  # noqa: E731
+        self._request(chunk, then, Move, *ends, chunk.size)
+
+    def _request(
+        self, chunk: Chunk, then: Callable[[Chunk, Pending], None], kind: type, *fields: Any
+    ) -> None:
         chunk.request = Pending()
-        self._dpu.link.post(Move, *ends, chunk.size, then=then, pending=chunk.request)
+        self._dpu.link.post(
+            kind, *fields, then=lambda pending: then(chunk, pending), pending=chunk.request
+        )
 
     def _is_posted(self, chunk: Chunk) -> bool:
         return chunk.request is not None and chunk.request.sent
@@ -239,13 +275,17 @@ class RemoteTransfer(SessionTransfer):
             self._pool.call_on_release(self._post_chunks)
 
     def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
+        self._end_chunk(chunk, pending, pending.reply)
+
+    def _end_chunk(self, chunk: Chunk, pending: Pending, reply: Moved | None) -> None:
+        """Take in the result of a chunk, and go on with the others."""
         if chunk.request is not pending and not chunk.finished:
             return  # it was repeated
         if isinstance(pending.error, ReplyLost):  # moved or not, to move it once more is harmless
             self._torn = True
             chunk.request = None
         else:
-            reply = pending.reply if pending.error is None else None
+            reply = reply if pending.error is None else None
             self._finish_chunk(chunk, reply, pending.error)
         self._pool.wake()  # before its own next chunk: the others have waited for longer
         self._go_on()

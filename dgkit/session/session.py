@@ -1,4 +1,4 @@
-"""Session: a host and a DPU put together, one of them in this process."""
+"""Session: a host and a DPU put together, one of them in this process or both at agents."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ _SPREAD = 16 << 20  # bytes of scratch memory that a window of transfers spreads
 class Session:
     """Host and DPU put together, created by dgkit.connect(). Thread-safe.
 
-    `role` is this process's side: "host" or "dpu". A session that was open before a fork() is the
-    parent's: in the child each call raises ClosedError, and the child's exit does not affect it.
+    `role` is this process's side: "host" or "dpu", or "neither" where both are agents. A session
+    that was open before a fork() is the parent's: in the child each call raises ClosedError, and
+    the child's exit does not affect it.
     """
 
     def __init__(
@@ -46,8 +47,12 @@ class Session:
         welcome: Any,
         timeout: float,
         owned: SoftwareDpu | None,
+        *,
+        host: Any = None,
     ) -> None:
         self.role = "host" if welcome.role == "dpu" else "dpu"
+        if host is not None:  # the Welcome of the host's agent, beside that of the DPU's
+            self.role = "neither"
         self.agent = welcome
         self.device = device
         self.timeout = timeout
@@ -56,7 +61,7 @@ class Session:
         self._gpu_queues = LiveSet()
         self._dpu = backend
         self._link = backend.link
-        self._local_info = describe.local_info(device)
+        self._other_info = describe.agent_info(host) if host else describe.local_info(device)
         self._owned = owned
         self._closed = False
         self._closer: dict[str, int] = {}  # which thread closes the session
@@ -437,13 +442,16 @@ class Session:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Return `host` and `dpu`, `address`, `role` of this process, and `owned`.
+        """Return both sides, the agent's address, and what this session is.
 
-        Each side has its provider, why no better one was chosen, pid, machine and cpus.
+        `host` and `dpu` each have a provider, why no better one was chosen, pid, machine and cpus.
+        `role` is this process's side, `owned` whether it started the agent, `no_dma` why no DMA
+        reaches the host's memory ("" if it does).
         """
         return describe.session_info(
-            self.agent, self._local_info,
+            self.agent, self._other_info,
             role=self.role, address=str(self._link.address), owned=bool(self.owned_pid),
+            no_dma=str(self._dpu.no_dma.strerror) if self._dpu.no_dma else "",
         )  # fmt: skip
 
     @property

@@ -15,7 +15,7 @@ from ..errors import ClosedError
 if TYPE_CHECKING:
     from ..dma import Device
 
-__all__ = ["Chunk", "StagingPool", "flat"]
+__all__ = ["Chunk", "SlotPool", "StagingPool", "flat"]
 
 
 class Chunk:
@@ -34,22 +34,17 @@ class Chunk:
         self.finished = False
 
 
-class StagingPool:
-    """`count` slots of `slot_size` bytes in one region, each lent to one chunk at a time.
+class SlotPool:
+    """`count` slots of `slot_size` bytes in one buffer, each lent to one chunk at a time.
 
     No count and no free list is kept, which an exception such as Ctrl-C could leave wrong: a slot
-    is free if its chunk is finished or gone. `handle` is the agent's handle of the region.
+    is free if its chunk is finished or gone. `handle` is the agent's handle of the staging memory
+    in which each slot has the same offset.
     """
 
-    def __init__(self, device: Device, slot_size: int, count: int) -> None:
+    def __init__(self, slot_size: int, count: int, buffer: memoryview) -> None:
         self.slot_size = slot_size
-        self._memory = memory.empty(slot_size * count, name="staging")
-        try:
-            self.region = device.register(self._memory)
-        except BaseException:
-            self._memory.close()
-            raise
-        self.buffer = self._memory.buffer
+        self.buffer = buffer
         self.handle = 0
         self._owners: list[weakref.ref[Chunk] | None] = [None] * count
         self._lock = threading.RLock()  # a finalizer may call acquire() in the middle of it
@@ -116,10 +111,27 @@ class StagingPool:
         return len(self._waiting)
 
     def close(self) -> None:
-        """Free the memory now, without waiting for the garbage collector."""
+        """Lend no slot any more."""
         with self._lock:
             self._closed = True
         self.buffer = memoryview(b"")
+
+
+class StagingPool(SlotPool):
+    """Slots in memory that is registered for DMA."""
+
+    def __init__(self, device: Device, slot_size: int, count: int) -> None:
+        self._memory = memory.empty(slot_size * count, name="staging")
+        try:
+            self.region = device.register(self._memory)
+        except BaseException:
+            self._memory.close()
+            raise
+        super().__init__(slot_size, count, self._memory.buffer)
+
+    def close(self) -> None:
+        """Free the memory now, without waiting for the garbage collector."""
+        super().close()
         self.region.close()
         self._memory.close()
 

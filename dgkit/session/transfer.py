@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from ..dma.byte_pool import BytePool
     from ..wire.messages import Moved
-    from .staging import StagingPool
+    from .staging import SlotPool
 
 __all__ = ["SessionTransfer", "TransferReport"]
 
+_OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 _Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 
 
@@ -31,14 +32,16 @@ class TransferReport:
 
     `read_ns` and `write_ns` are the summed latencies of its DMA reads and DMA writes, over `chunks`
     chunks: data of this process needs two DMAs, staging to DPU and DPU to region. `provider` is
-    the provider that moved the bytes. The report says that the bytes were moved, not that the other
-    side is alive or has seen them (see dgkit.Status).
+    the provider that moved the bytes. With `over_wire` this process is on neither side: its data
+    crossed the control connection to the DPU, without DMA, and was not timed. The report says
+    that the bytes were moved, not that the other side is alive or has seen them (see dgkit.Status).
     """
 
-    __slots__ = ("_moved", "provider", "size")
+    __slots__ = ("_moved", "over_wire", "provider", "size")
 
-    def __init__(self, moved: Moved, provider: str) -> None:
+    def __init__(self, moved: Moved, provider: str, over_wire: bool = False) -> None:
         self._moved = moved
+        self.over_wire = over_wire
         self.size = moved.size
         self.provider = provider
 
@@ -55,12 +58,23 @@ class TransferReport:
     chunks = property(lambda self: self._moved.chunks, doc="Number of chunks.")
 
     @property
+    def first_stamps(self) -> tuple[int, int, int] | None:
+        """Return `(submit_ns, post_ns, complete_ns)` of the first DMA.
+
+        It is the last one, too, if there was one only; None if the agent does not report it.
+        """
+        moved = self._moved
+        if not moved.first_complete_ns:
+            return None
+        return moved.first_submit_ns, moved.first_post_ns, moved.first_complete_ns
+
+    @property
     def direct(self) -> bool:
         """Return whether one DMA moved each byte, not two by way of the DPU's memory.
 
         A copy from GPU to GPU is direct where one of them has peer access to the other.
         """
-        return not (self.read_ns and self.write_ns)
+        return not (self.over_wire or (self.read_ns and self.write_ns))
 
     @property
     def latency_ns(self) -> int:
@@ -68,14 +82,15 @@ class TransferReport:
         return self._moved.complete_ns - self._moved.submit_ns
 
     def __repr__(self) -> str:
-        from ..units import us  # late: connect() must be quick
+        from ..units import plural, us  # late: connect() must be quick
 
         dma = f"DMA read {us(self.read_ns)} µs, write {us(self.write_ns)} µs"
         if self.direct:
             dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} µs, direct"
+        moved = f"{plural(self.size, 'byte')} by {self.provider}, {self.path}"
         return (
-            f"<TransferReport OK, {self.size} bytes by {self.provider}, {self.path}: {dma}, "
-            f"in {_pieces(self.chunks)}>"
+            f"<TransferReport OK, {moved}: {dma}, "
+            f"in {_pieces(self.chunks)}{f'; {_OVER_WIRE}' if self.over_wire else ''}>"
         )
 
     def _repr_html_(self) -> str:
@@ -89,6 +104,7 @@ class TransferReport:
             *((name, f"{us(took)} µs in all") for name, took in moved if took),
             ("Route", "direct" if self.direct else "through the DPU's memory"),
             ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} µs"),
+            *([("Not by DMA", _OVER_WIRE)] if self.over_wire else []),
         ]
         return card("Transfer", rows, badge=provider_badge(self.provider))
 
@@ -104,6 +120,7 @@ class _Totals:
 
     def __init__(self) -> None:
         self.done = self.read_ns = self.write_ns = self.chunks = 0
+        self.first: Moved | None = None
         self.last: Moved | None = None
 
     def add(self, chunk: Chunk, moved: Moved) -> None:
@@ -115,16 +132,21 @@ class _Totals:
         self.read_ns += moved.read_ns
         self.write_ns += moved.write_ns
         self.chunks += moved.chunks
+        if self.first is None:
+            self.first = moved
         self.last = moved
         chunk.finished = True
 
-    def report(self, provider: str) -> TransferReport:
+    def report(self, provider: str, over_wire: bool) -> TransferReport:
         """Return the report of the whole transfer."""
-        last = self.last
+        first, last = self.first, self.last
+        assert first is not None
         assert last is not None
         last.size, last.chunks = self.done, self.chunks
         last.read_ns, last.write_ns = self.read_ns, self.write_ns
-        return TransferReport(last, provider)
+        last.first_submit_ns, last.first_post_ns = first.first_submit_ns, first.first_post_ns
+        last.first_complete_ns = first.first_complete_ns
+        return TransferReport(last, provider, over_wire)
 
 
 class SessionTransfer(ABC):
@@ -135,9 +157,12 @@ class SessionTransfer(ABC):
     `_finish_chunk`, and calls `_post_chunks` when slots may be free; `lock` guards all three.
     """
 
+    #: As of TransferReport.
+    over_wire = False
+
     def __init__(
         self,
-        pool: StagingPool,
+        pool: SlotPool,
         lock: AbstractContextManager[Any],
         provider: str,
         offset: int,
@@ -149,7 +174,7 @@ class SessionTransfer(ABC):
         self._pool, self._lock, self._provider = pool, lock, provider
         self._offset, self._view = offset, view
         self._data = results.take(size) if view is None else None
-        self._target = None if self._data is None else results.view(self._data)
+        self._fill = results.fill
         self._posted = 0  # bytes
         self._torn = False  # an exception interrupted _post_chunks()
         self._in_flight: deque[Chunk] = deque()
@@ -260,18 +285,18 @@ class SessionTransfer(ABC):
                 self._error = self._error or error
                 chunk.finished = True
             else:
-                if self._target is not None:
+                if self._data is not None:
                     staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
-                    self._target[chunk.at : chunk.at + chunk.size] = staged
+                    self._fill(self._data, chunk.at, staged)
                 self._totals.add(chunk, reply)
         chunk.request = None  # it refers back to the transfer
         if self._totals.done == self.size and self._report is None:
             # before the removal, after which nothing would repeat it
-            self._report = self._totals.report(self._provider)
+            self._report = self._totals.report(self._provider, self.over_wire)
         with contextlib.suppress(ValueError):  # removed before an interruption
             self._in_flight.remove(chunk)
         if self._ended:
-            self._view = self._target = None
+            self._view = None
 
     def _oldest_request(self) -> Any:
         """Return the request of the chunk that was posted first and is in flight, or None."""
@@ -350,12 +375,14 @@ class SessionTransfer(ABC):
             raise
 
     def __repr__(self) -> str:
+        from ..units import plural
+
         kind = "write" if self._data is None else "read"
         if self._error is not None:
             state = f"failed: {self._error}"
         else:
             state = "done" if self._report is not None else f"{100 * self.progress:.0f} % done"
-        return f"<SessionTransfer {kind} of {self.size} bytes, {state}>"
+        return f"<SessionTransfer {kind} of {plural(self.size, 'byte')}, {state}>"
 
     @property
     def data(self) -> bytes:

@@ -26,7 +26,6 @@ from .sockets import drain
 __all__ = ["Acceptor"]
 
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
-_HELLO_S = 5.0
 
 
 class _Connection(Stream):
@@ -42,11 +41,13 @@ class Acceptor:
     Args:
         sock: The socket, before it is bound.
         name: Address of its monitor, inproc://.
-        limit: Connections at a time. Each must become known within 5 s.
+        limit: Connections at a time.
+        hello_s: Seconds within which each must become known.
     """
 
-    def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int) -> None:
+    def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int, hello_s: float) -> None:
         self.limit = limit
+        self._hello_s = hello_s
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
         self._silent: dict[int, _Connection] = {}  # those without a Hello, the oldest first
@@ -91,7 +92,7 @@ class Acceptor:
             connection = self._connections[self._by_process[process]]
             connection.end()
             self._forget_process(connection)
-        oldest = time.monotonic() - _HELLO_S
+        oldest = time.monotonic() - self._hello_s
         for connection in self._silent.values():
             if connection.accepted > oldest:
                 break

@@ -1,4 +1,7 @@
-"""Addresses, ipc:///PATH and tcp://HOST:PORT?key=HEX, and socket files in the runtime folder."""
+"""Addresses, ipc:///PATH and tcp://HOST:PORT?key=HEX, and socket files in the runtime folder.
+
+That of an agent on a slow machine ends with &heartbeat=SECONDS.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,22 @@ from ..errors import NativeError
 from .host_id import process_state
 from .keys import check_public
 
-__all__ = ["Address", "claimed", "fresh", "parse", "remove_of", "sweep"]
+__all__ = [
+    "HEARTBEAT_MAX_S",
+    "HEARTBEAT_S",
+    "Address",
+    "check_heartbeat",
+    "claimed",
+    "fresh",
+    "parse",
+    "remove_of",
+    "sweep",
+]
+
+# How long either side of a tcp:// connection may be silent before the other one ends it. It is a
+# property of the agent, which its address carries, so that both sides have the same.
+HEARTBEAT_S = 0.6
+HEARTBEAT_MAX_S = 30.0
 
 _PATH_MAX = 107  # bytes: sun_path (unix(7)) without its terminating null byte
 _BINDING_S = 10.0
@@ -33,10 +51,14 @@ _serial = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of an agent: the ZeroMQ endpoint and, for tcp://, its public key in hex."""
+    """Address of an agent: the ZeroMQ endpoint and, for tcp://, its public key in hex.
+
+    `heartbeat` is how many seconds either side of a tcp:// connection may be silent.
+    """
 
     endpoint: str
     key: str = ""
+    heartbeat: float = HEARTBEAT_S
 
     @property
     def tcp(self) -> bool:
@@ -49,7 +71,10 @@ class Address:
         return None if self.tcp else Path(self.endpoint.removeprefix("ipc://"))
 
     def __str__(self) -> str:
-        return f"{self.endpoint}?key={self.key}" if self.key else self.endpoint
+        if not self.key:
+            return self.endpoint
+        slow = "" if self.heartbeat == HEARTBEAT_S else f"&heartbeat={self.heartbeat:g}"
+        return f"{self.endpoint}?key={self.key}{slow}"
 
 
 def parse(text: str) -> Address:
@@ -69,10 +94,31 @@ def parse(text: str) -> Address:
         if length > _PATH_MAX:
             raise ValueError(f"{text!r}: the path has {length} bytes; the limit is {_PATH_MAX}")
         return Address(text)
-    match = re.fullmatch(r"(tcp://(\[[^\]]+\]|[^:/?]+):(\d{1,5}))(?:\?key=(.*))?", text)
+    match = re.fullmatch(
+        r"(tcp://(\[[^\]]+\]|[^:/?]+):(\d{1,5}))(?:\?key=([^&]*)(?:&heartbeat=([0-9.]{1,8}))?)?",
+        text,
+    )
     if not match or int(match[3]) > 65535:
         raise ValueError(f"{text!r} is not an address: use ipc:///PATH or tcp://HOST:PORT?key=KEY")
-    return Address(match[1], check_public(match[4]) if match[4] else "")
+    key = check_public(match[4]) if match[4] else ""
+    return Address(match[1], key, check_heartbeat(match[5]) if match[5] else HEARTBEAT_S)
+
+
+def check_heartbeat(seconds: str | float) -> float:
+    """Return how long a side may be silent.
+
+    Raises:
+        ValueError: It is no number, or out of bounds.
+    """
+    try:
+        value = float(seconds)
+    except ValueError:
+        value = -1.0
+    if not HEARTBEAT_S <= value <= HEARTBEAT_MAX_S:
+        raise ValueError(
+            f"heartbeat={seconds}: it must be {HEARTBEAT_S} to {HEARTBEAT_MAX_S:g} seconds"
+        )
+    return value
 
 
 def fresh() -> Address:

@@ -60,7 +60,7 @@ class ClientSocket:
         sock.rcvtimeo = _RECEIVE_MS
         sock.reconnect_ivl = -1  # never: the agent would take it for a new client without regions
         if identity is not None:
-            set_heartbeat(sock)
+            set_heartbeat(sock, address.heartbeat)
             set_client_curve(sock, identity, address.key)
         name = f"inproc://dgkit-client-{next(_serial)}"
         sock.monitor(name, _EVENTS)

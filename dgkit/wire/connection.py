@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -122,6 +123,7 @@ class Connection:
         self._received = 0  # messages
         self._strays = 0  # since the latest reply
         self._refused = False
+        self._tied: Connection | None = None
         self._client = ClientSocket(address, identity)
         self._socket = self._client.socket
         self.subscriptions = self._client.subscriptions
@@ -130,6 +132,20 @@ class Connection:
     def fileno(self) -> int:
         """Return a descriptor that is readable when pump() has work."""
         return self._client.epoll.fileno()
+
+    def tie(self, other: Connection) -> None:
+        """End this connection with another one, which a fork() then disowns, too.
+
+        A thread that waits here sees the other's end.
+        """
+        self._tied = other
+        self._client.epoll.register(other.fileno(), select.EPOLLIN)
+
+    def _check_tied(self) -> None:
+        if self._tied is not None and self.dead is None:
+            self._tied.pump()
+            if self._tied.dead is not None:
+                self.fail(self._tied.dead)
 
     def start_at(self, number: int) -> None:
         """Set the number of the next request."""
@@ -341,6 +357,7 @@ class Connection:
             self._drain()
             if self._client.monitor_fd in ready:
                 self._check_monitor()
+            self._check_tied()
             self._look_at_memory()
             if not pending.done:
                 return
@@ -355,6 +372,7 @@ class Connection:
             if self.dead is None:
                 self._drain()
                 self._check_monitor()
+            self._check_tied()
             self._look_at_memory()
 
     def _look_at_memory(self) -> None:
@@ -511,6 +529,8 @@ class Connection:
         """
         self.lock = threading.RLock()
         self._forked = True
+        if self._tied is not None:
+            self._tied.abandon()
         self.dead = ClosedError(
             "this session was opened before fork(): open a session in this process"
         )

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import mmap
 import os
 import socket
 import struct
 import termios
 import time
-from pathlib import Path
 
 __all__ = ["Growth", "Inflow", "Stream", "give_back"]
 
@@ -22,7 +22,6 @@ _STEP = 32 << 20  # bytes of growth from one look at the connections to the next
 _MOST = 8 << 20  # bytes of a connection without a message: what may wait, and what waits to be read
 _HEARTBEATS = 1 << 10  # bytes a second that heartbeats do not exceed: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
-_STATM = Path("/proc/self/statm")
 
 
 class Growth:
@@ -47,8 +46,12 @@ class Growth:
 
 
 def _own_bytes() -> int:
-    _, resident, shared, *_ = map(int, _STATM.read_bytes().split())
-    return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a Path takes three times as long
+    try:
+        _, resident, shared, _ = os.read(fd, 256).split(None, 3)
+    finally:
+        os.close(fd)
+    return (int(resident) - int(shared)) * mmap.PAGESIZE
 
 
 def give_back() -> None:

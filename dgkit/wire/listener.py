@@ -20,7 +20,7 @@ import zmq
 from ..errors import NativeError
 from . import keys as keyring
 from .acceptor import Acceptor
-from .address import Address, claimed, fresh, parse
+from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, parse
 from .messages import MAX_REQUEST
 from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
 
@@ -30,7 +30,9 @@ __all__ = ["CONNECTIONS", "Caller", "Listener"]
 # for one socket, since the monitor could then report the end of a connection before its start.
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
 _THREADS = 2
-_HANDSHAKE_MS = 5000  # libzmq's default lets an unfinished handshake occupy a connection for 30 s
+# For a handshake, and for a Hello after that; or as long as a heartbeat. By libzmq's default, an
+# unfinished handshake occupies a connection for 30 s.
+_HELLO_S = 5.0
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
 _SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
@@ -75,6 +77,9 @@ class Listener:
         keys: Name of the agent's key pair, for tcp://; None is "default".
         connections: How many it has at a time.
         stop_fds: Descriptors that are readable when the agent is to end; negative ones are ignored.
+        telemetry_port: Port of the publisher, over tcp://; 0: a free one.
+        heartbeat: Seconds without an answer after which a connection ends, over tcp://; the address
+            says so to the other side.
 
     Attributes:
         is_penalized: Called with an owner, as of Caller; returns whether its connections to the
@@ -84,6 +89,7 @@ class Listener:
 
     Raises:
         NativeError: The address is in use or cannot be bound.
+        ValueError: A `telemetry_port` or a `heartbeat` with ipc://, or one that is out of bounds.
     """
 
     def __init__(
@@ -92,8 +98,17 @@ class Listener:
         keys: str | None,
         connections: int = CONNECTIONS,
         stop_fds: Sequence[int] = (),
+        telemetry_port: int = 0,
+        heartbeat: float = HEARTBEAT_S,
     ) -> None:
         self._requested = parse(address) if address else fresh()
+        self._heartbeat = check_heartbeat(heartbeat)
+        self._hello_s = max(_HELLO_S, heartbeat)
+        if heartbeat != HEARTBEAT_S and not self._requested.tcp:
+            raise ValueError(f"heartbeat={heartbeat} is for tcp://, not for ipc://")
+        if telemetry_port and not self._requested.tcp:
+            raise ValueError(f"telemetry_port={telemetry_port} is for tcp://, not for ipc://")
+        self._telemetry_port = telemetry_port
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
         self._allowed = keyring.AllowedKeys()
         self.is_penalized: Callable[[str], bool] = _never
@@ -124,9 +139,9 @@ class Listener:
         self._open.append(sock)
         sock.linger = 0
         sock.maxmsgsize = MAX_REQUEST
-        sock.handshake_ivl = _HANDSHAKE_MS
+        sock.handshake_ivl = int(1000 * self._hello_s)
         if self._pair:
-            set_heartbeat(sock)
+            set_heartbeat(sock, self._heartbeat)
             sock.curve_server = True
             sock.curve_secretkey = z85_of(self._pair.secret)
             sock.zap_domain = _ROUTER
@@ -135,7 +150,7 @@ class Listener:
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
         path = address.path
         name = f"inproc://dgkit-agent-{next(_serial)}"
-        acceptor = Acceptor(sock, name, self._connections)
+        acceptor = Acceptor(sock, name, self._connections, self._hello_s)
         self._open.append(acceptor.monitor)
         self._acceptors.append(acceptor)
         # A new name of the publisher has no other claimant, and nothing may delay the agent's loop.
@@ -148,7 +163,7 @@ class Listener:
             if path is not None:
                 self._files.append((path, path.lstat().st_ino))
         endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
-        return Address(endpoint, self._pair.public if self._pair else "")
+        return Address(endpoint, self._pair.public if self._pair else "", self._heartbeat)
 
     def _bind_zap(self) -> zmq.Socket[bytes]:
         zap = self.context.socket(zmq.ROUTER)
@@ -158,7 +173,7 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """Return an XPUB socket with the same keys, and its address: a free one of the same kind.
+        """Return an XPUB socket with the same keys, and its address, of the same kind.
 
         Its subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
         """
@@ -175,7 +190,8 @@ class Listener:
             sock.sndhwm = PUBLISHED_HWM
             address = fresh()
             if self._requested.tcp:
-                address = Address(self._requested.endpoint.rpartition(":")[0] + ":0")
+                host = self._requested.endpoint.rpartition(":")[0]
+                address = Address(f"{host}:{self._telemetry_port}")
             return sock, self._bind(sock, address)
         except BaseException:
             self._discard(sock)

@@ -6,7 +6,7 @@ from typing import Annotated, Union
 
 from msgspec import Meta, Struct
 
-from .requests import RING_LOCALS, Handle, Message, Size
+from .requests import RING_LOCALS, STAGE_BYTES, Handle, Message, Size
 
 __all__ = [
     "Allocated",
@@ -17,6 +17,7 @@ __all__ = [
     "Exported",
     "Failed",
     "Failure",
+    "Fetched",
     "Imported",
     "LatencyDone",
     "Moved",
@@ -91,8 +92,9 @@ class Exported(Message, tag=68):
 class Moved(Message, tag=69):
     """Reply to Move.
 
-    The timestamps are those of the last DMA, by the agent's clock. `read_ns` and `write_ns` are
-    the sums over all `chunks` of the latencies of the first and of the second DMA.
+    The timestamps are those of the last DMA, by the agent's clock, and those named `first_` of the
+    first DMA; zeros from an agent that does not report them. `read_ns` and `write_ns` are the sums
+    over all `chunks` of the latencies of the first and of the second DMA.
     """
 
     size: Size
@@ -104,6 +106,9 @@ class Moved(Message, tag=69):
     read_ns: int
     write_ns: int
     chunks: int
+    first_submit_ns: int = 0
+    first_post_ns: int = 0
+    first_complete_ns: int = 0
 
 
 class Digested(Message, tag=70):
@@ -202,6 +207,12 @@ class RingOpened(Message, tag=80):
     locals: Annotated[list[Annotated[int, Meta(ge=1, lt=2**32)]], Meta(max_length=RING_LOCALS)]
 
 
+class Fetched(Message, tag=81):
+    """Reply to Fetch: the bytes."""
+
+    data: Annotated[bytes, Meta(max_length=STAGE_BYTES)]
+
+
 class Failed(Message, tag=127):
     """An exception: class name, message, errno, and the doctor's check that explains it.
 
@@ -247,5 +258,6 @@ Reply = Union[  # noqa: UP007
     Ended,
     OutstandingDone,
     RingOpened,
+    Fetched,
     Failed,
 ]

@@ -32,6 +32,8 @@ REPLIES: dict[type, type] = {
     m.Outstanding: m.OutstandingDone,
     m.OpenRing: m.RingOpened,
     m.CloseRing: m.Done,
+    m.Stage: m.Done,
+    m.Fetch: m.Fetched,
 }
 _TEXTS = (
     m.Welcome, m.Allocated, m.Imported, m.Digested, m.LatencyDone, m.RateDone, m.StatsDone,

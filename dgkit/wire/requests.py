@@ -17,6 +17,7 @@ __all__ = [
     "MONITORS",
     "MONITOR_SAMPLES",
     "RING_LOCALS",
+    "STAGE_BYTES",
     "VERSION",
     "Allocate",
     "Bye",
@@ -24,6 +25,7 @@ __all__ = [
     "CloseRing",
     "Digest",
     "Export",
+    "Fetch",
     "Free",
     "Hello",
     "Import",
@@ -34,17 +36,19 @@ __all__ = [
     "Outstanding",
     "Rate",
     "Request",
+    "Stage",
     "Stats",
     "Subscribe",
     "Watch",
 ]
 
-VERSION = 7
+VERSION = 8
 MAX_SAMPLES = 1_000_000  # of one latency request
 MAX_RINGS = 8  # GPU queues of one client at a time
 RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h
 MONITORS = 8  # of one client at a time
 MONITOR_SAMPLES = 4096  # of one block of a monitor
+STAGE_BYTES = 1 << 15  # of one Stage or Fetch; half of MAX_REQUEST of messages.py
 EVERY_S = (0.01, 60.0)  # from one block of a monitor to the next
 
 Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -217,6 +221,25 @@ class CloseRing(Message, tag=17):
     ring: Handle
 
 
+class Stage(Message, tag=18):
+    """Store bytes in memory that the client has allocated at the agent, without DMA.
+
+    For a session that runs on neither side: no DMA reaches its memory.
+    """
+
+    region: Handle
+    offset: Size
+    data: Annotated[bytes, Meta(max_length=STAGE_BYTES)]
+
+
+class Fetch(Message, tag=19):
+    """Request bytes of memory that the client has allocated at the agent, without DMA."""
+
+    region: Handle
+    offset: Size
+    size: Annotated[int, Meta(ge=0, le=STAGE_BYTES)]
+
+
 Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Hello,
     Allocate,
@@ -235,4 +258,6 @@ Request = Union[  # noqa: UP007 (evaluated at run time, on Python 3.10 too)
     Outstanding,
     OpenRing,
     CloseRing,
+    Stage,
+    Fetch,
 ]

@@ -19,9 +19,9 @@ __all__ = [
 ]
 
 # TCP only. libzmq's I/O thread sends and answers heartbeats whatever Python does, so a dead or
-# stopped side is noticed within 0.9 s. On ipc:// the kernel closes the socket of a dead process.
+# stopped side is noticed 0.3 s after address.HEARTBEAT_S. On ipc:// the kernel closes the socket of
+# a dead process.
 _HEARTBEAT_MS = 300
-_HEARTBEAT_TIMEOUT_MS = 600
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 # Numbers, since an operation on pyzmq's flags takes longer than the call that they are for.
@@ -30,10 +30,10 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _RCVMORE = int(zmq.RCVMORE)
 
 
-def set_heartbeat(sock: zmq.Socket[bytes]) -> None:
-    """Enable heartbeats on a TCP socket."""
+def set_heartbeat(sock: zmq.Socket[bytes], timeout: float) -> None:
+    """Enable heartbeats on a TCP socket; `timeout` seconds without an answer end a connection."""
     sock.heartbeat_ivl = _HEARTBEAT_MS
-    sock.heartbeat_timeout = _HEARTBEAT_TIMEOUT_MS
+    sock.heartbeat_timeout = int(1000 * timeout)
 
 
 def set_client_curve(

@@ -49,21 +49,21 @@ class Subscriber:
         self._socket = context.socket(zmq.SUB)
         self._monitor = context.socket(zmq.PAIR)
         try:
-            self._configure(identity, address.key)
+            self._configure(identity, address)
             self._socket.subscribe(topic)
             self._socket.connect(address.endpoint)
         except BaseException:
             self.close()
             raise
 
-    def _configure(self, identity: tuple[str, str] | None, key: str) -> None:
+    def _configure(self, identity: tuple[str, str] | None, address: Address) -> None:
         sock = self._socket
         sock.linger = self._monitor.linger = 0
         sock.rcvhwm = TELEMETRY_HWM
         sock.maxmsgsize = MAX_BLOCK
         if identity is not None:
-            set_heartbeat(sock)
-            set_client_curve(sock, identity, key)
+            set_heartbeat(sock, address.heartbeat)
+            set_client_curve(sock, identity, address.key)
         name = f"inproc://dgkit-subscriber-{next(_serial)}"
         sock.monitor(name, _EVENTS)
         self._monitor.rcvhwm = 0  # else libzmq's thread would wait for a reader of its events

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ClosedError
@@ -68,7 +69,8 @@ class Subscriptions:
         if not published.tcp:
             return published
         host = self._address.endpoint.rpartition(":")[0]
-        return Address(f"{host}:{published.endpoint.rpartition(':')[2]}", self._address.key)
+        port = published.endpoint.rpartition(":")[2]
+        return replace(self._address, endpoint=f"{host}:{port}")
 
     def end_endless(self) -> None:
         """Close those at which the agent sends a message without end; see Subscriber."""

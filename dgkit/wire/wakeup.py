@@ -1,9 +1,9 @@
-"""Thread that wakes the agent's loop, which blocks in its ROUTER socket alone.
+"""Messages that wake the agent's loop, which blocks in its ROUTER socket alone.
 
 Blocking there gives the lowest latency: polling several sockets costs 15 us more per request. So
-this thread waits for everything else (socket monitor, handshakes, replies of worker threads, the
-end of the parent process) and forwards each event as a message over inproc. It uses its own socket
-only; of the others it watches the descriptors, edge-triggered.
+worker threads send a message over inproc when they have queued a reply, and a thread does so for
+everything else (socket monitor, handshakes, the end of the parent process), whose descriptors it
+watches, edge-triggered. All of them use one socket, in turn.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ _INTERVAL_S = 0.003  # at least, between two for connections: a storm of them is
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
 
-    The loop receives REPLIES after an event of `wake_fds`, EVENT after one of the connections,
-    GROWTH when the process's memory has grown, or PARENT_EXIT once `parent_fd` is readable, from
+    The loop receives REPLIES after wake() or an event of `wake_fds`, EVENT after one of the
+    connections, GROWTH when the process's memory has grown, or PARENT_EXIT once `parent_fd` is
+    readable, from
     `route`: 16 random bytes, since a client that could guess them could send these messages, or
     connect first and so keep them from the loop.
 
@@ -61,7 +62,8 @@ class Wakeup:
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
         self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
-        self._socket = listener.context.socket(zmq.DEALER)
+        self._lock = threading.Lock()
+        self._socket = listener.context.socket(zmq.DEALER)  # used under the lock alone
         self._socket.linger = 0
         self._socket.routing_id = self.route
         self._socket.connect(listener.inside)
@@ -75,9 +77,20 @@ class Wakeup:
     def __exit__(self, *exc: object) -> None:
         os.eventfd_write(self._end, 1)
         self._thread.join()
-        self._socket.close()
+        with self._lock:
+            self._socket.close()
         self._epoll.close()
         os.close(self._end)
+
+    def wake(self) -> None:
+        """Send REPLIES; nothing once the context has ended. Any thread may, no signal handler."""
+        with self._lock:
+            if not self._socket.closed:
+                self._socket.send(self.REPLIES)
+
+    def _send(self, news: bytes) -> None:
+        with self._lock:
+            self._socket.send(news)
 
     def _run(self) -> None:
         tick = 0.0  # when the deadlines were last looked at
@@ -94,14 +107,14 @@ class Wakeup:
             heard = now if ready else heard
             self._look_at_memory(now)
             if self._parent_fd in ready:
-                self._socket.send(self.PARENT_EXIT)
+                self._send(self.PARENT_EXIT)
             if ready & self._wake_fds:
-                self._socket.send(self.REPLIES)
+                self._send(self.REPLIES)
             is_tick = now - tick >= _TICK_S and self._listener.waiting
             held = held or is_tick or not ready <= self._wake_fds
             if held and now >= due:
                 due, held, tick = now + _INTERVAL_S, False, now
-                self._socket.send(self.EVENT)
+                self._send(self.EVENT)
 
     def _wait(self, seconds: float | None) -> set[int]:
         return {fd for fd, _ in self._epoll.poll(seconds)}
@@ -112,7 +125,7 @@ class Wakeup:
         self._looked = now
         if self._grown():
             self._trim_at = now + _TICK_S  # the connection that is ended now is gone by then
-            self._socket.send(self.GROWTH)
+            self._send(self.GROWTH)
         elif now > self._trim_at:
             self._trim_at = math.inf
             give_back()

@@ -16,6 +16,7 @@ from support.processes.waiting import children, gone, held, steady, stop, until
 import dgkit
 from dgkit.errors import ClosedError, PeerLost, PeerTimeout, TransferError
 from dgkit.wire import keys
+from dgkit.wire.address import HEARTBEAT_S
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -179,6 +180,30 @@ def test_a_stopped_agent_over_tcp_is_noticed_within_a_second(own_keys):
         with pytest.raises(PeerTimeout, match="is stopped"):
             session.write(region, b"x")
         assert time.monotonic() - started < 1.0
+
+
+def test_with_a_longer_heartbeat_a_stop_of_either_side_ends_no_connection(own_keys):
+    served = agent(address="tcp://127.0.0.1:0", heartbeat=20)
+    with served as far, dgkit.connect(far.address) as session:
+        assert far.address.endswith("&heartbeat=20")
+        then = "sys.stdin.readline()\nprint(session.stats()['clients'])"
+        with _client(far.address, then=then) as client:
+            assert client.stdout.readline() == "0\n"
+            stop(client.pid)
+            _stays_for_longer_than_a_heartbeat(lambda: _holds(session, clients=2))
+            client.send_signal(signal.SIGCONT)
+            assert client.communicate("\n")[0] == "2\n"
+        stop(far.pid)
+        _stays_for_longer_than_a_heartbeat(lambda: session._link.pump() or not session._link.dead)
+        far.send(signal.SIGCONT)
+        until(lambda: _holds(session, clients=1), "the client has gone")
+
+
+def _stays_for_longer_than_a_heartbeat(holds):
+    end = time.monotonic() + 2 * HEARTBEAT_S + 0.3
+    while time.monotonic() < end:
+        assert holds()
+        time.sleep(0.05)
 
 
 def test_a_stopped_client_keeps_its_local_lease_and_holds_up_nobody(dpu):

@@ -126,10 +126,10 @@ def test_ctrl_c_after_the_last_chunk_and_before_the_report_leaves_a_transfer_tha
 ):
     real, interruptions = session_transfer._Totals.report, [KeyboardInterrupt]
 
-    def report(totals, provider):
+    def report(totals, *how):
         if interruptions:
             raise interruptions.pop()
-        return real(totals, provider)
+        return real(totals, *how)
 
     with session.empty(SIZE) as region:
         data = bytes([6]) * SIZE

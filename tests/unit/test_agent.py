@@ -273,9 +273,38 @@ def test_progress_and_cancel_reach_a_long_measurement(dpu):
 
 
 def test_an_agent_of_another_machine_is_named_with_the_providers_that_reach_it(dpu, monkeypatch):
-    monkeypatch.setattr("dgkit.session.handshake.boot_id", lambda: "another boot")
+    monkeypatch.setattr("dgkit.wire.host_id.boot_id", lambda: "another boot")
     with pytest.raises(Unsupported, match=r"another machine.*doca"):
         dgkit.connect(dpu.address)
+
+
+def test_a_host_of_another_machine_alone_is_a_session_whose_moves_say_why_they_cannot_be(
+    monkeypatch,
+):
+    monkeypatch.setattr("dgkit.wire.host_id.boot_id", lambda: "another boot")
+    with agent(role="host") as host, dgkit.connect(host.address) as session:
+        region = session.empty(4096, name="far")
+        assert session.stats()["allocated"] == 4096
+        why = r"another machine.*reaches only memory.*connect\(DPU_ADDRESS, host=ADDRESS\)"
+        own = session.empty(64, on="dpu")
+        for move in (
+            lambda: session.write(region, b"x"),
+            lambda: session.read(region, 1),
+            lambda: session.start_write(region, b"x"),
+            lambda: session.copy(own, region),
+            lambda: session.digest(region),
+            lambda: session.latency(region, size=8, count=1),
+            lambda: session.monitor(region),
+        ):
+            with pytest.raises(Unsupported, match=why):
+                move()
+        assert "for control and inspection only" in repr(session)
+        assert "for control and inspection only" in session._repr_html_()
+        assert "another machine" in session.info["no_dma"]
+        session.write(own, b"mine")
+        assert session.read(own, 4) == b"mine"
+        region.close()
+        assert session.stats()["allocated"] == 0
 
 
 def test_an_agent_of_another_version_is_a_typed_error(dpu, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 import dgkit
 from dgkit.dma import byte_pool
+from dgkit.dma._ffi import ffi
 from dgkit.dma.byte_pool import BytePool
 
 MIB = 1 << 20
@@ -22,7 +23,7 @@ def resident():
 
 def filled(pool, size, byte):
     data = pool.take(size)
-    pool.view(data)[:] = bytes([byte]) * size
+    pool.fill(data, 0, memoryview(bytes([byte]) * size))
     return data
 
 
@@ -31,9 +32,8 @@ def test_a_large_object_takes_no_pages_at_once():
     pool = BytePool()
     made = pool.take(256 * MIB)
     assert resident() - before < 64 * MIB
-    view = pool.view(made)
-    view[4096:4099] = b"abc"
-    assert made[4096:4099] == b"abc"
+    pool.fill(made, 4096, memoryview(b"abc"))
+    assert made[4095:4100] == b"\0abc\0"
     assert (type(made), len(made)) == (bytes, 256 * MIB)
 
 
@@ -41,6 +41,44 @@ def test_a_large_object_takes_no_pages_at_once():
 def test_more_than_there_is_is_no_memory(size):
     with pytest.raises(MemoryError, match=f"no memory for the {size} bytes of a read"):
         BytePool().take(size)
+
+
+@pytest.mark.parametrize("size", [3 * MIB, 11 * MIB])
+def test_an_object_is_filled_in_pieces_of_any_size_at_any_place(size):
+    pool, source = BytePool(), np.random.default_rng(1).integers(0, 256, size, "u1").tobytes()
+    made, offset = pool.take(size), 0
+    for step in (1, 63, 4097, MIB + 5, size):
+        piece = source[offset : offset + step]
+        pool.fill(made, offset, memoryview(piece))
+        offset += len(piece)
+    assert made == source
+
+
+@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (2 * MIB, 1), (0, 2 * MIB + 1)])
+def test_no_byte_is_copied_past_the_end(offset, size):
+    pool = BytePool()
+    data = filled(pool, 2 * MIB, 7)
+    with pytest.raises(ValueError, match=f"{size} bytes at {offset} do not fit into {2 * MIB}"):
+        pool.fill(data, offset, memoryview(bytes(size)))
+    assert data == b"\x07" * (2 * MIB)
+
+
+def test_the_source_cannot_be_freed_while_an_object_is_filled(monkeypatch):
+    source, refused = bytearray(b"7" * (8 * MIB)), []
+
+    class Lib:
+        def dg_copy_large(self, target, start, size):  # what another thread may do meanwhile
+            with pytest.raises(BufferError):
+                source.clear()
+            refused.append(size)
+            ffi.memmove(target, start, size)
+
+    data = BytePool().take(8 * MIB)
+    with monkeypatch.context() as patch:
+        patch.setattr(byte_pool, "lib", Lib())
+        BytePool.fill(data, 0, memoryview(source))
+    assert refused == [len(source)]
+    assert data == source
 
 
 def test_memory_that_nothing_refers_to_is_reused():

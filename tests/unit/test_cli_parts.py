@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cli import demo_run, demo_source, options, sweep, tables
+from dgkit.cli import demo_run, demo_source, options, tables
 from dgkit.cli.demo_run import Moved, Step
 from dgkit.cli.demo_target import GpuTarget, HostTarget
 from dgkit.cli.demo_view import show_moved
 from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
+from dgkit.session import measure
 from dgkit.units import size_text
 
 MACHINE = Machine("cpu", 2, "x86_64", "6.1", 4096, True)
@@ -270,4 +271,4 @@ def test_a_bar_is_as_long_as_its_share(share, width):
 
 @pytest.mark.parametrize(("size", "count"), [(8, 10_000), (1 << 20, 512), (64 << 20, 20)])
 def test_large_transfers_are_sampled_less_often(size, count):
-    assert sweep.samples_for(size, 10_000) == count
+    assert measure.samples_for(size, 10_000) == count

@@ -36,17 +36,19 @@ ALLOWED = {
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "runtime_folder": {"dma"},
-    "testbed": _BASE | {"dma", "runtime_folder"},
+    "testbed": _BASE | {"dma", "runtime_folder", "session", "wire"},
+    "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
+    "fleet": _BASE | {"_version", "doctor", "report", "session", "wire"},
     "session": _BOTTOM | {"_version", "dpu"},
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
-    | {"__init__", "_version", "agent", "doca", "doctor", "gpu_initiated", "runtime_folder"}
-    | {"session", "testbed"},
+    | {"__init__", "_version", "agent", "doca", "doctor", "fleet", "gpu_initiated"}
+    | {"runtime_folder", "session", "teach", "testbed"},
     "__init__": _BASE
-    | {"_version", "dma", "doctor", "jupyter", "memory", "report", "session", "widgets"},
+    | {"_version", "dma", "doctor", "fleet", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},
 }
 
@@ -63,6 +65,7 @@ SAME_NAME = {
     "device": "a device, in dgkit's and in DOCA's terms",
     "doctor": "the command and the panel of the doctor",
     "errors": "exception classes: of dgkit and of DOCA",
+    "fleet": "fleets, and the command for them",
     "gpu_queue": "queues that kernels post to: of a device and of a session",
     "handshake": "the two ends of one handshake",
     "kernel": "the Linux kernel: facts about it, and that of a guest",
@@ -70,8 +73,10 @@ SAME_NAME = {
     "latency": "the latency report, and the panel that shows it",
     "measure": "latency and rate measurements: of a queue, of a session and of kernels",
     "monitor": "continuous latency monitoring: both ends",
+    "pair": "a host with its DPU: of a fleet, and the doctor's checks of one",
     "region": "memory regions: of a device and of a session",
     "serve": "the agent's main function, and the command for it",
+    "sweep": "sweeps: of one pair, for a command, and of a fleet",
     "testbed": "testbeds, and the command for them",
     "telemetry": "blocks of samples: the messages and their publisher",
     "transfer": "transfers: of a queue, of a session, and the panel for them",
@@ -106,9 +111,15 @@ ONLY = {
     "numba": {"gpu_initiated/numba_functions.py"},
     "ipywidgets": {"widgets/"},
     "anywidget": {"widgets/"},
-    "traitlets": {"widgets/"},
+    "traitlets": {"widgets/", "teach/autograde.py"},
+    "nbgrader": {"teach/autograde.py"},
+    "nbformat": {"teach/autograde.py"},
     "bokeh": {"widgets/"},
     "PIL": {"widgets/"},
+    "dask": {"fleet/"},
+    "distributed": {"fleet/"},
+    "pandas": {"fleet/"},
+    "pyarrow": {"fleet/"},
     "IPython": {"widgets/", "jupyter/"},
     "ipykernel": {"widgets/", "jupyter/"},
     "jupyter_server": {"jupyter/"},
@@ -255,14 +266,15 @@ def test_a_heavy_import_stays_where_it_belongs(known: str) -> None:
     assert not wrong
 
 
-def test_only_modules_called_aio_know_asyncio() -> None:
+def test_only_modules_called_aio_and_those_in_dasks_loop_know_asyncio() -> None:
     knows = {
         path.relative_to(PACKAGE).as_posix()
         for path in _files()
         for name, _ in _imports(path)
         if name.split(".")[0] == "asyncio"
     }
-    assert knows == {"dma/aio.py", "session/aio.py", "widgets/base/aio.py"}
+    in_dasks_loop = {"fleet/dispatch.py", "fleet/machine_leases.py"}
+    assert knows == {"dma/aio.py", "session/aio.py", "widgets/base/aio.py"} | in_dasks_loop
 
 
 def test_wire_takes_nothing_from_dma_but_the_runtime_folder() -> None:
@@ -282,7 +294,8 @@ def _python(code: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-UNUSED = {"numpy", "cupy", "cuda", "zmq", "msgspec", "asyncio", "click", "rich"} | NOTEBOOK
+DASK = {"dask", "distributed", "pandas", "pyarrow"}
+UNUSED = {"numpy", "cupy", "cuda", "zmq", "msgspec", "asyncio", "click", "rich"} | NOTEBOOK | DASK
 HEAVY = UNUSED | {"dgkit._native"}
 
 
@@ -321,8 +334,8 @@ def test_each_public_name_is_there(name: str) -> None:
     assert name in dir(dgkit)
 
 
-LAB = ["AllocatePanel", "DoctorPanel", "HexView", "LatencyPlot", "TransferPanel", "dashboard"]
-LAB += ["load_ipython_extension", "unload_ipython_extension"]
+LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "TransferPanel"]
+LAB += ["dashboard", "load_ipython_extension", "unload_ipython_extension"]
 
 
 @pytest.mark.parametrize("name", LAB)
@@ -341,6 +354,22 @@ def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) 
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: dgkit.{name} needs ")
     assert last.endswith("which is not installed: `pip install '.[lab]'` in dgkit's folder")
+
+
+@pytest.mark.parametrize("name", ["Fleet", "fleet"])
+def test_without_the_extra_a_name_for_fleets_says_what_to_install(name: str) -> None:
+    gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(DASK)!r}))\n"
+    result = _python(f"{gone}import dgkit\nfrom dgkit import *\ndgkit.{name}")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: dgkit.{name} needs ")
+    assert last.endswith("which is not installed: `pip install '.[fleet]'` in dgkit's folder")
+
+
+@pytest.mark.skipif(not all(map(find_spec, DASK)), reason="Dask has no wheel for this Python")
+def test_the_name_for_fleets_is_there_and_no_star_import_asks_for_it() -> None:
+    assert "Fleet" in dir(dgkit)
+    assert "Fleet" not in dgkit.__all__
+    assert dgkit.Fleet is dgkit.fleet.Fleet
 
 
 def test_a_module_of_dgkits_own_that_is_missing_is_no_missing_extra() -> None:
@@ -365,7 +394,7 @@ def test_type_checkers_see_the_names_that_python_sees() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert typed == {*dgkit.__all__, *LAB, "doctor"} - {"__version__"}
+    assert typed == {*dgkit.__all__, *LAB, "Fleet", "doctor"} - {"__version__"}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -5,6 +5,7 @@ import fcntl
 import gc
 import mmap
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,49 @@ def test_pages_are_reserved_and_the_memfd_sealed_against_resizing():
     for size in (0, 1 << 20, 4 << 20):
         with pytest.raises(PermissionError):
             os.ftruncate(memory.fd, size)
+
+
+class NotingMap(mmap.mmap):
+    """Mapping that notes which of its bytes are mapped in each call."""
+
+    parts: list[tuple[int, int]]  # first byte, size
+    error = 0
+
+    def madvise(self, option, start, length):
+        self.__class__.parts.append((start, length))
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        super().madvise(option, start, length)
+
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+
+@pytest.mark.parametrize("error", [0, errno.EINVAL])
+def test_every_page_is_mapped_by_the_allocation(monkeypatch, error):
+    size = 40 << 20
+    monkeypatch.setattr(NotingMap, "parts", [], raising=False)
+    monkeypatch.setattr(NotingMap, "error", error)
+    monkeypatch.setattr(host.HostMemory, "_mmap_class", NotingMap)
+    with dgkit.empty(size) as made:
+        pages, before = size // mmap.PAGESIZE, faults()
+        assert not any(made.buffer[:: mmap.PAGESIZE])
+        assert faults() - before < pages / 100  # a fault maps up to 16 pages
+    assert NotingMap.parts
+
+
+def test_other_threads_run_while_the_pages_are_mapped(monkeypatch):
+    """A call holds the interpreter's lock, so none is for more than 4 MiB."""
+    size = (9 << 20) + 4096
+    monkeypatch.setattr(NotingMap, "parts", [], raising=False)
+    monkeypatch.setattr(host.HostMemory, "_mmap_class", NotingMap)
+    with dgkit.empty(size):
+        starts, lengths = zip(*NotingMap.parts, strict=True)
+        assert max(lengths) <= 4 << 20
+        ends = [start + length for start, length in NotingMap.parts]
+        assert list(starts) == [0, *ends[:-1]]
+        assert ends[-1] >= size
 
 
 def test_readonly_export_stops_every_later_writable_mapping():

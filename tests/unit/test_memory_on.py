@@ -195,7 +195,7 @@ def test_the_size_of_bar1_is_that_of_the_devices_second_resource(monkeypatch, tm
     def no_nvml():
         raise RuntimeError("libnvidia-ml.so.1 is not here")
 
-    monkeypatch.setattr(gpu_info, "_nvml", no_nvml)
+    monkeypatch.setattr(gpu_info, "open_nvml", no_nvml)
     assert gpu_info._memory("0000:17:00.0")[:3] == (512 << 30, None, None)
     assert "libnvidia-ml.so.1 is not here" in gpu_info._memory("0000:17:00.0")[3]
     *sizes, why = gpu_info._memory("0000:18:00.0")
@@ -232,5 +232,5 @@ class _Nvml:
 
 
 def test_bar1_and_free_memory_are_asked_of_nvml_first(monkeypatch):
-    monkeypatch.setattr(gpu_info, "_nvml", _Nvml)
+    monkeypatch.setattr(gpu_info, "open_nvml", _Nvml)
     assert gpu_info._memory("0000:17:00.0") == (70, 7, 7000, "")

@@ -50,6 +50,9 @@ def test_written_bytes_are_in_the_region_and_nowhere_else(session, region):
     assert report.read_ns > 0
     assert report.write_ns > 0
     assert report.latency_ns == report.complete_ns - report.submit_ns
+    submit, post, complete = report.first_stamps  # of the READ from staging memory
+    assert 0 < submit <= post <= complete <= report.submit_ns
+    assert complete - submit == report.read_ns
     assert "5 bytes by soft" in repr(report)
 
 
@@ -92,7 +95,7 @@ def test_a_region_says_what_it_is(session):
         assert (region.size, region.name, region.place, region.access) == (1024, "grid", "host", 3)
         assert region.array.shape == (4, 256)
         assert len(region.token) <= 512
-        assert "'grid' on host, 1024 bytes" in repr(region)
+        assert "'grid' on host, 1,024 bytes" in repr(region)
         shown = region._repr_html_()
         assert all(
             words in shown for words in ("grid", "1,024 bytes", "read and write", "software")
@@ -179,9 +182,14 @@ def test_a_started_transfer_ends_and_may_be_waited_for_twice(session):
 def test_a_wait_that_is_too_short_leaves_the_transfer_going_on(session):
     data = os.urandom(64 * MIB)
     with session.empty(len(data)) as region:
-        write = session.start_write(region, data)
-        with pytest.raises(dgkit.PeerTimeout, match="bytes moved"):
-            write.wait(timeout=1e-9)
+        session.write(region, data[:MIB])  # creates the staging memory, which needs the agent
+        os.kill(session.agent.pid, signal.SIGSTOP)  # else it may be done before the wait
+        try:
+            write = session.start_write(region, data)
+            with pytest.raises(dgkit.PeerTimeout, match="bytes moved"):
+                write.wait(timeout=1e-9)
+        finally:
+            os.kill(session.agent.pid, signal.SIGCONT)
         assert write.wait().size == len(data)
         assert hashlib.sha256(data).hexdigest() == session.digest(region)
 

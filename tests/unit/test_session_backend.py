@@ -17,6 +17,7 @@ from dgkit.session.backend import Backend
 from dgkit.session.local_dpu import LocalDpu, LocalTransfer
 from dgkit.session.remote_dpu import RemoteDpu, RemoteTransfer
 from dgkit.session.staging import Chunk, StagingPool
+from dgkit.session.two_agents import TwoAgents
 
 MIB = 1 << 20
 PACKAGE = Path(dgkit.__file__).parent
@@ -29,7 +30,7 @@ def session(request):
         yield made
 
 
-@pytest.mark.parametrize("kind", [LocalDpu, RemoteDpu])
+@pytest.mark.parametrize("kind", [LocalDpu, RemoteDpu, TwoAgents])
 @pytest.mark.parametrize("name", METHODS)
 def test_each_backend_has_each_method_with_as_many_parameters(kind, name):
     wanted, found = (inspect.signature(getattr(one, name)) for one in (Backend, kind))
@@ -39,7 +40,7 @@ def test_each_backend_has_each_method_with_as_many_parameters(kind, name):
 
 def test_the_protocol_has_the_work_of_a_dpu():
     work = {"start", "write", "read", "copy", "digest", "latency", "bandwidth", "monitor"}
-    assert set(METHODS) == work | {"adopt", "forget", "counters", "close"}
+    assert set(METHODS) == work | {"adopt", "allocate", "forget", "counters", "close"}
 
 
 def test_a_session_has_the_backend_of_its_role(session):
@@ -49,7 +50,7 @@ def test_a_session_has_the_backend_of_its_role(session):
 
 
 def test_no_module_of_the_session_asks_which_backend_it_has():
-    kinds = {"LocalDpu", "RemoteDpu", "LocalTransfer", "RemoteTransfer"}
+    kinds = {"LocalDpu", "RemoteDpu", "TwoAgents", "LocalTransfer", "RemoteTransfer"}
     for path in (PACKAGE / "session").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "type"):

@@ -14,6 +14,7 @@ from dgkit.dma._ffi import ffi, lib
 from dgkit.errors import ClosedError
 from dgkit.session import local_dpu
 from dgkit.session.fair_lock import FairLock
+from dgkit.session.local_dpu import LocalTransfer
 
 MIB = 1 << 20
 
@@ -129,6 +130,26 @@ def test_a_small_transfer_waits_for_no_large_one_to_end(session):
     small.wait(20)
     assert large.progress < 1
     large.wait(20)
+
+
+def test_a_slot_is_used_again_before_the_next_chunk_is_collected(session, monkeypatch):
+    """Else the engine would have nothing to do while the data of a read is copied."""
+    calls = []
+    for name in ("_post", "_finish_chunk"):
+        method = getattr(LocalTransfer, name)
+
+        def noting(self, chunk, *rest, name=name, method=method):
+            calls.append(name)
+            return method(self, chunk, *rest)
+
+        monkeypatch.setattr(LocalTransfer, name, noting)
+    slots = local_dpu.SLOTS
+    region = session.empty(2 * slots * local_dpu.SLOT)
+    transfer = session.start_read(region, region.size)
+    until(lambda: all(chunk.request.done() for chunk in transfer._in_flight), "each DMA")
+    transfer.wait(20)
+    assert calls[:slots] == ["_post"] * slots
+    assert calls[slots : 3 * slots] == ["_finish_chunk", "_post"] * slots
 
 
 def test_a_waiting_thread_gets_the_lock_before_the_releasing_one(other):

@@ -7,9 +7,15 @@ import json
 import lzma
 import os
 import signal
+import socket
+import stat
 import subprocess
+import sys
 import tempfile
 import threading
+import urllib.error
+import urllib.request
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -21,10 +27,11 @@ from support.processes.waiting import until
 import dgkit
 from dgkit import testbed
 from dgkit.cli import main
-from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements
+from dgkit.session import inspect
+from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
 
-PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda: None\n"
+PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"
 
 
 @pytest.fixture
@@ -38,7 +45,9 @@ def machine(monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         (home / "run").mkdir(mode=0o700)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "run"))
-        monkeypatch.setattr(requirements, "check", lambda: None)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        monkeypatch.setenv("FAKE_AGENT_PATH", ":".join(sys.path))
+        monkeypatch.setattr(requirements, "check", lambda **_: None)
         for side in ("host", "dpu"):
             folder = images.cache() / f"{side}-{images._version()}"
             folder.mkdir(parents=True)
@@ -160,6 +169,18 @@ def test_the_end_of_a_guest_ends_its_commands_and_no_other(bed):
         next(command)
     until(lambda: bed.status()["guests"]["dpu"]["state"] == "ended", "the state is known")
     assert bed.run("host", "echo goes on").stdout == "goes on\n"
+
+
+def test_a_guest_that_hangs_delays_neither_the_other_nor_the_end(machine):
+    with testbed.up() as bed:
+        qemu_pid = bed.status()["guests"]["dpu"]["pid"]
+        os.kill(qemu_pid, signal.SIGSTOP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            bed.run("dpu", "true", timeout=0.5)
+        assert bed.run("host", "echo goes on").stdout == "goes on\n"
+        held = pids(bed)
+    assert not any(map(alive, held))
+    assert not folders(machine)
 
 
 @pytest.mark.parametrize(
@@ -378,3 +399,249 @@ def test_up_of_two_at_a_time_starts_one(machine):
     assert sorted(type(each).__name__ for each in ended) == ["Testbed", "TestbedError"]
     testbed.running().down()
     assert module.running() is None
+
+
+@pytest.fixture
+def wheelhouse(machine):
+    """Wheels for the guest's Python 3.11, which the DPU's image has."""
+    program = images.cache() / f"dpu-{images._version()}/root/usr/bin/python3.11"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    folder = machine / "wheels"
+    folder.mkdir()
+    for name in ("dgkit-0.1.0-cp310-abi3-manylinux_2_34_aarch64", "rich-15.0.0-py3-none-any"):
+        with zipfile.ZipFile(folder / f"{name}.whl", "w") as archive:
+            archive.writestr(f"{name.partition('-')[0]}/__init__.py", "")
+    return folder
+
+
+def test_an_agent_in_each_guest_answers_at_a_forwarded_port(machine, wheelhouse, capfd):
+    """The first port is refused, as if another process had taken it."""
+    with testbed.up(agents=wheelhouse) as bed:
+        for address, role in ((bed.host, "host"), (bed.dpu, "dpu")):
+            assert address.startswith("tcp://127.0.0.1:")
+            welcome, counters = inspect(address)
+            assert (welcome.role, counters["user_clients"]) == (role, 1)
+            assert main(["info", "--address", address]) == 0
+            assert "provider soft" in capfd.readouterr().out
+        assert inspect(bed.host)[0].pid != inspect(bed.dpu)[0].pid
+        sites = [*images.cache().glob("site-*")]
+        assert [(each / "rich/__init__.py").exists() for each in sites] == [True]
+        agents = [inspect(address)[0].pid for address in (bed.host, bed.dpu)]
+    until(lambda: not any(map(alive, agents)), "the agents end with the testbed")
+    assert (machine / "config/dgkit/keys/default.secret").exists()
+
+
+def test_agents_leave_each_guest_as_many_commands_as_before(wheelhouse):
+    with testbed.up(agents=wheelhouse) as bed:
+        begun = [bed.start("dpu", "echo begun; sleep 1000") for _ in range(initramfs.CHANNELS)]
+        assert [next(each) for each in begun] == [(b"o", b"begun\n")] * initramfs.CHANNELS
+        for each in begun:
+            each.close()
+
+
+def test_an_agent_that_ends_is_named_with_the_reason(wheelhouse):
+    with testbed.up(agents=wheelhouse) as bed:
+        pid = inspect(bed.dpu)[0].pid
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: "agent_ended" in bed.status()["guests"]["dpu"], "the end is known")
+        with pytest.raises(dgkit.TestbedError, match="the agent in the dpu guest ended: exit st"):
+            _ = bed.dpu
+        assert inspect(bed.host)[0].role == "host"
+
+
+def test_an_agent_that_does_not_start_is_named_and_nothing_is_left(
+    machine, wheelhouse, monkeypatch
+):
+    broken = machine / "broken"
+    (broken / "dgkit").mkdir(parents=True)
+    (broken / "dgkit/__init__.py").write_text("raise ImportError('no dgkit here')")
+    monkeypatch.setenv("FAKE_AGENT_PATH", str(broken))
+    with pytest.raises(
+        dgkit.TestbedError, match=r"the agent in the dpu guest ended:(.|\n)*no dgkit here"
+    ):
+        testbed.up(agents=wheelhouse)
+    assert not folders(machine)
+
+
+def test_without_agents_their_addresses_are_refused_with_the_command(bed):
+    with pytest.raises(dgkit.TestbedError, match="--agents FOLDER"):
+        _ = bed.dpu
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("numpy-2.4.6-cp313-cp313-manylinux_2_28_aarch64", "not for Python 3.11 on aarch64"),
+        ("cffi-2.1.1-cp311-cp311-manylinux_2_28_x86_64", "not for Python 3.11 on aarch64"),
+        ("pyzmq-27.3.0-cp312-abi3-manylinux_2_28_aarch64", "native/wheelhouse.py FOLDER"),
+        ("dgkit-0.1.0-cp310-abi3-manylinux_2_34_aarch64", "damaged"),
+    ],
+)
+def test_a_wheel_that_does_not_fit_is_named(name, said, wheelhouse):
+    (wheelhouse / f"{name}.whl").write_bytes(b"no archive")
+    with pytest.raises(dgkit.TestbedError, match=rf"{name}.*{said}"):
+        testbed.up(agents=wheelhouse)
+    assert not [*images.cache().glob("site*")]
+
+
+def test_wheels_without_dgkit_are_refused(wheelhouse):
+    next(wheelhouse.glob("dgkit-*")).unlink()
+    with pytest.raises(dgkit.TestbedError, match="has no wheel of dgkit"):
+        testbed.up(agents=wheelhouse)
+
+
+def test_what_a_wheel_has_for_pythons_prefix_is_found_beside_its_modules(wheelhouse):
+    with zipfile.ZipFile(wheelhouse / "jupyterlab-4.5.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("jupyterlab/__init__.py", "")
+        archive.writestr("jupyterlab-4.5.0.data/data/share/jupyter/lab/static/index.html", "page")
+        archive.writestr("jupyterlab-4.5.0.data/scripts/jupyter-lab", "")
+    with images.in_use():
+        site = wheels.site(wheelhouse, images.cache() / f"dpu-{images._version()}/root")
+    assert (site / "share/jupyter/lab/static/index.html").read_text() == "page"
+    assert not [*site.glob("*.data")]
+
+
+@pytest.fixture
+def dropbear(machine):
+    """Programs in the place of Dropbear's and ssh-keygen: they print a key, listen, make a pair."""
+    folder = machine / "dropbear"
+    folder.mkdir()
+    keygen = machine / "bin/ssh-keygen"
+    keygen.write_text(
+        "#!/bin/sh\nfor key; do :; done; umask 077\n"
+        'echo secret > "$key"; echo "ssh-ed25519 AAAB dgkit testbed" > "$key.pub"\n'
+    )
+    keygen.chmod(0o755)
+    listen = "import socket, sys, time; at, port = sys.argv[-3].split(':'); "
+    listen += "held = socket.create_server((at, int(port))); time.sleep(1000)"
+    programs = {
+        "dropbearkey": "[ $1 != -y ] || printf 'Public key:\\nssh-ed25519 AAAA root@guest\\n'",
+        "dropbear": f'exec {sys.executable} -c "{listen}" "$@"',
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    for name in ("x86_64", "aarch64"):
+        (images.cache() / f"ssh-{name}-{images._version()}").mkdir()
+    return folder
+
+
+def configuration(command):
+    """What ssh_config(5) says for a command of Testbed.ssh()."""
+    lines = Path(command[2]).read_text().split("Host ")
+    (own,) = (each for each in lines if each.startswith(f"{command[3]}\n"))
+    return dict(line.split(maxsplit=1) for line in own.splitlines()[1:])
+
+
+def test_each_guest_is_reached_by_the_ssh_command_with_keys_of_this_start(dropbear, machine, capfd):
+    with testbed.up(ssh=True) as bed:
+        ports = set()
+        for guest in ("host", "dpu"):
+            command = bed.ssh(guest)
+            assert (command[:2], command[3]) == (["ssh", "-F"], guest)
+            said = configuration(command)
+            assert (said["HostName"], said["User"]) == ("127.0.0.1", "root")
+            socket.create_connection((said["HostName"], int(said["Port"])), 10).close()
+            ports.add(said["Port"])
+            key, known = (
+                Path(said[name].strip('"')) for name in ("IdentityFile", "UserKnownHostsFile")
+            )
+            assert stat.S_IMODE(key.stat().st_mode) == 0o600
+            assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+            assert f"dgkit-{guest} ssh-ed25519 AAAA\n" in known.read_text()
+        assert len(ports) == 2
+        for agent in machine.glob("run-*/sshd/.ssh/authorized_keys"):
+            assert agent.read_text() == key.with_suffix(".pub").read_text()
+        with pytest.raises(dgkit.TestbedError, match="no agent runs in the dpu guest"):
+            _ = bed.dpu
+    assert not folders(machine)
+
+
+def test_the_command_up_prints_how_each_guest_is_reached(dropbear, capfd):
+    assert main(["testbed", "up", "--ssh"]) == 0
+    out = capfd.readouterr().out
+    assert main(["testbed", "status", "--json"]) == 0
+    guests = json.loads(capfd.readouterr().out)["guests"]
+    for guest in ("host", "dpu"):
+        assert guests[guest]["ssh"].endswith(f"/ssh_config {guest}")
+        assert f"ssh   {guests[guest]['ssh']}\n" in out
+
+
+def test_an_ssh_server_that_does_not_start_is_named_with_the_reason(dropbear, machine):
+    (dropbear / "dropbear").write_text("#!/bin/sh\necho no such library >&2; exit 1\n")
+    with pytest.raises(
+        dgkit.TestbedError, match=r"SSH server in the \w+ guest ended: .*no such lib"
+    ):
+        testbed.up(ssh=True)
+    assert not folders(machine)
+
+
+def test_without_an_ssh_client_its_package_is_named(monkeypatch):
+    monkeypatch.setattr(requirements, "missing", list)
+    monkeypatch.setattr(requirements.shutil, "which", lambda *_: "/usr/bin/apt-get")
+    monkeypatch.setattr(requirements, "find", lambda _: None)
+    requirements.check()
+    with pytest.raises(dgkit.TestbedError, match="`sudo apt install openssh-client`"):
+        requirements.check(ssh=True)
+    monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(dgkit.TestbedError, match=r"pip install 'dgkit\[lab\]'"):
+        requirements.check(lab=True)
+
+
+def test_dropbear_is_collected_without_the_guests_c_library(machine, packages, monkeypatch):
+    unpacked = []
+
+    def unpack(paths, folder):
+        unpacked.extend(path.name for path in paths)
+        for name in ("usr/sbin/dropbear", "usr/bin/dropbearkey", "usr/lib/libtomcrypt.so.1"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch(mode=0o755)
+
+    names = [Path("libc6_2.36_arm64.deb"), Path("dropbear-bin_2022_arm64.deb")]
+    monkeypatch.setattr(apt, "download", lambda *_, **__: names)
+    monkeypatch.setattr(apt, "unpack", unpack)
+    with images.in_use():
+        folder = images.ssh_server("aarch64", lambda _: None)
+        assert images.ssh_server("aarch64", pytest.fail) == folder
+    assert unpacked == ["dropbear-bin_2022_arm64.deb"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        *("dropbear", "dropbearkey", "libtomcrypt.so.1")
+    ]
+
+
+def test_jupyterlab_without_its_wheels_is_refused(wheelhouse, capfd):
+    with pytest.raises(ValueError, match="lab needs agents"):
+        testbed.up(lab=True)
+    assert main(["testbed", "up", "--lab"]) == 2
+    assert "lab needs agents" in capfd.readouterr().err
+    with pytest.raises(dgkit.TestbedError, match=r"no wheel of jupyterlab: .*--extra lab"):
+        testbed.up(lab=True, agents=wheelhouse)
+
+
+def test_each_guest_has_jupyterlab_with_a_token_and_more_memory(machine, wheelhouse):
+    with zipfile.ZipFile(wheelhouse / "jupyterlab-4.5.0-py3-none-any.whl", "w") as archive:
+        archive.writestr("elsewhere/__init__.py", "")
+    with testbed.up(lab=True, agents=wheelhouse) as bed:
+        urls = [bed.lab(guest) for guest in ("host", "dpu")]
+        for url in urls:
+            base, token = url.split("/lab?token=")
+            assert base.startswith("http://127.0.0.1:")
+            with urllib.request.urlopen(f"{base}/api/contents?token={token}", timeout=30) as answer:
+                assert json.load(answer)["type"] == "directory"
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(f"{base}/api/contents?token=wrong", timeout=30)
+        assert len({url.partition("=")[2] for url in urls}) == 2
+        for pid in pids(bed)[1:]:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes()
+            assert b"\0-m\x001536M\0" in words
+            assert urls[0].partition("=")[2].encode() not in words
+
+
+def test_modules_of_older_wheels_are_removed(machine):
+    names = [images.site_name(digest) for digest in ("older", "newer")]
+    for number, name in enumerate(names):
+        (images.cache() / name).mkdir()
+        os.utime(images.cache() / name, (number, number))
+    images.sweep()
+    assert [each.name for each in images.cache().glob("site-*")] == names[1:]

@@ -17,9 +17,19 @@ def _own_folder(tmp_path, monkeypatch):
 
 
 def test_an_address_reads_back_as_it_is_written():
-    for text in ("ipc:///run/x.sock", f"tcp://10.0.0.1:17?key={KEY}", f"tcp://[::1]:17?key={KEY}"):
+    far = f"tcp://10.0.0.1:17?key={KEY}"
+    for text in ("ipc:///run/x.sock", far, f"tcp://[::1]:17?key={KEY}", f"{far}&heartbeat=2.5"):
         assert str(address.parse(text)) == text
     assert address.parse(f"tcp://host:17?key={KEY}").endpoint == "tcp://host:17"
+
+
+def test_an_address_has_the_heartbeat_of_its_agent():
+    far = f"tcp://10.0.0.1:17?key={KEY}"
+    assert address.parse(far).heartbeat == address.HEARTBEAT_S
+    assert address.parse(f"{far}&heartbeat=30").heartbeat == 30
+    for wrong in ("0.5", "31", "1.2.3", "0"):
+        with pytest.raises(ValueError, match=rf"heartbeat={wrong}: it must be 0.6 to 30 seconds"):
+            address.parse(f"{far}&heartbeat={wrong}")
 
 
 @pytest.mark.parametrize(
@@ -32,6 +42,9 @@ def test_an_address_reads_back_as_it_is_written():
         "tcp://host",
         "tcp://host:65536",
         "tcp://host:17?key=abc",
+        f"tcp://host:17?key={KEY}&heartbeat=",
+        f"tcp://host:17?key={KEY}&heartbeat=nan",
+        "tcp://host:17?heartbeat=5",
         "udp://host:17",
         "tcp://host:17;tcp://other:18",
     ],
