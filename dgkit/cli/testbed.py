@@ -38,10 +38,16 @@ def testbed() -> None:
 
 @testbed.command(short_help="Start the two guests.")
 @click.option(
-    "--host-memory", type=size, metavar="SIZE", help="Memory of the host guest.  [default: 1G]"
+    "--host-memory",
+    type=size,
+    metavar="SIZE",
+    help="Memory of the host guest.  [default: 1G; with --lab 1536M]",
 )
 @click.option(
-    "--dpu-memory", type=size, metavar="SIZE", help="Memory of the DPU guest.  [default: 1G]"
+    "--dpu-memory",
+    type=size,
+    metavar="SIZE",
+    help="Memory of the DPU guest.  [default: 1G; with --lab 1536M]",
 )
 @click.option(
     "--share",
@@ -49,24 +55,55 @@ def testbed() -> None:
     help="Folder that both guests see as /run/share, read only.",
 )
 @click.option(
+    "--agents",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Run an agent in each guest. FOLDER has the wheels of dgkit for aarch64, which "
+    "native/wheelhouse.py makes.",
+)
+@click.option(
     "--timeout",
     type=duration(1, 86_400),
     metavar="SECONDS",
-    help="Limit of the start, without downloads.  [default: 300]",
+    help="Limit of the start, without downloads.  [default: 300; with --lab 900]",
+)
+@click.option("--ssh", is_flag=True, help="Run an SSH server in each guest.")
+@click.option(
+    "--lab",
+    is_flag=True,
+    help="Run JupyterLab in each guest. It needs --agents, with the wheels of --extra lab.",
 )
 def up(
-    host_memory: int | None, dpu_memory: int | None, share: Path | None, timeout: float | None
+    host_memory: int | None,
+    dpu_memory: int | None,
+    share: Path | None,
+    agents: Path | None,
+    timeout: float | None,
+    ssh: bool,
+    lab: bool,
 ) -> int:
     """Start the two guests and return when they are ready. They run until `dgkit testbed down`.
 
-    The first call downloads about 200 MB of packages, and keeps 110 MB of images in
+    The first call downloads about 210 MB of packages, and keeps 150 MB of images in
     ~/.cache/dgkit/testbed. It needs Debian or Ubuntu; it installs nothing and needs no root. Each
     user of a machine has a separate testbed; nothing of it listens on a network.
+
+    With --agents, `dgkit serve` runs in each guest with the provider verbs, and listens on
+    127.0.0.1 of this machine. The guests make keys at each start, and allow this user's key pair
+    "default", which is made if it is missing.
+
+    With --ssh, the command that opens a shell in each guest is printed; with --lab, the URL of
+    each guest's JupyterLab, with its token. Their ports are on 127.0.0.1 of this machine, and
+    their keys and tokens are made at each start. The host guest uses this Python's JupyterLab.
 
     \b
     Examples:
       dgkit testbed up
+      dgkit testbed up --ssh
       dgkit testbed up --share build --host-memory 3G
+      native/wheelhouse.py wheels --python 3.11 && dgkit testbed up --agents wheels
+      native/wheelhouse.py wheels --python 3.11 --extra lab
+      dgkit testbed up --agents wheels --lab
     """
     from .. import testbed as package
 
@@ -81,7 +118,10 @@ def up(
                 say(f"dgkit testbed: {text}")
 
         try:
-            bed = package.up(share=share, detach=True, progress=progress, **options)
+            bed = package.up(
+                share=share, agents=agents, ssh=ssh, lab=lab,
+                detach=True, progress=progress, **options,
+            )  # fmt: skip
         except ValueError as exc:
             raise click.UsageError(str(exc)) from exc
     _show(bed.status())
@@ -206,3 +246,8 @@ def _show(state: dict[str, Any]) -> None:
             f"{name:<5}{guest['state']:<10}{guest['machine']:<9}{guest['address']:<11}"
             f"by {guest['runs_by']}, pid {guest['pid']}"
         )
+        for key, title in (("agent", "agent"), ("ssh", "SSH server"), ("lab", "JupyterLab")):
+            if why := guest.get(f"{key}_ended"):
+                click.echo(f"     its {title} ended: {why}")
+            elif address := guest.get(key):
+                click.echo(f"     {key:<6}{address}")

@@ -12,7 +12,13 @@ supervisor.py      process that holds the guests
 control_socket.py  messages between the two above
 guest.py           QEMU
 initramfs.py       a guest's first program
+service.py         servers in a guest
+agents.py          `dgkit serve` in each guest
+ssh.py             SSH servers
+jupyterlab.py      JupyterLab
+qmp.py             forwarded ports
 images.py          images in the user's cache
+wheels.py          dgkit for the DPU
 kernel.py          kernels and their modules
 apt.py             downloads of packages
 requirements.py    what must be installed on this machine

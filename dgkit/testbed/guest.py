@@ -9,17 +9,21 @@ import socket
 import subprocess
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .images import Image
 from .initramfs import CHANNELS
 from .qemu import CONSOLES, qemu
+from .qmp import Monitor
 
-__all__ = ["ADDRESSES", "Channel", "Guest"]
+__all__ = ["ADDRESSES", "MANAGEMENT", "Channel", "Guest"]
 
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of these two alone
+MANAGEMENT = "10.0.2.15"  # of each, in a network of QEMU that is reached by forwarded ports alone
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
+_MANAGEMENT_MAC = "52:54:00:00:00:03"
 _LINES = 400  # of the console, kept
 _LAST_LINES_S = 5.0
 
@@ -40,15 +44,27 @@ class Guest:
         image: Parts of it.
         memory: Its memory in bytes.
         wire: Network to the other guest: one end of a stream socket pair, which is closed here.
-        share: Folder of this machine that it sees as /run/share, or None.
+        folders: Folders of this machine that it sees in /run, read only, by their names there.
+        services: Servers that run in it: with any, it has a management network and a monitor.
+
+    Attributes:
+        monitor: QEMU's monitor, or None.
     """
 
     def __init__(
-        self, name: str, image: Image, *, memory: int, wire: socket.socket, share: Path | None
+        self,
+        name: str,
+        image: Image,
+        *,
+        memory: int,
+        wire: socket.socket,
+        folders: Mapping[str, Path],
+        services: int,
     ) -> None:
         self.name = name
         self.image = image
         self.state = "starting"
+        self._count = CHANNELS + services
         self._console: deque[str] = deque(maxlen=_LINES)
         self._fds: list[int] = [wire.fileno()]
         self._theirs = [wire]
@@ -56,14 +72,17 @@ class Guest:
         self.control = self._port("control", devices)
         self._channels = [
             Channel(self._port(f"output.{n}", devices), self._port(f"errors.{n}", devices))
-            for n in range(CHANNELS)
+            for n in range(self._count)
         ]
         self.free: queue.SimpleQueue[Channel] = queue.SimpleQueue()
         for channel in self._channels:
             self.free.put(channel)
-        command = [*self._machine(memory, share), *self._files(share), *devices]
-        command += ["-netdev", f"socket,id=wire,fd={wire.fileno()}"]
-        command += ["-device", f"virtio-net-pci,netdev=wire,mac={_MACS[name]},romfile="]
+        self.monitor = self._monitor(devices) if services else None
+        command = [*self._machine(memory, folders), *self._files(folders), *devices]
+        command += _network("wire", f"socket,id=wire,fd={wire.fileno()}", _MACS[name])
+        if services:  # after the other, so that it is eth1
+            options = "user,id=management,restrict=on,ipv6=off"
+            command += _network("management", options, _MANAGEMENT_MAC)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -85,22 +104,29 @@ class Guest:
         devices += ["-device", f"virtserialport,chardev={name},name=dgkit.{name}"]
         return ours
 
-    def _machine(self, memory: int, share: Path | None) -> list[str]:
+    def _monitor(self, devices: list[str]) -> Monitor:
+        ours, theirs = socket.socketpair()
+        self._fds.append(theirs.fileno())
+        self._theirs.append(theirs)
+        devices += ["-chardev", f"socket,id=monitor,fd={theirs.fileno()}"]
+        devices += ["-mon", "chardev=monitor,mode=control"]
+        return Monitor(ours)
+
+    def _machine(self, memory: int, folders: Mapping[str, Path]) -> list[str]:
         kind = self.image.machine
         words = f"console={CONSOLES[kind]} quiet panic=-1 mitigations=off"
-        values = {"name": self.name, "address": ADDRESSES[self.name], "channels": CHANNELS}
-        values |= {"share": 1} if share else {}
+        values = {"name": self.name, "address": ADDRESSES[self.name], "channels": self._count}
+        values |= dict.fromkeys(folders, 1) | ({"management": MANAGEMENT} if self.monitor else {})
         words += "".join(f" dgkit.{name}={value}" for name, value in values.items())
         return [
             *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory),
             "-smp", "2", "-initrd", str(self.image.initramfs),
         ]  # fmt: skip
 
-    def _files(self, share: Path | None) -> list[str]:
-        """Return the arguments for the guest's root and the shared folder, both read only."""
-        folders = {"files": self.image.files} | ({"share": share} if share else {})
+    def _files(self, folders: Mapping[str, Path]) -> list[str]:
+        """Return the arguments for the guest's root and its folders, all read only."""
         words: list[str] = []
-        for name, path in folders.items():
+        for name, path in {"files": self.image.files, **folders}.items():
             text = str(path).replace(",", ",,")
             options = f"id={name},path={text},security_model=none,readonly=on,multidevs=remap"
             words += ["-fsdev", f"local,{options}"]
@@ -148,3 +174,9 @@ class Guest:
     def mark() -> str:
         """Return a mark that no command prints by chance."""
         return secrets.token_hex(16)
+
+
+def _network(name: str, options: str, mac: str) -> list[str]:
+    """Return the arguments for a network interface."""
+    device = f"virtio-net-pci,netdev={name},mac={mac},romfile="
+    return ["-netdev", options, "-device", device]

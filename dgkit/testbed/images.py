@@ -16,19 +16,25 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
 from . import apt, initramfs, kernel, qemu
 
-__all__ = ["Image", "Progress", "cache", "clean", "in_use", "prepare", "size", "sweep"]
+__all__ = ["Image", "Progress", "cache", "clean", "in_use", "prepare", "site_name", "size"]
+__all__ += ["ssh_server", "sweep"]
 
 Progress = Callable[[str], None]
 
-_DPU = ("libc6", "libibverbs1", "librdmacm1", "ibverbs-providers", "iproute2", "busybox-static")
-_FOLDERS = ("proc", "sys", "dev", "tmp", "run", "root")
-_NEEDED = 1 << 30  # bytes while an image is made; an image itself has about 60 MB
+_DPU = (
+    *("libc6", "libibverbs1", "librdmacm1", "ibverbs-providers", "iproute2", "busybox-static"),
+    *("python3", "libstdc++6"),  # libstdc++ for NumPy
+)
+_DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+_FOLDERS = ("etc", "proc", "sys", "dev", "tmp", "run", "root")
+_NEEDED = 1 << 30  # bytes while an image is made; an image itself has about 150 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,33 @@ def prepare(progress: Progress) -> tuple[Image, Image]:
     return Image(machine, host, Path("/"), kvm), Image("aarch64", dpu, dpu / "root", kvm=False)
 
 
+def ssh_server(machine: str, progress: Progress) -> Path:
+    """Return the folder of Dropbear, an SSH server, and its libraries; make it if it is missing.
+
+    Call it with in_use().
+
+    Args:
+        machine: Architecture, as platform.machine() names it.
+        progress: Called with what is being done.
+
+    Raises:
+        TestbedError: Packages are not available, or the disk has too little space.
+    """
+    return _image(f"ssh-{machine}", partial(_make_ssh, _DEBIAN[machine]), progress)
+
+
+def _make_ssh(architecture: str, scratch: Path, progress: Progress) -> None:
+    """Collect its programs and libraries, without the guest's C library, in one folder."""
+    progress(f"downloading Dropbear for {architecture}")
+    environment = apt.root(scratch / "apt", architecture)
+    packages = apt.download(scratch / "apt", "dropbear-bin", environment=environment)
+    files = scratch / "files"
+    apt.unpack([path for path in packages if not path.name.startswith("libc6_")], files)
+    for path in [*files.rglob("dropbear"), *files.rglob("dropbearkey"), *files.rglob("*.so.*")]:
+        if path.is_file():
+            shutil.copy(path, scratch / "image")
+
+
 def _kvm(host: Path, progress: Progress) -> bool:
     """Return whether KVM runs the host; the first call that may use /dev/kvm tries."""
     answer = host / "kvm"
@@ -140,9 +173,17 @@ def _kvm(host: Path, progress: Progress) -> bool:
 def sweep() -> None:
     """Remove what an interrupted call and older versions left, unless a testbed runs."""
     with contextlib.suppress(BlockingIOError), _lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
-        for path in cache().iterdir():
-            if path.is_dir() and not path.name.endswith(_version()):
+        folders = [path for path in cache().iterdir() if path.is_dir()]
+        sites = [path for path in folders if path.name.startswith("site-")]
+        newest = max(sites, key=lambda path: path.stat().st_mtime_ns, default=None)
+        for path in folders:
+            if not path.name.endswith(_version()) or (path in sites and path != newest):
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def site_name(digest: str) -> str:
+    """Return the name in cache() of the modules of wheels with this digest."""
+    return f"site-{digest}-{_version()}"
 
 
 def _version() -> str:
@@ -195,6 +236,7 @@ def _make_dpu(scratch: Path, progress: Progress) -> None:
     apt.unpack(packages, root)
     for name in _FOLDERS:
         (root / name).mkdir(exist_ok=True)
+    (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n", encoding="utf-8")
     apt.unpack(kernels, scratch / "files")
     busybox = next(root.glob("**/bin/busybox"))
     busybox.with_name("sh").symlink_to("busybox")

@@ -37,11 +37,17 @@ over_9p files /root || stop "its files cannot be mounted"
 mount -t proc proc /root/proc && mount -t sysfs sysfs /root/sys || stop "no /proc or no /sys"
 mount -t devtmpfs devtmpfs /root/dev && mkdir -p /root/dev/shm /root/dev/pts || stop "no /dev"
 for at in dev/shm tmp run; do mount -t tmpfs tmpfs /root/$at || stop "no /$at"; done
+mount -t devpts -o ptmxmode=0666 devpts /root/dev/pts || stop "no /dev/pts"
 [ -e /root/dev/fd ] || ln -s /proc/self/fd /root/dev/fd
-mkdir -p /root/run/testbed /root/run/share
-[ -z "$(value share)" ] || over_9p share /root/run/share || stop "the share cannot be mounted"
+mkdir -p /root/run/testbed
+for name in share site ssh; do
+    [ -z "$(value $name)" ] && continue
+    mkdir -p /root/run/$name
+    over_9p $name /root/run/$name || stop "the folder $name cannot be mounted"
+done
 cp /setup /root/run/testbed/setup
-chroot /root /bin/sh /run/testbed/setup $(value address) $(value name) || stop "no Soft-RoCE"
+chroot /root /bin/sh /run/testbed/setup $(value address) $(value name) $(value management) ||
+    stop "no Soft-RoCE"
 
 run() {
     echo "$3" | base64 -d > /root/run/testbed/$1
@@ -76,7 +82,12 @@ wait
 SETUP = r"""export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 hostname $2 2>/dev/null || echo $2 > /proc/sys/kernel/hostname
 if [ -x /bin/busybox ]; then mkdir /run/applets && /bin/busybox --install -s /run/applets; fi
+if [ -d /run/site ]; then
+    printf '#!/bin/sh\nexec python3 -m dgkit "$@"\n' > /run/applets/dgkit
+    chmod +x /run/applets/dgkit
+fi
 ip link set lo up
+if [ "$3" ]; then ip addr add $3/24 dev eth1 && ip link set eth1 up || exit; fi
 ip addr add $1/24 dev eth0 && ip link set eth0 up && rdma link add rxe0 type rxe netdev eth0
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import shutil
@@ -43,13 +44,26 @@ def missing() -> list[str]:
     return sorted(set(absent))
 
 
-def check() -> None:
-    """Raise TestbedError that names what is missing and the command that installs it."""
+def check(*, ssh: bool = False, lab: bool = False) -> None:
+    """Raise TestbedError that names what is missing and the command that installs it.
+
+    Args:
+        ssh: An SSH client is needed, too.
+        lab: JupyterLab is needed, too.
+    """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise TestbedError(
             "the testbed makes its guests of packages of Debian or Ubuntu, and this machine has no "
             "apt-get: use a container of Debian"
         )
-    if packages := missing():
+    packages = missing()
+    if ssh and not find("ssh-keygen"):
+        packages.append("openssh-client")
+    if packages:
         names = " ".join(packages)
         raise TestbedError(f"the testbed needs {names}: `sudo apt install {names}`")
+    if lab and not importlib.util.find_spec("jupyterlab"):
+        raise TestbedError(
+            "the host guest uses this Python's JupyterLab, and there is none: "
+            "`pip install 'dgkit[lab]'`"
+        )

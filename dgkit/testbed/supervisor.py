@@ -13,8 +13,11 @@ import queue
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,10 +25,14 @@ from typing import Any
 from ..errors import TestbedError
 from ..runtime_folder import runtime_folder
 from . import images
+from .agents import Agent
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
 from .guest import ADDRESSES, Channel, Guest
 from .images import Image
 from .initramfs import CHANNELS, END
+from .jupyterlab import LabServer
+from .service import Service
+from .ssh import SshConfig, SshServer
 
 __all__ = ["PREFIX", "SOCKET", "main"]
 
@@ -119,13 +126,26 @@ class Supervisor:
     """Guests and listening socket of a testbed."""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
-        share = Path(options["share"]) if options["share"] else None
         wires = socket.socketpair()
         self.guests: dict[str, Guest] = {}
+        ssh = SshConfig(folder) if options["ssh"] else None
+        kinds: list[Callable[..., Service]] = []
+        if options["agents"]:
+            kinds.append(partial(Agent, options["client"], options["path"]))
+        if ssh:
+            kinds.append(partial(SshServer, ssh))
+        if options["lab"]:
+            kinds.append(partial(LabServer, options["path"]))
         for name, wire in zip(ADDRESSES, wires, strict=True):
             image = Image.parsed(options["images"][name])
             memory = options["memory"][name]
-            self.guests[name] = Guest(name, image, memory=memory, wire=wire, share=share)
+            folders = {key: Path(path) for key, path in options["folders"][name].items()}
+            self.guests[name] = Guest(
+                name, image, memory=memory, wire=wire, folders=folders, services=len(kinds)
+            )
+        self._kinds = kinds
+        self._services: dict[str, list[Service]] = {name: [] for name in ADDRESSES}
+        self._said = threading.Lock()
         self._share = options["share"]
         self._folder = folder
         self._listener = socket.socket(socket.AF_UNIX)
@@ -173,10 +193,18 @@ class Supervisor:
         starting = guest.state == "starting"
         guest.state = text or "ended"
         if starting:
-            with contextlib.suppress(OSError):
-                send(
-                    parent, {"guest": guest.name, "state": guest.state, "console": guest.console()}
-                )
+            words = {"guest": guest.name, "state": guest.state, "console": guest.console()}
+            self._tell(parent, words)
+        if guest.state == "ready":
+            said = partial(self._tell, parent)
+            self._services[guest.name] = [kind(guest, self._run, said) for kind in self._kinds]
+            for service in self._services[guest.name]:
+                service.start()
+
+    def _tell(self, parent: socket.socket, message: dict[str, Any]) -> None:
+        """Send a message to the process that started the testbed, if it still listens."""
+        with self._said, contextlib.suppress(OSError):
+            send(parent, message)
 
     def _client(self, client: socket.socket, up: socket.socket) -> None:
         """Answer one request."""
@@ -211,16 +239,17 @@ class Supervisor:
 
     def status(self) -> dict[str, Any]:
         """Return the state of the testbed."""
-        guests = {
-            name: {
+        guests = {}
+        for name, guest in self.guests.items():
+            guests[name] = {
                 "machine": guest.image.machine,
                 "address": ADDRESSES[name],
                 "state": guest.state,
                 "runs_by": "KVM" if guest.image.kvm else "emulation",
                 "pid": guest.pid,
             }
-            for name, guest in self.guests.items()
-        }
+            for service in self._services[name]:
+                guests[name] |= service.status()
         return {"pid": os.getpid(), "share": self._share, "guests": guests}
 
 
@@ -250,7 +279,7 @@ def main(fd: int) -> int:
         except FileExistsError:
             send(parent, {"failed": "a testbed is already up: `dgkit testbed down` ends it"})
             return 1
-        except (OSError, TestbedError) as exc:
+        except (OSError, TestbedError, subprocess.CalledProcessError) as exc:
             send(parent, {"failed": f"the guests cannot start: {exc}"})
             return 1
         last_to_first.callback(supervisor.close)

@@ -13,26 +13,37 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dma import runtime_dir
 from ..errors import TestbedError
 from ..validate import whole
-from . import images, requirements
+from ..wire import keys as keyring
+from . import images, requirements, wheels
+from .agents import Agent
 from .control_socket import DONE, ERROR, OUTPUT, frames, read_line, send
 from .guest import ADDRESSES
 from .images import Progress
+from .jupyterlab import LabServer
+from .service import Service, shell_environment
+from .ssh import SshServer
 from .supervisor import PREFIX, SOCKET
 
-__all__ = ["MEMORY", "START_S", "Testbed", "running", "up"]
+if TYPE_CHECKING:
+    from ..session import Session
+
+__all__ = ["LAB_MEMORY", "MEMORY", "START_S", "Testbed", "running", "up"]
 
 MEMORY = 1 << 30  # bytes of a guest
+LAB_MEMORY = 3 << 29  # of one with JupyterLab
 START_S = 300.0  # emulated on a busy machine with two cores, a guest takes half a minute
+LAB_START_S = 900.0  # of JupyterLab, which there imports for minutes
 _LEAST = 256 << 20
 _NAME = f"{PREFIX}cli"  # its folder, if it outlives the process that starts it
 _SCRIPT = 1 << 17  # bytes of a command
 _ANSWER_S = 10.0
 _END_S = 10.0
+_REQUEST_S = 60.0  # an emulated guest may be slow
 # Without -m, so that no file in the working directory shadows a module.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
@@ -87,6 +98,63 @@ class Testbed:
             TestbedError: It has ended.
         """
         return self._ask({"do": "status"})
+
+    @property
+    def host(self) -> str:
+        """Address of the host guest's agent, which lends its memory.
+
+        Raises:
+            TestbedError: There is none: it has ended, or up() was called without `agents`.
+        """
+        return self._agent("host")
+
+    @property
+    def dpu(self) -> str:
+        """Address of the DPU guest's agent, which moves bytes. Errors as `host`."""
+        return self._agent("dpu")
+
+    def session(self, *, timeout: float = _REQUEST_S) -> Session:
+        """Open a session whose host and DPU are the guests, each by its agent.
+
+        This process is neither: what it writes and reads crosses the connection to the DPU guest
+        without DMA, and the reports say so. dgkit.connect() has the arguments and errors.
+
+        Raises:
+            TestbedError: As `host`.
+        """
+        from ..session import connect
+
+        return connect(self.dpu, host=self.host, timeout=timeout)
+
+    def ssh(self, guest: str) -> list[str]:
+        """Return the command that opens a shell in a guest by SSH; a command may follow it.
+
+        Args:
+            guest: host or dpu.
+
+        Raises:
+            TestbedError: There is no server: it has ended, or up() was called without `ssh`.
+        """
+        return shlex.split(self._address(guest, SshServer, "--ssh"))
+
+    def lab(self, guest: str) -> str:
+        """Return the URL of JupyterLab in a guest, with its token. Errors as ssh(), for `lab`."""
+        return self._address(guest, LabServer, "--lab --agents FOLDER")
+
+    def _agent(self, guest: str) -> str:
+        return self._address(guest, Agent, "--agents FOLDER")
+
+    def _address(self, guest: str, service: type[Service], option: str) -> str:
+        state = self.status()["guests"][_checked(guest)]
+        key, title = service.key, service.title
+        if why := state.get(f"{key}_ended"):
+            raise TestbedError(f"the {title} in the {guest} guest ended: {why}")
+        if not state.get(key):
+            raise TestbedError(
+                f"no {title} runs in the {guest} guest: `dgkit testbed up {option}` starts one in "
+                "each"
+            )
+        return str(state[key])
 
     def console(self, guest: str) -> str:
         """Return the last lines of a guest's console.
@@ -232,10 +300,13 @@ class _Supervisor:
 
 def up(
     *,
-    host_memory: int = MEMORY,
-    dpu_memory: int = MEMORY,
+    host_memory: int | None = None,
+    dpu_memory: int | None = None,
     share: str | os.PathLike[str] | None = None,
-    timeout: float = START_S,
+    timeout: float | None = None,
+    agents: str | os.PathLike[str] | None = None,
+    ssh: bool = False,
+    lab: bool = False,
     detach: bool = False,
     progress: Progress = lambda _: None,
 ) -> Testbed:
@@ -244,36 +315,79 @@ def up(
     The first call downloads about 200 MB of packages to the user's cache.
 
     Args:
-        host_memory: Memory of the host guest in bytes.
-        dpu_memory: Memory of the DPU guest in bytes.
+        host_memory: Memory of the host guest in bytes; default: 1 GiB, with `lab` 1.5 GiB.
+        dpu_memory: Memory of the DPU guest in bytes, likewise.
         share: Folder that both guests see as /run/share, read only.
-        timeout: Limit of the start in seconds, without downloads.
+        timeout: Limit of the start in seconds, without downloads; default: 300, with `lab` 900.
+        agents: Folder of wheels of dgkit and its dependencies for aarch64, which
+            native/wheelhouse.py makes: each guest then runs an agent, whose address is `host` or
+            `dpu` of the testbed. They allow this user's key pair "default", which is made if it
+            is missing.
+        ssh: Run an SSH server in each guest; Testbed.ssh() has the command that reaches it.
+        lab: Run JupyterLab in each guest; Testbed.lab() has its URL. It needs `agents`, with the
+            wheels of the extra `lab`; the host guest uses this Python's JupyterLab.
         detach: Let the testbed outlive this process, until `dgkit testbed down`. A user has at
             most one of these.
         progress: Called with what is being done.
 
     Raises:
+        ValueError: `lab` without `agents`, or too little memory.
         TestbedError: Packages are missing on this machine, or a guest did not start.
     """
+    default = LAB_MEMORY if lab else MEMORY
     memory = {"host": host_memory, "dpu": dpu_memory}
     for name, value in memory.items():
-        whole(f"{name}_memory", value, _LEAST)
-    folder = None if share is None else Path(share).resolve(strict=True)
-    if folder is not None and not folder.is_dir():
-        raise NotADirectoryError(f"share must be a folder, and {folder} is none")
+        memory[name] = default if value is None else whole(f"{name}_memory", value, _LEAST)
+    folder = _folder("share", share)
+    wheel_folder = _folder("agents", agents)
+    if lab and not wheel_folder:
+        raise ValueError("lab needs agents: the wheels of JupyterLab for the DPU guest")
     if detach and running():
         raise TestbedError("a testbed is already up: `dgkit testbed down` ends it")
-    requirements.check()
+    requirements.check(ssh=ssh, lab=lab)
     images.sweep()
     with images.in_use():
         host, dpu = images.prepare(progress)
+        shared = {"share": str(folder)} if folder else {}
+        folders = {"host": shared, "dpu": dict(shared)}
+        if wheel_folder:
+            progress("unpacking the wheels")
+            modules = ("dgkit", "jupyterlab") if lab else ("dgkit",)
+            folders["dpu"]["site"] = str(wheels.site(wheel_folder, dpu.files, modules))
+        if ssh:
+            folders = {
+                name: folders[name] | {"ssh": str(images.ssh_server(image.machine, progress))}
+                for name, image in (("host", host), ("dpu", dpu))
+            }
         options: dict[str, Any] = {
             "name": _NAME if detach else None,
             "memory": memory,
             "share": folder and str(folder),
+            "folders": folders,
             "images": {"host": asdict(host), "dpu": asdict(dpu)},
+            "client": _client_key() if wheel_folder else None,
+            "path": ":".join(each or str(Path.cwd()) for each in sys.path),
+            "agents": wheel_folder is not None,
+            "ssh": ssh,
+            "lab": lab,
         }
-        return _started(options, time.monotonic() + timeout, detach, progress)
+        limit = timeout if timeout is not None else LAB_START_S if lab else START_S
+        return _started(options, time.monotonic() + limit, detach, progress)
+
+
+def _folder(name: str, path: str | os.PathLike[str] | None) -> Path | None:
+    """Return the whole path of a folder; None stays None."""
+    folder = None if path is None else Path(path).resolve(strict=True)
+    if folder is not None and not folder.is_dir():
+        raise NotADirectoryError(f"{name} must be a folder, and {folder} is none")
+    return folder
+
+
+def _client_key() -> str:
+    """Return the public key of this user's pair "default", which is made if it is missing."""
+    with contextlib.suppress(FileExistsError):
+        return keyring.make().public
+    return keyring.load().public
 
 
 def _started(options: dict[str, Any], deadline: float, detach: bool, progress: Progress) -> Testbed:
@@ -281,10 +395,15 @@ def _started(options: dict[str, Any], deadline: float, detach: bool, progress: P
     try:
         send(supervisor.link, options)
         folder = Path(supervisor.next(deadline, "its first process")["folder"])
-        left = [*ADDRESSES]
+        kinds: dict[str, type[Service]] = {"agents": Agent, "ssh": SshServer, "lab": LabServer}
+        titles = [kind.title for name, kind in kinds.items() if options[name]]
+        left = [*ADDRESSES, *(f"{name}'s {title}" for name in ADDRESSES for title in titles)]
         while left:
             progress(f"starting {' and '.join(left)}")
             said = supervisor.next(deadline, f"the guest {left[0]}")
+            if "serves" in said:
+                left.remove(f"{said['guest']}'s {said['serves']}")
+                continue
             if said["state"] != "ready":
                 raise TestbedError(
                     f"the guest {said['guest']} did not start ({said['state']}); the end of its "
@@ -318,15 +437,7 @@ def _checked(guest: str) -> str:
 def _script(guest: str, command: Sequence[str | Path] | str) -> str:
     """Return what the guest's shell runs for a command."""
     line = command if isinstance(command, str) else f"exec {shlex.join(map(str, command))}"
-    path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
-    folder = "/run/share"
-    if guest == "host":  # it has the files of this machine
-        path = f"{Path(sys.executable).parent}:{path}"
-        folder = str(Path.cwd())
-    script = (
-        f"export PATH={shlex.quote(path)} HOME=/tmp XDG_RUNTIME_DIR=/run\n"
-        f"cd {shlex.quote(folder)} 2>/dev/null || cd /\n{line}\n"
-    )
+    script = f"{shell_environment(guest, sys.executable, str(Path.cwd()))}{line}\n"
     if len(script.encode()) > _SCRIPT:
         raise ValueError(f"a command has at most {_SCRIPT} bytes, not {len(script.encode())}")
     return script

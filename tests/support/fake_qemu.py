@@ -1,9 +1,11 @@
 """A program that takes QEMU's place: a guest that boots at once and runs commands in this system.
 
 $FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`; by default they are ready.
+Agents are those of this machine, by the provider `soft`, with $FAKE_AGENT_PATH as Python's path.
 """
 
 import base64
+import json
 import os
 import re
 import signal
@@ -26,11 +28,53 @@ def install(folder: Path) -> None:
 RUNNING: dict[str, int] = {}  # mark: process group
 
 
+def here(script: str) -> str:
+    """Return the script of an agent as this machine can run it."""
+    path = os.environ.get("FAKE_AGENT_PATH", "")
+    changes = {
+        "exec python3 ": f"exec {sys.executable} ",
+        "PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache": f"PYTHONPATH={path}",
+        "XDG_RUNTIME_DIR=/run ": "",
+        "=/run/agent\n": "=/run/agent/\n",
+        "0.0.0.0": "127.0.0.1",
+        "10.0.2.15": "127.0.0.1",
+        "export JUPYTERLAB_DIR=/run/site/share/jupyter/lab": "true",
+        "mount --bind": "true",
+        "/run/ssh/": f"{os.environ['XDG_CACHE_HOME']}/dropbear/",
+        "/run/": f"{os.environ['XDG_CACHE_HOME']}/run-{os.getpid()}/",
+        "--provider verbs": "--provider soft",
+    }
+    for old, new in changes.items():
+        script = script.replace(old, new)
+    return script
+
+
+def has_booted() -> None:
+    """Make the folders that a guest has from its start."""
+    Path(os.environ["XDG_CACHE_HOME"], f"run-{os.getpid()}/testbed").mkdir(parents=True)
+
+
+def monitor(port: socket.socket) -> None:
+    """Answer as QEMU's monitor, which has set each forwarded port, but for the first."""
+    stream = port.makefile("rw")
+    print(json.dumps({"QMP": {}}), file=stream, flush=True)
+    refused = False
+    for line in stream:
+        request, said = json.loads(line), {}
+        if request["execute"] == "human-monitor-command":
+            command = request["arguments"]["command-line"]
+            assert re.match(r"hostfwd_add management tcp:127.0.0.1:(\d+)-10.0.2.15:\1$", command)
+            said, refused = "" if refused else "could not set up host forwarding rule", True
+        print(json.dumps({"event": "NIC_RX_FILTER_CHANGED"}), file=stream)
+        print(json.dumps({"return": said}), file=stream, flush=True)
+
+
 def serve(output: socket.socket, errors: socket.socket) -> None:
     for line in output.makefile("r"):
         mark, script = line.split()
+        command = ["setpriv", "--pdeathsig", "KILL", "sh", "-c"]
         process = subprocess.Popen(
-            ["sh", "-c", base64.b64decode(script)], start_new_session=True,
+            [*command, here(base64.b64decode(script).decode())], start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
         )  # fmt: skip
         RUNNING[mark] = process.pid
@@ -40,6 +84,15 @@ def serve(output: socket.socket, errors: socket.socket) -> None:
         for byte in end:  # in pieces, as a port may deliver it
             output.sendall(bytes([byte]))
         errors.sendall(end)
+
+
+def end(mark: str) -> None:
+    """Kill a command, which may have printed before it is known to run."""
+    for _ in range(500):
+        if mark in RUNNING:
+            os.killpg(RUNNING[mark], signal.SIGKILL)
+            return
+        time.sleep(0.01)
 
 
 def main(words: list[str]) -> None:
@@ -54,15 +107,17 @@ def main(words: list[str]) -> None:
     if how == "silent":
         time.sleep(1000)
     control = ports.pop("control")
+    if "monitor" in ports:
+        threading.Thread(target=monitor, args=[ports.pop("monitor")], daemon=True).start()
     for number in range(len(ports) // 2):
         pair = ports[f"output.{number}"], ports[f"errors.{number}"]
         threading.Thread(target=serve, args=pair, daemon=True).start()
+    has_booted()
     control.sendall(b"failed: no Soft-RoCE\n" if how == "fails" else b"ready\n")
     for line in control.makefile("r"):
         word, mark = line.split()
         assert word == "kill"
-        if mark in RUNNING:
-            os.killpg(RUNNING[mark], signal.SIGKILL)
+        threading.Thread(target=end, args=[mark], daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@ The guests are real kernels, emulated: what is measured there is no figure.
 """
 
 import contextlib
+import hashlib
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,8 +19,11 @@ import pytest
 from support.processes.agents import python
 from support.processes.waiting import until
 
+import dgkit
 from dgkit import testbed
 from dgkit.cli import main
+from dgkit.errors import ClosedError, PeerLost, TestbedError, TransferError
+from dgkit.session import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / ".cache/build/plain/tests"
@@ -42,9 +49,10 @@ def pids(state):
 
 
 @pytest.fixture(scope="module")
-def bed(programs):
+def bed(programs, wheels):
     """What `dgkit testbed up` has started; `down` ends it."""
-    assert main(["testbed", "up", "--share", str(programs), "--host-memory", "3G"]) == 0
+    up = ["testbed", "up", "--ssh", "--share", str(programs), "--host-memory", "3G"]
+    assert main([*up, "--agents", str(wheels)]) == 0
     bed = testbed.running()
     state = bed.status()
     yield bed
@@ -84,6 +92,30 @@ def test_a_command_runs_in_a_guest_and_gives_its_streams_and_its_status(guest, m
     assert (done.stderr, done.returncode) == ("wrong\n", 7)
 
 
+@pytest.mark.parametrize(("guest", "machine"), [("dpu", "aarch64"), ("host", "x86_64")])
+def test_ssh_opens_a_shell_in_a_guest(guest, machine, bed):
+    command = [*bed.ssh(guest), "-tt", "uname -m; tty; rdma link; command -v dgkit; exit 7"]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=180, check=False
+    )
+    for said in (machine, "/dev/pts/0", "rxe0/1 state ACTIVE", "/dgkit"):
+        assert said in done.stdout, done
+    assert done.returncode == 7
+
+
+def test_ssh_refuses_another_key(bed, tmp_path):
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    command = [*bed.ssh("dpu")[:-1], "-o", f"IdentityFile={key}", "-o", "BatchMode=yes", "dpu"]
+    config = Path(command[2]).read_text()
+    other = tmp_path / "ssh_config"
+    other.write_text("".join(x for x in config.splitlines(True) if "IdentityFile" not in x))
+    command[2] = str(other)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert "Permission denied (publickey)" in done.stderr
+    assert done.returncode == 255
+
+
 def test_the_command_run_exits_with_the_status_of_the_guests_command(bed, capfdbinary):
     assert main(["testbed", "run", "dpu", "--", "sh", "-c", "printf 'a\\36b'; exit 5"]) == 5
     assert capfdbinary.readouterr().out == b"a\x1eb"
@@ -98,8 +130,76 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(bed):
 def test_each_guest_reaches_the_other_and_nothing_else(bed):
     passes(bed, "dpu", f"ping -c 1 -W 20 {HOST}", 60)
     links = bed.run("host", "ls /sys/class/net").stdout.split()
-    assert sorted(links) == ["eth0", "lo"]
-    assert "default" not in bed.run("host", "ip route").stdout
+    assert sorted(links) == ["eth0", "eth1", "lo"]
+    for guest in ("host", "dpu"):
+        assert "default" not in bed.run(guest, "ip route").stdout
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]  # QEMU's gateway is this machine, unless it is restricted
+        source = f"import socket; socket.create_connection(('10.0.2.2', {port}), 5)"
+        assert "Error" in bed.run("dpu", ["python3", "-c", source], timeout=60).stderr
+
+
+@pytest.mark.parametrize("guest", ["host", "dpu"])
+def test_the_agent_of_a_guest_answers(guest, bed, capsys):
+    address = getattr(bed, guest)
+    assert main(["info", "--address", address]) == 0
+    assert f"provider verbs, pid {inspect(address)[0].pid} on {guest}" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def session(bed):
+    with bed.session() as opened:
+        yield opened
+
+
+def test_a_session_of_the_two_guests_moves_bytes_by_rdma(session):
+    data = os.urandom(1 << 18)
+    region = session.empty(1 << 18)
+    report = session.write(region, data)
+    print(report)
+    assert "without DMA" in repr(report)
+    assert (report.provider, report.size) == ("verbs", 1 << 18)
+    copy = session.empty(1 << 18, on="dpu")
+    assert not session.copy(region, copy).over_wire
+    assert session.read(copy, 1 << 18) == data
+    assert session.digest(region) == hashlib.sha256(data).hexdigest()
+    assert "in software" in session.info["dpu"]["engine"]
+
+
+def test_a_session_of_the_two_guests_measures_and_monitors(session):
+    region = session.empty(4096)
+    assert session.latency(region, size=64, count=20).provider == "verbs"
+    with session.monitor(region, every_s=0.2, count=2) as monitor:
+        until(monitor.read, "samples arrive", 30.0)
+    region.close()
+    with pytest.raises(ClosedError):
+        session.read(region, 1)
+
+
+def test_a_guest_that_stands_still_for_a_while_keeps_its_session(bed, session):
+    """An emulated machine's own pauses are as this one, without a process that shows them."""
+    assert bed.host.endswith("&heartbeat=20")
+    region = session.empty(64)
+    emulator = bed.status()["guests"]["host"]["pid"]
+    os.kill(emulator, signal.SIGSTOP)
+    try:
+        time.sleep(1.5)  # two and a half times as long as a link without that heartbeat allows
+    finally:
+        os.kill(emulator, signal.SIGCONT)
+    session.write(region, b"still here")
+    assert session.read(region, 10) == b"still here"
+
+
+def test_the_host_guest_alone_is_a_session_for_control_and_inspection(bed):
+    with dgkit.connect(bed.host, timeout=60) as alone:
+        region = alone.empty(4096, name="at the host")
+        assert alone.stats()["allocated"] >= 4096
+        with pytest.raises(dgkit.Unsupported, match=r"another machine.*connect\(DPU_ADDRESS"):
+            alone.write(region, b"x")
+
+
+def test_the_dpu_guest_has_dgkit(bed):
+    assert bed.run("dpu", ["dgkit", "--version"], timeout=60).stdout.startswith("dgkit ")
 
 
 @pytest.mark.parametrize(
@@ -125,14 +225,20 @@ def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address,
     ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
 )
 def test_a_peer_whose_link_goes_down_is_lost(exporter, importer, address, bed):
+    loses(bed, "lose", exporter, importer, address)
+
+
+def test_an_idle_peer_whose_link_goes_down_is_lost_without_an_operation(bed):
+    loses(bed, "idle", "host", "dpu", HOST)
+
+
+def loses(bed, how, exporter, importer, address):
     """Soft-RoCE gives it up 3.8 s after the last acknowledgement, without the emulator's delays."""
     export = [PROGRAM[exporter], "export", "7002"]
     with contextlib.closing(bed.start(exporter, export, timeout=NATIVE_S)) as other:
         thread = threading.Thread(target=lambda: [*other])
         thread.start()
-        printed = bed.start(
-            importer, [PROGRAM[importer], "lose", address, "7002"], timeout=NATIVE_S
-        )
+        printed = bed.start(importer, [PROGRAM[importer], how, address, "7002"], timeout=NATIVE_S)
         assert next(printed) == (b"o", b"up\n")
         bed.run(exporter, "ip link set eth0 down", check=True)
         began = time.monotonic()
@@ -158,6 +264,26 @@ def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
 @pytest.mark.parametrize("program", ["test_verbs", *SUITE[:2]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
+
+
+def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
+    """The last test that uses the agents."""
+    region = session.empty(64)
+    bed.run("host", ["kill", "-9", str(session.info["host"]["pid"])], check=True, timeout=60)
+
+    def lost():
+        try:
+            session.read(region, 64)
+        except TransferError:
+            return False
+        except PeerLost:
+            return True
+        return False
+
+    until(lost, "the session is lost", 30.0)
+    with pytest.raises(TestbedError, match="the agent in the host guest ended"):
+        until(lambda: bed.host == "", "the testbed knows it", 30.0)
+    assert inspect(bed.dpu)[0].role == "dpu"
 
 
 def test_a_guest_that_panics_is_named_and_the_other_goes_on(programs):

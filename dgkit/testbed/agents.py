@@ -1,0 +1,57 @@
+"""Agents in the guests: `dgkit serve`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Any
+
+from .service import Service, shell_environment
+
+__all__ = ["Agent"]
+
+_HEARTBEAT_S = 20  # an emulated guest may stand still for seconds
+_LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
+# Keys are made here, at each boot, so that no image has a secret.
+_PROGRAM = """\
+import sys
+from dgkit.cli import main
+key, *options = sys.argv[1:]
+main(["keys", "make"]) or main(["keys", "allow", key, "--name", "testbed"]) or sys.exit(
+    main(["serve", *options]))
+"""
+
+
+class Agent(Service):
+    """Agent of a guest; its address is one for dgkit.connect().
+
+    Args:
+        client: Public key of the client that it allows.
+        path: Where the host guest's Python, which is this one, finds dgkit.
+        service: Arguments of Service.
+    """
+
+    key = "agent"
+    title = "agent"
+    ports = 2  # of requests, of samples
+
+    def __init__(self, client: str, path: str, *service: Any) -> None:
+        super().__init__(*service)
+        self._client, self._path = client, path
+
+    def script(self, ports: list[int]) -> str:
+        """Return what the guest's shell runs."""
+        listen, telemetry = ports
+        name = self.guest.name
+        path = f"export PYTHONPATH={shlex.quote(self._path)}\n" if name == "host" else ""
+        serve = f"--address tcp://0.0.0.0:{listen} --telemetry-port {telemetry} --provider verbs "
+        serve += f"--heartbeat {_HEARTBEAT_S}"
+        program = f"{shlex.quote(_PROGRAM)} {self._client} {serve} --role {name}"
+        return (
+            f"{shell_environment(name, self.python, '/run')}{path}exec {self.python} -c {program}\n"
+        )
+
+    def listens(self, ports: list[int], printed: str) -> str:
+        """Return its address, which has its key and its heartbeat."""
+        found = _LISTENS.search(printed)
+        return f"tcp://127.0.0.1:{ports[0]}?{found[1]}" if found else ""

@@ -1,0 +1,71 @@
+"""JupyterLab in the guests, each with a token made at its start."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+from typing import Any
+
+from .guest import MANAGEMENT
+from .service import Service, shell_environment
+
+__all__ = ["LabServer"]
+
+_FOLDER = "/run/lab"
+_SERVES = "JupyterLab serves"
+# Its log goes to standard error.
+_PROGRAM = f"""\
+import sys
+from jupyterlab.labapp import LabApp
+server = LabApp.initialize_server(argv=sys.argv[1:])
+server.io_loop.add_callback(print, {_SERVES!r}, flush=True)
+server.start()
+"""
+# Where the modules of wheels have their data, which pip would put into Python's prefix.
+_SITE = """\
+export JUPYTER_PATH=/run/site/share/jupyter JUPYTER_CONFIG_PATH=/run/site/etc/jupyter
+export JUPYTERLAB_DIR=/run/site/share/jupyter/lab
+"""
+
+
+class LabServer(Service):
+    """JupyterLab of a guest; its address is its URL, with the token.
+
+    Args:
+        path: Where the host guest's Python, which is this one, finds its modules.
+        service: Arguments of Service.
+    """
+
+    key = "lab"
+    title = "JupyterLab"
+
+    def __init__(self, path: str, *service: Any) -> None:
+        super().__init__(*service)
+        self._path = path
+        self._token = secrets.token_hex(24)
+
+    def script(self, ports: list[int]) -> str:
+        """Return what the guest's shell runs; the token is in no command line."""
+        name = self.guest.name
+        site = f"export PYTHONPATH={shlex.quote(self._path)}\n" if name == "host" else _SITE
+        options = {
+            "ip": MANAGEMENT,
+            "port": ports[0],
+            "port_retries": 0,
+            "open_browser": False,
+            "allow_root": True,
+            "root_dir": f"{_FOLDER}/notebooks",
+        }
+        words = " ".join(f"--ServerApp.{option}={value}" for option, value in options.items())
+        return (
+            f"{shell_environment(name, self.python, _FOLDER)}{site}"
+            f"mkdir -p {_FOLDER}/notebooks && cd {_FOLDER}/notebooks || exit\n"
+            "[ -d /run/share ] && ln -s /run/share share\n"
+            f"export HOME={_FOLDER} JUPYTER_TOKEN={self._token} PYTHONUNBUFFERED=1\n"
+            f"exec {self.python} -c {shlex.quote(_PROGRAM)} {words}\n"
+        )
+
+    def listens(self, ports: list[int], printed: str) -> str:
+        """Return the URL once the server's loop runs."""
+        url = f"http://127.0.0.1:{ports[0]}/lab?token={self._token}"
+        return url if _SERVES in printed else ""

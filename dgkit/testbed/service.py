@@ -1,0 +1,127 @@
+"""Servers in a guest, from its boot to its end, reached at ports that QEMU forwards."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..errors import TestbedError
+from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frames
+from .guest import MANAGEMENT, Guest
+
+__all__ = ["Service", "shell_environment"]
+
+# Of what runs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
+_HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
+_KEPT = 4000  # characters of a server's messages
+
+
+def shell_environment(guest: str, python: str, folder: str) -> str:
+    """Return lines of shell: programs and dgkit are found, and the working directory is set.
+
+    Args:
+        guest: host or dpu.
+        python: Python of this machine, which the host guest uses.
+        folder: Working directory in the host guest, which has this machine's files.
+    """
+    path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
+    site = "export PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache\n"
+    if guest == "host":
+        path, site = f"{Path(python).parent}:{path}", ""
+    else:
+        folder = "/run/share"
+    where = f"cd {shlex.quote(folder)} 2>/dev/null || cd /"
+    return f"export PATH={shlex.quote(path)} {_HOME}\n{site}{where}\n"
+
+
+class Service(ABC):
+    """Server in a guest.
+
+    Args:
+        guest: Where it runs.
+        run: Runs a script in the guest, and sends its frames to a socket.
+        said: Called with a message for the process that started the testbed.
+
+    Attributes:
+        key: Its name in the testbed's status.
+        title: What it is.
+        ports: TCP ports that it needs.
+        address: How it is reached from this machine; "" until it serves.
+        why: Why it has ended; "" until then.
+    """
+
+    key: str
+    title: str
+    ports = 1
+
+    def __init__(
+        self,
+        guest: Guest,
+        run: Callable[[socket.socket, Guest, str], None],
+        said: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.address = ""
+        self.why = ""
+        self.guest, self._run, self._said = guest, run, said
+
+    @abstractmethod
+    def script(self, ports: list[int]) -> str:
+        """Return what the guest's shell runs."""
+
+    @abstractmethod
+    def listens(self, ports: list[int], printed: str) -> str:
+        """Return the address if what the server has printed says that it serves; otherwise ""."""
+
+    def start(self) -> None:
+        """Start it; `said` is called when it serves, and when it fails before that."""
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def status(self) -> dict[str, str]:
+        """Return its address by `key`, or why it has ended by `key`_ended."""
+        return {f"{self.key}_ended": self.why} if self.why else {self.key: self.address}
+
+    @property
+    def python(self) -> str:
+        """Python of the guest."""
+        return sys.executable if self.guest.name == "host" else "python3"
+
+    def _serve(self) -> None:
+        try:
+            assert self.guest.monitor
+            self._follow(self.guest.monitor.forward("management", MANAGEMENT, self.ports))
+        except (OSError, TestbedError) as exc:
+            self._end(str(exc))
+
+    def _follow(self, ports: list[int]) -> None:
+        """Run it until its end."""
+        ours, theirs = socket.socketpair()
+
+        def run() -> None:
+            with theirs:
+                self._run(theirs, self.guest, self.script(ports))
+
+        threading.Thread(target=run, daemon=True).start()
+        texts = {OUTPUT: "", ERRORS: ""}
+        with ours:
+            for kind, content in frames(ours):
+                if kind in texts:
+                    texts[kind] = (texts[kind] + content.decode(errors="replace"))[-_KEPT:]
+                if not self.address and (address := self.listens(ports, texts[OUTPUT])):
+                    self.address = address
+                    self._said({"guest": self.guest.name, "serves": self.title})
+                if kind == ERROR:
+                    self._end(content.decode())
+                elif kind == DONE:
+                    self._end(f"exit status {content.decode()}: {texts[ERRORS].strip()}")
+
+    def _end(self, why: str) -> None:
+        self.why = why
+        if not self.address:
+            text = f"the {self.title} in the {self.guest.name} guest ended: {why}"
+            self._said({"failed": text})
