@@ -6,6 +6,7 @@
 `hexview`: the bytes of a region.
 `latency`: the latency plot.
 `doctor`: the findings of the doctor.
+`heatmap`: a sweep over many pairs while it runs.
 `dashboard`: the panels of one session together.
 `figure`: any Bokeh figure.
 

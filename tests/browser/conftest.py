@@ -64,7 +64,7 @@ def own_board(notebook: Notebook) -> Notebook:
 @pytest.fixture(scope="session")
 def shared_board(server: Lab, browser: Browser) -> Iterator[Notebook]:
     page = LabPage(server, browser).go()
-    page.page.set_viewport_size({"width": 1600, "height": 1800})
+    page.page.set_viewport_size({"width": 1600, "height": 2600})
     yield page.notebook("shared").dashboard()
     page.close()
 
@@ -74,5 +74,7 @@ def board(shared_board: Notebook, request: pytest.FixtureRequest) -> Iterator[No
     """The notebook that tests share; `d` is the dashboard. Its regions are freed after each."""
     yield shared_board
     shared_board.lab_page.shot(request.node.name)
+    dialogs = shared_board.lab_page.dismiss_dialogs()
     shared_board.value("[region.close() for region in d.session.regions] and None")
     shared_board.lab_page.check()
+    assert not dialogs, "a dialog of JupyterLab was left open"

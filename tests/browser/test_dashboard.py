@@ -1,8 +1,12 @@
 """The dashboard as a whole: its status line, its layout, who cannot see or has no mouse."""
 
+import contextlib
+
+import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
+from support.jupyter.page import DASHBOARD
 from support.processes.waiting import until
 
 PANELS = ("allocate", "transfer", "hexview", "latency")
@@ -68,33 +72,64 @@ def test_its_button_starts_and_stops_the_monitor(board, dashboard):
     expect(board.panel("latency")).to_have_attribute("data-running", "false")
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [900, 1000, 1600])
-def test_it_fits(board, dashboard, width, dark):
+# Panels that are cut, and elements with a horizontal bar.
+CUT = """(root) => [root, ...root.querySelectorAll("*")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth
+    && (one.matches(".dgkit") || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)))
+  .map((one) => `${one.className}: ${one.scrollWidth} of ${one.clientWidth} px`)"""
+BOTTOMS = """(root) => [...root.querySelectorAll(".dgd-column:not(:last-child)")]
+  .map((one) => Math.round(one.lastChild.firstElementChild.getBoundingClientRect().bottom))"""
+BAR = (
+    "(bar) => new Set([...bar.children].flatMap((one) => [...one.getClientRects()]"
+    ".map((box) => Math.round(box.bottom)))).size"
+)
+
+
+def comes(look, wanted):
+    """Waits until the page, which resizes its parts after itself, looks as wanted."""
+    with contextlib.suppress(AssertionError):
+        until(lambda: look() == wanted, "the page is arranged", timeout=10)
+    assert look() == wanted
+
+
+@pytest.mark.parametrize(
+    ("width", "files", "dark"),
+    [
+        (1600, True, False),
+        (1600, True, True),
+        (1600, False, False),
+        (1000, True, False),
+        (1000, False, True),
+        (800, False, False),  # 1600 px at 200 %
+        (800, True, True),
+    ],
+)
+def test_it_fits(board, dashboard, width, files, dark):
     page = board.lab_page
+    files and page.ask("async () => { await app.commands.execute('filebrowser:activate'); }")
     board.cell(
         "image = d.session.empty((64, 1024), 'f4', name='image')\n"
         "image.array[:] = np.eye(64, 1024)\n"
         "d.panels.transfer.transfer('write', image, bytes(1 << 17), offset=1 << 16).wait()"
     )
     page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 1800 if width == 1600 else 2600})
+    page.page.set_viewport_size({"width": width, "height": 2600})
     try:
-        page.shot(f"dashboard-{width}-{'dark' if dark else 'light'}")
-        for name in ("dashboard", *PANELS):
-            panel = board.panel(name)
-            wide = panel.evaluate("one => [one.scrollWidth, one.clientWidth]")
-            assert wide[0] <= wide[1], f"{name} is cut at {width}"
-        table = board.panel("allocate").get_by_role("region", name="Live regions")
-        done = board.panel("transfer").get_by_role("region", name="Completions, newest first")
-        for box in (table, done):
-            assert box.evaluate("one => one.scrollWidth <= one.clientWidth"), f"cut at {width}"
+        comes(lambda: dashboard.evaluate(CUT), [])
+        bar = board.panel("hexview").locator(".dg-hex-bar > *").first.locator("xpath=..")
+        if width == 1600:
+            comes(lambda: len(set(dashboard.evaluate(BOTTOMS))), 1)
+            columns = board.panel("hexview").locator(".dg-hex-headrow .dg-hex-bytes > span")
+            expect(columns).to_have_count(16)
+            assert bar.evaluate(BAR) == 1, "the first row of the hex view's controls"
         left, right = (board.panel(name).bounding_box() for name in ("allocate", "hexview"))
         beside = right["x"] > left["x"] + left["width"] - 1
         assert beside == (width == 1600)
+        page.shot(f"dashboard-{width}{'-files' * files}-{'dark' if dark else 'light'}")
     finally:
+        page.ask("() => app.shell.collapseLeft()")
         page.theme(False)
-        page.page.set_viewport_size({"width": 1600, "height": 1800})
+        page.page.set_viewport_size({"width": 1600, "height": 2600})
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -190,3 +225,39 @@ def test_who_dismisses_an_error_by_the_keyboard_is_where_it_came_from(board):
     board.page.keyboard.press("Enter")
     expect(panel.get_by_role("button", name="Dismiss")).to_be_hidden()
     expect(panel.get_by_role("button", name="Allocate")).to_be_focused()
+
+
+def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(notebook):
+    cell = notebook.add(DASHBOARD)
+    notebook.run(cell)
+    for name in PANELS:
+        notebook.ready(name)
+    dashboard = notebook.panel("dashboard")
+    tab = lambda name: dashboard.get_by_role("tab", name=name, exact=True)  # noqa: E731
+    dashboard.get_by_role("button", name="Tabs").click()
+    expect(notebook.panel("allocate")).to_be_visible()
+    expect(notebook.panel("hexview")).to_be_hidden()
+    tab("Allocate memory").focus()
+    notebook.page.keyboard.press("End")
+    expect(notebook.panel("latency")).to_be_visible()
+    expect(tab("Latency")).to_be_focused()
+    notebook.page.keyboard.press("ArrowLeft")
+    expect(notebook.panel("hexview")).to_be_visible()
+    expect(notebook.panel("latency")).to_be_hidden()
+    until(lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "hex"), "the kernel knows")
+    notebook.value("d.session.empty(4096, name='in a tab').id")
+    expect(notebook.panel("hexview").get_by_role("grid")).to_be_visible()
+    notebook.lab_page.shot("dashboard-tabs")
+    stored = lambda: nbformat.read(notebook.save(), as_version=4).metadata.get("dgkit")  # noqa: E731
+    wanted = {"dashboard": {"arrangement": "tabs", "tab": "hex"}}
+    until(lambda: stored() == wanted, "the notebook has the choice")
+
+    notebook.restart_kernel()
+    notebook.run(cell)
+    expect(tab("Memory")).to_have_attribute("aria-selected", "true")
+    expect(notebook.panel("hexview")).to_be_visible()
+    expect(notebook.panel("allocate")).to_be_hidden()
+    until(lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "hex"), "the kernel knows")
+    notebook.cell("d.arrangement = 'rows'")
+    for name in PANELS:
+        expect(notebook.panel(name)).to_be_visible()

@@ -255,7 +255,7 @@ def test_it_fits(book, width, dark):
 
 
 def test_a_machine_with_one_warning_fits_a_picture(book):
-    """`.cache/browser/doctor-acs-on.png` is notebooks/doctor-light.png."""
+    """As notebooks/doctor-light.png, which tests/browser/pictures.py renews."""
     page = book.lab_page
     page.page.set_viewport_size({"width": 1280, "height": 2400})
     try:

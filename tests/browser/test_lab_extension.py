@@ -17,8 +17,7 @@ WELCOME = "dgkit-welcome.ipynb"
 
 @pytest.fixture
 def page(lab_page):
-    for path in lab_page.lab.root.glob("*.ipynb"):
-        path.unlink()
+    (lab_page.lab.root / WELCOME).unlink(missing_ok=True)
     return lab_page.go().page
 
 

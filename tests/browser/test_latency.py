@@ -1,6 +1,7 @@
 """LatencyPlot: start, pause, clear, before and after, files; it moves while a cell is busy."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -89,6 +90,8 @@ def test_what_is_kept_as_before_lies_under_the_next_run(board, panel):
         ["before: write 64 B, inline path", "after: write 4 KiB, inline path"]
     )
     moves(board)
+    expect(panel.locator("tfoot th")).to_have_text("after / before")
+    expect(panel.locator("tfoot td").nth(2)).to_have_text(re.compile(r"^\d+\.\d\d$"))  # of p50
     board.lab_page.shot("overlay", panel)
     press(panel, "Remove comparison")
     expect(panel.locator("tbody th")).to_have_count(1)

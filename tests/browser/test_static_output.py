@@ -166,3 +166,26 @@ def test_without_a_widget_manager_the_file_has_a_picture_and_no_text_of_widgets(
         assert not cell.outputs or "image/png" in shown_as
     page, _ = HTMLExporter().from_filename(str(path))
     assert [said for said in TEXTS if said in page] == []
+
+
+def test_saving_renews_the_pictures_also_in_a_page_that_was_reloaded(notebook):
+    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._INTERVAL_S = 1e9")
+    notebook.cell(SETUP)
+    notebook.ready("hexview")
+    first, *_ = pictures(notebook.save())
+    notebook.cell("view.goto(0x200)")
+    second, *_ = pictures(notebook.save())
+    assert second != first
+
+    notebook.lab_page.reload()
+    notebook.open()
+    notebook.ready("hexview")
+    notebook.cell("view.goto(0x400)")
+    third, *_ = pictures(notebook.save())
+    assert third not in (first, second)
+    notebook.cell("import threading\nended = threading.Event()")
+    notebook.cell("ended.wait(60)", wait=False)
+    until(notebook.busy, "the kernel is busy")
+    notebook.save()  # at once
+    assert notebook.busy()
+    notebook.interrupt()

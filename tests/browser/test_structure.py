@@ -126,5 +126,5 @@ def test_alone_it_fits_beside_the_file_browser(board, panel, width, dark):
     finally:
         page.theme(False)
         page.ask("() => app.shell.collapseLeft()")
-        page.page.set_viewport_size({"width": 1600, "height": 1800})
+        page.page.set_viewport_size({"width": 1600, "height": 2600})
         board.cell("alone.close()")

@@ -1,4 +1,4 @@
-"""The time line of TransferPanel: a bar per transfer, zoom, and the way to its completion."""
+"""The time line of TransferPanel: a bar with both DMAs per transfer, zoom, the way to its bytes."""
 
 import re
 
@@ -27,6 +27,11 @@ def bars(panel):
     return plot(panel).locator(".dg-tl-bar")
 
 
+def bar_of(panel, number):
+    said = rf"No\. {number}: READ submit .* post \+.*; WRITE submit .*"
+    return plot(panel).get_by_role("button", name=re.compile(said))
+
+
 def text(panel):
     return panel.locator(".dg-tl-text")
 
@@ -38,13 +43,45 @@ def test_each_transfer_has_a_bar_that_leads_to_its_completion(board, panel):
     expect(bars(panel)).to_have_count(count)
     expect(text(panel)).to_have_text(re.compile(r"transfers, .* in .*s"))
     panel.get_by_role("button", name="Latest").click()
-    expect(text(panel)).to_have_text(re.compile(r"\d+ transfers, .* in .*s; .*[MG]B/s"))
+    expect(text(panel)).to_have_text(re.compile(r"\d+ transfers, .* in .*s; .*[MG]B/s$"))
     panel.get_by_role("button", name="All", exact=True).click()
     number = board.value("d.panels.transfer.last_completion['number']")
-    bar = plot(panel).get_by_role("button", name=re.compile(rf"No\. {number}: submit .* post \+"))
+    bar = bar_of(panel, number)
     bar.dispatch_event("click")
     python = panel.get_by_role("button", name=f"Copy as Python: No. {number}", exact=True)
     expect(python).to_be_focused()
+
+
+def test_a_click_shows_the_bytes_of_a_transfer_in_the_hex_view(board, panel):
+    board.cell("d.panels.transfer.transfer('write', sheet, b'marked', offset=0x1230).wait()")
+    number = board.value("d.panels.transfer.last_completion['number']")
+    board.cell("d.selected = d.session.empty(64, name='other')")
+    expect(board.panel("hexview").get_by_role("heading")).to_contain_text("other")
+    panel.get_by_role("button", name="Latest").click()
+    bar = bar_of(panel, number)
+    bar.dispatch_event("click")
+    shown = f"No. {number}: 6 bytes of sheet at offset 4,656, shown in the hex view."
+    expect(panel.get_by_role("status").filter(has_text=shown)).to_be_visible()
+    expect(board.panel("hexview").get_by_role("heading")).to_contain_text("sheet")
+    selected = board.panel("hexview").locator(".dg-hex-bytes .dg-selected")
+    expect(selected).to_have_text(["6d", "61", "72", "6b", "65", "64"])
+
+
+# Labels of the axis that the edge of the plot cuts.
+CUT = """(plot) => [...plot.querySelectorAll(".dg-tl-tick > span")]
+  .filter((one) => one.getBoundingClientRect().right > plot.getBoundingClientRect().right)
+  .map((one) => one.textContent)"""
+
+
+def test_no_label_is_cut_at_the_right_edge(board, panel):
+    panel.get_by_role("button", name="All", exact=True).click()
+    for _ in range(12):  # the labels move
+        plot(panel).press("ArrowRight")
+        assert plot(panel).evaluate(CUT) == []
+    board.page.set_viewport_size({"width": 1000, "height": 1800})
+    until(lambda: plot(panel).evaluate(CUT) == [], "it is drawn for the width")
+    board.page.set_viewport_size({"width": 1600, "height": 2600})
+    panel.get_by_role("button", name="Latest").click()
 
 
 def test_it_zooms_by_buttons_wheel_and_keys(panel):
@@ -83,4 +120,4 @@ def test_it_is_drawn(board, panel, width, dark):
         assert panel.evaluate("one => one.scrollWidth <= one.clientWidth")
     finally:
         page.theme(False)
-        page.page.set_viewport_size({"width": 1600, "height": 1800})
+        page.page.set_viewport_size({"width": 1600, "height": 2600})

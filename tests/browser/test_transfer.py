@@ -84,6 +84,28 @@ def test_it_reads_and_keeps_what_it_read(board, panel):
     assert board.value("bytes(got)") == b"read by the DPU."
 
 
+def test_the_arrow_keys_go_to_the_buttons_of_the_transfers(panel):
+    panel.get_by_label("Payload").select_option("text")
+    panel.get_by_label("Text", exact=True).fill("a")
+    for _ in range(2):
+        start(panel)
+    table = panel.get_by_role("region", name="Completions")
+    rows = table.locator("tbody tr")
+    first, second = (rows.nth(at).get_by_role("button") for at in (0, 1))
+    table.focus()
+    for key, now in (
+        ("ArrowDown", first.nth(0)),
+        ("ArrowRight", first.nth(1)),
+        ("ArrowDown", second.nth(1)),
+        ("ArrowLeft", second.nth(0)),
+        ("ArrowUp", first.nth(0)),
+    ):
+        panel.page.keyboard.press(key)
+        expect(now).to_be_focused()
+    panel.page.keyboard.press("Tab")  # past the table
+    expect(table.locator(":focus")).to_have_count(0)
+
+
 def test_a_write_past_the_end_is_refused_beside_its_field(panel):
     panel.get_by_label("Payload").select_option("text")
     panel.get_by_label("Text", exact=True).fill("too far")

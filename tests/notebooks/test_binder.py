@@ -26,7 +26,7 @@ def lines(name):
 
 
 def test_it_installs_what_dgkit_and_its_notebooks_need_and_nothing_for_a_gpu():
-    assert set(lines("requirements.txt")) == needs("dependencies") | needs("lab")
+    assert set(lines("requirements.txt")) == needs("dependencies") | needs("lab") | needs("fleet")
 
 
 def test_its_python_is_one_that_dgkit_supports():
@@ -49,7 +49,8 @@ def test_its_scripts_are_scripts_that_can_be_run(name):
 
 
 def test_the_clone_itself_is_installed():
-    assert any(line.endswith("pip install --no-cache-dir '.[lab]'") for line in lines("postBuild"))
+    wanted = "pip install --no-cache-dir '.[lab,fleet]'"
+    assert any(line.endswith(wanted) for line in lines("postBuild"))
 
 
 def test_start_goes_on_to_what_it_was_given(tmp_path):

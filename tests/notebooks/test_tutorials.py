@@ -50,6 +50,10 @@ high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
 def adapter_completions(count):
     return count // 16 + 1
 """,
+    "11_fleet": """
+    values = np.array(list(p50_ns.values()))
+    return [name for name, value in p50_ns.items() if value > values.mean() + 2 * values.std()]
+""",
 }
 EACH_NAME_ONCE = """
 for each in {"session", "practice"} & globals().keys():
@@ -69,6 +73,7 @@ ABSURD = {
     "07_doctor": "answers['machine-a'] = ['bar1-size']",
     "08_gpu_initiated": "low = high = 'both at once'",
     "09_rdma_and_two_machines": "    return 'as many as operations'",
+    "11_fleet": "    return 3.5",
 }
 
 

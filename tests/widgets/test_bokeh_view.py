@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from bokeh.document import Document
 from bokeh.layouts import row
-from bokeh.models import DataTable, Slider, TableColumn
+from bokeh.models import DataTable, FactorRange, Slider, TableColumn
 from bokeh.plotting import figure
 from support.jupyter.panels import PanelError
 
@@ -29,6 +30,30 @@ def test_a_view_gets_its_figure_in_the_theme_of_its_page(view):
     assert "#20262B" not in light["document"]
     assert "Bytes over time" in light["document"]
     assert dark["components"] == []
+
+
+def test_in_the_dark_theme_text_is_light_and_takes_no_more_room():
+    made = figure(title="a title", x_range=FactorRange(("a", "b"), ("a", "c")), height=200)
+    made.vbar(x=[("a", "b")], top=[1], legend_label="bars")
+    document = Document()
+    document.add_root(made)
+    parts = {
+        made.title: ("text",),
+        made.yaxis[0]: ("axis_label_text", "major_label_text"),
+        made.legend[0]: ("label_text",),
+    }
+
+    def of(what):
+        names = [(part, f"{name}_{what}") for part, all in parts.items() for name in all]
+        return [getattr(part, name) for part, name in names]
+
+    layout = of("font_size") + of("font") + of("font_style") + [made.legend[0].glyph_width]
+    document.theme = bokehjs._dark_theme()
+    assert of("font_size") + of("font") + of("font_style") + [made.legend[0].glyph_width] == layout
+    light = {*of("color"), made.xaxis[0].group_text_color}
+    assert len(light) == 1
+    assert light <= {"#E0E0E0"}
+    assert made.border_fill_alpha == made.background_fill_alpha == 0
 
 
 def test_bokehjs_is_that_of_the_installed_package_and_comes_as_bytes(view):

@@ -1,6 +1,7 @@
 """dashboard() without a browser: one a session, nothing twice, nothing left, a DPU that is lost."""
 
 import gc
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from ipywidgets.widgets.widget import _instances
 from support.jupyter.panels import PanelError
 from support.processes.children import run
 from support.processes.waiting import children, gone, held, steady, until
+from traitlets import TraitError
 
 import dgkit
 from dgkit.errors import ClosedError, PeerLost
@@ -101,6 +103,52 @@ def test_show_me_runs_each_step_and_names_its_python(session, view):
     assert (copy.name, copy.size, bytes(copy.array[:18])) == ("sample", 1 << 20, text)
     board.ask("hide_sample")
     assert board.ask("hello")["sample"] == []
+
+
+def test_its_panels_are_in_rows_or_in_tabs_in_all_views(session, view):
+    board = view(dashboard(session))
+    first = {"arrangement": "rows", "tab": "allocate", "chosen": False}
+    assert board.ask("hello")["arranged"] == first
+    board.ask("arrange", arrangement="tabs", tab="hex")
+    chosen = {"arrangement": "tabs", "tab": "hex", "chosen": True}
+    assert [fields["arranged"] for fields in board.of("arranged")] == [chosen]
+    assert board.ask("hello")["arranged"] == chosen
+    with pytest.raises(PanelError, match="arrangement is 'heap'; it must be one of"):
+        board.ask("arrange", arrangement="heap", tab="plot")
+    with pytest.raises(PanelError, match="tab is 'Plot'; it must be one of"):
+        board.ask("arrange", arrangement="rows", tab="Plot")
+    panel = board.panel
+    assert (panel.arrangement, panel.tab) == ("tabs", "hex")
+    panel.tab = "plot"
+    assert board.of("arranged")[-1]["arranged"]["tab"] == "plot"
+    with pytest.raises(TraitError, match="arrangement is 'heap'"):
+        panel.arrangement = "heap"
+    assert (panel.arrangement, panel.tab) == ("tabs", "plot")
+
+
+def test_in_tabs_each_step_of_show_me_is_in_view(session, view):
+    board = view(dashboard(session))
+    board.ask("arrange", arrangement="tabs", tab="plot")
+    board.ask("show_me")
+    done = lambda fields: [step["state"] for step in fields["sample"]] == ["done"] * 4  # noqa: E731
+    board.wait_for("sample", done)
+    tabs = [fields["arranged"]["tab"] for fields in board.of("arranged")]
+    assert tabs == ["plot", "allocate", "transfer", "hex", "plot"]
+
+
+def test_it_shows_the_load_of_the_machine_and_changes_no_picture_by_that(session, view):
+    board = view(dashboard(session))
+    assert board.ask("hello")["gauges"] == []
+    renewed = []
+    board.panel.renew_picture = lambda **_how: renewed.append("picture")
+    board.panel._gauges.read = lambda: [{"name": f"reading {next(serial)}"}]
+    serial = itertools.count()
+    board.ask("set_visible", view="one", visible=True)
+    board.wait_for("status")
+    del renewed[:]
+    second = board.wait_for("gauges", lambda fields: fields["gauges"] == [{"name": "reading 1"}])
+    assert board.ask("hello")["gauges"][0]["name"] >= second["gauges"][0]["name"]
+    assert renewed == []
 
 
 def test_a_step_that_fails_says_so_and_ends_the_steps(session, view, monkeypatch):
@@ -262,6 +310,8 @@ def test_it_starts_and_stops_the_monitor(session, view):
     board.ask("start")
     board.wait_for("status", lambda status: status["running"])
     assert board.panel.panels.plot.running
+    board.panel._query_agent()
+    assert counted(board.ask("hello"))[2] == "0", "the plot's own memory is none of the regions"
     board.ask("stop")
     until(lambda: not board.of("status")[-1]["running"], "it is reported")
     assert not board.panel.panels.plot.running

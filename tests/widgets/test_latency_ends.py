@@ -36,7 +36,7 @@ def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen)
     assert "gone" in whole["error"]["text"]
     assert "connect again" in whole["error"]["hint"]
     assert "stay on the plot" in whole["error"]["hint"]
-    assert not plot.running
+    until(lambda: not plot.running, "its trait follows what the page was told")
     assert plot.report().percentiles.n >= 200
     assert seen.ask("hello")["error"] == whole["error"]  # a reloaded page shows it, too
     with pytest.raises(PanelError, match="gone"):

@@ -3,6 +3,7 @@
 import contextvars
 import os
 import threading
+import time
 
 import pytest
 from support.processes.waiting import until
@@ -159,6 +160,28 @@ def test_a_pause_gives_way_for_so_long(failed):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 warns of threads
+def test_while_all_tasks_pause_the_thread_sleeps(failed, monkeypatch):
+    looks, live = [], scheduler._scheduler._live_tasks
+
+    def look():
+        looks.append(time.monotonic())
+        return live()
+
+    monkeypatch.setattr(scheduler._scheduler, "_live_tasks", look)
+    task = scheduler.start(scheduler.sleep(1.0), failed.append)
+    until(lambda: task.done, "it has ended")
+    assert looks[-1] - looks[0] >= 0.9
+    assert len(looks) < 10, "not at each tick"
+    assert not failed
+
+
+def test_the_thread_ends_with_a_task_that_is_cancelled_in_its_pause(failed):
+    task = scheduler.start(scheduler.sleep(60.0), failed.append)
+    until(lambda: task.due, "it pauses")
+    task.cancel()
+    until(lambda: scheduler._scheduler._thread is None, "the thread has ended", timeout=10)
+
+
 def test_a_forked_child_has_no_tasks_and_can_start_its_own(failed):
     go = threading.Event()
 

@@ -11,13 +11,13 @@ from bokeh.models import FactorRange, LinearColorMapper
 from bokeh.palettes import Colorblind8
 from bokeh.plotting import figure
 from bokeh.transform import factor_cmap
-from PIL import Image
+from PIL import Image, ImageDraw
 from support.jupyter.latency import measured
 from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.base import static_output
-from dgkit.widgets.base.chart import Axis
+from dgkit.widgets.base.chart import Axis, font, write
 from dgkit.widgets.base.picture import Picture
 from dgkit.widgets.base.static_output import dated
 from dgkit.widgets.dashboard.dashboard import dashboard
@@ -86,6 +86,26 @@ def test_the_picture_is_renewed_when_the_state_changes_and_not_after_the_close(
     count = len(published)
     panel.renew_picture()
     assert len(published) == count
+
+
+def test_a_page_that_asks_gets_the_pictures_of_another_state_than_it_has(
+    session, view, published, monkeypatch
+):
+    monkeypatch.setattr(static_output, "_INTERVAL_S", 1e9)  # nothing else renews it
+    panel = view(dgkit.AllocatePanel(session)).panel
+    panel._ipython_display_()
+    mark = panel._static.output()["metadata"]["dgkit"]
+    states = {mark["picture"]: mark["state"], "of another kernel": "0"}
+    assert static_output.renewed(states) == {}
+    session.empty(64, name="new")
+    ((picture, output),) = static_output.renewed(states).items()
+    assert picture == mark["picture"]
+    assert output["metadata"]["dgkit"]["state"] != mark["state"]
+    assert opened(base64.b64decode(output["data"]["image/png"])).width == 720
+    assert len(published) == 3  # other pages see it, too
+    assert static_output.renewed({picture: output["metadata"]["dgkit"]["state"]}) == {}
+    panel.close()
+    assert static_output.renewed(states) == {}
 
 
 def test_nothing_is_drawn_for_a_panel_that_was_not_put_out(session, view, published):
@@ -201,6 +221,33 @@ def test_long_text_is_cut_and_a_table_stays_within_the_picture():
     picture.table(("a", "b"), [("x" * 300, json.dumps("y" * 300))])
     edge = np.asarray(opened(picture.png()))[2:-2, 712:719]  # between the text and the frame
     assert (edge > 200).all()
+
+
+def written(text):
+    """Ink of a line of text on the baseline 20."""
+    image = Image.new("L", (120, 30), "white")
+    write(ImageDraw.Draw(image), (4, 20), text, "black", font(12), "ls")
+    return 255 - np.asarray(image).astype(int)
+
+
+def test_text_has_no_letter_that_the_font_lacks_and_a_micro_sign():
+    assert np.array_equal(written("5 \u00d7 é → ≤ 2²"), written("5 x e -> <= 22"))
+    micro, plain = written("1 µs"), written("1 us")
+    assert np.array_equal(micro[:18], plain[:18])
+    assert not plain[21:].any()
+    below = np.argwhere(micro[21:] > 200)
+    assert len(below) >= 2
+    assert len(set(below[:, 1])) == 1, "a vertical stem"
+
+
+def test_wide_letters_of_a_hex_dump_are_whole():
+    picture = Picture("alt")
+    picture.fixed(["W"])
+    ink = 255 - np.asarray(opened(picture.png()).convert("L")).astype(int)[8:28, 10:17]
+    top = ink[np.argwhere(ink.max(axis=1) > 60)[0, 0] + 1]
+    assert top[0] > 60, "the left stroke"
+    assert top[6] > 60, "the right stroke"
+    assert top[1:6].min() < 60, "between them"
 
 
 def test_an_area_and_the_start_of_an_axis_are_drawn_as_they_are_given():

@@ -11,7 +11,7 @@ BASE = 10**18
 
 def record(number, submit, post, complete, **about):
     known = {"op": "write", "path": "worker", "status": "OK", "size": 1000}
-    stamps = {"submit_ns": BASE + submit, "post_ns": post, "complete_ns": complete}
+    stamps = {"submit_ns": BASE + submit, "post_ns": post, "complete_ns": complete, "dma": "WRITE"}
     return {"number": number, **known, **stamps, **about}
 
 
@@ -23,7 +23,30 @@ def test_without_a_dma_there_is_no_time_line():
 def test_times_are_exact_from_the_first_submit_on():
     found = timeline([record(1, 7, 2, 10), record(2, 30, 1, 6)])
     assert found["lanes"] == [["write, worker", 1]]
-    assert found["bars"] == [[1, 0, 0, 0, 2, 10], [2, 0, 0, 23, 24, 29]]
+    assert found["bars"] == [
+        [1, 0, 0, [["WRITE", 0, 2, 10]]],
+        [2, 0, 0, [["WRITE", 23, 24, 29]]],
+    ]
+
+
+def test_both_dmas_of_a_staged_transfer_are_in_one_row_which_is_taken_from_the_first_on():
+    staged = {"first": [-40, -38, -10], "read_ns": 30, "write_ns": 20, "chunks": 1}
+    found = timeline([
+        record(1, 50, 1, 20, **staged), record(2, 60, 1, 5), record(3, 130, 1, 20, **staged),
+    ])  # fmt: skip
+    assert found["lanes"] == [["write, worker", 2]]
+    assert found["bars"] == [
+        [1, 0, 0, [["READ", 0, 2, 30], ["WRITE", 40, 41, 60]]],
+        [2, 0, 1, [["WRITE", 50, 51, 55]]],
+        [3, 0, 0, [["READ", 80, 82, 110], ["WRITE", 120, 121, 140]]],
+    ]
+    assert (found["all"]["from"], found["all"]["to"]) == (0, 140)
+
+
+def test_the_first_dma_of_a_transfer_without_staging_is_of_the_same_operation():
+    direct = {"first": [-40, -38, -10], "read_ns": 0, "write_ns": 50, "chunks": 2}
+    ((*_, dmas),) = timeline([record(1, 50, 1, 20, **direct)])["bars"]
+    assert [dma[0] for dma in dmas] == ["WRITE", "WRITE"]
 
 
 def test_dmas_that_overlap_are_in_rows_and_a_free_row_is_used_again():
@@ -52,16 +75,18 @@ def test_the_latest_burst_is_what_came_without_a_pause():
     assert near["latest"] == near["all"]
 
 
-def test_throughput_is_of_what_completed_after_the_first_completion():
-    found = timeline([record(1, 0, 1, 1000), record(2, 0, 1, 2000), record(3, 10, 1, 2990)])
+def test_throughput_is_of_all_bytes_from_the_first_submit_to_the_last_completion():
+    staged = {"first": [-500, -490, -10], "read_ns": 490, "write_ns": 1000}
+    found = timeline([record(1, 500, 1, 500, **staged), record(2, 10, 1, 1990)])
     assert found["all"]["rate"] == pytest.approx(2000 / 2000e-9)
-    assert timeline([record(1, 0, 1, 1000)])["all"]["rate"] is None
+    assert timeline([record(1, 0, 1, 10, status="FLUSHED")])["all"]["rate"] is None
 
 
 def test_a_failed_transfer_is_drawn_but_moves_nothing():
     found = timeline([record(1, 0, 1, 10), record(2, 20, 1, 10, status="FLUSHED", size=500)])
     assert len(found["bars"]) == 2
-    assert (found["all"]["bytes"], found["all"]["rate"]) == (1000, None)
+    assert found["all"]["bytes"] == 1000
+    assert found["all"]["rate"] == pytest.approx(1000 / 30e-9)
 
 
 def test_the_panel_sends_it_with_its_completions(session, view):
@@ -72,6 +97,9 @@ def test_the_panel_sends_it_with_its_completions(session, view):
     sent = ended(panel)
     assert [bar[0] for bar in sent["timeline"]["bars"]] == [1, 2, 3, 4, 5]
     for bar, shown in zip(sent["timeline"]["bars"], sent["completions"], strict=True):
-        assert bar[5] - bar[3] == shown["complete_ns"]
+        (first, *_, read), (last, submit, _, complete) = bar[3]
+        assert (first, last) == ("READ", "WRITE")
+        assert complete - submit == shown["complete_ns"]
+        assert read <= submit
     assert sent["timeline"]["all"]["bytes"] == sum(one["size"] for one in sent["completions"])
     assert panel.ask("hello")["timeline"] == sent["timeline"]

@@ -27,11 +27,12 @@ NAMES = {
         "structure",
         "structure_offset",
         "bookmarks",
+        "image",
     },
     "LatencyPlot": {"running", "region", "op", "size", "path", "p50_ns", "p99_ns", "max_ns"},
     "TransferPanel": {"last_completion", "transfers"},
     "AllocatePanel": {"regions", "selected"},
-    "dashboard": {"regions", "selected"},
+    "dashboard": {"regions", "selected", "arrangement", "tab"},
 }
 READ_ONLY = {
     "HexView": {"value"},

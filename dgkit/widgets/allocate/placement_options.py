@@ -36,7 +36,7 @@ def placement_options(session: Session, *, probe: bool = True) -> list[dict[str,
     why = (memory.why_no_gpu() if probe else _PROBING) if on_host else ""  # the agent decides
     options = [
         _option("host", "host" if on_host else "host, at the agent"),
-        _option("dpu", "DPU, at the agent" if on_host else "DPU, this process"),
+        _option("dpu", "DPU, this process" if session.role == "dpu" else "DPU, at the agent"),
         _option("pinned", "pinned host memory", why),
     ]
     gpu_why = why

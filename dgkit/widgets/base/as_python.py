@@ -86,7 +86,8 @@ def script(lines: Sequence[str]) -> str:
     """Return lines as a script, which imports the modules that they use."""
     text = "\n".join(lines)
     used = {
-        "import base64": "base64.", "import time": "time.", "from pathlib import Path": "Path(",
+        "import base64": "base64.", "import statistics": "statistics.", "import time": "time.",
+        "from pathlib import Path": "Path(",
         "import numpy as np": "np.", "import dgkit": "dgkit.",
     }  # fmt: skip
     head = [line for line, name in used.items() if name in text]

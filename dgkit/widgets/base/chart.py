@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -11,14 +12,26 @@ from typing import Any, ClassVar
 
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = ["GREY", "TEXT", "Axis", "Chart", "font"]
+__all__ = ["GREY", "TEXT", "Axis", "Chart", "font", "text_width", "write"]
 
 TEXT, GREY, _LINE = "#212121", "#6b6f73", "#d0d0d0"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 24, 40  # px around the plot area
 _MAX_LEFT = 260  # px, for long names on the y axis
 _LEGEND_ROW = 16  # px
 _MAX_TICKS = 7
-_ASCII = str.maketrans({"←": "<-", "→": "->"})  # Pillow's font has no arrows
+_MICRO = "µ"
+_SPELLED = str.maketrans(
+    {
+        "←": "<-",
+        "→": "->",
+        "\u00d7": "x",
+        "\u2013": "-",
+        "\u2212": "-",
+        "≤": "<=",
+        "≥": ">=",
+        _MICRO: "u",
+    }
+)
 
 Box = tuple[int, int, int, int]
 Points = Sequence[float]
@@ -26,8 +39,39 @@ Points = Sequence[float]
 
 @cache
 def font(size: int) -> Any:
-    """Return the font that Pillow contains."""
+    """Return the font that Pillow contains; it has little more than ASCII: see `write`."""
     return ImageFont.load_default(size)
+
+
+def text_width(text: str, face: Any) -> float:
+    """Return the width in px that `write` needs."""
+    width: float = face.getlength(_plain(text))
+    return width
+
+
+def write(
+    pen: ImageDraw.ImageDraw,
+    at: tuple[float, float],
+    text: str,
+    colour: str,
+    face: Any,
+    anchor: str = "la",
+) -> None:
+    """Draw a line of text: arrows and signs spelled out, letters without accents, µ as it is."""
+    pen.text(at, _plain(text), colour, face, anchor=anchor)
+    ascent, descent = face.getmetrics()
+    left = at[0] - text_width(text, face) * {"l": 0, "m": 0.5, "r": 1}[anchor[0]]
+    base = at[1] + {"a": ascent, "m": (ascent - descent) / 2, "s": 0}[anchor[1]]
+    for index, letter in enumerate(text):
+        if letter == _MICRO:  # a u with a stem
+            x = round(left + text_width(text[:index], face) + face.getbbox("u", anchor="ls")[0])
+            pen.line((x, base - 2, x, base + 0.8 * descent), fill=colour)
+
+
+def _plain(text: str) -> str:
+    """Return text in letters of the font."""
+    letters = unicodedata.normalize("NFKD", text.translate(_SPELLED))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
 
 
 @dataclass(slots=True)
@@ -138,7 +182,7 @@ class Chart:
 
     def legend(self, name: str, colour: str) -> None:
         """Add an entry of the legend."""
-        self._legend[name.translate(_ASCII)] = colour
+        self._legend[name] = colour
 
     def draw(self, image: Image.Image, box: Box) -> None:
         """Draw the chart into a box (left, top, right, bottom) of an image."""
@@ -173,11 +217,11 @@ class _Drawing:
     def _left_margin(self) -> int:
         """Return the room for the labels of the y axis."""
         names = () if self._chart.y.hidden else self._chart.y.ticks(*self._y)
-        widest = max((self._font.getlength(name) for _, name in names), default=0.0)
+        widest = max((text_width(name, self._font) for _, name in names), default=0.0)
         return max(_LEFT, min(_MAX_LEFT, math.ceil(widest) + 24))
 
     def _legend_rows(self, width: int) -> int:
-        used: float = sum(self._font.getlength(name) + 34 for name in self._chart.names)
+        used: float = sum(text_width(name, self._font) + 34 for name in self._chart.names)
         return math.ceil(used / max(width, 1))
 
     def _at(self, x: float, y: float) -> tuple[float, float] | None:
@@ -194,7 +238,9 @@ class _Drawing:
     def draw(self) -> None:
         left, top, right, bottom = self._area
         if self._chart.title:
-            self._pen.text((self._box[0] + 4, self._box[1] + 4), self._chart.title, TEXT, font(12))
+            write(
+                self._pen, (self._box[0] + 4, self._box[1] + 4), self._chart.title, TEXT, font(12)
+            )
         self._axes()
         for kind, x, y, what in self._chart.marks:
             self._marks_by_kind[kind](self, x, y, what)
@@ -209,25 +255,23 @@ class _Drawing:
                 share = (at - self._x[0]) / (self._x[1] - self._x[0])
                 x = left + share * (right - left)
                 self._pen.line((x, top, x, bottom), fill="#ececec")
-                self._pen.text((x, bottom + 4), name, GREY, self._font, anchor="ma")
+                write(self._pen, (x, bottom + 4), name, GREY, self._font, "ma")
             middle = (left + right) / 2
-            self._pen.text(
-                (middle, bottom + 19), self._chart.x.label, TEXT, self._font, anchor="ma"
-            )
+            write(self._pen, (middle, bottom + 19), self._chart.x.label, TEXT, self._font, "ma")
         if not self._chart.y.hidden:
             for at, name in self._chart.y.ticks(*self._y):
                 share = (at - self._y[0]) / (self._y[1] - self._y[0])
                 y = bottom - share * (bottom - top)
                 self._pen.line((left, y, right, y), fill="#ececec")
-                self._pen.text((left - 5, y), name, GREY, self._font, anchor="rm")
+                write(self._pen, (left - 5, y), name, GREY, self._font, "rm")
             self._upright(self._chart.y.label, (top + bottom) // 2)
 
     def _upright(self, text: str, middle: int) -> None:
         if not text:
             return
-        length = math.ceil(self._font.getlength(text)) + 2
+        length = math.ceil(text_width(text, self._font)) + 2
         label = Image.new("RGB", (length, 14), "white")
-        ImageDraw.Draw(label).text((1, 1), text, TEXT, self._font)
+        write(ImageDraw.Draw(label), (1, 1), text, TEXT, self._font)
         self._image.paste(label.rotate(90, expand=True), (self._box[0], middle - length // 2))
 
     def _pieces(self, x: Points, y: Points) -> Iterable[list[tuple[float, float]]]:
@@ -307,19 +351,19 @@ class _Drawing:
     def _text(self, x: Points, y: Points, text: str, anchor: str = "ls") -> None:
         at = self._at(x[0], y[0])
         if at is not None:
-            self._pen.text(at, text, TEXT, self._font, anchor=anchor)
+            write(self._pen, at, text, TEXT, self._font, anchor)
 
     def _centred(self, x: Points, y: Points, text: str) -> None:
         self._text(x, y, text, "mm")
 
     def _draw_legend(self) -> None:
-        x, y = self._area[0], self._area[3] + _BOTTOM - 2
+        x, y = float(self._area[0]), self._area[3] + _BOTTOM - 2
         for name, colour in self._chart.names.items():
-            width = self._font.getlength(name) + 34
+            width = text_width(name, self._font) + 34
             if x > self._area[0] and x + width > self._box[2]:
-                x, y = self._area[0], y + _LEGEND_ROW
+                x, y = float(self._area[0]), y + _LEGEND_ROW
             self._pen.rectangle((x, y + 3, x + 14, y + 10), fill=colour)
-            self._pen.text((x + 19, y), name, TEXT, self._font)
+            write(self._pen, (x + 19, y), name, TEXT, self._font)
             x += width
 
     _marks_by_kind: ClassVar[dict[str, Callable[..., None]]] = {

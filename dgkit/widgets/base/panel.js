@@ -15,6 +15,7 @@ function h(tag, attributes = {}, ...children) {
 }
 
 let dgSerial = 0;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const dgId = () => `dgkit-${++dgSerial}-${Math.random().toString(36).slice(2, 8)}`;
 
 // A control with its visible label, which is also its accessible name.
@@ -234,6 +235,36 @@ function makeStrip(root) {
 const badgeOf = (label, provider) =>
   h("span", { class: label === "hardware" ? "dg-badge" : "dg-badge dg-soft", title: provider }, label);
 
+const REPLY_MS = 2000;
+
+// anywidget drops all messages of the kernel to a model whose script took more than two seconds to
+// load, as in a page with much to do. Models of this class then get their messages from the comm itself.
+async function listenToComms(model) {
+  const listen = (one) => {
+    if (!one.comm || one.get("_anywidget_id") !== model.get("_anywidget_id")) return;
+    const handlers = [];
+    for (let at = one; at; at = Object.getPrototypeOf(at))
+      if (Object.hasOwn(at, "_handle_comm_msg")) handlers.push(at._handle_comm_msg);
+    if (handlers.length > 1) one.comm.on_msg(handlers[1].bind(one)); // the first one is anywidget's
+  };
+  for (const one of Object.values(model.widget_manager?._models ?? {})) one.then(listen, () => {});
+  await sleep(0); // all models that are there have been handled
+}
+
+// The reply to `hello`. If it does not come, `slow` is called, and the view asks once more.
+function greeting(view, slow) {
+  return new Promise((resolve, reject) => {
+    const ask = () => view.call("hello").then(resolve, reject).finally(() => clearTimeout(timer));
+    const timer = setTimeout(async () => {
+      slow();
+      await listenToComms(view.model);
+      if (!view.signal.aborted) ask();
+    }, REPLY_MS);
+    view.signal.addEventListener("abort", () => clearTimeout(timer));
+    ask();
+  });
+}
+
 // The default export of a panel. draw(view) fills view.body and may return a clean-up function.
 // view: root, body, head, call, on, fail, attempt, state (the reply to `hello`), buffers; `signal` is
 // aborted when the view ends, `live` also when the kernel has ended.
@@ -243,10 +274,10 @@ function panel({ name, draw }) {
       const ending = new AbortController();
       const view = { model, ...makeView(name, model, ending.signal) };
       el.replaceChildren(view.root);
-      const slow = setTimeout(() => (view.note.textContent =
-        "The kernel has not replied yet: a cell may be running. If this message persists, run the cell again."), 2000);
+      const slow = () => (view.note.textContent =
+        "The kernel has not replied yet: a cell may be running. If this message persists, run the cell again.");
       let cleanUp;
-      view.call("hello").then(({ buffers, ...state }) => {
+      greeting(view, slow).then(({ buffers, ...state }) => {
         if (ending.signal.aborted) return;
         Object.assign(view, { state, buffers });
         view.note.remove();
@@ -254,9 +285,8 @@ function panel({ name, draw }) {
         view.titled(state);
         cleanUp = draw(view);
         view.root.dataset.ready = "";
-      }).catch(view.fail).finally(() => clearTimeout(slow));
+      }).catch(view.fail);
       return () => {
-        clearTimeout(slow);
         ending.abort();
         cleanUp?.();
       };

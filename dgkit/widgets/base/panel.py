@@ -55,8 +55,8 @@ _CLOSED_MODULE = """export default { render({ el }) {
 } };
 """
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError, traitlets.TraitError)
-_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places", "overview", "fields"})
-_LIVE = frozenset({"frame", "bytes", "progress", "run"})  # sent many times a second
+_NO_CHANGE = frozenset({"reply", "jobs", "waiting", "places", "overview", "fields", "gauges"})
+_LIVE = frozenset({"frame", "bytes", "progress", "run", "sweep", "image"})  # many times a second
 _snapshots = itertools.count(1)
 _close_lock = threading.Lock()  # guards the panels' _closing
 _log = logging.getLogger("dgkit.widgets")

@@ -7,17 +7,19 @@ has one picture for all.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from PIL import Image, ImageDraw
 
-from .chart import GREY, TEXT, Chart, font
+from .chart import GREY, TEXT, Chart, font, text_width, write
 
 __all__ = ["WIDTH", "Picture"]
 
 WIDTH = 720  # px
 _MARGIN = 10  # px
-_CELL = 7  # px, width of a character of fixed width
+_CELL, _LINE = 7, 15  # px, of a character of fixed width
 _COLOURS = 48  # of the palette: enough for antialiased text and a palette of bytes
 
 _Block = tuple[int, Callable[[Image.Image, int], None]]  # height in px, and how to draw it at y
@@ -39,7 +41,7 @@ class Picture:
         line = _cut(text, font(size), WIDTH - 2 * _MARGIN)
 
         def draw(image: Image.Image, y: int) -> None:
-            ImageDraw.Draw(image).text((_MARGIN, y + 2), line, colour, font(size))
+            write(ImageDraw.Draw(image), (_MARGIN, y + 2), line, colour, font(size))
 
         self._blocks.append((size + 6, draw))
 
@@ -48,12 +50,12 @@ class Picture:
 
         def draw(image: Image.Image, y: int) -> None:
             pen = ImageDraw.Draw(image)
-            pen.text((_MARGIN, y + 4), title, TEXT, font(15))
-            left = _MARGIN + font(15).getlength(title) + 12
+            write(pen, (_MARGIN, y + 4), title, TEXT, font(15))
+            left = _MARGIN + text_width(title, font(15)) + 12
             if label:
-                right = left + font(11).getlength(label) + 14
+                right = left + text_width(label, font(11)) + 14
                 pen.rounded_rectangle((left, y + 5, right, y + 21), 8, fill="#a34a00")
-                pen.text((left + 7, y + 6), label, "white", font(11))
+                write(pen, (left + 7, y + 6), label, "white", font(11))
 
         self._blocks.append((26, draw))
 
@@ -61,18 +63,19 @@ class Picture:
         """Add lines whose characters have the same width."""
 
         def draw(image: Image.Image, y: int) -> None:
-            pen = ImageDraw.Draw(image)
             for row, line in enumerate(lines):
                 for column, character in enumerate(line):
-                    at = _MARGIN + _CELL * column + _CELL / 2, y + 15 * row + 12
-                    pen.text(at, character, TEXT, font(12), anchor="ms")
+                    if character != " ":
+                        place = _MARGIN + _CELL * column, y + _LINE * row
+                        image.paste(_tile(character), place)
 
-        self._blocks.append((15 * len(lines) + 6, draw))
+        self._blocks.append((_LINE * len(lines) + 6, draw))
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Add a table, its columns as wide as their share of the text."""
         cells = [list(header), *([str(cell) for cell in row] for row in rows)]
-        needed = [max(font(12).getlength(row[i]) for row in cells) + 14 for i in range(len(header))]
+        columns = zip(*cells, strict=True)
+        needed = [max(text_width(cell, font(12)) for cell in column) + 14 for column in columns]
         scale = min(1.0, (WIDTH - 2 * _MARGIN) / sum(needed))
         widths = [scale * width for width in needed]
 
@@ -82,7 +85,7 @@ class Picture:
                 x, top = float(_MARGIN), y + 18 * number
                 for cell, width in zip(row, widths, strict=True):
                     line = _cut(cell, font(12), width - 6)
-                    pen.text((x, top + 2), line, TEXT if number else GREY, font(12))
+                    write(pen, (x, top + 2), line, TEXT if number else GREY, font(12))
                     x += width
                 pen.line((_MARGIN, top + 18, WIDTH - _MARGIN, top + 18), fill="#dddddd")
 
@@ -115,16 +118,24 @@ class Picture:
         return out.getvalue()
 
 
+@lru_cache(maxsize=256)
+def _tile(character: str) -> Image.Image:
+    """Return a character of fixed width: pasted, it takes a tenth of the time of text."""
+    width = max(_CELL, math.ceil(text_width(character, font(12))))
+    tile = Image.new("RGB", (width, _LINE), "white")
+    write(ImageDraw.Draw(tile), (width / 2, 12), character, TEXT, font(12), "ms")
+    return tile if width == _CELL else tile.resize((_CELL, _LINE), Image.Resampling.LANCZOS)
+
+
 def _rule(image: Image.Image, y: int) -> None:
     ImageDraw.Draw(image).line((_MARGIN, y + 4, WIDTH - _MARGIN, y + 4), fill="#bdbdbd")
 
 
 def _cut(text: str, face: object, width: float) -> str:
     """Shorten a line to a width in px."""
-    length: Callable[[str], float] = face.getlength  # type: ignore[attr-defined]
     text = " ".join(text.split())
-    if length(text) <= width:
+    if text_width(text, face) <= width:
         return text
-    while text and length(f"{text}...") > width:
+    while text and text_width(f"{text}...", face) > width:
         text = text[:-1]
     return f"{text}..."

@@ -2,8 +2,9 @@
 
 All panels of the kernel share this thread, so plots move while a cell is running. A task is a
 generator. Each `yield` gives way to the other tasks: after `yield True` the task continues as soon
-as each of them has had a step, after `yield` at the next tick. The thread starts with the first
-task and ends after the last one.
+as each of them has had a step, after `yield` at the next tick, after `yield` of a time of
+time.monotonic() not before that; while all tasks wait for such a time, the thread sleeps. It starts
+with the first task and ends after the last one.
 
 It runs in a copy of the context in which it was started: ipykernel takes the parent header of a
 message from there, and without it a reloaded page receives no messages.
@@ -34,6 +35,7 @@ class Task:
 
     Attributes:
         eager: The task wants its next step without waiting for the tick.
+        due: Its next step comes at this time.monotonic() at the earliest.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Task:
         self._failed, self._ended = failed, ended
         self._lock = threading.RLock()  # held by a step and by cancel(), never both at once
         self.eager = True
+        self.due = 0.0
 
     @property
     def done(self) -> bool:
@@ -56,7 +59,9 @@ class Task:
                 return False
             steps, error = self._steps, None
             try:
-                self.eager = next(steps) is True
+                wish = next(steps)
+                self.eager = wish is True
+                self.due = wish if isinstance(wish, float) else 0.0
                 if self._steps is not None:
                     return True
                 steps.close()  # the task cancelled itself
@@ -82,6 +87,7 @@ class Task:
             except BaseException as raised:
                 error = raised
             self._finish(error)
+        _scheduler.wake()  # it may have been the last one
 
     def _finish(self, error: BaseException | None) -> None:
         """Call `ended`, then `failed`; an exception of either is logged."""
@@ -125,6 +131,10 @@ class _Scheduler:
                 self._thread.start()
         self._wakeup.set()
 
+    def wake(self) -> None:
+        """Let the thread look at its tasks, which may all have ended."""
+        self._wakeup.set()
+
     def _live_tasks(self) -> list[Task]:
         """Return the tasks that have not ended; if there are none, forget the thread."""
         with self._lock:
@@ -145,14 +155,17 @@ class _Scheduler:
         tick = time.monotonic()
         self._wakeup.clear()
         while tasks := self._live_tasks():
-            due = time.monotonic() >= tick
-            if due:
-                tick = max(tick + TICK_S, time.monotonic())
+            now = time.monotonic()
+            ticks = now >= tick
+            if ticks:
+                tick = max(tick + TICK_S, now)
             for task in tasks:
-                if due or task.eager:
+                if task.due <= now and (ticks or task.eager):
                     task.step()
-            if not any(task.eager and not task.done for task in tasks):
-                self._wakeup.wait(max(0.0, tick - time.monotonic()))
+            left = [task for task in tasks if not task.done]
+            if not any(task.eager for task in left):
+                first = min((task.due for task in left), default=0.0)
+                self._wakeup.wait(max(0.0, max(tick, first) - time.monotonic()))
             self._wakeup.clear()  # before _live_tasks(): a task added after that wakes the thread
 
     def forked(self) -> None:
@@ -184,8 +197,8 @@ def start(
     return task
 
 
-def sleep(seconds: float) -> Iterator[None]:
+def sleep(seconds: float) -> Iterator[float]:
     """Give way to other tasks for at least `seconds`; use it with `yield from`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        yield
+        yield end

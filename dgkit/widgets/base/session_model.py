@@ -85,6 +85,7 @@ class SessionModel:
         self._lock = threading.RLock()  # guards panels, listeners and the pending notification
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._listeners: list[Callable[[str], None]] = []
+        self._byte_views: list[Callable[[int, int, int], bool]] = []
         self._selected = 0
         self._hidden: set[int] = set()
         self._notifying: scheduler.Task | None = None
@@ -180,6 +181,28 @@ class SessionModel:
         """Notify all panels that a panel changed the bytes of a region."""
         self._notify("written", id=number)  # the state itself is unchanged
 
+    def show_bytes(self, number: int, start: int, stop: int) -> int:
+        """Select a region in all panels, and scroll the hex views that show it to these bytes.
+
+        Returns:
+            The number of hex views that show them.
+
+        Raises:
+            ValueError: No live region has this id.
+        """
+        self.select(number)
+        with self._lock:
+            views = list(self._byte_views)
+        return sum(show(number, start, stop) for show in views)
+
+    def add_byte_view(self, show: Callable[[int, int, int], bool]) -> Callable[[], None]:
+        """Let show_bytes() call a function with region, start and stop; it returns if it did.
+
+        Returns:
+            A function that undoes this.
+        """
+        return self._listed(self._byte_views, show)
+
     def subscribe(self, panel: Panel) -> None:
         """Send `session` messages to the panel's views until the panel is closed."""
         with self._lock:
@@ -197,13 +220,17 @@ class SessionModel:
         Returns:
             A function that undoes this.
         """
+        return self._listed(self._listeners, call)
+
+    def _listed(self, calls: list[Any], call: Any) -> Callable[[], None]:
+        """Append a function to a list; return a function that removes it."""
         with self._lock:
-            self._listeners.append(call)
+            calls.append(call)
 
         def undo() -> None:
             with self._lock:
-                if call in self._listeners:
-                    self._listeners.remove(call)
+                if call in calls:
+                    calls.remove(call)
 
         return undo
 

@@ -2,6 +2,11 @@
 
 The picture is a second output, a PNG, which every reader of notebooks shows, also for a
 notebook that it does not trust. While the live view is there, the panel's style sheet hides it.
+
+A page that is about to save a notebook asks for the pictures of now (dgkit's extension of
+JupyterLab does). Its question is a message to the kernel's comm with the target `dgkit.pictures`:
+`states` by the picture's id, as in the metadata of the outputs that it has. The answer has the
+`pictures` of another state: the data and the metadata of each output.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import logging
 import time
 import uuid
 import weakref
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +38,7 @@ _STYLE = """<style class="dgkit-static">
   + .jp-OutputArea-child > .jp-RenderedImage > img.jp-needs-light-background),
 .jp-OutputArea-child:has(> .jp-OutputArea-output > style.dgkit-static) { display: none }
 </style>"""
+_TARGET = "dgkit.pictures"
 _log = logging.getLogger("dgkit.widgets")
 _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
@@ -56,6 +63,7 @@ class StaticOutput:
         self._due = 0.0
         self.headless = False
         self._last = b""
+        self._output: dict[str, Any] = {}
 
     @property
     def published(self) -> bool:
@@ -73,6 +81,7 @@ class StaticOutput:
         self.flush()
         publish_display_data({"text/html": _STYLE})
         _published.add(self)
+        _answer_pages()
         cell_lifetime.after_each_cell(_renew_for_headless)
 
     def renew(self, *, live: bool = False) -> None:
@@ -93,6 +102,10 @@ class StaticOutput:
     def flush(self) -> bool:
         """Replace the picture now if it has changed; return whether it has."""
         return self._publish(self._drawn())
+
+    def output(self) -> dict[str, Any]:
+        """Return `data` and `metadata` of the output as last published."""
+        return self._output
 
     def end(self) -> None:
         """Leave the picture as it is."""
@@ -129,14 +142,62 @@ class StaticOutput:
         update, self._last = bool(self._last), png
         self._published = time.monotonic()
         image = base64.b64encode(dated(picture).png()).decode()
+        mark = {"picture": self._display_id, "state": f"{zlib.crc32(png):08x}"}
+        self._output = {
+            "data": {"image/png": image, "text/plain": picture.alt},
+            "metadata": {**_MARK, "dgkit": mark},
+        }
         publish_display_data(
-            {"image/png": image, "text/plain": picture.alt}, _MARK,
-            transient={"display_id": self._display_id}, update=update,
-        )  # fmt: skip
+            **self._output, transient={"display_id": self._display_id}, update=update
+        )
         return True
 
     def _failed(self, error: Exception) -> Any:
         _log.error("cannot draw the picture of a panel", exc_info=error)
+
+
+def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """Renew the published pictures, and return those of another state than a page has.
+
+    Args:
+        states: The state of each picture in the page, by the picture's id.
+
+    Returns:
+        `data` and `metadata` of the outputs to be replaced, by the picture's id.
+    """
+    outputs = []
+    for one in list(_published):
+        one.flush()
+        outputs.append(one.output())
+    marks = [output["metadata"]["dgkit"] for output in outputs]
+    return {
+        mark["picture"]: output
+        for mark, output in zip(marks, outputs, strict=True)
+        if states.get(mark["picture"], mark["state"]) != mark["state"]
+    }
+
+
+def _answer_pages() -> None:
+    """Let pages ask this kernel for its pictures. Idempotent; without a kernel nothing is done."""
+    import comm
+    from IPython.core.getipython import get_ipython
+
+    manager = comm.get_comm_manager()
+    if not hasattr(get_ipython(), "kernel") or _TARGET in manager.comms:
+        return
+    # not primary: it is as if a page had opened it, and no page is asked to open its side
+    channel = comm.create_comm(target_name=_TARGET, comm_id=_TARGET, primary=False)
+    manager.register_comm(channel)
+
+    def answer(message: dict[str, Any]) -> None:
+        pictures: dict[str, dict[str, Any]] = {}
+        try:
+            pictures = renewed(dict(message["content"]["data"]["states"]))
+        except Exception as error:
+            _log.error("cannot renew the pictures for a page", exc_info=error)
+        channel.send({"pictures": pictures})
+
+    channel.on_msg(answer)
 
 
 def dated(picture: Picture) -> Picture:

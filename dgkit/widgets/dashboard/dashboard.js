@@ -1,6 +1,9 @@
-// The dashboard: a status line, and the views of the four panels in a grid.
+// The dashboard: a status line, and the views of the four panels, in rows or in tabs.
 
 const COLUMNS = [["allocate", "transfer"], ["hex"], ["plot"]]; // in tab order; the last is as wide as all
+const TITLES = { allocate: "Allocate memory", transfer: "Transfer", hex: "Memory", plot: "Latency" };
+const ARRANGEMENTS = [["rows", "Rows"], ["tabs", "Tabs"]];
+const METADATA = "dgkit"; // the key of the notebook's metadata that has the user's choice, as `dashboard`
 const REPORT_MS = 20000; // between reports of a visible view
 
 function pairs(list) {
@@ -13,7 +16,37 @@ function reasons(why) {
     h("summary", {}, "Why no other provider?"), h("ul", {}, ...items));
 }
 
-function makeStatus(view) {
+// The choice of rows or tabs. The kernel has it, so that all views show the same; the notebook's
+// metadata remembers it for the next kernel. A page without a notebook (Voila) only has the kernel's.
+function makeArrangement(view, slots) {
+  const buttons = ARRANGEMENTS.map(([name, text]) => button(text, () => choose({ arrangement: name }), { "data-name": name }));
+  const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
+  const notebook = view.model.widget_manager.context?.model;
+  let calls = 0; // while one of this view's own is in progress, messages are about an earlier choice
+  const show = (arranged) => {
+    view.state.arranged = { ...view.state.arranged, ...arranged };
+    for (const one of buttons) one.setAttribute("aria-pressed", String(one.dataset.name === view.state.arranged.arrangement));
+    slots.arrange(view.state.arranged);
+  };
+  const choose = async (change) => {
+    const { arrangement, tab } = { ...view.state.arranged, ...change };
+    show({ arrangement, tab });
+    calls++;
+    const reply = await view.attempt("arrange", { arrangement, tab });
+    calls--;
+    if (reply) notebook?.setMetadata?.(METADATA, { ...notebook.getMetadata(METADATA), dashboard: { arrangement, tab } });
+  };
+  const recall = () => {
+    const { arrangement, tab } = notebook?.getMetadata?.(METADATA)?.dashboard ?? {};
+    if (view.state.arranged.chosen || !ARRANGEMENTS.some(([name]) => name === arrangement) || !(tab in TITLES)) return;
+    view.call("arrange", { arrangement, tab }).catch(view.fail);
+  };
+  slots.onTab = (tab) => choose({ tab });
+  view.on("arranged", ({ arranged }) => calls || show(arranged));
+  return { element, show, recall };
+}
+
+function makeStatus(view, arrangement, gauges) {
   const sides = h("dl", { class: "dgd-facts", "aria-label": "Sides" });
   const counters = h("dl", { class: "dgd-facts", "aria-label": "Counters" });
   const why = h("div");
@@ -22,7 +55,7 @@ function makeStatus(view) {
     class: "dg-button dg-main", hidden: true,
   });
   const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, restart);
-  const element = h("div", { class: "dgd-status" }, buttons, sides, counters, why);
+  const element = h("div", { class: "dgd-status" }, buttons, arrangement, sides, counters, gauges, why);
   let running = false, shownError = "";
   const toggle = () => view.attempt(running ? "stop" : "start");
   const show = (status) => keepFocus(() => update(status), restart, monitor, view.root);
@@ -44,6 +77,17 @@ function makeStatus(view) {
     show(state);
   };
   return { element, draw, show };
+}
+
+// The load of the kernel's machine. A gauge without a fraction has no bar.
+function makeGauges() {
+  const element = h("dl", { class: "dgd-facts dgd-gauges", "aria-label": "Load of this machine" });
+  const bar = ({ name, text, fraction }) => fraction === null ? null
+    : h("span", { class: "dgd-gauge", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100,
+      "aria-valuenow": Math.round(100 * fraction), "aria-valuetext": text }, h("span", { style: `width:${100 * fraction}%` }));
+  const line = (gauge) => h("div", { title: gauge.title }, h("dt", {}, gauge.name), h("dd", {}, bar(gauge), gauge.text));
+  const show = (gauges) => element.replaceChildren(...gauges.map(line));
+  return { element, show };
 }
 
 // The steps of "Show me", and its button while the session has no region.
@@ -73,15 +117,46 @@ function lostError(lost, owned) {
   return { text: lost.text, hint };
 }
 
-// The views of the four panels, created by the page's widget manager.
+// The views of the four panels, created by the page's widget manager. In tabs, one of them is shown.
 class Slots {
-  #manager; #fail; #slots = {}; #ended = false;
+  #manager; #fail; #slots = {}; #tabs = {}; #ended = false;
   constructor(view) {
     this.#manager = view.model.widget_manager;
     this.#fail = view.fail;
-    const slot = (name) => (this.#slots[name] = h("div", { class: "dgd-slot" }));
+    this.onTab = () => {};
+    const id = dgId();
+    const slot = (name) => (this.#slots[name] = h("div", { class: "dgd-slot", id: `${id}-${name}` }));
     const column = (names) => h("div", { class: "dgd-column" }, ...names.map(slot));
-    this.element = h("div", { class: "dgd-grid" }, ...COLUMNS.map(column));
+    this.grid = h("div", { class: "dgd-grid" }, ...COLUMNS.map(column));
+    const tab = ([name, title]) => (this.#tabs[name] = button(title, () => this.onTab(name), {
+      role: "tab", id: `${id}-${name}-tab`, "aria-controls": `${id}-${name}` }));
+    this.list = h("div", { class: "dgd-tabs", role: "tablist", "aria-label": "Panels", hidden: true,
+      onkeydown: (event) => this.#moveTab(event) }, ...Object.entries(TITLES).map(tab));
+    this.element = h("div", {}, this.list, this.grid);
+  }
+  arrange({ arrangement, tab }) {
+    const tabs = arrangement === "tabs";
+    this.list.hidden = !tabs;
+    this.grid.dataset.arrangement = arrangement;
+    for (const [name, slot] of Object.entries(this.#slots)) {
+      const label = this.#tabs[name], chosen = name === tab;
+      label.setAttribute("aria-selected", String(chosen));
+      label.tabIndex = chosen ? 0 : -1;
+      slot.hidden = tabs && !chosen;
+      for (const [key, value] of [["role", "tabpanel"], ["aria-labelledby", label.id]])
+        if (tabs) slot.setAttribute(key, value);
+        else slot.removeAttribute(key);
+    }
+  }
+  // Arrow keys, Home and End select a tab, as in the tabs of the ARIA Authoring Practices Guide.
+  #moveTab(event) {
+    const names = Object.keys(this.#tabs), at = names.findIndex((name) => this.#tabs[name] === event.target);
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    const name = names.at(to % names.length);
+    this.onTab(name);
+    this.#tabs[name].focus();
   }
   fill(models) {
     for (const [name, slot] of Object.entries(this.#slots)) {
@@ -125,13 +200,17 @@ function reportVisibility(view) {
 }
 
 function drawDashboard(view) {
-  const status = makeStatus(view), sample = makeSample(view), slots = new Slots(view);
+  const slots = new Slots(view), arrangement = makeArrangement(view, slots);
+  const gauges = makeGauges();
+  const status = makeStatus(view, arrangement.element, gauges.element), sample = makeSample(view);
   view.body.append(status.element, sample.element, slots.element);
   const draw = (state) => {
     view.state = state;
     view.titled(state);
     status.draw(state);
     sample.draw(state.sample, state.empty);
+    arrangement.show(state.arranged);
+    gauges.show(state.gauges);
     slots.fill(state.panels);
   };
   view.on("status", (message) => {
@@ -143,8 +222,10 @@ function drawDashboard(view) {
     view.state.sample = message.sample;
     sample.draw(message.sample, view.state.empty);
   });
+  view.on("gauges", (message) => gauges.show(message.gauges));
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
+  arrangement.recall();
   reportVisibility(view);
   return () => slots.end();
 }

@@ -21,6 +21,8 @@ from ..base.as_python import add_namer
 from ..base.background import in_background
 from ..base.panel import Panel, PanelClosed, explain, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
+from ..base.traits import State
+from .gauges import Gauges
 from .panels import Panels, close_all, create_panels, sides_state
 from .sample_run import SampleRun
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Dashboard", "dashboard"]
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
+_GAUGES_INTERVAL_S = 2.0  # of the load of this machine
+_ARRANGEMENTS = ("rows", "tabs")
 _VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
 
 _lock = threading.RLock()  # guards _open
@@ -98,6 +102,8 @@ class Dashboard(Panel):
         lost: Why the DPU does not answer (see panel.explain), or None.
         regions: The live regions of the session; read-only.
         selected: The region that the panels show, or None; assigning one selects it in all of them.
+        arrangement: "rows": all panels are shown, side by side where there is room; "tabs": one.
+        tab: The panel that is shown in tabs: "allocate", "transfer", "hex" or "plot".
     """
 
     name = "dashboard"
@@ -107,6 +113,16 @@ class Dashboard(Panel):
 
     regions = regions_trait(lambda panel: SessionModel.of(panel.session))
     selected = selected_trait(lambda panel: SessionModel.of(panel.session))
+    arrangement = State(
+        lambda panel: panel._arrangement,
+        lambda panel, value: panel.arrange(value, panel._tab),
+        help='How the panels are shown: "rows" or "tabs".',
+    )
+    tab = State(
+        lambda panel: panel._tab,
+        lambda panel, value: panel.arrange(panel._arrangement, value),
+        help='The panel shown in tabs: "allocate", "transfer", "hex" or "plot".',
+    )
 
     def __init__(self, session: Session, owned: bool = False) -> None:
         self.session = session
@@ -118,10 +134,14 @@ class Dashboard(Panel):
         self._updates: scheduler.Task | None = None
         self._counters: dict[str, int] = {}
         self._sent_status: dict[str, Any] | None = None
+        self._gauges, self._gauges_due = Gauges(), 0.0
+        self._load: list[dict[str, Any]] = []
         self.panels: Panels = create_panels(session)
         self._unlisten: Callable[[], None] = lambda: None
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
+        self._arrangement, self._tab = "rows", "allocate"
+        self._arranged = False  # by a user or a cell
         super().__init__()
         self._host_panels()
         _open.append(self)
@@ -138,6 +158,30 @@ class Dashboard(Panel):
             self.broadcast_state("status", self._status)
         if what != "written":
             self.refresh_traits()
+
+    # Rows or tabs
+
+    @handler
+    def arrange(self, arrangement: str, tab: str) -> None:
+        """Show the panels in rows or in tabs, in all views.
+
+        The choice in a view is also stored in its notebook's metadata, as `dgkit.dashboard`: there
+        a dashboard of a later kernel finds it.
+
+        Args:
+            arrangement: "rows" or "tabs".
+            tab: The panel that tabs show.
+        """
+        if arrangement not in _ARRANGEMENTS:
+            raise ValueError(f"arrangement is {arrangement!r}; it must be one of {_ARRANGEMENTS}")
+        if tab not in Panels._fields:
+            raise ValueError(f"tab is {tab!r}; it must be one of {Panels._fields}")
+        self._arrangement, self._tab, self._arranged = arrangement, tab, True
+        self.broadcast_state("arranged", lambda: {"arranged": self._arranged_state()})
+        self.refresh_traits()
+
+    def _arranged_state(self) -> dict[str, Any]:
+        return {"arrangement": self._arrangement, "tab": self._tab, "chosen": self._arranged}
 
     # The sample run
 
@@ -162,11 +206,14 @@ class Dashboard(Panel):
 
     def _sample_changed(self) -> None:
         self.broadcast_state("sample", lambda: {"sample": self._sample_state()})
+        if self._arrangement == "tabs" and self._sample is not None and self._sample.running:
+            self.arrange("tabs", self._sample.running)
 
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
         own = {"panels": models, "owned": self.owned, "sample": self._sample_state()}
+        own |= {"arranged": self._arranged_state(), "gauges": self._load}
         return sides_state(self.session) | self._status() | own
 
     def _status(self) -> dict[str, Any]:
@@ -174,9 +221,9 @@ class Dashboard(Panel):
         if self.session.closed:
             self._query_agent()  # returns at once
         running = self.panels.plot.measuring
-        empty = not SessionModel.of(self.session).live()
-        counters = list(_counters(self._counters))
-        return {"counters": counters, "lost": self.lost, "running": running, "empty": empty}
+        regions = len(SessionModel.of(self.session).live())
+        counters = list(_counters(self._counters, regions))
+        return {"counters": counters, "lost": self.lost, "running": running, "empty": not regions}
 
     def _query_agent(self) -> None:
         """Query the agent's counters; blocks, so never call it on the frame thread."""
@@ -224,6 +271,11 @@ class Dashboard(Panel):
         if status != self._sent_status:
             self._sent_status = status
             self.broadcast("status", snapshot=number, **status)
+        if time.monotonic() >= self._gauges_due:
+            self._gauges_due = time.monotonic() + _GAUGES_INTERVAL_S
+            before, self._load = self._load, (yield from in_background(self._gauges.read))
+            if self._load != before:
+                self.broadcast("gauges", gauges=self._load)
 
     # Buttons
 
@@ -360,12 +412,12 @@ class Dashboard(Panel):
         return f"<dgkit.Dashboard of {self.session!r}>"
 
 
-def _counters(counters: dict[str, int]) -> Iterator[tuple[str, str]]:
+def _counters(counters: dict[str, int], regions: int) -> Iterator[tuple[str, str]]:
     if not counters:
         return
     yield "DMA requests of this session", f"{counters['your_moves']:,}"
     yield "moved by them", size_text(counters["your_bytes"])
-    yield "regions", f"{counters['session_regions']:,}"
+    yield "regions", f"{regions:,}"
     yield "memory of the DPU", f"{size_text(counters['allocated'])} allocated"
     if counters["failed"]:
         yield "requests refused", f"{counters['failed']:,}"

@@ -26,6 +26,7 @@ _MEASURE_S = 3.0
 
 @dataclass(slots=True)
 class _Step:
+    panel: str  # which shows it
     title: str
     python: str
     state: str = "waiting"  # running, done, failed
@@ -40,18 +41,19 @@ class SampleRun:
         name, text = session_expression(session), _TEXT.decode()
         self._steps = [
             _Step(
-                "Allocate 1 MiB of host memory that the DPU can access.",
+                "allocate", "Allocate 1 MiB of host memory that the DPU can access.",
                 f'region = {name}.empty(1 << 20, name="sample")',
             ),
             _Step(
-                "The DPU writes to it by DMA.", f'print({name}.write(region, b"{text}"))'
+                "transfer", "The DPU writes to it by DMA.",
+                f'print({name}.write(region, b"{text}"))',
             ),
             _Step(
-                "The DPU reads the bytes: they are selected in the hex view.",
+                "hex", "The DPU reads the bytes: they are selected in the hex view.",
                 f"print({name}.read(region, {len(_TEXT)}))",
             ),
             _Step(
-                "Measure the latency for three seconds, in memory of the plot.",
+                "plot", "Measure the latency for three seconds, in memory of the plot.",
                 f"print({name}.latency(region, size=64))",
             ),
         ]  # fmt: skip
@@ -62,6 +64,11 @@ class SampleRun:
             {"title": step.title, "python": step.python, "state": step.state}
             for step in self._steps
         ]
+
+    @property
+    def running(self) -> str:
+        """The panel that shows the step that runs; "" if none runs."""
+        return next((step.panel for step in self._steps if step.state == "running"), "")
 
     def steps(self) -> scheduler.Steps:
         """Run the steps, on the frame thread."""

@@ -44,8 +44,8 @@ class DoctorPanel(BokehPanel):
 
     Args:
         snapshots: Files that `dgkit doctor --record` wrote; None judges this machine.
-        goal: Goal or its name (`arm-dma`, `rdma`, `gpunetio`, `p2p`, `gpu`, `laptop`); None chooses
-            one by what the machine shows.
+        goal: Goal or its name (`arm-dma`, `host-dma`, `rdma`, `gpunetio`, `p2p`, `gpu`,
+            `laptop`); None chooses one by what the machine shows.
         size: GPU memory to be exported at once, in bytes or as "4G".
 
     Raises:

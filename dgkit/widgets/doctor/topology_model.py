@@ -10,7 +10,7 @@ from ...doctor.facts import pci
 from ...doctor.facts.gpus import Gpu, gpus
 from ...doctor.facts.link import PcieLink, links
 from ...doctor.facts.topology import Node, Path, drawing, one_bridge, path, route
-from ...doctor.goals import Goal
+from ...doctor.goals import BY_ARM
 from ...doctor.machine import Machine
 from .serialize import truncate
 
@@ -146,7 +146,7 @@ def topology_model(of: Diagnosis | Machine) -> TopologyModel | None:
     known = links(machine, [node.id for node in kept if node.id in tree.devices])
     lines = {node.id: _details(tree, node, names[node.id], known.get(node.id)) for node in kept}
     short = {node.id: _short_name(tree, node, names[node.id]) for node in kept}
-    arm = isinstance(of, Diagnosis) and of.goal is Goal.ARM_DMA
+    arm = isinstance(of, Diagnosis) and of.goal in BY_ARM
     return TopologyModel(tree, tuple(kept), lines, short, arm, len(ends) - len(drawn))
 
 

@@ -5,8 +5,6 @@ const bokehOf = (version) =>
 
 const bokehPage = (window.__dgkitBokeh ??= { requested: -Infinity, loading: new Map() });
 
-const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
 async function runScripts(sources) {
   for (const source of sources) {
     const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));

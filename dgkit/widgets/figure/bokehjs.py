@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-__all__ = ["DARK", "components", "scripts", "snapshot", "version"]
+__all__ = ["components", "scripts", "snapshot", "version"]
 
-DARK = "dark_minimal"
 _PARTS = ("widgets", "tables", "gl")
 
 
@@ -72,12 +71,27 @@ def components(document: Document) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _dark_theme() -> Any:
-    """Return Bokeh's dark theme, with labels that are light, too."""
+    """Return the colours of Bokeh's dark theme on the page's background.
+
+    Its fonts and distances are left out, so that a figure has the same layout on either page.
+    """
     from bokeh.themes import Theme, built_in_themes
 
-    attributes = built_in_themes[DARK]._json["attrs"]
+    attributes: dict[str, dict[str, Any]] = {
+        model: {name: value for name, value in values.items() if _is_colour(model, name)}
+        for model, values in built_in_themes["dark_minimal"]._json["attrs"].items()
+    }
+    attributes["Plot"] |= {"background_fill_alpha": 0, "border_fill_alpha": 0}
     light = attributes["Title"]["text_color"]
-    return Theme(json={"attrs": {**attributes, "Label": {"text_color": light}}})
+    attributes["Label"] = {"text_color": light}
+    groups = {"group_text_color": light, "subgroup_text_color": light}
+    attributes["CategoricalAxis"] = {**groups, "separator_line_color": light}
+    return Theme(json={"attrs": attributes})
+
+
+def _is_colour(model: str, name: str) -> bool:
+    """Return whether an attribute of a theme is a colour; axes are as opaque as by default."""
+    return name.endswith("_color") or (name.endswith("_alpha") and "Axis" not in model)
 
 
 def snapshot(document: Document, *, dark: bool) -> str:

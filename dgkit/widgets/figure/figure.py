@@ -1,7 +1,7 @@
 """BokehView: Bokeh figures in a notebook, offline, with BokehJS from the installed package.
 
-A saved notebook contains a description of the figure and none of its data. `show(figure)` is for
-static figures; LatencyPlot has live ones.
+A saved notebook contains a picture of the figure and its text alternative, and its data only where
+the state of widgets is saved, too. `show(figure)` is for static figures; LatencyPlot has live ones.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import traitlets
 
 from ..base.panel import Panel, Reply, handler
 from . import bokehjs
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
 
 __all__ = ["BokehPanel", "BokehView", "document_state", "show"]
+
+_MAX_SAVED = 1 << 20  # characters of figures in the widget state, which each page of them loads
 
 
 class BokehPanel(Panel):
@@ -62,6 +66,9 @@ class BokehView(BokehPanel):
     name = "figure"
     title = "Figure"
 
+    # For `inline`: what a page without a kernel needs to draw the figures, empty if it is too much.
+    saved = traitlets.Dict().tag(sync=True)
+
     def __init__(self, *roots: Model, alt: str = "") -> None:
         """Create the panel.
 
@@ -83,6 +90,12 @@ class BokehView(BokehPanel):
         self._roots = roots
         self.alt = alt or _titles(self._document)
         super().__init__()
+        state = document_state(self._document, dark=False) | self.state()
+        self.saved = state if len(state["document"]) <= _MAX_SAVED else {}
+
+    def end(self) -> None:
+        """Free the saved figures."""
+        self.saved = {}
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (the snapshot has the theme)
         """Return the document of the given models."""

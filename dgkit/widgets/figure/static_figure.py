@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from bokeh.document import Document
-from bokeh.models import FactorRange, LogScale, Plot
+from bokeh.models import FactorRange, LinearColorMapper, LogScale, Plot
 from bokeh.models.annotations import Label, Legend
 from bokeh.models.renderers import GlyphRenderer
 from PIL import Image, ImageColor
@@ -109,6 +109,8 @@ class _PlotDrawing:
             transform = getattr(spec, "transform", None)
             if hasattr(transform, "factors"):
                 values = [_mapped(transform, value) for value in values]
+            elif isinstance(transform, LinearColorMapper):
+                values = [_shaded(transform, value) for value in values]
         else:
             values = [getattr(spec, "value", spec)] * rows
         known = self._factors[_AXIS_OF[name]] if name in _AXIS_OF else {}
@@ -282,6 +284,15 @@ def _mapped(mapper: Any, value: Any) -> str:
         value = part[0] if len(part) == 1 else part
     factors: Sequence[Any] = mapper.factors
     return str(mapper.palette[list(factors).index(value) % len(mapper.palette)])
+
+
+def _shaded(mapper: Any, value: float) -> str:
+    """Return the colour that a LinearColorMapper gives to a number; of none, a light grey."""
+    if not _is_number(value):
+        return "#ececec"
+    share = (value - mapper.low) / (mapper.high - mapper.low)
+    palette: Sequence[str] = mapper.palette
+    return palette[min(max(int(share * len(palette)), 0), len(palette) - 1)]
 
 
 def _coloured(values: Any, mapper: Any) -> Any:

@@ -47,15 +47,15 @@ class Cell {
 }
 
 // The widest layout that fits in `room` characters: bytes per row, whether hex and values are shown,
-// the number of sources, and its width in characters (`chars`). `columns`: bytes per row, 0 for 16 or 8.
+// the number of sources, and its width in characters (`chars`). `columns`: bytes per row, 0 for 16, 8 or 4.
 function layoutFor(room, { dtype, sources, size, columns }) {
   const digits = Math.max(8, (size - 1).toString(16).length);
   const valueWidth = (per) => (per / DTYPES[dtype][0]) * (DTYPES[dtype][1] + 1);
   const make = (per, hex, values) => {
-    const pane = (hex ? per * 4 + per / 8 - 1 + 3 : 0) + (values ? valueWidth(per) : 0);
+    const pane = (hex ? per * 4 + Math.ceil(per / 8) - 1 + 3 : 0) + (values ? valueWidth(per) : 0);
     return { per, digits, hex, values, sources, dtype, chars: digits + sources * (pane + 2.5) };
   };
-  const widths = columns ? [columns] : [16, 8];
+  const widths = columns ? [columns] : [16, 8, 4].filter((per) => dtype === "hex" || per >= DTYPES[dtype][0]);
   const rows = (hex, values) => widths.map((per) => make(per, hex, values));
   const all = dtype === "hex" ? rows(true, false) : [...rows(true, true), ...rows(false, true)];
   return all.find(({ chars }) => chars <= room) ?? all.at(-1);

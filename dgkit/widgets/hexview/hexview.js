@@ -3,7 +3,7 @@
 const KEEPALIVE_MS = 5000; // how often a view reports that it is still visible
 
 // The commands of the controls and of the keyboard.
-function makeCommands(view, grid, tools, overview) {
+function makeCommands(view, grid, tools, rescan) {
   const call = (name, fields) => view.attempt(name, fields);
   const commands = {
     choose: (number) => call("choose", { number }),
@@ -13,7 +13,7 @@ function makeCommands(view, grid, tools, overview) {
     stop: () => call("stop"),
     refresh() {
       grid.refresh();
-      overview.ask();
+      rescan();
     },
     async undo() {
       const undone = await call("undo");
@@ -60,14 +60,16 @@ function makeCommands(view, grid, tools, overview) {
 function draw(view) {
   const grid = new HexBox(view), tools = {};
   const overview = new OverviewStrip(view, grid);
-  const commands = makeCommands(view, grid, tools, overview);
+  const image = new RegionImage(view, grid);
+  const commands = makeCommands(view, grid, tools, () => { overview.ask(); image.ask(); });
   const structure = new StructureTable(view, grid), places = new Places(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
+    image.drawWindow();
     structure.cursorChanged();
   };
   grid.onDraw = () => structure.refresh();
-  grid.side.append(structure.element);
+  grid.side.append(structure.element, image.element);
   overview.row.append(places.row);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
@@ -80,18 +82,17 @@ function draw(view) {
   const differs = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
   const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
     " since it was first shown or marked as seen; ", differs, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
-  const bar = h("div", { class: "dg-row" }, tools.choices.row, tools.search.row, tools.actions.row);
-  view.body.append(bar, tools.choices.note, empty, overview.element, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { empty, parts: [overview, structure, places], bytes, legend, differs });
+  view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
+  const apply = () => applyState(view, grid, tools, { empty, parts: [overview, structure, image, places], bytes, legend, differs });
   subscribe(view, grid, tools, apply);
-  trackVisibility(view, grid, overview);
+  trackVisibility(view, grid, [overview, image]);
   apply();
   const [start, stop] = view.state.selection;
   if (view.state.region) grid.cursor.select(start, Math.min(stop, grid.size()));
 }
 
 // Fits the rows to the box, and reports to the kernel while the view is visible, and when it is not.
-function trackVisibility(view, grid, overview) {
+function trackVisibility(view, grid, scans) {
   const { signal } = view, size = new ResizeObserver(() => grid.arrange());
   let intersects = false, visible = false, reporting = false;
   const report = (on) => {
@@ -100,14 +101,15 @@ function trackVisibility(view, grid, overview) {
   };
   const update = () => {
     const before = visible;
-    visible = overview.visible = intersects && !document.hidden;
+    visible = intersects && !document.hidden;
+    for (const scan of scans) scan.visible = visible;
     if (visible) {
       grid.refresh();
-      overview.ask();
+      for (const scan of scans) scan.ask();
     } else if (before) report(false);
   };
   for (const element of [grid.box, grid.main]) size.observe(element);
-  onVisible(grid.box, (on) => { intersects = on; update(); }, signal);
+  onVisible(grid.main, (on) => { intersects = on; update(); }, signal);
   document.addEventListener("visibilitychange", update, { signal });
   const keepalive = setInterval(() => visible && !reporting && report(true), KEEPALIVE_MS);
   signal.addEventListener("abort", () => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ipywidgets import ValueWidget
@@ -20,6 +20,7 @@ from .bookmarks import Bookmarks
 from .clipboard import DTYPES, MAX_BYTES, format_bytes
 from .edit import Edit, EditHistory
 from .fetch import SOURCES, Reader, why_no_dpu, why_no_host, why_no_write
+from .image import RegionImage
 from .live_view import LiveView, Page
 from .overview import Overview
 from .search import parse_pattern
@@ -35,7 +36,7 @@ __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
 MAX_VALUE = 1 << 16  # bytes of the trait `value`
-PARTS = ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
+PARTS = ("values", "grid", "keys", "tools", "overview", "image", "structure", "places", "box")
 COLUMNS = (0, 8, 16, 32, 64)
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
@@ -64,14 +65,15 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             `{"magic": "u32", "name": "char[16]"}`, or None.
         structure_offset: The offset of its first byte.
         bookmarks: Named places of the region: a dict of name: (start, stop).
+        image: The region as an image, a pixel per item: a dict of `dtype` (`u8`, `i16`, `f32`, ...;
+            "": that of the region's array), `width` (items per row; 0: those of the array, or a
+            power of two), `palette` (`viridis`, `inferno`, `grey`) and `offset` (of the first row),
+            all optional, or None.
     """
 
     name = "hexview"
     title = "Memory"
-    parts = tuple(
-        f"hexview/{part}"
-        for part in ("values", "grid", "keys", "tools", "overview", "structure", "places", "box")
-    )
+    parts = tuple(f"hexview/{part}" for part in PARTS)
 
     region: State[SessionRegion | None] = State(
         lambda panel: panel._region(),
@@ -120,6 +122,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         lambda panel, value: panel._assign_bookmarks(value),
         help="Named places of the region: name: (start, stop).",
     )
+    image: State[dict[str, Any] | None] = State(
+        lambda panel: panel._image.setting,
+        lambda panel, value: panel._assign_image(value),
+        help="The region as an image: dtype, width, palette and offset, or None.",
+    )
 
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
@@ -135,16 +142,19 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._live = LiveView(
             self.reader, self._region, lambda: self.sources, self._send_page, self._live_failed
         )
-        self._overview = Overview(
+        scanned = (
             self.reader, self._region, lambda: self.sources, lambda: self._live.on,
             self.broadcast, self.fail,
         )  # fmt: skip
+        self._overview = Overview(*scanned)
+        self._image = RegionImage(*scanned, endian=lambda: self._options["endian"])
         self._structure = StructureView(self.reader, self._region, lambda: self.sources[0])
         self._region_selection = RegionSelection(session, region, self._region_changed)
         self._bookmarks = Bookmarks(self._region_selection.check_range)
         super().__init__()
         self._region_selection.model.subscribe(self)
         self.on_close(self._region_selection.model.listen(self._session_changed))
+        self.on_close(self._region_selection.model.add_byte_view(self._show_bytes))
 
     @property
     def session(self) -> Session:
@@ -174,6 +184,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._edits.clear()
         self._search.reset()
         self._overview.reset()
+        self._image.reset()
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
@@ -182,6 +193,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self.broadcast_state("state", self.state)
         else:
             self._overview.renew()
+            self._image.renew()
         self._update_traits()
 
     # Traits.
@@ -227,6 +239,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def _assign_bookmarks(self, value: Any) -> None:
         self._bookmarks.assign(self._region_selection.require(), value)
+        self.broadcast_state("state", self.state)
+
+    def _assign_image(self, value: Any) -> None:
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(
+                f"image is {value!r}; it must be a dict such as {{'width': 64}}, or None"
+            )
+        self._image.assign(value)
         self.broadcast_state("state", self.state)
 
     def _update_traits(self) -> None:
@@ -288,6 +308,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             "selection": list(self._byte_range), "search": self._search.state,
             "undoable": self._edits.undoable, "structure": self._structure.state(),
             "bookmarks": [[name, *span] for name, span in here.items()],
+            "image": self._image.setting,
         }  # fmt: skip
 
     # Requests of a view.
@@ -317,11 +338,24 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         """Record that a view is still visible, or no longer; then it is not read for."""
         self._live.set_visible(str(view), bool(on))
         self._overview.set_visible(str(view), bool(on))
+        self._image.set_visible(str(view), bool(on))
 
     @handler
     def overview(self, view: str) -> None:
         """Read the overview of the region; an `overview` message follows."""
         self._overview.request(str(view))
+
+    @handler
+    def draw_image(self, view: str) -> None:
+        """Read the image of the region, if it is shown; an `image` message follows."""
+        self._image.request(str(view))
+
+    @handler
+    def show_image(self, on: bool, **changes: Any) -> None:
+        """Show the image with these changes of its setting (see `image`), or hide it."""
+        self._image.change(bool(on), changes)
+        self.broadcast_state("state", self.state)
+        self.refresh_traits()
 
     @handler
     def ack(self, view: str) -> None:
@@ -341,6 +375,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self.broadcast_state("state", self.state)
         if "source" in options:
             self._overview.reset()
+        if "source" in options or "endian" in options:
+            self._image.renew(urgent=True)
         self._update_traits()
 
     @handler
@@ -362,6 +398,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         """Turn live viewing on or off: views are sent changes at most 20 times a second."""
         self._live.switch(bool(on))
         self._overview.renew()
+        self._image.renew()
         self.broadcast_state("state", self.state)
 
     @handler
@@ -500,10 +537,11 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._start_edit(offset, bytes(data)).transfer.wait(self._session.timeout)
 
     def end(self) -> None:
-        """End the search, the overview and live viewing."""
+        """End the search, the overview, the image and live viewing."""
         self._live.switch(False)
         self._search.cancel()
         self._overview.end()
+        self._image.end()
         self._live.reset()
         if self._value_task is not None:
             self._value_task.cancel()
@@ -534,6 +572,14 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._byte_range = (start, stop)
         self.broadcast("goto", start=start, stop=stop)
         self._update_traits()
+
+    def _show_bytes(self, number: int, start: int, stop: int) -> bool:
+        """Scroll to bytes that another panel names, if they are of the shown region."""
+        region = self._region()
+        if region is None or region.id != number:
+            return False
+        self._go(start, min(stop, region.size))
+        return True
 
     def _on_frame_thread(self, call: Callable[[], None]) -> None:
         """Run a call of a cell on the frame thread, which alone sends messages."""
@@ -588,6 +634,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             picture.fixed(hex_lines(data, offset=at))
         except DgkitError as error:
             picture.text(str(error))
+        if (chart := self._image.chart()) is not None:
+            picture.chart(chart)
         return picture
 
     def static_html(self) -> str:

@@ -19,9 +19,9 @@ function makeChoices(commands) {
   const offset = h("input", { size: 12, spellcheck: "false", autocomplete: "off", placeholder: "0x40, 4K, +16, end",
     onkeydown: (event) => event.key === "Enter" && commands.goto(offset) });
   const go = button("Go", () => commands.goto(offset), { "aria-label": "Go to offset" });
-  const row = h("div", { class: "dg-hex-group" }, field("Region", region), field("Source", source),
-    field("Values", dtype), field("Byte order", endian),
+  const row = h("div", { class: "dg-hex-group" }, field("Region", region),
     h("div", { class: "dg-join" }, field("Go to offset", offset), go));
+  const more = h("div", { class: "dg-hex-group" }, field("Source", source), field("Values", dtype), field("Byte order", endian));
   const note = h("p", { class: "dg-help" });
   const apply = (state) => {
     const about = state.region, listed = state.regions.some(({ id }) => id === about?.id);
@@ -35,7 +35,7 @@ function makeChoices(commands) {
     note.textContent = about ? [about.no_host, about.no_dpu, about.no_write].filter(Boolean).join(" ") : "";
     note.hidden = !note.textContent;
   };
-  return { row, note, offset, apply };
+  return { row, more, note, offset, apply };
 }
 
 // Find, compare, and the progress of the search.
@@ -45,8 +45,8 @@ function makeSearch(commands, python) {
     if (event.key === "Escape") commands.stop();
   } });
   const kind = choice([["text", "text (UTF-8)"], ["hex", "hex bytes"]]);
-  const next = button("Next", () => commands.find(false), { "aria-label": "Find next" });
-  const previous = button("Previous", () => commands.find(true), { "aria-label": "Find previous" });
+  const next = button("↓", () => commands.find(false), { "aria-label": "Find next", title: "Find next: Enter" });
+  const previous = button("↑", () => commands.find(true), { "aria-label": "Find previous", title: "Find previous: Shift+Enter" });
   const differences = h("div", { class: "dg-join", role: "group", "aria-label": "Differences between DPU and host" },
     button("Next difference", () => commands.compare({})),
     button("Previous difference", () => commands.compare({ backward: true })),
@@ -54,17 +54,19 @@ function makeSearch(commands, python) {
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Search progress" });
   const cancel = button("Cancel", () => commands.stop(), { "aria-label": "Cancel the search" });
   const running = h("div", { class: "dg-join" }, bar, cancel);
-  const row = h("div", { class: "dg-hex-group" },
-    h("div", { class: "dg-join" }, field("Find", text), field("Find as", kind), previous, next, python), differences, running);
+  const row = h("div", { class: "dg-join" }, field("Find", text), previous, next);
+  const more = h("div", { class: "dg-join" }, field("Find as", kind), python);
+  const below = h("div", { class: "dg-row" }, differences, running);
   const apply = (state) => {
     const { search } = state;
     differences.hidden = !state.region || Boolean(state.region.no_host || state.region.no_dpu) || state.source !== "both";
     running.hidden = search.status !== "running";
+    below.hidden = differences.hidden && running.hidden;
     python.hidden = !search.status;
     bar.value = search.size ? search.done / search.size : 0;
     for (const control of [text, kind, next, previous]) control.disabled = !state.region;
   };
-  return { row, text, kind, apply };
+  return { row, more, below, text, kind, apply };
 }
 
 // The state of a search as text.
@@ -91,18 +93,31 @@ function makeActions(commands) {
   const columns = choice([[0, "auto"], 8, 16, 32, 64], { onchange: () => commands.show({ columns: Number(columns.value) }) });
   const undo = button("Undo edit", () => commands.undo());
   const mark = button("Mark as seen", () => commands.mark(), { title: "Clear the marks of changed bytes" });
-  const refresh = button("Refresh", () => commands.refresh());
+  const refresh = button("↻", () => commands.refresh(), { "aria-label": "Refresh", title: "Refresh" });
   const copy = button("Copy", () => commands.copy(), { "aria-label": "Copy the selection" });
-  const row = h("div", { class: "dg-hex-group" },
-    h("div", { class: "dg-join" }, refresh, live, mark, undo),
-    h("div", { class: "dg-join" }, field("Copy as", form), copy), field("Bytes per row", columns));
+  const row = h("div", { class: "dg-join" }, refresh, live);
+  const more = h("div", { class: "dg-hex-group" }, field("Bytes per row", columns),
+    h("div", { class: "dg-join" }, field("Copy as", form), copy), h("div", { class: "dg-join" }, mark, undo));
   const apply = (state) => {
     live.setAttribute("aria-pressed", String(state.live));
     undo.disabled = !state.undoable || !state.region;
     columns.value = state.columns;
     for (const control of [live, mark, refresh, copy, form, columns]) control.disabled = !state.region;
   };
-  return { row, form, apply };
+  return { row, more, form, apply };
+}
+
+// The toolbar: one row of what is needed at all times, a second one that "More" opens, and a third one
+// while there is a comparison or a search to control.
+function makeBar({ choices, search, actions }) {
+  const second = h("div", { class: "dg-row", id: dgId(), hidden: true, role: "group", "aria-label": "More controls" },
+    choices.more, search.more, actions.more);
+  const more = button("More", () => {
+    second.hidden = !second.hidden;
+    more.setAttribute("aria-expanded", String(!second.hidden));
+  }, { "aria-expanded": "false", "aria-controls": second.id, title: "Source, values, byte order, bytes per row, copy, marks" });
+  const first = h("div", { class: "dg-row dg-hex-bar" }, choices.row, search.row, actions.row, more);
+  return h("div", {}, first, second, search.below);
 }
 
 // The bytes at the cursor as each value type.

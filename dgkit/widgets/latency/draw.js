@@ -131,9 +131,37 @@ class LatencyDraw {
     this.time(seconds);
     this.distribution();
   }
-  // Each figure as a canvas.
-  canvases() {
+  // Draws a sweep, over the one before.
+  sizes({ sweep, sweep_before: before }) {
+    const rows = sweep?.rows ?? [], earlier = before?.rows ?? [];
+    const us = (from, name) => from.map((row) => (row[name] == null ? NaN : row[name] / 1000));
+    const x = (from) => from.map((row) => row.size), text = (from) => from.map((row) => row.text);
+    this.#fill("sizes_rows", { x: x(rows), text: text(rows), path: rows.map((row) => row.path),
+      ...Object.fromEntries(["low", "high", "p50", "p99", "floor"].map((name) => [name, us(rows, name)])),
+      ratio: rows.map((row) => row.ratio ?? NaN) });
+    this.#fill("sizes_before", { x: x(earlier), text: text(earlier), p50: us(earlier, "p50") });
+    this.#sizeAxis([...rows, ...earlier]);
+    const times = ["low", "high", "p99", "floor"].map((name) => us(rows, name));
+    this.#setLog("sizes", "y", logRange(chained(...times, us(earlier, "p50"))));
+    this.#model("sizes").title.text = `Latency over sizes${sweep ? `: ${sweep.label}, ${sweep.words}` : ""}`;
+    const legend = this.#model("sizes_legend");
+    for (const item of legend.items)
+      item.visible = item.name === "before:" ? Boolean(before) : rows.some((row) => item.name !== "floor" || row.floor);
+    legend.change.emit();
+  }
+  // The ticks are sizes that were measured, twelve at most.
+  #sizeAxis(rows) {
+    if (!rows.length) return;
+    const names = new Map(rows.map((row) => [row.size, row.text]));
+    const sizes = [...names.keys()].sort((a, b) => a - b);
+    const ticks = sizes.filter((_, at) => at % Math.ceil(sizes.length / 12) === 0);
+    this.#model("sizes_x").ticks = ticks;
+    this.#model("sizes_axis").major_label_overrides = new Map(ticks.map((tick) => [tick, names.get(tick)]));
+    this.#setRange(this.#model("sizes").x_range, [sizes[0] / 1.3, sizes.at(-1) * 1.3]);
+  }
+  // Each figure that `wanted(root, at)` accepts, as a canvas.
+  canvases(wanted) {
     const { document, views } = this.#figures;
-    return document.roots().map((root) => views.get(root).export("png", true).canvas);
+    return document.roots().filter(wanted).map((root) => views.get(root).export("png", true).canvas);
   }
 }

@@ -12,12 +12,16 @@ import numpy as np
 
 from .history import History
 from .run import Run
+from .size_sweep import P99_LEAST, SizeSweep
 
-__all__ = ["TABLES", "csv_table", "export_file", "html_page"]
+__all__ = ["SWEEP_FILES", "TABLES", "csv_table", "export_file", "html_page", "sweep_csv"]
+__all__ += ["sweep_file"]
 
 TABLES = ("time", "histogram", "percentiles")
+SWEEP_FILES = ("sweep", "sweep-json")
 
 Runs = dict[str, Run]
+Sweeps = dict[str, SizeSweep]
 
 
 def export_file(runs: Runs, kind: str) -> tuple[str, str]:
@@ -88,6 +92,42 @@ def csv_table(runs: Runs, what: str = "time") -> str:
     for name, run in runs.items():
         writer.writerows((name, *map(_cell, row)) for row in rows(run.history))
     return out.getvalue()
+
+
+def sweep_csv(sweeps: Sweeps) -> str:
+    """Return a row per size and round as CSV, after comment lines (#) that describe each sweep.
+
+    p99 is empty for fewer than 100 samples, the floors where there is none.
+    """
+    out = io.StringIO()
+    for name, sweep in sweeps.items():
+        for key, value in sweep.origin().items():
+            out.write(f"# {name}: {key}: {value}\n")
+    writer = csv.writer(out, lineterminator="\n")
+    figures = ("p50_ns", "p99_ns", "max_ns", "samples", "floor_before_ns", "floor_after_ns")
+    writer.writerow(("run", "size", "round", "path", *figures, "floor_kind", "floor_moved"))
+    for name, sweep in sweeps.items():
+        for size, reports in sweep.reports.items():
+            for number, report in enumerate(reports, start=1):
+                known = report.percentiles
+                p99 = known.p99_ns if known.n >= P99_LEAST else ""
+                floors = (*report.floor_ns, "", "")[:2]
+                writer.writerow((
+                    name, size, number, report.path, known.p50_ns, p99, known.max_ns, known.n,
+                    *floors, report.floor_kind, report.floor_moved,
+                ))  # fmt: skip
+    return out.getvalue()
+
+
+def sweep_file(sweeps: Sweeps, kind: str) -> tuple[str, str]:
+    """Return the name and the text of a file of sweeps; `kind` is one of SWEEP_FILES."""
+    if kind == "sweep":
+        return "latency-sweep.csv", sweep_csv(sweeps)
+    reports = {
+        name: [report.to_dict() for rounds in sweep.reports.values() for report in rounds]
+        for name, sweep in sweeps.items()
+    }
+    return "latency-sweep.json", json.dumps(reports, indent=2)
 
 
 def _counts(run: Run) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Bokeh figures of a LatencyPlot: latency over time, its distribution, percentiles.
+"""Bokeh figures of a LatencyPlot: latency over time, its distribution, percentiles, over sizes.
 
 They are empty: a view fills their data sources and sets their ranges (draw.js finds them by name),
 so the kernel does no Bokeh work per frame. Times are microseconds.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import Any, Literal
 
 from bokeh.document import Document
 from bokeh.models import (
@@ -42,18 +42,19 @@ class _Colours:
     p99: str
     max: str
     before: str
+    floor: str
     line: str
 
 
-_LIGHT = _Colours("#0072b2", "#b34700", "#5f6368", "#7b3294", "#d0d0d0")
-_DARK = _Colours("#56b4e9", "#e69f00", "#b0b0b0", "#d9a6e0", "#4a4f55")
+_LIGHT = _Colours("#0072b2", "#b34700", "#5f6368", "#7b3294", "#00705a", "#d0d0d0")
+_DARK = _Colours("#56b4e9", "#e69f00", "#b0b0b0", "#d9a6e0", "#2ec7a0", "#4a4f55")
 
 
 def document(dark: bool) -> Document:
-    """Return the three figures as a document with the roots `time`, `spread` and `curve`."""
+    """Return the figures as a document with the roots `time`, `spread`, `curve` and `sizes`."""
     colours = _DARK if dark else _LIGHT
     doc = Document()
-    for root in (_time(colours), _spread(colours), _curve(colours)):
+    for root in (_time(colours), _spread(colours), _curve(colours), _sizes(colours)):
         doc.add_root(root)
     return doc
 
@@ -91,7 +92,11 @@ def _ticks(fig: Any, which: str, axis: Any) -> None:
     axis.formatter = PrintfTickFormatter(format="%g")
 
 
-def _legend(fig: Any, entries: list[tuple[str, list[Any]]]) -> None:
+def _legend(
+    fig: Any,
+    entries: list[tuple[str, list[Any]]],
+    orientation: Literal["horizontal", "vertical"] = "horizontal",
+) -> None:
     """Add a legend above the plot; a view relabels and hides its items (`<figure>_legend`)."""
     items = [
         LegendItem(
@@ -102,9 +107,9 @@ def _legend(fig: Any, entries: list[tuple[str, list[Any]]]) -> None:
         for label, drawn in entries
     ]
     legend: Any = Legend(
-        items=items, name=f"{fig.name}_legend", orientation="horizontal", location="left",
+        items=items, name=f"{fig.name}_legend", orientation=orientation, location="left",
         label_text_font_size="11px", background_fill_alpha=0, border_line_alpha=0,
-        margin=0, spacing=14, glyph_width=26,
+        margin=0, spacing=14 if orientation == "horizontal" else 0, glyph_width=26, glyph_height=14,
     )  # fmt: skip
     legend.padding = 0
     fig.add_layout(legend, "above")
@@ -156,7 +161,7 @@ def _spread(colours: _Colours) -> Any:
         line_color=colours.p50, line_width=0.5,
     )  # fmt: skip
     before = fig.line("x", "y", source=outline, color=colours.before, line_width=1.6)
-    _legend(fig, [("now", [bars]), ("before", [before])])
+    _legend(fig, [("now", [bars]), ("before", [before])], "vertical")
     tips = [
         ("time", "@left{0,0.000} to @right{0,0.000} µs"),
         ("samples", "@count{0,0} (@top{0.0000} %)"),
@@ -180,9 +185,38 @@ def _curve(colours: _Colours) -> Any:
     earlier = fig.line(
         "x", "us", source=before, color=colours.before, line_width=1.8, line_dash=[6, 2]
     )
-    _legend(fig, [("now", [current, dots]), ("before", [earlier])])
+    _legend(fig, [("now", [current, dots]), ("before", [earlier])], "vertical")
     tips = [("percentile", "@percentile %"), ("time", "@us{0,0.000} µs")]
     fig.add_tools(HoverTool(renderers=[current, earlier], mode="vline", tooltips=tips))
+    return fig
+
+
+def _sizes(colours: _Colours) -> Any:
+    fig = _figure(
+        "sizes", "Latency over sizes", colours, x=(8, 1024), y=(0.1, 10), x_axis_type="log"
+    )
+    fig.height = 340
+    fig.xaxis.axis_label = "bytes per operation (log scale)"
+    fig.yaxis.axis_label = "latency, µs (log scale)"
+    rows = _source("sizes_rows", "x text path low high p50 p99 floor ratio")
+    earlier = _source("sizes_before", "x text p50")
+    band = fig.varea("x", "low", "high", source=rows, fill_color=colours.p50, fill_alpha=0.25)
+    before = fig.line(
+        "x", "p50", source=earlier, color=colours.before, line_width=1.8, line_dash=[6, 2]
+    )
+    old = fig.scatter("x", "p50", source=earlier, marker="square", size=5, color=colours.before)
+    floor = fig.line("x", "floor", source=rows, color=colours.floor, line_width=2, line_dash=[2, 3])
+    p99 = fig.line("x", "p99", source=rows, color=colours.p99, line_width=1.4, line_dash=[6, 3])
+    p50 = fig.line("x", "p50", source=rows, color=colours.p50, line_width=2.2)
+    dots = fig.scatter("x", "p50", source=rows, marker="circle", size=6, color=colours.p50)
+    _legend(fig, [("p50, median of rounds", [p50, dots]), ("band: p50 of the rounds", [band]),
+                  ("p99", [p99]), ("floor", [floor]), ("before: p50", [before, old])])  # fmt: skip
+    tips = [
+        ("size", "@text, @path"), ("p50", "@p50{0,0.000} µs"),
+        ("rounds", "@low{0,0.000} to @high{0,0.000} µs"), ("p99", "@p99{0,0.000} µs"),
+        ("floor", "@floor{0,0.000} µs"), ("p50 / floor", "@ratio{0.00}"),
+    ]  # fmt: skip
+    fig.add_tools(HoverTool(renderers=[dots], mode="vline", tooltips=tips))
     return fig
 
 

@@ -9,7 +9,7 @@ function removeFromTabOrder(element) {
   }
 }
 
-const LATENCY_TYPES = { html: "text/html", json: "application/json" };
+const LATENCY_TYPES = { html: "text/html", json: "application/json", "sweep-json": "application/json" };
 
 class LatencyView {
   #view; #data = new LatencyData(); #draw = null; #figures = null;
@@ -19,24 +19,32 @@ class LatencyView {
     this.#view = view;
     this.status = h("p", { role: "status", class: "dg-help" });
     this.caption = h("div", { class: "dg-caption" });
-    this.figures = ["time", "spread", "curve"].map((name) =>
+    this.figures = ["time", "spread", "curve", "sizes"].map((name) =>
       h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }));
-    this.actions = latencyActions((...args) => this.#call(...args), {
+    const say = (text) => (this.status.textContent = text);
+    const call = (...args) => this.#call(...args);
+    this.modes = latencyModes(call);
+    this.sweep = sweepActions((...args) => this.#callFields(...args), pythonButton(view, say, undefined,
+      { title: "The lines that measure this sweep" }));
+    this.sweepTable = sweepTable();
+    this.actions = latencyActions(call, {
       pause: (control) => this.#pause(control),
       range: (seconds) => { this.#seconds = seconds; this.#redraw(); },
-    }, pythonButton(view, (text) => (this.status.textContent = text), undefined,
+    }, pythonButton(view, say, undefined,
       { title: "The lines that measure this for five seconds" }));
-    this.settings = latencySettings((...args) => this.#call(...args));
+    this.settings = latencySettings(call);
     this.table = latencyTable();
-    view.body.append(this.actions.row, this.settings.row, this.status, this.caption,
-      h("div", { class: "dg-figures" }, ...this.figures), this.table.table,
-      latencyFiles((kind) => this.#save(kind)));
+    this.files = latencyFiles((kind) => this.#save(kind));
+    view.body.append(h("div", { class: "dg-row" }, this.modes.group, this.actions.row, this.sweep.row), this.settings.row,
+      this.status, this.caption, h("div", { class: "dg-figures" }, ...this.figures),
+      this.table.table, this.sweepTable.table, this.files.row);
   }
   begin() {
     const view = this.#view;
     this.#setState(view.state, view.buffers);
     view.on("full_state", (state, buffers) => this.#setState(state, buffers));
     view.on("frame", (message, buffers) => this.#addFrame(message, buffers));
+    view.on("sweep", ({ sweep }) => { this.state.sweep = sweep; this.#redrawSweep(); });
     view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
     view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
     this.#trackVisibility();
@@ -75,6 +83,21 @@ class LatencyView {
     if (control) control.toggleAttribute("aria-invalid", false);
     if (control && !done) control.setAttribute("aria-invalid", "true");
   }
+  // As #call, with several fields: the control that an error belongs to is marked and focused.
+  async #callFields(name, fields = {}, controls = {}) {
+    this.#view.clear();
+    for (const control of Object.values(controls)) control.removeAttribute("aria-invalid");
+    try {
+      await this.#view.call(name, fields);
+    } catch (error) {
+      this.#view.fail(error);
+      controls[error.field]?.setAttribute("aria-invalid", "true");
+      controls[error.field]?.focus();
+    }
+  }
+  get #sweeps() {
+    return this.state.mode === "sweep";
+  }
   #pause(control) {
     this.#paused = !this.#paused;
     control.setAttribute("aria-pressed", String(this.#paused));
@@ -89,10 +112,23 @@ class LatencyView {
     if (state.label) this.#view.titled(state);
     this.actions.update(state);
     this.settings.update(state);
-    if (state.error) this.#view.fail(state.error);
+    this.#showMode(state);
+    const error = state.error ?? (this.#sweeps ? state.sweep?.error : null);
+    if (error) this.#view.fail(error);
     else if (!first) this.#view.clear();
     this.#setStatus(state);
     this.#redraw();
+  }
+  #showMode(state) {
+    const sweeps = this.#sweeps;
+    this.modes.update(state);
+    this.sweep.update(state);
+    this.actions.row.hidden = sweeps;
+    this.sweep.row.hidden = !sweeps;
+    this.figures.forEach((figure, at) => (figure.hidden = (at === 3) !== sweeps));
+    this.settings.show(sweeps);
+    this.files.show(sweeps);
+    this.#view.root.dataset.mode = state.mode;
   }
   #addFrame(message, buffers) {
     if (this.#framesWaiting) {
@@ -124,7 +160,7 @@ class LatencyView {
     if (this.#due.time) return;
     this.#due.time = true;
     requestAnimationFrame(() => {
-      if (this.#paused || !this.#draw) { this.#due.time = false; return; }
+      if (this.#paused || this.#sweeps || !this.#draw) { this.#due.time = false; return; }
       const all = this.#due.distribution;
       this.#due = { time: false, distribution: false };
       this.#draw.time(this.#seconds);
@@ -135,11 +171,25 @@ class LatencyView {
   }
   #redraw() {
     this.#updateText();
-    if (this.#draw) this.#draw.all(this.#seconds);
+    if (!this.#draw) return;
+    if (this.#sweeps) this.#draw.sizes(this.state);
+    else this.#draw.all(this.#seconds);
+  }
+  #redrawSweep() {
+    this.sweep.update(this.state);
+    if (!this.#sweeps) return;
+    this.#setStatus(this.state);
+    this.#redraw();
+  }
+  get #lines() {
+    return this.#sweeps ? sweepCaption(this.state) : latencyCaption(this.#data);
   }
   #updateText() {
+    this.sweepTable.update(this.state);
     this.table.update(this.#data);
-    const lines = latencyCaption(this.#data);
+    if (this.#sweeps) this.table.table.hidden = true;
+    else this.sweepTable.table.hidden = true;
+    const lines = this.#lines;
     const shown = lines.join("\n");
     if (shown !== this.caption.dataset.shown)
       this.caption.replaceChildren(...lines.map((line) => h("div", {}, line)));
@@ -149,7 +199,7 @@ class LatencyView {
     const paused = this.#paused ? " Drawing is paused; measuring continues." : "";
     const state = waiting || (running ? "Running." : error ? `Stopped: ${error.text}` : run ? "Stopped." : "Not started.");
     this.state.waiting = waiting;
-    this.status.textContent = state + paused;
+    this.status.textContent = this.#sweeps ? sweepStatus(this.state) : state + paused;
     this.#view.root.dataset.running = String(Boolean(running));
   }
   async #save(kind) {
@@ -159,8 +209,9 @@ class LatencyView {
   }
   async #picture() {
     if (!this.#draw) return;
-    const lines = latencyCaption(this.#data);
-    const picture = latencyPicture(this.#draw.canvases(), this.figures, lines, this.#view.root);
+    const drawn = (_, at) => !this.figures[at].hidden;
+    const canvases = this.#draw.canvases(drawn);
+    const picture = latencyPicture(canvases, this.figures.filter(drawn), this.#lines, this.#view.root);
     download("latency.png", "image/png", await picture);
   }
 }

@@ -1,4 +1,4 @@
-"""LatencyPlot: latencies measured by the DPU, live, and a comparison of two runs.
+"""LatencyPlot: latencies measured by the DPU, live or over sizes, and a comparison of two runs.
 
 One task of the frame thread reads the samples into the view model and sends what is new to the
 visible views, in numbered frames. A view that misses a frame requests the full state.
@@ -6,6 +6,7 @@ visible views, in numbered frames. A view that misses a frame requests the full 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from functools import lru_cache
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import PeerTimeout
 from ..base import scheduler
+from ..base.background import BackgroundCall, in_background
 from ..base.panel import Reply, explain, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
-from .export import csv_table, export_file
+from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
 from .measurement import Measurement, Setting
 from .run import RunConfig
+from .size_sweep import SizeSweep, SweepSetting, python_lines
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ __all__ = ["LatencyPlot", "Setting"]
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _FIGURES_S = 0.4  # between updates of these traits
+_MODES = ("live", "sweep")
 _KEPT = "The samples measured so far stay on the plot."
 
 
@@ -69,6 +73,8 @@ class LatencyPlot(BokehPanel):
     never mixed. It keeps a point per block for 2 minutes, a point per second for an hour, and the
     last 1,000,000 samples.
 
+    sweep() measures latency over sizes instead, and shows it with the floor of each size.
+
     Its views and the measurement end when its cell is run again.
 
     Attributes:
@@ -85,7 +91,7 @@ class LatencyPlot(BokehPanel):
     name = "latency"
     title = "Latency"
     parts: ClassVar[tuple[str, ...]] = (
-        *("figure/bokehjs", "latency/data", "latency/draw", "latency/parts"),
+        *("figure/bokehjs", "latency/data", "latency/draw", "latency/parts", "latency/sweep"),
     )
 
     running: State[bool] = State(
@@ -130,6 +136,12 @@ class LatencyPlot(BokehPanel):
         self._waiting = ""
         self._figures: dict[str, float] = {}
         self._figures_at = 0.0
+        self._mode = "live"
+        self._sweep_setting = SweepSetting()
+        self._sweep: SizeSweep | None = None
+        self._sweep_before: SizeSweep | None = None
+        self._sweep_task: scheduler.Task | None = None
+        self._resume = False  # live mode, after the sweep
         super().__init__()
         SessionModel.of(session).subscribe(self)
 
@@ -145,6 +157,7 @@ class LatencyPlot(BokehPanel):
     @session.setter
     def session(self, session: Session) -> None:
         with self._control:
+            self._end_sweep()
             self._end_task()
             SessionModel.of(self._measurement.session).unsubscribe(self)
             self._measurement.close()
@@ -166,7 +179,7 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def start(self, **changes: Any) -> None:
-        """Start to measure. On an error nothing is changed.
+        """Start to measure; a sweep is stopped. On an error nothing is changed.
 
         Args:
             **changes: Changes of the setting, such as size=4096; see change().
@@ -178,6 +191,9 @@ class LatencyPlot(BokehPanel):
         """
         with self._control:
             self._switch(self._setting.updated(changes))
+            self._end_sweep()
+            if self._mode != "live":
+                self.show("live")
 
     @handler
     def change(self, **changes: Any) -> None:
@@ -227,6 +243,7 @@ class LatencyPlot(BokehPanel):
 
     def _update_figures(self) -> None:
         self._figures_at = time.monotonic()
+        self.renew_picture(live=True)  # here, since frames are sent to visible views only
         self._figures = self._view_model.figures()
         self.refresh_traits()
 
@@ -262,7 +279,6 @@ class LatencyPlot(BokehPanel):
             if self._view_model.add(blocks):
                 self._send_state()
             self._set_waiting("")
-            self.renew_picture(live=True)  # frames are sent to visible views only
 
     def _set_waiting(self, text: str) -> None:
         """Report once why no samples arrive, and once (empty) that they arrive again."""
@@ -282,8 +298,9 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def stop(self) -> None:
-        """Stop measuring; the samples stay. Idempotent."""
+        """Stop measuring, also a sweep; the samples stay. Idempotent."""
         with self._control:
+            self._end_sweep()
             self._stop()
 
     def _end_task(self) -> None:
@@ -315,6 +332,125 @@ class LatencyPlot(BokehPanel):
         self._view_model.drop()
         self._send_state()
 
+    # Sweep
+
+    @handler
+    def show(self, mode: str) -> None:
+        """Let the views show the live figures (`live`) or the sweep (`sweep`).
+
+        Raises:
+            ValueError: There is no such mode.
+        """
+        if mode not in _MODES:
+            raise ValueError(f"there is no mode {mode!r}; modes: {', '.join(_MODES)}")
+        self._mode = mode
+        self._send_state()
+
+    def sweep(
+        self, sizes: Any = None, *, rounds: int | None = None, samples: int | None = None
+    ) -> SizeSweep:
+        """Start to measure latency over sizes, of the plot's region, operation and path.
+
+        The live mode is stopped meanwhile, and continues when the sweep has ended. Arguments that
+        are None are those of the sweep before.
+
+        Args:
+            sizes: Bytes per operation: "8, 64, 4K" or [8, 64, 4096]; at most 32.
+            rounds: How often each size is measured, 1 to 100.
+            samples: For each size and round, 1 to 100,000; fewer where they would move more than
+                64 MiB.
+
+        Returns:
+            The sweep; its wait() returns when it has ended.
+
+        Raises:
+            TypeError: A value has the wrong type.
+            ValueError: A value is invalid, or a sweep is running.
+            BoundsError: A size exceeds the region.
+        """
+        with self._control:
+            changes = {"sizes": sizes, "rounds": rounds, "samples": samples}
+            setting = self._sweep_setting.updated(changes)
+            if self._sweeping:
+                raise ValueError("a sweep is running: stop it, or wait until it has ended")
+            sweep = SizeSweep(self.session, self._setting, setting)
+            self._resume = self.measuring
+            self._end_task()
+            self._sweep_setting, self._sweep, self._mode = setting, sweep, "sweep"
+            self._error = None
+            steps = self._sweep_steps(sweep, BackgroundCall(sweep.run))
+            self._sweep_task = scheduler.start(steps, self.fail)
+            self._send_state()
+        return sweep
+
+    @handler
+    def start_sweep(self, **fields: Any) -> None:
+        """Start a sweep for a view; see sweep()."""
+        self.sweep(**fields)
+
+    @property
+    def _sweeping(self) -> bool:
+        return self._sweep is not None and self._sweep.status == "running"
+
+    @handler
+    def stop_sweep(self) -> None:
+        """Stop the sweep; its figures stay, and the live mode continues. Idempotent."""
+        if self._sweep is not None:
+            self._sweep.stop()
+
+    def _end_sweep(self) -> None:
+        """Stop the sweep, without continuing the live mode."""
+        self._resume = False
+        self.stop_sweep()
+
+    def _sweep_steps(self, sweep: SizeSweep, call: BackgroundCall[None]) -> Any:
+        seen = 0
+        for _ in call.wait():
+            if sweep.done != seen:
+                seen = sweep.done
+                self.broadcast("sweep", sweep=sweep.state())
+            yield
+        self._send_state()
+        yield from in_background(self._resume_live)
+
+    def _resume_live(self) -> None:
+        with self._control:
+            if not self.closed and self._resume:
+                self._resume = False
+                self._switch(self._setting)
+
+    @handler
+    def keep_sweep(self) -> None:
+        """Keep the sweep as `before`: the next one is drawn over it, with the ratio of each size.
+
+        Raises:
+            ValueError: There is none yet, or it is running.
+        """
+        self._sweep_before = self._measured_sweep()
+        self._send_state()
+
+    @handler
+    def drop_sweep(self) -> None:
+        """Discard the sweep kept as `before`."""
+        self._sweep_before = None
+        self._send_state()
+
+    def _measured_sweep(self) -> SizeSweep:
+        sweep = self._sweep
+        if sweep is None or not sweep.done:
+            raise ValueError("no sweep yet: start one first")
+        if sweep.status == "running":
+            raise ValueError("the sweep is running: wait until it has ended, or stop it")
+        return sweep
+
+    def _sweeps(self) -> dict[str, SizeSweep]:
+        """Return the sweeps by name: `sweep`, or `before` and `after`."""
+        sweep, before = self._sweep, self._sweep_before
+        if sweep is None or not sweep.done:
+            raise ValueError("no sweep yet: start one first")
+        both = before is not None and before is not sweep
+        return {"before": before, "after": sweep} if both else {"sweep": sweep}  # type: ignore[dict-item]
+
     def report(self) -> LatencyReport:
         """Return a report on the last samples of the run, at most 1,000,000.
 
@@ -331,22 +467,32 @@ class LatencyPlot(BokehPanel):
         Comment lines (#) name the operation, the provider and the machine.
 
         Args:
-            what: "time", "histogram" or "percentiles".
+            what: "time", "histogram" or "percentiles"; "sweep": a row per size and round.
 
         Raises:
             ValueError: The table is unknown, or there are no samples yet.
         """
+        if what == "sweep":
+            return sweep_csv(self._sweeps())
         return csv_table(self._view_model.runs(), what)
 
     @handler
     def export(self, kind: str) -> Reply:
-        """Return a file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (reports)."""
-        name, text = export_file(self._view_model.runs(), kind)
+        """Return a file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (reports).
+
+        Of the sweep: `sweep` (CSV) or `sweep-json` (reports).
+        """
+        if kind in SWEEP_FILES:
+            name, text = sweep_file(self._sweeps(), kind)
+        else:
+            name, text = export_file(self._view_model.runs(), kind)
         return {"name": name}, [text.encode()]
 
     @handler
     def as_python(self) -> dict[str, str]:
-        """Return the lines of Python that measure for five seconds what the plot measures."""
+        """Return the lines of Python that measure the sweep, or live latency for five seconds."""
+        if self._mode == "sweep":
+            return {"text": python_lines(self.session, self._setting, self._sweep_setting)}
         return {"text": self._measurement.python(self._setting)}
 
     @handler
@@ -393,6 +539,16 @@ class LatencyPlot(BokehPanel):
         return {
             **super().state(), **shared, **self._view_model.state(), "running": self.measuring,
             "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
+            **self._sweep_state(),
+        }  # fmt: skip
+
+    def _sweep_state(self) -> dict[str, Any]:
+        sweep, before = self._sweep, self._sweep_before
+        before = None if before is sweep else before
+        return {
+            "mode": self._mode, "sweep_setting": self._sweep_setting.state(),
+            "sweep": sweep and sweep.state(), "sweep_before": before and before.state(),
+            "sweep_kept": self._sweep_before is not None,
         }  # fmt: skip
 
     def state_buffers(self) -> list[bytes]:
@@ -405,9 +561,12 @@ class LatencyPlot(BokehPanel):
         self._update_figures()
 
     def picture(self) -> Picture:
-        """Return latency over time and the percentiles of the runs."""
-        from .static_plot import latency_picture
+        """Return latency over time and the percentiles of the runs, or the sweep."""
+        from .static_plot import latency_picture, sweep_picture
 
+        if self._mode == "sweep":
+            with contextlib.suppress(ValueError):
+                return sweep_picture(self.title, self._sweeps())
         state = SessionModel.of(self.session).state()
         try:
             runs = self._view_model.runs()
@@ -424,7 +583,10 @@ class LatencyPlot(BokehPanel):
         return "".join(run.report()._repr_html_() for run in runs)
 
     def end(self) -> None:
-        """End the measurement and free the plot's own memory."""
+        """End the measurement and free the plot's own memory; a sweep frees its own."""
         with self._control:
+            self._end_sweep()
+            if self._sweep_task is not None:
+                self._sweep_task.cancel()
             self._end_task()
             self._measurement.close()

@@ -40,9 +40,10 @@ function latencySettings(call) {
     setOptions(controls.region, regionChoices(regions, setting.region), String(setting.region));
     for (const name of ["op", "size", "path", "count"]) show(name, setting);
   };
-  const row = h("div", { class: "dg-row" },
-    ...Object.entries(controls).map(([name, control]) => field(labels[name], control)));
-  return { row, update };
+  const fields = Object.entries(controls).map(([name, control]) => [name, field(labels[name], control)]);
+  const row = h("div", { class: "dg-row" }, ...fields.map(([, box]) => box));
+  const live = fields.filter(([name]) => name === "size" || name === "count");
+  return { row, update, show: (sweeps) => live.forEach(([, box]) => (box.hidden = sweeps)) };
 }
 
 function regionChoices(regions, chosen) {
@@ -60,21 +61,24 @@ function latencyTable() {
   const names = ["min", "p50", "p90", "p99", "p99.9", "max"];
   const head = h("tr", {}, h("th", { scope: "col" }, "run"), h("th", { scope: "col", class: "dg-number" }, "samples"),
     ...names.map((name) => h("th", { scope: "col", class: "dg-number" }, name)));
-  const body = h("tbody");
+  const body = h("tbody"), foot = h("tfoot");
   const rowOf = (title, run) => h("tr", {}, h("th", { scope: "row" }, title),
     ...[run.samples.toLocaleString("en-US"), ...names.map((name) => name in run.figures ? latencyMicros(run.figures[name]) : "–")]
       .map((text) => h("td", { class: "dg-number" }, text)));
+  const ratioRow = (now, old) => h("tr", { class: "dg-ratio" }, h("th", { scope: "row" }, "after / before"), h("td"),
+    ...names.map((name) => h("td", { class: "dg-number" }, old[name] && now[name] ? (now[name] / old[name]).toFixed(2) : "–")));
   const update = ({ run, before }) => {
     const rows = [];
     if (before) rows.push(rowOf(`before: ${before.words}`, before));
     if (run) rows.push(rowOf(before ? `after: ${run.words}` : run.words, run));
     body.replaceChildren(...rows);
+    foot.replaceChildren(...(run?.samples && before ? [ratioRow(run.figures, before.figures)] : []));
     table.hidden = !rows.length;
   };
   const caption = h("caption", { class: "dg-help" }, "Latency in µs; percentiles by nearest rank, accurate to 0.6 %. " +
     "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.");
   const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
-    h("table", {}, caption, h("thead", {}, head), body));
+    h("table", {}, caption, h("thead", {}, head), body, foot));
   return { table, update };
 }
 
@@ -122,12 +126,16 @@ function wrapText(context, text, width) {
   return lines;
 }
 
-// The row of files; save(kind) saves one.
+// The row of files, of the live mode or of a sweep; save(kind) saves one.
 function latencyFiles(save) {
   const kinds = [
     ["png", "PNG"], ["time", "CSV"], ["histogram", "Histogram CSV"], ["html", "Report"], ["json", "Report JSON"],
+    ["sweep", "CSV"], ["sweep-json", "Report JSON"],
   ];
-  const buttons = kinds.map(([kind, text]) => button(text, () => save(kind)));
-  return h("div", { class: "dg-row", role: "group", "aria-label": "Save as a file" },
-    h("span", { class: "dg-help" }, "Save as:"), ...buttons);
+  const buttons = kinds.map(([kind, text]) => [kind, button(text, () => save(kind))]);
+  const row = h("div", { class: "dg-row", role: "group", "aria-label": "Save as a file" },
+    h("span", { class: "dg-help" }, "Save as:"), ...buttons.map(([, one]) => one));
+  const show = (sweeps) => buttons.forEach(([kind, one]) =>
+    (one.hidden = kind !== "png" && kind.startsWith("sweep") !== sweeps));
+  return { row, show };
 }

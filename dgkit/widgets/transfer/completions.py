@@ -24,13 +24,19 @@ _ROWS = (
 
 
 def success_record(number: int, request: Request, report: TransferReport) -> dict[str, Any]:
-    """Describe a completed transfer; times are in ns after the submit of its last DMA."""
+    """Describe a completed transfer; times are in ns after the submit of its last DMA.
+
+    `first` has those of the first DMA (submit, post, complete), if it was another one.
+    """
+    stamps = report.first_stamps
+    two = stamps is not None and stamps[0] != report.submit_ns
     return _record(number, request, "OK", report.size) | {
         "path": report.path, "dma": report.op.name, "provider": report.provider,
         "submit_ns": report.submit_ns,
         "post_ns": report.post_ns - report.submit_ns,
         "complete_ns": report.complete_ns - report.submit_ns,
         "read_ns": report.read_ns, "write_ns": report.write_ns, "chunks": report.chunks,
+        "first": [ns - report.submit_ns for ns in stamps] if two and stamps else None,
     }  # fmt: skip
 
 
@@ -50,7 +56,7 @@ def failure_record(number: int, request: Request, error: Exception, moved: int) 
 def _record(number: int, request: Request, status: str, size: int) -> dict[str, Any]:
     what = f"{request.op} {request.region.name}"
     record = {"number": number, "what": what, "status": status}
-    record |= {"op": request.op, "region": request.region.name}
+    record |= {"op": request.op, "region": request.region.name, "region_id": request.region.id}
     return record | {"size": size, "offset": request.offset}
 
 

@@ -1,7 +1,7 @@
-// The time line: the last DMA of each listed transfer on the DPU's clock, by operation and path, with
-// zoom by buttons, wheel and keys.
+// The time line: the first and the last DMA of each listed transfer on the DPU's clock, by operation
+// and path, with zoom by buttons, wheel and keys.
 
-const LANE_ROW_PX = 12, LANE_GAP_PX = 8, AXIS_PX = 18, LEAST_NS = 100;
+const LANE_ROW_PX = 12, LANE_GAP_PX = 8, AXIS_PX = 18, LEAST_NS = 100, DIGIT_PX = 7;
 const TIME_UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
 
 // A time in the largest unit of which there is at least one, to `digits` significant digits.
@@ -20,18 +20,23 @@ function ticksOf(from, to, count) {
 
 class Timeline {
   #data = null; #range = null; #preset = "latest"; #origin = 0; // origin: where the axis has 0
-  constructor(goToRow) {
-    this.goToRow = goToRow;
+  // `choose` is called with the number of a transfer that is clicked.
+  constructor(choose) {
+    this.choose = choose;
     const preset = (name, text) => button(text, () => this.#choose(name), { "aria-pressed": "false", "data-preset": name });
     this.presets = [preset("latest", "Latest"), preset("all", "All")];
     const zoom = (text, label, factor) => button(text, () => this.#zoom(factor, 0.5), { "aria-label": label });
     this.text = h("p", { class: "dg-help dg-tl-text" });
     this.lanes = h("div", { class: "dg-tl-lanes" });
     this.plot = h("div", { class: "dg-tl-plot", tabindex: "0", role: "group", "aria-label": "Time line of transfers" });
-    this.part = h("details", { class: "dg-tl", open: true, hidden: true }, h("summary", {}, "Time line: the last DMA of each transfer"),
+    this.part = h("details", { class: "dg-tl", open: true, hidden: true }, h("summary", {}, "Time line of transfers"),
       h("div", { class: "dg-bar" }, ...this.presets, zoom("+", "Zoom in", 0.5), zoom("−", "Zoom out", 2), this.text),
-      h("div", { class: "dg-tl-main" }, this.lanes, this.plot));
+      h("div", { class: "dg-tl-main" }, this.lanes, this.plot),
+      h("p", { class: "dg-help dg-tl-key" }, ...[["dg-posting", "submit to post"], ["dg-moving dg-read", "READ"], ["dg-moving", "WRITE, to complete"]]
+        .map(([name, text]) => h("span", {}, h("i", { class: `dg-span ${name}` }), text)),
+        h("span", {}, "A line joins the first and the last DMA of a transfer. Click one: its bytes in the hex view.")));
     this.#listen();
+    new ResizeObserver(() => this.#data && this.#paint()).observe(this.plot); // labels that fit depend on the width
   }
   draw(data) {
     this.part.hidden = !data;
@@ -86,16 +91,21 @@ class Timeline {
       height += rows * LANE_ROW_PX + LANE_GAP_PX;
     }
     const x = (ns) => (100 * (ns - from)) / (to - from);
-    const ticks = ticksOf(from - this.#origin, to - this.#origin, 5).map((ns) =>
-      h("span", { class: "dg-tl-tick", style: `left:${x(ns + this.#origin)}%` }, h("span", {}, ns ? timeText(ns, 9) : "0")));
-    const shown = bars.filter(([, , , submit, , complete]) => complete >= from && submit <= to);
-    const drawn = shown.map(([number, lane, row, submit, post, complete]) => {
-      const left = Math.max(-1, x(submit)), right = Math.min(101, x(complete)), middle = Math.max(left, Math.min(right, x(post)));
-      const text = `No. ${number}: submit ${timeText(submit - this.#origin)}, post +${timeText(post - submit)}, complete +${timeText(complete - submit)}`;
-      const part = (name, start, stop) => h("span", { class: `dg-span ${name}`, style: `flex:${stop - start} 1 0` });
-      return h("button", { type: "button", class: "dg-tl-bar", title: text, "aria-label": text, tabindex: "-1", onclick: () => this.goToRow(number),
-        style: `left:${left}%;width:${right - left}%;top:${tops[lane] + row * LANE_ROW_PX}px` },
-        part("dg-posting", left, middle), part("dg-moving", middle, right));
+    const plotPx = this.plot.clientWidth, room = (at, text) => ((100 - at) * plotPx) / 100 > text.length * DIGIT_PX;
+    const ticks = ticksOf(from - this.#origin, to - this.#origin, 5).map((ns) => {
+      const at = x(ns + this.#origin), text = ns ? timeText(ns, 9) : "0";
+      return h("span", { class: "dg-tl-tick", style: `left:${at}%` }, room(at, text) ? h("span", {}, text) : null);
+    });
+    const shown = bars.filter(([, , , dmas]) => dmas.at(-1)[3] >= from && dmas[0][1] <= to);
+    const drawn = shown.map(([number, lane, row, dmas]) => {
+      const inside = (ns) => Math.max(-1, Math.min(101, x(ns)));
+      const left = inside(dmas[0][1]), width = inside(dmas.at(-1)[3]) - left;
+      const text = `No. ${number}: ${dmas.map((dma) => this.#said(...dma)).join("; ")}`;
+      const part = (name, start, stop) => h("span", { class: `dg-span ${name}`,
+        style: `left:${width && (100 * (inside(start) - left)) / width}%;width:${width ? (100 * (inside(stop) - inside(start))) / width : 100}%` });
+      return h("button", { type: "button", class: "dg-tl-bar", title: text, "aria-label": text, tabindex: "-1", onclick: () => this.choose(number),
+        style: `left:${left}%;width:${width}%;top:${tops[lane] + row * LANE_ROW_PX}px` },
+        ...dmas.flatMap(([op, submit, post, complete]) => [part(op === "READ" ? "dg-moving dg-read" : "dg-moving", post, complete), part("dg-posting", submit, post)]));
     });
     this.plot.style.height = `${height + AXIS_PX}px`;
     this.plot.replaceChildren(...ticks, ...drawn);
@@ -104,9 +114,12 @@ class Timeline {
     this.text.textContent = this.#preset ? this.#summary(this.#data[this.#preset])
       : `${timeText(to - from)} in view, ${shown.length} of ${plural(bars.length, "transfer")}`;
   }
+  #said(op, submit, post, complete) {
+    return `${op} submit ${timeText(submit - this.#origin)}, post +${timeText(post - submit)}, complete +${timeText(complete - submit)}`;
+  }
   // The throughput is left out of spans with pauses.
   #summary({ from, to, count, bytes, rate }) {
-    const speed = rate === null || this.#preset === "all" ? "" : `; ${rate >= 1e9 ? `${(rate / 1e9).toFixed(2)} GB/s` : `${(rate / 1e6).toFixed(1)} MB/s`} between completions`;
+    const speed = rate === null || this.#preset === "all" ? "" : `; ${rate >= 1e9 ? `${(rate / 1e9).toFixed(2)} GB/s` : `${(rate / 1e6).toFixed(1)} MB/s`}`;
     return `${plural(count, "transfer")}, ${shortSize(bytes)} in ${timeText(to - from)}${speed}`;
   }
 }

@@ -63,7 +63,13 @@ function makeCompletions(view, status) {
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
   const python = ({ number }) => pythonButton(view, (text) => (status.textContent = text), () => ({ number }),
-    { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}` });
+    { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}`, tabindex: -1 });
+  const show = async (number) => {
+    const reply = await view.attempt("show_bytes", { number });
+    if (reply) status.textContent = reply.text;
+  };
+  const bytes = ({ number }) => button("Bytes", () => show(number),
+    { title: "Show these bytes in the hex view", "aria-label": `Show the bytes: No. ${number}`, "data-key": `bytes:${number}`, tabindex: -1 });
   const all = ({ read_ns: read, write_ns: write, chunks = 0 }) =>
     [read && `READ ${micros(read)}`, write && `WRITE ${micros(write)}`, chunks > 1 && plural(chunks, "chunk")]
       .filter(Boolean).map((text) => h("div", {}, text));
@@ -71,21 +77,37 @@ function makeCompletions(view, status) {
     h("td", { class: "dg-number" }, String(record.number)), h("th", { scope: "row" }, `${record.what} +${record.offset.toLocaleString("en-US")}`),
     h("td", { title: record.error ?? null }, record.path ? `${record.status}, ${record.path}` : record.status), h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
     h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
-    h("td", {}, ...all(record)), h("td", {}, python(record)));
+    h("td", {}, ...all(record)), h("td", {}, python(record), bytes(record)));
   const draw = ({ completions, clock: source }) => {
     part.hidden = completions.length === 0;
     replaceRows(body, completions.map(line).reverse(), table);
     const { submit_ns: at } = completions.findLast((record) => record.submit_ns) ?? {};
     clock.textContent = `Clock: ${source}${at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : ""}. Each bar has its own scale: ` +
-      "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other.";
+      "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other. " +
+      "The arrow keys go from row to row.";
   };
   table.classList.add("dg-completions");
-  const goToRow = (number) => {
+  // Tab stops at the table once; the arrow keys go to the buttons of its rows.
+  const buttonsOf = (row) => [...(row?.querySelectorAll("button") ?? [])];
+  box.addEventListener("keydown", (event) => {
+    const row = event.target.closest("tbody tr"), at = buttonsOf(row).indexOf(event.target);
+    const next = {
+      ArrowDown: () => buttonsOf(row ? row.nextElementSibling : body.rows[0])[Math.max(at, 0)],
+      ArrowUp: () => buttonsOf(row?.previousElementSibling)[at],
+      ArrowRight: () => buttonsOf(row)[at + 1],
+      ArrowLeft: () => buttonsOf(row)[at - 1],
+    }[event.key]?.();
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  const choose = (number) => {
     const row = [...body.rows].find((one) => one.dataset.row === String(number));
     row?.scrollIntoView({ block: "nearest" });
     row?.querySelector("button")?.focus();
+    show(number);
   };
-  return { part, draw, goToRow };
+  return { part, draw, choose };
 }
 
 function makeSummary() {
@@ -100,6 +122,14 @@ function makeSummary() {
       ...ns.map((value) => h("td", { class: "dg-number" }, micros(value))))));
   };
   return { part: box, draw };
+}
+
+// A line of 16 bytes (html_cards.hex_lines) as one of 8 bytes or two, for a narrow panel.
+function halves(line) {
+  const [, offset, bytes, text] = /^(\w+)  (.{48})  (.*)$/.exec(line) ?? [];
+  if (!offset) return [line];
+  const half = (at) => `${(parseInt(offset, 16) + at).toString(16).padStart(offset.length, "0")}  ${bytes.slice(at && 25, at ? 48 : 23)}  ${text.slice(at, at + 8)}`;
+  return text.length > 8 ? [half(0), half(8)] : [half(0)];
 }
 
 function makeReadResult(view, status) {
@@ -132,7 +162,8 @@ function makeReadResult(view, status) {
     part.dataset.number = result.number;
     const shown = result.size > 16 * result.lines.length ? `, the first ${16 * result.lines.length} shown` : "";
     title.textContent = `No. ${result.number}, ${result.what}: ${sizeText(result.size)}${shown}`;
-    lines.textContent = result.lines.join("\n");
+    lines.replaceChildren(h("span", { class: "dg-lines16" }, result.lines.join("\n")),
+      h("span", { class: "dg-lines8" }, result.lines.flatMap(halves).join("\n")));
   };
   return { part, draw };
 }
@@ -150,7 +181,7 @@ function drawTransfer(view) {
   const summary = makeSummary();
   const readResult = makeReadResult(view, status);
   const completions = makeCompletions(view, status);
-  const timeline = new Timeline(completions.goToRow);
+  const timeline = new Timeline(completions.choose);
   const fields = h("fieldset", {}, form.form, list.part);
   view.body.append(fields, progress.part, status, summary.part, readResult.part, timeline.part, completions.part);
   const showSession = (state, select) => {

@@ -43,7 +43,8 @@ class TransferPanel(Panel):
     A completion is a dict: `number`, `what`, `op`, `region` (its name), `offset`, `size`, `status`
     (`OK`, or the error's name with its text in `error`), and if a DMA took place `path`, `dma` (the
     last one's operation), `submit_ns`, `post_ns` and `complete_ns` (the last two relative to the
-    first); of a success also `provider`, `read_ns`, `write_ns` and `chunks`.
+    first); of a success also `provider`, `read_ns`, `write_ns`, `chunks` and `first` (submit, post
+    and complete of the first DMA relative to `submit_ns`; None if there was one only).
 
     Attributes:
         last_completion: The last completion, or None; read-only. While a run lasts, it changes
@@ -352,6 +353,26 @@ class TransferPanel(Panel):
         if number not in self._python:
             raise ValueError(f"no completion {number} is listed")
         return {"text": self._python[number]}
+
+    @handler
+    def show_bytes(self, number: int) -> dict[str, str]:
+        """Show the bytes that a transfer touched in the hex views of the session.
+
+        Raises:
+            ValueError: The completion is not listed, or its region was freed.
+        """
+        record = next((one for one in self._completions if one["number"] == number), None)
+        if record is None:
+            raise ValueError(f"no completion {number} is listed")
+        name, start = record["region"], record["offset"]
+        if record["region_id"] not in [region.id for region in self._model.live()]:
+            raise ValueError(f"region {name!r} of transfer No. {number} was freed")
+        stop = start + max(1, record["size"])
+        shown = self._model.show_bytes(record["region_id"], start, stop)
+        if not shown:
+            return {"text": f"No. {number}: no hex view shows {name}; a HexView(session) would."}
+        what = f"{plural(stop - start, 'byte')} of {name} at offset {start:,}"
+        return {"text": f"No. {number}: {what}, shown in the hex view."}
 
     def end(self) -> None:
         """Cancel the transfers."""

@@ -20,6 +20,20 @@ from support.processes import waiting
 EXTENSION = "dgkit.jupyter.tcp_nodelay"
 
 
+def jupyter_environment(home: Path) -> dict[str, str]:
+    """The variables of this process, with Jupyter's folders in `home`."""
+    folders = {
+        "JUPYTER_CONFIG_DIR": "config",
+        "JUPYTER_DATA_DIR": "data",
+        "JUPYTER_RUNTIME_DIR": "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": "settings",
+        "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+        "IPYTHONDIR": "ipython",
+        "MPLCONFIGDIR": "matplotlib",
+    }
+    return {**os.environ, **{name: str(home / at) for name, at in folders.items()}}
+
+
 class Lab:
     """A server that runs. `root` is where its notebooks lie, `log` what it said."""
 
@@ -31,7 +45,11 @@ class Lab:
         self._quiet_news()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                self._command(), cwd=self.root, env=self._environment(), stdout=log, stderr=log
+                self._command(),
+                cwd=self.root,
+                env=jupyter_environment(self._home),
+                stdout=log,
+                stderr=log,
             )
         self.url = waiting.until(self._listening, "JupyterLab listens", timeout=60)
 
@@ -42,18 +60,6 @@ class Lab:
         news = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
         (settings / "notification.jupyterlab-settings").write_text(json.dumps(news))
 
-    def _environment(self) -> dict[str, str]:
-        folders = {
-            "JUPYTER_CONFIG_DIR": "config",
-            "JUPYTER_DATA_DIR": "data",
-            "JUPYTER_RUNTIME_DIR": "runtime",
-            "JUPYTERLAB_SETTINGS_DIR": "settings",
-            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-            "IPYTHONDIR": "ipython",
-            "MPLCONFIGDIR": "matplotlib",
-        }
-        return {**os.environ, **{name: str(self._home / at) for name, at in folders.items()}}
-
     def _command(self) -> list[str]:
         options = {
             "ServerApp.ip": "127.0.0.1",
@@ -63,6 +69,7 @@ class Lab:
             "ServerApp.root_dir": self.root,
             "IdentityProvider.token": self.token,
             "LabApp.expose_app_in_browser": True,
+            "JupyterNotebookApp.expose_app_in_browser": True,  # Notebook 7, of the same server
             "LabApp.extension_manager": "readonly",
         }
         if find_spec("dgkit") and (found := find_spec(EXTENSION)):  # also where it is not installed

@@ -21,6 +21,13 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 _MARK = "DGKIT_TEST_RUN"
 
 
+def notebook(*sources: str) -> Any:
+    """A notebook with these code cells."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    return nbformat.v4.new_notebook(metadata={"kernelspec": kernel}, cells=cells)
+
+
 class _Here(AsyncKernelManager):
     """A kernel of the interpreter that runs the tests, whatever kernels this user has installed."""
 

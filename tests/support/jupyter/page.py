@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect, sync_playwright
 from support.jupyter.lab import Lab
+from support.jupyter.notebooks import notebook
 from support.processes import waiting
 
 SHOTS = Path(__file__).parents[3] / ".cache/browser"
@@ -155,6 +156,10 @@ class Notebook:
         """The same, once its view has what it draws."""
         panel = self.panel(name, nth)
         panel.and_(self.page.locator("[data-ready]")).wait_for(timeout=timeout_ms)
+        if name == "hexview":  # tests use the controls of its second row, too
+            more = panel.get_by_role("button", name="More", exact=True)
+            if more.get_attribute("aria-expanded") == "false":
+                more.click()
         return panel
 
 
@@ -213,11 +218,8 @@ class LabPage:
 
     def notebook(self, name: str, *sources: str) -> Notebook:
         """A new notebook with these cells, open, its kernel ready."""
-        kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        book = nbformat.v4.new_notebook(metadata={"kernelspec": kernel})
-        book.cells = [nbformat.v4.new_code_cell(source) for source in sources]
         path = f"{name}.ipynb"
-        nbformat.write(book, self.lab.root / path)
+        nbformat.write(notebook(*sources), self.lab.root / path)
         return Notebook(self, path).open()
 
     def theme(self, dark: bool) -> None:
@@ -234,6 +236,15 @@ class LabPage:
         (of or self.page).screenshot(path=path, animations="disabled")
         return path
 
+    def dismiss_dialogs(self) -> list[str]:
+        """What JupyterLab's modal dialogs say; closes them, since nothing below can be clicked."""
+        dialogs = self.page.locator("dialog.jp-Dialog")
+        said = dialogs.all_inner_texts()
+        for _ in said:
+            self.page.keyboard.press("Escape")
+        expect(dialogs).to_have_count(0)
+        return said
+
     def check(self) -> None:
         """AssertionError: an exception that nobody caught, or a look outside, since the last."""
         errors, self.errors = self.errors, []
@@ -246,6 +257,20 @@ class LabPage:
         """Closes the tab, and ends the kernels of its notebooks."""
         self.context.close()
         self.lab.end_kernels(self.opened)
+
+
+class NotebookPage(LabPage):
+    """A tab with Notebook 7, which has one notebook."""
+
+    def show(self, path: str) -> Notebook:
+        """Open a notebook of the server; its kernel is ready."""
+        self.page.goto(f"{self.lab.url}notebooks/{path}?token={self.lab.token}")
+        self.page.wait_for_function("() => window.jupyterapp", timeout=60_000)
+        self.ask("async () => { await app.restored; }")
+        self.opened.add(path)
+        waiting.until(lambda: self.ask("(path) => !!find(path)", path), "it is there", 60)
+        self.ask("async (path) => { await find(path).sessionContext.ready; }", path)
+        return Notebook(self, path)
 
 
 @contextmanager

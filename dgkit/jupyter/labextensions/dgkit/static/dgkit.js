@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prebuilt extension of JupyterLab 4: cards in the launcher, commands, a sidebar.
+// Prebuilt extension of JupyterLab 4: cards in the launcher, commands, a sidebar; static pictures in
+// the outputs of a notebook that are those of the moment when it is saved.
 //
 // It is written in the form in which JupyterLab loads one, a container of webpack's module
 // federation (init and get), so that no bundler is needed. JupyterLab's own modules come from the
@@ -8,6 +9,7 @@
   const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
     <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
     <path d="M9 9h4V7l3 3-3 3v-2H9zm6 6h-4v2l-3-3 3-3v2h4z"/></g></svg>`;
+  const PICTURES = "dgkit.pictures", SAVE_WAIT_MS = 2000;
   const WELCOME = "dgkit-welcome.ipynb";
   const SESSION = [
     "import os", "", "import dgkit", "",
@@ -112,14 +114,55 @@
     app.shell.add(widget, "left", { rank: 900 });
   }
 
+  // The static pictures in a notebook: their outputs, and what the kernel calls them.
+  function picturesOf(notebook) {
+    return [...(notebook.cells ?? [])].flatMap(({ outputs }) =>
+      Array.from({ length: outputs?.length ?? 0 }, (_, index) => ({ outputs, index, ...outputs.get(index).metadata?.dgkit })))
+      .filter(({ picture }) => picture);
+  }
+
+  // Asks the kernel for the pictures that have changed (see dgkit/widgets/base/static_output.py).
+  async function renewPictures({ content, sessionContext }) {
+    const kernel = sessionContext.session?.kernel, shown = picturesOf(content.model);
+    if (!shown.length || kernel?.status !== "idle") return;
+    const info = await kernel.requestCommInfo({ target_name: PICTURES });
+    const [id] = Object.keys(info.content.comms ?? {});
+    if (!id) return;
+    let pictures = {};
+    const comm = kernel.createComm(PICTURES, id);
+    try {
+      comm.onMsg = (message) => (pictures = message.content.data.pictures);
+      const states = Object.fromEntries(shown.map(({ picture, state }) => [picture, state]));
+      await comm.send({ states }).done;
+    } finally {
+      comm.dispose(); // this page's side only
+    }
+    for (const { outputs, index, picture, state } of picturesOf(content.model)) {
+      const renewed = pictures[picture];
+      if (!renewed || renewed.metadata.dgkit.state === state) continue;
+      outputs.set(index, { ...outputs.get(index).toJSON(), ...renewed });
+    }
+  }
+
+  // Renews a notebook's pictures whenever it is saved; nothing of that can keep it from being saved.
+  function renewAtSave(panel) {
+    const { context } = panel, save = context.save.bind(context);
+    context.save = async (...given) => {
+      const late = new Promise((resolve) => setTimeout(resolve, SAVE_WAIT_MS));
+      const renewed = renewPictures(panel).catch((error) => console.warn("dgkit:", error));
+      await Promise.race([renewed, late]);
+      return save(...given);
+    };
+  }
+
   async function plugins() {
-    const [launcher, apputils, widgets, ui] = await Promise.all(
+    const [launcher, apputils, widgets, ui, notebook] = await Promise.all(
       ["@jupyterlab/launcher", "@jupyterlab/apputils", "@lumino/widgets",
-        "@jupyterlab/ui-components"].map(shared));
-    const optional = [launcher?.ILauncher, apputils?.ICommandPalette].filter(Boolean);
+        "@jupyterlab/ui-components", "@jupyterlab/notebook"].map(shared));
+    const optional = [launcher?.ILauncher, apputils?.ICommandPalette, notebook?.INotebookTracker].filter(Boolean);
     return {
       id: "dgkit:extension",
-      description: "Cards in the launcher, commands and a sidebar for dgkit.",
+      description: "Cards in the launcher, commands, a sidebar and pictures at each save for dgkit.",
       autoStart: true,
       optional,
       activate: (app, ...services) => {
@@ -127,6 +170,9 @@
         const icon = ui ? new ui.LabIcon({ name: "dgkit:icon", svgstr: ICON }) : undefined;
         const commands = addCommands(
           app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
+        const tracker = given(notebook?.INotebookTracker);
+        tracker?.forEach(renewAtSave);
+        tracker?.widgetAdded.connect((_, panel) => renewAtSave(panel));
         if (widgets && app.name === "JupyterLab") addSidebar(app, widgets.Widget, commands, icon);
         if (commands.includes(`dgkit:${wanted}`)) {
           app.restored.then(() => app.commands.execute(`dgkit:${wanted}`)).catch((error) => {

@@ -1,0 +1,9 @@
+"""Live heat map of a sweep over many pairs.
+
+heatmap             HeatMap: follows a sweep, and sends its cells to the views
+cell_figure         the cells as a Bokeh figure
+"""
+
+from .heatmap import HeatMap
+
+__all__ = ["HeatMap"]

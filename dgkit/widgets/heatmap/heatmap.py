@@ -1,0 +1,191 @@
+"""HeatMap: a sweep of a fleet while it runs, each pair against the median of all."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ...units import size_text
+from ..base import scheduler
+from ..base.panel import Reply, handler
+from ..base.viewers import Viewers
+from ..figure.figure import BokehPanel
+
+if TYPE_CHECKING:
+    from bokeh.document import Document
+
+    from ..base.picture import Picture
+
+__all__ = ["HeatMap"]
+
+_FIGURES = {"p50_ns": "latency", "gb_per_s": "time of a byte"}
+_EVERY_S = 0.5  # between two looks at the rows
+_SLOW, _SHOWN = 1.25, 10  # what is in the table: times the median, and its rows
+
+
+class _Sweep(Protocol):
+    """Drawn sweep: a dgkit.fleet.Sweep."""
+
+    total: int
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def labels(self) -> tuple[str, ...]: ...
+    @property
+    def failures(self) -> tuple[Any, ...]: ...
+    def cells(self, figure: str) -> Any: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class HeatMap(BokehPanel):
+    """Heat map of a sweep: `HeatMap(fleet.start_sweep(...))`; it follows the sweep to its end.
+
+    Args:
+        sweep: The sweep, which runs or has ended.
+        figure: "p50_ns" or "gb_per_s".
+
+    Raises:
+        ValueError: There is no such figure.
+        TypeError: `sweep` is not a sweep.
+    """
+
+    name = "heatmap"
+    title = "Heat map"
+    parts = ("figure/bokehjs",)
+
+    def __init__(self, sweep: _Sweep, figure: str = "p50_ns") -> None:
+        if not callable(getattr(sweep, "cells", None)):
+            raise TypeError(f"sweep is {sweep!r}; it must be a sweep of dgkit.Fleet")
+        self._sweep = sweep
+        self._figure = _known(figure)
+        self._viewers = Viewers()
+        self._error: Exception | None = None
+        super().__init__()
+        self._task = scheduler.start(self._follow(), self.fail)
+
+    @property
+    def figure(self) -> str:
+        """Drawn figure: "p50_ns" or "gb_per_s"."""
+        return self._figure
+
+    @handler
+    def show(self, figure: str) -> None:
+        """Draw another figure.
+
+        Raises:
+            ValueError: There is no such figure.
+        """
+        self._figure = _known(figure)
+        self._send_frame()
+
+    @handler
+    def watch(self, view: str, on: bool) -> None:
+        """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
+        self._viewers.update(view, on)
+
+    @handler
+    def cells(self) -> Reply:
+        """Return the cells and the texts about them."""
+        return self._frame()
+
+    def _follow(self) -> Generator[Any, None, None]:
+        """Send new cells to the views, until the sweep has ended."""
+        seen, ended, next_look = -1, False, 0.0
+        while not ended:
+            if time.monotonic() < next_look:
+                yield
+                continue
+            next_look = time.monotonic() + _EVERY_S
+            ended = self._sweep.done
+            if ended or (self._sweep.rows != seen and self._viewers.due()):
+                seen = self._sweep.rows
+                self._send_frame()
+            yield
+        self._sweep.wait(0)  # raises what ended the sweep
+
+    def _send_frame(self) -> None:
+        fields, buffers = self._frame()
+        self.broadcast("frame", buffers, **fields)
+
+    def _frame(self) -> Reply:
+        values = self._sweep.cells(self._figure)
+        shape = list(values.shape)
+        return self._texts(values) | {"shape": shape}, [values.to_numpy("f4").tobytes()]
+
+    def _texts(self, values: Any) -> dict[str, Any]:
+        sweep = self._sweep
+        state = "ended" if sweep.done else "running"
+        failed = len(sweep.failures)
+        line = f"{sweep.rows:,} of {sweep.total:,} rows, {state}"
+        if failed:
+            line += f", {failed:,} without a result"
+        stacked = values.set_axis(_names(values.columns), axis=1).stack()
+        slow = stacked[stacked >= _SLOW].sort_values(ascending=False)
+        return {
+            "line": line,
+            "done": sweep.done,
+            "figure": self._figure,
+            "what": f"{_FIGURES[self._figure]}, times the median of all pairs",
+            "slow": [[pair, kind, f"{value:.2f}"] for (pair, kind), value in slow[:_SHOWN].items()],
+            "more": max(len(slow) - _SHOWN, 0),
+            "label": ", ".join(sweep.labels),
+        }
+
+    def document(self, dark: bool) -> Document:  # noqa: ARG002 (its colours suit both)
+        """Return the figure with the cells that are there."""
+        from bokeh.document import Document
+
+        from .cell_figure import cell_figure
+
+        values = self._sweep.cells(self._figure)
+        made = Document()
+        made.add_root(cell_figure([*map(str, values.index)], _names(values.columns), values))
+        return made
+
+    def state(self) -> dict[str, Any]:
+        """Return the texts; a view requests the cells when its figure is drawn."""
+        values = self._sweep.cells(self._figure)
+        return {**super().state(), "figures": list(_FIGURES.items()), **self._texts(values)}
+
+    def end(self) -> None:
+        """Follow no more; the sweep goes on."""
+        self._task.cancel()
+
+    def picture(self) -> Picture:
+        """Return the figure and the slowest pairs."""
+        from ..base.picture import Picture
+        from ..figure.static_figure import figure_picture
+
+        values = self._sweep.cells(self._figure)
+        texts = self._texts(values)
+        picture = Picture(f"{self.title}: {texts['what']}; {texts['line']}")
+        picture.heading(self.title, texts["label"])
+        picture.text(f"{texts['what']}; {texts['line']}")
+        picture.add(figure_picture(self.document(False), self.title))
+        if texts["slow"]:
+            picture.table(("pair", "op, path, size", "times the median"), texts["slow"])
+        return picture
+
+    def static_html(self) -> str:
+        """Return the line about the rows."""
+        texts = self._texts(self._sweep.cells(self._figure))
+        return f"<p><em>{self.title}.</em> {html.escape(texts['line'])}</p>"
+
+
+def _known(figure: str) -> str:
+    if figure not in _FIGURES:
+        raise ValueError(f"figure is {figure!r}; it must be one of {', '.join(_FIGURES)}")
+    return figure
+
+
+def _names(columns: Any) -> list[str]:
+    """Return the names of columns: `write, 4 KiB`, with the path if there are several."""
+    paths = len({path for _, path, _ in columns}) > 1
+    return [
+        ", ".join([op, *([path] if paths else []), size_text(size)]) for op, path, size in columns
+    ]

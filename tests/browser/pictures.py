@@ -1,0 +1,89 @@
+"""Renew the pictures in notebooks/ that the READMEs show.
+
+Run it by hand on an idle machine, after a change of how panels look:
+PYTHONPATH=tests .cache/venv/bin/python tests/browser/pictures.py
+"""
+
+import io
+import tempfile
+from pathlib import Path
+
+from doctor.snapshots import snapshot_file
+from PIL import Image
+from playwright.sync_api import Locator, expect
+from support.jupyter.lab import lab
+from support.jupyter.page import WAIT_MS, LabPage, Notebook, chromium
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+SHOWN_S = 31  # the plot shows the last 30 s
+
+TRANSFERS = """
+page = d.session.regions[0]
+how = {"pattern": "counter", "size": "64K", "offset": "256K", "repeat": 5, "depth": 2}
+d.panels.transfer.transfer("write", page, **how).wait()
+"""
+DOCTOR = "from dgkit.widgets.doctor import DoctorPanel\np = DoctorPanel({})\np"
+
+
+def main() -> None:
+    """Take the dashboard's picture in both themes, and the doctor's."""
+    expect.set_options(timeout=WAIT_MS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        lab(Path(folder)) as server,
+        chromium() as browser,
+    ):
+        page = LabPage(server, browser).go()
+        _dashboard(page)
+        _doctor(page)
+        page.close()
+
+
+def _dashboard(page: LabPage) -> None:
+    """Press "Show me", start five more transfers, and measure until the plot is full."""
+    page.page.set_viewport_size({"width": 1400, "height": 3200})
+    board = page.notebook("dashboard").dashboard()
+    dashboard, plot = board.panel("dashboard"), board.panel("latency")
+    dashboard.get_by_role("button", name="Show me").click()
+    steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
+    expect(steps.last).to_have_class("dgd-done")
+    expect(plot).to_have_attribute("data-running", "false")
+    dashboard.get_by_role("button", name="Hide the steps").click()
+    board.cell(TRANSFERS)
+    plot.get_by_role("button", name="Start").click()
+    page.page.mouse.move(0, 0)
+    page.page.wait_for_timeout(1000 * SHOWN_S)
+    _keep(page, board, dashboard, "dashboard", ("light", "dark"))
+
+
+def _doctor(page: LabPage) -> None:
+    """Show a synthetic machine with one warning, its commands and its PCIe tree."""
+    page.page.set_viewport_size({"width": 1280, "height": 2400})
+    book = page.notebook("doctor")
+    book.cell(DOCTOR.format(repr(str(snapshot_file("acs-on")))))
+    panel = book.ready("doctor")
+    expect(panel).to_have_attribute("data-running", "false")
+    panel.locator(".dg-finding summary").first.click()
+    tree = panel.get_by_role("region", name="Drawing of the PCIe tree")
+    tree.scroll_into_view_if_needed()
+    expect(tree.locator("canvas").first).to_be_visible()
+    _keep(page, book, panel, "doctor", ("light",))
+
+
+def _keep(page: LabPage, book: Notebook, part: Locator, name: str, themes: tuple[str, ...]) -> None:
+    """Write the pictures of a part of the page."""
+    for theme in themes:
+        page.theme(theme == "dark")
+        book.quiet()  # the plots take the theme by messages of the kernel
+        page.page.wait_for_timeout(1000)
+        png = part.screenshot(animations="disabled", style=":focus { outline: none !important; }")
+        picture = NOTEBOOKS / f"{name}-{theme}.png"
+        # a palette that also has the colours of small parts; a third of the size
+        image = Image.open(io.BytesIO(png)).convert("RGB")
+        image = image.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        image.save(picture, optimize=True)
+        print(f"{picture}: {image.width} x {image.height}, {picture.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
