@@ -37,7 +37,8 @@ _MAX_WIDTH = 100
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table.  [default: auto]",
+    help="arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table below.  "
+    "[default: auto]",
 )
 @click.option(
     "--size",
@@ -113,12 +114,13 @@ def doctor(
 
     \b
     Goals (--goal), and what the machine shows for each; auto takes the first line that fits:
-      arm-dma  the Arm side of a BlueField
-      arm-dma  a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim
-      rdma     a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField
-      p2p      several GPUs, not GeForce
-      gpu      any other GPU
-      laptop   no GPU
+      host-dma  no GPU on the host; a BlueField, not in NIC mode; DOCA
+      arm-dma   the Arm side of a BlueField
+      arm-dma   a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim
+      rdma      a GPU, not GeForce; a NIC with RDMA of any vendor, or a BlueField
+      p2p       several GPUs, not GeForce
+      gpu       any other GPU
+      laptop    no GPU
     gpunetio is never taken by itself.
 
     \b

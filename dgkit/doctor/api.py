@@ -105,8 +105,8 @@ def examine(
     Nothing on the machine is changed.
 
     Args:
-        goal: "arm-dma", "rdma", "gpunetio", "p2p", "gpu" or "laptop"; None chooses one by what the
-            machine shows (automatic_goal.py).
+        goal: "arm-dma", "host-dma", "rdma", "gpunetio", "p2p", "gpu" or "laptop"; None chooses one
+            by what the machine shows (automatic_goal.py).
         checks: Names of checks or families, all if empty.
         size: GPU memory to be exported at once, in bytes or as "4G".
         fast: Take 2 s at most instead of 10 s.

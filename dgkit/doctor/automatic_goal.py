@@ -1,8 +1,8 @@
 """Automatic goal: what a machine shows that its owner wants of it, in one table.
 
 A goal that the machine was never meant for fails on a machine that works. So a BlueField counts for
-its Arm cores only where DOCA or rshim is installed, and a GeForce, which NVIDIA's driver lets no
-other device reach, for CUDA only.
+its Arm cores only where DOCA or rshim is installed, without a GPU only where DOCA is, and a
+GeForce, which NVIDIA's driver lets no other device reach, for CUDA only.
 """
 
 from __future__ import annotations
@@ -84,11 +84,33 @@ def _why_gpu(shown: Signs) -> str:
 
 
 def _why_none(shown: Signs) -> str:
-    return f"there is a {shown.card}, and no GPU" if shown.card else "there is no GPU"
+    if not shown.card:
+        return "there is no GPU"
+    use = " in NIC mode" if shown.nic_mode else "" if shown.software == "DOCA" else " without DOCA"
+    return f"there is a {shown.card}{use}, and no GPU"
+
+
+def _host_memory(shown: Signs) -> bool:
+    """Return whether Arm cores are to reach the memory of a host that has no GPU."""
+    if shown.gpus or not shown.host:
+        return False
+    return shown.arm or (shown.has_dpu and shown.software == "DOCA")
+
+
+def _why_host(shown: Signs) -> str:
+    if shown.arm:
+        return "these are a host without a GPU and the Arm side of a BlueField"
+    return f"there are a {shown.card} and DOCA, and no GPU"
 
 
 # The first rule that holds gives the goal.
 RULES = (
+    Rule(
+        Goal.HOST_DMA,
+        "no GPU on the host; a BlueField, not in NIC mode; DOCA",
+        _host_memory,
+        _why_host,
+    ),
     Rule(
         Goal.ARM_DMA,
         "the Arm side of a BlueField",
@@ -135,18 +157,27 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
     Reads files and ibv_devinfo only: it runs before all checks.
     """
     if "dpu" in sides:
-        return Signs(arm=True, host="host" in sides)
+        return Signs(arm=True, host="host" in sides, gpus=_number(sides.get("host")))
     machine = sides["host"]
     devices = machine.know(pci.tree)
-    if not devices.gpus:
-        return Signs(card=devices.bluefields[0].bluefield if devices.bluefields else "")
-    return Signs(
+    shown = Signs(
         gpus=len(devices.gpus),
-        reachable=any(_is_reachable(machine, gpu.address) for gpu in devices.gpus),
-        nic=bool(pairs.peers(machine, Goal.RDMA)),
         card=devices.bluefields[0].bluefield if devices.bluefields else "",
         software=_software(machine) if devices.bluefields else "",
     )
+    if not shown.gpus:
+        return shown
+    return msgspec.structs.replace(
+        shown,
+        reachable=any(_is_reachable(machine, gpu.address) for gpu in devices.gpus),
+        nic=bool(pairs.peers(machine, Goal.RDMA)),
+    )
+
+
+def _number(host: Machine | None) -> int:
+    """Return the number of GPUs of a host; 1 if that is unknown."""
+    devices = host.know(pci.tree) if host is not None else None
+    return 1 if devices is None or devices.why else len(devices.gpus)
 
 
 def nic_mode(machine: Machine) -> bool:

@@ -107,6 +107,7 @@ _ARM_ASSUMED = (
 _SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
 # Where CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
 _NO_GPUDIRECT = ("gpudirect-platform",)
+_HOST_DMA = frozenset({Goal.HOST_DMA})
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})
 _P2P, _GPU = frozenset({Goal.P2P}), frozenset({Goal.GPU})
 _GPUNETIO, _LAPTOP = frozenset({Goal.GPUNETIO}), frozenset({Goal.LAPTOP})
@@ -170,6 +171,16 @@ DATA_PATH_SPECS = (
         assumed=(*_ARM_ASSUMED, "memlock"),
         slow_why=_SECOND_COPY,
         substitute_on=_NO_GPUDIRECT,
+    ),
+    DataPathSpec(
+        name="doca-host-memory",
+        title="DOCA DMA to host memory",
+        what="The Arm cores read and write host memory by DOCA DMA.",
+        goals=_HOST_DMA,
+        serves=_HOST_DMA,
+        devices=(DeviceKind.BLUEFIELD,),
+        required=_ARM,
+        assumed=(*_ARM_ASSUMED, "memlock"),
     ),
     _rdma(
         "rdma-gpu-dmabuf",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ALL", "ANY_GPU", "WITH_GPU", "WITH_PEERS", "Goal"]
+__all__ = ["ALL", "ANY_GPU", "BY_ARM", "WITH_CARD", "WITH_GPU", "WITH_PEERS", "Goal"]
 
 
 class Goal(Enum):
     """Intended use of a machine. Without a goal (`auto`), automatic_goal.py derives it."""
 
     ARM_DMA = "arm-dma"
+    HOST_DMA = "host-dma"
     RDMA = "rdma"
     GPUNETIO = "gpunetio"
     P2P = "p2p"
@@ -28,16 +29,20 @@ class Goal(Enum):
 
 _TEXTS = {
     Goal.ARM_DMA: "the Arm cores of a BlueField in DPU mode read and write GPU memory",
+    Goal.HOST_DMA: "the Arm cores of a BlueField in DPU mode read and write host memory",
     Goal.RDMA: "a NIC reads and writes GPU memory by RDMA",
     Goal.GPUNETIO: "GPU kernels drive a NIC through DOCA GPUNetIO (a BlueField in NIC mode)",
     Goal.P2P: "GPUs of one machine read and write each other's memory",
     Goal.GPU: "programs of this machine use its GPU; no other device has to reach it",
-    Goal.LAPTOP: "the software DPU, on a machine with neither DPU nor GPU",
+    Goal.LAPTOP: "the software DPU, which needs neither a DPU nor a GPU",
 }
 
 ALL = frozenset(Goal)
-# Goals for which another device reaches GPU memory; those, and GPUs among themselves; and those for
-# which any GPU is used.
+# Goals by the DMA engine of a BlueField, driven by its Arm cores.
+BY_ARM = frozenset({Goal.ARM_DMA, Goal.HOST_DMA})
+# Goals for which another device reaches GPU memory; those, and that reaches host memory; those, and
+# GPUs among themselves; and those for which any GPU is used.
 WITH_GPU = frozenset({Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO})
+WITH_CARD = WITH_GPU | {Goal.HOST_DMA}
 WITH_PEERS = WITH_GPU | {Goal.P2P}
 ANY_GPU = WITH_PEERS | {Goal.GPU}

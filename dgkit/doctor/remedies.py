@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from .facts.bluefield import settings_tool
-from .facts.distribution import install, os_release, package_manager
+from .facts.distribution import has_yum_only, install, os_release, package_manager
 from .facts.virtual import container
 from .finding import Finding, Verdict
 from .machine import Machine
@@ -19,10 +19,18 @@ _REBOOT = " && sudo reboot"
 _RESTART = "# Then restart the machine: sudo reboot"
 _RESTARTS = (_RESTART, "# Restart the machine: sudo reboot")
 _ON_HOST = "# On the host, outside the container:"
-_INSTALLS = ("sudo apt ", "sudo dnf ", "sudo do-release-upgrade")
+_INSTALLS = ("sudo apt ", "sudo dnf ", "sudo yum ", "sudo do-release-upgrade")
 # What changes the system or its devices: nothing of it works in a container, or it would break it.
 _SYSTEM = (
-    *("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo reboot", "sudo grubby"),
+    *(
+        "sudo apt",
+        "sudo dnf",
+        "sudo yum",
+        "sudo modprobe",
+        "sudo systemctl",
+        "sudo reboot",
+        "sudo grubby",
+    ),
     *("sudo update-", "sudo dracut", "sudo setpci", "sudo mlx", "sudo mst", "sudo flint"),
     *("sudo rpm", "sudo tee", "sudo /etc/init.d/"),
     *("sudo dpkg", "sudo nvidia-modprobe", "sudo nvidia-smi", "sudo mokutil", "sudo usermod"),
@@ -36,11 +44,13 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     A restart is a separate instruction. Where NVIDIA's firmware tools (MFT) are missing, mstflint's
     take their place, which are installed first if those are missing, too. In a container, what
     changes the system is marked as the host's. Without apt and dnf, a command of theirs becomes an
-    instruction in words.
+    instruction in words; where yum has not become dnf yet, dnf's become yum's.
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
     if machine.know(package_manager) == "other":
         lines = [_in_words(line, machine) for line in lines]
+    elif machine.know(has_yum_only):
+        lines = [line.replace("sudo dnf ", "sudo yum ") for line in lines]
     if machine.know(container).engine and any(map(_changes_system, lines)):
         lines = [_ON_HOST, *(f"# {line}" if _changes_system(line) else line for line in lines)]
     return tuple(lines)

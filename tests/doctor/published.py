@@ -1,12 +1,12 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` to `ninth` is one machine. It begins with `name: value`:
+A file of `published/first` to `tenth` is one machine. It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
     cause      what the thread found
     made up    what was not published and is assumed
-    goal       arm-dma, rdma, gpunetio, p2p, laptop; auto
+    goal       arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop; auto
     works      yes: the machine is fine, and no alarm is wanted; no
     exit       exit codes that are right, as `1` or `0 5`
     lead       check that must lead the page, or several of which one must: `a | b`; none: `-`
@@ -60,7 +60,10 @@ from dgkit.doctor.machine import Machine
 __all__ = ["FOLDER", "FOLDERS", "Published", "load", "load_all"]
 
 FOLDER = Path(__file__).with_name("published")
-FOLDERS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+FOLDERS = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}
 _READINGS = ("text", "names", "link", "run", "ask", "probe")

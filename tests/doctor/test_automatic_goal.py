@@ -50,7 +50,16 @@ GEFORCE = {
         ({"gpus": 2, "reachable": True}, Goal.P2P, "no NIC with RDMA"),
         ({"reachable": True}, Goal.GPU, "no NIC with RDMA"),
         ({}, Goal.GPU, "the GPU is a GeForce"),
-        ({**BLUEFIELD, "gpus": 0, "software": "DOCA"}, Goal.LAPTOP, "BlueField-3, and no GPU"),
+        ({"arm": True, "host": True, "gpus": 0}, Goal.HOST_DMA, "a host without a GPU and the Arm"),
+        ({"arm": True, "host": False, "gpus": 0}, Goal.ARM_DMA, "this is the Arm side"),
+        ({**BLUEFIELD, "gpus": 0, "software": "DOCA"}, Goal.HOST_DMA, "and DOCA, and no GPU"),
+        ({**BLUEFIELD, "gpus": 0, "software": "rshim"}, Goal.LAPTOP, "without DOCA, and no GPU"),
+        ({**BLUEFIELD, "gpus": 0}, Goal.LAPTOP, "BlueField-3 without DOCA, and no GPU"),
+        (
+            {**BLUEFIELD, "gpus": 0, "software": "DOCA", "nic_mode": True},
+            Goal.LAPTOP,
+            "BlueField-3 in NIC mode, and no GPU",
+        ),
         ({"gpus": 0}, Goal.LAPTOP, "there is no GPU"),
     ],
 )
@@ -72,7 +81,9 @@ def test_the_first_rule_that_holds_gives_goal_and_reason(
         ({**GEFORCE, **DOCA}, [GPU, CARD], Goal.GPU),
         (GEFORCE, [GPU, NIC], Goal.GPU),
         ({}, [GPU, NIC], Goal.RDMA),
-        (DOCA, [CARD], Goal.LAPTOP),
+        (DOCA, [CARD], Goal.HOST_DMA),
+        (RSHIM, [CARD], Goal.LAPTOP),
+        ({}, [CARD], Goal.LAPTOP),
     ],
 )
 def test_the_readings_of_a_machine_decide(
@@ -91,6 +102,14 @@ def test_the_readings_of_a_machine_decide(
 )
 def test_whole_machines_are_judged_for_what_they_show(name: str, goal: Goal) -> None:
     assert diagnose([snapshots.machine(name)]).goal is goal
+
+
+def test_a_host_without_a_gpu_is_judged_with_its_dpu_for_host_memory() -> None:
+    host = machine({**pci.sysfs([CARD]), **DOCA})
+    both = diagnose([host, snapshots.machine("bf3-arm")])
+    assert both.goal is Goal.HOST_DMA
+    assert {path.name for path in both.ways if path.serves} == {"doca-host-memory"}
+    assert not [one for one in both.findings if one.check in ("gpu-present", "cuda-driver")]
 
 
 class SlowSettings(Reader):
@@ -126,7 +145,7 @@ def test_help_and_readme_have_each_rule_in_its_order() -> None:
 
 def test_the_other_goals_are_offered_by_name_unless_one_was_given() -> None:
     auto, given = (diagnose([snapshots.machine("pix")], goal=goal) for goal in (None, Goal.RDMA))
-    others = "arm-dma, gpunetio, p2p, gpu, laptop"
+    others = "arm-dma, host-dma, gpunetio, p2p, gpu, laptop"
     assert f"Other goals: --goal {others}." in " ".join(str(auto).split())
     assert f"other goals: {others}" in auto._repr_html_()
     assert "ther goals" not in str(given) + given._repr_html_()

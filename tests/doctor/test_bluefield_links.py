@@ -148,6 +148,12 @@ def test_where_rshim_runs_without_a_device_it_is_not_installed_again() -> None:
     assert "journalctl -u rshim" in runs.remedy[0]
 
 
+def test_an_rshim_that_has_the_card_is_restarted() -> None:
+    here = {**cards((AT, BF3)), "names /sys/class/net": ["lo"], "names /dev": ["rshim0"]}
+    (found,) = judge("bluefield-tmfifo", machine(here))
+    assert found.remedy == ("sudo systemctl restart rshim",)
+
+
 def test_a_host_without_a_card_needs_no_network_to_one() -> None:
     assert judge("bluefield-tmfifo", machine(cards()))[0].verdict is Verdict.NOT_APPLICABLE
 

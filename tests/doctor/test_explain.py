@@ -115,6 +115,12 @@ def recording(tmp_path: Path) -> Path:
     return path
 
 
+def test_a_report_says_what_each_answer_is_about() -> None:
+    text = report(diagnose([snapshots.machine("pix")], goal=Goal.RDMA))
+    for words in ("modules: open", "context: created", "dma-buf: yes", "IOMMU: ", "memlock: "):
+        assert words in text
+
+
 def test_a_report_has_pseudonyms(recording: Path) -> None:
     text = dgkit.doctor.report("rdma", snapshots=recording)
     assert "smith" in dgkit.doctor.load(recording).readings["text /etc/hostname"].text

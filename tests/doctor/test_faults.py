@@ -6,10 +6,10 @@ import re
 
 import pytest
 from doctor.snapshots import snapshot_file
-from doctor.test_hostile import findings
+from doctor.test_hostile import findings, users
 
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.collect.snapshot import load
+from dgkit.doctor.collect.snapshot import RecordedReader, load
 from dgkit.doctor.finding import Verdict
 from dgkit.doctor.goals import Goal
 
@@ -25,10 +25,10 @@ dmabuf-gpu (run modinfo|text /proc/modules)
 """
 
 
-def verdicts(goal: Goal, readings: dict[str, Reading]) -> dict[str, Verdict]:
-    """The worst of each check."""
+def verdicts(goal: Goal, readings: dict[str, Reading], *names: str) -> dict[str, Verdict]:
+    """The worst of each check, or of some."""
     found: dict[str, Verdict] = {}
-    for one, said in findings(goal, readings):
+    for one, said in findings(goal, readings, *names):
         found[one] = max(found.get(one, Verdict.NOT_APPLICABLE), said.verdict)
     return found
 
@@ -47,15 +47,16 @@ def verdicts(goal: Goal, readings: dict[str, Reading]) -> dict[str, Verdict]:
     ],
 )
 def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str) -> None:
-    known = load(snapshot_file(name)).readings
+    snapshot = load(snapshot_file(name))
+    known = snapshot.readings
     plain = verdicts(goal, known)
     allowed = [re.compile(line.strip()) for line in MAY.strip().splitlines()]
     odd = [
         f"{check} {key}: {plain.get(check)!s} {verdict!s}"
-        for key, one in known.items()
-        if not one.fault
+        for key, names in users(goal, RecordedReader(snapshot)).items()
+        if key in known and not known[key].fault
         for check, verdict in verdicts(
-            goal, {**known, key: Reading(fault=fault, why="not read")}
+            goal, {**known, key: Reading(fault=fault, why="not read")}, *names
         ).items()
         if verdict not in (plain.get(check), Verdict.CANNOT_TELL)
         if not any(may.match(f"{check} {key}") for may in allowed)

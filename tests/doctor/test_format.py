@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doctor.published import load_all
+from doctor.published import FOLDERS, load_all
 from doctor.snapshots import NAMES, snapshot_file
 from doctor.snapshots import machine as recorded
 from hypothesis import given
@@ -253,6 +253,15 @@ def test_the_card_needs_nothing_that_jupyterlab_would_drop():
             assert themed <= plain | {"border-color"}
 
 
+def test_the_card_folds_what_follows_from_a_cause():
+    card = html(diagnose([recorded("driver-broken")], goal=Goal.RDMA))
+    folded = card.partition("that follow from these")[2]
+    assert ">driver-loaded</span>" in card.removesuffix(folded)
+    assert ">driver-loaded</span>" not in folded
+    assert folded.count("cuda-driver, follows from driver-loaded</span>") == 1
+    assert card.count("follows from") == folded.count("follows from")
+
+
 def test_a_synthetic_machine_says_so_on_the_card():
     assert "synthetic machine: a test" in html(diagnosis(named(BAD)))
 
@@ -288,7 +297,7 @@ def test_each_known_machine_has_a_page_of_one_screen_and_a_card(name):
     assert len(text(found, verbose=True)) > len(text(found))
 
 
-MACHINES = [(one.name, one.machine()) for folder in ("first", "third") for one in load_all(folder)]
+MACHINES = [(f"{name}/{one.name}", one.machine()) for name in FOLDERS for one in load_all(name)]
 MACHINES += [(name, recorded(name)) for name in NAMES]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from doctor.snapshots import snapshot_file
 
-from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.collect.reader import Reader, Reading
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
+from dgkit.doctor.collect.trace import tracing
 from dgkit.doctor.finding import Finding
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Case, Machine
@@ -26,13 +27,29 @@ def findings(
     goal: Goal, readings: dict[str, Reading], *names: str
 ) -> Iterator[tuple[str, Finding]]:
     """Of all checks, or of some, one after the other."""
-    machine = Machine(
-        RecordedReader(Snapshot(source="synthetic: a stranger's", readings=readings)), "x"
-    )
-    case = Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
+    case = stranger(goal, RecordedReader(Snapshot(source="synthetic: x", readings=readings)))
     for one in checks():
         if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):
             yield from ((one.name, found) for found in one.judge(case))
+
+
+def stranger(goal: Goal, reader: Reader) -> Case:
+    """The case of a machine alone."""
+    machine = Machine(reader, "x")
+    return Case(machine=machine, goal=goal, size=64 << 20, host=machine, dpu=None)
+
+
+def users(goal: Goal, reader: Reader) -> dict[str, list[str]]:
+    """The checks that use a reading, by its key: no other judges by it."""
+    case = stranger(goal, reader)
+    found: dict[str, list[str]] = {}
+    for one in checks():
+        if goal in one.goals and "pair" not in one.sides:
+            with tracing() as trace:
+                list(one.judge(case))
+            for key in trace.readings:
+                found.setdefault(key, []).append(one.name)
+    return found
 
 
 def typed(found: Finding) -> list[str]:
@@ -59,17 +76,37 @@ def planted(one: Reading, plant: str) -> Iterator[Reading]:
     [("not-root", Goal.ARM_DMA), ("old-kernel", Goal.RDMA), ("mode-pending", Goal.GPUNETIO)],
 )
 def test_no_remedy_holds_a_machines_text_unquoted(name: str, goal: Goal) -> None:
-    known = load(snapshot_file(name)).readings
+    snapshot = load(snapshot_file(name))
+    known = snapshot.readings
     bad = [
         (key, check, line)
-        for key, one in known.items()
-        if not _BORING.match(key)
+        for key, names in users(goal, RecordedReader(snapshot)).items()
+        if key in known and not _BORING.match(key)
         for plant in PLANTS
-        for put in planted(one, plant)
-        for check, found in findings(goal, {**known, key: put})
+        for put in planted(known[key], plant)
+        for check, found in findings(goal, {**known, key: put}, *names)
         for line in typed(found)
     ]
     assert not bad
+
+
+class Seen(RecordedReader):
+    """Keeps the keys that were asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(load(snapshot_file(name)))
+        self.keys: set[str] = set()
+
+    def read(self, key: str) -> Reading:
+        self.keys.add(key)
+        return super().read(key)
+
+
+@pytest.mark.parametrize("goal", [Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO])
+@pytest.mark.parametrize("name", ["bf3-dpu-mode", "container", "not-root"])
+def test_each_reading_is_in_the_trace_of_a_check(name: str, goal: Goal) -> None:
+    reader = Seen(name)
+    assert users(goal, reader).keys() == reader.keys
 
 
 _PARAMS = "text /proc/driver/nvidia/params"

@@ -6,6 +6,7 @@ snapshots again: review the diff.
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import pytest
 from doctor.snapshots import NAMES, SYNTHETIC, TUTORIAL_FILES, machine, snapshot_file
 
 from dgkit.doctor.collect.reader import Reading
-from dgkit.doctor.collect.snapshot import RecordedReader, load
+from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.facts import nvidia_topo, pci, topology
 from dgkit.doctor.finding import Verdict, worst
@@ -60,8 +61,12 @@ bf2-nic-mode gpunetio 0 gpunetio-ethernet
     bluefield-mode=ok gpunetio-rdma=ok
 bf3-dpu-mode arm-dma 0 doca-gpu-dmabuf
     bluefield-mode=ok firmware-version=ok doca-version=ok dmabuf-gpu=ok kernel-version=ok
+bf3-dpu-mode host-dma 0 doca-host-memory
+    bluefield-mode=ok doca-libraries=ok gpu-present=na link=ok memlock=ok
 bf3-dpu-mode rdma 0 rdma-gpu-dmabuf
     rdma-dmabuf=ok rdma-devices=ok
+bf3-nic-mode host-dma 1 soft
+    bluefield-mode=fail
 bf3-nic-mode arm-dma 1 cuda
     bluefield-mode=fail
 bf3-nic-mode gpunetio 0 gpunetio-ethernet
@@ -70,6 +75,8 @@ bf2-arm arm-dma 6 doca-host
     bluefield-mode=ok bluefield-representors=ok bluefield-tmfifo=ok doca-libraries=ok
 bf3-arm arm-dma 6 doca-host
     bluefield-mode=ok page-size=ok memlock=ok
+bf3-arm host-dma 0 doca-host-memory
+    bluefield-mode=ok bluefield-representors=ok doca-version=ok
 bf3-arm-zero-trust arm-dma 6 doca-host
     bluefield-mode=ok bluefield-representors=ok
 bf2-dpu-mode+bf2-arm arm-dma 5 doca-gpu-dmabuf
@@ -262,14 +269,16 @@ def test_each_approved_text_is_of_a_machine() -> None:
     assert {path.stem for path in folder.glob("*")} == set(GOALS)
 
 
+@functools.cache
+def hidden_snapshot(name: str) -> Snapshot:
+    """Return the snapshot of a machine, redacted with a word that all have in common."""
+    known = load(snapshot_file(name))
+    return msgspec.structs.replace(known, readings=Redactor("a word").redact(known.readings))
+
+
 def under_pseudonyms(names: str) -> list[Machine]:
-    """Return the machines of a recording, redacted with the same word on both sides."""
-    found = []
-    for name in names.split("+"):
-        known = load(snapshot_file(name))
-        hidden = Redactor("a word").redact(known.readings)
-        found.append(Machine(RecordedReader(msgspec.structs.replace(known, readings=hidden)), name))
-    return found
+    """Return the machines of a recording, redacted."""
+    return [Machine(RecordedReader(hidden_snapshot(name)), name) for name in names.split("+")]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(row.split()[:2]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,10 +114,14 @@ def test_the_number_of_a_value(value: str, number: int | None) -> None:
     assert mlxconfig.number(value) == number
 
 
-names = st.from_regex(r"[A-Z][A-Z0-9]{0,8}(_[A-Z0-9]{1,8}){1,3}", fullmatch=True)
+words = st.text(string.ascii_uppercase + string.digits, min_size=1, max_size=8)
+letters = st.sampled_from(string.ascii_uppercase)
+names = st.builds(
+    lambda first, more: first + "_".join(more), letters, st.lists(words, min_size=2, max_size=4)
+)
 values = st.one_of(
     st.integers(0, 2**32).map(str),
-    st.builds("{}({})".format, st.from_regex("[A-Z][A-Z_a-z0-9]{0,9}", fullmatch=True), names),
+    st.builds("{}{}({})".format, letters, words, names),
     st.just("Array[0..7]"),
 )
 rows = st.dictionaries(names, st.tuples(values, values, values), min_size=1, max_size=12)

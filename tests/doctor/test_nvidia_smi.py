@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import tracemalloc
 
 import pytest
@@ -182,8 +183,15 @@ def test_no_text_is_too_odd(text: str) -> None:
             gpu.size(path), gpu.flag(path)
 
 
-_WORD = st.from_regex(r"\A[A-Z][A-Za-z0-9]{1,9}( [A-Z][a-z]{1,6})?\Z")
-_VALUE = st.from_regex(r"\A[0-9A-Za-z][0-9A-Za-z :./-]{0,18}[0-9A-Za-z]\Z")
+_ALNUM = string.ascii_letters + string.digits
+_FIRST = st.builds(
+    str.__add__, st.sampled_from(string.ascii_uppercase), st.text(_ALNUM, min_size=1)
+)
+_SECOND = st.sampled_from(["", " Id", " Memory", " Usage"])
+_WORD = st.builds(str.__add__, _FIRST, _SECOND)
+_VALUE = st.builds(
+    "{}{}{}".format, *(st.sampled_from(_ALNUM), st.text(f"{_ALNUM} :./-"), st.sampled_from(_ALNUM))
+)
 _FIELDS = st.dictionaries(_WORD, _VALUE | st.dictionaries(_WORD, _VALUE, min_size=1), max_size=6)
 
 

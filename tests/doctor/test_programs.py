@@ -48,6 +48,7 @@ def test_the_condition_is_said_where_it_holds(path: str, goal: Goal, subject: st
 def test_nccl_takes_a_near_nic_by_itself_and_a_far_one_when_told() -> None:
     assert "NCCL" not in advice(machine("pix"), Goal.RDMA)
     assert "NCCL_NET_GDR_LEVEL=PHB" in advice(machine("phb"), Goal.RDMA)["NCCL"].why
+    assert "NCCL_NET_GDR_LEVEL" not in str(advice(machine("dgx-spark"), Goal.RDMA))  # no GPUDirect
     assert "NCCL_NET_GDR_LEVEL=SYS" in advice(machine("sys"), Goal.RDMA)["NCCL"].why
 
 

@@ -85,7 +85,8 @@ def test_what_finds_secrets_takes_four_times_as_long_for_four_times_the_text() -
     """It looks for many things at each letter; 16 times as long would be anew at each letter."""
     names = ["rack7-gx"], ["acme.corp"], ["alice"], ["1654922000123"]
     find = patterns.build(*names)
-    pairs = zip(odd_texts(find.pattern, LONG), odd_texts(find.pattern, 4 * LONG), strict=True)
+    both = (odd_texts(find.pattern, size) for size in (LONG // 3, 4 * LONG // 3))
+    pairs = zip(*both, strict=True)
     for short, long in pairs:
         if cost(find.findall, long) > 10 * cost(find.findall, short):
             one, four = (min(cost(find.findall, t) for _ in range(5)) for t in (short, long))

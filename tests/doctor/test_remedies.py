@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 from doctor import snapshots
-from doctor.published import load_all
+from doctor.published import FOLDERS, load_all
 from support.doctor.bluefield import AT, BF3, asked, cards, settings
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import finding
 from dgkit.doctor.facts import bluefield
-from dgkit.doctor.facts.distribution import package_manager
+from dgkit.doctor.facts.distribution import install_driver, package_manager
 from dgkit.doctor.facts.gpudirect import before_turing
 from dgkit.doctor.facts.peermem import peermem_state
 from dgkit.doctor.facts.uname import uname
@@ -23,9 +23,17 @@ from dgkit.doctor.machine import Machine
 from dgkit.doctor.remedies import OFF_AND_ON, fit, restart_once
 from dgkit.doctor.runner import diagnose
 
-PUBLISHED = [(one.name, one.machine()) for name in ("first", "third") for one in load_all(name)]
+PUBLISHED = [(f"{name}/{one.name}", one.machine()) for name in FOLDERS for one in load_all(name)]
 MACHINES = [*PUBLISHED, *((name, snapshots.machine(name)) for name in snapshots.NAMES)]
-CHANGES = ("sudo apt", "sudo dnf", "sudo modprobe", "sudo systemctl", "sudo setpci", "sudo mknod")
+CHANGES = (
+    "sudo apt",
+    "sudo dnf",
+    "sudo yum",
+    "sudo modprobe",
+    "sudo systemctl",
+    "sudo setpci",
+    "sudo mknod",
+)
 
 
 def remedies(made: Machine) -> Iterator[tuple[str, ...]]:
@@ -38,8 +46,9 @@ def made(request: pytest.FixtureRequest) -> Machine:
     return request.param[1]  # type: ignore[no-any-return]
 
 
-def test_a_shell_parses_all_of_them(made: Machine) -> None:
-    script = "\n".join(line for remedy in remedies(made) for line in remedy)
+def test_a_shell_parses_all_of_them() -> None:
+    found = dict.fromkeys(remedy for _, made in MACHINES for remedy in remedies(made))
+    script = "\n".join(line for remedy in found for line in remedy)
     done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -50,8 +59,11 @@ def test_each_fits_the_machine(made: Machine) -> None:
     if made.know(container).engine:
         assert [line for line in commands if line.startswith(CHANGES)] == []
     if made.know(package_manager) == "other":
-        assert [line for line in commands if line.startswith(("sudo apt", "sudo dnf"))] == []
-    if made.know(peermem_state) == "loaded":
+        assert [
+            line for line in commands if line.startswith(("sudo apt", "sudo dnf", "sudo yum"))
+        ] == []
+    replaced = "sudo modprobe -r nv_peer_mem" in commands  # Mellanox's module, by the driver's
+    if made.know(peermem_state) == "loaded" and not replaced:
         assert "sudo modprobe nvidia-peermem" not in commands
     if made.know(before_turing):
         assert not any("nvidia-open" in line for line in commands)
@@ -82,6 +94,30 @@ def test_where_there_is_neither_mstflint_is_installed_first() -> None:
     lines = fit(made, ["sudo mlxconfig -d X q", "sudo mlxfwmanager -d X --online -u"])
     assert lines[:2] == ("sudo dnf install mstflint", "sudo mstconfig -d X q")
     assert lines[2].startswith("#")
+
+
+@pytest.mark.parametrize(
+    ("release", "program"),
+    [
+        ('ID="centos"\nVERSION_ID="7"', "yum"),
+        ("ID=amzn\nVERSION_ID=2", "yum"),
+        ("ID=amzn\nVERSION_ID=2023", "dnf"),
+        ("ID=rocky\nVERSION_ID=9.4", "dnf"),
+        ("ID=fedora\nVERSION_ID=42", "dnf"),
+    ],
+)
+def test_where_yum_is_not_dnf_yet_its_commands_are_printed(release: str, program: str) -> None:
+    made = machine({"text /etc/os-release": f"{release}\n"})
+    assert fit(made, ["sudo dnf install rshim"]) == (f"sudo {program} install rshim",)
+
+
+@pytest.mark.parametrize(
+    ("release", "has"),
+    [("ID=ubuntu", True), ("ID=linuxmint\nUBUNTU_CODENAME=noble", True), ("ID=debian", False)],
+)
+def test_a_package_of_ubuntu_is_named_on_ubuntu_alone(release: str, has: bool) -> None:
+    lines = install_driver(machine({"text /etc/os-release": f"{release}\n"}))
+    assert ("Ubuntu's own" in " ".join(lines)) is has
 
 
 def test_a_query_that_was_not_recorded_leaves_the_commands_as_they_are() -> None:

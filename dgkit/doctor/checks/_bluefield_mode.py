@@ -12,7 +12,7 @@ from ..facts.bluefield import Mode
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
-from ..goals import Goal
+from ..goals import BY_ARM, Goal
 from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
 __all__ = ["GUIDE", "MODES", "REQUIRED_MODE", "ModeState", "card_label", "judge_mode"]
@@ -55,9 +55,11 @@ class ModeState(msgspec.Struct, frozen=True):
     access: SettingsAccess = SettingsAccess()
 
 
-REQUIRED_MODE = {Goal.ARM_DMA: Mode.DPU, Goal.GPUNETIO: Mode.NIC}
+REQUIRED_MODE = {**dict.fromkeys(BY_ARM, Mode.DPU), Goal.GPUNETIO: Mode.NIC}
 _BLOCKS = {
-    Goal.ARM_DMA: "Outside DPU mode the Arm cores own nothing of the card and cannot move bytes.",
+    **dict.fromkeys(
+        BY_ARM, "Outside DPU mode the Arm cores own nothing of the card and cannot move bytes."
+    ),
     Goal.GPUNETIO: "Outside NIC mode the host has no ConnectX that GPUNetIO could drive.",
 }
 _NIC_SERVES = "In NIC mode it serves --goal rdma and --goal gpunetio."

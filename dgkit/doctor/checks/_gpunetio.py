@@ -10,7 +10,7 @@ from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
 from ..facts.side import side
 from ..finding import Finding
-from ..goals import Goal
+from ..goals import BY_ARM, Goal
 from ..machine import Case
 from ._per_gpu import missing_device, pci_unread
 
@@ -82,7 +82,7 @@ def missing_card(case: Case) -> Finding | None:
     tree = case.machine.know(pci.tree)
     if case.machine.know(side) == "dpu" or (tree.why and not pci_unread(case.machine)):
         return None
-    if case.goal is Goal.ARM_DMA:
+    if case.goal in BY_ARM:
         return None if tree.bluefields else missing_device(case.machine, "no BlueField")
     has_nic = any(nic.vendor == pci.MELLANOX for nic in tree.nics)
     return None if has_nic else missing_device(case.machine, "no NVIDIA NIC")

@@ -15,7 +15,7 @@ from ..facts.mlxconfig import Config
 from ..facts.nvidia_smi import smi
 from ..facts.side import side
 from ..finding import Finding, Verdict
-from ..goals import WITH_GPU, Goal
+from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from . import _link_type
@@ -48,7 +48,7 @@ def _judge_card(case: Case, card: Adapter, arm: bool) -> Finding:
     ports = len(card.functions)
     seen_from = "its Arm cores" if arm else "the host"
     found = f"{card.model}, {ports} port{'s' if ports > 1 else ''}, from {seen_from}"
-    if card.model != "BlueField" or case.goal not in (Goal.ARM_DMA, Goal.GPUNETIO):
+    if card.model != "BlueField" or case.goal not in BY_ARM | {Goal.GPUNETIO}:
         return finding.ok(found, subject=card.address, sources=[source])
     return finding.fail(
         found,
@@ -97,12 +97,15 @@ _ARM_WITHOUT_NIC = finding.fail(
     sources=[MODES],
 )
 _MISSING = {
-    Goal.ARM_DMA: finding.fail(
-        _NO_BLUEFIELD,
-        needed="BlueField-2 or later",
-        why="There are no Arm cores to move the bytes; the software DPU can take their place.",
-        remedy=["# install a BlueField-2 or -3, or use the software DPU: dgkit.connect()"],
-        sources=[references.DOCA_SUPPORT("Supported devices")],
+    **dict.fromkeys(
+        BY_ARM,
+        finding.fail(
+            _NO_BLUEFIELD,
+            needed="BlueField-2 or later",
+            why="There are no Arm cores to move the bytes; the software DPU can take their place.",
+            remedy=["# install a BlueField-2 or -3, or use the software DPU: dgkit.connect()"],
+            sources=[references.DOCA_SUPPORT("Supported devices")],
+        ),
     ),
     Goal.GPUNETIO: finding.fail(
         "no NVIDIA NIC",
@@ -118,7 +121,7 @@ _MISSING = {
     "bluefield-mode",
     "Mode of the BlueField",
     asks="Is the card in the mode that the goal needs: DPU mode or NIC mode?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _bluefield_mode(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
@@ -240,7 +243,7 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
     "bluefield-representors",
     "Representors",
     asks="Does the Arm side see the host's functions?",
-    goals={Goal.ARM_DMA},
+    goals=BY_ARM,
     sides=("dpu",),
 )
 def _bluefield_representors(case: Case) -> Iterator[Finding]:
@@ -273,7 +276,7 @@ def _bluefield_representors(case: Case) -> Iterator[Finding]:
     "bluefield-tmfifo",
     "Network to the Arm cores",
     asks="Do host and Arm cores have the network over rshim, with its usual addresses?",
-    goals={Goal.ARM_DMA},
+    goals=BY_ARM,
 )
 def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
@@ -291,10 +294,12 @@ def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
 
 
 def _no_network(case: Case, arm: bool) -> Finding:
-    inside = bool(case.machine.know(virtual.container).engine)
+    outside = not arm and not case.machine.know(virtual.container).engine
     why = "Host and Arm cores have no network over PCIe; any other network will do."
     remedy: Sequence[str] = _rshim_commands(case, arm)
-    if not arm and not inside and case.machine.know(bluefield.rshim_runs):
+    if outside and case.machine.know(bluefield.rshim_devices):
+        why, remedy = f"{why} rshim has the card, but made no network.", _RESTART_RSHIM
+    elif outside and case.machine.know(bluefield.rshim_runs):
         why, remedy = f"{why} The rshim service runs, but has no device.", _RSHIM_WITHOUT_DEVICE
     return finding.warn(
         "no tmfifo_net0",
@@ -305,6 +310,7 @@ def _no_network(case: Case, arm: bool) -> Finding:
     )
 
 
+_RESTART_RSHIM = ("sudo systemctl restart rshim",)
 # rshim-user-space, pull requests 155 (ownership) and 438 (modules).
 _RSHIM_WITHOUT_DEVICE = (
     "sudo journalctl -u rshim -n 20",

@@ -28,7 +28,7 @@ _FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
 # Error of cuInit: what it means, and the remedy.
 _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "CUDA_ERROR_NO_DEVICE": (
-        "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container has no access to it.",
+        "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or the driver did not start it.",
         ("echo $CUDA_VISIBLE_DEVICES", *_FILES),
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": (
@@ -65,7 +65,9 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
         yield missing
     elif known.code:
         name, why, remedy = _cuinit_error(known, case.machine)
-        yield finding.fail(name, needed="12.0", why=why, remedy=remedy, sources=[_RESULTS])
+        yield finding.fail(
+            name, needed="CUDA that starts", why=why, remedy=remedy, sources=[_RESULTS]
+        )
     elif known.missing:
         do = install_driver(case.machine)
         if case.machine.know(container).engine:
@@ -94,7 +96,7 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
     if inside and name == "CUDA_ERROR_NO_DEVICE":
         return (
             name,
-            _ERRORS[name][0],
+            "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or this container has no access.",
             ("echo $CUDA_VISIBLE_DEVICES", *with_devices(machine, gpu=True)),
         )
     if inside and name == "CUDA_ERROR_UNKNOWN" and _UVM in machine.read.names("/dev").names:

@@ -12,7 +12,7 @@ from ..facts.distribution import install_dgkit
 from ..facts.nvidia_proc import version_key
 from ..facts.side import side
 from ..finding import Finding, Verdict
-from ..goals import Goal
+from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import pci_unread
@@ -129,7 +129,7 @@ def _effect(case: Case, name: str) -> tuple[Verdict, str] | None:
         return verdict, "The software DPU does not run."
     if name == "softdoca" and case.goal is Goal.LAPTOP:
         return Verdict.WARN, "DOCA programs cannot be tried without a BlueField."
-    if name == "doca" and case.goal is Goal.ARM_DMA and (dpu or tree.bluefields):
+    if name == "doca" and case.goal in BY_ARM and (dpu or tree.bluefields):
         return Verdict.FAIL, "The BlueField's DMA cannot be used."
     if name == "cuda" and tree.gpus and not dpu:
         return Verdict.WARN, "The GPU's copy engine cannot stand in for a DPU."

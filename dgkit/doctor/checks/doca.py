@@ -14,7 +14,7 @@ from ..facts.peermem import peermem_state
 from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
-from ..goals import WITH_GPU, Goal
+from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from . import _link_type
@@ -35,7 +35,7 @@ _SAMPLES_OFED = version(5, 5)
 _DMABUF_VERBS = version(34)  # first rdma-core with ibv_reg_dmabuf_mr
 _GUIDE_VERBS = version(44)
 _ROOT = "/opt/mellanox/doca"
-_PARTS = {Goal.ARM_DMA: ("common", "dma"), Goal.GPUNETIO: ("common", "gpunetio")}
+_PARTS = {**dict.fromkeys(BY_ARM, ("common", "dma")), Goal.GPUNETIO: ("common", "gpunetio")}
 _API_DISAGREE = (
     "The DMA sample guide 1.3 uses doca_job and doca_workq, which DOCA 2.x no longer has; dgkit "
     "and current samples use tasks and progress engines (2.5 and later)."
@@ -54,12 +54,12 @@ _VERBS_DISAGREE = (
     "doca-version",
     "DOCA",
     asks="Is DOCA installed, and new enough?",
-    goals={Goal.ARM_DMA, Goal.GPUNETIO},
+    goals=BY_ARM | {Goal.GPUNETIO},
 )
 def _doca_version(case: Case) -> Iterator[Finding]:
     found = case.machine.know(doca)
     source = references.DOCA("DOCA Core, tasks and progress engine")
-    disagree = _API_DISAGREE if case.goal is Goal.ARM_DMA else ""
+    disagree = _API_DISAGREE if case.goal in BY_ARM else ""
     if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
         yield finding.n_a("GPUNetIO runs on the host")
     elif no_card := missing_card(case):
@@ -91,7 +91,7 @@ def _doca_version(case: Case) -> Iterator[Finding]:
     "doca-libraries",
     "DOCA libraries",
     asks="Does the dynamic loader find the DOCA libraries, and are they NVIDIA's?",
-    goals={Goal.ARM_DMA, Goal.GPUNETIO},
+    goals=BY_ARM | {Goal.GPUNETIO},
 )
 def _doca_libraries(case: Case) -> Iterator[Finding]:
     if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
@@ -153,12 +153,12 @@ def _missing(case: Case, missing: list[str], why: str) -> Finding:
     "ofed-version",
     "MLNX_OFED",
     asks="Are the network drivers from MLNX_OFED, DOCA or the kernel, and of which version?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _ofed_version(case: Case) -> Iterator[Finding]:
     drivers = case.machine.know(ofed)
     reading, found = drivers.info, drivers.release or drivers.driver
-    arm = case.goal is Goal.ARM_DMA
+    arm = case.goal in BY_ARM
     source = references.DMA_SAMPLES("Introduction") if arm else references.MLNX_OFED("Introduction")
     if found is None and reading.absent:
         yield _kernel_drivers(case, arm)

@@ -86,8 +86,8 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     return finding.warn(
         f"{text}, of {len(found)}",
         needed="one or more",
-        why=f"nvidia-smi does not list {others}: not visible in this container, held by another "
-        "driver, or no longer answering.",
+        why=f"nvidia-smi does not list {others}: another driver holds it, or it does not answer "
+        "any more.",
         remedy=["nvidia-smi -L", "sudo dmesg | grep -i xid"],
         sources=source,
     )

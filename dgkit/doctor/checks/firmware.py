@@ -11,7 +11,7 @@ from ..facts.firmware import Adapter
 from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
 from ._bluefield_mode import card_label
@@ -37,16 +37,16 @@ _OLD = frozenset(
     "firmware-version",
     "Firmware of the NIC",
     asks="Is each card's firmware new enough for the goal and for the installed DOCA?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _firmware_version(case: Case) -> Iterator[Finding]:
     cards = [
         card
         for card in case.machine.know(firmware.adapters)
-        if card.bluefield or case.goal is not Goal.ARM_DMA
+        if card.bluefield or case.goal not in BY_ARM
     ]
     if not cards:
-        what = "BlueField" if case.goal is Goal.ARM_DMA else "NVIDIA NIC"
+        what = "BlueField" if case.goal in BY_ARM else "NVIDIA NIC"
         yield missing_device(case.machine, f"no {what}")
     # if any card is new enough for GPUNetIO, the older ones do not matter
     relevant = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
@@ -63,7 +63,7 @@ def _judge(case: Case, card: Adapter) -> Finding:
             remedy=[f"sudo flint -d {card.address} q"],
             sources=[references.DOCA_SUPPORT("Firmware")],
         )
-    if case.goal is Goal.ARM_DMA and card.model == "BlueField-2" and found < _DMA_FIRMWARE:
+    if case.goal in BY_ARM and card.model == "BlueField-2" and found < _DMA_FIRMWARE:
         return finding.fail(
             str(found),
             needed="24.33.0100",
@@ -87,7 +87,7 @@ def _judge(case: Case, card: Adapter) -> Finding:
 
 def _judge_by_doca(case: Case, card: Adapter, found: Version, about: str) -> Finding:
     """Return the finding against the firmware that the installed DOCA includes."""
-    disagree = _FIRMWARE_DISAGREE if case.goal is Goal.ARM_DMA else ""
+    disagree = _FIRMWARE_DISAGREE if case.goal in BY_ARM else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None
     support = [references.DOCA_SUPPORT("Bundled firmware"), references.DOCA_FIRMWARE()]

@@ -11,7 +11,7 @@ from ..facts import pairs
 from ..facts.privileges import IPC_LOCK, holds
 from ..facts.virtual import container
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import WITH_CARD, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import missing_device
@@ -42,7 +42,7 @@ def _is_size(value: object) -> bool:
     "memlock",
     "Locked memory",
     asks="May a program lock as much memory as it registers with a NIC?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _memlock(case: Case) -> Iterator[Finding]:
     if not pairs.peers(case.machine, case.goal):

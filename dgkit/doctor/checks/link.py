@@ -14,7 +14,7 @@ from ..facts.link import PcieLink
 from ..facts.nvidia_smi import smi
 from ..facts.pci import PciDevice
 from ..finding import Finding
-from ..goals import WITH_GPU
+from ..goals import WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
 from ._guest import only_good
@@ -30,11 +30,12 @@ _BUSY = 2  # performance states P0 to P2 are those under load: CUDA uses P2 on s
     "link",
     "PCIe links",
     asks="Do the links of GPUs, NICs and DPUs have their full speed and width?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _link(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *pairs.peers(case.machine, case.goal))
+    gpus = tree.gpus if case.goal is not Goal.HOST_DMA else ()
+    devices = (*gpus, *pairs.peers(case.machine, case.goal))
     if tree.why:
         yield finding.unknown("no PCI tree", why=tree.why)
         return

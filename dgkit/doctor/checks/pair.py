@@ -13,12 +13,11 @@ from ..facts import bluefield, pci
 from ..facts.bluefield import Mode
 from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
-from ..goals import Goal
+from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
 from ..registry import Judge, check, named
 from . import _link_type
 
-_ARM_DMA = {Goal.ARM_DMA}
 _JUDGE_BOTH = "judge both: --from host.snap --from dpu.snap"
 
 
@@ -41,7 +40,7 @@ def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge
     "pair-bluefield",
     "Host and DPU: the same BlueField",
     asks="Are these a host and its own DPU, and does the DPU see the host?",
-    goals=_ARM_DMA,
+    goals=BY_ARM,
     sides=("pair",),
 )
 @_both
@@ -119,7 +118,7 @@ def _judge_ports(
     "pair-versions",
     "Host and DPU: versions",
     asks="Are DOCA and dgkit of both sides compatible?",
-    goals=_ARM_DMA,
+    goals=BY_ARM,
     sides=("pair",),
 )
 @_both
@@ -185,7 +184,7 @@ _MEMORY_SOURCES = (
     "pair-memory",
     "Host and DPU: GPU memory",
     asks="Can the host export GPU memory, and can the DPU import it?",
-    goals=_ARM_DMA,
+    goals=[Goal.ARM_DMA],
     sides=("pair",),
 )
 @_both

@@ -12,7 +12,7 @@ from ..facts.peermem import PEERS, lists_peers, peermem_state
 from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
-from ..machine import Case
+from ..machine import Case, Machine
 from ..registry import check
 from ._per_gpu import not_applicable
 
@@ -53,9 +53,17 @@ def _old_peer_memory(case: Case) -> Finding | None:
     return _advice("NCCL up to 2.22.3, NVSHMEM's IBRC", "they miss nvidia-peermem", why, source)
 
 
+def _without_gpudirect(machine: Machine) -> bool:
+    """Return whether other devices reach the memory of none of the GPUs, as on GB10."""
+    found = gpus.usable(machine)
+    return bool(found) and not any(gpudirect.kind(machine, gpu).direct for gpu in found)
+
+
 def _gdr_level(case: Case) -> Finding | None:
     """NCCL uses GPUDirect up to PXB by default, farther if NCCL_NET_GDR_LEVEL says so."""
     if case.goal is not Goal.RDMA or case.machine.know(virtual.virtual).is_vm:
+        return None
+    if _without_gpudirect(case.machine):
         return None
     near = [pair.path.near for pair in pairs.pairs(case.machine, case.goal) if not pair.path.why]
     if not near or max(near) <= Near.PXB:
@@ -82,6 +90,8 @@ def _ucx(case: Case) -> Finding | None:
     """UCX shows by itself whether it registers GPU memory."""
     machine = case.machine
     if case.goal is not Goal.RDMA or machine.know(peermem_state) == "loaded":
+        return None
+    if _without_gpudirect(machine):
         return None
     why = "Older releases register GPU memory only through nvidia-peermem: `ucx_info -d` has to "
     why += "list cuda below the NIC's memory domain."

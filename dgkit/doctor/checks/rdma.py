@@ -13,7 +13,7 @@ from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
 from ..finding import Finding
-from ..goals import WITH_GPU, Goal
+from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from ._any_of import any_of
@@ -31,7 +31,7 @@ _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # names of hardware interfaces by sys
     "rdma-devices",
     "RDMA devices",
     asks="Which RDMA devices are present, do programs see them, and are their links up?",
-    goals=WITH_GPU,
+    goals=WITH_CARD,
 )
 def _rdma_devices(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
@@ -116,7 +116,7 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
         why = "RDMA in software is good for tests, but does not support GPU memory."
         return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
-    if device.active or case.goal is Goal.ARM_DMA:
+    if device.active or case.goal in BY_ARM:
         why = "" if device.active else "DMA over PCIe needs no link."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
     others = case.machine.know(rdma.devices).devices

@@ -10,7 +10,7 @@ from ..facts.devices import refused
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
-from ..goals import ANY_GPU, WITH_PEERS, Goal
+from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ._container import with_devices
@@ -63,7 +63,7 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     "container",
     "Container",
     asks="If this is a container, does it see the devices?",
-    goals=ANY_GPU,
+    goals=ANY_GPU | WITH_CARD,
 )
 def _container(case: Case) -> Iterator[Finding]:
     found = case.machine.know(container)
@@ -120,7 +120,8 @@ def _closed(machine: Machine) -> Finding | None:
 def _missing(case: Case, found: Container) -> Iterator[str]:
     """Yield the devices that the container lacks."""
     tree = case.machine.know(pci.tree)
-    if tree.gpus and not any(_numbered(name, "nvidia") for name in found.devices):
+    gpu = tree.gpus and case.goal is not Goal.HOST_DMA
+    if gpu and not any(_numbered(name, "nvidia") for name in found.devices):
         yield "GPU"
     alone = case.goal in (Goal.P2P, Goal.GPU)
     nics = not alone and any(nic.vendor == pci.MELLANOX for nic in tree.nics)

@@ -70,7 +70,12 @@ class Reader:
     """Base class of readers.
 
     A reader never raises because of the state of the machine: the error is in the Reading.
+
+    Attributes:
+        waits: Whether a read may wait, for a command or a device.
     """
+
+    waits = True
 
     def read(self, key: str) -> Reading:
         """Return the reading of a key, the same one on each call during the reader's lifetime."""

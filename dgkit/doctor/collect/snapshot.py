@@ -48,6 +48,8 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
 class RecordedReader(Reader):
     """Reader of a snapshot."""
 
+    waits = False
+
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 

@@ -28,6 +28,7 @@ __all__ = [
     "mode",
     "representors",
     "rshim",
+    "rshim_devices",
     "rshim_runs",
     "settings_tool",
     "tmfifo",
@@ -135,15 +136,21 @@ def mode(settings: Config, *, after: bool = False) -> Mode:
     return Mode.NIC if engine == 1 else Mode.DPU
 
 
+def rshim_devices(machine: Machine) -> tuple[str, ...]:
+    """Return the names in /dev of the cards that the rshim driver has: `rshim0`."""
+    names = machine.read.names("/dev").names
+    return tuple(name for name in names if re.fullmatch(r"rshim\d+", name))
+
+
 def rshim(machine: Machine) -> dict[str, Mode]:
     """Return the modes reported by the rshim driver, by PCI address without the function.
 
     /dev/rshim0/misc has a line `BF_MODE  DPU mode` since rshim 2.1 (rshim(8)); only root can read
     it.
     """
-    names = [name for name in machine.read.names("/dev").names if re.fullmatch(r"rshim\d+", name)]
+    paths = [f"text /dev/{name}/misc" for name in machine.know(rshim_devices)]
     found = {}
-    for reading in machine.read.together([f"text /dev/{name}/misc" for name in names]):
+    for reading in machine.read.together(paths):
         lines = (line.split(None, 1) for line in reading.text.splitlines())
         fields = {words[0]: words[1].strip() for words in lines if len(words) == 2}
         match = re.search(r"(?<![0-9a-f:])([0-9a-f:]+)\.[0-7]", fields.get("DEV_NAME", ""))

@@ -6,17 +6,15 @@ from ..machine import Machine
 from . import gpudirect, gpus, nvidia_proc
 from .uname import uname
 
-__all__ = ["as_root", "family", "initramfs", "install", "install_dgkit", "install_driver"]
-__all__ += ["os_release", "package_manager", "restart"]
+__all__ = ["as_root", "family", "has_yum_only", "initramfs", "install", "install_dgkit"]
+__all__ += ["install_driver", "os_release", "package_manager", "restart"]
 
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
 _DEBIAN = frozenset({"debian", "ubuntu", "linuxmint", "pop", "raspbian", "devuan", "dgx"})
 _MODULAR = frozenset({"8", "9", "2023"})  # Red Hat 8 and 9, Amazon Linux 2023: module streams
 _LAST = "580"  # the last driver branch for GPUs before Turing
-_REPOSITORY = {
-    "apt": "# NVIDIA's CUDA repository has it; Ubuntu's own is nvidia-driver-580",
-    "dnf": "# NVIDIA's CUDA repository (cuda-rhel*.repo) has it",
-}
+_CUDA_REPOSITORY = "# NVIDIA's CUDA repository has it"
+_UBUNTUS_OWN = "; Ubuntu's own is nvidia-driver-580"
 
 
 def os_release(machine: Machine) -> dict[str, str]:
@@ -40,6 +38,14 @@ def package_manager(machine: Machine) -> str:
     if not ids or ids & _DEBIAN:
         return "apt"
     return "dnf" if ids & _RED_HAT else "other"
+
+
+def has_yum_only(machine: Machine) -> bool:
+    """Return whether yum is not dnf yet: up to Red Hat 7, and on Amazon Linux 2."""
+    release = machine.know(os_release)
+    major = release.get("VERSION_ID", "").split(".")[0]
+    old = {"amzn": ("2", "2018")}.get(release.get("ID", ""), ("6", "7"))
+    return machine.know(family) == "dnf" and release.get("ID") != "fedora" and major in old
 
 
 def install(machine: Machine, apt: str, dnf: str) -> str:
@@ -83,18 +89,22 @@ def install_driver(machine: Machine) -> list[str]:
     if any(gpu.virtualization.upper() == "VGPU" for gpu in machine.know(gpus.gpus)):
         return ["# The driver of a vGPU has to match its host's: NVIDIA's licence portal has both"]
     red_hat = machine.know(family) == "dnf"
-    where = _REPOSITORY[machine.know(family)]
+    release = machine.know(os_release)
+    ubuntu = "UBUNTU_CODENAME" in release or release.get("ID", "ubuntu").lower() == "ubuntu"
+    own = _UBUNTUS_OWN if ubuntu and not red_hat else ""
     if oldest := gpudirect.last_branch(machine):
         names = ", ".join(gpu.name or gpu.address for gpu in machine.know(gpudirect.before_turing))
-        return [
-            f"# {names}: {oldest} is the last driver branch for it; keep it, or use another GPU"
-        ]
+        return [f"# {names}: {oldest} is the last driver branch; keep it, or use another GPU"]
     if old := machine.know(gpudirect.before_turing):
         names = ", ".join(gpu.name or gpu.address for gpu in old)
-        comment = f"# {names}: closed modules only; {_LAST} is the last branch for it"
-        return [comment, where, restart(_dnf_last(machine) if red_hat else _APT_LAST)]
+        comment = f"# {names}: closed modules only; {_LAST} is the last branch"
+        return [
+            comment,
+            f"{_CUDA_REPOSITORY}{own}",
+            restart(_dnf_last(machine) if red_hat else _APT_LAST),
+        ]
     command = _dnf_open(machine) if red_hat else _apt_open(machine)
-    return [where + ("" if red_hat else "-open"), restart(command)]
+    return [f"{_CUDA_REPOSITORY}{own}{'-open' if own else ''}", restart(command)]
 
 
 _APT_LAST = f"sudo apt install -y nvidia-driver-pinning-{_LAST} && sudo apt install -y cuda-drivers"

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import msgspec
 
-from ..goals import Goal
+from ..goals import BY_ARM, Goal
 from ..machine import Machine
 from . import gpus, lspci, pci, pci_ids, rdma, topology
 from .data_direct import is_function
@@ -18,7 +18,7 @@ __all__ = ["Pair", "label", "pairs", "peers"]
 
 
 def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
-    """Return the NICs and DPUs that could access GPU memory, one function per card.
+    """Return the NICs and DPUs that could access the goal's memory, one function per card.
 
     For GPUs among themselves, the GPUs; none for a GPU alone. NICs of NVIDIA, and those of other
     vendors that are RDMA devices, except for GPUNetIO. For DMA by Arm cores only the BlueFields, if
@@ -33,7 +33,7 @@ def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
     others = machine.know(rdma.devices).devices if goal is not Goal.GPUNETIO else ()
     rdma_capable = {device.address for device in others}
     nics = [nic for nic in tree.nics if nic.vendor == pci.MELLANOX or nic.address in rdma_capable]
-    if goal is Goal.ARM_DMA and any(nic.bluefield for nic in nics):
+    if goal in BY_ARM and any(nic.bluefield for nic in nics):
         nics = [nic for nic in nics if nic.bluefield]
     nics = [nic for nic in nics if nic.physfn not in tree.devices and not is_function(nic)]
     cards: dict[tuple[str, ...], PciDevice] = {}
@@ -60,7 +60,7 @@ def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
 
 def _pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     tree, candidates = machine.know(pci.tree), peers(machine, goal)
-    if not candidates:
+    if not candidates or goal is Goal.HOST_DMA:
         return ()
     if goal is Goal.P2P:
         return tuple(_pair(tree, *both) for both in combinations(tree.gpus, 2))

@@ -49,10 +49,19 @@ def text(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
 
 
 def html(diagnosis: Diagnosis) -> Html:
-    """Return a card: verdict, data paths, failures with their commands; the rest is collapsed."""
+    """Return a card: verdict, data paths, causes with their commands.
+
+    What follows from a cause, what is ok and what does not apply is collapsed.
+    """
+    checks = {finding.check for finding in diagnosis.findings}
     loud = [finding for finding in diagnosis.findings if finding.verdict not in _QUIET]
     quiet = [finding for finding in diagnosis.findings if finding.verdict in _QUIET]
-    body = _data_paths(diagnosis) + "".join(_group(group) for group in group_findings(loud))
+    following = [finding for finding in loud if finding.follows in checks]
+    body = _data_paths(diagnosis) + _groups(one for one in loud if one.follows not in checks)
+    if following:
+        verb = "follows" if len(following) == 1 else "follow"
+        title = f"{plural(len(following), 'finding')} that {verb} from these"
+        body += _collapsed(title, _groups(following))
     if quiet:
         verb = "is" if len(quiet) == 1 else "are"
         title = f"{plural(len(quiet), 'finding')} that {verb} ok or not applicable"
@@ -96,12 +105,17 @@ def _data_paths(diagnosis: Diagnosis) -> str:
     return html_cards.table("Data paths, best first", header, rows) if rows else ""
 
 
+def _groups(findings: Iterable[Finding]) -> str:
+    return "".join(_group(group) for group in group_findings(findings))
+
+
 def _group(group: FindingGroup) -> str:
     finding = group.finding
     about = f", {group.about}" if group.about else ""
     side = f"{finding.side} " if finding.side == "dpu" else ""
     found = _escaped(f"{finding.title}{about}: {finding.found}{needed_text(finding)}")
-    name = f'<span style="opacity:0.75">{_escaped(side + finding.check)}</span>'
+    cause = f", follows from {finding.follows}" if finding.follows else ""
+    name = f'<span style="opacity:0.75">{_escaped(side + finding.check + cause)}</span>'
     reasons = (finding.why, finding.disagree)
     details = "".join(f"<div>{_escaped(line)}</div>" for line in reasons if line)
     badge = _badge(finding.verdict)
@@ -127,7 +141,9 @@ def _link(source: Source) -> str:
     label = _escaped(str(source))
     if not source.url.startswith("https://"):
         return label
-    return f'<a href="{escaping.escape(source.url)}">{label}</a>'
+    # not a browser's blue, which is dark on dark
+    colour = "color:inherit;color:var(--jp-content-link-color,inherit)"
+    return f'<a href="{escaping.escape(source.url)}" style="{colour}">{label}</a>'
 
 
 def _table(groups: Iterable[FindingGroup]) -> str:

@@ -21,15 +21,34 @@ __all__ = ["LINES", "report"]
 
 LINES, _WIDTH = 40, 100
 _LABEL = 10
-# What a reader of a thread asks first, by line.
+# What a reader of a thread asks first, by line: checks, and the word before what a check found.
 _GROUPS = {
-    "GPU": ("gpu-present", "gpudirect-platform", "bar1-size", "nvlink-fabric", "gpu-peers", "imex"),
-    "driver": ("driver-loaded", "driver-flavour", "cuda-driver", "cuda-context", "dmabuf-gpu"),
-    "NIC": ("rdma-devices", "firmware-version", "ofed-version", "rdma-core", "rdma-dmabuf"),
-    "peermem": ("peermem", "gdrcopy", "driver-registry"),
-    "DPU": ("bluefield-present", "bluefield-mode", "doca-version"),
-    "PCIe": ("topology", "acs", "iommu", "link"),
-    "limits": ("container", "memlock", "memlock-queues"),
+    "GPU": {
+        "gpu-present": "",
+        "gpudirect-platform": "",
+        "bar1-size": "BAR1",
+        "nvlink-fabric": "NVLink fabric",
+        "gpu-peers": "peers",
+        "imex": "IMEX",
+    },
+    "driver": {
+        "driver-loaded": "",
+        "driver-flavour": "modules",
+        "cuda-driver": "",
+        "cuda-context": "context",
+        "dmabuf-gpu": "dma-buf",
+    },
+    "NIC": {
+        "rdma-devices": "",
+        "firmware-version": "firmware",
+        "ofed-version": "",
+        "rdma-core": "libibverbs",
+        "rdma-dmabuf": "",
+    },
+    "peermem": {"peermem": "", "gdrcopy": "GDRCopy", "driver-registry": "registry"},
+    "DPU": {"bluefield-present": "", "bluefield-mode": "", "doca-version": ""},
+    "PCIe": {"topology": "", "acs": "ACS", "iommu": "IOMMU", "link": "links"},
+    "limits": {"container": "", "memlock": "memlock", "memlock-queues": "memlock of queues"},
 }
 
 
@@ -62,9 +81,10 @@ def _machine(diagnosis: Diagnosis) -> Iterator[str]:
             yield from _row(name, _system(machine))
     for label, names in _GROUPS.items():
         parts = []
-        for name in names:
+        for name, word in names.items():
             kinds = Counter(one.found for one in diagnosis.of(name) if _says(one))
-            parts += [f"{n} x {what}" if n > 1 else what for what, n in kinds.items()]
+            found = ", ".join(f"{n} x {what}" if n > 1 else what for what, n in kinds.items())
+            parts += [f"{word}: {found}" if word else found] if found else []
         if parts:
             yield from _row(label, "; ".join(dict.fromkeys(parts)))
 

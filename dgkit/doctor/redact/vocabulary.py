@@ -23,14 +23,14 @@ can candidates cannot cap capabilities capability capable capeff capitalize caps
 cause caused causes cdi cdll cell cells centos cfg cgroup cgroups chain change changes channel
 channels char check checked checkjob checks checkverdicts chelsio child childprocesserror children
 chipset choice choose chosen chr cilium cisco class classes cli client clique clock cloexec clone
-close closed cloud clusteruuid cmdline cmpltredir cni cns code codes coherent collapsed collect
-collection colon colours columns com combinations comch comes command commands comment common compat
-compatibility compatible compile completed compute computed computer concerned concurrent condition
-conf confidential config configs configuration configuring connect connected connectx consequences
-considerations container containerd containerenv containers contains content context contextlib
-contextmanager contexts control controller controllers convert copy core count counter counting
-counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe create created css csv ctk ctypes cuda
-cudahostalloc cudevice cudeviceget cudevicegetattribute cudevicegetcount cudevicegetname
+close closed cloud clusteruuid cmdline cmpltredir cni cns code codename codes coherent collapsed
+collect collection colon colours columns com combinations comch comes command commands comment
+common compat compatibility compatible compile completed compute computed computer concerned
+concurrent condition conf confidential config configs configuration configuring connect connected
+connectx consequences considerations container containerd containerenv containers contains content
+context contextlib contextmanager contexts control controller controllers convert copy core count
+counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe create created css csv ctk
+ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute cudevicegetcount cudevicegetname
 cudevicegetpcibusid cudevicegetuuid cudeviceprimaryctxrelease cudeviceprimaryctxretain
 cudrivergetversion cugeterrorname cuinit cumemcreate cumemgethandleforaddressrange cupy curesult
 current cut cycle daemon data datacenter datapath datapathspec date datetime dealloc deb debhelper
@@ -145,6 +145,6 @@ virtualbox virtualization visible vlan vmd vmm vmware vnet vocabulary void volta
 vvv vxlan wait waitid waitpid waitstatus wanted warn warned warning warnings way ways wbits weakref
 wexited what when where which why whys width wire with within without wlx wnohang wnowait word words
 work working works workstations worst wrap wrapped wrapper wraps write writer writes written wrong
-wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes zero zip zlib zone
+wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes yum zero zip zlib zone
 """
 WORDS = frozenset(_TEXT.split())

@@ -154,7 +154,8 @@ def takes_dmabuf(host: Host, node: Node) -> bool:
     """Whether CUDA hands the memory of this GPU on as a dma-buf."""
     if host.dmabuf is not None:
         return host.dmabuf
-    return bool(host.driver and host.driver.flavour == "open" and node.word != "gb10")
+    without = node.word == "gb10" or "GeForce" in node.kind.name  # no GPUDirect
+    return bool(host.driver and host.driver.flavour == "open" and not without)
 
 
 def _gpu(host: Host, node: Node, at: int) -> dict[str, Any]:
