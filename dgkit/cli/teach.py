@@ -1,0 +1,185 @@
+"""`dgkit teach`: courses with graded labs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+from .console import say
+from .options import duration, integer, size
+
+__all__ = ["teach"]
+
+_LEAST_MEMORY = 256 << 20  # a server with one kernel
+_IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
+
+
+@click.group(short_help="Make and check graded labs.")
+def teach() -> None:
+    """Make a course of graded labs, check a lab at the terminal, configure servers for a class.
+
+    The labs are notebooks of nbgrader (`pip install '.[teach]'`); notebooks/labs/README.md is the
+    instructor's guide.
+
+    \b
+    Examples:
+      dgkit teach init dma101                    # an instructor: make a course
+      dgkit teach check find_the_bytes.ipynb     # a student: run the visible tests
+      dgkit teach hub > jupyterhub_config.py     # an instructor: a server for each student
+    """
+
+
+@teach.command(short_help="Make an nbgrader course with the labs.")
+@click.argument("course", type=click.Path(path_type=Path))
+def init(course: Path) -> int:
+    """Make the folder COURSE: an nbgrader course with the sources of the labs.
+
+    It has nbgrader's configuration, the labs with solutions and hidden tests, and the seed from
+    which the graded data are made. Only you can read it. The next command, in that folder,
+    releases a lab to students.
+
+    \b
+    Example:
+      dgkit teach init dma101 && cd dma101 && nbgrader generate_assignment --create lab1
+    """
+    from ..teach import course as courses
+
+    labs = courses.init(course)
+    click.echo(f"{course}: {', '.join(labs)}")
+    say(f"Next: cd {course} && nbgrader generate_assignment --create {labs[0]}")
+    return 0
+
+
+@teach.command(short_help="Run the visible tests of a lab.")
+@click.argument("lab", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--all", "all_", is_flag=True, help="Show every test, not only the first that fails.")
+def check(lab: Path, all_: bool) -> int:
+    """Run the visible tests of the notebook LAB and show the first that fails.
+
+    The functions of the solution cells run in a process with limits of time and memory. The tests
+    of the notebook run as you: check only your notebook. Hidden tests use other data.
+
+    \b
+    Example:
+      dgkit teach check find_the_bytes.ipynb
+    """
+    from ..teach import grader, sandbox, student_notebook
+
+    cells = student_notebook.cells_of(lab)
+    tests = student_notebook.tests(cells)
+    if not tests:
+        raise click.UsageError(f"{lab} has no test cells: is it a lab?")
+    isolation = sandbox.Isolation("", note="your tests")
+    ran = failed = 0
+    for test in tests:
+        made = grader.grade(
+            student_notebook.solutions(cells), test, seed="example", isolation=isolation
+        )
+        if not made.cases and not made.failure:
+            click.echo(f"-      {test.name}: hidden tests only")
+            continue
+        ran += 1
+        click.echo(f"{'right' if made.share == 1 else 'WRONG'}  {test.name}")
+        if made.share < 1:
+            failed += 1
+            if all_ or failed == 1:
+                for line in made.feedback.splitlines()[1:]:
+                    click.echo(f"    {line}")
+    click.echo(f"{ran - failed} of {ran} tests are right")
+    return 1 if failed else 0
+
+
+@teach.command(short_help="Print the leaderboard of a lab's bonus.")
+@click.argument("course", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("lab")
+def board(course: Path, lab: str) -> int:
+    """Print the ratios of the bonus of LAB, the best first, from graded notebooks in COURSE.
+
+    A ratio compares counts of operations with those of a plain solution: it does not depend on
+    the machine. `nbgrader autograde` computes them.
+
+    \b
+    Example:
+      dgkit teach board . lab1
+    """
+    from ..teach import course as courses
+
+    rows = courses.ratios(course, lab)
+    if not rows:
+        raise click.UsageError(f"{course} has no graded notebook of {lab!r} with a bonus")
+    for ratio, student in rows:
+        click.echo(f"{ratio:8.2f}  {student}")
+    return 0
+
+
+def _memory(text: str | int) -> int:
+    """Parse the memory of a student."""
+    found = size(text)
+    if found < _LEAST_MEMORY:
+        raise click.BadParameter(
+            f"{text!r} is too little: a server with one notebook needs {_LEAST_MEMORY >> 20}M"
+        )
+    return found
+
+
+def _image(text: str) -> str:
+    """Check the name of an image."""
+    if not _IMAGE.fullmatch(text):
+        raise click.BadParameter(f"{text!r} is not the name of an image")
+    return text
+
+
+@teach.command(short_help="Print a configuration of JupyterHub for a class.")
+@click.option(
+    "--spawner",
+    type=click.Choice(["systemd", "docker"]),
+    default="systemd",
+    show_default=True,
+    help="What runs, and limits, a student's server: a unit of systemd, or a container.",
+)
+@click.option(
+    "--students", type=integer(1, 10_000), default="20", show_default=True, metavar="N",
+    help="Most servers at a time.",
+)  # fmt: skip
+@click.option(
+    "--memory", type=_memory, default="1G", show_default=True, metavar="SIZE",
+    help="Memory of a student: of the server, its kernels and their software DPUs.",
+)  # fmt: skip
+@click.option(
+    "--cpus", type=duration(0.1, 1024), default="1", show_default=True, metavar="N",
+    help="CPU time of a student in a second, in seconds.",
+)  # fmt: skip
+@click.option(
+    "--processes", type=integer(64, 100_000), default="256", show_default=True, metavar="N",
+    help="Processes and threads of a student.",
+)  # fmt: skip
+@click.option(
+    "--sockets", type=integer(256, 1_000_000), default="1024", show_default=True, metavar="N",
+    help="Sockets and other open files of a process.",
+)  # fmt: skip
+@click.option(
+    "--image", type=_image, default="dgkit-class", show_default=True, metavar="NAME",
+    help="Image of the containers, for docker.",
+)  # fmt: skip
+def hub(
+    spawner: str, students: int, memory: int, cpus: float, processes: int, sockets: int, image: str
+) -> int:
+    """Print a jupyterhub_config.py for a class with limits of memory, CPU, processes and sockets.
+
+    Each student has a server that the spawner limits. What to install is at the file's beginning:
+    JupyterHub, its spawner, and configurable-http-proxy, which needs Node. This command needs none
+    of them. The hub listens on 127.0.0.1:8000 until you give it a certificate.
+
+    \b
+    Examples:
+      dgkit teach hub > jupyterhub_config.py
+      dgkit teach hub --students 40 --memory 2G --cpus 0.5 > jupyterhub_config.py
+      dgkit teach hub --spawner docker > jupyterhub_config.py
+    """
+    from ..teach import hub as hubs
+
+    limits = hubs.Limits(memory, cpus, processes, sockets)
+    click.echo(hubs.configuration(spawner, limits, students=students, image=image), nl=False)
+    return 0

@@ -1,0 +1,16 @@
+"""Teaching labs, graded by a process that owns the memory and drives the student's code.
+
+Each lab is a module with its memory and its tests, whose docstring begins with the lab's number.
+The notebooks are in notebooks/labs/source, one folder for each lab, which is all that lists them.
+
+verdict.py      cases of a test, partial credit, the seed of the course
+submission.py   the grader's end: calls functions of a submission in another process
+harness.py      the submission's end: runs the student's cells and answers calls
+codec.py        messages between the two, plain values only
+sandbox.py      isolation of the submission's process: another user or bubblewrap, limits always
+student_notebook.py
+                cells of a notebook: solutions and tests
+grader.py       grades the tests of a notebook against a submission
+autograde.py    the grader as a preprocessor of nbgrader; the only module that imports it
+course.py       makes a course
+"""

@@ -1,0 +1,353 @@
+"""Lab 6, Conspirator: jobs on two unlike accelerators, scheduled by a student, in simulated time.
+
+A job has phases, each with the seconds that it takes on each accelerator alone. The scheduler is
+called when a job arrives, begins another phase, or ends. A job that goes on elsewhere first has its
+state moved, which takes MOVE seconds. The baseline is naive sharing: jobs are dealt to the
+accelerators in turn and share them equally.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import submission, verdict
+from .verdict import expect
+
+__all__ = [
+    "MOVE",
+    "NAMES",
+    "Job",
+    "Result",
+    "example",
+    "naive_sharing",
+    "run",
+    "test_changing_work",
+    "test_few_hours",
+    "test_schedule",
+]
+
+NAMES = ("big", "small")
+MOVE = 1.0  # seconds in which the state of a job is moved to the other accelerator
+_SHARED = 0.9  # what is left of an accelerator that several jobs share
+_EVENTS = 400
+_COLUMNS_SHOWN = 64
+_WORKLOADS = 10
+# Limits as shares of naive sharing's figures, or of the shortest completion time. Over 300 seeds,
+# the instructor's solution needs at most 0.46, 0.57, 0.46, 0.60 and 1.07.
+_COMPLETION, _HOURS = 0.5, 0.58
+_CHANGING_COMPLETION, _CHANGING_HOURS = 0.49, 0.62
+_NEAR = 1.1
+
+Phase = dict[str, float]
+
+
+@dataclass(slots=True)
+class Job:
+    """A job, and its state.
+
+    Attributes:
+        number: Its number.
+        arrival: When it arrives, in seconds.
+        phases: Seconds on each accelerator, phase by phase.
+        left: The share of the current phase that is left.
+        on: The accelerator that has its state; empty before it starts.
+        moving: Seconds until its state has been moved there.
+    """
+
+    number: int
+    arrival: float
+    phases: list[Phase]
+    left: float = 1.0
+    on: str = ""
+    moving: float = 0.0
+
+    def seconds(self, name: str) -> float:
+        """Return the seconds that the current phase takes on an accelerator from now on."""
+        moving = self.moving if self.on == name else MOVE if self.on else 0.0
+        return moving + self.left * self.phases[0][name]
+
+    def fresh(self) -> Job:
+        """Return the job before it started."""
+        return Job(self.number, self.arrival, list(self.phases))
+
+
+@dataclass(slots=True)
+class Result:
+    """The result of a schedule.
+
+    Attributes:
+        completion: When the last job ended, in seconds.
+        hours: Seconds in which accelerators had a job, both added.
+        spans: Accelerator, job, start and end of each stretch.
+    """
+
+    completion: float = 0.0
+    hours: float = 0.0
+    spans: list[tuple[str, int, float, float]] = field(default_factory=list)
+
+    def add(self, name: str, job: int, start: float, end: float) -> None:
+        """Add a stretch."""
+        self.hours += end - start
+        self.completion = max(self.completion, end)
+        self.spans.append((name, job, start, end))
+
+    def picture(self) -> str:
+        """Return which job each accelerator had: one column for some seconds."""
+        scale = max(1e-9, self.completion) / _COLUMNS_SHOWN
+        lines = [f"{'':6} one column is {scale:.2f} s; a digit or letter is a job"]
+        for name in NAMES:
+            cells = ["."] * (_COLUMNS_SHOWN + 1)
+            for where, job, start, end in self.spans:
+                for at in range(round(start / scale), round(end / scale)):
+                    if where == name:
+                        cells[at] = "0123456789abcdefghijklmnopqrstuvwxyz"[job % 36]
+            lines.append(f"{name:6} {''.join(cells).rstrip('.')}")
+        return "\n".join(lines)
+
+
+Scheduler = Callable[[list[dict[str, Any]]], Any]
+
+
+def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
+    """Run jobs by a scheduler.
+
+    Raises:
+        WrongAnswer: The scheduler's answer is not understood, or jobs wait for ever.
+    """
+    coming = sorted((job.fresh() for job in jobs), key=lambda job: job.arrival)
+    present: list[Job] = []
+    made, now = Result(), 0.0
+    for _ in range(_EVENTS):
+        while coming and coming[0].arrival <= now:
+            present.append(coming.pop(0))
+        if not present and not coming:
+            return made
+        until = coming[0].arrival if coming else float("inf")
+        running = _assignment(schedule, now, present, made) if present else {}
+        stuck = not running and not coming
+        expect(not stuck, f"jobs wait for ever at {now:.2f} s\n{made.picture()}")
+        ends = [now + job.seconds(name) for name, job in running.items()]
+        end = min([until, *ends])
+        for name, job in running.items():
+            made.add(name, job.number, now, end)
+            _advance(job, name, end - now)
+        present = [job for job in present if job.phases]
+        now = end
+    raise verdict.WrongAnswer(f"no end after {_EVENTS} events\n{made.picture()}")
+
+
+def _advance(job: Job, name: str, duration: float) -> None:
+    """Let a job run on an accelerator."""
+    if job.on != name:
+        job.moving, job.on = (MOVE if job.on else 0.0), name
+    moved = min(job.moving, duration)
+    job.moving -= moved
+    job.left -= (duration - moved) / job.phases[0][name]
+    if job.left * job.phases[0][name] + job.moving < 1e-9:
+        job.phases.pop(0)
+        job.left, job.moving = 1.0, 0.0
+
+
+def _assignment(
+    schedule: Scheduler, now: float, present: list[Job], made: Result
+) -> dict[str, Job]:
+    """Return the job of each accelerator that gets one."""
+    jobs = [
+        {
+            "job": job.number,
+            "on": job.on or None,
+            "seconds": {name: job.seconds(name) for name in NAMES},
+        }
+        for job in present
+    ]
+    got = schedule(jobs)
+    known = {job.number: job for job in present}
+    right = isinstance(got, dict) and all(
+        name in NAMES and (number is None or (type(number) is int and number in known))
+        for name, number in got.items()
+    )
+    numbers = [number for number in got.values() if number is not None] if right else []
+    expect(
+        right and len(set(numbers)) == len(numbers),
+        f"at {now:.2f} s it returned {got!r:.80}; it must return a dict from {NAMES} to one of the "
+        f"jobs {sorted(known)} or None, each job once\n{made.picture()}",
+    )
+    return {name: known[number] for name, number in got.items() if number is not None}
+
+
+def naive_sharing(jobs: Sequence[Job]) -> Result:
+    """Run jobs by naive sharing."""
+    made = Result()
+    ordered = sorted((job.fresh() for job in jobs), key=lambda job: job.arrival)
+    for name, own in zip(NAMES, (ordered[::2], ordered[1::2]), strict=True):
+        now, present, coming = 0.0, list[Job](), list(own)
+        while present or coming:
+            while coming and coming[0].arrival <= now:
+                present.append(coming.pop(0))
+            until = coming[0].arrival if coming else float("inf")
+            slow = len(present) / (_SHARED if len(present) > 1 else 1.0)
+            end = min([until, *(now + slow * job.seconds(name) for job in present)])
+            for job in present:
+                _advance(job, name, (end - now) / slow)
+            if present:
+                made.add(name, present[0].number, now, end)
+            present, now = [job for job in present if job.phases], end
+    return made
+
+
+def _job(rng: random.Random, number: int, arrival: float, phases: int = 1) -> Job:
+    """Return a job with phases that suit the big accelerator, or both about as well.
+
+    Of four jobs in turn, two begin with either: naive sharing deals both kinds to both.
+    """
+    made, suits = [], number % 4 < 2
+    for _ in range(phases):
+        seconds = rng.uniform(6, 24)
+        made.append({"big": seconds, "small": seconds * (rng.uniform(3, 5) if suits else 1.15)})
+        suits = not suits
+    return Job(number, arrival, made)
+
+
+def _present(rng: random.Random, count: int = 6) -> list[Job]:
+    """Return jobs that are all present from the start, of both kinds."""
+    return [_job(rng, number, 0.0) for number in range(count)]
+
+
+def _arriving(rng: random.Random, count: int = 10, phases: int = 1) -> list[Job]:
+    """Return jobs that arrive one after another."""
+    jobs, now = [], 0.0
+    for number in range(count):
+        jobs.append(_job(rng, number, now, phases))
+        now += rng.uniform(0, 9)
+    return jobs
+
+
+def example() -> list[Job]:
+    """Return the jobs of the lab's story."""
+    return _arriving(random.Random("story"), 8)
+
+
+def _shortest(jobs: Sequence[Job]) -> float:
+    """Return the shortest completion time of jobs that are all present, without moves."""
+    return min(
+        max(
+            sum(job.seconds(name) for job, name in zip(jobs, names, strict=True) if name == each)
+            for each in NAMES
+        )
+        for names in itertools.product(NAMES, repeat=len(jobs))
+    )
+
+
+Function = Callable[..., Any]
+Workload = Callable[[random.Random], list[Job]]
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Sums over several workloads, of a student's scheduler and of naive sharing.
+
+    Attributes:
+        shortest: Sum of the shortest completion times; 0 if jobs arrive later.
+        last: The result of the last workload.
+    """
+
+    own: Result
+    naive: Result
+    shortest: float
+    last: Result
+
+    def expect(self, what: str, limit: float) -> None:
+        """Raise WrongAnswer unless a measure is at most a share of that of naive sharing."""
+        own, naive = getattr(self.own, what), getattr(self.naive, what)
+        title = {"completion": "completion time", "hours": "accelerator time"}[what]
+        expect(
+            own <= limit * naive,
+            f"{title}: {own:.0f} s in all, {own / naive:.0%} of naive sharing's {naive:.0f} s; the "
+            f"limit is {limit:.0%}. The last workload:\n{self.last.picture()}",
+        )
+
+
+def _measured(
+    schedule: Scheduler, rng: random.Random, workload: Workload, optimum: bool = False
+) -> _Totals:
+    """Run a scheduler on several workloads."""
+    made = _Totals(Result(), Result(), 0.0, Result())
+    for _ in range(_WORKLOADS):
+        jobs = workload(rng)
+        made.last = run(schedule, jobs)
+        for total, result in ((made.own, made.last), (made.naive, naive_sharing(jobs))):
+            total.completion += result.completion
+            total.hours += result.hours
+        made.shortest += _shortest(jobs) if optimum else 0.0
+    return made
+
+
+def test_schedule(schedule: Function) -> None:
+    """Test completion time and accelerator hours in comparison with naive sharing."""
+    rng, report = verdict.seeded("schedule"), verdict.Report()
+    with submission.local(schedule) as (function,):
+        made = None
+        with report.case("jobs that are all present: all end, no later", required=True):
+            made = _measured(function, rng, _present, optimum=True)
+            made.expect("completion", 1.0)
+        if made:
+            with report.case("jobs that are all present: close to the optimum"):
+                _check_near(made)
+        made = None
+        with report.case("jobs that arrive: all end, soon"):
+            made = _measured(function, rng, _arriving)
+            made.expect("completion", _COMPLETION)
+        with report.case("jobs that arrive: few accelerator hours"):
+            expect(made is not None, "not all jobs ended")
+            assert made
+            made.expect("hours", _HOURS)
+    report.finish()
+
+
+def _check_near(made: _Totals) -> None:
+    share = made.own.completion / made.shortest
+    expect(
+        share <= _NEAR,
+        f"completion time: {made.own.completion:.0f} s in all; {made.shortest:.0f} s are possible "
+        f"without moving a job. The limit is {_NEAR:.0%}, this is {share:.0%}. The last workload:\n"
+        f"{made.last.picture()}",
+    )
+
+
+def _changing(rng: random.Random) -> list[Job]:
+    return _arriving(rng, 8, 2)
+
+
+def test_changing_work(schedule: Function) -> None:
+    """Test jobs that suit another accelerator in their second phase."""
+    rng, report = verdict.seeded("changing work"), verdict.Report()
+    with submission.local(schedule) as (function,):
+        made = None
+        with report.case("jobs that change: completion time"):
+            made = _measured(function, rng, _changing)
+            made.expect("completion", _CHANGING_COMPLETION)
+        with report.case("jobs that change: accelerator hours, no later than naive sharing"):
+            expect(made is not None, "not all jobs ended")
+            assert made
+            made.expect("completion", 1.0)
+            made.expect("hours", _CHANGING_HOURS)
+    report.finish()
+
+
+def test_few_hours(schedule: Function) -> None:
+    """Test the bonus: few accelerator hours, with a completion time of at most half.
+
+    The ratio is that of naive sharing's hours.
+    """
+    rng, report = verdict.seeded("few hours"), verdict.Report()
+    ratio = 0.0
+    with submission.local(schedule) as (function,), report.case("jobs that arrive", required=True):
+        made = _measured(function, rng, _arriving)
+        made.expect("completion", 0.5)
+        ratio = made.naive.hours / made.own.hours
+    report.bonus(ratio)
+    report.finish()

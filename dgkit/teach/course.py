@@ -1,0 +1,107 @@
+"""Make a course of nbgrader with the labs of this package."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from pathlib import Path
+
+__all__ = ["hidden_folders", "init", "labs_folder", "ratios", "read_seed"]
+
+SEED_FILE = "course_seed"
+_CONFIG = '''\
+"""nbgrader's configuration of this course, made by `dgkit teach init`."""
+
+import os
+import sys
+from pathlib import Path
+
+# nbgrader starts programs of its environment, also where that is not activated.
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
+
+c = get_config()  # noqa: F821
+c.CourseDirectory.course_id = {course!r}
+
+# Submissions are run by dgkit's grader, not in a kernel: see notebooks/labs/README.md of dgkit.
+c.Autograde.autograde_preprocessors = [
+    "dgkit.teach.autograde.Grader",
+    "nbgrader.preprocessors.LimitOutput",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.OverwriteCells.add_missing_cells = True
+
+c.Grader.course = str(Path(__file__).resolve().parent)
+c.Grader.max_bonus = 5.0  # points of extra credit, if there is a bonus
+
+# Limits of a submission: of one call of a function, and of its process.
+c.Grader.time_s = 10.0
+c.Grader.memory_bytes = 2 << 30
+# Grade also where neither another user nor bubblewrap can isolate submissions. They then run as
+# you, with access to your files.
+c.Grader.allow_not_isolated = False
+'''
+
+
+def labs_folder() -> Path:
+    """Return the folder of the labs' sources: of the installed package, or of the repository."""
+    here = Path(__file__).resolve().parent
+    installed = here / "labs"
+    return installed if installed.is_dir() else here.parents[1] / "notebooks/labs/source"
+
+
+def init(course: Path) -> list[str]:
+    """Make a course; return the names of its labs.
+
+    The folder is readable by its owner only: it has the solutions, the seed and the grades.
+
+    Args:
+        course: A folder that does not exist yet, or is empty.
+
+    Raises:
+        FileExistsError: It has files.
+        FileNotFoundError: The labs are not installed, or its parent folder does not exist.
+    """
+    labs = labs_folder()
+    if not labs.is_dir():
+        raise FileNotFoundError(f"the labs are not in {labs}: reinstall dgkit")
+    if course.exists() and (not course.is_dir() or any(course.iterdir())):
+        raise FileExistsError(f"{course} exists and is not empty: name a new folder")
+    course.mkdir(mode=0o700, exist_ok=True)
+    course.chmod(0o700)
+    shutil.copytree(labs, course / "source")
+    (course / "nbgrader_config.py").write_text(
+        _CONFIG.format(course=course.resolve().name), encoding="utf-8"
+    )
+    seed = course / SEED_FILE
+    seed.touch(mode=0o600)
+    seed.write_text(secrets.token_hex(16) + "\n", encoding="ascii")
+    return sorted(path.name for path in (course / "source").iterdir() if path.is_dir())
+
+
+def read_seed(course: Path) -> str:
+    """Return the seed of a course.
+
+    Raises:
+        FileNotFoundError: It has none.
+    """
+    path = course / SEED_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist: `dgkit teach init` writes it")
+    return path.read_text(encoding="ascii").strip()
+
+
+def hidden_folders(course: Path) -> tuple[str, ...]:
+    """Return the folders that no submission may see: the course and the labs' sources."""
+    return tuple(str(path) for path in (course.resolve(), labs_folder()) if path.is_dir())
+
+
+def ratios(course: Path, lab: str) -> list[tuple[float, str]]:
+    """Return ratio and student of each graded notebook of a lab with a bonus, the best first."""
+    found = []
+    for path in (course / "autograded").glob(f"*/{lab}/*.ipynb"):
+        made = json.loads(path.read_bytes())["metadata"].get("dgkit", {}).get("ratios", {})
+        found += [(float(ratio), path.parts[-3]) for ratio in made.values()]
+    return sorted(found, key=lambda row: (-row[0], row[1]))

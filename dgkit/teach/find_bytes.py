@@ -1,0 +1,375 @@
+"""Lab 1, find the bytes: a linked list in foreign memory, read by DMA.
+
+All numbers are little-endian. The header is at offset 0, 32 bytes: magic (8 bytes), version (u16),
+flags (u16), count of live nodes (u32), offset of the first node (u64, 0 if none), CRC-32 of the 24
+bytes before (u32), zero (u32). A node has 16 bytes and a payload: offset of the next node (u64, 0
+at the end), key (u32), size of the payload (u16), kind (u16: 1 live, 2 deleted).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+import zlib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ..dma import Device
+from ..memory import empty
+from . import submission, verdict
+from .verdict import expect
+
+__all__ = [
+    "HEADER",
+    "MAGIC",
+    "NODE",
+    "ForeignMemory",
+    "example",
+    "hexdump",
+    "test_damage",
+    "test_few_reads",
+    "test_header",
+    "test_header_damage",
+    "test_node",
+    "test_walk",
+]
+
+MAGIC = b"DGKITLST"
+HEADER = struct.Struct("<8sHHIQ")  # the CRC and four zero bytes follow
+NODE = struct.Struct("<QIHH")
+LIVE, DELETED = 1, 2
+_HEADER_SIZE = 32
+_VERSION = 3
+_FIELDS = {"version": (8, 10), "count": (12, 16), "first": (16, 24)}
+_TIMEOUT_S = 10.0
+
+Node = tuple[int, int, int, bytes]  # offset, key, kind, payload
+
+
+class ForeignMemory(submission.Served):
+    """Memory of somewhere else: it is registered, exported, imported, and read by DMA.
+
+    Args:
+        image: The bytes.
+
+    Attributes:
+        descriptor: The descriptor that the importer got.
+        size: Its size in bytes.
+        reads: Offset and size of each read.
+    """
+
+    methods = ("read", "length")
+
+    def __init__(self, image: bytes) -> None:
+        self.size, self.reads = len(image), list[tuple[int, int]]()
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            device = stack.enter_context(Device("soft"))
+            memory = stack.enter_context(empty(self.size, dtype="u1"))
+            memory.array[:] = list(image)
+            exported = device.register(memory, access="r")
+            stack.callback(exported.close)
+            self.descriptor = exported.export()
+            self._remote = device.import_region(self.descriptor)
+            stack.callback(self._remote.close)
+            self._array = empty(self.size, dtype="u1")
+            stack.callback(self._array.close)
+            self._local = device.register(self._array, access="rw")
+            stack.callback(self._local.close)
+            self._queue = stack.enter_context(device.queue(depth=4))
+            self._closing = stack.pop_all()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read bytes by DMA.
+
+        Raises:
+            BoundsError: The range exceeds the memory.
+        """
+        if type(offset) is not int or type(size) is not int:
+            raise TypeError(f"read({offset!r}, {size!r}): offset and size must be int")
+        if size < 1 or offset < 0:
+            raise ValueError(f"read({offset}, {size}): offset must be 0 or more, size 1 or more")
+        read = self._queue.read(self._local, self._remote, size=size, remote_offset=offset)
+        read.wait(timeout=_TIMEOUT_S)
+        self.reads.append((offset, size))
+        return bytes(self._array.array[:size])
+
+    def length(self) -> int:
+        """Return its size in bytes."""
+        return self.size
+
+    def close(self) -> None:
+        """Release the memory. Idempotent."""
+        self._closing.close()
+
+    def __enter__(self) -> ForeignMemory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def hexdump(data: bytes, offset: int = 0, mark: tuple[int, int] = (0, 0)) -> str:
+    """Return a hex view of bytes at an offset, with those from mark[0] to mark[1] underlined."""
+    lines = []
+    for start in range(0, len(data), 16):
+        row = data[start : start + 16]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        lines.append(f"{offset + start:08x}  {row.hex(' '):<47}  {text}")
+        at = range(offset + start, offset + start + len(row))
+        under = " ".join("^^" if mark[0] <= place < mark[1] else "  " for place in at)
+        if under.strip():
+            lines.append(f"{'':10}{under}".rstrip())
+    return "\n".join(lines)
+
+
+def example() -> ForeignMemory:
+    """Return the memory of the lab's story: a list of five nodes, one of them deleted."""
+    return ForeignMemory(_List(random.Random("story"), 5, deleted=1).image)
+
+
+class _List:
+    """A linked list with nodes in random places.
+
+    Args:
+        rng: Random numbers.
+        count: Number of nodes.
+        deleted: Number of nodes among them that are deleted.
+        packed: Whether the nodes are close together.
+    """
+
+    def __init__(
+        self, rng: random.Random, count: int, *, deleted: int = 0, packed: bool = False
+    ) -> None:
+        self._rng = rng
+        dead = set(rng.sample(range(count), deleted))
+        payloads = [rng.randbytes(rng.randrange(1, 40)) for _ in range(count)]
+        places = self._places([NODE.size + len(payload) for payload in payloads], packed)
+        self.nodes: list[Node] = [
+            (place, rng.randrange(1 << 32), DELETED if n in dead else LIVE, payload)
+            for n, (place, payload) in enumerate(zip(places, payloads, strict=True))
+        ]
+        self.data = bytearray(rng.randbytes(self._size))
+        self.link()
+
+    def _places(self, sizes: list[int], packed: bool) -> list[int]:
+        """Choose the offset of each node, in random order and without overlaps."""
+        order = list(range(len(sizes)))
+        self._rng.shuffle(order)
+        places, at = [0] * len(sizes), _HEADER_SIZE + 16
+        for number in order:
+            at += self._rng.randrange(8) if packed else self._rng.randrange(1, 200)
+            places[number] = at
+            at += sizes[number]
+        self._size = at + self._rng.randrange(1, 64)
+        return places
+
+    @property
+    def live(self) -> list[list[Any]]:
+        """The key and the payload of each live node, in the list's order."""
+        return [[key, payload] for _, key, kind, payload in self.nodes if kind == LIVE]
+
+    @property
+    def image(self) -> bytes:
+        """The memory's bytes."""
+        return bytes(self.data)
+
+    def link(self) -> None:
+        """Write all nodes and the header."""
+        ends = [place for place, *_ in self.nodes[1:]] + [0]
+        for (place, key, kind, payload), following in zip(self.nodes, ends, strict=False):
+            NODE.pack_into(self.data, place, following, key, len(payload), kind)
+            self.data[place + NODE.size : place + NODE.size + len(payload)] = payload
+        self.header(len(self.live), self.nodes[0][0] if self.nodes else 0)
+
+    def header(self, count: int, first: int) -> None:
+        """Write a header with a right CRC."""
+        HEADER.pack_into(self.data, 0, MAGIC, _VERSION, self._rng.randrange(1 << 16), count, first)
+        crc = zlib.crc32(bytes(self.data[: HEADER.size]))
+        struct.pack_into("<II", self.data, HEADER.size, crc, 0)
+
+
+Function = Callable[..., Any]
+
+
+def _called(function: submission.RemoteFunction, memory: ForeignMemory, *args: Any) -> Any:
+    with memory:
+        return function(memory, *args)
+
+
+def test_header(read_header: Function) -> None:
+    """Test read_header on undamaged headers: each field by itself."""
+    rng, report = verdict.seeded("header"), verdict.Report()
+    lists = [_List(rng, count, deleted=deleted) for count, deleted in ((3, 0), (7, 2), (0, 0))]
+    lists[1].header(rng.randrange(1 << 24, 1 << 32), rng.randrange(1 << 40, 1 << 48))
+    with submission.local(read_header) as (function,):
+        for number, made in enumerate(lists, 1):
+            with report.case(f"the header of memory {number}", required=number <= 2):
+                _check_header(_called(function, ForeignMemory(made.image)), made.image)
+    report.finish()
+
+
+def _check_header(got: Any, image: bytes) -> None:
+    expect(isinstance(got, dict), f"it returned {got!r:.80}; it must return a dict")
+    _, version, _, count, first = HEADER.unpack_from(image)
+    right = {"version": version, "count": count, "first": first}
+    for name, value in right.items():
+        if got.get(name) == value and type(got.get(name)) is int:
+            continue
+        start, end = _FIELDS[name]
+        raise verdict.WrongAnswer(
+            f"{name!r} is {got.get(name)!r:.60}; bytes {start} to {end - 1} say {value} "
+            f"({value:#x})\n{hexdump(image[:_HEADER_SIZE], 0, (start, end))}"
+        )
+
+
+def test_header_damage(read_header: Function) -> None:
+    """Test that read_header accepts a good header and refuses a wrong magic and a wrong CRC."""
+    rng, report = verdict.seeded("header damage"), verdict.Report()
+    good = _List(rng, 4).image
+    with submission.local(read_header) as (function,):
+        with report.case("an undamaged header is accepted", required=True):
+            _check_header(_called(function, ForeignMemory(good)), good)
+        damages = {"the magic": rng.randrange(8), "a field": rng.randrange(8, 24)}
+        damages["the CRC"] = rng.randrange(24, 28)
+        for what, place in damages.items():
+            data = bytearray(good)
+            data[place] ^= 1 << rng.randrange(8)
+            if what == "the magic":  # its CRC is right: only the magic is wrong
+                struct.pack_into("<I", data, HEADER.size, zlib.crc32(data[: HEADER.size]))
+            with report.case(f"a wrong bit in {what} is refused"):
+                _check_refused(function, bytes(data), (place, place + 1))
+    report.finish()
+
+
+def _check_refused(
+    function: submission.RemoteFunction, image: bytes, mark: tuple[int, int]
+) -> None:
+    """Expect a ValueError; an error of dgkit that was not handled is none."""
+    try:
+        got = _called(function, ForeignMemory(image))
+    except submission.SubmissionFailed as exc:
+        kinds = exc.kinds
+        expect("ValueError" in kinds and "DgkitError" not in kinds, f"no ValueError: {exc}")
+        return
+    start = mark[0] & ~15
+    raise verdict.WrongAnswer(
+        f"it returned {got!r:.60}; it must raise ValueError\n"
+        + hexdump(image[start : start + 32], start, mark)
+    )
+
+
+def test_node(read_node: Function) -> None:
+    """Test read_node on single nodes: next, key, kind and payload."""
+    rng, report = verdict.seeded("node"), verdict.Report()
+    made = _List(rng, 4, deleted=1)
+    following = [place for place, *_ in made.nodes[1:]] + [0]
+    with submission.local(read_node) as (function,):
+        for number, ((place, key, kind, payload), after) in enumerate(
+            zip(made.nodes, following, strict=True), 1
+        ):
+            with report.case(f"node {number} of 4", required=number == 1):
+                got = _called(function, ForeignMemory(made.image), place)
+                right = [after, key, kind, payload]
+                names = ("next", "key", "kind", "payload")
+                expect(
+                    isinstance(got, list) and len(got) == 4,
+                    f"it returned {got!r:.80}; it must return (next, key, kind, payload)",
+                )
+                _check_node(got, dict(zip(names, right, strict=True)), made.image, place)
+    report.finish()
+
+
+def _check_node(got: list[Any], right: dict[str, Any], image: bytes, place: int) -> None:
+    size = NODE.size + len(right["payload"])
+    ranges = {"next": (0, 8), "key": (8, 12), "kind": (14, 16), "payload": (16, size)}
+    for (name, value), answer in zip(right.items(), got, strict=True):
+        if answer == value and type(answer) is type(value):
+            continue
+        start, end = (place + each for each in ranges[name])
+        raise verdict.WrongAnswer(
+            f"{name} is {answer!r:.60}; bytes {start} to {end - 1} say {value!r:.60}\n"
+            + hexdump(image[place : place + size], place, (start, end))
+        )
+
+
+def test_walk(walk: Function) -> None:
+    """Test walk on undamaged lists: long, with deleted nodes, empty."""
+    rng, report = verdict.seeded("walk"), verdict.Report()
+    shapes = {
+        "a list of 6 nodes": _List(rng, 6),
+        "a list of 40 nodes": _List(rng, 40),
+        "a list with deleted nodes": _List(rng, 12, deleted=5),
+        "a list whose first node is deleted": _first_deleted(rng),
+        "an empty list": _List(rng, 0),
+    }
+    with submission.local(walk) as (function,):
+        for number, (title, made) in enumerate(shapes.items()):
+            with report.case(title, required=number == 0):
+                _check_walk(_called(function, ForeignMemory(made.image)), made)
+    report.finish()
+
+
+def _first_deleted(rng: random.Random) -> _List:
+    made = _List(rng, 3)
+    place, key, _, payload = made.nodes[0]
+    made.nodes[0] = (place, key, DELETED, payload)
+    made.link()
+    return made
+
+
+def _check_walk(got: Any, made: _List) -> None:
+    expect(isinstance(got, list), f"it returned {got!r:.60}; it must return a list of pairs")
+    live = [node for node in made.nodes if node[2] == LIVE]
+    for number, (place, key, _, payload) in enumerate(live):
+        answer = got[number] if number < len(got) else "nothing"
+        if answer == [key, payload]:
+            continue
+        end = place + NODE.size + len(payload)
+        raise verdict.WrongAnswer(
+            f"element {number} is {answer!r:.80}; the live node at {place:#x} has key {key} and "
+            f"{len(payload)} bytes\n{hexdump(made.image[place:end], place, (place + 8, end))}"
+        )
+    expect(len(got) == len(live), f"it has {len(got)} elements; {len(live)} nodes are live")
+
+
+def test_damage(walk: Function) -> None:
+    """Test that walk refuses damaged lists with ValueError, and ends."""
+    rng, report = verdict.seeded("damage"), verdict.Report()
+    good = _List(rng, 8)
+    with submission.local(walk) as (function,):
+        with report.case("an undamaged list is accepted", required=True):
+            _check_walk(_called(function, ForeignMemory(good.image)), good)
+        places = [place for place, *_ in good.nodes]
+        damages: dict[str, tuple[int, int]] = {
+            "a node that points back: a cycle": (places[6], places[2]),
+            "a node that points beyond the memory": (places[4], len(good.image) + 16),
+            "a node that points into the last 8 bytes": (places[5], len(good.image) - 8),
+            "a list that ends too early": (places[3], 0),
+        }
+        for title, (place, target) in damages.items():
+            data = bytearray(good.image)
+            struct.pack_into("<Q", data, place, target)
+            with report.case(title):
+                _check_refused(function, bytes(data), (place, place + 8))
+    report.finish()
+
+
+def test_few_reads(walk: Function) -> None:
+    """Test the bonus: walk with few reads, of at most four times the memory's size in all.
+
+    The ratio is that of one read a node, one a payload and one of the header, to the reads made.
+    """
+    rng, report = verdict.seeded("few reads"), verdict.Report()
+    made = _List(rng, 60, packed=True)
+    memory = ForeignMemory(made.image)
+    with submission.local(walk) as (function,), report.case("a list of 60 nodes", required=True):
+        _check_walk(_called(function, memory), made)
+        moved = sum(size for _, size in memory.reads)
+        expect(moved <= 4 * memory.size, f"{moved} bytes were read; the limit is {4 * memory.size}")
+    report.bonus((1 + 2 * len(made.nodes)) / max(1, len(memory.reads)))
+    report.finish()

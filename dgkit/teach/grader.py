@@ -1,0 +1,105 @@
+"""Grade the tests of a lab: each runs here, against a fresh process with the student's cells."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..errors import Unsupported
+from . import sandbox, verdict
+from .student_notebook import Test
+from .submission import Submission, SubmissionFailed
+
+__all__ = ["Grade", "grade"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """The result of one test cell.
+
+    Attributes:
+        test: The test.
+        share: The share of its points, 0 to 1.
+        cases: What was tested.
+        failure: Why nothing was tested; empty otherwise.
+        ratio: Ratio of the bonus, if it tests one.
+        isolation: How the submission was isolated.
+    """
+
+    test: Test
+    share: float
+    isolation: sandbox.Isolation
+    cases: Sequence[verdict.Case] = field(default=())
+    failure: str = ""
+    ratio: float | None = None
+
+    @property
+    def points(self) -> float:
+        """The points, rounded to hundredths."""
+        return round(self.share * self.test.points, 2)
+
+    @property
+    def feedback(self) -> str:
+        """Lines for the student."""
+        lines = [f"{self.points:g} of {self.test.points:g} points ({self.isolation})"]
+        if self.failure:
+            lines.append(f"WRONG  {self.failure}")
+        lines += map(str, self.cases)
+        if self.ratio is not None:
+            lines.append(f"bonus: a ratio of {self.ratio:.2f}")
+        return "\n".join(lines)
+
+
+def grade(
+    cells: Sequence[tuple[str, str]],
+    test: Test,
+    *,
+    seed: str,
+    isolation: sandbox.Isolation,
+    limits: sandbox.Limits | None = None,
+) -> Grade:
+    """Run a test against solution cells.
+
+    The test's code runs in this process. Each name that it neither defines nor imports is a
+    function of the submission, which runs in another process and is only called from here.
+
+    Args:
+        cells: Name and source of each solution cell.
+        test: The test, whose code is trusted.
+        seed: Seed of the data.
+        isolation: Isolation of the submission.
+        limits: Its limits.
+
+    Raises:
+        Unsupported: This machine lacks what the test needs.
+    """
+    limits = limits or sandbox.Limits()
+    try:
+        with Submission.of_cells(cells, limits=limits, isolation=isolation) as submission:
+            names = {name: submission.function(name) for name in free_names(test.source)}
+            with verdict.grading(seed) as found:
+                exec(compile(test.source, f"test:{test.name}", "exec"), {**names})
+    except Unsupported:  # by this machine: no fault of the submission
+        raise
+    except SubmissionFailed as exc:
+        return Grade(test, 0.0, isolation, failure=str(exc))
+    except Exception as exc:  # a test that does not expect what it got
+        return Grade(test, 0.0, isolation, failure=f"the test ended: {type(exc).__name__}: {exc}")
+    return Grade(test, found.share, isolation, found.cases, ratio=found.ratio)
+
+
+def free_names(source: str) -> set[str]:
+    """Return the names that code reads and neither binds nor finds among the builtins."""
+    read, bound = set[str](), set(dir(builtins))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name):
+            (read if isinstance(node.ctx, ast.Load) else bound).add(node.id)
+        elif isinstance(node, ast.alias):
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler)) and node.name:
+            bound.add(node.name)
+    return read - bound

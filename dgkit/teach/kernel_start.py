@@ -1,0 +1,402 @@
+"""Lab 7, the kernel starts it: puts, gets and signals that a kernel of a GPU posts itself.
+
+The kernels are a submission's CUDA C++. They are compiled and run in the isolation of submissions,
+on the emulated GPU, which needs a C++ compiler. The proxy that checks and moves is the grader's,
+and the far memory, where the bytes arrive, is not in the kernel's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..dma import Device
+from ..errors import KernelError
+from ..gpu_initiated.compiler import find_compiler, kernel_names
+from ..gpu_initiated.emulate import EmulatedModule
+from ..memory import empty
+from ..types import Status
+from . import sandbox, submission, verdict
+from .find_bytes import hexdump
+from .verdict import expect
+
+__all__ = [
+    "Machine",
+    "compiled",
+    "test_few_puts",
+    "test_put",
+    "test_squares",
+    "test_transform",
+    "test_transform_hidden",
+]
+
+_SOURCE_BYTES = 64 << 10
+_THREADS = 1024  # the most whose status is kept
+_DEPTH = 1024
+_WAIT_S = 2.0  # limit of a wait in a kernel
+_SHOWN = 1500  # characters of a compiler's or a kernel's message
+_SEEDS = 4
+
+Function = Callable[..., Any]
+
+
+@functools.lru_cache(maxsize=16)
+def _program(source: str, limits: sandbox.Limits, isolation: sandbox.Isolation) -> bytes:
+    return sandbox.compile_kernels(source, limits, isolation)
+
+
+@contextlib.contextmanager
+def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[EmulatedModule]:
+    """Compile the source that a function returns, in the isolation of its submission.
+
+    Raises:
+        WrongAnswer: It does not return text, or text without the kernel, or it does not compile.
+        Unsupported: This machine has no C++ compiler.
+    """
+    find_compiler()
+    source = function()
+    expect(
+        isinstance(source, str) and len(source.encode()) <= _SOURCE_BYTES,
+        f"{function.name} returned {source!r:.60}; it must return the source as text, of at most "
+        f"{_SOURCE_BYTES} bytes",
+    )
+    expect(
+        kernel in kernel_names(source),
+        f"the source of {function.name} has no kernel {kernel!r}; it has: "
+        f"{', '.join(kernel_names(source)) or 'none'}",
+    )
+    limits, isolation = function.submission.limits, function.submission.isolation
+    try:
+        program = _program(source, limits, isolation)
+    except KernelError as exc:
+        raise verdict.WrongAnswer(str(exc)[:_SHOWN]) from None
+    fd = os.memfd_create("kernel", os.MFD_CLOEXEC)
+    with os.fdopen(fd, "wb") as file:
+        file.write(program)
+        file.flush()
+        prefix = sandbox.kernel_prefix(limits, isolation)
+        yield EmulatedModule(Path(f"/proc/self/fd/{fd}"), kernel_names(source), prefix, (fd,))
+
+
+class Machine:
+    """Memory near a GPU, memory far from it, and a queue that kernels post to.
+
+    Args:
+        far: Size of the far memory, in bytes.
+        near: Size of the near memory, in bytes, which kernels access.
+        near_bytes: The first bytes of the near memory.
+        far_bytes: The first bytes of the far memory.
+    """
+
+    def __init__(
+        self, far: int, near: int, near_bytes: bytes = b"", far_bytes: bytes = b""
+    ) -> None:
+        with contextlib.ExitStack() as stack:
+            device = stack.enter_context(Device("soft"))
+            self.far = stack.enter_context(empty(far, dtype="u1"))
+            self.near = stack.enter_context(empty(near, dtype="u1"))
+            self.status = stack.enter_context(empty(_THREADS, dtype="i4"))
+            for memory, data in ((self.far, far_bytes), (self.near, near_bytes)):
+                memory.array[:] = 0
+                memory.array[: len(data)] = list(data)
+            self._local = device.register(self.near, access="rw")
+            stack.callback(self._local.close)
+            owned = device.register(self.far, access="rw")
+            stack.callback(owned.close)
+            self._remote = stack.enter_context(device.import_region(owned.export()))
+            regions = (self._remote, self._local)
+            self.queue = stack.enter_context(
+                device.gpu_queue(_DEPTH, limit=_WAIT_S, regions=regions)
+            )
+            self._closing = stack.pop_all()
+
+    def run(
+        self,
+        module: EmulatedModule,
+        kernel: str,
+        grid: int,
+        block: int,
+        *more: Any,
+        seed: int = 0,
+        timeout: float = 10.0,
+        watch: Callable[[], None] | None = None,
+    ) -> list[int]:
+        """Run a kernel, and return the status of each thread: -1 where none was stored.
+
+        Args:
+            module: The compiled source.
+            kernel: The kernel's name.
+            grid: Number of blocks.
+            block: Threads of a block.
+            more: Its arguments after the status.
+            seed: Of the order in which threads run.
+            timeout: Seconds after which it is stopped.
+            watch: Called again and again while it runs.
+
+        Raises:
+            WrongAnswer: The kernel hung, deadlocked or failed.
+        """
+        self.status.array[:] = -1
+        ids = _u32(self._remote.id), _u32(self._local.id)
+        arguments = (self.queue, *ids, self.status, *more)
+        started = module[kernel].start(grid, block, arguments, seed=seed, timeout=timeout)
+        try:
+            while watch and started.running:
+                watch()
+            started.wait()
+        except verdict.WrongAnswer:
+            started.kill()
+            with contextlib.suppress(KernelError):
+                started.wait()
+            raise
+        except KernelError as exc:
+            raise verdict.WrongAnswer(str(exc)[:_SHOWN]) from None
+        return [int(each) for each in self.status.array[: grid * block]]
+
+    @property
+    def far_bytes(self) -> bytes:
+        """The far memory."""
+        return bytes(self.far.array)
+
+    def close(self) -> None:
+        """Release the memory. Idempotent."""
+        self._closing.close()
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _u32(value: int) -> Any:
+    import numpy as np
+
+    return np.uint32(value)
+
+
+def _time(function: submission.RemoteFunction) -> float:
+    return function.submission.limits.time_s
+
+
+def _expect_far(machine: Machine, right: bytes, whose: Callable[[int], str]) -> None:
+    """Expect bytes in the far memory; show the first that is wrong."""
+    found = machine.far_bytes
+    wrong = next((at for at, byte in enumerate(right) if found[at] != byte), None)
+    if wrong is None:
+        return
+    start = wrong & ~15
+    end = next((at for at in range(wrong, len(right)) if found[at] == right[at]), len(right))
+    raise verdict.WrongAnswer(
+        f"byte {wrong} of the far memory is {found[wrong]:#04x}, not {right[wrong]:#04x}: "
+        f"{whose(wrong)}\nfound\n{hexdump(found[start : start + 48], start, (wrong, end))}\n"
+        f"right\n{hexdump(right[start : start + 48], start)}"
+    )
+
+
+def _expect_status(statuses: Sequence[int], right: Sequence[int]) -> None:
+    for thread, (found, wanted) in enumerate(zip(statuses, right, strict=True)):
+        expect(
+            found == wanted,
+            f"the status of thread {thread} is {_status(found)}; it must be {_status(wanted)}",
+        )
+
+
+def _status(value: int) -> str:
+    if value == -1:
+        return "missing"
+    known = value in {int(each) for each in Status}
+    return f"{value} ({Status(value).name})" if known else str(value)
+
+
+def test_put(put_pieces: Function) -> None:
+    """Test put_pieces: each thread's bytes, each thread's status."""
+    rng, report = verdict.seeded("put"), verdict.Report()
+    with submission.local(put_pieces) as (function,):
+        with report.case("one thread", required=True):
+            _check_put(rng, function, (1, 1), 24)
+        with report.case("a grid of several blocks"):
+            _check_put(rng, function, (3, 20), rng.randrange(9, 40))
+        with report.case("pieces that end beyond the far memory: their status says so"):
+            _check_put(rng, function, (2, 16), 16, room=19 * 16 + 7)
+    report.finish()
+
+
+def _check_put(
+    rng: random.Random,
+    function: submission.RemoteFunction,
+    shape: tuple[int, int],
+    size: int,
+    room: int | None = None,
+) -> None:
+    threads = shape[0] * shape[1]
+    data = rng.randbytes(threads * size)
+    room = len(data) + 16 if room is None else room
+    whole = min(threads, room // size)
+    right = data[: whole * size].ljust(room, b"\0")
+    with compiled(function, "put_pieces") as module, Machine(room, len(data), data) as machine:
+        statuses = machine.run(module, "put_pieces", *shape, _u32(size), timeout=_time(function))
+        _expect_far(machine, right, lambda at: f"of the piece of thread {at // size}")
+        beyond = [int(Status.OUT_OF_BOUNDS)] * (threads - whole)
+        _expect_status(statuses, [int(Status.OK)] * whole + beyond)
+
+
+def test_squares(squares: Function) -> None:
+    """Test squares: all numbers of all rounds, and no signal before its numbers."""
+    rng, report = verdict.seeded("squares"), verdict.Report()
+    with submission.local(squares) as (function,):
+        with report.case("one block, one round", required=True):
+            _check_squares(rng, function, (1, 16), 1, numbers=True, signals=True)
+        with report.case(f"several blocks and rounds, in {_SEEDS} orders: the numbers"):
+            for _ in range(_SEEDS):
+                _check_squares(rng, function, (2, 48), 8, numbers=True)
+        with report.case("several blocks and rounds: the signals, while it runs and at the end"):
+            for _ in range(_SEEDS):
+                _check_squares(rng, function, (2, 48), 8, signals=True)
+    report.finish()
+
+
+def _number(block: int, round_: int, thread: int) -> int:
+    return (block * 1000 + round_) * 100 + thread * thread
+
+
+def _check_squares(
+    rng: random.Random,
+    function: submission.RemoteFunction,
+    shape: tuple[int, int],
+    rounds: int,
+    *,
+    numbers: bool = False,
+    signals: bool = False,
+) -> None:
+    blocks, threads = shape
+    part = 4 * threads
+
+    def at(block: int, round_: int) -> int:
+        return 8 * blocks + (block * rounds + round_) * part
+
+    def payload(block: int, round_: int) -> bytes:
+        values = (_number(block, round_, thread) for thread in range(threads))
+        return b"".join(value.to_bytes(4, "little") for value in values)
+
+    def whose(place: int) -> str:
+        block, round_ = divmod((place - 8 * blocks) // part, rounds)
+        return f"of block {block}, round {round_}, thread {(place - 8 * blocks) % part // 4}"
+
+    with (
+        compiled(function, "squares") as module,
+        Machine(at(blocks, 0), blocks * part) as machine,
+    ):
+        words = machine.far.array[: 8 * blocks].view("u8")
+
+        def watch() -> None:
+            for block in range(blocks):
+                signal = int(words[block])
+                expect(
+                    signal <= rounds,
+                    f"the signal of block {block} is {signal} after {rounds} rounds",
+                )
+                if signal:
+                    start = at(block, signal - 1)
+                    found = machine.far_bytes[start : start + part]
+                    expect(
+                        found == payload(block, signal - 1),
+                        f"the signal of block {block} is {signal}, and the numbers of round "
+                        f"{signal - 1} are not there\n{hexdump(found[:48], start)}",
+                    )
+
+        machine.run(
+            module, "squares", blocks, threads, machine.near, _u32(rounds),
+            seed=rng.randrange(1 << 32), timeout=_time(function),
+            watch=watch if signals else None,
+        )  # fmt: skip
+        if signals:
+            watch()
+            for block in range(blocks):
+                expect(
+                    int(words[block]) == rounds,
+                    f"the signal of block {block} is {int(words[block])} at the end, not {rounds}",
+                )
+        if numbers:
+            parts = [payload(block, round_) for block in range(blocks) for round_ in range(rounds)]
+            right = machine.far_bytes[: 8 * blocks] + b"".join(parts)
+            _expect_far(machine, right, whose)
+
+
+def test_transform(transform: Function) -> None:
+    """Test transform: get a chunk, change it, put it back, go on."""
+    rng, report = verdict.seeded("transform"), verdict.Report()
+    with submission.local(transform) as (function,):
+        with report.case("one chunk, a thread for each byte", required=True):
+            _check_transform(rng, function, 32, 32, 1)
+        with report.case("several chunks, larger than the block"):
+            _check_transform(rng, function, 16, 100, 7)
+    report.finish()
+
+
+def test_transform_hidden(transform: Function) -> None:
+    """Test transform with a block that is larger than a chunk, and with chunks that do not fit."""
+    rng, report = verdict.seeded("transform hidden"), verdict.Report()
+    with submission.local(transform) as (function,):
+        with report.case("one chunk", required=True):
+            _check_transform(rng, function, 8, 24, 1)
+        with report.case(f"a block that is larger than a chunk, in {_SEEDS} orders"):
+            for _ in range(_SEEDS):
+                _check_transform(rng, function, 64, rng.randrange(20, 60), 6)
+        with report.case("an array that ends in chunk 4: the others are done, the status says why"):
+            _check_transform(rng, function, 16, 40, 7, room=4 * 40 + 11)
+    report.finish()
+
+
+def _check_transform(
+    rng: random.Random,
+    function: submission.RemoteFunction,
+    block: int,
+    chunk: int,
+    count: int,
+    room: int | None = None,
+) -> None:
+    room = chunk * count if room is None else room
+    data, key = rng.randbytes(room), rng.randrange(1, 256)
+    done = min(count, room // chunk) * chunk
+    right = bytes(byte ^ key for byte in data[:done]) + data[done:]
+    with (
+        compiled(function, "transform") as module,
+        Machine(room, chunk, far_bytes=data) as machine,
+    ):
+        statuses = machine.run(
+            module, "transform", 1, block, machine.near, _u32(key), _u32(chunk), _u32(count),
+            seed=rng.randrange(1 << 32), timeout=_time(function),
+        )  # fmt: skip
+        _expect_far(machine, right, lambda at: f"of chunk {at // chunk}")
+        status = Status.OK if done == chunk * count else Status.OUT_OF_BOUNDS
+        _expect_status(statuses[:1], [int(status)])
+
+
+def test_few_puts(put_few: Function) -> None:
+    """Test the bonus: the pieces of a grid with few operations.
+
+    The ratio is that of an operation for each thread to the operations made.
+    """
+    rng, report = verdict.seeded("few puts"), verdict.Report()
+    blocks, threads, size = 4, 32, 16
+    data, operations = rng.randbytes(blocks * threads * size), 0
+    with (
+        submission.local(put_few) as (function,),
+        report.case("4 blocks of 32 threads", required=True),
+        compiled(function, "put_few") as module,
+        Machine(len(data), len(data), data) as machine,
+    ):
+        statuses = machine.run(
+            module, "put_few", blocks, threads, _u32(size), timeout=_time(function)
+        )
+        operations = machine.queue.stats().completed
+        _expect_far(machine, data, lambda at: f"of the piece of thread {at // size}")
+        _expect_status(statuses, [int(Status.OK)] * (blocks * threads))
+    report.bonus(blocks * threads / max(1, operations))
+    report.finish()

@@ -1,0 +1,621 @@
+"""Lab 3, order: a mailbox between two sides whose accesses are ordered only where they say so.
+
+The mailbox is 64-bit words in the consumer's memory: word 0 is a flag or a sequence number, the
+payload follows. A write is posted and arrives later, in any order, also of writes to one word. A
+fenced write starts when all that was posted before has arrived, and what is posted later starts
+after it, as with the flag DG_FENCE of dgkit's queues. A load may return any value that its word
+had since the oldest moment that the consumer may still see; its fence makes that moment the newest
+one that a load has shown so far.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dma import Device, FaultRule
+from ..memory import empty
+from . import submission, verdict
+from .verdict import expect
+
+__all__ = [
+    "FLAG",
+    "Inbox",
+    "Mailbox",
+    "Outbox",
+    "Program",
+    "example_programs",
+    "replay",
+    "test_few_fences",
+    "test_late",
+    "test_late_hidden",
+    "test_poll",
+    "test_publish",
+    "test_send",
+    "test_snapshot",
+]
+
+FLAG = 0
+_LIMIT = 1 << 64
+_POSTS = 1000
+_SHOWN = 26
+_ROUNDS = 30
+_PAYLOAD = 4
+_LOOKS = 6
+_DELAY_US = 40_000.0
+_TRIES = 3
+_TIMEOUT_S = 10.0
+
+Function = Callable[..., Any]
+Program = Sequence[Sequence[Any]]  # each write: word, value, whether it is fenced
+
+
+@dataclass(slots=True)
+class Write:
+    """A write that was posted and has not arrived.
+
+    Attributes:
+        number: Its place in the order of posting.
+        word: The word.
+        value: The value.
+        fenced: Whether it starts after all that was posted before it has arrived.
+    """
+
+    number: int
+    word: int
+    value: int
+    fenced: bool = False
+
+
+class Mailbox:
+    """Words in the consumer's memory, the writes on their way to them, and a log of both sides.
+
+    Args:
+        payload: Number of words after word 0.
+        rng: Decides what arrives when, and what a load sees; None: each write arrives at once, and
+            each load returns the newest value.
+        watch: Called after each arrival.
+    """
+
+    def __init__(
+        self,
+        payload: int,
+        rng: random.Random | None = None,
+        watch: Callable[[Mailbox], None] = lambda _: None,
+    ) -> None:
+        self.size, self.rng, self._watch = payload + 1, rng, watch
+        self._rate = rng.choice((0.2, 0.4, 0.6)) if rng else 1.0  # of arrivals in a step
+        self.history: list[list[tuple[int, int]]] = [[(0, 0)] for _ in range(self.size)]
+        self.now = 0  # arrivals so far
+        self.posted = self.fences = 0
+        self._pending: list[Write] = []
+        self._log: list[tuple[str, str]] = []
+
+    @property
+    def words(self) -> list[int]:
+        """The words as they are."""
+        return [each[-1][1] for each in self.history]
+
+    def checked(self, word: Any) -> int:
+        """Return the number of a word, or raise IndexError."""
+        if type(word) is not int or not 0 <= word < self.size:
+            raise IndexError(f"word {word!r}: the mailbox has words 0 to {self.size - 1}")
+        return word
+
+    def post(self, word: Any, value: Any, *, fenced: bool) -> None:
+        """Post a write."""
+        if type(value) is not int or not 0 <= value < _LIMIT:
+            raise ValueError(f"{value!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
+        if self.posted == _POSTS:
+            raise ValueError(f"more than {_POSTS} writes")
+        self._pending.append(Write(self.posted, self.checked(word), value, fenced))
+        self.posted += 1
+        self.fences += fenced
+        self.note("posts", f"{self._name(word)} <- {value:#x}{', fenced' if fenced else ''}")
+        self.drift()
+
+    def script(self, writes: Iterable[tuple[int, int]]) -> None:
+        """Let writes be on their way that arrive in this order."""
+        for word, value in writes:
+            self._pending.append(Write(self.posted, word, value, fenced=True))
+            self.posted += 1
+
+    def _free(self) -> list[Write]:
+        """Return the writes that no fence holds back."""
+        free: list[Write] = []
+        for write in self._pending:
+            if write.fenced and write is not self._pending[0]:
+                break
+            free.append(write)
+        return free
+
+    def drift(self) -> None:
+        """Let some writes arrive."""
+        while self._pending and (not self.rng or self.rng.random() < self._rate):
+            free = self._free()
+            self._arrive(self.rng.choice(free) if self.rng else free[0])
+
+    def settle(self) -> None:
+        """Let all writes arrive, in an order that is allowed."""
+        while self._pending:
+            free = self._free()
+            self._arrive(self.rng.choice(free) if self.rng else free[0])
+
+    def _arrive(self, write: Write) -> None:
+        self._pending.remove(write)
+        self.now += 1
+        self.history[write.word].append((self.now, write.value))
+        self.note("arrives", f"{self._name(write.word)} = {write.value:#x}")
+        self._watch(self)
+
+    @staticmethod
+    def _name(word: int) -> str:
+        return f"word {word}"
+
+    def note(self, column: str, text: str) -> None:
+        """Add a line to the log."""
+        self._log.append((column, text))
+
+    def story(self) -> str:
+        """Return the last events in three columns."""
+        columns = ("posts", "arrives", "consumer")
+        lines = [f"event  {'producer posts':<32}{'arrives':<26}consumer"]
+        start = max(0, len(self._log) - _SHOWN)
+        for number, (column, text) in enumerate(self._log[start:], start + 1):
+            cells = [text if column == each else "" for each in columns]
+            lines.append(f"{number:5}  {cells[0]:<32}{cells[1]:<26}{cells[2]}".rstrip())
+        return "\n".join(lines)
+
+
+class Outbox(submission.Served):
+    """The producer's side of a mailbox."""
+
+    methods = ("write", "write_fenced")
+
+    def __init__(self, box: Mailbox) -> None:
+        self._box = box
+
+    def write(self, word: int, value: int) -> None:
+        """Post a write; it arrives later, before or after others."""
+        self._box.post(word, value, fenced=False)
+
+    def write_fenced(self, word: int, value: int) -> None:
+        """Post a write that starts when all that was posted before it has arrived."""
+        self._box.post(word, value, fenced=True)
+
+
+class Inbox(submission.Served):
+    """The consumer's side of a mailbox.
+
+    Args:
+        box: The mailbox.
+        stale: Whether a load may return an older value.
+    """
+
+    methods = ("load", "fence")
+
+    def __init__(self, box: Mailbox, *, stale: bool = True) -> None:
+        self._box, self._stale = box, stale
+        self._oldest = 0  # the oldest moment that a load may show
+        self._seen = [0] * box.size  # the moment of the last load of each word
+
+    def load(self, word: int) -> int:
+        """Return a value of a word: the newest one, or an older one that no fence excludes."""
+        box = self._box
+        word = box.checked(word)
+        box.drift()
+        low, at = max(self._oldest, self._seen[word]), box.now
+        if self._stale and box.rng:
+            at = box.rng.choice((box.now, box.now, low, box.rng.randint(low, box.now)))
+        self._seen[word] = at
+        value = next(value for time, value in reversed(box.history[word]) if time <= at)
+        old = "" if value == box.history[word][-1][1] else " (an older value)"
+        box.note("consumer", f"load word {word} -> {value:#x}{old}")
+        return value
+
+    def fence(self) -> None:
+        """Let later loads see at least what the loads so far have seen."""
+        self._oldest = max(self._oldest, *self._seen)
+        self._box.note("consumer", "fence")
+
+
+def _values(rng: random.Random, count: int = _PAYLOAD) -> list[int]:
+    return [rng.randrange(1, 1 << 32) for _ in range(count)]
+
+
+def test_send(send: Function) -> None:
+    """Test send: the flag is never there before the payload."""
+    rng, report = verdict.seeded("send"), verdict.Report()
+    with submission.local(send) as (function,):
+        with report.case("writes that arrive in the order of posting", required=True):
+            _check_send(function, None, _values(rng))
+        with report.case(f"writes that arrive in any order: {_ROUNDS} times"):
+            for _ in range(_ROUNDS):
+                _check_send(function, rng, _values(rng))
+    report.finish()
+
+
+def _check_send(
+    function: submission.RemoteFunction, rng: random.Random | None, values: list[int]
+) -> None:
+    def watch(box: Mailbox) -> None:
+        if box.words[FLAG]:
+            _expect_payload(box, values, "the flag is there and")
+
+    box = Mailbox(len(values), rng, watch)
+    function(Outbox(box), values)
+    box.settle()
+    expect(box.words[FLAG] == 1, f"the flag is {box.words[FLAG]}, not 1\n{box.story()}")
+
+
+def _expect_payload(box: Mailbox, values: Sequence[int], when: str) -> None:
+    for word, (found, right) in enumerate(zip(box.words[1:], values, strict=True), 1):
+        expect(
+            found == right,
+            f"{when} word {word} is {found:#x}; the message has {right:#x}\n{box.story()}",
+        )
+
+
+def test_poll(poll: Function) -> None:
+    """Test poll: None, or the whole message."""
+    rng, report = verdict.seeded("poll"), verdict.Report()
+    with submission.local(poll) as (function,):
+        with report.case("no message, then a message", required=True):
+            box, values = Mailbox(_PAYLOAD), _values(rng)
+            _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
+            _deliver(box, [*enumerate(values, 1), (FLAG, 1)])
+            _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
+        with report.case(f"loads that see older values: {_ROUNDS} times"):
+            for _ in range(_ROUNDS):
+                box, values = Mailbox(_PAYLOAD, rng), _values(rng)
+                payload = list(enumerate(values, 1))
+                rng.shuffle(payload)
+                box.script([*payload, (FLAG, 1)])
+                inbox = Inbox(box)
+                for _ in range(4):
+                    _expect_message(function(inbox, _PAYLOAD), [None, values], box)
+                _end(function, inbox, box, values)
+    report.finish()
+
+
+def _deliver(box: Mailbox, writes: Iterable[tuple[int, int]]) -> None:
+    box.script(writes)
+    box.settle()
+
+
+def _end(
+    function: submission.RemoteFunction, inbox: Inbox, box: Mailbox, values: list[int]
+) -> None:
+    """Expect the last message when everything has arrived and no load is old."""
+    box.settle()
+    box.rng = None
+    _expect_message(function(inbox, len(values)), [values], box)
+
+
+def _expect_message(got: Any, allowed: Sequence[list[int] | None], box: Mailbox) -> int:
+    """Expect one of the allowed messages; return its place among them."""
+    for place, message in enumerate(allowed):
+        if got == message and type(got) is type(message):
+            return place
+    expect(
+        got is None or (isinstance(got, list) and len(got) == box.size - 1),
+        f"it returned {got!r:.80}; it must return None or a list of {box.size - 1} numbers",
+    )
+    if got is None:
+        raise verdict.WrongAnswer(f"it returned None; a message is there\n{box.story()}")
+    raise verdict.WrongAnswer(f"{_torn(got, allowed)}\n{box.story()}")
+
+
+def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
+    """Return which word is of which message."""
+    messages = [message for message in allowed if message]
+    lines = ["it returned parts of messages:"]
+    for word, value in enumerate(got, 1):
+        places = [n for n, each in enumerate(messages, 1) if each[word - 1] == value]
+        whose = f"of message {places[0]}" if places else "of no message that it may return"
+        shown = f"{value:#x}" if type(value) is int else f"{value!r:.40}"
+        lines.append(f"  word {word}: {shown:<20} {whose}")
+    return "\n".join(lines)
+
+
+def test_publish(publish: Function) -> None:
+    """Test publish: the sequence number is odd while the payload changes."""
+    rng, report = verdict.seeded("publish"), verdict.Report()
+    with submission.local(publish) as (function,):
+        with report.case("writes that arrive in the order of posting", required=True):
+            _check_publish(function, None, [_values(rng) for _ in range(3)])
+        with report.case(f"writes that arrive in any order, before the next message: {_ROUNDS}"):
+            for _ in range(_ROUNDS):
+                _check_publish(function, rng, [_values(rng) for _ in range(2)], apart=True)
+        with report.case(f"messages close behind each other: {_ROUNDS}"):
+            for _ in range(_ROUNDS):
+                _check_publish(function, rng, [_values(rng) for _ in range(4)])
+    report.finish()
+
+
+def _check_publish(
+    function: submission.RemoteFunction,
+    rng: random.Random | None,
+    messages: list[list[int]],
+    *,
+    apart: bool = False,
+) -> None:
+    def watch(box: Mailbox) -> None:
+        sequence = box.words[FLAG]
+        if sequence % 2 == 0 and sequence:
+            number = sequence // 2
+            expect(
+                number <= len(messages),
+                f"the sequence number is {sequence} with {len(messages)} messages\n{box.story()}",
+            )
+            when = f"the sequence number is {sequence}, so message {number} is whole, and"
+            _expect_payload(box, messages[number - 1], when)
+        elif not sequence:
+            expect(not any(box.words), f"a payload changes with sequence number 0\n{box.story()}")
+
+    box = Mailbox(_PAYLOAD, rng, watch)
+    outbox = Outbox(box)
+    for number, values in enumerate(messages, 1):
+        function(outbox, number, values)
+        if apart:
+            box.settle()
+    box.settle()
+    last, found = 2 * len(messages), box.words[FLAG]
+    expect(found == last, f"the sequence number is {found} at the end, not {last}\n{box.story()}")
+
+
+def test_snapshot(snapshot: Function) -> None:
+    """Test snapshot: the newest whole message or None, never a torn one, never an older one."""
+    rng, report = verdict.seeded("snapshot"), verdict.Report()
+    with submission.local(snapshot) as (function,):
+        with report.case("no message, then one", required=True):
+            box, values = Mailbox(_PAYLOAD), _values(rng)
+            _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
+            _deliver(box, _message(rng, 1, values))
+            _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
+        with report.case("a producer that stopped in the middle of a message"):
+            box = Mailbox(_PAYLOAD)
+            _deliver(box, [*_message(rng, 1, _values(rng)), *_message(rng, 2, _values(rng))[:3]])
+            got = function(Inbox(box), _PAYLOAD)
+            expect(got is None, f"it returned {got!r:.80}; no message is whole\n{box.story()}")
+        with report.case("messages that arrive while it looks"):
+            for _ in range(_ROUNDS):
+                _check_snapshot(function, rng, stale=False)
+        with report.case("the same, with loads that see older values"):
+            for _ in range(2 * _ROUNDS):
+                _check_snapshot(function, rng, stale=True)
+    report.finish()
+
+
+def _message(rng: random.Random, number: int, values: list[int]) -> list[tuple[int, int]]:
+    """Return the arrivals of a message that is published rightly."""
+    payload = list(enumerate(values, 1))
+    rng.shuffle(payload)
+    return [(FLAG, 2 * number - 1), *payload, (FLAG, 2 * number)]
+
+
+def _check_snapshot(
+    function: submission.RemoteFunction, rng: random.Random, *, stale: bool
+) -> None:
+    messages = [_values(rng) for _ in range(3)]
+    box = Mailbox(_PAYLOAD, rng)
+    _deliver(box, _message(rng, 1, messages[0]))
+    for number, values in enumerate(messages[1:], 2):
+        box.script(_message(rng, number, values))
+    inbox = Inbox(box, stale=stale)
+    allowed: list[list[int] | None] = [None, *messages]
+    newest = 0
+    for _ in range(_LOOKS):
+        place = _expect_message(function(inbox, _PAYLOAD), allowed, box)
+        expect(
+            not place or place >= newest,
+            f"it returned message {place} after message {newest}\n{box.story()}",
+        )
+        newest = max(newest, place)
+    _end(function, inbox, box, messages[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A program that ran on the provider `fault`, with one write delayed.
+
+    Attributes:
+        arrived: The positions of the writes in the order of their arrival.
+        seen: The words when the flag had arrived.
+        final: The words at the end.
+        right: The words of the whole message.
+    """
+
+    arrived: tuple[int, ...]
+    seen: tuple[int, ...]
+    final: tuple[int, ...]
+    right: tuple[int, ...]
+
+    @property
+    def wrong(self) -> bool:
+        """True if the consumer gets, or is left with, another message."""
+        return self.seen != self.right or self.final != self.right
+
+    def story(self, program: Program, delayed: int) -> str:
+        """Return the arrivals, one a line, and what the consumer reads."""
+        lines = [f"write {delayed} is delayed by the provider 'fault'; in the order of arrival:"]
+        for position in self.arrived:
+            word, value, fenced = program[position]
+            lines.append(
+                f"  write {position}  word {word} = {value:#x}"
+                + (", fenced" if fenced else "")
+                + ("   <- the flag: now the consumer reads" if word == FLAG else "")
+            )
+        for word, (right, seen, final) in enumerate(
+            zip(self.right, self.seen, self.final, strict=True)
+        ):
+            note = "" if seen == final == right else "   <- wrong"
+            lines.append(f"  word {word}: {seen:#x}, later {final:#x}; meant {right:#x}{note}")
+        return "\n".join(lines)
+
+
+def replay(program: Program, delayed: int) -> Replay:
+    """Run a program's writes on the provider `fault`, which delays one of them.
+
+    Args:
+        program: Word, value and fence of each write, in the order of posting. One writes word 0.
+        delayed: Position of the write that is delayed.
+    """
+    size = 1 + max(word for word, _, _ in program)
+    rule = FaultRule("delay", ops="w", skip=delayed, count=1, delay_us=_DELAY_US)
+    with contextlib.ExitStack() as stack:
+        device = stack.enter_context(Device("fault", rules=[rule]))
+        source = stack.enter_context(empty(len(program), dtype="u8"))
+        memory = stack.enter_context(empty(size, dtype="u8"))
+        source.array[:] = [value for _, value, _ in program]
+        memory.array[:] = 0
+        local, exported = device.register(source), device.register(memory, access="rw")
+        stack.callback(local.close)
+        stack.callback(exported.close)
+        remote = stack.enter_context(device.import_region(exported.export()))
+        queue = stack.enter_context(device.queue(depth=64))
+        transfers = [
+            queue.write(
+                local, remote, size=8, local_offset=8 * position, remote_offset=8 * word,
+                fence=bool(fenced),
+            )
+            for position, (word, _, fenced) in enumerate(program)
+        ]  # fmt: skip
+        stamps = [transfer.wait(timeout=_TIMEOUT_S).complete_ns for transfer in transfers]
+        final = tuple(int(value) for value in memory.array)
+    arrived = sorted(range(len(program)), key=lambda position: (stamps[position], position))
+    flag = next(n for n, position in enumerate(arrived) if program[position][0] == FLAG)
+    return Replay(
+        tuple(arrived),
+        seen=_words(program, arrived[: flag + 1], size),
+        final=final,
+        right=_words(program, range(len(program)), size),
+    )
+
+
+def _words(program: Program, positions: Iterable[int], size: int) -> tuple[int, ...]:
+    """Return the words after some writes, in their order."""
+    words = [0] * size
+    for position in positions:
+        words[program[position][0]] = program[position][1]
+    return tuple(words)
+
+
+def _program(rng: random.Random, kind: str, count: int) -> list[list[Any]]:
+    """Return a program of a kind, with one write to each word of the payload, or two to one."""
+    words = rng.sample(range(1, count + 1), count)
+    program: list[list[Any]] = [[word, rng.randrange(1, 1 << 32), False] for word in words]
+    twice = kind in ("two writes to one word", "two writes to one word, with a fence between")
+    if twice:
+        word = rng.choice(words[: count // 2])
+        program.append([word, rng.randrange(1, 1 << 32), kind.endswith("between")])
+    if kind == "a fence too early":
+        program[rng.randrange(1, count)][2] = True
+    if kind == "fences before each write":
+        program = [[word, value, True] for word, value, _ in program]
+    flag_fenced = kind not in ("no fence", "a fence too early")
+    return [*program, [FLAG, 1, flag_fenced]]
+
+
+_KINDS = (
+    "one fence",
+    "no fence",
+    "a fence too early",
+    "two writes to one word",
+    "two writes to one word, with a fence between",
+    "fences before each write",
+)
+_RIGHT = frozenset(_KINDS) - {"no fence", "a fence too early", "two writes to one word"}
+
+
+def example_programs() -> list[list[list[Any]]]:
+    """Return the programs of the lab's story: a right one, and the three that are wrong."""
+    rng = random.Random("story")
+    return [_program(rng, kind, 3) for kind in _KINDS[:4]]
+
+
+def test_late(late: Function) -> None:
+    """Test late on one right program and on one of each wrong order."""
+    _test_late(late, "late", _KINDS[:4], (3, 4))
+
+
+def test_late_hidden(late: Function) -> None:
+    """Test late on longer programs of all kinds, in another order."""
+    _test_late(late, "late hidden", [*_KINDS[1:], _KINDS[2], _KINDS[0]], (5, 9))
+
+
+def _test_late(late: Function, part: str, kinds: Sequence[str], sizes: tuple[int, int]) -> None:
+    rng, report = verdict.seeded(part), verdict.Report()
+    made = [(kind, _program(rng, kind, rng.randint(*sizes))) for kind in kinds]
+    with submission.local(late) as (function,):
+        for number, (kind, program) in enumerate(made, 1):
+            title = f"program {number}: {len(program)} writes"
+            with report.case(title, required=kind in _RIGHT or kind == "no fence"):
+                _check_late(function(program), program, kind)
+    report.finish()
+
+
+def _check_late(got: Any, program: Program, kind: str) -> None:
+    if got is None:
+        if kind in _RIGHT:
+            return
+        for position in range(len(program)):
+            found = replay(program, position)
+            if found.wrong:
+                raise verdict.WrongAnswer(
+                    f"it returned None; it is wrong: {kind}\n{found.story(program, position)}"
+                )
+    last = len(program) - 1
+    expect(
+        type(got) is int and 0 <= got <= last,
+        f"it returned {got!r:.60}; it must return None or a position from 0 to {last}",
+    )
+    for _ in range(_TRIES):  # a machine that stops for the time of the delay hides it
+        found = replay(program, got)
+        if found.wrong:
+            return
+    what = "; the program is right" if kind in _RIGHT else ""
+    raise verdict.WrongAnswer(
+        f"it returned {got}; the consumer reads the message{what}\n{found.story(program, got)}"
+    )
+
+
+def test_few_fences(publish_fast: Function, snapshot_fast: Function) -> None:
+    """Test the bonus: messages that are never torn, with few fences of the producer.
+
+    The ratio is that of three fences a message to the fences made, one at least.
+    """
+    rng, report = verdict.seeded("few fences"), verdict.Report()
+    fences = messages = 0
+    with submission.local(publish_fast, snapshot_fast) as (put, get):
+        other = get.twin()
+        with other.submission, report.case(f"both sides, {_ROUNDS} times", required=True):
+            for _ in range(_ROUNDS):
+                box, made = Mailbox(_PAYLOAD, rng), [_values(rng) for _ in range(4)]
+                _check_both(put, other, box, made)
+                fences, messages = fences + box.fences, messages + len(made)
+    report.bonus(3 * messages / max(1, fences))
+    report.finish()
+
+
+def _check_both(
+    put: submission.RemoteFunction,
+    get: submission.RemoteFunction,
+    box: Mailbox,
+    messages: list[list[int]],
+) -> None:
+    outbox, inbox, newest = Outbox(box), Inbox(box), 0
+    for number, values in enumerate(messages, 1):
+        put(outbox, number, values)
+        for _ in range(2):
+            allowed: list[list[int] | None] = [None, *messages[:number]]
+            place = _expect_message(get(inbox, _PAYLOAD), allowed, box)
+            expect(
+                not place or place >= newest,
+                f"it returned message {place} after message {newest}\n{box.story()}",
+            )
+            newest = max(newest, place)
+    _end(get, inbox, box, messages[-1])

@@ -1,0 +1,620 @@
+"""Lab 5, when the other side dies: a log in the owner's memory, whose writers are killed.
+
+The log is 64-bit words of the owner, which writers load and store by DMA. Word 0 is the number of
+committed records. Word 1 is the lease: its epoch in bits 48 to 63, its holder in bits 32 to 47, the
+second at which it expires in bits 0 to 31. Record n has four words, from word 2 + 4 n on: its ident
+and three values. Each writer has a separate access, which the owner can revoke.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..dma import Device
+from ..errors import AccessDenied, DgkitError
+from ..memory import empty
+from . import submission, verdict
+from .verdict import expect
+
+__all__ = [
+    "COUNT",
+    "LEASE",
+    "Access",
+    "Log",
+    "example",
+    "test_append",
+    "test_few_accesses",
+    "test_kill",
+    "test_lease",
+    "test_takeover",
+    "test_takeover_hidden",
+]
+
+COUNT, LEASE, RECORDS = 0, 1, 2
+RECORD = 4
+_LIMIT = 1 << 64
+_SHOWN = 26
+_TIMEOUT_S = 10.0
+_SCHEDULES = 20
+_KILLED = object()
+
+Function = Callable[..., Any]
+Record = list[int]  # ident and values
+
+
+class Log:
+    """The owner's memory, with a log of what each writer does to it.
+
+    Args:
+        capacity: The most records.
+        records: Records that are committed already.
+        lease: The word of the lease.
+    """
+
+    def __init__(self, capacity: int = 8, records: Sequence[Record] = (), lease: int = 0) -> None:
+        self.capacity = capacity
+        self.size = RECORDS + RECORD * capacity
+        self.events: list[tuple[str, str]] = []
+        self.watch: Callable[[], None] = lambda: None
+        self._accesses: list[Access] = []
+        self._closing = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            self.device = stack.enter_context(Device("soft"))
+            self.memory = stack.enter_context(empty(self.size, dtype="u8"))
+            self.memory.array[:] = 0
+            self.memory.array[COUNT], self.memory.array[LEASE] = len(records), lease
+            for number, record in enumerate(records):
+                start = RECORDS + RECORD * number
+                self.memory.array[start : start + RECORD] = record
+            self._closing = stack.pop_all()
+
+    def access(self, name: str) -> Access:
+        """Grant an access: export the memory, for one writer."""
+        made = Access(self, name)
+        self._closing.callback(made.close)
+        self._accesses.append(made)
+        return made
+
+    def revoke_others(self, access: Access) -> None:
+        """Revoke every access but one: no importer moves a byte after this."""
+        for other in self._accesses:
+            if other is not access:
+                other.exported.close()
+
+    @property
+    def words(self) -> list[int]:
+        """The words."""
+        return [int(word) for word in self.memory.array]
+
+    @property
+    def records(self) -> list[Record]:
+        """The committed records."""
+        words = self.words
+        count = min(words[COUNT], self.capacity)
+        starts = range(RECORDS, RECORDS + RECORD * count, RECORD)
+        return [words[start : start + RECORD] for start in starts]
+
+    def note(self, name: str, text: str) -> None:
+        """Add a line to the story."""
+        self.events.append((name, text))
+
+    def story(self) -> str:
+        """Return the last events in a column for each writer, and the log as it is."""
+        names = list(dict.fromkeys(name for name, _ in self.events)) or ["nobody"]
+        lines = ["event  " + "".join(f"{name:<40}" for name in names)]
+        start = max(0, len(self.events) - _SHOWN)
+        for number, (name, text) in enumerate(self.events[start:], start + 1):
+            lines.append(f"{number:5}  {' ' * (40 * names.index(name))}{text}")
+        count = self.words[COUNT]
+        lines.append(f"the log: {count} committed")
+        for number in range(min(count + 1, self.capacity)):
+            at = RECORDS + RECORD * number
+            ident, *values = self.words[at : at + RECORD]
+            shown = " ".join(f"{value:#x}" for value in values)
+            kind = "record" if number < count else "beyond"
+            lines.append(f"  {kind} {number}: ident {ident}, values {shown}")
+        return "\n".join(line.rstrip() for line in lines)
+
+    def close(self) -> None:
+        """Release the memory. Idempotent."""
+        self._closing.close()
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Access(submission.Served):
+    """A writer's access to a log, by DMA.
+
+    Args:
+        log: The log.
+        name: The writer's name in stories.
+    """
+
+    methods = ("load", "store", "cas", "capacity", "revoke_others")
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._log, self.name, self.requests = log, name, 0
+        with contextlib.ExitStack() as stack:
+            self._array = stack.enter_context(empty(1, dtype="u8"))
+            self._local = log.device.register(self._array, access="rw")
+            stack.callback(self._local.close)
+            self.exported = log.device.register(log.memory, access="rw")
+            stack.callback(self.exported.close)
+            self._remote = log.device.import_region(self.exported.export())
+            stack.callback(self._remote.close)
+            self._queue = stack.enter_context(log.device.queue(depth=4))
+            self._closing = stack.pop_all()
+
+    def load(self, word: int) -> int:
+        """Read a word by DMA.
+
+        Raises:
+            AccessDenied: The access is revoked.
+        """
+        offset = self._checked(f"load word {word!r:.20}", word)
+        read = self._queue.read(self._local, self._remote, size=8, remote_offset=offset)
+        read.wait(timeout=_TIMEOUT_S)
+        value = int(self._array.array[0])
+        self._note(f"load  {_name(word)} -> {value:#x}")
+        return value
+
+    def store(self, word: int, value: int) -> None:
+        """Write a word by DMA; it is in the memory when this returns.
+
+        Raises:
+            AccessDenied: The access is revoked.
+        """
+        if type(value) is not int or not 0 <= value < _LIMIT:
+            raise ValueError(f"{value!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
+        offset = self._checked(f"store {_name(word)} <- {value:#x}", word)
+        self._array.array[0] = value
+        write = self._queue.write(self._local, self._remote, size=8, remote_offset=offset)
+        write.wait(timeout=_TIMEOUT_S)
+        self._note(f"store {_name(word)} <- {value:#x}")
+        self._log.watch()
+
+    def cas(self, word: int, old: int, new: int) -> int:
+        """Set a word to `new` if it is `old`, in one step; return what it was.
+
+        Raises:
+            AccessDenied: The access is revoked.
+        """
+        if type(new) is not int or not 0 <= new < _LIMIT:
+            raise ValueError(f"{new!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
+        self._checked(f"cas   word {word!r:.20}", word)
+        found = int(self._log.memory.array[word])
+        if found == old:
+            self._log.memory.array[word] = new
+        done = "set" if found == old else "not set"
+        self._note(f"cas   {_name(word)} <- {new:#x}: {done}")
+        self._log.watch()
+        return found
+
+    def capacity(self) -> int:
+        """Return the most records that the log can have."""
+        self.requests += 1
+        return self._log.capacity
+
+    def revoke_others(self, epoch: int) -> None:
+        """Have the owner revoke every other access; it asks for the epoch of the lease.
+
+        Raises:
+            AccessDenied: The lease has another epoch, or this access is revoked.
+        """
+        self._checked(f"revoke_others({epoch!r:.20})", LEASE)
+        if (right := self._log.words[LEASE] >> 48) != epoch:
+            raise AccessDenied(f"the lease has epoch {right}, not {epoch!r:.20}")
+        self._log.revoke_others(self)
+        self._note(f"revoke_others({epoch})")
+
+    def _checked(self, what: str, word: Any) -> int:
+        """Return the offset of a word, or raise IndexError or AccessDenied."""
+        self.requests += 1
+        if type(word) is not int or not 0 <= word < self._log.size:
+            raise IndexError(f"word {word!r}: the log has words 0 to {self._log.size - 1}")
+        if self.exported.closed:
+            self._note(f"{what}: REVOKED")
+            raise AccessDenied("the owner of the log revoked this access")
+        return 8 * word
+
+    def _note(self, text: str) -> None:
+        self._log.note(self.name, text)
+
+    def close(self) -> None:
+        """Give it back. Idempotent."""
+        self._closing.close()
+
+
+def _name(word: int) -> str:
+    if word in (COUNT, LEASE):
+        return ("count", "lease")[word]
+    number, place = divmod(word - RECORDS, RECORD)
+    return f"record {number} {('ident', 'a', 'b', 'c')[place]}"
+
+
+def example() -> Log:
+    """Return the log of the lab's story: two records."""
+    return Log(4, [[17, 1, 2, 3], [18, 4, 5, 6]])
+
+
+def _records(rng: random.Random, count: int) -> list[Record]:
+    """Return records with growing idents."""
+    idents = sorted(rng.sample(range(1, 1 << 20), count))
+    return [[ident, *(rng.randrange(1, 1 << 32) for _ in range(3))] for ident in idents]
+
+
+def _lease(epoch: int, holder: int, expires: int) -> int:
+    return epoch << 48 | holder << 32 | expires
+
+
+def _run(
+    function: submission.RemoteFunction, access: Access, *args: Any, kill_after: int | None = None
+) -> Any:
+    """Call a function; kill its process by SIGKILL after some requests, the last not answered."""
+    call = function.start(access, *args)
+    done = 0
+    while (request := call.next()) is not None:
+        if kill_after is not None and done + 1 >= kill_after:
+            if kill_after:
+                with contextlib.suppress(DgkitError, ValueError, TypeError, IndexError):
+                    getattr(request[0], request[1])(*request[2])
+            function.submission.close()
+            access._note("kill -9")
+            return _KILLED
+        call.serve(request)
+        done += 1
+    return call.value
+
+
+def _append(
+    function: submission.RemoteFunction, log: Log, access: Access, record: Record, **how: int
+) -> Any:
+    """Append a record; at each store, the committed records must be whole."""
+    before = log.records
+    allowed = (before, [*before, record])
+
+    def watch() -> None:
+        expect(
+            log.records in allowed,
+            f"the count is {log.words[COUNT]}, and not all records before it are whole\n"
+            + log.story(),
+        )
+
+    log.watch = watch
+    got = _run(function, access, record[0], record[1:], **how)
+    log.watch = lambda: None
+    return got
+
+
+def _expect_log(log: Log, right: Sequence[Record]) -> None:
+    found = log.records
+    if found == list(right) and log.words[COUNT] == len(right):
+        return
+    idents = [record[0] for record in found]
+    twice = next((ident for ident in idents if idents.count(ident) > 1), None)
+    if twice is not None:
+        why = f"ident {twice} is in the log {idents.count(twice)} times"
+    elif missing := [record[0] for record in right if record[0] not in idents]:
+        why = f"ident {missing[0]} is not in the log"
+    else:
+        why = "the log has other records than were appended"
+    raise verdict.WrongAnswer(f"{why}\n{log.story()}")
+
+
+def _expect_true(got: Any, log: Log, what: str = "append") -> None:
+    expect(got is True, f"{what} returned {got!r:.60}; it must be True\n{log.story()}")
+
+
+def test_append(append: Function) -> None:
+    """Test append without a death: order, whole records, retries, a full log."""
+    rng, report = verdict.seeded("append"), verdict.Report()
+    with submission.local(append) as (function,):
+        with report.case("records one after another", required=True), Log() as log:
+            records, access = _records(rng, 4), log.access("writer")
+            for number, record in enumerate(records, 1):
+                _expect_true(_run(function, access, record[0], record[1:]), log)
+                _expect_log(log, records[:number])
+        with report.case("no moment at which the count covers half a record"):
+            for _ in range(3):
+                records = _records(rng, 4)
+                with Log(8, records[:3]) as log:
+                    _append(function, log, log.access("writer"), records[3])
+        with report.case("the same record again: it is in the log once"):
+            records = _records(rng, 3)
+            with Log(8, records) as log:
+                got = _run(function, log.access("writer"), records[2][0], records[2][1:])
+                _expect_true(got, log)
+                _expect_log(log, records)
+        with report.case("a full log: False, and nothing changes"):
+            records = _records(rng, 4)
+            with Log(3, records[:3]) as log:
+                got = _run(function, log.access("writer"), records[3][0], records[3][1:])
+                expect(got is False, f"it returned {got!r:.60}; it must be False\n{log.story()}")
+                _expect_log(log, records[:3])
+    report.finish()
+
+
+def test_kill(append: Function) -> None:
+    """Test append under kill -9: the client tries again, and each record is there once."""
+    rng, report = verdict.seeded("kill"), verdict.Report()
+    with submission.local(append) as (function,):
+        requests = 0
+        with report.case("killed before its first access", required=True):
+            requests = _requests(rng, function)
+            _check_kills(rng, function, [0])
+        with report.case("killed after its last access, before it returns"):
+            _expect_requests(requests)
+            _check_kills(rng, function, [requests])
+        inner = range(1, max(2, requests))
+        with report.case("killed at other moments"):
+            _expect_requests(requests)
+            for moment in rng.sample(inner, min(3, len(inner))):
+                _check_kills(rng, function, [moment])
+        with report.case("killed twice at one record"):
+            _expect_requests(requests)
+            _check_kills(rng, function, [rng.choice(inner), requests])
+    report.finish()
+
+
+def _expect_requests(requests: int) -> None:
+    expect(requests > 0, "not tested: append does not work without a death")
+
+
+def _requests(rng: random.Random, function: submission.RemoteFunction) -> int:
+    """Return how many requests an append makes that is not disturbed."""
+    records = _records(rng, 3)
+    with Log(8, records[:2]) as log:
+        access = log.access("writer")
+        _expect_true(_append(function, log, access, records[2]), log)
+        _expect_log(log, records)
+        return access.requests
+
+
+def _check_kills(
+    rng: random.Random, function: submission.RemoteFunction, moments: Sequence[int]
+) -> None:
+    """Kill at each of the moments, try again until it returns, and append the next record."""
+    records = _records(rng, 4)
+    with Log(8, records[:2]) as log:
+        for number, moment in enumerate(moments, 1):
+            access = log.access(f"process {number}")
+            got = _append(function, log, access, records[2], kill_after=moment)
+            if got is not _KILLED:
+                _expect_true(got, log)
+        last = log.access(f"process {len(moments) + 1}")
+        _expect_true(_append(function, log, last, records[2]), log)
+        _expect_log(log, records[:3])
+        _expect_true(_append(function, log, last, records[3]), log)
+        _expect_log(log, records)
+
+
+def test_lease(take_lease: Function) -> None:
+    """Test take_lease: one holder at a time, also if two ask at once, and if one is killed."""
+    rng, report = verdict.seeded("lease"), verdict.Report()
+    with _two(take_lease) as (first, second):
+        with report.case("a lease that is free, held, expired", required=True):
+            _check_lease(rng, first)
+        with report.case(f"two processes at once: {_SCHEDULES} random schedules"):
+            for _ in range(_SCHEDULES):
+                _check_race(rng, first, second)
+        with report.case("a holder that is killed"), Log(1) as log:
+            now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
+            moment = _lease_requests(rng, first)
+            _run(first, log.access("process 1"), 1, now, length, kill_after=moment)
+            other = log.access("process 2")
+            _expect_lease(second(other, 2, now + length - 1, length), None, log)
+            _expect_lease(second(other, 2, now + length, length), 2, log)
+    report.finish()
+
+
+@contextlib.contextmanager
+def _two(function: Function) -> Iterator[tuple[submission.RemoteFunction, ...]]:
+    """Yield a function in two processes."""
+    with submission.local(function) as (first,):
+        second = first.twin()
+        with second.submission:
+            yield first, second
+
+
+def _check_lease(rng: random.Random, function: submission.RemoteFunction) -> None:
+    now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
+    with Log(1) as log:
+        access = log.access("process")
+        asks: list[tuple[int, int, int | None]] = [
+            (7, now, 1),
+            (9, now + length - 1, None),
+            (7, now + length - 1, None),
+            (9, now + length, 2),
+            (7, now + 3 * length, 3),
+        ]
+        for me, at, right in asks:
+            log.note("process", f"take_lease(log, me={me}, now={at}, length={length})")
+            _expect_lease(function(access, me, at, length), right, log)
+            if right is not None:
+                _expect_word(log, _lease(right, me, at + length))
+
+
+def _expect_lease(got: Any, right: int | None, log: Log) -> None:
+    expect(
+        got == right and type(got) is type(right),
+        f"it returned {got!r:.60}; it must return {right}\n{log.story()}",
+    )
+
+
+def _expect_word(log: Log, right: int) -> None:
+    found = log.words[LEASE]
+    for name, low, bits in (("epoch", 48, 16), ("holder", 32, 16), ("expiry", 0, 32)):
+        is_, should = (word >> low & (1 << bits) - 1 for word in (found, right))
+        expect(
+            is_ == should,
+            f"the {name} is {is_}, bits {low} to {low + bits - 1} of {found:#018x}; it must be "
+            f"{should}\n{log.story()}",
+        )
+
+
+def _lease_requests(rng: random.Random, function: submission.RemoteFunction) -> int:
+    with Log(1) as log:
+        access = log.access("process")
+        _expect_lease(function(access, 1, rng.randrange(1, 1000), 10), 1, log)
+        return access.requests
+
+
+def _check_race(
+    rng: random.Random, first: submission.RemoteFunction, second: submission.RemoteFunction
+) -> None:
+    now, epoch = rng.randrange(1, 10**6), rng.randrange(1, 1000)
+    with Log(1, lease=_lease(epoch, 3, now - 1)) as log:
+        calls: dict[int, submission.Call] = {}
+        waiting: dict[int, Any] = {}
+        for me, function in enumerate((first, second), 1):
+            calls[me] = function.start(log.access(f"process {me}"), me, now, 60)
+            waiting[me] = calls[me].next()
+        while ready := [me for me, request in waiting.items() if request is not None]:
+            me = rng.choice(ready)
+            calls[me].serve(waiting[me])
+            waiting[me] = calls[me].next()
+        got = {me: call.value for me, call in calls.items()}
+        winners = [me for me, value in got.items() if value is not None]
+        expect(
+            len(winners) == 1,
+            f"{len(winners)} processes got the lease: they returned {list(got.values())!r:.80}\n"
+            + log.story(),
+        )
+        _expect_lease(got[winners[0]], epoch + 1, log)
+        _expect_word(log, _lease(epoch + 1, winners[0], now + 60))
+
+
+def test_takeover(append: Function, take_over: Function) -> None:
+    """Test take_over: not before the lease has expired, and a paused holder does no harm after."""
+    rng, report = verdict.seeded("takeover"), verdict.Report()
+    with submission.local(append, take_over) as (put, take), _other(put, take) as new:
+        with report.case("a lease that has not expired", required=True):
+            _check_no_takeover(rng, put, new)
+        with report.case("a holder that pauses before its first store", required=True):
+            _check_pause(rng, put, new, pause=None)
+    report.finish()
+
+
+def test_takeover_hidden(append: Function, take_over: Function) -> None:
+    """Test take_over with a holder that pauses anywhere, and with a successor that is killed."""
+    rng, report = verdict.seeded("takeover hidden"), verdict.Report()
+    with submission.local(append, take_over) as (put, take), _other(put, take) as new:
+        with report.case("a lease that has not expired", required=True):
+            _check_no_takeover(rng, put, new)
+        with report.case("a holder that pauses at any moment"):
+            for pause in range(_requests(rng, put)):
+                _check_pause(rng, put, new, pause=pause)
+        with report.case("a successor that is killed when it has the lease"):
+            _check_dead_successor(rng, put, new)
+    report.finish()
+
+
+Pair = tuple[submission.RemoteFunction, submission.RemoteFunction]
+
+
+@contextlib.contextmanager
+def _other(put: submission.RemoteFunction, take: submission.RemoteFunction) -> Iterator[Pair]:
+    """Yield both functions in another process."""
+    twin = put.twin()
+    other = take
+    if take.submission is put.submission:
+        other = submission.RemoteFunction(twin.submission, take.name)
+    with twin.submission:
+        yield twin, other
+
+
+def _check_no_takeover(rng: random.Random, put: submission.RemoteFunction, new: Pair) -> None:
+    now, records = rng.randrange(100, 10**6), _records(rng, 3)
+    lease = _lease(5, 1, now + 1)
+    with Log(8, records[:2], lease) as log:
+        old, successor = log.access("holder"), log.access("successor")
+        _expect_lease(new[1](successor, 2, now, 60), None, log)
+        _expect_word(log, lease)
+        _expect_true(_run(put, old, records[2][0], records[2][1:]), log, "the holder's append")
+        _expect_log(log, records)
+
+
+def _check_pause(
+    rng: random.Random, put: submission.RemoteFunction, new: Pair, pause: int | None
+) -> None:
+    """Let the holder pause at a request, by default its first store; the successor goes on."""
+    now, records = rng.randrange(100, 10**6), _records(rng, 4)
+    with Log(8, records[:2], _lease(5, 1, now - 1)) as log:
+        old, successor = log.access("holder"), log.access("successor")
+        call = put.start(old, records[2][0], records[2][1:])
+        request, done = call.next(), 0
+        while request and not (request[1] == "store" if pause is None else done == pause):
+            call.serve(request)
+            request, done = call.next(), done + 1
+        log.note("holder", "pauses")
+        before = log.records
+        _expect_lease(new[1](successor, 2, now, 60), 6, log)
+        _expect_true(_run(new[0], successor, records[3][0], records[3][1:]), log)
+        log.note("holder", "goes on")
+        call.resume()
+        while request:
+            call.serve(request)
+            request = call.next()
+        _expect_log(log, [*before, records[3]])
+        right = len(before) > 2
+        expect(
+            call.value is right,
+            f"the holder's append returned {call.value!r:.60}; its record is "
+            f"{'' if right else 'not '}in the log\n{log.story()}",
+        )
+
+
+def _check_dead_successor(rng: random.Random, put: submission.RemoteFunction, new: Pair) -> None:
+    """Kill the successor after its first change of the lease; the next one takes over."""
+    now, records = rng.randrange(100, 10**6), _records(rng, 3)
+    with Log(8, records[:1], _lease(5, 1, now - 1)) as log:
+        old, second, third = (log.access(name) for name in ("holder", "second", "third"))
+        call = put.start(old, records[1][0], records[1][1:])
+        request = call.next()
+        while request and request[1] != "store":
+            call.serve(request)
+            request = call.next()
+        _kill_with_the_lease(new[1], log, second, now)
+        _expect_lease(new[1](third, 3, now + 59, 60), None, log)
+        _expect_lease(new[1](third, 3, now + 60, 60), 7, log)
+        _expect_true(_run(new[0], third, records[2][0], records[2][1:]), log)
+        call.resume()
+        while request:
+            call.serve(request)
+            request = call.next()
+        _expect_log(log, [records[0], records[2]])
+
+
+def _kill_with_the_lease(
+    take: submission.RemoteFunction, log: Log, access: Access, now: int
+) -> None:
+    call = take.start(access, 2, now, 60)
+    while (request := call.next()) is not None:
+        call.serve(request)
+        if log.words[LEASE] >> 48 == 6:
+            break
+    take.submission.close()
+    log.note(access.name, "kill -9")
+
+
+def test_few_accesses(append: Function) -> None:
+    """Test the bonus: an append to a log of 64 records with few accesses.
+
+    The ratio is that of an append that looks at each ident, 64 + 7 accesses, to the accesses made.
+    """
+    rng, report = verdict.seeded("few accesses"), verdict.Report()
+    records = _records(rng, 65)
+    with submission.local(append) as (function,), Log(80, records[:64]) as log:
+        access = log.access("writer")
+        with report.case("a log of 64 records", required=True):
+            _expect_true(_append(function, log, access, records[64]), log)
+            _expect_log(log, records)
+    report.bonus((64 + 7) / max(1, access.requests))
+    report.finish()

@@ -1,0 +1,365 @@
+"""Lab 2, build a queue: a ring in shared memory between two sides, driven by random schedules.
+
+The ring is 32-bit words: the tail, which the producer moves, the head, which the consumer moves,
+a flag that the consumer sets before it sleeps, and the slots. Head and tail wrap at 2**32 only.
+Each load and each store is one step, and the schedule decides whose step is next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+from . import submission, verdict
+from .verdict import expect
+
+__all__ = [
+    "ARMED",
+    "HEAD",
+    "SLOT",
+    "TAIL",
+    "Ring",
+    "test_batch",
+    "test_doorbell",
+    "test_few_accesses",
+    "test_one_side",
+    "test_schedules",
+]
+
+TAIL, HEAD, ARMED, SLOT = 0, 1, 2, 3
+_MASK = (1 << 32) - 1
+_NAMES = {TAIL: "tail", HEAD: "head", ARMED: "armed"}
+_SCHEDULES = 30
+_STEPS = 3000
+_IDLE_CALLS = 100
+_SHOWN = 24
+
+# Yields a function and its arguments and gets its value; None instead of a function sleeps until
+# the doorbell rings.
+Script = Generator[tuple["submission.RemoteFunction | None", Sequence[Any]], Any, None]
+
+
+class Ring(submission.Served):
+    """Words of shared memory, with a log of each access.
+
+    Args:
+        slots: Number of slots, a power of two.
+        start: First value of head and tail.
+    """
+
+    methods = ("load", "store", "slots", "doorbell")
+
+    def __init__(self, slots: int, start: int = 0) -> None:
+        self._slots = slots
+        self.words = [start, start, 0] + [0xDEAD] * slots
+        self.log: list[tuple[str, str]] = []
+        self.side = ""
+        self.bells = self.armings = 0
+        self.bell = False
+        self.stores: list[int] = []
+
+    def _checked(self, index: Any) -> int:
+        if type(index) is not int or not 0 <= index < len(self.words):
+            raise IndexError(f"word {index!r}: the ring has words 0 to {len(self.words) - 1}")
+        return index
+
+    def load(self, index: int) -> int:
+        """Return a word."""
+        value = self.words[self._checked(index)]
+        self._note(f"load  {self._name(index)} -> {value}")
+        return value
+
+    def store(self, index: int, value: int) -> None:
+        """Set a word."""
+        if type(value) is not int or not 0 <= value <= _MASK:
+            raise ValueError(f"{value!r} is not a number from 0 to {_MASK}: a word has 32 bits")
+        self.words[self._checked(index)] = value
+        self.stores.append(index)
+        self.armings += index == ARMED and value != 0
+        self._note(f"store {self._name(index)} <- {value}")
+
+    def slots(self) -> int:
+        """Return the number of slots."""
+        return self._slots
+
+    def doorbell(self) -> None:
+        """Wake the consumer; a ring that sleeps is no longer armed."""
+        self.bells += 1
+        self.bell = True
+        self.words[ARMED] = 0
+        self._note("doorbell")
+
+    def _name(self, index: int) -> str:
+        return _NAMES.get(index, f"slot {index - SLOT}")
+
+    def _note(self, text: str) -> None:
+        self.log.append((self.side, text))
+
+    def story(self) -> str:
+        """Return the last steps in two columns, one for each side."""
+        sides = ("producer", "consumer")
+        lines = [f"step  {sides[0]:<30}{sides[1]}"]
+        start = max(0, len(self.log) - _SHOWN)
+        for number, (side, text) in enumerate(self.log[start:], start + 1):
+            lines.append(
+                f"{number:4}  {text if side == sides[0] else '':<30}"
+                + (text if side == sides[1] else "")
+            )
+        return "\n".join(line.rstrip() for line in lines)
+
+
+class _Actor:
+    """One side: it makes the calls of a script, one request at a time."""
+
+    def __init__(self, name: str, script: Script, ring: Ring) -> None:
+        self.name, self._script, self._ring = name, script, ring
+        self._call: submission.Call | None = None
+        self._request: submission.Request | None = None
+        self.done = self._asleep = False
+        self._advance(None)
+
+    @property
+    def ready(self) -> bool:
+        """Return True if it can make a step."""
+        return not self.done and (not self._asleep or self._ring.bell)
+
+    def _advance(self, value: Any) -> None:
+        """Go on with the script until a call has a request, or the script has ended."""
+        for _ in range(_IDLE_CALLS):
+            try:
+                function, args = self._script.send(value)
+            except StopIteration:
+                self.done = True
+                return
+            if function is None:
+                self._asleep = True
+                return
+            self._call = function.start(*args)
+            self._request = self._call.next()
+            if self._request:
+                return
+            value = self._call.value
+        raise verdict.WrongAnswer(f"{_IDLE_CALLS} calls without one access of the ring")
+
+    def step(self) -> None:
+        """Do the pending request, and go on to the next; or wake up."""
+        if self._asleep:
+            self._asleep = self._ring.bell = False
+            self._advance(None)
+            return
+        assert self._call
+        assert self._request
+        self._ring.side = self.name
+        self._call.serve(self._request)
+        self._request = self._call.next()
+        if not self._request:
+            self._advance(self._call.value)
+
+
+def _run(rng: random.Random, ring: Ring, producer: Script, consumer: Script) -> None:
+    """Interleave two scripts at random, in bursts."""
+    actors = [_Actor("producer", producer, ring), _Actor("consumer", consumer, ring)]
+    stay, current = rng.choice((0.2, 0.5, 0.8, 0.95)), actors[0]
+    for _ in range(_STEPS):
+        ready = [actor for actor in actors if actor.ready]
+        if all(actor.done for actor in actors):
+            return
+        expect(bool(ready), f"a lost wake-up: the consumer sleeps for ever\n{ring.story()}")
+        if current not in ready or rng.random() > stay:
+            current = rng.choice(ready)
+        current.step()
+    raise verdict.WrongAnswer(f"no end after {_STEPS} steps\n{ring.story()}")
+
+
+def _produce(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
+    for value in values:
+        while True:
+            accepted = yield function, (ring, value)
+            expect(type(accepted) is bool, f"submit returned {accepted!r:.60}; it must be a bool")
+            if accepted:
+                break
+
+
+def _consume(function: submission.RemoteFunction, ring: Ring, values: Sequence[int]) -> Script:
+    for number, value in enumerate(values):
+        got = None
+        while got is None:
+            got = yield function, (ring,)
+        _expect_value(got, value, number, ring)
+
+
+def _expect_value(got: Any, value: int, number: int, ring: Ring) -> None:
+    expect(
+        type(got) is int and got == value,
+        f"value {number} that was taken is {got!r:.60}; {value} was submitted\n{ring.story()}",
+    )
+
+
+Function = Callable[..., Any]
+
+
+@contextlib.contextmanager
+def _sides(*functions: Function) -> Iterator[tuple[submission.RemoteFunction, ...]]:
+    """Yield functions in a process for each: nothing but the ring is between them."""
+    with submission.local(*functions) as (first, *others), contextlib.ExitStack() as stack:
+        twins = [other.twin() for other in others]
+        for twin in twins:
+            stack.enter_context(twin.submission)
+        yield first, *twins
+
+
+def test_one_side(submit: Function, take: Function) -> None:
+    """Test submit and take one after another: full, empty, order, wrap-around."""
+    rng, report = verdict.seeded("one side"), verdict.Report()
+    starts = {"a ring that begins at 0": 0, "indices that wrap at 2**32": _MASK - 5}
+    with _sides(submit, take) as (put, get):
+        for title, start in starts.items():
+            with report.case(title, required=start == 0):
+                _fill_and_drain(rng, Ring(4, start), put, get)
+    report.finish()
+
+
+def _fill_and_drain(
+    rng: random.Random,
+    ring: Ring,
+    put: submission.RemoteFunction,
+    get: submission.RemoteFunction,
+) -> None:
+    for _ in range(3):
+        values = [rng.randrange(1 << 32) for _ in range(4)]
+        for number, value in enumerate(values):
+            ring.side = "producer"
+            expect(put(ring, value) is True, f"submit {number} of 4 is not True\n{ring.story()}")
+        expect(put(ring, 1) is False, f"a full ring accepts a value\n{ring.story()}")
+        ring.side = "consumer"
+        for number, value in enumerate(values):
+            _expect_value(get(ring), value, number, ring)
+        expect(get(ring) is None, f"an empty ring does not give None\n{ring.story()}")
+    for index in (HEAD, TAIL):
+        expect(0 <= ring.words[index] <= _MASK, "head and tail are numbers of 32 bits")
+
+
+def test_schedules(submit: Function, take: Function) -> None:
+    """Test submit and take by random schedules of both sides."""
+    rng, report = verdict.seeded("schedules"), verdict.Report()
+    with _sides(submit, take) as (put, get):
+        title = f"{_SCHEDULES} random schedules of a producer and a consumer"
+        with report.case(title, required=True):
+            for _ in range(_SCHEDULES):
+                ring = Ring(rng.choice((1, 2, 4)), rng.choice((0, _MASK - 3)))
+                values = [rng.randrange(1 << 32) for _ in range(8)]
+                _run(rng, ring, _produce(put, ring, values), _consume(get, ring, values))
+    report.finish()
+
+
+def test_batch(submit_many: Function, take: Function) -> None:
+    """Test submit_many: the number accepted, one publication for a batch."""
+    rng, report = verdict.seeded("batch"), verdict.Report()
+    with _sides(submit_many, take) as (put, get):
+        with report.case("a batch that fits", required=True):
+            _check_batch(rng, Ring(8, _MASK - 2), put, get, 5)
+        with report.case("a batch that does not fit: its beginning is accepted"):
+            _check_batch(rng, Ring(8), put, get, 11)
+        with report.case("an empty batch publishes nothing"):
+            ring = Ring(4)
+            expect(put(ring, []) == 0, "it must return 0")
+            expect(not ring.stores, f"it stores\n{ring.story()}")
+        with report.case("a batch is visible only when it is whole, in random schedules"):
+            for _ in range(_SCHEDULES // 4):
+                ring = Ring(8)
+                values = [rng.randrange(1 << 32) for _ in range(6)]
+                batch = _produce_batch(put, ring, values)
+                _run(rng, ring, batch, _consume(get, ring, values))
+    report.finish()
+
+
+def _check_batch(
+    rng: random.Random,
+    ring: Ring,
+    put: submission.RemoteFunction,
+    get: submission.RemoteFunction,
+    count: int,
+) -> None:
+    values = [rng.randrange(1 << 32) for _ in range(count)]
+    fits = min(count, ring.slots())
+    ring.side = "producer"
+    accepted = put(ring, values)
+    expect(accepted == fits, f"it returned {accepted!r:.60}; {fits} fit")
+    moved = ring.stores.count(TAIL)
+    expect(moved == 1, f"the tail was stored {moved} times; once is enough\n{ring.story()}")
+    ring.side = "consumer"
+    for number, value in enumerate(values[:fits]):
+        _expect_value(get(ring), value, number, ring)
+
+
+def _produce_batch(
+    function: submission.RemoteFunction, ring: Ring, values: Sequence[int]
+) -> Script:
+    accepted = yield function, (ring, list(values))
+    expect(accepted == len(values), f"it accepted {accepted!r:.60} of {len(values)}")
+
+
+def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) -> None:
+    """Test the doorbell: no wake-up is lost, and none is made while the consumer is awake."""
+    rng, report = verdict.seeded("doorbell"), verdict.Report()
+    with _sides(submit, take, prepare_to_sleep) as (put, get, sleep):
+        with report.case(
+            f"{_SCHEDULES} random schedules in which the consumer sleeps", required=True
+        ):
+            for _ in range(_SCHEDULES):
+                ring = Ring(4)
+                values = [rng.randrange(1 << 32) for _ in range(6)]
+                _run(
+                    rng,
+                    ring,
+                    _produce(put, ring, values),
+                    _consume_asleep(get, sleep, ring, values),
+                )
+                expect(
+                    ring.bells <= ring.armings,
+                    f"{ring.bells} doorbells; the consumer was armed {ring.armings} times\n"
+                    + ring.story(),
+                )
+        with report.case("no doorbell while the consumer is awake"):
+            ring = Ring(4)
+            ring.side = "producer"
+            expect(put(ring, 1) is True, "submit did not return True")
+            expect(not ring.bells, f"nothing was armed\n{ring.story()}")
+    report.finish()
+
+
+def _consume_asleep(
+    take: submission.RemoteFunction,
+    prepare: submission.RemoteFunction,
+    ring: Ring,
+    values: Sequence[int],
+) -> Script:
+    for number, value in enumerate(values):
+        while (got := (yield take, (ring,))) is None:
+            may_sleep = yield prepare, (ring,)
+            expect(
+                type(may_sleep) is bool,
+                f"prepare_to_sleep returned {may_sleep!r:.60}; it must be a bool",
+            )
+            if may_sleep:
+                yield None, ()
+        _expect_value(got, value, number, ring)
+
+
+def test_few_accesses(submit_many: Function) -> None:
+    """Test the bonus: a batch of 64 values with few accesses of the shared memory.
+
+    The ratio is that of four accesses for each value to the accesses made.
+    """
+    rng, report = verdict.seeded("few accesses"), verdict.Report()
+    ring, count = Ring(64), 64
+    values = [rng.randrange(1 << 32) for _ in range(count)]
+    title = "a batch of 64 values"
+    with submission.local(submit_many) as (put,), report.case(title, required=True):
+        expect(put(ring, values) == count, "it must return 64")
+        expect(ring.words[SLOT:] == values, "the slots do not have the values")
+        expect(ring.words[TAIL] == count, f"the tail is {ring.words[TAIL]}, not {count}")
+    report.bonus(4 * count / max(1, len(ring.log)))
+    report.finish()

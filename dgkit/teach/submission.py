@@ -1,0 +1,325 @@
+"""The grader's end of a submission: calls its functions and serves its requests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..errors import DgkitError
+from . import codec, harness, sandbox
+
+__all__ = ["Call", "RemoteFunction", "Request", "Served", "Submission", "SubmissionFailed", "local"]
+
+_END_S = 5.0
+_NONE = sandbox.Isolation("", note="functions of this process")
+_HANGS = 2  # calls that may take all their time before no more are made
+
+
+class SubmissionFailed(Exception):
+    """A call that a submission did not answer: it raised, took too long, ended or sent garbage.
+
+    Attributes:
+        kinds: Names of the classes of the exception that it raised, the most derived first.
+    """
+
+    def __init__(self, text: str, kinds: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.kinds = tuple(kinds)
+
+
+class Served:
+    """Base class of objects that a submission gets as arguments.
+
+    Only the methods of `methods` can be called from there. The errors that they may raise are
+    DgkitError, ValueError, TypeError and IndexError.
+    """
+
+    methods: tuple[str, ...] = ()
+
+
+Request = tuple[Served, str, list[Any]]  # the object, its method, the arguments
+
+
+class Call:
+    """A call in progress. It ends with a value, an exception, or goes on with a request.
+
+    Args:
+        submission: The submission.
+        name: The function's name.
+        args: Plain values, and Served objects.
+    """
+
+    def __init__(self, submission: Submission, name: str, args: Sequence[Any]) -> None:
+        self._submission, self.name = submission, name
+        self._objects: list[Served] = []
+        values = [codec.encode(arg, self._reference) for arg in args]
+        self._requests = 0
+        submission.begin()
+        submission.busy = True
+        submission.send(["call", name, values])
+
+    def _reference(self, value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, Served):
+            return None
+        self._objects.append(value)
+        number, kind = len(self._objects) - 1, type(value).__name__
+        return {"object": number, "name": kind, "methods": list(value.methods)}
+
+    def next(self) -> Request | None:
+        """Wait for the next request; None when the call has returned: see `value`.
+
+        Raises:
+            SubmissionFailed: The call ended otherwise.
+        """
+        kind, *rest = self._submission.receive(self.name)
+        try:
+            self._submission.busy = kind == "ask"
+            if kind == "returned":
+                self.value = codec.decode(*rest)
+                return None
+            if kind == "raised":
+                raise self._submission.failure(self.name, rest)
+            number, method, args = rest
+            served = self._objects[number]
+            assert kind == "ask"
+            assert type(number) is int
+            assert number >= 0
+            assert method in served.methods
+            values = codec.decode(args)
+            assert isinstance(values, list)
+        except (AssertionError, IndexError, KeyError, TypeError, ValueError):
+            self._submission.close()
+            raise SubmissionFailed(f"{self.name} sent a message that is not understood") from None
+        self._requests += 1
+        if self._requests > self._submission.limits.requests:
+            self._submission.close()
+            raise SubmissionFailed(
+                f"{self.name} made more than {self._submission.limits.requests} requests"
+            )
+        return served, method, values
+
+    def resume(self) -> None:
+        """Give the call its whole time again: the caller has paused it."""
+        self._submission.restart_clock()
+
+    def serve(self, request: Request) -> None:
+        """Do what a request asks for, and answer it."""
+        served, method, args = request
+        try:
+            value = getattr(served, method)(*args)
+        except (DgkitError, ValueError, TypeError, IndexError) as exc:
+            self.refuse(exc)
+        else:
+            self.answer(value)
+
+    def answer(self, value: Any) -> None:
+        """Answer the request."""
+        self._submission.send(["value", codec.encode(value)])
+
+    def refuse(self, error: Exception) -> None:
+        """Raise an error in the submission as the answer to the request."""
+        self._submission.send(["error", type(error).__name__, str(error)])
+
+    def run(self) -> Any:
+        """Serve all requests; return the value."""
+        while (request := self.next()) is not None:
+            self.serve(request)
+        return self.value
+
+
+Connection = tuple[socket.socket, "subprocess.Popen[bytes] | None"]
+
+
+class Submission:
+    """A process, or a thread, that runs a student's cells. After a failure a fresh one is started.
+
+    Args:
+        connect: Starts it and returns the connection, and the process if it is one.
+        limits: Its limits.
+        cells: Name and source of each cell that a process runs first.
+        isolation: Isolation of its process.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        limits: sandbox.Limits,
+        cells: Sequence[tuple[str, str]] = (),
+        isolation: sandbox.Isolation = _NONE,
+    ) -> None:
+        self._connect, self.limits, self._cells = connect, limits, cells
+        self.isolation = isolation
+        self._sources = dict(cells)
+        self.busy = False  # a call has not ended
+        self._sock: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._left_s = _HANGS * limits.time_s
+        self._deadline = 0.0
+
+    @classmethod
+    def of_cells(
+        cls,
+        cells: Sequence[tuple[str, str]],
+        *,
+        limits: sandbox.Limits,
+        isolation: sandbox.Isolation,
+    ) -> Submission:
+        """Return a submission whose process runs the cells, pairs of a name and its source."""
+        return cls(lambda: sandbox.start(limits, isolation), limits, cells, isolation)
+
+    def twin(self) -> Submission:
+        """Return a submission of the same cells in another process."""
+        return Submission(self._connect, self.limits, self._cells, self.isolation)
+
+    def begin(self) -> None:
+        """Start it unless it runs, and start the clock of a call.
+
+        Raises:
+            SubmissionFailed: A cell raised, or earlier calls took all the time.
+        """
+        if self._left_s <= 0:
+            raise SubmissionFailed("not tested: earlier calls took all the time")
+        if self.busy:  # a call that was given up
+            self.close()
+        if not self._sock:
+            self._sock, self._process = self._connect()
+            if self._process:
+                self._deadline = time.monotonic() + self.limits.start_s + self.limits.time_s
+                self.send(["cells", [list(cell) for cell in self._cells]])
+                kind, *rest = self.receive("a solution cell")
+                if kind != "ready":
+                    failure = self.failure("a solution cell", rest)
+                    self.close()
+                    raise failure
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        """Give the call in progress its whole time from now on."""
+        self._deadline = time.monotonic() + self.limits.time_s
+
+    def function(self, name: str) -> RemoteFunction:
+        """Return one of its functions; whether it is defined shows when it is called."""
+        return RemoteFunction(self, name)
+
+    def send(self, message: list[Any]) -> None:
+        """Send a message; raise SubmissionFailed if it is gone."""
+        try:
+            codec.send(self._open_socket, message, self._deadline)
+        except TimeoutError:
+            raise self._late("the submission") from None
+        except (OSError, EOFError):
+            raise self._ended("the submission") from None
+
+    def receive(self, what: str) -> list[Any]:
+        """Return the next message; raise SubmissionFailed if there is none in time."""
+        try:
+            return codec.receive(self._open_socket, self._deadline)
+        except TimeoutError:
+            raise self._late(what) from None
+        except EOFError:
+            raise self._ended(what) from None
+        except codec.BadMessage as exc:
+            self.close()
+            raise SubmissionFailed(f"{what} sent {exc}") from None
+
+    @property
+    def _open_socket(self) -> socket.socket:
+        if not self._sock:
+            raise EOFError
+        return self._sock
+
+    def failure(self, what: str, raised: Sequence[Any]) -> SubmissionFailed:
+        """Return the failure for an exception that the submission reports."""
+        try:
+            kinds, text, cell, line = raised
+            kinds = [str(kind)[:80] for kind in kinds][:20]
+            source = self._sources.get(str(cell), "").splitlines()
+            shown = source[line - 1].strip() if 0 < line <= len(source) else ""
+            where = f" (cell {cell}, line {line}: {shown})" if shown else ""
+            return SubmissionFailed(f"{what} raised {kinds[0]}: {str(text)[:500]}{where}", kinds)
+        except (ValueError, TypeError, IndexError):
+            self.close()
+            return SubmissionFailed(f"{what} sent a message that is not understood")
+
+    def _late(self, what: str) -> SubmissionFailed:
+        self._left_s -= self.limits.time_s
+        self.close()
+        return SubmissionFailed(f"{what} did not return within {self.limits.time_s:g} s")
+
+    def _ended(self, what: str) -> SubmissionFailed:
+        self.close()
+        return SubmissionFailed(f"{what} ended its process")
+
+    def close(self) -> None:
+        """End its process group. Idempotent."""
+        if self._sock:
+            self._sock.close()
+        if self._process:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(_END_S)
+        self._sock = self._process = None
+        self.busy = False
+
+    def __enter__(self) -> Submission:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class RemoteFunction:
+    """A function of a submission; calling it raises SubmissionFailed if it does not return."""
+
+    def __init__(self, submission: Submission, name: str) -> None:
+        self.submission, self.name = submission, name
+
+    def __call__(self, *args: Any) -> Any:
+        """Call it with plain values and Served objects; return a plain value."""
+        return self.start(*args).run()
+
+    def twin(self) -> RemoteFunction:
+        """Return the same function in another process; close its `submission`."""
+        return RemoteFunction(self.submission.twin(), self.name)
+
+    def start(self, *args: Any) -> Call:
+        """Start a call whose requests the caller answers."""
+        return Call(self.submission, self.name, args)
+
+
+@contextlib.contextmanager
+def local(*functions: Callable[..., Any]) -> Iterator[tuple[RemoteFunction, ...]]:
+    """Serve functions of this process by a thread, as if they were a submission's.
+
+    The visible tests of a notebook use it: student's functions see the same values as when graded.
+    A function that is a RemoteFunction is yielded as it is.
+    """
+    with contextlib.ExitStack() as stack:
+        yield tuple(
+            each if isinstance(each, RemoteFunction) else stack.enter_context(_served(each))
+            for each in functions
+        )
+
+
+@contextlib.contextmanager
+def _served(function: Callable[..., Any]) -> Iterator[RemoteFunction]:
+    name = getattr(function, "__name__", "the function")
+
+    def serve(sock: socket.socket) -> None:
+        with sock, contextlib.suppress(OSError, EOFError):
+            harness.serve(sock, {name: function})
+
+    def connect() -> Connection:
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=serve, args=(theirs,), daemon=True, name=f"dgkit {name}").start()
+        return ours, None
+
+    with Submission(connect, sandbox.Limits()) as submission:
+        yield submission.function(name)

@@ -1,0 +1,120 @@
+"""Tests of a lab as cases: which were right, the feedback on each, the share of the points."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .submission import SubmissionFailed
+
+__all__ = ["Case", "Grading", "Report", "WrongAnswer", "expect", "grading", "seeded"]
+
+EXAMPLE_SEED = "example"
+
+
+class WrongAnswer(AssertionError):
+    """An answer that is not right; its text is the feedback."""
+
+
+@dataclass(slots=True)
+class Case:
+    """One case of a test.
+
+    Attributes:
+        title: What was tested.
+        feedback: Why the answer is wrong; empty if it is right.
+        required: Whether the whole test counts nothing if this case is wrong.
+    """
+
+    title: str
+    feedback: str = ""
+    required: bool = False
+
+    def __str__(self) -> str:
+        if not self.feedback:
+            return f"right  {self.title}"
+        return f"WRONG  {self.title}\n" + "\n".join(
+            f"       {line}" for line in self.feedback.splitlines()
+        )
+
+
+@dataclass(slots=True)
+class Grading:
+    """Cases and bonus of the tests that run while a grader grades.
+
+    Attributes:
+        seed: Seed of the data of all tests: the course's.
+        cases: The cases so far.
+        ratio: Ratio of the bonus, above 1 if better than the reference; None if none was tested.
+    """
+
+    seed: str
+    cases: list[Case] = field(default_factory=list)
+    ratio: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the points, 0 to 1."""
+        if not self.cases or any(case.feedback for case in self.cases if case.required):
+            return 0.0
+        return sum(not case.feedback for case in self.cases) / len(self.cases)
+
+
+_current: contextvars.ContextVar[Grading | None] = contextvars.ContextVar("grading", default=None)
+
+
+@contextlib.contextmanager
+def grading(seed: str) -> Iterator[Grading]:
+    """Collect what the tests in the block find; they then raise nothing for a wrong answer."""
+    made = Grading(seed)
+    token = _current.set(made)
+    try:
+        yield made
+    finally:
+        _current.reset(token)
+
+
+def seeded(part: str) -> random.Random:
+    """Return random numbers for a part of a lab: the course's when graded, else an example's."""
+    current = _current.get()
+    return random.Random(f"{current.seed if current else EXAMPLE_SEED}/{part}")
+
+
+class Report:
+    """Cases of one test. Outside of a grader, `finish` raises if one is wrong."""
+
+    def __init__(self) -> None:
+        self._cases: list[Case] = []
+
+    @contextlib.contextmanager
+    def case(self, title: str, *, required: bool = False) -> Iterator[None]:
+        """Add a case; the block raises WrongAnswer, or a submission fails, if it is wrong."""
+        made = Case(title, required=required)
+        try:
+            yield
+        except (WrongAnswer, SubmissionFailed) as exc:
+            made.feedback = str(exc) or type(exc).__name__
+        self._cases.append(made)
+
+    def bonus(self, ratio: float) -> None:
+        """Report the ratio of the bonus if all cases are right."""
+        current = _current.get()
+        if current and not any(case.feedback for case in self._cases):
+            current.ratio = ratio
+
+    def finish(self) -> None:
+        """Hand the cases to the grader, or raise WrongAnswer for those that are wrong."""
+        if current := _current.get():
+            current.cases += self._cases
+            return
+        if any(case.feedback for case in self._cases):
+            raise WrongAnswer("\n" + "\n".join(map(str, self._cases)))
+
+
+def expect(right: bool, feedback: str) -> None:
+    """Raise WrongAnswer with the feedback unless the answer is right."""
+    if not right:
+        raise WrongAnswer(feedback)

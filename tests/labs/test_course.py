@@ -1,0 +1,209 @@
+"""A course from `dgkit teach init` to the feedback, by nbgrader; the terminal's check."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+
+import nbformat
+import pytest
+from support.jupyter.notebooks import run
+from support.processes.agents import python
+from support.teaching import skeleton, solution, source, write
+
+from dgkit.cli import main
+from dgkit.teach import course, sandbox
+
+LABS = sorted(path.name for path in course.labs_folder().iterdir())
+NBGRADER = """
+import sys
+from nbgrader.apps import NbGraderAPI
+from traitlets.config.loader import PyFileConfigLoader
+
+lab, *students = sys.argv[1:]
+config = PyFileConfigLoader("nbgrader_config.py").load_config()
+config.Grader.allow_not_isolated = True
+api = NbGraderAPI(config=config)
+if students:
+    done = [api.autograde(lab, student) for student in students] + [api.generate_feedback(lab)]
+else:
+    done = [api.generate_assignment(lab)]
+assert all(each["success"] for each in done), done
+with api.gradebook as gradebook:
+    for student in students:
+        for grade in gradebook.find_submission(lab, student).notebooks[0].grades:
+            print(student, grade.name, grade.auto_score, grade.extra_credit)
+"""
+
+
+def nbgrader(folder: Path, *arguments: str) -> str:
+    """Run nbgrader in a course."""
+    command = python(NBGRADER, *arguments)
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """A course whose first lab is released."""
+    folder = tmp_path_factory.mktemp("courses") / "dma101"
+    assert main(["teach", "init", str(folder)]) == 0
+    nbgrader(folder, "lab1")
+    return folder
+
+
+def test_a_course_is_private_and_has_its_own_seed(tmp_path):
+    for name in ("one", "two"):
+        assert main(["teach", "init", str(tmp_path / name)]) == 0
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+        assert stat.S_IMODE((tmp_path / name / "course_seed").stat().st_mode) == 0o600
+    assert course.read_seed(tmp_path / "one") != course.read_seed(tmp_path / "two")
+
+
+def test_a_course_replaces_no_file(tmp_path, capsys):
+    (tmp_path / "mine").write_text("mine")
+    assert main(["teach", "init", str(tmp_path)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_release_has_neither_solutions_nor_hidden_tests_nor_rubric(released):
+    text = (released / "release/lab1/find_the_bytes.ipynb").read_text()
+    for secret in ("unpack(", "crc32(data", "test_damage(walk)", "Rubric", "BEGIN", "seqlock"):
+        assert secret in source("lab1").read_text()
+        assert secret not in text
+    assert text.count("NotImplementedError") == 3
+
+
+def test_nbgrader_grades_without_running_the_submission_in_its_process(released, capsys):
+    forged = "import sys\nsys.modules['nbgrader'] = sys.modules['dgkit'] = None\n"
+    stranger = {"read_header": forged + solution("lab1")["read_header"]}
+    release = released / "release/lab1/find_the_bytes.ipynb"
+    work = {"best": solution("lab1"), "none": {}, "part": stranger}
+    for student, cells in work.items():
+        write(released / "submitted" / student / "lab1/find_the_bytes.ipynb", release, cells)
+    remove_tests(released / "submitted/part/lab1/find_the_bytes.ipynb", "test_node")
+    lines = nbgrader(released, "lab1", *work).splitlines()
+    scores = {tuple(line.split()[:2]): line.split()[2:] for line in lines}
+    full = {"test_header": 20, "test_header_damage": 15, "test_node": 15, "test_walk": 25}
+    for name, points in (full | {"test_damage": 15}).items():
+        assert float(scores["best", name][0]) == points
+        assert float(scores["none", name][0]) == 0
+    assert scores["best", "test_few_reads"] == ["0.0", "4.96"], "the bonus is extra credit"
+    assert scores["best", "question"][0] == scores["none", "question"][0] == "0.0", "unchanged"
+    assert [float(scores["part", name][0]) for name in full] == [20, 15, 0, 0]
+    graded = json.loads((released / "autograded/best/lab1/find_the_bytes.ipynb").read_text())
+    assert graded["metadata"]["dgkit"]["ratios"] == {"test_few_reads": 121.0}
+    assert re.match("isolated: |not isolated: ", graded["metadata"]["dgkit"]["isolation"])
+    assert main(["teach", "board", str(released), "lab1"]) == 0
+    assert capsys.readouterr().out == "  121.00  best\n"
+    told = (released / "feedback/none/lab1/find_the_bytes.html").read_text()
+    assert "read_header raised NotImplementedError" in told
+
+
+def remove_tests(path: Path, name: str) -> None:
+    """Remove a test cell, as a student may."""
+    notebook = json.loads(path.read_text())
+    notebook["cells"] = [
+        cell
+        for cell in notebook["cells"]
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") != name
+    ]
+    path.write_text(json.dumps(notebook))
+
+
+def test_a_course_without_grades_has_no_leaderboard(tmp_path, capsys):
+    assert main(["teach", "board", str(tmp_path), "lab1"]) == 2
+    assert "no graded notebook of 'lab1'" in capsys.readouterr().err
+
+
+def test_the_terminal_shows_the_first_test_that_fails(released, tmp_path, capsys):
+    release = released / "release/lab1/find_the_bytes.ipynb"
+    cells = skeleton("lab1") | {"read_header": solution("lab1")["read_header"]}
+    write(tmp_path / "mine.ipynb", release, cells)
+    assert main(["teach", "check", str(tmp_path / "mine.ipynb")]) == 1
+    out = capsys.readouterr().out
+    assert "right  test_header\n" in out
+    assert "-      test_header_damage: hidden tests only\n" in out
+    assert "read_node raised NotImplementedError" in out
+    assert "walk raised" not in out
+    assert out.endswith("1 of 4 tests are right\n")
+    assert main(["teach", "check", "--all", str(tmp_path / "mine.ipynb")]) == 1
+    assert "walk raised NotImplementedError" in capsys.readouterr().out
+    write(tmp_path / "mine.ipynb", release, solution("lab1"))
+    assert main(["teach", "check", str(tmp_path / "mine.ipynb")]) == 0
+    assert capsys.readouterr().out.endswith("4 of 4 tests are right\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not a notebook of format 4"),
+        ("[]", "is not a notebook of format 4"),
+        ('{"cells": [{"cell_type": "code"}]}', "is not a notebook of format 4"),
+        ('{"cells": []}', "has no test cells"),
+        ("[" * 100_000, "is not a notebook of format 4"),
+    ],
+)
+def test_the_terminal_refuses_what_is_no_lab(tmp_path, capsys, text, why):
+    (tmp_path / "mine.ipynb").write_text(text)
+    assert main(["teach", "check", str(tmp_path / "mine.ipynb")]) in (1, 2)
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_instructors_notebook_runs_in_a_kernel(lab, tmp_path):
+    run(nbformat.read(source(lab), as_version=4), tmp_path)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_the_sources_are_valid_small_and_stripped(lab):
+    text = source(lab).read_text(encoding="utf-8")
+    notebook = nbformat.reads(text, as_version=nbformat.NO_CONVERT)
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert len(text.encode()) < 40_000
+    for cell in notebook.cells:
+        assert cell.cell_type != "code" or (cell.outputs, cell.execution_count) == ([], None)
+    points = [cell.metadata.get("nbgrader", {}).get("points", 0) for cell in notebook.cells]
+    assert sum(points) == 100
+
+
+def test_the_schedule_has_six_weeks_and_the_minutes_of_the_notebooks():
+    guide = Path(__file__).parents[2] / "notebooks/labs/README.md"
+    rows = re.findall(r"^\| (\d) \| \[(\d)\..* \| 90 \| 10 \| (\d+) \|$", guide.read_text(), re.M)
+    assert [f"lab{lab}" for _, lab, _ in rows] == LABS
+    assert [week for week, *_ in rows] == sorted(week for week, *_ in rows)
+    assert {week for week, *_ in rows} == set("123456")
+    for _, lab, minutes in rows:
+        cells = json.loads(source(f"lab{lab}").read_text(encoding="utf-8"))["cells"]
+        (story,) = (
+            "".join(cell["source"]) for cell in cells if "| minutes |" in str(cell["source"])
+        )
+        parts = [row.split("|")[-2] for row in story.splitlines() if re.match(r"\| \d", row)]
+        assert sum(map(int, filter(str.strip, parts))) == int(minutes)
+
+
+def test_what_cannot_be_isolated_is_not_graded_unless_that_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    made = sandbox.isolation.__wrapped__((str(tmp_path),))
+    assert made.method == ""
+    assert str(made) == (
+        "not isolated: bubblewrap is not installed; only root can use another user"
+    )
+
+
+def test_nbgrader_replaces_no_package_of_the_environment():
+    """tests/run installs the extra `teach` into a folder beside dgkit's environment."""
+    folders: dict[str, set[str]] = {}
+    for each in distributions():
+        folders.setdefault(each.metadata["Name"].lower(), set()).add(str(each.locate_file("")))
+    assert "nbgrader" in folders
+    assert {name: found for name, found in folders.items() if len(found) > 1} == {}

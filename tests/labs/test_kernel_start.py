@@ -1,0 +1,123 @@
+"""Lab 7: what each kind of submission scores."""
+
+import pytest
+from support.teaching import score, skeleton, solution
+
+LAB = "lab7"
+RIGHT = solution(LAB)
+FULL = {
+    "test_put": 25.0,
+    "test_squares": 30.0,
+    "test_transform": 20.0,
+    "test_transform_hidden": 15.0,
+    "test_few_puts": 0.0,
+}
+
+
+def changed(name, *pairs):
+    text = RIGHT[name]
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new)
+    return RIGHT | {name: text}
+
+
+def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_operations():
+    made = score(LAB, RIGHT)
+    assert made.points == FULL, made.feedback
+    assert made.ratios == {"test_few_puts": 128.0}
+
+
+def test_the_skeleton_scores_nothing():
+    assert score(LAB, skeleton(LAB)).points == dict.fromkeys(FULL, 0.0)
+
+
+def test_a_block_without_barriers_puts_numbers_of_another_round_and_is_shown_which():
+    made = score(LAB, changed("squares", ("__syncthreads();", "")), "test_squares")
+    assert made.total == 10.0
+    told = made.feedback["test_squares"]
+    assert "of the far memory is 0x" in told
+    assert "of block 0, round 0, thread " in told
+    assert "^^" in told
+
+
+def test_a_status_that_is_made_up_costs_the_pieces_that_do_not_fit():
+    cells = changed("put_pieces", ("status[me] = dg_wait", "status[me] = 0 & dg_wait"))
+    made = score(LAB, cells, "test_put")
+    assert made.total == 16.67
+    assert (
+        "the status of thread 19 is 0 (OK); it must be 7 (OUT_OF_BOUNDS)"
+        in made.feedback["test_put"]
+    )
+
+
+def test_a_kernel_that_only_says_that_it_put_scores_nothing():
+    put = "dg_wait(q, dg_put(q, remote, at, local, at, size))"
+    made = score(LAB, changed("put_pieces", (put, "DG_OK")), "test_put")
+    assert made.total == 0.0
+    assert "byte 0 of the far memory is 0x00" in made.feedback["test_put"]
+
+
+def test_what_does_not_compile_is_shown_with_its_line():
+    made = score(LAB, changed("put_pieces", ("dg_wait(q", "dg_await(q")), "test_put")
+    assert made.total == 0.0
+    assert "kernel.cu:" in made.feedback["test_put"]
+    assert "dg_await" in made.feedback["test_put"]
+
+
+@pytest.mark.more
+def test_a_signal_of_each_thread_scores_nothing():
+    cells = changed(
+        "squares",
+        ("if (me == 0) {", "{"),
+        ("block * size, size", "block * size + 4 * me, 4"),
+        ("to += 8 * gridDim.x", "to += 8 * gridDim.x + 4 * me"),
+    )
+    made = score(LAB, cells, "test_squares")
+    assert made.total == 0.0
+    assert "the signal of block 0 is 16 after 1 rounds" in made.feedback["test_squares"]
+
+
+@pytest.mark.more
+def test_a_get_that_is_not_waited_for_scores_nothing():
+    wait = "dg_get_wait(q, dg_get(q, remote, at, local, 0, chunk))"
+    post = "(dg_get(q, remote, at, local, 0, chunk), 0)"
+    made = score(LAB, changed("transform", (wait, post)), "test_transform")
+    assert made.total == 0.0
+
+
+@pytest.mark.more
+def test_chunks_that_are_transformed_after_an_error_cost_their_case():
+    cells = changed("transform", ("break;", ";"))
+    made = score(LAB, cells, "test_transform", "test_transform_hidden")
+    assert made.points["test_transform"] == 20.0
+
+
+CHEATS = {
+    "a kernel that never ends": "while (true) {\n}",
+    "a kernel that crashes": "*(volatile int *)8 = 1;",
+    "a kernel that shrinks the memory that it shares": """
+    for (int fd = 3; fd < 64; fd++)
+        if (ftruncate(fd, 0)) {
+        }
+    status[0] = 0;
+""",
+}
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_cheat_scores_nothing_and_leaves_the_grader_alone(cheat):
+    kernel = f"""
+#include <dgkit_device.cuh>
+#include <stdlib.h>
+#include <unistd.h>
+extern "C" __global__ void put_pieces(dg_gpu_queue *q, unsigned remote, unsigned local, int *status,
+                                      unsigned size)
+{{
+{CHEATS[cheat]}
+}}
+"""
+    cells = {"put_pieces": f"def put_pieces():\n    return {kernel!r}\n"}
+    made = score(LAB, cells, "test_put", time_s=2.0)
+    assert made.total == 0.0

@@ -1,0 +1,114 @@
+"""Lab 3: what each kind of submission scores."""
+
+import re
+
+import pytest
+from support.teaching import score, skeleton, solution
+
+from dgkit.teach import memory_order
+
+LAB = "lab3"
+RIGHT = solution(LAB)
+FULL = {
+    "test_send": 15.0,
+    "test_poll": 15.0,
+    "test_publish": 15.0,
+    "test_snapshot": 20.0,
+    "test_late": 10.0,
+    "test_late_hidden": 15.0,
+    "test_few_fences": 0.0,
+}
+
+
+def changed(name, old, new):
+    assert old in RIGHT[name]
+    return RIGHT | {name: RIGHT[name].replace(old, new)}
+
+
+def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_fences():
+    made = score(LAB, RIGHT)
+    assert made.points == FULL, made.feedback
+    assert made.ratios == {"test_few_fences": 3.0}
+
+
+def test_the_skeleton_scores_nothing():
+    assert score(LAB, skeleton(LAB)).points == dict.fromkeys(FULL, 0.0)
+
+
+def test_a_producer_without_fences_is_right_only_in_the_order_of_posting():
+    cells = {name: text.replace("write_fenced", "write") for name, text in RIGHT.items()}
+    made = score(LAB, cells)
+    assert made.points == FULL | {"test_send": 7.5, "test_publish": 5.0}
+    assert made.ratios == {}
+    told = made.feedback["test_send"]
+    assert "the flag is there and word " in told
+    lines = [line.split() for line in told.splitlines()]
+    head = next(n for n, words in enumerate(lines) if words[:1] == ["event"])
+    assert lines[head] == ["event", "producer", "posts", "arrives", "consumer"]
+    assert lines[-1][1:] == ["word", "0", "=", "0x1"], "the flag arrives last, and too early"
+
+
+def test_a_consumer_without_fences_tears_messages_and_is_shown_which_words():
+    cells = {name: text.replace("box.fence()", "pass") for name, text in RIGHT.items()}
+    made = score(LAB, cells)
+    assert made.points == FULL | {"test_poll": 7.5, "test_snapshot": 15.0}
+    told = made.feedback["test_snapshot"]
+    assert "it returned parts of messages:" in told
+    assert len(set(re.findall(r"word \d: 0x.* of (message \d|no message)", told))) > 1
+    assert "(an older value)" in told
+
+
+def test_the_last_writes_of_the_message_before_are_still_on_their_way():
+    made = score(
+        LAB, changed("publish", "write_fenced(0, 2 * number - 1)", "write(0, 2 * number - 1)")
+    )
+    assert made.points == FULL | {"test_publish": 10.0}
+    assert "so message 1 is whole, and word" in made.feedback["test_publish"]
+
+
+@pytest.mark.more
+def test_a_sequence_number_that_is_loaded_once_does_not_see_what_came_meanwhile():
+    cells = changed("snapshot", "values if box.load(0) == before else None", "values")
+    made = score(LAB, cells, "test_snapshot")
+    assert made.total == 10.0
+
+
+@pytest.mark.more
+def test_a_late_write_to_one_word_is_one_of_three_wrong_orders():
+    cells = changed("late", "in (word, 0)", "== 0")
+    made = score(LAB, cells)
+    assert made.points == FULL | {"test_late": 7.5, "test_late_hidden": 12.86}
+    assert "two writes to one word" in made.feedback["test_late"]
+    assert "is delayed by the provider 'fault'" in made.feedback["test_late"]
+
+
+CHEATS = {
+    "says that there is no message": {"poll": "None", "snapshot": "None", "snapshot_fast": "None"},
+    "finds no flaw": {"late": "None"},
+    "finds a flaw everywhere": {"late": "0"},
+    "calls the grader's own tests": {
+        "late": "__import__('dgkit.teach').teach.memory_order.test_late(lambda _: None)"
+    },
+}
+
+
+@pytest.mark.parametrize("cheat", CHEATS)
+def test_a_cheat_scores_nothing(cheat):
+    cells = {
+        name: f"def {name}(*given):\n    return {each}" for name, each in CHEATS[cheat].items()
+    }
+    only = {"poll": ("test_poll", "test_snapshot"), "late": ("test_late", "test_late_hidden")}
+    made = score(LAB, cells, *only[next(iter(cells))])
+    assert made.total == 0.0, made.feedback
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_a_delayed_write_is_overtaken_unless_a_fence_waits_for_it(position):
+    program = [[1, 7, False], [2, 8, False], [0, 1, False]]
+    made = memory_order.replay(program, position)
+    assert made.arrived[-1] == position
+    assert made.seen == tuple(0 if word == position + 1 else made.right[word] for word in range(3))
+    program[2][2] = True
+    made = memory_order.replay(program, position)
+    assert made.arrived == (1 - position, position, 2)
+    assert not made.wrong

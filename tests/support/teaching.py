@@ -1,0 +1,79 @@
+"""Notebooks of students: the solution, the skeleton, wrong answers, cheats."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dgkit.teach import course, grader, sandbox, student_notebook
+
+CODE = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.DOTALL | re.MULTILINE)
+
+
+def source(lab: str) -> Path:
+    """The instructor's notebook of a lab."""
+    (path,) = (course.labs_folder() / lab).glob("*.ipynb")
+    return path
+
+
+def solution(lab: str) -> dict[str, str]:
+    """The solution cells by their names."""
+    return dict(student_notebook.solutions(student_notebook.cells_of(source(lab))))
+
+
+def skeleton(lab: str) -> dict[str, str]:
+    """The same as students get them."""
+    stub = r"\1raise NotImplementedError()"
+    return {name: CODE.sub(stub, text) for name, text in solution(lab).items()}
+
+
+def tests(lab: str) -> dict[str, student_notebook.Test]:
+    """The test cells by their names."""
+    found = student_notebook.tests(student_notebook.cells_of(source(lab)))
+    return {test.name: test for test in found}
+
+
+def write(path: Path, notebook: Path, cells: dict[str, str]) -> None:
+    """Write a notebook with other solution cells."""
+    made = json.loads(notebook.read_text(encoding="utf-8"))
+    for cell in made["cells"]:
+        name = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        if name in cells:
+            cell["source"] = cells[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(made), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The points of each test of a submission, and what it was told."""
+
+    points: dict[str, float]
+    feedback: dict[str, str]
+    ratios: dict[str, float]
+    isolation: sandbox.Isolation
+
+    @property
+    def total(self) -> float:
+        return round(sum(self.points.values()), 2)
+
+
+def score(lab: str, cells: dict[str, str], *only: str, **limits: float) -> Scores:
+    """Grade solution cells as nbgrader would, with another seed than the examples have."""
+    isolation = sandbox.isolation((str(course.labs_folder()),))
+    options = sandbox.Limits(**limits)
+    grades = {
+        name: grader.grade(
+            list(cells.items()), test, seed="of a test", isolation=isolation, limits=options
+        )
+        for name, test in tests(lab).items()
+        if not only or name in only
+    }
+    wrong = [made.failure for made in grades.values() if "the test ended" in made.failure]
+    assert not wrong, "a test must understand whatever it gets"
+    return Scores(
+        {name: made.points for name, made in grades.items()},
+        {name: made.feedback for name, made in grades.items()},
+        {name: made.ratio for name, made in grades.items() if made.ratio is not None},
+        isolation,
+    )
