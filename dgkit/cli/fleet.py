@@ -1,0 +1,369 @@
+"""`dgkit fleet`: many pairs of host and DPU, on a cluster of Dask."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..errors import DgkitError
+from .console import console, progress_bar, progress_bars, say
+from .exit_codes import FAILED, INTERRUPTED, OK
+from .json_file import STDOUT, json_option, output_file, write_document
+from .options import choice, comma_separated, duration, size
+from .tables import plain_table
+
+if TYPE_CHECKING:
+    from ..fleet import Fleet, Sweep
+
+__all__ = ["fleet"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SHOWN = 20  # lines of pairs, stragglers and failures on the screen; --json has all
+
+
+@click.group(short_help="Measure and diagnose many pairs of host and DPU, on Dask.")
+def fleet() -> None:
+    """Measure and diagnose many pairs of host and DPU, on a cluster of Dask (extra `fleet`).
+
+    Each worker of the cluster opens a session, with a software DPU where no agent is given. Never
+    are two pairs of one machine measured at a time. Who reaches a Dask scheduler runs code on
+    the cluster: beyond this machine TLS is required, with the certificates of Dask's configuration.
+
+    \b
+    Examples:
+      dgkit fleet demo
+      dgkit fleet sweep --scheduler tls://head:8786 --folder monday
+      dgkit fleet sweep --scheduler tls://head:8786 --folder monday --resume
+      dgkit fleet doctor --scheduler tls://head:8786
+    """
+
+
+def _sweep_options(command: F) -> F:
+    """Add the options of a sweep."""
+    options = (
+        click.option(
+            "--sizes",
+            type=comma_separated(size),
+            default="64,4K,64K,1M",
+            show_default=True,
+            metavar="LIST",
+            help="Bytes per operation; K is 1024.",
+        ),
+        click.option(
+            "--ops",
+            type=comma_separated(choice("write", "read")),
+            default="write,read",
+            show_default=True,
+            metavar="LIST",
+            help="write: DPU to host; read: host to DPU.",
+        ),
+        click.option(
+            "--paths",
+            type=comma_separated(choice("auto", "inline", "worker")),
+            default="auto",
+            show_default=True,
+            metavar="LIST",
+            help="inline: the caller copies; worker: the provider's thread; auto: the faster.",
+        ),
+        click.option(
+            "--count",
+            type=click.IntRange(1, 1_000_000),
+            default=10_000,
+            show_default=True,
+            help="Samples per latency; fewer for large sizes.",
+        ),
+        click.option(
+            "--seconds",
+            type=duration(0.01, 60),
+            default=0.2,
+            show_default=True,
+            metavar="SECONDS",
+            help="Duration of each rate measurement.",
+        ),
+        click.option(
+            "--folder",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Folder for Parquet files, one for each pair, op and path.",
+        ),
+        click.option("--resume", is_flag=True, help="Go on from the files in --folder."),
+        json_option,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _scheduler(text: str) -> str:
+    """Check that text looks like an address of Dask; return it unchanged."""
+    if not re.fullmatch(r"(tcp|tls|wss?|ucx|inproc)://\S+(:\d+|/\S*)", text):
+        raise click.BadParameter(f"{text!r} is not an address such as tls://head:8786")
+    return text
+
+
+def _cluster_options(command: F) -> F:
+    """Add the options that name a cluster."""
+    options = (
+        click.option(
+            "--scheduler",
+            type=_scheduler,
+            required=True,
+            metavar="ADDRESS",
+            help="Address of a Dask scheduler.",
+        ),
+        click.option(
+            "--insecure", is_flag=True, help="Accept a cluster that others reach without TLS."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@fleet.command(short_help="Sweep software pairs of this machine.")
+@click.option(
+    "--pairs",
+    type=click.IntRange(1, 64),
+    default=8,
+    show_default=True,
+    help="Workers, each with a software DPU.",
+)
+@_sweep_options
+def demo(pairs: int, json_: str | None, **options: Any) -> int:
+    """Start a cluster of software pairs on this machine, sweep them, and end it.
+
+    \b
+    Examples:
+      dgkit fleet demo
+      dgkit fleet demo --pairs 2 --sizes 64,1M --json result.json
+    """
+    from ..fleet import demo_cluster
+
+    path = _output_of(json_, options)
+    say(f"dgkit fleet: starting {pairs} workers, each with a software DPU")
+    with demo_cluster.local(pairs) as client:
+        return _run(client, path, json_, insecure=False, **options)
+
+
+@fleet.command(short_help="Measure latency and rate of all pairs.")
+@_cluster_options
+@_sweep_options
+def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> int:
+    """Measure latency and rate of each pair, with floors, and name the pairs that are slower.
+
+    Ctrl-C, a lost scheduler and a lost worker cost no row that is in --folder: with --resume the
+    same command goes on from there.
+
+    \b
+    Examples:
+      dgkit fleet sweep --scheduler tcp://127.0.0.1:8786
+      dgkit fleet sweep --scheduler tls://head:8786 --folder monday --resume --json monday.json
+    """
+    from ..fleet import demo_cluster
+
+    path = _output_of(json_, options)
+    with demo_cluster.connected(scheduler, insecure=insecure) as client:
+        return _run(client, path, json_, insecure=insecure, **options)
+
+
+@fleet.command(short_help="Judge all machines, grouped by verdict.")
+@_cluster_options
+@click.option(
+    "--goal",
+    type=click.Choice(["auto", "arm-dma", "host-dma", "rdma", "gpunetio", "p2p", "gpu", "laptop"]),
+    default="auto",
+    show_default=True,
+    help="What the machines are meant for, as for `dgkit doctor`.",
+)
+@json_option
+def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
+    """Read each machine of a cluster once, judge it, and group the machines, outliers first.
+
+    Nothing is changed on the machines. The exit code is that of the worst, as of `dgkit doctor`.
+
+    \b
+    Examples:
+      dgkit fleet doctor --scheduler tls://head:8786
+      dgkit fleet doctor --scheduler tls://head:8786 --goal arm-dma --json racks.json
+    """
+    from ..fleet import Fleet, demo_cluster
+
+    path = output_file(json_)
+    with (
+        demo_cluster.connected(scheduler, insecure=insecure) as client,
+        Fleet(client, insecure=insecure) as found,
+    ):
+        diagnosis = found.doctor(goal)
+    if json_ != STDOUT:
+        console().print(str(diagnosis), markup=False, soft_wrap=True)
+    if json_:
+        write_document(path, "dgkit fleet doctor", diagnosis.as_dict())
+    return diagnosis.exit_code
+
+
+@fleet.command(short_help="Write, read back and compare on all pairs for hours.")
+@_cluster_options
+@click.option(
+    "--hours", type=click.FloatRange(0, 10_000, min_open=True), default=1.0, show_default=True,
+    help="Duration; each pair has one turn at least.",
+)  # fmt: skip
+@click.option("--size", type=size, default="1M", show_default=True, help="Bytes of a round.")
+@json_option
+def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | None) -> int:
+    """Write, hash by the DPU, read back and compare on each pair, until the time is over.
+
+    The pairs of a machine take turns. The exit code is 1 if a byte was wrong or a pair has failed.
+    Ctrl-C ends it early, with the sums until then.
+
+    \b
+    Examples:
+      dgkit fleet soak --scheduler tls://head:8786 --hours 12
+      dgkit fleet soak --scheduler tcp://127.0.0.1:8786 --hours 0.1 --size 64K --json soak.json
+    """
+    from ..fleet import Fleet, demo_cluster
+
+    path = output_file(json_)
+    with (
+        demo_cluster.connected(scheduler, insecure=insecure) as client,
+        Fleet(client, insecure=insecure) as found,
+        progress_bars() as bars,
+        progress_bar(bars, "soak") as advance,
+    ):
+        done = found.soak(hours, size=size, progress=lambda s, all_s: advance(int(s), int(all_s)))
+    if json_ != STDOUT:
+        from ..units import size_text
+
+        header = ("pair", "rounds", "compared", "wrong", "failures", "last failure")
+        rows = [
+            (t.pair, t.rounds, size_text(t.bytes), t.wrong, t.failures, t.last_failure)
+            for t in done.totals
+        ]
+        console().print(repr(done), markup=False, soft_wrap=True)
+        console().print(plain_table("Pairs", header, rows))
+    if json_:
+        write_document(path, "dgkit fleet soak", done.as_dict())
+    if done.stopped:
+        say(f"dgkit fleet: stopped after {done.took_s:,.0f} s of {3600 * hours:,.0f} s")
+        return INTERRUPTED
+    return OK if done.ok else FAILED
+
+
+def _output_of(json_: str | None, options: Mapping[str, Any]) -> Path | None:
+    """Return the file for JSON, after checking what can be checked before a cluster is there."""
+    if options["resume"] and options["folder"] is None:
+        raise click.UsageError("--resume needs --folder")
+    return output_file(json_)
+
+
+def _run(
+    client: Any, path: Path | None, json_: str | None, *, insecure: bool, **options: Any
+) -> int:
+    """Sweep the pairs of a cluster and show or write the result."""
+    from ..fleet import Fleet
+
+    with Fleet(client, insecure=insecure) as found:
+        if json_ != STDOUT:
+            _show_fleet(found)
+        done = _sweep(found, **options)
+    if json_ != STDOUT:
+        _show_sweep(done)
+    if json_:
+        pairs = found.table.to_dict("records")
+        document = {"pairs": pairs, "differences": list(found.differences), **done.as_dict()}
+        write_document(path, "dgkit fleet sweep", document)
+    return FAILED if done.failures else OK
+
+
+def _sweep(found: Fleet, **options: Any) -> Sweep:
+    """Sweep the pairs of a fleet; Ctrl-C says what is kept, and how to go on."""
+    try:
+        started = found.start_sweep(**options)
+    except ValueError as error:  # of the folder, or of a cluster without pairs
+        raise DgkitError(str(error)) from error
+    try:
+        with progress_bars() as bars, progress_bar(bars, "rows") as advance:
+            started.wait(progress=advance)
+    except BaseException as error:
+        started.stop()
+        if isinstance(error, (KeyboardInterrupt, OSError)):
+            _show_kept(started, options["folder"])
+        raise
+    return started
+
+
+def _show_kept(stopped: Sweep, folder: Path | None) -> None:
+    rows = f"{stopped.rows:,} of {stopped.total:,} rows"
+    if folder is None:
+        say(f"dgkit fleet: {rows} were measured; with --folder they are kept")
+    else:
+        say(f"dgkit fleet: {rows} are in {folder}; the same command with --resume goes on")
+
+
+def _show_fleet(found: Fleet) -> None:
+    out = console()
+    rows = [
+        (pair.name, pair.role, pair.dpu, pair.provider, pair.arch, pair.state or "usable")
+        for pair in found.pairs[:_SHOWN]
+    ]
+    out.print(repr(found), markup=False, soft_wrap=True)
+    out.print(plain_table("Pairs", ("pair", "role", "DPU", "provider", "arch", "state"), rows))
+    _show_more(len(found.pairs))
+    for line in found.differences[:_SHOWN]:
+        out.print(f"[yellow]{line}[/]", soft_wrap=True)
+
+
+def _show_sweep(done: Sweep) -> None:
+    from ..units import size_text, us
+
+    out = console()
+    header = ("op", "path", "size", "pairs", "p50 µs", "slowest", "floor", "GB/s", "slowest")
+    rows = [
+        (
+            row.op, row.requested_path, size_text(row.size), row.pairs, us(row.p50_ns),
+            us(row.worst_p50_ns), _figure(row.floor_ns, us), f"{row.gb_per_s:,.2f}",
+            f"{row.worst_gb_per_s:,.2f}",
+        )
+        for row in done.summary.itertuples()
+    ]  # fmt: skip
+    out.print("", plain_table("Median of all pairs, and the slowest pair", header, rows))
+    if moved := int(done.summary["floors_moved"].sum()):
+        out.print(
+            f"The floor was not steady beside {moved:,} of {done.rows:,} rows: the machines did "
+            "other things as well. These rows are not compared.", soft_wrap=True,
+        )  # fmt: skip
+    _show_stragglers(done)
+    for failure in done.failures[:_SHOWN]:
+        say(f"{failure.pair}, {failure.op}, {failure.path}: {failure.why}")
+    _show_more(len(done.failures))
+
+
+def _figure(value: float, text: Callable[[float], str]) -> str:
+    return "none" if value != value else text(value)
+
+
+def _show_stragglers(done: Sweep) -> None:
+    from ..units import size_text, us
+
+    slow = done.stragglers
+    if not len(slow):
+        console().print("No stragglers.")
+        return
+    header = ("straggler", "op", "path", "size", "p50 µs", "GB/s", "z latency", "z rate")
+    rows = [
+        (
+            row.pair, row.op, row.requested_path, size_text(row.size), us(row.p50_ns),
+            f"{row.gb_per_s:,.2f}", f"{row.slow_latency:.1f}", f"{row.slow_rate:.1f}",
+        )
+        for row in slow.head(_SHOWN).itertuples()
+    ]  # fmt: skip
+    console().print("", plain_table("Slower than the other pairs", header, rows))
+    _show_more(len(slow))
+
+
+def _show_more(count: int) -> None:
+    if count > _SHOWN:
+        console().print(f"... and {count - _SHOWN:,} more; --json has all")

@@ -1,0 +1,72 @@
+"""Comparison of two sweeps: what got slower."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .part_files import read_folder
+from .row_table import KEY
+from .sweep import Sweep
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["diff"]
+
+_FIGURES = ["p50_ns", "gb_per_s", "floor_moved"]
+
+
+def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
+    """Compare two sweeps row by row, the slowest change first.
+
+    Args:
+        old: A Sweep, its table, or its folder.
+        new: The same, of the later one.
+        threshold: Times as slow, from which a row is `slower`.
+
+    Returns:
+        A row for each pair, op, path and size: both figures, `latency_ratio` and `rate_ratio` (both
+        above 1 where it got slower), `slower`, and `only`: "old" or "new" where the other sweep has
+        no such row. A row whose floor moved in one of both is never `slower`.
+
+    Raises:
+        TypeError, ValueError: One of both is not a sweep.
+    """
+    if not threshold > 1:
+        raise ValueError(f"threshold is {threshold!r}; it must be more than 1")
+    columns = [*KEY, *_FIGURES]
+    before, after = (
+        _frame(each)[columns].astype(dict.fromkeys(KEY[:3], str)) for each in (old, new)
+    )
+    both = before.merge(
+        after, on=list(KEY), how="outer", suffixes=("_old", "_new"), indicator="only"
+    )
+    both["only"] = (
+        both["only"].map({"left_only": "old", "right_only": "new", "both": ""}).astype(str)
+    )
+    both["latency_ratio"] = both["p50_ns_new"] / both["p50_ns_old"]
+    both["rate_ratio"] = both["gb_per_s_old"] / both["gb_per_s_new"]
+    worst = both[["latency_ratio", "rate_ratio"]].max(axis=1)
+    moved = (both["floor_moved_old"] == True) | (both["floor_moved_new"] == True)  # noqa: E712
+    both["floor_moved"] = moved
+    both["slower"] = (worst >= threshold) & ~moved
+    order = worst.sort_values(ascending=False, na_position="last").index
+    kept = [*KEY, "p50_ns_old", "p50_ns_new", "latency_ratio", "gb_per_s_old", "gb_per_s_new"]
+    kept += ["rate_ratio", "slower", "floor_moved", "only"]
+    return both.loc[order, kept].reset_index(drop=True)
+
+
+def _frame(each: Any) -> pandas.DataFrame:
+    import pandas as pd
+
+    if isinstance(each, Sweep):
+        return each.table
+    if isinstance(each, pd.DataFrame):
+        if missing := [name for name in (*KEY, *_FIGURES) if name not in each.columns]:
+            raise ValueError(f"the table has no column {missing[0]!r}: it is not a sweep's")
+        return each
+    if isinstance(each, (str, PathLike)):
+        return read_folder(Path(each)).frame()
+    raise TypeError(f"{each!r} is not a Sweep, its table or its folder")

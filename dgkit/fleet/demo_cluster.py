@@ -1,0 +1,96 @@
+"""Clusters of the command: a scheduler's address, or workers of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterator
+from functools import partial
+from multiprocessing.resource_tracker import ensure_running
+from typing import TYPE_CHECKING
+
+from distributed import Client, LocalCluster
+from distributed.utils import LoopRunner
+
+from ..errors import PeerLost, PeerTimeout
+from .cluster_checks import check_certificates, check_encryption
+from .scheduler_calls import limited
+
+if TYPE_CHECKING:
+    from tornado.ioloop import IOLoop
+
+__all__ = ["connected", "local"]
+
+_CONNECT_S = 10.0
+
+
+@contextlib.contextmanager
+def connected(address: str, *, insecure: bool = False) -> Iterator[Client]:
+    """Give a client of a running scheduler; certificates are those of Dask's configuration.
+
+    Args:
+        address: Its address.
+        insecure: Accept an address that other machines reach without TLS.
+
+    Raises:
+        PeerRefused: The address is exposed, or Dask's configuration lacks the certificates for it;
+            nothing was sent to it.
+        ValueError: It is not an address of Dask.
+        PeerLost: Nothing answers at the address.
+    """
+    if not insecure:
+        check_encryption([address])
+    check_certificates(address)
+    try:
+        client = limited(partial(Client, address, timeout=_CONNECT_S), 2 * _CONNECT_S)
+    except (OSError, PeerTimeout) as exc:
+        raise PeerLost(
+            f"no Dask scheduler answers at {address}: {exc}; `dask scheduler` starts one"
+        ) from exc
+    with client:
+        yield client
+
+
+@contextlib.contextmanager
+def local(workers: int) -> Iterator[Client]:
+    """Give a client of a cluster of worker processes on this machine, over loopback."""
+    with (
+        _quiet(),
+        _loop_without_interrupts() as loop,
+        LocalCluster(
+            n_workers=workers, threads_per_worker=1, host="127.0.0.1",
+            dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+            memory_limit=0, silence_logs=logging.ERROR, loop=loop,
+        ) as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+@contextlib.contextmanager
+def _loop_without_interrupts() -> Iterator[IOLoop]:
+    """Give a running loop whose processes get no SIGINT of a terminal: the cluster ends them."""
+    ensure_running()  # its start would unblock the signal in the thread that needs it first
+    runner = LoopRunner(asynchronous=False)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        runner.start()  # its thread, and what that one starts, has this thread's mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        yield runner.loop
+    finally:
+        runner.stop()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back Dask's lines about its own start and end."""
+    log = logging.getLogger("distributed")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)

@@ -1,0 +1,358 @@
+"""Jobs on the pairs of a fleet: one a machine, lost workers, results that never come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from ..errors import PeerLost, PeerTimeout
+from .machine_leases import MachineLeases
+from .scheduler_calls import address_of, ask, check_connection
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+    from .pair import Pair
+    from .pair_registry import PairRegistry
+
+__all__ = ["Dispatcher", "Job", "Outcome"]
+
+_TICK_S = 0.5  # between two looks at the workers
+_RESULT_S = 15.0  # for the results of jobs that have ended; a lost worker never sends its own
+_LATER_S, _MOST_LATER_S = 0.5, 5.0  # until a pair whose other side is lost is tried again
+_ATTEMPTS = 3  # of a job whose worker is lost; Dask's own limit is the same
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A function to be called once in the worker of one pair, with these arguments.
+
+    `partner` names another pair whose machines are used, too.
+    """
+
+    pair: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    key: Any = None
+    partner: str = ""
+
+
+_Value = tuple[Any, BaseException | None]  # of a job, or why there is none
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Value of a job, or the error that ended it."""
+
+    job: Job
+    value: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that Dask has."""
+
+    job: Job
+    pair: Pair
+    future: Future
+    machines: frozenset[str]  # whose leases it has
+    until: float
+
+
+@dataclass(slots=True)
+class _PairJobs:
+    """Jobs of one pair that wait; how often the last one was lost, and since when."""
+
+    waiting: deque[Job] = field(default_factory=deque)
+    attempts: int = 0
+    lost_since: float | None = None  # its other side
+    start_at: float = 0.0
+    gone_since: float | None = None
+
+
+class Dispatcher:
+    """Runs jobs on their pairs, at most one on a machine at a time.
+
+    The leases of a machine's semaphore are the client's: they end with a job whose worker is
+    killed, at once, and with the client, after Dask's lease timeout. Dask does not move a job to
+    another worker, so a job whose worker is lost is given to the pair's next worker.
+
+    Args:
+        registry: The fleet's pairs.
+        jobs: The jobs; those of one pair run in this order.
+        limit_s: Seconds after which a job that has not ended is given up, and its pair with it.
+        rejoin_s: Seconds that a lost worker, or its lost other side, has to come back.
+        alone: Whether a job needs its machines for itself.
+        sessions: Whether a job needs a session; else workers without one run jobs, too.
+    """
+
+    def __init__(
+        self,
+        registry: PairRegistry,
+        jobs: Sequence[Job],
+        *,
+        limit_s: float,
+        rejoin_s: float = 30.0,
+        alone: bool = True,
+        sessions: bool = True,
+    ) -> None:
+        self._registry = registry
+        self._client: Client = registry.client
+        self._limit_s, self._rejoin_s, self._alone = limit_s, rejoin_s, alone
+        self._sessions = sessions
+        self._pairs: dict[str, _PairJobs] = {}
+        for job in jobs:
+            self._pairs.setdefault(job.pair, _PairJobs()).waiting.append(job)
+        self._running: dict[str, _Running] = {}  # by the future's key
+        self._ended: SimpleQueue[Future] = SimpleQueue()
+        self._leases = MachineLeases(self._client)
+        self._stop = threading.Event()
+        self._looked = 0.0
+
+    def stop(self) -> None:
+        """Start no further job; those that run are waited for."""
+        self._stop.set()
+
+    def outcomes(self) -> Generator[Outcome, None, None]:
+        """Run the jobs; yield what each gave, as they end.
+
+        Raises:
+            PeerLost: The scheduler is lost, or has restarted.
+            PeerTimeout: It does not answer.
+        """
+        try:
+            while self._running or (self._waiting and not self._stop.is_set()):
+                if not self._stop.is_set():
+                    self._start_possible()
+                yield from self._take_ended()
+                yield from self._look()
+        finally:
+            for each in self._running.values():
+                each.future.release()
+            with contextlib.suppress(Exception):  # a lost scheduler has no leases
+                self._leases.close()
+
+    @property
+    def _waiting(self) -> bool:
+        return any(pair.waiting for pair in self._pairs.values())
+
+    def _start_possible(self) -> None:
+        """Start the next job of each pair that has none and whose machines are free."""
+        chosen = list(self._possible())
+        granted = self._leases.acquire([machines for _, _, machines in chosen])
+        for (pair, job, machines), free in zip(chosen, granted, strict=True):
+            if free:
+                self._pairs[pair.name].waiting.remove(job)
+                self._start(pair, job, machines)
+
+    def _possible(self) -> Iterator[tuple[Pair, Job, frozenset[str]]]:
+        """Yield jobs that can start, with their machines; no two on one machine if they are alone.
+
+        Of the jobs of a pair, that is the first one whose machines are free.
+        """
+        now = time.monotonic()
+        active = {each.job.pair for each in self._running.values()}
+        busy = {m for each in self._running.values() for m in each.machines}
+        pairs = self._registry.by_name
+        for name, jobs in self._pairs.items():
+            pair = pairs.get(name)
+            if name in active or pair is None or not self._serves(pair) or now < jobs.start_at:
+                continue
+            for job in jobs.waiting:
+                machines = self._machines(pair, job)
+                if machines is not None and not busy & machines:
+                    busy |= machines
+                    yield pair, job, machines
+                    break
+
+    def _machines(self, pair: Pair, job: Job) -> frozenset[str] | None:
+        """Return the machines that a job needs for itself; None while its partner is gone."""
+        machines = pair.machines
+        if job.partner:
+            partner = self._registry.by_name.get(job.partner)
+            if partner is None or not self._serves(partner):
+                return None
+            machines |= partner.machines
+        return machines if self._alone else frozenset()
+
+    def _serves(self, pair: Pair) -> bool:
+        return pair.usable or (not self._sessions and bool(pair.dgkit))
+
+    def _start(self, pair: Pair, job: Job, machines: frozenset[str]) -> None:
+        try:
+            future = self._client.submit(
+                job.function, *job.arguments,
+                workers=[pair.worker], allow_other_workers=False, pure=False, priority=10,
+            )  # fmt: skip
+        except TypeError as error:  # Dask's own text names its graph, the cause the object
+            raise TypeError(
+                f"the function or an argument cannot be sent to {pair.name}: "
+                f"{error.__cause__ or error}"
+            ) from error
+        until = time.monotonic() + self._limit_s
+        self._running[future.key] = _Running(job, pair, future, machines, until)
+        future.add_done_callback(self._ended.put)
+
+    def _take_ended(self) -> Iterator[Outcome]:
+        """Wait a tick for a job to end; yield the outcomes of those that did."""
+        try:
+            futures = [self._ended.get(timeout=_TICK_S)]
+            while not self._ended.empty():
+                futures.append(self._ended.get())
+        except Empty:
+            return
+        if any(future.status == "cancelled" and future.key in self._running for future in futures):
+            self._scheduler_lost()
+        ended = [self._running.pop(f.key) for f in futures if f.key in self._running]
+        self._leases.release([each.machines for each in ended])
+        values = self._values([each.future for each in ended if each.future.status == "finished"])
+        for each in ended:
+            yield from self._outcome(each, values)
+
+    def _values(self, futures: list[Future]) -> dict[str, _Value]:
+        """Return values by the futures' keys, without those that were lost with their worker."""
+        client = self._client
+
+        async def gather(some: list[Future]) -> dict[str, _Value]:
+            try:
+                values = await asyncio.wait_for(client.gather(some, asynchronous=True), _RESULT_S)
+            except (asyncio.TimeoutError, CancelledError):
+                return {}
+            except Exception as error:  # of a value that cannot be packed or unpacked
+                return {some[0].key: (None, error)} if len(some) == 1 else {}
+            return {future.key: (value, None) for future, value in zip(some, values, strict=True)}
+
+        async def gather_all() -> dict[str, _Value]:
+            values = await gather(futures)
+            if not values:
+                for each in await asyncio.gather(*(gather([future]) for future in futures)):
+                    values |= each
+            return values
+
+        if not futures:
+            return {}
+        return ask(client, "results", client.sync, gather_all, limit_s=_RESULT_S * 3)
+
+    def _scheduler_lost(self) -> None:
+        check_connection(self._client)
+        raise PeerLost(
+            f"the Dask scheduler {address_of(self._client)} has dropped the jobs of this client: "
+            "it has restarted"
+        )
+
+    def _outcome(self, each: _Running, values: Mapping[str, _Value]) -> Iterator[Outcome]:
+        """Yield what a job gave, unless it is to run again."""
+        jobs = self._pairs[each.job.pair]
+        if each.future.key in values:
+            if jobs.lost_since is not None:
+                self._registry.renew(each.job.pair)
+            jobs.attempts, jobs.lost_since = 0, None
+            yield Outcome(each.job, *values[each.future.key])
+            return
+        error: BaseException = _lost(each.job)
+        if each.future.status == "finished":
+            error = PeerLost(
+                f"the result of {each.job.pair} did not come within {_RESULT_S:g} s: it is too "
+                "large, or its worker was lost"
+            )
+        if each.future.status == "error":
+            error = ask(self._client, "an error", each.future.exception)
+            if isinstance(error, (PeerLost, PeerTimeout)) and self._later(each.job):
+                return
+        elif self._again(each.job):
+            return
+        yield Outcome(each.job, error=error)
+
+    def _later(self, job: Job) -> bool:
+        """Queue a job whose other side is lost, to start in a while; False if it was too long."""
+        jobs, now = self._pairs[job.pair], time.monotonic()
+        jobs.lost_since = jobs.lost_since or now
+        jobs.attempts += 1
+        if jobs.attempts >= _ATTEMPTS and now - jobs.lost_since > self._rejoin_s:
+            jobs.attempts, jobs.lost_since = 0, None
+            return False
+        jobs.start_at = now + min(_LATER_S * jobs.attempts, _MOST_LATER_S)
+        jobs.waiting.appendleft(job)
+        return True
+
+    def _again(self, job: Job) -> bool:
+        """Queue a job once more; False if it was tried often enough."""
+        jobs = self._pairs[job.pair]
+        jobs.attempts += 1
+        if jobs.attempts >= _ATTEMPTS:
+            return False
+        jobs.waiting.appendleft(job)
+        return True
+
+    def _look(self) -> Iterator[Outcome]:
+        """Look at the connection, the workers and the time; yield what cannot go on."""
+        now = time.monotonic()
+        if now - self._looked < _TICK_S:
+            return
+        self._looked = now
+        check_connection(self._client)
+        alive = set(ask(self._client, "the workers", self._client.nthreads))
+        self._registry.follow(alive)
+        for key, each in list(self._running.items()):
+            if each.pair.worker not in alive:
+                yield from self._worker_lost(key, each)
+            elif now > each.until:
+                yield from self._no_result(key, each)
+        yield from self._pairs_gone(now)
+
+    def _give_up(self, key: str) -> None:
+        each = self._running.pop(key)
+        each.future.cancel()
+        self._leases.release([each.machines])
+
+    def _worker_lost(self, key: str, each: _Running) -> Iterator[Outcome]:
+        self._give_up(key)
+        if not self._again(each.job):
+            yield Outcome(each.job, error=_lost(each.job))
+
+    def _no_result(self, key: str, each: _Running) -> Iterator[Outcome]:
+        self._give_up(key)
+        why = f"{each.job.pair} gave no result within {self._limit_s:g} s"
+        yield Outcome(each.job, error=PeerLost(why))
+        yield from self._drop(each.job.pair, why)
+
+    def _drop(self, name: str, why: str, partner: str = "") -> Iterator[Outcome]:
+        """Give up the jobs of a pair, or those with one partner."""
+        jobs = self._pairs[name]
+        for job in [each for each in jobs.waiting if partner in ("", each.partner)]:
+            jobs.waiting.remove(job)
+            yield Outcome(job, error=PeerLost(why))
+
+    def _pairs_gone(self, now: float) -> Iterator[Outcome]:
+        """Drop the jobs of pairs that have had no usable worker for too long."""
+        pairs = self._registry.by_name
+        for name, jobs in self._pairs.items():
+            gone = {job.partner for job in jobs.waiting if self._unavailable(job.partner)}
+            if jobs.waiting and self._unavailable(name):
+                gone = {name}
+            if not gone:
+                jobs.gone_since = None
+                continue
+            jobs.gone_since = jobs.gone_since or now
+            if now - jobs.gone_since > self._rejoin_s or gone & pairs.keys():
+                for each in sorted(gone):
+                    pair = pairs.get(each)
+                    why = pair.state if pair is not None else "its worker is gone"
+                    yield from self._drop(name, f"{each}: {why}", each if each != name else "")
+
+    def _unavailable(self, name: str) -> bool:
+        pair = self._registry.by_name.get(name)
+        return bool(name) and (pair is None or not self._serves(pair))
+
+
+def _lost(job: Job) -> PeerLost:
+    return PeerLost(f"the worker of {job.pair} was lost {_ATTEMPTS} times")

@@ -1,0 +1,86 @@
+"""Latencies and rates of one pair, measured in its worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ..session.measure import samples_for
+from .pair_plugin import plugin_here, session_here
+
+if TYPE_CHECKING:
+    from ..report import BandwidthReport, LatencyReport
+    from ..session import Session
+
+__all__ = ["measure", "measure_session"]
+
+_WINDOW = 32  # transfers in flight for a rate, as Session.bandwidth()
+
+
+def measure(plugin: str, agent: str, *plan: Any) -> list[dict[str, Any]]:
+    """Measure the pair of the worker that runs this task, as measure_session().
+
+    Args:
+        plugin: Name of the worker plugin that has the session.
+        agent: Address of another pair's agent to measure with instead; "" for its own.
+        plan: Further arguments of measure_session().
+    """
+    if not agent:
+        return measure_session(session_here(plugin), *plan)
+    with plugin_here(plugin).connect(agent) as session:
+        return measure_session(session, *plan)
+
+
+def measure_session(
+    session: Session,
+    op: str,
+    path: str,
+    sizes: Sequence[int],
+    on: str,
+    count: int,
+    seconds: float,
+) -> list[dict[str, Any]]:
+    """Return a row for each size: latency, then rate, each with its floor.
+
+    Args:
+        session: The pair's session.
+        op: "write" or "read".
+        path: "auto", "inline" or "worker".
+        sizes: Bytes of one transfer.
+        on: Where the region is, as for Session.empty().
+        count: Samples of a latency; fewer for large sizes.
+        seconds: Duration of a rate's measurement.
+    """
+    with session.empty(max(sizes), on=on, name="fleet") as region:
+        rows = []
+        for size in sizes:
+            start = time.time()
+            latency = session.latency(
+                region, size, op, samples_for(size, count), path, destructive=True
+            )
+            rate = session.bandwidth(region, size, op, seconds, _WINDOW, path, destructive=True)
+            figures = _row(latency, rate) | {"requested_path": path, "region": region.place}
+            rows.append(figures | {"started": start, "took_s": time.time() - start})
+        return rows
+
+
+def _row(latency: LatencyReport, rate: BandwidthReport) -> dict[str, Any]:
+    """Return the figures of one size; None where a floor was not measured."""
+    return {
+        "op": latency.op,
+        "path": latency.path,
+        "size": latency.size,
+        "provider": latency.provider,
+        "label": latency.label,
+        "samples": latency.percentiles.n,
+        "p50_ns": latency.p50_ns,
+        "p99_ns": latency.p99_ns,
+        "max_ns": latency.percentiles.max_ns,
+        "floor_ns": median(latency.floor_ns) if latency.floor_ns else None,
+        "gb_per_s": rate.gb_per_s,
+        "floor_gb_per_s": median(rate.floor_gbps) if rate.floor_gbps else None,
+        "failed": rate.failed,
+        "floor_moved": latency.floor_moved or rate.floor_moved,
+    }

@@ -1,0 +1,172 @@
+"""Folder of Parquet files, one for each pair, op and path, each whole when it is there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..wire.host_id import host_name
+from .row_table import RowTable, schema
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["PartFiles", "read_folder"]
+
+_PLAN, _LOCK = "_sweep.json", "_lock"  # readers of data sets skip names that start with _ or .
+_FORMAT, _VERSION = "dgkit fleet sweep", 1
+_PART = ".part"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # of a file system without them
+
+
+class PartFiles:
+    """Files of one sweep. A pair, op and path has one file name, so that no row is there twice.
+
+    Args:
+        folder: The folder; made if it is missing.
+        plan: The sweep's plan, as plain values, kept beside the files.
+        resume: Whether files of the same plan may be there.
+
+    Raises:
+        ValueError: The folder has other files, another sweep, or files and `resume` is false, or
+            a sweep that runs.
+        OSError: The folder cannot be written.
+    """
+
+    def __init__(self, folder: Path, plan: Mapping[str, Any], *, resume: bool) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        document = {"format": _FORMAT, "version": _VERSION, **plan}
+        path = folder / _PLAN
+        if path.exists():
+            _check_same(path, document)
+        elif not all(map(_is_ours, folder.iterdir())):
+            raise ValueError(f"{folder} is not empty and has no sweep")
+        self._unlock = weakref.finalize(self, os.close, _locked(folder))
+        try:
+            if not path.exists():
+                _replace(path, (json.dumps(document, indent=1) + "\n").encode())
+            elif not resume and self.present():
+                raise ValueError(
+                    f"{folder} has files of this sweep: go on with resume=True (`--resume`), or "
+                    "use another folder"
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let other sweeps use the folder. Idempotent."""
+        self._unlock()
+
+    def path(self, pair: str, op: str, path: str) -> Path:
+        """Return the file for one pair, op and path."""
+        slug = re.sub(r"[^A-Za-z0-9._-]+", "_", pair)[:80]
+        digest = hashlib.sha256(pair.encode()).hexdigest()[:8]
+        return self.folder / f"part-{slug}-{digest}-{op}-{path}.parquet"
+
+    def present(self) -> list[Path]:
+        """Return the files that are there."""
+        return sorted(self.folder.glob("part-*.parquet"))
+
+    def write(self, path: Path, rows: pyarrow.Table) -> None:
+        """Write a file; it appears whole, after its bytes are on disk."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink)
+        _replace(path, sink.getvalue().to_pybytes())
+
+    def read(self) -> RowTable:
+        """Return the rows of all files."""
+        return _read(self.present())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file beside its name, synchronize it, and rename it."""
+    part = path.with_name(f".{path.name}{_PART}")
+    try:
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error  # write() names no file
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file is left of a sweep that ended before its plan was written."""
+    return path.name == _LOCK or (path.name.startswith(".") and path.name.endswith(_PART))
+
+
+def _locked(folder: Path) -> int:
+    """Return the descriptor of a file of the folder that is locked until it is closed.
+
+    Raises:
+        ValueError: It is locked already.
+    """
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.truncate(lock, 0)
+        os.write(lock, f"process {os.getpid()} on {host_name()}".encode())
+    except BlockingIOError:
+        owner = os.read(lock, 200).decode(errors="replace") or "another process"
+        os.close(lock)
+        raise ValueError(
+            f"{folder} is in use by {owner}: wait for its sweep, or use another folder"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            os.close(lock)
+            raise OSError(error.errno, error.strerror, str(folder / _LOCK)) from error
+    return lock
+
+
+def _check_same(path: Path, plan: Mapping[str, Any]) -> None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as exc:
+        raise ValueError(f"{path} is not the plan of a sweep: {exc}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not the plan of a sweep")
+    for name in (*plan, *found):
+        if found.get(name) != plan.get(name):
+            theirs = f"{name} is {found.get(name)!r} there, {plan.get(name)!r} here"
+            raise ValueError(f"{path.parent} has another sweep: {theirs}")
+
+
+def _read(paths: list[Path]) -> RowTable:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = RowTable()
+    for path in paths:
+        try:
+            rows.append(pq.read_table(path, schema=schema()))
+        except (pa.ArrowInvalid, pa.ArrowKeyError, ValueError) as exc:
+            raise ValueError(f"{path} is not a file of a sweep: {exc}") from None
+    return rows
+
+
+def read_folder(folder: Path) -> RowTable:
+    """Return the rows of a sweep's folder.
+
+    Raises:
+        ValueError: The folder has no sweep, or a file is broken.
+    """
+    if not (folder / _PLAN).is_file():
+        raise ValueError(f"{folder} has no sweep ({_PLAN})")
+    return _read(sorted(folder.glob("part-*.parquet")))

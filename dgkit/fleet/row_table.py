@@ -1,0 +1,211 @@
+"""Rows of a sweep: their columns in memory and in files, and which pairs are slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+    import pandas
+    import pyarrow
+    from numpy.typing import NDArray
+
+__all__ = ["KEY", "RowTable", "as_table", "schema"]
+
+KEY = ("pair", "op", "requested_path", "size")  # identifies a row
+
+_TEXTS = ("pair", "host", "op", "requested_path", "path", "provider", "label", "region", "dgkit")
+_WHOLE = ("size", "samples", "p50_ns", "p99_ns", "max_ns", "failed")
+_REAL = ("floor_ns", "gb_per_s", "floor_gb_per_s", "started", "took_s")
+_FLAGS = ("floor_moved",)
+_IN_MEMORY = {"samples": "i4"}  # at most 1,000,000
+_IN_MEMORY |= dict.fromkeys(("floor_ns", "gb_per_s", "floor_gb_per_s", "took_s"), "f4")  # 7 digits
+_GROWTH = 1.25
+
+_SPREAD = 0.03  # the least deviation that is assumed: 3 %, as medians of a clock's ticks are equal
+_FEWEST = 4  # pairs, below which none can be called an outlier
+_LIMIT = 3.5  # of the modified z-score (Iglewicz and Hoaglin, How to Detect and Handle Outliers)
+_LEAST = 1.25  # times the median: what is less is no straggler, however alike the others are
+
+
+@lru_cache(maxsize=1)
+def schema() -> pyarrow.Schema:
+    """Return the columns of a file. Texts are dictionary-encoded."""
+    import pyarrow as pa
+
+    text = pa.dictionary(pa.int32(), pa.string())
+    fields = [(name, text) for name in _TEXTS]
+    fields += [(name, pa.int64()) for name in _WHOLE]
+    fields += [(name, pa.float64()) for name in _REAL]
+    return pa.schema(fields + [(name, pa.bool_()) for name in _FLAGS])
+
+
+def as_table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
+    """Return rows as a table of schema."""
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(list(rows), schema=schema())
+
+
+class RowTable:
+    """Rows that grow: an array for each column, a million rows in 100 MB.
+
+    Texts are small integers with their categories. A DataFrame of frame() has views of the arrays,
+    which are replaced by the next sort and never changed in place.
+    """
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        types = dict.fromkeys(_TEXTS, "i1") | dict.fromkeys(_WHOLE, "i8")
+        types |= dict.fromkeys(_REAL, "f8") | dict.fromkeys(_FLAGS, "?") | _IN_MEMORY
+        self._columns = {name: np.empty(0, types[name]) for name in schema().names}
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
+        self._count = 0
+        self._frame: pandas.DataFrame | None = None  # of all rows
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, table: pyarrow.Table) -> None:
+        """Add the rows of a table of schema.
+
+        Raises:
+            ValueError: A row lacks a figure.
+        """
+        count = table.num_rows
+        columns = {name: self._values(name, table.column(name)) for name in self._columns}
+        for name, values in columns.items():
+            self._reserve(name, self._count + count)
+            self._columns[name][self._count : self._count + count] = values
+        self._count += count
+        self._frame = None
+
+    def _values(self, name: str, column: pyarrow.ChunkedArray) -> NDArray[Any]:
+        import numpy as np
+
+        if name in self._codes:
+            parts = [self._encoded(name, chunk) for chunk in column.chunks]
+            return np.concatenate(parts) if parts else np.empty(0, "i4")
+        if column.null_count and name not in _REAL:
+            raise ValueError(f"a row has no {name}")
+        values: NDArray[Any] = column.to_numpy()
+        return values
+
+    def _encoded(self, name: str, chunk: pyarrow.DictionaryArray) -> NDArray[numpy.int32]:
+        """Return this table's codes of texts; -1 for none, as pandas has it."""
+        import numpy as np
+
+        codes = self._codes[name]
+        words = chunk.dictionary.to_pylist()
+        ours = [codes.setdefault(word, len(codes)) for word in words]
+        indices = chunk.indices.fill_null(-1) if chunk.null_count else chunk.indices
+        found: NDArray[numpy.int32] = np.array([*ours, -1], "i4")[indices.to_numpy()]
+        return found
+
+    def _reserve(self, name: str, count: int) -> None:
+        """Make room for `count` rows, and for the codes of a column of texts."""
+        import numpy as np
+
+        old = self._columns[name]
+        dtype = _code_type(len(self._codes[name])) if name in self._codes else old.dtype
+        if count <= len(old) and dtype == old.dtype:
+            return
+        size = len(old) if count <= len(old) else max(count, 1024, int(_GROWTH * len(old)))
+        self._columns[name] = np.empty(size, dtype)
+        self._columns[name][: self._count] = old[: self._count]
+
+    def frame(self) -> pandas.DataFrame:
+        """Return all rows, sorted by KEY, with the columns of _marks().
+
+        The values are read-only; columns can be added.
+        """
+        import pandas as pd
+
+        if self._frame is None:
+            self._sort()
+            columns = {name: self._column(name) for name in self._columns}
+            columns |= _marks(self._view)
+            self._frame = pd.DataFrame(columns, copy=False)
+        return self._frame.copy(deep=False)
+
+    def _view(self, name: str) -> NDArray[Any]:
+        view = self._columns[name][: self._count]
+        view.flags.writeable = False
+        return view
+
+    def _column(self, name: str) -> Any:
+        import pandas as pd
+
+        if name not in self._codes:
+            return self._view(name)
+        categories = pd.Index(list(self._codes[name]), dtype=str)
+        dtype = pd.CategoricalDtype(categories)
+        return pd.Categorical.from_codes(self._view(name), dtype=dtype, validate=False)
+
+    def _sort(self) -> None:
+        """Sort the rows by KEY, a column at a time, and the categories of texts."""
+        import numpy as np
+
+        for name in _TEXTS:
+            self._sort_categories(name)
+        order = np.lexsort([self._view(name) for name in reversed(KEY)])
+        for name in self._columns:
+            self._columns[name] = self._view(name)[order]
+
+    def _sort_categories(self, name: str) -> None:
+        import numpy as np
+
+        words = sorted(self._codes[name])
+        if words == list(self._codes[name]):
+            return
+        ranks = {word: rank for rank, word in enumerate(words)}
+        new = np.array([*(ranks[word] for word in self._codes[name]), -1], _code_type(len(words)))
+        self._columns[name] = new[self._view(name)]
+        self._codes[name] = ranks
+
+
+def _code_type(count: int) -> str:
+    """Return the type of codes for `count` categories: that of pandas, which then copies none."""
+    return "i1" if count < 127 else "i2" if count < 32767 else "i4"
+
+
+def _marks(column: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return by how many robust deviations each row is slower: `slow_latency` and `slow_rate`.
+
+    Rows of one provider, op, path and size are compared, in logarithms: the modified z-score, from
+    the median and the median absolute deviation, which stragglers do not shift. A row whose floor
+    moved is compared with the others, and never marked. `straggler` is true where one of both
+    exceeds 3.5 and the figure is at least 1.25 times as slow as the median.
+    """
+    import numpy as np
+
+    count = len(column("size"))
+    marks = {name: np.zeros(count, "f4") for name in ("slow_latency", "slow_rate")}
+    straggler = np.zeros(count, bool)
+    for rows in _groups([column(name) for name in ("provider", "op", "path", "size")]):
+        for figure, name, sign in (("p50_ns", "slow_latency", 1), ("gb_per_s", "slow_rate", -1)):
+            logs = sign * np.log(np.maximum(column(figure)[rows], 1e-9))
+            excess = logs - np.median(logs)
+            score = 0.6745 * excess / max(float(np.median(np.abs(excess))), _SPREAD)
+            marks[name][rows] = score.round(2)
+            straggler[rows] |= (score > _LIMIT) & (excess > np.log(_LEAST))
+    straggler &= ~column("floor_moved")
+    return {**marks, "straggler": straggler}
+
+
+def _groups(keys: Sequence[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """Yield the rows with equal keys, of groups in which there can be an outlier."""
+    import numpy as np
+
+    order = np.lexsort(keys)
+    starts = np.zeros(len(order), bool)
+    starts[:1] = True
+    for key in keys:
+        ordered = key[order]
+        starts[1:] |= ordered[1:] != ordered[:-1]
+    bounds = np.append(np.flatnonzero(starts), len(order))
+    for index in np.flatnonzero(np.diff(bounds) >= _FEWEST):
+        yield order[bounds[index] : bounds[index + 1]]

@@ -1,0 +1,98 @@
+"""Calls of the scheduler, with a time limit and typed errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..errors import PeerLost, PeerTimeout
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["address_of", "all_workers_s", "ask", "check_connection", "limited"]
+
+T = TypeVar("T")
+
+CALL_S = 15.0  # limit of one call; Dask's own connect timeout is 30 s
+_ALL_S, _EACH_S = 60.0, 0.25  # limit of a call that each worker answers, and for each of them
+
+
+def address_of(client: Client) -> str:
+    """Return the scheduler's address, "" if the client never had one."""
+    return str(getattr(client.scheduler, "address", ""))
+
+
+def check_connection(client: Client) -> None:
+    """Raise PeerLost unless the client is connected to its scheduler."""
+    if client.status != "running":
+        where = address_of(client)
+        raise PeerLost(f"the connection to the Dask scheduler {where} is lost: {client.status}")
+
+
+def all_workers_s(count: int) -> float:
+    """Return the limit of a call that the scheduler passes on to all of its workers."""
+    return _ALL_S + _EACH_S * count
+
+
+def ask(
+    client: Client,
+    what: str,
+    call: Callable[..., T],
+    *args: Any,
+    limit_s: float = CALL_S,
+    **options: Any,
+) -> T:
+    """Return call(*args, **options), which asks the scheduler.
+
+    Args:
+        client: Client of the scheduler.
+        what: What is asked for, for an error.
+        call: Function that asks.
+        args: Its arguments.
+        limit_s: Seconds that an answer may take.
+        options: Its arguments by name.
+
+    Raises:
+        PeerLost: The connection to the scheduler is lost.
+        PeerTimeout: There was no answer within `limit_s`.
+    """
+    check_connection(client)
+    where = f"the Dask scheduler {address_of(client)}"
+    try:
+        return limited(partial(call, *args, **options), limit_s)
+    except PeerTimeout:
+        raise PeerTimeout(f"{where} did not answer within {limit_s:g} s ({what})") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # asyncio's CancelledError, too
+        if isinstance(error, OSError) or client.status != "running":
+            raise PeerLost(f"{where} is lost ({what}): {error}") from error
+        raise
+
+
+def limited(call: Callable[[], T], limit_s: float) -> T:
+    """Return call(), which runs in another thread and is not waited for longer than `limit_s`.
+
+    Raises:
+        PeerTimeout: It did not return; its thread is left alone.
+    """
+    answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((True, call()))
+        except BaseException as error:  # re-raised in the caller's thread
+            answers.put((False, error))
+
+    threading.Thread(target=run, name="dgkit-fleet-call", daemon=True).start()
+    try:
+        ok, answer = answers.get(timeout=limit_s)
+    except Empty:
+        raise PeerTimeout(f"no answer within {limit_s:g} s") from None
+    if ok:
+        return answer  # type: ignore[no-any-return]
+    raise answer
