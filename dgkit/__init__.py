@@ -13,6 +13,7 @@ report     latency and bandwidth reports
 gpu_initiated  queues that a GPU's kernels post to; the emulated GPU
 testbed    a virtual host and a virtual Arm DPU under QEMU
 doctor     diagnosis of a machine: why a GPU and a DPU cannot reach each other
+fleet      many pairs of host and DPU, on Dask (extra `fleet`)
 widgets    panels for notebooks (extra `lab`)
 jupyter    magics, and `dgkit lab`'s server (extra `lab`)
 cli        the `dgkit` command
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from .errors import TestbedError as TestbedError
     from .errors import TransferError as TransferError
     from .errors import Unsupported as Unsupported
+    from .fleet import Fleet as Fleet
     from .jupyter import load_ipython_extension as load_ipython_extension
     from .jupyter import unload_ipython_extension as unload_ipython_extension
     from .memory import empty as empty
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from .widgets.allocate import AllocatePanel as AllocatePanel
     from .widgets.dashboard.dashboard import dashboard as dashboard
     from .widgets.doctor import DoctorPanel as DoctorPanel
+    from .widgets.heatmap import HeatMap as HeatMap
     from .widgets.hexview import HexView as HexView
     from .widgets.latency import LatencyPlot as LatencyPlot
     from .widgets.transfer import TransferPanel as TransferPanel
@@ -111,10 +114,11 @@ _NAMES = {
     ),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
-# Not in `__all__`: `from dgkit import *` must work without the extra `lab`.
+# Not in `__all__`: `from dgkit import *` must work without the extras.
 _LAB = {
     "AllocatePanel": "widgets.allocate",
     "DoctorPanel": "widgets.doctor",
+    "HeatMap": "widgets.heatmap",
     "HexView": "widgets.hexview",
     "LatencyPlot": "widgets.latency",
     "TransferPanel": "widgets.transfer",
@@ -122,11 +126,14 @@ _LAB = {
     "load_ipython_extension": "jupyter",
     "unload_ipython_extension": "jupyter",
 }
+_FLEET = {"Fleet": "fleet"}
+_EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "fleet": "fleet"}
 _MODULES = (
     *_NAMES,
     "agent",
     "doca",
     "doctor",
+    "fleet",
     "gpu_initiated",
     "jupyter",
     "testbed",
@@ -142,19 +149,19 @@ def __getattr__(name: str) -> object:
     """Import a public name or a package at its first use."""
     from importlib import import_module
 
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    home = _HOME.get(name) or _LAB.get(name)
-    if home is None:
+    home = _HOME.get(name) or _LAB.get(name) or _FLEET.get(name)
+    if home is None and name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
+        if home is None:
+            return import_module(f"{__name__}.{name}")
         value = getattr(import_module(f"{__name__}.{home}"), name)
     except ModuleNotFoundError as exc:
-        if name not in _LAB or (exc.name or "").startswith(__name__):
+        if name not in _EXTRAS or (exc.name or "").startswith(__name__):
             raise
         raise ImportError(
-            f"dgkit.{name} needs {exc.name}, which is not installed: `pip install '.[lab]'` in "
-            "dgkit's folder",
+            f"dgkit.{name} needs {exc.name}, which is not installed: "
+            f"`pip install '.[{_EXTRAS[name]}]'` in dgkit's folder",
             name=exc.name,
         ) from exc
     globals()[name] = value
@@ -163,7 +170,7 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List all public names, imported or not."""
-    return sorted({*globals(), *__all__, *_LAB, *_MODULES})
+    return sorted({*globals(), *__all__, *_LAB, *_FLEET, *_MODULES})
 
 
 def _check_platform() -> None:

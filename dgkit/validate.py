@@ -1,4 +1,4 @@
-"""Validation of integer arguments."""
+"""Validation of numeric arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["whole"]
+__all__ = ["real", "whole"]
 
 LIMIT = (1 << 64) - 1
 
@@ -37,4 +37,28 @@ def whole(what: str, value: Any, least: int = 0) -> int:
         raise BoundsError(f"{what} is {number}; it must be {least} or more")
     if number > LIMIT:
         raise BoundsError(f"{what} is {number}; the limit is 2^64 - 1")
+    return number
+
+
+def real(what: str, value: Any, least: float, most: float) -> float:
+    """Return `value` as a float from `least` to `most`.
+
+    Args:
+        what: The argument's name, for the message.
+        value: The argument.
+        least: The smallest value to accept.
+        most: The largest value to accept.
+
+    Raises:
+        TypeError: Not a number.
+        ValueError: Out of range, or nan.
+    """
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        number = float(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}; it must be a number") from None
+    if not least <= number <= most:
+        raise ValueError(f"{what} is {value!r}; it must be {least:,} to {most:,}")
     return number

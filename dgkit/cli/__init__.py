@@ -5,8 +5,8 @@ exit_codes.py   exit code and one-line message of an exception
 console.py      stdout, stderr and progress bars
 options.py      parsers and options that several commands share
 place_option.py `--on`, and the provider that reaches that memory
-demo.py, info.py, doctor.py, serve.py, lab.py, bench.py, keys.py, testbed.py, softdoca.py
-                one command each, imported when it is called
+demo.py, info.py, doctor.py, serve.py, lab.py, bench.py, keys.py, testbed.py, softdoca.py,
+teach.py        one command each, imported when it is called
 demo_run.py, demo_source.py, demo_target.py, demo_view.py
                 parts of demo: the steps, the file, the regions' bytes, the output
 info_gpu.py, info_doca.py

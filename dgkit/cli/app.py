@@ -35,8 +35,10 @@ _COMMANDS = {
     "lab": "Start JupyterLab and a software DPU for its notebooks.",
     "bench": "Measure latency and bandwidth.",
     "keys": "Manage the key pairs of tcp:// addresses.",
+    "fleet": "Measure and diagnose many pairs of host and DPU, on Dask.",
     "testbed": "Run a virtual host and a virtual Arm DPU.",
     "softdoca": "Build and run DOCA programs without a BlueField.",
+    "teach": "Make and check graded labs.",
 }
 _EXAMPLES = """\
   dgkit demo                      check that everything works

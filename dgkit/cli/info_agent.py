@@ -32,13 +32,10 @@ def collect(address: str, keys: str | None) -> dict[str, Any]:
     """
     from .. import session
 
-    with session.connect(address, keys=keys) as opened:
-        counters, sides = opened.stats(), opened.info
-    agent = sides["dpu" if sides["role"] == "host" else "host"]
-    names = ("provider", "pid", "machine")
+    agent, counters = session.inspect(address, keys=keys)
     return {
         "address": address,
-        "agent": {name: agent[name] for name in names},
+        "agent": {"provider": agent.provider, "pid": agent.pid, "machine": agent.machine},
         "limits": list(_limits(counters)),
     }
 

@@ -11,7 +11,7 @@ import click
 from ..html_cards import provider_label
 from .console import say
 from .exit_codes import FAILED
-from .options import size
+from .options import duration, size
 
 __all__ = ["serve"]
 
@@ -94,6 +94,23 @@ __all__ = ["serve"]
     help="Let each client see the latency samples and totals of all clients. Default: its own.",
 )
 @click.option(
+    "--telemetry-port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="With tcp://: port for latency samples, which a firewall or a tunnel must pass, too. "
+    "Default: a free one.",
+)
+@click.option(
+    "--heartbeat",
+    type=duration(0.6, 30),
+    default=0.6,
+    show_default=True,
+    metavar="SECONDS",
+    help="With tcp://: how long either side may be silent before the other ends the connection; "
+    "more on a slow machine. The printed address has it for the clients.",
+)
+@click.option(
     "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."
 )
 def serve(
@@ -109,6 +126,8 @@ def serve(
     max_client_memory: int | None,
     max_share: int | None,
     shared_telemetry: bool,
+    telemetry_port: int,
+    heartbeat: float,
     print_unit: bool,
 ) -> int:
     """Run an agent that serves this machine's DPU or memory to other processes.
@@ -133,14 +152,18 @@ def serve(
         limits["max-clients"] = None if max_clients == agent.CLIENTS else max_clients
         limits["max-regions"] = None if max_regions == agent.REGIONS else max_regions
         limits |= {"max-client-memory": max_client_memory, "max-share": max_share}
-        click.echo(agent.unit(_command_line(values | limits | {"pci": pci})), nl=False)
+        limits["telemetry-port"] = telemetry_port
+        silence = {} if heartbeat == 0.6 else {"heartbeat": heartbeat}
+        options = values | limits | {"pci": pci} | silence
+        click.echo(agent.unit(_command_line(options)), nl=False)
         return 0
     try:
         ended = agent.serve(
             address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
             keys=keys, max_clients=max_clients, max_regions=max_regions,
             max_client_memory=max_client_memory, max_share=max_share,
-            shared_telemetry=shared_telemetry,
+            shared_telemetry=shared_telemetry, telemetry_port=telemetry_port,
+            heartbeat=heartbeat,
             ready=lambda endpoint: _print_ready(endpoint, role, provider),
         )  # fmt: skip
     except ValueError as exc:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..session.measure import samples_for
 from ..units import size_text
 from .console import progress_bar
 
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..session import Session, SessionRegion
 
-__all__ = ["Case", "latencies", "rates", "samples_for"]
-
-_MAX_BYTES = 512 << 20  # moved per latency case, so that 64 MiB does not take minutes
+__all__ = ["Case", "latencies", "rates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +31,6 @@ class Case:
     def __str__(self) -> str:
         deep = f", depth {self.depth}" if self.depth > 1 else ""
         return f"{self.op} {size_text(self.size)}, {self.path}{deep}"
-
-
-def samples_for(size: int, count: int) -> int:
-    """Return `count`, or fewer for large sizes, but at least 20."""
-    return max(20, min(count, _MAX_BYTES // size))
 
 
 def latencies(

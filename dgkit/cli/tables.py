@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import log10
 from statistics import median
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["bar", "floor_note", "latency_table", "posted_latency_table", "posted_rate_table"]
-__all__ += ["rate_table", "spark"]
+__all__ += ["plain_table", "rate_table", "spark"]
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -55,6 +55,14 @@ def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
     table.padding, table.pad_edge = (0, 2, 0, 0), False
     for name in columns:
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    return table
+
+
+def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """Return a table of any cells; columns of numbers are not set apart."""
+    table = _table(title, columns, left=columns)
+    for row in rows:
+        table.add_row(*map(str, row))
     return table
 
 

@@ -276,15 +276,17 @@ class Buf(Handle):
             super()._abandon()
 
     def _summary(self) -> str:
-        text = f"{self.size} bytes from byte {self.offset} of its map, {self.data_size} of data"
+        text = (
+            f"{self.size:,} bytes from byte {self.offset:,} of its map, {self.data_size:,} of data"
+        )
         chained = len(self.parts) - 1
         return f"{text}, {chained} more behind it" if chained else text
 
     def _rows(self) -> list[tuple[str, object]]:
         parts = self.parts
-        rows: list[tuple[str, object]] = [("Bytes", f"{self.size} from byte {self.offset} on")]
-        rows += [("Of them data", f"{self.data_size} from byte {self.data_offset} on")]
+        rows: list[tuple[str, object]] = [("Bytes", f"{self.size:,} from byte {self.offset:,} on")]
+        rows += [("Of them data", f"{self.data_size:,} from byte {self.data_offset:,} on")]
         if len(parts) > 1:
             total = sum(part.data_size for part in parts)
-            rows += [("Its list", f"{len(parts)} buffers from here on, {total} bytes of data")]
+            rows += [("Its list", f"{len(parts)} buffers from here on, {total:,} bytes of data")]
         return [*rows, ("Place", self.mmap._place_text)]

@@ -65,7 +65,7 @@ class DeviceInfo:
         rows: list[tuple[str, object]] = [("PCI address", self.pci), ("Function", kind)]
         rows += [("InfiniBand device", self.ibdev), ("Interface", self.iface)]
         rows += [("Can", ", ".join(name for name, able in can.items() if able) or "none of it")]
-        rows += [("Largest copy", f"{self.max_copy} bytes"), ("Longest list", self.max_list)]
+        rows += [("Largest copy", f"{self.max_copy:,} bytes"), ("Longest list", self.max_list)]
         return rows if self.dma else rows[:-2]
 
     def _repr_html_(self) -> str:

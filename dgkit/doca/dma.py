@@ -368,7 +368,7 @@ class MemcpyTask(Handle):
         if self._src.closed or self._dst.closed:
             return "closed buffers"
         data = sum(part.data_size for part in self._src.parts)
-        return f"{data} bytes, {len(self._src.parts)} to {len(self._dst.parts)} buffers"
+        return f"{data:,} bytes, {len(self._src.parts)} to {len(self._dst.parts)} buffers"
 
     def _state(self) -> str:
         if self._status is None:

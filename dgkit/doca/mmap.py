@@ -210,7 +210,7 @@ class Mmap(Handle):
     def _summary(self) -> str:
         flags = "imported" if self._permissions is None else self._permissions
         state = "started" if self._started else "not started"
-        return f"{self.size} bytes at {self.address:#x} ({self._place_text}), {flags}, {state}"
+        return f"{self.size:,} bytes at {self.address:#x} ({self._place_text}), {flags}, {state}"
 
     def _rows(self) -> list[tuple[str, object]]:
         flags = "set by the exporter" if self._permissions is None else self._permissions

@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
-from ..types import DOCA, Op
+from ..types import OWN_EXPORT, Op
 
 if TYPE_CHECKING:
     from ..dma import Queue, Region, RemoteRegion
@@ -25,10 +25,10 @@ class Baseline:
     """Floor of the operation that `request` measures, over the same memory.
 
     For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
-    copies in flight; for the providers `doca` and `softdoca`, a bare C loop over DOCA's own calls,
-    whatever the memory. For other memory it is the machine's: one memcpy, or with `handoff` one
-    memcpy by another thread, including its doorbell and its flag; the providers `cuda` and `verbs`
-    have no worker thread, so `handoff` is ignored for them.
+    copies in flight; for the providers `doca`, `softdoca` and `verbs`, a bare C loop over the
+    library's own calls, whatever the memory. For other memory it is the machine's: one memcpy, or
+    with `handoff` one memcpy by another thread, including its doorbell and its flag; the provider
+    `cuda` has no worker thread, so `handoff` is ignored for it.
     """
 
     def __init__(
@@ -54,9 +54,9 @@ class Baseline:
         """
         from ..dma import cpus, measure
 
-        if self._remote.method == "gpu" or self._queue.device.provider in DOCA:
+        if self._remote.method == "gpu" or self._queue.device.provider in OWN_EXPORT:
             return self._mean_interval() if self._window > 1 else self._median_latency()
-        handoff = self._handoff and self._queue.device.provider not in ("cuda", "verbs")
+        handoff = self._handoff and self._queue.device.provider != "cuda"
         if handoff and cpus() == 1:
             return 0
         return _median(measure.floor(self._size, self._count, handoff=handoff))

@@ -128,7 +128,7 @@ class Copier:
         submit_ns, post_ns, complete_ns = last.stamps
         return Moved(
             request_id, size, _WRITE, _PATHS[last.path], submit_ns, post_ns, complete_ns, read_ns,
-            complete_ns - submit_ns, 1,
+            complete_ns - submit_ns, 1, *first.stamps,
         )  # fmt: skip
 
     def _copy_bounced(
@@ -143,11 +143,13 @@ class Copier:
     ) -> Moved:
         """Read each chunk into one half of the bounce memory while the other half is written."""
         read_ns = write_ns = done = chunks = 0
+        first: Completion | None = None
         with _ending() as reads:
             reads.append(self._read_chunk(src, src_offset, size, 0))
             while True:
                 count = min(self.chunk, size - done)
-                read_ns += reads.popleft().wait().latency_ns
+                read = reads.popleft().wait()
+                first, read_ns = first or read, read_ns + read.latency_ns
                 half = (chunks & 1) * self.chunk
                 end = done + count
                 if end < size:
@@ -159,7 +161,7 @@ class Copier:
                 done, chunks = end, chunks + 1
                 step(done)
                 if done >= size:
-                    return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
+                    return moved_reply(request_id, size, first, last, read_ns, write_ns, chunks)
 
     def _read_chunk(self, src: RemoteRegion, offset: int, left: int, number: int) -> Transfer:
         return self.queue.read(
@@ -183,15 +185,17 @@ class Copier:
         """Copy inline: read a chunk into bounce memory, and write it while the cache has it."""
         queue, bounce, chunk = self.queue_for(src, dst), self.bounce, min(self.chunk, _CACHED)
         read_ns = write_ns = done = chunks = 0
+        first: Completion | None = None
         while True:
             count = min(chunk, size - done)
-            first = queue.read(bounce, src, size=count, remote_offset=src_offset + done).wait()
+            read = queue.read(bounce, src, size=count, remote_offset=src_offset + done).wait()
             last = queue.write(bounce, dst, size=count, remote_offset=dst_offset + done).wait()
-            read_ns, write_ns = read_ns + first.latency_ns, write_ns + last.latency_ns
+            first = first or read
+            read_ns, write_ns = read_ns + read.latency_ns, write_ns + last.latency_ns
             done, chunks = done + count, chunks + 1
             step(done)
             if done >= size:
-                return moved_reply(request_id, size, last, read_ns, write_ns, chunks)
+                return moved_reply(request_id, size, first, last, read_ns, write_ns, chunks)
 
     def _copy_on_gpus(
         self,
@@ -278,6 +282,7 @@ def _run_chunks(
 ) -> Moved:
     """Copy in chunks that need no bounce memory, with two in flight; end with none in flight."""
     posted = done = chunks = total_ns = 0
+    first: Completion | None = None
     with _ending() as in_flight:
         while True:
             while posted < size and len(in_flight) < 2:
@@ -285,11 +290,12 @@ def _run_chunks(
                 in_flight.append(post(posted, count))
                 posted += count
             last = in_flight.popleft().wait()
-            total_ns += last.latency_ns
+            first, total_ns = first or last, total_ns + last.latency_ns
             done, chunks = min(done + chunk, size), chunks + 1
             step(done)
             if done >= size:
-                return moved_reply(request_id, size, last, *_by_op(last, total_ns), chunks)
+                totals = _by_op(last, total_ns)
+                return moved_reply(request_id, size, first, last, *totals, chunks)
 
 
 def _by_op(last: Completion, total_ns: int) -> tuple[int, int]:
@@ -298,8 +304,15 @@ def _by_op(last: Completion, total_ns: int) -> tuple[int, int]:
 
 
 def moved_reply(
-    request_id: int, size: int, last: Completion, read_ns: int, write_ns: int, chunks: int
+    request_id: int,
+    size: int,
+    first: Completion,
+    last: Completion,
+    read_ns: int,
+    write_ns: int,
+    chunks: int,
 ) -> Moved:
-    """Return the reply to a Move; `last` is the completion of its last DMA."""
+    """Return the reply to a Move; `first` and `last` are the completions of two of its DMAs."""
+    totals = (read_ns, write_ns, chunks)
     path = _PATHS[last.path]
-    return Moved(request_id, size, int(last.op), path, *last.stamps, read_ns, write_ns, chunks)
+    return Moved(request_id, size, int(last.op), path, *last.stamps, *totals, *first.stamps)

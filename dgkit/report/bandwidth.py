@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..units import size_text
+from ..units import plural, size_text
 from .base import Report, ends, own_fields
 from .system_info import Machine
 
@@ -96,10 +96,10 @@ class BandwidthReport(Report):
             ("rate", f"{self.gb_per_s:,.2f} GB/s"),
             ("operations", f"{self.ops_per_s:,.0f} per second"),
             ("moved", f"{size_text(self.bytes)} in {self.elapsed_ns / 1e6:,.2f} ms"),
-            ("in flight", f"{self.window} operations"),
+            ("in flight", plural(self.window, "operation")),
             ("floor", floor if floors else f"no floor: {self.no_floor}"),
         ]
-        return [*rows, ("failed", f"{self.failed:,} operations")] if self.failed else rows
+        return [*rows, ("failed", plural(self.failed, "operation"))] if self.failed else rows
 
     def _short(self) -> str:
         return f"{self.gb_per_s:,.2f} GB/s, {self.ops_per_s:,.0f} operations per second"

@@ -93,10 +93,12 @@ class Report(ABC):
         """Kind of the floor: the least time that this machine needs for the same bytes.
 
         For a GPU's copy engine it is a C loop over the CUDA driver that does the same copy; for
-        DOCA, a C loop that submits the same task and polls for its completion.
+        DOCA and for RDMA, a C loop that posts the same operation and polls for its completion.
         """
         if self.provider in DOCA:
             return "DOCA's own calls, bare C loop"
+        if self.provider == "verbs":
+            return "libibverbs' own calls, bare C loop"
         return "the driver's own copy, bare C loop" if self.by_gpu else self._floor()
 
     def _floor(self) -> str:

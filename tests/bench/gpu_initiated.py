@@ -19,8 +19,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from rich.console import Console
 from rig import Figure, rounds, save
@@ -61,12 +63,15 @@ class Bench:
             return median(self.meter.start_single(q, *ids, op=op, fenced=fenced).take())
 
     @contextmanager
-    def rates(self, rings: int, threads: int, *, fenced: bool) -> Iterator[Callable[[], float]]:
+    def rates(
+        self, rings: int, threads: int, *, fenced: bool, scattered: bool = False
+    ) -> Iterator[Callable[[], float]]:
         """Open queues; yield what measures millions of puts of 64 bytes a second."""
         with ExitStack() as stack:
             qs = [stack.enter_context(self.device.gpu_queue(4096, limit=20)) for _ in range(rings)]
             ids = self.remote.id, self.local.id
-            yield lambda: self.meter.rate(qs, *ids, threads=threads, fenced=fenced).per_s / 1e6
+            how: Any = {"threads": threads, "fenced": fenced, "scattered": scattered}
+            yield lambda: self.meter.rate(qs, *ids, **how).per_s / 1e6
 
     def rate(self, rings: int, threads: int, *, fenced: bool) -> float:
         """Millions of puts of 64 bytes a second, by new queues."""
@@ -116,17 +121,19 @@ def gpu_figures(b: Bench, source: str) -> Iterator[Figure]:
         f"put of 8 B, {source} to GPU memory of another process", "ns", "both + 500 ns",
         lambda v, r: v <= r + 500, "bare loop + own write",
     )  # fmt: skip
-    for owner in ("idle", "busy"):
-        aim = 2.5 if source == "pinned" else 1.2
+    aim = 2.5 if source == "pinned" else 1.2
+    for owner, scattered in product(("idle", "busy"), (False, True)):
         # closing a queue calls the driver, which waits for the kernel that keeps the GPU busy
         with (
-            b.rates(RATE_RINGS, RATE_THREADS, fenced=True) as rate,
+            b.rates(RATE_RINGS, RATE_THREADS, fenced=True, scattered=scattered) as rate,
             b.meter.busy() if owner == "busy" else nullcontext(),
         ):
             taken = rounds(rate, lambda: b.stored(RATE_RINGS, RATE_THREADS, fenced=True), count=5)
+        places = "scattered" if scattered else "neighbours"
+        what = f"puts of 64 B, {places}, 8 rings of 256 threads, {source} to GPU memory"
         yield taken.figure(
-            f"puts of 64 B, 8 rings of 256 threads, {source} to GPU memory, owner {owner}", "M/s",
-            f"{aim} M/s", lambda v, _, aim=aim: v >= aim, "records stored, M/s",
+            f"{what}, owner {owner}", "M/s", f"{aim} M/s", lambda v, _, aim=aim: v >= aim,
+            "records stored, M/s",
         )  # fmt: skip
 
 

@@ -13,7 +13,9 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("native/softdoca/", ("plain", "unit"), ("tests/unit/test_softdoca*.py",)),
     ("native/", ("plain", "unit"), ("tests/unit/test_dma*.py", "tests/unit/test_packaging.py")),
     ("tests/native/", ("plain",), ()),
+    ("notebooks/labs/", ("labs",), ("tests/labs/test_*.py",)),
     ("notebooks/", ("widgets",), ("tests/notebooks/test_*.py",)),
+    ("dgkit/teach/", ("labs",), ("tests/labs/test_*.py",)),
     ("binder/", ("widgets",), ("tests/notebooks/test_binder.py",)),
     ("README.md", ("unit",), ("tests/unit/test_packaging.py",)),
     ("dgkit/memory/README.md", ("cuda",), ("tests/cuda/test_session_gpu.py",)),
@@ -25,10 +27,14 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("tests/unit/test_contributing.py", "tests/unit/test_security_page.py"),
     ),
     ("dgkit/cli/", ("unit",), ("tests/unit/test_cli*.py",)),
+    ("dgkit/fleet/", ("fleet",), ("tests/fleet/test_*.py",)),
     ("dgkit/doctor/", ("doctor",), ("tests/doctor/test_*.py",)),
     ("tests/support/fake_cuda/", ("cuda", "plain"), ("tests/cuda/test_*.py",)),
 )
-FOLDERS = ("unit", "doctor", "safety", "stress", "cuda", "widgets", "notebooks", "browser")
+FOLDERS = (
+    *("unit", "doctor", "safety", "stress", "cuda", "fleet", "widgets", "notebooks", "labs"),
+    "browser",
+)
 STAGE_OF = {"notebooks": "widgets"}  # folders that are tested by another folder's stage
 
 

@@ -44,6 +44,8 @@ def _has_guest_tools() -> bool:
         "modprobe",
         "depmod",
         "rdma",
+        "ssh",
+        "ssh-keygen",
     )
     return all(shutil.which(name) for name in names)
 
@@ -72,7 +74,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "emulator": (lambda: bool(shutil.which("qemu-aarch64-static")), "qemu-user-static"),
     "machine emulator": (
         _has_guest_tools,
-        "qemu-system-x86 qemu-system-arm kmod iproute2",
+        "qemu-system-x86 qemu-system-arm kmod iproute2 openssh-client",
     ),
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
     "make, pkg-config": (
@@ -83,6 +85,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "valgrind": (lambda: bool(shutil.which("valgrind")), "valgrind libc6-dbg"),
     "clang": (has_libfuzzer, "clang libclang-rt-dev"),
     "chromium": (lambda: bool(shutil.which("chromium")), "chromium"),
+    "bubblewrap": (lambda: bool(shutil.which("bwrap")), "bubblewrap"),
     "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
 }
 
