@@ -2,12 +2,14 @@
 
 import concurrent.futures
 import hashlib
+import os
+import signal
 import threading
 import time
 
 import pytest
 from support.processes.agents import agent
-from support.processes.waiting import until
+from support.processes.waiting import stop, until
 
 import dgkit
 from dgkit.errors import PeerError
@@ -22,10 +24,11 @@ def session():
         yield made
 
 
-def lose(link, monkeypatch):
+def lose(link, monkeypatch, then=lambda: None):
     """Receives a reply and drops it, as pyzmq does if a signal arrives while it returns one.
 
-    A slow agent reports progress before its reply, which would be no loss.
+    A slow agent reports progress before its reply, which would be no loss. `then` is called when
+    no other thread can receive any more.
     """
     receive = link._receive
 
@@ -43,13 +46,17 @@ def lose(link, monkeypatch):
 
     with link.lock, monkeypatch.context() as patch:
         patch.setattr(link, "_receive", lost)
+        then()
         until(interrupted, "a reply is lost")
 
 
 @pytest.fixture
 def bystander(session, monkeypatch):
-    """Call in another thread, whose first reply is lost by this one; its future."""
-    link = session.dpu.link
+    """Call in another thread, whose first reply is lost by this one; its future.
+
+    The agent stands still meanwhile: a thread that posts several requests receives replies, too.
+    """
+    link, pid = session.dpu.link, session.info["dpu"]["pid"]
     real_wait, may_wait = link.wait, threading.Event()
 
     def wait(*args):
@@ -58,9 +65,13 @@ def bystander(session, monkeypatch):
 
     def call(function):
         monkeypatch.setattr(link, "wait", wait)
-        future = pool.submit(function)
-        until(lambda: link._pending, "the request was sent")
-        lose(link, monkeypatch)
+        stop(pid)
+        try:
+            future = pool.submit(function)
+            until(lambda: link._pending, "the request was sent")
+            lose(link, monkeypatch, then=lambda: os.kill(pid, signal.SIGCONT))
+        finally:
+            os.kill(pid, signal.SIGCONT)
         may_wait.set()
         return future
 

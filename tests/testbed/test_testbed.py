@@ -221,36 +221,6 @@ def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address,
     assert ended[0].returncode == 0, ended[0]
 
 
-@pytest.mark.parametrize(
-    ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
-)
-def test_a_peer_whose_link_goes_down_is_lost(exporter, importer, address, bed):
-    loses(bed, "lose", exporter, importer, address)
-
-
-def test_an_idle_peer_whose_link_goes_down_is_lost_without_an_operation(bed):
-    loses(bed, "idle", "host", "dpu", HOST)
-
-
-def loses(bed, how, exporter, importer, address):
-    """Soft-RoCE gives it up 3.8 s after the last acknowledgement, without the emulator's delays."""
-    export = [PROGRAM[exporter], "export", "7002"]
-    with contextlib.closing(bed.start(exporter, export, timeout=NATIVE_S)) as other:
-        thread = threading.Thread(target=lambda: [*other])
-        thread.start()
-        printed = bed.start(importer, [PROGRAM[importer], how, address, "7002"], timeout=NATIVE_S)
-        assert next(printed) == (b"o", b"up\n")
-        bed.run(exporter, "ip link set eth0 down", check=True)
-        began = time.monotonic()
-        try:
-            ended = [*printed]
-        finally:
-            bed.run(exporter, "ip link set eth0 up; killall far_pair || pkill far_pair", timeout=60)
-        thread.join()
-    assert ended[-1] == (b"d", b"0"), ended
-    print(f"lost after {time.monotonic() - began:.1f} s")
-
-
 def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
     passes(bed, "host", [sys.executable, "-u", "-B", script])
@@ -284,6 +254,41 @@ def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
     with pytest.raises(TestbedError, match="the agent in the host guest ended"):
         until(lambda: bed.host == "", "the testbed knows it", 30.0)
     assert inspect(bed.dpu)[0].role == "dpu"
+    session.close()
+
+
+# The links go down after the session's end, the DPU guest's last: Soft-RoCE makes no new
+# connection after a link went down below an open one.
+
+
+def test_an_idle_peer_whose_link_goes_down_is_lost_without_an_operation(bed):
+    loses(bed, "idle", "host", "dpu", HOST)
+
+
+@pytest.mark.parametrize(
+    ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
+)
+def test_a_peer_whose_link_goes_down_is_lost(exporter, importer, address, bed):
+    loses(bed, "lose", exporter, importer, address)
+
+
+def loses(bed, how, exporter, importer, address):
+    """Soft-RoCE gives it up 3.8 s after the last acknowledgement, without the emulator's delays."""
+    export = [PROGRAM[exporter], "export", "7002"]
+    with contextlib.closing(bed.start(exporter, export, timeout=NATIVE_S)) as other:
+        thread = threading.Thread(target=lambda: [*other])
+        thread.start()
+        printed = bed.start(importer, [PROGRAM[importer], how, address, "7002"], timeout=NATIVE_S)
+        assert next(printed) == (b"o", b"up\n")
+        bed.run(exporter, "ip link set eth0 down", check=True)
+        began = time.monotonic()
+        try:
+            ended = [*printed]
+        finally:
+            bed.run(exporter, "ip link set eth0 up; killall far_pair || pkill far_pair", timeout=60)
+        thread.join()
+    assert ended[-1] == (b"d", b"0"), ended
+    print(f"lost after {time.monotonic() - began:.1f} s")
 
 
 def test_a_guest_that_panics_is_named_and_the_other_goes_on(programs):

@@ -1,7 +1,11 @@
 """From a transfer to the bytes that it touched, in the hex views of the session."""
 
+import os
+import signal
+
 import pytest
 from support.jupyter.panels import PanelError
+from support.processes.waiting import stop
 
 import dgkit
 
@@ -55,8 +59,12 @@ def test_of_a_transfer_that_was_cancelled_the_bytes_that_it_moved_are_shown(sess
     region = session.empty(32 << 20, name="large")
     run = panel.panel.transfer("write", region, pattern="ones", size=31 << 20, offset=7, repeat=999)
     panel.wait_for("run", lambda fields: fields["run"] and fields["run"]["fraction"] > 0)
-    run.cancel()
-    run.wait(10)
+    stop(session.owned_pid)  # else a transfer may end before it is cancelled
+    try:
+        run.cancel()
+        run.wait(10)
+    finally:
+        os.kill(session.owned_pid, signal.SIGCONT)
     record = panel.panel.last_completion
     assert record["status"] == "CANCELLED"
     panel.ask("show_bytes", number=record["number"])
