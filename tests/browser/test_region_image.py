@@ -70,7 +70,8 @@ def test_its_pixels_follow_the_bytes_live_and_the_setting(board, panel):
     )
     panel.get_by_role("button", name="Watch live").click()
     expect(panel.get_by_role("button", name="Watch live")).to_have_attribute("aria-pressed", "true")
-    board.cell("picture.array[64, 64] = 1000")
+    board.cell("picture.array[64, 64] = 1000")  # at the notebook's end, which comes into view
+    plot(panel).scroll_into_view_if_needed()
     until(lambda: pixel(board, panel, 64, 64) == [0xFD, 0xE7, 0x25, 255], "the greatest value")
     panel.get_by_role("button", name="Watch live").click()
     expect(panel.get_by_role("button", name="Watch live")).to_have_attribute(

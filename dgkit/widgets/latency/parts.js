@@ -56,6 +56,13 @@ function regionChoices(regions, chosen) {
 const latencyMicros = (ns) =>
   (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
 
+// Gives each figure of a table of runs its column's header, which a narrow panel shows.
+function nameFigures(table) {
+  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  for (const row of table.querySelectorAll("tbody tr, tfoot tr"))
+    for (const cell of row.cells) if (cell.tagName === "TD" && cell.textContent) cell.dataset.head = names[cell.cellIndex];
+}
+
 // The percentiles as a table, also for readers who cannot see the plots.
 function latencyTable() {
   const names = ["min", "p50", "p90", "p99", "p99.9", "max"];
@@ -74,11 +81,12 @@ function latencyTable() {
     body.replaceChildren(...rows);
     foot.replaceChildren(...(run?.samples && before ? [ratioRow(run.figures, before.figures)] : []));
     table.hidden = !rows.length;
+    nameFigures(table.firstChild);
   };
   const caption = h("caption", { class: "dg-help" }, "Latency in µs; percentiles by nearest rank, accurate to 0.6 %. " +
     "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.");
   const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
-    h("table", {}, caption, h("thead", {}, head), body, foot));
+    h("table", { class: "dg-runs" }, caption, h("thead", {}, head), body, foot));
   return { table, update };
 }
 

@@ -88,10 +88,11 @@ function sweepTable() {
     }));
     table.hidden = !rows.length;
     moved.hidden = !rows.some((row) => row.moved);
+    nameFigures(table.firstChild);
   };
   const moved = h("span", {}, " * without the rounds whose floor moved by more than half.");
   const caption = h("caption", { class: "dg-help" }, "Times in µs, the median of the rounds.", moved);
   const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Sweep" },
-    h("table", {}, caption, h("thead", {}, head), body));
+    h("table", { class: "dg-runs" }, caption, h("thead", {}, head), body));
   return { table, update };
 }
