@@ -22,11 +22,19 @@ page = d.session.regions[0]
 how = {"pattern": "counter", "size": "64K", "offset": "256K", "repeat": 5, "depth": 2}
 d.panels.transfer.transfer("write", page, **how).wait()
 """
+FLEET = """
+import dgkit
+from distributed import Client, LocalCluster
+cluster = LocalCluster(n_workers=8, threads_per_worker=1, processes=False, dashboard_address=None)
+fleet = dgkit.Fleet(Client(cluster))
+running = fleet.start_sweep(["64", "4K", "64K", "1M"], count=2000, seconds=0.2)
+dgkit.HeatMap(running)
+"""
 DOCTOR = "from dgkit.widgets.doctor import DoctorPanel\np = DoctorPanel({})\np"
 
 
 def main() -> None:
-    """Take the dashboard's picture in both themes, and the doctor's."""
+    """Take the dashboard's picture in both themes, the doctor's and a heat map's."""
     expect.set_options(timeout=WAIT_MS)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -36,6 +44,7 @@ def main() -> None:
         page = LabPage(server, browser).go()
         _dashboard(page)
         _doctor(page)
+        _fleet(page)
         page.close()
 
 
@@ -68,6 +77,19 @@ def _doctor(page: LabPage) -> None:
     tree.scroll_into_view_if_needed()
     expect(tree.locator("canvas").first).to_be_visible()
     _keep(page, book, panel, "doctor", ("light",))
+
+
+def _fleet(page: LabPage) -> None:
+    """Sweep eight software pairs, as `dgkit fleet demo` does."""
+    page.page.set_viewport_size({"width": 1280, "height": 1600})
+    book = page.notebook("fleet")
+    book.cell(FLEET)
+    panel = book.ready("heatmap")
+    expect(panel).to_have_attribute("data-line", "64 of 64 rows, ended", timeout=120_000)
+    panel.scroll_into_view_if_needed()
+    expect(panel.locator(".dg-figure canvas").first).to_be_visible()
+    _keep(page, book, panel, "fleet", ("light",))
+    book.cell("fleet.close(); fleet.client.close(); cluster.close()")
 
 
 def _keep(page: LabPage, book: Notebook, part: Locator, name: str, themes: tuple[str, ...]) -> None:

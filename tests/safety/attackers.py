@@ -269,8 +269,12 @@ def attack(name: str, address: str, tally: Path) -> None:
             written = time.monotonic()
             tally.write_text(str(attempts))
 
+    from dgkit.errors import DgkitError
+
     (way,) = (each for each in ATTACKS if each.__name__ == name)
-    way(address, name, count)
+    while True:
+        with contextlib.suppress(DgkitError):  # refused, or too late on a busy machine
+            way(address, name, count)
 
 
 def burn() -> None:
