@@ -63,8 +63,12 @@ def cross_headers(into: Path) -> Path:
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").exists():
         sys.exit(f"{headers}/Python.h was not found: apt install python3-dev")
+    multiarch = sysconfig.get_config_var("MULTIARCH") or ""
+    chosen = headers.parent / multiarch / headers.name / "pyconfig.h"  # Debian's for this machine
+    if not chosen.exists():
+        chosen = Path(sysconfig.get_config_h_filename())
     shutil.copytree(headers, into)
-    shutil.copy(sysconfig.get_config_h_filename(), into / "pyconfig.h")
+    shutil.copy(chosen, into / "pyconfig.h")
     return into
 
 
