@@ -3,6 +3,7 @@
 import nbformat
 import pytest
 from playwright.sync_api import expect
+from support.jupyter.lab import has_front_end, lab
 from support.jupyter.notebooks import notebook
 from support.jupyter.page import DASHBOARD, PANELS, NotebookPage
 
@@ -10,7 +11,15 @@ SCROLLED = "(cell) => cell.classList.contains('jp-mod-outputsScrolled')"
 
 
 @pytest.fixture
-def book(server, browser):
+def book(tmp_path, browser):
+    if not has_front_end("notebook"):
+        pytest.skip("Notebook 7 is not installed (pip install notebook)")
+    with lab(tmp_path, front_ends=True) as server:
+        yield from shown(server, browser)
+
+
+def shown(server, browser):
+    """The dashboard's notebook in a page, which is looked at in the end."""
     nbformat.write(notebook(DASHBOARD), server.root / "seven.ipynb")
     page = NotebookPage(server, browser, viewport={"width": 1600, "height": 900})
     page.forgiven = "reading 'schema'"  # settings of the server's other extensions

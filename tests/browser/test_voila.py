@@ -2,16 +2,17 @@
 
 import pytest
 from playwright.sync_api import expect
+from support.jupyter.lab import has_front_end
 from support.jupyter.notebooks import notebook
 from support.jupyter.page import PANELS, SHOTS
-from support.jupyter.voila import is_installed, voila
+from support.jupyter.voila import voila
 
 ICONS = "https://cdn.jsdelivr.net/npm/@fortawesome/"  # which Voila's own template asks for
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    if not is_installed():
+    if not has_front_end("voila"):
         pytest.skip("Voila is not installed (pip install voila)")
     folder = tmp_path_factory.mktemp("voila")
     with voila(folder, notebook("import dgkit\nd = dgkit.dashboard()\nd")) as found:

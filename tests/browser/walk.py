@@ -25,10 +25,10 @@ from typing import Any
 import nbformat
 from PIL import Image
 from playwright.sync_api import Browser, Page
-from support.jupyter.lab import Lab, lab
+from support.jupyter.lab import Lab, has_front_end, lab
 from support.jupyter.notebooks import TUTORIALS, notebook
 from support.jupyter.page import PANELS, SHOTS, LabPage, Notebook, NotebookPage, chromium
-from support.jupyter.voila import is_installed, voila
+from support.jupyter.voila import voila
 from support.processes.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -199,13 +199,14 @@ def main() -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     chosen = [front for front in fronts if front in what] or fronts
     names = [name for name in STOPS if name in what] or list(STOPS)
+    for front in set(chosen) - {"lab"}:
+        if not has_front_end(front):
+            sys.exit(f"{front} is not installed (pip install {front})")
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        with lab(Path(folder)) as server:
+        with lab(Path(folder), front_ends=True) as server:
             for front in chosen:
                 if front != "voila":
                     in_jupyter(front, server, browser, names)
-        if "voila" in chosen and not is_installed():
-            sys.exit("Voila is not installed (pip install voila)")
         if "voila" in chosen:
             in_voila(browser, [name for name in names if name in IN_VOILA])
 

@@ -457,6 +457,7 @@ def test_an_agent_that_does_not_start_is_named_and_nothing_is_left(
     (broken / "dgkit").mkdir(parents=True)
     (broken / "dgkit/__init__.py").write_text("raise ImportError('no dgkit here')")
     monkeypatch.setenv("FAKE_AGENT_PATH", str(broken))
+    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # it is no source of dgkit
     with pytest.raises(
         dgkit.TestbedError, match=r"the agent in the dpu guest ended:(.|\n)*no dgkit here"
     ):

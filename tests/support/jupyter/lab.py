@@ -18,6 +18,9 @@ from typing import Any
 from support.processes import waiting
 
 EXTENSION = "dgkit.jupyter.tcp_nodelay"
+# An environment that has Voila and Notebook 7 besides all of this one: tests/run keeps it apart,
+# since they bring extensions of JupyterLab.
+FRONT_ENDS = os.environ.get("DGKIT_FRONT_ENDS", "")
 
 
 def jupyter_environment(home: Path) -> dict[str, str]:
@@ -34,10 +37,30 @@ def jupyter_environment(home: Path) -> dict[str, str]:
     return {**os.environ, **{name: str(home / at) for name, at in folders.items()}}
 
 
-class Lab:
-    """A server that runs. `root` is where its notebooks lie, `log` what it said."""
+def has_front_end(module: str) -> bool:
+    """Whether there is Voila, or Notebook 7."""
+    return bool(FRONT_ENDS) or find_spec(module) is not None
 
-    def __init__(self, folder: Path) -> None:
+
+def front_ends_environment(home: Path) -> dict[str, str]:
+    """The same; this Python finds the other front ends, and they their own files."""
+    environment = jupyter_environment(home)
+    if FRONT_ENDS:
+        (site,) = Path(FRONT_ENDS).glob("lib/python3*/site-packages")
+        paths = [environment.get("PYTHONPATH", ""), str(site)]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        environment["JUPYTER_PATH"] = str(Path(FRONT_ENDS) / "share/jupyter")
+        environment["JUPYTER_CONFIG_PATH"] = str(Path(FRONT_ENDS) / "etc/jupyter")
+    return environment
+
+
+class Lab:
+    """A server that runs. `root` is where its notebooks lie, `log` what it said.
+
+    With `front_ends` it has Notebook 7, too.
+    """
+
+    def __init__(self, folder: Path, *, front_ends: bool = False) -> None:
         self.root, self.log = folder / "notebooks", folder / "lab.log"
         self.root.mkdir(parents=True)
         self.token = secrets.token_hex(8)
@@ -47,7 +70,7 @@ class Lab:
             self.process = subprocess.Popen(
                 self._command(),
                 cwd=self.root,
-                env=jupyter_environment(self._home),
+                env=(front_ends_environment if front_ends else jupyter_environment)(self._home),
                 stdout=log,
                 stderr=log,
             )
@@ -120,9 +143,9 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path) -> Iterator[Lab]:
+def lab(folder: Path, *, front_ends: bool = False) -> Iterator[Lab]:
     """A server in `folder` that ends with the block."""
-    made = Lab(folder)
+    made = Lab(folder, front_ends=front_ends)
     try:
         yield made
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -10,33 +9,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from support.jupyter.lab import jupyter_environment
+from support.jupyter.lab import front_ends_environment
 from support.processes import waiting
-
-# An environment that has Voila besides all of this one: tests/run keeps it apart, since it brings
-# extensions of JupyterLab.
-HOME = os.environ.get("DGKIT_VOILA", "")
-
-
-def is_installed() -> bool:
-    """Whether there is a Voila."""
-    return bool(HOME) or find_spec("voila") is not None
-
-
-def _environment(home: Path) -> dict[str, str]:
-    """The variables of the server: this Python finds Voila, and Voila its own files."""
-    environment = jupyter_environment(home)
-    if HOME:
-        (site,) = Path(HOME).glob("lib/python3*/site-packages")
-        paths = [environment.get("PYTHONPATH", ""), str(site)]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        environment["JUPYTER_PATH"] = str(Path(HOME) / "share/jupyter")
-    return environment
 
 
 @contextmanager
@@ -48,7 +26,7 @@ def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
         sys.executable, "-m", "voila", "--no-browser", f"--port={_free_port()}",
         "--Voila.ip=127.0.0.1", "--show_tracebacks=True", str(path),
     ]  # fmt: skip
-    environment = _environment(folder / "home")
+    environment = front_ends_environment(folder / "home")
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
 
