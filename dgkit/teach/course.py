@@ -15,10 +15,14 @@ _CONFIG = '''\
 
 import os
 import sys
+import warnings
 from pathlib import Path
 
 # nbgrader starts programs of its environment, also where that is not activated.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
+
+# of nbgrader 0.9 over SQLAlchemy 2, about records that it adds a line later
+warnings.filterwarnings("ignore", "Object of type <Submitted")
 
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = {course!r}

@@ -243,7 +243,8 @@ class Submission:
             source = self._sources.get(str(cell), "").splitlines()
             shown = source[line - 1].strip() if 0 < line <= len(source) else ""
             where = f" (cell {cell}, line {line}: {shown})" if shown else ""
-            return SubmissionFailed(f"{what} raised {kinds[0]}: {str(text)[:500]}{where}", kinds)
+            said = f": {str(text)[:500]}" if text else ""
+            return SubmissionFailed(f"{what} raised {kinds[0]}{said}{where}", kinds)
         except (ValueError, TypeError, IndexError):
             self.close()
             return SubmissionFailed(f"{what} sent a message that is not understood")

@@ -18,6 +18,10 @@ EXAMPLE_SEED = "example"
 class WrongAnswer(AssertionError):
     """An answer that is not right; its text is the feedback."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows: the feedback, without the frames of the test."""
+        return str(self).strip().splitlines()
+
 
 @dataclass(slots=True)
 class Case:

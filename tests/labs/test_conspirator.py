@@ -161,12 +161,14 @@ def feed(dpu):
 }
 
 
+@pytest.mark.cheat
 def test_losses_that_were_not_trained_score_nothing():
     made = score(LAB, RIGHT | {"feed": LOSSES_OF_ANOTHER_RUN}, *FEED)
     assert made.total == 0.0
     assert "the batches trained by then are []" in made.feedback["test_feed"]
 
 
+@pytest.mark.cheat
 @pytest.mark.more
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_feed_that_does_not_feed_scores_nothing(cheat):

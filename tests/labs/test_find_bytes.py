@@ -138,6 +138,7 @@ for fd in range(3, 32):
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_scores_nothing(cheat):
     cells = everywhere(CHEATS[cheat])
@@ -162,6 +163,7 @@ time.sleep(1e6)
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.parametrize("cheat", HANGS)
 def test_a_cheat_that_takes_time_scores_nothing_and_does_not_take_the_grader_s(cheat):
     begun = time.monotonic()
@@ -186,6 +188,7 @@ for path in found:
 """
 
 
+@pytest.mark.cheat
 def test_a_search_for_the_solution_finds_nothing_or_the_grade_says_not_isolated():
     made = score(LAB, {"read_header": SEARCH}, "test_header")
     if made.isolation.method:

@@ -51,6 +51,7 @@ def test_a_status_that_is_made_up_costs_the_pieces_that_do_not_fit():
     )
 
 
+@pytest.mark.cheat
 def test_a_kernel_that_only_says_that_it_put_scores_nothing():
     put = "dg_wait(q, dg_put(q, remote, at, local, at, size))"
     made = score(LAB, changed("put_pieces", (put, "DG_OK")), "test_put")
@@ -105,6 +106,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.more
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_scores_nothing_and_leaves_the_grader_alone(cheat):

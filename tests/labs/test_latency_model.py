@@ -100,6 +100,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.parametrize(
     "cheat",
     [
@@ -119,6 +120,7 @@ def test_a_prediction_that_is_no_number_scores_nothing(answer):
     assert score(LAB, cells, "test_predict").total == 0.0
 
 
+@pytest.mark.cheat
 def test_a_prediction_that_measures_has_no_device():
     kept = "kept = []\n" + RIGHT["explore"].replace(
         "    ### BEGIN", "    kept.append(device)\n    ### BEGIN"

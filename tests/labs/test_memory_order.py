@@ -92,6 +92,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_scores_nothing(cheat):
     cells = {

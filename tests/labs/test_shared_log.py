@@ -105,6 +105,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.cheat
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_a_cheat_scores_nothing(cheat):
     cells = {name: f"def {name}(*given):\n    {body}\n" for name, body in CHEATS[cheat].items()}

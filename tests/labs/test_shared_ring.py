@@ -78,6 +78,7 @@ def test_a_doorbell_for_each_value_costs_its_part():
     assert "doorbells; the consumer was armed" in made.feedback["test_doorbell"]
 
 
+@pytest.mark.cheat
 def test_values_that_do_not_go_through_the_ring_score_nothing():
     beside = """
 values = []
@@ -92,6 +93,7 @@ def submit(ring, value):
     assert score(LAB, cells, "test_one_side", "test_schedules", time_s=2.0).total == 0.0
 
 
+@pytest.mark.cheat
 @pytest.mark.more
 def test_a_side_that_never_ends_scores_nothing():
     cells = RIGHT | {"take": "def take(ring):\n    while True:\n        ring.load(0)\n"}
