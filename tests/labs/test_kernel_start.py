@@ -1,5 +1,7 @@
 """Lab 7: what each kind of submission scores."""
 
+import re
+
 import pytest
 from support.teaching import score, skeleton, solution
 
@@ -76,7 +78,9 @@ def test_a_signal_of_each_thread_scores_nothing():
     )
     made = score(LAB, cells, "test_squares")
     assert made.total == 0.0
-    assert "the signal of block 0 is 16 after 1 rounds" in made.feedback["test_squares"]
+    # whichever it is that the grader sees first while the kernel runs
+    seen = r"the signal of block 0 is (\d+ after 1 rounds|1, and the numbers of round 0 are not)"
+    assert re.search(seen, made.feedback["test_squares"])
 
 
 @pytest.mark.more
@@ -88,10 +92,10 @@ def test_a_get_that_is_not_waited_for_scores_nothing():
 
 
 @pytest.mark.more
-def test_chunks_that_are_transformed_after_an_error_cost_their_case():
+def test_going_on_after_an_error_costs_nothing_since_all_later_chunks_fail_too():
     cells = changed("transform", ("break;", ";"))
     made = score(LAB, cells, "test_transform", "test_transform_hidden")
-    assert made.points["test_transform"] == 20.0
+    assert made.points == {"test_transform": 20.0, "test_transform_hidden": 15.0}
 
 
 CHEATS = {
