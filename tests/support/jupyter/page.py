@@ -204,6 +204,11 @@ class LabPage:
     def _loaded(self) -> None:
         self.page.wait_for_function("() => window.jupyterapp", timeout=60_000)
         self.ask("async () => { await app.restored; app.shell.collapseLeft(); }")
+        self._splash_gone()
+
+    def _splash_gone(self) -> None:
+        """A second one while the first fades, and JupyterLab fails to remove it twice."""
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def reload(self) -> None:
         """As by the browser's own button."""
@@ -228,6 +233,7 @@ class LabPage:
         self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
         light = "false" if dark else "true"
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
+        self._splash_gone()
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
         """Keeps a picture of the page, or of a part of it."""
