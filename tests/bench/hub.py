@@ -60,6 +60,7 @@ c.JupyterHub.load_roles = [{{
 LOCAL = """
 c.JupyterHub.spawner_class = "simple"
 c.Spawner.notebook_dir = ""
+c.Spawner.args = ["--allow-root"]
 """
 DASHBOARD = "import dgkit\nd = dgkit.dashboard()\nd"
 # The solution of lab 1 and the visible test of its longest part.
