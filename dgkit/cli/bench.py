@@ -12,7 +12,16 @@ from ..types import OWN_EXPORT
 from .bench_gpu import gpu_initiated
 from .console import console, progress_bars
 from .json_file import STDOUT, json_option, output_file, write_document
-from .options import address, choice, comma_separated, duration, integer, size
+from .options import (
+    address,
+    choice,
+    comma_separated,
+    count_option,
+    integer,
+    ops_option,
+    seconds_option,
+    size,
+)
 from .place_option import Place, on_option, resolve_place
 from .sweep import Case
 
@@ -40,14 +49,7 @@ __all__ = ["bench"]
     metavar="LIST",
     help="Operations in flight for the rates.",
 )
-@click.option(
-    "--ops",
-    type=comma_separated(choice("write", "read")),
-    default="write,read",
-    show_default=True,
-    metavar="LIST",
-    help="write: DPU to host; read: host to DPU.",
-)
+@ops_option
 @click.option(
     "--paths",
     type=comma_separated(choice("inline", "worker", "auto")),
@@ -55,21 +57,8 @@ __all__ = ["bench"]
     metavar="LIST",
     help="inline: the caller copies; worker: the provider's thread; auto: the faster of both.",
 )
-@click.option(
-    "--count",
-    type=click.IntRange(1, 1_000_000),
-    default=10_000,
-    show_default=True,
-    help="Samples per latency; fewer for large sizes.",
-)
-@click.option(
-    "--seconds",
-    type=duration(0.01, 60),
-    default=0.2,
-    show_default=True,
-    metavar="SECONDS",
-    help="Duration of each rate measurement.",
-)
+@count_option
+@seconds_option
 @on_option
 @click.option(
     "--provider",

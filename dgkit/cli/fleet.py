@@ -13,7 +13,14 @@ from ..errors import DgkitError
 from .console import console, progress_bar, progress_bars, say
 from .exit_codes import FAILED, INTERRUPTED, OK
 from .json_file import STDOUT, json_option, output_file, write_document
-from .options import choice, comma_separated, duration, size
+from .options import (
+    choice,
+    comma_separated,
+    count_option,
+    ops_option,
+    seconds_option,
+    size,
+)
 from .tables import plain_table
 
 if TYPE_CHECKING:
@@ -54,14 +61,7 @@ def _sweep_options(command: F) -> F:
             metavar="LIST",
             help="Bytes per operation; K is 1024.",
         ),
-        click.option(
-            "--ops",
-            type=comma_separated(choice("write", "read")),
-            default="write,read",
-            show_default=True,
-            metavar="LIST",
-            help="write: DPU to host; read: host to DPU.",
-        ),
+        ops_option,
         click.option(
             "--paths",
             type=comma_separated(choice("auto", "inline", "worker")),
@@ -70,21 +70,8 @@ def _sweep_options(command: F) -> F:
             metavar="LIST",
             help="inline: the caller copies; worker: the provider's thread; auto: the faster.",
         ),
-        click.option(
-            "--count",
-            type=click.IntRange(1, 1_000_000),
-            default=10_000,
-            show_default=True,
-            help="Samples per latency; fewer for large sizes.",
-        ),
-        click.option(
-            "--seconds",
-            type=duration(0.01, 60),
-            default=0.2,
-            show_default=True,
-            metavar="SECONDS",
-            help="Duration of each rate measurement.",
-        ),
+        count_option,
+        seconds_option,
         click.option(
             "--folder",
             type=click.Path(file_okay=False, path_type=Path),

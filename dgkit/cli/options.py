@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["address", "as_json", "choice", "comma_separated", "duration", "integer", "size"]
+__all__ = ["address", "as_json", "choice", "comma_separated", "count_option", "duration", "integer"]
+__all__ += ["ops_option", "seconds_option", "size"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -87,3 +88,29 @@ def comma_separated(parse: Callable[[str], T]) -> Callable[[str | tuple[T, ...]]
 def as_json(command: F) -> F:
     """Add the option `--json`."""
     return click.option("--json", "json_", is_flag=True, help="Print only JSON on stdout.")(command)
+
+
+# Of measurements, by `dgkit bench` and `dgkit fleet`.
+ops_option = click.option(
+    "--ops",
+    type=comma_separated(choice("write", "read")),
+    default="write,read",
+    show_default=True,
+    metavar="LIST",
+    help="write: DPU to host; read: host to DPU.",
+)
+count_option = click.option(
+    "--count",
+    type=click.IntRange(1, 1_000_000),
+    default=10_000,
+    show_default=True,
+    help="Samples per latency; fewer for large sizes.",
+)
+seconds_option = click.option(
+    "--seconds",
+    type=duration(0.01, 60),
+    default=0.2,
+    show_default=True,
+    metavar="SECONDS",
+    help="Duration of each rate measurement.",
+)

@@ -1,14 +1,17 @@
 """Lab 3: what each kind of submission scores."""
 
 import re
+from functools import partial
 
 import pytest
+from support import teaching
 from support.teaching import score, skeleton, solution
 
 from dgkit.teach import memory_order
 
 LAB = "lab3"
 RIGHT = solution(LAB)
+changed = partial(teaching.changed, RIGHT)
 FULL = {
     "test_send": 15.0,
     "test_poll": 15.0,
@@ -18,11 +21,6 @@ FULL = {
     "test_late_hidden": 15.0,
     "test_few_fences": 0.0,
 }
-
-
-def changed(name, old, new):
-    assert old in RIGHT[name]
-    return RIGHT | {name: RIGHT[name].replace(old, new)}
 
 
 def test_the_solution_scores_everything_and_its_bonus_is_a_ratio_of_fences():

@@ -27,6 +27,12 @@ def skeleton(lab: str) -> dict[str, str]:
     return {name: CODE.sub(stub, text) for name, text in solution(lab).items()}
 
 
+def changed(cells: dict[str, str], name: str, old: str, new: str) -> dict[str, str]:
+    """The cells, with a text of one replaced, which must have it."""
+    assert old in cells[name]
+    return cells | {name: cells[name].replace(old, new)}
+
+
 def tests(lab: str) -> dict[str, student_notebook.Test]:
     """The test cells by their names."""
     found = student_notebook.tests(student_notebook.cells_of(source(lab)))
