@@ -14,7 +14,7 @@ from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .gpu_queue import GpuQueue, Proxy, wait_for_kernels
+from .gpu_queue import GpuQueue, Proxy, free_rings, wait_for_kernels
 from .queue import Queue
 from .region import Region, RemoteRegion
 
@@ -261,6 +261,7 @@ class Device:
     def _close_children(self, timeout: float) -> None:
         for gpu_queue in self._gpu_queues:
             gpu_queue.close()
+        free_rings()
         proxy = self._proxy
         if proxy is not None:
             if self.provider == "cuda":

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .region import Region, RemoteRegion
 
 __all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "LentRing", "Proxy"]
-__all__ += ["ProxyStats", "ServedRing", "check_served", "collectors", "ring_depth"]
+__all__ += ["ProxyStats", "ServedRing", "check_served", "collectors", "free_rings", "ring_depth"]
 __all__ += ["wait_for_kernels"]
 
 # Of native/device/dgkit_device.cuh.
@@ -222,6 +222,11 @@ def _why_not(device: Device, region: Region | RemoteRegion) -> str:
     )
 
 
+def free_rings() -> bool:
+    """Free the rings of closed queues, unless a launch may still run; return whether none may."""
+    return not sum(not collect() for collect in collectors)  # each is called
+
+
 def wait_for_kernels(timeout: float) -> None:
     """Wait until no kernel runs that was launched with a GPU queue.
 
@@ -232,7 +237,7 @@ def wait_for_kernels(timeout: float) -> None:
         RegionBusy: One still runs.
     """
     end = time.monotonic() + timeout
-    while sum(not collect() for collect in collectors):  # each is called
+    while not free_rings():
         if time.monotonic() > end:
             raise RegionBusy(
                 errno.EBUSY,

@@ -21,6 +21,9 @@ __all__ = ["GpuKernel", "GpuModule", "launching", "raw_module"]
 _HANDLE_SIZE = 384
 _ADDRESSES = slice(0, 4)  # ring, completions, records, trace
 _LIMIT = 4
+# Bytes of closed queues' rings that stay registered until their device is closed: to unregister one
+# waits for every kernel of the process, also for those that have nothing to do with a queue.
+_KEPT = 16 << 20
 
 _live = LiveSet()
 _retired: list[_Attached] = []
@@ -33,12 +36,12 @@ class _Attached:
         self._events: dict[tuple[int, int], Any] = {}  # the latest launch, by GPU and stream
         self._handles: dict[int, Any] = {}  # by GPU
         self._free: Callable[[], None] | None = None
-        _, size, self._address, _ = queue._shared_memory()
+        _, self.size, self._address, _ = queue._shared_memory()
         self._gpu = cuda.current_device()
         module = cuda.driver()
         flags = module.CU_MEMHOSTREGISTER_PORTABLE | module.CU_MEMHOSTREGISTER_DEVICEMAP
         with cuda.primary_context(self._gpu):
-            cuda.call("cuMemHostRegister", self._address, size, flags)
+            cuda.call("cuMemHostRegister", self._address, self.size, flags)
         _live.add(self)
 
     def handle(self, queue: KernelQueue) -> Any:
@@ -61,10 +64,10 @@ class _Attached:
         return all(event.done for event in list(self._events.values()))
 
     def release(self, free: Callable[[], None]) -> None:
-        """Free the ring once every launch that used it has ended; never waits for one."""
+        """Let the ring be freed once every launch that used it has ended; never waits for one."""
         self._free = free
         _retired.append(self)
-        _collect()
+        _collect(_KEPT)
 
     def free(self) -> None:
         """Unregister and free the ring."""
@@ -74,18 +77,25 @@ class _Attached:
             self._free()
 
 
-def _collect() -> bool:
+def _collect(kept: int = 0) -> bool:
     """Free the rings of closed queues, unless a launch may still run; return whether none may.
 
     cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
+
+    Args:
+        kept: Bytes of rings that need not be freed.
     """
-    while all(attached.idle for attached in (*_live, *_retired)):
+    while sum(attached.size for attached in _retired) > kept and _all_idle():
         try:
-            attached = _retired.pop()
-        except IndexError:  # all are freed
-            return True
+            attached = _retired.pop(0)
+        except IndexError:  # another thread was faster
+            break
         attached.free()
-    return False
+    return _all_idle()
+
+
+def _all_idle() -> bool:
+    return all(attached.idle for attached in (*_live, *_retired))
 
 
 collectors.append(_collect)
@@ -153,7 +163,7 @@ class GpuKernel:
 
 def _attach(queue: KernelQueue) -> _Attached:
     """Return the queue's ring; the first time it is registered."""
-    _collect()
+    _collect(_KEPT)
     for release in queue._on_close:
         owner = getattr(release, "__self__", None)
         if isinstance(owner, _Attached):

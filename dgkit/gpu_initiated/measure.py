@@ -167,6 +167,7 @@ template <bool release> __device__ static void stored(dg_gpu_record *records, u6
     const u64 begin = dg_clock_ns();
     for (u64 i = 0; i < count; i++) {
         words[0] = i;
+        dg_release_before_record<release>();
         dg_store_record<release>(ring[(i * blockDim.x + threadIdx.x) % places].word, words, 0);
     }
     __threadfence_system();

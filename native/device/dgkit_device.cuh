@@ -322,11 +322,17 @@ DG_FN void dg_store_gpu(dg_u64 *p, dg_u64 v)
 	asm volatile("st.relaxed.gpu.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
 }
 
-/* Rule 1: one fence for all words, then two words a store. */
-template <bool release> DG_FN void dg_store_record(dg_u64 *to, const dg_u64 *w, dg_u64 epoch)
+/* Rule 1: one fence for all words. It takes half a microsecond, in which the loads before it return,
+ * too. */
+template <bool release> DG_FN void dg_release_before_record()
 {
 	if (release)
 		asm volatile("fence.acq_rel.sys;" : : : "memory");
+}
+
+/* Two words a store. */
+template <bool release> DG_FN void dg_store_record(dg_u64 *to, const dg_u64 *w, dg_u64 epoch)
+{
 #pragma unroll
 	for (int i = 0; i < DG_RECORD_WORDS; i += 2)
 		asm volatile("st.relaxed.sys.v2.u64 [%0], {%1, %2};"
@@ -393,6 +399,10 @@ DG_FN dg_u64 dg_clock_ns()
 }
 #else
 /* Fences are not visible to ThreadSanitizer, so each word of a released record is a release store. */
+template <bool release> DG_FN void dg_release_before_record()
+{
+}
+
 #define DG_ORDERED(p, n, order) __atomic_fetch_add(p, n, order)
 DG_FN dg_u64 dg_load_acquire_sys(const dg_u64 *p)
 {
@@ -707,6 +717,7 @@ DG_FN dg_u64 dg_post_one(dg_gpu_queue *q, dg_u64 place, const dg_u64 *w)
 	if (!named)
 		places = dg_places_of<sharing>(q);
 	const dg_queue_line k = dg_line(q);
+	dg_release_before_record<release>();
 	if ((k.weak != 0) != named)
 		return dg_refused(DG_BAD_RECORD);
 	const dg_u64 ticket = named ? dg_claim(q, place) : dg_reserve<sharing>(q, places);

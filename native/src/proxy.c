@@ -16,6 +16,9 @@
 
 /* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
+/* Idle passes without a pause, some 10 us: a kernel that waits for each of its operations posts the
+ * next one within them. A pause of an x86 core takes 50 ns. */
+enum { EAGER_PASSES = 1024 };
 enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
 
 static uint64_t idle_sleep(uint64_t idle_ns)
@@ -86,7 +89,7 @@ static void *run(void *arg)
 			c.idle_since = 0;
 		} else if (++c.idle_passes % IDLE_PASSES == 0) {
 			rest(p, &c);
-		} else {
+		} else if (c.idle_passes > EAGER_PASSES) {
 			cpu_relax();
 		}
 		give_way(p);
@@ -474,9 +477,10 @@ static void keep_staging(struct dg_ring *r)
 static int open_tables(struct dg_ring *r)
 {
 	r->places = calloc(r->depth, sizeof *r->places);
+	r->requests = calloc(r->depth, sizeof *r->requests);
 	r->wr = calloc(3 * PASS_RECORDS, sizeof *r->wr);
 	r->wc = calloc(3 * PASS_RECORDS, sizeof *r->wc);
-	return r->places && r->wr && r->wc
+	return r->places && r->requests && r->wr && r->wc
 		       ? 0
 		       : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
 }
@@ -489,10 +493,12 @@ static void free_tables(struct dg_ring *r)
 	if (r->staging)
 		keep_staging(r);
 	free(r->places);
+	free(r->requests);
 	free(r->wr);
 	free(r->wc);
 	r->q = NULL;
 	r->places = NULL;
+	r->requests = NULL;
 	r->wr = NULL;
 	r->wc = NULL;
 }
@@ -626,7 +632,7 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 							 memory_order_relaxed)
 					     : 0,
 			.status = p->status,
-			.op = p->request.op,
+			.op = p->op,
 		};
 	}
 	pthread_mutex_unlock(&r->proxy->lock);

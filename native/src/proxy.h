@@ -30,10 +30,9 @@
 enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, PLACE_COMPLETE };
 
 struct place {
-	struct dg_gpu_request request;
 	uint64_t seen_ns, posted_ns, completed_ns;
 	uint64_t receive; /* of a put with an immediate value: the peer's receive that it completes */
-	uint8_t state, status;
+	uint8_t state, status, op;
 };
 
 /* A message on its way into a receive of the peer, copied in chunks. */
@@ -81,6 +80,7 @@ struct dg_ring {
 	bool closed; /* guarded by the proxy's lock */
 	atomic_uint retired; /* the thread that closes it has done so */
 	struct place *places;
+	struct dg_gpu_request *requests; /* of the places; not filled for what is copied at once */
 	struct dg_ring *peer;
 	bool peer_lost;
 	struct message message;
@@ -122,10 +122,16 @@ struct dg_proxy {
 
 /* Most records of a ring in one pass. */
 enum { PASS_RECORDS = 64, PLACE_STAGING = 64 };
+enum { AHEAD = 16 }; /* records that are loaded into the cache before they are taken */
 
 static inline struct place *place_of(struct dg_ring *r, uint64_t count)
 {
 	return &r->places[(r->first + count) & r->mask];
+}
+
+static inline struct dg_gpu_request *request_of(struct dg_ring *r, uint64_t count)
+{
+	return &r->requests[(r->first + count) & r->mask];
 }
 
 static inline uint64_t sequence_of(const struct dg_ring *r, uint64_t count)
@@ -143,6 +149,19 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
 /* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
 uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
+
+/* A ring's places, records and completions are more than a core's own caches have room for. */
+static inline void ring_prefetch(struct dg_ring *r, uint64_t count)
+{
+	const uint64_t slot = (r->first + count) & r->mask;
+	__builtin_prefetch(&r->records[slot]);
+	__builtin_prefetch(&r->completions[slot], 1);
+	__builtin_prefetch(&r->places[slot], 1);
+}
+
+/* proxy_copy.c: takes and completes puts and gets at the head of the ring that need nothing but a
+ * small copy by this thread. Returns how many; 0: dg_ring_serve() has to look at the record. */
+uint32_t dg_ring_copy_small(struct dg_ring *r);
 
 /* proxy_message.c */
 /* Starts to deliver the send at r->head. Returns DG_OK, WAIT or a dg_status. */

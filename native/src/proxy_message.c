@@ -71,7 +71,7 @@ int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
 	const int status = dg_message_receiver(r, &to);
 	if (status != DG_OK)
 		return status;
-	if (request->size > place_of(r->peer, to)->request.size || request->size > UINT32_MAX) {
+	if (request->size > request_of(r->peer, to)->size || request->size > UINT32_MAX) {
 		dg_ring_finish_peer(r, to, DG_OUT_OF_BOUNDS, 0);
 		return DG_OUT_OF_BOUNDS;
 	}
@@ -84,8 +84,8 @@ int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
  * that is found stays until it is left. */
 static uint32_t copy_chunk(struct dg_ring *r, struct message *m, uint64_t size)
 {
-	const struct dg_gpu_request *from = &place_of(r, m->from)->request;
-	const struct dg_gpu_request *to = &place_of(r->peer, m->to)->request;
+	const struct dg_gpu_request *from = request_of(r, m->from);
+	const struct dg_gpu_request *to = request_of(r->peer, m->to);
 	const uint64_t n = size - m->copied < CHUNK ? size - m->copied : CHUNK;
 	struct dg_region_entry *source, *target;
 	uint32_t status = enter_local(r, from, DG_ACCESS_READ, &source, size);
@@ -107,7 +107,7 @@ bool dg_message_step(struct dg_ring *r)
 	struct message *m = &r->message;
 	if (!m->active)
 		return false;
-	const struct dg_gpu_request *q = &place_of(r, m->from)->request;
+	const struct dg_gpu_request *q = request_of(r, m->from);
 	uint32_t status = DG_PEER_LOST;
 	if (r->peer) {
 		if (queue_enter(r->q))

@@ -6,8 +6,6 @@
 #include "proxy.h"
 #include "region.h"
 
-enum { AHEAD = 8 }; /* records that are loaded into the cache before they are taken */
-
 void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value)
 {
 	struct place *p = place_of(r, count);
@@ -28,7 +26,7 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 	if (r->stamps) /* before the kernel can end */
 		ring_stamp_store(&r->stamps[STAMP_WORDS * (sequence & r->mask)],
 				 (dg_u64[STAMP_WORDS]){sequence + 1,
-						       (dg_u64)p->request.op << 8 | status,
+						       (dg_u64)p->op << 8 | status,
 						       p->seen_ns, p->posted_ns, p->completed_ns});
 	ring_complete(&r->completions[sequence & r->mask], sequence, status, value);
 }
@@ -149,7 +147,7 @@ static void post_staged(struct dg_ring *r)
 static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 {
 	struct place *p = place_of(r, wc->user);
-	const struct dg_gpu_request *request = &p->request;
+	const struct dg_gpu_request *request = request_of(r, wc->user);
 	uint32_t status = (uint32_t)wc->status;
 	if (p->state == PLACE_POSTED)
 		status = kernel_status(r, request, status);
@@ -206,7 +204,7 @@ static int counter_reached(struct dg_ring *r, const struct dg_gpu_request *q)
  * DG_OK, WAIT or a dg_status. */
 static int may_start(struct dg_ring *r, uint64_t count, struct place *p)
 {
-	const struct dg_gpu_request *q = &p->request;
+	const struct dg_gpu_request *q = request_of(r, count);
 	const bool fenced = q->flags & DG_FENCE || q->op == DG_OP_FENCE || q->op == DG_OP_SIGNAL;
 	int status = DG_OK;
 	if (fenced && r->done != count)
@@ -224,7 +222,7 @@ static int may_start(struct dg_ring *r, uint64_t count, struct place *p)
 static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 {
 	struct place *p = place_of(r, count);
-	struct dg_gpu_request *q = &p->request;
+	struct dg_gpu_request *q = request_of(r, count);
 	const uint64_t slot = (r->first + count) & r->mask;
 	if (q->op == DG_OP_PUT_INLINE) {
 		if (q->length > DG_INLINE_MAX)
@@ -245,13 +243,14 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 {
 	struct place *p = place_of(r, count);
-	int status = (int)admit(r, &p->request);
+	struct dg_gpu_request *q = request_of(r, count);
+	int status = (int)admit(r, q);
 	if (status == DG_OK)
 		status = may_start(r, count, p);
 	if (status != DG_OK)
 		return status;
 	p->state = PLACE_POSTED;
-	switch (p->request.op) {
+	switch (q->op) {
 	case DG_OP_PUT:
 	case DG_OP_PUT_INLINE:
 	case DG_OP_GET:
@@ -260,10 +259,10 @@ static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 		p->state = PLACE_SIGNALLING;
 		return (int)dg_signal_stage(r, count);
 	case DG_OP_SEND:
-		return dg_message_start(r, &p->request);
+		return dg_message_start(r, q);
 	case DG_OP_RECV:
 		p->state = PLACE_RECEIVING;
-		return (int)dg_message_receivable(r, &p->request);
+		return (int)dg_message_receivable(r, q);
 	case DG_OP_FENCE:
 	case DG_OP_COMMIT:
 		dg_ring_finish(r, count, DG_OK, 0);
@@ -298,34 +297,25 @@ static uint64_t seen_stamp(struct dg_ring *r)
 	return r->now;
 }
 
-/* A ring's places, records and completions are more than a core's own caches have room for. */
-static void prefetch(struct dg_ring *r, uint64_t count)
-{
-	const struct place *p = place_of(r, count);
-	const uint64_t slot = (r->first + count) & r->mask;
-	__builtin_prefetch(&r->records[slot]);
-	__builtin_prefetch(&r->completions[slot], 1);
-	__builtin_prefetch(p, 1);
-	__builtin_prefetch(&p->completed_ns, 1);
-}
-
 static bool take_one(struct dg_ring *r)
 {
 	const uint64_t count = r->head;
 	struct place *p = place_of(r, count);
+	struct dg_gpu_request *request = request_of(r, count);
 	dg_u64 words[DG_RECORD_WORDS];
 	/* A kernel that ignores the rules may write past the places that are free. */
 	if (count - r->done >= r->depth || r->message.active ||
 	    !ring_take(&r->records[(r->first + count) & r->mask], sequence_of(r, count), r->shift,
 		       words))
 		return false;
-	prefetch(r, count + AHEAD);
+	ring_prefetch(r, count + AHEAD);
 	if (!r->waiting) {
 		p->seen_ns = seen_stamp(r);
 		p->posted_ns = 0;
 	}
-	dg_record_unpack(words, &p->request);
-	if (p->request.flags & DG_HOLD && !held_complete(r))
+	dg_record_unpack(words, request);
+	p->op = request->op;
+	if (request->flags & DG_HOLD && !held_complete(r))
 		return false;
 	const int status = start(r, count, words);
 	r->waiting = status == WAIT;
@@ -363,8 +353,12 @@ bool dg_ring_serve(struct dg_ring *r)
 			bytes_complete(r, &r->wc[i]);
 		busy |= n_wc > 0;
 	}
-	while (n < PASS_RECORDS && r->n_wr < PASS_RECORDS && take_one(r))
-		n++;
+	while (n < PASS_RECORDS && r->n_wr < PASS_RECORDS) {
+		const uint32_t copied = dg_ring_copy_small(r);
+		if (!copied && !take_one(r))
+			break;
+		n += copied ? copied : 1;
+	}
 	/* Signals of what was copied here are staged by post_staged(). */
 	while (r->n_wr)
 		post_staged(r);
@@ -382,7 +376,8 @@ void dg_ring_flush(struct dg_ring *r)
 		for (int i = 0; i < n; i++) {
 			struct place *p = place_of(r, r->wc[i].user);
 			/* The bytes may be there, and their signal will never be. */
-			const bool lacks = p->request.flags & DG_SIGNAL && p->state == PLACE_POSTED &&
+			const bool lacks = request_of(r, r->wc[i].user)->flags & DG_SIGNAL &&
+					   p->state == PLACE_POSTED &&
 					   r->wc[i].status == DG_OK;
 			dg_ring_finish(r, r->wc[i].user,
 				       lacks ? DG_FLUSHED : (uint32_t)r->wc[i].status, 0);

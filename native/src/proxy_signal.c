@@ -84,7 +84,7 @@ static uint32_t next_value(struct dg_ring *r, const struct dg_gpu_request *q,
 
 uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 {
-	const struct dg_gpu_request *q = &place_of(r, count)->request;
+	const struct dg_gpu_request *q = request_of(r, count);
 	const uint64_t slot = (r->first + count) & r->mask;
 	struct dg_region_entry *entry = dg_region_table_find(q->signal_region);
 	uint64_t value;

@@ -123,7 +123,6 @@ def gpu_figures(b: Bench, source: str) -> Iterator[Figure]:
     )  # fmt: skip
     aim = 2.5 if source == "pinned" else 1.2
     for owner, scattered in product(("idle", "busy"), (False, True)):
-        # closing a queue calls the driver, which waits for the kernel that keeps the GPU busy
         with (
             b.rates(RATE_RINGS, RATE_THREADS, fenced=True, scattered=scattered) as rate,
             b.meter.busy() if owner == "busy" else nullcontext(),

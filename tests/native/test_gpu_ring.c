@@ -521,6 +521,59 @@ static void a_wrong_configuration_is_refused(void)
 	world_close(&w);
 }
 
+/* Small and large copies, both ways, some with a flag, some wrong: each ends with its own status, and
+ * the bytes are those of the same operations one after the other. */
+static void copies_of_all_kinds_are_made_in_posting_order(void)
+{
+	static struct world w;
+	static char local[SIZE], remote[SIZE];
+	enum { KINDS = 300 };
+	uint64_t tickets[KINDS];
+	int statuses[KINDS];
+	struct poster p;
+	world_open(&w);
+	poster_open(&p, &w, DG_SEQUENCE_MASK - 7);
+	for (int round = 0; round < 20; round++) {
+		for (int i = 0; i < SIZE; i++) {
+			w.local_bytes[i] = local[i] = (char)draw();
+			w.target_bytes[SIZE + i] = remote[i] = (char)draw();
+		}
+		for (int i = 0; i < KINDS; i++) {
+			const bool put = draw() & 1;
+			struct dg_gpu_request r = copy_request(&w, put ? DG_OP_PUT : DG_OP_GET, 0,
+							       draw() % 8 ? draw() % 80 : draw() % SIZE);
+			r.local_offset = draw() % SIZE;
+			r.remote_offset = draw() % SIZE;
+			r.flags = draw() % 16 ? 0 : DG_FENCE;
+			r.local += draw() % 64 ? 0 : 1000;
+			const bool known = r.local == w.local_id;
+			const bool fits = r.size && r.local_offset + r.size <= SIZE &&
+					  r.remote_offset + r.size <= SIZE;
+			statuses[i] = !known ? -1 : fits ? DG_OK : DG_OUT_OF_BOUNDS;
+			if (statuses[i] == DG_OK && put)
+				memcpy(remote + r.remote_offset, local + r.local_offset, r.size);
+			else if (statuses[i] == DG_OK)
+				memcpy(local + r.local_offset, remote + r.remote_offset, r.size);
+			tickets[i] = post(&p, &r);
+			if (i >= DEPTH / 2) {
+				const int at = i - DEPTH / 2, status = wait_for(&p, tickets[at]);
+				CHECK(statuses[at] < 0 ? status != DG_OK : status == statuses[at]);
+			}
+		}
+		for (int i = KINDS - DEPTH / 2; i < KINDS; i++) {
+			const int status = wait_for(&p, tickets[i]);
+			CHECK(statuses[i] < 0 ? status != DG_OK : status == statuses[i]);
+		}
+		CHECK_EQ(memcmp(local, w.local_bytes, SIZE), 0);
+		CHECK_EQ(memcmp(remote, w.target_bytes + SIZE, SIZE), 0);
+	}
+	dg_ring_stats stats;
+	CHECK_EQ(dg_ring_stats_get(p.ring, &stats), 0);
+	CHECK_EQ(stats.completed, 20 * KINDS);
+	dg_ring_free(p.ring);
+	world_close(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -533,6 +586,7 @@ int main(int argc, char **argv)
 		TEST(a_signal_is_seen_after_its_bytes),
 #endif
 		TEST(the_first_error_is_seen_before_what_overtakes_it),
+		TEST(copies_of_all_kinds_are_made_in_posting_order),
 		TEST(closing_ends_every_wait),
 		TEST(random_records_move_nothing_outside_and_stop_no_other),
 		TEST(threads_close_and_ask_one_ring),

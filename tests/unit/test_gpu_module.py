@@ -93,6 +93,20 @@ def test_each_gpu_gets_a_handle_in_its_own_memory(fake):
     assert not fake.registered
 
 
+def test_to_close_a_queue_unregisters_nothing_until_many_are_closed(fake, monkeypatch):
+    kernel = fake.kernel()
+    with dgkit.Device("soft") as device:
+        for _ in range(3):
+            with device.gpu_queue() as queue:
+                kernel(1, 1, (queue,))
+        assert len(fake.registered) == 3  # that would wait for every kernel of the process
+        monkeypatch.setattr(gpu_module, "_KEPT", 0)
+        with device.gpu_queue() as queue:
+            kernel(1, 1, (queue,))
+        assert not fake.registered
+    assert not fake.registered
+
+
 def test_a_handle_that_does_not_fit_leaves_no_ring_registered(fake):
     kernel = fake.kernel()
     with dgkit.Device("soft") as device, device.gpu_queue() as queue:

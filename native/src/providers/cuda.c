@@ -409,7 +409,8 @@ static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct cuda_queue *q = p->provider;
 	(void)dev;
-	bool entered = cuda_enter(q->c);
+	/* A proxy's thread uses no other context: it stays in this one. */
+	bool entered = cuda_enter(q->c) && !p->beside_kernels;
 	cuda_submit(q);
 	/* The queue was armed before this post: its caller may already be asleep. */
 	if (atomic_load_explicit(&p->cq_armed, memory_order_relaxed)) {

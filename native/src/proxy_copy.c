@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Small puts and gets of a ring whose provider copies inline: taken, checked, copied and completed in
+ * one go, without a work request, an operation and a completion of the queue.
+ *
+ * What is taken together is a group: one pair of regions, one stamp. The queue's other operations
+ * come before or after a group, as nothing is staged or in flight meanwhile.
+ */
+#include "copy.h"
+#include "proxy.h"
+#include "region.h"
+
+enum { SMALL = 1024 }; /* bytes of a copy: those of a group are few enough to be copied inline */
+
+struct group {
+	struct dg_gate *gate; /* of the remote region, entered; NULL: no record was taken */
+	uint32_t local, remote;
+};
+
+/* Whether the ring may have groups now. */
+static bool is_open(const struct dg_ring *r)
+{
+	return !r->n_wr && !r->own && !r->gpu_trace && !r->message.active &&
+	       queue_inline(r->q, r->q->dev->ops->inline_copies, STAMP_OPS * SMALL);
+}
+
+static dg_wr work_request(const dg_u64 *w)
+{
+	return (dg_wr){
+		.local = (dg_u32)w[4],
+		.remote = (dg_u32)w[5],
+		.local_offset = DG_LOW(w[1], 56),
+		.remote_offset = DG_LOW(w[2], 56),
+		.size = DG_LOW(w[3], 56),
+		.op = (dg_u8)w[0] == DG_OP_GET ? DG_READ : DG_WRITE,
+	};
+}
+
+/* Looks the pair of regions up, and enters the gate. The local region needs none: its closer waits
+ * until this thread has left the queue. */
+static bool begin(struct dg_ring *r, struct group *g, const dg_wr *wr)
+{
+	struct dg_op op;
+	bool fresh;
+	if (dg_resolve(r->q, wr, &op, &r->run, &fresh) || !(op.flags & OP_PLAIN))
+		return false;
+	g->gate = r->run.remote->gate;
+	gate_enter(g->gate, 1);
+	if (dg_op_allowed(&op) == DG_OK) {
+		g->local = wr->local;
+		g->remote = wr->remote;
+		return true;
+	}
+	gate_leave(g->gate, 1);
+	g->gate = NULL;
+	return false;
+}
+
+static bool in_bounds(const struct dg_region_entry *entry, uint64_t offset, uint64_t size,
+		      uint32_t access)
+{
+	return entry->access & access && size <= entry->size && offset <= entry->size - size;
+}
+
+/* Takes one record and copies its bytes. Returns false for one that is not there or not of the group:
+ * dg_ring_serve() then looks at it, and finds what is wrong with it. */
+static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
+{
+	dg_u64 w[DG_RECORD_WORDS];
+	if (count - r->done >= r->depth || !ring_take(&r->records[(r->first + count) & r->mask],
+						      sequence_of(r, count), r->shift, w))
+		return false;
+	ring_prefetch(r, count + AHEAD);
+	/* With any flag it is none of a group. */
+	const uint32_t op = (uint32_t)w[0] & 0xffff;
+	const dg_wr wr = work_request(w);
+	if ((op != DG_OP_PUT && op != DG_OP_GET) || wr.size - 1 >= SMALL)
+		return false;
+	if (!g->gate ? !begin(r, g, &wr) : wr.local != g->local || wr.remote != g->remote)
+		return false;
+	const bool put = op == DG_OP_PUT;
+	if (!in_bounds(r->run.local, wr.local_offset, wr.size,
+		       put ? DG_ACCESS_READ : DG_ACCESS_WRITE) ||
+	    !in_bounds(r->run.remote, wr.remote_offset, wr.size,
+		       put ? DG_ACCESS_WRITE : DG_ACCESS_READ))
+		return false;
+	char *local = r->run.local->base + wr.local_offset;
+	char *remote = r->run.remote->base + wr.remote_offset;
+	place_of(r, count)->op = (uint8_t)op;
+	order_stores();
+	if (wr.size <= 64)
+		copy_upto64(put ? remote : local, put ? local : remote, wr.size);
+	else
+		dg_copy(put ? remote : local, put ? local : remote, wr.size);
+	return true;
+}
+
+/* Completes the n records at the head, which were seen at `seen_ns`. A kernel waits for the completions:
+ * they come before the stamps. */
+static void complete(struct dg_ring *r, uint32_t n, uint64_t seen_ns)
+{
+	const bool next = r->done == r->head; /* nothing before them is in progress */
+	const uint64_t end = r->head + n;
+	for (uint64_t count = r->head; count != end; count++) {
+		const uint64_t sequence = sequence_of(r, count);
+		ring_complete(&r->completions[sequence & r->mask], sequence, DG_OK, 0);
+	}
+	r->now = now_ns();
+	for (; r->head != end; r->head++) {
+		struct place *p = place_of(r, r->head);
+		p->seen_ns = p->posted_ns = seen_ns;
+		p->completed_ns = r->now;
+		p->status = DG_OK;
+		p->state = next ? PLACE_FREE : PLACE_COMPLETE;
+	}
+	r->done = next ? end : r->done;
+	r->completed += n;
+	r->changed = true;
+	r->waiting = false;
+}
+
+uint32_t dg_ring_copy_small(struct dg_ring *r)
+{
+	struct group g = {0};
+	uint32_t n = 0;
+	if (!is_open(r))
+		return 0;
+	while (n < STAMP_OPS && copy_one(r, &g, r->head + n)) {
+		if (!r->since++)
+			r->now = now_ns();
+		n++;
+	}
+	if (g.gate)
+		gate_leave(g.gate, 1);
+	if (!n)
+		return 0;
+	complete(r, n, r->now);
+	r->proxy->stats.batches++;
+	r->proxy->stats.records += n;
+	return n;
+}
