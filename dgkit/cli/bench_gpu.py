@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ..errors import PeerLost
 from .console import console, progress_bar, progress_bars
 from .json_file import STDOUT, json_option, output_file, write_document
 from .options import choice, comma_separated, duration
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from ..dma import Device, Region, RemoteRegion
     from ..dma.gpu_queue import KernelQueue
     from ..gpu_initiated.measure import Meter
     from ..report import PostedLatencyReport, PostedRateReport
@@ -28,7 +34,8 @@ _HERE, _DPU = "here", "dpu"
 _PROXIES = {_HERE: "this process", _DPU: "DPU process"}
 _SAMPLES = 100_000  # at most, of one latency
 _FLOOR_SAMPLES = 2000
-_NOT_MEASURED = "puts into GPU memory, and between GPU memories, which the provider cuda moves"
+_HOST, _TO_GPU = "host to host", ("pinned to GPU", "GPU to GPU")
+_NOT_MEASURED = "puts into GPU memory, which the provider cuda moves: there is no GPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,12 @@ class _Case:
     threads: int
     owner: str
     proxy: str
+    memory: str = _HOST
+    scattered: bool = False
 
     def __str__(self) -> str:
         shape = f", {self.rings} x {self.threads} threads" if self.threads > 1 else ""
-        return f"{self.op}{shape}, owner {self.owner}, proxy {self.proxy}"
+        return f"{self.op}{shape}, {self.memory}, owner {self.owner}, proxy {self.proxy}"
 
 
 def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
@@ -64,6 +73,19 @@ def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], 
             for owner, proxy in places
             for rings, threads in many
             for fenced in (True, False)
+        ],
+    )
+
+
+def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
+    """Return the cases of GPU memory, which a proxy of this process serves."""
+    places = [(owner, memory) for memory in _TO_GPU for owner in owners if _HERE in proxies]
+    return (
+        [_Case("put", 8, True, 1, 1, owner, _HERE, memory) for owner, memory in places],
+        [
+            _Case("put", 64, True, 8, 256, owner, _HERE, memory, scattered)
+            for owner, memory in places
+            for scattered in (False, True)
         ],
     )
 
@@ -99,10 +121,11 @@ def gpu_initiated(
 ) -> int:
     """Measure puts and gets of a kernel, from its post until it sees the completion.
 
-    They reach host memory of the proxy's process by the provider soft. Samples are taken by the
-    kernel's clock. The floor of a latency is a doorbell of a kernel, answered by a loop in C; the
-    floor of a rate is the same threads storing records that are not taken. A row is marked if its
-    floor moved meanwhile: do not compare it.
+    They reach host memory of the proxy's process by the provider soft and, on a GPU, GPU memory of
+    another process by the provider cuda. Samples are taken by the kernel's clock. The floor of a
+    latency is a doorbell of a kernel, answered by a loop in C; the floor of a rate is the same
+    threads storing records that are not taken. A row is marked if its floor moved meanwhile: do not
+    compare it.
 
     Without a GPU, or without CuPy, the kernels run on the emulated GPU, and each row says so: its
     figures are those of this CPU, and say nothing about a GPU.
@@ -116,7 +139,12 @@ def gpu_initiated(
     from ..gpu_initiated.measure import Meter
 
     path = output_file(json_)
-    results = _measure(Meter(), *_cases(owners, proxies), seconds=seconds)
+    meter = Meter()
+    single, many = _cases(owners, proxies)
+    if not meter.emulated:
+        more = _gpu_cases(owners, proxies)
+        single, many = single + more[0], many + more[1]
+    results = _measure(meter, single, many, seconds=seconds)
     if json_ != STDOUT:
         _show(results)
     if json_:
@@ -132,8 +160,11 @@ def _measure(
 
     latency: list[PostedLatencyReport] = []
     rates: list[PostedRateReport] = []
-    with connect() as session, progress_bars() as progress:
+    with connect() as session, ExitStack() as opened, progress_bars() as progress:
         rig = _Rig(meter, session, seconds)
+        opened.callback(rig.close)
+        if any(case.memory != _HOST for case in (*single, *many)):
+            rig.gpu_side = opened.enter_context(_gpu_side(rig.size))
         with progress_bar(progress, "GPU-initiated", len(single) + len(many)) as advance:
             for number, case in enumerate((*single, *many)):
                 with progress_bar(progress, f"  {case}"), rig.opened(case) as (queues, ids):
@@ -142,11 +173,58 @@ def _measure(
                     else:
                         rates.append(rig.rate(case, queues, ids))
                 advance(number + 1, len(single) + len(many))
-        rig.close()
         info = session.info
     about = {"gpu": rig.gpu, "emulated": meter.emulated, "why_emulated": meter.why_emulated}
     figures = {"latency": latency, "rates": rates}
-    return {"info": info, **about, **figures, "not_measured": [_NOT_MEASURED]}
+    not_measured = [_NOT_MEASURED] if meter.emulated else []
+    return {"info": info, **about, **figures, "not_measured": not_measured}
+
+
+class _GpuSide(NamedTuple):
+    """Device with the provider cuda, and its regions."""
+
+    device: Device
+    remote: RemoteRegion
+    local: dict[str, Region]  # by _Case.memory
+
+
+@contextlib.contextmanager
+def _gpu_side(size: int) -> Iterator[_GpuSide]:
+    """Open regions of `size` bytes: here pinned and GPU memory, and GPU memory of a new process."""
+    from .. import Device, empty
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    owner = context.Process(target=_own_gpu_memory, args=(size, theirs), daemon=True)
+    owner.start()
+    theirs.close()
+    try:
+        with (
+            Device("cuda") as device,
+            empty(size, on="pinned") as pinned,
+            empty(size, on="gpu") as own,
+        ):
+            try:
+                token = ours.recv_bytes()
+            except EOFError:
+                raise PeerLost(errno.EPIPE, "the process that owns the GPU memory ended") from None
+            remote = device.import_region(token, timeout=10)
+            local = map(device.register, (pinned, own))
+            yield _GpuSide(device, remote, dict(zip(_TO_GPU, local, strict=True)))
+    finally:
+        ours.close()
+        owner.join(10)
+
+
+def _own_gpu_memory(size: int, pipe: Connection) -> None:
+    """Export GPU memory until the other end of the pipe is closed; in a process of its own."""
+    from .. import Device, empty
+
+    with empty(size, on="gpu") as memory, Device("soft") as device:
+        region = device.register(memory)
+        pipe.send_bytes(region.export())
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            pipe.recv_bytes()
 
 
 class _Rig:
@@ -154,13 +232,17 @@ class _Rig:
 
     Attributes:
         gpu: Name of the GPU, or "emulated GPU".
+        size: Bytes of each region.
+        gpu_side: What the cases of GPU memory need, if there are any.
     """
+
+    gpu_side: _GpuSide | None = None
 
     def __init__(self, meter: Meter, session: Session, seconds: float) -> None:
         from .. import Device, empty
         from ..gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, gpu_name
 
-        size = RATE_RINGS * RATE_THREADS * RATE_SIZE
+        size = self.size = RATE_RINGS * RATE_THREADS * RATE_SIZE
         self._meter, self._session, self._seconds = meter, session, seconds
         self._host = session.empty(size, on=meter.local_kind, name="bench host")
         self._dpu = session.empty(size, on="dpu", name="bench DPU")
@@ -178,7 +260,12 @@ class _Rig:
             queues: list[KernelQueue] = []
             for _ in range(case.rings):
                 queue: Any
-                if case.proxy == _HERE:
+                side = self.gpu_side
+                if case.memory != _HOST and side is not None:
+                    pair = side.local[case.memory], side.remote
+                    queue = side.device.gpu_queue(4096, regions=pair)
+                    ids = pair[1].id, pair[0].id
+                elif case.proxy == _HERE:
                     queue = self._device.gpu_queue(4096, regions=(self._local, self._remote))
                     ids = self._remote.id, self._local.id
                 else:
@@ -211,8 +298,9 @@ class _Rig:
 
         before = self._stored(case)
         done = self._meter.rate(
-            queues, *ids, threads=case.threads, fenced=bool(case.fenced), seconds=self._seconds
-        )
+            queues, *ids, threads=case.threads, fenced=bool(case.fenced), seconds=self._seconds,
+            scattered=case.scattered,
+        )  # fmt: skip
         return PostedRateReport.of(
             done.ops * case.size, done.ops, done.elapsed_ns, size=case.size, op=case.op,
             window=sum(queue.depth for queue in queues),
@@ -234,10 +322,14 @@ class _Rig:
 
         owner = os.getpid() if case.proxy == _HERE else self._session.info["dpu"]["pid"]
         pids = f"kernel of pid {os.getpid()}, proxy and memory of pid {owner}"
+        if case.memory != _HOST:
+            pids = f"kernel and proxy of pid {os.getpid()}, memory of another process"
         return {
-            "provider": "soft", "path": GPU_INITIATED, "machine": Machine.here(),
+            "provider": "soft" if case.memory == _HOST else "cuda", "path": GPU_INITIATED,
+            "machine": Machine.here(),
             "spinning": cpus() > 1, "where": pids, "fenced": case.fenced, "gpu": self.gpu,
             "emulated": self._meter.emulated, "owner": case.owner, "proxy": _PROXIES[case.proxy],
+            "memory": f"{case.memory}{', scattered' if case.scattered else ''}",
             "rings": case.rings, "threads": case.threads,
         }  # fmt: skip
 
@@ -252,7 +344,8 @@ def _show(results: dict[str, Any]) -> None:
 
     latency: Sequence[PostedLatencyReport] = results["latency"]
     rates: Sequence[PostedRateReport] = results["rates"]
-    label, out = latency[0].label, console()
+    out = console()
+    label = latency[0].label if results["emulated"] else results["gpu"]
     if results["emulated"]:
         out.print(
             f"The kernels ran on the emulated GPU, which is this CPU: no figure of a GPU.\n"

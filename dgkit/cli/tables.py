@@ -98,13 +98,14 @@ def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
 
 
 _FENCED = {True: "yes", False: "no", None: "-"}
-_HOW = ("fenced", "owner", "proxy", "GPU")
+_HOW = ("memory", "fenced", "owner", "proxy", "GPU")
 
 
 def _how(report: PostedLatencyReport | PostedRateReport) -> tuple[str, ...]:
-    """Return how a kernel's operations were posted, as four cells."""
+    """Return how a kernel's operations were posted, as five cells."""
     gpu = "emulated" if report.emulated else "real"
-    return _FENCED[report.fenced], report.owner, report.proxy.split()[0], gpu
+    fenced = _FENCED[report.fenced]
+    return report.memory, fenced, report.owner, report.proxy.split()[0], gpu
 
 
 def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> Table:

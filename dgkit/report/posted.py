@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # of inherited fields, for the API reference
 __all__ = ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "posted_label"]
 
 GPU_INITIATED = "GPU-initiated"  # path of such operations
-_BELOW = ("fenced", "gpu", "emulated", "owner", "proxy", "rings", "threads")
+_BELOW = ("fenced", "gpu", "emulated", "owner", "proxy", "memory", "rings", "threads")
 
 
 def posted_label(label: str, *, emulated: bool) -> str:
@@ -34,6 +34,7 @@ class _Posted(Report):
     emulated: bool
     owner: str
     proxy: str
+    memory: str
     rings: int
     threads: int
 
@@ -47,6 +48,7 @@ class _Posted(Report):
         released = {True: ", fenced", False: ", DG_NO_RELEASE", None: ""}[self.fenced]
         where = f"in {self.proxy}; owner {self.owner}"
         rows = [("kernel", f"{self.gpu}, {shape}{released}"), ("proxy", where)]
+        rows.append(("memory", self.memory))
         return [*super()._rows(), *rows]
 
     def _added(self) -> dict[str, Any]:
@@ -65,6 +67,8 @@ class PostedLatencyReport(_Posted, LatencyReport):
         emulated: The kernel ran on the emulated GPU: the figures are those of this CPU.
         owner: "idle", or "busy": another kernel computed meanwhile.
         proxy: Process of the proxy: "this process" or "DPU process".
+        memory: From which kind of memory to which: "host to host", "pinned to GPU", "GPU to GPU";
+            ", scattered" if the places of neighbouring threads are no neighbours.
         rings: Queues that were posted to.
         threads: Threads for each queue.
     """
@@ -74,6 +78,7 @@ class PostedLatencyReport(_Posted, LatencyReport):
     emulated: bool
     owner: str
     proxy: str
+    memory: str = "host to host"
     rings: int = 1
     threads: int = 1
 
@@ -96,6 +101,7 @@ class PostedRateReport(_Posted, BandwidthReport):
     emulated: bool
     owner: str
     proxy: str
+    memory: str = "host to host"
     rings: int = 1
     threads: int = 1
 

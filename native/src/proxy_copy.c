@@ -20,20 +20,40 @@ struct group {
 /* Whether the ring may have groups now. */
 static bool is_open(const struct dg_ring *r)
 {
-	return !r->n_wr && !r->own && !r->gpu_trace && !r->message.active &&
+	return !r->n_wr && !r->gpu_trace && !r->message.active &&
 	       queue_inline(r->q, r->q->dev->ops->inline_copies, STAMP_OPS * SMALL);
 }
 
-static dg_wr work_request(const dg_u64 *w)
+/* To a kernel of another process this process's memory is the remote one: its put is a read here. */
+static dg_wr work_request(const struct dg_ring *r, const dg_u64 *w)
 {
+	const bool put = (dg_u8)w[0] == DG_OP_PUT;
+	if (r->own)
+		return (dg_wr){
+			.local = (dg_u32)w[5],
+			.remote = (dg_u32)w[4],
+			.local_offset = DG_LOW(w[2], 56),
+			.remote_offset = DG_LOW(w[1], 56),
+			.size = DG_LOW(w[3], 56),
+			.op = put ? DG_READ : DG_WRITE,
+		};
 	return (dg_wr){
 		.local = (dg_u32)w[4],
 		.remote = (dg_u32)w[5],
 		.local_offset = DG_LOW(w[1], 56),
 		.remote_offset = DG_LOW(w[2], 56),
 		.size = DG_LOW(w[3], 56),
-		.op = (dg_u8)w[0] == DG_OP_GET ? DG_READ : DG_WRITE,
+		.op = put ? DG_WRITE : DG_READ,
 	};
+}
+
+/* Whether the ring may name these regions, if it is another process's. */
+static bool admits(const struct dg_ring *r, const dg_wr *wr)
+{
+	bool known = !r->own;
+	for (uint32_t i = 0; i < r->n_peers && r->own == wr->local; i++)
+		known |= r->peers[i] == wr->remote;
+	return known;
 }
 
 /* Looks the pair of regions up, and enters the gate. The local region needs none: its closer waits
@@ -42,7 +62,8 @@ static bool begin(struct dg_ring *r, struct group *g, const dg_wr *wr)
 {
 	struct dg_op op;
 	bool fresh;
-	if (dg_resolve(r->q, wr, &op, &r->run, &fresh) || !(op.flags & OP_PLAIN))
+	if (!admits(r, wr) || dg_resolve(r->q, wr, &op, &r->run, &fresh) ||
+	    !(op.flags & OP_PLAIN))
 		return false;
 	g->gate = r->run.remote->gate;
 	gate_enter(g->gate, 1);
@@ -73,25 +94,25 @@ static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
 	ring_prefetch(r, count + AHEAD);
 	/* With any flag it is none of a group. */
 	const uint32_t op = (uint32_t)w[0] & 0xffff;
-	const dg_wr wr = work_request(w);
+	const dg_wr wr = work_request(r, w);
 	if ((op != DG_OP_PUT && op != DG_OP_GET) || wr.size - 1 >= SMALL)
 		return false;
 	if (!g->gate ? !begin(r, g, &wr) : wr.local != g->local || wr.remote != g->remote)
 		return false;
-	const bool put = op == DG_OP_PUT;
+	const bool write = wr.op == DG_WRITE;
 	if (!in_bounds(r->run.local, wr.local_offset, wr.size,
-		       put ? DG_ACCESS_READ : DG_ACCESS_WRITE) ||
+		       write ? DG_ACCESS_READ : DG_ACCESS_WRITE) ||
 	    !in_bounds(r->run.remote, wr.remote_offset, wr.size,
-		       put ? DG_ACCESS_WRITE : DG_ACCESS_READ))
+		       write ? DG_ACCESS_WRITE : DG_ACCESS_READ))
 		return false;
 	char *local = r->run.local->base + wr.local_offset;
 	char *remote = r->run.remote->base + wr.remote_offset;
 	place_of(r, count)->op = (uint8_t)op;
 	order_stores();
 	if (wr.size <= 64)
-		copy_upto64(put ? remote : local, put ? local : remote, wr.size);
+		copy_upto64(write ? remote : local, write ? local : remote, wr.size);
 	else
-		dg_copy(put ? remote : local, put ? local : remote, wr.size);
+		dg_copy(write ? remote : local, write ? local : remote, wr.size);
 	return true;
 }
 

@@ -208,6 +208,16 @@ def test_dgkit_bench_measures_kernels_of_the_gpu(tmp_path: Any) -> None:
         (owner, proxy) for owner in ("idle", "busy") for proxy in ("this process", "DPU process")
     }
     for row in rows:
-        assert row["label"] == "software DPU"
+        on_gpu = row["memory"].split(",")[0] in ("pinned to GPU", "GPU to GPU")
+        assert row["provider"] == ("cuda" if on_gpu else "soft")
         assert "emulated" not in row["gpu"]
+    assert {row["memory"] for row in found["rates"]} == {
+        "host to host",
+        *(
+            f"{to}{where}"
+            for to in ("pinned to GPU", "GPU to GPU")
+            for where in ("", ", scattered")
+        ),
+    }
+    assert found["not_measured"] == []
     assert all(row["percentiles"]["p50_ns"] > 500 for row in found["latency"])  # over PCIe

@@ -169,6 +169,7 @@ def test_operations_of_a_kernel_each_say_how_they_were_posted(home):
         assert all(row["floor_gbps"])
     for row in (*found["latency"], *found["rates"]):
         assert (row["path"], row["proxy"]) == ("GPU-initiated", "this process")
+        assert row["memory"] == "host to host"
         assert (row["label"], row["emulated"]) == ("software DPU, emulated GPU", True)
     assert found["not_measured"]
     assert done.stdout.startswith("The kernels ran on the emulated GPU")
