@@ -150,7 +150,7 @@ def test_a_long_repeat_is_cancelled(panel):
 
 
 def test_a_region_is_whole_beside_the_other_fields_of_a_panel_as_wide_as_a_page(notebook):
-    notebook.page.set_viewport_size({"width": 1000, "height": 900})
+    notebook.page.set_viewport_size({"width": 1600, "height": 900})
     notebook.cell("import dgkit\ns = dgkit.connect()\nmine = s.empty(4096, name='mine again')")
     notebook.cell("dgkit.TransferPanel(s)")
     panel = notebook.ready("transfer")
