@@ -156,6 +156,7 @@ class KernelMonitor:
 
     path = GPU_INITIATED
     lost = 0
+    buffered = False
 
     def __init__(
         self, session: Any, region: Any, *, size: int, op: str, count: int, every_s: float

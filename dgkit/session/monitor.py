@@ -94,6 +94,11 @@ class Monitor:
         return self._source.path
 
     @property
+    def buffered(self) -> bool:
+        """Return whether blocks are taken also between two calls of read()."""
+        return self._source.buffered
+
+    @property
     def machine(self) -> Machine:
         """Return the machine that takes the samples."""
         return self._source.machine

@@ -32,8 +32,10 @@ class SampleSource(Protocol):
         path: Path of the first transfer, which is not a sample: `inline` or `worker`.
         machine: Machine that takes the samples.
         ended: Error that ended the source, or None.
+        buffered: Blocks are taken also between two calls of take().
     """
 
+    buffered: bool
     path: str
     machine: Machine
     ended: Exception | None
@@ -54,6 +56,8 @@ class SampleSource(Protocol):
 
 class LocalSource:
     """Sampler in this process: take() measures when a block is due."""
+
+    buffered = False
 
     def __init__(self, device: Device, ref: RegionRef, fields: tuple[Any, ...]) -> None:
         self.ended: Exception | None = None
@@ -82,6 +86,8 @@ class LocalSource:
 
 class RemoteSource:
     """Subscription to the blocks of one monitor at an agent."""
+
+    buffered = True
 
     def __init__(
         self, link: Connection, handle: int, fields: tuple[Any, ...], timeout: float

@@ -23,8 +23,9 @@ import zmq
 from .inflow import Stream
 from .sockets import drain
 
-__all__ = ["Acceptor"]
+__all__ = ["Acceptor", "Arrivals"]
 
+_ONCE = select.EPOLLIN | select.EPOLLONESHOT
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
@@ -35,6 +36,43 @@ class _Connection(Stream):
         self.process = -1  # pidfd of the process that made it
 
 
+class Arrivals:
+    """Says once that bytes have arrived at a connection, and again after rearm(). Thread-safe.
+
+    libzmq's threads read the bytes; this only wakes a thread that sleeps while all connections
+    are quiet. It may miss bytes that are read at once (epoll(7) reports what is there when it is
+    asked), but not those that arrive faster than they are read. A connection that is closed is
+    removed by the kernel.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._seen: set[int] = set()
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable until take() when bytes have arrived."""
+        return self._epoll.fileno()
+
+    def add(self, fd: int) -> None:
+        """Add a connection."""
+        with contextlib.suppress(OSError):  # it has ended, or its number is added
+            self._epoll.register(fd, _ONCE)
+
+    def take(self) -> None:
+        """Note the connections at which bytes have arrived: they are silent until rearm()."""
+        self._seen.update(fd for fd, _ in self._epoll.poll(0))
+
+    def rearm(self) -> None:
+        """Let the connections that take() has noted say it again."""
+        while self._seen:
+            with contextlib.suppress(OSError):  # it has ended
+                self._epoll.modify(self._seen.pop(), _ONCE)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        self._epoll.close()
+
+
 class Acceptor:
     """Connections of one bound socket. Not thread-safe.
 
@@ -43,10 +81,14 @@ class Acceptor:
         name: Address of its monitor, inproc://.
         limit: Connections at a time.
         hello_s: Seconds within which each must become known.
+        arrivals: Gets each connection, see Arrivals.
     """
 
-    def __init__(self, sock: zmq.Socket[bytes], name: str, limit: int, hello_s: float) -> None:
+    def __init__(
+        self, sock: zmq.Socket[bytes], name: str, limit: int, hello_s: float, arrivals: Arrivals
+    ) -> None:
         self.limit = limit
+        self._arrivals = arrivals
         self._hello_s = hello_s
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
@@ -146,6 +188,7 @@ class Acceptor:
                     self._remove(fd)  # the newest comes last
                     connection = _Connection(fd)
                     self._connections[fd] = self._silent[fd] = connection
+                    self._arrivals.add(fd)
                     if len(self._connections) > self.limit:
                         self._enforce_limit()
             else:

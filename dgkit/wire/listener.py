@@ -19,7 +19,7 @@ import zmq
 
 from ..errors import NativeError
 from . import keys as keyring
-from .acceptor import Acceptor
+from .acceptor import Acceptor, Arrivals
 from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, parse
 from .messages import MAX_REQUEST
 from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
@@ -86,6 +86,7 @@ class Listener:
             publisher are refused. Those to the router get the reason by the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be judged.
         keys_allowed: How many keys the list had at the latest handshake; 0 over ipc://.
+        arrivals: Bytes that arrive at any of its connections.
 
     Raises:
         NativeError: The address is in use or cannot be bound.
@@ -118,6 +119,7 @@ class Listener:
         self._stop_fds = stop_fds
         self._acceptors: list[Acceptor] = []  # of the router, then of the publisher
         self._files: list[tuple[Path, int]] = []
+        self.arrivals = Arrivals()
         self.context = zmq.Context(_THREADS)
         self._open: list[zmq.Socket[bytes]] = []
         try:
@@ -150,7 +152,7 @@ class Listener:
     def _bind(self, sock: zmq.Socket[bytes], address: Address) -> Address:
         path = address.path
         name = f"inproc://dgkit-agent-{next(_serial)}"
-        acceptor = Acceptor(sock, name, self._connections, self._hello_s)
+        acceptor = Acceptor(sock, name, self._connections, self._hello_s, self.arrivals)
         self._open.append(acceptor.monitor)
         self._acceptors.append(acceptor)
         # A new name of the publisher has no other claimant, and nothing may delay the agent's loop.
@@ -314,6 +316,7 @@ class Listener:
         for acceptor in self._acceptors:
             acceptor.close()
         self.context.term()
+        self.arrivals.close()
         for path, inode in self._files:
             with contextlib.suppress(FileNotFoundError):  # removed by another process
                 if path.lstat().st_ino == inode:  # else a new agent listens there

@@ -24,8 +24,11 @@ from .sockets import fd_of
 
 __all__ = ["Wakeup"]
 
-_TICK_S = 1.0  # between two wake-ups while a connection has a deadline
-_GROWTH_S = 0.05  # between two looks at the process's memory while there is a connection
+_TICK_S = 1.0  # between two wake-ups while there is a connection
+_GROWTH_S = 0.05  # between two looks at the process's memory while bytes arrive
+_QUIET_S = (
+    1.0  # without an event, after which the thread sleeps for a second, or until bytes arrive
+)
 _INTERVAL_S = 0.003  # at least, between two for connections: a storm of them is handled at once
 
 
@@ -61,6 +64,8 @@ class Wakeup:
         for fd in (*edges, *wake_fds, parent_fd, self._end):
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+        self._arrivals = listener.arrivals
+        self._epoll.register(self._arrivals.fileno(), select.EPOLLIN)
         self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
         self._lock = threading.Lock()
         self._socket = listener.context.socket(zmq.DEALER)  # used under the lock alone
@@ -98,13 +103,18 @@ class Wakeup:
         due, held = 0.0, False  # when the next EVENT may be sent, and whether one is to be
         while True:
             now = time.monotonic()
-            # the loop learns from EVENT, within a second, whether there is a connection to watch
-            watched = self._listener.connected or now - heard < _TICK_S
-            ready = self._wait(max(0.0, due - now) if held else _GROWTH_S if watched else None)
+            quiet = now - heard >= _QUIET_S and self._trim_at == math.inf
+            if quiet:
+                self._arrivals.rearm()
+                self._look_at_memory(now, force=True)  # for what came since the last look
+            ready = self._wait(max(0.0, due - now) if held else self._pause(quiet))
             if self._end in ready:
                 return
             now = time.monotonic()
             heard = now if ready else heard
+            if self._arrivals.fileno() in ready:
+                self._arrivals.take()
+                ready.discard(self._arrivals.fileno())
             self._look_at_memory(now)
             if self._parent_fd in ready:
                 self._send(self.PARENT_EXIT)
@@ -116,11 +126,18 @@ class Wakeup:
                 due, held, tick = now + _INTERVAL_S, False, now
                 self._send(self.EVENT)
 
+    def _pause(self, quiet: bool) -> float | None:
+        """Return how long to wait for an event."""
+        if not quiet:
+            return _GROWTH_S
+        # the loop learns from EVENT, within a second, whether there is a connection to watch
+        return _TICK_S if self._listener.connected else None
+
     def _wait(self, seconds: float | None) -> set[int]:
         return {fd for fd, _ in self._epoll.poll(seconds)}
 
-    def _look_at_memory(self, now: float) -> None:
-        if now - self._looked < _GROWTH_S:
+    def _look_at_memory(self, now: float, *, force: bool = False) -> None:
+        if now - self._looked < _GROWTH_S and not force:
             return
         self._looked = now
         if self._grown():

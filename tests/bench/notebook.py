@@ -89,6 +89,25 @@ FRAMES = """(ms) => new Promise((resolve) => {
   };
   requestAnimationFrame(next);
 })"""
+# How often a figure is drawn anew, counted by frames of the page in which its canvas is cleared.
+REDRAWS = """([figure, ms]) => new Promise((resolve) => {
+  const prototype = CanvasRenderingContext2D.prototype, clear = prototype.clearRect;
+  const start = performance.now();
+  let drawn = false, frames = 0;
+  const inside = (node) => node && (node === figure || inside(node.parentNode ?? node.host));
+  prototype.clearRect = function (...area) {
+    drawn ||= inside(this.canvas);
+    return clear.apply(this, area);
+  };
+  const next = (now) => {
+    frames += Boolean(drawn);
+    drawn = false;
+    if (now - start < ms) { requestAnimationFrame(next); return; }
+    prototype.clearRect = clear;
+    resolve(1000 * frames / (now - start));
+  };
+  requestAnimationFrame(next);
+})"""
 # From running a cell to the last of its panels.
 USABLE = """([path, index, names]) => new Promise((resolve) => {
   const start = performance.now();
@@ -184,10 +203,14 @@ def plot(bench: Bench) -> Iterator[Figure]:
         kernel.cpu_percent()
         fps.append(page.ask(FRAMES, 7000))
         shares.append(kernel.cpu_percent())
+    figure = panel.locator(".dg-time").element_handle()
+    redraws = page.ask(REDRAWS, [figure, 7000])
     page.close()
     rate, share = statistics.median(fps), statistics.median(shares)
     beside = "fps with no plot running"
     yield Figure("plot, 20 Hz, 1,000 points, page", "fps", rate, "60", rate >= 59, beside, idle_fps)
+    what = "plot, 20 Hz, 1,000 points, redraws"
+    yield Figure(what, "a second", redraws, "20, at least 19", _met(19, redraws))
     what = "plot, 20 Hz, 1,000 points, kernel"
     yield Figure(what, "% of a core", share, "2 %", _met(share, 2), rounds=shares)
 

@@ -62,6 +62,14 @@ def test_it_runs_and_names_provider_path_and_machine(board, panel):
     expect(panel.get_by_text("Stopped.")).to_be_visible()
 
 
+def test_started_by_a_cell_after_a_long_rest_it_moves(board, panel):
+    press(panel, "Stop")
+    expect(panel).to_have_attribute("data-running", "false")
+    board.value("d.panels.plot._view_model.viewers._reported.clear()")
+    board.value("d.panels.plot.start()")
+    moves(board)
+
+
 def test_paused_it_stands_still_and_still_takes_samples(board, panel):
     moves(board)
     press(panel, "Pause drawing")

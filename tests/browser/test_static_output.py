@@ -168,6 +168,32 @@ def test_without_a_widget_manager_the_file_has_a_picture_and_no_text_of_widgets(
     assert [said for said in TEXTS if said in page] == []
 
 
+# A save that begins while the kernel still answers a panel.
+SAVE_BUSY = """async (path) => {
+  const panel = find(path), kernel = panel.sessionContext.session.kernel;
+  let status = "busy";
+  Object.defineProperty(kernel, "status", { get: () => status, configurable: true });
+  const saved = panel.context.save();
+  await new Promise((resolve) => requestAnimationFrame(resolve));
+  status = "idle";
+  kernel.statusChanged.emit(status);
+  await saved;
+  delete kernel.status;
+}"""
+
+
+def test_saving_while_the_kernel_answers_a_panel_renews_the_pictures(notebook):
+    notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._INTERVAL_S = 1e9")
+    notebook.cell(SETUP)
+    notebook.ready("hexview")
+    path = notebook.save()
+    first, *_ = pictures(path)
+    notebook.cell("view.goto(0x200)")
+    notebook.lab_page.ask(SAVE_BUSY, notebook.path)
+    second, *_ = pictures(path)
+    assert second != first
+
+
 def test_saving_renews_the_pictures_also_in_a_page_that_was_reloaded(notebook):
     notebook.cell("from dgkit.widgets.base import static_output\nstatic_output._INTERVAL_S = 1e9")
     notebook.cell(SETUP)

@@ -147,3 +147,14 @@ def test_a_long_repeat_is_cancelled(panel):
     panel.get_by_role("button", name="Cancel").click()
     expect(panel.get_by_role("status").filter(has_text="cancelled")).to_be_visible()
     expect(panel.get_by_role("button", name="Start", exact=True)).to_be_enabled()
+
+
+def test_a_region_is_whole_beside_the_other_fields_of_a_panel_as_wide_as_a_page(notebook):
+    notebook.page.set_viewport_size({"width": 1600, "height": 900})
+    notebook.cell("import dgkit\ns = dgkit.connect()\nmine = s.empty(4096, name='mine again')")
+    notebook.cell("dgkit.TransferPanel(s)")
+    panel = notebook.ready("transfer")
+    region, offset = panel.get_by_label("Region"), panel.get_by_label("Offset, bytes")
+    expect(region).to_contain_text("mine again, 4 KiB, host")
+    assert region.bounding_box()["width"] > 1.8 * offset.bounding_box()["width"]
+    expect(region).to_have_css("text-overflow", "ellipsis")

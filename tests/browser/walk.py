@@ -56,7 +56,7 @@ ENDED = (
 ERRORS = f"(path) => {{ {CODE} return errors; }}"
 HEIGHT = """() => {
   const notebook = ".jp-NotebookPanel:not(.lm-mod-hidden) .jp-WindowedPanel-outer";
-  const inner = document.querySelector(notebook) ?? document.body; // the body: Voila
+  const inner = document.querySelector(`${notebook}, #rendered_cells`); // the latter: Voila
   return Math.ceil(inner.scrollHeight + innerHeight - inner.clientHeight);
 }"""
 CUT = """() => [".dgkit", ".jp-OutputArea-output"]

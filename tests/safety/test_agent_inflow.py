@@ -4,10 +4,12 @@ import contextlib
 import os
 import socket
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support.processes.agents import agent
+from support.processes.waiting import until
 from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
@@ -47,14 +49,31 @@ def most_during(pid, flood):
     return max(most, own_bytes(pid)), os.waitstatus_to_exitcode(ended[1])
 
 
+def switches(pid):
+    """How often the threads of a process have given up a CPU."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/status")
+    lines = [line for task in tasks for line in task.read_text().splitlines() if "ctxt" in line]
+    return sum(int(line.split()[1]) for line in lines)
+
+
+def rests(pid):
+    """Whether a process has nothing to do, for a part of a second."""
+    before = switches(pid)
+    time.sleep(0.3)
+    return switches(pid) - before <= 3
+
+
 @pytest.mark.parametrize("known", [False, True])
-def test_parts_without_end_end_the_connection(known):
+@pytest.mark.parametrize("rested", [False, True])
+def test_parts_without_end_end_the_connection(known, rested):
     with agent() as served, dgkit.connect(served.address) as session:
         before = own_bytes(served.pid)
         for _ in range(2):  # the second finds no memory that the first has left
             with client_of(served.address) as client:
                 if known:
                     assert greet(client)
+                if rested:
+                    until(lambda: rests(served.pid), "the agent rests")
                 most, code = most_during(served.pid, lambda c=client: c.flood(SENT))
             assert code == 0, "the agent has taken four gigabytes"
             assert most - before < AT_MOST

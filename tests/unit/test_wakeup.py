@@ -1,11 +1,16 @@
 """Wake-ups of the agent's loop: by its watcher, and straight from the threads with replies."""
 
 import itertools
+import select
+import socket
 import threading
 from contextlib import closing
 
 import pytest
+from support.processes.waiting import until
+from support.processes.zmtp import Zmtp
 
+from dgkit.wire.acceptor import Arrivals
 from dgkit.wire.listener import Listener
 from dgkit.wire.wakeup import Wakeup
 
@@ -45,3 +50,54 @@ def test_a_wake_up_after_the_end_does_nothing(listener):
     with Wakeup(listener, (), -1) as wakeup:
         pass
     wakeup.wake()
+
+
+def test_arrivals_are_said_once_until_they_are_rearmed():
+    arrivals = Arrivals()
+
+    def said():
+        return bool(select.select([arrivals], [], [], 0)[0])
+
+    ours, theirs = socket.socketpair()
+    with closing(arrivals), ours, theirs:
+        arrivals.add(ours.fileno())
+        arrivals.add(ours.fileno())  # a number that is there
+        assert not said()
+        theirs.send(b"a")
+        assert said()
+        arrivals.take()
+        theirs.send(b"b")
+        assert not said()
+        ours.recv(9)  # libzmq reads it
+        arrivals.rearm()
+        assert not said()
+        theirs.send(b"c")
+        assert said()
+        arrivals.take()
+        ours.close()
+        arrivals.rearm()
+        assert not said()
+
+
+def test_while_all_connections_are_quiet_its_thread_sleeps_until_bytes_arrive(
+    listener, monkeypatch
+):
+    pauses = []
+    pause = Wakeup._pause
+
+    def recorded(wakeup, quiet):
+        pauses.append(pause(wakeup, quiet))
+        return pauses[-1]
+
+    monkeypatch.setattr(Wakeup, "_pause", recorded)
+    monkeypatch.setattr("dgkit.wire.wakeup._QUIET_S", 0.2)
+    monkeypatch.setattr("dgkit.wire.wakeup._TICK_S", 1000.0)
+    client = socket.socket(socket.AF_UNIX)
+    with Wakeup(listener, (), -1), client:
+        client.connect(str(listener.address.path))
+        with Zmtp(client, b"DEALER") as peer:
+            until(lambda: (listener.service(), listener.waiting)[1], "it is accepted")
+            until(lambda: pauses[-1] == 1000, "the thread sleeps")
+            before = len(pauses)
+            until(lambda: (peer.send(bytes(100_000)), len(pauses) > before)[1], "it is woken")
+            until(lambda: pauses[-1] == 1000, "it sleeps again")

@@ -230,14 +230,7 @@ def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
     sent = {
         "full": _plain(full), "frames": [_plain(frame) for frame in (first, second, third)],
     }  # fmt: skip
-    script = Path(panel.__file__).parent.parent.joinpath("latency/data.js").read_text()
-    test = tmp_path / "view.mjs"
-    test.write_text(script + _TEST)
-    node, _ = compute_driver_executable()
-    done = subprocess.run(
-        [node, str(test)], input=json.dumps(sent), capture_output=True, text=True, check=True
-    )
-    seen = json.loads(done.stdout)
+    seen = _in_node(tmp_path, _TEST, sent)
     assert seen["frames"] == [False, False, None]  # one that it has, one that is next, a gap
     assert seen["points"] == [100 / 1000] * 31 + [None] + [100 / 1000]
     assert seen["samples"] == 32 * 50
@@ -248,6 +241,58 @@ def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
         "99.9",
     ]
     assert seen["shares"] == pytest.approx([100])
+
+
+def test_the_points_of_a_frame_are_shown_one_after_the_other(tmp_path):
+    model = ViewModel()
+    model.viewers.update("a", True)
+    model.begin(config())
+    model.add([block(0), block(1)])
+    sent = {"full": _plain((model.state(), model.buffers())), "frames": []}
+    for numbers in ((2, 3), (4, 5), range(6, 12)):
+        model.add([block(number) for number in numbers])
+        sent["frames"].append(_plain(model.frame()))
+    seen = _in_node(tmp_path, _TEST_PACE, sent)
+    shown = [(count, ms and round(ms)) for count, ms in seen]
+    assert shown == [
+        (2, None),  # a full state
+        (3, 50), (4, None),  # a frame of two, the second at its time after the first
+        (5, 50),  # the next frame: no point of the one before is left out
+        (12, None),  # many at once, as after a pause
+    ]  # fmt: skip
+
+
+def test_a_monitor_whose_blocks_wait_is_read_at_half_their_rate(view):
+    with dgkit.connect() as session:
+        plot = view(LatencyPlot(session)).panel
+        with session.monitor(session.empty(64), size=8) as monitor:
+            assert monitor.buffered
+            steps = plot._steps(monitor)
+            first, second = next(steps), next(steps)
+            assert second - first == pytest.approx(0.1, abs=0.01) or second > first + 0.1
+            steps.close()
+
+
+def test_a_monitor_that_takes_its_blocks_when_it_is_read_is_read_at_each_tick(view):
+    with agent(role="host") as running, dgkit.connect(running.address) as session:
+        plot = view(LatencyPlot(session)).panel
+        with session.monitor(session.empty(64), size=8) as monitor:
+            assert not monitor.buffered
+            steps = plot._steps(monitor)
+            assert next(steps) is None
+            steps.close()
+
+
+def _in_node(folder, test, sent):
+    """Runs a test of the view's data in Node; what it has printed."""
+    script = Path(panel.__file__).parent.parent.joinpath("latency/data.js").read_text()
+    file = folder / "view.mjs"
+    file.write_text(script + test)
+    node, _ = compute_driver_executable()
+    done = subprocess.run(
+        [node, str(file)], input=json.dumps(sent), capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
 
 
 def _plain(sent):
@@ -265,9 +310,30 @@ const [first, second, third] = sent.frames;
 const frames = [data.addFrame(first.fields, views(first.buffers)),
   data.addFrame(second.fields, views(second.buffers)),
   data.addFrame({ ...third.fields, n: third.fields.n + 1 }, views(third.buffers))];
+data.fine.show();
 const { p50 } = data.fine.window(0, data.fine.last, 1);
 console.log(JSON.stringify({
   frames, points: [...p50], samples: data.run.samples,
   percentiles: [1, 1.1, 10, 100, 1000].map(percentText), shares: data.distribution.bins.top,
 }));
+"""
+
+_TEST_PACE = """
+import { readFileSync } from "node:fs";
+const sent = JSON.parse(readFileSync(0, "utf8"));
+const views = (buffers) => buffers.map((bytes) => new DataView(new Uint8Array(bytes).buffer));
+const data = new LatencyData(), seen = [];
+const look = () => seen.push([data.fine.window(0, 99, 1).p50.length, data.fine.nextMs]);
+data.setState(sent.full.fields, views(sent.full.buffers));
+look();
+const [first, second, third] = sent.frames;
+data.addFrame(first.fields, views(first.buffers));
+look();
+data.fine.show(1);
+look();
+data.addFrame(second.fields, views(second.buffers));
+look();
+data.addFrame(third.fields, views(third.buffers));
+look();
+console.log(JSON.stringify(seen));
 """

@@ -175,6 +175,21 @@ def test_while_all_tasks_pause_the_thread_sleeps(failed, monkeypatch):
     assert not failed
 
 
+def test_a_task_that_is_hastened_does_not_wait_for_the_time_that_it_has_named(failed):
+    due = time.monotonic() + 1000
+
+    def steps():
+        yield due
+
+    task = scheduler.start(steps(), failed.append)
+    until(lambda: task.due == due, "it waits")
+    task.hasten(due + 1)
+    assert task.due == due
+    task.hasten(time.monotonic())
+    until(lambda: task.done, "it has ended")
+    assert not failed
+
+
 def test_the_thread_ends_with_a_task_that_is_cancelled_in_its_pause(failed):
     task = scheduler.start(scheduler.sleep(60.0), failed.append)
     until(lambda: task.due, "it pauses")

@@ -18,8 +18,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.widgets.base import static_output
 from dgkit.widgets.base.chart import Axis, font, write
-from dgkit.widgets.base.picture import Picture
-from dgkit.widgets.base.static_output import dated
+from dgkit.widgets.base.picture import Drawing, Picture
 from dgkit.widgets.dashboard.dashboard import dashboard
 from dgkit.widgets.figure.figure import BokehView
 from dgkit.widgets.figure.static_figure import _PlotDrawing, figure_picture
@@ -108,6 +107,25 @@ def test_a_page_that_asks_gets_the_pictures_of_another_state_than_it_has(
     assert static_output.renewed(states) == {}
 
 
+def test_a_changed_picture_is_drawn_once_and_one_of_the_same_state_is_no_file(
+    session, view, published, monkeypatch
+):
+    monkeypatch.setattr(static_output, "_INTERVAL_S", 1e9)  # nothing else renews it
+    panel = view(dgkit.AllocatePanel(session)).panel
+    panel._ipython_display_()
+    calls = []
+    for owner, name in ((Picture, "drawn"), (Drawing, "png")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *args, real=real, name=name: calls.append(name) or real(*args)
+        )
+    assert not panel._static.flush()
+    assert calls == ["drawn"]  # at another time, which is below it
+    session.empty(64, name="new")
+    assert panel._static.flush()
+    assert calls == ["drawn", "drawn", "png"]
+
+
 def test_nothing_is_drawn_for_a_panel_that_was_not_put_out(session, view, published):
     panel = view(dgkit.AllocatePanel(session)).panel
     session.empty(64)
@@ -137,7 +155,7 @@ def test_a_dashboard_takes_less_than_60_kilobytes(session, view):
     board.panels.plot.start()
     measured(board.panels.plot)
     board.panels.plot.stop()
-    png = dated(board.picture()).png()
+    png = board.picture().drawn("State of now").png()
     assert len(base64.b64encode(png)) < 60_000
     assert opened(png).height > 800
 
@@ -146,8 +164,8 @@ def test_a_dashboard_takes_less_than_60_kilobytes(session, view):
 def test_a_panel_of_a_session_that_is_closed_or_empty_has_a_picture(view, name):
     with dgkit.connect() as session:
         panel = view(getattr(dgkit, name)(session)).panel
-        assert opened(dated(panel.picture()).png()).width == 720
-    assert opened(dated(panel.picture()).png()).width == 720
+        assert opened(panel.picture().png()).width == 720
+    assert opened(panel.picture().png()).width == 720
 
 
 def test_a_hex_view_shows_the_bytes_in_view(session, view):

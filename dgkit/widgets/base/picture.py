@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import io
 import math
+import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from PIL import Image, ImageDraw
 
 from .chart import GREY, TEXT, Chart, font, text_width, write
 
-__all__ = ["WIDTH", "Picture"]
+__all__ = ["WIDTH", "Drawing", "Picture"]
 
 WIDTH = 720  # px
 _MARGIN = 10  # px
 _CELL, _LINE = 7, 15  # px, of a character of fixed width
+_NOTE = 16  # px, of the line below it
 _COLOURS = 48  # of the palette: enough for antialiased text and a palette of bytes
 
 _Block = tuple[int, Callable[[Image.Image, int], None]]  # height in px, and how to draw it at y
@@ -104,17 +107,43 @@ class Picture:
         self._blocks.append((8, _rule))
         self._blocks += other._blocks
 
-    def png(self) -> bytes:
-        """Draw the picture."""
-        height = sum(block for block, _ in self._blocks) + 2 * _MARGIN
+    def drawn(self, note: str = "") -> Drawing:
+        """Draw the picture, and below it a note that is no part of its state."""
+        height = sum(block for block, _ in self._blocks) + 2 * _MARGIN + (_NOTE if note else 0)
         image = Image.new("RGB", (WIDTH, height), "white")
         y = _MARGIN
         for block, draw in self._blocks:
             draw(image, y)
             y += block
+        state = f"{zlib.crc32(image.tobytes()):08x}"
+        if note:
+            write(ImageDraw.Draw(image), (_MARGIN, y + 2), note, "#6b6f73", font(10))
         ImageDraw.Draw(image).rectangle((0, 0, WIDTH - 1, height - 1), outline="#bdbdbd")
+        return Drawing(self.alt, image, state)
+
+    def png(self) -> bytes:
+        """Return the picture as a file."""
+        return self.drawn().png()
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture that was drawn.
+
+    Attributes:
+        alt: What it shows, as text.
+        image: Its pixels.
+        state: The same for two pictures that differ in nothing but their notes.
+    """
+
+    alt: str
+    image: Image.Image
+    state: str
+
+    def png(self) -> bytes:
+        """Return it as a file."""
         out = io.BytesIO()
-        image.quantize(_COLOURS, Image.Quantize.FASTOCTREE).save(out, "PNG")
+        self.image.quantize(_COLOURS, Image.Quantize.FASTOCTREE).save(out, "PNG")
         return out.getvalue()
 
 

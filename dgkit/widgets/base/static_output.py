@@ -16,7 +16,6 @@ import logging
 import time
 import uuid
 import weakref
-import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from .background import in_background
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["StaticOutput", "dated"]
+__all__ = ["StaticOutput"]
 
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
 _LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
@@ -62,7 +61,7 @@ class StaticOutput:
         self._published = 0.0
         self._due = 0.0
         self.headless = False
-        self._last = b""
+        self._state = ""  # of the picture that was published last
         self._output: dict[str, Any] = {}
 
     @property
@@ -77,7 +76,7 @@ class StaticOutput:
         self._display_id = uuid.uuid4().hex
         cell, run = cell_lifetime.current_run()
         self.headless = bool(run) and not cell
-        self._last = b""
+        self._state = ""
         self.flush()
         publish_display_data({"text/html": _STYLE})
         _published.add(self)
@@ -98,6 +97,7 @@ class StaticOutput:
             self._task = scheduler.start(self._renew(), self._failed)
         else:
             self._due = min(self._due, due)
+            self._task.hasten(self._due)
 
     def flush(self) -> bool:
         """Replace the picture now if it has changed; return whether it has."""
@@ -116,37 +116,41 @@ class StaticOutput:
 
     def _renew(self) -> scheduler.Steps:
         while time.monotonic() < self._due:
-            yield
+            yield self._due  # renew() may set an earlier time
         drawn = yield from in_background(self._drawn)
         self._publish(drawn)
 
-    def _drawn(self) -> tuple[Picture, bytes]:
-        """Draw; what cannot be drawn is logged, and costs the picture but not the output."""
+    def _drawn(self) -> tuple[str, dict[str, Any]] | None:
+        """Draw; what cannot be drawn is logged, and costs the picture but not the output.
+
+        Returns:
+            The picture's state and the data of the output; None if its state was published last.
+        """
         from .picture import Picture
 
+        note = f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}"
         try:
-            picture = self._draw()
-            return picture, picture.png()
+            drawing = self._draw().drawn(note)
         except Exception as error:
             self._failed(error)
-        picture = Picture("no static picture")
-        picture.text("There is no static picture of this output: run the cell to see it.")
-        return picture, picture.png()
+            picture = Picture("no static picture")
+            picture.text("There is no static picture of this output: run the cell to see it.")
+            drawing = picture.drawn(note)
+        if drawing.state == self._state:
+            return None
+        image = base64.b64encode(drawing.png()).decode()
+        return drawing.state, {"image/png": image, "text/plain": drawing.alt}
 
-    def _publish(self, drawn: tuple[Picture, bytes]) -> bool:
+    def _publish(self, drawn: tuple[str, dict[str, Any]] | None) -> bool:
         from IPython.display import publish_display_data
 
-        picture, png = drawn
-        if not self._display_id or png == self._last:
+        if drawn is None or not self._display_id:
             return False
-        update, self._last = bool(self._last), png
+        state, data = drawn
+        update, self._state = bool(self._state), state
         self._published = time.monotonic()
-        image = base64.b64encode(dated(picture).png()).decode()
-        mark = {"picture": self._display_id, "state": f"{zlib.crc32(png):08x}"}
-        self._output = {
-            "data": {"image/png": image, "text/plain": picture.alt},
-            "metadata": {**_MARK, "dgkit": mark},
-        }
+        mark = {"picture": self._display_id, "state": state}
+        self._output = {"data": data, "metadata": {**_MARK, "dgkit": mark}}
         publish_display_data(
             **self._output, transient={"display_id": self._display_id}, update=update
         )
@@ -198,12 +202,6 @@ def _answer_pages() -> None:
         channel.send({"pictures": pictures})
 
     channel.on_msg(answer)
-
-
-def dated(picture: Picture) -> Picture:
-    """Add the time of now to a picture; return it."""
-    picture.text(f"State of {time.strftime('%Y-%m-%d %H:%M:%S')}", size=10, colour="#6b6f73")
-    return picture
 
 
 def _renew_for_headless(_result: object = None) -> None:

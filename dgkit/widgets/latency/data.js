@@ -9,19 +9,39 @@ function floats(view) {
   return new Float64Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
+const LATENCY_PACED = 4; // points of a frame that are shown one after the other; more come at once
+const LATENCY_MOST_MS = 100; // from one of them to the next
+
 // The newest points, at least `capacity` once there are as many; rows that are not newer than the
-// last one are ignored.
+// last one are ignored. Points are drawn once they are shown.
 class Points {
-  #rows; #capacity; #length = 0;
+  #rows; #capacity; #length = 0; #shown = 0;
   constructor(capacity) {
     this.#capacity = capacity;
     this.#rows = new Float64Array(2 * capacity * LATENCY_COLUMNS);
   }
+  #time(at) {
+    return at < 0 ? -Infinity : this.#rows[at * LATENCY_COLUMNS];
+  }
   get last() {
-    return this.#length ? this.#rows[(this.#length - 1) * LATENCY_COLUMNS] : -Infinity;
+    return this.#time(this.#length - 1);
+  }
+  get lastShown() {
+    return this.#time(this.#shown - 1);
+  }
+  get hidden() {
+    return this.#length - this.#shown;
+  }
+  // The time from the last point that is shown to the next one, or null if all are.
+  get nextMs() {
+    const ms = 1000 * (this.#time(this.#shown) - this.lastShown);
+    return this.hidden ? Math.min(ms, LATENCY_MOST_MS) : null;
+  }
+  show(count = Infinity) {
+    this.#shown = Math.min(this.#length, this.#shown + count);
   }
   clear() {
-    this.#length = 0;
+    this.#length = this.#shown = 0;
   }
   add(rows) {
     for (let at = 0; at < rows.length; at += LATENCY_COLUMNS) {
@@ -34,13 +54,14 @@ class Points {
   #dropOldest() {
     this.#rows.copyWithin(0, this.#capacity * LATENCY_COLUMNS);
     this.#length = this.#capacity;
+    this.#shown = Math.max(0, this.#shown - this.#capacity);
   }
-  // The columns from time `from` (s) on, in µs; `x` is the time before `now` in units of `unit` s,
-  // negative.
+  // The columns of what is shown from time `from` (s) on, in µs; `x` is the time before `now` in
+  // units of `unit` s, negative.
   window(from, now, unit) {
-    let first = this.#length;
-    while (first > 0 && this.#rows[(first - 1) * LATENCY_COLUMNS] >= from) first -= 1;
-    const count = this.#length - first;
+    let first = this.#shown;
+    while (first > 0 && this.#time(first - 1) >= from) first -= 1;
+    const count = this.#shown - first;
     const columns = {};
     for (const name of ["x", "ago", "p50", "p99", "max", "samples"]) columns[name] = new Float64Array(count);
     for (let i = 0; i < count; i += 1) {
@@ -103,14 +124,20 @@ class LatencyData {
     Object.assign(this, { run: state.run, before: state.before, number: state.n });
     this.fine.clear();
     this.coarse.clear();
-    this.fine.add(fine);
-    this.coarse.add(coarse);
+    this.#add(fine, coarse);
+    this.fine.show();
     this.distribution = this.run && this.#distribution(parts[0], parts[1], this.run);
     this.distributionBefore = this.before && this.#distribution(parts[2], parts[3], this.before);
+  }
+  #add(fine, coarse) {
+    this.fine.add(fine);
+    this.coarse.add(coarse);
+    this.coarse.show();
   }
   #distribution(bins, curve, { samples, figures }) {
     return { ...histogramOf(bins, Math.max(samples, 1)), curve: curveOf(curve), figures };
   }
+  // Shows the points of the frame before and the first of this one; fine.show(1) shows the next.
   // Returns whether the distribution changed, or null if a frame is missing and the full state must
   // be requested.
   addFrame(message, buffers) {
@@ -118,8 +145,9 @@ class LatencyData {
     if (message.n !== this.number + 1 || message.run !== this.run?.number) return null;
     this.number = message.n;
     const [fine, coarse, ...parts] = buffers.map(floats);
-    this.fine.add(fine);
-    this.coarse.add(coarse);
+    const earlier = this.fine.hidden;
+    this.#add(fine, coarse);
+    this.fine.show(this.fine.hidden - earlier > LATENCY_PACED ? Infinity : earlier + 1);
     Object.assign(this.run, { samples: message.samples, lost: message.lost, rate: message.rate });
     if (!parts.length) return false;
     this.run.figures = message.figures;

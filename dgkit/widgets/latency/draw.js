@@ -67,7 +67,7 @@ class LatencyDraw {
   time(seconds) {
     const { fine, coarse, distributionBefore: before } = this.#data;
     const points = seconds <= 120 ? fine : coarse;
-    const now = Math.max(fine.last, 0);
+    const now = Math.max(fine.lastShown, 0);
     const unit = seconds <= 120 ? 1 : 60, span = seconds / unit;
     const columns = points.window(now - seconds, now, unit);
     this.#fill("points", columns);

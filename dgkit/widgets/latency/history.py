@@ -62,8 +62,9 @@ class Ring:
     def since(self, total: int) -> Floats:
         """Return a copy of the rows added after the first `total`, as far as still available."""
         count = min(self.total - total, len(self))
-        indexes = np.arange(self.total - count, self.total) % self._capacity
-        return self._rows[indexes]
+        start = (self.total - count) % self._capacity
+        first = self._rows[start : start + count]
+        return np.concatenate((first, self._rows[: count - len(first)]))
 
     def all(self) -> Floats:
         """Return a copy of all rows."""

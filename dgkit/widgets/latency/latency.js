@@ -14,6 +14,7 @@ const LATENCY_TYPES = { html: "text/html", json: "application/json", "sweep-json
 class LatencyView {
   #view; #data = new LatencyData(); #draw = null; #figures = null;
   #paused = false; #seconds = 30; #framesWaiting = null; #due = { time: false, distribution: false }; #visible = true;
+  #pacing = 0; #report = () => {};
   #id = dgId();
   constructor(view) {
     this.#view = view;
@@ -58,6 +59,7 @@ class LatencyView {
     });
   }
   // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
+  // While nothing is measured it does not report, so that an idle page keeps no kernel busy.
   #trackVisibility() {
     const { root, live: signal } = this.#view;
     let intersects = true, pending = 0;
@@ -70,9 +72,10 @@ class LatencyView {
         if (returned && n !== this.#data.number) this.#requestState();
       }).catch(this.#view.fail).finally(() => (pending -= 1));
     };
+    this.#report = report;
     onVisible(root, (on) => { intersects = on; report(); }, signal);
     document.addEventListener("visibilitychange", report, { signal });
-    const keepalive = setInterval(() => this.#visible && !pending && report(), 5000);
+    const keepalive = setInterval(() => this.#visible && !pending && this.state.running && report(), 5000);
     signal.addEventListener("abort", () => {
       clearInterval(keepalive);
       this.#view.call("watch", { view: this.#id, on: false }).catch(() => {});
@@ -105,8 +108,9 @@ class LatencyView {
     if (!this.#paused) this.#redraw();
   }
   #setState({ kind: _kind, ...state }, buffers) {
-    const first = !this.state;
+    const first = !this.state, starts = !first && state.running && !this.state.running;
     this.state = state;
+    if (starts) this.#report();
     this.#data.setState(state, buffers);
     this.#framesWaiting = null;
     if (state.label) this.#view.titled(state);
@@ -138,6 +142,18 @@ class LatencyView {
     const changed = this.#data.addFrame(message, buffers);
     if (changed === null) this.#requestState();
     else this.#scheduleDraw(changed);
+    this.#pace();
+  }
+  // Shows the other points of a frame one after the other, as far apart as the DPU has taken them.
+  #pace() {
+    clearTimeout(this.#pacing);
+    const wait = this.#data.fine.nextMs;
+    if (wait === null || this.#view.live.aborted) return;
+    this.#pacing = setTimeout(() => {
+      this.#data.fine.show(1);
+      this.#scheduleDraw(false);
+      this.#pace();
+    }, wait);
   }
   // Requests the full state after a missing frame, then adds the frames that arrived meanwhile.
   async #requestState() {

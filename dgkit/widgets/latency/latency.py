@@ -1,7 +1,8 @@
 """LatencyPlot: latencies measured by the DPU, live or over sizes, and a comparison of two runs.
 
 One task of the frame thread reads the samples into the view model and sends what is new to the
-visible views, in numbered frames. A view that misses a frame requests the full state.
+visible views, in numbered frames: two blocks a frame, which a view draws one after the other. A
+view that misses a frame requests the full state.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ __all__ = ["LatencyPlot", "Setting"]
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _FIGURES_S = 0.4  # between updates of these traits
+_FRAME_S = 0.1  # between two frames: a message costs more than the samples in it
 _MODES = ("live", "sweep")
 _KEPT = "The samples measured so far stay on the plot."
 
@@ -232,20 +234,24 @@ class LatencyPlot(BokehPanel):
         self._send_state()
 
     def _steps(self, monitor: Monitor) -> Any:
+        due = time.monotonic()
         while True:
             self._read(monitor)
             frame = self._view_model.frame()
             if frame is not None:
                 self.broadcast("frame", frame[1], **frame[0])
-            if time.monotonic() - self._figures_at >= _FIGURES_S:
-                self._update_figures()
-            yield
+            now = time.monotonic()
+            if now - self._figures_at >= _FIGURES_S and self._take_figures():
+                self.refresh_traits()
+            due = max(due + _FRAME_S, now)
+            yield due if monitor.buffered else None
 
-    def _update_figures(self) -> None:
+    def _take_figures(self) -> bool:
+        """Take the figures for the traits and the picture; return whether they have changed."""
         self._figures_at = time.monotonic()
         self.renew_picture(live=True)  # here, since frames are sent to visible views only
-        self._figures = self._view_model.figures()
-        self.refresh_traits()
+        before, self._figures = self._figures, self._view_model.figures()
+        return self._figures != before
 
     def _region(self) -> SessionRegion | None:
         live = SessionModel.of(self.session).live()
@@ -558,7 +564,8 @@ class LatencyPlot(BokehPanel):
     def _send_state(self) -> None:
         with self._view_model.lock:
             self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
-        self._update_figures()
+        self._take_figures()
+        self.refresh_traits()
 
     def picture(self) -> Picture:
         """Return latency over time and the percentiles of the runs, or the sweep."""

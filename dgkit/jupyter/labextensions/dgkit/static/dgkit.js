@@ -9,7 +9,7 @@
   const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
     <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
     <path d="M9 9h4V7l3 3-3 3v-2H9zm6 6h-4v2l-3-3 3-3v2h4z"/></g></svg>`;
-  const PICTURES = "dgkit.pictures", SAVE_WAIT_MS = 2000;
+  const PICTURES = "dgkit.pictures", SAVE_WAIT_MS = 2000, IDLE_WAIT_MS = 1000;
   const WELCOME = "dgkit-welcome.ipynb";
   const SESSION = [
     "import os", "", "import dgkit", "",
@@ -121,10 +121,22 @@
       .filter(({ picture }) => picture);
   }
 
+  // Waits a second at most until a kernel is idle, since it also answers the panels of the page;
+  // resolves to whether it is.
+  function isIdle(kernel) {
+    return new Promise((resolve) => {
+      const look = () => kernel.status === "idle" && end(true);
+      const end = (idle) => { clearTimeout(timer); kernel.statusChanged.disconnect(look); resolve(idle); };
+      const timer = setTimeout(end, IDLE_WAIT_MS, false);
+      kernel.statusChanged.connect(look);
+      look();
+    });
+  }
+
   // Asks the kernel for the pictures that have changed (see dgkit/widgets/base/static_output.py).
   async function renewPictures({ content, sessionContext }) {
     const kernel = sessionContext.session?.kernel, shown = picturesOf(content.model);
-    if (!shown.length || kernel?.status !== "idle") return;
+    if (!shown.length || !kernel || !(await isIdle(kernel))) return;
     const info = await kernel.requestCommInfo({ target_name: PICTURES });
     const [id] = Object.keys(info.content.comms ?? {});
     if (!id) return;
