@@ -60,7 +60,6 @@ static int status_of(int wc_status)
 	case IBV_WC_REM_ACCESS_ERR:
 		return DG_REMOTE_ACCESS_ERROR;
 	case IBV_WC_LOC_LEN_ERR:
-	case IBV_WC_LOC_QP_OP_ERR:
 	case IBV_WC_LOC_PROT_ERR:
 	case IBV_WC_LOC_ACCESS_ERR:
 		return DG_LOCAL_ERROR;
@@ -72,6 +71,14 @@ static int status_of(int wc_status)
 	default:
 		return DG_IO_FAILED;
 	}
+}
+
+/* Soft-RoCE reports the lack of a link on this side as LOC_QP_OP_ERR. */
+static int status_with_port(const struct verbs *d, int wc_status)
+{
+	if (wc_status != IBV_WC_LOC_QP_OP_ERR)
+		return status_of(wc_status);
+	return dg_verbs_port_active(d) ? DG_LOCAL_ERROR : DG_PEER_LOST;
 }
 
 /* Whether the exporter has ended, as far as is known. */
@@ -89,7 +96,9 @@ static int failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
 	struct dg_region_entry *remote = region_entry_at(l->region);
 	l->broken = q->any_broken = true;
 	if (!l->status && wc_status != IBV_WC_WR_FLUSH_ERR)
-		l->status = status_of(wc_status);
+		l->status = status_with_port(q->d, wc_status);
+	if (dg_verbs_removed(q->d))
+		return DG_IO_FAILED;
 	if (gate_revoked(remote->gate) || l->status == DG_REMOTE_ACCESS_ERROR) {
 		/* The exporter has closed the region: nothing more is posted to it. */
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
@@ -168,8 +177,7 @@ static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
 		return NULL;
 	l->region = region;
 	l->number = place | ++q->last_generation * VERBS_LANES;
-	l->conn = dg_verbs_connect(q->d, t, q->cq, q->p);
-	if (!l->conn) {
+	if (dg_verbs_connect(q->d, t, q->cq, q->p, &l->conn)) {
 		free(l);
 		return NULL;
 	}
@@ -185,7 +193,9 @@ static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
 	struct dg_region_entry *remote = region_entry_at(l->region);
 	bool refused = atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_FAILED;
 	int error = refused ? l->conn->error : 0, status = DG_IO_FAILED;
-	if (gate_revoked(remote->gate) || error == ENOKEY) {
+	if (dg_verbs_removed(q->d)) {
+		status = DG_IO_FAILED;
+	} else if (gate_revoked(remote->gate) || error == ENOKEY) {
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
 		status = DG_REMOTE_ACCESS_ERROR;
 	} else if (exporter_gone(l) || !error || error == ENOTCONN || error == ETIMEDOUT) {

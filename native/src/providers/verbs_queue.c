@@ -74,8 +74,11 @@ int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct verbs *d = state;
 	struct verbs_queue *q = NULL;
 	(void)dev;
+	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&d->queues.lock);
-	int rc = d->queues.n < VERBS_MAX_QUEUES
+	rc = d->queues.n < VERBS_MAX_QUEUES
 			 ? queue_new(d, p, &q)
 			 : dg_fail(EMFILE,
 				   "this verbs device has %u queues open, which is the maximum: "
