@@ -286,6 +286,38 @@ static void an_exporter_killed_before_the_first_transfer_is_lost(void)
 	killing_the_exporter(true, false);
 }
 
+static int status_of_run(struct pair_fix *p, dg_region *from, uint64_t size)
+{
+	dg_wr wr = record(&p->f, DG_READ, size, 0, 0);
+	dg_wc wc;
+
+	wr.remote = id_of(from);
+	CHECK_EQ(dg_queue_run(p->f.q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.size, wc.status ? 0 : size);
+	return wc.status;
+}
+
+/* A single operation of an idle queue is not put on the ring. */
+static void an_operation_that_is_run_ends_as_one_that_is_posted(void)
+{
+	struct pair_fix p;
+
+	pair_open(&p, true);
+	for (int i = 0; i < 40; i++) {
+		memset(p.f.local_bytes, 0, SIZE);
+		CHECK_EQ(status_of_run(&p, i % 2 ? p.second : p.f.remote, i % 3 ? 64 : SIZE), DG_OK);
+		check_pattern(p.f.local_bytes, 0, i % 3 ? 64 : SIZE, i % 2);
+	}
+	asked(p.o, CLOSE_FIRST);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(status_of_run(&p, p.f.remote, 64), DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(status_of_run(&p, p.second, 64), DG_OK);
+	kill_and_reap(p.o);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(status_of_run(&p, p.second, 64), DG_PEER_LOST);
+	fix_close(&p.f);
+}
+
 /* Imports as on another machine, and posts reads until it is killed. */
 static void reading_on(int fd)
 {
@@ -662,6 +694,7 @@ int main(int argc, char **argv)
 		TEST(a_killed_exporter_is_lost_and_others_go_on),
 		TEST(a_killed_exporter_on_another_machine_is_lost),
 		TEST(an_exporter_killed_before_the_first_transfer_is_lost),
+		TEST(an_operation_that_is_run_ends_as_one_that_is_posted),
 		TEST(a_killed_importer_does_not_delay_a_close),
 		TEST(forged_and_stale_descriptors_are_refused),
 		TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device),

@@ -301,6 +301,7 @@ const struct dg_ops dg_verbs_ops = {
 	.unmap = dg_verbs_unmap,
 	.export = dg_verbs_export,
 	.lost = dg_verbs_lost,
+	.direct = dg_verbs_direct,
 	.bare = dg_verbs_bare,
 	.inline_copies = false,
 };

@@ -266,6 +266,7 @@ int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uin
 int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p);
 void dg_verbs_detach(struct dg_device *dev, struct dg_pipe *p);
 int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p);
+int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p);
 /* Has every queue end its lane to the region with this index. */
@@ -274,6 +275,9 @@ void dg_verbs_release_region(struct verbs *d, uint32_t region);
 /* verbs_post.c: the data path. Called inside the queue's guard. */
 void dg_verbs_submit(struct verbs_queue *q);
 void dg_verbs_progress(struct verbs_queue *q);
+/* Runs an operation while nothing is in flight. Returns its status; OP_MORE: it is in flight; OP_NOT:
+ * it has to be posted. */
+int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op);
 /* Completes everything with DG_FLUSHED, and ends all lanes. */
 void dg_verbs_flush(struct verbs_queue *q);
 /* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the

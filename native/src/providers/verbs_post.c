@@ -20,6 +20,7 @@
 enum {
 	NO_REGION = UINT32_MAX,
 	WC_BATCH = 32,
+	POLLS = 1000, /* in the caller's thread, for a single operation */
 };
 /* Bytes in flight at a time, so that a revocation does not wait long. */
 #define MAX_IN_FLIGHT ((uint64_t)16 << 20)
@@ -428,6 +429,67 @@ void dg_verbs_submit(struct verbs_queue *q)
 		;
 	ring(q);
 	ended_publish(&q->ended, q->p);
+}
+
+/* Posts op, of one piece, as the only work request of its doorbell. Returns the number of the work
+ * request, or 0 if it was refused, after which nothing is in flight. */
+static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+{
+	const struct verbs_region *t = region_entry_at(op->local)->region->provider_state;
+	bool write = op->opcode == DG_WRITE;
+	struct ibv_send_wr *wr = &q->batch[0], *bad;
+	struct ibv_qp *qp = l->conn->id->qp;
+	q->sges[0][0] = (struct ibv_sge){
+		.addr = (uintptr_t)(write ? op->src : op->dst),
+		.length = (uint32_t)op->size,
+		.lkey = t->mr->lkey,
+	};
+	wr->wr_id = (uint64_t)l->number << 32 | l->tail;
+	wr->next = NULL;
+	wr->sg_list = q->sges[0];
+	wr->num_sge = 1;
+	wr->opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+	wr->send_flags = IBV_SEND_SIGNALED |
+			 (write && op->size <= l->conn->max_inline ? IBV_SEND_INLINE : 0);
+	wr->rdma.remote_addr = (uintptr_t)(write ? op->dst : op->src);
+	wr->rdma.rkey = l->conn->reply.rkey;
+	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
+}
+
+/* The request of post_one() has not ended yet: it is one as if it had come from the ring. */
+static void track(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+{
+	uint32_t i = l->tail++ & (VERBS_LANE_WRS - 1);
+	struct verbs_work *w = work_new(q, op->local, op->remote);
+	w->slot = op->slot;
+	l->wrs[i].work = w;
+	l->wrs[i].bytes = op->size;
+	q->in_flight++;
+	q->bytes += op->size;
+	q->ended.first = q->ended.late = false;
+	q->ended.last_poll_ns = now_ns();
+}
+
+int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
+{
+	struct verbs_lane *l = lane_find(q, op->remote);
+	struct ibv_wc wc;
+	if (!l || op->rows != 1 || (op->flags & DG_CHAIN) || op->size > q->d->max_piece)
+		return OP_NOT;
+	if (q->in_flight || q->any_broken || next_op(q) ||
+	    atomic_load_explicit(&l->conn->state, memory_order_acquire) != CONN_READY)
+		return OP_NOT;
+	uint64_t number = post_one(q, l, op);
+	if (!number)
+		return OP_NOT; /* as the ring's first operation it will be refused again */
+	for (uint32_t i = 0; i < POLLS; i++) {
+		if (q->cq->context->poll_cq(q->cq, 1, &wc) <= 0 || wc.wr_id != number)
+			continue; /* none, or one of a lane that has ended */
+		l->head = ++l->tail;
+		return wc.status ? failure(q, l, wc.status) : DG_OK;
+	}
+	track(q, l, op);
+	return OP_MORE;
 }
 
 static void take_all(struct verbs_queue *q)

@@ -129,6 +129,16 @@ void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p)
 	guard_leave(&q->listed.guard);
 }
 
+int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
+{
+	struct verbs_queue *q = p->provider;
+	(void)dev;
+	guard_enter(&q->listed.guard);
+	int status = dg_verbs_run(q, op);
+	guard_leave(&q->listed.guard);
+	return status;
+}
+
 /* Has the adapter make the channel readable at the next completion. */
 static bool request_notification(struct verbs_queue *q)
 {
