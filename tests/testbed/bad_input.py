@@ -5,6 +5,7 @@ Exits with 1 if a check fails.
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 from in_guest import check, run
@@ -63,8 +64,41 @@ def without_a_link_nothing_is_imported_and_afterwards_all_goes_on() -> None:
         check(local[:64].min() == 7, "the bytes differ")
 
 
+def refuses(device: dgkit.Device, token: bytes) -> bool:
+    """Whether an import is refused because the device is not there."""
+    try:
+        device.import_region(token).close()
+    except errors.DgkitError as error:
+        return isinstance(error, errors.DeviceUnavailable)
+    return False
+
+
+def a_removed_device_is_named_and_nothing_hangs() -> None:
+    """The kernel waits with the removal until this process has ended: librdmacm keeps its files."""
+    with dgkit.Device("verbs") as device, device.queue(depth=16) as queue:
+        own = device.register(np.zeros(4096, dtype=np.uint8), access="rw")
+        exported = device.register(np.zeros(4096, dtype=np.uint8), access="rw")
+        token = exported.export()
+        remote = device.import_region(token)
+        queue.read(own, remote, size=64).wait(timeout=10)
+        subprocess.Popen(["rdma", "link", "delete", "rxe0"])
+        while not refuses(device, token):
+            time.sleep(0.01)
+        removed = ("the RDMA device rxe0 was removed", "close this device")
+        for call in (
+            lambda: device.import_region(token),
+            lambda: device.register(np.zeros(4096, dtype=np.uint8)),
+            lambda: device.queue(depth=16),
+        ):
+            expect(errors.DeviceUnavailable, *removed, call=call)
+        read = queue.read(own, remote, size=64)
+        expect(errors.TransferError, "IO_FAILED", call=lambda: read.wait(timeout=30))
+
+
 def main() -> int:
-    """Run everything; 1 if something failed."""
+    """Run everything, or the last with the argument `removal`; 1 if something failed."""
+    if sys.argv[1:] == ["removal"]:
+        return 0 if run("removal", a_removed_device_is_named_and_nothing_hangs) else 1
     ok = [run(each.__name__, each) for each in (a_device_without_a_link_is_not_opened,
           without_a_link_nothing_is_imported_and_afterwards_all_goes_on)]  # fmt: skip
     return 0 if all(ok) else 1

@@ -324,6 +324,14 @@ def loses(bed, how, exporter, importer, address):
     print(f"lost after {time.monotonic() - began:.1f} s")
 
 
+def test_a_removed_device_is_named(bed):
+    """The last test of the host guest's device, which no process uses any more."""
+    script = [sys.executable, "-u", "-B", ROOT / "tests/testbed/bad_input.py", "removal"]
+    passes(bed, "host", script)
+    until(lambda: "rxe0" not in bed.run("host", "rdma link").stdout, "the device ends", 30.0)
+    bed.run("host", "rdma link add rxe0 type rxe netdev eth0", check=True, timeout=60)
+
+
 def test_a_guest_that_panics_is_named_and_the_other_goes_on(programs):
     """In a testbed of Python's, beside that of the command, which its killed owner leaves clean."""
     source = """

@@ -155,7 +155,8 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 bool dg_verbs_lost(const struct dg_region *r)
 {
 	const struct verbs_region *t = r->provider_state;
-	return t && t->link &&
+	/* Without its own device this side knows nothing of the exporter. */
+	return t && t->link && !dg_verbs_removed(t->link->d) &&
 	       atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED;
 }
 
