@@ -310,9 +310,10 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	CHECK_EQ(dg_queue_close(f.q), 0);
 	CHECK(dg_now_ns() - start < SECOND);
 	/* The gates were left: the regions close without waiting, and their memory can be freed. */
-	CHECK_EQ(dg_region_close(f.source, 0), 0);
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
+	/* An exporter's thread may still be at the importer's request for a connection. */
+	CHECK_EQ(dg_region_close(f.source, strcmp(provider, "verbs") ? 0 : 10 * SECOND), 0);
 	take_all(&f, t, 16, DG_FLUSHED);
 	fix_close(&f);
 }

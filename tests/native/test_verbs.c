@@ -7,6 +7,10 @@
  * A descriptor with another boot id is one of another machine: then nothing but RDMA connects the two
  * sides, neither the share server nor shared gates.
  */
+#include <linux/capability.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
 #include "providers/verbs.h"
 #include "share/descriptor.h"
 #include "two_sides.h"
@@ -282,6 +286,38 @@ static void an_exporter_killed_before_the_first_transfer_is_lost(void)
 	killing_the_exporter(true, false);
 }
 
+static int status_of_run(struct pair_fix *p, dg_region *from, uint64_t size)
+{
+	dg_wr wr = record(&p->f, DG_READ, size, 0, 0);
+	dg_wc wc;
+
+	wr.remote = id_of(from);
+	CHECK_EQ(dg_queue_run(p->f.q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.size, wc.status ? 0 : size);
+	return wc.status;
+}
+
+/* A single operation of an idle queue is not put on the ring. */
+static void an_operation_that_is_run_ends_as_one_that_is_posted(void)
+{
+	struct pair_fix p;
+
+	pair_open(&p, true);
+	for (int i = 0; i < 40; i++) {
+		memset(p.f.local_bytes, 0, SIZE);
+		CHECK_EQ(status_of_run(&p, i % 2 ? p.second : p.f.remote, i % 3 ? 64 : SIZE), DG_OK);
+		check_pattern(p.f.local_bytes, 0, i % 3 ? 64 : SIZE, i % 2);
+	}
+	asked(p.o, CLOSE_FIRST);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(status_of_run(&p, p.f.remote, 64), DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(status_of_run(&p, p.second, 64), DG_OK);
+	kill_and_reap(p.o);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(status_of_run(&p, p.second, 64), DG_PEER_LOST);
+	fix_close(&p.f);
+}
+
 /* Imports as on another machine, and posts reads until it is killed. */
 static void reading_on(int fd)
 {
@@ -330,6 +366,229 @@ static void refused_import(struct pair_fix *p, int which, void (*change)(struct 
 
 	CHECK_EQ(dg_region_import(p->f.dev, t.bytes, t.len, 10 * SECOND, &r), want);
 	CHECK_SAYS(dg_last_error(), text);
+}
+
+static void other_network(struct dg_descriptor *d)
+{
+	static const uint8_t address[] = { 192, 0, 2, 1 };
+
+	other_machine(d);
+	memcpy(d->blob + 4, address, sizeof(address));
+}
+
+static void silent_address(struct dg_descriptor *d)
+{
+	other_machine(d);
+	d->blob[7] = 77;
+}
+
+static void a_descriptor_whose_address_is_not_reached_names_it_and_the_device(void)
+{
+	struct pair_fix p;
+
+	pair_open(&p, false);
+	refused_import(&p, 0, other_network, -EXDEV, "address 192.0.2.1 is not on the network of rxe0 (10.9.0.");
+	CHECK_SAYS(dg_last_error(), "ip route get 192.0.2.1");
+	refused_import(&p, 0, silent_address, -ENOTCONN, "address 10.9.0.77 does not answer on the network of rxe0");
+	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
+	pair_close(&p);
+}
+
+/* Has the kernel apply the limit of locked memory, which it does not for a process with this right. */
+static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct rights[2];
+	const struct rlimit limit = { 256 << 10, 256 << 10 };
+	dg_device *dev;
+	dg_memory m;
+	dg_region *r;
+
+	dev = device_spinning(0);
+	CHECK_EQ(syscall(SYS_capget, &header, rights), 0);
+	rights[0].effective &= ~(1u << CAP_IPC_LOCK);
+	CHECK_EQ(syscall(SYS_capset, &header, rights), 0);
+	CHECK_EQ(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	m = plain_memory(pages(1 << 20), 1 << 20);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -ENOMEM);
+	CHECK_SAYS(dg_last_error(), "rxe0 cannot pin 1048576 bytes");
+	CHECK_SAYS(dg_last_error(), "limit of locked memory is 256 KiB, and 1024 KiB are needed");
+	CHECK_SAYS(dg_last_error(), "ulimit -l");
+	m.size = 65536;
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+/* Events of the connection manager, changed before the provider sees them. */
+static int (*next_event)(struct rdma_event_channel *c, struct rdma_cm_event **e);
+static int (*ack_event)(struct rdma_cm_event *e);
+static struct rdma_cm_event repeated, *last_event;
+static int n_repeated;
+static bool removal;
+
+/* Gives each event twice. */
+static int repeat(struct rdma_event_channel *c, struct rdma_cm_event **e)
+{
+	if (last_event) {
+		last_event = NULL;
+		*e = &repeated;
+		n_repeated++;
+		return 0;
+	}
+	if (next_event(c, e))
+		return -1;
+	if ((*e)->event != RDMA_CM_EVENT_CONNECT_REQUEST && (*e)->event != RDMA_CM_EVENT_DISCONNECTED) {
+		repeated = (struct rdma_cm_event){ .id = (*e)->id, .event = (*e)->event };
+		last_event = &repeated;
+	}
+	return 0;
+}
+
+static int ack_unless_repeated(struct rdma_cm_event *e)
+{
+	return e == &repeated ? 0 : ack_event(e);
+}
+
+static void events_that_are_repeated_do_no_harm(void)
+{
+	struct fix f;
+
+	CHECK_EQ(dg_verbs_load(), 0);
+	next_event = dg_verbs.rdma_get_cm_event;
+	ack_event = dg_verbs.rdma_ack_cm_event;
+	dg_verbs.rdma_get_cm_event = repeat;
+	dg_verbs.rdma_ack_cm_event = ack_unless_repeated;
+	fix_open(&f, SIZE, 16);
+	for (int i = 0; i < 3; i++) {
+		const dg_wr wr = record(&f, DG_READ, SIZE, 0, 0);
+		dg_region *again = imported(f.dev, f.source, RW);
+
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+		CHECK_EQ(dg_region_close(again, SECOND), 0);
+	}
+	CHECK(n_repeated >= 12);
+	fix_close(&f);
+}
+
+/* Gives the answer of the exporter before the address is known, and not again. */
+static int answer_first(struct rdma_event_channel *c, struct rdma_cm_event **e)
+{
+	if (next_event(c, e))
+		return -1;
+	if ((*e)->event == RDMA_CM_EVENT_ADDR_RESOLVED)
+		(*e)->event = RDMA_CM_EVENT_ESTABLISHED;
+	return 0;
+}
+
+static void an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time(void)
+{
+	dg_device *dev;
+	dg_region *r;
+	struct token t;
+
+	CHECK_EQ(dg_verbs_load(), 0);
+	next_event = dg_verbs.rdma_get_cm_event;
+	dg_verbs.rdma_get_cm_event = answer_first;
+	dev = device_spinning(0);
+	t = export_of(registered(dev, pages(SIZE), SIZE, RW), RW);
+	CHECK_EQ(dg_region_import(dev, t.bytes, t.len, 10 * SECOND, &r), -ETIMEDOUT);
+	CHECK_SAYS(dg_last_error(), "did not answer within 5 s");
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+/* Has the next connection's first event say that its device was removed. */
+static int remove_device(struct rdma_event_channel *c, struct rdma_cm_event **e)
+{
+	if (next_event(c, e))
+		return -1;
+	if (removal && (*e)->event == RDMA_CM_EVENT_ADDR_RESOLVED)
+		(*e)->event = RDMA_CM_EVENT_DEVICE_REMOVAL;
+	return 0;
+}
+
+static void a_device_that_was_removed_is_named(void)
+{
+	struct fix f;
+	dg_memory m = plain_memory(pages(SIZE), SIZE);
+	struct token t;
+	dg_region *r;
+	dg_wr wr;
+
+	CHECK_EQ(dg_verbs_load(), 0);
+	next_event = dg_verbs.rdma_get_cm_event;
+	dg_verbs.rdma_get_cm_event = remove_device;
+	fix_open(&f, SIZE, 16);
+	t = export_of(f.source, RW);
+	wr = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	removal = true;
+	CHECK_EQ(dg_region_import(f.dev, t.bytes, t.len, 10 * SECOND, &r), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "rxe0 was removed");
+	CHECK_EQ(dg_region_register(f.dev, &m, RW, &r), -ENODEV);
+	CHECK_SAYS(dg_last_error(), "close this device, and open another one");
+	fix_close(&f);
+}
+
+/* Requests with a magic number that is none, as many as there is time for, by an id each. */
+static void flooding(int fd)
+{
+	enum { N = 400 };
+	static struct rdma_cm_id *ids[N];
+	struct rdma_event_channel *channel;
+	struct rdma_cm_event *e;
+	struct sockaddr_in to = { .sin_family = AF_INET };
+	struct verbs_blob blob;
+	int next = 0;
+
+	hear(fd, &blob, sizeof(blob));
+	to.sin_port = blob.port;
+	memcpy(&to.sin_addr, blob.address, 4);
+	CHECK_EQ(dg_verbs_load(), 0);
+	channel = dg_verbs.rdma_create_event_channel();
+	CHECK(channel);
+	for (; next < N; next++) {
+		CHECK_EQ(dg_verbs.rdma_create_id(channel, &ids[next], NULL, RDMA_PS_TCP), 0);
+		CHECK_EQ(dg_verbs.rdma_resolve_addr(ids[next], NULL, (struct sockaddr *)&to, 2000), 0);
+	}
+	say_int(fd, 1);
+	while (!dg_verbs.rdma_get_cm_event(channel, &e)) {
+		struct rdma_conn_param param = { .private_data = "junk", .private_data_len = 4,
+						 .qp_num = 17, .retry_count = 6 };
+		struct rdma_cm_id *id = e->id;
+		int event = e->event;
+
+		dg_verbs.rdma_ack_cm_event(e);
+		if (event == RDMA_CM_EVENT_ADDR_RESOLVED)
+			dg_verbs.rdma_resolve_route(id, 2000);
+		else if (event == RDMA_CM_EVENT_ROUTE_RESOLVED)
+			dg_verbs.rdma_connect(id, &param);
+		else
+			dg_verbs.rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 2000);
+	}
+}
+
+static void an_importer_is_served_among_a_flood_of_requests(void)
+{
+	struct other o = start(flooding);
+	struct dg_descriptor d;
+	struct fix f;
+	struct token t;
+
+	fix_open(&f, SIZE, 16);
+	t = export_of(f.source, RW);
+	CHECK_EQ(dg_descriptor_parse(t.bytes, t.len, &d), 0);
+	say(o.fd, d.blob, sizeof(struct verbs_blob));
+	CHECK_EQ(hear_int(o.fd), 1);
+	for (int i = 0; i < 5; i++) {
+		dg_wr wr = record(&f, DG_READ, SIZE, 0, 0);
+		dg_region *r = import_of(f.dev, &t);
+
+		wr.remote = id_of(r);
+		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+		CHECK_EQ(dg_region_close(r, SECOND), 0);
+	}
+	kill_and_reap(o);
+	fix_close(&f);
 }
 
 static void forged_and_stale_descriptors_are_refused(void)
@@ -435,8 +694,15 @@ int main(int argc, char **argv)
 		TEST(a_killed_exporter_is_lost_and_others_go_on),
 		TEST(a_killed_exporter_on_another_machine_is_lost),
 		TEST(an_exporter_killed_before_the_first_transfer_is_lost),
+		TEST(an_operation_that_is_run_ends_as_one_that_is_posted),
 		TEST(a_killed_importer_does_not_delay_a_close),
 		TEST(forged_and_stale_descriptors_are_refused),
+		TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device),
+		TEST(memory_beyond_the_limit_of_locked_memory_is_refused_with_both),
+		TEST(events_that_are_repeated_do_no_harm),
+		TEST(an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time),
+		TEST(a_device_that_was_removed_is_named),
+		TEST(an_importer_is_served_among_a_flood_of_requests),
 		TEST(an_rkey_opens_nothing_to_another_connection),
 		TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter),
 		TEST(a_queue_reaches_more_regions_than_it_has_lanes),

@@ -236,6 +236,39 @@ def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 
 
+@pytest.mark.parametrize("guest", ["dpu", "host"])
+def test_after_a_link_went_down_below_a_session_another_one_moves_bytes(guest, bed):
+    with bed.session() as opened:
+        region = opened.empty(64)
+        opened.write(region, b"before")
+        bed.run(guest, "ip link set eth0 down", check=True, timeout=60)
+        try:
+            until(lambda: is_lost(opened, region), "the loss is seen", 60.0)
+        finally:
+            bed.run(guest, "ip link set eth0 up", check=True, timeout=60)
+        until(lambda: moves_bytes(opened), "the session goes on with a new region", 60.0)
+    with bed.session() as another:
+        assert moves_bytes(another)
+
+
+def is_lost(session, region):
+    try:
+        session.write(region, b"meanwhile")
+    except TransferError as error:
+        return error.completion.status.name == "PEER_LOST"
+    return False
+
+
+def moves_bytes(session):
+    try:
+        region = session.empty(64)
+        session.write(region, b"afterwards")
+    except dgkit.DgkitError as error:
+        print(error)
+        return False
+    return session.read(region, 10) == b"afterwards"
+
+
 def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
     """The last test that uses the agents."""
     region = session.empty(64)
@@ -257,8 +290,8 @@ def test_a_killed_agent_of_a_guest_ends_its_session_and_is_named(bed, session):
     session.close()
 
 
-# The links go down after the session's end, the DPU guest's last: Soft-RoCE makes no new
-# connection after a link went down below an open one.
+def test_a_device_without_a_link_is_named(bed):
+    passes(bed, "host", [sys.executable, "-u", "-B", ROOT / "tests/testbed/bad_input.py"])
 
 
 def test_an_idle_peer_whose_link_goes_down_is_lost_without_an_operation(bed):
@@ -289,6 +322,14 @@ def loses(bed, how, exporter, importer, address):
         thread.join()
     assert ended[-1] == (b"d", b"0"), ended
     print(f"lost after {time.monotonic() - began:.1f} s")
+
+
+def test_a_removed_device_is_named(bed):
+    """The last test of the host guest's device, which no process uses any more."""
+    script = [sys.executable, "-u", "-B", ROOT / "tests/testbed/bad_input.py", "removal"]
+    passes(bed, "host", script)
+    until(lambda: "rxe0" not in bed.run("host", "rdma link").stdout, "the device ends", 30.0)
+    bed.run("host", "rdma link add rxe0 type rxe netdev eth0", check=True, timeout=60)
 
 
 def test_a_guest_that_panics_is_named_and_the_other_goes_on(programs):

@@ -50,13 +50,6 @@ static int check_process(void)
 			       "processes with the spawn method (multiprocessing.set_start_method)");
 }
 
-static bool port_is_active(const struct rdma_cm_id *id)
-{
-	struct ibv_port_attr port = {0};
-	return !dg_verbs.ibv_query_port(id->verbs, id->port_num, &port) &&
-	       port.state == IBV_PORT_ACTIVE;
-}
-
 /* Whether an address is worth trying: of an interface that is up, and of no single link. */
 static bool usable(const struct ifaddrs *a)
 {
@@ -71,7 +64,6 @@ static bool usable(const struct ifaddrs *a)
 /* What a search for a device finds. */
 struct search {
 	const char *wanted; /* name of the device, or NULL */
-	char down[64]; /* a device whose port has no link */
 	char other[64]; /* a device with an address that is not the wanted one */
 };
 
@@ -89,15 +81,14 @@ static bool try_address(struct verbs *d, struct search *s, struct sockaddr *addr
 		snprintf(s->other, sizeof s->other, "%s", name);
 		goto no;
 	}
-	if (!port_is_active(id)) {
-		snprintf(s->down, sizeof s->down, "%s", name);
+	d->context = id->verbs;
+	d->port = id->port_num;
+	if (!dg_verbs_port_active(d))
 		goto no;
-	}
 	snprintf(d->name, sizeof d->name, "%s", name);
 	memcpy(&d->address, address,
 	       address->sa_family == AF_INET ? sizeof(struct sockaddr_in)
 					     : sizeof(struct sockaddr_in6));
-	d->context = id->verbs;
 	d->listener = id;
 	return true;
 no:
@@ -107,11 +98,9 @@ no:
 
 static int not_found(const struct search *s)
 {
-	if (s->down[0])
-		return dg_fail(ENODEV,
-			       "the port of the RDMA device %s has no link: check its cable and the "
-			       "network interface (rdma link; ip link)",
-			       s->down);
+	char down[64];
+	if (dg_verbs_find_down(s->wanted, down, sizeof down))
+		return dg_verbs_no_link(down);
 	if (s->wanted)
 		return dg_fail(ENODEV,
 			       "no RDMA device '%s' has a network address%s%s%s: rdma link lists the "
@@ -185,7 +174,7 @@ static int read_limits(struct verbs *d)
 	struct ibv_port_attr port = {0};
 	int rc = dg_verbs.ibv_query_device(d->context, &a);
 	if (!rc)
-		rc = dg_verbs.ibv_query_port(d->context, d->listener->port_num, &port);
+		rc = dg_verbs.ibv_query_port(d->context, d->port, &port);
 	if (rc)
 		return dg_fail(EIO, "the limits of the RDMA device %s cannot be read: %s", d->name,
 			       strerror(rc > 0 ? rc : errno));
@@ -201,7 +190,8 @@ static int read_limits(struct verbs *d)
 	/* A peer is given up after 7 of them: 0.9 s by the specification; 3.8 s in software, where
 	 * an emulated machine may stall. So the end of an idle one is known within 2 s or 5 s:
 	 * VERBS_PROBE_NS and a tick of the control thread later. */
-	d->ack_timeout = is_adapter(d) ? 15 : 17;
+	d->software = !is_adapter(d);
+	d->ack_timeout = d->software ? 17 : 15;
 	if (!d->max_piece || !d->max_sge || !d->max_wr)
 		return dg_fail(EOPNOTSUPP, "the RDMA device %s takes no work requests", d->name);
 	return 0;
@@ -228,7 +218,7 @@ static int make_objects(struct verbs *d)
 static void describe(struct dg_device *dev, const struct verbs *d)
 {
 	snprintf(dev->caps.engine, sizeof dev->caps.engine, "RDMA device %.40s%s", d->name,
-		 is_adapter(d) ? "" : ", in software: this machine's CPU");
+		 !d->software ? "" : ", in software: this machine's CPU");
 	dev->blob_provider = "verbs";
 	dev->registers = true;
 	dev->connects = true;
@@ -242,6 +232,7 @@ static void describe(struct dg_device *dev, const struct verbs *d)
 static void free_device(struct verbs *d)
 {
 	dg_verbs_guests_free(d);
+	dg_verbs_ids_free(d);
 	close_port(d);
 	if (d->probe_cq)
 		dg_verbs.ibv_destroy_cq(d->probe_cq);
@@ -310,6 +301,7 @@ const struct dg_ops dg_verbs_ops = {
 	.unmap = dg_verbs_unmap,
 	.export = dg_verbs_export,
 	.lost = dg_verbs_lost,
+	.direct = dg_verbs_direct,
 	.bare = dg_verbs_bare,
 	.inline_copies = false,
 };

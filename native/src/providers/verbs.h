@@ -62,6 +62,8 @@ struct verbs_blob {
 	uint8_t address[16];
 };
 
+/* What a connection that is CONNECTING waits for. */
+enum conn_step { STEP_ADDRESS, STEP_ROUTE, STEP_ANSWER };
 enum conn_state { CONN_CONNECTING, CONN_READY, CONN_FAILED, CONN_ENDED };
 
 /* A device of an exporter, to which this one has connections. Guarded by the device's lock. */
@@ -74,20 +76,23 @@ struct verbs_peer {
 	struct verbs_conn *via; /* the link that carries it */
 };
 
-/* An importer's connection: the link of an import, or a lane. `id`, `deadline_ns`, `why`, `next` and
- * `peer` are guarded by the device's lock. */
+/* An importer's connection: the link of an import, or a lane. The state's times and steps, `id`, `why`,
+ * `next` and `peer` are guarded by the device's lock. */
 struct verbs_conn {
 	struct verbs *d;
 	struct rdma_cm_id *id;
 	struct verbs_conn *next; /* in the device's list */
 	uint64_t deadline_ns;
+	uint64_t again_ns; /* when to ask again, or 0 */
+	uint32_t step, refusals; /* refusals: for lack of room */
+	struct sockaddr_storage to;
 	struct verbs_request request;
 	struct verbs_reply reply; /* valid once READY */
 	struct ibv_cq *cq;
 	struct dg_pipe *pipe; /* of the lane's queue, to wake its caller; NULL: a link */
 	uint32_t max_inline;
 	int error; /* FAILED: a positive errno */
-	char why[200];
+	char why[400];
 	struct verbs_peer *peer;
 	/* Release by the control thread, acquire by others: then what is above is valid. */
 	atomic_uint state;
@@ -121,12 +126,17 @@ struct verbs {
 	struct rdma_cm_id *listener;
 	struct sockaddr_storage address; /* of the port; the listener's port number included */
 	char name[64];
+	bool software;
+	uint8_t port;
+	atomic_bool removed; /* the device, by its driver or its user */
+	struct rdma_cm_id **waiting; /* ids that have ended, until the port is active */
+	uint32_t n_waiting;
 	uint32_t max_message, max_piece, max_sge, max_wr, max_reads;
 	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
 	pthread_t thread;
 	int wake_fd;
 	atomic_bool stop;
-	pthread_mutex_t lock; /* guards the event channel, all ids and the two lists */
+	pthread_mutex_t lock; /* guards the event channel, all ids and the lists of them */
 	pthread_cond_t changed; /* the state of a connection */
 	struct verbs_conn *conns;
 	struct verbs_guest *guests;
@@ -184,6 +194,31 @@ struct verbs_queue {
 	bool closing; /* what fails now is FLUSHED */
 };
 
+/* verbs_port.c */
+bool dg_verbs_port_active(const struct verbs *d);
+static inline bool dg_verbs_removed(const struct verbs *d)
+{
+	return atomic_load_explicit(&d->removed, memory_order_relaxed);
+}
+/* Stores the name of a device (the wanted one, unless that is NULL) whose port has no link. Returns
+ * whether there is one. */
+bool dg_verbs_find_down(const char *wanted, char *out, size_t size);
+/* Returns the error for a port without a link. */
+int dg_verbs_no_link(const char *device);
+/* Errors: ENODEV, if the device was removed, or has no link. */
+int dg_verbs_check_port(const struct verbs *d);
+/* Puts the queue pair of the id into the error state, and sends word to the other side, unless
+ * that may not be. */
+void dg_verbs_disconnect(const struct verbs *d, struct rdma_cm_id *id);
+/* Destroys the id, which has no queue pair any more: at once, or later. With the device's lock. */
+void dg_verbs_id_free(struct verbs *d, struct rdma_cm_id *id);
+/* Whether the id is one that will be destroyed later. */
+bool dg_verbs_id_waits(const struct rdma_cm_id *id);
+/* Destroys the ids that were to be destroyed later. */
+void dg_verbs_ids_free(struct verbs *d);
+/* Does that if the port is active. Returns how long to sleep, in ms; -1: until an event. */
+int dg_verbs_look_at_port(struct verbs *d);
+
 /* verbs_listen.c: the exporter's side. Called by the control thread with the device's lock. */
 int dg_verbs_listen(struct verbs *d);
 /* Accepts or refuses the connection `id` that asks with `request`. */
@@ -197,10 +232,10 @@ void dg_verbs_guests_revoke(struct verbs *d, struct dg_region *r);
 /* verbs_connect.c: the importer's side, and the control thread. */
 int dg_verbs_control_start(struct verbs *d);
 void dg_verbs_control_stop(struct verbs *d);
-/* Starts a connection to the exporter of t: a lane of that queue, or (cq NULL) a link. Returns NULL
- * if out of memory or ids, with dg_last_error(). */
-struct verbs_conn *dg_verbs_connect(struct verbs *d, const struct verbs_region *t,
-				    struct ibv_cq *cq, struct dg_pipe *pipe);
+/* Starts a connection to the exporter of t: a lane of that queue, or (cq NULL) a link. Errors: those
+ * of dg_verbs_check_port(), and lack of memory or ids. */
+int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_cq *cq,
+		     struct dg_pipe *pipe, struct verbs_conn **out);
 /* Waits until it is READY. Errors: those of the connection. */
 int dg_verbs_connected(struct verbs_conn *c);
 void dg_verbs_conn_free(struct verbs_conn *c);
@@ -231,6 +266,7 @@ int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uin
 int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p);
 void dg_verbs_detach(struct dg_device *dev, struct dg_pipe *p);
 int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p);
+int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p);
 /* Has every queue end its lane to the region with this index. */
@@ -239,6 +275,9 @@ void dg_verbs_release_region(struct verbs *d, uint32_t region);
 /* verbs_post.c: the data path. Called inside the queue's guard. */
 void dg_verbs_submit(struct verbs_queue *q);
 void dg_verbs_progress(struct verbs_queue *q);
+/* Runs an operation while nothing is in flight. Returns its status; OP_MORE: it is in flight; OP_NOT:
+ * it has to be posted. */
+int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op);
 /* Completes everything with DG_FLUSHED, and ends all lanes. */
 void dg_verbs_flush(struct verbs_queue *q);
 /* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the

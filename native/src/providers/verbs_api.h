@@ -16,6 +16,8 @@ struct ibv_device;
 struct ibv_srq;
 
 enum { IBV_PORT_ACTIVE = 4, IBV_QPT_RC = 2 };
+enum ibv_qp_state { IBV_QPS_ERR = 6 };
+enum { IBV_QP_STATE = 1 };
 enum { IBV_ACCESS_LOCAL_WRITE = 1, IBV_ACCESS_REMOTE_WRITE = 2, IBV_ACCESS_REMOTE_READ = 4 };
 enum { IBV_WR_RDMA_WRITE = 0, IBV_WR_RDMA_READ = 4 };
 enum { IBV_SEND_SIGNALED = 2, IBV_SEND_INLINE = 8 };
@@ -92,6 +94,30 @@ struct ibv_qp_init_attr {
 	int qp_type, sq_sig_all;
 };
 
+struct ibv_ah_attr {
+	union {
+		uint8_t raw[16];
+		uint64_t words[2];
+	} dgid;
+	uint32_t flow_label;
+	uint8_t sgid_index, hop_limit, traffic_class;
+	uint16_t dlid;
+	uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+};
+
+struct ibv_qp_attr {
+	int qp_state, cur_qp_state, path_mtu, path_mig_state;
+	uint32_t qkey, rq_psn, sq_psn, dest_qp_num;
+	unsigned qp_access_flags;
+	struct ibv_qp_cap cap;
+	struct ibv_ah_attr ah_attr, alt_ah_attr;
+	uint16_t pkey_index, alt_pkey_index;
+	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic;
+	uint8_t min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry, alt_port_num;
+	uint8_t alt_timeout;
+	uint32_t rate_limit;
+};
+
 struct ibv_sge {
 	uint64_t addr;
 	uint32_t length, lkey;
@@ -136,8 +162,12 @@ struct ibv_context {
 
 enum rdma_cm_event_type {
 	RDMA_CM_EVENT_ADDR_RESOLVED = 0,
+	RDMA_CM_EVENT_ADDR_ERROR = 1,
 	RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
+	RDMA_CM_EVENT_ROUTE_ERROR = 3,
 	RDMA_CM_EVENT_CONNECT_REQUEST = 4,
+	RDMA_CM_EVENT_CONNECT_ERROR = 6,
+	RDMA_CM_EVENT_UNREACHABLE = 7,
 	RDMA_CM_EVENT_REJECTED = 8,
 	RDMA_CM_EVENT_ESTABLISHED = 9,
 	RDMA_CM_EVENT_DISCONNECTED = 10,
@@ -185,6 +215,7 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(const char *, ibv_get_device_name, (struct ibv_device *))                      \
 	X(int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *))       \
 	X(int, ibv_query_port, (struct ibv_context *, uint8_t, struct ibv_port_attr *))  \
+	X(int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int))              \
 	X(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context *))                         \
 	X(int, ibv_dealloc_pd, (struct ibv_pd *))                                        \
 	X(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd *, void *, size_t, int))           \
@@ -200,6 +231,8 @@ struct rdma_cm_event { /* followed by what is not used here */
 #define RDMACM_FUNCTIONS(X)                                                              \
 	X(struct rdma_event_channel *, rdma_create_event_channel, (void))                \
 	X(void, rdma_destroy_event_channel, (struct rdma_event_channel *))               \
+	X(struct ibv_context **, rdma_get_devices, (int *))                              \
+	X(void, rdma_free_devices, (struct ibv_context **))                              \
 	X(int, rdma_create_id,                                                           \
 	  (struct rdma_event_channel *, struct rdma_cm_id **, void *, int))              \
 	X(int, rdma_destroy_id, (struct rdma_cm_id *))                                   \

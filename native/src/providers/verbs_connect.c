@@ -6,6 +6,7 @@
  * copies it, acknowledges it and handles it with the lock held, so a thread with the lock may end
  * any id, whose events were all acknowledged.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,6 +27,7 @@ enum {
 	 * rxe_comp.c), and would never give up on a peer whose link is down. */
 	RETRIES = 6,
 	TICK_MS = 100, /* how often deadlines are looked at, while there are any */
+	EVENTS = 64, /* handled at a time, while others wait for the lock */
 };
 
 /* An event, copied so that it can be acknowledged at once. */
@@ -49,7 +51,7 @@ static void settle(struct verbs_conn *c, enum conn_state state)
 void dg_verbs_conn_ended(struct verbs_conn *c)
 {
 	/* Has what is in flight flushed, which otherwise waits for its retries. */
-	dg_verbs.rdma_disconnect(c->id);
+	dg_verbs_disconnect(c->d, c->id);
 	settle(c, CONN_ENDED);
 }
 
@@ -64,6 +66,54 @@ static void fail(struct verbs_conn *c, int err, const char *format, ...)
 	va_end(args);
 	c->error = err;
 	settle(c, CONN_FAILED);
+}
+
+struct text {
+	char text[INET6_ADDRSTRLEN];
+};
+
+static struct text text_of(const struct sockaddr_storage *address)
+{
+	struct text t = {"?"};
+	const void *at = address->ss_family == AF_INET
+				 ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
+				 : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+	inet_ntop(address->ss_family, at, t.text, sizeof t.text);
+	return t;
+}
+
+/* Whether the system routes packets from the device's address to that one. The connection manager
+ * reports the lack of a route as a time-out. */
+static bool has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to)
+{
+	struct sockaddr_storage here = *from;
+	socklen_t size = here.ss_family == AF_INET ? sizeof(struct sockaddr_in)
+						   : sizeof(struct sockaddr_in6);
+	int fd = socket(here.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	((struct sockaddr_in *)&here)->sin_port = 0;
+	/* For datagrams connect() sends nothing. */
+	bool found = fd < 0 || bind(fd, (struct sockaddr *)&here, size) ||
+		     !connect(fd, (const struct sockaddr *)to, size);
+	if (fd >= 0)
+		close(fd);
+	return found;
+}
+
+/* The exporter's address is not reached from this device. */
+static void unreachable(struct verbs_conn *c, int err)
+{
+	struct text to = text_of(&c->to), from = text_of(&c->d->address);
+	if (err == EXDEV || err == EINVAL || !has_route(&c->d->address, &c->to))
+		fail(c, EXDEV,
+		     "the exporter's address %s is not on the network of %s (%s): check the way to "
+		     "it (ip route get %s), or have the other side export with a device on this "
+		     "network",
+		     to.text, c->d->name, from.text, to.text);
+	else
+		fail(c, ENOTCONN,
+		     "the exporter's address %s does not answer on the network of %s (%s; %s): check "
+		     "that its machine and its link are up (ip neigh show %s; rdma link)",
+		     to.text, c->d->name, from.text, strerror(err), to.text);
 }
 
 /* The exporter's address is known: makes the queue pair and asks. */
@@ -89,7 +139,7 @@ static void ask(struct verbs_conn *c)
 		.rnr_retry_count = 7,
 	};
 	if (c->id->verbs != d->context) {
-		fail(c, EXDEV, "the way to the exporter does not lead through %s", d->name);
+		unreachable(c, EXDEV);
 		return;
 	}
 	if (dg_verbs.rdma_create_qp(c->id, d->pd, &qp)) {
@@ -106,6 +156,7 @@ static void ask(struct verbs_conn *c)
 		     strerror(errno));
 		return;
 	}
+	c->step = STEP_ANSWER;
 	if (dg_verbs.rdma_connect(c->id, &param))
 		fail(c, ENOTCONN, "the exporter cannot be asked (%s)", strerror(errno));
 }
@@ -115,12 +166,25 @@ static void refused(struct verbs_conn *c, const struct event *e)
 	struct verbs_reply refusal = {0};
 	if (e->status == RDMA_REJECTED_BY_PEER && e->conn.private_data_len >= sizeof refusal)
 		memcpy(&refusal, e->data, sizeof refusal);
+	/* The exporter's kernel has more pending requests than it may. */
+	if (e->status == RDMA_REJECTED_BY_PEER && !e->conn.private_data_len) {
+		c->refusals++;
+		c->again_ns = now_ns() + (uint64_t)TICK_MS * 1000000u;
+		return;
+	}
 	if (refusal.magic != VERBS_MAGIC || !refusal.error || refusal.error > 4095)
 		fail(c, ENOTCONN, "nothing listens there: the exporter has ended (reason %d)",
 		     e->status);
 	else if (refusal.error == ENOKEY)
 		fail(c, ENOKEY, "the exporter has no region for this descriptor: it was closed, or "
 				"the descriptor is forged");
+	else if (refusal.error == EMFILE)
+		fail(c, EMFILE, "the exporter has %u connections, or no protection domain for another one: "
+				"close imports or queues of its regions", VERBS_MAX_GUESTS);
+	else if (refusal.error == ENOMEM)
+		fail(c, ENOMEM, "the exporter cannot pin the region's memory for this connection: "
+				"raise the limit of locked memory there (ulimit -l; memlock in "
+				"/etc/security/limits.conf)");
 	else
 		fail(c, (int)refusal.error, "the exporter refused (%s)",
 		     strerror((int)refusal.error));
@@ -136,37 +200,67 @@ static void established(struct verbs_conn *c, const struct event *e)
 		settle(c, CONN_READY);
 }
 
-static void importer_event(struct verbs_conn *c, const struct event *e)
+/* What a step waits for. An event that comes in another step is repeated or late: it is ignored, and
+ * if the one that is waited for does not come, the deadline ends the connection. */
+static const struct step {
+	int done, failed;
+} steps[] = {
+	[STEP_ADDRESS] = {RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ADDR_ERROR},
+	[STEP_ROUTE] = {RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_CM_EVENT_ROUTE_ERROR},
+	[STEP_ANSWER] = {RDMA_CM_EVENT_ESTABLISHED, RDMA_CM_EVENT_UNREACHABLE},
+};
+
+static void next_step(struct verbs_conn *c, const struct event *e)
 {
-	switch (e->event) {
-	case RDMA_CM_EVENT_ADDR_RESOLVED:
+	switch (c->step) {
+	case STEP_ADDRESS:
+		c->step = STEP_ROUTE;
 		if (dg_verbs.rdma_resolve_route(c->id, RESOLVE_MS))
-			fail(c, ENOTCONN, "no route to the exporter (%s)", strerror(errno));
+			unreachable(c, errno);
 		return;
-	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+	case STEP_ROUTE:
 		ask(c);
 		return;
-	case RDMA_CM_EVENT_ESTABLISHED:
-		established(c, e);
-		return;
-	case RDMA_CM_EVENT_REJECTED:
-		refused(c, e);
-		return;
-	case RDMA_CM_EVENT_DISCONNECTED:
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		dg_verbs_conn_ended(c);
-		return;
-	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
-	case RDMA_CM_EVENT_ADDR_CHANGE:
-		return;
 	default:
-		fail(c, ENOTCONN, "the exporter cannot be reached (event %d, %s)", e->event,
-		     strerror(e->status < 0 ? -e->status : e->status));
+		established(c, e);
 	}
+}
+
+static void connecting(struct verbs_conn *c, const struct event *e)
+{
+	if (c->again_ns)
+		return;
+	if (e->event == steps[c->step].done)
+		next_step(c, e);
+	else if (e->event == steps[c->step].failed)
+		unreachable(c, e->status < 0 ? -e->status : ENOTCONN);
+	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_REJECTED)
+		refused(c, e);
+	else if (e->event == RDMA_CM_EVENT_DISCONNECTED)
+		fail(c, ENOTCONN, "the exporter ended while the connection was made");
+	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_CONNECT_ERROR)
+		fail(c, ENOTCONN, "the connection to the exporter failed (%s)",
+		     strerror(e->status < 0 ? -e->status : e->status));
+}
+
+static void importer_event(struct verbs_conn *c, const struct event *e)
+{
+	uint32_t state = atomic_load_explicit(&c->state, memory_order_relaxed);
+	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		atomic_store(&c->d->removed, true);
+	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && state == CONN_CONNECTING)
+		fail(c, ENODEV, "the RDMA device %s was removed", c->d->name);
+	else if (state == CONN_CONNECTING)
+		connecting(c, e);
+	else if (state == CONN_READY && (e->event == RDMA_CM_EVENT_DISCONNECTED ||
+					 e->event == RDMA_CM_EVENT_DEVICE_REMOVAL))
+		dg_verbs_conn_ended(c);
 }
 
 static void exporter_event(struct verbs *d, const struct event *e)
 {
+	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		atomic_store(&d->removed, true);
 	if (e->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		dg_verbs_serve(d, e->id, &e->conn);
 	else if (e->event != RDMA_CM_EVENT_ESTABLISHED && e->event != RDMA_CM_EVENT_ADDR_CHANGE)
@@ -200,20 +294,80 @@ static struct verbs_conn *importer_of(const struct event *e)
 	return e->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : e->id->context;
 }
 
-/* Fails the connections that are late. Returns how long to sleep, in ms; -1: until an event. */
+/* Makes an id and has it find the way to the exporter. */
+static int resolve(struct verbs_conn *c)
+{
+	struct verbs *d = c->d;
+	struct sockaddr_storage from = d->address, to = c->to;
+	struct rdma_cm_id *id, *before = c->id;
+	((struct sockaddr_in *)&from)->sin_port = 0;
+	if (dg_verbs.rdma_create_id(d->channel, &id, c, RDMA_PS_TCP))
+		return -errno;
+	c->id = id;
+	c->step = STEP_ADDRESS;
+	c->again_ns = 0;
+	if (dg_verbs.rdma_resolve_addr(id, (struct sockaddr *)&from, (struct sockaddr *)&to,
+				       RESOLVE_MS))
+		unreachable(c, errno);
+	if (before && before->qp)
+		dg_verbs.rdma_destroy_qp(before);
+	if (before)
+		dg_verbs_id_free(d, before);
+	return 0;
+}
+
+static void late(struct verbs_conn *c)
+{
+	struct text to = text_of(&c->to);
+	unsigned seconds = (unsigned)(VERBS_CONNECT_NS / 1000000000u);
+	if (c->refusals)
+		fail(c, ETIMEDOUT,
+		     "the exporter at %s had no room for this connection for %u s: more than %u "
+		     "requests of others wait there",
+		     to.text, seconds, VERBS_BACKLOG);
+	else
+		fail(c, ETIMEDOUT, "the exporter at %s did not answer within %u s%s", to.text,
+		     seconds,
+		     c->d->software ? ": if its link, or that of this machine, was down before, "
+				      "make the Soft-RoCE device there anew (rdma link delete; "
+				      "rdma link add)"
+				    : "");
+}
+
+/* Fails the connections that are late, and asks again for those that were refused for lack of room.
+ * Returns how long to sleep, in ms; -1: until an event. */
 static int check_deadlines(struct verbs *d)
 {
 	int sleep_ms = -1;
 	for (struct verbs_conn *c = d->conns; c; c = c->next) {
 		if (atomic_load_explicit(&c->state, memory_order_relaxed) != CONN_CONNECTING)
 			continue;
+		int rc = 0;
 		if (now_ns() >= c->deadline_ns)
-			fail(c, ETIMEDOUT, "the exporter did not answer within %u s",
-			     (unsigned)(VERBS_CONNECT_NS / 1000000000u));
-		else
-			sleep_ms = TICK_MS;
+			late(c);
+		else if (c->again_ns && now_ns() >= c->again_ns)
+			rc = resolve(c);
+		if (rc)
+			fail(c, -rc, "cannot make an RDMA connection (%s)", strerror(-rc));
+		sleep_ms = TICK_MS;
 	}
 	return sleep_ms;
+}
+
+static int sooner(int a_ms, int b_ms)
+{
+	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
+static void handle(struct verbs *d, const struct event *e)
+{
+	struct verbs_conn *c = importer_of(e);
+	if (dg_verbs_id_waits(e->id))
+		return;
+	if (c)
+		importer_event(c, e);
+	else
+		exporter_event(d, e);
 }
 
 static void *control(void *arg)
@@ -226,17 +380,10 @@ static void *control(void *arg)
 		poll(fds, 2, sleep_ms);
 		eventfd_read(d->wake_fd, &n);
 		pthread_mutex_lock(&d->lock);
-		while (take_event(d, &e)) {
-			struct verbs_conn *c = importer_of(&e);
-			if (c)
-				importer_event(c, &e);
-			else
-				exporter_event(d, &e);
-		}
-		sleep_ms = dg_verbs_probe(d);
-		int tick_ms = check_deadlines(d);
-		if (sleep_ms < 0 || (tick_ms >= 0 && tick_ms < sleep_ms))
-			sleep_ms = tick_ms;
+		for (int i = 0; i < EVENTS && take_event(d, &e); i++)
+			handle(d, &e);
+		sleep_ms = sooner(dg_verbs_probe(d), check_deadlines(d));
+		sleep_ms = sooner(sleep_ms, dg_verbs_look_at_port(d));
 		pthread_mutex_unlock(&d->lock);
 	}
 	return NULL;
@@ -261,34 +408,25 @@ void dg_verbs_control_stop(struct verbs *d)
 
 static int start(struct verbs_conn *c, const struct verbs_region *t)
 {
-	struct verbs *d = c->d;
-	struct sockaddr_storage from = d->address, to = t->exporter;
-	((struct sockaddr_in *)&from)->sin_port = 0;
-	int rc = dg_verbs_peer_join(c, &t->exporter);
+	c->to = t->exporter;
+	int rc = dg_verbs_check_port(c->d);
+	if (!rc)
+		rc = dg_verbs_peer_join(c, &t->exporter);
 	if (rc)
 		return rc;
-	if (dg_verbs.rdma_create_id(d->channel, &c->id, c, RDMA_PS_TCP)) {
-		rc = dg_fail_errno("cannot make an RDMA connection");
-		dg_verbs_peer_leave(c);
-		return rc;
-	}
-	if (!dg_verbs.rdma_resolve_addr(c->id, (struct sockaddr *)&from, (struct sockaddr *)&to,
-					RESOLVE_MS))
+	rc = resolve(c);
+	if (!rc)
 		return 0;
-	rc = dg_fail_errno("no way from %s to the exporter's address", d->name);
 	dg_verbs_peer_leave(c);
-	dg_verbs.rdma_destroy_id(c->id);
-	return rc;
+	return dg_fail(-rc, "cannot make an RDMA connection: %s", strerror(-rc));
 }
 
-struct verbs_conn *dg_verbs_connect(struct verbs *d, const struct verbs_region *t,
-				    struct ibv_cq *cq, struct dg_pipe *pipe)
+int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_cq *cq,
+		     struct dg_pipe *pipe, struct verbs_conn **out)
 {
 	struct verbs_conn *c = calloc(1, sizeof *c);
-	if (!c) {
-		dg_fail(ENOMEM, "out of memory for an RDMA connection");
-		return NULL;
-	}
+	if (!c)
+		return dg_fail(ENOMEM, "out of memory for an RDMA connection");
 	c->d = d;
 	c->cq = cq;
 	c->pipe = pipe;
@@ -305,10 +443,11 @@ struct verbs_conn *dg_verbs_connect(struct verbs *d, const struct verbs_region *
 	pthread_mutex_unlock(&d->lock);
 	if (!rc) {
 		eventfd_write(d->wake_fd, 1);
-		return c;
+		*out = c;
+		return 0;
 	}
 	free(c);
-	return NULL;
+	return rc;
 }
 
 int dg_verbs_connected(struct verbs_conn *c)
@@ -346,10 +485,10 @@ void dg_verbs_conn_free(struct verbs_conn *c)
 	*at = c->next;
 	dg_verbs_peer_leave(c);
 	/* Without a queue pair this fails, and the exporter learns of it by the end of the id. */
-	dg_verbs.rdma_disconnect(c->id);
+	dg_verbs_disconnect(d, c->id);
 	if (c->id->qp)
 		dg_verbs.rdma_destroy_qp(c->id);
-	dg_verbs.rdma_destroy_id(c->id);
+	dg_verbs_id_free(d, c->id);
 	pthread_mutex_unlock(&d->lock);
 	free(c);
 }

@@ -43,11 +43,11 @@ static void rights_free(struct verbs_guest *g)
 	free(g);
 }
 
-static void guest_free(struct verbs_guest *g)
+static void guest_free(struct verbs *d, struct verbs_guest *g)
 {
 	struct rdma_cm_id *id = g->id;
 	rights_free(g);
-	dg_verbs.rdma_destroy_id(id);
+	dg_verbs_id_free(d, id);
 }
 
 /* Registers the region's memory for this guest alone. */
@@ -157,7 +157,7 @@ void dg_verbs_guest_left(struct verbs *d, struct rdma_cm_id *id)
 			continue;
 		*at = g->next;
 		d->n_guests--;
-		guest_free(g);
+		guest_free(d, g);
 		return;
 	}
 }
@@ -165,7 +165,7 @@ void dg_verbs_guest_left(struct verbs *d, struct rdma_cm_id *id)
 void dg_verbs_guests_free(struct verbs *d)
 {
 	while (d->guests) {
-		dg_verbs.rdma_disconnect(d->guests->id);
+		dg_verbs_disconnect(d, d->guests->id);
 		dg_verbs_guest_left(d, d->guests->id);
 	}
 }

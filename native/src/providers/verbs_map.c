@@ -2,12 +2,46 @@
 /* Memory for the provider verbs: of this process, registered; of others, by a connection. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "error.h"
 #include "share/descriptor.h"
 #include "verbs.h"
+
+/* Returns how many bytes this process has pinned. */
+static uint64_t pinned(void)
+{
+	unsigned long kib = 0;
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "re");
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "VmPin: %lu", &kib) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return (uint64_t)kib << 10;
+}
+
+static int cannot_pin(const struct verbs *d, uint64_t size)
+{
+	struct rlimit limit;
+	uint64_t already = pinned();
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
+	    limit.rlim_cur >= already + size)
+		return dg_fail(ENOMEM,
+			       "%s cannot pin %" PRIu64 " bytes: there is not so much free memory",
+			       d->name, size);
+	return dg_fail(ENOMEM,
+		       "%s cannot pin %" PRIu64 " bytes: the limit of locked memory is %" PRIu64
+		       " KiB, and %" PRIu64 " KiB are needed with the %" PRIu64
+		       " KiB that are pinned already: raise it (ulimit -l; memlock in "
+		       "/etc/security/limits.conf)",
+		       d->name, size, (uint64_t)limit.rlim_cur >> 10,
+		       (already + size + 1023) >> 10, already >> 10);
+}
 
 static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory *m,
 			struct dg_region_entry *entry)
@@ -20,10 +54,7 @@ static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory
 	if (t->mr)
 		return 0;
 	if (errno == ENOMEM)
-		return dg_fail(ENOMEM,
-			       "%s cannot pin %" PRIu64 " bytes: raise the limit of locked memory "
-			       "(ulimit -l; memlock in /etc/security/limits.conf)",
-			       d->name, m->size);
+		return cannot_pin(d, m->size);
 	return dg_fail_errno("%s cannot register %" PRIu64 " bytes at %p", d->name, m->size, m->addr);
 }
 
@@ -59,9 +90,11 @@ static int open_import(struct verbs *d, struct verbs_region *t, const struct dg_
 	if (rc)
 		return rc;
 	memcpy(t->key, r->descriptor->key, sizeof t->key);
-	t->link = dg_verbs_connect(d, t, NULL, NULL);
-	rc = t->link ? dg_verbs_connected(t->link) : -EIO;
-	const struct verbs_reply *reply = t->link ? &t->link->reply : NULL;
+	rc = dg_verbs_connect(d, t, NULL, NULL, &t->link);
+	if (rc)
+		return rc;
+	rc = dg_verbs_connected(t->link);
+	const struct verbs_reply *reply = &t->link->reply;
 	if (!rc && (reply->size != m->size || !reply->access || reply->access > 3 ||
 		    reply->access != entry->access))
 		rc = dg_fail(EBADMSG,
@@ -70,8 +103,7 @@ static int open_import(struct verbs *d, struct verbs_region *t, const struct dg_
 			     " bytes with access %u",
 			     m->size, entry->access, reply->size, reply->access);
 	if (rc) {
-		if (t->link)
-			dg_verbs_conn_free(t->link);
+		dg_verbs_conn_free(t->link);
 		return rc;
 	}
 	entry->base = (char *)(uintptr_t)reply->address;
@@ -91,7 +123,10 @@ int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const 
 	struct verbs_region *t = calloc(1, sizeof *t);
 	if (!t)
 		return dg_fail(ENOMEM, "out of memory for a region");
-	int rc = entry->remote ? open_import(d, t, r, m, entry) : register_own(d, t, m, entry);
+	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
+	if (!rc)
+		rc = entry->remote ? open_import(d, t, r, m, entry)
+				   : register_own(d, t, m, entry);
 	if (rc) {
 		free(t);
 		return rc;
@@ -120,7 +155,8 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 bool dg_verbs_lost(const struct dg_region *r)
 {
 	const struct verbs_region *t = r->provider_state;
-	return t && t->link &&
+	/* Without its own device this side knows nothing of the exporter. */
+	return t && t->link && !dg_verbs_removed(t->link->d) &&
 	       atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED;
 }
 
@@ -130,6 +166,8 @@ int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uin
 	struct verbs *d = state;
 	struct verbs_blob b = {.port = ((struct sockaddr_in *)&d->address)->sin_port};
 	(void)access; /* in the table of exports, by the key */
+	if (dg_verbs_removed(d))
+		return dg_verbs_check_port(d);
 	if (r->memory.kind != DG_KIND_HOST)
 		return dg_fail(EMEDIUMTYPE, "the provider verbs can export host memory only");
 	if (d->address.ss_family == AF_INET) {

@@ -20,6 +20,7 @@
 enum {
 	NO_REGION = UINT32_MAX,
 	WC_BATCH = 32,
+	POLLS = 1000, /* in the caller's thread, for a single operation */
 };
 /* Bytes in flight at a time, so that a revocation does not wait long. */
 #define MAX_IN_FLIGHT ((uint64_t)16 << 20)
@@ -60,7 +61,6 @@ static int status_of(int wc_status)
 	case IBV_WC_REM_ACCESS_ERR:
 		return DG_REMOTE_ACCESS_ERROR;
 	case IBV_WC_LOC_LEN_ERR:
-	case IBV_WC_LOC_QP_OP_ERR:
 	case IBV_WC_LOC_PROT_ERR:
 	case IBV_WC_LOC_ACCESS_ERR:
 		return DG_LOCAL_ERROR;
@@ -72,6 +72,14 @@ static int status_of(int wc_status)
 	default:
 		return DG_IO_FAILED;
 	}
+}
+
+/* Soft-RoCE reports the lack of a link on this side as LOC_QP_OP_ERR. */
+static int status_with_port(const struct verbs *d, int wc_status)
+{
+	if (wc_status != IBV_WC_LOC_QP_OP_ERR)
+		return status_of(wc_status);
+	return dg_verbs_port_active(d) ? DG_LOCAL_ERROR : DG_PEER_LOST;
 }
 
 /* Whether the exporter has ended, as far as is known. */
@@ -89,7 +97,9 @@ static int failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
 	struct dg_region_entry *remote = region_entry_at(l->region);
 	l->broken = q->any_broken = true;
 	if (!l->status && wc_status != IBV_WC_WR_FLUSH_ERR)
-		l->status = status_of(wc_status);
+		l->status = status_with_port(q->d, wc_status);
+	if (dg_verbs_removed(q->d))
+		return DG_IO_FAILED;
 	if (gate_revoked(remote->gate) || l->status == DG_REMOTE_ACCESS_ERROR) {
 		/* The exporter has closed the region: nothing more is posted to it. */
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
@@ -168,8 +178,7 @@ static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
 		return NULL;
 	l->region = region;
 	l->number = place | ++q->last_generation * VERBS_LANES;
-	l->conn = dg_verbs_connect(q->d, t, q->cq, q->p);
-	if (!l->conn) {
+	if (dg_verbs_connect(q->d, t, q->cq, q->p, &l->conn)) {
 		free(l);
 		return NULL;
 	}
@@ -185,7 +194,9 @@ static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
 	struct dg_region_entry *remote = region_entry_at(l->region);
 	bool refused = atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_FAILED;
 	int error = refused ? l->conn->error : 0, status = DG_IO_FAILED;
-	if (gate_revoked(remote->gate) || error == ENOKEY) {
+	if (dg_verbs_removed(q->d)) {
+		status = DG_IO_FAILED;
+	} else if (gate_revoked(remote->gate) || error == ENOKEY) {
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
 		status = DG_REMOTE_ACCESS_ERROR;
 	} else if (exporter_gone(l) || !error || error == ENOTCONN || error == ETIMEDOUT) {
@@ -418,6 +429,67 @@ void dg_verbs_submit(struct verbs_queue *q)
 		;
 	ring(q);
 	ended_publish(&q->ended, q->p);
+}
+
+/* Posts op, of one piece, as the only work request of its doorbell. Returns the number of the work
+ * request, or 0 if it was refused, after which nothing is in flight. */
+static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+{
+	const struct verbs_region *t = region_entry_at(op->local)->region->provider_state;
+	bool write = op->opcode == DG_WRITE;
+	struct ibv_send_wr *wr = &q->batch[0], *bad;
+	struct ibv_qp *qp = l->conn->id->qp;
+	q->sges[0][0] = (struct ibv_sge){
+		.addr = (uintptr_t)(write ? op->src : op->dst),
+		.length = (uint32_t)op->size,
+		.lkey = t->mr->lkey,
+	};
+	wr->wr_id = (uint64_t)l->number << 32 | l->tail;
+	wr->next = NULL;
+	wr->sg_list = q->sges[0];
+	wr->num_sge = 1;
+	wr->opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+	wr->send_flags = IBV_SEND_SIGNALED |
+			 (write && op->size <= l->conn->max_inline ? IBV_SEND_INLINE : 0);
+	wr->rdma.remote_addr = (uintptr_t)(write ? op->dst : op->src);
+	wr->rdma.rkey = l->conn->reply.rkey;
+	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
+}
+
+/* The request of post_one() has not ended yet: it is one as if it had come from the ring. */
+static void track(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+{
+	uint32_t i = l->tail++ & (VERBS_LANE_WRS - 1);
+	struct verbs_work *w = work_new(q, op->local, op->remote);
+	w->slot = op->slot;
+	l->wrs[i].work = w;
+	l->wrs[i].bytes = op->size;
+	q->in_flight++;
+	q->bytes += op->size;
+	q->ended.first = q->ended.late = false;
+	q->ended.last_poll_ns = now_ns();
+}
+
+int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
+{
+	struct verbs_lane *l = lane_find(q, op->remote);
+	struct ibv_wc wc;
+	if (!l || op->rows != 1 || (op->flags & DG_CHAIN) || op->size > q->d->max_piece)
+		return OP_NOT;
+	if (q->in_flight || q->any_broken || next_op(q) ||
+	    atomic_load_explicit(&l->conn->state, memory_order_acquire) != CONN_READY)
+		return OP_NOT;
+	uint64_t number = post_one(q, l, op);
+	if (!number)
+		return OP_NOT; /* as the ring's first operation it will be refused again */
+	for (uint32_t i = 0; i < POLLS; i++) {
+		if (q->cq->context->poll_cq(q->cq, 1, &wc) <= 0 || wc.wr_id != number)
+			continue; /* none, or one of a lane that has ended */
+		l->head = ++l->tail;
+		return wc.status ? failure(q, l, wc.status) : DG_OK;
+	}
+	track(q, l, op);
+	return OP_MORE;
 }
 
 static void take_all(struct verbs_queue *q)

@@ -81,7 +81,8 @@ static void answered(struct verbs *d, const struct ibv_wc *wc)
 	struct verbs_conn *via = p->via;
 	forget_probe(d, p);
 	p->probe_ns = now_ns() + VERBS_PROBE_NS;
-	if (wc->status == IBV_WC_RETRY_EXC_ERR)
+	/* Soft-RoCE says LOC_QP_OP_ERR if there is no link on this side. */
+	if (wc->status == IBV_WC_RETRY_EXC_ERR || (wc->status && !dg_verbs_port_active(d)))
 		peer_lost(d, p);
 	else if (wc->status && is_ready(via))
 		dg_verbs_conn_ended(via);

@@ -74,8 +74,11 @@ int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct verbs *d = state;
 	struct verbs_queue *q = NULL;
 	(void)dev;
+	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
+	if (rc)
+		return rc;
 	pthread_mutex_lock(&d->queues.lock);
-	int rc = d->queues.n < VERBS_MAX_QUEUES
+	rc = d->queues.n < VERBS_MAX_QUEUES
 			 ? queue_new(d, p, &q)
 			 : dg_fail(EMFILE,
 				   "this verbs device has %u queues open, which is the maximum: "
@@ -124,6 +127,16 @@ void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p)
 	guard_enter(&q->listed.guard);
 	dg_verbs_progress(q);
 	guard_leave(&q->listed.guard);
+}
+
+int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op)
+{
+	struct verbs_queue *q = p->provider;
+	(void)dev;
+	guard_enter(&q->listed.guard);
+	int status = dg_verbs_run(q, op);
+	guard_leave(&q->listed.guard);
+	return status;
 }
 
 /* Has the adapter make the channel readable at the next completion. */
