@@ -3,9 +3,8 @@
  * The port of a device of the provider verbs: whether it has a link, and what is not sent while it
  * has none.
  *
- * Soft-RoCE of kernels before 6.4 puts the queue pair of the connection manager into the error state
- * if a message of it has no route (drivers/infiniband/sw/rxe/rxe_comp.c, rxe_qp_error()), and does
- * not receive a connection request any more after that. So while the port of such a device is down,
+ * Soft-RoCE of Linux 6.1, in the testbed's DPU guest, receives no connection request any more after a
+ * message of its connection manager had no route. So while the port of such a device is down,
  * connections end by their queue pair alone; their ids, whose end sends a message, are destroyed
  * when the port is active again.
  */
