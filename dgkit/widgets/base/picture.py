@@ -108,7 +108,7 @@ class Picture:
         self._blocks += other._blocks
 
     def drawn(self, note: str = "") -> Drawing:
-        """Draw the picture, and below it a note that is no part of its state."""
+        """Draw the picture, and below it a note, which its state does not depend on."""
         height = sum(block for block, _ in self._blocks) + 2 * _MARGIN + (_NOTE if note else 0)
         image = Image.new("RGB", (WIDTH, height), "white")
         y = _MARGIN
