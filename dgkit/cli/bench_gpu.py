@@ -217,7 +217,7 @@ def _gpu_side(size: int) -> Iterator[_GpuSide]:
 
 
 def _own_gpu_memory(size: int, pipe: Connection) -> None:
-    """Export GPU memory until the other end of the pipe is closed; in a process of its own."""
+    """Export GPU memory until the other end of the pipe is closed: what another process runs."""
     from .. import Device, empty
 
     with empty(size, on="gpu") as memory, Device("soft") as device:
