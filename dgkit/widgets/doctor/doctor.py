@@ -220,7 +220,7 @@ class DoctorPanel(BokehPanel):
                 self._idle.set()
 
     def _send_state(self) -> None:
-        self.broadcast("state", **self._state())
+        self.broadcast_state("state", self._state)
 
     def end(self) -> None:
         """Discard the result of running checks, which end on their own."""
