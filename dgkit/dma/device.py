@@ -29,7 +29,7 @@ __all__ = ["Device"]
 
 
 _GPU_MAX = (1 << 32) - 1
-_ORDER, _FENCED = {"cuda": "between posts"}, "behind a fence"
+_ORDER, _FENCED = {"cuda": "between posts", "verbs": "within a region"}, "behind a fence"
 _USABLE = "not asked for"  # another provider that could be used
 _open_devices = LiveSet()
 

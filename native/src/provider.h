@@ -157,6 +157,11 @@ struct dg_ops {
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		   struct dg_region_entry *entry);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);
+	/* Asks importers that only the provider knows to stop using r, and waits until they have.
+	 * Errors: EBUSY at the deadline. NULL: there are none. */
+	int (*revoke)(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns);
+	/* Returns the number of imports of r. NULL: the share server knows. */
+	uint32_t (*importers)(void *state, struct dg_region *r);
 	/* Writes the provider's own export of r to d: provider, blob and blob_length. Required if
 	 * dev->blob_provider is set. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,

@@ -415,6 +415,8 @@ static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 		/* Before the grace period: an inline copy sees this at its next chunk, and ends. */
 		atomic_store_explicit(&r->entry->gate->revoked, 1, memory_order_seq_cst);
 		rc = dg_share_revoke(r, deadline_ns);
+		if (!rc && r->dev->ops->revoke)
+			rc = r->dev->ops->revoke(r->dev, r->dev->provider, r, deadline_ns);
 	}
 	if (!rc)
 		rc = dg_queues_grace(r->dev, deadline_ns);
@@ -457,6 +459,14 @@ int dg_region_close(dg_region *r, uint64_t timeout_ns)
 	return dg_region_close_until(r, add_sat(now_ns(), timeout_ns));
 }
 
+static uint32_t importers(struct dg_region *r)
+{
+	const struct dg_ops *ops = r->dev->ops;
+	if (r->remote)
+		return 0;
+	return ops->importers ? ops->importers(r->dev->provider, r) : dg_share_importers(r);
+}
+
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */
@@ -474,7 +484,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = atomic_load(&r->entry->lost),
-		.importers = r->remote ? 0 : dg_share_importers(r),
+		.importers = importers(r),
 	};
 	life_leave(&r->life);
 	return 0;

@@ -6,6 +6,9 @@
  *	far_pair import ADDRESS PORT    imports it, checks, reads, writes; then the exporter closes it
  *	far_pair lose ADDRESS PORT      imports it, says "up", and writes until the peer is lost
  *	far_pair idle ADDRESS PORT      imports it, says "up", and sees the peer's end without an operation
+ *	far_pair hold ADDRESS PORT      imports it, says "up", and keeps it until it is killed
+ *	far_pair watch PORT             exports a region, says "up" when it is imported, and sees the
+ *	                                importer's end; then it closes the region at once
  *
  * Descriptors and turns go over TCP, the bytes by RDMA.
  */
@@ -143,6 +146,42 @@ static void idle_side(const char *address, uint16_t port)
 	close(fd);
 }
 
+static void hold_side(const char *address, uint16_t port)
+{
+	int fd = connected(address, port);
+	struct token t;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	wr = record(&f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	puts("up");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+static void watch_side(uint16_t port)
+{
+	dg_device *dev = device_spinning(0);
+	dg_region *r = registered(dev, pages(SIZE), SIZE, RW);
+	struct token t = export_of(r, RW);
+	int fd = accepted(port);
+
+	say(fd, &t, sizeof(t));
+	while (info_of(r).importers != 1)
+		usleep(10000);
+	puts("up");
+	fflush(stdout);
+	while (info_of(r).importers)
+		usleep(10000);
+	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	provider = "verbs";
@@ -154,8 +193,12 @@ int main(int argc, char **argv)
 		lose_side(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc == 4 && !strcmp(argv[1], "idle"))
 		idle_side(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc == 4 && !strcmp(argv[1], "hold"))
+		hold_side(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc == 3 && !strcmp(argv[1], "watch"))
+		watch_side((uint16_t)atoi(argv[2]));
 	else
-		return fprintf(stderr, "usage: far_pair export PORT | import|lose|idle ADDRESS PORT\n"), 2;
+		return fprintf(stderr, "usage: far_pair export|watch PORT | import|lose|idle|hold ADDRESS PORT\n"), 2;
 	printf("ok   %s\n", argv[1]);
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "providers/verbs.h"
+#include "queue.h"
 #include "share/descriptor.h"
 #include "two_sides.h"
 
@@ -337,25 +338,36 @@ static void reading_on(int fd)
 	}
 }
 
-static void a_killed_importer_does_not_delay_a_close(void)
-{
+/* A region of this process that the other one imports as on another machine. */
+struct lent {
 	struct other o;
 	dg_device *dev;
-	uint8_t *bytes;
 	dg_region *r;
+};
+
+static struct lent lent_to(void (*side)(int fd))
+{
+	struct lent l = { .o = start(side) };
 	struct token t;
 
-	o = start(reading_on);
-	dev = device_spinning(0);
-	bytes = pages(SIZE);
-	r = registered(dev, bytes, SIZE, RW);
-	t = export_of(r, RW);
+	l.dev = device_spinning(0);
+	l.r = registered(l.dev, pages(SIZE), SIZE, RW);
+	CHECK_EQ(info_of(l.r).importers, 0);
+	t = export_of(l.r, RW);
 	t = changed(&t, other_machine);
-	say(o.fd, &t, sizeof(t));
-	CHECK_EQ(hear_int(o.fd), 1);
-	kill_and_reap(o);
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	say(l.o.fd, &t, sizeof(t));
+	CHECK_EQ(hear_int(l.o.fd), 1);
+	CHECK_EQ(info_of(l.r).importers, 1);
+	return l;
+}
+
+static void a_killed_importer_does_not_delay_a_close(void)
+{
+	struct lent l = lent_to(reading_on);
+
+	kill_and_reap(l.o);
+	CHECK_EQ(dg_region_close(l.r, SECOND), 0);
+	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
 }
 
 static void refused_import(struct pair_fix *p, int which, void (*change)(struct dg_descriptor *d), int want,
@@ -614,7 +626,7 @@ static struct verbs_conn *lane_of(dg_device *dev, const struct verbs_region *t)
 	struct verbs *d = dev->provider;
 
 	for (struct verbs_conn *c = d->conns; c; c = c->next)
-		if (c->request.lane && !memcmp(c->request.key, t->key, sizeof(t->key)))
+		if ((c->request.flags & REQUEST_LANE) && !memcmp(c->request.key, t->key, sizeof(t->key)))
 			return c;
 	return NULL;
 }
@@ -654,6 +666,180 @@ static void a_write_to_a_read_only_export_is_refused_by_the_adapter(void)
 	wr.remote = id_of(p.second);
 	CHECK_EQ(done(&p.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	pair_close(&p);
+}
+
+/* The registration that all windows of a region are over gives no remote access. */
+static void the_rkey_of_the_regions_own_registration_opens_nothing(void)
+{
+	const struct verbs_region *t;
+	struct fix f;
+	dg_wr wr;
+
+	fix_open(&f, SIZE, 16);
+	wr = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	t = f.source->provider_state;
+	CHECK(((struct verbs *)f.dev->provider)->windows);
+	lane_of(f.dev, f.remote->provider_state)->reply.rkey = t->mr->rkey;
+	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	fix_close(&f);
+}
+
+static int (*query_device)(struct ibv_context *c, struct ibv_device_attr *a);
+static int query_without_windows(struct ibv_context *c, struct ibv_device_attr *a)
+{
+	int rc = query_device(c, a);
+
+	a->device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	return rc;
+}
+
+/* An adapter without memory windows: each connection has a registration. */
+static void has_no_windows(void)
+{
+	CHECK_EQ(dg_verbs_load(), 0);
+	query_device = dg_verbs.ibv_query_device;
+	dg_verbs.ibv_query_device = query_without_windows;
+}
+
+static void without_windows_a_closed_region_refuses_another_machine(void)
+{
+	has_no_windows();
+	closing(true);
+}
+
+static void without_windows_an_rkey_opens_nothing_to_another_connection(void)
+{
+	has_no_windows();
+	an_rkey_opens_nothing_to_another_connection();
+}
+
+static void without_windows_a_write_to_a_read_only_export_is_refused(void)
+{
+	has_no_windows();
+	a_write_to_a_read_only_export_is_refused_by_the_adapter();
+}
+
+static struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *a);
+static int n_refused_windows;
+
+static struct ibv_mw *no_window(struct ibv_pd *pd, int type)
+{
+	(void)pd;
+	(void)type;
+	n_refused_windows++;
+	errno = ENOMEM;
+	return NULL;
+}
+
+static struct ibv_qp *create_qp_without_windows(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	struct ibv_qp *qp = create_qp(pd, a);
+
+	if (qp)
+		qp->context->alloc_mw = no_window;
+	return qp;
+}
+
+/* The adapter says that it has windows, and makes none. */
+static void where_a_window_cannot_be_made_a_registration_takes_its_place(void)
+{
+	struct fix f;
+	dg_wr wr;
+
+	CHECK_EQ(dg_verbs_load(), 0);
+	create_qp = dg_verbs.ibv_create_qp;
+	dg_verbs.ibv_create_qp = create_qp_without_windows;
+	fix_open(&f, SIZE, 16);
+	wr = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	CHECK_EQ(n_refused_windows, 1);
+	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	fix_close(&f);
+}
+
+/* Imports as on another machine, posts 16 reads of 64 KiB, and reaps them only when asked to. */
+static void reading_without_reaping(int fd)
+{
+	enum { N = 16 };
+	struct token t;
+	struct fix f;
+	dg_wr wrs[N];
+	dg_wc wcs[N];
+	int n_ok = 0;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, N);
+	wrs[0] = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wrs[0]).status, DG_OK);
+	for (int i = 0; i < N; i++)
+		wrs[i] = wrs[0];
+	CHECK_EQ(dg_queue_post(f.q, wrs, N), 0);
+	say_int(fd, 1);
+	CHECK_EQ(hear_int(fd), 2);
+	for (int got = 0; got < N;) {
+		int n = dg_queue_poll(f.q, wcs, N, 20 * SECOND);
+
+		CHECK(n >= 0);
+		for (int i = 0; i < n; i++) {
+			n_ok += wcs[i].status == DG_OK;
+			CHECK(wcs[i].status == DG_OK || wcs[i].status == DG_REMOTE_ACCESS_ERROR);
+		}
+		got += n;
+	}
+	/* Nothing was refused by the adapter: that would have broken the connection. */
+	CHECK(lane_of(f.dev, f.remote->provider_state));
+	CHECK(!((struct verbs_queue *)f.q->pipe.provider)->any_broken);
+	CHECK_EQ(info_of(f.remote).revoked, 1);
+	CHECK_EQ(done(&f.tq, &wrs[0]).status, DG_REMOTE_ACCESS_ERROR);
+	printf("     %d of %d ended well\n", n_ok, N);
+	say_int(fd, 3);
+	fix_close(&f);
+}
+
+static void a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight(void)
+{
+	struct lent l = lent_to(reading_without_reaping);
+
+	CHECK_EQ(dg_region_close(l.r, 5 * SECOND), 0);
+	say_int(l.o.fd, 2);
+	CHECK_EQ(hear_int(l.o.fd), 3);
+	join(l.o);
+	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
+}
+
+/* Reads, and again when asked to. */
+static void reading_twice(int fd)
+{
+	struct token t;
+	struct fix f;
+	dg_wr wr;
+
+	hear(fd, &t, sizeof(t));
+	import_fix(&f, &t, SIZE, 16);
+	wr = record(&f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	say_int(fd, 1);
+	CHECK_EQ(hear_int(fd), 2);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	fix_close(&f);
+}
+
+static void an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated(void)
+{
+	struct lent l = lent_to(reading_twice);
+
+	stop(l.o);
+	CHECK_EQ(dg_region_close(l.r, SECOND / 2), -EBUSY);
+	CHECK_SAYS(dg_last_error(), "the importer at 10.9.0.");
+	CHECK_SAYS(dg_last_error(), "close it again");
+	CHECK_EQ(dg_region_close(l.r, SECOND / 2), 0);
+	resume(l.o);
+	say_int(l.o.fd, 2);
+	join(l.o);
+	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
 }
 
 static void a_queue_reaches_more_regions_than_it_has_lanes(void)
@@ -705,6 +891,13 @@ int main(int argc, char **argv)
 		TEST(an_importer_is_served_among_a_flood_of_requests),
 		TEST(an_rkey_opens_nothing_to_another_connection),
 		TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter),
+		TEST(the_rkey_of_the_regions_own_registration_opens_nothing),
+		TEST(without_windows_a_closed_region_refuses_another_machine),
+		TEST(without_windows_an_rkey_opens_nothing_to_another_connection),
+		TEST(without_windows_a_write_to_a_read_only_export_is_refused),
+		TEST(where_a_window_cannot_be_made_a_registration_takes_its_place),
+		TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight),
+		TEST(an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated),
 		TEST(a_queue_reaches_more_regions_than_it_has_lanes),
 	};
 

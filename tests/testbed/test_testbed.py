@@ -305,6 +305,27 @@ def test_a_peer_whose_link_goes_down_is_lost(exporter, importer, address, bed):
     loses(bed, "lose", exporter, importer, address)
 
 
+def test_an_exporter_learns_of_an_idle_importer_whose_link_goes_down(bed):
+    """Also then its region is closed at once."""
+    said = []
+    hold = bed.start("dpu", [PROGRAM["dpu"], "hold", HOST, "7003"], timeout=NATIVE_S)
+    thread = threading.Thread(target=lambda: said.extend(hold))
+    watched = bed.start("host", [PROGRAM["host"], "watch", "7003"], timeout=NATIVE_S)
+    thread.start()
+    try:
+        assert next(watched) == (b"o", b"up\n")
+        until(lambda: said, "the importer is up", 60.0)
+        assert said == [(b"o", b"up\n")]
+        bed.run("dpu", "ip link set eth0 down", check=True)
+        began = time.monotonic()
+        ended = [*watched]
+    finally:
+        bed.run("dpu", "ip link set eth0 up; killall far_pair || pkill far_pair", timeout=60)
+        thread.join()
+    assert ended[-1] == (b"d", b"0"), ended
+    print(f"seen after {time.monotonic() - began:.1f} s")
+
+
 def loses(bed, how, exporter, importer, address):
     """Soft-RoCE gives it up 3.8 s after the last acknowledgement, without the emulator's delays."""
     export = [PROGRAM[exporter], "export", "7002"]

@@ -14,6 +14,8 @@
 #include "clock.h"
 #include "error.h"
 #include "provider.h"
+#include "region.h"
+#include "share/server.h"
 
 /* How long a reordered operation without a delay waits for another one to overtake it. */
 #define REORDER_WAIT_NS 1000000u
@@ -377,6 +379,24 @@ static int fault_export(struct dg_device *dev, void *state, struct dg_region *r,
 	return f->inner->export(dev, f->inner_state, r, access, d);
 }
 
+static bool fault_lost(const struct dg_region *r)
+{
+	const struct fault *f = r->dev->provider;
+	return f->inner->lost && f->inner->lost(r);
+}
+
+static int fault_revoke(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns)
+{
+	struct fault *f = state;
+	return f->inner->revoke ? f->inner->revoke(dev, f->inner_state, r, deadline_ns) : 0;
+}
+
+static uint32_t fault_importers(void *state, struct dg_region *r)
+{
+	struct fault *f = state;
+	return f->inner->importers ? f->inner->importers(f->inner_state, r) : dg_share_importers(r);
+}
+
 const struct dg_ops dg_fault_ops = {
 	.name = "fault",
 	.open = fault_open,
@@ -391,5 +411,8 @@ const struct dg_ops dg_fault_ops = {
 	.map = fault_map,
 	.unmap = fault_unmap,
 	.export = fault_export,
+	.lost = fault_lost,
+	.revoke = fault_revoke,
+	.importers = fault_importers,
 	.inline_copies = false,
 };

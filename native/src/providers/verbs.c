@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "error.h"
@@ -191,10 +192,17 @@ static int read_limits(struct verbs *d)
 	 * an emulated machine may stall. So the end of an idle one is known within 2 s or 5 s:
 	 * VERBS_PROBE_NS and a tick of the control thread later. */
 	d->software = !is_adapter(d);
+	d->iwarp = d->context->device->transport_type == IBV_TRANSPORT_IWARP;
+	d->windows = (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && !d->iwarp;
 	d->ack_timeout = d->software ? 17 : 15;
 	if (!d->max_piece || !d->max_sge || !d->max_wr)
 		return dg_fail(EOPNOTSUPP, "the RDMA device %s takes no work requests", d->name);
 	return 0;
+}
+
+static struct ibv_cq *new_cq(const struct verbs *d, int size, struct ibv_comp_channel *channel)
+{
+	return dg_verbs.ibv_create_cq(d->context, size, NULL, channel, 0);
 }
 
 static int make_objects(struct verbs *d)
@@ -202,15 +210,22 @@ static int make_objects(struct verbs *d)
 	int rc = read_limits(d);
 	if (rc)
 		return rc;
+	if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
+		return dg_fail_errno("cannot get a random number");
+	d->number |= 1;
 	d->pd = dg_verbs.ibv_alloc_pd(d->context);
-	if (d->pd)
-		d->idle_cq = dg_verbs.ibv_create_cq(d->context, 16, NULL, NULL, 0);
+	d->link_pd = dg_verbs.ibv_alloc_pd(d->context);
+	if (!d->pd || !d->link_pd)
+		return dg_fail_errno("the RDMA device %s has no more protection domains", d->name);
+	d->notice_channel = dg_verbs.ibv_create_comp_channel(d->context);
+	if (!d->notice_channel)
+		return dg_fail_errno("the RDMA device %s has no more completion channels", d->name);
+	d->idle_cq = new_cq(d, 16, NULL);
 	/* Those in flight, and those of links that have ended since it was last polled. */
-	if (d->idle_cq)
-		d->probe_cq = dg_verbs.ibv_create_cq(d->context, 2 * VERBS_PROBES, NULL, NULL, 0);
-	if (!d->probe_cq)
-		return dg_fail_errno("the RDMA device %s has no more %s", d->name,
-				     d->pd ? "completion queues" : "protection domains");
+	d->probe_cq = new_cq(d, 2 * VERBS_PROBES, NULL);
+	d->notice_cq = new_cq(d, VERBS_NOTICES, d->notice_channel);
+	if (!d->idle_cq || !d->probe_cq || !d->notice_cq)
+		return dg_fail_errno("the RDMA device %s has no more completion queues", d->name);
 	rc = dg_verbs_listen(d);
 	return rc ? rc : dg_verbs_control_start(d);
 }
@@ -234,10 +249,16 @@ static void free_device(struct verbs *d)
 	dg_verbs_guests_free(d);
 	dg_verbs_ids_free(d);
 	close_port(d);
+	if (d->notice_cq)
+		dg_verbs.ibv_destroy_cq(d->notice_cq);
+	if (d->notice_channel)
+		dg_verbs.ibv_destroy_comp_channel(d->notice_channel);
 	if (d->probe_cq)
 		dg_verbs.ibv_destroy_cq(d->probe_cq);
 	if (d->idle_cq)
 		dg_verbs.ibv_destroy_cq(d->idle_cq);
+	if (d->link_pd)
+		dg_verbs.ibv_dealloc_pd(d->link_pd);
 	if (d->pd)
 		dg_verbs.ibv_dealloc_pd(d->pd);
 	if (d->wake_fd >= 0)
@@ -299,6 +320,8 @@ const struct dg_ops dg_verbs_ops = {
 	.arm = dg_verbs_arm,
 	.map = dg_verbs_map,
 	.unmap = dg_verbs_unmap,
+	.revoke = dg_verbs_revoke,
+	.importers = dg_verbs_importers,
 	.export = dg_verbs_export,
 	.lost = dg_verbs_lost,
 	.direct = dg_verbs_direct,

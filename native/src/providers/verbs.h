@@ -3,9 +3,10 @@
  * Internal interface of the provider verbs.
  *
  *   importer                                             exporter
- *   link: one connection for each import      <------>   a guest of the region: its rights
+ *   link: one connection for each import      <------>   a guest of the region, without rights:
+ *                                                        probes, and the notices of a revocation
  *   lane: one connection for each queue and   <------>   a guest of the region, with a
- *         import, made at its first operation            separate registration and rkey
+ *         import, made at its first operation            separate memory window and rkey
  *
  * One control thread for each device makes and ends all connections, on both sides. Operations are
  * posted and polled in the caller's thread.
@@ -31,17 +32,27 @@ enum {
 	VERBS_BATCH = 64, /* work requests of one doorbell */
 	VERBS_SGES = 8, /* of a work request */
 	VERBS_SIGNAL_EVERY = 16, /* and the last one of each doorbell */
+	/* Soft-RoCE takes 7, the highest number, for "without end" (drivers/infiniband/sw/rxe/
+	 * rxe_comp.c), and would never give up on a peer whose link is down. */
+	VERBS_RETRIES = 6,
 	VERBS_PROBES = 256, /* in flight at a time */
+	VERBS_ASKED = 256, /* importers that are asked to stop at a time */
+	VERBS_NOTICES = 4096, /* that arrive before the control thread takes them */
 };
 #define VERBS_CONNECT_NS 5000000000ull /* how long a connection may take */
-#define VERBS_PROBE_NS 500000000ull /* between two probes of an exporter */
+#define VERBS_PROBE_NS 500000000ull /* between two probes of the other side */
+
+/* LANE: operations will be posted; otherwise the connection is a link. SHARED_GATE: the exporter sees
+ * the import's gate, as on one machine, so it need not ask the importer to stop. */
+enum { REQUEST_LANE = 1, REQUEST_SHARED_GATE = 2 };
 
 /* What an importer sends with its request for a connection. The key crosses the network in clear. */
 struct verbs_request {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t lane; /* 1: operations will be posted; 0: for the rights alone */
+	uint32_t flags;
 	uint8_t key[16];
+	uint64_t importer; /* number of the importer's device */
 };
 
 /* What the exporter answers, with its acceptance or its refusal. */
@@ -53,7 +64,7 @@ struct verbs_reply {
 	uint32_t rkey, reserved;
 };
 #define VERBS_MAGIC   0x5342524556474bdeull
-#define VERBS_VERSION 1u
+#define VERBS_VERSION 2u
 
 /* Where an exporter listens: the blob of a descriptor. In network byte order. */
 struct verbs_blob {
@@ -66,14 +77,27 @@ struct verbs_blob {
 enum conn_step { STEP_ADDRESS, STEP_ROUTE, STEP_ANSWER };
 enum conn_state { CONN_CONNECTING, CONN_READY, CONN_FAILED, CONN_ENDED };
 
-/* A device of an exporter, to which this one has connections. Guarded by the device's lock. */
+/* A device that this one has connections with: an exporter's, known by the address where it listens,
+ * or an importer's, known by its number. Guarded by the device's lock. */
 struct verbs_peer {
 	struct sockaddr_storage address;
+	uint64_t importer; /* 0: an exporter */
 	struct verbs_peer *next;
 	uint32_t conns;
 	uint64_t probe; /* number of the probe in flight, or 0 */
 	uint64_t probe_ns; /* when the next one is due */
-	struct verbs_conn *via; /* the link that carries it */
+	struct verbs_link *via; /* the link that carries it */
+};
+
+/* One end of a link. Guarded by the device's lock. */
+struct verbs_link {
+	struct verbs_link *next; /* in the device's list */
+	struct ibv_qp *qp; /* NULL: not open */
+	struct verbs_peer *peer;
+	uint64_t number; /* wr_id of its receive */
+	uint64_t remote_address;
+	struct verbs_conn *conn; /* the importer's end */
+	struct verbs_guest *guest; /* the exporter's */
 };
 
 /* An importer's connection: the link of an import, or a lane. The state's times and steps, `id`, `why`,
@@ -94,22 +118,33 @@ struct verbs_conn {
 	int error; /* FAILED: a positive errno */
 	char why[400];
 	struct verbs_peer *peer;
+	struct verbs_link link;
+	struct dg_gate *gate; /* of the import; NULL: a lane */
+	bool draining; /* the exporter revokes the region and waits until the gate is quiet */
 	/* Release by the control thread, acquire by others: then what is above is valid. */
 	atomic_uint state;
 };
 
-/* A connection that the exporter has accepted. Guarded by the device's lock. */
+/* A connection that the exporter has accepted. A lane has a window over the region's registration,
+ * or a registration in a separate protection domain. Guarded by the device's lock. */
 struct verbs_guest {
 	struct rdma_cm_id *id;
+	struct ibv_qp *qp;
+	struct ibv_mw *mw; /* NULL: no window, or its rights were taken */
 	struct ibv_pd *pd;
-	struct ibv_mr *mr; /* NULL: a link, or the region was closed */
+	struct ibv_mr *mr; /* NULL: no registration, or its rights were taken */
 	struct dg_region *region; /* NULL once it was closed */
 	struct verbs_guest *next;
+	struct verbs_peer *peer;
+	struct verbs_link link;
+	bool asked, stopped; /* the importer was asked to stop; has stopped, or need not be waited for */
 };
 
 /* A region's provider_state. */
 struct verbs_region {
-	struct ibv_mr *mr; /* a region of this process: for the local side of operations */
+	struct ibv_mr *mr; /* a region of this process */
+	struct dg_gate *gate; /* an import's: one that its exporter sees, or own_gate */
+	struct dg_gate own_gate;
 	struct verbs_conn *link; /* an import's */
 	struct sockaddr_storage exporter;
 	uint8_t key[16];
@@ -119,15 +154,20 @@ struct verbs_region {
 struct verbs {
 	struct dg_device *dev;
 	struct ibv_context *context;
-	struct ibv_pd *pd; /* of local regions: they give no remote access */
-	struct ibv_cq *idle_cq; /* of connections on which nothing is posted */
-	struct ibv_cq *probe_cq; /* of links, which carry probes only */
+	struct ibv_pd *pd; /* of local regions: remote access is by windows alone */
+	struct ibv_pd *link_pd; /* of links: nothing is registered in it */
+	struct ibv_cq *idle_cq; /* of lanes: receives, and the bind of an exporter's window */
+	struct ibv_cq *probe_cq; /* of links, for sends */
+	struct ibv_cq *notice_cq; /* of links, for receives */
+	struct ibv_comp_channel *notice_channel;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
 	struct sockaddr_storage address; /* of the port; the listener's port number included */
 	char name[64];
-	bool software;
+	bool software, iwarp;
+	bool windows; /* the adapter has memory windows of type 2B */
 	uint8_t port;
+	uint64_t number; /* of this device, for exporters: random, never 0 */
 	atomic_bool removed; /* the device, by its driver or its user */
 	struct rdma_cm_id **waiting; /* ids that have ended, until the port is active */
 	uint32_t n_waiting;
@@ -142,8 +182,11 @@ struct verbs {
 	struct verbs_guest *guests;
 	uint32_t n_guests;
 	struct verbs_peer *peers;
+	struct verbs_link *links;
+	uint64_t last_link;
 	uint32_t n_probes; /* in flight */
 	uint64_t last_probe;
+	uint32_t n_draining; /* importer's links */
 	struct queue_list queues;
 };
 
@@ -226,11 +269,37 @@ void dg_verbs_serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_co
 /* Ends the guest of this id. */
 void dg_verbs_guest_left(struct verbs *d, struct rdma_cm_id *id);
 void dg_verbs_guests_free(struct verbs *d);
+/* Returns the number of links of the region. Takes the device's lock itself. */
+uint32_t dg_verbs_importers(void *state, struct dg_region *r);
+/* Takes the rights of every guest of the region. */
+void dg_verbs_rights_take(struct verbs *d, const struct dg_region *r);
 /* Takes the region's memory from every guest. Takes the device's lock itself. */
-void dg_verbs_guests_revoke(struct verbs *d, struct dg_region *r);
+void dg_verbs_guests_forget(struct verbs *d, struct dg_region *r);
+
+/* verbs_rights.c: what one guest may do with its region. */
+/* Makes the guest's queue pair, ready to be accepted. With access 0, for a link: it has no rights. Else
+ * stores the rkey by which the importer has that access. Errors: a negative errno, without a text. */
+int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,
+			const struct rdma_conn_param *param, uint32_t *rkey);
+/* Takes its rights: the adapter refuses what the importer posts from then on. */
+void dg_verbs_guest_rights_take(struct verbs_guest *g);
+/* Takes its rights, and ends its queue pair. */
+void dg_verbs_guest_close(struct verbs_guest *g);
+
+/* verbs_revoke.c: revocation by agreement. */
+/* Asks the importers of r to stop, and waits until each has or the deadline, when it takes their
+ * rights. Takes the device's lock itself. Errors: EBUSY, if one has not said that it has stopped. */
+int dg_verbs_revoke(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns);
+/* With the device's lock: handles the notices that have arrived, and answers exporters whose
+ * regions are quiet. */
+void dg_verbs_notices(struct verbs *d);
 
 /* verbs_connect.c: the importer's side, and the control thread. */
 int dg_verbs_control_start(struct verbs *d);
+struct address_text {
+	char text[INET6_ADDRSTRLEN];
+};
+struct address_text dg_verbs_address_text(const struct sockaddr_storage *address);
 void dg_verbs_control_stop(struct verbs *d);
 /* Starts a connection to the exporter of t: a lane of that queue, or (cq NULL) a link. Errors: those
  * of dg_verbs_check_port(), and lack of memory or ids. */
@@ -245,13 +314,22 @@ bool dg_verbs_lost(const struct dg_region *r);
 void dg_verbs_conn_abort(struct verbs_conn *c);
 
 /* verbs_probe.c. With the device's lock. */
-/* Probes the exporters, and ends the connections to one that does not answer. Returns how long to
+/* Probes the other sides, and ends the connections with one that does not answer. Returns how long to
  * sleep, in ms; -1: until an event. */
 int dg_verbs_probe(struct verbs *d);
-/* Sets c->peer to the peer of this address. Errors: ENOMEM. */
-int dg_verbs_peer_join(struct verbs_conn *c, const struct sockaddr_storage *address);
-/* Takes c, which is about to end, from its peer. */
-void dg_verbs_peer_leave(struct verbs_conn *c);
+/* Returns the exporter at this address, or (address NULL) the importer with this number, with one more
+ * connection; NULL: out of memory. */
+struct verbs_peer *dg_verbs_peer_join(struct verbs *d, const struct sockaddr_storage *address,
+				      uint64_t importer);
+/* Takes a connection, which is about to end, from its peer. */
+void dg_verbs_peer_leave(struct verbs *d, struct verbs_peer *p);
+/* Opens an end of a link, whose conn or guest is filled in: it can receive a notice. Errors: a negative
+ * errno, without a text. */
+int dg_verbs_link_open(struct verbs *d, struct verbs_link *l, struct ibv_qp *qp, struct verbs_peer *p);
+/* Idempotent. */
+void dg_verbs_link_close(struct verbs *d, struct verbs_link *l);
+/* Sends the other end an empty message. Returns whether that was posted. */
+bool dg_verbs_link_send(struct verbs_link *l);
 /* Ends a connection whose other side is gone, and wakes who waits for it. */
 void dg_verbs_conn_ended(struct verbs_conn *c);
 

@@ -12,14 +12,19 @@
 #include <sys/socket.h>
 
 struct ibv_pd;
-struct ibv_device;
 struct ibv_srq;
 
-enum { IBV_PORT_ACTIVE = 4, IBV_QPT_RC = 2 };
-enum ibv_qp_state { IBV_QPS_ERR = 6 };
+enum { IBV_PORT_ACTIVE = 4, IBV_QPT_RC = 2, IBV_TRANSPORT_IWARP = 1, IBV_MW_TYPE_2 = 2 };
+enum ibv_qp_state { IBV_QPS_INIT = 1, IBV_QPS_RTR = 2, IBV_QPS_RTS = 3, IBV_QPS_ERR = 6 };
 enum { IBV_QP_STATE = 1 };
-enum { IBV_ACCESS_LOCAL_WRITE = 1, IBV_ACCESS_REMOTE_WRITE = 2, IBV_ACCESS_REMOTE_READ = 4 };
-enum { IBV_WR_RDMA_WRITE = 0, IBV_WR_RDMA_READ = 4 };
+enum {
+	IBV_ACCESS_LOCAL_WRITE = 1,
+	IBV_ACCESS_REMOTE_WRITE = 2,
+	IBV_ACCESS_REMOTE_READ = 4,
+	IBV_ACCESS_MW_BIND = 16,
+};
+enum { IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24 };
+enum { IBV_WR_RDMA_WRITE = 0, IBV_WR_SEND = 2, IBV_WR_RDMA_READ = 4, IBV_WR_BIND_MW = 8 };
 enum { IBV_SEND_SIGNALED = 2, IBV_SEND_INLINE = 8 };
 enum ibv_wc_status {
 	IBV_WC_SUCCESS = 0,
@@ -33,6 +38,11 @@ enum ibv_wc_status {
 	IBV_WC_RNR_RETRY_EXC_ERR = 13,
 	IBV_WC_REM_ABORT_ERR = 16,
 	IBV_WC_RESP_TIMEOUT_ERR = 20,
+};
+
+struct ibv_device { /* followed by what is not used here */
+	void *unused[2];
+	int node_type, transport_type;
 };
 
 struct ibv_device_attr {
@@ -67,6 +77,13 @@ struct ibv_mr {
 	uint32_t handle, lkey, rkey;
 };
 
+struct ibv_mw { /* a memory window */
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	uint32_t rkey, handle;
+	int type;
+};
+
 struct ibv_comp_channel {
 	struct ibv_context *context;
 	int fd, refcnt;
@@ -80,6 +97,11 @@ struct ibv_cq { /* followed by what is not used here */
 
 struct ibv_qp { /* followed by what is not used here */
 	struct ibv_context *context;
+	void *qp_context;
+	struct ibv_pd *pd;
+	struct ibv_cq *send_cq, *recv_cq;
+	struct ibv_srq *srq;
+	uint32_t handle, qp_num;
 };
 
 struct ibv_qp_cap {
@@ -134,7 +156,22 @@ struct ibv_send_wr {
 		uint64_t remote_addr;
 		uint32_t rkey;
 	} rdma;
-	uint64_t others[9]; /* of other operations */
+	uint64_t others[3]; /* of other operations */
+	struct {
+		struct ibv_mw *mw;
+		uint32_t rkey; /* the window's from then on */
+		struct ibv_mr *mr;
+		uint64_t addr, length;
+		unsigned access;
+	} bind_mw;
+};
+_Static_assert(sizeof(struct ibv_send_wr) == 128, "as in infiniband/verbs.h");
+
+struct ibv_recv_wr {
+	uint64_t wr_id;
+	struct ibv_recv_wr *next;
+	struct ibv_sge *sg_list;
+	int num_sge;
 };
 
 struct ibv_wc {
@@ -149,12 +186,17 @@ struct ibv_wc {
 /* The calls that are inline functions in libibverbs' header: by a device's own table. */
 struct ibv_context {
 	struct ibv_device *device;
-	void *before_poll_cq[11];
+	void *before_alloc_mw[7];
+	struct ibv_mw *(*alloc_mw)(struct ibv_pd *, int type);
+	void *before_dealloc_mw;
+	int (*dealloc_mw)(struct ibv_mw *);
+	void *before_poll_cq;
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int (*req_notify_cq)(struct ibv_cq *, int);
 	void *before_post_send[12];
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
-	void *after_post_send[6];
+	int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
+	void *after_post_recv[5];
 	int cmd_fd, async_fd, num_comp_vectors;
 	pthread_mutex_t mutex;
 	void *abi_compat;
@@ -215,7 +257,9 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(const char *, ibv_get_device_name, (struct ibv_device *))                      \
 	X(int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *))       \
 	X(int, ibv_query_port, (struct ibv_context *, uint8_t, struct ibv_port_attr *))  \
+	X(struct ibv_qp *, ibv_create_qp, (struct ibv_pd *, struct ibv_qp_init_attr *))  \
 	X(int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int))              \
+	X(int, ibv_destroy_qp, (struct ibv_qp *))                                        \
 	X(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context *))                         \
 	X(int, ibv_dealloc_pd, (struct ibv_pd *))                                        \
 	X(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd *, void *, size_t, int))           \
@@ -243,6 +287,7 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(int, rdma_create_qp,                                                           \
 	  (struct rdma_cm_id *, struct ibv_pd *, struct ibv_qp_init_attr *))             \
 	X(void, rdma_destroy_qp, (struct rdma_cm_id *))                                  \
+	X(int, rdma_init_qp_attr, (struct rdma_cm_id *, struct ibv_qp_attr *, int *))    \
 	X(int, rdma_connect, (struct rdma_cm_id *, struct rdma_conn_param *))            \
 	X(int, rdma_listen, (struct rdma_cm_id *, int))                                  \
 	X(int, rdma_accept, (struct rdma_cm_id *, struct rdma_conn_param *))             \

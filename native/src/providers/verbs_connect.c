@@ -23,9 +23,7 @@
 
 enum {
 	RESOLVE_MS = 2000,
-	/* Soft-RoCE takes 7, the highest number, for "without end" (drivers/infiniband/sw/rxe/
-	 * rxe_comp.c), and would never give up on a peer whose link is down. */
-	RETRIES = 6,
+	DRAIN_MS = 1, /* how often queues are polled whose transfers an exporter waits for */
 	TICK_MS = 100, /* how often deadlines are looked at, while there are any */
 	EVENTS = 64, /* handled at a time, while others wait for the lock */
 };
@@ -68,13 +66,9 @@ static void fail(struct verbs_conn *c, int err, const char *format, ...)
 	settle(c, CONN_FAILED);
 }
 
-struct text {
-	char text[INET6_ADDRSTRLEN];
-};
-
-static struct text text_of(const struct sockaddr_storage *address)
+struct address_text dg_verbs_address_text(const struct sockaddr_storage *address)
 {
-	struct text t = {"?"};
+	struct address_text t = {"?"};
 	const void *at = address->ss_family == AF_INET
 				 ? (const void *)&((const struct sockaddr_in *)address)->sin_addr
 				 : (const void *)&((const struct sockaddr_in6 *)address)->sin6_addr;
@@ -102,7 +96,8 @@ static bool has_route(const struct sockaddr_storage *from, const struct sockaddr
 /* The exporter's address is not reached from this device. */
 static void unreachable(struct verbs_conn *c, int err)
 {
-	struct text to = text_of(&c->to), from = text_of(&c->d->address);
+	struct address_text to = dg_verbs_address_text(&c->to),
+			    from = dg_verbs_address_text(&c->d->address);
 	if (err == EXDEV || err == EINVAL || !has_route(&c->d->address, &c->to))
 		fail(c, EXDEV,
 		     "the exporter's address %s is not on the network of %s (%s): check the way to "
@@ -122,8 +117,8 @@ static void ask(struct verbs_conn *c)
 	struct verbs *d = c->d;
 	struct ibv_qp_init_attr qp = {
 		.send_cq = c->cq ? c->cq : d->probe_cq,
-		.recv_cq = d->idle_cq,
-		.cap = {.max_send_wr = c->cq ? d->max_wr : 1,
+		.recv_cq = c->cq ? d->idle_cq : d->notice_cq,
+		.cap = {.max_send_wr = c->cq ? d->max_wr : 2, /* of a link: a probe and a notice */
 			.max_recv_wr = 1,
 			.max_send_sge = d->max_sge,
 			.max_recv_sge = 1,
@@ -135,15 +130,18 @@ static void ask(struct verbs_conn *c)
 		.private_data_len = sizeof c->request,
 		.responder_resources = (uint8_t)d->max_reads,
 		.initiator_depth = (uint8_t)d->max_reads,
-		.retry_count = RETRIES,
+		.retry_count = VERBS_RETRIES,
 		.rnr_retry_count = 7,
 	};
 	if (c->id->verbs != d->context) {
 		unreachable(c, EXDEV);
 		return;
 	}
-	if (dg_verbs.rdma_create_qp(c->id, d->pd, &qp)) {
-		fail(c, errno, "%s has no more queue pairs (%s)", d->name, strerror(errno));
+	int rc = dg_verbs.rdma_create_qp(c->id, c->cq ? d->pd : d->link_pd, &qp) ? -errno : 0;
+	if (!rc && !c->cq)
+		rc = dg_verbs_link_open(d, &c->link, c->id->qp, c->peer);
+	if (rc) {
+		fail(c, -rc, "%s has no more queue pairs (%s)", d->name, strerror(-rc));
 		return;
 	}
 	c->max_inline = qp.cap.max_inline_data;
@@ -194,6 +192,7 @@ static void established(struct verbs_conn *c, const struct event *e)
 {
 	if (e->conn.private_data_len >= sizeof c->reply)
 		memcpy(&c->reply, e->data, sizeof c->reply);
+	c->link.remote_address = c->reply.address;
 	if (c->reply.magic != VERBS_MAGIC)
 		fail(c, EBADMSG, "the exporter's answer is malformed");
 	else
@@ -309,6 +308,7 @@ static int resolve(struct verbs_conn *c)
 	if (dg_verbs.rdma_resolve_addr(id, (struct sockaddr *)&from, (struct sockaddr *)&to,
 				       RESOLVE_MS))
 		unreachable(c, errno);
+	dg_verbs_link_close(d, &c->link);
 	if (before && before->qp)
 		dg_verbs.rdma_destroy_qp(before);
 	if (before)
@@ -318,7 +318,7 @@ static int resolve(struct verbs_conn *c)
 
 static void late(struct verbs_conn *c)
 {
-	struct text to = text_of(&c->to);
+	struct address_text to = dg_verbs_address_text(&c->to);
 	unsigned seconds = (unsigned)(VERBS_CONNECT_NS / 1000000000u);
 	if (c->refusals)
 		fail(c, ETIMEDOUT,
@@ -373,27 +373,42 @@ static void handle(struct verbs *d, const struct event *e)
 static void *control(void *arg)
 {
 	struct verbs *d = arg;
-	struct pollfd fds[2] = {{d->channel->fd, POLLIN, 0}, {d->wake_fd, POLLIN, 0}};
+	struct pollfd fds[] = {{d->channel->fd, POLLIN, 0},
+			       {d->notice_channel->fd, POLLIN, 0},
+			       {d->wake_fd, POLLIN, 0}};
 	struct event e;
 	eventfd_t n;
-	for (int sleep_ms = -1; !atomic_load(&d->stop);) {
-		poll(fds, 2, sleep_ms);
+	bool draining = false;
+	for (int sleep_ms = 0; !atomic_load(&d->stop);) {
+		poll(fds, sizeof fds / sizeof fds[0], sleep_ms);
 		eventfd_read(d->wake_fd, &n);
+		/* Without the lock, which queues take. The user of what drains may do something else. */
+		if (draining)
+			dg_devices_poll();
 		pthread_mutex_lock(&d->lock);
 		for (int i = 0; i < EVENTS && take_event(d, &e); i++)
 			handle(d, &e);
+		dg_verbs_notices(d);
 		sleep_ms = sooner(dg_verbs_probe(d), check_deadlines(d));
 		sleep_ms = sooner(sleep_ms, dg_verbs_look_at_port(d));
+		draining = d->n_draining;
+		if (draining)
+			sleep_ms = DRAIN_MS;
 		pthread_mutex_unlock(&d->lock);
 	}
 	return NULL;
 }
 
+static int set_nonblocking(int fd)
+{
+	return fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
 int dg_verbs_control_start(struct verbs *d)
 {
-	int flags = fcntl(d->channel->fd, F_GETFL);
 	d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (d->wake_fd < 0 || fcntl(d->channel->fd, F_SETFL, flags | O_NONBLOCK))
+	if (d->wake_fd < 0 || set_nonblocking(d->channel->fd) ||
+	    set_nonblocking(d->notice_channel->fd))
 		return dg_fail_errno("cannot set up the events of RDMA connections");
 	int rc = dg_thread_start(&d->thread, "dgkit-verbs", control, d);
 	return rc ? dg_fail(rc, "cannot start the thread for RDMA connections: %s", strerror(rc)) : 0;
@@ -410,14 +425,15 @@ static int start(struct verbs_conn *c, const struct verbs_region *t)
 {
 	c->to = t->exporter;
 	int rc = dg_verbs_check_port(c->d);
-	if (!rc)
-		rc = dg_verbs_peer_join(c, &t->exporter);
 	if (rc)
 		return rc;
+	c->peer = dg_verbs_peer_join(c->d, &t->exporter, 0);
+	if (!c->peer)
+		return dg_fail(ENOMEM, "out of memory for an RDMA connection");
 	rc = resolve(c);
 	if (!rc)
 		return 0;
-	dg_verbs_peer_leave(c);
+	dg_verbs_peer_leave(c->d, c->peer);
 	return dg_fail(-rc, "cannot make an RDMA connection: %s", strerror(-rc));
 }
 
@@ -431,8 +447,15 @@ int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_c
 	c->cq = cq;
 	c->pipe = pipe;
 	c->deadline_ns = now_ns() + VERBS_CONNECT_NS;
+	c->link.conn = c;
+	c->gate = cq ? NULL : t->gate;
 	c->request = (struct verbs_request){
-		.magic = VERBS_MAGIC, .version = VERBS_VERSION, .lane = cq != NULL};
+		.magic = VERBS_MAGIC,
+		.version = VERBS_VERSION,
+		.flags = (cq ? REQUEST_LANE : 0) |
+			 (t->gate != &t->own_gate ? REQUEST_SHARED_GATE : 0),
+		.importer = d->number,
+	};
 	memcpy(c->request.key, t->key, sizeof c->request.key);
 	pthread_mutex_lock(&d->lock);
 	int rc = start(c, t);
@@ -483,7 +506,9 @@ void dg_verbs_conn_free(struct verbs_conn *c)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	dg_verbs_peer_leave(c);
+	dg_verbs_link_close(d, &c->link);
+	d->n_draining -= c->draining;
+	dg_verbs_peer_leave(d, c->peer);
 	/* Without a queue pair this fails, and the exporter learns of it by the end of the id. */
 	dg_verbs_disconnect(d, c->id);
 	if (c->id->qp)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's side of the provider verbs: connections of importers, and their rights.
- *
- * Each lane gets a separate protection domain and registration, with the access of the export that
- * its key names. An rkey opens nothing to another connection, and the registration ends when
- * the region is closed: from then on the adapter itself refuses the importer's operations.
+ * The exporter's side of the provider verbs: connections of importers, whose key names an export. Each
+ * lane gets the rights of that export; they end when the region is closed, and from then on the adapter
+ * itself refuses the importer's operations.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -31,41 +29,16 @@ static struct rdma_conn_param answer(const struct verbs *d, const struct verbs_r
 }
 
 /* Frees a guest but for its id. */
-static void rights_free(struct verbs_guest *g)
+static void guest_free(struct verbs *d, struct verbs_guest *g)
 {
-	/* The registration first: the adapter may still serve the importer. */
-	if (g->mr)
-		dg_verbs.ibv_dereg_mr(g->mr);
-	if (g->id->qp)
-		dg_verbs.rdma_destroy_qp(g->id);
-	if (g->pd)
-		dg_verbs.ibv_dealloc_pd(g->pd);
+	dg_verbs_link_close(d, &g->link);
+	dg_verbs_guest_close(g);
+	if (g->peer)
+		dg_verbs_peer_leave(d, g->peer);
 	free(g);
 }
 
-static void guest_free(struct verbs *d, struct verbs_guest *g)
-{
-	struct rdma_cm_id *id = g->id;
-	rights_free(g);
-	dg_verbs_id_free(d, id);
-}
-
-/* Registers the region's memory for this guest alone. */
-static int grant(struct verbs_guest *g, const struct dg_region *r, uint32_t access)
-{
-	int flags = 0;
-	if (access & DG_ACCESS_READ)
-		flags |= IBV_ACCESS_REMOTE_READ;
-	if (access & DG_ACCESS_WRITE)
-		flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
-	g->pd = dg_verbs.ibv_alloc_pd(g->id->verbs);
-	if (!g->pd)
-		return -EMFILE;
-	g->mr = dg_verbs.ibv_reg_mr(g->pd, r->memory.addr, r->memory.size, flags);
-	return g->mr ? 0 : errno ? -errno : -ENOMEM;
-}
-
-/* Fills in the guest's rights and accepts it. */
+/* Gives the guest its rights and accepts it. */
 static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_request *q,
 		 uint32_t access, const struct rdma_conn_param *asked)
 {
@@ -76,19 +49,18 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 		.address = (uintptr_t)r->memory.addr,
 		.size = r->memory.size,
 	};
-	struct ibv_qp_init_attr qp = {
-		.send_cq = d->idle_cq,
-		.recv_cq = d->idle_cq,
-		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
-		.qp_type = IBV_QPT_RC,
-	};
-	int rc = q->lane ? grant(g, r, access) : 0;
-	if (!rc && dg_verbs.rdma_create_qp(g->id, g->pd ? g->pd : d->pd, &qp))
-		rc = -errno;
+	struct rdma_conn_param param = answer(d, &reply, asked);
+	g->peer = dg_verbs_peer_join(d, NULL, q->importer);
+	if (!g->peer)
+		return -ENOMEM;
+	bool lane = q->flags & REQUEST_LANE;
+	g->stopped = q->flags & REQUEST_SHARED_GATE;
+	int rc = dg_verbs_guest_open(d, g, lane ? access : 0, &param, &reply.rkey);
+	if (!rc && !lane)
+		rc = dg_verbs_link_open(d, &g->link, g->qp, g->peer);
 	if (rc)
 		return rc;
-	reply.rkey = g->mr ? g->mr->rkey : 0;
-	struct rdma_conn_param param = answer(d, &reply, asked);
+	param.qp_num = g->qp->qp_num;
 	return dg_verbs.rdma_accept(g->id, &param) ? -errno : 0;
 }
 
@@ -102,6 +74,8 @@ static int check(const struct verbs *d, const struct rdma_cm_id *id,
 		return -EBADMSG;
 	if (q->version != VERBS_VERSION)
 		return -EPROTONOSUPPORT;
+	if (!q->importer)
+		return -EBADMSG;
 	if (d->n_guests >= VERBS_MAX_GUESTS)
 		return -EMFILE;
 	return id->verbs == d->context ? 0 : -EXDEV;
@@ -124,6 +98,7 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 	if (g) {
 		g->id = id;
 		g->region = r;
+		g->link.guest = g;
 		rc = admit(d, g, &q, access, asked);
 	}
 	life_leave(&r->life);
@@ -135,7 +110,7 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 		return 0;
 	}
 	if (g)
-		rights_free(g);
+		guest_free(d, g);
 	return rc;
 }
 
@@ -158,6 +133,8 @@ void dg_verbs_guest_left(struct verbs *d, struct rdma_cm_id *id)
 		*at = g->next;
 		d->n_guests--;
 		guest_free(d, g);
+		dg_verbs_id_free(d, id);
+		pthread_cond_broadcast(&d->changed);
 		return;
 	}
 }
@@ -170,19 +147,36 @@ void dg_verbs_guests_free(struct verbs *d)
 	}
 }
 
-void dg_verbs_guests_revoke(struct verbs *d, struct dg_region *r)
+uint32_t dg_verbs_importers(void *state, struct dg_region *r)
 {
+	struct verbs *d = state;
+	uint32_t n = 0;
 	pthread_mutex_lock(&d->lock);
-	/* The connection stays until the importer ends it, so that what it still posts is answered
-	 * with an access error and not with silence. */
+	for (const struct verbs_guest *g = d->guests; g; g = g->next)
+		n += g->region == r && g->link.qp;
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+void dg_verbs_rights_take(struct verbs *d, const struct dg_region *r)
+{
+	/* The connections stay until their importers end them, so that what these still post is
+	 * answered with an access error and not with silence. */
 	for (struct verbs_guest *g = d->guests; g; g = g->next) {
 		if (g->region != r)
 			continue;
-		if (g->mr)
-			dg_verbs.ibv_dereg_mr(g->mr);
-		g->mr = NULL;
-		g->region = NULL;
+		dg_verbs_guest_rights_take(g);
+		g->stopped = true;
 	}
+}
+
+void dg_verbs_guests_forget(struct verbs *d, struct dg_region *r)
+{
+	pthread_mutex_lock(&d->lock);
+	dg_verbs_rights_take(d, r);
+	for (struct verbs_guest *g = d->guests; g; g = g->next)
+		if (g->region == r)
+			g->region = NULL;
 	pthread_mutex_unlock(&d->lock);
 }
 

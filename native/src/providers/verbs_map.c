@@ -48,7 +48,8 @@ static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory
 {
 	if (m->kind != DG_KIND_HOST)
 		return dg_map_default(d->dev, m, entry);
-	int flags = entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+	int flags = (entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0) |
+		    (d->windows ? IBV_ACCESS_MW_BIND : 0);
 	t->mr = dg_verbs.ibv_reg_mr(d->pd, m->addr, m->size, flags);
 	entry->base = m->addr;
 	if (t->mr)
@@ -90,6 +91,9 @@ static int open_import(struct verbs *d, struct verbs_region *t, const struct dg_
 	if (rc)
 		return rc;
 	memcpy(t->key, r->descriptor->key, sizeof t->key);
+	if (!entry->gate)
+		entry->gate = &t->own_gate;
+	t->gate = entry->gate;
 	rc = dg_verbs_connect(d, t, NULL, NULL, &t->link);
 	if (rc)
 		return rc;
@@ -120,9 +124,10 @@ int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const 
 			       "the region's owner did not register it with the provider %s: "
 			       "register it there with Device('%s')",
 			       dev->blob_provider, dev->blob_provider);
-	struct verbs_region *t = calloc(1, sizeof *t);
+	struct verbs_region *t = aligned_alloc(_Alignof(struct verbs_region), sizeof *t);
 	if (!t)
 		return dg_fail(ENOMEM, "out of memory for a region");
+	memset(t, 0, sizeof *t);
 	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
 	if (!rc)
 		rc = entry->remote ? open_import(d, t, r, m, entry)
@@ -145,7 +150,7 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 			dg_verbs_release_region(d, r->index);
 		dg_verbs_conn_free(t->link);
 	} else {
-		dg_verbs_guests_revoke(d, r);
+		dg_verbs_guests_forget(d, r);
 	}
 	if (t->mr)
 		dg_verbs.ibv_dereg_mr(t->mr);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The end of an exporter on whose connections nothing is in flight. The connection manager learns of
- * the end of a process, but not of that of a machine or a network link. So one link to each exporter
- * carries a write of zero bytes now and then, which needs no rights and moves nothing, and
- * which the adapter gives up like every other work request.
+ * The end of the other side of connections on which nothing is in flight. The connection manager
+ * learns of the end of a process, but not of that of a machine or a network link. So one link with
+ * each device of the other side carries a write of zero bytes now and then, which needs no rights and
+ * moves nothing, and which the adapter gives up like every other work request. Importers probe
+ * exporters, and exporters importers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,23 +18,32 @@ enum {
 	WC_BATCH = 32,
 };
 
-int dg_verbs_peer_join(struct verbs_conn *c, const struct sockaddr_storage *address)
+static bool is_peer(const struct verbs_peer *p, const struct sockaddr_storage *address,
+		    uint64_t importer)
 {
-	struct verbs_peer *p = c->d->peers;
-	while (p && memcmp(&p->address, address, sizeof *address))
+	return p->importer == importer &&
+	       (!address || !memcmp(&p->address, address, sizeof *address));
+}
+
+struct verbs_peer *dg_verbs_peer_join(struct verbs *d, const struct sockaddr_storage *address,
+				      uint64_t importer)
+{
+	struct verbs_peer *p = d->peers;
+	while (p && !is_peer(p, address, importer))
 		p = p->next;
 	if (!p) {
 		p = calloc(1, sizeof *p);
 		if (!p)
-			return dg_fail(ENOMEM, "out of memory for an RDMA connection");
-		p->address = *address;
+			return NULL;
+		if (address)
+			p->address = *address;
+		p->importer = importer;
 		p->probe_ns = now_ns() + VERBS_PROBE_NS;
-		p->next = c->d->peers;
-		c->d->peers = p;
+		p->next = d->peers;
+		d->peers = p;
 	}
 	p->conns++;
-	c->peer = p;
-	return 0;
+	return p;
 }
 
 static void forget_probe(struct verbs *d, struct verbs_peer *p)
@@ -44,11 +54,9 @@ static void forget_probe(struct verbs *d, struct verbs_peer *p)
 	p->via = NULL;
 }
 
-void dg_verbs_peer_leave(struct verbs_conn *c)
+void dg_verbs_peer_leave(struct verbs *d, struct verbs_peer *p)
 {
-	struct verbs_peer *p = c->peer, **at = &c->d->peers;
-	if (p->via == c)
-		forget_probe(c->d, p); /* its completion may never come */
+	struct verbs_peer **at = &d->peers;
 	if (--p->conns)
 		return;
 	while (*at != p)
@@ -57,18 +65,69 @@ void dg_verbs_peer_leave(struct verbs_conn *c)
 	free(p);
 }
 
+int dg_verbs_link_open(struct verbs *d, struct verbs_link *l, struct ibv_qp *qp, struct verbs_peer *p)
+{
+	struct ibv_recv_wr *bad, wr = {.wr_id = ++d->last_link};
+	int rc = qp->context->post_recv(qp, &wr, &bad);
+	if (rc)
+		return -rc;
+	l->number = wr.wr_id;
+	l->qp = qp;
+	l->peer = p;
+	l->next = d->links;
+	d->links = l;
+	return 0;
+}
+
+void dg_verbs_link_close(struct verbs *d, struct verbs_link *l)
+{
+	struct verbs_link **at = &d->links;
+	if (!l->qp)
+		return;
+	if (l->peer->via == l)
+		forget_probe(d, l->peer); /* its completion may never come */
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	l->qp = NULL;
+}
+
+/* Unsignaled: on a link a probe follows, whose completion makes its place free. */
+bool dg_verbs_link_send(struct verbs_link *l)
+{
+	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_SEND};
+	return !l->qp->context->post_send(l->qp, &wr, &bad);
+}
+
 static bool is_ready(const struct verbs_conn *c)
 {
 	/* relaxed: states change under the device's lock. */
 	return atomic_load_explicit(&c->state, memory_order_relaxed) == CONN_READY;
 }
 
-/* Whether what is in flight was executed is unknown, and none of it is posted again. */
-static void peer_lost(struct verbs *d, const struct verbs_peer *p)
+/* Ends the connection of a link. */
+static void link_lost(struct verbs *d, struct verbs_link *l)
 {
+	if (l->guest)
+		dg_verbs_guest_left(d, l->guest->id);
+	else if (is_ready(l->conn))
+		dg_verbs_conn_ended(l->conn);
+}
+
+/* Whether what is in flight was executed is unknown, and none of it is posted again. */
+static void peer_lost(struct verbs *d, struct verbs_peer *p)
+{
+	struct verbs_guest *next;
+	p->conns++; /* it is not freed with its last connection */
 	for (struct verbs_conn *c = d->conns; c; c = c->next)
 		if (c->peer == p && is_ready(c))
 			dg_verbs_conn_ended(c);
+	for (struct verbs_guest *g = d->guests; g; g = next) {
+		next = g->next;
+		if (g->peer == p)
+			dg_verbs_guest_left(d, g->id);
+	}
+	dg_verbs_peer_leave(d, p);
 }
 
 static void answered(struct verbs *d, const struct ibv_wc *wc)
@@ -76,39 +135,39 @@ static void answered(struct verbs *d, const struct ibv_wc *wc)
 	struct verbs_peer *p = d->peers;
 	while (p && p->probe != wc->wr_id)
 		p = p->next;
-	if (!p)
-		return; /* its link has ended */
-	struct verbs_conn *via = p->via;
+	if (!p || !wc->wr_id)
+		return; /* its link has ended; or a notice, which failed with the link */
+	struct verbs_link *via = p->via;
 	forget_probe(d, p);
 	p->probe_ns = now_ns() + VERBS_PROBE_NS;
 	/* Soft-RoCE says LOC_QP_OP_ERR if there is no link on this side. */
 	if (wc->status == IBV_WC_RETRY_EXC_ERR || (wc->status && !dg_verbs_port_active(d)))
 		peer_lost(d, p);
-	else if (wc->status && is_ready(via))
-		dg_verbs_conn_ended(via);
+	else if (wc->status)
+		link_lost(d, via);
 }
 
-/* Sends a probe on a link to the peer, if there is one. */
+/* Sends a probe on a link with the peer, if there is one. */
 static void send_probe(struct verbs *d, struct verbs_peer *p)
 {
-	struct verbs_conn *c = d->conns;
+	struct verbs_link *l = d->links;
 	struct ibv_send_wr *bad;
-	while (c && (c->peer != p || c->cq || !is_ready(c)))
-		c = c->next;
-	if (!c)
+	while (l && (l->peer != p || (l->conn && !is_ready(l->conn))))
+		l = l->next;
+	if (!l)
 		return;
 	struct ibv_send_wr wr = {
 		.wr_id = ++d->last_probe,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
-		.rdma = {.remote_addr = c->reply.address},
+		.rdma = {.remote_addr = l->remote_address},
 	};
-	if (!c->id->qp || c->id->qp->context->post_send(c->id->qp, &wr, &bad)) {
-		dg_verbs_conn_ended(c);
+	if (l->qp->context->post_send(l->qp, &wr, &bad)) {
+		link_lost(d, l);
 		return;
 	}
 	p->probe = wr.wr_id;
-	p->via = c;
+	p->via = l;
 	d->n_probes++;
 }
 
@@ -121,13 +180,16 @@ int dg_verbs_probe(struct verbs *d)
 		for (int i = 0; i < n; i++)
 			answered(d, &wcs[i]);
 	}
-	for (struct verbs_peer *p = d->peers; p; p = p->next) {
+	for (struct verbs_peer *p = d->peers, *next; p; p = next) {
+		next = p->next;
+		p->conns++; /* its last connection may end here */
 		if (!p->probe && p->probe_ns <= now && d->n_probes < VERBS_PROBES) {
 			p->probe_ns = now + VERBS_PROBE_NS; /* unless it is sent */
 			send_probe(d, p);
 		}
 		if (!p->probe && p->probe_ns < next_ns)
 			next_ns = p->probe_ns;
+		dg_verbs_peer_leave(d, p);
 	}
 	if (d->n_probes || next_ns <= now)
 		return ANSWER_MS;
