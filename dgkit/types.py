@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
-__all__ += ["parse_access", "parse_path"]
+__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "BarSpan", "GpuSpan", "Memory", "Op", "Path"]
+__all__ += ["Status", "parse_access", "parse_path"]
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only what the same one exports
@@ -110,11 +110,26 @@ class GpuSpan:
         self.block, self.offset, self.why = block, offset, why
 
 
+class BarSpan:
+    """Bytes in a PCI BAR of another machine, which an emulator makes of this one's memory.
+
+    Attributes:
+        fd: File with the BAR, such as /dev/mem.
+        start: Where the BAR begins in it.
+        offset: Of the first byte in the BAR.
+    """
+
+    __slots__ = ("fd", "offset", "start")
+
+    def __init__(self, *, fd: int, start: int, offset: int) -> None:
+        self.fd, self.start, self.offset = fd, start, offset
+
+
 class Memory(Protocol):
     """Bytes and where they are: `memory` allocates them, `dma` registers them.
 
     Host memory also has `buffer`, a flat memoryview of its bytes. GPU memory has `gpu`, a GpuSpan,
-    and no buffer.
+    and no buffer. Memory in a testbed's PCI BAR has `buffer` and `bar`, a BarSpan.
     """
 
     @property
@@ -123,7 +138,7 @@ class Memory(Protocol):
 
     @property
     def place(self) -> str:
-        """Place of the bytes: `host`, `pinned`, `cuda:0`."""
+        """Place of the bytes: `host`, `pinned`, `cuda:0`, `bar`."""
 
     @property
     def fd(self) -> int:

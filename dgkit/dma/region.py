@@ -11,7 +11,7 @@ from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
 from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
-from .memory_desc import READONLY, described_gpu, part
+from .memory_desc import BAR, READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
@@ -30,6 +30,7 @@ _METHOD_TEXTS = {
     "gpu": "mapped on the GPU",
     "doca": "by DOCA, from the owner's DOCA export",
     "rdma": "by RDMA, on a connection to its owner",
+    "bar": "as an emulated PCI BAR, mapped write-combining into this process",
 }
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.
@@ -212,7 +213,10 @@ class Region(_Base):
         raw.fd = self.memory.fd if known else -1
         raw.fd_offset = self.memory.fd_offset + start if known else 0
         raw.flags = flags
-        if raw.fd < 0 and self._may_fault(known):
+        if (bar := getattr(self.memory, "bar", None)) is not None:
+            raw.kind, raw.fd, raw.block = BAR, bar.fd, bar.start
+            raw.fd_offset = bar.offset + start
+        elif raw.fd < 0 and self._may_fault(known):
             raw.flags |= _MAY_FAULT
         return raw
 
