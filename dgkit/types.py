@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "BarSpan", "GpuSpan", "Memory", "Op", "Path"]
-__all__ += ["Status", "parse_access", "parse_path"]
+__all__ = ["DOCA", "IN_BAR", "MIXED", "OWN_EXPORT", "Access", "BarSpan", "GpuSpan", "Memory"]
+__all__ += ["Op", "Path", "Status", "parse_access", "parse_path"]
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only what the same one exports
+# The provider soft as reprs, cards and reports name it, where memory in a testbed's BAR takes part.
+IN_BAR = "soft, emulated bar"
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
