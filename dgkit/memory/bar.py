@@ -88,7 +88,7 @@ class BarMemory(HostMemory):
 
     @property
     def bar(self) -> BarSpan:
-        """Where the bytes are. Errors as `buffer`."""
+        """The bytes as the C core maps them. Errors as `buffer`."""
         return BarSpan(fd=super().fd, start=self._start, offset=self._offset)
 
 
@@ -119,7 +119,7 @@ def _opened(path: str) -> Fd:
 
 
 def _allocate(fd: int, start: int, size: int, wanted: int) -> int:
-    """Lock bytes that nobody has, and return their offset in the BAR.
+    """Lock bytes that are free, and return their offset in the BAR.
 
     Raises:
         OutOfMemory: There is no such run of bytes.
@@ -139,9 +139,9 @@ def _allocate(fd: int, start: int, size: int, wanted: int) -> int:
             at = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
     raise OutOfMemory(
         errno.ENOMEM,
-        f"{wanted} bytes requested in a BAR with {size - _TABLE} for memory, and so many in one run "
-        "are not free; close some memory of this or other processes of the host guest. Bytes of a "
-        "process that ended are free once no importer has transfers in flight on them",
+        f"{wanted} bytes requested in a BAR with {size - _TABLE} for memory, and so many in one "
+        "run are not free: close some memory of this or other processes of the host guest. Bytes "
+        "of a process that ended are free once no importer has transfers in flight on them",
     )
 
 

@@ -21,7 +21,7 @@ _LOW, _LOW_IF_MORE, _HIGH = 0xB0000000, 0x80000000, 1 << 32
 
 
 def make() -> int:
-    """Return a memfd with an empty BAR that has an id of its own; the caller closes it."""
+    """Return a memfd with an empty BAR with a new id; the caller closes it."""
     fd = os.memfd_create("dgkit-bar", os.MFD_CLOEXEC)
     os.ftruncate(fd, SIZE)
     lay_out(fd, SIZE)
@@ -38,7 +38,7 @@ def address(memory: int) -> int:
 
 
 def words(memory: int) -> str:
-    """Return what the host guest's kernel is told: to leave the BAR alone, and where it is.
+    """Return the host guest kernel's arguments, by which it leaves the BAR alone.
 
     Programs find it in /proc/cmdline: dgkit.bar=SIZE@ADDRESS.
     """

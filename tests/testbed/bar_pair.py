@@ -1,4 +1,4 @@
-"""Runs in both guests of the stage `testbed`: memory of the host guest as a PCI BAR of the DPU guest.
+"""Runs in both guests of the stage `testbed`: the host guest's memory as a BAR of the DPU guest.
 
 The argument says which part: `host` and `dpu` move bytes; `killed`, `next` and `lost` do until the
 exporter is killed. Descriptors and turns go over TCP. Exits with 1 if a check fails.

@@ -42,7 +42,7 @@ static bool settle(struct dg_bar *b, uint32_t page)
 {
 	struct bar_page *p = bar_page_at(b, page);
 	uint32_t state = atomic_load_explicit(&p->export.state, memory_order_seq_cst);
-	if (state == BAR_OPEN) /* nobody had locked it: its process ended */
+	if (state == BAR_OPEN) /* without a lock: its process has ended */
 		atomic_store_explicit(&p->export.state, BAR_LOST, memory_order_seq_cst);
 	if (state != BAR_FREE)
 		revoke_all(p);
