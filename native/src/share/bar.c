@@ -100,13 +100,14 @@ static int map(struct dg_bar *b, uint64_t file_size)
 	if (at == MAP_FAILED)
 		return dg_fail_errno("cannot map the %" PRIu64 " bytes of a BAR", size);
 	b->base = at;
+	b->mapped = size;
 	return 0;
 }
 
 static void bar_free(struct dg_bar *b)
 {
 	if (b->base)
-		munmap(b->base, b->whole ? b->size : BAR_TABLE);
+		munmap(b->base, b->mapped);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(b);
@@ -128,10 +129,8 @@ static int bar_new(int fd, uint64_t start, uint64_t file_size, const uint8_t *id
 	int rc = b->fd < 0 ? dg_fail_errno("cannot open the file of a BAR again") : 0;
 	if (!rc)
 		rc = map(b, file_size);
-	if (!rc) {
-		b->size = file_size; /* what is unmapped if the header is wrong */
+	if (!rc)
 		rc = check_header(b, file_size, id);
-	}
 	if (rc)
 		bar_free(b);
 	else

@@ -97,9 +97,10 @@ struct dg_bar {
 	bool whole; /* else: its table only */
 	int fd; /* this process's own open file description, which owns its locks */
 	uint64_t start; /* where the BAR begins in it */
-	uint64_t size;
+	uint64_t size; /* of the BAR */
 	uint8_t id[16];
 	char *base;
+	uint64_t mapped; /* bytes from base on */
 	uint16_t held[BAR_PAGES]; /* this process's locks: bit 15 the page, bit n slot n */
 };
 
