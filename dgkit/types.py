@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
-__all__ += ["parse_access", "parse_path"]
+__all__ = ["DOCA", "IN_BAR", "MIXED", "OWN_EXPORT", "Access", "BarSpan", "GpuSpan", "Memory"]
+__all__ += ["Op", "Path", "Status", "parse_access", "parse_path"]
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only what the same one exports
+# The provider soft as reprs, cards and reports name it, where memory in a testbed's BAR takes part.
+IN_BAR = "soft, emulated bar"
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
@@ -110,11 +112,26 @@ class GpuSpan:
         self.block, self.offset, self.why = block, offset, why
 
 
+class BarSpan:
+    """Bytes in a PCI BAR of another machine, which an emulator makes of this one's memory.
+
+    Attributes:
+        fd: File with the BAR, such as /dev/mem.
+        start: Where the BAR begins in it.
+        offset: Of the first byte in the BAR.
+    """
+
+    __slots__ = ("fd", "offset", "start")
+
+    def __init__(self, *, fd: int, start: int, offset: int) -> None:
+        self.fd, self.start, self.offset = fd, start, offset
+
+
 class Memory(Protocol):
     """Bytes and where they are: `memory` allocates them, `dma` registers them.
 
     Host memory also has `buffer`, a flat memoryview of its bytes. GPU memory has `gpu`, a GpuSpan,
-    and no buffer.
+    and no buffer. Memory in a testbed's PCI BAR has `buffer` and `bar`, a BarSpan.
     """
 
     @property
@@ -123,7 +140,7 @@ class Memory(Protocol):
 
     @property
     def place(self) -> str:
-        """Place of the bytes: `host`, `pinned`, `cuda:0`."""
+        """Place of the bytes: `host`, `pinned`, `cuda:0`, `bar`."""
 
     @property
     def fd(self) -> int:

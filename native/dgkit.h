@@ -89,7 +89,9 @@ enum dg_memory_flag {
  *   PROXY        copied by the exporter on request, through a bounce buffer
  *   GPU          by the GPU's copy engine
  *   EXPORT_ONLY  not at all: memory of another GPU than the device's, which can only be exported
- *   DOCA         through a DOCA memory map */
+ *   DOCA         through a DOCA memory map
+ *   RDMA         by RDMA, on a connection to the exporter
+ *   BAR          mapped into this process, of another machine: a PCI BAR, under an emulator only */
 enum dg_method {
 	DG_METHOD_MAP = 0,
 	DG_METHOD_VM = 1,
@@ -97,13 +99,15 @@ enum dg_method {
 	DG_METHOD_GPU = 3,
 	DG_METHOD_EXPORT_ONLY = 4,
 	DG_METHOD_DOCA = 5,
-	DG_METHOD_RDMA = 6
+	DG_METHOD_RDMA = 6,
+	DG_METHOD_BAR = 7
 };
 enum dg_memory_kind {
 	DG_KIND_HOST = 0,
 	DG_KIND_CUDA_VMM = 1,
 	DG_KIND_CUDA_IPC = 2,
-	DG_KIND_CUDA_OWN = 3
+	DG_KIND_CUDA_OWN = 3,
+	DG_KIND_BAR = 4
 };
 
 /* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes; otherwise `rows` rows of
@@ -142,7 +146,11 @@ typedef struct dg_wc {
  * On a GPU, `addr` is a device pointer, and the bytes start at fd_offset of a block of `block`
  * bytes that importers import as a whole: CUDA virtual memory by its POSIX fd (DG_KIND_CUDA_VMM),
  * memory from cudaMalloc by its CUDA IPC handle (DG_KIND_CUDA_IPC), or not at all
- * (DG_KIND_CUDA_OWN). The fd stays the caller's and must stay open as long as the region. */
+ * (DG_KIND_CUDA_OWN). The fd stays the caller's and must stay open as long as the region.
+ *
+ * In a PCI BAR of another machine (DG_KIND_BAR; emulator only), the bytes start at fd_offset of the
+ * BAR, which starts at `block` of the fd's file, such as /dev/mem. The other machine imports them by
+ * the provider soft, too. */
 typedef struct dg_memory {
 	void *addr;
 	uint64_t size;

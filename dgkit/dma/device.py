@@ -79,6 +79,7 @@ class Device:
         self._d = ffi.gc(out[0], lib.dg_device_free)
         self._pid = os.getpid()
         self.provider = provider
+        self._mover = provider  # as reprs and cards name it; IN_BAR once a region is in a BAR
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
         self._proxy: Proxy | None = None
@@ -292,7 +293,7 @@ class Device:
         state = "closed" if self._closed else "open"
         from ..html_cards import provider_label
 
-        label = provider_label(self.provider).partition(", injected")[0]
+        label = provider_label(self._mover).partition(", injected")[0]
         return f"<dgkit.Device {self.provider}, {label}, {state}>"
 
     def _repr_html_(self) -> str:
@@ -311,7 +312,7 @@ class Device:
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]
         title = "Device (closed)" if self.closed else "Device"
-        return card(title, rows, badge=provider_badge(self.provider))
+        return card(title, rows, badge=provider_badge(self._mover))
 
 
 def _check_arguments(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..types import Op, Status
+from ..types import IN_BAR, Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .completion import completion_at, raise_failed
@@ -48,6 +48,11 @@ class Rate:
     failed: int
     path: str
     provider: str
+
+
+def _mover(queue: Queue, remote: RemoteRegion) -> str:
+    """Return the provider, or that it moved bytes in an emulated BAR."""
+    return IN_BAR if remote.method == "bar" else queue.device.provider
 
 
 def _op(op: str) -> Op:
@@ -103,7 +108,7 @@ def latency(
                 raise_failed(completion_at(prepared._wcs, 0))
             if progress:
                 progress(done / count)
-        return Samples(samples, prepared.completion.path, queue.device.provider)
+        return Samples(samples, prepared.completion.path, _mover(queue, remote))
 
 
 def rate(
@@ -153,7 +158,7 @@ def rate(
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
-    return _rate_of(total, queue.device.provider)
+    return _rate_of(total, _mover(queue, remote))
 
 
 def _rate_of(total: list[int], provider: str) -> Rate:

@@ -9,9 +9,9 @@ import warnings
 
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
-from ..types import DOCA, Access, GpuSpan, is_memory, parse_access
+from ..types import DOCA, IN_BAR, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
-from .memory_desc import READONLY, described_gpu, part
+from .memory_desc import BAR, READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
@@ -30,6 +30,7 @@ _METHOD_TEXTS = {
     "gpu": "mapped on the GPU",
     "doca": "by DOCA, from the owner's DOCA export",
     "rdma": "by RDMA, on a connection to its owner",
+    "bar": "as an emulated PCI BAR, mapped write-combining into this process",
 }
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.
@@ -154,7 +155,7 @@ class _Base(native.RegionHandle):
         ]
         state = self._state()
         title = type(self).__name__ + (f" ({state})" if state else "")
-        return card(title, rows, badge=provider_badge(self._device.provider))
+        return card(title, rows, badge=provider_badge(self._device._mover))
 
 
 class Region(_Base):
@@ -212,7 +213,11 @@ class Region(_Base):
         raw.fd = self.memory.fd if known else -1
         raw.fd_offset = self.memory.fd_offset + start if known else 0
         raw.flags = flags
-        if raw.fd < 0 and self._may_fault(known):
+        if (bar := getattr(self.memory, "bar", None)) is not None:
+            self._device._mover = IN_BAR
+            raw.kind, raw.fd, raw.block = BAR, bar.fd, bar.start
+            raw.fd_offset = bar.offset + start
+        elif raw.fd < 0 and self._may_fault(known):
             raw.flags |= _MAY_FAULT
         return raw
 
@@ -288,12 +293,15 @@ class Region(_Base):
         from ..units import plural
 
         name = f" {self.name!r}" if self.name else ""
-        about = f"{plural(self.size, 'byte')} on {self.place}, {self._state() or self.access}"
+        about = f"{plural(self.size, 'byte')} on {self._where()}, {self._state() or self.access}"
         return f"<dgkit.Region id {self.id}{name}, {about}>"
 
     def _rows(self) -> list[tuple[str, object]]:
         named: list[tuple[str, object]] = [("Name", self.name)] if self.name else []
-        return [*named, ("Place", self.place), ("Importers", self.importers), *super()._rows()]
+        return [*named, ("Place", self._where()), ("Importers", self.importers), *super()._rows()]
+
+    def _where(self) -> str:
+        return "bar, which is emulated" if self.place == "bar" else self.place
 
 
 class RemoteRegion(_Base):
@@ -310,6 +318,8 @@ class RemoteRegion(_Base):
     def _describe_as(self, info: Any) -> None:
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
+        if self.method == "bar":
+            self._device._mover = IN_BAR
         super()._describe_as(info)
 
     @property
@@ -326,12 +336,16 @@ class RemoteRegion(_Base):
         from ..units import plural
 
         state = self._state() or f"{self.access}, {self.method}"
-        about = f"{plural(self.size, 'byte')} of process {self.peer_pid}, {state}"
+        about = f"{plural(self.size, 'byte')} of {self._owner()}, {state}"
         return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 
     def _rows(self) -> list[tuple[str, object]]:
-        method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"
-        return [("Owner", owner), ("Reached", method), *super()._rows()]
+        method = _METHOD_TEXTS[self.method]
+        return [("Owner", self._owner()), ("Reached", method), *super()._rows()]
+
+    def _owner(self) -> str:
+        in_bar = self.method == "bar"
+        return "the emulated host" if in_bar else f"process {self.peer_pid}"
 
 
 def region_method(region: Any) -> str:

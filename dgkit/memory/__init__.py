@@ -7,6 +7,7 @@ Modules:
     wrap: `dgkit.wrap`.
     host: Host memory (sealed memfd).
     pinned: Host memory that GPUs can access.
+    bar: Memory of a testbed's host guest in the PCI BAR of its DPU guest.
     wrap_host: A user's host memory.
     host_base: Base of all host memory.
     meminfo: Memory available on this machine.

@@ -60,7 +60,8 @@ def empty(  # noqa: F811
         dtype: NumPy dtype or its name.
         on: `"host"`; `"pinned"`, host memory that every GPU can access; `"gpu"`, the GPU of the
             current CUDA context, else the first; `"cuda:1"`, that GPU; `"auto"`, a GPU if one can
-            be used, else the host (the memory's `chosen` and repr say which, and why).
+            be used, else the host (the memory's `chosen` and repr say which, and why); `"bar"`,
+            memory of a testbed's host guest that its DPU guest has as a PCI BAR, emulated.
         readonly_export: No other process can ever map the memory writable (F_SEAL_FUTURE_WRITE,
             then F_SEAL_SEAL: fcntl(2)). Host memory only.
         name: Shown in its repr and cards.
@@ -69,8 +70,8 @@ def empty(  # noqa: F811
         OutOfMemory: Too little memory is available.
         LimitReached: Too many files or mappings are open.
         ValueError: The shape has no bytes, or `on` is unknown.
-        Unsupported: `readonly_export` for GPU memory.
-        DeviceUnavailable: The GPU cannot be used; the message says why and what to do.
+        Unsupported: `readonly_export` for GPU memory or the BAR.
+        DeviceUnavailable: The GPU or the BAR cannot be used; the message says why and what to do.
     """
     lengths = as_shape(shape)
     total_size(lengths, dtype)  # a wrong shape or dtype is reported before a wrong place
@@ -92,6 +93,10 @@ def _make(
         from .pinned import PinnedMemory
 
         return PinnedMemory(shape, dtype, **options)
+    if kind == "bar":
+        from .bar import BarMemory
+
+        return BarMemory(shape, dtype, **options)
     return HostMemory(shape, dtype, **options)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 __all__ = ["choose", "parse_on"]
 
-_CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number) or 'auto'"
+_CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number), 'auto' or 'bar' (of a testbed)"
 
 
 def parse_on(on: str) -> tuple[str, int | None]:
     """Return the kind of place and the GPU's index (None if not given). Raises ValueError."""
     if isinstance(on, str):
-        if on in ("host", "pinned", "gpu", "auto"):
+        if on in ("host", "pinned", "gpu", "auto", "bar"):
             return on, None
         kind, _, number = on.partition(":")
         if kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 5:

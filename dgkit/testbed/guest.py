@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import bar
 from .images import Image
 from .initramfs import CHANNELS
 from .qemu import CONSOLES, qemu
@@ -46,6 +47,7 @@ class Guest:
         wire: Network to the other guest: one end of a stream socket pair, which is closed here.
         folders: Folders of this machine that it sees in /run, read only, by their names there.
         services: Servers that run in it: with any, it has a management network and a monitor.
+        bar_fd: Memfd of the RAM of the host that is a PCI BAR of the DPU; None: there is none.
 
     Attributes:
         monitor: QEMU's monitor, or None.
@@ -60,13 +62,15 @@ class Guest:
         wire: socket.socket,
         folders: Mapping[str, Path],
         services: int,
+        bar_fd: int | None = None,
     ) -> None:
         self.name = name
         self.image = image
         self.state = "starting"
         self._count = CHANNELS + services
         self._console: deque[str] = deque(maxlen=_LINES)
-        self._fds: list[int] = [wire.fileno()]
+        self._bar = bar_fd
+        self._fds: list[int] = [wire.fileno(), *([] if bar_fd is None else [bar_fd])]
         self._theirs = [wire]
         devices: list[str] = []
         self.control = self._port("control", devices)
@@ -118,9 +122,17 @@ class Guest:
         values = {"name": self.name, "address": ADDRESSES[self.name], "channels": self._count}
         values |= dict.fromkeys(folders, 1) | ({"management": MANAGEMENT} if self.monitor else {})
         words += "".join(f" dgkit.{name}={value}" for name, value in values.items())
+        ram: list[str] = []
+        devices: list[str] = []
+        if self._bar is not None and self.name == "host":
+            memory = memory >> 20 << 20  # QEMU takes whole MiB
+            words += bar.words(memory)
+            ram = bar.ram(memory, self._bar)
+        elif self._bar is not None:
+            devices = bar.device(self._bar)
         return [
-            *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory),
-            "-smp", "2", "-initrd", str(self.image.initramfs),
+            *qemu(kind, self.image.kernel, words, kvm=self.image.kvm, memory=memory, ram=ram),
+            "-smp", "2", "-initrd", str(self.image.initramfs), *devices,
         ]  # fmt: skip
 
     def _files(self, folders: Mapping[str, Path]) -> list[str]:

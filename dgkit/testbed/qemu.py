@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from .requirements import find
@@ -19,7 +20,15 @@ _MACHINES = {
 _BOOT_S = 15.0  # with KVM, a kernel without files panics within two seconds
 
 
-def qemu(machine: str, kernel: Path, words: str, *, kvm: bool, memory: int) -> list[str]:
+def qemu(
+    machine: str,
+    kernel: Path,
+    words: str,
+    *,
+    kvm: bool,
+    memory: int,
+    ram: Sequence[str] = (),
+) -> list[str]:
     """Return the command of a guest with a kernel, a console on stdout and no devices.
 
     It is killed with the thread that starts it (PR_SET_PDEATHSIG).
@@ -30,11 +39,12 @@ def qemu(machine: str, kernel: Path, words: str, *, kvm: bool, memory: int) -> l
         words: Its command line.
         kvm: Run it by KVM, otherwise by emulation.
         memory: Memory in bytes.
+        ram: Arguments for the memory, in place of -m.
     """
     return [
         find("setpriv") or "setpriv", "--pdeathsig", "KILL", "--",
         *_MACHINES[machine], "-accel", "kvm" if kvm else "tcg,thread=multi",
-        "-m", f"{memory >> 20}M", "-nodefaults", "-display", "none", "-serial", "stdio",
+        *(ram or ["-m", f"{memory >> 20}M"]), "-nodefaults", "-display", "none", "-serial", "stdio",
         "-no-reboot", "-kernel", str(kernel), "-append", words,
     ]  # fmt: skip
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from ..errors import TestbedError
 from ..runtime_folder import runtime_folder
-from . import images
+from . import bar, images
 from .agents import Agent
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
 from .guest import ADDRESSES, Channel, Guest
@@ -136,13 +136,18 @@ class Supervisor:
             kinds.append(partial(SshServer, ssh))
         if options["lab"]:
             kinds.append(partial(LabServer, options["path"]))
+        parts = {name: Image.parsed(options["images"][name]) for name in ADDRESSES}
+        bar_fd = bar.make() if parts["host"].machine in bar.MACHINES else None
         for name, wire in zip(ADDRESSES, wires, strict=True):
-            image = Image.parsed(options["images"][name])
+            image = parts[name]
             memory = options["memory"][name]
             folders = {key: Path(path) for key, path in options["folders"][name].items()}
             self.guests[name] = Guest(
-                name, image, memory=memory, wire=wire, folders=folders, services=len(kinds)
-            )
+                name, image, memory=memory, wire=wire, folders=folders, services=len(kinds),
+                bar_fd=bar_fd,
+            )  # fmt: skip
+        if bar_fd is not None:
+            os.close(bar_fd)  # the guests have it
         self._kinds = kinds
         self._services: dict[str, list[Service]] = {name: [] for name in ADDRESSES}
         self._said = threading.Lock()

@@ -108,6 +108,7 @@ struct dg_device {
 	bool gpu; /* the provider can copy GPU memory */
 	bool registers; /* the provider copies only memory that map() was given */
 	bool connects; /* even what this process exports is imported by map() of the blob */
+	bool blob_is_for_others; /* map() reads the blob of another machine's descriptor only */
 	/* provider name of descriptors whose blob map() reads and export() writes, or NULL */
 	const char *blob_provider;
 	dg_caps caps;
@@ -184,6 +185,8 @@ struct dg_ops {
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
+	/* Whether map() takes memory of DG_KIND_BAR. */
+	bool bars;
 	/* Whether the provider takes operations with OP_GROUP, in posting order. */
 	bool groups;
 };

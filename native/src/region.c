@@ -63,12 +63,26 @@ void dg_region_free(dg_region *r)
 	dg_region_unref(r);
 }
 
+/* The provider checks the rest, by the BAR's own header. */
+static int check_bar(const struct dg_device *dev, const dg_memory *m)
+{
+	if (!dev->ops->bars)
+		return dg_fail(EOPNOTSUPP,
+			       "memory in a testbed's PCI BAR is for the provider soft, not %s: "
+			       "register it with Device('soft')",
+			       dev->caps.provider);
+	if (m->fd < 0)
+		return dg_fail(EINVAL, "memory in a BAR is registered with the fd that maps it; "
+				       "none was given");
+	return 0;
+}
+
 /* GPU memory must be within the block that importers import. */
 static int check_block(const dg_memory *m)
 {
-	if (m->kind > DG_KIND_CUDA_OWN)
+	if (m->kind > DG_KIND_BAR)
 		return dg_fail(EINVAL, "memory kind %u is unknown; the kinds are 0 to %d", m->kind,
-			       DG_KIND_CUDA_OWN);
+			       DG_KIND_BAR);
 	if (m->kind == DG_KIND_CUDA_VMM && m->fd < 0)
 		return dg_fail(EINVAL, "CUDA virtual memory is registered with the fd of its "
 				       "block; none was given");
@@ -81,7 +95,7 @@ static int check_block(const dg_memory *m)
 	return 0;
 }
 
-static int check_memory(const dg_memory *m, uint32_t access)
+static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_t access)
 {
 	if (!m->size || !m->addr)
 		return dg_fail(EINVAL, "a region needs an address and at least 1 byte");
@@ -95,6 +109,8 @@ static int check_memory(const dg_memory *m, uint32_t access)
 	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
 		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
 				       "granted: register it with access='r'");
+	if (m->kind == DG_KIND_BAR)
+		return check_bar(dev, m);
 	if (m->kind != DG_KIND_HOST)
 		return check_block(m);
 	if (m->fd >= 0) {
@@ -168,7 +184,7 @@ int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg
 	int rc = dg_device_enter(dev);
 	if (rc)
 		return rc;
-	rc = check_memory(mem, access);
+	rc = check_memory(dev, mem, access);
 	if (!rc)
 		rc = register_entered(dev, mem, access, out);
 	life_leave(&dev->life);
@@ -203,7 +219,8 @@ static int check_export(struct dg_region *r, uint32_t access)
 			"the region has access '%s' and cannot be exported with access '%s': "
 			"an export can only narrow the region's access",
 			access_text(r->access), access_text(access));
-	if (r->memory.kind == DG_KIND_CUDA_OWN && !r->dev->blob_provider)
+	if (r->memory.kind == DG_KIND_CUDA_OWN &&
+	    (!r->dev->blob_provider || r->dev->blob_is_for_others))
 		return dg_fail(EMEDIUMTYPE,
 			       "this GPU memory cannot be imported by another process");
 	return 0;
@@ -275,10 +292,11 @@ static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 	int rc = dg_boot_id(boot_id);
 	if (rc)
 		return rc;
+	r->other_machine = memcmp(boot_id, d->boot_id, 16);
 	if (r->dev->blob_provider && d->blob_length &&
+	    (r->other_machine || !r->dev->blob_is_for_others) &&
 	    !strncmp((const char *)d->provider, r->dev->blob_provider, sizeof d->provider))
 		r->descriptor = d;
-	r->other_machine = memcmp(boot_id, d->boot_id, 16);
 	if (!r->other_machine || r->descriptor)
 		return 0;
 	return dg_fail(EXDEV,
@@ -480,7 +498,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.id = r->id,
 		.access = r->access,
 		.remote = r->remote,
-		.method = r->entry->method,
+		.method = r->in_bar ? DG_METHOD_BAR : r->entry->method,
 		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = atomic_load(&r->entry->lost),

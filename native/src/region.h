@@ -23,6 +23,7 @@ struct dg_region {
 	bool remote;
 	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() refuses from then on */
 	bool other_machine; /* imported from another machine, without a share server */
+	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this one */
 	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
 	void *provider_state; /* set by the provider's map() */
 	struct dg_region *next, *prev; /* list of the device */

@@ -221,6 +221,47 @@ def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address,
     assert ended[0].returncode == 0, ended[0]
 
 
+def bar_part(guest, part):
+    """Return the command that runs a part of bar_pair.py, which the DPU guest has no file of."""
+    script = ROOT / "tests/testbed/bar_pair.py"
+    if guest == "host":
+        return [sys.executable, "-B", script, part]
+    return ["python3", "-c", script.read_text(), part]
+
+
+@contextlib.contextmanager
+def meanwhile(bed, guest, part):
+    """A part of bar_pair.py runs in a guest during the `with` statement, and must succeed."""
+    ended = []
+
+    def run():
+        ended.append(bed.run(guest, bar_part(guest, part), timeout=NATIVE_S))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    assert ended[0].returncode == 0, ended[0].stdout + ended[0].stderr
+
+
+def test_the_dpu_moves_bytes_of_the_hosts_memory_in_its_pci_bar(bed):
+    with meanwhile(bed, "host", "host"):
+        passes(bed, "dpu", bar_part("dpu", "dpu"))
+
+
+def test_memory_in_the_bar_of_a_killed_process_is_lost_and_then_another_ones(bed):
+    with meanwhile(bed, "dpu", "lost"):
+        killed = bed.run("host", bar_part("host", "killed"), timeout=NATIVE_S)
+        assert killed.returncode == 128 + signal.SIGKILL, killed.stderr
+        passes(bed, "host", bar_part("host", "next"))
+
+
+def test_the_native_tests_of_the_bar_pass_on_arm(bed):
+    passes(bed, "dpu", "./test_bar")
+
+
 def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
     passes(bed, "host", [sys.executable, "-u", "-B", script])

@@ -36,7 +36,7 @@ ALLOWED = {
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
     "runtime_folder": {"dma"},
-    "testbed": _BASE | {"dma", "runtime_folder", "session", "wire"},
+    "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM,
     "agent": _BOTTOM | {"_version", "dpu"},
@@ -60,6 +60,7 @@ FAMILIES = [{f"dgkit.{package}.{name}" for name in FAMILY} for package in ("dma"
 SAME_NAME = {
     "__init__": "Python",
     "__main__": "Python",
+    "bar": "a PCI BAR of a testbed: the memory in it, and QEMU's arguments for it",
     "aio": "asyncio support: of transfers of dma and of a session, of panels' traits",
     "allocate": "allocation, and the panel for it",
     "device": "a device, in dgkit's and in DOCA's terms",

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "error.h"
+#include "share/bar.h"
 #include "share/exports.h"
 #include "share/importer.h"
 #include "share/unix_socket.h"
@@ -337,6 +338,7 @@ static void fork_prepare(void)
 	dg_devices_fork_lock();
 	pthread_mutex_lock(&lifecycle_lock);
 	dg_importer_fork_lock();
+	dg_bar_lock();
 	dg_share_lock();
 	dg_region_table_fork_lock();
 }
@@ -345,6 +347,7 @@ static void fork_unlock(bool child)
 {
 	dg_region_table_fork_unlock();
 	dg_share_unlock();
+	dg_bar_unlock();
 	dg_importer_fork_unlock();
 	pthread_mutex_unlock(&lifecycle_lock);
 	dg_devices_fork_unlock(child);
@@ -380,6 +383,7 @@ static void fork_child(void)
 		return;
 	atomic_fetch_add(&dg_fork_generation, 1);
 	dg_importer_forget_all();
+	dg_bar_forget_all();
 	close_all();
 	dg_exports_forget_all();
 	server.refs = 0;

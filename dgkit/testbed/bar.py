@@ -1,0 +1,65 @@
+"""Part of the host guest's RAM that is a PCI BAR of the DPU guest (ivshmem).
+
+A memfd of the supervisor is the last part of the host guest's RAM, which its kernel leaves alone
+(`memmap=` on its command line), and BAR 2 of a device of the DPU guest. The DPU guest reaches
+nothing else of the host guest's RAM.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..memory.bar import lay_out
+
+__all__ = ["MACHINES", "SIZE", "address", "device", "make", "ram", "words"]
+
+SIZE = 64 << 20
+MACHINES = ("x86_64",)  # host guests that have it: other kernels know no `memmap=SIZE$ADDRESS`
+# q35 has all of its RAM below 4 GiB if that is less than 2.75 GiB; otherwise 2 GiB of it, and the
+# rest above (QEMU, hw/i386/pc_q35.c, pc_q35_init).
+_LOW, _LOW_IF_MORE, _HIGH = 0xB0000000, 0x80000000, 1 << 32
+
+
+def make() -> int:
+    """Return a memfd with an empty BAR with a new id; the caller closes it."""
+    fd = os.memfd_create("dgkit-bar", os.MFD_CLOEXEC)
+    os.ftruncate(fd, SIZE)
+    lay_out(fd, SIZE)
+    return fd
+
+
+def address(memory: int) -> int:
+    """Return where the BAR begins in the physical memory of a host guest.
+
+    Args:
+        memory: Other memory of the guest in bytes.
+    """
+    return memory if memory + SIZE < _LOW else _HIGH + memory - _LOW_IF_MORE
+
+
+def words(memory: int) -> str:
+    """Return the host guest kernel's arguments, by which it leaves the BAR alone.
+
+    Programs find it in /proc/cmdline: dgkit.bar=SIZE@ADDRESS.
+    """
+    size, at = f"{SIZE:#x}", f"{address(memory):#x}"
+    return f" memmap={size}${at} dgkit.bar={size}@{at}"
+
+
+def ram(memory: int, fd: int) -> list[str]:
+    """Return QEMU's arguments for the host guest's RAM, of which the BAR is the last part."""
+    return [
+        "-m", f"{(memory + SIZE) >> 20}M",
+        "-object", f"memory-backend-ram,id=ram,size={memory}", *_backend(fd),
+        "-numa", "node,nodeid=0,cpus=0-1,memdev=ram", "-numa", "node,nodeid=1,memdev=bar",
+    ]  # fmt: skip
+
+
+def device(fd: int) -> list[str]:
+    """Return QEMU's arguments for the DPU guest's PCI device, whose BAR 2 it is."""
+    return [*_backend(fd), "-device", "ivshmem-plain,memdev=bar"]
+
+
+def _backend(fd: int) -> list[str]:
+    options = f"id=bar,size={SIZE},mem-path=/proc/self/fd/{fd},share=on"
+    return ["-object", f"memory-backend-file,{options}"]
