@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "qp")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
@@ -30,6 +30,7 @@ _METHOD_TEXTS = {
     "gpu": "mapped on the GPU",
     "doca": "by DOCA, from the owner's DOCA export",
     "rdma": "by RDMA, on a connection to its owner",
+    "qp": "by RDMA, on a queue pair that was connected by hand",
 }
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.
@@ -297,7 +298,7 @@ class Region(_Base):
 
 
 class RemoteRegion(_Base):
-    """Imported region. Created by `Device.import_region`."""
+    """Imported region. Created by `Device.import_region` or `QueuePair.import_memory`."""
 
     __slots__ = ("method", "peer_pid")
 
@@ -326,12 +327,15 @@ class RemoteRegion(_Base):
         from ..units import plural
 
         state = self._state() or f"{self.access}, {self.method}"
-        about = f"{plural(self.size, 'byte')} of process {self.peer_pid}, {state}"
+        about = f"{plural(self.size, 'byte')} of {self._owner()}, {state}"
         return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 
+    def _owner(self) -> str:
+        return f"process {self.peer_pid}"
+
     def _rows(self) -> list[tuple[str, object]]:
-        method, owner = _METHOD_TEXTS[self.method], f"process {self.peer_pid}"
-        return [("Owner", owner), ("Reached", method), *super()._rows()]
+        method = _METHOD_TEXTS[self.method]
+        return [("Owner", self._owner()), ("Reached", method), *super()._rows()]
 
 
 def region_method(region: Any) -> str:
