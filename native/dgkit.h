@@ -358,7 +358,7 @@ int dg_transfer_drop(int64_t ticket);
  * likes, and connects. Memory is then granted and used by address and rkey, without descriptors: an
  * rkey is valid for the peer of the queue pair that it was granted by, and for no other.
  *
- * A queue pair belongs to a queue, and whoever uses it is inside that queue: EALREADY, ESTALE and
+ * A queue pair belongs to a queue, and a call that uses it is inside that queue: EALREADY, ESTALE and
  * EOWNERDEAD as there. An error puts a queue pair into the error state for good: operations behind
  * the one that failed end as DG_FLUSHED, or as DG_PEER_LOST if the peer did not answer; later posts
  * are -ENOTCONN.

@@ -226,12 +226,17 @@ def test_a_device_and_a_session_work_on_the_host(bed):
     passes(bed, "host", [sys.executable, "-u", "-B", script])
 
 
-@pytest.mark.parametrize("program", ["test_verbs", *SUITE])
+def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):
+    script = ROOT / "tests/testbed/queue_pairs.py"
+    passes(bed, "host", [sys.executable, "-u", "-B", script])
+
+
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
 def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
-@pytest.mark.parametrize("program", ["test_verbs", *SUITE[:2]])
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE[:2]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 

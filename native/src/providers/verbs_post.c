@@ -94,7 +94,7 @@ static bool exporter_gone(const struct verbs_lane *l)
 }
 
 /* Returns the status of operations behind an error of their queue pair. They are not executed, unless
- * there was no answer, of the peer or of this adapter: then nobody knows. */
+ * there was no answer, of the peer or of this adapter: then that is unknown. */
 static int broken_status(const struct verbs_lane *l)
 {
 	bool answered = l->status != DG_PEER_LOST && l->status != DG_IO_FAILED;

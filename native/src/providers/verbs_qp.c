@@ -3,7 +3,7 @@
  * Queue pairs that are connected by hand: the connection manager has no part in them, so the other
  * side may be any program that uses libibverbs.
  *
- * Each has a protection domain of its own. What its peer may access is registered there, by grant();
+ * Each has a separate protection domain. What its peer may access is registered there, by grant();
  * and so are the local regions of its operations, at the first one that is checked. The queue pairs
  * of connections are in other domains: what is granted to one peer is out of reach for all others.
  */
