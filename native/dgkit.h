@@ -47,6 +47,7 @@ typedef struct dg_device dg_device;
 typedef struct dg_region dg_region;
 typedef struct dg_queue dg_queue;
 typedef struct dg_prep dg_prep;
+typedef struct dg_qp dg_qp;
 typedef struct dg_proxy dg_proxy;
 typedef struct dg_ring dg_ring;
 
@@ -90,8 +91,9 @@ enum dg_memory_flag {
  *   GPU          by the GPU's copy engine
  *   EXPORT_ONLY  not at all: memory of another GPU than the device's, which can only be exported
  *   DOCA         through a DOCA memory map
- *   RDMA         by RDMA, on a connection to the exporter
- *   BAR          mapped into this process, of another machine: a PCI BAR, under an emulator only */
+ *   RDMA         by RDMA, on a connection that the device makes
+ *   BAR          mapped into this process, of another machine: a PCI BAR, under an emulator only
+ *   QP           by RDMA, on a queue pair that was connected by hand (dg_qp_import()) */
 enum dg_method {
 	DG_METHOD_MAP = 0,
 	DG_METHOD_VM = 1,
@@ -100,7 +102,8 @@ enum dg_method {
 	DG_METHOD_EXPORT_ONLY = 4,
 	DG_METHOD_DOCA = 5,
 	DG_METHOD_RDMA = 6,
-	DG_METHOD_BAR = 7
+	DG_METHOD_BAR = 7,
+	DG_METHOD_QP = 8
 };
 enum dg_memory_kind {
 	DG_KIND_HOST = 0,
@@ -355,6 +358,58 @@ int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc)
 int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc);
 /* Gives up a ticket: its completion is discarded, now or when it arrives. */
 int dg_transfer_drop(int64_t ticket);
+
+/*
+ * Queue pairs that are connected by hand, of providers that use RDMA: with any program that uses
+ * libibverbs. Each side gives the numbers of its queue pair to the other one, by whatever way it
+ * likes, and connects. Memory is then granted and used by address and rkey, without descriptors: an
+ * rkey is valid for the peer of the queue pair that it was granted by, and for no other.
+ *
+ * A queue pair belongs to a queue, and a call that uses it is inside that queue: EALREADY, ESTALE and
+ * EOWNERDEAD as there. An error puts a queue pair into the error state for good: operations behind
+ * the one that failed end as DG_FLUSHED, or as DG_PEER_LOST if the peer did not answer; later posts
+ * are -ENOTCONN.
+ */
+
+/* gid: the address of the port; gid_index: its place in the port's table. lid: of a port of
+ * InfiniBand, otherwise 0. mtu: bytes. max_reads: how many reads of the peer this side answers at a
+ * time. qpn and psn have 24 bits. */
+typedef struct dg_qp_address {
+	uint32_t qpn, psn;
+	uint8_t gid[16];
+	uint32_t gid_index, lid, port, mtu, max_reads;
+} dg_qp_address;
+
+/* Memory for RDMA: what a peer needs to use it. access: enum dg_access. */
+typedef struct dg_rdma_memory {
+	uint64_t address, size;
+	uint32_t rkey, access;
+} dg_rdma_memory;
+
+/* Makes a queue pair that is not connected. Errors: EOPNOTSUPP for a provider without queue pairs;
+ * ENODEV for a port without a link or an address; EMFILE, ENOMEM. */
+int dg_qp_open(dg_queue *q, dg_qp **out);
+/* Copies what the other side needs for its connect to *out. */
+int dg_qp_address_get(dg_qp *p, dg_qp_address *out);
+/* Connects to the queue pair with this address, of which gid_index and port are ignored; the other
+ * side does the same. mtu 0: that of the port; both sides must use the same. max_reads 0: 1. Does
+ * not wait for the other side. Errors: ERANGE for a number that is too large, EINVAL for a wrong one
+ * or a second call, EXDEV and ENOTCONN for a GID that is not reached from this port; nothing was
+ * changed then. */
+int dg_qp_connect(dg_qp *p, const dg_qp_address *to);
+/* Lets the peer use a registered region, until the region or the queue pair is closed: after that
+ * the adapter refuses it. Each call returns another rkey. Errors: EINVAL for an imported region or
+ * one of another device, EACCES for access that the region does not have, ENOMEM. */
+int dg_qp_grant(dg_qp *p, dg_region *r, uint32_t access, dg_rdma_memory *out);
+/* Makes the peer's memory a remote region, for operations of this queue alone. The peer's adapter
+ * decides what is allowed: wrong numbers end as DG_REMOTE_ACCESS_ERROR. Close it with
+ * dg_region_close(). Errors: ERANGE, EINVAL for numbers that cannot be right, EMFILE, ENOMEM. */
+int dg_qp_import(dg_qp *p, const dg_rdma_memory *memory, dg_region **out);
+/* Ends the queue pair, its grants and its imports: what is in flight on it completes as DG_FLUSHED.
+ * Closing the queue does the same. Idempotent. The handle stays valid until dg_qp_free(). */
+int dg_qp_close(dg_qp *p);
+/* Releases the handle. The queue pair is closed, at the latest with its queue. */
+void dg_qp_free(dg_qp *p);
 
 /* Prepares n requests: they are checked once, and each run checks only what may have changed.
  * Usable until the queue is closed; close it with dg_prep_close(). Errors: as dg_queue_post(). */

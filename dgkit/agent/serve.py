@@ -32,6 +32,7 @@ def serve(
     provider: str = "soft",
     gpu: int = 0,
     pci: str | None = None,
+    rdma: str | None = None,
     rules: Sequence[FaultRule] = (),
     keys: str | None = None,
     shared_telemetry: bool = False,
@@ -55,6 +56,7 @@ def serve(
         provider: How bytes move.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of the PCI function, for the providers "doca" and "softdoca".
+        rdma: Name of the RDMA device, for the provider "verbs".
         rules: Faults to inject, for the provider "fault".
         keys: Name of the key pair, for tcp; "default" if None.
         shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
@@ -86,7 +88,8 @@ def serve(
         try:
             agent = Agent(
                 address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-                rules=rules, keys=keys, shared_telemetry=shared_telemetry, max_clients=max_clients,
+                rdma=rdma, rules=rules, keys=keys,
+                shared_telemetry=shared_telemetry, max_clients=max_clients,
                 max_regions=max_regions, max_client_memory=max_client_memory, max_share=max_share,
                 telemetry_port=telemetry_port, heartbeat=heartbeat,
                 watch_fd=watch_fd, signal_fd=signals.fd,

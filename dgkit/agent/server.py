@@ -78,6 +78,7 @@ class Agent:
         provider: str = "soft",
         gpu: int = 0,
         pci: str | None = None,
+        rdma: str | None = None,
         rules: Sequence[FaultRule] = (),
         keys: str | None = None,
         shared_telemetry: bool = False,
@@ -103,7 +104,7 @@ class Agent:
         )
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
-            self._device = Device(provider, rules=rules, gpu=gpu, pci=pci)
+            self._device = Device(provider, rules=rules, gpu=gpu, pci=pci, rdma=rdma)
             undo.callback(self._device.close)
             copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()

@@ -50,6 +50,12 @@ __all__ = ["serve"]
     "the first that supports DMA.",
 )
 @click.option(
+    "--rdma",
+    metavar="NAME",
+    help="With --provider verbs: name of the RDMA device, such as mlx5_0. Default: the first port "
+    "with a link and an address.",
+)
+@click.option(
     "--max-memory",
     type=size,
     metavar="SIZE",
@@ -119,6 +125,7 @@ def serve(
     provider: str,
     gpu: int,
     pci: str | None,
+    rdma: str | None,
     max_memory: int | None,
     keys: str | None,
     max_clients: int,
@@ -154,13 +161,13 @@ def serve(
         limits |= {"max-client-memory": max_client_memory, "max-share": max_share}
         limits["telemetry-port"] = telemetry_port
         silence = {} if heartbeat == 0.6 else {"heartbeat": heartbeat}
-        options = values | limits | {"pci": pci} | silence
+        options = values | limits | {"pci": pci, "rdma": rdma} | silence
         click.echo(agent.unit(_command_line(options)), nl=False)
         return 0
     try:
         ended = agent.serve(
-            address, role=role, provider=provider, gpu=gpu, pci=pci, max_memory=max_memory,
-            keys=keys, max_clients=max_clients, max_regions=max_regions,
+            address, role=role, provider=provider, gpu=gpu, pci=pci, rdma=rdma,
+            max_memory=max_memory, keys=keys, max_clients=max_clients, max_regions=max_regions,
             max_client_memory=max_client_memory, max_share=max_share,
             shared_telemetry=shared_telemetry, telemetry_port=telemetry_port,
             heartbeat=heartbeat,

@@ -7,6 +7,7 @@ Modules:
     memory_desc: `dg_memory` of buffers and GPU memory.
     gpu_queue: Queue that a GPU's kernels post to.
     queue: Queue that posts reads and writes.
+    queue_pair: Queue pair that is connected by hand.
     prepared: Batches, and operations that are checked once and run often.
     transfer: Posted operations and the wait for them.
     completion: Result of an operation.
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from .dtypes import WC_DTYPE as WC_DTYPE
     from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
+    from .queue_pair import QueuePair as QueuePair
+    from .queue_pair import QueuePairAddress as QueuePairAddress
+    from .queue_pair import RdmaMemory as RdmaMemory
     from .system import Caps as Caps
     from .system import DeviceStats as DeviceStats
     from .system import ProviderInfo as ProviderInfo
@@ -50,6 +54,9 @@ _LAZY = {
     "DeviceStats": "system",
     "FaultRule": "fault",
     "ProviderInfo": "system",
+    "QueuePair": "queue_pair",
+    "QueuePairAddress": "queue_pair",
+    "RdmaMemory": "queue_pair",
     "WC_DTYPE": "dtypes",
     "WR_DTYPE": "dtypes",
     "cpus": "system",
@@ -70,6 +77,9 @@ __all__ = [
     "KernelQueue",
     "ProviderInfo",
     "Queue",
+    "QueuePair",
+    "QueuePairAddress",
+    "RdmaMemory",
     "Region",
     "RemoteRegion",
     "Transfer",

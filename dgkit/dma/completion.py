@@ -21,7 +21,7 @@ _MEANING = {
     Status.REMOTE_ACCESS_ERROR: "the exporter revoked the region, or its memory cannot be reached",
     Status.PEER_LOST: "the exporter is gone",
     Status.TIMED_OUT: "no completion came in time (the queue's op_timeout)",
-    Status.FLUSHED: "the queue was closed first",
+    Status.FLUSHED: "the queue was closed first, or an operation before it broke its queue pair",
     Status.IO_FAILED: "the provider reported a failure",
 }
 

@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
@@ -52,6 +53,8 @@ class Device:
         gpu: Index of the GPU, for `"cuda"`.
         pci: PCI address of DOCA's function ("03:00.0"), for `"doca"` and `"softdoca"`; None for the
             first that supports DMA.
+        rdma: Name of the RDMA device ("mlx5_0"; `rdma link` lists them), for `"verbs"`; None for
+            the first port with a link and an address.
 
     Raises:
         DeviceUnavailable: The provider cannot be used here, or the device was used after fork().
@@ -67,11 +70,14 @@ class Device:
         rules: Sequence[FaultRule] = (),
         gpu: int = 0,
         pci: str | None = None,
+        rdma: str | None = None,
     ) -> None:
         self._d: Any = None
         self._closed = False
-        _check_arguments(provider, over, rules, gpu, pci)
-        config, _alive = _device_config(spin_us, over, rules, gpu, pci)
+        _check_arguments(provider, over, rules, gpu)
+        _check_name("pci", pci, "'03:00.0'", DOCA, (provider, over))
+        _check_name("rdma", rdma, "'mlx5_0'", {"verbs"}, (provider, over))
+        config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
         # The C object is freed with the last reference to `_d`. A call in progress has one, so a
@@ -315,9 +321,7 @@ class Device:
         return card(title, rows, badge=provider_badge(self._mover))
 
 
-def _check_arguments(
-    provider: str, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
-) -> None:
+def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: int) -> None:
     for name in (provider, over):
         if not isinstance(name, str):
             raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
@@ -325,14 +329,25 @@ def _check_arguments(
         raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
     if gpu and "cuda" not in (provider, over):
         raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
-    if pci is not None and not isinstance(pci, str):
-        raise TypeError(f"pci is {pci!r}; it must be text, as '03:00.0', or None")
-    if pci is not None and DOCA.isdisjoint((provider, over)):
-        raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
+
+
+def _check_name(
+    what: str, name: str | None, like: str, providers: AbstractSet[str], given: tuple[str, str]
+) -> None:
+    """Check an argument that names hardware, for some providers only."""
+    if name is None:
+        return
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is {name!r}; it must be text, as {like}, or None")
+    if providers.isdisjoint(given):
+        fitting = " and ".join(map(repr, sorted(providers)))
+        raise ValueError(f"{what}={name!r} is for {fitting}, not for {given[0]!r}")
+    if "\0" in name:
+        raise ValueError(f"{what} is {name!r}; a name has no zero byte")
 
 
 def _device_config(
-    spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, pci: str | None
+    spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, names: dict[str, str | None]
 ) -> tuple[Any, list[Any]]:
     """Return a `dg_device_config`, and what to hold while it is in use."""
     config = ffi.new("dg_device_config *")
@@ -341,9 +356,10 @@ def _device_config(
     config.gpu = min(whole("gpu", gpu), _GPU_MAX)
     alive = [ffi.new("char[]", over.encode())]
     config.over = alive[0]
-    if pci is not None:
-        alive.append(ffi.new("char[]", pci.encode()))
-        config.pci = alive[-1]
+    for field, name in names.items():
+        if name is not None:
+            alive.append(ffi.new("char[]", name.encode()))
+            setattr(config, field, alive[-1])
     if rules:
         from .fault import native_rules
 

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any
 
+    from ..live_set import LiveSet
     from .aio import Waiters
     from .device import Device
+    from .queue_pair import QueuePair
     from .region import Region, RemoteRegion
     from .transfer import Pending
 
@@ -63,6 +65,7 @@ class Queue(BatchQueue):
         check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
         self._q = ffi.gc(out[0], lib.dg_queue_free)  # as Device._d
         super().__init__()
+        self._queue_pairs: LiveSet | None = None
         self._waiters: Waiters | None = None  # of the event loop that awaited transfers last
 
     # What the C methods write and read call with arguments that are not the usual ones: no size, a
@@ -183,6 +186,24 @@ class Queue(BatchQueue):
         self._waiters = waiters = running_waiters(self, self._waiters)
         return waiters.add(transfer)
 
+    def queue_pair(self) -> QueuePair:
+        """Make a queue pair that is connected by hand, with any program that uses libibverbs.
+
+        Raises:
+            Unsupported: The provider has no queue pairs; `verbs` has.
+            DeviceUnavailable: The port has no link, or no GID with the device's address.
+        """
+        from ..live_set import LiveSet
+        from .queue_pair import QueuePair
+
+        if self._closed:
+            raise ClosedError(f"{self!r} is closed")
+        made = QueuePair(self)
+        if self._queue_pairs is None:
+            self._queue_pairs = LiveSet()
+        self._queue_pairs.add(made)
+        return made
+
     @property
     def device(self) -> Device:
         """Device that opened the queue."""
@@ -191,10 +212,12 @@ class Queue(BatchQueue):
     def close(self) -> None:
         """Complete pending operations as FLUSHED and close the queue. Idempotent.
 
-        Completions can still be reaped afterwards.
+        Closes its queue pairs first. Completions can still be reaped afterwards.
         """
         if self._closed:
             return
+        for queue_pair in self._queue_pairs or ():
+            queue_pair.close()
         if self._waiters is not None:
             self._waiters.before_close()
         check(lib.dg_queue_close(self._q))

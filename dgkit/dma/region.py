@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT = 2, 4
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar")
+_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar", "qp")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
@@ -31,6 +31,7 @@ _METHOD_TEXTS = {
     "doca": "by DOCA, from the owner's DOCA export",
     "rdma": "by RDMA, on a connection to its owner",
     "bar": "as an emulated PCI BAR, mapped write-combining into this process",
+    "qp": "by RDMA, on a queue pair that was connected by hand",
 }
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.
@@ -305,7 +306,7 @@ class Region(_Base):
 
 
 class RemoteRegion(_Base):
-    """Imported region. Created by `Device.import_region`."""
+    """Imported region. Created by `Device.import_region` or `QueuePair.import_memory`."""
 
     __slots__ = ("method", "peer_pid")
 
@@ -339,13 +340,13 @@ class RemoteRegion(_Base):
         about = f"{plural(self.size, 'byte')} of {self._owner()}, {state}"
         return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 
-    def _rows(self) -> list[tuple[str, object]]:
-        method = _METHOD_TEXTS[self.method]
-        return [("Owner", self._owner()), ("Reached", method), *super()._rows()]
-
     def _owner(self) -> str:
         in_bar = self.method == "bar"
         return "the emulated host" if in_bar else f"process {self.peer_pid}"
+
+    def _rows(self) -> list[tuple[str, object]]:
+        method = _METHOD_TEXTS[self.method]
+        return [("Owner", self._owner()), ("Reached", method), *super()._rows()]
 
 
 def region_method(region: Any) -> str:

@@ -160,6 +160,8 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	bool write = wr->op == DG_WRITE,
 	     plain = !(remote->method | local->method | remote->may_fault | local->may_fault);
 	rc = plain ? 0 : check_reach(q->dev, local, remote);
+	if (!rc && *fresh && remote->method == DG_METHOD_QP)
+		rc = dg_qp_check(q, remote->region->qp, local->region);
 	if (rc)
 		return rc;
 	char *local_at = local->base + wr->local_offset;

@@ -130,6 +130,33 @@ void dg_devices_poll(void);
 void dg_devices_fork_lock(void);
 void dg_devices_fork_unlock(bool child);
 
+/* A queue pair that is connected by hand. Guarded by its queue: only the thread inside uses it. */
+struct dg_qp {
+	atomic_uint refs; /* one of its queue while it is open, one of the handle, one of each import */
+	struct dg_queue *q; /* referenced */
+	struct dg_qp *next; /* in the queue's list */
+	void *provider; /* state of the provider; NULL: closed */
+	dg_qp_address address;
+	atomic_uint broken; /* in the error state, or closed: its imports are lost. Any thread. */
+};
+
+/* What a provider with queue pairs does. All are called by the thread inside the queue, with checked
+ * arguments. */
+struct dg_qp_ops {
+	/* Stores the provider's state in qp->provider and fills qp->address. */
+	int (*open)(struct dg_device *dev, struct dg_pipe *p, struct dg_qp *qp);
+	int (*connect)(struct dg_device *dev, struct dg_qp *qp, const dg_qp_address *to);
+	/* Lets the peer access r, which stays open during the call; unmap() takes it back. */
+	int (*grant)(struct dg_device *dev, struct dg_qp *qp, struct dg_region *r, uint32_t access,
+		     uint32_t *rkey);
+	/* Sets r->provider_state of an import, for unmap(). */
+	int (*import)(struct dg_device *dev, struct dg_region *r, uint32_t rkey);
+	/* Whether operations between local and an import of qp can be posted. */
+	int (*check)(struct dg_device *dev, struct dg_qp *qp, struct dg_region *local);
+	/* Completes what is in flight and takes back what was granted. */
+	void (*close)(struct dg_device *dev, struct dg_qp *qp);
+};
+
 /* Results of an operation that has no dg_status yet: in progress; not started. */
 enum { OP_MORE = -1, OP_NOT = -2 };
 
@@ -183,6 +210,8 @@ struct dg_ops {
 	/* dg_measure_bare() for one checked operation. NULL: -EOPNOTSUPP. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
+	/* Queue pairs that are connected by hand. NULL: -EOPNOTSUPP. */
+	const struct dg_qp_ops *qp;
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
 	/* Whether map() takes memory of DG_KIND_BAR. */

@@ -227,6 +227,7 @@ int dg_queue_close(dg_queue *q)
 	bool closed = queue_closed(q);
 	bool listed = !closed && !dg_queue_forked(q);
 	if (listed) {
+		dg_queue_close_qps(q);
 		q->dev->ops->detach(q->dev, &q->pipe);
 		dg_queue_process_completions(q, NULL, 0);
 		flush_rest(q);

@@ -107,6 +107,7 @@ struct dg_queue {
 	uint32_t ready_head, ready_tail, ready_mask;
 	struct dg_wc *run_wc; /* completions of KIND_RUN */
 	uint32_t run_left, run_n; /* of them: still to come, in all */
+	struct dg_qp *qps; /* open queue pairs that are connected by hand */
 	struct dg_queue *next; /* list of the device */
 	struct dg_pipe pipe;
 };
@@ -249,6 +250,16 @@ int dg_queue_run_start(struct dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *w
 		       uint64_t timeout_ns);
 int dg_queue_run_resume(struct dg_queue *q, uint64_t timeout_ns);
 void dg_queue_run_cancel(struct dg_queue *q);
+
+/* queue_pair.c */
+/* Whether operations of q between local and an import of qp can be posted. Errors: EINVAL for
+ * another queue than qp's or before qp is connected, ESTALE if it is closed, ENOTCONN if it is in the
+ * error state, ENOMEM. */
+int dg_qp_check(const struct dg_queue *q, struct dg_qp *qp, struct dg_region *local);
+/* Closes the queue's queue pairs, in its closer. */
+void dg_queue_close_qps(struct dg_queue *q);
+/* Gives up a reference; the last one frees the queue pair. */
+void dg_qp_unref(struct dg_qp *p);
 
 /* Gives up a reference; the last one frees the queue. */
 void dg_queue_unref(struct dg_queue *q);

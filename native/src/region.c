@@ -16,8 +16,7 @@
 #include "share/importer.h"
 #include "queue.h"
 
-/* Enters the region, so that it stays open until life_leave(&r->life). */
-static int enter(struct dg_region *r)
+int dg_region_enter(struct dg_region *r)
 {
 	/* As in dg_device_enter(). */
 	if (r->dev->fork_generation != atomic_load(&dg_fork_generation))
@@ -54,6 +53,8 @@ void dg_region_unref(struct dg_region *r)
 	struct dg_device *dev = r->dev;
 	if (!life_unref(&r->life))
 		return;
+	if (r->qp)
+		dg_qp_unref(r->qp);
 	free(r);
 	dg_device_unref(dev);
 }
@@ -207,18 +208,23 @@ static const char *access_text(uint32_t access)
 	return access < 4 ? texts[access] : "invalid";
 }
 
-static int check_export(struct dg_region *r, uint32_t access)
+int dg_region_check_access(const struct dg_region *r, uint32_t access, const char *verb)
 {
 	if (r->remote)
-		return dg_fail(
-			EINVAL,
-			"an imported region cannot be exported: only its owner can export it");
+		return dg_fail(EINVAL, "an imported region cannot be %s: only its owner can do that", verb);
 	if (!access || (access & ~r->access))
-		return dg_fail(
-			EACCES,
-			"the region has access '%s' and cannot be exported with access '%s': "
-			"an export can only narrow the region's access",
-			access_text(r->access), access_text(access));
+		return dg_fail(EACCES,
+			       "the region has access '%s' and cannot be %s with access '%s': this "
+			       "can only narrow the region's access",
+			       access_text(r->access), verb, access_text(access));
+	return 0;
+}
+
+static int check_export(struct dg_region *r, uint32_t access)
+{
+	int rc = dg_region_check_access(r, access, "exported");
+	if (rc)
+		return rc;
 	if (r->memory.kind == DG_KIND_CUDA_OWN &&
 	    (!r->dev->blob_provider || r->dev->blob_is_for_others))
 		return dg_fail(EMEDIUMTYPE,
@@ -246,7 +252,7 @@ static int export_entered(struct dg_region *r, uint32_t access, uint8_t *buf, si
 
 int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 {
-	int rc = enter(r);
+	int rc = dg_region_enter(r);
 	if (rc)
 		return rc;
 	rc = export_entered(r, access, buf, cap);
@@ -377,6 +383,40 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 	return rc;
 }
 
+int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region **out)
+{
+	struct dg_device *dev = qp->q->dev;
+	struct dg_region_entry entry = {
+		.base = (char *)(uintptr_t)m->address,
+		.size = m->size,
+		.access = (uint8_t)m->access,
+		.method = DG_METHOD_QP,
+		.remote = 1,
+	};
+	struct dg_region *r = region_new(dev);
+	if (!r)
+		return -ENOMEM;
+	r->remote = r->other_machine = true; /* no share server knows of it */
+	r->memory.size = m->size;
+	r->access = m->access;
+	int rc = dev->ops->qp->import(dev, r, m->rkey);
+	if (rc)
+		goto discard;
+	r->qp = qp;
+	atomic_fetch_add_explicit(&qp->refs, 1, memory_order_relaxed);
+	rc = dg_region_table_add(r, &entry);
+	if (rc)
+		goto unmap;
+	*out = r;
+	return 0;
+unmap:
+	dg_qp_unref(qp);
+	dg_region_unmap(r);
+discard:
+	region_discard(r);
+	return rc;
+}
+
 int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
 {
 	int rc = 0;
@@ -488,11 +528,12 @@ static uint32_t importers(struct dg_region *r)
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */
-	int rc = enter(r);
+	int rc = dg_region_enter(r);
 	if (rc)
 		return rc;
 	if (r->remote && r->dev->ops->lost && r->dev->ops->lost(r))
 		atomic_store(&r->entry->lost, 1);
+	bool lost = atomic_load(&r->entry->lost) || (r->qp && atomic_load(&r->qp->broken));
 	*out = (dg_region_info){
 		.size = r->memory.size,
 		.id = r->id,
@@ -501,7 +542,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.method = r->in_bar ? DG_METHOD_BAR : r->entry->method,
 		.peer_pid = r->remote ? dg_importer_exporter_pid(r) : 0,
 		.revoked = gate_revoked(r->entry->gate),
-		.lost = atomic_load(&r->entry->lost),
+		.lost = lost,
 		.importers = importers(r),
 	};
 	life_leave(&r->life);

@@ -26,6 +26,7 @@ struct dg_region {
 	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this one */
 	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
 	void *provider_state; /* set by the provider's map() */
+	struct dg_qp *qp; /* of an import by a queue pair, referenced; otherwise NULL */
 	struct dg_region *next, *prev; /* list of the device */
 	/* exported: guarded by dg_share_lock() */
 	struct dg_export *exports;
@@ -44,6 +45,14 @@ struct dg_region {
 int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns);
 /* Gives up a reference; the last one frees the region. */
 void dg_region_unref(struct dg_region *r);
+
+/* Enters the region, so that it stays open until life_leave(&r->life). Errors: EOWNERDEAD, ESTALE. */
+int dg_region_enter(struct dg_region *r);
+/* Returns 0 if `access` is part of the region's own. `verb`: what is to be done with it, as in
+ * "exported". Errors: EACCES; EINVAL for an imported region. */
+int dg_region_check_access(const struct dg_region *r, uint32_t access, const char *verb);
+/* Makes a remote region of memory that qp's peer has granted. Errors: ENOMEM, EMFILE. */
+int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region **out);
 
 /* Calls the provider's map(), or dg_map_default(); and the provider's unmap(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);

@@ -4,6 +4,8 @@
  *
  *	far_pair export PORT            exports a region to the first that connects
  *	far_pair import ADDRESS PORT    imports it, checks, reads, writes; then the exporter closes it
+ *	far_pair grant PORT             the same with queue pairs that the two sides connect by hand
+ *	far_pair join ADDRESS PORT
  *	far_pair lose ADDRESS PORT      imports it, says "up", and writes until the peer is lost
  *	far_pair idle ADDRESS PORT      imports it, says "up", and sees the peer's end without an operation
  *	far_pair hold ADDRESS PORT      imports it, says "up", and keeps it until it is killed
@@ -54,16 +56,9 @@ static int connected(const char *address, uint16_t port)
 	check_failed(__FILE__, __LINE__, "%s does not answer", address);
 }
 
-static void export_side(uint16_t port)
+/* Has the other side read and write the region, and once more after it is closed. */
+static void be_used(int fd, dg_region *r, uint8_t *bytes)
 {
-	dg_device *dev = device_spinning(0);
-	uint8_t *bytes = pages(SIZE);
-	dg_region *r = registered(dev, bytes, SIZE, RW);
-	struct token t = export_of(r, RW);
-	int fd = accepted(port);
-
-	fill(bytes, SIZE, 1);
-	say(fd, &t, sizeof(t));
 	CHECK_EQ(hear_int(fd), 1);
 	check_pattern(bytes, 0, EDGE, 1); /* not written by the importer */
 	for (size_t i = EDGE; i < SIZE; i++)
@@ -74,6 +69,34 @@ static void export_side(uint16_t port)
 	CHECK_EQ(hear_int(fd), 3);
 	for (size_t i = 0; i < SIZE; i++)
 		CHECK_EQ(bytes[i], 0);
+}
+
+static void use(int fd, struct fix *f)
+{
+	dg_wr wr = record(f, DG_READ, SIZE, 0, 0);
+
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	check_pattern(f->local_bytes, 0, SIZE, 1);
+	fill(f->local_bytes, SIZE, 2);
+	wr = record(f, DG_WRITE, SIZE - EDGE, 0, EDGE);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	say_int(fd, 1);
+	CHECK_EQ(hear_int(fd), 2);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	say_int(fd, 3);
+}
+
+static void export_side(uint16_t port)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t *bytes = pages(SIZE);
+	dg_region *r = registered(dev, bytes, SIZE, RW);
+	struct token t = export_of(r, RW);
+	int fd = accepted(port);
+
+	fill(bytes, SIZE, 1);
+	say(fd, &t, sizeof(t));
+	be_used(fd, r, bytes);
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
@@ -82,21 +105,68 @@ static void import_side(const char *address, uint16_t port)
 	int fd = connected(address, port);
 	struct token t;
 	struct fix f;
-	dg_wr wr;
 
 	hear(fd, &t, sizeof(t));
 	import_fix(&f, &t, SIZE, 16);
-	wr = record(&f, DG_READ, SIZE, 0, 0);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	check_pattern(f.local_bytes, 0, SIZE, 1);
-	fill(f.local_bytes, SIZE, 2);
-	wr = record(&f, DG_WRITE, SIZE - EDGE, 0, EDGE);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	say_int(fd, 1);
-	CHECK_EQ(hear_int(fd), 2);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	use(fd, &f);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
-	say_int(fd, 3);
+	fix_close(&f);
+}
+
+/* Exchanges the numbers of two queue pairs, and connects this side's. */
+static dg_qp *connect_by_hand(int fd, dg_queue *q)
+{
+	dg_qp_address own, peer;
+	dg_qp *qp;
+
+	CHECK_EQ(dg_qp_open(q, &qp), 0);
+	CHECK_EQ(dg_qp_address_get(qp, &own), 0);
+	say(fd, &own, sizeof(own));
+	hear(fd, &peer, sizeof(peer));
+	if (peer.mtu > own.mtu)
+		peer.mtu = own.mtu;
+	CHECK_EQ(dg_qp_connect(qp, &peer), 0);
+	say_int(fd, 0);
+	CHECK_EQ(hear_int(fd), 0);
+	return qp;
+}
+
+static void grant_side(uint16_t port)
+{
+	dg_device *dev = device_spinning(0);
+	uint8_t *bytes = pages(SIZE);
+	dg_region *r = registered(dev, bytes, SIZE, RW);
+	int fd = accepted(port);
+	struct test_queue tq;
+	dg_rdma_memory m;
+	dg_qp *qp;
+
+	fill(bytes, SIZE, 1);
+	CHECK_EQ(test_queue_open(&tq, dev, 4, DG_PATH_AUTO, 0, SECOND), 0);
+	qp = connect_by_hand(fd, tq.q);
+	CHECK_EQ(dg_qp_grant(qp, r, RW, &m), 0);
+	say(fd, &m, sizeof(m));
+	be_used(fd, r, bytes);
+	dg_qp_free(qp);
+	dg_queue_free(tq.q);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+static void join_side(const char *address, uint16_t port)
+{
+	int fd = connected(address, port);
+	dg_rdma_memory m;
+	struct fix f;
+	dg_qp *qp;
+
+	fix_open(&f, SIZE, 16);
+	qp = connect_by_hand(fd, f.q);
+	hear(fd, &m, sizeof(m));
+	CHECK_EQ(dg_qp_import(qp, &m, &f.remote), 0);
+	f.r = id_of(f.remote);
+	use(fd, &f);
+	CHECK_EQ(info_of(f.remote).lost, 1);
+	dg_qp_free(qp);
 	fix_close(&f);
 }
 
@@ -189,6 +259,10 @@ int main(int argc, char **argv)
 		export_side((uint16_t)atoi(argv[2]));
 	else if (argc == 4 && !strcmp(argv[1], "import"))
 		import_side(argv[2], (uint16_t)atoi(argv[3]));
+	else if (argc == 3 && !strcmp(argv[1], "grant"))
+		grant_side((uint16_t)atoi(argv[2]));
+	else if (argc == 4 && !strcmp(argv[1], "join"))
+		join_side(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc == 4 && !strcmp(argv[1], "lose"))
 		lose_side(argv[2], (uint16_t)atoi(argv[3]));
 	else if (argc == 4 && !strcmp(argv[1], "idle"))
@@ -198,7 +272,8 @@ int main(int argc, char **argv)
 	else if (argc == 3 && !strcmp(argv[1], "watch"))
 		watch_side((uint16_t)atoi(argv[2]));
 	else
-		return fprintf(stderr, "usage: far_pair export|watch PORT | import|lose|idle|hold ADDRESS PORT\n"), 2;
+		return fprintf(stderr, "usage: far_pair export|grant|watch PORT | "
+				       "import|join|lose|idle|hold ADDRESS PORT\n"), 2;
 	printf("ok   %s\n", argv[1]);
 	return 0;
 }

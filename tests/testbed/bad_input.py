@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 from in_guest import check, run
+from queue_pairs import numbers
 
 import dgkit
 from dgkit import errors
@@ -52,9 +53,12 @@ def without_a_link_nothing_is_imported_and_afterwards_all_goes_on() -> None:
         exported = device.register(np.full(4096, 7, dtype=np.uint8), access="rw")
         token = exported.export()
         remote = device.import_region(token)
+        made, other = queue.queue_pair(), queue.queue_pair()
         link("down")
         try:
             expect(errors.DeviceUnavailable, *NO_LINK, call=lambda: device.import_region(token))
+            expect(errors.DeviceUnavailable, *NO_LINK, call=queue.queue_pair)
+            expect(errors.DeviceUnavailable, *NO_LINK, call=lambda: made.connect(**numbers(other)))
             read = queue.read(own, remote, size=64)
             expect(errors.TransferError, call=lambda: read.wait(timeout=30))
         finally:

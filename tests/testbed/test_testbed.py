@@ -205,9 +205,11 @@ def test_the_dpu_guest_has_dgkit(bed):
 @pytest.mark.parametrize(
     ("exporter", "importer", "address"), [("host", "dpu", HOST), ("dpu", "host", DPU)]
 )
-def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address, bed):
+@pytest.mark.parametrize("turns", [("export", "import"), ("grant", "join")])
+def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address, turns, bed):
+    """By a connection of the connection manager, and by queue pairs that both connect by hand."""
     ended = []
-    export = [PROGRAM[exporter], "export", "7001"]
+    export = [PROGRAM[exporter], turns[0], "7001"]
 
     def serve():
         ended.append(bed.run(exporter, export, timeout=NATIVE_S))
@@ -215,7 +217,7 @@ def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address,
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        passes(bed, importer, [PROGRAM[importer], "import", address, "7001"])
+        passes(bed, importer, [PROGRAM[importer], turns[1], address, "7001"])
     finally:
         thread.join()
     assert ended[0].returncode == 0, ended[0]
@@ -267,12 +269,17 @@ def test_a_device_and_a_session_work_on_the_host(bed):
     passes(bed, "host", [sys.executable, "-u", "-B", script])
 
 
-@pytest.mark.parametrize("program", ["test_verbs", *SUITE])
+def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):
+    script = ROOT / "tests/testbed/queue_pairs.py"
+    passes(bed, "host", [sys.executable, "-u", "-B", script])
+
+
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
 def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
-@pytest.mark.parametrize("program", ["test_verbs", *SUITE[:2]])
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE[:2]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 

@@ -24,7 +24,7 @@ def test_export_gives_a_short_descriptor_again_and_again(device):
 def test_export_narrows_and_never_widens(device):
     region = device.register(bytearray(8), "r")
     for wider in ("w", "rw"):
-        with pytest.raises(AccessDenied, match=f"with access '{wider}': an export can only narrow"):
+        with pytest.raises(AccessDenied, match=f"with access '{wider}': this can only narrow"):
             region.export(wider)
     both = device.register(bytearray(8))
     assert device.import_region(both.export("w")).access == Access.WRITE

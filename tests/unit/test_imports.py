@@ -53,7 +53,7 @@ ALLOWED = {
 }
 
 # Parent and children, which hold and close each other: the only import circles.
-FAMILY = {"device", "gpu_queue", "queue", "region"}
+FAMILY = {"device", "gpu_queue", "queue", "queue_pair", "region"}
 FAMILIES = [{f"dgkit.{package}.{name}" for name in FAMILY} for package in ("dma", "doca")]
 
 # File names that occur in several packages because they mean the same thing in each.

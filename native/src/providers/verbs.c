@@ -326,5 +326,6 @@ const struct dg_ops dg_verbs_ops = {
 	.lost = dg_verbs_lost,
 	.direct = dg_verbs_direct,
 	.bare = dg_verbs_bare,
+	.qp = &dg_verbs_qp_ops,
 	.inline_copies = false,
 };

@@ -8,12 +8,15 @@
  *   lane: one connection for each queue and   <------>   a guest of the region, with a
  *         import, made at its first operation            separate memory window and rkey
  *
+ *   queue pair that is connected by hand     <------>    any program that uses libibverbs
+ *
  * One control thread for each device makes and ends all connections, on both sides. Operations are
  * posted and polled in the caller's thread.
  */
 #ifndef DG_VERBS_H
 #define DG_VERBS_H
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include "ended.h"
@@ -148,6 +151,7 @@ struct verbs_region {
 	struct verbs_conn *link; /* an import's */
 	struct sockaddr_storage exporter;
 	uint8_t key[16];
+	uint32_t rkey; /* of an import by a queue pair */
 };
 
 /* An open device: a port of an RDMA adapter. */
@@ -188,6 +192,7 @@ struct verbs {
 	uint64_t last_probe;
 	uint32_t n_draining; /* importer's links */
 	struct queue_list queues;
+	atomic_uint n_qps; /* that are connected by hand */
 };
 
 /* A part of an operation that is complete when `left` is 0: the operation itself, or a chain. */
@@ -198,11 +203,13 @@ struct verbs_work {
 	struct verbs_work *chain;
 };
 
-/* A lane: a connection for one queue and one import, with what is in flight on it, in order. */
+/* A lane: a connection for one queue and one import, or a queue pair that was connected by hand, with
+ * what is in flight on it, in order. */
 struct verbs_lane {
-	struct verbs_conn *conn;
+	struct verbs_conn *conn; /* NULL: a queue pair's */
+	struct verbs_qp *qp; /* NULL: a connection's */
 	struct verbs_lane *next; /* of its bucket */
-	uint32_t region; /* index of the region table */
+	uint32_t region; /* of a connection: index of the region table */
 	uint32_t number; /* its place in verbs_queue.lanes, and above it a generation */
 	uint32_t head, tail, unsignaled;
 	int status; /* of the first error, after which the rest is flushed */
@@ -213,6 +220,28 @@ struct verbs_lane {
 	} wrs[VERBS_LANE_WRS];
 };
 
+/* Memory that is registered for one queue pair. */
+struct verbs_registration {
+	struct verbs_registration *next;
+	struct ibv_mr *mr;
+	uint32_t region; /* index of the region table */
+	bool granted; /* to the peer; otherwise for the local side of operations */
+};
+
+/* A queue pair that is connected by hand. Its protection domain has nothing but its registrations, so
+ * an rkey is of no use on another connection. Guarded by the queue's guard. */
+struct verbs_qp {
+	struct verbs_queue *queue;
+	struct dg_qp *core;
+	struct verbs_qp *next; /* of the queue */
+	struct ibv_pd *pd;
+	struct ibv_qp *qp; /* NULL: ended */
+	struct verbs_registration *registrations, *last_used;
+	uint32_t max_inline, peer; /* peer: number of the other queue pair */
+	bool connected, closing;
+	struct verbs_lane lane;
+};
+
 struct verbs_queue {
 	struct listed_queue listed;
 	struct verbs *d;
@@ -221,6 +250,7 @@ struct verbs_queue {
 	struct ibv_cq *cq;
 	int epoll_fd;
 	struct verbs_lane *lanes[VERBS_LANES], *buckets[VERBS_LANES];
+	struct verbs_qp *qps;
 	uint32_t last_generation;
 	bool any_broken;
 	/* The work request list of the next doorbell, all for one lane. */
@@ -261,6 +291,26 @@ bool dg_verbs_id_waits(const struct rdma_cm_id *id);
 void dg_verbs_ids_free(struct verbs *d);
 /* Does that if the port is active. Returns how long to sleep, in ms; -1: until an event. */
 int dg_verbs_look_at_port(struct verbs *d);
+
+/* verbs_gid.c */
+/* Fills in the port's GID and its index, lid, number, mtu and max_reads. Errors: ENODEV. */
+int dg_verbs_port_address(const struct verbs *d, dg_qp_address *out);
+/* Returns 0 if packets from the port reach this address, as far as this machine knows. Errors: EXDEV,
+ * EINVAL. */
+int dg_verbs_check_peer(const struct verbs *d, const dg_qp_address *own, const dg_qp_address *to);
+struct gid_text {
+	char text[INET6_ADDRSTRLEN];
+};
+struct gid_text dg_verbs_gid_text(const uint8_t *gid);
+
+/* verbs_qp.c: queue pairs that are connected by hand. */
+extern const struct dg_qp_ops dg_verbs_qp_ops;
+/* Returns the key of a local region that dg_qp_check() has registered. */
+uint32_t dg_verbs_qp_lkey(struct verbs_qp *qp, uint32_t region);
+/* Ends the queue pair: nothing that was posted moves a byte of this process after it. */
+void dg_verbs_qp_abort(struct verbs_qp *qp);
+/* Has each of the queue's queue pairs end its registrations of this region. Inside the guard. */
+void dg_verbs_qps_forget(struct verbs_queue *q, uint32_t region);
 
 /* verbs_listen.c: the exporter's side. Called by the control thread with the device's lock. */
 int dg_verbs_listen(struct verbs *d);
@@ -308,6 +358,8 @@ int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_c
 /* Waits until it is READY. Errors: those of the connection. */
 int dg_verbs_connected(struct verbs_conn *c);
 void dg_verbs_conn_free(struct verbs_conn *c);
+/* Whether the system routes packets from one address to the other. */
+bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to);
 /* Whether the exporter of an imported region is known to be gone. */
 bool dg_verbs_lost(const struct dg_region *r);
 /* Ends the connection's queue pair: nothing that was posted moves a byte of this process after it. */
@@ -334,6 +386,9 @@ bool dg_verbs_link_send(struct verbs_link *l);
 void dg_verbs_conn_ended(struct verbs_conn *c);
 
 /* verbs_map.c */
+/* Registers memory of this process. Errors: ENOMEM. */
+int dg_verbs_register(const struct verbs *d, struct ibv_pd *pd, const dg_memory *m, int flags,
+		      struct ibv_mr **out);
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		 struct dg_region_entry *entry);
 void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r);
@@ -347,7 +402,8 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p);
 int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p);
-/* Has every queue end its lane to the region with this index. */
+/* Has every queue end its lane to the region with this index, and its queue pairs' registrations of
+ * that. */
 void dg_verbs_release_region(struct verbs *d, uint32_t region);
 
 /* verbs_post.c: the data path. Called inside the queue's guard. */
@@ -366,6 +422,29 @@ int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane 
 void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l);
 /* Ends the lane to this region, on which nothing is in flight. */
 void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region);
+/* Gives a queue pair's lane its number. Errors: EMFILE. */
+int dg_verbs_lane_add(struct verbs_queue *q, struct verbs_lane *l);
+/* Takes a queue pair's lane from the queue, ends the queue pair, and completes what was in flight. */
+void dg_verbs_lane_remove(struct verbs_queue *q, struct verbs_lane *l);
+static inline struct ibv_qp *lane_qp(const struct verbs_lane *l)
+{
+	return l->qp ? l->qp->qp : l->conn->id->qp;
+}
+static inline uint32_t lane_max_inline(const struct verbs_lane *l)
+{
+	return l->qp ? l->qp->max_inline : l->conn->max_inline;
+}
+/* The keys of a region, by its index, on this lane. */
+static inline uint32_t lane_rkey(const struct verbs_lane *l, uint32_t remote)
+{
+	const struct verbs_region *t = region_entry_at(remote)->region->provider_state;
+	return l->qp ? t->rkey : l->conn->reply.rkey;
+}
+static inline uint32_t lane_lkey(const struct verbs_lane *l, uint32_t local)
+{
+	const struct verbs_region *t = region_entry_at(local)->region->provider_state;
+	return l->qp ? dg_verbs_qp_lkey(l->qp, local) : t->mr->lkey;
+}
 
 /* verbs_bare.c */
 int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,

@@ -14,9 +14,31 @@
 struct ibv_pd;
 struct ibv_srq;
 
-enum { IBV_PORT_ACTIVE = 4, IBV_QPT_RC = 2, IBV_TRANSPORT_IWARP = 1, IBV_MW_TYPE_2 = 2 };
+enum {
+	IBV_PORT_ACTIVE = 4,
+	IBV_QPT_RC = 2,
+	IBV_TRANSPORT_IWARP = 1,
+	IBV_LINK_LAYER_ETHERNET = 2,
+	IBV_MW_TYPE_2 = 2,
+};
 enum ibv_qp_state { IBV_QPS_INIT = 1, IBV_QPS_RTR = 2, IBV_QPS_RTS = 3, IBV_QPS_ERR = 6 };
-enum { IBV_QP_STATE = 1 };
+enum ibv_qp_attr_mask {
+	IBV_QP_STATE = 1 << 0,
+	IBV_QP_ACCESS_FLAGS = 1 << 3,
+	IBV_QP_PKEY_INDEX = 1 << 4,
+	IBV_QP_PORT = 1 << 5,
+	IBV_QP_AV = 1 << 7,
+	IBV_QP_PATH_MTU = 1 << 8,
+	IBV_QP_TIMEOUT = 1 << 9,
+	IBV_QP_RETRY_CNT = 1 << 10,
+	IBV_QP_RNR_RETRY = 1 << 11,
+	IBV_QP_RQ_PSN = 1 << 12,
+	IBV_QP_MAX_QP_RD_ATOMIC = 1 << 13,
+	IBV_QP_MIN_RNR_TIMER = 1 << 15,
+	IBV_QP_SQ_PSN = 1 << 16,
+	IBV_QP_MAX_DEST_RD_ATOMIC = 1 << 17,
+	IBV_QP_DEST_QPN = 1 << 20,
+};
 enum {
 	IBV_ACCESS_LOCAL_WRITE = 1,
 	IBV_ACCESS_REMOTE_WRITE = 2,
@@ -33,6 +55,7 @@ enum ibv_wc_status {
 	IBV_WC_LOC_PROT_ERR = 4,
 	IBV_WC_WR_FLUSH_ERR = 5,
 	IBV_WC_LOC_ACCESS_ERR = 8,
+	IBV_WC_REM_INV_REQ_ERR = 9,
 	IBV_WC_REM_ACCESS_ERR = 10,
 	IBV_WC_RETRY_EXC_ERR = 12,
 	IBV_WC_RNR_RETRY_EXC_ERR = 13,
@@ -116,11 +139,13 @@ struct ibv_qp_init_attr {
 	int qp_type, sq_sig_all;
 };
 
+union ibv_gid {
+	uint8_t raw[16];
+	uint64_t words[2];
+};
+
 struct ibv_ah_attr {
-	union {
-		uint8_t raw[16];
-		uint64_t words[2];
-	} dgid;
+	union ibv_gid dgid;
 	uint32_t flow_label;
 	uint8_t sgid_index, hop_limit, traffic_class;
 	uint16_t dlid;
@@ -257,6 +282,7 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(const char *, ibv_get_device_name, (struct ibv_device *))                      \
 	X(int, ibv_query_device, (struct ibv_context *, struct ibv_device_attr *))       \
 	X(int, ibv_query_port, (struct ibv_context *, uint8_t, struct ibv_port_attr *))  \
+	X(int, ibv_query_gid, (struct ibv_context *, uint8_t, int, union ibv_gid *))     \
 	X(struct ibv_qp *, ibv_create_qp, (struct ibv_pd *, struct ibv_qp_init_attr *))  \
 	X(int, ibv_modify_qp, (struct ibv_qp *, struct ibv_qp_attr *, int))              \
 	X(int, ibv_destroy_qp, (struct ibv_qp *))                                        \

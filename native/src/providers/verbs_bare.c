@@ -97,27 +97,26 @@ int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *
 			       "the bare copy loop of verbs takes an operation of one row and at "
 			       "most %u bytes, with at most %u in flight",
 			       q->d->max_message, q->d->max_wr);
-	const struct verbs_region *local = region_entry_at(op->local)->region->provider_state;
 	guard_enter(&q->listed.guard);
 	int rc = wait_for_lane(q, op->remote, &l);
 	if (!rc) {
 		struct ibv_sge sge = {
 			.addr = (uintptr_t)(write ? op->src : op->dst),
 			.length = (uint32_t)op->size,
-			.lkey = local->mr->lkey,
+			.lkey = lane_lkey(l, op->local),
 		};
 		for (uint32_t i = 0; i < window; i++)
 			wrs[i] = (struct ibv_send_wr){
 				.sg_list = &sge,
 				.num_sge = 1,
 				.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-				.send_flags = write && op->size <= l->conn->max_inline
+				.send_flags = write && op->size <= lane_max_inline(l)
 						      ? IBV_SEND_INLINE
 						      : 0,
 				.rdma = {.remote_addr = (uintptr_t)(write ? op->dst : op->src),
-					 .rkey = l->conn->reply.rkey},
+					 .rkey = lane_rkey(l, op->remote)},
 			};
-		rc = loop(q, l->conn->id->qp, wrs, count, window, samples_ns);
+		rc = loop(q, lane_qp(l), wrs, count, window, samples_ns);
 		if (rc < 0) {
 			dg_verbs_lane_break(q, l);
 			rc = dg_fail(-rc, "an RDMA operation of the measurement failed, or did "

@@ -76,9 +76,8 @@ struct address_text dg_verbs_address_text(const struct sockaddr_storage *address
 	return t;
 }
 
-/* Whether the system routes packets from the device's address to that one. The connection manager
- * reports the lack of a route as a time-out. */
-static bool has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to)
+/* The connection manager reports the lack of a route as a time-out. */
+bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to)
 {
 	struct sockaddr_storage here = *from;
 	socklen_t size = here.ss_family == AF_INET ? sizeof(struct sockaddr_in)
@@ -98,7 +97,7 @@ static void unreachable(struct verbs_conn *c, int err)
 {
 	struct address_text to = dg_verbs_address_text(&c->to),
 			    from = dg_verbs_address_text(&c->d->address);
-	if (err == EXDEV || err == EINVAL || !has_route(&c->d->address, &c->to))
+	if (err == EXDEV || err == EINVAL || !dg_verbs_has_route(&c->d->address, &c->to))
 		fail(c, EXDEV,
 		     "the exporter's address %s is not on the network of %s (%s): check the way to "
 		     "it (ip route get %s), or have the other side export with a device on this "

@@ -43,6 +43,17 @@ static int cannot_pin(const struct verbs *d, uint64_t size)
 		       (already + size + 1023) >> 10, already >> 10);
 }
 
+int dg_verbs_register(const struct verbs *d, struct ibv_pd *pd, const dg_memory *m, int flags,
+		      struct ibv_mr **out)
+{
+	*out = dg_verbs.ibv_reg_mr(pd, m->addr, m->size, flags);
+	if (*out)
+		return 0;
+	if (errno == ENOMEM)
+		return cannot_pin(d, m->size);
+	return dg_fail_errno("%s cannot register %" PRIu64 " bytes at %p", d->name, m->size, m->addr);
+}
+
 static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory *m,
 			struct dg_region_entry *entry)
 {
@@ -50,13 +61,8 @@ static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory
 		return dg_map_default(d->dev, m, entry);
 	int flags = (entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0) |
 		    (d->windows ? IBV_ACCESS_MW_BIND : 0);
-	t->mr = dg_verbs.ibv_reg_mr(d->pd, m->addr, m->size, flags);
 	entry->base = m->addr;
-	if (t->mr)
-		return 0;
-	if (errno == ENOMEM)
-		return cannot_pin(d, m->size);
-	return dg_fail_errno("%s cannot register %" PRIu64 " bytes at %p", d->name, m->size, m->addr);
+	return dg_verbs_register(d, d->pd, m, flags, &t->mr);
 }
 
 static int read_blob(const struct dg_descriptor *from, struct sockaddr_storage *out)
@@ -149,8 +155,10 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 		if (r->entry) /* otherwise no queue has used it */
 			dg_verbs_release_region(d, r->index);
 		dg_verbs_conn_free(t->link);
-	} else {
+	} else if (!r->remote) {
 		dg_verbs_guests_forget(d, r);
+		if (r->entry && atomic_load(&d->n_qps))
+			dg_verbs_release_region(d, r->index);
 	}
 	if (t->mr)
 		dg_verbs.ibv_dereg_mr(t->mr);

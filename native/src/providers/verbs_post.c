@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "error.h"
 #include "share/importer.h"
 #include "verbs.h"
 
@@ -59,6 +60,7 @@ static int status_of(int wc_status)
 	case IBV_WC_SUCCESS:
 		return DG_OK;
 	case IBV_WC_REM_ACCESS_ERR:
+	case IBV_WC_REM_INV_REQ_ERR:
 		return DG_REMOTE_ACCESS_ERROR;
 	case IBV_WC_LOC_LEN_ERR:
 	case IBV_WC_LOC_PROT_ERR:
@@ -91,9 +93,32 @@ static bool exporter_gone(const struct verbs_lane *l)
 	return atomic_load(&remote->lost) || dg_importer_exporter_gone(remote->region);
 }
 
+/* Returns the status of operations behind an error of their queue pair. They are not executed, unless
+ * there was no answer, of the peer or of this adapter: then that is unknown. */
+static int broken_status(const struct verbs_lane *l)
+{
+	bool answered = l->status != DG_PEER_LOST && l->status != DG_IO_FAILED;
+	if (dg_verbs_removed(l->qp->queue->d))
+		return DG_IO_FAILED;
+	return answered || l->qp->closing ? DG_FLUSHED : l->status;
+}
+
+/* Returns the status of a failed work request of a queue pair, which is in the error state now. */
+static int qp_failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
+{
+	l->broken = true;
+	atomic_store(&l->qp->core->broken, 1);
+	if (wc_status == IBV_WC_WR_FLUSH_ERR || l->qp->closing)
+		return broken_status(l);
+	l->status = status_with_port(q->d, wc_status);
+	return l->status;
+}
+
 /* Returns the status of a failed work request, which breaks the lane. */
 static int failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
 {
+	if (l->qp)
+		return qp_failure(q, l, wc_status);
 	struct dg_region_entry *remote = region_entry_at(l->region);
 	l->broken = q->any_broken = true;
 	if (!l->status && wc_status != IBV_WC_WR_FLUSH_ERR)
@@ -161,12 +186,17 @@ static uint32_t lane_place(struct verbs_queue *q)
 	for (uint32_t i = 0; i < VERBS_LANES; i++) {
 		if (!q->lanes[i])
 			return i;
-		if (q->lanes[i]->head == q->lanes[i]->tail)
+		if (!q->lanes[i]->qp && q->lanes[i]->head == q->lanes[i]->tail)
 			idle = i;
 	}
 	if (idle < VERBS_LANES)
 		lane_free(q, q->lanes[idle]);
 	return idle;
+}
+
+static uint32_t next_number(struct verbs_queue *q, uint32_t place)
+{
+	return place | ++q->last_generation * VERBS_LANES;
 }
 
 static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
@@ -177,7 +207,7 @@ static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
 	if (!l)
 		return NULL;
 	l->region = region;
-	l->number = place | ++q->last_generation * VERBS_LANES;
+	l->number = next_number(q, place);
 	if (dg_verbs_connect(q->d, t, q->cq, q->p, &l->conn)) {
 		free(l);
 		return NULL;
@@ -207,8 +237,21 @@ static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
 	return status;
 }
 
+/* dg_verbs_lane_get() of an import by a queue pair, which is connected. */
+static int qp_lane_get(const struct dg_region_entry *remote, struct verbs_lane **out)
+{
+	struct verbs_qp *qp = remote->region->qp->provider;
+	if (!qp)
+		return DG_FLUSHED; /* closed since this was posted */
+	*out = &qp->lane;
+	return qp->lane.broken ? broken_status(&qp->lane) : DG_OK;
+}
+
 int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out)
 {
+	const struct dg_region_entry *remote = region_entry_at(region);
+	if (remote->method == DG_METHOD_QP)
+		return qp_lane_get(remote, out);
 	struct verbs_lane *l = lane_find(q, region);
 	if (!l)
 		l = lane_new(q, region);
@@ -232,7 +275,7 @@ static void free_broken(struct verbs_queue *q)
 	q->any_broken = false;
 	for (uint32_t i = 0; i < VERBS_LANES; i++) {
 		struct verbs_lane *l = q->lanes[i];
-		if (!l || !l->broken)
+		if (!l || !l->broken || l->qp)
 			continue;
 		if (l->head == l->tail && l != q->batch_lane)
 			lane_free(q, l);
@@ -241,18 +284,47 @@ static void free_broken(struct verbs_queue *q)
 	}
 }
 
+static void abort_qp(const struct verbs_lane *l)
+{
+	if (l->qp)
+		dg_verbs_qp_abort(l->qp);
+	else
+		dg_verbs_conn_abort(l->conn);
+}
+
 void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l)
 {
-	dg_verbs_conn_abort(l->conn);
-	l->broken = q->any_broken = true;
+	abort_qp(l);
+	if (l->qp)
+		qp_failure(q, l, IBV_WC_WR_FLUSH_ERR);
+	else
+		l->broken = q->any_broken = true;
 }
 
 /* Ends the lane's queue pair, and what is in flight on it. */
 static void lane_abort(struct verbs_queue *q, struct verbs_lane *l)
 {
-	dg_verbs_conn_abort(l->conn);
+	abort_qp(l);
 	while (l->head != l->tail)
 		oldest_ended(q, l, failure(q, l, IBV_WC_WR_FLUSH_ERR));
+}
+
+int dg_verbs_lane_add(struct verbs_queue *q, struct verbs_lane *l)
+{
+	uint32_t place = lane_place(q);
+	if (place == VERBS_LANES)
+		return dg_fail(EMFILE, "this queue has %u connections and queue pairs, which is the "
+				       "maximum: close some, or open another queue", VERBS_LANES);
+	l->number = next_number(q, place);
+	q->lanes[place] = l;
+	return 0;
+}
+
+void dg_verbs_lane_remove(struct verbs_queue *q, struct verbs_lane *l)
+{
+	lane_abort(q, l);
+	q->lanes[l->number & (VERBS_LANES - 1)] = NULL;
+	ended_publish(&q->ended, q->p);
 }
 
 /* Posting. */
@@ -262,7 +334,7 @@ static void ring(struct verbs_queue *q)
 {
 	struct verbs_lane *l = q->batch_lane;
 	struct ibv_send_wr *bad;
-	struct ibv_qp *qp = l ? l->conn->id->qp : NULL;
+	struct ibv_qp *qp = l ? lane_qp(l) : NULL;
 	if (!l)
 		return;
 	q->batch[q->n_batch - 1].next = NULL;
@@ -272,8 +344,10 @@ static void ring(struct verbs_queue *q)
 	q->n_batch = 0;
 	/* Those before the one that is not accepted may be unsignaled, and then nothing would say
 	 * when they end. */
-	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0))
+	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0)) {
+		l->status = l->qp ? DG_IO_FAILED : l->status;
 		lane_abort(q, l);
+	}
 }
 
 /* Appends a work request with n_sge filled in elements and `bytes` bytes. */
@@ -289,9 +363,9 @@ static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg
 		.sg_list = q->sges[q->n_batch],
 		.num_sge = n_sge,
 		.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-		.rdma = {.remote_addr = remote, .rkey = l->conn->reply.rkey},
+		.rdma = {.remote_addr = remote, .rkey = lane_rkey(l, op->remote)},
 	};
-	if (write && bytes <= l->conn->max_inline)
+	if (write && bytes <= lane_max_inline(l))
 		wr->send_flags |= IBV_SEND_INLINE;
 	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
@@ -312,7 +386,7 @@ static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg
 static uint64_t next_piece(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
 {
 	const struct verbs *d = q->d;
-	const struct verbs_region *t = region_entry_at(op->local)->region->provider_state;
+	uint32_t lkey = lane_lkey(l, op->local);
 	bool write = op->opcode == DG_WRITE;
 	uint64_t remote_stride = write ? op->dst_stride : op->src_stride;
 	uint64_t local_stride = write ? op->src_stride : op->dst_stride;
@@ -331,7 +405,7 @@ static uint64_t next_piece(struct verbs_queue *q, struct verbs_lane *l, const st
 		q->sges[q->n_batch][n_sge++] = (struct ibv_sge){
 			.addr = local + row++ * local_stride + within,
 			.length = (uint32_t)part,
-			.lkey = t->mr->lkey,
+			.lkey = lkey,
 		};
 		n += part;
 		within = 0;
@@ -435,14 +509,13 @@ void dg_verbs_submit(struct verbs_queue *q)
  * request, or 0 if it was refused, after which nothing is in flight. */
 static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
 {
-	const struct verbs_region *t = region_entry_at(op->local)->region->provider_state;
 	bool write = op->opcode == DG_WRITE;
 	struct ibv_send_wr *wr = &q->batch[0], *bad;
-	struct ibv_qp *qp = l->conn->id->qp;
+	struct ibv_qp *qp = lane_qp(l);
 	q->sges[0][0] = (struct ibv_sge){
 		.addr = (uintptr_t)(write ? op->src : op->dst),
 		.length = (uint32_t)op->size,
-		.lkey = t->mr->lkey,
+		.lkey = lane_lkey(l, op->local),
 	};
 	wr->wr_id = (uint64_t)l->number << 32 | l->tail;
 	wr->next = NULL;
@@ -450,9 +523,9 @@ static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const stru
 	wr->num_sge = 1;
 	wr->opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 	wr->send_flags = IBV_SEND_SIGNALED |
-			 (write && op->size <= l->conn->max_inline ? IBV_SEND_INLINE : 0);
+			 (write && op->size <= lane_max_inline(l) ? IBV_SEND_INLINE : 0);
 	wr->rdma.remote_addr = (uintptr_t)(write ? op->dst : op->src);
-	wr->rdma.rkey = l->conn->reply.rkey;
+	wr->rdma.rkey = lane_rkey(l, op->remote);
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
 }
 
@@ -470,14 +543,25 @@ static void track(struct verbs_queue *q, struct verbs_lane *l, const struct dg_o
 	q->ended.last_poll_ns = now_ns();
 }
 
+/* The lane to this region, if it can be posted to; otherwise NULL. */
+static struct verbs_lane *ready_lane(const struct verbs_queue *q, uint32_t region)
+{
+	const struct dg_region_entry *remote = region_entry_at(region);
+	struct verbs_lane *l;
+	if (remote->method == DG_METHOD_QP)
+		return qp_lane_get(remote, &l) ? NULL : l;
+	l = lane_find(q, region);
+	return l && atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_READY ? l
+											      : NULL;
+}
+
 int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
 {
-	struct verbs_lane *l = lane_find(q, op->remote);
+	struct verbs_lane *l = ready_lane(q, op->remote);
 	struct ibv_wc wc;
 	if (!l || op->rows != 1 || (op->flags & DG_CHAIN) || op->size > q->d->max_piece)
 		return OP_NOT;
-	if (q->in_flight || q->any_broken || next_op(q) ||
-	    atomic_load_explicit(&l->conn->state, memory_order_acquire) != CONN_READY)
+	if (q->in_flight || q->any_broken || next_op(q))
 		return OP_NOT;
 	uint64_t number = post_one(q, l, op);
 	if (!number)

@@ -169,12 +169,14 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
 	return 0;
 }
 
-static void close_lane(struct listed_queue *q, uint32_t region)
+static void forget(struct listed_queue *listed, uint32_t region)
 {
-	dg_verbs_lane_close((struct verbs_queue *)q, region);
+	struct verbs_queue *q = (struct verbs_queue *)listed;
+	dg_verbs_lane_close(q, region);
+	dg_verbs_qps_forget(q, region);
 }
 
 void dg_verbs_release_region(struct verbs *d, uint32_t region)
 {
-	queue_list_release(&d->queues, close_lane, region);
+	queue_list_release(&d->queues, forget, region);
 }

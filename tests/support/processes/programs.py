@@ -37,6 +37,15 @@ def _has_rdma() -> bool:
     return "libibverbs.so.1" in found and "librdmacm.so.1" in found and drivers
 
 
+def _has_pyverbs() -> bool:
+    """Whether the distribution's Python has libibverbs' bindings."""
+    command = ["/usr/bin/python3", "-c", "import pyverbs.qp"]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def _has_guest_tools() -> bool:
     names = (
         f"qemu-system-{platform.machine()}",
@@ -77,6 +86,8 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "qemu-system-x86 qemu-system-arm kmod iproute2 openssh-client",
     ),
     "RDMA libraries": (_has_rdma, "libibverbs1 librdmacm1 ibverbs-providers"),
+    "pyverbs": (_has_pyverbs, "python3-pyverbs"),
+    "perftest": (lambda: bool(shutil.which("ib_write_lat")), "perftest"),
     "make, pkg-config": (
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),
         "make pkg-config",

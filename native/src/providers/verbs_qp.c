@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Queue pairs that are connected by hand: the connection manager has no part in them, so the other
+ * side may be any program that uses libibverbs.
+ *
+ * Each has a separate protection domain. What its peer may access is registered there, by grant();
+ * and so are the local regions of its operations, at the first one that is checked. The queue pairs
+ * of connections are in other domains: what is granted to one peer is out of reach for all others.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "error.h"
+#include "verbs.h"
+
+enum {
+	BITS_24 = 0xffffff,
+	RNR_TIMER = 12, /* 0.64 ms; nothing here sends what needs a receive */
+	HOPS = 64,
+};
+
+static int modify(const struct verbs *d, struct verbs_qp *qp, struct ibv_qp_attr *attr, int mask,
+		  const char *state)
+{
+	int rc = dg_verbs.ibv_modify_qp(qp->qp, attr, mask | IBV_QP_STATE);
+	if (!rc)
+		return 0;
+	rc = rc > 0 ? rc : errno;
+	return dg_fail(rc, "queue pair %u of %s cannot go to the state %s: %s", qp->qp->qp_num, d->name,
+		       state, strerror(rc));
+}
+
+static int to_init(const struct verbs *d, struct verbs_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT,
+		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+		.port_num = d->port,
+	};
+	return modify(d, qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
+}
+
+/* The errors of the step that looks for the peer's hardware address. */
+static int unreachable(const struct verbs *d, const dg_qp_address *to, int rc)
+{
+	if (rc != -ETIMEDOUT && rc != -EHOSTUNREACH && rc != -ENETUNREACH && rc != -ENODATA)
+		return rc;
+	return dg_fail(ENOTCONN,
+		       "gid %s does not answer on the network of %s (%s): check that its machine and "
+		       "its link are up (ip neigh; rdma link)",
+		       dg_verbs_gid_text(to->gid).text, d->name, strerror(-rc));
+}
+
+static int to_rtr(const struct verbs *d, struct verbs_qp *qp, const dg_qp_address *to)
+{
+	const dg_qp_address *own = &qp->core->address;
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = __builtin_ctz(to->mtu) - 7, /* enum ibv_mtu: 256 is 1 */
+		.dest_qp_num = to->qpn,
+		.rq_psn = to->psn,
+		.max_dest_rd_atomic = (uint8_t)own->max_reads,
+		.min_rnr_timer = RNR_TIMER,
+		.ah_attr = {.port_num = d->port, .dlid = (uint16_t)to->lid},
+	};
+	if (!own->lid) {
+		attr.ah_attr.is_global = 1;
+		attr.ah_attr.sgid_index = (uint8_t)own->gid_index;
+		attr.ah_attr.hop_limit = HOPS;
+		memcpy(attr.ah_attr.dgid.raw, to->gid, sizeof to->gid);
+	}
+	int rc = modify(d, qp, &attr,
+			IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+			"RTR (ready to receive)");
+	return rc ? unreachable(d, to, rc) : 0;
+}
+
+static int to_rts(const struct verbs *d, struct verbs_qp *qp, uint32_t max_reads)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS,
+		.sq_psn = qp->core->address.psn,
+		.timeout = d->ack_timeout,
+		.retry_cnt = VERBS_RETRIES,
+		.rnr_retry = 7,
+		.max_rd_atomic = (uint8_t)(max_reads < d->max_reads ? max_reads : d->max_reads),
+	};
+	return modify(d, qp, &attr,
+		      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			      IBV_QP_MAX_QP_RD_ATOMIC,
+		      "RTS (ready to send)");
+}
+
+static int connect_entered(const struct verbs *d, struct verbs_qp *qp, const dg_qp_address *to)
+{
+	if (qp->connected)
+		return dg_fail(EINVAL, "queue pair %u is connected to queue pair %u: make another one",
+			       qp->qp->qp_num, qp->peer);
+	int rc = dg_verbs_check_port(d);
+	if (!rc)
+		rc = dg_verbs_check_peer(d, &qp->core->address, to);
+	if (!rc)
+		rc = to_rtr(d, qp, to);
+	if (rc)
+		return rc;
+	qp->peer = to->qpn;
+	qp->connected = true;
+	rc = to_rts(d, qp, to->max_reads);
+	if (rc)
+		atomic_store(&qp->core->broken, 1);
+	return rc;
+}
+
+static int connect_qp(struct dg_device *dev, struct dg_qp *core, const dg_qp_address *to)
+{
+	struct verbs_qp *qp = core->provider;
+	guard_enter(&qp->queue->listed.guard);
+	int rc = connect_entered(dev->provider, qp, to);
+	guard_leave(&qp->queue->listed.guard);
+	return rc;
+}
+
+/* Registers a region's memory for this queue pair. Inside the guard. */
+static int add_registration(const struct verbs *d, struct verbs_qp *qp, const struct dg_region *r,
+			    int flags, struct verbs_registration **out)
+{
+	struct verbs_registration *g = calloc(1, sizeof *g);
+	if (!g)
+		return dg_fail(ENOMEM, "out of memory for a registration");
+	int rc = dg_verbs_register(d, qp->pd, &r->memory, flags, &g->mr);
+	if (rc) {
+		free(g);
+		return rc;
+	}
+	g->region = r->index;
+	g->next = qp->registrations;
+	qp->registrations = g;
+	*out = g;
+	return 0;
+}
+
+static int check_host(const struct dg_region *r)
+{
+	return r->memory.kind == DG_KIND_HOST
+		       ? 0
+		       : dg_fail(EMEDIUMTYPE, "a queue pair of verbs moves host memory only");
+}
+
+static int grant(struct dg_device *dev, struct dg_qp *core, struct dg_region *r, uint32_t access,
+		 uint32_t *rkey)
+{
+	struct verbs_qp *qp = core->provider;
+	struct verbs_registration *g;
+	int flags = access & DG_ACCESS_READ ? IBV_ACCESS_REMOTE_READ : 0;
+	if (access & DG_ACCESS_WRITE)
+		flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	int rc = check_host(r);
+	if (rc)
+		return rc;
+	guard_enter(&qp->queue->listed.guard);
+	rc = add_registration(dev->provider, qp, r, flags, &g);
+	if (!rc) {
+		g->granted = true;
+		*rkey = g->mr->rkey;
+	}
+	guard_leave(&qp->queue->listed.guard);
+	return rc;
+}
+
+/* Finds the registration for the local side of operations, or returns NULL. */
+static struct verbs_registration *find_local(const struct verbs_qp *qp, uint32_t region)
+{
+	struct verbs_registration *g = qp->registrations;
+	while (g && (g->region != region || g->granted))
+		g = g->next;
+	return g;
+}
+
+uint32_t dg_verbs_qp_lkey(struct verbs_qp *qp, uint32_t region)
+{
+	struct verbs_registration *g = qp->last_used;
+	if (!g || g->region != region)
+		g = qp->last_used = find_local(qp, region);
+	return g->mr->lkey;
+}
+
+static int check(struct dg_device *dev, struct dg_qp *core, struct dg_region *local)
+{
+	struct verbs_qp *qp = core->provider;
+	struct verbs_registration *g;
+	uint32_t number = core->address.qpn;
+	int rc = 0;
+	if (!qp->connected)
+		return dg_fail(EINVAL,
+			       "queue pair %u is not connected: connect it with the other side's "
+			       "numbers before you post",
+			       number);
+	if (atomic_load(&core->broken))
+		return dg_fail(ENOTCONN,
+			       "queue pair %u is in the error state, after an operation that failed: "
+			       "close it, make another one on both sides and connect that",
+			       number);
+	guard_enter(&qp->queue->listed.guard);
+	if (!find_local(qp, local->index))
+		rc = add_registration(dev->provider, qp, local,
+				      local->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0,
+				      &g);
+	guard_leave(&qp->queue->listed.guard);
+	return rc;
+}
+
+static int import(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
+{
+	(void)dev;
+	struct verbs_region *t = aligned_alloc(_Alignof(struct verbs_region), sizeof *t);
+	if (!t)
+		return dg_fail(ENOMEM, "out of memory for a region");
+	memset(t, 0, sizeof *t);
+	t->rkey = rkey;
+	r->provider_state = t;
+	return 0;
+}
+
+/* Ends the registrations of this region, or all. */
+static void drop_registrations(struct verbs_qp *qp, bool all, uint32_t region)
+{
+	struct verbs_registration **at = &qp->registrations;
+	qp->last_used = NULL;
+	while (*at) {
+		struct verbs_registration *g = *at;
+		if (!all && g->region != region) {
+			at = &g->next;
+			continue;
+		}
+		*at = g->next;
+		dg_verbs.ibv_dereg_mr(g->mr);
+		free(g);
+	}
+}
+
+void dg_verbs_qps_forget(struct verbs_queue *q, uint32_t region)
+{
+	for (struct verbs_qp *qp = q->qps; qp; qp = qp->next)
+		drop_registrations(qp, false, region);
+}
+
+void dg_verbs_qp_abort(struct verbs_qp *qp)
+{
+	if (qp->qp)
+		dg_verbs.ibv_destroy_qp(qp->qp);
+	qp->qp = NULL;
+}
+
+static void qp_free(struct verbs_qp *qp)
+{
+	dg_verbs_qp_abort(qp);
+	drop_registrations(qp, true, 0);
+	if (qp->pd)
+		dg_verbs.ibv_dealloc_pd(qp->pd);
+	free(qp);
+}
+
+/* Makes the queue pair in the state INIT. */
+static int make(const struct verbs *d, struct verbs_qp *qp, dg_qp_address *out)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = qp->queue->cq,
+		.recv_cq = d->idle_cq,
+		.cap = {.max_send_wr = d->max_wr,
+			.max_recv_wr = 1,
+			.max_send_sge = d->max_sge,
+			.max_recv_sge = 1,
+			.max_inline_data = 64},
+		.qp_type = IBV_QPT_RC,
+	};
+	qp->pd = dg_verbs.ibv_alloc_pd(d->context);
+	if (!qp->pd)
+		return dg_fail_errno("%s has no more protection domains", d->name);
+	qp->qp = dg_verbs.ibv_create_qp(qp->pd, &attr);
+	if (!qp->qp)
+		return dg_fail_errno("%s has no more queue pairs", d->name);
+	qp->max_inline = attr.cap.max_inline_data;
+	if (getrandom(&out->psn, sizeof out->psn, 0) != sizeof out->psn)
+		return dg_fail_errno("no random number for the first packet");
+	out->psn &= BITS_24;
+	out->qpn = qp->qp->qp_num;
+	return to_init(d, qp);
+}
+
+static int open_qp(struct dg_device *dev, struct dg_pipe *p, struct dg_qp *core)
+{
+	struct verbs *d = dev->provider;
+	int rc = dg_verbs_port_address(d, &core->address);
+	struct verbs_qp *qp = rc ? NULL : calloc(1, sizeof *qp);
+	if (!qp)
+		return rc ? rc : dg_fail(ENOMEM, "out of memory for a queue pair");
+	qp->queue = p->provider;
+	qp->core = core;
+	qp->lane.qp = qp;
+	rc = make(d, qp, &core->address);
+	guard_enter(&qp->queue->listed.guard);
+	if (!rc)
+		rc = dg_verbs_lane_add(qp->queue, &qp->lane);
+	if (!rc) {
+		qp->next = qp->queue->qps;
+		qp->queue->qps = qp;
+		atomic_fetch_add(&d->n_qps, 1);
+	}
+	guard_leave(&qp->queue->listed.guard);
+	if (rc) {
+		qp_free(qp);
+		return rc;
+	}
+	core->provider = qp;
+	return 0;
+}
+
+static void close_qp(struct dg_device *dev, struct dg_qp *core)
+{
+	struct verbs *d = dev->provider;
+	struct verbs_qp *qp = core->provider, **at = &qp->queue->qps;
+	struct verbs_queue *q = qp->queue;
+	guard_enter(&q->listed.guard);
+	while (*at != qp)
+		at = &(*at)->next;
+	*at = qp->next;
+	qp->closing = true;
+	dg_verbs_lane_remove(q, &qp->lane);
+	qp_free(qp);
+	guard_leave(&q->listed.guard);
+	atomic_fetch_sub(&d->n_qps, 1);
+	/* Its caller may be asleep. */
+	if (cq_peek(q->p))
+		dg_pipe_wake(q->p);
+}
+
+const struct dg_qp_ops dg_verbs_qp_ops = {
+	.open = open_qp,
+	.connect = connect_qp,
+	.grant = grant,
+	.import = import,
+	.check = check,
+	.close = close_qp,
+};

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queue pairs that are connected by hand. Without an RDMA device only the first test runs; the stage
+ * testbed of tests/run sets DG_ONLY_PROVIDER and has one.
+ *
+ * The two ends are of one device, each of another queue: `near` posts, `far` grants.
+ */
+#include <sys/wait.h>
+
+#include "providers/verbs.h"
+#include "two_sides.h"
+
+enum { SIZE = 65536, N = 64 };
+
+static void a_provider_without_queue_pairs_names_the_one_that_has_them(void)
+{
+	dg_device *dev;
+	dg_queue *q;
+	dg_qp *qp;
+
+	CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
+	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_qp_open(q, &qp), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "provider soft has no queue pairs: open a device with the provider verbs");
+	CHECK(!qp);
+	dg_queue_free(q);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
+struct ends {
+	struct fix f; /* source is granted, by `far`; remote is imported, by `near`, in its place */
+	struct test_queue far_queue;
+	dg_qp *near, *far;
+	dg_rdma_memory memory;
+};
+
+static dg_qp *qp_of(dg_queue *q)
+{
+	dg_qp *qp;
+
+	CHECK_EQ(dg_qp_open(q, &qp), 0);
+	return qp;
+}
+
+static dg_qp_address address_of(dg_qp *qp)
+{
+	dg_qp_address a;
+
+	CHECK_EQ(dg_qp_address_get(qp, &a), 0);
+	return a;
+}
+
+static void join_ends(dg_qp *a, dg_qp *b)
+{
+	dg_qp_address of_a = address_of(a), of_b = address_of(b);
+
+	CHECK_EQ(dg_qp_connect(a, &of_b), 0);
+	CHECK_EQ(dg_qp_connect(b, &of_a), 0);
+}
+
+static dg_region *import_by(dg_qp *qp, const dg_rdma_memory *m)
+{
+	dg_region *r;
+
+	CHECK_EQ(dg_qp_import(qp, m, &r), 0);
+	return r;
+}
+
+static void ends_open(struct ends *e, uint32_t access)
+{
+	fix_open(&e->f, SIZE, 2 * N);
+	CHECK_EQ(test_queue_open(&e->far_queue, e->f.dev, 4, DG_PATH_AUTO, 0, SECOND), 0);
+	e->near = qp_of(e->f.q);
+	e->far = qp_of(e->far_queue.q);
+	join_ends(e->near, e->far);
+	CHECK_EQ(dg_qp_grant(e->far, e->f.source, access, &e->memory), 0);
+	e->memory.access = RW;
+	e->f.remote = import_by(e->near, &e->memory);
+	e->f.r = id_of(e->f.remote);
+	CHECK_EQ(info_of(e->f.remote).method, DG_METHOD_QP);
+}
+
+static void ends_close(struct ends *e)
+{
+	dg_qp_free(e->near);
+	dg_qp_free(e->far);
+	dg_queue_free(e->far_queue.q);
+	fix_close(&e->f);
+}
+
+static void bytes_are_moved_by_a_queue_pair(void)
+{
+	struct ends e;
+	dg_wr wr, batch[N];
+	dg_wc wc[N];
+	dg_prep *prep;
+
+	ends_open(&e, RW);
+	fill(e.f.local_bytes, SIZE, 3);
+	wr = record(&e.f, DG_WRITE, SIZE, 0, 0);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
+	check_pattern(e.f.remote_bytes, 0, SIZE, 3);
+	fill(e.f.remote_bytes, SIZE, 4);
+	for (int i = 0; i < N; i++)
+		batch[i] = record(&e.f, DG_READ, 1024, i * 1024, i * 1024);
+	CHECK_EQ(dg_queue_run(e.f.q, batch, N, wc, 20 * SECOND), N);
+	check_pattern(e.f.local_bytes, 0, SIZE, 4);
+	fill(e.f.local_bytes, SIZE, 5);
+	wr = record(&e.f, DG_WRITE, 16, 0, 0);
+	wr.rows = 100;
+	wr.local_stride = wr.remote_stride = 64;
+	CHECK_EQ(dg_prep_open(e.f.q, &wr, 1, &prep), 0);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(dg_prep_run(prep), 0);
+	for (int i = 0; i < 100; i++)
+		check_pattern(e.f.remote_bytes + i * 64, i * 64, 16, 5);
+	CHECK_EQ(dg_prep_close(prep), 0);
+	ends_close(&e);
+}
+
+static void after_the_close_of_a_granted_region_the_adapter_refuses(void)
+{
+	struct ends e;
+	dg_wr wr;
+
+	ends_open(&e, RW);
+	wr = record(&e.f, DG_WRITE, 64, 0, 0);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
+	CHECK_EQ(dg_region_close(e.f.source, SECOND), 0);
+	memset(e.f.remote_bytes, 9, SIZE);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	for (int i = 0; i < SIZE; i++)
+		CHECK_EQ(e.f.remote_bytes[i], 9);
+	CHECK_EQ(info_of(e.f.remote).lost, 1);
+	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ENOTCONN);
+	CHECK_SAYS(dg_last_error(), "make another one on both sides");
+	ends_close(&e);
+}
+
+static void a_grant_to_be_read_is_not_written(void)
+{
+	struct ends e;
+	dg_wr wr;
+
+	ends_open(&e, DG_ACCESS_READ);
+	wr = record(&e.f, DG_READ, SIZE, 0, 0);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
+	wr.op = DG_WRITE;
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	ends_close(&e);
+}
+
+/* Operations behind the refused one are not executed, those that were prepared before included. */
+static void behind_a_refused_operation_nothing_is_executed(void)
+{
+	struct ends e;
+	dg_rdma_memory wrong;
+	dg_wr wr[3];
+	dg_wc wc[3];
+	dg_prep *prep;
+
+	ends_open(&e, RW);
+	wrong = e.memory;
+	wrong.rkey ^= 0xff00;
+	fill(e.f.local_bytes, SIZE, 3);
+	for (int i = 0; i < 3; i++)
+		wr[i] = record(&e.f, DG_WRITE, 64, i * 64, i * 64);
+	wr[1].remote = id_of(import_by(e.near, &wrong));
+	CHECK_EQ(dg_prep_open(e.f.q, &wr[2], 1, &prep), 0);
+	CHECK_EQ(dg_queue_run(e.f.q, wr, 3, wc, 20 * SECOND), 3);
+	CHECK_EQ(wc[0].status, DG_OK);
+	CHECK_EQ(wc[1].status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(wc[2].status, DG_FLUSHED);
+	CHECK_EQ(dg_prep_run(prep), DG_FLUSHED);
+	check_pattern(e.f.remote_bytes, 0, 64, 3);
+	for (int i = 64; i < 192; i++)
+		CHECK_EQ(e.f.remote_bytes[i], 0);
+	CHECK_EQ(dg_prep_close(prep), 0);
+	ends_close(&e);
+}
+
+static void closing_a_queue_pair_ends_its_operations_and_its_imports(void)
+{
+	struct ends e;
+	struct transfer t[N];
+	dg_wr wr;
+
+	ends_open(&e, RW);
+	wr = record(&e.f, DG_READ, SIZE, 0, 0);
+	for (int i = 0; i < N; i++)
+		t[i] = begin(&e.f.tq, &wr);
+	CHECK_EQ(dg_qp_close(e.near), 0);
+	CHECK_EQ(dg_qp_close(e.near), 0);
+	for (int i = 0; i < N; i++) {
+		CHECK_EQ(take(&t[i], SECOND), 0);
+		CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_FLUSHED);
+	}
+	CHECK_EQ(t[N - 1].wc.status, DG_FLUSHED);
+	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ESTALE);
+	CHECK_SAYS(dg_last_error(), "is closed");
+	CHECK_EQ(info_of(e.f.remote).lost, 1);
+	CHECK_EQ(dg_region_close(e.f.remote, SECOND), 0);
+	ends_close(&e);
+}
+
+static void closing_the_queue_closes_its_queue_pairs(void)
+{
+	dg_rdma_memory m;
+	dg_qp_address a;
+	struct ends e;
+	dg_region *r;
+
+	ends_open(&e, RW);
+	a = address_of(e.far);
+	CHECK_EQ(dg_queue_close(e.f.q), 0);
+	CHECK_EQ(dg_qp_connect(e.near, &a), -ESTALE);
+	CHECK_EQ(dg_qp_grant(e.near, e.f.local, RW, &m), -ESTALE);
+	CHECK_EQ(dg_qp_import(e.near, &e.memory, &r), -ESTALE);
+	CHECK_EQ(dg_qp_close(e.near), 0);
+	CHECK_EQ(info_of(e.f.remote).lost, 1);
+	ends_close(&e);
+}
+
+static void an_import_is_of_no_use_on_another_queue(void)
+{
+	struct ends e;
+	dg_wr wr;
+
+	ends_open(&e, RW);
+	wr = record(&e.f, DG_READ, 64, 0, 0);
+	CHECK_EQ(dg_queue_post(e.far_queue.q, &wr, 1), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "of another queue");
+	ends_close(&e);
+}
+
+static int status_on_lane_with(struct fix *f, dg_region *by_connection, uint32_t rkey)
+{
+	const struct verbs *d = f->dev->provider;
+	dg_wr wr = record(f, DG_READ, 64, 0, 0);
+	struct verbs_conn *c = d->conns;
+
+	wr.remote = id_of(by_connection);
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK); /* makes the lane */
+	for (c = d->conns; c && !c->cq; c = c->next)
+		;
+	CHECK(c);
+	c->reply.rkey = rkey;
+	return done(&f->tq, &wr).status;
+}
+
+/* An importer whose connection the exporter has accepted knows the rkey of a grant. */
+static void an_rkey_of_a_grant_opens_nothing_to_an_importer(void)
+{
+	struct ends e;
+	dg_region *by_connection;
+
+	ends_open(&e, RW);
+	by_connection = imported(e.f.dev, e.f.source, RW);
+	CHECK_EQ(status_on_lane_with(&e.f, by_connection, e.memory.rkey), DG_REMOTE_ACCESS_ERROR);
+	ends_close(&e);
+}
+
+static int status_of_next(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	for (uint64_t end = dg_now_ns() + 20 * SECOND; dg_now_ns() < end;)
+		if (cq->context->poll_cq(cq, 1, &wc) == 1)
+			return wc.status;
+	return -ETIMEDOUT;
+}
+
+/* An exporter posts on the lane that this process has made to it as an importer. (Nothing is registered
+ * in the protection domain of links.) */
+static void an_rkey_of_a_grant_opens_nothing_to_an_exporter(void)
+{
+	dg_region *by_connection;
+	struct verbs_guest *g;
+	struct ibv_send_wr *bad;
+	struct ends e;
+	dg_wr wr;
+	int n = 0;
+
+	ends_open(&e, RW);
+	by_connection = imported(e.f.dev, e.f.source, RW);
+	wr = record(&e.f, DG_READ, 64, 0, 0);
+	wr.remote = id_of(by_connection);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
+	memset(e.f.remote_bytes, 9, SIZE);
+	for (g = ((struct verbs *)e.f.dev->provider)->guests; g; g = g->next) {
+		if (g->link.qp)
+			continue;
+		struct ibv_send_wr write = { .opcode = IBV_WR_RDMA_WRITE,
+					     .send_flags = IBV_SEND_SIGNALED };
+		struct ibv_mr *mr = dg_verbs.ibv_reg_mr(g->qp->pd, e.f.local_bytes, SIZE, 0);
+		struct ibv_sge sge = { .addr = (uintptr_t)e.f.local_bytes, .length = 64,
+				       .lkey = mr->lkey };
+
+		write.sg_list = &sge;
+		write.num_sge = 1;
+		write.rdma.remote_addr = e.memory.address;
+		write.rdma.rkey = e.memory.rkey;
+		CHECK_EQ(g->qp->context->post_send(g->qp, &write, &bad), 0);
+		CHECK_EQ(status_of_next(g->qp->send_cq), IBV_WC_REM_ACCESS_ERR);
+		CHECK_EQ(dg_verbs.ibv_dereg_mr(mr), 0);
+		n++;
+	}
+	CHECK_EQ(n, 1);
+	for (int i = 0; i < 64; i++)
+		CHECK_EQ(e.f.remote_bytes[i], 9);
+	ends_close(&e);
+}
+
+static void refused(dg_qp *qp, dg_qp_address to, int want, const char *text)
+{
+	CHECK_EQ(dg_qp_connect(qp, &to), want);
+	CHECK_SAYS(dg_last_error(), text);
+}
+
+static void wrong_numbers_are_named_and_change_nothing(void)
+{
+	dg_qp_address good, a;
+	struct ends e;
+	dg_qp *qp, *peer;
+
+	ends_open(&e, RW);
+	qp = qp_of(e.f.q);
+	peer = qp_of(e.far_queue.q);
+	a = good = address_of(peer);
+	CHECK(good.qpn <= 0xffffff && good.psn <= 0xffffff && good.port == 1 && !good.lid);
+	a.qpn = 1 << 24;
+	refused(qp, a, -ERANGE, "qpn is 16777216; it has 24 bits, so the limit is 16777215");
+	a = good, a.psn = 1 << 24;
+	refused(qp, a, -ERANGE, "psn is 16777216");
+	a = good, a.lid = 65536;
+	refused(qp, a, -ERANGE, "lid is 65536");
+	a = good, a.max_reads = 256;
+	refused(qp, a, -ERANGE, "max_reads is 256; the limit is 255");
+	a = good, a.mtu = 257;
+	refused(qp, a, -EINVAL, "mtu is 257 bytes; it is one of");
+	a = good, a.mtu = 2 * good.mtu;
+	refused(qp, a, -ERANGE, "the limit is that of port 1");
+	a = good, memset(a.gid, 0, 16);
+	refused(qp, a, -EINVAL, "gid is ::");
+	a = good, a.gid[0] = 0xfd;
+	refused(qp, a, -EXDEV, "one is an IPv4 address");
+	a = good, a.gid[12] ^= 0x80;
+	refused(qp, a, -EXDEV, "is not on the network of rxe0");
+	CHECK_EQ(dg_qp_connect(qp, &good), 0);
+	refused(qp, good, -EINVAL, "is connected to queue pair");
+	dg_qp_free(qp);
+	dg_qp_free(peer);
+	ends_close(&e);
+}
+
+static void wrong_memory_is_named(void)
+{
+	dg_rdma_memory m, out;
+	struct ends e;
+	dg_region *r;
+	dg_wr wr;
+
+	ends_open(&e, DG_ACCESS_READ);
+	m = e.memory, m.size = 0;
+	CHECK_EQ(dg_qp_import(e.near, &m, &r), -ERANGE);
+	m = e.memory, m.address = UINT64_MAX - 10, m.size = 12;
+	CHECK_EQ(dg_qp_import(e.near, &m, &r), -ERANGE);
+	CHECK_SAYS(dg_last_error(), "exceeds 2^64");
+	m = e.memory, m.access = 4;
+	CHECK_EQ(dg_qp_import(e.near, &m, &r), -EINVAL);
+	CHECK_EQ(dg_qp_grant(e.far, e.f.remote, RW, &out), -EINVAL);
+	CHECK_EQ(dg_qp_grant(e.far, registered(e.f.dev, pages(64), 64, DG_ACCESS_READ), RW, &out), -EACCES);
+	CHECK_SAYS(dg_last_error(), "cannot be granted with access 'rw'");
+	wr = record(&e.f, DG_READ, SIZE, 0, 1);
+	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ERANGE);
+	ends_close(&e);
+}
+
+static void before_it_is_connected_nothing_is_posted(void)
+{
+	struct ends e;
+	dg_qp *qp;
+	dg_wr wr;
+
+	ends_open(&e, RW);
+	qp = qp_of(e.f.q);
+	wr = record(&e.f, DG_READ, 64, 0, 0);
+	wr.remote = id_of(import_by(qp, &e.memory));
+	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "is not connected");
+	dg_qp_free(qp);
+	ends_close(&e);
+}
+
+static void a_forked_child_can_only_close_it(void)
+{
+	struct ends e;
+	dg_rdma_memory m;
+	dg_wr wr;
+	int status;
+	pid_t child;
+
+	ends_open(&e, RW);
+	child = fork();
+	if (!child) {
+		CHECK_EQ(dg_qp_grant(e.far, e.f.source, RW, &m), -EOWNERDEAD);
+		CHECK_EQ(dg_qp_close(e.far), 0);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	wr = record(&e.f, DG_READ, 64, 0, 0);
+	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
+	ends_close(&e);
+}
+
+static void many_are_opened_and_closed(void)
+{
+	struct ends e;
+	int before;
+
+	ends_open(&e, RW);
+	before = entries("/proc/self/fd");
+	for (int i = 0; i < 300; i++) {
+		dg_qp *qp = qp_of(e.f.q);
+		dg_rdma_memory m;
+
+		CHECK_EQ(dg_qp_grant(qp, e.f.source, RW, &m), 0);
+		dg_qp_free(qp);
+	}
+	CHECK_EQ(entries("/proc/self/fd"), before);
+	ends_close(&e);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_provider_without_queue_pairs_names_the_one_that_has_them),
+		TEST(bytes_are_moved_by_a_queue_pair),
+		TEST(after_the_close_of_a_granted_region_the_adapter_refuses),
+		TEST(a_grant_to_be_read_is_not_written),
+		TEST(behind_a_refused_operation_nothing_is_executed),
+		TEST(closing_a_queue_pair_ends_its_operations_and_its_imports),
+		TEST(closing_the_queue_closes_its_queue_pairs),
+		TEST(an_import_is_of_no_use_on_another_queue),
+		TEST(an_rkey_of_a_grant_opens_nothing_to_an_importer),
+		TEST(an_rkey_of_a_grant_opens_nothing_to_an_exporter),
+		TEST(wrong_numbers_are_named_and_change_nothing),
+		TEST(wrong_memory_is_named),
+		TEST(before_it_is_connected_nothing_is_posted),
+		TEST(a_forked_child_can_only_close_it),
+		TEST(many_are_opened_and_closed),
+	};
+
+	size_t n = sizeof tests / sizeof tests[0];
+
+	provider = "verbs";
+	if (!getenv("DG_ONLY_PROVIDER") && dg_provider_probe("verbs", false)) {
+		printf("-- of %zu tests one runs: %s\n", n, dg_last_error());
+		n = 1;
+	}
+	return run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+}
