@@ -50,7 +50,8 @@ struct verbs_reply {
 	uint32_t error; /* positive errno of a refusal */
 	uint32_t access;
 	uint64_t address, size;
-	uint32_t rkey, reserved;
+	uint32_t rkey;
+	uint32_t atomics; /* enum ibv_atomic_cap of the exporter's adapter */
 };
 #define VERBS_MAGIC   0x5342524556474bdeull
 #define VERBS_VERSION 1u
@@ -131,7 +132,9 @@ struct verbs {
 	atomic_bool removed; /* the device, by its driver or its user */
 	struct rdma_cm_id **waiting; /* ids that have ended, until the port is active */
 	uint32_t n_waiting;
-	uint32_t max_message, max_piece, max_sge, max_wr, max_reads;
+	uint32_t max_message, max_piece, max_sge, max_wr;
+	uint32_t max_reads; /* reads and atomic operations in flight on a connection */
+	uint32_t atomics; /* enum ibv_atomic_cap */
 	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
 	pthread_t thread;
 	int wake_fd;

@@ -18,8 +18,19 @@ struct ibv_srq;
 enum { IBV_PORT_ACTIVE = 4, IBV_QPT_RC = 2 };
 enum ibv_qp_state { IBV_QPS_ERR = 6 };
 enum { IBV_QP_STATE = 1 };
-enum { IBV_ACCESS_LOCAL_WRITE = 1, IBV_ACCESS_REMOTE_WRITE = 2, IBV_ACCESS_REMOTE_READ = 4 };
-enum { IBV_WR_RDMA_WRITE = 0, IBV_WR_RDMA_READ = 4 };
+enum {
+	IBV_ACCESS_LOCAL_WRITE = 1,
+	IBV_ACCESS_REMOTE_WRITE = 2,
+	IBV_ACCESS_REMOTE_READ = 4,
+	IBV_ACCESS_REMOTE_ATOMIC = 8,
+};
+enum ibv_atomic_cap { IBV_ATOMIC_NONE = 0, IBV_ATOMIC_HCA = 1, IBV_ATOMIC_GLOB = 2 };
+enum {
+	IBV_WR_RDMA_WRITE = 0,
+	IBV_WR_RDMA_READ = 4,
+	IBV_WR_ATOMIC_CMP_AND_SWP = 5,
+	IBV_WR_ATOMIC_FETCH_AND_ADD = 6,
+};
 enum { IBV_SEND_SIGNALED = 2, IBV_SEND_INLINE = 8 };
 enum ibv_wc_status {
 	IBV_WC_SUCCESS = 0,
@@ -130,12 +141,19 @@ struct ibv_send_wr {
 	int num_sge, opcode;
 	unsigned send_flags;
 	uint32_t imm_data;
-	struct {
-		uint64_t remote_addr;
-		uint32_t rkey;
-	} rdma;
-	uint64_t others[9]; /* of other operations */
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
+		struct {
+			uint64_t remote_addr, compare_add, swap;
+			uint32_t rkey;
+		} atomic;
+	};
+	uint64_t others[7]; /* of other operations */
 };
+_Static_assert(sizeof(struct ibv_send_wr) == 128, "as in <infiniband/verbs.h>");
 
 struct ibv_wc {
 	uint64_t wr_id;

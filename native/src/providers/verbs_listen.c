@@ -51,13 +51,16 @@ static void guest_free(struct verbs *d, struct verbs_guest *g)
 }
 
 /* Registers the region's memory for this guest alone. */
-static int grant(struct verbs_guest *g, const struct dg_region *r, uint32_t access)
+static int grant(const struct verbs *d, struct verbs_guest *g, const struct dg_region *r,
+		 uint32_t access)
 {
 	int flags = 0;
 	if (access & DG_ACCESS_READ)
 		flags |= IBV_ACCESS_REMOTE_READ;
 	if (access & DG_ACCESS_WRITE)
 		flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	if (d->atomics && access == (DG_ACCESS_READ | DG_ACCESS_WRITE))
+		flags |= IBV_ACCESS_REMOTE_ATOMIC;
 	g->pd = dg_verbs.ibv_alloc_pd(g->id->verbs);
 	if (!g->pd)
 		return -EMFILE;
@@ -75,6 +78,7 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 		.access = access,
 		.address = (uintptr_t)r->memory.addr,
 		.size = r->memory.size,
+		.atomics = d->atomics,
 	};
 	struct ibv_qp_init_attr qp = {
 		.send_cq = d->idle_cq,
@@ -82,7 +86,7 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 		.cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
-	int rc = q->lane ? grant(g, r, access) : 0;
+	int rc = q->lane ? grant(d, g, r, access) : 0;
 	if (!rc && dg_verbs.rdma_create_qp(g->id, g->pd ? g->pd : d->pd, &qp))
 		rc = -errno;
 	if (rc)
