@@ -39,9 +39,9 @@ static __attribute__((cold, noinline)) int check_atomic_shape(const dg_wr *wr)
 			       wr->op);
 	if (wr->size != 8 || wr->rows > 1)
 		return dg_fail(EINVAL,
-			       "an atomic operation has %u rows of %" PRIu64
-			       " bytes; it works on one word of 8 bytes",
-			       wr->rows ? wr->rows : 1, wr->size);
+			       "an atomic operation has size %" PRIu64
+			       " and rows %u; it works on one word, so size must be 8 and rows 0 or 1",
+			       wr->size, wr->rows);
 	return 0;
 }
 
@@ -143,9 +143,9 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 			       wr->remote);
 	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY || remote->may_fault)
 		return dg_fail(EOPNOTSUPP,
-			       "the provider %s can only copy the memory of remote region %u, which "
-			       "is not mapped into this process: an atomic operation needs exported "
-			       "memory from dgkit.empty(), or the provider verbs",
+			       "the provider %s can only copy the memory of remote region %u, by system "
+			       "calls: an atomic operation needs memory from dgkit.empty(), which is "
+			       "mapped into importers, or the provider verbs",
 			       dev->caps.provider, wr->remote);
 	if (address % 8)
 		return dg_fail(EINVAL,

@@ -234,12 +234,12 @@ static void refusals(struct fix *f, uint32_t path)
 	if (!has_atomics(f))
 		return;
 	wr.size = 4;
-	refused(f, wr, EINVAL, "4 bytes");
+	refused(f, wr, EINVAL, "size 4 ");
 	wr.size = 16;
-	refused(f, wr, EINVAL, "16 bytes");
+	refused(f, wr, EINVAL, "size 16 ");
 	wr.size = 8;
 	wr.rows = 2;
-	refused(f, wr, EINVAL, "2 rows");
+	refused(f, wr, EINVAL, "rows 2;");
 	wr.rows = 1;
 	wr.remote_offset = WORD + 4;
 	refused(f, wr, EINVAL, "offset 516");

@@ -231,7 +231,7 @@ def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
-@pytest.mark.parametrize("program", ["test_verbs", *SUITE[:2]])
+@pytest.mark.parametrize("program", ["test_verbs", *SUITE[:3]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 

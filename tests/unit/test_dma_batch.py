@@ -205,7 +205,8 @@ def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
         ("remote_offset", (1 << 64) - 1, BoundsError, "offset 18446744073709551615"),
         ("local", 0, ClosedError, "local region 0 is closed"),
         ("remote", 0xFFFFFFFF, ClosedError, "remote region 4294967295 is closed"),
-        ("op", 2, ValueError, r"operation 2 is neither DG_READ \(0\) nor DG_WRITE \(1\)"),
+        ("op", 2, ValueError, "an atomic operation has size 64 and rows 1"),
+        ("op", 4, ValueError, r"operation 4 is unknown; .*DG_COMPARE_SWAP \(3\)"),
         ("flags", 8, ValueError, "unknown flags 0x8"),
     ],
 )
