@@ -341,7 +341,7 @@ static void a_revoked_region_gives_errors_and_no_change(void)
 	each_path(4096, 4, revoked);
 }
 
-enum { ADDS = 2000 };
+enum { ADDS = 500 };
 
 struct adder {
 	struct fix *f;
