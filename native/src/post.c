@@ -156,8 +156,8 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 	return 0;
 }
 
-/* One side is not ordinary memory, or the operation is no copy: checks whether the provider can do
- * it between the two. */
+/* One side is not ordinary memory, or the operation is atomic: checks whether the provider can run it
+ * between the two. */
 static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 						 const struct dg_region_entry *local,
 						 const struct dg_region_entry *remote,

@@ -134,7 +134,7 @@ static void a_batch_of_all_operations_keeps_their_order(void)
 
 static void forms(struct fix *f, uint32_t path)
 {
-	enum { N = 16 };
+	enum { N = 60 }; /* more than an adapter's responder takes at a time */
 	dg_wr wr[N], chain[2];
 	struct transfer t;
 	dg_prep *p;
@@ -175,7 +175,7 @@ static void forms(struct fix *f, uint32_t path)
 
 static void atomics_are_prepared_awaited_and_chained_like_others(void)
 {
-	each_path(4096, 16, forms);
+	each_path(4096, 64, forms);
 }
 
 static void fenced(struct fix *f, uint32_t path)
