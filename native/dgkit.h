@@ -114,11 +114,12 @@ enum dg_memory_kind {
  * undefined.
  *
  * DG_FETCH_ADD and DG_COMPARE_SWAP (atomic operations, where dg_caps.atomics is not 0) work on one
- * word of 8 bytes at remote_offset, whose address in the exporter must be a multiple of 8. They write
- * its old value to the 8 bytes at local_offset, in the byte order of the host. `size` must be 8 and
- * `rows` at most 1. DG_FETCH_ADD adds local_stride, modulo 2^64. DG_COMPARE_SWAP stores
- * remote_stride if the word equals local_stride. Both need a remote region with read and write access
- * and a local one with write access. */
+ * word of 8 bytes at remote_offset, whose address in the exporter must be a multiple of 8. They
+ * write its old value to the 8 bytes at local_offset, in the byte order of the host. `size` must be
+ * 8 and `rows` at most 1. DG_FETCH_ADD adds local_stride, modulo 2^64. DG_COMPARE_SWAP stores
+ * remote_stride if the word equals local_stride. Both need a remote region with read and write
+ * access and a local one with write access. After a status that says that something failed while it
+ * ran (DG_LOCAL_ERROR, DG_PEER_LOST, DG_TIMED_OUT, DG_IO_FAILED) the word may have been changed. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;
@@ -173,8 +174,8 @@ enum dg_fault_action {
  * with `status` without copying, DELAY starts it delay_ns later, REORDER starts it after the next
  * operation, LOSE never completes it. A match needs: opcode in `ops` (bit 0 reads, bit 1 writes,
  * bit 2 fetch-adds, bit 3 compare-swaps) and min_size <= size <= max_size. Of the operations that
- * do, the first `skip` are left alone, then every `every`-th one is taken, at most `count` times (0:
- * no limit), each with probability ppm / 1,000,000 drawn from `seed`. */
+ * do, the first `skip` are left alone, then every `every`-th one is taken, at most `count` times
+ * (0: no limit), each with probability ppm / 1,000,000 drawn from `seed`. */
 typedef struct dg_fault_rule {
 	uint32_t action, ops;
 	int32_t status;
@@ -204,8 +205,8 @@ typedef struct dg_caps {
 	uint64_t spin_ns;    /* in effect; 0 where spinning would do harm */
 	uint32_t ordered;    /* 1: writes of one queue become visible in posting order */
 	uint32_t max_queues;
-	/* 0: no DG_FETCH_ADD and DG_COMPARE_SWAP; 1: they are atomic with respect to those of the same
-	 * adapter; 2: also with respect to CPUs */
+	/* 0: no DG_FETCH_ADD and DG_COMPARE_SWAP; 1: they are atomic with respect to those of the
+	 * same adapter; 2: also with respect to CPUs */
 	uint32_t atomics, reserved;
 } dg_caps;
 

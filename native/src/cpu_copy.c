@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Running one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and atomic
- * operations. */
+/* Running one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and
+ * atomic operations. */
 #include "share/importer.h"
 #include "provider.h"
 #include "strided_copy.h"

@@ -34,13 +34,14 @@ static __attribute__((cold, noinline)) int check_atomic_shape(const dg_wr *wr)
 {
 	if (wr->op > DG_COMPARE_SWAP)
 		return dg_fail(EINVAL,
-			       "operation %u is unknown; the operations are DG_READ (0), DG_WRITE (1), "
-			       "DG_FETCH_ADD (2) and DG_COMPARE_SWAP (3)",
+			       "operation %u is unknown; the operations are DG_READ (0), DG_WRITE "
+			       "(1), DG_FETCH_ADD (2) and DG_COMPARE_SWAP (3)",
 			       wr->op);
 	if (wr->size != 8 || wr->rows > 1)
 		return dg_fail(EINVAL,
 			       "an atomic operation has size %" PRIu64
-			       " and rows %u; it works on one word, so size must be 8 and rows 0 or 1",
+			       " and rows %u; it works on one word, so size must be 8 and rows 0 "
+			       "or 1",
 			       wr->size, wr->rows);
 	return 0;
 }
@@ -133,31 +134,32 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 			       wr->remote);
 	if (!dev->caps.atomics)
 		return dg_fail(EOPNOTSUPP,
-			       "the provider %s (%s) has no atomic operations: open a device with the "
-			       "provider soft, or verbs and an adapter that has them",
+			       "the provider %s (%s) has no atomic operations: open a device with "
+			       "the provider soft, or verbs and an adapter that has them",
 			       dev->caps.provider, dev->caps.engine);
 	if (remote->region->no_atomics)
 		return dg_fail(EOPNOTSUPP,
 			       "the adapter of the exporter of remote region %u has no atomic "
 			       "operations (ibv_devinfo -v, atomic_cap)",
 			       wr->remote);
-	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY || remote->may_fault)
+	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
+	    remote->may_fault)
 		return dg_fail(EOPNOTSUPP,
-			       "the provider %s can only copy the memory of remote region %u, by system "
-			       "calls: an atomic operation needs memory from dgkit.empty(), which is "
-			       "mapped into importers, or the provider verbs",
+			       "the provider %s can only copy the memory of remote region %u, by "
+			       "system calls: an atomic operation needs memory from dgkit.empty(), "
+			       "which is mapped into importers, or the provider verbs",
 			       dev->caps.provider, wr->remote);
 	if (address % 8)
 		return dg_fail(EINVAL,
 			       "remote region %u: the word at offset %" PRIu64
-			       " begins %u bytes after a multiple of 8; an atomic operation needs an "
-			       "address that is a multiple of 8",
+			       " begins %u bytes after a multiple of 8; an atomic operation needs "
+			       "an address that is a multiple of 8",
 			       wr->remote, wr->remote_offset, (unsigned)(address % 8));
 	return 0;
 }
 
-/* One side is not ordinary memory, or the operation is atomic: checks whether the provider can run it
- * between the two. */
+/* One side is not ordinary memory, or the operation is atomic: checks whether the provider can run
+ * it between the two. */
 static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 						 const struct dg_region_entry *local,
 						 const struct dg_region_entry *remote,

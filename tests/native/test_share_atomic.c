@@ -174,6 +174,32 @@ static void memory_that_is_only_copied_has_no_atomics(void)
 	}
 }
 
+/* Memory whose file may shrink is copied by system calls: on the local side that is enough. */
+static void memory_that_may_fault_is_only_for_the_local_side(void)
+{
+	dg_memory m = plain_memory(pages(SIZE), SIZE);
+	dg_region *fallible;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fix_open(&f, SIZE, 8);
+	m.flags = DG_MEMORY_MAY_FAULT;
+	fallible = exportable(f.dev, &m);
+	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 7, 0);
+	wr.local = id_of(fallible);
+	*(uint64_t *)f.remote_bytes = 3;
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	CHECK_EQ(*(uint64_t *)m.addr, 3);
+	CHECK_EQ(*(uint64_t *)f.remote_bytes, 10);
+	wr.local = f.l;
+	wr.remote = id_of(imported(f.dev, fallible, RW));
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "can only copy");
+	fix_close(&f);
+}
+
 /* Adds until the region is revoked, and says how often. */
 static void adds_until_revoked(int fd)
 {
@@ -226,6 +252,7 @@ int main(int argc, char **argv)
 		TEST(a_counter_of_two_processes_loses_nothing),
 		TEST(a_lock_by_compare_swap_guards_what_two_processes_write),
 		TEST(memory_that_is_only_copied_has_no_atomics),
+		TEST(memory_that_may_fault_is_only_for_the_local_side),
 		TEST(no_atomic_comes_after_a_revocation),
 	};
 
