@@ -32,10 +32,16 @@ class Access(IntFlag):
 
 
 class Op(IntEnum):
-    """Direction of a transfer: READ from the remote region to the DPU, WRITE the other way."""
+    """READ copies from the remote region to the DPU, WRITE the other way.
+
+    FETCH_ADD and COMPARE_SWAP are atomic operations on one word of 8 bytes of the remote region,
+    whose old value goes to the DPU; not every provider has them (`Caps.atomics`).
+    """
 
     READ = 0
     WRITE = 1
+    FETCH_ADD = 2
+    COMPARE_SWAP = 3
 
 
 class Path(Enum):

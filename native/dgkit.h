@@ -51,7 +51,7 @@ typedef struct dg_qp dg_qp;
 typedef struct dg_proxy dg_proxy;
 typedef struct dg_ring dg_ring;
 
-enum dg_opcode { DG_READ = 0, DG_WRITE = 1 };
+enum dg_opcode { DG_READ = 0, DG_WRITE = 1, DG_FETCH_ADD = 2, DG_COMPARE_SWAP = 3 };
 enum dg_wr_flag { DG_FENCE = 1, DG_CHAIN = 2 };
 enum dg_access { DG_ACCESS_READ = 1, DG_ACCESS_WRITE = 2 };
 enum dg_path { DG_PATH_AUTO = 0, DG_PATH_INLINE = 1, DG_PATH_WORKER = 2 };
@@ -118,7 +118,15 @@ enum dg_memory_kind {
  * next one: a chain is one operation with one completion, which carries the `user` of its last
  * request. DG_FENCE: do not start before everything posted earlier is complete. `local` is a
  * registered region, or imported GPU memory. Where source and destination overlap, the result is
- * undefined. */
+ * undefined.
+ *
+ * DG_FETCH_ADD and DG_COMPARE_SWAP (atomic operations, where dg_caps.atomics is not 0) work on one
+ * word of 8 bytes at remote_offset, whose address in the exporter must be a multiple of 8. They
+ * write its old value to the 8 bytes at local_offset, in the byte order of the host. `size` must be
+ * 8 and `rows` at most 1. DG_FETCH_ADD adds local_stride, modulo 2^64. DG_COMPARE_SWAP stores
+ * remote_stride if the word equals local_stride. Both need a remote region with read and write
+ * access and a local one with write access. After a status that says that something failed while it
+ * ran (DG_LOCAL_ERROR, DG_PEER_LOST, DG_TIMED_OUT, DG_IO_FAILED) the word may have been changed. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;
@@ -175,10 +183,10 @@ enum dg_fault_action {
 
 /* A rule of the provider fault. `action` is applied to each matching operation: ERROR completes it
  * with `status` without copying, DELAY starts it delay_ns later, REORDER starts it after the next
- * operation, LOSE never completes it. A match needs: opcode in `ops` (bit 0 reads, bit 1 writes)
- * and min_size <= size <= max_size. Of the operations that do, the first `skip` are left alone,
- * then every `every`-th one is taken, at most `count` times (0: no limit), each with probability
- * ppm / 1,000,000 drawn from `seed`. */
+ * operation, LOSE never completes it. A match needs: opcode in `ops` (bit 0 reads, bit 1 writes,
+ * bit 2 fetch-adds, bit 3 compare-swaps) and min_size <= size <= max_size. Of the operations that
+ * do, the first `skip` are left alone, then every `every`-th one is taken, at most `count` times
+ * (0: no limit), each with probability ppm / 1,000,000 drawn from `seed`. */
 typedef struct dg_fault_rule {
 	uint32_t action, ops;
 	int32_t status;
@@ -208,6 +216,9 @@ typedef struct dg_caps {
 	uint64_t spin_ns;    /* in effect; 0 where spinning would do harm */
 	uint32_t ordered;    /* 1: writes of one queue become visible in posting order */
 	uint32_t max_queues;
+	/* 0: no DG_FETCH_ADD and DG_COMPARE_SWAP; 1: they are atomic with respect to those of the
+	 * same adapter; 2: also with respect to CPUs */
+	uint32_t atomics, reserved;
 } dg_caps;
 
 /* Counters since the device was opened. engine_sleeps: how often the provider's thread slept, after

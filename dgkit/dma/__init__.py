@@ -6,7 +6,7 @@ Modules:
     region: Memory regions, registered or imported.
     memory_desc: `dg_memory` of buffers and GPU memory.
     gpu_queue: Queue that a GPU's kernels post to.
-    queue: Queue that posts reads and writes.
+    queue: Queue that posts reads, writes and atomic operations.
     queue_pair: Queue pair that is connected by hand.
     prepared: Batches, and operations that are checked once and run often.
     transfer: Posted operations and the wait for them.

@@ -50,7 +50,7 @@ class Completion(native.Completion):
 
     @property
     def op(self) -> Op:
-        """READ or WRITE."""
+        """READ, WRITE, FETCH_ADD or COMPARE_SWAP."""
         return Op(self._op)
 
     @property

@@ -31,6 +31,7 @@ __all__ = ["Device"]
 
 _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts", "verbs": "within a region"}, "behind a fence"
+_ATOMICS = ("none", "with respect to the same adapter's", "with respect to CPUs, too")
 _USABLE = "not asked for"  # another provider that could be used
 _open_devices = LiveSet()
 
@@ -103,7 +104,7 @@ class Device:
         name = ffi.string(raw.provider).decode()
         return Caps(
             name, raw.max_size, raw.inline_max, raw.spin_ns, bool(raw.ordered), raw.max_queues,
-            ffi.string(raw.engine).decode(errors="replace"),
+            ffi.string(raw.engine).decode(errors="replace"), raw.atomics,
         )  # fmt: skip
 
     @property
@@ -315,6 +316,7 @@ class Device:
                 ("Engine spins", f"{caps.spin_ns / 1000:g} µs before it sleeps"),
                 ("Engine slept", plural(self.stats.engine_sleeps, "time")),
                 ("Keeps order", "yes" if caps.ordered else _ORDER.get(self.provider, _FENCED)),
+                ("Atomic operations", _ATOMICS[caps.atomics]),
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]
         title = "Device (closed)" if self.closed else "Device"

@@ -29,8 +29,9 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 #: Work request, 64 bytes: user, local, remote (region ids), local_offset, remote_offset, size
-#: (bytes of a row), local_stride, remote_stride (bytes), rows, op (0 read, 1 write), flags (1
-#: fence, 2 chain).
+#: (bytes of a row), local_stride, remote_stride (bytes), rows, op (0 read, 1 write, 2 fetch-add, 3
+#: compare-swap), flags (1 fence, 2 chain). Of 2 and 3 size is 8, local_stride what to add or to
+#: compare with, remote_stride what to store if the word equals it.
 WR_DTYPE = _dtype("dg_wr")
 
 #: Completion, 48 bytes: user, size (bytes), submit_ns, post_ns, complete_ns, status, op, path

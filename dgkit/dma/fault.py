@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..types import Status, parse_access
+from ..types import Access, Status
 from ..validate import whole
 from ._ffi import ffi, nanoseconds
 
 __all__ = ["FaultRule", "native_rules"]
 
 _ACTIONS = {"error": 0, "delay": 1, "reorder": 2, "lose": 3}
+_OPS = {"r": 1, "w": 2, "a": 4 | 8}  # of dg_fault_rule.ops
 _EVERY_MAX = (1 << 32) - 1
 _DELAY_MAX_US = 1e15  # 31 years: a CLOCK_MONOTONIC stamp plus this delay fits 64 bits
 
@@ -25,7 +26,7 @@ class FaultRule:
         action: `"error"` completes the operation with `status` and moves no bytes; `"delay"` starts
             it `delay_us` later; `"reorder"` starts it after the next one; `"lose"` moves its bytes
             and loses its completion, which then ends as TIMED_OUT.
-        ops: Match reads (`"r"`), writes (`"w"`) or both (`"rw"`).
+        ops: Match reads (`"r"`), writes (`"w"`), atomic operations (`"a"`), or several (`"rw"`).
         status: Status of the action `"error"`.
         every: Act on the first match after `skip` and on each `every`-th one after that.
         skip: Do not act on the first `skip` matches.
@@ -52,7 +53,7 @@ class FaultRule:
     def __post_init__(self) -> None:
         if self.action not in _ACTIONS:
             raise ValueError(f"action is {self.action!r}; it must be one of {', '.join(_ACTIONS)}")
-        parse_access(self.ops)
+        _ops(self.ops)
         if not 0.0 <= self.probability <= 1.0:
             raise ValueError(f"probability is {self.probability!r}; it must be from 0 to 1")
         if whole("every", self.every, 1) > _EVERY_MAX:
@@ -64,6 +65,15 @@ class FaultRule:
         Status(self.status)
 
 
+def _ops(ops: str | Access) -> int:
+    """Return the bits of `dg_fault_rule.ops`; raise ValueError for anything but known letters."""
+    if isinstance(ops, Access) and ops:
+        return int(ops)
+    if not isinstance(ops, str) or not ops or len(set(ops)) < len(ops) or set(ops) - set(_OPS):
+        raise ValueError(f"ops is {ops!r}; it must be 'r', 'w', 'a' or several of them")
+    return sum(_OPS[letter] for letter in ops)
+
+
 def native_rules(rules: Sequence[FaultRule]) -> Any:
     """Return the rules as a C array of `dg_fault_rule`."""
     array = ffi.new("dg_fault_rule[]", max(1, len(rules)))
@@ -71,7 +81,7 @@ def native_rules(rules: Sequence[FaultRule]) -> Any:
         if not isinstance(rule, FaultRule):
             raise TypeError(f"rules has {rule!r:.60}; each must be FaultRule")
         raw.action = _ACTIONS[rule.action]
-        raw.ops = int(parse_access(rule.ops))
+        raw.ops = _ops(rule.ops)
         raw.status = int(Status(rule.status))
         raw.every, raw.skip, raw.count = rule.every, rule.skip, rule.count
         raw.min_size, raw.max_size = rule.min_size, rule.max_size

@@ -1,4 +1,4 @@
-"""Queue that posts reads and writes."""
+"""Queue that posts reads, writes and atomic operations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._ffi import check, ffi, lib, nanoseconds
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
 from .transfer import Transfer
-from .work_request import chain, wr_fields
+from .work_request import atomic_fields, chain, signed_word, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Queue"]
 
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
+_FETCH_ADD, _COMPARE_SWAP = int(Op.FETCH_ADD), int(Op.COMPARE_SWAP)
 
 
 def _ids_with(remote: RemoteRegion) -> Callable[[Region], tuple[int, int]]:
@@ -157,6 +158,87 @@ class Queue(BatchQueue):
             remote_offset: Where to start to read; bytes.
         """
         return self._post_requests(chain(_READ, segments, _ids_with(remote), remote_offset))
+
+    def fetch_add(
+        self,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        addend: int,
+        *,
+        local_offset: int = 0,
+        remote_offset: int = 0,
+        fence: bool = False,
+    ) -> Transfer:
+        """Add to a remote word of 8 bytes, atomically, and read its old value.
+
+        The sum wraps at 2^64. `Caps.atomics` says with respect to what it is atomic. A word is an
+        unsigned number in the byte order of the host (little-endian).
+
+        Args:
+            local: Region to write the old value to.
+            remote: Remote region with the word; it needs read and write access.
+            addend: -2^63 to 2^64 - 1; a negative number is added in two's complement, so it is
+                subtracted.
+            local_offset: Where the old value goes; bytes.
+            remote_offset: Where the word is; bytes. Its address in the process that exported it
+                must be a multiple of 8.
+            fence: Start only when all operations posted before are complete.
+
+        Returns:
+            The transfer, already complete if it was done inline. Its size is 8.
+
+        Raises:
+            TypeError: `addend` is not an integer.
+            ValueError: `addend` is out of range, or the word is not aligned.
+            Unsupported: The provider has no atomic operations, or the remote memory is not mapped
+                into this process.
+        """
+        operands = (signed_word("addend", addend), 0)
+        return self._post_atomic(
+            _FETCH_ADD, local, remote, operands, (local_offset, remote_offset), fence=fence
+        )
+
+    def compare_swap(
+        self,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        compare: int,
+        swap: int,
+        *,
+        local_offset: int = 0,
+        remote_offset: int = 0,
+        fence: bool = False,
+    ) -> Transfer:
+        """Store a remote word of 8 bytes if it has an expected value, and read its old value.
+
+        It was stored if the old value equals `compare`. All else is as in `fetch_add`.
+
+        Args:
+            local: Region to write the old value to.
+            remote: Remote region with the word; it needs read and write access.
+            compare: Expected value, 0 to 2^64 - 1.
+            swap: Value to store, 0 to 2^64 - 1.
+            local_offset: Where the old value goes; bytes.
+            remote_offset: Where the word is; bytes.
+            fence: Start only when all operations posted before are complete.
+        """
+        operands = (whole("compare", compare), whole("swap", swap))
+        return self._post_atomic(
+            _COMPARE_SWAP, local, remote, operands, (local_offset, remote_offset), fence=fence
+        )
+
+    def _post_atomic(
+        self,
+        op: int,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        operands: tuple[int, int],
+        offsets: tuple[Any, Any],
+        *,
+        fence: bool,
+    ) -> Transfer:
+        ids = region_ids(local, remote)
+        return self._post_requests([atomic_fields(op, ids, operands, offsets, fence=fence)])
 
     def _post_requests(self, requests: list[dict[str, int]]) -> Transfer:
         raw = ffi.new("dg_wr[]", requests)

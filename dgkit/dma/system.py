@@ -24,6 +24,8 @@ class Caps:
         max_queues: Most queues open at a time.
         engine: Description of what copies: "GPU 0, NVIDIA H200", "DOCA 3.0.0058, 0000:03:00.0
             mlx5_0"; "" for this machine's CPU.
+        atomics: 0: no fetch-add and compare-swap; 1: they are atomic with respect to those of the
+            same adapter; 2: also with respect to CPUs.
     """
 
     provider: str
@@ -33,6 +35,7 @@ class Caps:
     ordered: bool
     max_queues: int
     engine: str
+    atomics: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Posted reads and writes, and the wait for their completions."""
+"""Posted operations, and the wait for their completions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AWAIT_SPIN_NS = 5_000
 
 
 class Transfer(Completion, native.Ready):
-    """Posted read or write. Its completion comes from `wait()` or `await`, not from `poll`.
+    """Posted operation. Its completion comes from `wait()` or `await`, not from `poll`.
 
     A complete transfer is its own completion: `wait()` returns the transfer itself, which saves
     a second object. This class is a transfer that completed inline; see `Pending` for the others.

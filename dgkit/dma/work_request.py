@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import BoundsError
@@ -11,11 +12,12 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["chain", "wr_fields"]
+__all__ = ["atomic_fields", "chain", "signed_word", "wr_fields"]
 
 _FIELDS = {"size", "local_offset", "remote_offset", "rows", "local_stride", "remote_stride", "user"}
 _CHAIN = 2
 _ROWS_MAX = (1 << 32) - 1
+_WORD = 8  # bytes of the word of an atomic operation
 
 
 def wr_fields(op: int, ids: tuple[int, int], shape: Mapping[str, int]) -> dict[str, int]:
@@ -43,6 +45,47 @@ def wr_fields(op: int, ids: tuple[int, int], shape: Mapping[str, int]) -> dict[s
     if fields["rows"] > _ROWS_MAX:
         raise BoundsError(f"rows is {fields['rows']}; the limit is {_ROWS_MAX}")
     return {"op": op, "local": ids[0], "remote": ids[1], **fields}
+
+
+def signed_word(what: str, value: Any) -> int:
+    """Return a number from -2^63 to 2^64 - 1 as a word: a negative one in two's complement.
+
+    Raises:
+        TypeError: Not an integer.
+        BoundsError: Out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}; it must be a whole number") from None
+    if number < -(1 << 63):
+        raise BoundsError(f"{what} is {number}; the least is -2^63")
+    return whole(what, number % (1 << 64) if number < 0 else number)
+
+
+def atomic_fields(
+    op: int,
+    ids: tuple[int, int],
+    operands: tuple[int, int],
+    offsets: tuple[Any, Any],
+    *,
+    fence: bool,
+) -> dict[str, int]:
+    """Return the fields of one `dg_wr` of an atomic operation.
+
+    Args:
+        op: `Op.FETCH_ADD` or `Op.COMPARE_SWAP`.
+        ids: The ids of the local and of the remote region.
+        operands: What to add or to compare with, and what to swap in.
+        offsets: Of the old value in the local region, and of the word in the remote one.
+        fence: Start only when all operations posted before are complete.
+    """
+    return {
+        "op": op, "local": ids[0], "remote": ids[1], "size": _WORD, "rows": 1,
+        "local_offset": whole("local_offset", offsets[0]),
+        "remote_offset": whole("remote_offset", offsets[1]),
+        "local_stride": operands[0], "remote_stride": operands[1], "flags": bool(fence),
+    }  # fmt: skip
 
 
 def chain(

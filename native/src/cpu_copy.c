@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copying one operation with the CPU: rows, chunks, and the three ways to reach remote bytes. */
+/* Running one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and
+ * atomic operations. */
 #include "share/importer.h"
 #include "provider.h"
 #include "strided_copy.h"
@@ -33,6 +34,27 @@ static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t
 			      local ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR);
 }
 
+/* Runs an atomic operation on a word that is mapped into this process. Sequentially consistent: all
+ * atomic operations of all processes have one order, and so do CPUs that use such atomics.
+ *
+ * On Arm both builtins are acquire and release, by exclusives (ldaxr and stlxr), which every Armv8
+ * core has; Cortex-A72 has no others. Where the core has LSE, the compiler's helpers find that out
+ * when the program starts, and take ldaddal and casal. Stores that follow in the queue come after
+ * order_stores(), because after an exclusive pair they could become visible before its store. */
+static int run_atomic(const struct dg_op *op)
+{
+	uint64_t *word = (uint64_t *)(uintptr_t)op->src, old = op->dst_stride;
+	if (op->opcode == DG_FETCH_ADD)
+		old = __atomic_fetch_add(word, op->dst_stride, __ATOMIC_SEQ_CST);
+	else
+		__atomic_compare_exchange_n(word, &old, op->src_stride, false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
+	if (region_entry_at(op->local)->may_fault)
+		return copy_guarded(op, op->dst, (const char *)&old, sizeof old);
+	dg_copy(op->dst, &old, sizeof old);
+	return DG_OK;
+}
+
 static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
 	if (op->flags & OP_PLAIN) {
@@ -42,6 +64,8 @@ static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 			dg_copy(d, s, n);
 		return DG_OK;
 	}
+	if (op->flags & OP_ATOMIC)
+		return run_atomic(op);
 	struct dg_region_entry *remote = region_entry_at(op->remote);
 	bool write = op->opcode == DG_WRITE, may_fault = region_entry_at(op->local)->may_fault;
 	char *local = write ? (char *)(uintptr_t)s : d;

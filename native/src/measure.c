@@ -36,8 +36,9 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	struct dg_queue *q = p->q;
 	struct dg_gates gates = {.pass = gate_enter};
 	const struct dg_ops *ops = q->dev->ops;
-	if (!ops->bare)
-		return dg_fail(EOPNOTSUPP, "the provider %s has no bare copy loop", ops->name);
+	if (!ops->bare || (p->ops[0].flags & OP_ATOMIC))
+		return dg_fail(EOPNOTSUPP, "the provider %s has no bare loop of such operations",
+			       ops->name);
 	if (p->n != 1 || !count || !window)
 		return dg_fail(EINVAL,
 			       "cannot measure %u copies of %u records with %u in flight: it takes "

@@ -29,14 +29,33 @@ static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
 	return 0;
 }
 
+/* Of operations that are neither DG_READ nor DG_WRITE. */
+static __attribute__((cold, noinline)) int check_atomic_shape(const dg_wr *wr)
+{
+	if (wr->op > DG_COMPARE_SWAP)
+		return dg_fail(EINVAL,
+			       "operation %u is unknown; the operations are DG_READ (0), DG_WRITE "
+			       "(1), DG_FETCH_ADD (2) and DG_COMPARE_SWAP (3)",
+			       wr->op);
+	if (wr->size != 8 || wr->rows > 1)
+		return dg_fail(EINVAL,
+			       "an atomic operation has size %" PRIu64
+			       " and rows %u; it works on one word, so size must be 8 and rows 0 "
+			       "or 1",
+			       wr->size, wr->rows);
+	return 0;
+}
+
 static int check_shape(const dg_wr *wr)
 {
 	uint64_t total;
 	if (wr->size == 0)
 		return dg_fail(ERANGE, "a transfer has 0 bytes; the minimum is 1");
-	if (wr->op > DG_WRITE)
-		return dg_fail(EINVAL, "operation %u is neither DG_READ (0) nor DG_WRITE (1)",
-			       wr->op);
+	if (wr->op > DG_WRITE) {
+		int rc = check_atomic_shape(wr);
+		if (rc)
+			return rc;
+	}
 	if (wr->flags & ~(DG_FENCE | DG_CHAIN))
 		return dg_fail(EINVAL,
 			       "unknown flags %#x in a record; the flags are DG_FENCE (1) and "
@@ -102,10 +121,49 @@ static int check_access(const struct dg_region_entry *local, const struct dg_reg
 	return 0;
 }
 
-/* One side is not ordinary memory: checks whether the provider can copy between the two. */
+/* Checks whether the provider can run atomic operations on this word. check_access() has found what
+ * a read needs. */
+static int check_atomic(const struct dg_device *dev, const struct dg_region_entry *remote,
+			const dg_wr *wr)
+{
+	uint64_t address = (uintptr_t)remote->base + wr->remote_offset;
+	if (!(remote->access & DG_ACCESS_WRITE))
+		return dg_fail(EACCES,
+			       "remote region %u is read-only: an atomic operation needs read and "
+			       "write access",
+			       wr->remote);
+	if (!dev->caps.atomics)
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s (%s) has no atomic operations: open a device with "
+			       "the provider soft, or verbs and an adapter that has them",
+			       dev->caps.provider, dev->caps.engine);
+	if (remote->region->no_atomics)
+		return dg_fail(EOPNOTSUPP,
+			       "the adapter of the exporter of remote region %u has no atomic "
+			       "operations (ibv_devinfo -v, atomic_cap)",
+			       wr->remote);
+	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
+	    remote->may_fault)
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s can only copy the memory of remote region %u, by "
+			       "system calls: an atomic operation needs memory from dgkit.empty(), "
+			       "which is mapped into importers, or the provider verbs",
+			       dev->caps.provider, wr->remote);
+	if (address % 8)
+		return dg_fail(EINVAL,
+			       "remote region %u: the word at offset %" PRIu64
+			       " begins %u bytes after a multiple of 8; an atomic operation needs "
+			       "an address that is a multiple of 8",
+			       wr->remote, wr->remote_offset, (unsigned)(address % 8));
+	return 0;
+}
+
+/* One side is not ordinary memory, or the operation is atomic: checks whether the provider can run
+ * it between the two. */
 static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 						 const struct dg_region_entry *local,
-						 const struct dg_region_entry *remote)
+						 const struct dg_region_entry *remote,
+						 const dg_wr *wr)
 {
 	bool gpu = remote->method == DG_METHOD_GPU || local->method == DG_METHOD_GPU;
 	if (local->method == DG_METHOD_EXPORT_ONLY)
@@ -126,13 +184,15 @@ static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 		return dg_fail(EOPNOTSUPP,
 			       "the GPU cannot access the remote region, which only its exporter "
 			       "can copy: export memory from dgkit.empty()");
-	return 0;
+	return wr->op > DG_WRITE ? check_atomic(dev, remote, wr) : 0;
 }
 
-static uint8_t gpu_flags(const struct dg_region_entry *local, const struct dg_region_entry *remote)
+static uint8_t special_flags(const struct dg_region_entry *local,
+			     const struct dg_region_entry *remote, const dg_wr *wr)
 {
 	return (uint8_t)((local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
-			 (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0));
+			 (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0) |
+			 (wr->op > DG_WRITE ? OP_ATOMIC : 0));
 }
 
 int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_run *run,
@@ -158,8 +218,9 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	if (rc)
 		return rc;
 	bool write = wr->op == DG_WRITE,
-	     plain = !(remote->method | local->method | remote->may_fault | local->may_fault);
-	rc = plain ? 0 : check_reach(q->dev, local, remote);
+	     plain = !(remote->method | local->method | remote->may_fault | local->may_fault |
+		       (wr->op & ~DG_WRITE));
+	rc = plain ? 0 : check_reach(q->dev, local, remote, wr);
 	if (!rc && *fresh && remote->method == DG_METHOD_QP)
 		rc = dg_qp_check(q, remote->region->qp, local->region);
 	if (rc)
@@ -176,7 +237,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	op->local = REGION_INDEX(wr->local);
 	op->remote = REGION_INDEX(wr->remote);
 	op->opcode = wr->op;
-	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : gpu_flags(local, remote)));
+	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : special_flags(local, remote, wr)));
 	if (*fresh)
 		*run = (struct op_run){local, remote, wr->local, wr->remote};
 	return 0;
@@ -205,7 +266,7 @@ int dg_queue_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool *inline
 		int rc = dg_resolve(q, &record, op, &run, &fresh);
 		if (rc)
 			return in_record(i, n, rc);
-		*inline_able &= !!(op->flags & OP_PLAIN);
+		*inline_able &= !!(op->flags & (OP_PLAIN | OP_ATOMIC));
 		*total += op->size * op->rows;
 	}
 	if (q->scratch[n - 1].flags & DG_CHAIN)
@@ -346,10 +407,16 @@ int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc
 	return 1;
 }
 
+/* Whether op is one run of at most 64 bytes to copy: with OP_ATOMIC << 4 the sum exceeds 64. */
+static inline bool small_copy(const struct dg_op *op)
+{
+	return op->rows == 1 && (op->size | (uint64_t)(op->flags & OP_ATOMIC) << 4) <= 64;
+}
+
 static inline int run_one(const struct dg_op *op)
 {
 	order_stores();
-	if (op->rows == 1 && op->size <= 64) {
+	if (small_copy(op)) {
 		copy_upto64(op->dst, op->src, op->size);
 		return DG_OK;
 	}

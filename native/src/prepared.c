@@ -14,7 +14,8 @@ static void find_uniform(struct dg_prep *p)
 {
 	const struct dg_op *first = &p->ops[0];
 	uint32_t flags = 0;
-	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64)
+	if (!p->inline_able || p->n_runs != 1 || p->n_wc != p->n || first->size > 64 ||
+	    (first->flags & OP_ATOMIC))
 		return;
 	for (uint32_t i = 0; i < p->n; i++)
 		if (p->ops[i].size != first->size || p->ops[i].rows != 1 ||
@@ -47,7 +48,7 @@ static int resolve_all(struct dg_prep *p)
 			p->n_runs++;
 		p->runs[p->n_runs - 1] = run;
 		p->total += p->ops[i].size * p->ops[i].rows;
-		p->inline_able &= !!(p->ops[i].flags & OP_PLAIN);
+		p->inline_able &= !!(p->ops[i].flags & (OP_PLAIN | OP_ATOMIC));
 		p->n_wc += !(p->ops[i].flags & DG_CHAIN);
 	}
 	if (p->ops[p->n - 1].flags & DG_CHAIN)

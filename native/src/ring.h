@@ -18,7 +18,9 @@
 
 /* A checked operation, one cache line. dst and src are addresses in this process; for a remote
  * region with DG_METHOD_VM an address in the exporter, with DG_METHOD_PROXY an offset into the
- * region. local and remote are indices of the region table. */
+ * region. local and remote are indices of the region table. Of an atomic operation src is the
+ * remote word, dst where its old value goes, dst_stride what is added or compared, src_stride what
+ * is swapped in. */
 struct dg_op {
 	char *dst;
 	const char *src;
@@ -40,10 +42,12 @@ struct dg_pair {
 #define GROUP_PAIRS 16u /* at most, as they share a stamp */
 #define GROUP_SIZE  64u /* at most */
 
-/* In flags, in addition to dg_wr_flag. PLAIN: both sides are ordinary memory mapped into this
- * process. GROUP: only for a provider that sets dg_ops.groups. */
+/* In flags, in addition to dg_wr_flag. PLAIN: a copy, and both sides are ordinary memory mapped
+ * into this process. ATOMIC: DG_FETCH_ADD or DG_COMPARE_SWAP, never PLAIN. GROUP: only for a
+ * provider that sets dg_ops.groups. */
 #define OP_PLAIN      0x80u
 #define OP_GROUP      0x10u
+#define OP_ATOMIC     0x08u
 #define OP_GPU_LOCAL  0x40u
 #define OP_GPU_REMOTE 0x20u
 #define OP_GPU        (OP_GPU_LOCAL | OP_GPU_REMOTE)

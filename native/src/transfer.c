@@ -39,7 +39,8 @@ int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remo
 	if (op > DG_WRITE || (flags & ~(uint32_t)DG_FENCE))
 		return dg_fail(EINVAL,
 			       "operation %u with flags %#x is not a transfer: the operations are "
-			       "DG_READ (0) and DG_WRITE (1), the flags 0 or DG_FENCE (1)",
+			       "DG_READ (0) and DG_WRITE (1), the flags 0 or DG_FENCE (1); atomic "
+			       "operations are posted as records, by dg_transfer_post_wr()",
 			       op, flags);
 	int rc = queue_enter(q);
 	if (rc)

@@ -32,7 +32,7 @@ def offsets(size):
     return [(0, 0), (8, 16), (1, 3), (7, 64), (64, 13), (MIB + 300 - size, 5)]
 
 
-@pytest.mark.parametrize("op", list(Op))
+@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
 def test_each_size_arrives_whole_and_touches_nothing_beside_it(r, op):
     for size in SIZES:
         for at, far in offsets(size):
@@ -105,7 +105,7 @@ def rows_of(memory, at, stride, rows, size):
     return np.lib.stride_tricks.as_strided(memory[at:], (rows, size), (stride, 1))
 
 
-@pytest.mark.parametrize("op", list(Op))
+@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
 @pytest.mark.parametrize(
     ("rows", "size", "local_stride", "remote_stride"),
     [(1, 9, 9, 9), (2, 1, 3, 5), (100, 8, 8, 64), (100, 64, 100, 64), (7, 5000, 5001, 6000)],
@@ -133,7 +133,7 @@ def test_rows_go_to_rows(r, op, rows, size, local_stride, remote_stride):
 
 
 @pytest.mark.parametrize("stride", [0, 1, 7])
-@pytest.mark.parametrize("op", list(Op))
+@pytest.mark.parametrize("op", [Op.READ, Op.WRITE])
 def test_rows_of_the_source_may_overlap_or_be_one_row(r, op, stride):
     r.local_bytes[:], r.remote_bytes[:] = (
         noise(len(r.local_bytes), 6),

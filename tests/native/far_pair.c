@@ -71,6 +71,37 @@ static void be_used(int fd, dg_region *r, uint8_t *bytes)
 		CHECK_EQ(bytes[i], 0);
 }
 
+/* Runs an atomic operation on the word at this offset and returns its old value. */
+static uint64_t atomically(struct fix *f, uint32_t op, uint64_t at, uint64_t operand, uint64_t swap)
+{
+	dg_wr wr = record(f, op, 8, 3, at); /* the local side needs no alignment */
+	uint64_t old;
+	dg_wc wc;
+
+	wr.local_stride = operand;
+	wr.remote_stride = swap;
+	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	memcpy(&old, f->local_bytes + 3, sizeof(old));
+	return old;
+}
+
+/* Changes a word of the other machine's and puts its value back. */
+static void check_atomics(struct fix *f)
+{
+	uint64_t value;
+	dg_caps caps;
+
+	CHECK_EQ(dg_device_caps(f->dev, &caps), 0);
+	CHECK(caps.atomics);
+	for (uint32_t i = 0; i < 8; i++)
+		((uint8_t *)&value)[i] = pattern(64 + i, 1);
+	CHECK_EQ(atomically(f, DG_FETCH_ADD, 64, 5, 0), value);
+	CHECK_EQ(atomically(f, DG_COMPARE_SWAP, 64, value, 0), value + 5);
+	CHECK_EQ(atomically(f, DG_COMPARE_SWAP, 64, value + 5, value), value + 5);
+	CHECK_EQ(atomically(f, DG_FETCH_ADD, 64, 0, 0), value);
+}
+
 static void use(int fd, struct fix *f)
 {
 	dg_wr wr = record(f, DG_READ, SIZE, 0, 0);
@@ -80,6 +111,7 @@ static void use(int fd, struct fix *f)
 	fill(f->local_bytes, SIZE, 2);
 	wr = record(f, DG_WRITE, SIZE - EDGE, 0, EDGE);
 	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	check_atomics(f);
 	say_int(fd, 1);
 	CHECK_EQ(hear_int(fd), 2);
 	CHECK_EQ(done(&f->tq, &wr).status, DG_REMOTE_ACCESS_ERROR);

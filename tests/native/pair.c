@@ -2,11 +2,12 @@
 /*
  * Two processes move bytes both ways; they may be of different architectures.
  *
- *	pair COMMAND...   exports two regions and runs COMMAND with their descriptors appended
- *	pair COMMAND... import HEX HEX    is what it runs: imports them, checks, reads, writes
+ *	pair COMMAND...   exports three regions and runs COMMAND with their descriptors appended
+ *	pair COMMAND... import HEX HEX HEX    is what it runs: imports them, checks, reads, writes
  *
  * One region is a memfd, which the importer maps; the other is plain memory, which it reaches
- * through the exporter.
+ * through the exporter. The third one, a memfd, begins with a counter: the exporter's CPU and the
+ * importer's atomic operations add to it at once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,10 @@
 #define EDGE 4093 /* an odd offset, so that no copy is aligned */
 #define SECOND 1000000000ull
 #define HEX (2 * DG_DESCRIPTOR_MAX + 1)
-#define REGIONS 2
+#define REGIONS 3
+#define COUNTER 2 /* its region */
+#define ADDS 20000 /* of the importer */
+#define CPU_ADDS 1000000 /* of the exporter: they take as long */
 
 static uint8_t pattern(size_t i, unsigned seed)
 {
@@ -70,54 +74,76 @@ static void export_hex(dg_region *region, char hex[HEX])
 		snprintf(hex + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* Runs command with `import` and the descriptors appended. */
-static void run_importer(char **command, int n, char hex[REGIONS][HEX])
+/* Starts command with `import` and the descriptors appended. */
+static pid_t start_importer(char **command, int n, char hex[REGIONS][HEX])
 {
 	char *argv[n + 2 + REGIONS];
-	int status;
 	pid_t pid;
 
 	memcpy(argv, command, n * sizeof(*argv));
 	argv[n] = "import";
-	argv[n + 1] = hex[0];
-	argv[n + 2] = hex[1];
-	argv[n + 3] = NULL;
+	for (int i = 0; i < REGIONS; i++)
+		argv[n + 1 + i] = hex[i];
+	argv[n + 1 + REGIONS] = NULL;
 	pid = fork();
+	CHECK(pid >= 0);
 	if (pid == 0) {
 		execvp(argv[0], argv);
 		perror(argv[0]);
 		_exit(127);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return pid;
+}
+
+/* Adds to the counter while the importer does. */
+static void count_beside(pid_t importer, uint64_t *counter)
+{
+	pid_t ended = 0;
+	int status;
+
+	while (!__atomic_load_n(counter, __ATOMIC_SEQ_CST) && !ended)
+		ended = waitpid(importer, &status, WNOHANG);
+	for (int i = 0; i < CPU_ADDS; i++)
+		__atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
+	CHECK_EQ(ended ? ended : waitpid(importer, &status, 0), importer);
 	CHECK_EQ(status, 0);
+	CHECK_EQ(*counter, ADDS + CPU_ADDS);
 }
 
 static void exporter(char **command, int n)
 {
-	dg_memory memory[REGIONS] = { sealed(), plain() };
+	dg_memory memory[REGIONS] = { sealed(), plain(), sealed() };
 	dg_region *region[REGIONS];
 	char hex[REGIONS][HEX];
 	dg_device *dev;
 
 	CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
 	for (int i = 0; i < REGIONS; i++) {
-		fill(memory[i].addr, SIZE, i);
+		if (i != COUNTER)
+			fill(memory[i].addr, SIZE, i);
 		CHECK_EQ(dg_region_register(dev, &memory[i], DG_ACCESS_READ | DG_ACCESS_WRITE,
 					    &region[i]), 0);
 		export_hex(region[i], hex[i]);
 	}
-	run_importer(command, n, hex);
+	count_beside(start_importer(command, n, hex), memory[COUNTER].addr);
 	for (int i = 0; i < REGIONS; i++) {
 		uint8_t *bytes = memory[i].addr;
 
-		check_bytes(bytes, EDGE, i); /* not written by the importer */
-		check_bytes(bytes + EDGE, SIZE - EDGE, 100 + i);
+		if (i != COUNTER) {
+			check_bytes(bytes, EDGE, i); /* not written by the importer */
+			check_bytes(bytes + EDGE, SIZE - EDGE, 100 + i);
+		}
 		CHECK_EQ(dg_region_close(region[i], SECOND), 0);
 	}
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
-	CHECK_EQ(munmap(memory[0].addr, SIZE), 0);
-	CHECK_EQ(close(memory[0].fd), 0);
-	free(memory[1].addr);
+	for (int i = 0; i < REGIONS; i++) {
+		if (memory[i].fd < 0) {
+			free(memory[i].addr);
+			continue;
+		}
+		CHECK_EQ(munmap(memory[i].addr, SIZE), 0);
+		CHECK_EQ(close(memory[i].fd), 0);
+	}
 }
 
 static dg_region *import_hex(dg_device *dev, const char *hex)
@@ -156,6 +182,22 @@ static void transfer(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, 
 	CHECK_EQ(wc.size, SIZE - offset);
 }
 
+/* Adds 1 to the remote counter ADDS times: each old value is larger than the one before. */
+static void count(dg_queue *q, uint32_t local, const uint64_t *old, uint32_t remote)
+{
+	const dg_wr wr = { .op = DG_FETCH_ADD, .local = local, .remote = remote, .size = 8,
+			   .local_stride = 1 };
+
+	for (uint64_t i = 0, last = 0; i < ADDS; i++) {
+		dg_wc wc;
+
+		CHECK_EQ(dg_queue_run(q, &wr, 1, &wc, 20 * SECOND), 1);
+		CHECK_EQ(wc.status, DG_OK);
+		CHECK(i == 0 || *old > last);
+		last = *old;
+	}
+}
+
 static void importer(char **hex)
 {
 	dg_memory memory = plain();
@@ -166,7 +208,10 @@ static void importer(char **hex)
 	CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
 	CHECK_EQ(dg_region_register(dev, &memory, DG_ACCESS_READ | DG_ACCESS_WRITE, &local), 0);
 	CHECK_EQ(dg_queue_open(dev, 16, DG_PATH_WORKER, 0, 20 * SECOND, &q), 0);
-	for (int i = 0; i < REGIONS; i++) {
+	remote = import_hex(dev, hex[COUNTER]);
+	count(q, id_of(local), memory.addr, id_of(remote));
+	CHECK_EQ(dg_region_close(remote, SECOND), 0);
+	for (int i = 0; i < COUNTER; i++) {
 		uint8_t *bytes = memory.addr;
 
 		remote = import_hex(dev, hex[i]);
@@ -186,7 +231,7 @@ static void importer(char **hex)
 int main(int argc, char **argv)
 {
 	alarm(CHECK_SECONDS);
-	if (argc == 4 && !strcmp(argv[1], "import"))
+	if (argc == 2 + REGIONS && !strcmp(argv[1], "import"))
 		importer(argv + 2);
 	else if (argc > 1)
 		exporter(argv + 1, argc - 1);

@@ -71,7 +71,7 @@ static void nonsense(struct fix *f, uint32_t path)
 
 	(void)path;
 	CHECK_EQ(post(f, &wr), -ERANGE);
-	wr = record(f, 2, 8, 0, 0);
+	wr = record(f, 4, 8, 0, 0);
 	CHECK_EQ(post(f, &wr), -EINVAL);
 	wr = record(f, DG_WRITE, 8, 0, 0);
 	wr.flags = 4;

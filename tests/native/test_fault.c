@@ -100,6 +100,34 @@ static void a_rule_matches_what_it_says_and_no_more(void)
 	CHECK_EQ(failures(&rule, DG_WRITE, 12), 0);
 }
 
+static void a_rule_matches_atomics_by_their_bits(void)
+{
+	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS };
+
+	if (strcmp(wrapped, "soft"))
+		return; /* softdoca has no atomic operations */
+	for (uint32_t op = DG_FETCH_ADD; op <= DG_COMPARE_SWAP; op++) {
+		struct fix f;
+		dg_wr wr;
+		dg_wc wc;
+
+		rule.ops = 1 << op;
+		fault_open(&f, &rule, 1, 20 * SECOND);
+		for (uint32_t other = DG_READ; other <= DG_COMPARE_SWAP; other++) {
+			wr = record(&f, other, 8, 0, 0);
+			wr.remote_stride = 9; /* a zero word becomes 9 by the swap, and stays by the add */
+			memset(f.remote_bytes, 0, 8);
+			CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
+			CHECK_EQ(wc.status, op == other ? DG_IO_FAILED : DG_OK);
+			CHECK_EQ(wc.size, op == other ? 0 : 8);
+			if (other == DG_COMPARE_SWAP)
+				CHECK_EQ(f.remote_bytes[0], op == other ? 0 : 9);
+		}
+		close_regions(&f);
+		fix_close(&f);
+	}
+}
+
 static void chance_follows_the_seed(void)
 {
 	dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, ALWAYS, .seed = 42 };
@@ -458,6 +486,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(an_error_is_reported_and_copies_nothing),
 		TEST(a_rule_matches_what_it_says_and_no_more),
+		TEST(a_rule_matches_atomics_by_their_bits),
 		TEST(chance_follows_the_seed),
 		TEST(a_delayed_operation_takes_at_least_its_delay),
 		TEST(a_delay_that_ends_wakes_the_sleeper),

@@ -654,18 +654,49 @@ static void an_rkey_opens_nothing_to_another_connection(void)
 
 /* The adapter, and not only the importer's own check, keeps a region that is exported to be read from
  * being written. */
-static void a_write_to_a_read_only_export_is_refused_by_the_adapter(void)
+static void refused_by_the_adapter(uint32_t op, uint64_t size)
 {
 	struct pair_fix p;
 	dg_wr wr;
+	dg_wc wc;
 
 	pair_open(&p, true);
 	p.second->entry->access = RW;
 	fill(p.f.local_bytes, SIZE, 9);
-	wr = record(&p.f, DG_WRITE, SIZE, 0, 0);
+	wr = record(&p.f, op, size, 0, 0);
 	wr.remote = id_of(p.second);
-	CHECK_EQ(done(&p.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(dg_queue_run(p.f.q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+	check_pattern(p.f.local_bytes, 0, SIZE, 9);
 	pair_close(&p);
+}
+
+static void a_write_to_a_read_only_export_is_refused_by_the_adapter(void)
+{
+	refused_by_the_adapter(DG_WRITE, SIZE);
+}
+
+static void an_atomic_on_a_read_only_export_is_refused_by_the_adapter(void)
+{
+	refused_by_the_adapter(DG_FETCH_ADD, 8);
+}
+
+static void an_exporter_whose_adapter_has_no_atomics_is_named(void)
+{
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fix_open(&f, SIZE, 16);
+	((struct verbs *)f.dev->provider)->atomics = IBV_ATOMIC_NONE; /* what it answers from now on */
+	wr = record(&f, DG_FETCH_ADD, 8, 0, 0);
+	wr.remote = id_of(imported(f.dev, f.source, RW));
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "adapter of the exporter");
+	wr.op = DG_READ;
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	fix_close(&f);
 }
 
 /* The registration that all windows of a region are over gives no remote access. */
@@ -891,6 +922,8 @@ int main(int argc, char **argv)
 		TEST(an_importer_is_served_among_a_flood_of_requests),
 		TEST(an_rkey_opens_nothing_to_another_connection),
 		TEST(a_write_to_a_read_only_export_is_refused_by_the_adapter),
+		TEST(an_atomic_on_a_read_only_export_is_refused_by_the_adapter),
+		TEST(an_exporter_whose_adapter_has_no_atomics_is_named),
 		TEST(the_rkey_of_the_regions_own_registration_opens_nothing),
 		TEST(without_windows_a_closed_region_refuses_another_machine),
 		TEST(without_windows_an_rkey_opens_nothing_to_another_connection),

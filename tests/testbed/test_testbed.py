@@ -27,7 +27,7 @@ from dgkit.session import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / ".cache/build/plain/tests"
-SUITE = [f"test_conformance_{part}" for part in ("copy", "queue", "region")]
+SUITE = [f"test_conformance_{part}" for part in ("atomic", "copy", "queue", "region")]
 OVER_VERBS = "DG_ONLY_PROVIDER=verbs DG_NO_SKIP=1"
 HOST, DPU = "10.9.0.1", "10.9.0.2"
 PROGRAM = {"host": f"{NATIVE}/far_pair", "dpu": "/run/share/far_pair"}
@@ -279,7 +279,7 @@ def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
-@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE[:2]])
+@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE[:3]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 

@@ -205,7 +205,8 @@ def test_an_out_that_is_too_short_is_refused_before_anything_is_posted():
         ("remote_offset", (1 << 64) - 1, BoundsError, "offset 18446744073709551615"),
         ("local", 0, ClosedError, "local region 0 is closed"),
         ("remote", 0xFFFFFFFF, ClosedError, "remote region 4294967295 is closed"),
-        ("op", 2, ValueError, r"operation 2 is neither DG_READ \(0\) nor DG_WRITE \(1\)"),
+        ("op", 2, ValueError, "an atomic operation has size 64 and rows 0"),
+        ("op", 4, ValueError, r"operation 4 is unknown; .*DG_COMPARE_SWAP \(3\)"),
         ("flags", 8, ValueError, "unknown flags 0x8"),
     ],
 )
@@ -338,7 +339,7 @@ def test_requests_of_one_size_each_get_their_completion_in_order(path, size):
         ("local_offset", 4033, BoundsError, "record 20 of 37: local region"),
         ("size", 0, BoundsError, "record 20 of 37: a transfer has 0 bytes"),
         ("local", 5, ClosedError, "record 20 of 37: local region 5 is closed"),
-        ("op", 2, ValueError, "record 20 of 37: operation 2"),
+        ("op", 4, ValueError, "record 20 of 37: operation 4"),
     ],
 )
 @pytest.mark.parametrize("path", ["inline", "worker"])

@@ -94,7 +94,9 @@ def test_a_lost_completion_moves_its_bytes():
     ("values", "error", "words"),
     [
         ({"action": "explode"}, ValueError, "action is 'explode'; it must be one of error, delay"),
-        ({"ops": "x"}, ValueError, "access is 'x'"),
+        ({"ops": "x"}, ValueError, "ops is 'x'"),
+        ({"ops": ""}, ValueError, "ops is ''"),
+        ({"ops": "rr"}, ValueError, "ops is 'rr'"),
         ({"probability": 1.5}, ValueError, r"probability is 1\.5; it must be from 0 to 1"),
         ({"probability": float("nan")}, ValueError, "probability is nan"),
         ({"every": 0}, ValueError, "every is 0; it must be 1 or more"),

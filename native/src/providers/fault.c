@@ -224,10 +224,11 @@ static int check_rule(const dg_fault_rule *r)
 			       "a fault rule injects status %d, which is not an error: the errors "
 			       "are 1 to %d",
 			       r->status, DG_IO_FAILED);
-	if (!(r->ops & 3) || r->min_size > r->max_size || r->ppm > 1000000)
+	if (!(r->ops & 15) || r->min_size > r->max_size || r->ppm > 1000000)
 		return dg_fail(EINVAL,
-			       "a fault rule is invalid: operations %#x (1 reads, 2 writes, 3 "
-			       "both), sizes %llu to %llu, probability %u of 1000000",
+			       "a fault rule is invalid: operations %#x (a sum of 1 reads, 2 "
+			       "writes, 4 fetch-adds, 8 compare-swaps), sizes %llu to %llu, "
+			       "probability %u of 1000000",
 			       r->ops, (unsigned long long)r->min_size,
 			       (unsigned long long)r->max_size, r->ppm);
 	return 0;

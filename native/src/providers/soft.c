@@ -135,7 +135,8 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
 		/* A copy by another process may wait for that process, so check for detach after
 		 * each one. */
-		uint64_t size = op->flags & OP_PLAIN ? op->size * op->rows : GROUP_BYTES + 1;
+		uint64_t size = op->flags & (OP_PLAIN | OP_ATOMIC) ? op->size * op->rows
+								   : GROUP_BYTES + 1;
 		/* A long copy must not delay the stamps of the operations before it. */
 		if (g.n && (size > GROUP_BYTES - bytes || (op->flags & OP_GROUP)))
 			break;
@@ -313,6 +314,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	dev->caps.inline_max = 16384;
 	dev->caps.spin_ns = e->spin_ns;
 	dev->caps.ordered = 1;
+	dev->caps.atomics = 2;
 	dev->caps.max_queues = MAX_PIPES;
 	dev->blob_provider = "soft";
 	dev->blob_is_for_others = true;

@@ -188,6 +188,11 @@ static int read_limits(struct verbs *d)
 						  ? a.max_qp_rd_atom
 						  : a.max_qp_init_rd_atom),
 			       16);
+	/* What the responder does at a time, it does for reads and atomic operations alike. */
+	d->atomics = d->max_reads && a.atomic_cap >= IBV_ATOMIC_NONE &&
+				     a.atomic_cap <= IBV_ATOMIC_GLOB
+			     ? (uint32_t)a.atomic_cap
+			     : IBV_ATOMIC_NONE;
 	/* A peer is given up after 7 of them: 0.9 s by the specification; 3.8 s in software, where
 	 * an emulated machine may stall. So the end of an idle one is known within 2 s or 5 s:
 	 * VERBS_PROBE_NS and a tick of the control thread later. */
@@ -241,6 +246,7 @@ static void describe(struct dg_device *dev, const struct verbs *d)
 	dev->caps.inline_max = 0;
 	dev->caps.spin_ns = 0;
 	dev->caps.ordered = 0;
+	dev->caps.atomics = d->atomics;
 	dev->caps.max_queues = VERBS_MAX_QUEUES;
 }
 

@@ -64,7 +64,8 @@ struct verbs_reply {
 	uint32_t error; /* positive errno of a refusal */
 	uint32_t access;
 	uint64_t address, size;
-	uint32_t rkey, reserved;
+	uint32_t rkey;
+	uint32_t atomics; /* enum ibv_atomic_cap of the exporter's adapter */
 };
 #define VERBS_MAGIC   0x5342524556474bdeull
 #define VERBS_VERSION 2u
@@ -175,7 +176,9 @@ struct verbs {
 	atomic_bool removed; /* the device, by its driver or its user */
 	struct rdma_cm_id **waiting; /* ids that have ended, until the port is active */
 	uint32_t n_waiting;
-	uint32_t max_message, max_piece, max_sge, max_wr, max_reads;
+	uint32_t max_message, max_piece, max_sge, max_wr;
+	uint32_t max_reads; /* reads and atomic operations in flight on a connection */
+	uint32_t atomics; /* enum ibv_atomic_cap */
 	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
 	pthread_t thread;
 	int wake_fd;
@@ -327,6 +330,9 @@ void dg_verbs_rights_take(struct verbs *d, const struct dg_region *r);
 void dg_verbs_guests_forget(struct verbs *d, struct dg_region *r);
 
 /* verbs_rights.c: what one guest may do with its region. */
+/* Returns the flags of libibverbs that let a peer have this access; with read and write it has atomic
+ * operations, too. */
+unsigned dg_verbs_remote_flags(const struct verbs *d, uint32_t access);
 /* Makes the guest's queue pair, ready to be accepted. With access 0, for a link: it has no rights. Else
  * stores the rkey by which the importer has that access. Errors: a negative errno, without a text. */
 int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,

@@ -43,10 +43,19 @@ enum {
 	IBV_ACCESS_LOCAL_WRITE = 1,
 	IBV_ACCESS_REMOTE_WRITE = 2,
 	IBV_ACCESS_REMOTE_READ = 4,
+	IBV_ACCESS_REMOTE_ATOMIC = 8,
 	IBV_ACCESS_MW_BIND = 16,
 };
 enum { IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24 };
-enum { IBV_WR_RDMA_WRITE = 0, IBV_WR_SEND = 2, IBV_WR_RDMA_READ = 4, IBV_WR_BIND_MW = 8 };
+enum ibv_atomic_cap { IBV_ATOMIC_NONE = 0, IBV_ATOMIC_HCA = 1, IBV_ATOMIC_GLOB = 2 };
+enum {
+	IBV_WR_RDMA_WRITE = 0,
+	IBV_WR_SEND = 2,
+	IBV_WR_RDMA_READ = 4,
+	IBV_WR_ATOMIC_CMP_AND_SWP = 5,
+	IBV_WR_ATOMIC_FETCH_AND_ADD = 6,
+	IBV_WR_BIND_MW = 8,
+};
 enum { IBV_SEND_SIGNALED = 2, IBV_SEND_INLINE = 8 };
 enum ibv_wc_status {
 	IBV_WC_SUCCESS = 0,
@@ -177,11 +186,17 @@ struct ibv_send_wr {
 	int num_sge, opcode;
 	unsigned send_flags;
 	uint32_t imm_data;
-	struct {
-		uint64_t remote_addr;
-		uint32_t rkey;
-	} rdma;
-	uint64_t others[3]; /* of other operations */
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma;
+		struct {
+			uint64_t remote_addr, compare_add, swap;
+			uint32_t rkey;
+		} atomic;
+	};
+	uint64_t other; /* of other operations */
 	struct {
 		struct ibv_mw *mw;
 		uint32_t rkey; /* the window's from then on */
@@ -190,7 +205,7 @@ struct ibv_send_wr {
 		unsigned access;
 	} bind_mw;
 };
-_Static_assert(sizeof(struct ibv_send_wr) == 128, "as in infiniband/verbs.h");
+_Static_assert(sizeof(struct ibv_send_wr) == 128, "as in <infiniband/verbs.h>");
 
 struct ibv_recv_wr {
 	uint64_t wr_id;

@@ -90,7 +90,7 @@ static int read_blob(const struct dg_descriptor *from, struct sockaddr_storage *
 }
 
 /* Connects to the exporter. Its table decides size and access. */
-static int open_import(struct verbs *d, struct verbs_region *t, const struct dg_region *r,
+static int open_import(struct verbs *d, struct verbs_region *t, struct dg_region *r,
 		       const dg_memory *m, struct dg_region_entry *entry)
 {
 	int rc = read_blob(r->descriptor, &t->exporter);
@@ -118,6 +118,7 @@ static int open_import(struct verbs *d, struct verbs_region *t, const struct dg_
 	}
 	entry->base = (char *)(uintptr_t)reply->address;
 	entry->method = DG_METHOD_RDMA;
+	r->no_atomics = !reply->atomics;
 	return 0;
 }
 

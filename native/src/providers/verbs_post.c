@@ -350,22 +350,41 @@ static void ring(struct verbs_queue *q)
 	}
 }
 
+/* Fills in what a work request does, and where on the remote side. */
+static void set_operation(struct ibv_send_wr *wr, const struct dg_op *op, uint64_t remote,
+			  uint32_t rkey)
+{
+	static const int opcodes[] = {
+		[DG_READ] = IBV_WR_RDMA_READ,
+		[DG_WRITE] = IBV_WR_RDMA_WRITE,
+		[DG_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		[DG_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
+	};
+	wr->opcode = opcodes[op->opcode];
+	wr->rdma.remote_addr = remote; /* and atomic.remote_addr */
+	if (!(op->flags & OP_ATOMIC)) {
+		wr->rdma.rkey = rkey;
+		return;
+	}
+	wr->atomic.compare_add = op->dst_stride;
+	wr->atomic.swap = op->src_stride;
+	wr->atomic.rkey = rkey;
+}
+
 /* Appends a work request with n_sge filled in elements and `bytes` bytes. */
 static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op,
 		    uint64_t remote, int n_sge, uint64_t bytes)
 {
 	struct ibv_send_wr *wr = &q->batch[q->n_batch];
 	uint32_t place = l->tail++;
-	bool write = op->opcode == DG_WRITE;
 	*wr = (struct ibv_send_wr){
 		.wr_id = (uint64_t)l->number << 32 | place,
 		.next = wr + 1,
 		.sg_list = q->sges[q->n_batch],
 		.num_sge = n_sge,
-		.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-		.rdma = {.remote_addr = remote, .rkey = lane_rkey(l, op->remote)},
 	};
-	if (write && bytes <= lane_max_inline(l))
+	set_operation(wr, op, remote, lane_rkey(l, op->remote));
+	if (op->opcode == DG_WRITE && bytes <= lane_max_inline(l))
 		wr->send_flags |= IBV_SEND_INLINE;
 	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
@@ -521,11 +540,9 @@ static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const stru
 	wr->next = NULL;
 	wr->sg_list = q->sges[0];
 	wr->num_sge = 1;
-	wr->opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 	wr->send_flags = IBV_SEND_SIGNALED |
 			 (write && op->size <= lane_max_inline(l) ? IBV_SEND_INLINE : 0);
-	wr->rdma.remote_addr = (uintptr_t)(write ? op->dst : op->src);
-	wr->rdma.rkey = lane_rkey(l, op->remote);
+	set_operation(wr, op, (uintptr_t)(write ? op->dst : op->src), lane_rkey(l, op->remote));
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
 }
 

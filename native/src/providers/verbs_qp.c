@@ -36,7 +36,7 @@ static int to_init(const struct verbs *d, struct verbs_qp *qp)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE,
+		.qp_access_flags = dg_verbs_remote_flags(d, DG_ACCESS_READ | DG_ACCESS_WRITE),
 		.port_num = d->port,
 	};
 	return modify(d, qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
@@ -154,9 +154,8 @@ static int grant(struct dg_device *dev, struct dg_qp *core, struct dg_region *r,
 {
 	struct verbs_qp *qp = core->provider;
 	struct verbs_registration *g;
-	int flags = access & DG_ACCESS_READ ? IBV_ACCESS_REMOTE_READ : 0;
-	if (access & DG_ACCESS_WRITE)
-		flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	int flags = (int)dg_verbs_remote_flags(qp->queue->d, access) |
+		    (access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0);
 	int rc = check_host(r);
 	if (rc)
 		return rc;

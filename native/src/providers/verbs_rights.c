@@ -55,10 +55,12 @@ static int make_ready(struct verbs *d, struct verbs_guest *g, const struct rdma_
 	return rc;
 }
 
-static unsigned remote_flags(uint32_t access)
+unsigned dg_verbs_remote_flags(const struct verbs *d, uint32_t access)
 {
+	bool atomics = d->atomics && access == (DG_ACCESS_READ | DG_ACCESS_WRITE);
 	return (access & DG_ACCESS_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
-	       (access & DG_ACCESS_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u);
+	       (access & DG_ACCESS_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u) |
+	       (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
 /* Waits for the completion of the only work request of idle_cq. */
@@ -91,7 +93,7 @@ static int bind_window(struct verbs *d, struct verbs_guest *g, uint32_t access)
 			.mr = t->mr,
 			.addr = (uintptr_t)r->memory.addr,
 			.length = r->memory.size,
-			.access = remote_flags(access),
+			.access = dg_verbs_remote_flags(d, access),
 		},
 	};
 	int rc = -g->qp->context->post_send(g->qp, &wr, &bad);
@@ -127,7 +129,8 @@ static int by_registration(struct verbs *d, struct verbs_guest *g, uint32_t acce
 	g->pd = dg_verbs.ibv_alloc_pd(g->id->verbs);
 	if (!g->pd)
 		return -EMFILE;
-	g->mr = dg_verbs.ibv_reg_mr(g->pd, m->addr, m->size, (int)(local | remote_flags(access)));
+	g->mr = dg_verbs.ibv_reg_mr(g->pd, m->addr, m->size,
+				    (int)(local | dg_verbs_remote_flags(d, access)));
 	if (!g->mr)
 		return errno ? -errno : -ENOMEM;
 	*rkey = g->mr->rkey;

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Atomic operations of two processes on memory that one of them exports. */
+#include "two_sides.h"
+
+enum { ADDS = 20000, LOCKED = 2000, SIZE = 4096 };
+enum { COUNTER = 0, LOCK = 64, GUARDED = 128 }; /* offsets */
+
+static dg_wr atomic_record(const struct fix *f, uint32_t op, uint64_t at, uint64_t operand, uint64_t swap)
+{
+	dg_wr wr = record(f, op, 8, 0, at);
+
+	wr.local_stride = operand;
+	wr.remote_stride = swap;
+	return wr;
+}
+
+/* Imports what the other process exports, with a queue of this path. */
+static void import_at(struct fix *f, const struct token *t, uint32_t path)
+{
+	import_fix(f, t, SIZE, 8);
+	CHECK_EQ(dg_queue_close(f->q), 0);
+	dg_queue_free(f->q);
+	CHECK_EQ(test_queue_open(&f->tq, f->dev, 8, path, 20000, 20 * SECOND), 0);
+	f->q = f->tq.q;
+}
+
+/* Runs the operation and returns the word's old value. */
+static uint64_t old_of(struct fix *f, dg_wr wr)
+{
+	uint64_t old;
+	dg_wc wc;
+
+	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, 20 * SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	memcpy(&old, f->local_bytes, sizeof(old));
+	return old;
+}
+
+static void add_many(struct fix *f)
+{
+	for (uint64_t i = 0, last = 0; i < ADDS; i++) {
+		uint64_t old = old_of(f, atomic_record(f, DG_FETCH_ADD, COUNTER, 1, 0));
+
+		CHECK(i == 0 || old > last);
+		last = old;
+	}
+}
+
+/* Adds 1 to a number that a lock guards, by a read and a write. The write and the unlock are posted
+ * together: the order of the queue is what keeps the number whole. */
+static void add_locked(struct fix *f)
+{
+	const dg_wr lock = atomic_record(f, DG_COMPARE_SWAP, LOCK, 0, 1);
+	dg_wr wr[2];
+	dg_wc wc[2];
+
+	wr[0] = record(f, DG_WRITE, 8, 8, GUARDED);
+	wr[1] = atomic_record(f, DG_COMPARE_SWAP, LOCK, 1, 0);
+	for (uint32_t i = 0; i < LOCKED; i++) {
+		dg_wr read = record(f, DG_READ, 8, 8, GUARDED);
+		uint64_t number;
+
+		while (old_of(f, lock))
+			;
+		CHECK_EQ(dg_queue_run(f->q, &read, 1, wc, 20 * SECOND), 1);
+		memcpy(&number, f->local_bytes + 8, sizeof(number));
+		number++;
+		memcpy(f->local_bytes + 8, &number, sizeof(number));
+		CHECK_EQ(dg_queue_run(f->q, wr, 2, wc, 20 * SECOND), 2);
+		CHECK_EQ(wc[0].status, DG_OK);
+		CHECK_EQ(wc[1].status, DG_OK);
+		memcpy(&number, f->local_bytes, sizeof(number));
+		CHECK_EQ(number, 1); /* nobody else had unlocked it */
+	}
+}
+
+struct order {
+	struct token token;
+	uint32_t path;
+	bool locked;
+};
+
+static void other_side(int fd)
+{
+	struct order o;
+	struct fix f;
+
+	hear(fd, &o, sizeof(o));
+	import_at(&f, &o.token, o.path);
+	say_int(fd, 0); /* ready */
+	hear_int(fd);
+	(o.locked ? add_locked : add_many)(&f);
+	fix_close(&f);
+}
+
+/* Both processes work on exported memory, at once. Returns the value of the word at `at`. */
+static uint64_t both(uint32_t path, bool locked, uint64_t at)
+{
+	struct other o = start(other_side);
+	dg_memory m = sealed_memory(SIZE);
+	dg_device *dev = device_spinning(0);
+	dg_region *r = exportable(dev, &m);
+	struct order order = { export_of(r, RW), path, locked };
+	struct fix f;
+	uint64_t value;
+
+	say(o.fd, &order, sizeof(order));
+	import_at(&f, &order.token, path);
+	hear_int(o.fd);
+	say_int(o.fd, 0);
+	(locked ? add_locked : add_many)(&f);
+	join(o);
+	value = __atomic_load_n((uint64_t *)((char *)m.addr + at), __ATOMIC_SEQ_CST);
+	fix_close(&f);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	return value;
+}
+
+static void a_counter_of_two_processes_loses_nothing(void)
+{
+	CHECK_EQ(both(DG_PATH_WORKER, false, COUNTER), 2 * ADDS);
+	CHECK_EQ(both(DG_PATH_INLINE, false, COUNTER), 2 * ADDS);
+}
+
+static void a_lock_by_compare_swap_guards_what_two_processes_write(void)
+{
+	CHECK_EQ(both(DG_PATH_WORKER, true, GUARDED), 2 * LOCKED);
+	CHECK_EQ(both(DG_PATH_INLINE, true, GUARDED), 2 * LOCKED);
+}
+
+/* Imports memory that is not mapped here: atomic operations are refused, copies are not. */
+static void refused_side(int fd)
+{
+	struct token token;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	hear(fd, &token, sizeof(token));
+	import_fix(&f, &token, SIZE, 8);
+	for (uint32_t op = DG_FETCH_ADD; op <= DG_COMPARE_SWAP; op++) {
+		wr = atomic_record(&f, op, COUNTER, 1, 1);
+		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), -EOPNOTSUPP);
+		CHECK_SAYS(dg_last_error(), "can only copy");
+		CHECK_SAYS(dg_last_error(), "soft");
+		CHECK_SAYS(dg_last_error(), "dgkit.empty()");
+	}
+	wr = record(&f, DG_READ, 8, 0, 0);
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	say_int(fd, info_of(f.remote).method);
+	fix_close(&f);
+}
+
+static void memory_that_is_only_copied_has_no_atomics(void)
+{
+	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
+		dg_memory m = plain_memory(pages(SIZE), SIZE);
+		struct token token;
+		struct other o;
+		dg_device *dev;
+		dg_region *r;
+
+		if (!choose(how))
+			continue; /* not supported: an emulator has no process_vm_readv */
+		o = start(refused_side);
+		dev = device_spinning(0);
+		r = exportable(dev, &m);
+		token = export_of(r, RW);
+		say(o.fd, &token, sizeof(token));
+		CHECK_EQ(hear_int(o.fd), how);
+		join(o);
+		CHECK_EQ(*(uint64_t *)m.addr, 0);
+		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	}
+}
+
+/* Memory whose file may shrink is copied by system calls: on the local side that is enough. */
+static void memory_that_may_fault_is_only_for_the_local_side(void)
+{
+	dg_memory m = plain_memory(pages(SIZE), SIZE);
+	dg_region *fallible;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+
+	fix_open(&f, SIZE, 8);
+	m.flags = DG_MEMORY_MAY_FAULT;
+	fallible = exportable(f.dev, &m);
+	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 7, 0);
+	wr.local = id_of(fallible);
+	*(uint64_t *)f.remote_bytes = 3;
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), 1);
+	CHECK_EQ(wc.status, DG_OK);
+	CHECK_EQ(*(uint64_t *)m.addr, 3);
+	CHECK_EQ(*(uint64_t *)f.remote_bytes, 10);
+	wr.local = f.l;
+	wr.remote = id_of(imported(f.dev, fallible, RW));
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "can only copy");
+	fix_close(&f);
+}
+
+/* Adds until the region is revoked, and says how often. */
+static void adds_until_revoked(int fd)
+{
+	struct order o;
+	struct fix f;
+	dg_wr wr;
+	dg_wc wc;
+	int added = 0;
+
+	hear(fd, &o, sizeof(o));
+	import_at(&f, &o.token, o.path);
+	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 1, 0);
+	for (;;) {
+		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
+		if (wc.status)
+			break;
+		if (++added == 1000)
+			say_int(fd, 0);
+	}
+	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+	say_int(fd, added);
+	fix_close(&f);
+}
+
+/* After the close of the region the word has what was reported as done, and no more. */
+static void no_atomic_comes_after_a_revocation(void)
+{
+	for (uint32_t path = DG_PATH_INLINE; path <= DG_PATH_WORKER; path++) {
+		struct other o = start(adds_until_revoked);
+		dg_memory m = sealed_memory(SIZE);
+		dg_device *dev = device_spinning(0);
+		dg_region *r = exportable(dev, &m);
+		struct order order = { export_of(r, RW), path, false };
+		uint64_t at_close;
+
+		say(o.fd, &order, sizeof(order));
+		hear_int(o.fd);
+		CHECK_EQ(dg_region_close(r, 20 * SECOND), 0);
+		at_close = __atomic_load_n((uint64_t *)m.addr, __ATOMIC_SEQ_CST);
+		CHECK_EQ(hear_int(o.fd), at_close);
+		join(o);
+		CHECK_EQ(__atomic_load_n((uint64_t *)m.addr, __ATOMIC_SEQ_CST), at_close);
+		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_counter_of_two_processes_loses_nothing),
+		TEST(a_lock_by_compare_swap_guards_what_two_processes_write),
+		TEST(memory_that_is_only_copied_has_no_atomics),
+		TEST(memory_that_may_fault_is_only_for_the_local_side),
+		TEST(no_atomic_comes_after_a_revocation),
+	};
+
+	return RUN_WITH_OWN_FOLDER(tests, argc, argv);
+}
