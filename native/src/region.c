@@ -81,7 +81,22 @@ static int check_block(const dg_memory *m)
 	return 0;
 }
 
-static int check_memory(const dg_memory *m, uint32_t access)
+static int check_on_demand(const struct dg_device *dev, const dg_memory *m)
+{
+	if (!(m->flags & DG_MEMORY_ON_DEMAND))
+		return 0;
+	if (!dev->on_demand)
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s cannot register memory on demand: only verbs can, "
+			       "with an RDMA adapter that pages memory (ODP)",
+			       dev->caps.provider);
+	if (m->kind != DG_KIND_HOST)
+		return dg_fail(EINVAL, "GPU memory cannot be registered on demand, only host "
+				       "memory: leave on_demand out");
+	return 0;
+}
+
+static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_t access)
 {
 	if (!m->size || !m->addr)
 		return dg_fail(EINVAL, "a region needs an address and at least 1 byte");
@@ -95,6 +110,9 @@ static int check_memory(const dg_memory *m, uint32_t access)
 	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
 		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
 				       "granted: register it with access='r'");
+	int rc = check_on_demand(dev, m);
+	if (rc)
+		return rc;
 	if (m->kind != DG_KIND_HOST)
 		return check_block(m);
 	if (m->fd >= 0) {
@@ -168,7 +186,7 @@ int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg
 	int rc = dg_device_enter(dev);
 	if (rc)
 		return rc;
-	rc = check_memory(mem, access);
+	rc = check_memory(dev, mem, access);
 	if (!rc)
 		rc = register_entered(dev, mem, access, out);
 	life_leave(&dev->life);
@@ -485,6 +503,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = atomic_load(&r->entry->lost),
 		.importers = importers(r),
+		.registration = r->registration,
 	};
 	life_leave(&r->life);
 	return 0;

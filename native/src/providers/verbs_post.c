@@ -291,7 +291,7 @@ static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg
 		.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
 		.rdma = {.remote_addr = remote, .rkey = l->conn->reply.rkey},
 	};
-	if (write && bytes <= l->conn->max_inline)
+	if (write && dg_verbs_fits_inline(l->conn, op, bytes))
 		wr->send_flags |= IBV_SEND_INLINE;
 	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
@@ -450,7 +450,8 @@ static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const stru
 	wr->num_sge = 1;
 	wr->opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
 	wr->send_flags = IBV_SEND_SIGNALED |
-			 (write && op->size <= l->conn->max_inline ? IBV_SEND_INLINE : 0);
+			 (write && dg_verbs_fits_inline(l->conn, op, op->size) ? IBV_SEND_INLINE
+								       : 0);
 	wr->rdma.remote_addr = (uintptr_t)(write ? op->dst : op->src);
 	wr->rdma.rkey = l->conn->reply.rkey;
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
