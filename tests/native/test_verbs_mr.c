@@ -219,6 +219,19 @@ static void an_adapter_without_paging_is_not_asked_to_page(void)
 	CHECK_EQ(plain.calls, 0);
 }
 
+static void a_device_in_software_is_not_asked_to_page(void)
+{
+	dg_memory m = host(DG_MEMORY_ON_DEMAND);
+
+	start();
+	device.software = true;
+	CHECK_EQ(registers(&m, 0), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "accesses wrong bytes of each page");
+	CHECK_EQ(query.calls + plain.calls, 0);
+	m.flags = 0;
+	CHECK_EQ(registers(&m, 0), 0);
+}
+
 /* What the kernel answers is taken where libibverbs does not say what the adapter pages. */
 static void without_extended_verbs_the_registration_itself_shows_it(void)
 {
@@ -467,6 +480,7 @@ int main(int argc, char **argv)
 		TEST(host_memory_is_pinned),
 		TEST(memory_on_demand_has_its_flag_and_is_looked_up_first),
 		TEST(an_adapter_without_paging_is_not_asked_to_page),
+		TEST(a_device_in_software_is_not_asked_to_page),
 		TEST(without_extended_verbs_the_registration_itself_shows_it),
 		TEST(too_little_locked_memory_is_named_with_its_limit),
 		TEST(gpu_memory_is_registered_as_a_dma_buf_at_its_own_address),

@@ -223,7 +223,8 @@ def test_one_guest_moves_bytes_of_the_other_by_rdma(exporter, importer, address,
 
 def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
-    passes(bed, "host", [sys.executable, "-u", "-B", script])
+    fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
+    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script])
 
 
 @pytest.mark.parametrize("program", ["test_verbs", *SUITE])
