@@ -76,7 +76,8 @@ class FakeGpuMemory:
 
     def __init__(self) -> None:
         cuda = ctypes.CDLL("libcuda.so.1")
-        context, address, uuid = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.create_string_buffer(16)
+        context, address = ctypes.c_void_p(), ctypes.c_uint64()
+        uuid = ctypes.create_string_buffer(16)
         calls = [
             cuda.cuInit(0),
             cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
@@ -102,6 +103,12 @@ def gpu_memory_is_refused_with_the_reason_of_both_ways() -> None:
             print(f"   {error}")
         else:
             raise AssertionError("Soft-RoCE took GPU memory")
+        try:
+            device.register(FakeGpuMemory(), on_demand=True)
+        except ValueError as error:
+            check("GPU memory cannot be registered on demand" in str(error), f"{error}")
+        else:
+            raise AssertionError("GPU memory was to be paged")
         device.register(bytearray(64)).close()  # and the device goes on
 
 

@@ -93,11 +93,12 @@ static int check_paging(const struct verbs *d)
 {
 	const uint32_t needed = IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_WRITE;
 	struct ibv_device_attr_ex a;
-	/* Soft-RoCE of Linux 7.3 reports it, and accesses each page at its start, whatever the
-	 * offset: it overwrites what is there. */
+	/* Soft-RoCE of Linux 7.2 and 7.3 reports it, and accesses each page at its start, whatever
+	 * the offset: it overwrites what is there. */
 	if (d->software)
 		return no_paging(d, "a device in software is not trusted with it: Soft-RoCE "
-				    "accesses wrong bytes of each page (seen with Linux 7.3)");
+				    "accesses wrong bytes of each page (seen with Linux 7.2 "
+				    "and 7.3)");
 	if (!query_paging(d->context, &a))
 		return 0; /* the registration will show it */
 	if (!(a.odp_caps.general_caps & IBV_ODP_SUPPORT))
