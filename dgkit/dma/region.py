@@ -46,8 +46,10 @@ _leaked: list[tuple[Any, ...]] = []
 class _Base(native.RegionHandle):
     """Base of both kinds of region: handle, id and close."""
 
-    __slots__ = ("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "size")
-    __slots__ += ("registration",)
+    __slots__ = (
+        *("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "registration"),
+        "size",
+    )
 
     access: Access
     size: int

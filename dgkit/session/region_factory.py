@@ -114,8 +114,8 @@ def _reachable_place(
         NativeError: The DPU cannot reach the place, or there is no GPU.
     """
     if place == "auto" and session.dpu.provider == "verbs":
-        error = memory.gpu_error() if local else None
-        return "host", f"host memory: {error.strerror if error else _MAY_REFUSE}"
+        no_gpu = memory.gpu_error() if local else None
+        return "host", f"host memory: {no_gpu.strerror if no_gpu else _MAY_REFUSE}"
     if session.dpu.provider in {"cuda", *OWN_EXPORT} or place in ("host", "pinned"):
         return place, ""
     error = _unreachable(session, memory.gpu_error() if local else None)

@@ -456,6 +456,8 @@ static void gpu_memory_of_a_region_is_not_accessed_by_the_cpu(void)
 	op.local = of_host.index;
 	CHECK(dg_verbs_fits_inline(&conn, &op, 64));
 	CHECK(!dg_verbs_fits_inline(&conn, &op, 65));
+	dg_verbs_unmap(of_gpu.dev, &device, &of_gpu);
+	dg_verbs_unmap(of_host.dev, &device, &of_host);
 }
 
 static void closing_a_region_ends_its_registration_and_then_its_dma_buf(void)
