@@ -188,6 +188,22 @@ static void host_memory_is_pinned(void)
 	CHECK_EQ(query.calls + dmabuf.calls, 0);
 }
 
+/* The kernel binds no window to a dma-buf. */
+static void only_pinned_host_memory_can_have_windows(void)
+{
+	dg_memory pinned = host(0), on_demand = host(DG_MEMORY_ON_DEMAND), on_gpu = gpu();
+
+	start();
+	device.windows = true;
+	CHECK_EQ(registers(&pinned, IBV_ACCESS_LOCAL_WRITE), 0);
+	CHECK_EQ(plain.flags, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	CHECK_EQ(registers(&on_demand, IBV_ACCESS_LOCAL_WRITE), 0);
+	CHECK_EQ(plain.flags, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	CHECK_EQ(registers(&on_gpu, IBV_ACCESS_LOCAL_WRITE), 0);
+	CHECK_EQ(dmabuf.flags, IBV_ACCESS_LOCAL_WRITE);
+	dg_verbs_source_close(&source);
+}
+
 static void memory_on_demand_has_its_flag_and_is_looked_up_first(void)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
@@ -480,6 +496,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(host_memory_is_pinned),
+		TEST(only_pinned_host_memory_can_have_windows),
 		TEST(memory_on_demand_has_its_flag_and_is_looked_up_first),
 		TEST(an_adapter_without_paging_is_not_asked_to_page),
 		TEST(a_device_in_software_is_not_asked_to_page),
