@@ -78,11 +78,26 @@ enum dg_status {
 	DG_QUEUE_FULL = 13
 };
 /* READONLY: cannot be written. SHARE_PROCESS: importers may access this process with ptrace, so that
- * they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). */
+ * they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). ON_DEMAND: an RDMA adapter
+ * pages the memory instead of pinning it. */
 enum dg_memory_flag {
 	DG_MEMORY_READONLY = 1,
 	DG_MEMORY_SHARE_PROCESS = 2,
-	DG_MEMORY_MAY_FAULT = 4
+	DG_MEMORY_MAY_FAULT = 4,
+	DG_MEMORY_ON_DEMAND = 8
+};
+/* How a region's memory was registered with an RDMA adapter.
+ *   NONE       not at all: other providers
+ *   PINNED     host memory, pinned
+ *   ON_DEMAND  host memory, not pinned: the adapter faults its pages in
+ *   DMABUF     GPU memory, as a dma-buf
+ *   PEERMEM    GPU memory, by its address, which nvidia-peermem resolves */
+enum dg_registration {
+	DG_REGISTRATION_NONE = 0,
+	DG_REGISTRATION_PINNED = 1,
+	DG_REGISTRATION_ON_DEMAND = 2,
+	DG_REGISTRATION_DMABUF = 3,
+	DG_REGISTRATION_PEERMEM = 4
 };
 /* How a region's bytes are reached.
  *   MAP          mapped into this process, or its own memory
@@ -230,12 +245,13 @@ typedef struct dg_stats {
 
 /* id: what dg_wr.local and dg_wr.remote take. remote: 1 if imported. peer_pid: process id of the
  * exporter, 0 if unknown. revoked: closed by its exporter. lost: the exporter is gone. importers:
- * number of imports of a local region. */
+ * number of imports of a local region. registration: enum dg_registration; of an imported region, as
+ * its exporter says. */
 typedef struct dg_region_info {
 	uint64_t size;
 	uint32_t id, access, remote, method;
 	int32_t peer_pid;
-	uint32_t revoked, lost, importers;
+	uint32_t revoked, lost, importers, registration;
 } dg_region_info;
 
 typedef struct dg_rate {

@@ -98,7 +98,7 @@ class Handlers:
             undo.pop_all()
         allowance.give_memory(charged - kept)
         chosen = getattr(mem, "chosen", "")
-        return m.Allocated(request.id, handle, token, region.place, chosen)
+        return m.Allocated(request.id, handle, token, region.place, chosen, region.registration)
 
     def import_(self, client: Client, request: m.Import) -> None:
         """Import in a worker: the exporter may be slow to answer."""

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
-from ..types import DOCA
+from ..types import OWN_EXPORT
 from .console import notice_after
 
 __all__ = ["Place", "driver_notice", "on_option", "resolve_place"]
 
-_GPU_PROVIDERS = {None, "cuda", *DOCA}
+_GPU_PROVIDERS = {None, "cuda", *OWN_EXPORT}
 F = TypeVar("F", bound=Callable[..., Any])
 _WAITING = (
     "dgkit: waiting for the NVIDIA driver (cuInit). If it does not return, check `nvidia-smi` and "
@@ -98,6 +98,8 @@ def _auto(provider: str | None) -> Place:
 
     with driver_notice():
         on, chosen = choose(readonly_export=False)
+    if on == "gpu" and provider == "verbs":
+        on, chosen = "host", "host memory: an RDMA adapter may refuse GPU memory; --on gpu tries it"
     if on == "gpu" and provider not in _GPU_PROVIDERS:
         on, chosen = "host", f"host memory: the provider {provider!r} cannot reach GPU memory"
     return Place(on, provider or ("cuda" if on == "gpu" else "soft"), chosen)

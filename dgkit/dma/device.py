@@ -143,11 +143,13 @@ class Device:
         size: int | None = None,
         name: str | None = None,
         share_process: bool = False,
+        on_demand: bool = False,
     ) -> Region:
         """Register a Memory (`dgkit.empty`) or any contiguous buffer, in place.
 
         Register an array on a GPU as `dgkit.wrap(array)`. Providers that cannot copy GPU memory
-        can only export such a region; `doca` and `softdoca` receive its dma-buf.
+        can only export such a region; `doca`, `softdoca` and `verbs` receive its dma-buf, else its
+        address for nvidia-peermem.
 
         Args:
             memory: Memory, or object with a buffer.
@@ -158,18 +160,24 @@ class Device:
             name: Shown in its repr and cards.
             share_process: Importers may open this process to copy (Yama's PR_SET_PTRACER,
                 prctl(2)).
+            on_demand: Do not pin the memory: the RDMA adapter pages it (ODP). For `"verbs"` and
+                host memory.
 
         Raises:
             TypeError: `memory` has no buffer.
-            Unsupported: It is not contiguous, or a PyTorch tensor that requires grad.
+            ValueError: `on_demand` for GPU memory.
+            Unsupported: It is not contiguous, or a PyTorch tensor that requires grad; or the
+                provider, or its adapter, cannot page memory on demand.
             AccessDenied: `"w"` or `"rw"` for read-only memory.
             BoundsError: The range exceeds the memory.
-            ExportError: The memfd is not sealed, or DOCA cannot use this GPU memory.
+            ExportError: The memfd is not sealed, or DOCA or the RDMA adapter cannot use this GPU
+                memory.
         """
         flags = None if access is None else parse_access(access)
         return Region(
-            self, memory, flags, offset=offset, size=size, name=name, share_process=share_process
-        )
+            self, memory, flags, offset=offset, size=size, name=name, share_process=share_process,
+            on_demand=on_demand,
+        )  # fmt: skip
 
     def import_region(self, token: bytes, timeout: float = 1.0) -> RemoteRegion:
         """Import a region from its descriptor, exported by this or another process of this user.

@@ -9,7 +9,7 @@ import warnings
 
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
-from ..types import DOCA, IN_BAR, Access, GpuSpan, is_memory, parse_access
+from ..types import IN_BAR, OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
 from .memory_desc import BAR, READONLY, described_gpu, part
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
-_SHARE_PROCESS, _MAY_FAULT = 2, 4
+_SHARE_PROCESS, _MAY_FAULT, _ON_DEMAND = 2, 4, 8
 _METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar", "qp")
 _METHOD_TEXTS = {
     "map": "mapped into this process",
@@ -33,6 +33,13 @@ _METHOD_TEXTS = {
     "bar": "as an emulated PCI BAR, mapped write-combining into this process",
     "qp": "by RDMA, on a queue pair that was connected by hand",
 }
+_REGISTRATIONS = ("", "pinned", "on demand", "dma-buf", "nvidia-peermem")
+_REGISTRATION_TEXTS = {
+    "pinned": "pinned for the RDMA adapter",
+    "on demand": "on demand: not pinned, the RDMA adapter pages it",
+    "dma-buf": "with the RDMA adapter, as a dma-buf",
+    "nvidia-peermem": "with the RDMA adapter, by its address (nvidia-peermem)",
+}
 
 # Regions that a finalizer could not close because transfers are in flight: keep their memory.
 _leaked: list[tuple[Any, ...]] = []
@@ -41,10 +48,14 @@ _leaked: list[tuple[Any, ...]] = []
 class _Base(native.RegionHandle):
     """Base of both kinds of region: handle, id and close."""
 
-    __slots__ = ("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "size")
+    __slots__ = (
+        *("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "registration"),
+        "size",
+    )
 
     access: Access
     size: int
+    registration: str
 
     def __init__(self, device: Device, name: str | None) -> None:
         self._r: Any = None
@@ -70,6 +81,7 @@ class _Base(native.RegionHandle):
 
     def _describe_as(self, info: Any) -> None:
         """Set the attributes of a region that was made; `access` last, see `__del__`."""
+        self.registration = _REGISTRATIONS[info.registration]
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
     def _info(self) -> Any:
@@ -154,6 +166,8 @@ class _Base(native.RegionHandle):
             ("Access", access_text(self.access)),
             *self._rows(),
         ]
+        if self.registration:
+            rows.append(("Registered", _REGISTRATION_TEXTS[self.registration]))
         state = self._state()
         title = type(self).__name__ + (f" ({state})" if state else "")
         return card(title, rows, badge=provider_badge(self._device._mover))
@@ -164,6 +178,10 @@ class Region(_Base):
 
     While the region is open its bytes cannot move: a bytearray cannot be resized, an mmap cannot be
     closed. Once `close()` returns, no importer can move a byte of it any more.
+
+    Attributes:
+        registration: How an RDMA adapter has the memory: `pinned`, `on demand`, or of a GPU as a
+            `dma-buf` or by `nvidia-peermem`; "" with other providers.
     """
 
     __slots__ = ("_bytes", "_keep", "_span", "memory", "place")
@@ -178,6 +196,7 @@ class Region(_Base):
         size: int | None,
         name: str | None,
         share_process: bool,
+        on_demand: bool = False,
     ) -> None:
         super().__init__(device, name if name is not None else getattr(memory, "name", None))
         self.memory = memory
@@ -194,6 +213,7 @@ class Region(_Base):
                 raw = self._describe(known, offset, size, share_process)
             if access is None:
                 access = Access.READ if raw.flags & READONLY else Access.RW
+            raw.flags |= _ON_DEMAND if on_demand else 0
             self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
             if self._r is None:
@@ -248,7 +268,7 @@ class Region(_Base):
                 allocated with `readonly_export=True`.
             ExportError: CUDA cannot share this GPU memory.
         """
-        if self._span is not None and self._span.kind == "none" and not self._exports_by_doca:
+        if self._span is not None and self._span.kind == "none" and not self._has_own_export:
             raise ExportError(self._span.why, check="")
         locked = getattr(self.memory, "readonly_export", False)
         flags = self.access if access is None else parse_access(access)
@@ -265,9 +285,9 @@ class Region(_Base):
         return bytes(ffi.buffer(buffer, length))
 
     @property
-    def _exports_by_doca(self) -> bool:
-        """True if the device exports by DOCA, which shares GPU memory that CUDA cannot."""
-        return self._device.provider in DOCA
+    def _has_own_export(self) -> bool:
+        """True if the provider exports by itself, and shares GPU memory that CUDA cannot."""
+        return self._device.provider in OWN_EXPORT
 
     @property
     def importers(self) -> int:
@@ -295,6 +315,7 @@ class Region(_Base):
 
         name = f" {self.name!r}" if self.name else ""
         about = f"{plural(self.size, 'byte')} on {self._where()}, {self._state() or self.access}"
+        about += f", {self.registration}" if self.registration else ""
         return f"<dgkit.Region id {self.id}{name}, {about}>"
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -306,7 +327,11 @@ class Region(_Base):
 
 
 class RemoteRegion(_Base):
-    """Imported region. Created by `Device.import_region` or `QueuePair.import_memory`."""
+    """Imported region. Created by `Device.import_region` or `QueuePair.import_memory`.
+
+    Attributes:
+        registration: How the exporter's RDMA adapter has the memory: as of Region.
+    """
 
     __slots__ = ("method", "peer_pid")
 
@@ -337,6 +362,7 @@ class RemoteRegion(_Base):
         from ..units import plural
 
         state = self._state() or f"{self.access}, {self.method}"
+        state += f", {self.registration}" if self.registration else ""
         about = f"{plural(self.size, 'byte')} of {self._owner()}, {state}"
         return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 

@@ -153,6 +153,10 @@ DEVICE_PRIVATE = Document(
     "Phoronix, NVIDIA's patches for RDMA on device-private pages (2024-10-15)",
     "https://www.phoronix.com/news/Linux-GPU-P2P-DMA-Device-Priv",
 )
+DEVICE_PRIVATE_REVIEW = Document(
+    "Linux mailing list, RDMA on device-private pages, version 2 (2025-07-20)",
+    "https://lists.freedesktop.org/archives/dri-devel/2025-July/516182.html",
+)
 HMM = Document(
     "Linux kernel, Heterogeneous Memory Management", "https://docs.kernel.org/mm/hmm.html"
 )

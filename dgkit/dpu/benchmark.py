@@ -175,10 +175,13 @@ def machine_fields(device: Device, remote: RemoteRegion) -> dict[str, str | int 
     """Return the measuring machine as the fields of dgkit.report.Machine.
 
     Between two memories of the host the provider `cuda` copies with the CPU: then `engine` is
-    empty.
+    empty. Of RDMA it also says how the exporter's adapter has the memory.
     """
     from ..dma import cpus
     from ..report import Machine
 
     has_engine = remote.method == "gpu" or device.provider in OWN_EXPORT
-    return asdict(Machine.here(cpus(), device.caps.engine if has_engine else ""))
+    engine = device.caps.engine if has_engine else ""
+    if remote.registration:
+        engine += f"; remote memory: {remote.registration}"
+    return asdict(Machine.here(cpus(), engine))

@@ -91,6 +91,7 @@ class SessionRegion:
         size: Bytes.
         access: What DMA may do to it.
         chosen: What on="auto" chose, and why; else empty.
+        registration: How an RDMA adapter has the memory, as of dgkit.Region; else empty.
         handle: Handle at the agent; 0 if not registered with the agent.
         token: Descriptor.
         local: Region of this process, or None.
@@ -102,7 +103,7 @@ class SessionRegion:
 
     __slots__ = (
         *("_owner", "access", "chosen", "closed", "handle", "id", "local", "name", "on"),
-        *("place", "producer", "remote", "session", "size", "token"),
+        *("place", "producer", "registration", "remote", "session", "size", "token"),
     )
 
     def __init__(
@@ -126,6 +127,7 @@ class SessionRegion:
         self.token = b""
         self.place = "host"
         self.chosen = ""
+        self.registration = ""
         self.producer: Callable[[], object] | None = None
         self.local: Region | None = None
         self.remote: RemoteRegion | None = None
@@ -134,6 +136,7 @@ class SessionRegion:
     def attach(self, local: Region) -> None:
         """Set the region of this process."""
         self.local, self.place = local, local.place
+        self.registration = local.registration
         span = getattr(local.memory, "gpu", None)
         if span is not None:
             self.producer = lambda: _synchronize(local.memory, span.gpu)
@@ -230,6 +233,7 @@ class SessionRegion:
         from ..units import plural  # late: connect() must be quick
 
         about = f"{plural(self.size, 'byte')}, {self.access}"
+        about += f", {self.registration}" if self.registration else ""
         about += f", auto: {self.chosen}" if self.chosen else ""
         state = ", closed" if self.closed else ""
         return f"<SessionRegion {self.name!r} on {self.where}, {about}{state}>"
@@ -243,6 +247,7 @@ class SessionRegion:
             ("On", self.where),
             ("Size", plural(self.size, "byte")),
             ("Access", access_text(self.access)),
+            *([("Registered", self.registration)] if self.registration else []),
             *([("Chosen", self.chosen)] if self.chosen else []),
         ]
         title = "Region of a session (closed)" if self.closed else "Region of a session"

@@ -9,7 +9,7 @@ from .. import memory
 from ..errors import NativeError, Unsupported
 from ..memory.placement import parse_on
 from ..memory.shape import as_shape, total_size
-from ..types import DOCA, Access, is_memory
+from ..types import OWN_EXPORT, Access, is_memory
 from .region import SessionRegion
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["empty", "like", "register", "take_over"]
 
+_MAY_REFUSE = "an RDMA adapter may refuse GPU memory; on='gpu' tries it"
 _PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages
 
 
@@ -112,7 +113,10 @@ def _reachable_place(
     Raises:
         NativeError: The DPU cannot reach the place, or there is no GPU.
     """
-    if session.dpu.provider in {"cuda", *DOCA} or place in ("host", "pinned"):
+    if place == "auto" and session.dpu.provider == "verbs":
+        no_gpu = memory.gpu_error() if local else None
+        return "host", f"host memory: {no_gpu.strerror if no_gpu else _MAY_REFUSE}"
+    if session.dpu.provider in {"cuda", *OWN_EXPORT} or place in ("host", "pinned"):
         return place, ""
     error = _unreachable(session, memory.gpu_error() if local else None)
     if place == "auto":
@@ -141,6 +145,7 @@ def _at_agent(
     region = _new(session, side, size, Access.RW, name)
     made = session.dpu.allocate(region, name or "", place, session.timeout + size / _PAGES_PER_S)
     region.place, region.chosen = made.place, chosen or made.chosen
+    region.registration = made.registration
     return region
 
 

@@ -65,13 +65,15 @@ class Allocated(Message, tag=66):
     """Reply to Allocate.
 
     `token` is the descriptor, empty unless requested. `place` is where the bytes are (host, pinned,
-    cuda:0); `chosen` is the reason if the agent chose the place, else "".
+    cuda:0); `chosen` is the reason if the agent chose the place, else "". `registration` is how an
+    RDMA adapter has them (dgkit.Region), else "".
     """
 
     region: Handle
     token: bytes
     place: str
     chosen: str
+    registration: str = ""
 
 
 class Imported(Message, tag=67):

@@ -106,6 +106,7 @@ struct dg_device {
 	uint32_t fork_generation;
 	bool uses_share_server; /* the device holds a reference to the share server */
 	bool gpu; /* the provider can copy GPU memory */
+	bool on_demand; /* the provider takes DG_MEMORY_ON_DEMAND */
 	bool registers; /* the provider copies only memory that map() was given */
 	bool connects; /* even what this process exports is imported by map() of the blob */
 	bool blob_is_for_others; /* map() reads the blob of another machine's descriptor only */
@@ -180,8 +181,8 @@ struct dg_ops {
 	int (*arm)(struct dg_device *dev, struct dg_pipe *p);
 	/* Makes memory usable for this provider: memory of this process (m->addr), a GPU block that
 	 * another process exports (m->addr NULL), or what the blob of r->descriptor opens. Fills
-	 * entry->base and entry->method, and r->provider_state for unmap. NULL:
-	 * dg_map_default(). */
+	 * entry->base and entry->method, and r->provider_state for unmap; r->registration, if an
+	 * RDMA adapter has it. NULL: dg_map_default(). */
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		   struct dg_region_entry *entry);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);

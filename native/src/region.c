@@ -96,6 +96,21 @@ static int check_block(const dg_memory *m)
 	return 0;
 }
 
+static int check_on_demand(const struct dg_device *dev, const dg_memory *m)
+{
+	if (!(m->flags & DG_MEMORY_ON_DEMAND))
+		return 0;
+	if (!dev->on_demand)
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s cannot register memory on demand: only verbs can, "
+			       "with an RDMA adapter that pages memory (ODP)",
+			       dev->caps.provider);
+	if (m->kind != DG_KIND_HOST)
+		return dg_fail(EINVAL, "GPU memory cannot be registered on demand, only host "
+				       "memory: leave on_demand out");
+	return 0;
+}
+
 static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_t access)
 {
 	if (!m->size || !m->addr)
@@ -110,6 +125,9 @@ static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_
 	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
 		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
 				       "granted: register it with access='r'");
+	int rc = check_on_demand(dev, m);
+	if (rc)
+		return rc;
 	if (m->kind == DG_KIND_BAR)
 		return check_bar(dev, m);
 	if (m->kind != DG_KIND_HOST)
@@ -544,6 +562,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 		.revoked = gate_revoked(r->entry->gate),
 		.lost = lost,
 		.importers = importers(r),
+		.registration = r->registration,
 	};
 	life_leave(&r->life);
 	return 0;

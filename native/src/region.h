@@ -21,6 +21,7 @@ struct dg_region {
 	dg_memory memory;
 	uint32_t access;
 	bool remote;
+	uint8_t registration; /* enum dg_registration */
 	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() refuses from then on */
 	bool no_atomics; /* set by the provider's map(): the exporter's adapter has none */
 	bool other_machine; /* imported from another machine, without a share server */

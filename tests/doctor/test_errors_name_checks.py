@@ -96,6 +96,27 @@ def test_an_error_of_the_core_names_the_check_by_its_sentence(words, check, monk
     assert str(error).endswith(f"`dgkit doctor {check}` explains it" if check else words)
 
 
+@pytest.mark.parametrize(
+    ("first", "check"),
+    [
+        ("the driver of the adapter, or this kernel, takes none", "rdma-dmabuf"),
+        ("the installed rdma-core is older than 34, the first with it", "rdma-core"),
+        ("the NVIDIA driver does not export this memory (CUDA_ERROR_X)", "dmabuf-gpu"),
+        ("this process sees no GPU with the UUID of this memory", "dmabuf-gpu"),
+    ],
+)
+def test_gpu_memory_that_an_adapter_refuses_names_the_check_of_the_first_way(
+    first, check, monkeypatch
+):
+    second = "by its address, with nvidia-peermem: the module is not loaded"
+    words = f"mlx5_0 cannot be given this GPU memory: as a dma-buf: {first}; {second}"
+    monkeypatch.setattr(_ffi, "last_error", lambda: words)
+    error = _ffi.error_of(-errno.EMEDIUMTYPE)
+    assert isinstance(error, errors.ExportError)
+    assert error.check == check
+    assert error.words == words
+
+
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():
     for code in cuda_errors._UNAVAILABLE:
         check = cuda_errors.error_of("cuInit", code, "CUDA_ERROR").check

@@ -188,6 +188,28 @@ def test_hmm_wants_both_options_and_nothing_needs_it(
     assert words in found.found
 
 
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("5.15.0-91-generic", "not in Linux 5.15"),
+        ("7.3.4+deb13-amd64", "not in Linux 7.3"),
+        ("7.4.0", "not known of Linux 7.4"),
+        ("odd", "not known of Linux ?"),
+    ],
+)
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_no_kernel_that_was_examined_has_rdma_on_device_private_pages(
+    has_gpu: bool, release: str, words: str
+) -> None:
+    readings = {"ask uname": {**UNAME, "release": release}}
+    made = gpu(**readings) if has_gpu else machine(readings)
+    (found,) = judge("kernel-device-private", made, goal=Goal.RDMA)
+    assert found.verdict is Verdict.NOT_APPLICABLE
+    assert found.found == words
+    for named in ("mlx5", "nouveau", "moved to host memory", "dma-buf", "nvidia-peermem"):
+        assert named in found.why
+
+
 def test_without_a_gpu_the_options_do_not_matter() -> None:
     for check in ("kernel-p2pdma", "kernel-hmm"):
         (found,) = judge(check, machine({CONFIG: OFF}), goal=Goal.RDMA)

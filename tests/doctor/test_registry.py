@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 # The names that errors, documents and people's scripts use.
 NAMES = {
     *("dgkit-core", "dgkit-providers", "dgkit-extras"),
-    *("kernel-version", "kernel-p2pdma", "kernel-hmm"),
+    *("kernel-version", "kernel-p2pdma", "kernel-hmm", "kernel-device-private"),
     *("gpu-present", "driver-loaded", "driver-flavour", "driver-version", "driver-persistence"),
     *(
         "driver-registry",

@@ -431,6 +431,23 @@ static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
+/* Soft-RoCE from Linux 6.15 on offers it, and does it wrong. */
+static void memory_on_demand_is_refused_by_a_device_in_software(void)
+{
+	dg_memory m = plain_memory(pages(SIZE), SIZE);
+	dg_device *dev = device_spinning(0);
+	dg_region *r;
+
+	m.flags |= DG_MEMORY_ON_DEMAND;
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EOPNOTSUPP);
+	CHECK_SAYS(dg_last_error(), "rxe0 cannot register memory on demand");
+	CHECK_SAYS(dg_last_error(), "leave on_demand out");
+	m.flags = 0;
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+	CHECK_EQ(info_of(r).registration, DG_REGISTRATION_PINNED);
+	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+}
+
 /* Events of the connection manager, changed before the provider sees them. */
 static int (*next_event)(struct rdma_event_channel *c, struct rdma_cm_event **e);
 static int (*ack_event)(struct rdma_cm_event *e);
@@ -916,6 +933,7 @@ int main(int argc, char **argv)
 		TEST(forged_and_stale_descriptors_are_refused),
 		TEST(a_descriptor_whose_address_is_not_reached_names_it_and_the_device),
 		TEST(memory_beyond_the_limit_of_locked_memory_is_refused_with_both),
+		TEST(memory_on_demand_is_refused_by_a_device_in_software),
 		TEST(events_that_are_repeated_do_no_harm),
 		TEST(an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_time),
 		TEST(a_device_that_was_removed_is_named),

@@ -3,6 +3,7 @@
 Exits with 1 if a check fails.
 """
 
+import ctypes
 import os
 import sys
 import time
@@ -13,6 +14,7 @@ import numpy as np
 
 import dgkit
 from dgkit import dma, errors
+from dgkit.types import GpuSpan
 
 
 def check(condition: object, what: str) -> None:
@@ -63,6 +65,64 @@ def a_session_moves_bytes_by_rdma() -> None:
         latency = session.latency(region, size=64, op="write", count=200)
         check(latency.provider == "verbs", f"{latency}")
         check("in software" in latency.machine.engine, f"{latency.machine}")
+        check("remote memory: pinned" in str(latency), f"{latency}")
+        check("pinned" in repr(region), f"{region}")
+
+
+class FakeGpuMemory:
+    """Memory of the fake driver's GPU, which the caller has in LD_LIBRARY_PATH."""
+
+    size, place, fd, fd_offset, share_process = 4096, "cuda:0", -1, 0, False
+
+    def __init__(self) -> None:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        context, address = ctypes.c_void_p(), ctypes.c_uint64()
+        uuid = ctypes.create_string_buffer(16)
+        calls = [
+            cuda.cuInit(0),
+            cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0),
+            cuda.cuCtxSetCurrent(context),
+            cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(self.size)),
+            cuda.cuDeviceGetUuid_v2(uuid, 0),
+        ]
+        check(not any(calls), f"the fake driver answers {calls}")
+        self.gpu = GpuSpan(
+            kind="none", address=address.value, size=self.size, gpu=0, uuid=uuid.raw, why="fake"
+        )
+
+
+def gpu_memory_is_refused_with_the_reason_of_both_ways() -> None:
+    """Soft-RoCE takes no dma-buf, and no module knows the address."""
+    with dgkit.Device("verbs") as device:
+        try:
+            device.register(FakeGpuMemory())
+        except errors.ExportError as error:
+            check("rxe0 cannot be given this GPU memory: as a dma-buf: " in str(error), f"{error}")
+            check("nvidia-peermem: the module is not loaded" in str(error), f"{error}")
+            check(error.check == "rdma-dmabuf", error.check)
+            print(f"   {error}")
+        else:
+            raise AssertionError("Soft-RoCE took GPU memory")
+        try:
+            device.register(FakeGpuMemory(), on_demand=True)
+        except ValueError as error:
+            check("GPU memory cannot be registered on demand" in str(error), f"{error}")
+        else:
+            raise AssertionError("GPU memory was to be paged")
+        device.register(bytearray(64)).close()  # and the device goes on
+
+
+def memory_on_demand_is_refused_by_a_device_in_software() -> None:
+    """The error says why; the same memory can be pinned."""
+    memory = bytearray(64)
+    with dgkit.Device("verbs") as device:
+        try:
+            device.register(memory, on_demand=True)
+        except errors.Unsupported as error:
+            check("rxe0 cannot register memory on demand" in str(error), f"{error}")
+        else:
+            raise AssertionError("Soft-RoCE was to page memory")
+        check(device.register(memory).registration == "pinned", "it is not pinned")
 
 
 def run(name: str, body: Callable[[], None]) -> bool:
@@ -81,7 +141,9 @@ def run(name: str, body: Callable[[], None]) -> bool:
 def main() -> int:
     """Run everything; 1 if something failed."""
     ok = [run(each.__name__, each) for each in (a_device_says_what_it_is,
-          a_region_is_read_written_and_revoked, a_session_moves_bytes_by_rdma)]  # fmt: skip
+          a_region_is_read_written_and_revoked, a_session_moves_bytes_by_rdma,
+          gpu_memory_is_refused_with_the_reason_of_both_ways,
+          memory_on_demand_is_refused_by_a_device_in_software)]  # fmt: skip
     return 0 if all(ok) else 1
 
 

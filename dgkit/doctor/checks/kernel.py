@@ -252,6 +252,31 @@ def _kernel_hmm(case: Case) -> Iterator[Finding]:
         yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", sources)
 
 
+_EXAMINED = (7, 3)  # the newest kernel whose hmm.h and memremap.h were searched for the patches
+_PATCHES = (
+    "Patches for mlx5 adapters and the GPU driver nouveau alone were under review in July 2025; "
+    "no kernel up to Linux 7.3 has them. Without them such pages are moved to host memory first. "
+    "RDMA to GPU memory takes a dma-buf, else nvidia-peermem."
+)
+
+
+@check(
+    "kernel-device-private",
+    "Kernel: RDMA on device-private pages",
+    asks="Can RDMA reach ordinary memory that was moved to a GPU, where it is? Nothing needs it.",
+    goals={Goal.RDMA},
+    sides=("host",),
+)
+def _kernel_device_private(case: Case) -> Iterator[Finding]:
+    number = case.machine.know(uname).version
+    text = ".".join(map(str, number))
+    yield finding.n_a(
+        f"not in Linux {text}" if () < number <= _EXAMINED else f"not known of Linux {text or '?'}",
+        why=_PATCHES,
+        sources=(references.DEVICE_PRIVATE_REVIEW(), references.DEVICE_PRIVATE()),
+    )
+
+
 def _no_config(
     known: Kconfig, needed: str, name: str, sources: tuple[references.Source, ...]
 ) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ... import memory
-from ...types import DOCA
+from ...types import OWN_EXPORT
 from ...units import size_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def placement_options(session: Session, *, probe: bool = True) -> list[dict[str,
         _option("pinned", "pinned host memory", why),
     ]
     gpu_why = why
-    if not why and session.dpu.provider not in {"cuda", *DOCA}:
+    if not why and session.dpu.provider not in {"cuda", *OWN_EXPORT}:
         gpu_why = _NO_GPU_ACCESS.format(provider=session.dpu.provider)
     return [*options, *_gpus(gpu_why, why, on_host), _option("auto", "auto: a GPU, else host")]
 

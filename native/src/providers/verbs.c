@@ -241,6 +241,8 @@ static void describe(struct dg_device *dev, const struct verbs *d)
 		 !d->software ? "" : ", in software: this machine's CPU");
 	dev->blob_provider = "verbs";
 	dev->registers = true;
+	dev->gpu = true;
+	dev->on_demand = true;
 	dev->connects = true;
 	dev->caps.max_size = INT64_MAX;
 	dev->caps.inline_max = 0;

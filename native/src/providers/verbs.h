@@ -66,6 +66,7 @@ struct verbs_reply {
 	uint64_t address, size;
 	uint32_t rkey;
 	uint32_t atomics; /* enum ibv_atomic_cap of the exporter's adapter */
+	uint32_t registration; /* enum dg_registration */
 };
 #define VERBS_MAGIC   0x5342524556474bdeull
 #define VERBS_VERSION 2u
@@ -144,9 +145,19 @@ struct verbs_guest {
 	bool asked, stopped; /* the importer was asked to stop; has stopped, or need not be waited for */
 };
 
+/* How the adapter gets at the memory of a region of this process. Settled by the first registration;
+ * those for importers are made the same way. */
+struct verbs_source {
+	enum dg_registration way;
+	int fd; /* DMABUF: the dma-buf, else -1 */
+	uint64_t offset; /* in it */
+};
+
 /* A region's provider_state. */
 struct verbs_region {
 	struct ibv_mr *mr; /* a region of this process */
+	struct verbs_source source; /* of that */
+	bool by_cpu; /* the CPU can read the memory, so that a work request can carry it inline */
 	struct dg_gate *gate; /* an import's: one that its exporter sees, or own_gate */
 	struct dg_gate own_gate;
 	struct verbs_conn *link; /* an import's */
@@ -154,6 +165,14 @@ struct verbs_region {
 	uint8_t key[16];
 	uint32_t rkey; /* of an import by a queue pair */
 };
+
+/* Whether a work request can carry `bytes` bytes of a write: the CPU copies them into it when it is
+ * posted, and cannot access GPU memory. */
+static inline bool dg_verbs_fits_inline(uint32_t max_inline, const struct dg_op *op, uint64_t bytes)
+{
+	const struct verbs_region *local = region_entry_at(op->local)->region->provider_state;
+	return bytes <= max_inline && local->by_cpu;
+}
 
 /* An open device: a port of an RDMA adapter. */
 struct verbs {
@@ -391,10 +410,23 @@ bool dg_verbs_link_send(struct verbs_link *l);
 /* Ends a connection whose other side is gone, and wakes who waits for it. */
 void dg_verbs_conn_ended(struct verbs_conn *c);
 
-/* verbs_map.c */
-/* Registers memory of this process. Errors: ENOMEM. */
-int dg_verbs_register(const struct verbs *d, struct ibv_pd *pd, const dg_memory *m, int flags,
+/* verbs_mr.c */
+/* Registers memory of this process for the local side of operations, in the best way that the adapter
+ * takes: GPU memory as a dma-buf, else by its address. Fills *s, which verbs_source_close() closes,
+ * and *out. On an error nothing is left open. Errors: ENOMEM; EOPNOTSUPP: no on-demand paging;
+ * EMEDIUMTYPE: neither way for GPU memory; others of ibv_reg_mr(). */
+int dg_verbs_register(const struct verbs *d, const dg_memory *m, int flags, struct verbs_source *s,
 		      struct ibv_mr **out);
+/* Registers that memory in this protection domain, in the same way. Returns NULL with errno. */
+struct ibv_mr *dg_verbs_mr(struct ibv_pd *pd, const dg_memory *m, const struct verbs_source *s,
+			   int flags);
+/* Returns the error that errno is of a registration of this kind. */
+int dg_verbs_mr_refused(const struct verbs *d, const dg_memory *m, enum dg_registration way);
+void dg_verbs_source_close(struct verbs_source *s);
+/* The folder of the kernel's modules, which a test replaces. */
+extern const char *dg_verbs_modules;
+
+/* verbs_map.c */
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		 struct dg_region_entry *entry);
 void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r);

@@ -42,7 +42,10 @@ static void load(void)
 	dg_verbs.name = (type(*) params)(uintptr_t)symbol(ibverbs, #name);
 #define FROM_RDMACM(type, name, params) \
 	dg_verbs.name = (type(*) params)(uintptr_t)symbol(rdmacm, #name);
+#define OPTIONAL_FROM_IBVERBS(type, name, params) \
+	dg_verbs.name = (type(*) params)(uintptr_t)(ibverbs ? dlsym(ibverbs, #name) : NULL);
 	IBVERBS_FUNCTIONS(FROM_IBVERBS)
+	OPTIONAL_IBVERBS_FUNCTIONS(OPTIONAL_FROM_IBVERBS)
 	RDMACM_FUNCTIONS(FROM_RDMACM)
 	/* Kernels before 5.12 share pinned pages with a forked child until one side writes; this
 	 * has them leave registered memory out of the child. Later ones copy at the fork, and it

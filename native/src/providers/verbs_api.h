@@ -2,12 +2,13 @@
 /*
  * The part of libibverbs and librdmacm that dgkit calls. Both are loaded at run time and neither's
  * headers are needed to build, so their binary interface is declared here: symbol versions
- * IBVERBS_1.1 and RDMACM_1.0, which rdma-core keeps stable.
+ * IBVERBS_1.1 and RDMACM_1.0, and IBVERBS_1.12 where it exists, which rdma-core keeps stable.
  */
 #ifndef DG_VERBS_API_H
 #define DG_VERBS_API_H
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -45,7 +46,10 @@ enum {
 	IBV_ACCESS_REMOTE_READ = 4,
 	IBV_ACCESS_REMOTE_ATOMIC = 8,
 	IBV_ACCESS_MW_BIND = 16,
+	IBV_ACCESS_ON_DEMAND = 64,
 };
+enum { IBV_ODP_SUPPORT = 1 };
+enum { IBV_ODP_SUPPORT_WRITE = 4, IBV_ODP_SUPPORT_READ = 8 };
 enum { IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24 };
 enum ibv_atomic_cap { IBV_ATOMIC_NONE = 0, IBV_ATOMIC_HCA = 1, IBV_ATOMIC_GLOB = 2 };
 enum {
@@ -90,6 +94,16 @@ struct ibv_device_attr {
 	int max_ah, max_fmr, max_map_per_fmr, max_srq, max_srq_wr, max_srq_sge;
 	uint16_t max_pkeys;
 	uint8_t local_ca_ack_delay, phys_port_cnt;
+};
+
+/* An answer to query_device_ex(), as far as it is used here: later fields follow. */
+struct ibv_device_attr_ex {
+	struct ibv_device_attr orig_attr;
+	uint32_t comp_mask;
+	struct {
+		uint64_t general_caps;
+		uint32_t rc_odp_caps, uc_odp_caps, ud_odp_caps;
+	} odp_caps;
 };
 
 struct ibv_port_attr {
@@ -242,6 +256,19 @@ struct ibv_context {
 	void *abi_compat;
 };
 
+/* What precedes an ibv_context whose abi_compat is VERBS_ABI_IS_EXTENDED. It grows at its start, so a
+ * call is there if `sz` reaches from it to the end of the context. */
+struct verbs_context {
+	int (*query_device_ex)(struct ibv_context *, const uint32_t *, struct ibv_device_attr_ex *,
+			       size_t);
+	void *after_query_device_ex[11];
+	size_t sz;
+	struct ibv_context context;
+};
+#define VERBS_ABI_IS_EXTENDED ((void *)UINTPTR_MAX)
+_Static_assert(offsetof(struct verbs_context, context) == 104 || sizeof(void *) != 8,
+	       "the layout is libibverbs' own");
+
 enum rdma_cm_event_type {
 	RDMA_CM_EVENT_ADDR_RESOLVED = 0,
 	RDMA_CM_EVENT_ADDR_ERROR = 1,
@@ -313,6 +340,11 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(int, ibv_get_cq_event, (struct ibv_comp_channel *, struct ibv_cq **, void **)) \
 	X(void, ibv_ack_cq_events, (struct ibv_cq *, unsigned))
 
+/* NULL if the installed rdma-core lacks them: before 34 it has no ibv_reg_dmabuf_mr. */
+#define OPTIONAL_IBVERBS_FUNCTIONS(X)       \
+	X(struct ibv_mr *, ibv_reg_dmabuf_mr, \
+	  (struct ibv_pd *, uint64_t, size_t, uint64_t, int, int))
+
 #define RDMACM_FUNCTIONS(X)                                                              \
 	X(struct rdma_event_channel *, rdma_create_event_channel, (void))                \
 	X(void, rdma_destroy_event_channel, (struct rdma_event_channel *))               \
@@ -342,6 +374,7 @@ struct rdma_cm_event { /* followed by what is not used here */
 struct dg_verbs_api {
 #define VERBS_FIELD(type, name, params) type(*name) params;
 	IBVERBS_FUNCTIONS(VERBS_FIELD)
+	OPTIONAL_IBVERBS_FUNCTIONS(VERBS_FIELD)
 	RDMACM_FUNCTIONS(VERBS_FIELD)
 #undef VERBS_FIELD
 };

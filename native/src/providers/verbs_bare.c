@@ -110,7 +110,7 @@ int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *
 				.sg_list = &sge,
 				.num_sge = 1,
 				.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-				.send_flags = write && op->size <= lane_max_inline(l)
+				.send_flags = write && dg_verbs_fits_inline(lane_max_inline(l), op, op->size)
 						      ? IBV_SEND_INLINE
 						      : 0,
 				.rdma = {.remote_addr = (uintptr_t)(write ? op->dst : op->src),

@@ -49,6 +49,7 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 		.address = (uintptr_t)r->memory.addr,
 		.size = r->memory.size,
 		.atomics = d->atomics,
+		.registration = r->registration,
 	};
 	struct rdma_conn_param param = answer(d, &reply, asked);
 	g->peer = dg_verbs_peer_join(d, NULL, q->importer);

@@ -2,67 +2,26 @@
 /* Memory for the provider verbs: of this process, registered; of others, by a connection. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "error.h"
 #include "share/descriptor.h"
 #include "verbs.h"
 
-/* Returns how many bytes this process has pinned. */
-static uint64_t pinned(void)
+static int register_own(struct verbs *d, struct verbs_region *t, struct dg_region *r,
+			const dg_memory *m, struct dg_region_entry *entry)
 {
-	unsigned long kib = 0;
-	char line[256];
-	FILE *status = fopen("/proc/self/status", "re");
-	while (status && fgets(line, sizeof line, status))
-		if (sscanf(line, "VmPin: %lu", &kib) == 1)
-			break;
-	if (status)
-		fclose(status);
-	return (uint64_t)kib << 10;
-}
-
-static int cannot_pin(const struct verbs *d, uint64_t size)
-{
-	struct rlimit limit;
-	uint64_t already = pinned();
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
-	    limit.rlim_cur >= already + size)
-		return dg_fail(ENOMEM,
-			       "%s cannot pin %" PRIu64 " bytes: there is not so much free memory",
-			       d->name, size);
-	return dg_fail(ENOMEM,
-		       "%s cannot pin %" PRIu64 " bytes: the limit of locked memory is %" PRIu64
-		       " KiB, and %" PRIu64 " KiB are needed with the %" PRIu64
-		       " KiB that are pinned already: raise it (ulimit -l; memlock in "
-		       "/etc/security/limits.conf)",
-		       d->name, size, (uint64_t)limit.rlim_cur >> 10,
-		       (already + size + 1023) >> 10, already >> 10);
-}
-
-int dg_verbs_register(const struct verbs *d, struct ibv_pd *pd, const dg_memory *m, int flags,
-		      struct ibv_mr **out)
-{
-	*out = dg_verbs.ibv_reg_mr(pd, m->addr, m->size, flags);
-	if (*out)
-		return 0;
-	if (errno == ENOMEM)
-		return cannot_pin(d, m->size);
-	return dg_fail_errno("%s cannot register %" PRIu64 " bytes at %p", d->name, m->size, m->addr);
-}
-
-static int register_own(struct verbs *d, struct verbs_region *t, const dg_memory *m,
-			struct dg_region_entry *entry)
-{
-	if (m->kind != DG_KIND_HOST)
-		return dg_map_default(d->dev, m, entry);
-	int flags = (entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0) |
-		    (d->windows ? IBV_ACCESS_MW_BIND : 0);
+	int flags = entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+	int rc = dg_verbs_register(d, m, flags, &t->source, &t->mr);
+	if (rc)
+		return rc;
+	t->by_cpu = m->kind == DG_KIND_HOST;
+	r->registration = (uint8_t)t->source.way;
 	entry->base = m->addr;
-	return dg_verbs_register(d, d->pd, m, flags, &t->mr);
+	/* MAP is what the CPU may access. */
+	entry->method = t->by_cpu ? DG_METHOD_MAP : DG_METHOD_RDMA;
+	return 0;
 }
 
 static int read_blob(const struct dg_descriptor *from, struct sockaddr_storage *out)
@@ -119,6 +78,8 @@ static int open_import(struct verbs *d, struct verbs_region *t, struct dg_region
 	entry->base = (char *)(uintptr_t)reply->address;
 	entry->method = DG_METHOD_RDMA;
 	r->no_atomics = !reply->atomics;
+	if (reply->registration <= DG_REGISTRATION_PEERMEM)
+		r->registration = (uint8_t)reply->registration;
 	return 0;
 }
 
@@ -135,10 +96,11 @@ int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const 
 	if (!t)
 		return dg_fail(ENOMEM, "out of memory for a region");
 	memset(t, 0, sizeof *t);
+	t->source.fd = -1;
 	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
 	if (!rc)
 		rc = entry->remote ? open_import(d, t, r, m, entry)
-				   : register_own(d, t, m, entry);
+				   : register_own(d, t, r, m, entry);
 	if (rc) {
 		free(t);
 		return rc;
@@ -163,6 +125,7 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	}
 	if (t->mr)
 		dg_verbs.ibv_dereg_mr(t->mr);
+	dg_verbs_source_close(&t->source);
 	free(t);
 }
 
@@ -179,11 +142,10 @@ int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uin
 {
 	struct verbs *d = state;
 	struct verbs_blob b = {.port = ((struct sockaddr_in *)&d->address)->sin_port};
-	(void)access; /* in the table of exports, by the key */
+	(void)r; /* the key names it in the table of exports, */
+	(void)access; /* and what may be done with it */
 	if (dg_verbs_removed(d))
 		return dg_verbs_check_port(d);
-	if (r->memory.kind != DG_KIND_HOST)
-		return dg_fail(EMEDIUMTYPE, "the provider verbs can export host memory only");
 	if (d->address.ss_family == AF_INET) {
 		b.family = htons(4);
 		memcpy(b.address, &((struct sockaddr_in *)&d->address)->sin_addr, 4);

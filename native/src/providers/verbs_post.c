@@ -384,7 +384,7 @@ static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg
 		.num_sge = n_sge,
 	};
 	set_operation(wr, op, remote, lane_rkey(l, op->remote));
-	if (op->opcode == DG_WRITE && bytes <= lane_max_inline(l))
+	if (op->opcode == DG_WRITE && dg_verbs_fits_inline(lane_max_inline(l), op, bytes))
 		wr->send_flags |= IBV_SEND_INLINE;
 	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
@@ -541,7 +541,9 @@ static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const stru
 	wr->sg_list = q->sges[0];
 	wr->num_sge = 1;
 	wr->send_flags = IBV_SEND_SIGNALED |
-			 (write && op->size <= lane_max_inline(l) ? IBV_SEND_INLINE : 0);
+			 (write && dg_verbs_fits_inline(lane_max_inline(l), op, op->size)
+				  ? IBV_SEND_INLINE
+				  : 0);
 	set_operation(wr, op, (uintptr_t)(write ? op->dst : op->src), lane_rkey(l, op->remote));
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
 }

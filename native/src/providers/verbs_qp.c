@@ -127,26 +127,20 @@ static int connect_qp(struct dg_device *dev, struct dg_qp *core, const dg_qp_add
 static int add_registration(const struct verbs *d, struct verbs_qp *qp, const struct dg_region *r,
 			    int flags, struct verbs_registration **out)
 {
+	const struct verbs_region *t = r->provider_state;
 	struct verbs_registration *g = calloc(1, sizeof *g);
 	if (!g)
 		return dg_fail(ENOMEM, "out of memory for a registration");
-	int rc = dg_verbs_register(d, qp->pd, &r->memory, flags, &g->mr);
-	if (rc) {
+	g->mr = dg_verbs_mr(qp->pd, &r->memory, &t->source, flags);
+	if (!g->mr) {
 		free(g);
-		return rc;
+		return dg_verbs_mr_refused(d, &r->memory, t->source.way);
 	}
 	g->region = r->index;
 	g->next = qp->registrations;
 	qp->registrations = g;
 	*out = g;
 	return 0;
-}
-
-static int check_host(const struct dg_region *r)
-{
-	return r->memory.kind == DG_KIND_HOST
-		       ? 0
-		       : dg_fail(EMEDIUMTYPE, "a queue pair of verbs moves host memory only");
 }
 
 static int grant(struct dg_device *dev, struct dg_qp *core, struct dg_region *r, uint32_t access,
@@ -156,11 +150,8 @@ static int grant(struct dg_device *dev, struct dg_qp *core, struct dg_region *r,
 	struct verbs_registration *g;
 	int flags = (int)dg_verbs_remote_flags(qp->queue->d, access) |
 		    (access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0);
-	int rc = check_host(r);
-	if (rc)
-		return rc;
 	guard_enter(&qp->queue->listed.guard);
-	rc = add_registration(dev->provider, qp, r, flags, &g);
+	int rc = add_registration(dev->provider, qp, r, flags, &g);
 	if (!rc) {
 		g->granted = true;
 		*rkey = g->mr->rkey;

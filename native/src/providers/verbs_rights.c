@@ -125,12 +125,12 @@ static int by_registration(struct verbs *d, struct verbs_guest *g, uint32_t acce
 			   const struct rdma_conn_param *param, uint32_t *rkey)
 {
 	const dg_memory *m = &g->region->memory;
+	const struct verbs_region *t = g->region->provider_state;
 	unsigned local = access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
 	g->pd = dg_verbs.ibv_alloc_pd(g->id->verbs);
 	if (!g->pd)
 		return -EMFILE;
-	g->mr = dg_verbs.ibv_reg_mr(g->pd, m->addr, m->size,
-				    (int)(local | dg_verbs_remote_flags(d, access)));
+	g->mr = dg_verbs_mr(g->pd, m, &t->source, (int)(local | dg_verbs_remote_flags(d, access)));
 	if (!g->mr)
 		return errno ? -errno : -ENOMEM;
 	*rkey = g->mr->rkey;
@@ -145,7 +145,9 @@ int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,
 		int rc = new_qp(d, g, d->link_pd, true);
 		return rc ? rc : make_ready(d, g, param);
 	}
-	if (d->windows && !by_window(d, g, access, param, rkey))
+	const struct verbs_region *t = g->region->provider_state;
+	if (t->source.way == DG_REGISTRATION_PINNED && d->windows &&
+	    !by_window(d, g, access, param, rkey))
 		return 0;
 	dg_verbs_guest_close(g);
 	return by_registration(d, g, access, param, rkey);
