@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The address of a port, for queue pairs that are connected by hand: its GID and lid; and whether
- * another GID is reached from it. On Ethernet (RoCE) a GID is an IPv6 address, or an IPv4 address in
- * the form ::ffff:1.2.3.4.
+ * another GID is reached from it. On Ethernet (RoCE) a GID is an IPv6 address, or an IPv4 address
+ * in the form ::ffff:1.2.3.4.
  */
 #include <errno.h>
 #include <stdio.h>
