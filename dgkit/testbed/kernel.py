@@ -46,8 +46,17 @@ def packages(architecture: str, environment: Mapping[str, str] | None = None) ->
 
 
 def image(root: Path) -> Path:
-    """Return the kernel itself in the files of its packages."""
-    return next((root / "boot").glob("vmlinuz-*"))
+    """Return the kernel itself in the files of its packages.
+
+    Debian's packages from Linux 7.2 on have it beside its modules.
+
+    Raises:
+        TestbedError: There is none.
+    """
+    for pattern in ("boot/vmlinuz-*", "**/lib/modules/*/vmlinuz"):
+        if found := sorted(root.glob(pattern)):
+            return found[0]
+    raise TestbedError(f"the kernel's packages have no vmlinuz: {root}")
 
 
 def modules(root: Path) -> list[Path]:

@@ -287,6 +287,17 @@ def packages(monkeypatch, tmp_path):
     monkeypatch.setattr(kernel, "modules", lambda root: list(root.rglob("*.ko.xz")))
 
 
+@pytest.mark.parametrize(
+    "path", ["boot/vmlinuz-6.1", "lib/modules/7.2/vmlinuz", "usr/lib/modules/7.2/vmlinuz"]
+)
+def test_the_kernel_is_found_where_a_release_of_the_distribution_has_it(path, tmp_path):
+    with pytest.raises(dgkit.TestbedError, match="no vmlinuz"):
+        kernel.image(tmp_path)
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text("kernel")
+    assert kernel.image(tmp_path) == tmp_path / path
+
+
 def entries(archive):
     """Yield the names and bytes of a newc archive."""
     while True:
