@@ -424,8 +424,11 @@ static void many_are_opened_and_closed(void)
 	for (int i = 0; i < 300; i++) {
 		dg_qp *qp = qp_of(e.f.q);
 		dg_rdma_memory m;
+		dg_region *r;
 
 		CHECK_EQ(dg_qp_grant(qp, e.f.source, RW, &m), 0);
+		CHECK_EQ(dg_qp_import(qp, &m, &r), 0);
+		CHECK_EQ(dg_region_close(r, SECOND), 0);
 		dg_qp_free(qp);
 	}
 	CHECK_EQ(entries("/proc/self/fd"), before);

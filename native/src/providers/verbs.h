@@ -427,6 +427,8 @@ void dg_verbs_source_close(struct verbs_source *s);
 extern const char *dg_verbs_modules;
 
 /* verbs_map.c */
+/* Returns the state of a region of which nothing is registered yet; NULL, with a text: out of memory. */
+struct verbs_region *dg_verbs_region_new(void);
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		 struct dg_region_entry *entry);
 void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r);

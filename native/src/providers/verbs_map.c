@@ -83,6 +83,18 @@ static int open_import(struct verbs *d, struct verbs_region *t, struct dg_region
 	return 0;
 }
 
+struct verbs_region *dg_verbs_region_new(void)
+{
+	struct verbs_region *t = aligned_alloc(_Alignof(struct verbs_region), sizeof *t);
+	if (!t) {
+		dg_fail(ENOMEM, "out of memory for a region");
+		return NULL;
+	}
+	memset(t, 0, sizeof *t);
+	t->source.fd = -1;
+	return t;
+}
+
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		 struct dg_region_entry *entry)
 {
@@ -92,11 +104,9 @@ int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const 
 			       "the region's owner did not register it with the provider %s: "
 			       "register it there with Device('%s')",
 			       dev->blob_provider, dev->blob_provider);
-	struct verbs_region *t = aligned_alloc(_Alignof(struct verbs_region), sizeof *t);
+	struct verbs_region *t = dg_verbs_region_new();
 	if (!t)
-		return dg_fail(ENOMEM, "out of memory for a region");
-	memset(t, 0, sizeof *t);
-	t->source.fd = -1;
+		return -ENOMEM;
 	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
 	if (!rc)
 		rc = entry->remote ? open_import(d, t, r, m, entry)

@@ -205,10 +205,9 @@ static int check(struct dg_device *dev, struct dg_qp *core, struct dg_region *lo
 static int import(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
 {
 	(void)dev;
-	struct verbs_region *t = aligned_alloc(_Alignof(struct verbs_region), sizeof *t);
+	struct verbs_region *t = dg_verbs_region_new();
 	if (!t)
-		return dg_fail(ENOMEM, "out of memory for a region");
-	memset(t, 0, sizeof *t);
+		return -ENOMEM;
 	t->rkey = rkey;
 	r->provider_state = t;
 	return 0;
