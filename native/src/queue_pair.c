@@ -179,9 +179,15 @@ int dg_qp_import(dg_qp *p, const dg_rdma_memory *memory, dg_region **out)
 	if (rc)
 		return rc;
 	rc = check_memory(memory);
-	if (!rc)
-		rc = dg_region_import_by_qp(p, memory, out);
+	/* dg_queues_grace() waits for this thread with the device's lock, which the import takes. If
+	 * the queue pair is closed from here on, its imports are lost. */
 	queue_leave(p->q);
+	if (!rc)
+		rc = dg_device_enter(p->q->dev);
+	if (rc)
+		return rc;
+	rc = dg_region_import_by_qp(p, memory, out);
+	life_leave(&p->q->dev->life);
 	return rc;
 }
 

@@ -435,6 +435,32 @@ static void many_are_opened_and_closed(void)
 	ends_close(&e);
 }
 
+static void *register_and_close(void *arg)
+{
+	struct ends *e = arg;
+
+	for (int i = 0; i < 300; i++) {
+		dg_region *r = registered(e->f.dev, e->f.local_bytes, SIZE, RW);
+
+		CHECK_EQ(dg_region_close(r, SECOND), 0);
+	}
+	return NULL;
+}
+
+/* A close waits for threads inside a queue, and an import by a queue pair takes what the close holds. */
+static void an_import_and_a_close_of_another_thread_do_not_wait_for_each_other(void)
+{
+	struct ends e;
+	pthread_t other;
+
+	ends_open(&e, RW);
+	CHECK_EQ(pthread_create(&other, NULL, register_and_close, &e), 0);
+	for (int i = 0; i < 2000; i++)
+		CHECK_EQ(dg_region_close(import_by(e.near, &e.memory), SECOND), 0);
+	CHECK_EQ(pthread_join(other, NULL), 0);
+	ends_close(&e);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -453,6 +479,7 @@ int main(int argc, char **argv)
 		TEST(before_it_is_connected_nothing_is_posted),
 		TEST(a_forked_child_can_only_close_it),
 		TEST(many_are_opened_and_closed),
+		TEST(an_import_and_a_close_of_another_thread_do_not_wait_for_each_other),
 	};
 
 	size_t n = sizeof tests / sizeof tests[0];

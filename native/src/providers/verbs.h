@@ -189,7 +189,7 @@ struct verbs {
 	struct sockaddr_storage address; /* of the port; the listener's port number included */
 	char name[64];
 	bool software, iwarp;
-	bool windows; /* the adapter has memory windows of type 2B */
+	atomic_bool windows; /* the adapter has memory windows of type 2B, and none has failed */
 	uint8_t port;
 	uint64_t number; /* of this device, for exporters: random, never 0 */
 	atomic_bool removed; /* the device, by its driver or its user */
@@ -288,6 +288,12 @@ struct verbs_queue {
 	struct ended ended;
 	bool closing; /* what fails now is FLUSHED */
 };
+
+/* Relaxed: where the answer has just changed, either is right. */
+static inline bool dg_verbs_has_windows(const struct verbs *d)
+{
+	return atomic_load_explicit(&d->windows, memory_order_relaxed);
+}
 
 /* verbs_port.c */
 bool dg_verbs_port_active(const struct verbs *d);
@@ -457,8 +463,8 @@ void dg_verbs_flush(struct verbs_queue *q);
 /* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
  * status of an operation that needs it. */
 int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out);
-/* Ends the queue pair of a lane on which the core has nothing in flight: the next operation makes
- * another one. */
+/* Ends the queue pair of a lane, and what is in flight on it. The next operation on an import makes
+ * another one; a queue pair that is connected by hand stays broken. */
 void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l);
 /* Ends the lane to this region, on which nothing is in flight. */
 void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region);

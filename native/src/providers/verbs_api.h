@@ -104,6 +104,8 @@ struct ibv_device_attr_ex {
 		uint64_t general_caps;
 		uint32_t rc_odp_caps, uc_odp_caps, ud_odp_caps;
 	} odp_caps;
+	/* Later fields: mlx5 of older releases writes some of them whatever size it is given. */
+	uint64_t others[64];
 };
 
 struct ibv_port_attr {

@@ -50,13 +50,18 @@ static int cannot_pin(const struct verbs *d, uint64_t size)
 struct ibv_mr *dg_verbs_mr(struct ibv_pd *pd, const dg_memory *m, const struct verbs_source *s,
 			   int flags)
 {
+	struct ibv_mr *mr;
 	errno = 0;
-	if (s->way == DG_REGISTRATION_DMABUF)
-		return dg_verbs.ibv_reg_dmabuf_mr(pd, s->offset, m->size, (uintptr_t)m->addr, s->fd,
-						  flags);
 	if (s->way == DG_REGISTRATION_ON_DEMAND)
 		flags |= IBV_ACCESS_ON_DEMAND;
-	return dg_verbs.ibv_reg_mr(pd, m->addr, m->size, flags);
+	if (s->way == DG_REGISTRATION_DMABUF)
+		mr = dg_verbs.ibv_reg_dmabuf_mr(pd, s->offset, m->size, (uintptr_t)m->addr, s->fd,
+						flags);
+	else
+		mr = dg_verbs.ibv_reg_mr(pd, m->addr, m->size, flags);
+	if (!mr && !errno)
+		errno = EIO; /* a driver that does not say why */
+	return mr;
 }
 
 void dg_verbs_source_close(struct verbs_source *s)
@@ -129,7 +134,7 @@ static int register_host(const struct verbs *d, const dg_memory *m, int flags,
 	if (rc)
 		return rc;
 	/* The kernel binds no window to a dma-buf, so windows are over pinned host memory alone. */
-	if (d->windows && s->way == DG_REGISTRATION_PINNED)
+	if (dg_verbs_has_windows(d) && s->way == DG_REGISTRATION_PINNED)
 		flags |= IBV_ACCESS_MW_BIND;
 	*out = dg_verbs_mr(d->pd, m, s, flags);
 	return *out ? 0 : dg_verbs_mr_refused(d, m, s->way);

@@ -292,21 +292,22 @@ static void abort_qp(const struct verbs_lane *l)
 		dg_verbs_conn_abort(l->conn);
 }
 
-void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l)
-{
-	abort_qp(l);
-	if (l->qp)
-		qp_failure(q, l, IBV_WC_WR_FLUSH_ERR);
-	else
-		l->broken = q->any_broken = true;
-}
-
 /* Ends the lane's queue pair, and what is in flight on it. */
 static void lane_abort(struct verbs_queue *q, struct verbs_lane *l)
 {
 	abort_qp(l);
 	while (l->head != l->tail)
 		oldest_ended(q, l, failure(q, l, IBV_WC_WR_FLUSH_ERR));
+}
+
+void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l)
+{
+	lane_abort(q, l);
+	if (l->qp)
+		qp_failure(q, l, IBV_WC_WR_FLUSH_ERR);
+	else
+		l->broken = q->any_broken = true;
+	ended_publish(&q->ended, q->p);
 }
 
 int dg_verbs_lane_add(struct verbs_queue *q, struct verbs_lane *l)

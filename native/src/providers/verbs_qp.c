@@ -98,7 +98,7 @@ static int connect_entered(const struct verbs *d, struct verbs_qp *qp, const dg_
 {
 	if (qp->connected)
 		return dg_fail(EINVAL, "queue pair %u is connected to queue pair %u: make another one",
-			       qp->qp->qp_num, qp->peer);
+			       qp->core->address.qpn, qp->peer);
 	int rc = dg_verbs_check_port(d);
 	if (!rc)
 		rc = dg_verbs_check_peer(d, &qp->core->address, to);
@@ -133,8 +133,9 @@ static int add_registration(const struct verbs *d, struct verbs_qp *qp, const st
 		return dg_fail(ENOMEM, "out of memory for a registration");
 	g->mr = dg_verbs_mr(qp->pd, &r->memory, &t->source, flags);
 	if (!g->mr) {
+		int rc = dg_verbs_mr_refused(d, &r->memory, t->source.way);
 		free(g);
-		return dg_verbs_mr_refused(d, &r->memory, t->source.way);
+		return rc;
 	}
 	g->region = r->index;
 	g->next = qp->registrations;
@@ -213,10 +214,11 @@ static int import(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
 	return 0;
 }
 
-/* Ends the registrations of this region, or all. */
-static void drop_registrations(struct verbs_qp *qp, bool all, uint32_t region)
+/* Ends the registrations of this region, or all. Returns false if the adapter keeps one, so that the peer could still use it. */
+static bool drop_registrations(struct verbs_qp *qp, bool all, uint32_t region)
 {
 	struct verbs_registration **at = &qp->registrations;
+	bool dropped = true;
 	qp->last_used = NULL;
 	while (*at) {
 		struct verbs_registration *g = *at;
@@ -225,15 +227,17 @@ static void drop_registrations(struct verbs_qp *qp, bool all, uint32_t region)
 			continue;
 		}
 		*at = g->next;
-		dg_verbs.ibv_dereg_mr(g->mr);
+		dropped &= !dg_verbs.ibv_dereg_mr(g->mr);
 		free(g);
 	}
+	return dropped;
 }
 
 void dg_verbs_qps_forget(struct verbs_queue *q, uint32_t region)
 {
 	for (struct verbs_qp *qp = q->qps; qp; qp = qp->next)
-		drop_registrations(qp, false, region);
+		if (!drop_registrations(qp, false, region))
+			dg_verbs_lane_break(q, &qp->lane);
 }
 
 void dg_verbs_qp_abort(struct verbs_qp *qp)

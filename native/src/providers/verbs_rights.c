@@ -100,7 +100,7 @@ static int bind_window(struct verbs *d, struct verbs_guest *g, uint32_t access)
 	if (!rc)
 		rc = wait_for_bind(d);
 	if (rc)
-		d->windows = false; /* the next one would fail too, perhaps as slowly */
+		atomic_store_explicit(&d->windows, false, memory_order_relaxed); /* the next one would fail too, perhaps as slowly */
 	g->mw->rkey = wr.bind_mw.rkey;
 	return rc;
 }
@@ -146,7 +146,7 @@ int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,
 		return rc ? rc : make_ready(d, g, param);
 	}
 	const struct verbs_region *t = g->region->provider_state;
-	if (t->source.way == DG_REGISTRATION_PINNED && d->windows &&
+	if (t->source.way == DG_REGISTRATION_PINNED && dg_verbs_has_windows(d) &&
 	    !by_window(d, g, access, param, rkey))
 		return 0;
 	dg_verbs_guest_close(g);

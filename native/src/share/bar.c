@@ -101,7 +101,8 @@ static int map(struct dg_bar *b, uint64_t file_size)
 		return dg_fail_errno("cannot map the %" PRIu64 " bytes of a BAR", size);
 	b->base = at;
 	b->mapped = size;
-	return 0;
+	/* A forked child has no use of it, and would keep this process's locks after its end. */
+	return madvise(at, size, MADV_DONTFORK) ? dg_fail_errno("cannot keep a BAR out of a child") : 0;
 }
 
 static void bar_free(struct dg_bar *b)
@@ -142,24 +143,22 @@ int dg_bar_take(int fd, uint64_t start, uint64_t file_size, const uint8_t *id, b
 		struct dg_bar **out)
 {
 	struct dg_bar *b = NULL;
-	int rc = bar_new(fd, start, file_size, id, whole, &b);
-	if (rc)
-		return rc;
+	/* From here on, so that a fork finds the file in the list, or no file. */
 	dg_bar_lock();
-	struct dg_bar *known = bars;
+	int rc = bar_new(fd, start, file_size, id, whole, &b);
+	struct dg_bar *known = rc ? NULL : bars;
 	while (known && (known->whole != whole || memcmp(known->id, b->id, sizeof b->id)))
 		known = known->next;
 	if (known) {
 		known->refs++;
-	} else {
+		bar_free(b);
+	} else if (b) {
 		b->next = bars;
 		bars = b;
 	}
 	dg_bar_unlock();
-	if (known)
-		bar_free(b);
 	*out = known ? known : b;
-	return 0;
+	return rc;
 }
 
 void dg_bar_drop(struct dg_bar *b)

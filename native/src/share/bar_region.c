@@ -185,8 +185,10 @@ uint32_t dg_bar_region_importers(const struct dg_region *r)
 {
 	const struct part *t = r->provider_state;
 	uint32_t n = 0;
+	pthread_mutex_lock(&r->dev->lock);
 	for (uint32_t access = 1; t && access < 4; access++)
 		if (t->exports[access].size)
 			n += dg_bar_imports(t->bar, t->exports[access].page);
+	pthread_mutex_unlock(&r->dev->lock);
 	return n;
 }
