@@ -105,6 +105,7 @@ def _where() -> tuple[str, int, int]:
             errno.ENODEV,
             "on='bar' is memory of a testbed's host guest, an emulated x86-64 machine, and this is "
             "none: start a testbed (dgkit testbed up) and run this there (dgkit testbed run host)",
+            check="",
         )
     return "/dev/mem", int(found[2], 16), int(found[1], 16)
 
@@ -114,7 +115,7 @@ def _opened(path: str) -> Fd:
         return Fd(os.open(path, os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
         raise DeviceUnavailable(
-            error.errno, f"{path}: {error.strerror}; memory in the BAR needs root"
+            error.errno, f"{path}: {error.strerror}; memory in the BAR needs root", check=""
         ) from None
 
 
@@ -152,6 +153,7 @@ def _check_header(table: mmap.mmap, size: int) -> None:
             errno.ENODEV,
             f"the BAR has no table of version {_VERSION}: use the release of dgkit that started "
             "the testbed",
+            check="",
         )
 
 

@@ -316,7 +316,7 @@ static int soft_open(struct dg_device *dev, const dg_device_config *cfg, void **
 	dev->caps.ordered = 1;
 	dev->caps.atomics = 2;
 	dev->caps.max_queues = MAX_PIPES;
-	dev->blob_provider = "soft";
+	dev->blob_provider = "bar";
 	dev->blob_is_for_others = true;
 	*state = e;
 	return 0;
