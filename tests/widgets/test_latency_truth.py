@@ -90,7 +90,7 @@ def test_a_block_that_went_both_paths_says_so(session, monkeypatch):
     request = SimpleNamespace(
         size=64, op=1, path=0, count=2, every_s=0.01, offset=0, monitor=1,
     )  # fmt: skip
-    ref = SimpleNamespace(as_remote=lambda: SimpleNamespace(method="map"))
+    ref = SimpleNamespace(as_remote=lambda: SimpleNamespace(method="map", registration=""))
     monkeypatch.setattr("dgkit.dpu.sampler.BenchmarkQueue", lambda *_: SimpleNamespace(close=id))
     monkeypatch.setattr(
         Sampler, "_measure", lambda *_: SimpleNamespace(ns=array("Q", [1]), path=next(paths))
