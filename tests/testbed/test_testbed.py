@@ -280,7 +280,8 @@ def test_the_native_tests_pass_over_verbs_on_the_host(program, bed):
     passes(bed, "host", f"{OVER_VERBS} {NATIVE}/{program}")
 
 
-@pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE[:3]])
+# Atomic operations and queue pairs by hand of the Arm guest are far_pair's above.
+@pytest.mark.parametrize("program", ["test_verbs", *SUITE[1:3]])
 def test_the_native_tests_pass_over_verbs_on_arm(program, bed):
     passes(bed, "dpu", f"{OVER_VERBS} ./{program}")
 
