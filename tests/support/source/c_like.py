@@ -50,26 +50,3 @@ def tokens(text: str, *, regex: bool = False) -> Iterator[Token]:
             last = "0"
         line += found[0].count("\n")
         at = found.end()
-
-
-def comments(text: str, *, regex: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the first line and the text of each comment, without its delimiters.
-
-    Line comments that follow each other are one comment.
-    """
-    block: list[str] = []
-    first = 0
-    for token in tokens(text, regex=regex):
-        if token.kind != "comment":
-            continue
-        follows = token.text.startswith("//") and token.line == first + len(block)
-        if block and not follows:
-            yield first, "\n".join(block)
-            block = []
-        if token.text.startswith("/*"):
-            yield token.line, re.sub(r"^[ \t]*\*+", "", token.text[2:-2], flags=re.MULTILINE)
-        else:
-            first = first if block else token.line
-            block.append(token.text[2:])
-    if block:
-        yield first, "\n".join(block)
