@@ -24,6 +24,7 @@ from fleet_processes import local_cluster, simulated_cluster
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
 
+from support import json_lines
 from support.processes.waiting import until
 
 import dgkit
@@ -377,11 +378,11 @@ def main() -> None:
     for name in [given.only] if given.only else parts:
         found[name] = {"command": f"python {command}", "load_before": os.getloadavg()[0]}
         found[name] |= parts[name]()
-        print(json.dumps(found[name], indent=2), flush=True)
+        print(json_lines.dumps(found[name]), flush=True)
     if given.json:
         if given.only and given.json.exists():  # other parts of earlier runs
             found = json.loads(given.json.read_text(encoding="utf-8")) | found
-        given.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        json_lines.write(given.json, found)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 from traitlets.config.loader import PyFileConfigLoader
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
+
+from support import json_lines
+
 import dgkit
 from dgkit.report import Machine
 
@@ -340,9 +344,9 @@ def measure(options: argparse.Namespace) -> None:
         "configuration": hub.state["command"],
         "figures": figures,
     }
-    print(json.dumps(made, indent=1))
+    print(json_lines.dumps(made))
     if options.json:
-        options.json.write_text(json.dumps(made, indent=1) + "\n")
+        json_lines.write(options.json, made)
 
 
 def limits(options: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
+
+from support import json_lines
 
 import dgkit
 from dgkit.dma import measure
@@ -219,4 +222,4 @@ def save(path: Path, figures: list[Figure], **about: Any) -> None:
         **about,
         "figures": [asdict(figure) for figure in figures],
     }
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    json_lines.write(path, document)

@@ -15,16 +15,20 @@ acknowledgement. Nothing here passes or fails a test: it reports.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
+
+from support import json_lines
 
 import dgkit
 from dgkit.dma import measure
@@ -183,7 +187,7 @@ def main() -> None:
             "emulated": software,
             "machine": f"{platform.machine()}, Linux {platform.release()}",
         }
-        args.json.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+        json_lines.write(args.json, {**about, "rows": rows})
 
 
 if __name__ == "__main__":

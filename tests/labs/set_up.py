@@ -11,7 +11,6 @@ and reads meanwhile is not measured.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,10 @@ import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
+
+from support import json_lines
 
 from dgkit.report import Machine
 
@@ -77,9 +80,9 @@ def main() -> None:
         "seconds": seconds,
         "seconds in all": round(sum(seconds.values()), 1),
     }
-    print(json.dumps(made, indent=1))
+    print(json_lines.dumps(made))
     if options.json:
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        json_lines.write(options.json, made)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ one part of a lab; here the whole submission is graded, and both are in the tabl
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from support import teaching  # noqa: E402
+from support import json_lines, teaching  # noqa: E402
 
 import dgkit  # noqa: E402
 from dgkit.report import Machine  # noqa: E402
@@ -170,7 +169,7 @@ def main() -> int:
             "pytest's exit status": status,
             "rows": [asdict(row) for row in rows],
         }
-        options.json.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        json_lines.write(options.json, made)
     return status
 
 
