@@ -13,6 +13,7 @@ from support.doctor.gpus import CLOSED, MODULES, h200, smi
 from support.doctor.machines import machine, reading
 
 import dgkit.doctor
+from dgkit import __version__
 from dgkit.cli.doctor import doctor
 from dgkit.doctor import Goal, diagnose
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
@@ -92,7 +93,7 @@ def test_a_report_of_each_machine_fits_a_screen(named: tuple[str, Machine]) -> N
         lines = report(diagnose([made], goal=goal)).splitlines()
         assert len(lines) <= LINES
         assert max(map(len, lines)) <= 100
-        assert lines[0].startswith(f"dgkit doctor 0.1.0: {goal}: ")
+        assert lines[0].startswith(f"dgkit doctor {__version__}: {goal}: ")
         assert lines[-1].startswith(" ") or lines[-1].startswith("read")
 
 
@@ -138,7 +139,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_the_command_prints_either(recording: Path) -> None:
     code, text = run("--from", str(recording), "--goal", "rdma", "--report")
     assert code == 0
-    assert text.startswith("dgkit doctor 0.1.0: rdma: fail")
+    assert text.startswith(f"dgkit doctor {__version__}: rdma: fail")
     told = run("--from", str(recording), "--goal", "rdma", "--explain", "driver")[1]
     assert "host driver-flavour" in told
 
