@@ -6,7 +6,9 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING
 
-from ..dma.gpu_queue import Proxy, ServedRing, check_served
+from ..dma.gpu_queue import RingConfig, check_served
+from ..dma.proxy import Proxy
+from ..dma.remote_ring import ImportedRing
 from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
 
@@ -40,7 +42,7 @@ class ClientRings:
 
     def __init__(self, client: RingClient) -> None:
         self._client = client
-        self._rings: dict[int, tuple[ServedRing, RemoteRegion, int]] = {}
+        self._rings: dict[int, tuple[ImportedRing, RemoteRegion, int]] = {}
         self._proxy: Proxy | None = None
         self._handles = 0
 
@@ -69,11 +71,12 @@ class ClientRings:
             memory = device.import_region(request.memory)
             undo.callback(memory.close)
             self._proxy = self._proxy or Proxy(device, _SPIN_US)
-            ring = ServedRing(
-                self._proxy, memory, own=own, own_import=own_import, peers=peers,
-                depth=request.depth, weak=request.weak, trace=request.trace,
-                index=request.index,
-            )  # fmt: skip
+            config = RingConfig(
+                request.depth, weak=request.weak, trace=request.trace, index=request.index
+            )
+            ring = ImportedRing(
+                self._proxy, memory, config, own=own, own_import=own_import, peers=peers
+            )
             undo.pop_all()
         self._handles += 1
         self._rings[self._handles] = ring, memory, charged

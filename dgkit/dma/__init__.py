@@ -3,9 +3,12 @@
 Modules:
     _ffi: Access to the C core; imports `_native` and turns its error codes into exceptions.
     device: Open provider.
+    context: Open provider as its regions and queues use it.
     region: Memory regions, registered or imported.
     memory_desc: `dg_memory` of buffers and GPU memory.
     gpu_queue: Queue that a GPU's kernels post to.
+    proxy: Thread that serves the GPU queues of one device.
+    remote_ring: Rings whose kernels and whose proxy are in different processes.
     queue: Queue that posts reads, writes and atomic operations.
     queue_pair: Queue pair that is connected by hand.
     prepared: Batches, and operations that are checked once and run often.

@@ -15,7 +15,9 @@ from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .gpu_queue import GpuQueue, Proxy, free_rings, wait_for_kernels
+from .context import DeviceContext
+from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
+from .proxy import Proxy
 from .queue import Queue
 from .region import Region, RemoteRegion
 
@@ -36,7 +38,7 @@ _USABLE = "not asked for"  # another provider that could be used
 _open_devices = LiveSet()
 
 
-class Device:
+class Device(DeviceContext):
     """Open provider. Closing it closes its queues and regions; use it in a `with` statement.
 
     Any thread may use a device, its regions and its queues, also while another closes them: a call
@@ -73,8 +75,7 @@ class Device:
         pci: str | None = None,
         rdma: str | None = None,
     ) -> None:
-        self._d: Any = None
-        self._closed = False
+        super().__init__(provider)
         _check_arguments(provider, over, rules, gpu)
         _check_name("pci", pci, "'03:00.0'", DOCA, (provider, over))
         _check_name("rdma", rdma, "'mlx5_0'", {"verbs"}, (provider, over))
@@ -84,14 +85,10 @@ class Device:
         # The C object is freed with the last reference to `_d`. A call in progress has one, so a
         # thread may close what another one uses.
         self._d = ffi.gc(out[0], lib.dg_device_free)
-        self._pid = os.getpid()
-        self.provider = provider
-        self._mover = provider  # as reprs and cards name it; IN_BAR once a region is in a BAR
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
-        self._regions = LiveSet()
         _open_devices.add(self)
 
     @property
@@ -123,16 +120,6 @@ class Device:
 
         others = (p for p in providers(deep=False) if p.name != self.provider)
         return {p.name: _USABLE if p.usable else p.why for p in others}
-
-    @property
-    def closed(self) -> bool:
-        """True if the device is closed."""
-        return self._closed
-
-    def _handle(self) -> Any:
-        if self._closed:
-            raise ClosedError(f"this {self.provider} device is closed")
-        return self._d
 
     def register(
         self,
@@ -249,9 +236,10 @@ class Device:
             proxy = self._proxy
             if proxy is None:
                 proxy = self._proxy = Proxy(self, spin_us)
-        queue = GpuQueue(
-            self, proxy, depth, weak=weak, limit=limit, trace=trace, first=first, regions=regions,
-        )  # fmt: skip
+        config = RingConfig(
+            ring_depth(depth), weak=bool(weak), limit=limit, trace=bool(trace), first=first
+        )
+        queue = GpuQueue(proxy, config, regions)
         self._gpu_queues.add(queue)
         return queue
 

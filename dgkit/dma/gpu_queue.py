@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 import warnings
 from dataclasses import dataclass
@@ -17,21 +16,20 @@ from .region import region_method
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
     from typing import Any
 
-    from .device import Device
+    from .context import DeviceContext
+    from .proxy import Proxy
     from .region import Region, RemoteRegion
 
-__all__ = ["GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "LentRing", "Proxy"]
-__all__ += ["ProxyStats", "ServedRing", "check_served", "collectors", "free_rings", "ring_depth"]
-__all__ += ["wait_for_kernels"]
+__all__ = ["TICKET_MAX", "GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "RingConfig"]
+__all__ += ["check_served", "collectors", "free_rings", "ring_depth", "stamps", "wait_for_kernels"]
 
 # Of native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
-_TICKET_MAX = (1 << 56) - 1
+TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
-_TRACE_SHARED = 2  # dg_ring_config.trace: the proxy stores its stamps in the ring's memory
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
@@ -96,69 +94,44 @@ class GpuQueueStats:
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyStats:
-    """Counts of a device's proxy: its passes, and the time that it spins and sleeps.
+class RingConfig:
+    """Configuration of the ring of a GPU queue.
 
     Attributes:
-        rings: Queues that it serves.
-        passes: Looks at all of them.
-        idle: Passes that found nothing.
-        spun_ns: Time of idle passes.
-        sleeps: Sleeps between idle passes.
-        slept_ns: Their time.
-        records: Records taken.
-        batches: Posts to the provider.
+        depth: Most operations that are posted and not complete: a result of `ring_depth`.
+        weak: Kernels name the places themselves.
+        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        trace: Kernels store their clock for each operation.
+        first: Number of the first operation.
+        index: Number by which a kernel's counters name the ring.
+
+    Raises:
+        ValueError: `first` is out of range.
     """
 
-    rings: int
-    passes: int
-    idle: int
-    spun_ns: int
-    sleeps: int
-    slept_ns: int
-    records: int
-    batches: int
+    depth: int
+    weak: bool = False
+    limit: float = 10.0
+    trace: bool = False
+    first: int = 0
+    index: int = 0
 
+    def __post_init__(self) -> None:
+        if not 0 <= whole("first", self.first) <= TICKET_MAX:
+            raise ValueError(f"first is {self.first}; the limit is {TICKET_MAX}")
 
-class Proxy:
-    """Thread that serves the GPU queues of one device. Opened with the first of them."""
+    def native(self, trace: int = 1) -> Any:
+        """Return a new `dg_ring_config`.
 
-    def __init__(self, device: Device, spin_us: float) -> None:
-        self._p: Any = None
-        self._pid, self._using = os.getpid(), threading.RLock()
-        out = ffi.new("dg_proxy **")
-        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
-        check(lib.dg_proxy_open(device._handle(), spin_ns, out))
-        self._p = out[0]
-
-    @property
-    def using(self) -> threading.RLock:
-        """Lock of the calls to the proxy and its queues, which another thread may close."""
-        if self._pid != os.getpid():  # forked: another thread of the parent may hold it
-            self._pid, self._using = os.getpid(), threading.RLock()
-        return self._using
-
-    def _handle(self) -> Any:
-        if self._p is None:
-            raise ClosedError("the proxy is closed")
-        return self._p
-
-    def stats(self) -> ProxyStats:
-        """Return its counts until now."""
-        raw = ffi.new("dg_proxy_stats *")
-        with self.using:
-            check(lib.dg_proxy_stats_get(self._handle(), raw))
-        return ProxyStats(
-            raw.rings, raw.passes, raw.idle, raw.spun_ns, raw.sleeps, raw.slept_ns, raw.records,
-            raw.batches,
-        )  # fmt: skip
-
-    def close(self) -> None:
-        """Stop the thread; its queues are closed. Idempotent."""
-        with self.using:
-            if self._p is not None:
-                check(lib.dg_proxy_close(self._p))
-            self._p = None
+        Args:
+            trace: Its `trace`, if this configuration has one.
+        """
+        raw = ffi.new("dg_ring_config *")
+        raw.depth, raw.weak, raw.index, raw.first = self.depth, self.weak, self.index, self.first
+        raw.trace = trace if self.trace else 0
+        # The emulated GPU's clock counts nanoseconds.
+        raw.limit = min(nanoseconds(self.limit, "limit"), 1 << 62)
+        return raw
 
 
 def ring_depth(depth: int) -> int:
@@ -173,7 +146,7 @@ def ring_depth(depth: int) -> int:
     return int(max(_DEPTH_MIN, 1 << (wanted - 1).bit_length()))
 
 
-def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> None:
+def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]) -> None:
     """Check that a device's provider can copy for kernels, and between these regions.
 
     Raises:
@@ -204,7 +177,7 @@ def check_served(device: Device, regions: Iterable[Region | RemoteRegion]) -> No
             raise Unsupported(errno.EOPNOTSUPP, f"{region!r} {_why_not(device, region)}")
 
 
-def _why_not(device: Device, region: Region | RemoteRegion) -> str:
+def _why_not(device: DeviceContext, region: Region | RemoteRegion) -> str:
     method = region_method(region)
     if device.provider == "cuda" and method in ("vm", "ask"):
         return (
@@ -247,7 +220,8 @@ def wait_for_kernels(timeout: float) -> None:
         time.sleep(0.001)
 
 
-def _stamps(raw: Any, count: int) -> list[GpuStamp]:
+def stamps(raw: Any, count: int) -> list[GpuStamp]:
+    """Return `count` items of `dg_ring_stamp[]`."""
     return [
         GpuStamp(
             s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
@@ -299,45 +273,26 @@ class GpuQueue(KernelQueue):
     dgkit_device.cuh. Regions are named by their `id`.
 
     Args:
-        device: Device whose provider moves the bytes.
-        proxy: The device's.
-        depth: Most operations that are posted and not complete.
-        weak: Kernels name the places themselves.
-        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
-        trace: Kernels store their clock for each operation.
-        first: Number of the first operation.
+        proxy: Thread that serves it.
+        config: Of its ring.
         regions: Checked now: those that kernels will name.
     """
 
     def __init__(
-        self,
-        device: Device,
-        proxy: Proxy,
-        depth: int,
-        *,
-        weak: bool,
-        limit: float,
-        trace: bool,
-        first: int,
-        regions: Iterable[Region | RemoteRegion],
+        self, proxy: Proxy, config: RingConfig, regions: Iterable[Region | RemoteRegion]
     ) -> None:
         super().__init__()
         self._r: Any = None
-        self._device, self._proxy, self._pid = device, proxy, os.getpid()
-        check_served(device, regions)
-        if not 0 <= whole("first", first) <= _TICKET_MAX:
-            raise ValueError(f"first is {first}; the limit is {_TICKET_MAX}")
-        self.weak = bool(weak)
-        raw = ffi.new("dg_ring_config *")
-        raw.depth, raw.weak, raw.trace = ring_depth(depth), self.weak, bool(trace)
-        # The emulated GPU's clock counts nanoseconds.
-        raw.first, raw.limit = first, min(nanoseconds(limit, "limit"), (1 << 62))
+        self._device, self._proxy, self._pid = proxy.device, proxy, os.getpid()
+        check_served(proxy.device, regions)
+        raw = config.native()
         out = ffi.new("dg_ring **")
         with proxy.using:
             check(lib.dg_ring_open(proxy._handle(), raw, out))
         self._r = out[0]
         info = self._info()
-        self.depth, self.index, self.limit = int(info.depth), int(info.index), limit
+        self.depth, self.index = int(info.depth), int(info.index)
+        self.weak, self.limit = config.weak, config.limit
 
     def _handle(self) -> Any:
         if self._r is None:
@@ -389,10 +344,10 @@ class GpuQueue(KernelQueue):
         raw = ffi.new("dg_ring_stamp[]", self.depth)
         with self._proxy.using:
             count = check(lib.dg_ring_trace(self._handle(), raw, self.depth))
-        return _stamps(raw, count)
+        return stamps(raw, count)
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceContext:
         """Device that opened the queue."""
         return self._device
 
@@ -436,114 +391,3 @@ class GpuQueue(KernelQueue):
         state = "closed" if self._r is None else "weak" if self.weak else "strong"
         depth = getattr(self, "depth", 0)
         return f"<dgkit.GpuQueue on {self._device.provider}, depth {depth}, {state}>"
-
-
-class LentRing:
-    """Ring in memory of this process that another process serves.
-
-    Args:
-        region: Region of `dgkit.empty()` memory of this process, at least `size_of` bytes.
-        config: Of the ring.
-    """
-
-    def __init__(self, region: Region, config: Any) -> None:
-        self._config, self.region = config, region
-        self._bytes = ffi.from_buffer("char[]", region.memory.buffer)
-        check(lib.dg_ring_lay_out(self._bytes, config))
-        lib.dg_ring_watch(region._r, self._bytes, config)
-
-    @staticmethod
-    def config(depth: int, *, weak: bool, limit: float, trace: bool, index: int) -> Any:
-        """Return the configuration of a ring: `depth` is a number of `ring_depth`."""
-        raw = ffi.new("dg_ring_config *")
-        raw.depth, raw.weak, raw.index = depth, weak, index
-        raw.trace = _TRACE_SHARED if trace else 0
-        raw.limit = min(nanoseconds(limit, "limit"), 1 << 62)
-        return raw
-
-    @staticmethod
-    def size_of(config: Any) -> int:
-        """Return the bytes that a ring takes."""
-        return int(lib.dg_ring_memory_size(config))
-
-    @property
-    def address(self) -> int:
-        """Address of the ring's memory, which begins with its `dg_gpu_queue`."""
-        return int(ffi.cast("uintptr_t", self._bytes))
-
-    def words(self) -> tuple[int, int, Status, int | None]:
-        """Return whether it is closed, how many are done, the first error and its ticket."""
-        raw = ffi.new("dg_ring_words *")
-        lib.dg_ring_words_get(self._bytes, self._config, raw)
-        error = int(raw.first_error)
-        ticket = ((error >> 8) - 1) & _TICKET_MAX if error else None
-        return int(raw.closed), int(raw.done), Status(error & 255), ticket
-
-    def trace(self) -> list[GpuStamp]:
-        """Return the stamps of the latest complete operations, oldest first.
-
-        Raises:
-            ValueError: The ring has no trace.
-        """
-        if not self._config.trace:
-            raise ValueError("the GPU queue was opened without trace=True")
-        depth = int(self._config.depth)
-        raw = ffi.new("dg_ring_stamp[]", depth)
-        count = check(lib.dg_ring_stamps_get(self._bytes, self._config, raw, depth))
-        return _stamps(raw, count)
-
-    def release(self) -> None:
-        """Give up the memory."""
-        ffi.release(self._bytes)
-
-
-class ServedRing:
-    """Ring in the memory of another process, whose kernels read and write memory of this one.
-
-    Args:
-        proxy: It serves the ring.
-        memory: The ring.
-        own: Memory of this process; to a kernel it is the remote region.
-        own_import: The same, imported.
-        peers: Memory of the other process; to a kernel they are local regions.
-        depth: Of the ring.
-        weak: Kernels name the places themselves.
-        trace: Stamps are stored in the ring's memory.
-        index: Number by which a kernel's counters name the ring.
-
-    Raises:
-        Unsupported, BoundsError, ClosedError: `memory` cannot be used.
-    """
-
-    def __init__(
-        self,
-        proxy: Proxy,
-        memory: RemoteRegion,
-        *,
-        own: Region,
-        own_import: RemoteRegion,
-        peers: Sequence[RemoteRegion],
-        depth: int,
-        weak: bool,
-        trace: bool,
-        index: int,
-    ) -> None:
-        self._r: Any = None
-        self._proxy, self._keep = proxy, (memory, own, own_import, *peers)
-        raw = ffi.new("dg_ring_config *")
-        raw.depth, raw.weak, raw.index, raw.memory = depth, weak, index, memory.id
-        raw.trace = _TRACE_SHARED if trace else 0
-        raw.own, raw.own_import, raw.n_peers = own.id, own_import.id, len(peers)
-        for i, peer in enumerate(peers):
-            raw.peers[i] = peer.id
-        out = ffi.new("dg_ring **")
-        with proxy.using:
-            check(lib.dg_ring_open(proxy._handle(), raw, out))
-        self._r = out[0]
-
-    def close(self) -> None:
-        """End every operation and every wait of a kernel, then let go of the memory. Idempotent."""
-        with self._proxy.using:
-            ring, self._r = self._r, None
-            if ring is not None:
-                lib.dg_ring_free(ring)

@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from .queue import Queue
+    from .prepared import BatchQueue
     from .region import Region
 
 __all__ = ["QueuePair", "QueuePairAddress", "RdmaMemory"]
@@ -93,7 +93,7 @@ class QueuePair:
     pair on both sides. A peer that ends or is switched off is noticed by the next operation.
     """
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: BatchQueue) -> None:
         self._p: Any = None
         self._closed = False
         self._queue = queue
@@ -114,7 +114,7 @@ class QueuePair:
         )  # fmt: skip
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> BatchQueue:
         """Queue that the queue pair belongs to."""
         return self._queue
 
@@ -258,7 +258,7 @@ class QueuePair:
     def __repr__(self) -> str:
         if self._p is None:
             return "<dgkit.QueuePair, not opened>"
-        provider = self._queue.device.provider
+        provider = self._queue._device.provider
         return f"<dgkit.QueuePair {self.address.qpn} on {provider}, {self._state()}>"
 
     def _repr_html_(self) -> str:
@@ -275,7 +275,7 @@ class QueuePair:
         ]
         if address.lid:
             rows.insert(3, ("Local address (lid)", address.lid))
-        return card("QueuePair", rows, badge=provider_badge(self._queue.device.provider))
+        return card("QueuePair", rows, badge=provider_badge(self._queue._device.provider))
 
 
 class QueuePairRegion(RemoteRegion):
@@ -284,7 +284,7 @@ class QueuePairRegion(RemoteRegion):
     __slots__ = ("_queue_pair",)
 
     def __init__(self, queue_pair: QueuePair, memory: Any) -> None:
-        super(RemoteRegion, self).__init__(queue_pair.queue.device, None)
+        super(RemoteRegion, self).__init__(queue_pair.queue._device, None)
         self._queue_pair = queue_pair
         self._open(lib.dg_qp_import, queue_pair._handle(), memory)
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-    from .device import Device
+    from .context import DeviceContext
 
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
@@ -57,7 +57,7 @@ class _Base(native.RegionHandle):
     size: int
     registration: str
 
-    def __init__(self, device: Device, name: str | None) -> None:
+    def __init__(self, device: DeviceContext, name: str | None) -> None:
         self._r: Any = None
         self._closed = False
         self._device = device
@@ -93,7 +93,7 @@ class _Base(native.RegionHandle):
         return info
 
     @property
-    def device(self) -> Device:
+    def device(self) -> DeviceContext:
         """Device that the region belongs to."""
         return self._device
 
@@ -188,7 +188,7 @@ class Region(_Base):
 
     def __init__(
         self,
-        device: Device,
+        device: DeviceContext,
         memory: Any,
         access: Access | None,
         *,
@@ -335,7 +335,7 @@ class RemoteRegion(_Base):
 
     __slots__ = ("method", "peer_pid")
 
-    def __init__(self, device: Device, descriptor: bytes, timeout: float) -> None:
+    def __init__(self, device: DeviceContext, descriptor: bytes, timeout: float = 1.0) -> None:
         super().__init__(device, None)
         raw = bytes(memoryview(descriptor))
         limit = nanoseconds(timeout)

@@ -6,8 +6,10 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from ..dma import RemoteRegion
+
 if TYPE_CHECKING:
-    from ..dma import Region, RemoteRegion
+    from ..dma import Region
     from ..memory import HostMemory
 
 __all__ = ["RegionRef"]
@@ -50,7 +52,7 @@ class RegionRef:
         with self._lock:  # worker threads ask concurrently
             if self._loopback is None:
                 assert self.region is not None
-                self._loopback = self.region.device.import_region(self.region.export())
+                self._loopback = RemoteRegion(self.region.device, self.region.export())
             return self._loopback
 
     def close_loopback(self) -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import memory
-from ..dma.gpu_queue import GpuStamp, KernelQueue, LentRing, ring_depth
+from ..dma.gpu_queue import GpuStamp, KernelQueue, RingConfig, ring_depth
+from ..dma.remote_ring import ExportedRing
 from ..errors import ClosedError, DgkitError, PeerError, Unsupported
 from ..types import Access, Status
 from ..validate import whole
@@ -97,12 +98,10 @@ class SessionGpuQueue(KernelQueue):
         self.provider = session.dpu.provider
         self.depth, self.weak, self.limit = ring_depth(depth), bool(weak), limit
         index = next(_numbers)
-        config = LentRing.config(
-            self.depth, weak=self.weak, limit=limit, trace=bool(trace), index=index
-        )
-        self._memory = memory.empty(LentRing.size_of(config))
+        config = RingConfig(self.depth, weak=self.weak, limit=limit, trace=bool(trace), index=index)
+        self._memory = memory.empty(ExportedRing.size_of(config))
         self._region = session.device.register(self._memory, Access.RW)
-        self._ring = LentRing(self._region, config)
+        self._ring = ExportedRing(self._region, config)
         try:
             opened = self._link.ask(
                 OpenRing, self._region.export(), region.handle, [each.handle for each in local],

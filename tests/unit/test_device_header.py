@@ -68,7 +68,7 @@ def test_what_a_kernel_shares_with_c_and_python_has_the_same_values():
     assert {f"DG_OP_{op.upper()}": i for i, op in enumerate(gpu_queue._OPS)} == ops
     limits = constant("DG_RING_DEPTH_MIN"), constant("DG_RING_DEPTH_MAX")
     assert limits == (gpu_queue._DEPTH_MIN, gpu_queue._DEPTH_MAX)
-    assert (1 << constant("DG_SEQUENCE_BITS")) - 1 == gpu_queue._TICKET_MAX
+    assert (1 << constant("DG_SEQUENCE_BITS")) - 1 == gpu_queue.TICKET_MAX
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -12,7 +12,7 @@ import pytest
 
 import dgkit
 from dgkit import Device, FaultRule, dma
-from dgkit.dma.gpu_queue import Proxy
+from dgkit.dma.proxy import Proxy
 from dgkit.errors import ClosedError, DeviceUnavailable, PeerRefused
 
 

@@ -1,0 +1,42 @@
+"""Open provider as its regions and queues use it."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ClosedError
+from ..live_set import LiveSet
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["DeviceContext"]
+
+
+class DeviceContext:
+    """State that a device shares with its regions and queues, which hold it. Base of Device.
+
+    Attributes:
+        provider: Name of the provider.
+    """
+
+    provider: str
+
+    def __init__(self, provider: str) -> None:
+        self._d: Any = None
+        self._closed = False
+        self._pid = os.getpid()
+        self.provider = provider
+        self._mover = provider  # as reprs and cards name it; IN_BAR once a region is in a BAR
+        self._regions = LiveSet()
+
+    @property
+    def closed(self) -> bool:
+        """True if the device is closed."""
+        return self._closed
+
+    def _handle(self) -> Any:
+        if self._closed:
+            raise ClosedError(f"this {self.provider} device is closed")
+        return self._d

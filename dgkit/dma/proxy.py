@@ -1,0 +1,89 @@
+"""Thread that serves the GPU queues of one device."""
+
+from __future__ import annotations
+
+import os
+import threading
+from dataclasses import dataclass
+
+from ..errors import ClosedError
+from ._ffi import check, ffi, lib, nanoseconds
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .context import DeviceContext
+
+__all__ = ["Proxy", "ProxyStats"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyStats:
+    """Counts of a device's proxy: its passes, and the time that it spins and sleeps.
+
+    Attributes:
+        rings: Queues that it serves.
+        passes: Looks at all of them.
+        idle: Passes that found nothing.
+        spun_ns: Time of idle passes.
+        sleeps: Sleeps between idle passes.
+        slept_ns: Their time.
+        records: Records taken.
+        batches: Posts to the provider.
+    """
+
+    rings: int
+    passes: int
+    idle: int
+    spun_ns: int
+    sleeps: int
+    slept_ns: int
+    records: int
+    batches: int
+
+
+class Proxy:
+    """Thread that serves the GPU queues of one device. Opened with the first of them.
+
+    Attributes:
+        device: The device.
+    """
+
+    def __init__(self, device: DeviceContext, spin_us: float) -> None:
+        self._p: Any = None
+        self.device = device
+        self._pid, self._using = os.getpid(), threading.RLock()
+        out = ffi.new("dg_proxy **")
+        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+        check(lib.dg_proxy_open(device._handle(), spin_ns, out))
+        self._p = out[0]
+
+    @property
+    def using(self) -> threading.RLock:
+        """Lock of the calls to the proxy and its queues, which another thread may close."""
+        if self._pid != os.getpid():  # forked: another thread of the parent may hold it
+            self._pid, self._using = os.getpid(), threading.RLock()
+        return self._using
+
+    def _handle(self) -> Any:
+        if self._p is None:
+            raise ClosedError("the proxy is closed")
+        return self._p
+
+    def stats(self) -> ProxyStats:
+        """Return its counts until now."""
+        raw = ffi.new("dg_proxy_stats *")
+        with self.using:
+            check(lib.dg_proxy_stats_get(self._handle(), raw))
+        return ProxyStats(
+            raw.rings, raw.passes, raw.idle, raw.spun_ns, raw.sleeps, raw.slept_ns, raw.records,
+            raw.batches,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Stop the thread; its queues are closed. Idempotent."""
+        with self.using:
+            if self._p is not None:
+                check(lib.dg_proxy_close(self._p))
+            self._p = None
