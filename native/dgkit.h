@@ -5,8 +5,9 @@
  * This is the only public header. It deals in addresses, lengths and file descriptors, and knows
  * neither Python nor Jupyter. native/README.md explains the concepts and has a complete example.
  *
- * Control calls return 0, a count or a negative errno; dg_last_error() of the calling thread then
- * has the detail. The result of a transfer is dg_wc.status. The two kinds of result never mix.
+ * Control calls return 0, a count or a negative errno; dg_last_error() and dg_last_reason() of the
+ * calling thread then have the details. The result of a transfer is dg_wc.status. The two kinds of
+ * result never mix.
  *
  * READ and WRITE are named from the side of the DPU, which moves the bytes: DG_READ copies from the
  * remote region into the local region, DG_WRITE from the local region into the remote region. Sizes
@@ -259,8 +260,49 @@ typedef struct dg_rate {
 	uint64_t inlined; /* how many of ops were copied inline */
 } dg_rate;
 
+/* Reasons of a failure, where the errno alone does not say what has to be fixed. Larger than any
+ * errno, so that an int can have either. */
+enum dg_reason {
+	/* ENODEV: no provider has this name. */
+	DG_REASON_UNKNOWN_PROVIDER = 4096,
+	/* ENODEV: softdoca cannot be loaded, or its settings describe no device. */
+	DG_REASON_SOFTDOCA,
+	/* ENODEV: libcuda, the NVIDIA driver's library, was not found. */
+	DG_REASON_NO_NVIDIA_DRIVER,
+	/* ENODEV: the NVIDIA driver is too old. */
+	DG_REASON_OLD_NVIDIA_DRIVER,
+	/* ENODEV: CUDA cannot be initialized. */
+	DG_REASON_CUDA,
+	/* ENODEV: there is no such GPU, or it is hidden. */
+	DG_REASON_NO_GPU,
+	/* ENODEV: rdma-core is not installed, or too old. */
+	DG_REASON_RDMA_CORE,
+	/* ENODEV: there is no such RDMA device, or its port cannot be used. */
+	DG_REASON_RDMA_DEVICE,
+	/* ENODEV: DOCA is not installed. */
+	DG_REASON_NO_DOCA,
+	/* ENODEV: the installed DOCA is too old. */
+	DG_REASON_OLD_DOCA,
+	/* ENODEV: there is no such BlueField, or DOCA cannot use it. */
+	DG_REASON_BLUEFIELD,
+	/* EMEDIUMTYPE: DOCA does not export memory, for example in the BlueField's present mode. */
+	DG_REASON_BLUEFIELD_MODE,
+	/* EMEDIUMTYPE: DOCA's export does not fit a descriptor. */
+	DG_REASON_DOCA_EXPORT_SIZE,
+	/* EMEDIUMTYPE: no other device can access this GPU memory, neither as a dma-buf nor by its
+	 * address. */
+	DG_REASON_DMABUF_GPU,
+	/* EMEDIUMTYPE: the RDMA adapter's driver or the kernel does not support dma-buf. */
+	DG_REASON_DMABUF_ADAPTER,
+	/* EMEDIUMTYPE: rdma-core is too old for dma-buf. */
+	DG_REASON_DMABUF_RDMA_CORE
+};
+
 /* Returns the last error of this thread as one sentence. Valid until its next failing call. */
 const char *dg_last_error(void);
+/* Returns the reason why a call of this thread returned the negative rc, right after that call: an
+ * enum dg_reason, or if there is none the errno, -rc. */
+int dg_last_reason(int rc);
 /* Returns the name of the i-th built-in provider, or NULL past the last one. */
 const char *dg_provider_name(uint32_t i);
 /* Returns 0 if the provider can be opened on this machine, otherwise a negative errno (ENODEV: it

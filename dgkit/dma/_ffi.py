@@ -46,73 +46,50 @@ lib: Any = _native.lib
 
 FOREVER = (1 << 64) - 1
 
-# The errno values of control calls are documented in native/dgkit.h.
-_CLASSES: dict[int, type[Exception]] = {
-    errno.ERANGE: BoundsError,
-    errno.EACCES: AccessDenied,
-    errno.EAGAIN: QueueFull,
-    errno.EALREADY: QueueInUse,
-    errno.EBUSY: RegionBusy,
-    errno.EOPNOTSUPP: Unsupported,
-    errno.EXDEV: Unsupported,
-    errno.ENODEV: DeviceUnavailable,
-    errno.EOWNERDEAD: DeviceUnavailable,
-    errno.ESTALE: ClosedError,
-    errno.EBADMSG: DescriptorError,
-    errno.ENOKEY: DescriptorError,
-    errno.EPROTONOSUPPORT: PeerVersion,
-    errno.ENOTCONN: PeerLost,
-    errno.ETIMEDOUT: PeerTimeout,
-    errno.EPERM: PeerRefused,
-    errno.EMEDIUMTYPE: ExportError,
-    errno.EINVAL: ValueError,
-    errno.ENOMEM: OutOfMemory,
-    errno.ENOSPC: OutOfMemory,
-    errno.EMFILE: LimitReached,
-    errno.ENFILE: LimitReached,
-    errno.EINTR: InterruptedError,
+# What an error of the core is in Python, by its reason: its class, and the check of `dgkit doctor`
+# that explains it; "": it concerns this process or this memory, which no check covers.
+# native/dgkit.h documents the reasons: errno values, and enum dg_reason.
+_ERRORS: dict[int, tuple[type[Exception], str]] = {
+    errno.ERANGE: (BoundsError, ""),
+    errno.EACCES: (AccessDenied, ""),
+    errno.EAGAIN: (QueueFull, ""),
+    errno.EALREADY: (QueueInUse, ""),
+    errno.EBUSY: (RegionBusy, ""),
+    errno.EOPNOTSUPP: (Unsupported, ""),
+    errno.EXDEV: (Unsupported, ""),
+    errno.ENODEV: (DeviceUnavailable, ""),
+    errno.EOWNERDEAD: (DeviceUnavailable, ""),
+    errno.ESTALE: (ClosedError, ""),
+    errno.EBADMSG: (DescriptorError, ""),
+    errno.ENOKEY: (DescriptorError, ""),
+    errno.EPROTONOSUPPORT: (PeerVersion, ""),
+    errno.ENOTCONN: (PeerLost, ""),
+    errno.ETIMEDOUT: (PeerTimeout, ""),
+    errno.EPERM: (PeerRefused, ""),
+    errno.EMEDIUMTYPE: (ExportError, ""),
+    errno.EINVAL: (ValueError, ""),
+    errno.ENOMEM: (OutOfMemory, ""),
+    errno.ENOSPC: (OutOfMemory, ""),
+    errno.EMFILE: (LimitReached, ""),
+    errno.ENFILE: (LimitReached, ""),
+    errno.EINTR: (InterruptedError, ""),
+    lib.DG_REASON_UNKNOWN_PROVIDER: (DeviceUnavailable, "dgkit-providers"),
+    lib.DG_REASON_SOFTDOCA: (DeviceUnavailable, "dgkit-providers"),
+    lib.DG_REASON_NO_NVIDIA_DRIVER: (DeviceUnavailable, "driver-loaded"),
+    lib.DG_REASON_OLD_NVIDIA_DRIVER: (DeviceUnavailable, "driver-version"),
+    lib.DG_REASON_CUDA: (DeviceUnavailable, "cuda-driver"),
+    lib.DG_REASON_NO_GPU: (DeviceUnavailable, "gpu-present"),
+    lib.DG_REASON_RDMA_CORE: (DeviceUnavailable, "rdma-core"),
+    lib.DG_REASON_RDMA_DEVICE: (DeviceUnavailable, "rdma-devices"),
+    lib.DG_REASON_NO_DOCA: (DeviceUnavailable, "doca-libraries"),
+    lib.DG_REASON_OLD_DOCA: (DeviceUnavailable, "doca-version"),
+    lib.DG_REASON_BLUEFIELD: (DeviceUnavailable, "bluefield-present"),
+    lib.DG_REASON_BLUEFIELD_MODE: (ExportError, "bluefield-mode"),
+    lib.DG_REASON_DOCA_EXPORT_SIZE: (ExportError, "doca-version"),
+    lib.DG_REASON_DMABUF_GPU: (ExportError, "dmabuf-gpu"),
+    lib.DG_REASON_DMABUF_ADAPTER: (ExportError, "rdma-dmabuf"),
+    lib.DG_REASON_DMABUF_RDMA_CORE: (ExportError, "rdma-core"),
 }
-
-# Which check of `dgkit doctor` explains an ENODEV or EMEDIUMTYPE of the core, by words of its
-# sentence; the first match. "": it is about this process or this memory, which no check covers.
-_EXPLAINED: tuple[tuple[str, str], ...] = (
-    ("before fork()", ""),
-    ("context is lost", ""),
-    ("memfd", ""),
-    ("this GPU memory cannot be imported by another process", ""),
-    ("this process does not use CUDA", ""),
-    ("this process has loaded", ""),
-    ("this kernel, takes none", "rdma-dmabuf"),
-    ("rdma-core is older than 34", "rdma-core"),
-    ("cannot be given this GPU memory", "dmabuf-gpu"),
-    ("no provider is called", "dgkit-providers"),
-    ("fault cannot wrap", "dgkit-providers"),
-    ("NVIDIA driver's library was not found", "driver-loaded"),
-    ("NVIDIA driver is older", "driver-version"),
-    ("NVIDIA driver is too old", "driver-version"),
-    ("CUDA_ERROR", "cuda-driver"),
-    ("there is no GPU", "gpu-present"),
-    ("sees no GPU", "gpu-present"),
-    ("no GPU can be used", "cuda-driver"),
-    ("libibverbs.so.1 cannot", "rdma-core"),
-    ("rdma-core is too old", "rdma-core"),
-    ("RDMA", "rdma-devices"),
-    ("rdma", "rdma-devices"),
-    ("DOCA's export has", "doca-version"),
-    ("doca_mmap_export_pci", "bluefield-mode"),
-    ("that the loader finds is softdoca's", "doca-libraries"),
-    ("softdoca cannot be loaded", "dgkit-providers"),
-    ("SOFTDOCA_", "dgkit-providers"),
-    ("DOCA's libraries were not found", "doca-libraries"),
-    ("the installed DOCA is older", "doca-version"),
-    ("DOCA", "bluefield-present"),
-    ("doca_", "bluefield-present"),
-)
-
-
-def check_of(text: str) -> str | None:
-    """Return the doctor check that explains a sentence of the C core; None if not in the table."""
-    return next((check for words, check in _EXPLAINED if words in text), None)
 
 
 def last_error() -> str:
@@ -121,13 +98,13 @@ def last_error() -> str:
 
 
 def error_of(rc: int) -> Exception:
-    """Return the exception for the negative result `rc`, with this thread's last error."""
+    """Return the exception for `rc`, the negative result of this thread's last call of the core."""
     code, text = -rc, last_error()
-    kind = _CLASSES.get(code, NativeError)
+    kind, check = _ERRORS.get(lib.dg_last_reason(rc), (NativeError, ""))
     if kind is DeviceUnavailable:
-        return DeviceUnavailable(code, text, check=check_of(text) or "")
+        return DeviceUnavailable(code, text, check=check)
     if kind is ExportError:
-        return ExportError(text, check=check_of(text) or "")
+        return ExportError(text, check=check)
     if issubclass(kind, OSError) and kind not in (PeerLost, PeerTimeout, PeerRefused, AccessDenied):
         return kind(code, text)
     return kind(text)

@@ -38,7 +38,7 @@ int dg_provider_probe(const char *provider, uint32_t deep)
 {
 	const struct dg_ops *ops = dg_ops_find(provider);
 	if (!ops)
-		return dg_fail(ENODEV,
+		return dg_fail(DG_REASON_UNKNOWN_PROVIDER,
 			       "no provider is called '%s'; the providers are soft, cuda, verbs, "
 			       "doca, softdoca and fault",
 			       provider ? provider : "");

@@ -6,22 +6,54 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "dgkit.h"
+static _Thread_local char sentence[512];
+static _Thread_local int last_reason;
 
-static _Thread_local char last[512];
+static int errno_of(int reason)
+{
+	if (reason < DG_REASON_UNKNOWN_PROVIDER)
+		return reason;
+	switch ((enum dg_reason)reason) {
+	case DG_REASON_UNKNOWN_PROVIDER:
+	case DG_REASON_SOFTDOCA:
+	case DG_REASON_NO_NVIDIA_DRIVER:
+	case DG_REASON_OLD_NVIDIA_DRIVER:
+	case DG_REASON_CUDA:
+	case DG_REASON_NO_GPU:
+	case DG_REASON_RDMA_CORE:
+	case DG_REASON_RDMA_DEVICE:
+	case DG_REASON_NO_DOCA:
+	case DG_REASON_OLD_DOCA:
+	case DG_REASON_BLUEFIELD:
+		return ENODEV;
+	case DG_REASON_BLUEFIELD_MODE:
+	case DG_REASON_DOCA_EXPORT_SIZE:
+	case DG_REASON_DMABUF_GPU:
+	case DG_REASON_DMABUF_ADAPTER:
+	case DG_REASON_DMABUF_RDMA_CORE:
+		return EMEDIUMTYPE;
+	}
+	return EINVAL;
+}
 
 const char *dg_last_error(void)
 {
-	return last;
+	return sentence;
 }
 
-int dg_fail(int err, const char *fmt, ...)
+int dg_last_reason(int rc)
+{
+	return errno_of(last_reason) == -rc ? last_reason : -rc;
+}
+
+int dg_fail(int reason, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
-	vsnprintf(last, sizeof last, fmt, ap);
+	vsnprintf(sentence, sizeof sentence, fmt, ap);
 	va_end(ap);
-	return -err;
+	last_reason = reason;
+	return -errno_of(reason);
 }
 
 int dg_fail_errno(const char *fmt, ...)
@@ -29,9 +61,23 @@ int dg_fail_errno(const char *fmt, ...)
 	int err = errno;
 	va_list ap;
 	va_start(ap, fmt);
-	int n = vsnprintf(last, sizeof last, fmt, ap);
+	int n = vsnprintf(sentence, sizeof sentence, fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof last)
-		snprintf(last + n, sizeof last - (size_t)n, ": %s", strerror(err));
+	if (n >= 0 && (size_t)n < sizeof sentence)
+		snprintf(sentence + n, sizeof sentence - (size_t)n, ": %s", strerror(err));
+	last_reason = err;
 	return -err;
+}
+
+int dg_fail_in(int rc, const char *fmt, ...)
+{
+	char inner[sizeof sentence];
+	memcpy(inner, sentence, sizeof inner);
+	va_list ap;
+	va_start(ap, fmt);
+	int n = vsnprintf(sentence, sizeof sentence, fmt, ap);
+	va_end(ap);
+	if (n >= 0 && (size_t)n < sizeof sentence)
+		snprintf(sentence + n, sizeof sentence - (size_t)n, ": %s", inner);
+	return rc;
 }

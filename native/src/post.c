@@ -245,11 +245,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 
 static int in_record(uint32_t i, uint32_t n, int rc)
 {
-	char why[400];
-	if (n == 1)
-		return rc;
-	snprintf(why, sizeof why, "%s", dg_last_error());
-	return dg_fail(-rc, "record %u of %u: %s", i, n, why);
+	return n == 1 ? rc : dg_fail_in(rc, "record %u of %u", i, n);
 }
 
 /* Each request is read once, so a caller that modifies it meanwhile cannot bypass the checks. */

@@ -277,6 +277,8 @@ static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
 /* cuda_dmabuf.c: exports the pages that contain the GPU memory m->addr[0..size) as a dma-buf.
  * *offset is where the bytes start in it. The caller owns *fd. */
 int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
+/* Returns the reason why a device cannot be given GPU memory: that of rc, the error of its dma-buf. */
+int dg_dmabuf_reason(int rc);
 
 /* copy.c */
 void dg_copy(void *dst, const void *src, uint64_t n);

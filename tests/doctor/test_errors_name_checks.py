@@ -5,6 +5,7 @@ import errno
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,8 @@ from dgkit.wire import messages
 from dgkit.wire.error_codec import to_exception, to_wire
 
 PACKAGE = Path(dgkit.__file__).parent
-NATIVE = Path(__file__).parents[2] / "native" / "src"
+HEADER = Path(__file__).parents[2] / "native" / "dgkit.h"
+MAX_ERRNO = 4095  # of Linux
 KINDS = {"DeviceUnavailable": errors.DeviceUnavailable, "ExportError": errors.ExportError}
 EXPLAINED = sorted(KINDS.values(), key=str)
 # Where the check is worked out: the tests below hold what comes of it.
@@ -48,73 +50,47 @@ def test_each_place_that_makes_one_names_a_check_that_there_is_or_says_that_none
             assert file in TABLES, f"{file}:{line} works its check out and no test holds it"
 
 
-def strings(path):
-    """The string constants of a file of C, those that stand in a row put together."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
-    text = re.sub(r'"\s*INSTALL', '"', text)
-    return re.sub(r'"\s+"', "", text)
+@pytest.mark.skipif(not HEADER.exists(), reason="the header is in the source tree only")
+def test_each_reason_of_the_core_has_a_text_and_an_error_and_no_other_has_one():
+    (body,) = re.findall(r"enum dg_reason \{(.*?)\};", HEADER.read_text(), re.DOTALL)
+    texts = re.findall(r"/\* (E[A-Z]+): .*?\. \*/\s+(DG_REASON_\w+)", body, re.DOTALL)
+    names = [name for _, name in texts]
+    assert names == re.findall(r"\b(DG_REASON_\w+)[ ,\n]", body)
+    by_number = {getattr(_ffi.lib, name): number for number, name in texts}
+    assert set(by_number) == {reason for reason in _ffi._ERRORS if reason > MAX_ERRNO}
+    for reason, number in by_number.items():
+        assert _ffi._ERRORS[reason][0] is _ffi._ERRORS[getattr(errno, number)][0]
 
 
-def refused(number):
-    """Each sentence with which the core refuses by this errno, in whatever file."""
-    pattern = rf'fail\(\s*{number},\s*(?:[a-z_]+,\s*)?"((?:[^"\\]|\\.)*)"'
-    for path in sorted(NATIVE.rglob("*.c")):
-        for match in re.finditer(pattern, strings(path)):
-            yield f"{path.name}: {match[1]}"
+def test_only_the_two_kinds_have_checks_and_these_are_there():
+    for reason, (kind, check) in _ffi._ERRORS.items():
+        assert not check or kind in EXPLAINED, reason
+        assert check in KNOWN | {""}, reason
+        assert check or reason <= MAX_ERRNO, reason  # an errno says the same
 
 
-@pytest.mark.skipif(not NATIVE.exists(), reason="the core's source lies in the source tree")
-@pytest.mark.parametrize("number", ["ENODEV", "EOWNERDEAD", "EMEDIUMTYPE"])
-def test_each_sentence_of_the_core_is_in_the_table(number):
-    found = [words for words in refused(number) if not words.endswith(": %s")]
-    assert found
-    for words in found:
-        assert _ffi.check_of(words) is not None, words
-
-
-def test_the_table_of_the_core_names_checks_that_there_are():
-    assert {check for _, check in _ffi._EXPLAINED} <= KNOWN | {""}
-
-
-@pytest.mark.parametrize(
-    ("words", "check"),
-    [
-        ("this device was opened before fork(): open one in the child", ""),
-        ("no GPU can be used: the NVIDIA driver's library was not found (x)", "driver-loaded"),
-        ("no GPU can be used: CUDA_ERROR_NO_DEVICE (100): there is no GPU", "cuda-driver"),
-        ("there is no GPU 7: this process sees 2, counted from 0", "gpu-present"),
-        ("no GPU can be used: CUDA_ERROR_UNKNOWN (999): check nvidia-smi", "cuda-driver"),
-        ("DOCA's libraries were not found (tried x)", "doca-libraries"),
-        ("there is no DOCA device: check that there is a BlueField", "bluefield-present"),
-        ("a sentence that nobody foresaw", ""),
-    ],
-)
-def test_an_error_of_the_core_names_the_check_by_its_sentence(words, check, monkeypatch):
-    monkeypatch.setattr(_ffi, "last_error", lambda: words)
+@pytest.mark.parametrize("name", [name for name in dir(_ffi.lib) if name.startswith("DG_REASON_")])
+def test_an_error_of_the_core_names_the_check_of_its_reason(name, monkeypatch):
+    reason = getattr(_ffi.lib, name)
+    kind, check = _ffi._ERRORS[reason]
+    monkeypatch.setattr(_ffi, "last_error", lambda: "any sentence at all")
+    monkeypatch.setattr(_ffi, "lib", SimpleNamespace(dg_last_reason=lambda rc: reason))
     error = _ffi.error_of(-errno.ENODEV)
-    assert error.check == check
-    assert str(error).endswith(f"`dgkit doctor {check}` explains it" if check else words)
+    assert (type(error), error.check) == (kind, check)
+    assert str(error).endswith(f"any sentence at all. `dgkit doctor {check}` explains it")
 
 
-@pytest.mark.parametrize(
-    ("first", "check"),
-    [
-        ("the driver of the adapter, or this kernel, takes none", "rdma-dmabuf"),
-        ("the installed rdma-core is older than 34, the first with it", "rdma-core"),
-        ("the NVIDIA driver does not export this memory (CUDA_ERROR_X)", "dmabuf-gpu"),
-        ("this process sees no GPU with the UUID of this memory", "dmabuf-gpu"),
-    ],
-)
-def test_gpu_memory_that_an_adapter_refuses_names_the_check_of_the_first_way(
-    first, check, monkeypatch
-):
-    second = "by its address, with nvidia-peermem: the module is not loaded"
-    words = f"mlx5_0 cannot be given this GPU memory: as a dma-buf: {first}; {second}"
-    monkeypatch.setattr(_ffi, "last_error", lambda: words)
-    error = _ffi.error_of(-errno.EMEDIUMTYPE)
-    assert isinstance(error, errors.ExportError)
-    assert error.check == check
-    assert error.words == words
+def test_an_error_of_the_core_carries_its_reason():
+    with pytest.raises(errors.DeviceUnavailable, match="'nonesuch'") as info:
+        dgkit.Device("nonesuch")
+    assert info.value.check == "dgkit-providers"
+
+
+def test_a_reason_is_of_the_errno_that_was_returned():
+    lib = _ffi.lib
+    assert lib.dg_provider_probe(b"nonesuch", 0) == -errno.ENODEV
+    assert lib.dg_last_reason(-errno.ENODEV) == lib.DG_REASON_UNKNOWN_PROVIDER
+    assert lib.dg_last_reason(-errno.EINVAL) == errno.EINVAL
 
 
 def test_each_result_of_cuda_that_makes_a_gpu_unusable_names_a_check():

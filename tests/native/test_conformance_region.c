@@ -400,6 +400,8 @@ static void unknown_providers_are_named(void)
 
 	CHECK_EQ(dg_device_open("nonesuch", NULL, &dev), -ENODEV);
 	CHECK_SAYS(dg_last_error(), "nonesuch");
+	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_UNKNOWN_PROVIDER);
+	CHECK_EQ(dg_last_reason(-EINVAL), EINVAL);
 	CHECK_EQ(dg_device_open(NULL, NULL, &dev), -ENODEV);
 	CHECK(!dev);
 	CHECK(!dg_provider_name(1000));

@@ -50,6 +50,7 @@ static void without_softdoca_its_folder_is_named(void)
 	unsetenv("SOFTDOCA_LIB"); /* there is none next to this program */
 	CHECK_EQ(refused("softdoca", "_softdoca/lib"), -ENODEV);
 	CHECK_EQ(dg_provider_probe("softdoca", false), -ENODEV);
+	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_SOFTDOCA);
 }
 
 static void without_doca_what_was_tried_and_what_to_install_is_named(void)
@@ -64,6 +65,7 @@ static void without_doca_what_was_tried_and_what_to_install_is_named(void)
 	CHECK_SAYS(dg_last_error(), "install DOCA");
 	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
 	CHECK_SAYS(dg_last_error(), "install DOCA");
+	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_NO_DOCA);
 }
 
 static void softdoca_on_the_loaders_path_is_no_doca(void)
@@ -77,6 +79,7 @@ static void softdoca_on_the_loaders_path_is_no_doca(void)
 	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
 	CHECK_EQ(dg_provider_probe("doca", true), -ENODEV);
 	CHECK_SAYS(dg_last_error(), "Device('softdoca')");
+	CHECK_EQ(dg_last_reason(-ENODEV), DG_REASON_NO_DOCA);
 	/* The refusal leaves nothing loaded: softdoca can still be opened by its name. */
 	CHECK_EQ(dg_device_open("softdoca", NULL, &dev), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);

@@ -379,12 +379,13 @@ static void mellanox_peer_memory_will_do_as_well(void)
 }
 
 /* Registers GPU memory with no way left, and checks what is said of both. */
-static void refused(const char *of_dmabuf, const char *of_address)
+static void refused(int reason, const char *of_dmabuf, const char *of_address)
 {
 	dg_memory m = gpu();
 	int fds = open_fds();
 
 	CHECK_EQ(registers(&m, 0), -EMEDIUMTYPE);
+	CHECK_EQ(dg_last_reason(-EMEDIUMTYPE), reason);
 	CHECK_SAYS(dg_last_error(), "fake0 cannot be given this GPU memory: as a dma-buf: ");
 	CHECK_SAYS(dg_last_error(), "; by its address, with nvidia-peermem: ");
 	CHECK_SAYS(dg_last_error(), of_dmabuf);
@@ -399,12 +400,14 @@ static void without_either_way_both_answers_are_given(void)
 	start();
 	gpu_context();
 	dmabuf.answer = EOPNOTSUPP;
-	refused("the driver of the adapter, or this kernel, takes none", "the module is not loaded");
+	refused(DG_REASON_DMABUF_ADAPTER, "the driver of the adapter, or this kernel, takes none",
+		"the module is not loaded");
 	CHECK(!strcmp(order, "d")); /* an address that no module knows is not tried */
 	dmabuf.answer = ENOMEM;
-	refused("BAR1 has no room", "`dgkit doctor peermem`");
+	refused(DG_REASON_DMABUF_GPU, "BAR1 has no room", "`dgkit doctor peermem`");
 	dmabuf.answer = EIO;
-	refused("ibv_reg_dmabuf_mr: Input/output error", "the module is not loaded");
+	refused(DG_REASON_DMABUF_GPU, "ibv_reg_dmabuf_mr: Input/output error",
+		"the module is not loaded");
 }
 
 static void a_module_that_does_not_know_the_address_is_named(void)
@@ -414,7 +417,7 @@ static void a_module_that_does_not_know_the_address_is_named(void)
 	loaded("nvidia_peermem");
 	dmabuf.answer = EOPNOTSUPP;
 	plain.answer = EFAULT;
-	refused("takes none", "ibv_reg_mr: Bad address");
+	refused(DG_REASON_DMABUF_ADAPTER, "takes none", "ibv_reg_mr: Bad address");
 	unload("nvidia_peermem");
 }
 
@@ -423,7 +426,8 @@ static void an_rdma_core_without_dma_bufs_is_named(void)
 	start();
 	gpu_context();
 	dg_verbs.ibv_reg_dmabuf_mr = NULL;
-	refused("the installed rdma-core is older than 34", "the module is not loaded");
+	refused(DG_REASON_DMABUF_RDMA_CORE, "the installed rdma-core is older than 34",
+		"the module is not loaded");
 	CHECK_EQ(gpu_calls("cuMemGetHandleForAddressRange"), 0);
 }
 
@@ -432,7 +436,7 @@ static void a_driver_that_exports_no_dma_buf_is_named(void)
 	start();
 	gpu_context();
 	gpu_knobs("attr124=0"); /* CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED */
-	refused("CUDA_ERROR_NOT_SUPPORTED", "the module is not loaded");
+	refused(DG_REASON_DMABUF_GPU, "CUDA_ERROR_NOT_SUPPORTED", "the module is not loaded");
 	CHECK_EQ(dmabuf.calls, 0);
 }
 

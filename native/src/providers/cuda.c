@@ -76,8 +76,9 @@ static int find_gpu(struct cuda *c, uint32_t gpu)
 	if (rc)
 		return rc;
 	if (gpu >= (uint32_t)gpus)
-		return dg_fail(ENODEV, "there is no GPU %u: this process sees %d, counted from 0",
-			       gpu, gpus);
+		return dg_fail(DG_REASON_NO_GPU,
+			       "there is no GPU %u: this process sees %d, counted from 0", gpu,
+			       gpus);
 	c->ordinal = (int)gpu;
 	CUresult code = cuda.cuDeviceGet(&c->dev, c->ordinal);
 	if (!code)

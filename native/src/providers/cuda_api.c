@@ -11,6 +11,7 @@
 
 struct cuda_api cuda;
 static char load_error[320]; /* "" once the library is loaded */
+static int load_reason = DG_REASON_OLD_NVIDIA_DRIVER;
 
 static void load(void)
 {
@@ -18,6 +19,7 @@ static void load(void)
 	typedef CUresult (*get_v1)(const char *, void **, int, uint64_t);
 	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
+		load_reason = DG_REASON_NO_NVIDIA_DRIVER;
 		snprintf(load_error, sizeof load_error,
 			 "the NVIDIA driver's library was not found (%s): install the driver, or "
 			 "start the container with the GPU (docker run --gpus all)",
@@ -53,7 +55,7 @@ int cuda_load(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, load);
-	return load_error[0] ? dg_fail(ENODEV, "no GPU can be used: %s", load_error) : 0;
+	return load_error[0] ? dg_fail(load_reason, "no GPU can be used: %s", load_error) : 0;
 }
 
 const char *cuda_name(CUresult code)
@@ -99,8 +101,9 @@ int cuda_start(int *gpus)
 		code = cuda.cuDeviceGetCount(gpus);
 	if (!code && *gpus == 0)
 		code = CUDA_ERROR_NO_DEVICE;
-	if (code)
-		return dg_fail(ENODEV, "no GPU can be used: %s (%d): %s", cuda_name(code), code,
-			       remedy(code));
-	return 0;
+	if (!code)
+		return 0;
+	/* Before fork(): a defect of the program, not of the driver. */
+	return dg_fail(code == CUDA_ERROR_NOT_INITIALIZED ? ENODEV : DG_REASON_CUDA,
+		       "no GPU can be used: %s (%d): %s", cuda_name(code), code, remedy(code));
 }

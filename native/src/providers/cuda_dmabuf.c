@@ -19,8 +19,9 @@ int dg_cuda_ordinal(const uint8_t uuid[16])
 		    !memcmp(&found, uuid, sizeof found))
 			return i;
 	return rc ? rc
-		  : dg_fail(ENODEV, "this process sees no GPU with the UUID of this memory: check "
-				    "CUDA_VISIBLE_DEVICES");
+		  : dg_fail(DG_REASON_NO_GPU,
+			    "this process sees no GPU with the UUID of this memory: check "
+			    "CUDA_VISIBLE_DEVICES");
 }
 
 /* Retains the primary context of the GPU with this UUID. */
@@ -60,4 +61,18 @@ int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
 	}
 	*offset = addr - from;
 	return 0;
+}
+
+int dg_dmabuf_reason(int rc)
+{
+	int reason = dg_last_reason(rc);
+	switch (reason) {
+	case DG_REASON_DMABUF_ADAPTER:
+	case DG_REASON_DMABUF_RDMA_CORE:
+		return reason;
+	case ENODEV: /* the context is lost, or is that of the parent process */
+		return EMEDIUMTYPE;
+	default:
+		return DG_REASON_DMABUF_GPU;
+	}
 }

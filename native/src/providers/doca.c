@@ -76,15 +76,16 @@ static int no_device(enum doca_kind kind, struct doca_devinfo **list, uint32_t n
 			snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", name);
 	}
 	if (n && pci)
-		return dg_fail(ENODEV, "there is no DOCA device at '%s'; the devices are %s", pci,
-			       names);
+		return dg_fail(DG_REASON_BLUEFIELD,
+			       "there is no DOCA device at '%s'; the devices are %s", pci, names);
 	if (n)
-		return dg_fail(ENODEV,
+		return dg_fail(DG_REASON_BLUEFIELD,
 			       "no DOCA device of this machine can do DMA or export memory (the "
 			       "devices are %s)",
 			       names);
 	return dg_fail(
-		ENODEV, "there is no DOCA device%s",
+		kind == DOCA_SOFT ? DG_REASON_SOFTDOCA : DG_REASON_BLUEFIELD,
+		"there is no DOCA device%s",
 		kind == DOCA_SOFT
 			? ": SOFTDOCA_DEVICES describes none for this side"
 			: ": check that there is a BlueField (lspci -d 15b3:) and that this user "
@@ -111,10 +112,7 @@ static int open_function(struct doca *d, struct doca_devinfo *info)
 	e = dg_doca.doca_dev_open(info, &d->dev);
 	if (!e)
 		return 0;
-	int rc = dg_doca_fail(ENODEV, "doca_dev_open", e);
-	char why[300];
-	snprintf(why, sizeof why, "%s", dg_last_error());
-	return dg_fail(-rc, "%s: %s", name, why);
+	return dg_fail_in(dg_doca_fail(DG_REASON_BLUEFIELD, "doca_dev_open", e), "%s", name);
 }
 
 /* Finds the function and its name; also opens it if `open` is set. */
@@ -124,7 +122,7 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 	uint32_t n = 0;
 	doca_error_t e = dg_doca.doca_devinfo_create_list(&list, &n);
 	if (e)
-		return dg_doca_fail(ENODEV, "doca_devinfo_create_list", e);
+		return dg_doca_fail(DG_REASON_BLUEFIELD, "doca_devinfo_create_list", e);
 	info = choose_device(list, n, pci);
 	int rc = info ? 0 : no_device(d->kind, list, n, pci);
 	if (info)
@@ -145,8 +143,21 @@ static int probe_in_process(enum doca_kind kind)
 	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
 }
 
+/* What the child process of a probe finds. reason: 0 if there is a device. */
+struct answer {
+	int reason;
+	char text[400];
+};
+
+static bool write_answer(int fd, int rc)
+{
+	struct answer a = {.reason = rc ? dg_last_reason(rc) : 0};
+	snprintf(a.text, sizeof a.text, "%s", rc ? dg_last_error() : "");
+	return write(fd, &a, sizeof a) == sizeof a;
+}
+
 /* Reads fd until its end. Returns false if that does not come within PROBE_NS. */
-static bool read_all(int fd, char *out, size_t cap)
+static bool read_answer(int fd, struct answer *out)
 {
 	struct pollfd p = {fd, POLLIN, 0};
 	uint64_t end = now_ns() + PROBE_NS;
@@ -154,9 +165,8 @@ static bool read_all(int fd, char *out, size_t cap)
 	for (uint64_t now; (now = now_ns()) < end;) {
 		ssize_t n = -1;
 		if (poll(&p, 1, (int)((end - now) / 1000000) + 1) == 1)
-			n = read(fd, out + got, cap - 1 - got);
+			n = read(fd, (char *)out + got, sizeof *out - got);
 		got += n > 0 ? (size_t)n : 0;
-		out[got] = '\0';
 		if (!n)
 			return true;
 	}
@@ -168,17 +178,17 @@ static bool read_all(int fd, char *out, size_t cap)
  * held. */
 static int probe_in_child(enum doca_kind kind)
 {
-	char why[400] = "";
+	struct answer a = {DG_REASON_BLUEFIELD,
+			   "DOCA's libraries end the process that lists the devices: check the "
+			   "kernel log (dmesg) and DOCA's own tools"};
 	int fds[2], status = 0;
 	if (pipe2(fds, O_CLOEXEC))
 		return dg_fail_errno("cannot create a pipe to look for DOCA devices");
 	pid_t pid = fork();
-	if (pid == 0) {
-		const char *text = probe_in_process(kind) ? dg_last_error() : "+";
-		_exit(write(fds[1], text, strlen(text)) < 0);
-	}
+	if (pid == 0)
+		_exit(!write_answer(fds[1], probe_in_process(kind)));
 	close(fds[1]);
-	bool answered = pid > 0 && read_all(fds[0], why, sizeof why);
+	bool answered = pid > 0 && read_answer(fds[0], &a);
 	close(fds[0]);
 	if (pid < 0)
 		return dg_fail_errno("cannot start a process to look for DOCA devices");
@@ -187,16 +197,11 @@ static int probe_in_child(enum doca_kind kind)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!answered)
-		return dg_fail(ENODEV,
+		return dg_fail(DG_REASON_BLUEFIELD,
 			       "DOCA's libraries did not answer within %u s: check the BlueField "
 			       "(dmesg, mlxfwmanager)",
 			       (unsigned)(PROBE_NS / 1000000000u));
-	if (!strcmp(why, "+"))
-		return 0;
-	return dg_fail(ENODEV, "%s",
-		       why[0] ? why
-			      : "DOCA's libraries end the process that lists the devices: check "
-				"the kernel log (dmesg) and DOCA's own tools");
+	return a.reason ? dg_fail(a.reason, "%s", a.text) : 0;
 }
 
 static int probe(enum doca_kind kind, bool deep)

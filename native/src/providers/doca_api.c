@@ -44,10 +44,12 @@ static int soft_folder(char *out, size_t cap)
 		return 0;
 	}
 	if (said && *said)
-		return dg_fail(ENODEV, "SOFTDOCA_LIB is '%s'; it must be an absolute path", said);
+		return dg_fail(DG_REASON_SOFTDOCA,
+			       "SOFTDOCA_LIB is '%s'; it must be an absolute path", said);
 	if (!dladdr(&dg_doca, &self) || !realpath(self.dli_fname, real))
-		return dg_fail(ENODEV, "the folder of dgkit's own library could not be found: set "
-				       "SOFTDOCA_LIB to the folder of softdoca's libraries");
+		return dg_fail(DG_REASON_SOFTDOCA,
+			       "the folder of dgkit's own library could not be found: set "
+			       "SOFTDOCA_LIB to the folder of softdoca's libraries");
 	char *slash = strrchr(real, '/');
 	snprintf(out, cap, "%.*s/_softdoca/lib", (int)(slash - real), real);
 	return 0;
@@ -99,11 +101,12 @@ static bool in_path(const char *list, const char *file)
 static int libraries_missing(enum doca_kind kind, const char *tried, const char *why)
 {
 	if (kind == DOCA_SOFT)
-		return dg_fail(ENODEV,
+		return dg_fail(DG_REASON_SOFTDOCA,
 			       "softdoca cannot be loaded (%s): reinstall dgkit, which includes "
 			       "it, or set SOFTDOCA_LIB to the folder of its libraries",
 			       why);
-	return dg_fail(ENODEV, "DOCA's libraries were not found (tried %s%s%s): " INSTALL, tried,
+	return dg_fail(DG_REASON_NO_DOCA,
+		       "DOCA's libraries were not found (tried %s%s%s): " INSTALL, tried,
 		       why[0] ? "; " : "", why);
 }
 
@@ -167,9 +170,10 @@ static int wrong_kind(enum doca_kind kind, void *common, void *dma)
 {
 	void *arena = dlsym(common, "softdoca_arena");
 	if (kind == DOCA_REAL && arena)
-		return dg_fail(ENODEV, "the libdoca_common that the loader finds is softdoca's, a "
-				       "software DPU: open it by its name, Device('softdoca'), or "
-				       "remove its folder from LD_LIBRARY_PATH");
+		return dg_fail(DG_REASON_NO_DOCA,
+			       "the libdoca_common that the loader finds is softdoca's, a "
+			       "software DPU: open it by its name, Device('softdoca'), or "
+			       "remove its folder from LD_LIBRARY_PATH");
 	/* dlsym() searches dependencies: both libraries must use the same libdoca_common. */
 	if (dlsym(dma, "softdoca_arena") != arena || (kind == DOCA_SOFT && !arena))
 		return other_is_loaded(kind);
@@ -190,7 +194,7 @@ static int take_functions(void *common, void *dma)
 	DOCA_DMA_FUNCTIONS(FROM_DMA)
 	dg_doca.softdoca_last_refusal =
 		(const char *(*)(void))(uintptr_t)dlsym(common, "softdoca_last_refusal");
-	return missing ? dg_fail(ENODEV,
+	return missing ? dg_fail(DG_REASON_OLD_DOCA,
 				 "the installed DOCA is older than 2.5, or is not DOCA (it has no "
 				 "%s): install a newer one",
 				 missing)
@@ -245,7 +249,7 @@ int dg_doca_load(enum doca_kind kind)
 	return rc;
 }
 
-static int errno_of(doca_error_t e)
+static int reason_of(doca_error_t e)
 {
 	switch (e) {
 	case DOCA_ERROR_NOT_PERMITTED:
@@ -257,7 +261,7 @@ static int errno_of(doca_error_t e)
 	case DOCA_ERROR_NO_MEMORY:
 		return ENOMEM;
 	case DOCA_ERROR_NOT_FOUND:
-		return ENODEV;
+		return DG_REASON_BLUEFIELD;
 	case DOCA_ERROR_INVALID_VALUE:
 		return EINVAL;
 	default:
@@ -265,10 +269,11 @@ static int errno_of(doca_error_t e)
 	}
 }
 
-int dg_doca_fail(int err, const char *what, doca_error_t e)
+int dg_doca_fail(int reason, const char *what, doca_error_t e)
 {
 	/* softdoca reports the reason; the real libraries only write it to their log. */
 	const char *why = dg_doca.softdoca_last_refusal ? dg_doca.softdoca_last_refusal() : "";
-	return dg_fail(err ? err : errno_of(e), "%s: %s (%s)", what, dg_doca.doca_error_get_name(e),
+	return dg_fail(reason ? reason : reason_of(e), "%s: %s (%s)", what,
+		       dg_doca.doca_error_get_name(e),
 		       why[0] ? why : dg_doca.doca_error_get_descr(e));
 }

@@ -95,7 +95,7 @@ enum doca_kind { DOCA_REAL, DOCA_SOFT };
 int dg_doca_load(enum doca_kind kind);
 /* Looks for the libraries without loading them. Errors: ENODEV with what is missing. */
 int dg_doca_locate(enum doca_kind kind);
-/* dg_fail(err, "WHAT: DOCA_ERROR_NAME (reason)"); err 0: the errno that corresponds to e. */
-int dg_doca_fail(int err, const char *what, doca_error_t e);
+/* dg_fail(reason, "WHAT: DOCA_ERROR_NAME (detail)"); reason 0: the one that corresponds to e. */
+int dg_doca_fail(int reason, const char *what, doca_error_t e);
 
 #endif

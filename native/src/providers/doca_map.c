@@ -93,17 +93,19 @@ static uint32_t permissions(const struct doca *d, uint32_t access, bool may_expo
 	return p;
 }
 
-/* Maps GPU memory by its address, which DOCA's driver resolves through nvidia-peermem. `first`: why
- * a dma-buf did not work. */
-static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, const char *first)
+/* Maps GPU memory by its address, which DOCA's driver resolves through nvidia-peermem.
+ * rc: the error of its dma-buf. */
+static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, int rc)
 {
+	char first[200], second[300];
+	int reason = dg_dmabuf_reason(rc);
+	snprintf(first, sizeof first, "%s", dg_last_error());
 	r->fd = -1;
 	r->offset = 0;
 	if (!start(d, r, out))
 		return 0;
-	char second[300];
 	snprintf(second, sizeof second, "%s", dg_last_error());
-	return dg_fail(EMEDIUMTYPE,
+	return dg_fail(reason,
 		       "DOCA cannot be given this GPU memory: as a dma-buf: %s; by its address, "
 		       "with nvidia-peermem: %s",
 		       first, second);
@@ -113,7 +115,6 @@ static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 		   struct doca_mmap **out)
 {
 	struct range r = {.addr = m->addr, .size = m->size, .permissions = perms, .fd = -1};
-	char first[200];
 	int rc = 0;
 	if (t->by_address)
 		return start(d, &r, out);
@@ -127,8 +128,7 @@ static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 		rc = start(d, &r, out);
 	if (!rc)
 		return 0;
-	snprintf(first, sizeof first, "%s", dg_last_error());
-	rc = by_address(d, &r, out, first);
+	rc = by_address(d, &r, out, rc);
 	t->by_address = !rc;
 	return rc;
 }
@@ -279,9 +279,9 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 	doca_error_t e = rc ? 0 : dg_doca.doca_mmap_export_pci(map, d->dev, &bytes, &size);
 	pthread_mutex_unlock(&d->lock);
 	if (rc || e)
-		return rc ? rc : dg_doca_fail(EMEDIUMTYPE, "doca_mmap_export_pci", e);
+		return rc ? rc : dg_doca_fail(DG_REASON_BLUEFIELD_MODE, "doca_mmap_export_pci", e);
 	if (size > sizeof out->blob - BLOB_HEAD)
-		return dg_fail(EMEDIUMTYPE,
+		return dg_fail(DG_REASON_DOCA_EXPORT_SIZE,
 			       "DOCA's export has %zu bytes, but a descriptor has room for %zu",
 			       size, sizeof out->blob - BLOB_HEAD);
 	snprintf((char *)out->provider, sizeof out->provider, "%s", dev->blob_provider);

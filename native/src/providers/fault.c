@@ -240,10 +240,11 @@ static int fault_open(struct dg_device *dev, const dg_device_config *cfg, void *
 	const struct dg_ops *inner = dg_ops_find(over);
 	int rc = 0;
 	if (!inner || inner == &dg_fault_ops)
-		return dg_fail(ENODEV,
-			       "the provider fault cannot wrap '%s': it wraps soft, cuda, verbs, doca "
-			       "or softdoca",
-			       over);
+		return dg_fail(
+			DG_REASON_UNKNOWN_PROVIDER,
+			"the provider fault cannot wrap '%s': it wraps soft, cuda, verbs, doca "
+			"or softdoca",
+			over);
 	for (uint32_t i = 0; i < cfg->n_rules && !rc; i++)
 		rc = check_rule(&cfg->rules[i]);
 	if (rc)

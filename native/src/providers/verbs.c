@@ -32,10 +32,11 @@ static int any_device(void)
 		dg_verbs.ibv_free_device_list(list);
 	if (list && n)
 		return 0;
-	return dg_fail(ENODEV, "there is no RDMA device: check that there is an adapter (lspci), that "
-			       "its driver and ib_uverbs are loaded (rdma link), and that this "
-			       "user may open /dev/infiniband; without one, Soft-RoCE over a network "
-			       "interface will do (rdma link add rxe0 type rxe netdev INTERFACE)");
+	return dg_fail(DG_REASON_RDMA_DEVICE,
+		       "there is no RDMA device: check that there is an adapter (lspci), that "
+		       "its driver and ib_uverbs are loaded (rdma link), and that this "
+		       "user may open /dev/infiniband; without one, Soft-RoCE over a network "
+		       "interface will do (rdma link add rxe0 type rxe netdev INTERFACE)");
 }
 
 /* librdmacm opens every RDMA device once for a process, and the kernel refuses what a forked child
@@ -103,13 +104,15 @@ static int not_found(const struct search *s)
 	if (dg_verbs_find_down(s->wanted, down, sizeof down))
 		return dg_verbs_no_link(down);
 	if (s->wanted)
-		return dg_fail(ENODEV,
-			       "no RDMA device '%s' has a network address%s%s%s: rdma link lists the "
-			       "devices and their interfaces",
-			       s->wanted, s->other[0] ? " (" : "", s->other,
-			       s->other[0] ? " has one)" : "");
-	return dg_fail(ENODEV, "no RDMA device has a network address, which connections are made by: "
-			       "give its interface one (rdma link; ip addr add ADDRESS dev INTERFACE)");
+		return dg_fail(
+			DG_REASON_RDMA_DEVICE,
+			"no RDMA device '%s' has a network address%s%s%s: rdma link lists the "
+			"devices and their interfaces",
+			s->wanted, s->other[0] ? " (" : "", s->other,
+			s->other[0] ? " has one)" : "");
+	return dg_fail(DG_REASON_RDMA_DEVICE,
+		       "no RDMA device has a network address, which connections are made by: "
+		       "give its interface one (rdma link; ip addr add ADDRESS dev INTERFACE)");
 }
 
 /* Finds the device, its first active port and the address of that. IPv4 is preferred. */
@@ -123,10 +126,11 @@ static int find_port(struct verbs *d, const char *wanted)
 		return rc;
 	d->channel = dg_verbs.rdma_create_event_channel();
 	if (!d->channel)
-		return dg_fail(ENODEV,
-			       "the RDMA connection manager cannot be opened (%s): load rdma_ucm, and "
-			       "let this user open /dev/infiniband/rdma_cm",
-			       strerror(errno));
+		return dg_fail(
+			DG_REASON_RDMA_DEVICE,
+			"the RDMA connection manager cannot be opened (%s): load rdma_ucm, and "
+			"let this user open /dev/infiniband/rdma_cm",
+			strerror(errno));
 	if (getifaddrs(&all))
 		return dg_fail_errno("cannot list the network addresses");
 	for (int i = 0; i < 2 && !d->listener; i++)

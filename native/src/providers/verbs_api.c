@@ -11,6 +11,7 @@
 
 struct dg_verbs_api dg_verbs;
 static char load_error[320]; /* "" once both libraries are loaded */
+static int load_reason = DG_REASON_RDMA_CORE;
 
 #define INSTALL                                                                             \
 	"install rdma-core (Debian, Ubuntu: apt install libibverbs1 librdmacm1 ibverbs-pro" \
@@ -50,15 +51,17 @@ static void load(void)
 	/* Kernels before 5.12 share pinned pages with a forked child until one side writes; this
 	 * has them leave registered memory out of the child. Later ones copy at the fork, and it
 	 * does nothing. */
-	if (!load_error[0] && dg_verbs.ibv_fork_init())
+	if (!load_error[0] && dg_verbs.ibv_fork_init()) {
+		load_reason = ENODEV;
 		snprintf(load_error, sizeof load_error,
 			 "ibv_fork_init() failed: a program that registered memory before dgkit "
 			 "must call it first");
+	}
 }
 
 int dg_verbs_load(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, load);
-	return load_error[0] ? dg_fail(ENODEV, "RDMA cannot be used: %s", load_error) : 0;
+	return load_error[0] ? dg_fail(load_reason, "RDMA cannot be used: %s", load_error) : 0;
 }

@@ -247,7 +247,7 @@ static void importer_event(struct verbs_conn *c, const struct event *e)
 	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		atomic_store(&c->d->removed, true);
 	if (e->event == RDMA_CM_EVENT_DEVICE_REMOVAL && state == CONN_CONNECTING)
-		fail(c, ENODEV, "the RDMA device %s was removed", c->d->name);
+		fail(c, DG_REASON_RDMA_DEVICE, "the RDMA device %s was removed", c->d->name);
 	else if (state == CONN_CONNECTING)
 		connecting(c, e);
 	else if (state == CONN_READY && (e->event == RDMA_CM_EVENT_DISCONNECTED ||
@@ -433,7 +433,8 @@ static int start(struct verbs_conn *c, const struct verbs_region *t)
 	if (!rc)
 		return 0;
 	dg_verbs_peer_leave(c->d, c->peer);
-	return dg_fail(-rc, "cannot make an RDMA connection: %s", strerror(-rc));
+	return dg_fail(rc == -ENODEV ? DG_REASON_RDMA_DEVICE : -rc,
+		       "cannot make an RDMA connection: %s", strerror(-rc));
 }
 
 int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_cq *cq,

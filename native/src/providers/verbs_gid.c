@@ -77,10 +77,11 @@ static int find_gid(const struct verbs *d, int entries, dg_qp_address *out)
 	out->gid_index = (uint32_t)found;
 	if (found >= 0)
 		return 0;
-	return dg_fail(ENODEV,
-		       "none of the %d GIDs of port %u of the RDMA device %s is its network address "
-		       "%s: look at /sys/class/infiniband/%s/ports/%u/gids",
-		       entries, d->port, d->name, dg_verbs_gid_text(out->gid).text, d->name, d->port);
+	return dg_fail(
+		DG_REASON_RDMA_DEVICE,
+		"none of the %d GIDs of port %u of the RDMA device %s is its network address "
+		"%s: look at /sys/class/infiniband/%s/ports/%u/gids",
+		entries, d->port, d->name, dg_verbs_gid_text(out->gid).text, d->name, d->port);
 }
 
 /* InfiniBand: the lid is enough within a subnet, and the first GID has the subnet's prefix. */
@@ -88,12 +89,13 @@ static int first_gid(const struct verbs *d, uint32_t lid, dg_qp_address *out)
 {
 	union ibv_gid gid;
 	if (!lid)
-		return dg_fail(ENODEV,
+		return dg_fail(DG_REASON_RDMA_DEVICE,
 			       "port %u of the RDMA device %s has no lid: start a subnet manager "
 			       "(opensm) in its network",
 			       d->port, d->name);
 	if (dg_verbs.ibv_query_gid(d->context, d->port, 0, &gid))
-		return dg_fail(ENODEV, "port %u of the RDMA device %s has no GID", d->port, d->name);
+		return dg_fail(DG_REASON_RDMA_DEVICE, "port %u of the RDMA device %s has no GID",
+			       d->port, d->name);
 	memcpy(out->gid, gid.raw, sizeof out->gid);
 	out->lid = lid;
 	return 0;

@@ -145,7 +145,8 @@ static int dmabuf_refused(void)
 	switch (errno) {
 	case EOPNOTSUPP:
 	case ENOSYS:
-		return dg_fail(errno, "the driver of the adapter, or this kernel, takes none");
+		return dg_fail(DG_REASON_DMABUF_ADAPTER,
+			       "the driver of the adapter, or this kernel, takes none");
 	case ENOMEM:
 		return dg_fail(errno,
 			       "the GPU's BAR1 has no room for it (`dgkit doctor bar1-size`)");
@@ -159,8 +160,9 @@ static int by_dmabuf(const struct verbs *d, const dg_memory *m, int flags, struc
 {
 	s->way = DG_REGISTRATION_DMABUF;
 	if (!dg_verbs.ibv_reg_dmabuf_mr)
-		return dg_fail(EOPNOTSUPP, "the installed rdma-core is older than 34, the first "
-					   "with ibv_reg_dmabuf_mr");
+		return dg_fail(DG_REASON_DMABUF_RDMA_CORE,
+			       "the installed rdma-core is older than 34, the first "
+			       "with ibv_reg_dmabuf_mr");
 	int rc = dg_cuda_dmabuf(m, &s->fd, &s->offset);
 	if (rc)
 		return rc;
@@ -200,14 +202,16 @@ static int register_gpu(const struct verbs *d, const dg_memory *m, int flags,
 			struct verbs_source *s, struct ibv_mr **out)
 {
 	char first[160], second[160];
-	if (!by_dmabuf(d, m, flags, s, out))
+	int rc = by_dmabuf(d, m, flags, s, out);
+	if (!rc)
 		return 0;
+	int reason = dg_dmabuf_reason(rc);
 	snprintf(first, sizeof first, "%s", dg_last_error());
 	if (!by_peermem(d, m, flags, s, out))
 		return 0;
 	snprintf(second, sizeof second, "%s", dg_last_error());
 	s->way = DG_REGISTRATION_NONE;
-	return dg_fail(EMEDIUMTYPE,
+	return dg_fail(reason,
 		       "%s cannot be given this GPU memory: as a dma-buf: %s; by its address, with "
 		       "nvidia-peermem: %s",
 		       d->name, first, second);

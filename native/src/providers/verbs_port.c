@@ -49,7 +49,7 @@ bool dg_verbs_find_down(const char *wanted, char *out, size_t size)
 
 int dg_verbs_no_link(const char *device)
 {
-	return dg_fail(ENODEV,
+	return dg_fail(DG_REASON_RDMA_DEVICE,
 		       "the port of the RDMA device %s has no link: check its cable and the "
 		       "network interface (rdma link; ip link set INTERFACE up)",
 		       device);
@@ -58,10 +58,11 @@ int dg_verbs_no_link(const char *device)
 int dg_verbs_check_port(const struct verbs *d)
 {
 	if (dg_verbs_removed(d))
-		return dg_fail(ENODEV,
-			       "the RDMA device %s was removed: close this device, and open another "
-			       "one when it is back (rdma link)",
-			       d->name);
+		return dg_fail(
+			DG_REASON_RDMA_DEVICE,
+			"the RDMA device %s was removed: close this device, and open another "
+			"one when it is back (rdma link)",
+			d->name);
 	return dg_verbs_port_active(d) ? 0 : dg_verbs_no_link(d->name);
 }
 
