@@ -20,7 +20,7 @@ __all__ += ["provider_badge", "provider_label", "table"]
 
 _HARDWARE = frozenset({"doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
-_SOFTWARE["soft, emulated bar"] = ", emulated PCI bar"  # types.IN_BAR
+_SOFTWARE["soft, emulated bar"] = ", emulated PCI bar"  # memory in a testbed's PCI BAR
 _GREY = "#8a8a8a"
 _LINE = 13  # px, height of one line of the smallest text
 _SMALL = "position:absolute;font-size:10px;line-height:1;white-space:nowrap"
@@ -38,7 +38,7 @@ def provider_label(provider: str) -> str:
     `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
     `softdoca` is one, too: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
     device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
-    A device with memory in a testbed's PCI BAR (types.IN_BAR) says so.
+    The label of a device with memory in a testbed's PCI BAR says so.
     """
     if provider in _HARDWARE:
         return "hardware"

@@ -10,13 +10,11 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["DOCA", "IN_BAR", "MIXED", "OWN_EXPORT", "Access", "BarSpan", "GpuSpan", "Memory"]
-__all__ += ["Op", "Path", "Status", "parse_access", "parse_path"]
+__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
+__all__ += ["is_memory", "parse_access", "parse_path"]
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only what the same one exports
-# The provider soft as reprs, cards and reports name it, where memory in a testbed's BAR takes part.
-IN_BAR = "soft, emulated bar"
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
@@ -118,26 +116,14 @@ class GpuSpan:
         self.block, self.offset, self.why = block, offset, why
 
 
-class BarSpan:
-    """Bytes in a PCI BAR of another machine, which an emulator makes of this one's memory.
-
-    Attributes:
-        fd: File with the BAR, such as /dev/mem.
-        start: Where the BAR begins in it.
-        offset: Of the first byte in the BAR.
-    """
-
-    __slots__ = ("fd", "offset", "start")
-
-    def __init__(self, *, fd: int, start: int, offset: int) -> None:
-        self.fd, self.start, self.offset = fd, start, offset
-
-
 class Memory(Protocol):
     """Bytes and where they are: `memory` allocates them, `dma` registers them.
 
     Host memory also has `buffer`, a flat memoryview of its bytes. GPU memory has `gpu`, a GpuSpan,
-    and no buffer. Memory in a testbed's PCI BAR has `buffer` and `bar`, a BarSpan.
+    and no buffer. A kind that is registered in another way than host memory also has
+    `native_fields(start)`, which returns the fields of `dg_memory` (native/dgkit.h) that differ,
+    for the bytes from `start` on. A kind that no hardware has names what is emulated in
+    `emulated`; reprs, cards and measurements add it to the provider's name.
     """
 
     @property

@@ -11,7 +11,12 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DeviceContext"]
+__all__ = ["DeviceContext", "provider_name"]
+
+
+def provider_name(provider: str, emulated: str) -> str:
+    """Return a provider's name as reprs and reports show it, with what is emulated."""
+    return f"{provider}, emulated {emulated}" if emulated else provider
 
 
 class DeviceContext:
@@ -19,22 +24,29 @@ class DeviceContext:
 
     Attributes:
         provider: Name of the provider.
+        emulated: What is emulated of the memory that was registered or imported; "" if nothing.
     """
 
     provider: str
+    emulated: str
 
     def __init__(self, provider: str) -> None:
         self._d: Any = None
         self._closed = False
         self._pid = os.getpid()
         self.provider = provider
-        self._mover = provider  # as reprs and cards name it; IN_BAR once a region is in a BAR
+        self.emulated = ""
         self._regions = LiveSet()
 
     @property
     def closed(self) -> bool:
         """True if the device is closed."""
         return self._closed
+
+    @property
+    def _label(self) -> str:
+        """Provider as reprs and cards name it."""
+        return provider_name(self.provider, self.emulated)
 
     def _handle(self) -> Any:
         if self._closed:

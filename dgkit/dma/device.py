@@ -296,7 +296,7 @@ class Device(DeviceContext):
         state = "closed" if self._closed else "open"
         from ..html_cards import provider_label
 
-        label = provider_label(self._mover).partition(", injected")[0]
+        label = provider_label(self._label).partition(", injected")[0]
         return f"<dgkit.Device {self.provider}, {label}, {state}>"
 
     def _repr_html_(self) -> str:
@@ -316,7 +316,7 @@ class Device(DeviceContext):
             ]
             rows += [(f"Not {name}", why) for name, why in self.why.items() if why != _USABLE]
         title = "Device (closed)" if self.closed else "Device"
-        return card(title, rows, badge=provider_badge(self._mover))
+        return card(title, rows, badge=provider_badge(self._label))
 
 
 def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: int) -> None:

@@ -36,7 +36,7 @@ _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "
 # By provider and by the method of the local region (enum dg_method): those of the remote regions
 # between which it copies for a kernel. A signal needs a remote region that is mapped or GPU memory.
 _SERVED: dict[str, dict[str, tuple[str, ...]]] = {
-    "soft": {"map": ("map", "vm", "ask")},
+    "soft": {"map": ("map", "vm", "proxy")},
     "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
 }
 
@@ -179,7 +179,7 @@ def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]
 
 def _why_not(device: DeviceContext, region: Region | RemoteRegion) -> str:
     method = region_method(region)
-    if device.provider == "cuda" and method in ("vm", "ask"):
+    if device.provider == "cuda" and method in ("vm", "proxy"):
         return (
             "is memory that only its owner's process can access, which the provider cuda cannot "
             "copy for a kernel: have the owner use memory from dgkit.empty()"

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..types import IN_BAR, Op, Status
+from ..types import Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .completion import completion_at, raise_failed
+from .context import provider_name
 from .region import region_ids
 from .work_request import wr_fields
 
@@ -48,11 +49,6 @@ class Rate:
     failed: int
     path: str
     provider: str
-
-
-def _mover(queue: Queue, remote: RemoteRegion) -> str:
-    """Return the provider, or that it moved bytes in an emulated BAR."""
-    return IN_BAR if remote.method == "bar" else queue.device.provider
 
 
 def _op(op: str) -> Op:
@@ -108,7 +104,9 @@ def latency(
                 raise_failed(completion_at(prepared._wcs, 0))
             if progress:
                 progress(done / count)
-        return Samples(samples, prepared.completion.path, _mover(queue, remote))
+        return Samples(
+            samples, prepared.completion.path, provider_name(queue.device.provider, remote.emulated)
+        )
 
 
 def rate(
@@ -158,7 +156,7 @@ def rate(
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
-    return _rate_of(total, _mover(queue, remote))
+    return _rate_of(total, provider_name(queue.device.provider, remote.emulated))
 
 
 def _rate_of(total: list[int], provider: str) -> Rate:

@@ -12,10 +12,9 @@ if TYPE_CHECKING:
 
     from ..types import GpuSpan
 
-__all__ = ["BAR", "READONLY", "described_gpu", "part"]
+__all__ = ["READONLY", "described_gpu", "part"]
 
 READONLY = 1  # DG_MEMORY_READONLY
-BAR = 4  # DG_KIND_BAR
 _KINDS = {"vmm": 1, "ipc": 2, "none": 3}  # enum dg_memory_kind
 
 

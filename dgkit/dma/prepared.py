@@ -42,7 +42,7 @@ class _Prepared(native.Prepared):
 
     def __repr__(self) -> str:
         closed = ", closed" if self._op is None else ""
-        where = f"on {self._queue.device._mover}, {self._queue.path}"
+        where = f"on {self._queue.device._label}, {self._queue.path}"
         return f"<dgkit.{type(self).__name__} {self._summary()} {where}{closed}>"
 
     def _repr_html_(self) -> str:
@@ -54,7 +54,7 @@ class _Prepared(native.Prepared):
             ("Queue", f"depth {queue.depth}, path {queue.path}"),
         )
         title = "Prepared" + (" (closed)" if self._op is None else "")
-        return card(title, rows, badge=provider_badge(queue.device._mover))
+        return card(title, rows, badge=provider_badge(queue.device._label))
 
     def close(self) -> None:
         """Release the operation; the completions of its last run stay readable. Idempotent."""

@@ -325,7 +325,7 @@ class Queue(BatchQueue):
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{self.pending} pending"
-        return f"<dgkit.Queue on {self._device._mover}, depth {self.depth}, {self.path}, {state}>"
+        return f"<dgkit.Queue on {self._device._label}, depth {self.depth}, {self.path}, {state}>"
 
     def _repr_html_(self) -> str:
         from ..html_cards import card, provider_badge
@@ -337,4 +337,4 @@ class Queue(BatchQueue):
             ("Pending", plural(self.pending, "operation")),
         )
         title = "Queue (closed)" if self._closed else "Queue"
-        return card(title, rows, badge=provider_badge(self._device._mover))
+        return card(title, rows, badge=provider_badge(self._device._label))

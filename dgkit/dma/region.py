@@ -9,9 +9,9 @@ import warnings
 
 from ..buffers import flat_view
 from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
-from ..types import IN_BAR, OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
+from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
 from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
-from .memory_desc import BAR, READONLY, described_gpu, part
+from .memory_desc import READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
 
 _SHARE_PROCESS, _MAY_FAULT, _ON_DEMAND = 2, 4, 8
-_METHODS = ("map", "vm", "ask", "gpu", "lent", "doca", "rdma", "bar", "qp")
+_METHODS = ("map", "vm", "proxy", "gpu", "export_only", "doca", "rdma", "bar", "qp")
+_EMULATED = {"bar": "bar"}  # what is emulated, by method
 _METHOD_TEXTS = {
     "map": "mapped into this process",
     "vm": "copied by the kernel (process_vm_readv)",
-    "ask": "copied by its owner on request",
+    "proxy": "copied by its owner on request",
     "gpu": "mapped on the GPU",
     "doca": "by DOCA, from the owner's DOCA export",
     "rdma": "by RDMA, on a connection to its owner",
@@ -49,13 +50,14 @@ class _Base(native.RegionHandle):
     """Base of both kinds of region: handle, id and close."""
 
     __slots__ = (
-        *("__weakref__", "_closed", "_device", "_pid", "_r", "access", "name", "registration"),
-        "size",
+        *("__weakref__", "_closed", "_device", "_pid", "_r", "access", "emulated", "name"),
+        *("registration", "size"),
     )
 
     access: Access
     size: int
     registration: str
+    emulated: str
 
     def __init__(self, device: DeviceContext, name: str | None) -> None:
         self._r: Any = None
@@ -63,6 +65,7 @@ class _Base(native.RegionHandle):
         self._device = device
         self._pid = os.getpid()
         self.name = name
+        self.emulated = ""
         # Before the C call, so that the device closes the region even if Ctrl-C interrupts.
         device._regions.add(self)
 
@@ -82,6 +85,7 @@ class _Base(native.RegionHandle):
     def _describe_as(self, info: Any) -> None:
         """Set the attributes of a region that was made; `access` last, see `__del__`."""
         self.registration = _REGISTRATIONS[info.registration]
+        self._device.emulated = self.emulated or self._device.emulated
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
     def _info(self) -> Any:
@@ -170,7 +174,7 @@ class _Base(native.RegionHandle):
             rows.append(("Registered", _REGISTRATION_TEXTS[self.registration]))
         state = self._state()
         title = type(self).__name__ + (f" ({state})" if state else "")
-        return card(title, rows, badge=provider_badge(self._device._mover))
+        return card(title, rows, badge=provider_badge(self._device._label))
 
 
 class Region(_Base):
@@ -205,6 +209,7 @@ class Region(_Base):
         self._bytes: Any = None
         self._span: GpuSpan | None = None
         self._keep = getattr(memory, "keep", None) if known else None
+        self.emulated = getattr(memory, "emulated", "") if known else ""
         try:
             if known and getattr(memory, "gpu", None) is not None:
                 self._span = memory.gpu
@@ -234,11 +239,10 @@ class Region(_Base):
         raw.fd = self.memory.fd if known else -1
         raw.fd_offset = self.memory.fd_offset + start if known else 0
         raw.flags = flags
-        if (bar := getattr(self.memory, "bar", None)) is not None:
-            self._device._mover = IN_BAR
-            raw.kind, raw.fd, raw.block = BAR, bar.fd, bar.start
-            raw.fd_offset = bar.offset + start
-        elif raw.fd < 0 and self._may_fault(known):
+        native_fields = getattr(self.memory, "native_fields", None) if known else None
+        for field, value in native_fields(start).items() if native_fields else ():
+            setattr(raw, field, value)
+        if raw.fd < 0 and self._may_fault(known):
             raw.flags |= _MAY_FAULT
         return raw
 
@@ -323,7 +327,7 @@ class Region(_Base):
         return [*named, ("Place", self._where()), ("Importers", self.importers), *super()._rows()]
 
     def _where(self) -> str:
-        return "bar, which is emulated" if self.place == "bar" else self.place
+        return f"{self.place}, which is emulated" if self.emulated else self.place
 
 
 class RemoteRegion(_Base):
@@ -344,8 +348,7 @@ class RemoteRegion(_Base):
     def _describe_as(self, info: Any) -> None:
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
-        if self.method == "bar":
-            self._device._mover = IN_BAR
+        self.emulated = _EMULATED.get(self.method, "")
         super()._describe_as(info)
 
     @property
@@ -367,8 +370,7 @@ class RemoteRegion(_Base):
         return f"<dgkit.RemoteRegion id {self.id}, {about}>"
 
     def _owner(self) -> str:
-        in_bar = self.method == "bar"
-        return "the emulated host" if in_bar else f"process {self.peer_pid}"
+        return "the emulated host" if self.emulated else f"process {self.peer_pid}"
 
     def _rows(self) -> list[tuple[str, object]]:
         method = _METHOD_TEXTS[self.method]
@@ -376,7 +378,7 @@ class RemoteRegion(_Base):
 
 
 def region_method(region: Any) -> str:
-    """Return how the device reaches a region's bytes; "lent": it can only export them."""
+    """Return how the device reaches a region's bytes; "export_only": not at all."""
     return _METHODS[region._info().method]
 
 

@@ -78,7 +78,7 @@ class Pending(_InFlight):
 
         queue = self._queue
         rows = (("Queue", f"depth {queue.depth}, path {queue.path}"),)
-        return card("Transfer (not complete)", rows, badge=provider_badge(queue._device._mover))
+        return card("Transfer (not complete)", rows, badge=provider_badge(queue._device._label))
 
 
 def _raise_not_complete() -> NoReturn:

@@ -18,7 +18,6 @@ import secrets
 import struct
 
 from ..errors import DeviceUnavailable, OutOfMemory, Unsupported
-from ..types import BarSpan
 from .host import Fd, HostMemory
 from .shape import total_size
 
@@ -34,6 +33,7 @@ _TABLE = _PAGE * (_PAGES + 1)
 _HEADER = struct.Struct("<QIIQ16s")
 _MAGIC, _VERSION = int.from_bytes(b"DGKBAR", "little"), 1
 _FREE, _LOST = 0, 3
+_KIND = 4  # DG_KIND_BAR of native/dgkit.h
 _STATE, _OFFSET, _SIZE = 0, 8, 16  # of an export
 _POSTED, _DONE, _REVOKED, _CLAIMED = 0, 64, 72, 128  # of a slot
 
@@ -57,6 +57,7 @@ class BarMemory(HostMemory):
 
     place = "bar"
     may_fault = False
+    emulated = "bar"
     _title = "Memory in an emulated PCI BAR"
 
     def __init__(
@@ -86,10 +87,10 @@ class BarMemory(HostMemory):
         """-1: there is no memfd."""
         return -1
 
-    @property
-    def bar(self) -> BarSpan:
-        """The bytes as the C core maps them. Errors as `buffer`."""
-        return BarSpan(fd=super().fd, start=self._start, offset=self._offset)
+    def native_fields(self, start: int) -> dict[str, int]:
+        """Return the fields of `dg_memory` for the bytes from `start` on. Errors as `buffer`."""
+        at = self._offset + start
+        return {"kind": _KIND, "fd": super().fd, "block": self._start, "fd_offset": at}
 
 
 def _where() -> tuple[str, int, int]:

@@ -270,7 +270,7 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(kernels, fake_cuda):
     ):
         remote = device.import_region(bytes.fromhex(owner.line()), timeout=10)
         local, near = device.register(memory), device.register(pinned)
-        assert remote.method in ("vm", "ask")
+        assert remote.method in ("vm", "proxy")
         with pytest.raises(dgkit.Unsupported, match=r"only its owner.*use memory from dgkit.empty"):
             device.gpu_queue(regions=(local, remote))
         with device.gpu_queue() as queue:  # a kernel that names it all the same

@@ -56,7 +56,7 @@ def status_of(post):
         return error.completion.status
 
 
-@pytest.mark.parametrize("way", ["vm", "ask"])
+@pytest.mark.parametrize("way", ["vm", "proxy"])
 @pytest.mark.parametrize("how", ["munmap", "mprotect"])
 @pytest.mark.parametrize("size", [64, SIZE])
 def test_memory_unmapped_behind_a_region_ends_as_an_error_and_nobody_dies(
@@ -69,7 +69,7 @@ def test_memory_unmapped_behind_a_region_ends_as_an_error_and_nobody_dies(
         call = libc.munmap if how == "munmap" else lambda *span: libc.mprotect(*span, 0)
         assert call(at, SIZE) == 0
 
-    if way == "ask":
+    if way == "proxy":
         monkeypatch.setenv("DGKIT_NO_PROCESS_VM", "1")
     with (
         exporter(memory, spoil) as (pid, token, go_on),

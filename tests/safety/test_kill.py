@@ -14,7 +14,7 @@ from dgkit.errors import PeerLost, PeerTimeout, RegionBusy, TransferError
 
 GIB = 1 << 30
 COPIES = 16  # of 1 GiB, posted at once: on a busy machine one may be complete before the kill
-KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "ask")]
+KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "proxy")]
 
 
 def in_turn(transfers):

@@ -105,7 +105,7 @@ def test_an_importer_in_another_process_gets_an_error_too(mapped, no_vm):
         region = keep(device).register(view)
         token = region.export().hex()
         with child(IMPORTER, token, DGKIT_NO_PROCESS_VM=no_vm) as importer:
-            assert importer.line() == ("ask" if no_vm == "1" else "vm")
+            assert importer.line() == ("proxy" if no_vm == "1" else "vm")
             assert importer.ask("queue.read(local, remote).wait(5).size") == str(SIZE)
             assert importer.ask("bytes(memory[-2:])") == "b'ff'"
             file.truncate(0)

@@ -11,7 +11,7 @@ from dgkit import Device
 from dgkit.errors import AccessDenied, PeerRefused
 
 SIZE = 3 << 20
-KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "ask")]
+KINDS = [("memfd", "0", "map"), ("bytearray", "0", "vm"), ("bytearray", "1", "proxy")]
 
 
 @pytest.mark.parametrize(("kind", "no_vm", "method"), KINDS)

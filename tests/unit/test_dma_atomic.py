@@ -202,7 +202,7 @@ def test_memory_that_the_exporter_copies_has_no_atomics():
         source = device.register(bytearray(4096))
         environment = {"DGKIT_NO_PROCESS_VM": "1"}
         with child(IMPORTER, source.export("rw").hex(), **environment) as other:
-            assert other.line() == "ask"
+            assert other.line() == "proxy"
             other.say("queue.fetch_add(local, remote, 1)")
             said = other.line()
             assert said.startswith("Unsupported")
