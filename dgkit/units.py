@@ -39,7 +39,7 @@ def size_text(size: int) -> str:
 def parse_size(text: str, *, least: int = 1) -> int:
     """Parse a size such as `4096`, `64K`, `1.5GiB` or `0x100`; K is 1024.
 
-    Accepts the output of `size_text` unless it was rounded. parseSize in widgets/base/panel.js
+    Accepts the output of `size_text` unless it was rounded. parseSize in widgets/base/units.js
     accepts the same forms.
 
     Args:

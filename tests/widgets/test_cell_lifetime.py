@@ -8,7 +8,7 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 
 class Sample(Panel):
-    name = "sample"
+    name = "figure"  # any panel's
     title = "A sample"
 
 

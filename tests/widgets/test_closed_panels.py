@@ -22,7 +22,7 @@ RUNS = 100
 
 
 class Sample(Panel):
-    name = "sample"
+    name = "figure"  # any panel's
     title = 'A "sample" panel'
 
 

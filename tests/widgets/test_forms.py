@@ -1,14 +1,12 @@
 """What a form reads: sizes and offsets, from Python and from text."""
 
 import json
-import subprocess
 
 import numpy as np
 import pytest
-from playwright._impl._driver import compute_driver_executable
+from support.jupyter.node import run_module
 
 from dgkit.widgets.base.forms import to_offset, to_size
-from dgkit.widgets.base.panel import source
 from dgkit.widgets.latency.measurement import Setting
 
 # Text of a size and its bytes; None: invalid, in the kernel and on the page.
@@ -35,22 +33,10 @@ def test_a_size_is_read_by_the_kernel(text, size):
         assert to_offset(text) == size
 
 
-def test_a_size_is_read_by_the_page_as_by_the_kernel(tmp_path):
-    script = tmp_path / "sizes.mjs"
-    script.write_text(source("no-such-panel", "js") + _READ_ALL)
-    node, _ = compute_driver_executable()
-    given = json.dumps(list(SIZES))
-    run = subprocess.run(
-        [node, str(script)], input=given, capture_output=True, text=True, check=True
-    )
+def test_a_size_is_read_by_the_page_as_by_the_kernel():
+    printed = run_module("base/units.js", "parseSize", "print(given.map(parseSize));", list(SIZES))
     read = {text: None if size is None else float(size) for text, size in SIZES.items()}
-    assert dict(zip(SIZES, json.loads(run.stdout, parse_int=float), strict=True)) == read
-
-
-_READ_ALL = """
-import { readFileSync } from "node:fs";
-console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(parseSize)));
-"""
+    assert dict(zip(SIZES, json.loads(printed, parse_int=float), strict=True)) == read
 
 
 @pytest.mark.parametrize("value", [3.5, True, "x", b"1", np.float64(4)])

@@ -2,20 +2,17 @@
 
 import json
 import os
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright._impl._driver import compute_driver_executable
 from support.jupyter.latency import GPU, block, config
+from support.jupyter.node import WIDGETS, run_module
 from support.jupyter.panels import View
 from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.base import panel, viewers
-from dgkit.widgets.base.panel import source
+from dgkit.widgets.base import viewers
 from dgkit.widgets.base.viewers import Viewers
 from dgkit.widgets.latency import history
 from dgkit.widgets.latency.export import csv_table
@@ -167,7 +164,7 @@ def test_the_figures_have_the_names_that_the_views_script_asks_for(dark):
     from dgkit.widgets.latency.figures import document
 
     made = document(dark)
-    script = source("latency", "js", LatencyPlot.parts)
+    script = (WIDGETS / "latency/draw.js").read_text()
     for name in ("points", "levels", "bins", "bins_before", "percentiles", "percentiles_before"):
         assert f'"{name}"' in script
         assert made.get_model_by_name(name) is not None
@@ -216,7 +213,7 @@ def test_the_frame_thread_ends_with_the_last_plot(view):
         until(lambda: not session.monitors, "no monitor is open")
 
 
-def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
+def test_the_view_s_script_joins_full_state_and_frames():
     model = ViewModel()
     model.viewers.update("a", True)
     model.begin(config())
@@ -230,7 +227,7 @@ def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
     sent = {
         "full": _plain(full), "frames": [_plain(frame) for frame in (first, second, third)],
     }  # fmt: skip
-    seen = _in_node(tmp_path, _TEST, sent)
+    seen = json.loads(run_module("latency/data.js", "LatencyData, percentText", _TEST, sent))
     assert seen["frames"] == [False, False, None]  # one that it has, one that is next, a gap
     assert seen["points"] == [100 / 1000] * 31 + [None] + [100 / 1000]
     assert seen["samples"] == 32 * 50
@@ -243,7 +240,7 @@ def test_the_view_s_script_joins_full_state_and_frames(tmp_path):
     assert seen["shares"] == pytest.approx([100])
 
 
-def test_the_points_of_a_frame_are_shown_one_after_the_other(tmp_path):
+def test_the_points_of_a_frame_are_shown_one_after_the_other():
     model = ViewModel()
     model.viewers.update("a", True)
     model.begin(config())
@@ -252,7 +249,7 @@ def test_the_points_of_a_frame_are_shown_one_after_the_other(tmp_path):
     for numbers in ((2, 3), (4, 5), range(6, 12)):
         model.add([block(number) for number in numbers])
         sent["frames"].append(_plain(model.frame()))
-    seen = _in_node(tmp_path, _TEST_PACE, sent)
+    seen = json.loads(run_module("latency/data.js", "LatencyData, percentText", _TEST_PACE, sent))
     shown = [(count, ms and round(ms)) for count, ms in seen]
     assert shown == [
         (2, None),  # a full state
@@ -283,50 +280,34 @@ def test_a_monitor_that_takes_its_blocks_when_it_is_read_is_read_at_each_tick(vi
             steps.close()
 
 
-def _in_node(folder, test, sent):
-    """Runs a test of the view's data in Node; what it has printed."""
-    script = Path(panel.__file__).parent.parent.joinpath("latency/data.js").read_text()
-    file = folder / "view.mjs"
-    file.write_text(script + test)
-    node, _ = compute_driver_executable()
-    done = subprocess.run(
-        [node, str(file)], input=json.dumps(sent), capture_output=True, text=True, check=True
-    )
-    return json.loads(done.stdout)
-
-
 def _plain(sent):
     fields, out = sent
     return {"fields": fields, "buffers": [list(buffer) for buffer in out]}
 
 
 _TEST = """
-import { readFileSync } from "node:fs";
-const sent = JSON.parse(readFileSync(0, "utf8"));
 const views = (buffers) => buffers.map((bytes) => new DataView(new Uint8Array(bytes).buffer));
 const data = new LatencyData();
-data.setState(sent.full.fields, views(sent.full.buffers));
-const [first, second, third] = sent.frames;
+data.setState(given.full.fields, views(given.full.buffers));
+const [first, second, third] = given.frames;
 const frames = [data.addFrame(first.fields, views(first.buffers)),
   data.addFrame(second.fields, views(second.buffers)),
   data.addFrame({ ...third.fields, n: third.fields.n + 1 }, views(third.buffers))];
 data.fine.show();
 const { p50 } = data.fine.window(0, data.fine.last, 1);
-console.log(JSON.stringify({
+print({
   frames, points: [...p50], samples: data.run.samples,
   percentiles: [1, 1.1, 10, 100, 1000].map(percentText), shares: data.distribution.bins.top,
-}));
+});
 """
 
 _TEST_PACE = """
-import { readFileSync } from "node:fs";
-const sent = JSON.parse(readFileSync(0, "utf8"));
 const views = (buffers) => buffers.map((bytes) => new DataView(new Uint8Array(bytes).buffer));
 const data = new LatencyData(), seen = [];
 const look = () => seen.push([data.fine.window(0, 99, 1).p50.length, data.fine.nextMs]);
-data.setState(sent.full.fields, views(sent.full.buffers));
+data.setState(given.full.fields, views(given.full.buffers));
 look();
-const [first, second, third] = sent.frames;
+const [first, second, third] = given.frames;
 data.addFrame(first.fields, views(first.buffers));
 look();
 data.fine.show(1);
@@ -335,5 +316,5 @@ data.addFrame(second.fields, views(second.buffers));
 look();
 data.addFrame(third.fields, views(third.buffers));
 look();
-console.log(JSON.stringify(seen));
+print(seen);
 """

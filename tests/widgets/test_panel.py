@@ -1,30 +1,14 @@
 """Base class of all panels: calls, errors, state for a new view, content of a saved notebook."""
 
-import re
-from collections import Counter
-
 import pytest
 from support.jupyter.panels import PanelError
 
 from dgkit.errors import BoundsError, PeerLost
-from dgkit.widgets.allocate.allocate import AllocatePanel
-from dgkit.widgets.base.panel import Panel, handler, source
-from dgkit.widgets.dashboard.dashboard import Dashboard
-from dgkit.widgets.doctor.doctor import DoctorPanel
-from dgkit.widgets.figure.figure import BokehView
-from dgkit.widgets.hexview.hexview import HexView
-from dgkit.widgets.latency.latency import LatencyPlot
-from dgkit.widgets.transfer.transfer import TransferPanel
-
-PANELS = [
-    AllocatePanel, Dashboard, DoctorPanel, BokehView,
-    HexView, LatencyPlot, TransferPanel,
-]  # fmt: skip
-DECLARED = re.compile(r"^(?:export )?(?:const|let|class|(?:async )?function) (\w+)", re.MULTILINE)
+from dgkit.widgets.base.panel import Panel, handler
 
 
 class Sample(Panel):
-    name = "sample"
+    name = "figure"  # any panel's
     title = "A sample"
 
     def state(self):
@@ -116,11 +100,6 @@ def test_an_unforeseen_error_is_shown_and_logged(sample, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_the_module_is_what_all_share_and_then_its_own():
-    assert source("sample", "js").startswith("// Start of the module of each panel")
-    assert source("sample", "css") == source("other", "css")
-
-
 def test_nothing_but_module_and_style_is_a_trait(sample):
     kept = {key for key in sample.panel.get_state() if not key.startswith("_")}
     assert kept <= {"comm", "layout", "tooltip", "tabbable"}
@@ -140,14 +119,6 @@ def test_a_closed_panel_answers_no_more_and_may_be_closed_again(sample):
     sample.panel.broadcast("anything")
     with pytest.raises(StopIteration):
         sample.ask("hello")
-
-
-@pytest.mark.parametrize("panel", PANELS)
-def test_the_files_of_its_javascript_declare_each_name_once(panel):
-    """They are one module; a name that two files declare is a syntax error in the page."""
-    names = Counter(DECLARED.findall(source(panel.name, "js", panel.parts)))
-    assert len(names) > 10
-    assert [name for name, times in names.items() if times > 1] == []
 
 
 def test_the_number_of_a_state_is_no_newer_than_the_state(sample):

@@ -12,7 +12,7 @@ from dgkit.widgets.base.session_model import SessionModel, describe
 
 
 class Sample(Panel):
-    name = "sample"
+    name = "figure"  # any panel's
     title = "A sample"
 
 

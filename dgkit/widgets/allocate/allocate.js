@@ -1,5 +1,11 @@
 // AllocatePanel: the form, running fills, the live regions, a descriptor, the notebook's variables.
 
+import { button, choice, field, h, newId, statusLine } from "../base/elements.js";
+import { mark, replaceRows, showFieldError, tableOf, valueDefaults, valueError, valueNames } from "../base/forms.js";
+import { toClipboard } from "../base/page.js";
+import { panel, pythonButton } from "../base/panel.js";
+import { parseShape, sizeText } from "../base/units.js";
+
 function memoryControls(view) {
   return {
     name: h("input", { autocomplete: "off", placeholder: "optional" }),
@@ -55,10 +61,17 @@ function makeForm(view, status) {
     if (invalid) invalid.focus();
     else sendMemory(view, c, parameter(), status);
   };
-  const form = h("form", { class: "dg-form", onsubmit: send, oninput: check, novalidate: true },
-    field("Name", c.name), field("Shape, items", c.shape), field("dtype", c.dtype),
-    field("Location", c.on), field("Fill pattern", c.fill), value,
-    h("div", { class: "dg-wide dg-bar" }, submit, size));
+  const form = h(
+    "form",
+    { class: "dg-form", onsubmit: send, oninput: check, novalidate: true },
+    field("Name", c.name),
+    field("Shape, items", c.shape),
+    field("dtype", c.dtype),
+    field("Location", c.on),
+    field("Fill pattern", c.fill),
+    value,
+    h("div", { class: "dg-wide dg-bar" }, submit, size),
+  );
   c.fill.addEventListener("change", fillChanged);
   fillChanged();
   return { form, controls: c, submit };
@@ -67,8 +80,15 @@ function makeForm(view, status) {
 // The places for memory; unavailable ones are listed but disabled, with the reason.
 function showPlaces(select, why, places) {
   const before = select.value || "host";
-  select.replaceChildren(...places.map((place) =>
-    h("option", { value: place.value, disabled: Boolean(place.why), title: place.why }, place.why ? `${place.text} (unavailable)` : place.text)));
+  select.replaceChildren(
+    ...places.map((place) =>
+      h(
+        "option",
+        { value: place.value, disabled: Boolean(place.why), title: place.why },
+        place.why ? `${place.text} (unavailable)` : place.text,
+      ),
+    ),
+  );
   select.value = before;
   if (!select.value) select.value = "host";
   const reasons = [...new Set(places.map((place) => place.why).filter(Boolean))];
@@ -87,43 +107,96 @@ function makeRegions(view, status, exported, form) {
     draw(view.session);
   };
   const confirmation = (region) => [
-    button("Keep", () => { confirming = 0; status.textContent = ""; draw(view.session); }, { "data-key": `free:${region.id}` }),
+    button(
+      "Keep",
+      () => {
+        confirming = 0;
+        status.textContent = "";
+        draw(view.session);
+      },
+      { "data-key": `free:${region.id}` },
+    ),
     button("Free anyway", () => free(region, true), { "data-key": `sure:${region.id}` }),
   ];
   const actions = (region, selected) => [
     button("Select", () => view.attempt("select", { region: region.id }), {
-      "aria-pressed": String(region.id === selected), "aria-label": `Select ${region.name}`, "data-key": `select:${region.id}` }),
-    button("Export", () => exported.open(region), { "aria-label": `Export ${region.name}`,
-      title: region.exported ? "Show its descriptor" : "It has no descriptor", "data-key": `export:${region.id}` }),
-    pythonButton(view, (text) => (status.textContent = text), () => ({ region: region.id }),
-      { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: ${region.name}`, "data-key": `python:${region.id}` }),
-    ...(confirming === region.id ? confirmation(region)
-      : [button("Free", () => free(region, false), { "aria-label": `Free ${region.name}`, "data-key": `free:${region.id}` })]),
+      "aria-pressed": String(region.id === selected),
+      "aria-label": `Select ${region.name}`,
+      "data-key": `select:${region.id}`,
+    }),
+    button("Export", () => exported.open(region), {
+      "aria-label": `Export ${region.name}`,
+      title: region.exported ? "Show its descriptor" : "It has no descriptor",
+      "data-key": `export:${region.id}`,
+    }),
+    pythonButton(
+      view,
+      (text) => (status.textContent = text),
+      () => ({ region: region.id }),
+      {
+        text: "Python",
+        title: "Copy as Python",
+        "aria-label": `Copy as Python: ${region.name}`,
+        "data-key": `python:${region.id}`,
+      },
+    ),
+    ...(confirming === region.id
+      ? confirmation(region)
+      : [
+          button("Free", () => free(region, false), {
+            "aria-label": `Free ${region.name}`,
+            "data-key": `free:${region.id}`,
+          }),
+        ]),
   ];
-  const line = (region, selected) => h("tr", { "data-row": region.id, class: region.id === selected ? "dg-row-chosen" : false },
-    h("th", { scope: "row", title: region.chosen || null }, region.name), h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
-    h("td", {}, region.local ? `${region.shape.map((length) => length.toLocaleString("en-US")).join(" × ")} ${region.dtype}` : "bytes, at the agent"),
-    h("td", {}, region.where), h("td", { title: region.access_text }, region.access),
-    h("td", {}, ...actions(region, selected)));
+  const line = (region, selected) =>
+    h(
+      "tr",
+      { "data-row": region.id, class: region.id === selected ? "dg-row-chosen" : false },
+      h("th", { scope: "row", title: region.chosen || null }, region.name),
+      h("td", { class: "dg-number", title: `${region.size.toLocaleString("en-US")} bytes` }, region.text),
+      h(
+        "td",
+        {},
+        region.local
+          ? `${region.shape.map((length) => length.toLocaleString("en-US")).join(" × ")} ${region.dtype}`
+          : "bytes, at the agent",
+      ),
+      h("td", {}, region.where),
+      h("td", { title: region.access_text }, region.access),
+      h("td", {}, ...actions(region, selected)),
+    );
   const draw = (session) => {
     view.session = session;
-    replaceRows(body, session.regions.map((region) => line(region, session.selected)), form.submit);
+    replaceRows(
+      body,
+      session.regions.map((region) => line(region, session.selected)),
+      form.submit,
+    );
     none.hidden = session.regions.length > 0;
     box.hidden = !none.hidden;
-    table.caption.textContent = session.count > session.regions.length
-      ? `Live regions: the newest ${session.regions.length} of ${session.count.toLocaleString("en-US")}` : "Live regions";
+    table.caption.textContent =
+      session.count > session.regions.length
+        ? `Live regions: the newest ${session.regions.length} of ${session.count.toLocaleString("en-US")}`
+        : "Live regions";
   };
   return { part: h("div", {}, none, box), draw };
 }
 
 function makeExport(view) {
   const area = h("textarea", { rows: 4, readonly: true, spellcheck: "false" });
-  const kind = choice([["hex", "hex"], ["base64", "base64"]]);
+  const kind = choice([
+    ["hex", "hex"],
+    ["base64", "base64"],
+  ]);
   const what = h("p", { class: "dg-help" });
   const status = statusLine();
   let descriptor = { hex: "", base64: "" };
   let opener = null;
-  const write = () => { area.value = descriptor[kind.value]; status.textContent = ""; };
+  const write = () => {
+    area.value = descriptor[kind.value];
+    status.textContent = "";
+  };
   const copy = async () => {
     try {
       await toClipboard(area.value);
@@ -134,11 +207,22 @@ function makeExport(view) {
       status.textContent = "The browser denied access to the clipboard. The text is selected: press Ctrl+C.";
     }
   };
-  const close = () => { part.hidden = true; area.value = ""; descriptor = {}; opener?.isConnected && opener.focus(); };
+  const close = () => {
+    part.hidden = true;
+    area.value = "";
+    descriptor = { hex: "", base64: "" };
+    opener?.isConnected && opener.focus();
+  };
   const title = h("strong");
-  const part = h("div", { class: "dg-export", role: "group", "aria-label": "Descriptor", hidden: true }, title, what,
-    h("div", { class: "dg-form" }, field("Format", kind)), field("Descriptor", area),
-    h("div", { class: "dg-bar" }, button("Copy", copy, { class: "dg-button dg-main" }), button("Close", close), status));
+  const part = h(
+    "div",
+    { class: "dg-export", role: "group", "aria-label": "Descriptor", hidden: true },
+    title,
+    what,
+    h("div", { class: "dg-form" }, field("Format", kind)),
+    field("Descriptor", area),
+    h("div", { class: "dg-bar" }, button("Copy", copy, { class: "dg-button dg-main" }), button("Close", close), status),
+  );
   kind.addEventListener("change", write);
   const open = async (region) => {
     opener = document.activeElement;
@@ -155,10 +239,15 @@ function makeExport(view) {
 }
 
 function makeRegister(view, status) {
-  const list = h("datalist", { id: dgId() });
+  const list = h("datalist", { id: newId() });
   const c = {
     variable: h("input", { list: list.id, autocomplete: "off", spellcheck: "false" }),
-    access: choice([["", "all that it allows"], ["rw", "read and write"], ["r", "read"], ["w", "write"]]),
+    access: choice([
+      ["", "all that it allows"],
+      ["rw", "read and write"],
+      ["r", "read"],
+      ["w", "write"],
+    ]),
     name: h("input", { autocomplete: "off", placeholder: "same as the variable" }),
     share: h("input", { type: "checkbox" }),
   };
@@ -166,8 +255,12 @@ function makeRegister(view, status) {
   const listVariables = async () => {
     const reply = await view.call("variables").catch(view.fail);
     const names = reply?.variables ?? [];
-    list.replaceChildren(...names.map((item) => h("option", { value: item.name }, `${item.text}${item.readonly ? ", read-only" : ""}`)));
-    found.textContent = names.length ? `Notebook variables that can be registered: ${names.length}.` : "No notebook variable can be registered yet.";
+    list.replaceChildren(
+      ...names.map((item) => h("option", { value: item.name }, `${item.text}${item.readonly ? ", read-only" : ""}`)),
+    );
+    found.textContent = names.length
+      ? `Notebook variables that can be registered: ${names.length}.`
+      : "No notebook variable can be registered yet.";
   };
   const send = async (event) => {
     event.preventDefault();
@@ -184,9 +277,16 @@ function makeRegister(view, status) {
     }
   };
   const share = field("Share the whole block", c.share, "for GPU arrays that share an allocation with others");
-  const form = h("form", { class: "dg-form", onsubmit: send, novalidate: true }, field("Variable", c.variable), list,
-    field("Access", c.access), field("Name of the region", c.name), share,
-    h("div", { class: "dg-wide dg-bar" }, button("Register", null, { type: "submit" }), found));
+  const form = h(
+    "form",
+    { class: "dg-form", onsubmit: send, novalidate: true },
+    field("Variable", c.variable),
+    list,
+    field("Access", c.access),
+    field("Name of the region", c.name),
+    share,
+    h("div", { class: "dg-wide dg-bar" }, button("Register", null, { type: "submit" }), found),
+  );
   c.variable.addEventListener("input", () => mark(c.variable));
   const part = h("details", {}, h("summary", {}, "Register a variable of the notebook"), form);
   part.addEventListener("toggle", () => part.open && listVariables());
@@ -199,7 +299,8 @@ function makeJobs(view) {
   const part = h("div");
   const lines = new Map();
   const line = (job) => {
-    const bar = h("progress"), text = h("span");
+    const bar = h("progress");
+    const text = h("span");
     const cancel = button("Cancel", () => view.attempt("cancel", { job: job.id }));
     part.append(h("div", { class: "dg-bar" }, bar, text, cancel));
     return { bar, text, cancel };
@@ -209,11 +310,17 @@ function makeJobs(view) {
     if (total) bar.value = done;
     bar.setAttribute("aria-label", `Filling ${name}`);
     cancel.setAttribute("aria-label", `Cancel the fill of ${name}`);
-    text.textContent = total ? `${name}: ${sizeText(done)} of ${sizeText(total)}` : `${name}: waiting for its memory pages`;
+    text.textContent = total
+      ? `${name}: ${sizeText(done)} of ${sizeText(total)}`
+      : `${name}: waiting for its memory pages`;
   };
   const draw = (jobs) => {
     const live = new Set(jobs.map((job) => job.id));
-    for (const [id, { text }] of lines) if (!live.has(id)) { text.parentElement.remove(); lines.delete(id); }
+    for (const [id, { text }] of lines)
+      if (!live.has(id)) {
+        text.parentElement.remove();
+        lines.delete(id);
+      }
     for (const job of jobs) {
       if (!lines.has(job.id)) lines.set(job.id, line(job));
       update(lines.get(job.id), job);
@@ -222,7 +329,7 @@ function makeJobs(view) {
   return { part, draw };
 }
 
-function drawAllocate(view) {
+function draw(view) {
   const status = statusLine();
   const why = h("div");
   const form = makeForm(view, status);
@@ -252,4 +359,4 @@ function drawAllocate(view) {
   });
 }
 
-export default panel({ name: "allocate", draw: drawAllocate });
+export default panel({ name: "allocate", draw });

@@ -76,7 +76,6 @@ class AllocatePanel(Panel):
 
     name = "allocate"
     title = "Allocate memory"
-    parts = ("base/forms",)
 
     regions = regions_trait(lambda panel: panel._model)
     selected = selected_trait(lambda panel: panel._model)

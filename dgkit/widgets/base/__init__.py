@@ -1,6 +1,6 @@
 """Shared parts of the panels.
 
-`panel`: the base class of a panel and its views, with panel.js and panel.css.
+`panel`: the base class of a panel and its views, with panel.js.
 `session_model`: the state that the panels of one session share.
 `scheduler`: the frame thread, which runs long work in steps and draws.
 `background`: blocking calls in their own threads.

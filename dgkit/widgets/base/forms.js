@@ -1,11 +1,13 @@
 // Forms and tables: errors are shown next to their field; focus moves on from a removed row.
 
+import { focusedElement, h, newId } from "./elements.js";
+
 // Marks a control as invalid with a message next to it, or as valid if the message is empty.
-function mark(control, message = "") {
+export function mark(control, message = "") {
   const box = control.closest(".dg-field");
   let note = box.querySelector(".dg-wrong");
   if (!note) {
-    note = h("span", { class: "dg-wrong", id: dgId(), "aria-live": "polite" });
+    note = h("span", { class: "dg-wrong", id: newId(), "aria-live": "polite" });
     box.append(note);
     const others = control.getAttribute("aria-describedby");
     control.setAttribute("aria-describedby", others ? `${others} ${note.id}` : note.id);
@@ -17,7 +19,7 @@ function mark(control, message = "") {
 }
 
 // Shows an error in the strip and marks the field that it belongs to.
-function showFieldError(view, controls, error) {
+export function showFieldError(view, controls, error) {
   view.fail(error);
   const control = controls[error.field];
   if (control) {
@@ -26,46 +28,46 @@ function showFieldError(view, controls, error) {
   }
 }
 
-// "1024, 1024", "(64, 64)", "1M" as lengths, or null.
-function parseShape(text) {
-  const inner = text.trim().replace(/^\(/, "").replace(/\)$/, "").replace(/^[\s,]+|[\s,]+$/g, "");
-  const lengths = inner.split(",").map(parseSize);
-  return lengths.every((length) => length > 0) ? lengths : null;
-}
-
 // Label and default of a pattern's value.
-const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
-const valueDefaults = { seed: "1", byte: "0xab", text: "dgkit " };
+export const valueNames = { seed: "Seed", byte: "Byte", text: "Text" };
+
+export const valueDefaults = { seed: "1", byte: "0xab", text: "dgkit " };
 
 // The message for an invalid value of a pattern, or "".
-function valueError(kind, text) {
+export function valueError(kind, text) {
   const number = /^\s*(0x[0-9a-f]+|\d+)\s*$/i.test(text) ? Number(text) : NaN;
   if (kind === "seed" && !(number >= 0)) return "an integer, 0 or more";
   if (kind === "byte" && !(number >= 0 && number <= 255)) return "0 to 255, or 0x00 to 0xff";
   return kind === "text" && !text ? "enter the text to repeat" : "";
 }
 
-const sizeText = (size) =>
-  size < 1024 ? plural(size, "byte") : `${shortSize(size)} (${plural(size, "byte")})`;
-
 // A table with a caption and headers; ">" at the start of a header marks a column of numbers. A last
 // column "Actions" stays visible when the table scrolls sideways.
-function tableOf(caption, headers) {
+export function tableOf(caption, headers) {
   const cells = headers.map((name) => {
     const number = name.startsWith(">");
     return h("th", { scope: "col", class: number ? "dg-number" : false }, number ? name.slice(1) : name);
   });
   const body = h("tbody");
-  const table = h("table", headers.at(-1) === "Actions" ? { class: "dg-acts" } : {}, h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, ...cells)), body);
-  return { table, body, box: h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": caption }, table) };
+  const table = h(
+    "table",
+    headers.at(-1) === "Actions" ? { class: "dg-acts" } : {},
+    h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, ...cells)),
+    body,
+  );
+  return {
+    table,
+    body,
+    box: h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": caption }, table),
+  };
 }
 
 // Replaces the rows of a table. Unchanged rows (equal data-row and content) keep their elements, so
 // that a click in progress completes. The focused control is found again by its data-key; if its row
 // is gone, focus moves to the same control of the next row, else of the last row, else to `fallback`.
-function replaceRows(body, newRows, fallback) {
-  const active = body.contains(document.activeElement) ? document.activeElement : null;
+export function replaceRows(body, newRows, fallback) {
+  const active = body.contains(document.activeElement) ? focusedElement() : null;
   const key = active?.dataset.key;
   const at = active ? [...body.rows].indexOf(active.closest("tr")) : -1;
   updateRows(body, newRows);
@@ -74,7 +76,7 @@ function replaceRows(body, newRows, fallback) {
   const row = body.rows[Math.min(at, body.rows.length - 1)];
   const kind = key?.split(":")[0];
   const next = kind && row?.querySelector(`[data-key^="${CSS.escape(kind)}:"]:not(:disabled)`);
-  (same && !same.disabled ? same : next ?? row?.querySelector("button") ?? fallback)?.focus();
+  (same && !same.disabled ? same : (next ?? row?.querySelector("button") ?? fallback))?.focus();
 }
 
 function updateRows(body, newRows) {
@@ -87,6 +89,3 @@ function updateRows(body, newRows) {
   for (const row of [...body.rows]) if (!kept.has(row)) row.remove();
   wanted.forEach((row, at) => body.rows[at] === row || body.insertBefore(row, body.rows[at] ?? null));
 }
-
-// A status line that screen readers announce politely.
-const statusLine = () => h("p", { role: "status", class: "dg-status" });

@@ -19,7 +19,6 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -31,13 +30,14 @@ from ...html_cards import provider_label
 from . import cell_lifetime, container_output
 from .aio import Later
 from .error_hints import hint_for
+from .esm import link
 from .static_output import StaticOutput
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "next_snapshot", "source"]
+__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "next_snapshot"]
 
 Buffers = Sequence[memoryview]
 Reply = tuple[dict[str, Any], list[bytes]]
@@ -74,22 +74,6 @@ def handler(method: F) -> F:
     return method
 
 
-@cache
-def source(name: str, kind: str, parts: tuple[str, ...] = ()) -> str:
-    """Return the JavaScript module or the style sheet of a panel.
-
-    Args:
-        name: The panel's name.
-        kind: `js` or `css`.
-        parts: Further files, as `package/stem`.
-
-    Returns:
-        The shared file, the parts and the panel's own file, concatenated; missing ones are skipped.
-    """
-    files = [_WIDGETS / f"{stem}.{kind}" for stem in ("base/panel", *parts, f"{name}/{name}")]
-    return "".join(file.read_text(encoding="utf-8") for file in files if file.exists())
-
-
 class PanelClosed(ClosedError, AttributeError):
     """A use of a closed panel, which has none of its attributes any more."""
 
@@ -100,16 +84,14 @@ class Panel(anywidget.AnyWidget):
     It is closed when its cell is run again (see `cell_lifetime`), unless another panel made it.
 
     Attributes:
-        name: Name of its package and of its .js and .css files.
+        name: Name of its package and of its module there (see `esm`).
         title: The heading that the user sees.
-        parts: Further files of its module and style sheet: `hexview/grid`.
         shared: A later run of the cell may return this same panel.
         closed: The panel was closed.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    parts: ClassVar[tuple[str, ...]] = ()
     shared: ClassVar[bool] = False
     closed = False
     _closing = False
@@ -118,7 +100,7 @@ class Panel(anywidget.AnyWidget):
     _css = traitlets.Unicode().tag(sync=True)
 
     def __init__(self) -> None:
-        module, style = (source(self.name, kind, self.parts) for kind in ("js", "css"))
+        module, style = link(_WIDGETS / self.name / f"{self.name}.js")
         own = vars(self).keys() - _HAS_TRAITS
         self._on_close = contextlib.ExitStack()
         self._static = StaticOutput(self.picture)

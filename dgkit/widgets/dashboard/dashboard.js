@@ -1,8 +1,15 @@
 // The dashboard: a status line, and the views of the four panels, in rows or in tabs.
 
+import { button, h, keepFocus, newId } from "../base/elements.js";
+import { onVisible } from "../base/page.js";
+import { panel } from "../base/panel.js";
+
 const COLUMNS = [["allocate", "transfer"], ["hex"], ["plot"]]; // in tab order; the last is as wide as all
 const TITLES = { allocate: "Allocate memory", transfer: "Transfer", hex: "Memory", plot: "Latency" };
-const ARRANGEMENTS = [["rows", "Rows"], ["tabs", "Tabs"]];
+const ARRANGEMENTS = [
+  ["rows", "Rows"],
+  ["tabs", "Tabs"],
+];
 const METADATA = "dgkit"; // the key of the notebook's metadata that has the user's choice, as `dashboard`
 const REPORT_MS = 20000; // between reports of a visible view
 
@@ -12,20 +19,27 @@ function pairs(list) {
 
 function reasons(why) {
   const items = why.map(([provider, text]) => h("li", {}, h("strong", {}, provider), `: ${text}`));
-  return h("details", { class: "dgd-why", hidden: !why.length },
-    h("summary", {}, "Why no other provider?"), h("ul", {}, ...items));
+  return h(
+    "details",
+    { class: "dgd-why", hidden: !why.length },
+    h("summary", {}, "Why no other provider?"),
+    h("ul", {}, ...items),
+  );
 }
 
 // The choice of rows or tabs. The kernel has it, so that all views show the same; the notebook's
 // metadata remembers it for the next kernel. A page without a notebook (Voila) only has the kernel's.
 function makeArrangement(view, slots) {
-  const buttons = ARRANGEMENTS.map(([name, text]) => button(text, () => choose({ arrangement: name }), { "data-name": name }));
+  const buttons = ARRANGEMENTS.map(([name, text]) =>
+    button(text, () => choose({ arrangement: name }), { "data-name": name }),
+  );
   const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
   const notebook = view.model.widget_manager.context?.model;
   let calls = 0; // while one of this view's own is in progress, messages are about an earlier choice
   const show = (arranged) => {
     view.state.arranged = { ...view.state.arranged, ...arranged };
-    for (const one of buttons) one.setAttribute("aria-pressed", String(one.dataset.name === view.state.arranged.arrangement));
+    for (const one of buttons)
+      one.setAttribute("aria-pressed", String(one.dataset.name === view.state.arranged.arrangement));
     slots.arrange(view.state.arranged);
   };
   const choose = async (change) => {
@@ -34,7 +48,8 @@ function makeArrangement(view, slots) {
     calls++;
     const reply = await view.attempt("arrange", { arrangement, tab });
     calls--;
-    if (reply) notebook?.setMetadata?.(METADATA, { ...notebook.getMetadata(METADATA), dashboard: { arrangement, tab } });
+    if (reply)
+      notebook?.setMetadata?.(METADATA, { ...notebook.getMetadata(METADATA), dashboard: { arrangement, tab } });
   };
   const recall = () => {
     const { arrangement, tab } = notebook?.getMetadata?.(METADATA)?.dashboard ?? {};
@@ -52,11 +67,13 @@ function makeStatus(view, arrangement, gauges) {
   const why = h("div");
   const monitor = button("Start monitor", () => toggle());
   const restart = button("Start the DPU again", () => view.attempt("restart"), {
-    class: "dg-button dg-main", hidden: true,
+    class: "dg-button dg-main",
+    hidden: true,
   });
   const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, restart);
   const element = h("div", { class: "dgd-status" }, buttons, arrangement, sides, counters, gauges, why);
-  let running = false, shownError = "";
+  let running = false;
+  let shownError = "";
   const toggle = () => view.attempt(running ? "stop" : "start");
   const show = (status) => keepFocus(() => update(status), restart, monitor, view.root);
   const update = (status) => {
@@ -82,10 +99,24 @@ function makeStatus(view, arrangement, gauges) {
 // The load of the kernel's machine. A gauge without a fraction has no bar.
 function makeGauges() {
   const element = h("dl", { class: "dgd-facts dgd-gauges", "aria-label": "Load of this machine" });
-  const bar = ({ name, text, fraction }) => fraction === null ? null
-    : h("span", { class: "dgd-gauge", role: "meter", "aria-label": name, "aria-valuemin": 0, "aria-valuemax": 100,
-      "aria-valuenow": Math.round(100 * fraction), "aria-valuetext": text }, h("span", { style: `width:${100 * fraction}%` }));
-  const line = (gauge) => h("div", { title: gauge.title }, h("dt", {}, gauge.name), h("dd", {}, bar(gauge), gauge.text));
+  const bar = ({ name, text, fraction }) =>
+    fraction === null
+      ? null
+      : h(
+          "span",
+          {
+            class: "dgd-gauge",
+            role: "meter",
+            "aria-label": name,
+            "aria-valuemin": 0,
+            "aria-valuemax": 100,
+            "aria-valuenow": Math.round(100 * fraction),
+            "aria-valuetext": text,
+          },
+          h("span", { style: `width:${100 * fraction}%` }),
+        );
+  const line = (gauge) =>
+    h("div", { title: gauge.title }, h("dt", {}, gauge.name), h("dd", {}, bar(gauge), gauge.text));
   const show = (gauges) => element.replaceChildren(...gauges.map(line));
   return { element, show };
 }
@@ -93,14 +124,29 @@ function makeGauges() {
 // The steps of "Show me", and its button while the session has no region.
 function makeSample(view) {
   const start = button("Show me", () => view.attempt("show_me"), { class: "dg-button dg-main" });
-  const offer = h("div", { class: "dgd-sample" }, start,
-    h("span", {}, "No memory yet. This allocates some, writes to it by DMA, looks at the bytes and measures the latency."));
+  const offer = h(
+    "div",
+    { class: "dgd-sample" },
+    start,
+    h(
+      "span",
+      {},
+      "No memory yet. This allocates some, writes to it by DMA, looks at the bytes and measures the latency.",
+    ),
+  );
   const list = h("ol", { "aria-label": "Steps" });
   const hide = button("Hide the steps", () => keepFocus(() => view.attempt("hide_sample"), start, view.root));
   const steps = h("div", { class: "dgd-sample dgd-steps" }, list, hide);
   const element = h("div", { role: "status" }, offer, steps);
-  const line = ({ title, python, state }) => h("li", { class: `dgd-${state}`, "aria-current": state === "running" ? "step" : false },
-    h("span", {}, title), " ", h("span", { class: "dg-help" }, state === "waiting" ? "" : state), h("code", { class: "dg-mono" }, python));
+  const line = ({ title, python, state }) =>
+    h(
+      "li",
+      { class: `dgd-${state}`, "aria-current": state === "running" ? "step" : false },
+      h("span", {}, title),
+      " ",
+      h("span", { class: "dg-help" }, state === "waiting" ? "" : state),
+      h("code", { class: "dg-mono" }, python),
+    );
   const draw = (sample, empty) => {
     offer.hidden = !empty || sample.length > 0;
     steps.hidden = !sample.length;
@@ -119,19 +165,36 @@ function lostError(lost, owned) {
 
 // The views of the four panels, created by the page's widget manager. In tabs, one of them is shown.
 class Slots {
-  #manager; #fail; #slots = {}; #tabs = {}; #ended = false;
+  #manager;
+  #fail;
+  #slots = {};
+  #tabs = {};
+  #ended = false;
   constructor(view) {
     this.#manager = view.model.widget_manager;
     this.#fail = view.fail;
-    this.onTab = () => {};
-    const id = dgId();
+    this.onTab = (_name) => {};
+    const id = newId();
     const slot = (name) => (this.#slots[name] = h("div", { class: "dgd-slot", id: `${id}-${name}` }));
     const column = (names) => h("div", { class: "dgd-column" }, ...names.map(slot));
     this.grid = h("div", { class: "dgd-grid" }, ...COLUMNS.map(column));
-    const tab = ([name, title]) => (this.#tabs[name] = button(title, () => this.onTab(name), {
-      role: "tab", id: `${id}-${name}-tab`, "aria-controls": `${id}-${name}` }));
-    this.list = h("div", { class: "dgd-tabs", role: "tablist", "aria-label": "Panels", hidden: true,
-      onkeydown: (event) => this.#moveTab(event) }, ...Object.entries(TITLES).map(tab));
+    const tab = ([name, title]) =>
+      (this.#tabs[name] = button(title, () => this.onTab(name), {
+        role: "tab",
+        id: `${id}-${name}-tab`,
+        "aria-controls": `${id}-${name}`,
+      }));
+    this.list = h(
+      "div",
+      {
+        class: "dgd-tabs",
+        role: "tablist",
+        "aria-label": "Panels",
+        hidden: true,
+        onkeydown: (event) => this.#moveTab(event),
+      },
+      ...Object.entries(TITLES).map(tab),
+    );
     this.element = h("div", {}, this.list, this.grid);
   }
   arrange({ arrangement, tab }) {
@@ -139,18 +202,23 @@ class Slots {
     this.list.hidden = !tabs;
     this.grid.dataset.arrangement = arrangement;
     for (const [name, slot] of Object.entries(this.#slots)) {
-      const label = this.#tabs[name], chosen = name === tab;
+      const label = this.#tabs[name];
+      const chosen = name === tab;
       label.setAttribute("aria-selected", String(chosen));
       label.tabIndex = chosen ? 0 : -1;
       slot.hidden = tabs && !chosen;
-      for (const [key, value] of [["role", "tabpanel"], ["aria-labelledby", label.id]])
+      for (const [key, value] of [
+        ["role", "tabpanel"],
+        ["aria-labelledby", label.id],
+      ])
         if (tabs) slot.setAttribute(key, value);
         else slot.removeAttribute(key);
     }
   }
   // Arrow keys, Home and End select a tab, as in the tabs of the ARIA Authoring Practices Guide.
   #moveTab(event) {
-    const names = Object.keys(this.#tabs), at = names.findIndex((name) => this.#tabs[name] === event.target);
+    const names = Object.keys(this.#tabs);
+    const at = names.findIndex((name) => this.#tabs[name] === event.target);
     const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: -1 }[event.key];
     if (at < 0 || to === undefined) return;
     event.preventDefault();
@@ -184,7 +252,7 @@ class Slots {
 
 // Reports to the kernel whether this view is visible: counters are queried for visible views only.
 function reportVisibility(view) {
-  const id = dgId();
+  const id = newId();
   let timer = 0;
   const report = (visible) => view.call("set_visible", { view: id, visible }).catch(view.fail);
   const change = (visible) => {
@@ -200,9 +268,11 @@ function reportVisibility(view) {
 }
 
 function drawDashboard(view) {
-  const slots = new Slots(view), arrangement = makeArrangement(view, slots);
+  const slots = new Slots(view);
+  const arrangement = makeArrangement(view, slots);
   const gauges = makeGauges();
-  const status = makeStatus(view, arrangement.element, gauges.element), sample = makeSample(view);
+  const status = makeStatus(view, arrangement.element, gauges.element);
+  const sample = makeSample(view);
   view.body.append(status.element, sample.element, slots.element);
   const draw = (state) => {
     view.state = state;

@@ -1,19 +1,40 @@
 // DoctorPanel: machines and goal, headline, findings, PCIe tree.
 
+import { choice, field, h, newId, statusLine } from "../base/elements.js";
+import { toClipboard } from "../base/page.js";
+import { panel } from "../base/panel.js";
+import { plural } from "../base/units.js";
+import { focusable, makeFindings, makePaths, setEnabled, verdictOf } from "./findings.js";
+import { makeTree } from "./tree.js";
+
 function makeHead() {
   const machines = h("div", { class: "dg-machines" });
   const headline = h("div", { class: "dg-headline" });
-  const machine = ({ name, kind, source, side }) => h("div", {},
-    h("strong", {}, name), side ? ` (${side === "dpu" ? "DPU" : "host"}) ` : " ",
-    kind ? h("span", { class: kind === "synthetic" ? "dg-badge dg-soft" : "dg-badge" }, `snapshot, ${kind}`) : null,
-    source ? h("span", { class: "dg-help" }, ` ${source}`) : null);
+  const machine = ({ name, kind, source, side }) =>
+    h(
+      "div",
+      {},
+      h("strong", {}, name),
+      side ? ` (${side === "dpu" ? "DPU" : "host"}) ` : " ",
+      kind ? h("span", { class: kind === "synthetic" ? "dg-badge dg-soft" : "dg-badge" }, `snapshot, ${kind}`) : null,
+      source ? h("span", { class: "dg-help" }, ` ${source}`) : null,
+    );
   const showMachines = (all) => machines.replaceChildren(...all.map(machine));
   const draw = (result) => {
     if (!result) return;
     const { counts, summary, goal, goal_text: text, chosen, verdict } = result;
     headline.replaceChildren(
-      h("p", { class: "dg-line" }, verdictOf(verdict), h("strong", {}, goal), h("span", {}, text), chosen ? h("span", { class: "dg-help" }, `chosen because ${chosen}`) : null),
-      h("p", {}, h("strong", {}, summary)), h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`));
+      h(
+        "p",
+        { class: "dg-line" },
+        verdictOf(verdict),
+        h("strong", {}, goal),
+        h("span", {}, text),
+        chosen ? h("span", { class: "dg-help" }, `chosen because ${chosen}`) : null,
+      ),
+      h("p", {}, h("strong", {}, summary)),
+      h("p", { class: "dg-help" }, `${counts}; took ${result.took_s} s`),
+    );
   };
   return { parts: [machines, headline], showMachines, draw };
 }
@@ -25,10 +46,15 @@ function makeControls(view, findings) {
   const bar = h("progress", { "aria-label": "Checks done" });
   const text = h("span");
   const status = statusLine();
-  only.id = dgId();
+  only.id = newId();
   const box = h("div", { class: "dg-bar", hidden: true }, bar, text);
-  const row = h("div", { class: "dg-row" }, field("Goal", goal), again,
-    h("div", { class: "dg-tick" }, only, h("label", { for: only.id }, "Problems only")));
+  const row = h(
+    "div",
+    { class: "dg-row" },
+    field("Goal", goal),
+    again,
+    h("div", { class: "dg-tick" }, only, h("label", { for: only.id }, "Problems only")),
+  );
   const progress = ([done, of]) => {
     if (of) Object.assign(bar, { max: of, value: done });
     else bar.removeAttribute("value");
@@ -47,7 +73,7 @@ function makeControls(view, findings) {
   return { row, box, status, again, draw, progress };
 }
 
-function drawDoctor(view) {
+export function draw(view) {
   const copied = async (text) => {
     try {
       await toClipboard(text);
@@ -59,7 +85,9 @@ function drawDoctor(view) {
   };
   const findings = makeFindings({ copied, again: (check) => view.attempt("check", { check }) });
   const controls = makeControls(view, findings);
-  const head = makeHead(), paths = makePaths(), tree = makeTree(view);
+  const head = makeHead();
+  const paths = makePaths();
+  const tree = makeTree(view);
   view.body.append(...head.parts, controls.row, controls.box, controls.status, paths.part, findings.part, tree.part);
   const all = (state) => {
     head.draw(state.result);
@@ -78,4 +106,4 @@ function drawDoctor(view) {
   view.on("topology", ({ topology }) => tree.draw(topology));
 }
 
-export default panel({ name: "doctor", draw: drawDoctor });
+export default panel({ name: "doctor", draw });

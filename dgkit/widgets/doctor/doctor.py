@@ -55,7 +55,6 @@ class DoctorPanel(BokehPanel):
 
     name = "doctor"
     title = "Doctor"
-    parts = ("figure/bokehjs", "base/forms", "doctor/findings", "doctor/tree")
 
     def __init__(
         self,

@@ -1,7 +1,12 @@
 // The PCIe tree: the two devices, the drawing, and the answer in words.
 
-function makeTree(view) {
-  const gpu = h("select"), nic = h("select");
+import { field, h, setOptions } from "../base/elements.js";
+import { isDark, onTheme, onVisible } from "../base/page.js";
+import { drawFigures } from "../figure/bokehjs.js";
+
+export function makeTree(view) {
+  const gpu = h("select");
+  const nic = h("select");
   const legend = h("div", { class: "dg-row" }, field("GPU", gpu), field("NIC or DPU", nic));
   const box = h("div", { class: "dg-tree", tabindex: 0, role: "region", "aria-label": "Drawing of the PCIe tree" });
   const place = h("div", { class: "dg-figure", "aria-hidden": "true" });
@@ -9,22 +14,32 @@ function makeTree(view) {
   const alt = h("p", { class: "dg-help" });
   const part = h("details", { open: true, hidden: true }, h("summary", {}, "PCIe topology"), legend, answer, box, alt);
   box.append(place);
-  let drawn = "", figures = null, busy = Promise.resolve(), seen = false, current = null;
+  let drawn = "";
+  let figures = null;
+  let busy = Promise.resolve();
+  let seen = false;
+  let current = null;
   const choose = () => view.attempt("pair", { gpu: gpu.value, nic: nic.value });
   for (const control of [gpu, nic]) control.addEventListener("change", choose);
 
-  const figure = () => (busy = busy.then(async () => {
-    const wanted = current && `${current.pair} ${isDark()}`;
-    if (!wanted || !seen || wanted === drawn || view.live.aborted) return;
-    drawn = wanted;
-    const height = place.offsetHeight; // what is below does not move
-    place.style.minHeight = `${height}px`;
-    const made = await drawFigures(view, (document) => document.roots().map(() => place));
-    figures?.remove();
-    figures = made;
-    place.style.minHeight = "";
-    view.root.dataset.drawn = current.pair ? current.pair.join(" ") : "";
-  }).catch((error) => { drawn = ""; view.fail(error); }));
+  const figure = () =>
+    (busy = busy
+      .then(async () => {
+        const wanted = current && `${current.pair} ${isDark()}`;
+        if (!wanted || !seen || wanted === drawn || view.live.aborted) return;
+        drawn = wanted;
+        const height = place.offsetHeight; // what is below does not move
+        place.style.minHeight = `${height}px`;
+        const made = await drawFigures(view, (document) => document.roots().map(() => place));
+        figures?.remove();
+        figures = made;
+        place.style.minHeight = "";
+        view.root.dataset.drawn = current.pair ? current.pair.join(" ") : "";
+      })
+      .catch((error) => {
+        drawn = "";
+        view.fail(error);
+      }));
 
   const draw = (topology) => {
     current = topology;
@@ -38,7 +53,14 @@ function makeTree(view) {
     figure();
   };
   onTheme(figure, view.signal);
-  onVisible(box, (visible) => { seen = visible; figure(); }, view.signal);
+  onVisible(
+    box,
+    (visible) => {
+      seen = visible;
+      figure();
+    },
+    view.signal,
+  );
   view.signal.addEventListener("abort", () => busy.then(() => figures?.remove()));
   return { part, draw };
 }

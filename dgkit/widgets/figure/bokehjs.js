@@ -1,9 +1,11 @@
 // Bokeh figures in a panel. BokehJS comes from the view's kernel, once per page, not the network.
 
-const bokehOf = (version) =>
-  window.Bokeh?.version === version ? window.Bokeh : window.Bokeh?.[version] ?? null;
+import { h } from "../base/elements.js";
+import { isDark, onTheme, sleep } from "../base/page.js";
 
-const bokehPage = (window.__dgkitBokeh ??= { requested: -Infinity, loading: new Map() });
+const bokehOf = (version) => (window.Bokeh?.version === version ? window.Bokeh : (window.Bokeh?.[version] ?? null));
+
+export const bokehPage = (window.__dgkitBokeh ??= { requested: -Infinity, loading: new Map() });
 
 async function runScripts(sources) {
   for (const source of sources) {
@@ -21,15 +23,18 @@ async function runScripts(sources) {
 
 // Loads the parts that the page lacks. A view waits up to three seconds for a request of another
 // view, whose kernel may be busy, before it requests them from its own kernel.
-async function loadBokeh(view, version, names) {
-  const missing = () => names.filter((name) =>
-    name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${version}/${name}`)?.done);
+export async function loadBokeh(view, version, names) {
+  const missing = () =>
+    names.filter((name) => (name === "bokeh" ? !bokehOf(version) : !bokehPage.loading.get(`${version}/${name}`)?.done));
   while (missing().length && performance.now() - bokehPage.requested < 3000) await sleep(20);
   const wanted = missing();
   if (wanted.length) {
     bokehPage.requested = performance.now();
     const { buffers } = await view.call("bokehjs", { names: wanted });
-    await runOnce(wanted.map((name) => `${version}/${name}`), buffers);
+    await runOnce(
+      wanted.map((name) => `${version}/${name}`),
+      buffers,
+    );
   }
   return skipUnchangedStyles(bokehOf(version));
 }
@@ -57,14 +62,16 @@ async function runOnce(names, sources) {
       bokehPage.requested = -Infinity;
       throw error;
     };
-    entry.promise ??= runScripts([sources[at]]).then(() => (entry.done = true)).catch(failed);
+    entry.promise ??= runScripts([sources[at]])
+      .then(() => (entry.done = true))
+      .catch(failed);
     await entry.promise;
   }
 }
 
 // Draws the kernel's figures; places(document) returns the element for each root. Resolves to
 // {Bokeh, document, views, remove}, or null if the view has ended meanwhile.
-async function drawFigures(view, places) {
+export async function drawFigures(view, places) {
   const { bokeh } = view.state;
   const core = loadBokeh(view, bokeh, ["bokeh"]); // while the kernel creates the figures
   const [figures] = await Promise.all([view.call("figures", { dark: isDark() }), core]);
@@ -75,27 +82,39 @@ async function drawFigures(view, places) {
   elements.forEach((element) => element?.replaceChildren());
   const roots = content.roots().map((_root, at) => elements[at] ?? h("div"));
   const views = await Bokeh.require("embed/standalone").add_document_standalone(content, roots[0], roots);
-  const remove = () => { views.clear(); content.clear(); removeDocument(Bokeh, content); };
+  const remove = () => {
+    views.clear();
+    content.clear();
+    removeDocument(Bokeh, content);
+  };
   return { Bokeh, document: content, views, remove };
 }
 
 // Removes a document from the page's list, in which BokehJS keeps even empty ones.
-function removeDocument(Bokeh, content) {
+export function removeDocument(Bokeh, content) {
   const at = Bokeh.documents.indexOf(content);
   if (at >= 0) Bokeh.documents.splice(at, 1);
 }
 
 // Draws figures, again after each change of the page's theme; calls drawn(figures) each time.
-function renderFigures(view, places, drawn) {
-  let current = null, dark = null, pending = Promise.resolve();
-  const redraw = () => (pending = pending.then(async () => {
-    if (dark === isDark() || view.signal.aborted) return;
-    dark = isDark();
-    const figures = await drawFigures(view, places);
-    current?.remove();
-    current = figures;
-    if (current) drawn(current);
-  }).catch((error) => { dark = null; view.fail(error); }));
+export function renderFigures(view, places, drawn) {
+  let current = null;
+  let dark = null;
+  let pending = Promise.resolve();
+  const redraw = () =>
+    (pending = pending
+      .then(async () => {
+        if (dark === isDark() || view.signal.aborted) return;
+        dark = isDark();
+        const figures = await drawFigures(view, places);
+        current?.remove();
+        current = figures;
+        if (current) drawn(current);
+      })
+      .catch((error) => {
+        dark = null;
+        view.fail(error);
+      }));
   onTheme(redraw, view.signal);
   view.signal.addEventListener("abort", () => pending.then(() => current?.remove()));
   return redraw();

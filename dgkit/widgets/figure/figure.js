@@ -1,3 +1,6 @@
+import { h } from "../base/elements.js";
+import { panel } from "../base/panel.js";
+import { renderFigures } from "./bokehjs.js";
 
 export default panel({
   name: "figure",
@@ -11,7 +14,10 @@ export default panel({
     renderFigures(
       view,
       (content) => content.roots().map((root) => places[roots.indexOf(root.id)]),
-      () => { note.remove(); view.root.dataset.drawn = ""; },
+      () => {
+        note.remove();
+        view.root.dataset.drawn = "";
+      },
     );
   },
 });

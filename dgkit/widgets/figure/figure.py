@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
@@ -31,8 +31,6 @@ class BokehPanel(Panel):
 
     A view requests the document in its page's theme, and BokehJS if the page has not loaded it yet.
     """
-
-    parts: ClassVar[tuple[str, ...]] = ("figure/bokehjs",)
 
     def state(self) -> dict[str, Any]:
         """Return the version of BokehJS: a page loads it while the kernel creates the figures."""

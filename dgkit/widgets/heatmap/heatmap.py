@@ -56,7 +56,6 @@ class HeatMap(BokehPanel):
 
     name = "heatmap"
     title = "Heat map"
-    parts = ("figure/bokehjs",)
 
     def __init__(self, sweep: _Sweep, figure: str = "p50_ns") -> None:
         if not callable(getattr(sweep, "cells", None)):

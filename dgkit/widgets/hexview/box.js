@@ -1,20 +1,70 @@
 // The scroll box with the rows: fetches the bytes in view from the kernel, draws them, and describes
 // the cursor in a status line.
 
-const INITIAL_ROWS = 24, TAIL = 8; // TAIL: bytes after the page that the inspector may need
-const SLOW_MS = 1000, STATUS_MS = 150, EDGE_PX = 32, WIDE_PX = 1000;
+import { bytesOf, h, newId } from "../base/elements.js";
+import { plural } from "../base/units.js";
+import {
+  CURSOR,
+  DIFFERS,
+  HUE_SHIFT,
+  headRow,
+  layoutFor,
+  NO_HUE,
+  ROW_PX,
+  Row,
+  Scroller,
+  SELECTED,
+  WRITING,
+} from "./grid.js";
+import { Cursor } from "./keys.js";
+import { makeInspector } from "./tools.js";
+import { ASCII, DTYPES, HEX, hexOffset, valueAt } from "./values.js";
 
-class HexBox {
+const INITIAL_ROWS = 24;
+const TAIL = 8; // TAIL: bytes after the page that the inspector may need
+const SLOW_MS = 1000;
+const STATUS_MS = 150;
+const EDGE_PX = 32;
+const WIDE_PX = 1000;
+
+export class HexBox {
+  id = newId();
+  page = null; // the bytes drawn, with their marks
+  layout = null; // null until the box has a width
+  count = INITIAL_ROWS;
+  moved = false; // by the user, since the last request
+  writing = new Map(); // bytes typed whose write has not ended, by offset
+  notice = ""; // text of the status line in front of the cursor's
+  hues = null; // colours of a structure's bytes, from StructureTable
+  region;
+  key = "";
+  rows = [];
+  fetching = false;
+  fetchAgain = false;
+  failed = false;
+  requestedAt;
+  selectionTimer = 0;
+  statusTimer = 0;
+  run = (_command) => {};
+  onMove = () => {};
+  onDraw = () => {};
+  leave = () => {};
   constructor(view) {
-    Object.assign(this, { view, id: dgId(), moved: false, page: null, count: INITIAL_ROWS, layout: null, writing: new Map(), notice: "" });
-    Object.assign(this, { hues: null, onMove: () => {}, onDraw: () => {}, leave: () => {} }); // hues: see StructureTable
+    this.view = view;
     this.block = h("div", { class: "dg-hex-rows", role: "presentation" });
     const spacer = h("div", { class: "dg-hex-spacer", role: "presentation" });
-    this.box = h("div", { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true",
-      "aria-label": "Bytes" }, this.block, spacer);
+    this.box = h(
+      "div",
+      { class: "dg-hex-box", role: "grid", tabindex: "0", "aria-multiselectable": "true", "aria-label": "Bytes" },
+      this.block,
+      spacer,
+    );
     this.ruler = h("span", { class: "dg-hex-ruler", "aria-hidden": "true" }, "0".repeat(100));
     this.status = h("p", { class: "dg-hex-status", role: "status" });
-    this.scroller = new Scroller(this.box, spacer, () => { this.moved = true; this.refresh(); });
+    this.scroller = new Scroller(this.box, spacer, () => {
+      this.moved = true;
+      this.refresh();
+    });
     this.cursor = new Cursor(this);
     this.inspector = makeInspector();
     this.side = h("div", { class: "dg-hex-side" }, this.inspector.box);
@@ -26,13 +76,17 @@ class HexBox {
   // Rebuilds the rows if the width, the type or the region changed. Without a width, as in a hidden
   // tab, there are no rows.
   arrange() {
-    const { state } = this.view, size = this.size(), room = this.main.clientWidth;
+    const { state } = this.view;
+    const size = this.size();
+    const room = this.main.clientWidth;
     if (!size || !room) return;
-    if (this.inspector.box.dataset.set === undefined) { // initially open if there is room
+    if (this.inspector.box.dataset.set === undefined) {
+      // initially open if there is room
       this.inspector.box.dataset.set = "";
       this.inspector.box.open = this.view.body.clientWidth >= WIDE_PX;
     }
-    const char = this.ruler.offsetWidth / 100, sources = state.source === "both" ? 2 : 1;
+    const char = this.ruler.offsetWidth / 100;
+    const sources = state.source === "both" ? 2 : 1;
     const layout = layoutFor((room - EDGE_PX) / char, { dtype: state.dtype, sources, size, columns: state.columns });
     this.box.style.width = `${Math.ceil(layout.chars * char) + EDGE_PX}px`;
     const count = Math.max(4, Math.min(64, Math.floor(this.box.clientHeight / ROW_PX) - sources));
@@ -50,7 +104,8 @@ class HexBox {
     this.refresh();
   }
   #build() {
-    const { layout, count } = this, names = ["as the DPU reads it", "as the host sees it"];
+    const { layout, count } = this;
+    const names = ["as the DPU reads it", "as the host sees it"];
     this.rows = Array.from({ length: count }, (_, row) => new Row(layout, this.id, row));
     this.block.style.setProperty("--dg-chars", layout.chars);
     this.block.replaceChildren(headRow(layout, names), ...this.rows.map((row) => row.element));
@@ -64,7 +119,10 @@ class HexBox {
     this.requestedAt ??= performance.now();
     if (this.fetching) return void (this.fetchAgain = true);
     this.fetching = true;
-    const slow = setTimeout(() => this.setStatus("The kernel is busy. The bytes will be shown when it answers."), SLOW_MS);
+    const slow = setTimeout(
+      () => this.setStatus("The kernel is busy. The bytes will be shown when it answers."),
+      SLOW_MS,
+    );
     try {
       do {
         this.fetchAgain = false;
@@ -115,8 +173,13 @@ class HexBox {
   }
   draw({ at, size, sources, flags, buffers }) {
     const parts = buffers.slice(0, sources).map(bytesOf);
-    this.page = { at, size, parts, flags: flags ? bytesOf(buffers[sources]) : null,
-      views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)) };
+    this.page = {
+      at,
+      size,
+      parts,
+      flags: flags ? bytesOf(buffers[sources]) : null,
+      views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)),
+    };
     this.#paint();
     this.onDraw();
   }
@@ -128,10 +191,19 @@ class HexBox {
     const at = this.page.at + k;
     const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
     const hue = this.hues?.map[at - this.hues.at] ?? 0; // undefined outside of the structure
-    return (this.page.flags?.[k] ?? 0) | selected | (hue << HUE_SHIFT) | (at === this.cursor.at ? CURSOR : 0) | (this.writing.has(at) ? WRITING : 0);
+    return (
+      (this.page.flags?.[k] ?? 0) |
+      selected |
+      (hue << HUE_SHIFT) |
+      (at === this.cursor.at ? CURSOR : 0) |
+      (this.writing.has(at) ? WRITING : 0)
+    );
   }
   #paint() {
-    const { at } = this.page, { per } = this.layout, span = this.cursor.span, size = this.size();
+    const { at } = this.page;
+    const { per } = this.layout;
+    const span = this.cursor.span;
+    const size = this.size();
     this.rows.forEach((row, r) => {
       const first = at + r * per;
       row.element.hidden = first >= size;
@@ -143,11 +215,15 @@ class HexBox {
     this.#paintCursor();
   }
   #paintRow(row, k, side, span) {
-    const part = this.page.parts[side], { hex, values, per, dtype } = this.layout;
+    const part = this.page.parts[side];
+    const { hex, values, per, dtype } = this.layout;
     if (hex) {
       for (let i = 0; i < per; i++) {
-        const byte = part[k + i], exists = byte !== undefined, at = this.page.at + k + i;
-        const marks = exists ? this.#marksOf(k + i, span) : 0, typed = this.writing.get(at);
+        const byte = part[k + i];
+        const exists = byte !== undefined;
+        const at = this.page.at + k + i;
+        const marks = exists ? this.#marksOf(k + i, span) : 0;
+        const typed = this.writing.get(at);
         const digit = at === this.cursor.at && this.cursor.digit;
         row.hex[side][i].setText(!exists ? "  " : digit ? `${digit}_` : typed !== undefined ? HEX[typed] : HEX[byte]);
         row.text[side][i].setText(exists ? ASCII[typed ?? byte] : " ");
@@ -156,7 +232,8 @@ class HexBox {
       }
     }
     if (!values) return;
-    const little = this.view.state.endian === "little", [step, width] = DTYPES[dtype];
+    const little = this.view.state.endian === "little";
+    const [step, width] = DTYPES[dtype];
     row.values[side].forEach((cell, j) => {
       const from = k + j * step;
       let marks = 0;
@@ -173,10 +250,15 @@ class HexBox {
     if (this.page && !(this.fetching && !(k >= 0 && k < this.page.size))) this.#paint();
     clearTimeout(this.selectionTimer);
     const [start, stop] = this.cursor.span;
-    this.selectionTimer = setTimeout(() => this.size() && this.view.call("set_selection", { start, stop }).catch(() => {}), 300);
+    this.selectionTimer = setTimeout(
+      () => this.size() && this.view.call("set_selection", { start, stop }).catch(() => {}),
+      300,
+    );
   }
   #paintCursor() {
-    const { at, unit } = this.cursor, k = at - this.page.at, { per, hex } = this.layout;
+    const { at, unit } = this.cursor;
+    const k = at - this.page.at;
+    const { per, hex } = this.layout;
     const visible = k >= 0 && k < this.count * per;
     const id = `${this.id}-${hex ? "bytes" : "values"}0-${k - (k % unit)}`;
     if (visible) this.box.setAttribute("aria-activedescendant", id);
@@ -187,15 +269,22 @@ class HexBox {
   }
   #statusText() {
     if (!this.page || !this.size()) return "";
-    const [start, stop] = this.cursor.span, { flags, parts, at } = this.page, shown = this.count * this.layout.per;
+    const [start, stop] = this.cursor.span;
+    const { flags, parts, at } = this.page;
+    const shown = this.count * this.layout.per;
     const byte = parts[0][this.cursor.at - at];
-    const count = (bits) => flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
-    const phrases = [stop - start > this.cursor.unit
-      ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
-      : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`];
-    const changed = count(3), differs = count(DIFFERS);
+    const count = (bits) =>
+      flags ? flags.subarray(0, shown).reduce((sum, flag) => sum + (flag & bits ? 1 : 0), 0) : 0;
+    const phrases = [
+      stop - start > this.cursor.unit
+        ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
+        : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`,
+    ];
+    const changed = count(3);
+    const differs = count(DIFFERS);
     if (changed) phrases.push(`${plural(changed, "byte")} in view changed`);
-    if (parts.length === 2) phrases.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
+    if (parts.length === 2)
+      phrases.push(differs ? `${plural(differs, "byte")} in view differ` : "no difference in view");
     return `${this.notice} ${phrases.join("; ")}.`.trim();
   }
   setStatus(text) {
@@ -215,7 +304,8 @@ class HexBox {
   // Scrolls to a byte; with `middle` some rows are left above it.
   show(at, middle = false) {
     if (!this.layout || this.isVisible(at)) return;
-    const row = Math.floor(at / this.layout.per), { top } = this.scroller;
+    const row = Math.floor(at / this.layout.per);
+    const { top } = this.scroller;
     this.scroller.go(middle ? row - (this.count >> 2) : row < top ? row : row - this.count + 1);
     if (this.scroller.top === top) return;
     this.moved = true;
@@ -229,7 +319,9 @@ class HexBox {
     this.refresh();
   }
   mayWrite() {
-    const why = this.view.state.region?.no_write || (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");
+    const why =
+      this.view.state.region?.no_write ||
+      (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");
     if (why) this.setStatus(why);
     return !why;
   }
@@ -241,7 +333,8 @@ class HexBox {
   // The write of these bytes has ended; if it succeeded, the page has them.
   written(at, size, ok) {
     for (let i = at; i < at + size; i++) {
-      const k = i - (this.page?.at ?? i + 1), typed = this.writing.get(i);
+      const k = i - (this.page?.at ?? i + 1);
+      const typed = this.writing.get(i);
       if (ok && k >= 0 && typed !== undefined) this.page.parts.forEach((part) => k < part.length && (part[k] = typed));
       this.writing.delete(i);
     }

@@ -1,5 +1,17 @@
 // The hex view: its commands, its state, and messages of the kernel.
 
+import { h } from "../base/elements.js";
+import { onVisible, toClipboard } from "../base/page.js";
+import { panel, pythonButton } from "../base/panel.js";
+import { plural } from "../base/units.js";
+import { HexBox } from "./box.js";
+import { RegionImage } from "./image.js";
+import { OverviewStrip } from "./overview.js";
+import { Places } from "./places.js";
+import { StructureTable } from "./structure.js";
+import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
+import { hexOffset, parseOffset } from "./values.js";
+
 const KEEPALIVE_MS = 5000; // how often a view reports that it is still visible
 
 // The commands of the controls and of the keyboard.
@@ -23,8 +35,12 @@ function makeCommands(view, grid, tools, rescan) {
       const at = parseOffset(input.value, grid.cursor.at, grid.size());
       const invalid = !(at >= 0 && at < grid.size());
       input.setAttribute("aria-invalid", String(invalid));
-      if (invalid) return grid.setStatus(Number.isNaN(at) ? "An offset is written as 64, 0x40, 4K, +16 or end."
-        : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last offset.`);
+      if (invalid)
+        return grid.setStatus(
+          Number.isNaN(at)
+            ? "An offset is written as 64, 0x40, 4K, +16 or end."
+            : `The region has ${plural(grid.size(), "byte")}: ${hexOffset(grid.size() - 1)} is the last offset.`,
+        );
       grid.leave();
       grid.show(at, true);
       grid.cursor.move(at);
@@ -33,7 +49,12 @@ function makeCommands(view, grid, tools, rescan) {
       const [start] = grid.cursor.span;
       const isNew = tools.search.text.value !== commands.lastPattern;
       commands.lastPattern = tools.search.text.value;
-      call("search", { text: commands.lastPattern, kind: tools.search.kind.value, backward, start: start + (backward || isNew ? 0 : 1) });
+      call("search", {
+        text: commands.lastPattern,
+        kind: tools.search.kind.value,
+        backward,
+        start: start + (backward || isNew ? 0 : 1),
+      });
     },
     compare: ({ backward = false, count = false }) =>
       call("compare", { backward, count, start: grid.cursor.span[0] + (backward ? 0 : 1) }),
@@ -43,26 +64,34 @@ function makeCommands(view, grid, tools, rescan) {
       if (!reply) return;
       try {
         await toClipboard(reply.text);
-        grid.setStatus(reply.copied < reply.asked
-          ? `The first ${plural(reply.copied, "byte")} of ${plural(reply.asked, "byte")} copied: the limit is 1 MiB.`
-          : `${plural(reply.copied, "byte")} copied.`);
+        grid.setStatus(
+          reply.copied < reply.asked
+            ? `The first ${plural(reply.copied, "byte")} of ${plural(reply.asked, "byte")} copied: the limit is 1 MiB.`
+            : `${plural(reply.copied, "byte")} copied.`,
+        );
       } catch (error) {
         view.fail(error);
       }
     },
     all: () => grid.cursor.select(0, grid.size()),
-    explainColumn: () => grid.setStatus(grid.cursor.inText ? "Typed characters are written as text." : "Typed characters are hex digits."),
+    explainColumn: () =>
+      grid.setStatus(grid.cursor.inText ? "Typed characters are written as text." : "Typed characters are hex digits."),
     explainDigits: () => grid.setStatus("Type two hex digits, or press F2 to type text."),
   };
   return commands;
 }
 
 function draw(view) {
-  const grid = new HexBox(view), tools = {};
+  const grid = new HexBox(view);
+  const tools = {};
   const overview = new OverviewStrip(view, grid);
   const image = new RegionImage(view, grid);
-  const commands = makeCommands(view, grid, tools, () => { overview.ask(); image.ask(); });
-  const structure = new StructureTable(view, grid), places = new Places(view, grid);
+  const commands = makeCommands(view, grid, tools, () => {
+    overview.ask();
+    image.ask();
+  });
+  const structure = new StructureTable(view, grid);
+  const places = new Places(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
@@ -72,18 +101,29 @@ function draw(view) {
   grid.side.append(structure.element, image.element);
   overview.row.append(places.row);
   tools.choices = makeChoices(commands);
-  tools.search = makeSearch(commands, pythonButton(view, (text) => grid.setStatus(text), undefined,
-    { title: "The lines that do what the last search did" }));
+  tools.search = makeSearch(
+    commands,
+    pythonButton(view, (text) => grid.setStatus(text), undefined, {
+      title: "The lines that do what the last search did",
+    }),
+  );
   tools.actions = makeActions(commands);
   const shortcuts = { goto: () => tools.choices.offset.focus(), find: () => tools.search.text.focus() };
   grid.run = (command) => (shortcuts[command] ?? commands[command])();
   const empty = h("p", { class: "dg-hex-empty" });
   const bytes = grid.main;
   const differs = h("span", {}, h("b", { class: "dg-differs" }, "differs"), " between DPU and host; ");
-  const legend = h("p", { class: "dg-help dg-hex-legend" }, h("b", { class: "dg-changed" }, "changed"),
-    " since it was first shown or marked as seen; ", differs, "type hex digits to write a byte; F2: type text; Ctrl+Z: undo");
+  const legend = h(
+    "p",
+    { class: "dg-help dg-hex-legend" },
+    h("b", { class: "dg-changed" }, "changed"),
+    " since it was first shown or marked as seen; ",
+    differs,
+    "type hex digits to write a byte; F2: type text; Ctrl+Z: undo",
+  );
   view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
-  const apply = () => applyState(view, grid, tools, { empty, parts: [overview, structure, image, places], bytes, legend, differs });
+  const apply = () =>
+    applyState(view, grid, tools, { empty, parts: [overview, structure, image, places], bytes, legend, differs });
   subscribe(view, grid, tools, apply);
   trackVisibility(view, grid, [overview, image]);
   apply();
@@ -93,11 +133,17 @@ function draw(view) {
 
 // Fits the rows to the box, and reports to the kernel while the view is visible, and when it is not.
 function trackVisibility(view, grid, scans) {
-  const { signal } = view, size = new ResizeObserver(() => grid.arrange());
-  let intersects = false, visible = false, reporting = false;
+  const { signal } = view;
+  const size = new ResizeObserver(() => grid.arrange());
+  let intersects = false;
+  let visible = false;
+  let reporting = false;
   const report = (on) => {
     reporting = true;
-    view.call("visible", { view: grid.id, on }).catch(() => {}).finally(() => (reporting = false));
+    view
+      .call("visible", { view: grid.id, on })
+      .catch(() => {})
+      .finally(() => (reporting = false));
   };
   const update = () => {
     const before = visible;
@@ -109,7 +155,14 @@ function trackVisibility(view, grid, scans) {
     } else if (before) report(false);
   };
   for (const element of [grid.box, grid.main]) size.observe(element);
-  onVisible(grid.main, (on) => { intersects = on; update(); }, signal);
+  onVisible(
+    grid.main,
+    (on) => {
+      intersects = on;
+      update();
+    },
+    signal,
+  );
   document.addEventListener("visibilitychange", update, { signal });
   const keepalive = setInterval(() => visible && !reporting && report(true), KEEPALIVE_MS);
   signal.addEventListener("abort", () => {

@@ -36,7 +36,6 @@ __all__ = ["HexView"]
 
 STATIC_BYTES = 256  # shown without a kernel
 MAX_VALUE = 1 << 16  # bytes of the trait `value`
-PARTS = ("values", "grid", "keys", "tools", "overview", "image", "structure", "places", "box")
 COLUMNS = (0, 8, 16, 32, 64)
 OPTIONS: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
@@ -73,7 +72,6 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     name = "hexview"
     title = "Memory"
-    parts = tuple(f"hexview/{part}" for part in PARTS)
 
     region: State[SessionRegion | None] = State(
         lambda panel: panel._region(),

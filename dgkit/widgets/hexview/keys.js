@@ -1,11 +1,18 @@
 // Cursor and selection of the hex view, by mouse and keyboard, and typed input.
 
+import { DTYPES } from "./values.js";
+
 const SHORTCUTS = { KeyC: "copy", KeyA: "all", KeyG: "goto", KeyF: "find", KeyZ: "undo" };
 
-class Cursor {
+export class Cursor {
+  at = 0;
+  anchor = 0;
+  digit = "";
+  inText = false;
+  dragging = false;
   // grid: a HexBox; keyboard shortcuts call its run(command).
   constructor(grid) {
-    Object.assign(this, { grid, at: 0, anchor: 0, digit: "", inText: false });
+    this.grid = grid;
     const { box } = grid;
     box.addEventListener("keydown", (event) => this.#key(event));
     box.addEventListener("pointerdown", (event) => this.#press(event));
@@ -19,11 +26,13 @@ class Cursor {
     return !layout || layout.hex ? 1 : DTYPES[layout.dtype][0];
   }
   get span() {
-    const low = Math.min(this.at, this.anchor), high = Math.max(this.at, this.anchor) + this.unit;
+    const low = Math.min(this.at, this.anchor);
+    const high = Math.max(this.at, this.anchor) + this.unit;
     return [low, Math.min(high, this.grid.size())];
   }
   select(start, stop) {
-    const { unit } = this, last = Math.max(start, stop - 1);
+    const { unit } = this;
+    const last = Math.max(start, stop - 1);
     this.digit = "";
     this.anchor = start - (start % unit);
     this.at = last - (last % unit);
@@ -72,17 +81,28 @@ class Cursor {
     return true;
   }
   #target({ key, ctrlKey, metaKey }) {
-    const { per } = this.grid.layout, modified = ctrlKey || metaKey, page = per * Math.max(1, this.grid.count - 1);
-    const row = this.at - (this.at % per), end = this.grid.size() - 1;
+    const { per } = this.grid.layout;
+    const modified = ctrlKey || metaKey;
+    const page = per * Math.max(1, this.grid.count - 1);
+    const row = this.at - (this.at % per);
+    const end = this.grid.size() - 1;
     switch (key) {
-      case "ArrowRight": return this.at + this.unit;
-      case "ArrowLeft": return this.at - this.unit;
-      case "ArrowDown": return this.at + per > end ? this.at : this.at + per;
-      case "ArrowUp": return this.at < per ? this.at : this.at - per;
-      case "PageDown": return this.at + page > end ? end : this.at + page;
-      case "PageUp": return Math.max(this.at % per, this.at - page);
-      case "Home": return modified ? 0 : row;
-      case "End": return modified ? end : Math.min(end, row + per - 1);
+      case "ArrowRight":
+        return this.at + this.unit;
+      case "ArrowLeft":
+        return this.at - this.unit;
+      case "ArrowDown":
+        return this.at + per > end ? this.at : this.at + per;
+      case "ArrowUp":
+        return this.at < per ? this.at : this.at - per;
+      case "PageDown":
+        return Math.min(this.at + page, end);
+      case "PageUp":
+        return Math.max(this.at % per, this.at - page);
+      case "Home":
+        return modified ? 0 : row;
+      case "End":
+        return modified ? end : Math.min(end, row + per - 1);
     }
     return null;
   }

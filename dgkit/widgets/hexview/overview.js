@@ -1,8 +1,24 @@
 // The overview strip: the mean value or the entropy of each part of the region, what changed, and the
 // bytes in view. A click goes there.
 
-const OVERVIEW_NAMES = [["value", "mean value"], ["entropy", "entropy"]];
-const OVERVIEW_KEYS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 16, PageDown: -16, Home: -Infinity, End: Infinity };
+import { bytesOf, choice, field, h } from "../base/elements.js";
+import { plural, shortSize } from "../base/units.js";
+import { hexOffset } from "./values.js";
+
+const OVERVIEW_NAMES = [
+  ["value", "mean value"],
+  ["entropy", "entropy"],
+];
+const OVERVIEW_KEYS = {
+  ArrowRight: 1,
+  ArrowUp: 1,
+  ArrowLeft: -1,
+  ArrowDown: -1,
+  PageUp: 16,
+  PageDown: -16,
+  Home: -Infinity,
+  End: Infinity,
+};
 
 const svgTag = (tag, attributes = {}, ...children) => {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -11,10 +27,15 @@ const svgTag = (tag, attributes = {}, ...children) => {
   return element;
 };
 
-class OverviewStrip {
-  #parts = null; #dragging = false; #sized = ""; #latest = null;
+export class OverviewStrip {
+  #parts = null;
+  #dragging = false;
+  #sized = "";
+  #latest = null;
   constructor(view, grid) {
-    Object.assign(this, { view, grid, visible: false });
+    this.view = view;
+    this.grid = grid;
+    this.visible = false;
     this.kind = choice(OVERVIEW_NAMES, { onchange: () => view.attempt("show", { overview_of: this.kind.value }) });
     this.bars = svgTag("path", { class: "dg-over-bars" });
     this.changes = svgTag("path", { class: "dg-over-changes" });
@@ -22,8 +43,20 @@ class OverviewStrip {
     this.frame = h("span", { class: "dg-over-window" });
     this.cursor = h("span", { class: "dg-over-cursor" });
     this.places = h("div");
-    this.strip = h("div", { class: "dg-over-strip", role: "slider", tabindex: "0", "aria-label": "Overview of all bytes",
-      "aria-valuemin": 0 }, this.drawing, this.places, this.frame, this.cursor);
+    this.strip = h(
+      "div",
+      {
+        class: "dg-over-strip",
+        role: "slider",
+        tabindex: "0",
+        "aria-label": "Overview of all bytes",
+        "aria-valuemin": 0,
+      },
+      this.drawing,
+      this.places,
+      this.frame,
+      this.cursor,
+    );
     this.note = h("p", { class: "dg-help" });
     this.row = h("div", { class: "dg-over-row" }, field("Overview", this.kind), this.note);
     this.element = h("div", { class: "dg-over" }, this.strip, this.row);
@@ -36,8 +69,15 @@ class OverviewStrip {
   apply(state) {
     this.element.hidden = !state.region;
     this.kind.value = state.overview_of;
-    this.places.replaceChildren(...state.bookmarks.map(([name, start]) =>
-      h("span", { class: "dg-over-place", title: name, style: `left:${((100 * start) / state.region.size).toFixed(3)}%` })));
+    this.places.replaceChildren(
+      ...state.bookmarks.map(([name, start]) =>
+        h("span", {
+          class: "dg-over-place",
+          title: name,
+          style: `left:${((100 * start) / state.region.size).toFixed(3)}%`,
+        }),
+      ),
+    );
     const key = `${state.region?.id} ${state.source}`;
     if (key !== this.#sized) {
       this.#sized = key;
@@ -68,10 +108,13 @@ class OverviewStrip {
     return [part, part + 1].map((at) => Math.floor((size * at) / value.length));
   }
   #draw() {
-    const parts = this.#parts, kind = this.view.state.overview_of;
-    let bars = "", changes = "";
+    const parts = this.#parts;
+    const kind = this.view.state.overview_of;
+    let bars = "";
+    let changes = "";
     if (parts) {
-      const heights = parts[kind], n = heights.length;
+      const heights = parts[kind];
+      const n = heights.length;
       this.drawing.setAttribute("viewBox", `0 0 ${n} 255`);
       for (let i = 0; i < n; i++) {
         if (heights[i]) bars += `M${i} 255V${255 - heights[i]}H${i + 1}V255Z`;
@@ -85,24 +128,31 @@ class OverviewStrip {
   }
   // What the strip shows, and how much of the region was read for it, and how.
   #text() {
-    const { size, source, read, value, changed } = this.#parts, count = changed.reduce((sum, one) => sum + one, 0);
+    const { size, source, read, value, changed } = this.#parts;
+    const count = changed.reduce((sum, one) => sum + one, 0);
     const how = source === "dpu" ? "by DMA" : "directly from the host's memory";
     const each = shortSize(Math.ceil(size / value.length));
     const what = `${plural(value.length, "part")} of ${each}`;
-    const amount = read === size ? `all ${shortSize(size)} read ${how}`
-      : `a sample: ${shortSize(read)} of ${shortSize(size)} read ${how}, the middle ${shortSize(read / value.length)} of each part`;
+    const amount =
+      read === size
+        ? `all ${shortSize(size)} read ${how}`
+        : `a sample: ${shortSize(read)} of ${shortSize(size)} read ${how}, the middle ${shortSize(read / value.length)} of each part`;
     return `${what}; ${amount}${count ? `; ${plural(count, "part")} changed` : ""}. Click to go there.`;
   }
   #partText(part) {
-    const [start, stop] = this.#bounds(part), { value, entropy, changed } = this.#parts;
-    return `${hexOffset(start)} to ${hexOffset(stop - 1)}: mean ${value[part]}, ` +
-      `entropy ${((entropy[part] * 8) / 255).toFixed(1)} bits per byte${changed[part] ? ", changed" : ""}`;
+    const [start, stop] = this.#bounds(part);
+    const { value, entropy, changed } = this.#parts;
+    return (
+      `${hexOffset(start)} to ${hexOffset(stop - 1)}: mean ${value[part]}, ` +
+      `entropy ${((entropy[part] * 8) / 255).toFixed(1)} bits per byte${changed[part] ? ", changed" : ""}`
+    );
   }
   // Draws the bytes in view and the cursor.
   drawWindow() {
     const size = this.grid.size();
     if (!size || !this.grid.layout) return;
-    const [start, stop] = this.grid.window, percent = (at) => `${((100 * at) / size).toFixed(3)}%`;
+    const [start, stop] = this.grid.window;
+    const percent = (at) => `${((100 * at) / size).toFixed(3)}%`;
     Object.assign(this.frame.style, { left: percent(start), width: percent(stop - start) });
     this.cursor.style.left = percent(this.grid.cursor.at);
     this.strip.setAttribute("aria-valuemax", size - 1);
@@ -110,7 +160,8 @@ class OverviewStrip {
     this.strip.setAttribute("aria-valuetext", `${hexOffset(start)} to ${hexOffset(stop - 1)} in view`);
   }
   #offsetUnder({ clientX }) {
-    const { left, width } = this.strip.getBoundingClientRect(), size = this.grid.size();
+    const { left, width } = this.strip.getBoundingClientRect();
+    const size = this.grid.size();
     return Math.max(0, Math.min(size - 1, Math.floor(((clientX - left) / width) * size)));
   }
   #partAt(at) {
@@ -143,7 +194,8 @@ class OverviewStrip {
       const step = OVERVIEW_KEYS[event.key];
       if (!step || !this.#parts || event.ctrlKey || event.altKey || event.metaKey) return;
       event.preventDefault();
-      const last = this.#parts.value.length - 1, now = this.#partAt(this.grid.cursor.at);
+      const last = this.#parts.value.length - 1;
+      const now = this.#partAt(this.grid.cursor.at);
       this.#go(this.#bounds(Math.max(0, Math.min(last, now + step)))[0]);
     });
   }

@@ -1,12 +1,22 @@
 // The fields of a structure that is laid over the bytes: their values, their colours in the bytes, and
 // the selection, which follows in both directions.
 
+import { button, h } from "../base/elements.js";
+import { plural } from "../base/units.js";
+import { HUES } from "./grid.js";
+import { hexOffset } from "./values.js";
+
 const FIELDS_MS = 100; // pause before values are read again
 
-class StructureTable {
-  #key = ""; #lines = []; #asking = false; #again = false; #timer = 0;
+export class StructureTable {
+  #key = "";
+  #lines = [];
+  #asking = false;
+  #again = false;
+  #timer = 0;
   constructor(view, grid) {
-    Object.assign(this, { view, grid });
+    this.view = view;
+    this.grid = grid;
     const place = (at) => view.attempt("place_structure", { offset: at });
     const step = (by) => place(view.state.structure.at + by * view.state.structure.size);
     this.previous = button("Previous", () => step(-1), { "aria-label": "Previous structure" });
@@ -16,10 +26,25 @@ class StructureTable {
     this.note = h("p", { class: "dg-help" });
     this.body = h("tbody");
     const head = ["field", "type", "offset", "value"].map((name) => h("th", { scope: "col" }, name));
-    this.table = h("table", { "aria-label": "Fields of the structure" }, h("thead", {}, h("tr", {}, ...head)), this.body);
-    this.scroll = h("div", { class: "dg-hex-fields", role: "region", tabindex: "0", "aria-label": "Structure" }, this.table);
-    this.element = h("details", { class: "dg-hex-aside", open: true, hidden: true }, this.title,
-      h("div", { class: "dg-row" }, this.previous, this.next, here), this.scroll, this.note);
+    this.table = h(
+      "table",
+      { "aria-label": "Fields of the structure" },
+      h("thead", {}, h("tr", {}, ...head)),
+      this.body,
+    );
+    this.scroll = h(
+      "div",
+      { class: "dg-hex-fields", role: "region", tabindex: "0", "aria-label": "Structure" },
+      this.table,
+    );
+    this.element = h(
+      "details",
+      { class: "dg-hex-aside", open: true, hidden: true },
+      this.title,
+      h("div", { class: "dg-row" }, this.previous, this.next, here),
+      this.scroll,
+      this.note,
+    );
     view.on("fields", (values) => this.#show(values));
   }
   apply({ structure, region }) {
@@ -34,7 +59,8 @@ class StructureTable {
     this.body.replaceChildren();
     this.grid.hues = null;
     if (!structure) return;
-    const { name, size, at, fields } = structure, map = new Uint8Array(size);
+    const { name, size, at, fields } = structure;
+    const map = new Uint8Array(size);
     this.title.textContent = `${name} at ${hexOffset(at)}, ${plural(size, "byte")}`;
     this.previous.disabled = at < size;
     fields.forEach(([, , offset, length], i) => map.fill((i % HUES) + 1, offset, offset + length));
@@ -42,8 +68,14 @@ class StructureTable {
     this.#lines = fields.map(([path, type, offset, length], i) => {
       const value = h("td", { class: "dg-mono" });
       const go = button(path, () => this.#select(at + offset, length), { class: "dg-hex-field" });
-      const row = h("tr", {}, h("th", { scope: "row" }, h("span", { class: `dg-swatch dg-hue${(i % HUES) + 1}` }), go),
-        h("td", {}, type), h("td", { class: "dg-number" }, hexOffset(offset)), value);
+      const row = h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, h("span", { class: `dg-swatch dg-hue${(i % HUES) + 1}` }), go),
+        h("td", {}, type),
+        h("td", { class: "dg-number" }, hexOffset(offset)),
+        value,
+      );
       return { row, value, start: at + offset, stop: at + offset + length };
     });
     this.body.append(...this.#lines.map(({ row }) => row));
@@ -67,7 +99,9 @@ class StructureTable {
         this.#again = false;
         this.#show(await this.view.call("fields"));
       } while (this.#again);
-    } catch { /* the kernel has ended: the panel says so */ } finally {
+    } catch {
+      /* the kernel has ended: the panel says so */
+    } finally {
       this.#asking = false;
     }
   }
@@ -91,8 +125,12 @@ class StructureTable {
       else line.row.removeAttribute("aria-current");
     }
     if (!first) return;
-    const { scroll } = this, top = first.offsetTop - this.body.offsetTop;
-    if (top < scroll.scrollTop || top + first.offsetHeight > scroll.scrollTop + scroll.clientHeight - this.body.offsetTop)
+    const { scroll } = this;
+    const top = first.offsetTop - this.body.offsetTop;
+    if (
+      top < scroll.scrollTop ||
+      top + first.offsetHeight > scroll.scrollTop + scroll.clientHeight - this.body.offsetTop
+    )
       scroll.scrollTop = top;
   }
 }

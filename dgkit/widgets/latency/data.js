@@ -1,7 +1,7 @@
 // The data of a view of a LatencyPlot: points over time, histogram and percentiles. Times arrive in
 // ns and are drawn in µs.
 
-const LATENCY_COLUMNS = 5; // seconds, p50, p99, max, samples
+const COLUMNS = 5; // seconds, p50, p99, max, samples
 
 // A buffer of float64 from the kernel, at any byte offset.
 function floats(view) {
@@ -9,19 +9,22 @@ function floats(view) {
   return new Float64Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
-const LATENCY_PACED = 4; // points of a frame that are shown one after the other; more come at once
-const LATENCY_MOST_MS = 100; // from one of them to the next
+const PACED = 4; // points of a frame that are shown one after the other; more come at once
+const MOST_MS = 100; // from one of them to the next
 
 // The newest points, at least `capacity` once there are as many; rows that are not newer than the
 // last one are ignored. Points are drawn once they are shown.
-class Points {
-  #rows; #capacity; #length = 0; #shown = 0;
+export class Points {
+  #rows;
+  #capacity;
+  #length = 0;
+  #shown = 0;
   constructor(capacity) {
     this.#capacity = capacity;
-    this.#rows = new Float64Array(2 * capacity * LATENCY_COLUMNS);
+    this.#rows = new Float64Array(2 * capacity * COLUMNS);
   }
   #time(at) {
-    return at < 0 ? -Infinity : this.#rows[at * LATENCY_COLUMNS];
+    return at < 0 ? -Infinity : this.#rows[at * COLUMNS];
   }
   get last() {
     return this.#time(this.#length - 1);
@@ -35,7 +38,7 @@ class Points {
   // The time from the last point that is shown to the next one, or null if all are.
   get nextMs() {
     const ms = 1000 * (this.#time(this.#shown) - this.lastShown);
-    return this.hidden ? Math.min(ms, LATENCY_MOST_MS) : null;
+    return this.hidden ? Math.min(ms, MOST_MS) : null;
   }
   show(count = Infinity) {
     this.#shown = Math.min(this.#length, this.#shown + count);
@@ -44,15 +47,15 @@ class Points {
     this.#length = this.#shown = 0;
   }
   add(rows) {
-    for (let at = 0; at < rows.length; at += LATENCY_COLUMNS) {
+    for (let at = 0; at < rows.length; at += COLUMNS) {
       if (!(rows[at] > this.last)) continue; // already in a full state received meanwhile
       if (this.#length === 2 * this.#capacity) this.#dropOldest();
-      this.#rows.set(rows.subarray(at, at + LATENCY_COLUMNS), this.#length * LATENCY_COLUMNS);
+      this.#rows.set(rows.subarray(at, at + COLUMNS), this.#length * COLUMNS);
       this.#length += 1;
     }
   }
   #dropOldest() {
-    this.#rows.copyWithin(0, this.#capacity * LATENCY_COLUMNS);
+    this.#rows.copyWithin(0, this.#capacity * COLUMNS);
     this.#length = this.#capacity;
     this.#shown = Math.max(0, this.#shown - this.#capacity);
   }
@@ -65,7 +68,7 @@ class Points {
     const columns = {};
     for (const name of ["x", "ago", "p50", "p99", "max", "samples"]) columns[name] = new Float64Array(count);
     for (let i = 0; i < count; i += 1) {
-      const at = (first + i) * LATENCY_COLUMNS;
+      const at = (first + i) * COLUMNS;
       columns.ago[i] = now - this.#rows[at];
       columns.x[i] = -columns.ago[i] / unit;
       columns.p50[i] = this.#rows[at + 1] / 1000;
@@ -78,14 +81,17 @@ class Points {
 }
 
 // Rows of (from, to, count) as bars in µs and %, and their outline.
-function histogramOf(rows, samples) {
+export function histogramOf(rows, samples) {
   const bins = { left: [], right: [], top: [], count: [] };
   const outline = { x: [], y: [] };
   for (let at = 0; at < rows.length; at += 3) {
     const [left, right, count] = [rows[at] / 1000, rows[at + 1] / 1000, rows[at + 2]];
     const share = (100 * count) / samples;
     if (count) {
-      bins.left.push(left); bins.right.push(right); bins.top.push(share); bins.count.push(count);
+      bins.left.push(left);
+      bins.right.push(right);
+      bins.top.push(share);
+      bins.count.push(count);
     }
     outline.x.push(left, right);
     outline.y.push(share, share);
@@ -105,14 +111,14 @@ function curveOf(rows) {
 }
 
 // 1/(1-p) as a percentage, with one digit per nine: 1000 is 99.9.
-function percentText(x) {
+export function percentText(x) {
   const digits = Math.max(1, Math.ceil(Math.log10(x)));
   return (100 - 100 / x).toFixed(Math.min(digits, 9)).replace(/\.?0+$/, "") || "0";
 }
 
 // The runs of a view; setState() and addFrame() take the kernel's messages. `distribution` and
 // `distributionBefore` have bins, outline, curve and figures.
-class LatencyData {
+export class LatencyData {
   constructor() {
     this.fine = new Points(2400);
     this.coarse = new Points(3600);
@@ -147,7 +153,7 @@ class LatencyData {
     const [fine, coarse, ...parts] = buffers.map(floats);
     const earlier = this.fine.hidden;
     this.#add(fine, coarse);
-    this.fine.show(this.fine.hidden - earlier > LATENCY_PACED ? Infinity : earlier + 1);
+    this.fine.show(this.fine.hidden - earlier > PACED ? Infinity : earlier + 1);
     Object.assign(this.run, { samples: message.samples, lost: message.lost, rate: message.rate });
     if (!parts.length) return false;
     this.run.figures = message.figures;

@@ -1,8 +1,9 @@
 // Fills the figures of figures.py, found by name.
 
 // A range of whole half decades around the values, so that it seldom changes.
-function logRange(values, room = 0.95) {
-  let low = Infinity, high = 0;
+export function logRange(values, room = 0.95) {
+  let low = Infinity;
+  let high = 0;
   for (const value of values) {
     if (!(value > 0)) continue; // NaN: a gap
     if (value < low) low = value;
@@ -10,15 +11,17 @@ function logRange(values, room = 0.95) {
   }
   if (!high) return null;
   const step = (value, round) => 10 ** (round(2 * Math.log10(value)) / 2);
-  const start = step(low * room, Math.floor), end = step(high * 1.2, Math.ceil);
+  const start = step(low * room, Math.floor);
+  const end = step(high * 1.2, Math.ceil);
   return end > start ? [start, end] : [start, start * 10 ** 0.5];
 }
 
 // Tick values of a logarithmic axis: two to nine round numbers.
-function logTicks([start, end]) {
+export function logTicks([start, end]) {
   const span = Math.log10(end / start);
   const steps = span < 1.2 ? [1, 1.5, 2, 3, 5, 7] : span < 3.5 ? [1, 3] : [1];
-  const every = span > 8 ? 2 : 1, ticks = [];
+  const every = span > 8 ? 2 : 1;
+  const ticks = [];
   for (let power = Math.floor(Math.log10(start)); power <= Math.log10(end) + 1e-9; power += every)
     for (const factor of steps) {
       const tick = Number((factor * 10 ** power).toPrecision(3));
@@ -31,8 +34,11 @@ function* chained(...lists) {
   for (const list of lists) if (list) yield* list;
 }
 
-class LatencyDraw {
-  #figures; #data; #byName = new Map(); #levels = "";
+export class LatencyDraw {
+  #figures;
+  #data;
+  #byName = new Map();
+  #levels = "";
   constructor(figures, data) {
     this.#figures = figures;
     this.#data = data;
@@ -59,7 +65,8 @@ class LatencyDraw {
   // Sets the range and the ticks of a logarithmic axis.
   #setLog(name, axis, wanted) {
     if (!wanted) return;
-    const ticker = this.#model(`${name}_${axis}`), ticks = logTicks(wanted);
+    const ticker = this.#model(`${name}_${axis}`);
+    const ticks = logTicks(wanted);
     if (ticks.join() !== ticker.ticks.join()) ticker.ticks = ticks;
     this.#setRange(this.#model(name)[`${axis}_range`], wanted);
   }
@@ -68,7 +75,8 @@ class LatencyDraw {
     const { fine, coarse, distributionBefore: before } = this.#data;
     const points = seconds <= 120 ? fine : coarse;
     const now = Math.max(fine.lastShown, 0);
-    const unit = seconds <= 120 ? 1 : 60, span = seconds / unit;
+    const unit = seconds <= 120 ? 1 : 60;
+    const span = seconds / unit;
     const columns = points.window(now - seconds, now, unit);
     this.#fill("points", columns);
     const level = (name) => (before?.figures[name] ? [before.figures[name] / 1000, before.figures[name] / 1000] : []);
@@ -133,12 +141,18 @@ class LatencyDraw {
   }
   // Draws a sweep, over the one before.
   sizes({ sweep, sweep_before: before }) {
-    const rows = sweep?.rows ?? [], earlier = before?.rows ?? [];
+    const rows = sweep?.rows ?? [];
+    const earlier = before?.rows ?? [];
     const us = (from, name) => from.map((row) => (row[name] == null ? NaN : row[name] / 1000));
-    const x = (from) => from.map((row) => row.size), text = (from) => from.map((row) => row.text);
-    this.#fill("sizes_rows", { x: x(rows), text: text(rows), path: rows.map((row) => row.path),
+    const x = (from) => from.map((row) => row.size);
+    const text = (from) => from.map((row) => row.text);
+    this.#fill("sizes_rows", {
+      x: x(rows),
+      text: text(rows),
+      path: rows.map((row) => row.path),
       ...Object.fromEntries(["low", "high", "p50", "p99", "floor"].map((name) => [name, us(rows, name)])),
-      ratio: rows.map((row) => row.ratio ?? NaN) });
+      ratio: rows.map((row) => row.ratio ?? NaN),
+    });
     this.#fill("sizes_before", { x: x(earlier), text: text(earlier), p50: us(earlier, "p50") });
     this.#sizeAxis([...rows, ...earlier]);
     const times = ["low", "high", "p99", "floor"].map((name) => us(rows, name));
@@ -162,6 +176,9 @@ class LatencyDraw {
   // Each figure that `wanted(root, at)` accepts, as a canvas.
   canvases(wanted) {
     const { document, views } = this.#figures;
-    return document.roots().filter(wanted).map((root) => views.get(root).export("png", true).canvas);
+    return document
+      .roots()
+      .filter(wanted)
+      .map((root) => views.get(root).export("png", true).canvas);
   }
 }

@@ -1,5 +1,14 @@
 // The panel of a LatencyPlot: state, frames and commands.
 
+import { bytesOf, h, newId } from "../base/elements.js";
+import { download, onVisible } from "../base/page.js";
+import { panel, pythonButton } from "../base/panel.js";
+import { renderFigures } from "../figure/bokehjs.js";
+import { LatencyData } from "./data.js";
+import { LatencyDraw } from "./draw.js";
+import { filesRow, liveActions, liveCaption, liveTable, pictureOf, settingsRow } from "./parts.js";
+import { modeSwitch, sweepActions, sweepCaption, sweepStatus, sweepTable } from "./sweep.js";
+
 // Removes a figure's tools from the tab order: they have no accessible names, and the controls, the
 // table and the files of the panel replace them.
 function removeFromTabOrder(element) {
@@ -9,71 +18,116 @@ function removeFromTabOrder(element) {
   }
 }
 
-const LATENCY_TYPES = { html: "text/html", json: "application/json", "sweep-json": "application/json" };
+const FILE_TYPES = { html: "text/html", json: "application/json", "sweep-json": "application/json" };
 
 class LatencyView {
-  #view; #data = new LatencyData(); #draw = null; #figures = null;
-  #paused = false; #seconds = 30; #framesWaiting = null; #due = { time: false, distribution: false }; #visible = true;
-  #pacing = 0; #report = () => {};
-  #id = dgId();
+  /** @type {any} */
+  state = null; // as the kernel sent it
+  #view;
+  #data = new LatencyData();
+  #draw = null;
+  #figures = null;
+  #paused = false;
+  #seconds = 30;
+  #framesWaiting = null;
+  #due = { time: false, distribution: false };
+  #visible = true;
+  #pacing = 0;
+  #report = () => {};
+  #id = newId();
   constructor(view) {
     this.#view = view;
     this.status = h("p", { role: "status", class: "dg-help" });
     this.caption = h("div", { class: "dg-caption" });
     this.figures = ["time", "spread", "curve", "sizes"].map((name) =>
-      h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }));
+      h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }),
+    );
     const say = (text) => (this.status.textContent = text);
     const call = (...args) => this.#call(...args);
-    this.modes = latencyModes(call);
-    this.sweep = sweepActions((...args) => this.#callFields(...args), pythonButton(view, say, undefined,
-      { title: "The lines that measure this sweep" }));
+    this.modes = modeSwitch(call);
+    this.sweep = sweepActions(
+      (...args) => this.#callFields(...args),
+      pythonButton(view, say, undefined, { title: "The lines that measure this sweep" }),
+    );
     this.sweepTable = sweepTable();
-    this.actions = latencyActions(call, {
-      pause: (control) => this.#pause(control),
-      range: (seconds) => { this.#seconds = seconds; this.#redraw(); },
-    }, pythonButton(view, say, undefined,
-      { title: "The lines that measure this for five seconds" }));
-    this.settings = latencySettings(call);
-    this.table = latencyTable();
-    this.files = latencyFiles((kind) => this.#save(kind));
-    view.body.append(h("div", { class: "dg-row" }, this.modes.group, this.actions.row, this.sweep.row), this.settings.row,
-      this.status, this.caption, h("div", { class: "dg-figures" }, ...this.figures),
-      this.table.table, this.sweepTable.table, this.files.row);
+    this.actions = liveActions(
+      call,
+      {
+        pause: (control) => this.#pause(control),
+        range: (seconds) => {
+          this.#seconds = seconds;
+          this.#redraw();
+        },
+      },
+      pythonButton(view, say, undefined, { title: "The lines that measure this for five seconds" }),
+    );
+    this.settings = settingsRow(call);
+    this.table = liveTable();
+    this.files = filesRow((kind) => this.#save(kind));
+    view.body.append(
+      h("div", { class: "dg-row" }, this.modes.group, this.actions.row, this.sweep.row),
+      this.settings.row,
+      this.status,
+      this.caption,
+      h("div", { class: "dg-figures" }, ...this.figures),
+      this.table.table,
+      this.sweepTable.table,
+      this.files.row,
+    );
   }
   begin() {
     const view = this.#view;
     this.#setState(view.state, view.buffers);
     view.on("full_state", (state, buffers) => this.#setState(state, buffers));
     view.on("frame", (message, buffers) => this.#addFrame(message, buffers));
-    view.on("sweep", ({ sweep }) => { this.state.sweep = sweep; this.#redrawSweep(); });
+    view.on("sweep", ({ sweep }) => {
+      this.state.sweep = sweep;
+      this.#redrawSweep();
+    });
     view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
     view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
     this.#trackVisibility();
-    return renderFigures(view, () => this.figures, (figures) => {
-      this.#figures = figures;
-      this.#draw = new LatencyDraw(figures, this.#data);
-      this.#redraw();
-      this.figures.forEach(removeFromTabOrder);
-      setTimeout(() => this.figures.forEach(removeFromTabOrder), 1000); // elements created later
-      view.root.dataset.drawn = "";
-    });
+    return renderFigures(
+      view,
+      () => this.figures,
+      (figures) => {
+        this.#figures = figures;
+        this.#draw = new LatencyDraw(figures, this.#data);
+        this.#redraw();
+        this.figures.forEach(removeFromTabOrder);
+        setTimeout(() => this.figures.forEach(removeFromTabOrder), 1000); // elements created later
+        view.root.dataset.drawn = "";
+      },
+    );
   }
   // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
   // While nothing is measured it does not report, so that an idle page keeps no kernel busy.
   #trackVisibility() {
     const { root, live: signal } = this.#view;
-    let intersects = true, pending = 0;
+    let intersects = true;
+    let pending = 0;
     const report = () => {
       pending += 1;
       const visible = intersects && !document.hidden;
       const returned = visible && !this.#visible;
       this.#visible = visible;
-      this.#view.call("watch", { view: this.#id, on: visible }).then(({ n }) => {
-        if (returned && n !== this.#data.number) this.#requestState();
-      }).catch(this.#view.fail).finally(() => (pending -= 1));
+      this.#view
+        .call("watch", { view: this.#id, on: visible })
+        .then(({ n }) => {
+          if (returned && n !== this.#data.number) this.#requestState();
+        })
+        .catch(this.#view.fail)
+        .finally(() => (pending -= 1));
     };
     this.#report = report;
-    onVisible(root, (on) => { intersects = on; report(); }, signal);
+    onVisible(
+      root,
+      (on) => {
+        intersects = on;
+        report();
+      },
+      signal,
+    );
     document.addEventListener("visibilitychange", report, { signal });
     const keepalive = setInterval(() => this.#visible && !pending && this.state.running && report(), 5000);
     signal.addEventListener("abort", () => {
@@ -107,8 +161,9 @@ class LatencyView {
     this.#setStatus(this.state);
     if (!this.#paused) this.#redraw();
   }
-  #setState({ kind: _kind, ...state }, buffers) {
-    const first = !this.state, starts = !first && state.running && !this.state.running;
+  #setState(state, buffers) {
+    const first = !this.state;
+    const starts = !first && state.running && !this.state.running;
     this.state = state;
     if (starts) this.#report();
     this.#data.setState(state, buffers);
@@ -160,7 +215,10 @@ class LatencyView {
     if (this.#framesWaiting) return;
     const waiting = (this.#framesWaiting = []);
     const reply = await this.#view.attempt("full_state");
-    if (!reply) { this.#framesWaiting = null; return; }
+    if (!reply) {
+      this.#framesWaiting = null;
+      return;
+    }
     const { buffers, ...state } = reply;
     this.#setState(state, buffers);
     waiting.forEach((frame) => this.#addFrame(...frame));
@@ -176,7 +234,10 @@ class LatencyView {
     if (this.#due.time) return;
     this.#due.time = true;
     requestAnimationFrame(() => {
-      if (this.#paused || this.#sweeps || !this.#draw) { this.#due.time = false; return; }
+      if (this.#paused || this.#sweeps || !this.#draw) {
+        this.#due.time = false;
+        return;
+      }
       const all = this.#due.distribution;
       this.#due = { time: false, distribution: false };
       this.#draw.time(this.#seconds);
@@ -198,7 +259,7 @@ class LatencyView {
     this.#redraw();
   }
   get #lines() {
-    return this.#sweeps ? sweepCaption(this.state) : latencyCaption(this.#data);
+    return this.#sweeps ? sweepCaption(this.state) : liveCaption(this.#data);
   }
   #updateText() {
     this.sweepTable.update(this.state);
@@ -207,13 +268,13 @@ class LatencyView {
     else this.sweepTable.table.hidden = true;
     const lines = this.#lines;
     const shown = lines.join("\n");
-    if (shown !== this.caption.dataset.shown)
-      this.caption.replaceChildren(...lines.map((line) => h("div", {}, line)));
+    if (shown !== this.caption.dataset.shown) this.caption.replaceChildren(...lines.map((line) => h("div", {}, line)));
     this.caption.dataset.shown = shown;
   }
   #setStatus({ running, waiting, run, error }) {
     const paused = this.#paused ? " Drawing is paused; measuring continues." : "";
-    const state = waiting || (running ? "Running." : error ? `Stopped: ${error.text}` : run ? "Stopped." : "Not started.");
+    const state =
+      waiting || (running ? "Running." : error ? `Stopped: ${error.text}` : run ? "Stopped." : "Not started.");
     this.state.waiting = waiting;
     this.status.textContent = this.#sweeps ? sweepStatus(this.state) : state + paused;
     this.#view.root.dataset.running = String(Boolean(running));
@@ -221,13 +282,13 @@ class LatencyView {
   async #save(kind) {
     if (kind === "png") return this.#picture();
     const file = await this.#view.attempt("export", { kind });
-    if (file) download(file.name, LATENCY_TYPES[kind] ?? "text/csv", bytesOf(file.buffers[0]));
+    if (file) download(file.name, FILE_TYPES[kind] ?? "text/csv", bytesOf(file.buffers[0]));
   }
   async #picture() {
     if (!this.#draw) return;
     const drawn = (_, at) => !this.figures[at].hidden;
     const canvases = this.#draw.canvases(drawn);
-    const picture = latencyPicture(canvases, this.figures.filter(drawn), this.#lines, this.#view.root);
+    const picture = pictureOf(canvases, this.figures.filter(drawn), this.#lines, this.#view.root);
     download("latency.png", "image/png", await picture);
   }
 }

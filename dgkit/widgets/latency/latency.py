@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ...errors import PeerTimeout
 from ..base import scheduler
@@ -92,9 +92,6 @@ class LatencyPlot(BokehPanel):
 
     name = "latency"
     title = "Latency"
-    parts: ClassVar[tuple[str, ...]] = (
-        *("figure/bokehjs", "latency/data", "latency/draw", "latency/parts", "latency/sweep"),
-    )
 
     running: State[bool] = State(
         lambda plot: plot.measuring,

@@ -1,16 +1,33 @@
 // Parts of a LatencyPlot's view other than figures: controls, table, caption, files.
 
-const LATENCY_RANGES = [[30, "30 s"], [120, "2 min"], [600, "10 min"], [3600, "1 h"]];
+import { button, choice, field, h, setOptions } from "../base/elements.js";
+import { micros } from "../base/units.js";
+
+const RANGES = [
+  [30, "30 s"],
+  [120, "2 min"],
+  [600, "10 min"],
+  [3600, "1 h"],
+];
 
 // The row of actions; `call(name, fields)` calls the kernel.
-function latencyActions(call, { pause, range }, python) {
+export function liveActions(call, { pause, range }, python) {
   const start = button("Start", () => call(start.dataset.action), { class: "dg-button dg-main" });
   const pauseButton = button("Pause drawing", () => pause(pauseButton), { "aria-pressed": "false" });
-  const span = choice(LATENCY_RANGES, { onchange: () => range(Number(span.value)) });
+  const span = choice(RANGES, { onchange: () => range(Number(span.value)) });
   const keep = button("Keep for comparison", () => call("keep"));
   const drop = button("Remove comparison", () => call("drop"), { hidden: true });
-  const row = h("div", { class: "dg-row" }, start, pauseButton, button("Clear", () => call("clear")), keep, drop,
-    python, field("Time shown", span));
+  const row = h(
+    "div",
+    { class: "dg-row" },
+    start,
+    pauseButton,
+    button("Clear", () => call("clear")),
+    keep,
+    drop,
+    python,
+    field("Time shown", span),
+  );
   const update = (state) => {
     start.textContent = state.running ? "Stop" : "Start";
     start.dataset.action = state.running ? "stop" : "start";
@@ -21,15 +38,25 @@ function latencyActions(call, { pause, range }, python) {
 }
 
 // The row of settings. A control that has the focus is not updated.
-function latencySettings(call) {
+export function settingsRow(call) {
   const controls = {
-    region: choice([], {}), op: choice(["write", "read"]), size: h("input", { size: 8 }),
-    path: choice([["auto", "auto"], ["inline", "inline"], ["worker", "worker"],
-      ["GPU-initiated", "GPU-initiated"]]),
+    region: choice([], {}),
+    op: choice(["write", "read"]),
+    size: h("input", { size: 8 }),
+    path: choice([
+      ["auto", "auto"],
+      ["inline", "inline"],
+      ["worker", "worker"],
+      ["GPU-initiated", "GPU-initiated"],
+    ]),
     count: h("input", { type: "number", min: 1, max: 4096, step: 1 }),
   };
   const labels = {
-    region: "Memory", op: "Operation", size: "Size (64, 4 KiB)", path: "Path", count: "Samples per block",
+    region: "Memory",
+    op: "Operation",
+    size: "Size (64, 4 KiB)",
+    path: "Path",
+    count: "Samples per block",
   };
   const show = (name, setting) => {
     if (document.activeElement !== controls[name]) controls[name].value = setting[name];
@@ -47,33 +74,54 @@ function latencySettings(call) {
 }
 
 function regionChoices(regions, chosen) {
-  const all = [["0", "the plot's own memory"], ...(regions ?? []).map(({ id, name, text }) => [String(id), `${name}, ${text}`])];
+  const all = [
+    ["0", "the plot's own memory"],
+    ...(regions ?? []).map(({ id, name, text }) => [String(id), `${name}, ${text}`]),
+  ];
   if (!all.some(([id]) => Number(id) === chosen)) all.push([String(chosen), `region ${chosen} (freed)`]);
   return all;
 }
 
-// Microseconds with three decimals: the resolution of the clock is 1 ns.
-const latencyMicros = (ns) =>
-  (ns / 1000).toLocaleString("en-US", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
-
 // Gives each figure of a table of runs its column's header, which a narrow panel shows.
-function nameFigures(table) {
+export function nameFigures(table) {
   const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
   for (const row of table.querySelectorAll("tbody tr, tfoot tr"))
-    for (const cell of row.cells) if (cell.tagName === "TD" && cell.textContent) cell.dataset.head = names[cell.cellIndex];
+    for (const cell of row.cells)
+      if (cell.tagName === "TD" && cell.textContent) cell.dataset.head = names[cell.cellIndex];
 }
 
 // The percentiles as a table, also for readers who cannot see the plots.
-function latencyTable() {
+export function liveTable() {
   const names = ["min", "p50", "p90", "p99", "p99.9", "max"];
-  const head = h("tr", {}, h("th", { scope: "col" }, "run"), h("th", { scope: "col", class: "dg-number" }, "samples"),
-    ...names.map((name) => h("th", { scope: "col", class: "dg-number" }, name)));
-  const body = h("tbody"), foot = h("tfoot");
-  const rowOf = (title, run) => h("tr", {}, h("th", { scope: "row" }, title),
-    ...[run.samples.toLocaleString("en-US"), ...names.map((name) => name in run.figures ? latencyMicros(run.figures[name]) : "–")]
-      .map((text) => h("td", { class: "dg-number" }, text)));
-  const ratioRow = (now, old) => h("tr", { class: "dg-ratio" }, h("th", { scope: "row" }, "after / before"), h("td"),
-    ...names.map((name) => h("td", { class: "dg-number" }, old[name] && now[name] ? (now[name] / old[name]).toFixed(2) : "–")));
+  const head = h(
+    "tr",
+    {},
+    h("th", { scope: "col" }, "run"),
+    h("th", { scope: "col", class: "dg-number" }, "samples"),
+    ...names.map((name) => h("th", { scope: "col", class: "dg-number" }, name)),
+  );
+  const body = h("tbody");
+  const foot = h("tfoot");
+  const rowOf = (title, run) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, title),
+      ...[
+        run.samples.toLocaleString("en-US"),
+        ...names.map((name) => (name in run.figures ? micros(run.figures[name]) : "–")),
+      ].map((text) => h("td", { class: "dg-number" }, text)),
+    );
+  const ratioRow = (now, old) =>
+    h(
+      "tr",
+      { class: "dg-ratio" },
+      h("th", { scope: "row" }, "after / before"),
+      h("td"),
+      ...names.map((name) =>
+        h("td", { class: "dg-number" }, old[name] && now[name] ? (now[name] / old[name]).toFixed(2) : "–"),
+      ),
+    );
   const update = ({ run, before }) => {
     const rows = [];
     if (before) rows.push(rowOf(`before: ${before.words}`, before));
@@ -83,15 +131,22 @@ function latencyTable() {
     table.hidden = !rows.length;
     nameFigures(table.firstChild);
   };
-  const caption = h("caption", { class: "dg-help" }, "Latency in µs; percentiles by nearest rank, accurate to 0.6 %. " +
-    "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.");
-  const table = h("div", { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
-    h("table", { class: "dg-runs" }, caption, h("thead", {}, head), body, foot));
+  const caption = h(
+    "caption",
+    { class: "dg-help" },
+    "Latency in µs; percentiles by nearest rank, accurate to 0.6 %. " +
+      "Over time: p50 and max of each block, p99 of the last second or 1,000 samples.",
+  );
+  const table = h(
+    "div",
+    { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Percentiles" },
+    h("table", { class: "dg-runs" }, caption, h("thead", {}, head), body, foot),
+  );
   return { table, update };
 }
 
 // The caption under the title, on the page and in the picture.
-function latencyCaption({ run, before }) {
+export function liveCaption({ run, before }) {
   if (!run) return ["No samples yet. Press Start to measure at the DPU until Stop is pressed."];
   const lost = run.lost ? `; ${run.lost.toLocaleString("en-US")} blocks lost, shown as gaps` : "";
   const rate = run.rate ? `, measured ${Math.round(run.rate).toLocaleString("en-US")} samples/s` : "";
@@ -104,11 +159,15 @@ function latencyCaption({ run, before }) {
 }
 
 // One picture: the caption above the figures, in the layout and on the background of the page.
-function latencyPicture(canvases, elements, lines, root) {
-  const style = getComputedStyle(root), scale = devicePixelRatio || 1, pad = 12 * scale, row = 17 * scale;
+export function pictureOf(canvases, elements, lines, root) {
+  const style = getComputedStyle(root);
+  const scale = devicePixelRatio || 1;
+  const pad = 12 * scale;
+  const row = 17 * scale;
   const boxes = elements.map((element) => element.getBoundingClientRect());
   const grid = elements[0].parentElement.getBoundingClientRect();
-  const canvas = h("canvas"), context = canvas.getContext("2d");
+  const canvas = h("canvas");
+  const context = canvas.getContext("2d");
   const font = `${12 * scale}px sans-serif`;
   canvas.width = grid.width * scale + 2 * pad;
   context.font = font;
@@ -119,8 +178,9 @@ function latencyPicture(canvases, elements, lines, root) {
   context.fillRect(0, 0, canvas.width, canvas.height);
   Object.assign(context, { font, fillStyle: style.color });
   wrapped.forEach((line, at) => context.fillText(line, pad, row * (at + 1)));
-  canvases.forEach((figure, at) => context.drawImage(
-    figure, pad + (boxes[at].left - grid.left) * scale, top + (boxes[at].top - grid.top) * scale));
+  canvases.forEach((figure, at) =>
+    context.drawImage(figure, pad + (boxes[at].left - grid.left) * scale, top + (boxes[at].top - grid.top) * scale),
+  );
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
@@ -135,15 +195,24 @@ function wrapText(context, text, width) {
 }
 
 // The row of files, of the live mode or of a sweep; save(kind) saves one.
-function latencyFiles(save) {
+export function filesRow(save) {
   const kinds = [
-    ["png", "PNG"], ["time", "CSV"], ["histogram", "Histogram CSV"], ["html", "Report"], ["json", "Report JSON"],
-    ["sweep", "CSV"], ["sweep-json", "Report JSON"],
+    ["png", "PNG"],
+    ["time", "CSV"],
+    ["histogram", "Histogram CSV"],
+    ["html", "Report"],
+    ["json", "Report JSON"],
+    ["sweep", "CSV"],
+    ["sweep-json", "Report JSON"],
   ];
   const buttons = kinds.map(([kind, text]) => [kind, button(text, () => save(kind))]);
-  const row = h("div", { class: "dg-row", role: "group", "aria-label": "Save as a file" },
-    h("span", { class: "dg-help" }, "Save as:"), ...buttons.map(([, one]) => one));
-  const show = (sweeps) => buttons.forEach(([kind, one]) =>
-    (one.hidden = kind !== "png" && kind.startsWith("sweep") !== sweeps));
+  const row = h(
+    "div",
+    { class: "dg-row", role: "group", "aria-label": "Save as a file" },
+    h("span", { class: "dg-help" }, "Save as:"),
+    ...buttons.map(([, one]) => one),
+  );
+  const show = (sweeps) =>
+    buttons.forEach(([kind, one]) => (one.hidden = kind !== "png" && kind.startsWith("sweep") !== sweeps));
   return { row, show };
 }

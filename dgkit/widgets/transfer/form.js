@@ -1,7 +1,16 @@
 // The form of TransferPanel: operation, region, payload, repetitions; and files in chunks.
 
-const payloadKinds = [["text", "text"], ["hex", "hex digits"], ["pattern", "pattern"],
-  ["file", "file"], ["expression", "NumPy expression"]];
+import { button, choice, field, h, newId, setOptions } from "../base/elements.js";
+import { mark, showFieldError, valueDefaults, valueError, valueNames } from "../base/forms.js";
+import { parseSize, sizeText } from "../base/units.js";
+
+const payloadKinds = [
+  ["text", "text"],
+  ["hex", "hex digits"],
+  ["pattern", "pattern"],
+  ["file", "file"],
+  ["expression", "NumPy expression"],
+];
 const payloadHelp = {
   hex: "such as 00 ff 1a or 0x00ff1a",
   expression: "uses the notebook's variables; evaluated once, on the click",
@@ -11,14 +20,16 @@ const payloadHelp = {
 function makePayloads(view) {
   const area = (value) => h("textarea", { rows: 2, spellcheck: "false", ".value": value });
   const c = {
-    text: area("hello from the DPU"), hex: area("de ad be ef"),
+    text: area("hello from the DPU"),
+    hex: area("de ad be ef"),
     pattern: choice(view.state.fills, { ".value": "counter" }),
     file: h("input", { type: "file" }),
     expression: h("input", { spellcheck: "false", autocomplete: "off", placeholder: "np.arange(64)" }),
   };
   const labels = { text: "Text", hex: "Hex digits", pattern: "Pattern", file: "File", expression: "Expression" };
-  const boxes = Object.fromEntries(Object.entries(c).map(([kind, control]) =>
-    [kind, field(labels[kind], control, payloadHelp[kind])]));
+  const boxes = Object.fromEntries(
+    Object.entries(c).map(([kind, control]) => [kind, field(labels[kind], control, payloadHelp[kind])]),
+  );
   const value = h("input", { autocomplete: "off" });
   const valueBox = field("Seed", value);
   const parameter = () => view.state.fills.find(([kind]) => kind === c.pattern.value)[2];
@@ -32,16 +43,24 @@ function makePayloads(view) {
     for (const [name, box] of Object.entries(boxes)) box.hidden = name !== kind;
     valueBox.hidden = kind !== "pattern" || !parameter();
   };
-  const wireValue = (kind, key) => kind === "file" ? key
-    : kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value;
-  const control = (kind) => kind === "pattern" && parameter() ? value : c[kind];
-  const error = (kind) => kind === "pattern" ? valueError(parameter(), value.value) : payloadError(kind, c[kind]);
-  return { boxes: [...Object.values(boxes), valueBox], all: [...Object.values(c), value], show, wireValue, control, error, file: c.file };
+  const wireValue = (kind, key) =>
+    kind === "file" ? key : kind === "pattern" && parameter() ? `${c.pattern.value}:${value.value}` : c[kind].value;
+  const control = (kind) => (kind === "pattern" && parameter() ? value : c[kind]);
+  const error = (kind) => (kind === "pattern" ? valueError(parameter(), value.value) : payloadError(kind, c[kind]));
+  return {
+    boxes: [...Object.values(boxes), valueBox],
+    all: [...Object.values(c), value],
+    show,
+    wireValue,
+    control,
+    error,
+    file: c.file,
+  };
 }
 
 const hexDigits = (text) => text.replace(/0x|[\s,:_]+/gi, "");
 
-function payloadError(kind, control) {
+export function payloadError(kind, control) {
   if (kind === "file") return control.files.length ? "" : "choose a file";
   if (!control.value) return "empty";
   if (kind !== "hex") return "";
@@ -61,7 +80,10 @@ function payloadSize(kind, control) {
 async function sendFile(view, key, file, report) {
   const { chunk, upload } = view.state.limits;
   if (!file.size || file.size > upload)
-    throw Object.assign(new Error(`${file.name} has ${sizeText(file.size)}; a file must have 1 byte to ${sizeText(upload)}`), { field: "payload" });
+    throw Object.assign(
+      new Error(`${file.name} has ${sizeText(file.size)}; a file must have 1 byte to ${sizeText(upload)}`),
+      { field: "payload" },
+    );
   for (let at = 0; at < file.size; at += chunk) {
     const data = await file.slice(at, at + chunk).arrayBuffer();
     await view.call("upload", { key, name: file.name, size: file.size, at }, [data]);
@@ -73,7 +95,10 @@ async function sendFile(view, key, file, report) {
 function makeControls(view) {
   const limits = view.state.limits;
   return {
-    op: choice([["write", "write to region"], ["read", "read from region"]]),
+    op: choice([
+      ["write", "write to region"],
+      ["read", "read from region"],
+    ]),
     region: h("select"),
     offset: h("input", { value: "0", autocomplete: "off" }),
     size: h("input", { value: "64", autocomplete: "off" }),
@@ -99,26 +124,48 @@ function rangeErrors(view, c, size) {
 
 // The state of the form: which fields apply, the size in bytes, and the values for the kernel.
 class TransferForm {
-  #file = null; #key = dgId();
+  #file = null;
+  #key = newId();
   constructor(view) {
     this.view = view;
     this.c = makeControls(view);
     this.payload = makePayloads(view);
   }
-  get isRead() { return this.c.op.value === "read"; }
-  get kind() { return this.c.kind.value; }
-  get payloadControl() { return this.payload.control(this.kind); }
-  get hasSize() { return this.isRead || this.kind === "pattern"; }
-  get size() { return this.hasSize ? parseSize(this.c.size.value) : payloadSize(this.kind, this.payloadControl); }
-  get controls() { return { ...this.c, payload: this.payloadControl }; }
+  get isRead() {
+    return this.c.op.value === "read";
+  }
+  get kind() {
+    return this.c.kind.value;
+  }
+  get payloadControl() {
+    return this.payload.control(this.kind);
+  }
+  get hasSize() {
+    return this.isRead || this.kind === "pattern";
+  }
+  get size() {
+    return this.hasSize ? parseSize(this.c.size.value) : payloadSize(this.kind, this.payloadControl);
+  }
+  get controls() {
+    return { ...this.c, payload: this.payloadControl };
+  }
   fields() {
     const { op, region, offset, size, repeat, depth } = this.c;
-    return { op: op.value, region: Number(region.value), offset: offset.value, size: size.value, kind: this.kind,
-      payload: this.isRead ? "" : this.payload.wireValue(this.kind, this.#key), repeat: repeat.value, depth: depth.value };
+    return {
+      op: op.value,
+      region: Number(region.value),
+      offset: offset.value,
+      size: size.value,
+      kind: this.kind,
+      payload: this.isRead ? "" : this.payload.wireValue(this.kind, this.#key),
+      repeat: repeat.value,
+      depth: depth.value,
+    };
   }
   // Marks each invalid field.
   check() {
-    const { c, payload, size } = this, { repeat, depth } = this.view.state.limits;
+    const { c, payload, size } = this;
+    const { repeat, depth } = this.view.state.limits;
     const errors = rangeErrors(this.view, c, size);
     payload.all.forEach((control) => mark(control));
     for (const name of ["region", "op", "offset"]) mark(c[name], errors[name]);
@@ -150,14 +197,20 @@ function showFields(state, { kind, size, output }) {
   state.payload.show(state.isRead ? "" : state.kind);
   size.hidden = !state.hasSize;
   state.check();
-  const { repeat } = state.c, bytes = state.size;
-  output.textContent = bytes > 0 ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${Number(repeat.value).toLocaleString("en-US")}` : ""}` : "";
+  const { repeat } = state.c;
+  const bytes = state.size;
+  output.textContent =
+    bytes > 0
+      ? `= ${sizeText(bytes)}${repeat.value > 1 ? ` × ${Number(repeat.value).toLocaleString("en-US")}` : ""}`
+      : "";
 }
 
-function makeTransferForm(view, report) {
-  const state = new TransferForm(view), { c, payload } = state;
+export function makeForm(view, report) {
+  const state = new TransferForm(view);
+  const { c, payload } = state;
   const output = h("output", { class: "dg-size", "aria-live": "polite" });
-  const kind = field("Payload", c.kind), size = field("Size, bytes", c.size);
+  const kind = field("Payload", c.kind);
+  const size = field("Size, bytes", c.size);
   const check = () => showFields(state, { kind, size, output });
   const send = (name) => {
     check();
@@ -167,11 +220,28 @@ function makeTransferForm(view, report) {
   };
   const start = button("Start", null, { class: "dg-button dg-main", type: "submit" });
   const add = button("Add to the list", () => send("append"));
-  const form = h("form", { class: "dg-form", novalidate: true, oninput: check, onchange: check,
-    onsubmit: (event) => { event.preventDefault(); send("start"); } },
-    field("Operation", c.op), field("Region", c.region), field("Offset, bytes", c.offset), kind, ...payload.boxes,
-    size, field("Repeat", c.repeat), field("Depth, in flight", c.depth),
-    h("div", { class: "dg-wide dg-bar" }, start, add, output));
+  const form = h(
+    "form",
+    {
+      class: "dg-form",
+      novalidate: true,
+      oninput: check,
+      onchange: check,
+      onsubmit: (event) => {
+        event.preventDefault();
+        send("start");
+      },
+    },
+    field("Operation", c.op),
+    field("Region", c.region),
+    field("Offset, bytes", c.offset),
+    kind,
+    ...payload.boxes,
+    size,
+    field("Repeat", c.repeat),
+    field("Depth, in flight", c.depth),
+    h("div", { class: "dg-wide dg-bar" }, start, add, output),
+  );
   const showRegions = (session, select) => {
     start.disabled = view.running || !session.regions.length;
     add.disabled = !session.regions.length;
@@ -182,8 +252,10 @@ function makeTransferForm(view, report) {
   return { form, start, add, showRegions };
 }
 
-const regionOptions = (regions) => regions.length
-  ? regions.map(({ id, name, text, where }) => [id, `${name}, ${text}, ${where}`]) : [["", "no region yet"]];
+const regionOptions = (regions) =>
+  regions.length
+    ? regions.map(({ id, name, text, where }) => [id, `${name}, ${text}, ${where}`])
+    : [["", "no region yet"]];
 
 const countError = (text, maximum) =>
   /^\d+$/.test(text) && text >= 1 && text <= maximum ? "" : `1 to ${maximum.toLocaleString("en-US")}`;

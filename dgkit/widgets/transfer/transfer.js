@@ -1,20 +1,56 @@
 // TransferPanel: the form, the list of requests, the progress of a run, and the completions.
 
+import { button, field, h, statusLine } from "../base/elements.js";
+import { mark, replaceRows, showFieldError, tableOf } from "../base/forms.js";
+import { panel, pythonButton } from "../base/panel.js";
+import { micros, plural, sizeText } from "../base/units.js";
+import { makeForm } from "./form.js";
+import { Timeline } from "./timeline.js";
+
 function makeList(view, form) {
   const headers = ["Operation", "Region", ">Offset", ">Size", "Payload", ">Repeat", ">Depth", "State", "Actions"];
   const { body, box } = tableOf("Sequence: runs from the top, up to the first failure", headers);
   const all = button("Run all", () => view.attempt("run"), { class: "dg-button dg-main" });
   const part = h("div", { hidden: true }, box, h("div", { class: "dg-bar" }, all));
-  const act = (request, key, text, label, call, disabled = false) => button(text, call, {
-    "aria-label": `${label}: ${request.op} ${request.region}`, title: label, "data-key": `${key}:${request.id}`, disabled });
-  const line = (request, at, requests) => h("tr", { "data-row": request.id },
-    h("th", { scope: "row" }, request.op), h("td", {}, request.region + (request.freed ? " (freed)" : "")),
-    h("td", { class: "dg-number" }, request.offset.toLocaleString("en-US")), h("td", { class: "dg-number" }, request.text),
-    h("td", { class: "dg-cut", title: request.payload }, request.payload), h("td", { class: "dg-number" }, request.repeat.toLocaleString("en-US")),
-    h("td", { class: "dg-number" }, String(request.depth)), h("td", {}, request.state + (request.done && request.state !== "done" ? `, ${request.done.toLocaleString("en-US")} done` : "")),
-    h("td", {}, act(request, "up", "↑", "Move up", () => view.attempt("move", { request: request.id, by: -1 }), at === 0),
-      act(request, "down", "↓", "Move down", () => view.attempt("move", { request: request.id, by: 1 }), at === requests.length - 1),
-      act(request, "remove", "Remove", "Remove", () => view.attempt("remove", { request: request.id }))));
+  const act = (request, key, text, label, call, disabled = false) =>
+    button(text, call, {
+      "aria-label": `${label}: ${request.op} ${request.region}`,
+      title: label,
+      "data-key": `${key}:${request.id}`,
+      disabled,
+    });
+  const line = (request, at, requests) =>
+    h(
+      "tr",
+      { "data-row": request.id },
+      h("th", { scope: "row" }, request.op),
+      h("td", {}, request.region + (request.freed ? " (freed)" : "")),
+      h("td", { class: "dg-number" }, request.offset.toLocaleString("en-US")),
+      h("td", { class: "dg-number" }, request.text),
+      h("td", { class: "dg-cut", title: request.payload }, request.payload),
+      h("td", { class: "dg-number" }, request.repeat.toLocaleString("en-US")),
+      h("td", { class: "dg-number" }, String(request.depth)),
+      h(
+        "td",
+        {},
+        request.state +
+          (request.done && request.state !== "done" ? `, ${request.done.toLocaleString("en-US")} done` : ""),
+      ),
+      h(
+        "td",
+        {},
+        act(request, "up", "↑", "Move up", () => view.attempt("move", { request: request.id, by: -1 }), at === 0),
+        act(
+          request,
+          "down",
+          "↓",
+          "Move down",
+          () => view.attempt("move", { request: request.id, by: 1 }),
+          at === requests.length - 1,
+        ),
+        act(request, "remove", "Remove", "Remove", () => view.attempt("remove", { request: request.id })),
+      ),
+    );
   const draw = (requests) => {
     part.hidden = requests.length === 0;
     if (part.hidden && body.contains(document.activeElement)) form.add.focus();
@@ -50,39 +86,75 @@ function makeProgress(view, status, setRunning) {
 function timelineOf(record) {
   if (record.complete_ns === undefined) return record.error ?? "";
   const { post_ns: post, complete_ns: complete } = record;
-  const text = `0 → ${micros(post)} → ${micros(complete)}`;
+  const text = `0 → ${micros(post, 2)} → ${micros(complete, 2)}`;
   const box = (name, ns) => h("span", { class: `dg-span ${name}`, style: `flex:${Math.max(ns, 0)} 1 0` });
-  return h("div", { class: "dg-times" },
+  return h(
+    "div",
+    { class: "dg-times" },
     h("div", { class: "dg-line", "aria-hidden": "true" }, box("dg-posting", post), box("dg-moving", complete - post)),
-    h("span", { title: `submitted at ${record.submit_ns} ns` }, text));
+    h("span", { title: `submitted at ${record.submit_ns} ns` }, text),
+  );
 }
 
 function makeCompletions(view, status) {
-  const headers = [">No.", "Transfer", "Status", ">Size", "Last DMA: submit → post → complete, µs", "All DMAs, µs", "Actions"];
+  const headers = [
+    ">No.",
+    "Transfer",
+    "Status",
+    ">Size",
+    "Last DMA: submit → post → complete, µs",
+    "All DMAs, µs",
+    "Actions",
+  ];
   const { table, body, box } = tableOf("Completions, newest first", headers);
   const clock = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, box, clock);
-  const python = ({ number }) => pythonButton(view, (text) => (status.textContent = text), () => ({ number }),
-    { text: "Python", title: "Copy as Python", "aria-label": `Copy as Python: No. ${number}`, "data-key": `python:${number}`, tabindex: -1 });
+  const python = ({ number }) =>
+    pythonButton(
+      view,
+      (text) => (status.textContent = text),
+      () => ({ number }),
+      {
+        text: "Python",
+        title: "Copy as Python",
+        "aria-label": `Copy as Python: No. ${number}`,
+        "data-key": `python:${number}`,
+        tabindex: -1,
+      },
+    );
   const show = async (number) => {
     const reply = await view.attempt("show_bytes", { number });
     if (reply) status.textContent = reply.text;
   };
-  const bytes = ({ number }) => button("Bytes", () => show(number),
-    { title: "Show these bytes in the hex view", "aria-label": `Show the bytes: No. ${number}`, "data-key": `bytes:${number}`, tabindex: -1 });
+  const bytes = ({ number }) =>
+    button("Bytes", () => show(number), {
+      title: "Show these bytes in the hex view",
+      "aria-label": `Show the bytes: No. ${number}`,
+      "data-key": `bytes:${number}`,
+      tabindex: -1,
+    });
   const all = ({ read_ns: read, write_ns: write, chunks = 0 }) =>
-    [read && `READ ${micros(read)}`, write && `WRITE ${micros(write)}`, chunks > 1 && plural(chunks, "chunk")]
-      .filter(Boolean).map((text) => h("div", {}, text));
-  const line = (record) => h("tr", { "data-row": record.number, class: record.status === "OK" ? false : "dg-bad" },
-    h("td", { class: "dg-number" }, String(record.number)), h("th", { scope: "row" }, `${record.what} +${record.offset.toLocaleString("en-US")}`),
-    h("td", { title: record.error ?? null }, record.path ? `${record.status}, ${record.path}` : record.status), h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
-    h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
-    h("td", {}, ...all(record)), h("td", {}, python(record), bytes(record)));
+    [read && `READ ${micros(read, 2)}`, write && `WRITE ${micros(write, 2)}`, chunks > 1 && plural(chunks, "chunk")]
+      .filter(Boolean)
+      .map((text) => h("div", {}, text));
+  const line = (record) =>
+    h(
+      "tr",
+      { "data-row": record.number, class: record.status === "OK" ? false : "dg-bad" },
+      h("td", { class: "dg-number" }, String(record.number)),
+      h("th", { scope: "row" }, `${record.what} +${record.offset.toLocaleString("en-US")}`),
+      h("td", { title: record.error ?? null }, record.path ? `${record.status}, ${record.path}` : record.status),
+      h("td", { class: "dg-number" }, record.size.toLocaleString("en-US")),
+      h("td", {}, record.dma ? h("span", { class: "dg-dma" }, record.dma) : null, timelineOf(record)),
+      h("td", {}, ...all(record)),
+      h("td", {}, python(record), bytes(record)),
+    );
   const draw = ({ completions, clock: source }) => {
     part.hidden = completions.length === 0;
     replaceRows(body, completions.map(line).reverse(), table);
     const { submit_ns: at } = completions.findLast((record) => record.submit_ns) ?? {};
-    clock.textContent = `Clock: ${source}${at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : ""}. Each bar has its own scale: ` +
+    clock.textContent =
+      `Clock: ${source}${at ? `; the newest DMA was submitted at ${(Number(at) / 1e9).toFixed(6)} s` : ""}. Each bar has its own scale: ` +
       "orange is submit to post, blue is post to complete. Transfers to or from this process take two DMAs per chunk: a READ from one side and a WRITE to the other. " +
       "The arrow keys go from row to row.";
   };
@@ -90,7 +162,8 @@ function makeCompletions(view, status) {
   // Tab stops at the table once; the arrow keys go to the buttons of its rows.
   const buttonsOf = (row) => [...(row?.querySelectorAll("button") ?? [])];
   box.addEventListener("keydown", (event) => {
-    const row = event.target.closest("tbody tr"), at = buttonsOf(row).indexOf(event.target);
+    const row = event.target.closest("tbody tr");
+    const at = buttonsOf(row).indexOf(event.target);
     const next = {
       ArrowDown: () => buttonsOf(row ? row.nextElementSibling : body.rows[0])[Math.max(at, 0)],
       ArrowUp: () => buttonsOf(row?.previousElementSibling)[at],
@@ -118,17 +191,26 @@ function makeSummary() {
     box.hidden = !summary;
     if (!summary) return;
     table.caption.textContent = `${summary.what}: ${summary.count.toLocaleString("en-US")} transfers, ${sizeText(summary.bytes)}`;
-    body.replaceChildren(...summary.rows.map(([what, ...ns]) => h("tr", {}, h("th", { scope: "row" }, what),
-      ...ns.map((value) => h("td", { class: "dg-number" }, micros(value))))));
+    body.replaceChildren(
+      ...summary.rows.map(([what, ...ns]) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, what),
+          ...ns.map((value) => h("td", { class: "dg-number" }, micros(value, 2))),
+        ),
+      ),
+    );
   };
   return { part: box, draw };
 }
 
 // A line of 16 bytes (html_cards.hex_lines) as one of 8 bytes or two, for a narrow panel.
-function halves(line) {
-  const [, offset, bytes, text] = /^(\w+)  (.{48})  (.*)$/.exec(line) ?? [];
+export function halves(line) {
+  const [, offset, bytes, text] = /^(\w+) {2}(.{48}) {2}(.*)$/.exec(line) ?? [];
   if (!offset) return [line];
-  const half = (at) => `${(parseInt(offset, 16) + at).toString(16).padStart(offset.length, "0")}  ${bytes.slice(at && 25, at ? 48 : 23)}  ${text.slice(at, at + 8)}`;
+  const half = (at) =>
+    `${(parseInt(offset, 16) + at).toString(16).padStart(offset.length, "0")}  ${bytes.slice(at && 25, at ? 48 : 23)}  ${text.slice(at, at + 8)}`;
   return text.length > 8 ? [half(0), half(8)] : [half(0)];
 }
 
@@ -147,8 +229,13 @@ function makeReadResult(view, status) {
       showFieldError(view, { keep: name }, error);
     }
   };
-  const form = h("form", { class: "dg-bar dg-keep", onsubmit: keep, oninput: () => mark(name), novalidate: true },
-    field("Keep as variable", name), button("Keep", null, { type: "submit" }), button("Discard", () => view.attempt("discard")));
+  const form = h(
+    "form",
+    { class: "dg-bar dg-keep", onsubmit: keep, oninput: () => mark(name), novalidate: true },
+    field("Keep as variable", name),
+    button("Keep", null, { type: "submit" }),
+    button("Discard", () => view.attempt("discard")),
+  );
   const held = h("p", { class: "dg-help" });
   const part = h("div", { hidden: true }, title, lines, form, held);
   const draw = (result) => {
@@ -162,16 +249,18 @@ function makeReadResult(view, status) {
     part.dataset.number = result.number;
     const shown = result.size > 16 * result.lines.length ? `, the first ${16 * result.lines.length} shown` : "";
     title.textContent = `No. ${result.number}, ${result.what}: ${sizeText(result.size)}${shown}`;
-    lines.replaceChildren(h("span", { class: "dg-lines16" }, result.lines.join("\n")),
-      h("span", { class: "dg-lines8" }, result.lines.flatMap(halves).join("\n")));
+    lines.replaceChildren(
+      h("span", { class: "dg-lines16" }, result.lines.join("\n")),
+      h("span", { class: "dg-lines8" }, result.lines.flatMap(halves).join("\n")),
+    );
   };
   return { part, draw };
 }
 
-function drawTransfer(view) {
+function draw(view) {
   view.session = view.state;
   const status = statusLine();
-  const form = (view.form = makeTransferForm(view, (text) => (status.textContent = text)));
+  const form = (view.form = makeForm(view, (text) => (status.textContent = text)));
   const list = makeList(view, form);
   const setRunning = (running) => {
     view.running = list.all.disabled = running;
@@ -207,4 +296,4 @@ function drawTransfer(view) {
   view.on("results", results);
 }
 
-export default panel({ name: "transfer", draw: drawTransfer });
+export default panel({ name: "transfer", draw });

@@ -54,7 +54,6 @@ class TransferPanel(Panel):
 
     name = "transfer"
     title = "Transfer"
-    parts = ("base/forms", "transfer/form", "transfer/timeline")
 
     last_completion: State[dict[str, Any] | None] = State(
         lambda panel: panel._transfers[-1] if panel._transfers else None,

@@ -9,10 +9,15 @@
   const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
     <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
     <path d="M9 9h4V7l3 3-3 3v-2H9zm6 6h-4v2l-3-3 3-3v2h4z"/></g></svg>`;
-  const PICTURES = "dgkit.pictures", SAVE_WAIT_MS = 2000, IDLE_WAIT_MS = 1000;
+  const PICTURES = "dgkit.pictures";
+  const SAVE_WAIT_MS = 2000;
+  const IDLE_WAIT_MS = 1000;
   const WELCOME = "dgkit-welcome.ipynb";
   const SESSION = [
-    "import os", "", "import dgkit", "",
+    "import os",
+    "",
+    "import dgkit",
+    "",
     "# The DPU that `dgkit lab` has started or was given; without one, a software DPU.",
     'session = dgkit.connect(os.environ.get("DGKIT_ADDRESS"))',
   ];
@@ -39,8 +44,7 @@
   }
 
   async function open(app, path, options = {}) {
-    const panel = await app.commands.execute(
-      "docmanager:open", { path, factory: "Notebook", ...options });
+    const panel = await app.commands.execute("docmanager:open", { path, factory: "Notebook", ...options });
     await panel.context.ready;
     await panel.sessionContext.ready;
     return panel;
@@ -61,8 +65,7 @@
   // A student keeps what he wrote: the file is made only where there is none.
   async function openWelcome(app) {
     const { contents } = app.serviceManager;
-    const there = (await contents.get("", { content: true })).content
-      .some(({ name }) => name === WELCOME);
+    const there = (await contents.get("", { content: true })).content.some(({ name }) => name === WELCOME);
     if (!there) {
       const answer = await fetch(new URL("welcome.ipynb", files));
       if (!answer.ok) throw new Error(`welcome.ipynb: ${answer.status} ${answer.statusText}`);
@@ -78,10 +81,14 @@
       launcher?.add({ command: id, category: "dgkit" });
       palette?.addItem({ command: id, category: "dgkit" });
     };
-    add("dgkit:welcome", {
-      label: "Welcome to dgkit",
-      caption: `Open ${WELCOME}: the first DMA, and where to go on`,
-    }, () => openWelcome(app));
+    add(
+      "dgkit:welcome",
+      {
+        label: "Welcome to dgkit",
+        caption: `Open ${WELCOME}: the first DMA, and where to go on`,
+      },
+      () => openWelcome(app),
+    );
     for (const [name, { label, caption, source }] of Object.entries(NOTEBOOKS)) {
       add(`dgkit:${name}`, { label, caption }, () => openNew(app, source));
     }
@@ -116,8 +123,14 @@
 
   // The static pictures in a notebook: their outputs, and what the kernel calls them.
   function picturesOf(notebook) {
-    return [...(notebook.cells ?? [])].flatMap(({ outputs }) =>
-      Array.from({ length: outputs?.length ?? 0 }, (_, index) => ({ outputs, index, ...outputs.get(index).metadata?.dgkit })))
+    return [...(notebook.cells ?? [])]
+      .flatMap(({ outputs }) =>
+        Array.from({ length: outputs?.length ?? 0 }, (_, index) => ({
+          outputs,
+          index,
+          ...outputs.get(index).metadata?.dgkit,
+        })),
+      )
       .filter(({ picture }) => picture);
   }
 
@@ -126,7 +139,11 @@
   function isIdle(kernel) {
     return new Promise((resolve) => {
       const look = () => kernel.status === "idle" && end(true);
-      const end = (idle) => { clearTimeout(timer); kernel.statusChanged.disconnect(look); resolve(idle); };
+      const end = (idle) => {
+        clearTimeout(timer);
+        kernel.statusChanged.disconnect(look);
+        resolve(idle);
+      };
       const timer = setTimeout(end, IDLE_WAIT_MS, false);
       kernel.statusChanged.connect(look);
       look();
@@ -135,7 +152,8 @@
 
   // Asks the kernel for the pictures that have changed (see dgkit/widgets/base/static_output.py).
   async function renewPictures({ content, sessionContext }) {
-    const kernel = sessionContext.session?.kernel, shown = picturesOf(content.model);
+    const kernel = sessionContext.session?.kernel;
+    const shown = picturesOf(content.model);
     if (!shown.length || !kernel || !(await isIdle(kernel))) return;
     const info = await kernel.requestCommInfo({ target_name: PICTURES });
     const [id] = Object.keys(info.content.comms ?? {});
@@ -158,7 +176,8 @@
 
   // Renews a notebook's pictures whenever it is saved; nothing of that can keep it from being saved.
   function renewAtSave(panel) {
-    const { context } = panel, save = context.save.bind(context);
+    const { context } = panel;
+    const save = context.save.bind(context);
     context.save = async (...given) => {
       const late = new Promise((resolve) => setTimeout(resolve, SAVE_WAIT_MS));
       const renewed = renewPictures(panel).catch((error) => console.warn("dgkit:", error));
@@ -169,8 +188,14 @@
 
   async function plugins() {
     const [launcher, apputils, widgets, ui, notebook] = await Promise.all(
-      ["@jupyterlab/launcher", "@jupyterlab/apputils", "@lumino/widgets",
-        "@jupyterlab/ui-components", "@jupyterlab/notebook"].map(shared));
+      [
+        "@jupyterlab/launcher",
+        "@jupyterlab/apputils",
+        "@lumino/widgets",
+        "@jupyterlab/ui-components",
+        "@jupyterlab/notebook",
+      ].map(shared),
+    );
     const optional = [launcher?.ILauncher, apputils?.ICommandPalette, notebook?.INotebookTracker].filter(Boolean);
     return {
       id: "dgkit:extension",
@@ -178,19 +203,20 @@
       autoStart: true,
       optional,
       activate: (app, ...services) => {
-        const given = (token) => token ? services[optional.indexOf(token)] : null;
+        const given = (token) => (token ? services[optional.indexOf(token)] : null);
         const icon = ui ? new ui.LabIcon({ name: "dgkit:icon", svgstr: ICON }) : undefined;
-        const commands = addCommands(
-          app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
+        const commands = addCommands(app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
         const tracker = given(notebook?.INotebookTracker);
         tracker?.forEach(renewAtSave);
         tracker?.widgetAdded.connect((_, panel) => renewAtSave(panel));
         if (widgets && app.name === "JupyterLab") addSidebar(app, widgets.Widget, commands, icon);
         if (commands.includes(`dgkit:${wanted}`)) {
-          app.restored.then(() => app.commands.execute(`dgkit:${wanted}`)).catch((error) => {
-            console.warn("dgkit:", error);
-            apputils?.Notification?.warning(`dgkit: ${error.message}`, { autoClose: 5000 });
-          });
+          app.restored
+            .then(() => app.commands.execute(`dgkit:${wanted}`))
+            .catch((error) => {
+              console.warn("dgkit:", error);
+              apputils?.Notification?.warning(`dgkit: ${error.message}`, { autoClose: 5000 });
+            });
         }
       },
     };
@@ -198,7 +224,9 @@
 
   window._JUPYTERLAB ??= {};
   window._JUPYTERLAB.dgkit = {
-    init(given) { scope = given; },
+    init(given) {
+      scope = given;
+    },
     async get(name) {
       if (name !== "./extension") throw new Error(`dgkit has no module ${name}`);
       const plugin = await plugins();

@@ -1,0 +1,88 @@
+"""Link a panel's ES modules to the one module that anywidget takes, and its style sheets to one.
+
+The modules on disk are real ones: an editor, a linter and Node see their imports. They keep to
+forms that can be linked by lines, and `link` refuses all others:
+
+- an import is `import { a, b } from "./path.js";`, above the code, without a cycle;
+- an export stands before a `const`, a `function` or a `class` at the start of a line;
+- the panel's own module has `export default`, and no module imports it.
+
+Each module becomes a function's body, so that what it does not export stays its own, as in a page
+that loads the files. A style sheet belongs to the module beside it that has the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+__all__ = ["link"]
+
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))", re.MULTILINE)
+_OTHER_IMPORT = re.compile(r"^import\b[^\n]*", re.MULTILINE)
+_OTHER = re.compile(r"^(?:import|export)\b[^\n]*", re.MULTILINE)
+
+
+@cache
+def link(entry: Path) -> tuple[str, str]:
+    """Return the module and the style sheet of a panel.
+
+    Args:
+        entry: The panel's own module.
+
+    Returns:
+        The source text of both, of all modules that `entry` imports, in the order of their imports.
+
+    Raises:
+        ValueError: A module imports itself or what another one does not export, or has an import or
+            an export in another form.
+    """
+    order: list[Path] = []
+    _visit(entry.resolve(), order, ())
+    name = {path: f"{path.parent.name}_{path.stem}" for path in order}
+    modules = [_wrapped(path, name) for path in order[:-1]]
+    sheets = [path.with_suffix(".css") for path in order]
+    style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.exists())
+    own = _checked(order[-1], _bound(order[-1], name), _OTHER_IMPORT)
+    return "".join([*modules, own]), style
+
+
+def _visit(path: Path, order: list[Path], importers: tuple[Path, ...]) -> None:
+    """Append a module to the order, behind those that it imports."""
+    if path in importers:
+        raise ValueError(f"{path} imports itself, by {', '.join(each.name for each in importers)}")
+    if path in order:
+        return
+    for _, target in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        _visit((path.parent / target).resolve(), order, (*importers, path))
+    order.append(path)
+
+
+def _bound(path: Path, name: dict[Path, str]) -> str:
+    """Return a module whose imports are constants, taken from the functions' results."""
+
+    def constants(found: re.Match[str]) -> str:
+        target = (path.parent / found[2]).resolve()
+        names = [each.strip() for each in found[1].split(",") if each.strip()]
+        exported = _EXPORT.findall(target.read_text(encoding="utf-8"))
+        if missing := {each.split(" as ")[0] for each in names}.difference(exported):
+            raise ValueError(f"{path.name}: {target.name} does not export {missing.pop()}")
+        return f"const {{ {', '.join(names).replace(' as ', ': ')} }} = {name[target]};\n"
+
+    return _IMPORT.sub(constants, path.read_text(encoding="utf-8"))
+
+
+def _wrapped(path: Path, name: dict[Path, str]) -> str:
+    """Return a module as the result of a function: an object of its exports."""
+    text = _bound(path, name)
+    exports = _EXPORT.findall(text)
+    body = _checked(path, _EXPORT.sub("", text), _OTHER)
+    return f"const {name[path]} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();\n"
+
+
+def _checked(path: Path, text: str, forbidden: re.Pattern[str]) -> str:
+    if found := forbidden.search(text):
+        raise ValueError(f"{path.name}: {found[0]!r} cannot be linked")
+    return text
