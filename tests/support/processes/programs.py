@@ -97,6 +97,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "clang": (has_libfuzzer, "clang libclang-rt-dev"),
     "chromium": (lambda: bool(shutil.which("chromium")), "chromium"),
     "bubblewrap": (lambda: bool(shutil.which("bwrap")), "bubblewrap"),
+    "npm": (lambda: bool(shutil.which("npm")), "npm"),
     "apt": (lambda: bool(shutil.which("apt-get") and shutil.which("dpkg-deb")), "apt dpkg"),
 }
 

@@ -1,0 +1,4 @@
+interface Window {
+  Bokeh: any;
+  __dgkitBokeh: any;
+}
