@@ -1,9 +1,10 @@
-"""Stages of tests/run: each runs as a process, as many side by side as there are cores."""
+"""Stages of tests/run: each runs as a process, as many side by side as the cores have time for."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,18 @@ from pathlib import Path
 
 END_S = 20.0  # how long an interrupted stage may take to clean up before it is killed
 SECOND_TRY = "ok, but only at the second try"
-TAIL = 12  # lines of a passing stage's log that are printed
+TAIL = 3  # lines of a passing stage's log that are printed
+
+# 1.23s call     tests/unit/test_x.py::test_y
+_PYTEST_TIME = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(\S.*)$", re.MULTILINE)
+# 3/85 Test  #3: test_x ......   Passed    1.82 sec
+_CTEST_TIME = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) .*? ([\d.]+) sec$", re.MULTILINE)
+# FAILED tests/unit/test_x.py::test_y - AssertionError: ...
+_PYTEST_FAILURE = re.compile(
+    r"^(?:FAILED|ERROR) (tests/\S+?(?:\[.*\])?)(?: - (.*))?$", re.MULTILINE
+)
+# 	 21 - test_x (Failed)
+_CTEST_FAILURE = re.compile(r"^\s+\d+ - (\S+) \((.*?)\)", re.MULTILINE)
 
 
 @dataclass
@@ -26,6 +38,7 @@ class Stage:
         run: What it does; its docstring is the stage's help. It raises where something fails.
         needs: Programs that it needs, by their names in programs.PROGRAMS.
         after: Stages that have to end first, if they run at all.
+        share: How many cores it keeps busy on average: in the table of a run, CPU over wall.
         alone: Nothing may run beside it: it measures time, or uses every core.
         slow: Left out unless it is named, or CI=true.
         by_hand: Left out unless it is named, also in CI.
@@ -34,6 +47,7 @@ class Stage:
     run: Callable[[], None]
     needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    share: float = 1.0
     alone: bool = False
     slow: bool = False
     by_hand: bool = False
@@ -47,14 +61,39 @@ class Stage:
         """The first line of the function's docstring."""
         return (self.run.__doc__ or "").splitlines()[0]
 
+    @property
+    def when(self) -> str:
+        """When it runs, if not always."""
+        return " (by name)" if self.by_hand else " (CI, or by name)" if self.slow else ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A test that failed, and why."""
+
+    stage: str
+    test: str
+    reason: str
+
 
 @dataclass
 class Result:
-    """How a stage ended, and how long it took in seconds."""
+    """How a stage ended, and what it took.
 
-    name: str
+    Attributes:
+        seconds: Wall time.
+        cpu_s: User and system time of its processes, without those that outlived it.
+    """
+
+    stage: Stage
     verdict: str
-    seconds: float = 0.0
+    seconds: float
+    cpu_s: float
+
+    @property
+    def name(self) -> str:
+        """The stage's name."""
+        return self.stage.name
 
     @property
     def ok(self) -> bool:
@@ -72,6 +111,7 @@ class _Running:
     def __init__(self, stage: Stage, command: list[str], log: Path, *, alone: bool) -> None:
         self.stage, self.log, self.alone = stage, log, alone
         self.start = time.monotonic()
+        self.cpu_s = 0.0
         self._runtime = tempfile.mkdtemp(prefix="dg-", dir="/tmp")
         with log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -86,6 +126,14 @@ class _Running:
     @property
     def seconds(self) -> float:
         return time.monotonic() - self.start
+
+    def ended(self) -> bool:
+        """Whether the process has ended; then `cpu_s` and the exit status are known."""
+        pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+        if pid:
+            self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
+        return bool(pid)
 
     def end(self) -> None:
         """Interrupt the group as Ctrl-C does, and kill what does not end."""
@@ -103,15 +151,16 @@ class _Running:
 
 
 class Scheduler:
-    """Runs stages side by side, as many as there are cores, in their order.
+    """Run stages side by side in their order, as long as their shares fit on the cores.
 
-    A stage that fails is run once more, alone, with what failed: the tests have deadlines, and a
-    shared or slow core is no defect. Its verdict says that it passed at the second try only.
+    A stage that fails is run once more, alone, with what failed: the tests have deadlines, which a
+    busy core can exceed. Its verdict then says that it passed at the second try only, and
+    `second_tries` names the tests that failed before.
 
     Args:
         command: The command that runs one stage, given its name and whether it is a second try.
         logs: The folder for one log a stage.
-        cores: How many stages may run at a time.
+        cores: How many cores the stages share.
     """
 
     def __init__(
@@ -121,8 +170,9 @@ class Scheduler:
         self._cores = cores or len(os.sched_getaffinity(0))
         self._running: list[_Running] = []
         self._again: list[Stage] = []
-        self._tried: set[str] = set()  # stages that failed once
+        self._failed: dict[str, list[Failure]] = {}  # by stage, of its first try
         self.results: list[Result] = []
+        self.second_tries: list[Failure] = []
 
     def run(self, stages: Iterable[Stage]) -> list[Result]:
         """Run all stages and return their results in the order in which they ended."""
@@ -155,7 +205,8 @@ class Scheduler:
             return False
         if stage.alone:  # in its turn: once nothing runs, and nothing before it waits for a core
             return not self._running
-        return len(self._running) < self._cores
+        taken = sum(running.stage.share for running in self._running)
+        return not self._running or taken + stage.share <= self._cores
 
     def _launch(self, stage: Stage, *, again: bool) -> None:
         log = self._logs / f"{stage.name}.log"
@@ -168,7 +219,7 @@ class Scheduler:
     def _collect(self) -> None:
         """Wait until a stage has ended, and say how."""
         while True:
-            ended = [running for running in self._running if running.process.poll() is not None]
+            ended = [running for running in self._running if running.ended()]
             if ended:
                 break
             time.sleep(0.1)
@@ -179,20 +230,59 @@ class Scheduler:
 
     def _judge(self, running: _Running) -> None:
         stage, failed = running.stage, running.process.returncode != 0
-        again = stage.name in self._tried
-        lines = running.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        shown = lines if failed else lines[-TAIL:]
+        again = stage.name in self._failed
+        text = running.log.read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines()
         verdict = "FAILED" if failed else SECOND_TRY if again else "ok"
-        print("\n".join(shown))
-        print(f"== {stage.name}: {verdict} ({running.seconds:.0f} s)\n", flush=True)
+        print("\n".join(lines if failed else lines[-TAIL:]))
+        if slow := slowest(text):
+            print(f"slowest of {stage.name}:", *slow, sep="\n  ")
+        times = f"{running.seconds:.0f} s, {running.cpu_s:.0f} s of CPU"
+        print(f"== {stage.name}: {verdict} ({times})\n", flush=True)
         if failed and not again:
-            self._tried.add(stage.name)
+            self._failed[stage.name] = failures(stage.name, text)
             self._again.append(stage)
             return
-        self.results.append(Result(stage.name, verdict, running.seconds))
+        if not failed and again:
+            self.second_tries += self._failed[stage.name]
+        self.results.append(Result(stage, verdict, running.seconds, running.cpu_s))
+
+
+def slowest(log: str) -> list[str]:
+    """Return the ten slowest tests in a log of pytest (--durations) or of ctest, slowest first."""
+    found = [(float(seconds), name) for seconds, name in _PYTEST_TIME.findall(log)]
+    found += [(float(seconds), name) for name, seconds in _CTEST_TIME.findall(log)]
+    return [f"{seconds:6.1f} s  {name}" for seconds, name in sorted(found, reverse=True)[:10]]
+
+
+def failures(stage: str, log: str) -> list[Failure]:
+    """Return the tests that failed according to a log of pytest or of ctest.
+
+    A stage whose log names no test counts as one, with the log's last line as the reason.
+    """
+    found = [Failure(stage, name, reason) for name, reason in _PYTEST_FAILURE.findall(log)]
+    found += [Failure(stage, name, reason) for name, reason in _CTEST_FAILURE.findall(log)]
+    last = (log.strip().splitlines() or [""])[-1]
+    return found or [Failure(stage, stage, last)]
 
 
 def table(results: Iterable[Result], total: float) -> str:
-    """Return one line a stage, and the whole time."""
-    lines = [f"{each.name:<10} {each.seconds:6.0f} s  {each.verdict}" for each in results]
-    return "\n".join([*lines, f"{'all':<10} {total:6.0f} s"])
+    """Return how each stage ended, with its times, and the times of the whole run."""
+    done = [*results]
+    cpu_s = sum(each.cpu_s for each in done)
+    head = f"{'stage':<10} {'wall':>6}   {'CPU':>6}"
+    lines = [
+        f"{each.name:<10} {each.seconds:6.0f} s {each.cpu_s:6.0f} s  {each.verdict}"
+        for each in done
+    ]
+    return "\n".join([head, *lines, f"{'all':<10} {total:6.0f} s {cpu_s:6.0f} s"])
+
+
+def markdown(results: Iterable[Result]) -> str:
+    """Return the results as rows of the table of stages in .github/CONTRIBUTING.md."""
+    lines = (
+        f"| `{each.name}` | {each.seconds:.0f} | {each.cpu_s:.0f} "
+        f"| {each.stage.help}{each.stage.when} |\n"
+        for each in results
+    )
+    return "".join(lines)

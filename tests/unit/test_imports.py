@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -146,8 +147,13 @@ def _absolute(node: ast.ImportFrom, path: Path) -> str:
     return ".".join([*base, *([node.module] if node.module else [])])
 
 
-def _imports(path: Path, *, types: bool = False) -> Iterator[tuple[str, int]]:
-    """Yield the full name and the line of everything that a file imports, in functions, too."""
+@cache
+def _imports(path: Path, *, types: bool = False) -> list[tuple[str, int]]:
+    """Return the full name and the line of everything that a file imports, in functions, too."""
+    return [*_found_imports(path, types=types)]
+
+
+def _found_imports(path: Path, *, types: bool) -> Iterator[tuple[str, int]]:
     for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), types=types):
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)

@@ -1,5 +1,6 @@
 """The runner of the stages, and the choice of tests for a change (tests/support)."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from types import ModuleType
 import pytest
 from support.changed import touched
 from support.processes.waiting import until
-from support.stages import SECOND_TRY, Scheduler, Stage, table
+from support.stages import SECOND_TRY, Scheduler, Stage, failures, markdown, slowest, table
 
 # Each program gets the folder of the test and whether this is the second try.
 MEET = """
@@ -164,11 +165,96 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
-def test_the_table_has_each_stage_and_the_whole_time(tmp_path):
-    results = scheduler(tmp_path, {"a": "pass"}).run([stage("a")])
+BURN = """
+import time
+while time.process_time() < 1.2:
+    pass
+"""
+
+
+def test_the_table_has_wall_and_cpu_time_of_each_stage_and_of_all(tmp_path):
+    results = scheduler(tmp_path, {"a": BURN}).run([stage("a")])
     lines = table(results, 12.0).splitlines()
-    assert lines[0].split()[0] == "a"
-    assert lines[-1].split() == ["all", "12", "s"]
+    assert lines[0].split() == ["stage", "wall", "CPU"]
+    assert lines[1].split()[0] == "a"
+    assert int(lines[1].split()[3]) >= 1
+    assert lines[-1].split()[:3] == ["all", "12", "s"]
+    assert "| `a` | " in markdown(results)
+
+
+def test_stages_that_mostly_wait_share_a_core(tmp_path):
+    names = ["a", "b", "c"]
+    programs = {name: named(COUNT, name).replace("0.1", "1") for name in names}
+    stages = [stage("a"), stage("b", share=0.5), stage("c", share=0.5)]
+    scheduler(tmp_path, programs, cores=1).run(stages)
+    assert (tmp_path / "a.log").read_text() == "beside 0\n"
+    assert "beside 1\n" in {(tmp_path / f"{name}.log").read_text() for name in "bc"}
+
+
+CTEST = """
+      Start  1: test_ring
+ 1/3 Test  #1: test_ring ........................   Passed    0.50 sec
+ 2/3 Test #21: test_share_many ..................***Failed   10.69 sec
+The following tests FAILED:
+\t 21 - test_share_many (Failed)
+"""
+PYTEST = """
+============================= slowest 10 durations =============================
+12.50s call     tests/unit/test_a.py::test_b[x y]
+0.61s setup    tests/unit/test_a.py::test_c
+=========================== short test summary info ============================
+FAILED tests/unit/test_a.py::test_b[x - y] - AssertionError: assert 1 == 2
+ERROR tests/unit/test_a.py::test_c
+"""
+
+
+def test_the_slowest_tests_of_a_log_are_listed():
+    assert [line.split() for line in slowest(CTEST)] == [
+        ["10.7", "s", "test_share_many"],
+        ["0.5", "s", "test_ring"],
+    ]
+    assert slowest(PYTEST)[0].split(maxsplit=2)[2] == "tests/unit/test_a.py::test_b[x y]"
+    assert slowest("one\ntwo") == []
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (CTEST, [("test_share_many", "Failed")]),
+        (
+            PYTEST,
+            [
+                ("tests/unit/test_a.py::test_b[x - y]", "AssertionError: assert 1 == 2"),
+                ("tests/unit/test_a.py::test_c", ""),
+            ],
+        ),
+        ("first\nthe reason\n", [("some stage", "the reason")]),
+    ],
+)
+def test_the_failures_of_a_log_are_named_with_their_reasons(log, found):
+    assert [(each.test, each.reason) for each in failures("some stage", log)] == found
+
+
+def test_only_what_passed_when_it_was_run_again_is_a_second_try(tmp_path):
+    programs = {
+        "shaky": "import sys; print('late'); sys.exit(sys.argv[2] == '0')",
+        "broken": "import sys; sys.exit(1)",
+    }
+    made = scheduler(tmp_path, programs)
+    made.run([stage(name) for name in programs])
+    assert [(each.test, each.reason) for each in made.second_tries] == [("shaky", "late")]
+
+
+def test_second_tries_are_kept_in_a_file_and_printed(runner, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(runner, "ROOT", tmp_path)
+    monkeypatch.setattr(runner, "SECOND_TRIES", tmp_path / "tries")
+    for _ in range(2):
+        runner.report_second_tries(failures("some stage", CTEST))
+    assert capsys.readouterr().out.count("second try: test_share_many: Failed\n") == 2
+    kept = [json.loads(line) for line in (tmp_path / "tries").read_text().splitlines()]
+    assert [(each["stage"], each["test"]) for each in kept] == [
+        ("some stage", "test_share_many")
+    ] * 2
 
 
 @pytest.fixture
