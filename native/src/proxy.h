@@ -2,6 +2,20 @@
 /*
  * The proxy: one thread that serves the rings of a device in turn.
  *
+ * Calls go down only:
+ *
+ *	proxy.c           the thread; opens, connects and closes rings
+ *	   |
+ *	proxy_ring.c      one pass over a ring: take records, check, post, hand out completions
+ *	   |
+ *	proxy_copy.c, proxy_message.c, proxy_signal.c    small copies, messages, signals; no calls
+ *	   |                                             between the three
+ *	proxy_place.c     stages and completes the operation of one place
+ *	   |
+ *	gpu_ring.h        the words that are shared with a kernel
+ *
+ * proxy.c also calls proxy_signal.c and proxy_place.c when it closes a ring.
+ *
  * States of a place:
  *
  *	        take the record                          provider completes
@@ -143,12 +157,6 @@ static inline uint64_t sequence_of(const struct dg_ring *r, uint64_t count)
 bool dg_ring_serve(struct dg_ring *r);
 /* Ends everything in progress, after the provider was quiesced. */
 void dg_ring_flush(struct dg_ring *r);
-/* Completes a place: its status and, of a receive, its value are the kernel's from now on. */
-void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
-/* The same for a receive of the peer. */
-void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
-/* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
-uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
 
 /* A ring's places, records and completions are more than a core's own caches have room for. */
 static inline void ring_prefetch(struct dg_ring *r, uint64_t count)
@@ -176,7 +184,16 @@ int dg_message_receiver(struct dg_ring *r, uint64_t *count);
 /* proxy_signal.c */
 /* Stages the store of a signal, once its bytes are at the target. Returns a dg_status. */
 uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count);
+/* Forgets the words that a ring has added to, which another ring may add to from now on. */
 void dg_signal_disown(struct dg_proxy *p, struct dg_ring *r);
+
+/* proxy_place.c */
+/* Completes a place: its status and, of a receive, its value are the kernel's from now on. */
+void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
+/* The same for a receive of the peer. */
+void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
+/* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
+uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
 
 /* Not a dg_status: look at the record again in the next pass. */
 enum { WAIT = -1 };
