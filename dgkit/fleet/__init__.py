@@ -1,29 +1,29 @@
 """Many pairs of host and DPU, on a cluster of Dask (extra `fleet`).
 
-fleet               Fleet: the pairs of a cluster, and what to do with all of them
+fleet               Fleet: the pairs of a cluster; sweep, map, soak and doctor over them
 pair                one pair, as the client knows it
-pair_plugin         the worker's side: opens a session with the worker and closes it with it
-pair_registry       the pairs of a cluster, as its workers come and go
-cluster_checks      encryption and versions, before anything else is done
-scheduler_calls     calls of the scheduler, with a time limit and typed errors
-machine_leases      one pair of a machine at a time, whatever client asks
-dispatch            jobs on pairs: one a machine, lost workers, results that never come
+pair_plugin         the worker's side: opens a session when the worker starts, closes it at its end
+pair_registry       the pairs of a cluster, updated as workers join and leave
+cluster_checks      checks of encryption and versions, before a cluster is used
+scheduler_calls     calls to the scheduler, with a time limit and typed errors
+machine_leases      at most one measurement on a machine at a time, across all clients
+dispatch            runs jobs on pairs: one per machine, with retries after lost workers
 pair_measurement    latencies and rates of one pair, in its worker
-sweep               a sweep over all pairs, its rows, its end
-part_files          a folder of Parquet files, each whole when it is there
+sweep               options of a sweep, and the running sweep with its rows
+part_files          a sweep's folder of Parquet files, each written atomically
 row_table           rows as a DataFrame; stragglers
-soak                bytes that are compared for hours
-heat_map            each pair against the median of all
+soak                writes, digests and reads that are compared for hours
+heat_map            each pair relative to the median of all
 compare             what got slower between two sweeps
 diagnosis_groups    the doctor's verdicts on all machines, in groups
-demo_cluster        clusters for the command: a scheduler's address, or software pairs here
+demo_cluster        clusters for the command: a scheduler's address, or local software pairs
 
-Dask schedules, retries, encrypts and shows the cluster; the scheduler keeps no state of dgkit.
+Dask schedules, retries and encrypts; its scheduler keeps no state of dgkit.
 """
 
 from .compare import diff
 from .fleet import Fleet
 from .pair import Pair
-from .sweep import Sweep
+from .sweep import Sweep, SweepOptions
 
-__all__ = ["Fleet", "Pair", "Sweep", "diff"]
+__all__ = ["Fleet", "Pair", "Sweep", "SweepOptions", "diff"]

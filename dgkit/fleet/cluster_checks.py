@@ -1,4 +1,4 @@
-"""Checks of a cluster before it is used: encryption beyond this machine, and versions."""
+"""Checks of a cluster before it is used: encryption of exposed addresses, and versions."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def check_encryption(addresses: Iterable[str]) -> None:
     for address in addresses:
         if exposed(address):
             raise PeerRefused(
-                f"{address} is reachable without TLS, and who reaches a Dask cluster runs code "
-                "on it: start the cluster and the client with distributed.Security, or accept it "
-                "with insecure=True (`--insecure`)"
+                f"{address} is reachable without TLS, and whoever reaches a Dask cluster can run "
+                "code on it: start the cluster and the client with distributed.Security, or accept "
+                "the risk with insecure=True (`--insecure`)"
             )
 
 
 def check_certificates(address: str) -> None:
-    """Raise PeerRefused if an address needs certificates, and Dask's configuration has none."""
+    """Raise PeerRefused if the address needs certificates that Dask's configuration lacks."""
     names = ("ca-file", "client.cert", "client.key")
     missing = [n for n in names if not dask.config.get(f"distributed.comm.tls.{n}", None)]
     if address.startswith(("tls://", "wss://")) and missing:
@@ -77,7 +77,7 @@ def version_differences(client: Client, workers: int) -> tuple[str, ...]:
 
 
 def _compared(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions to compare: Python's to the minor version, as pickles depend on it."""
+    """Return the versions to compare; of Python's, major and minor, on which pickles depend."""
     packages = info.get("packages", {})
     python = str(info.get("host", {}).get("python", sys.version)).split(".")
     return {

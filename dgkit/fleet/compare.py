@@ -22,17 +22,18 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
     """Compare two sweeps row by row, the slowest change first.
 
     Args:
-        old: A Sweep, its table, or its folder.
-        new: The same, of the later one.
-        threshold: Times as slow, from which a row is `slower`.
+        old: The earlier sweep: a Sweep, its table, or its folder.
+        new: The later sweep, likewise.
+        threshold: Ratio of latencies or rates from which a row counts as `slower`.
 
     Returns:
-        A row for each pair, op, path and size: both figures, `latency_ratio` and `rate_ratio` (both
-        above 1 where it got slower), `slower`, and `only`: "old" or "new" where the other sweep has
-        no such row. A row whose floor moved in one of both is never `slower`.
+        One row for each pair, op, path and size: the figures of both sweeps, `latency_ratio` and
+        `rate_ratio` (above 1 where the new sweep is slower), `slower`, and `only`, which is "old"
+        or "new" for a row that the other sweep lacks. A row whose floor moved during either sweep
+        is never `slower`.
 
     Raises:
-        TypeError, ValueError: One of both is not a sweep.
+        TypeError, ValueError: `old` or `new` is not a sweep.
     """
     if not threshold > 1:
         raise ValueError(f"threshold is {threshold!r}; it must be more than 1")
@@ -65,7 +66,7 @@ def _frame(each: Any) -> pandas.DataFrame:
         return each.table
     if isinstance(each, pd.DataFrame):
         if missing := [name for name in (*KEY, *_FIGURES) if name not in each.columns]:
-            raise ValueError(f"the table has no column {missing[0]!r}: it is not a sweep's")
+            raise ValueError(f"the table has no column {missing[0]!r}: it is not that of a sweep")
         return each
     if isinstance(each, (str, PathLike)):
         return read_folder(Path(each)).frame()

@@ -1,4 +1,4 @@
-"""Clusters of the command: a scheduler's address, or workers of this machine."""
+"""Clusters for `dgkit fleet`: one at a scheduler's address, or workers on this machine."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _CONNECT_S = 10.0
 
 @contextlib.contextmanager
 def connected(address: str, *, insecure: bool = False) -> Iterator[Client]:
-    """Give a client of a running scheduler; certificates are those of Dask's configuration.
+    """Connect a client to a running scheduler, with the certificates of Dask's configuration.
 
     Args:
-        address: Its address.
-        insecure: Accept an address that other machines reach without TLS.
+        address: The scheduler's address.
+        insecure: Accept an address that other machines can reach without TLS.
 
     Raises:
-        PeerRefused: The address is exposed, or Dask's configuration lacks the certificates for it;
-            nothing was sent to it.
-        ValueError: It is not an address of Dask.
+        PeerRefused: The address is exposed, or Dask's configuration lacks the certificates for it.
+            Nothing was sent to it.
+        ValueError: `address` is not a Dask address.
         PeerLost: Nothing answers at the address.
     """
     if not insecure:
@@ -54,7 +54,7 @@ def connected(address: str, *, insecure: bool = False) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def local(workers: int) -> Iterator[Client]:
-    """Give a client of a cluster of worker processes on this machine, over loopback."""
+    """Start a cluster of worker processes on this machine, over loopback; yield its client."""
     with (
         _quiet(),
         _loop_without_interrupts() as loop,
@@ -70,12 +70,15 @@ def local(workers: int) -> Iterator[Client]:
 
 @contextlib.contextmanager
 def _loop_without_interrupts() -> Iterator[IOLoop]:
-    """Give a running loop whose processes get no SIGINT of a terminal: the cluster ends them."""
-    ensure_running()  # its start would unblock the signal in the thread that needs it first
+    """Start the event loop with SIGINT blocked: Ctrl-C must not reach the workers it spawns.
+
+    The cluster, which the interrupted main thread closes, ends them.
+    """
+    ensure_running()  # the resource tracker's start unblocks SIGINT, so do it in this thread
     runner = LoopRunner(asynchronous=False)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        runner.start()  # its thread, and what that one starts, has this thread's mask
+        runner.start()  # the loop's thread and its child processes inherit this thread's mask
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
@@ -86,7 +89,7 @@ def _loop_without_interrupts() -> Iterator[IOLoop]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hold back Dask's lines about its own start and end."""
+    """Suppress what Dask logs when a cluster starts and ends."""
     log = logging.getLogger("distributed")
     before = log.level
     log.setLevel(logging.ERROR)

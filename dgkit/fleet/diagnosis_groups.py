@@ -19,11 +19,11 @@ from ..units import plural
 __all__ = ["FleetDiagnosis", "Group", "judge", "record_here"]
 
 _VERSION = re.compile(r"\d+\.\d+")
-_SHOWN = 8  # names of a group's machines in its line
+_SHOWN = 8  # most machine names in a group's line
 
 
 def record_here(word: str) -> Any:
-    """Record the machine of the worker that runs this task, with pseudonyms; 10 s at most."""
+    """Record the machine of the worker that runs this task, with pseudonyms, in at most 10 s."""
     with live_machine() as machine:
         return record(machine, word=word)
 
@@ -42,7 +42,7 @@ class Group:
 
     Attributes:
         verdict: Verdict on the goal.
-        reasons: Findings that are not fine, and versions that most machines do not have.
+        reasons: Findings other than OK, and versions that differ from those of most machines.
         names: The machines.
     """
 
@@ -61,8 +61,8 @@ class FleetDiagnosis:
     """Diagnoses of a fleet's machines.
 
     Attributes:
-        diagnoses: Diagnosis by the names of the machines that were judged together.
-        failures: Machines that could not be read, and why.
+        diagnoses: Diagnoses, keyed by the names of the machines that were judged together.
+        failures: The reason for each machine that could not be read.
     """
 
     def __init__(self, diagnoses: Mapping[str, Diagnosis], failures: Mapping[str, str]) -> None:
@@ -72,7 +72,7 @@ class FleetDiagnosis:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups, the smallest first: the outliers; among equals, the worst verdict first."""
+        """The groups: the smallest (outliers) first; of equal size, the worst verdict first."""
         members: defaultdict[tuple[Verdict, tuple[str, ...]], list[str]] = defaultdict(list)
         for name, found in self.diagnoses.items():
             members[found.verdict, tuple(dict.fromkeys(self._reasons(found)))].append(name)
@@ -87,7 +87,7 @@ class FleetDiagnosis:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of `dgkit fleet doctor`: that of the worst diagnosis; 1 after a failure."""
+        """Exit code of `dgkit fleet doctor`: that of the worst diagnosis, or 1 after a failure."""
         codes = [d.exit_code for d in self.diagnoses.values() if d.verdict is self.verdict]
         return 1 if self.failures or not codes else codes[0]
 
@@ -130,14 +130,14 @@ class FleetDiagnosis:
 
 
 def _versions(found: Diagnosis) -> Iterator[tuple[tuple[str, str, str], str]]:
-    """Yield the findings that are fine and name a version, by check, title and side."""
+    """Yield the OK findings that name a version, keyed by check, title and side."""
     for finding in found.findings:
         if finding.verdict is Verdict.OK and _VERSION.search(finding.found):
             yield (finding.check, finding.title, finding.side), finding.found
 
 
 def _usual_versions(diagnoses: Iterator[Diagnosis] | Any) -> dict[tuple[str, str, str], str]:
-    """Return what more than half of the machines have, for each finding that names a version."""
+    """Return, for each finding that names a version, the text that most machines share."""
     counts: defaultdict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for found in diagnoses:
         for key, text in dict(_versions(found)).items():

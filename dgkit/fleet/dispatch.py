@@ -1,4 +1,4 @@
-"""Jobs on the pairs of a fleet: one a machine, lost workers, results that never come."""
+"""Jobs on the pairs of a fleet: one per machine, with retries after lost workers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "Job", "Outcome"]
 
-_TICK_S = 0.5  # between two looks at the workers
-_RESULT_S = 15.0  # for the results of jobs that have ended; a lost worker never sends its own
-_LATER_S, _MOST_LATER_S = 0.5, 5.0  # until a pair whose other side is lost is tried again
-_ATTEMPTS = 3  # of a job whose worker is lost; Dask's own limit is the same
+_TICK_S = 0.5  # between two checks of the workers
+_RESULT_S = 15.0  # to fetch the results of finished jobs; a lost worker never sends its own
+_LATER_S, _MOST_LATER_S = 0.5, 5.0  # least and most delay before a pair with a lost side is retried
+_ATTEMPTS = 3  # at a job whose worker is lost; Dask's own limit is the same
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A function to be called once in the worker of one pair, with these arguments.
 
-    `partner` names another pair whose machines are used, too.
+    `key` identifies the job to whoever made it. `partner` names another pair whose machines the job
+    also uses.
     """
 
     pair: str
@@ -45,7 +46,7 @@ class Job:
     partner: str = ""
 
 
-_Value = tuple[Any, BaseException | None]  # of a job, or why there is none
+_Value = tuple[Any, BaseException | None]  # a job's value, or the error that replaces it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,40 +60,40 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Running:
-    """A job that Dask has."""
+    """A job that was submitted to Dask."""
 
     job: Job
     pair: Pair
     future: Future
-    machines: frozenset[str]  # whose leases it has
-    until: float
+    machines: frozenset[str]  # whose leases it holds
+    until: float  # time.monotonic() after which it is given up
 
 
 @dataclass(slots=True)
 class _PairJobs:
-    """Jobs of one pair that wait; how often the last one was lost, and since when."""
+    """Waiting jobs of one pair, and its failures so far; times are those of time.monotonic()."""
 
     waiting: deque[Job] = field(default_factory=deque)
-    attempts: int = 0
-    lost_since: float | None = None  # its other side
-    start_at: float = 0.0
-    gone_since: float | None = None
+    attempts: int = 0  # at the job that failed last
+    lost_since: float | None = None  # when the pair's other side was first found lost
+    start_at: float = 0.0  # earliest start of the next job
+    gone_since: float | None = None  # when the pair was first without a usable worker
 
 
 class Dispatcher:
-    """Runs jobs on their pairs, at most one on a machine at a time.
+    """Runs jobs on their pairs, at most one job on a machine at a time.
 
-    The leases of a machine's semaphore are the client's: they end with a job whose worker is
-    killed, at once, and with the client, after Dask's lease timeout. Dask does not move a job to
-    another worker, so a job whose worker is lost is given to the pair's next worker.
+    The client, not the worker, holds the leases of machines: a job whose worker is killed releases
+    them at once, and if the client is lost, Dask's lease timeout does. Dask is told not to move a
+    job to another worker; after a lost worker the job is submitted to the pair's next worker.
 
     Args:
         registry: The fleet's pairs.
         jobs: The jobs; those of one pair run in this order.
-        limit_s: Seconds after which a job that has not ended is given up, and its pair with it.
-        rejoin_s: Seconds that a lost worker, or its lost other side, has to come back.
-        alone: Whether a job needs its machines for itself.
-        sessions: Whether a job needs a session; else workers without one run jobs, too.
+        limit_s: Seconds after which an unfinished job is given up, with all jobs of its pair.
+        rejoin_s: Seconds that a lost worker, or a lost other side, has to come back.
+        alone: Whether a job needs exclusive use of its machines.
+        sessions: Whether a job needs a session; if false, workers without one run jobs too.
     """
 
     def __init__(
@@ -119,15 +120,15 @@ class Dispatcher:
         self._looked = 0.0
 
     def stop(self) -> None:
-        """Start no further job; those that run are waited for."""
+        """Start no further job; outcomes() still waits for running ones."""
         self._stop.set()
 
     def outcomes(self) -> Generator[Outcome, None, None]:
-        """Run the jobs; yield what each gave, as they end.
+        """Run the jobs; yield the outcome of each as it ends.
 
         Raises:
             PeerLost: The scheduler is lost, or has restarted.
-            PeerTimeout: It does not answer.
+            PeerTimeout: The scheduler does not answer.
         """
         try:
             while self._running or (self._waiting and not self._stop.is_set()):
@@ -146,7 +147,7 @@ class Dispatcher:
         return any(pair.waiting for pair in self._pairs.values())
 
     def _start_possible(self) -> None:
-        """Start the next job of each pair that has none and whose machines are free."""
+        """Start the next job of each idle pair whose machines are free."""
         chosen = list(self._possible())
         granted = self._leases.acquire([machines for _, _, machines in chosen])
         for (pair, job, machines), free in zip(chosen, granted, strict=True):
@@ -155,9 +156,9 @@ class Dispatcher:
                 self._start(pair, job, machines)
 
     def _possible(self) -> Iterator[tuple[Pair, Job, frozenset[str]]]:
-        """Yield jobs that can start, with their machines; no two on one machine if they are alone.
+        """Yield jobs that can start, with their machines: for each pair, the first that can.
 
-        Of the jobs of a pair, that is the first one whose machines are free.
+        With `alone`, no two of them use the same machine.
         """
         now = time.monotonic()
         active = {each.job.pair for each in self._running.values()}
@@ -175,7 +176,7 @@ class Dispatcher:
                     break
 
     def _machines(self, pair: Pair, job: Job) -> frozenset[str] | None:
-        """Return the machines that a job needs for itself; None while its partner is gone."""
+        """Return the machines that a job needs exclusively; None while its partner is gone."""
         machines = pair.machines
         if job.partner:
             partner = self._registry.by_name.get(job.partner)
@@ -193,7 +194,7 @@ class Dispatcher:
                 job.function, *job.arguments,
                 workers=[pair.worker], allow_other_workers=False, pure=False, priority=10,
             )  # fmt: skip
-        except TypeError as error:  # Dask's own text names its graph, the cause the object
+        except TypeError as error:  # the cause names the object; Dask's own text its task graph
             raise TypeError(
                 f"the function or an argument cannot be sent to {pair.name}: "
                 f"{error.__cause__ or error}"
@@ -203,7 +204,7 @@ class Dispatcher:
         future.add_done_callback(self._ended.put)
 
     def _take_ended(self) -> Iterator[Outcome]:
-        """Wait a tick for a job to end; yield the outcomes of those that did."""
+        """Wait up to _TICK_S for jobs to end; yield the outcomes of those that did."""
         try:
             futures = [self._ended.get(timeout=_TICK_S)]
             while not self._ended.empty():
@@ -219,7 +220,7 @@ class Dispatcher:
             yield from self._outcome(each, values)
 
     def _values(self, futures: list[Future]) -> dict[str, _Value]:
-        """Return values by the futures' keys, without those that were lost with their worker."""
+        """Return values by the futures' keys; a value that was lost with its worker is missing."""
         client = self._client
 
         async def gather(some: list[Future]) -> dict[str, _Value]:
@@ -227,7 +228,7 @@ class Dispatcher:
                 values = await asyncio.wait_for(client.gather(some, asynchronous=True), _RESULT_S)
             except (asyncio.TimeoutError, CancelledError):
                 return {}
-            except Exception as error:  # of a value that cannot be packed or unpacked
+            except Exception as error:  # a value that cannot be pickled or unpickled
                 return {some[0].key: (None, error)} if len(some) == 1 else {}
             return {future.key: (value, None) for future, value in zip(some, values, strict=True)}
 
@@ -250,7 +251,7 @@ class Dispatcher:
         )
 
     def _outcome(self, each: _Running, values: Mapping[str, _Value]) -> Iterator[Outcome]:
-        """Yield what a job gave, unless it is to run again."""
+        """Yield the outcome of a job that has ended, unless it is queued again."""
         jobs = self._pairs[each.job.pair]
         if each.future.key in values:
             if jobs.lost_since is not None:
@@ -273,7 +274,7 @@ class Dispatcher:
         yield Outcome(each.job, error=error)
 
     def _later(self, job: Job) -> bool:
-        """Queue a job whose other side is lost, to start in a while; False if it was too long."""
+        """Queue a job whose other side is lost to start after a delay; False after rejoin_s."""
         jobs, now = self._pairs[job.pair], time.monotonic()
         jobs.lost_since = jobs.lost_since or now
         jobs.attempts += 1
@@ -285,7 +286,7 @@ class Dispatcher:
         return True
 
     def _again(self, job: Job) -> bool:
-        """Queue a job once more; False if it was tried often enough."""
+        """Queue a job again; False after _ATTEMPTS attempts."""
         jobs = self._pairs[job.pair]
         jobs.attempts += 1
         if jobs.attempts >= _ATTEMPTS:
@@ -294,7 +295,7 @@ class Dispatcher:
         return True
 
     def _look(self) -> Iterator[Outcome]:
-        """Look at the connection, the workers and the time; yield what cannot go on."""
+        """Check the connection, the workers and the time limits; yield outcomes of failed jobs."""
         now = time.monotonic()
         if now - self._looked < _TICK_S:
             return
@@ -326,7 +327,7 @@ class Dispatcher:
         yield from self._drop(each.job.pair, why)
 
     def _drop(self, name: str, why: str, partner: str = "") -> Iterator[Outcome]:
-        """Give up the jobs of a pair, or those with one partner."""
+        """Give up all waiting jobs of a pair, or only those with one partner."""
         jobs = self._pairs[name]
         for job in [each for each in jobs.waiting if partner in ("", each.partner)]:
             jobs.waiting.remove(job)

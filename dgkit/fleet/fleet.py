@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import Signature, signature
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from distributed import Client
 
@@ -27,32 +28,43 @@ from .pair_plugin import PairPlugin, session_here
 from .pair_registry import PairRegistry
 from .scheduler_calls import address_of, all_workers_s, ask
 from .soak import SoakReport, soak
-from .sweep import Plan, Sweep
+from .sweep import Sweep, SweepOptions
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Fleet"]
 
-_NO_MODULE = "No module named 'dgkit"  # how Dask passes on what it cannot unpickle
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NO_MODULE = "No module named 'dgkit"  # in Dask's error if a worker cannot unpickle the plugin
 _RECORD_S = 60.0  # the doctor's own limit is 10 s
 _LEAST_HOURS = 1e-9
-_MOST_S = 1_000_000  # of a limit
+_MOST_S = 1_000_000  # largest accepted limit
+
+
+def _sweep_signature(method: F) -> F:
+    """Show the fields of SweepOptions as parameters of the method, in help() and in notebooks."""
+    own = signature(method).parameters.values()
+    first, *named = [p for p in own if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    shown = Signature([first, *signature(SweepOptions).parameters.values(), *named])
+    method.__signature__ = shown  # type: ignore[attr-defined]
+    return method
 
 
 class Fleet:
     """All pairs of host and DPU of a Dask cluster.
 
-    Each worker opens a session: with the agent that `agents` names for it, else with a separate
-    software DPU. Workers that join later are pairs, too. Fleets of one cluster with the same
-    arguments share their sessions; close() of one ends them.
+    Each worker opens a session with the agent that `agents` names for it, or else with a software
+    DPU of its own. Workers that join later become pairs too. Fleets of one cluster with the same
+    arguments share their sessions; closing any of these fleets closes the sessions.
 
     Args:
         client: Client of the cluster: `distributed.Client(...)`.
         agents: Addresses of agents (`dgkit serve`), by the worker's name or its host.
         provider: How bytes move, as for dgkit.connect().
-        keys: Name of the key pair on each worker's machine, for tcp; keys are never sent.
-        insecure: Accept a cluster that other machines reach without TLS.
+        keys: Name of the key pair on each worker's machine, for tcp://; keys are never sent.
+        insecure: Accept a cluster that other machines can reach without TLS.
 
     Raises:
         PeerRefused: The cluster is reachable without TLS.
@@ -70,7 +82,7 @@ class Fleet:
         _plugin: PairPlugin | None = None,
     ) -> None:
         if not isinstance(client, Client) or client.asynchronous:
-            raise TypeError(f"client is {client!r}; it must be a distributed.Client, synchronous")
+            raise TypeError(f"client is {client!r}; it must be a synchronous distributed.Client")
         self.client = client
         self._plugin = _plugin or PairPlugin(agents, provider, keys)
         self._closed = False
@@ -84,14 +96,14 @@ class Fleet:
             )  # fmt: skip
         except DgkitError:
             raise
-        except Exception as error:  # of a worker without dgkit, which the table then says
+        except Exception as error:  # a worker without dgkit: its state in the table says so
             if not (isinstance(error, (ImportError, AttributeError)) or _NO_MODULE in str(error)):
                 raise
         self._registry.refresh()
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """All pairs, sorted by name, those that cannot be used included."""
+        """All pairs, usable or not, sorted by name."""
         return self._registry.pairs
 
     @property
@@ -101,12 +113,12 @@ class Fleet:
 
     @property
     def plugin_name(self) -> str:
-        """Name of the worker plugin, which jobs find their session by."""
+        """Name of the worker plugin, by which a job finds its session."""
         return self._plugin.name
 
     @property
     def table(self) -> pandas.DataFrame:
-        """A row for each pair: who is there, what works, what differs."""
+        """One row for each pair: its two sides, provider, versions, and why it is unusable."""
         import pandas as pd
 
         names = ("name", "host", "role", "dpu", "provider", "label", "engine", "arch", "dgkit")
@@ -114,7 +126,7 @@ class Fleet:
         return pd.DataFrame(rows, columns=[*names, "state"])
 
     def refresh(self) -> None:
-        """Ask all workers again what they are."""
+        """Query every worker again for its role, provider and versions."""
         self._check_open()
         self._registry.refresh()
 
@@ -122,78 +134,34 @@ class Fleet:
         if self._closed:
             raise ClosedError("the fleet is closed")
 
-    def start_sweep(
-        self,
-        sizes: Sequence[int | str] = ("64", "4K", "64K", "1M"),
-        ops: Sequence[str] = ("write", "read"),
-        paths: Sequence[str] = ("auto",),
-        pairs: str | Sequence[str] = "own",
-        *,
-        on: str = "host",
-        count: int = 10_000,
-        seconds: float = 0.2,
-        folder: str | PathLike[str] | None = None,
-        resume: bool = False,
-        limit: float | None = None,
-        rejoin: float = 30.0,
-    ) -> Sweep:
-        """Start a sweep in the background; see sweep()."""
+    @_sweep_signature
+    def start_sweep(self, *arguments: Any, **options: Any) -> Sweep:
+        """Start a sweep in the background; arguments and errors as for sweep()."""
         self._check_open()
-        chosen = self._combined() if pairs == "all" else [(n, "") for n in self._chosen(pairs)]
-        plan = Plan.of(sizes, ops, paths, on=on, count=count, seconds=seconds)
-        return Sweep(
-            self._registry,
-            plan,
-            chosen,
-            folder=folder,
-            resume=resume,
-            limit_s=limit,
-            rejoin_s=rejoin,
-        )
+        given = SweepOptions(*arguments, **options)
+        if given.pairs == "all":
+            return Sweep(self._registry, self._combined(), given)
+        return Sweep(self._registry, [(name, "") for name in self._chosen(given.pairs)], given)
 
+    @_sweep_signature
     def sweep(
-        self,
-        sizes: Sequence[int | str] = ("64", "4K", "64K", "1M"),
-        ops: Sequence[str] = ("write", "read"),
-        paths: Sequence[str] = ("auto",),
-        pairs: str | Sequence[str] = "own",
-        *,
-        on: str = "host",
-        count: int = 10_000,
-        seconds: float = 0.2,
-        folder: str | PathLike[str] | None = None,
-        resume: bool = False,
-        limit: float | None = None,
-        rejoin: float = 30.0,
-        progress: Callable[[int, int], None] | None = None,
+        self, *arguments: Any, progress: Callable[[int, int], None] | None = None, **options: Any
     ) -> Sweep:
         """Measure latency and rate of each pair, never two on one machine at a time, and wait.
 
-        Ctrl-C stops it; what was measured is in the folder.
+        Ctrl-C stops the sweep; the rows measured until then are in the folder, if one is given.
 
         Args:
-            sizes: Bytes of one transfer, as numbers or texts such as "64K".
-            ops: "write" and "read", seen from the DPU.
-            paths: "auto", "inline", "worker".
-            pairs: "own": each worker with its own DPU; "all": also with the agents of all other
-                pairs, in rows such as `node1/0 with node2/0`; or names of some pairs.
-            on: Where the regions are, as for Session.empty().
-            count: Samples of a latency; fewer for large sizes.
-            seconds: Duration of a rate's measurement.
-            folder: Folder for Parquet files, one for each pair, op and path; made if it is missing.
-            resume: Go on from the files of the folder, which the same sweep must have written.
-            limit: Seconds after which a pair's answer is not waited for; None: by the plan.
-            rejoin: Seconds that a lost worker, or a DPU that reboots, has to come back.
-            progress: Called with the number of rows that are there, and of all.
+            arguments, options: Fields of dgkit.fleet.SweepOptions: sizes, ops, paths, pairs, and
+                further ones by keyword.
+            progress: Called with the number of rows measured so far, and the total.
 
         Raises:
-            ValueError: An argument is wrong, or the folder has another sweep, or one to resume.
-            PeerLost: The scheduler is lost; `resume` goes on from the folder.
+            ValueError: An argument is wrong, or the folder holds another sweep, or holds this sweep
+                and `resume` is false.
+            PeerLost: The scheduler is lost; `resume` continues from the folder.
         """
-        started = self.start_sweep(
-            sizes, ops, paths, pairs, on=on, count=count, seconds=seconds, folder=folder,
-            resume=resume, limit=limit, rejoin=rejoin,
-        )  # fmt: skip
+        started = self.start_sweep(*arguments, **options)
         try:
             started.wait(progress=progress)
         except BaseException:
@@ -224,7 +192,7 @@ class Fleet:
         return names
 
     def _combined(self) -> list[tuple[str, str]]:
-        """Return each pair alone, and with each other one of the same side that has an agent."""
+        """Return each pair alone, and each host (or DPU) with the agent of every other pair."""
         alone = [(name, "") for name in self._chosen("own")]
         crossed = [
             (pair.name, other.name)
@@ -249,8 +217,8 @@ class Fleet:
             function: Function to call; Dask sends it to the workers.
             arguments: Further arguments, the same for all pairs.
             pairs: As for sweep().
-            alone: Run one at a time on each machine.
-            limit: Seconds after which a pair's answer is not waited for.
+            alone: Run at most one call at a time on each machine.
+            limit: Seconds to wait for a pair's result.
 
         Returns:
             Each pair's result, or the exception that ended it, by name.
@@ -275,20 +243,20 @@ class Fleet:
         size: int | str = "1M",
         progress: Callable[[float, float], None] | None = None,
     ) -> SoakReport:
-        """Write, hash by the DPU, read back and compare on each pair for hours, and wait.
+        """Write random bytes on each pair, compare the DPU's digest and a read, for hours; wait.
 
         The pairs of a machine take turns of 5 s. A pair that fails is tried again in its next turn.
-        Ctrl-C ends it: the report has what was compared until then, and `stopped` is true.
+        Ctrl-C ends the soak: the report covers the rounds until then, and its `stopped` is true.
 
         Args:
-            hours: Duration; each pair has one turn at least.
-            pairs: As for sweep().
-            size: Bytes of a round.
-            progress: Called with the seconds that have passed, and all.
+            hours: Duration; each pair has at least one turn.
+            pairs: "own" for each worker with its own DPU, or names of some pairs.
+            size: Bytes written and compared in one round.
+            progress: Called with the elapsed seconds, and the total.
 
         Raises:
             ValueError: An argument is wrong.
-            PeerLost: The scheduler is lost; the message has the sums until then.
+            PeerLost: The scheduler is lost; the message has the totals until then.
         """
         self._check_open()
         hours = real("hours", hours, _LEAST_HOURS, 10_000)
@@ -299,10 +267,11 @@ class Fleet:
     def doctor(self, goal: str | None = None) -> FleetDiagnosis:
         """Read all machines, judge each host with its DPU, and group them by verdict.
 
-        Nothing is changed on them. What is read travels with pseudonyms instead of names.
+        Nothing is changed on the machines. Their readings are sent with pseudonyms instead of
+        names.
 
         Args:
-            goal: As for dgkit.doctor(); None chooses one for each machine.
+            goal: As for dgkit.doctor(); None chooses a goal for each machine.
 
         Raises:
             ValueError: There is no such goal.
@@ -320,16 +289,16 @@ class Fleet:
         return FleetDiagnosis(found, failures)
 
     def record(self, folder: str | PathLike[str]) -> dict[str, Path]:
-        """Store a snapshot of each machine in a folder, fit to be shared.
+        """Store a snapshot of each machine in a folder, with pseudonyms, so that it can be shared.
 
         The files are called machine-1.json and so on; a host and its DPU have matching pseudonyms.
 
         Returns:
-            The file of each machine, by its name.
+            The file of each machine, by the machine's name.
 
         Raises:
-            FileExistsError: A file exists.
-            PeerLost: A machine could not be read; the others are in the folder.
+            FileExistsError: The folder already has snapshots.
+            PeerLost: A machine could not be read; the snapshots of the others are in the folder.
         """
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
@@ -344,7 +313,7 @@ class Fleet:
         return files
 
     def _snapshots(self) -> tuple[dict[str, Snapshot], dict[str, str]]:
-        """Return a snapshot of each machine by the host's name, and why others have none."""
+        """Return snapshots by machine name, and the reasons for machines that were not read."""
         self._check_open()
         chosen: dict[str, Pair] = {}
         for pair in self.pairs:
@@ -378,7 +347,8 @@ class Fleet:
         self._closed = True
         if self.client.status != "running":
             return
-        with contextlib.suppress(PeerError, ValueError, KeyError):  # unknown to a new scheduler
+        # A scheduler that has restarted does not know the plugin.
+        with contextlib.suppress(PeerError, ValueError, KeyError):
             ask(
                 self.client, "the end of the sessions",
                 self.client.unregister_worker_plugin, self.plugin_name,
@@ -414,11 +384,11 @@ class Fleet:
 
 
 def _with_session(plugin: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call a user's function in a worker, which no exception of it may end."""
+    """Call a user's function in a worker so that no exception of it ends the worker."""
     session = session_here(plugin)
     try:
         return function(session, *arguments)
     except Exception:
         raise
-    except BaseException as error:  # SystemExit and its like, after which Dask ends a worker
+    except BaseException as error:  # Dask ends a worker after SystemExit and the like
         raise RuntimeError(f"the function raised {error!r}") from None

@@ -1,4 +1,4 @@
-"""Heat map of a sweep: how many times as slow as the median pair each pair is."""
+"""Heat map of a sweep: the slowness of each pair relative to the median of all pairs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["heat_map", "slowness"]
 
 _FIGURES = ("p50_ns", "gb_per_s")
-_FULL = 2.0  # times as slow as the median, from which a cell has the full colour
-_SHOWN = 200  # pairs of a table
-_MOST = 0.6  # opacity of the full colour, under which text is readable on light and dark pages
+_FULL = 2.0  # slowness from which a cell has the full colour
+_SHOWN = 200  # most pairs in the table
+_MOST = 0.6  # opacity of the full colour: text stays readable on light and dark pages
 
 
 def slowness(frame: pandas.DataFrame, figure: str) -> pandas.DataFrame:
-    """Return a row for each pair and a column for each op, path and size.
+    """Return slownesses: one row for each pair, one column for each op, path and size.
 
     A cell is the pair's latency divided by the median of all pairs, or the median rate divided by
-    the pair's: above 1 is slower. It is nan where a pair has no such row.
+    the pair's: above 1 is slower. It is NaN where a pair has no such row.
 
     Raises:
         ValueError: `figure` is neither "p50_ns" nor "gb_per_s".
@@ -48,7 +48,7 @@ def slowness(frame: pandas.DataFrame, figure: str) -> pandas.DataFrame:
 
 
 def heat_map(frame: pandas.DataFrame, figure: str) -> Html:
-    """Return the cells of slowness() as an HTML table, coloured from 1 to 2 times as slow."""
+    """Return slowness() as an HTML table whose cells are coloured from 1.0 (none) to 2.0 (full)."""
     cells = slowness(frame, figure)
     what = "latency" if figure == "p50_ns" else "time of a byte"
     what = f"{what}, times the median of all pairs"

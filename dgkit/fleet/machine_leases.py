@@ -1,4 +1,4 @@
-"""Leases of machines, so that two pairs of one are never measured at a time, by any client."""
+"""Leases of machines: no two pairs of a machine are measured at once, even by two clients."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _AT_A_TIME = 8  # requests; each takes a connection to the scheduler
-_ALL_S, _EACH_S = 15.0, 0.05  # limit of a call, and for each lease
+_ALL_S, _EACH_S = 15.0, 0.05  # time limit of a call: fixed part, per lease
 
 
 class MachineLeases:
-    """Leases of a client: one a machine, taken and given back for many pairs in one call.
+    """Leases that a client holds: one per machine, acquired and released for many pairs at once.
 
-    They end with close(), also those that a call takes which was interrupted, and with the client,
-    after Dask's lease timeout.
+    close() releases all of them, including those of an interrupted acquire(). If the client is
+    lost, Dask's lease timeout ends them.
 
     Args:
         client: Client of the cluster.
@@ -36,10 +36,10 @@ class MachineLeases:
         self._client = client
         self._semaphores: dict[str, Semaphore] = {}
         self._taken: set[str] = set()
-        self._closed = False  # both belong to the client's loop
+        self._closed = False  # _taken and _closed are accessed in the client's loop only
 
     def acquire(self, wanted: Sequence[frozenset[str]]) -> list[bool]:
-        """Take the machines of each pair; return for which pairs all of them were free.
+        """Acquire the machines of each pair; return for each pair whether all of them were free.
 
         Raises:
             PeerLost, PeerTimeout: The scheduler is lost or does not answer.
@@ -47,7 +47,7 @@ class MachineLeases:
         return self._on_loop("leases of machines", self._acquire, wanted)
 
     def release(self, taken: Sequence[frozenset[str]]) -> None:
-        """Give back the machines of pairs.
+        """Release the machines of pairs.
 
         Raises:
             PeerLost, PeerTimeout: The scheduler is lost or does not answer.
@@ -55,7 +55,7 @@ class MachineLeases:
         self._on_loop("the end of leases", self._release, taken)
 
     def close(self) -> None:
-        """Give back all machines, and take no more.
+        """Release all machines, and acquire no more.
 
         Raises:
             PeerLost, PeerTimeout: The scheduler is lost or does not answer.
@@ -63,7 +63,7 @@ class MachineLeases:
         self._on_loop("the end of leases", self._close, [None])
 
     def _on_loop(self, what: str, call: Callable[[T], Awaitable[R]], items: Sequence[T]) -> list[R]:
-        """Call a coroutine function for each item in the client's loop, a few at a time."""
+        """Await call(item) for each item in the client's loop, at most _AT_A_TIME at once."""
         if not items:
             return []
 

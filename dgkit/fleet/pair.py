@@ -26,14 +26,14 @@ class Pair:
         dpu: Name of the DPU's machine, with the process id.
         provider: How bytes move.
         label: `hardware`, or what takes its place.
-        engine: The device that copies, "" for the CPU.
+        engine: The device that copies; "" for the CPU.
         arch: Architecture of the worker's machine.
         dgkit: Version of dgkit in the worker.
         machine: Id of the worker's machine.
-        agent: Address of the other side's agent, "" if the worker has started a software DPU.
-        other: Name of the other side's machine, "" if it is the same.
-        machines: Machines that a measurement keeps busy: ids, or names where no worker is.
-        state: "" if it can be used, else why it cannot.
+        agent: Address of the other side's agent; "" if the worker has started a software DPU.
+        other: Name of the other side's machine; "" if it is the worker's machine.
+        machines: Machines that a measurement keeps busy: ids, or names of machines without workers.
+        state: "" if the pair is usable, else the reason why not.
     """
 
     name: str
@@ -62,9 +62,9 @@ def named_pairs(found: Mapping[str, Mapping[str, Any] | str]) -> tuple[Pair, ...
     """Return the pairs of all workers, sorted by name.
 
     Args:
-        found: What each worker says of itself, by address, or why it says nothing.
+        found: The description of each worker by its address, or the reason why there is none.
 
-    A pair that two workers lead to, one on each side, can be used by the first of them only.
+    If both sides of a pair have a worker, the pair appears twice; only the first one is usable.
     """
     described = {address: each for address, each in found.items() if not isinstance(each, str)}
     names = _names(described.values())
@@ -79,9 +79,10 @@ def named_pairs(found: Mapping[str, Mapping[str, Any] | str]) -> tuple[Pair, ...
 
 
 def _names(described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return names by worker address: host and worker's name, or its number on that host.
+    """Return pair names by worker address: the host, and the worker's name or number on that host.
 
-    A worker without a name has its address as name, whose port changes with a restart.
+    A worker that was given no name is numbered: its default name is its address, whose port
+    changes with each restart.
     """
     numbers: Counter[str] = Counter()
     names = {}
@@ -120,7 +121,7 @@ def _pair(name: str, each: Mapping[str, Any], ids: Mapping[str, str]) -> Pair:
 
 
 def _once(pairs: list[Pair], described: Mapping[str, Mapping[str, Any]]) -> tuple[Pair, ...]:
-    """Mark each pair that an earlier one already is."""
+    """Mark pairs that duplicate an earlier one, seen from the other side's worker."""
     seen: dict[object, str] = {}
     kept = []
     for pair in pairs:

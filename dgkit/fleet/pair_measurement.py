@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 __all__ = ["measure", "measure_session"]
 
-_WINDOW = 32  # transfers in flight for a rate, as Session.bandwidth()
+_WINDOW = 32  # transfers in flight for a rate, as the default of Session.bandwidth()
 
 
 def measure(plugin: str, agent: str, *plan: Any) -> list[dict[str, Any]]:
-    """Measure the pair of the worker that runs this task, as measure_session().
+    """Call measure_session() on the session of the worker that runs this task.
 
     Args:
-        plugin: Name of the worker plugin that has the session.
-        agent: Address of another pair's agent to measure with instead; "" for its own.
+        plugin: Name of the worker plugin that holds the session.
+        agent: Address of another pair's agent to open a session with instead, or "".
         plan: Further arguments of measure_session().
     """
     if not agent:
@@ -42,7 +42,7 @@ def measure_session(
     count: int,
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """Return a row for each size: latency, then rate, each with its floor.
+    """Measure latency, then rate, each with its floor; return one row for each size.
 
     Args:
         session: The pair's session.
@@ -51,7 +51,7 @@ def measure_session(
         sizes: Bytes of one transfer.
         on: Where the region is, as for Session.empty().
         count: Samples of a latency; fewer for large sizes.
-        seconds: Duration of a rate's measurement.
+        seconds: Duration of each measurement of a rate.
     """
     with session.empty(max(sizes), on=on, name="fleet") as region:
         rows = []

@@ -1,4 +1,4 @@
-"""The worker's side of a pair: a session that is opened and closed with the worker."""
+"""The worker's side of a pair: a session that lives as long as the worker."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["PairPlugin", "describe", "plugin_here", "session_here"]
 
 
 class PairPlugin(WorkerPlugin):  # type: ignore[misc]
-    """Session of a worker. A worker without an agent's address gets a software DPU.
+    """Dask plugin that opens a worker's session: with its agent, or with a software DPU.
 
     Args:
         agents: Addresses of agents, by the worker's name or host.
-        provider: How bytes move where the software DPU or this process moves them.
-        keys: Name of the key pair on the worker's machine, for tcp; the keys stay there.
+        provider: Provider of the software DPU, or of the worker if it is the DPU.
+        keys: Name of the key pair on the worker's machine, for tcp://; the keys stay there.
     """
 
     idempotent = True  # a second Fleet with the same arguments uses the same sessions
@@ -75,11 +75,11 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
         return connect(agent or None, provider=self.provider, keys=self.keys)
 
     def machine(self) -> str:
-        """Return what two workers of one machine have in common: the kernel's boot id."""
+        """Return an id of the machine that all of its workers share: the kernel's boot id."""
         return boot_id()
 
     def session(self) -> Session:
-        """Return the session, a new one if the other side of the last one is lost."""
+        """Return the session; open a new one if the other side of the last one is lost."""
         with self._lock:
             if self._session is not None and not _answers(self._session):
                 lost, self._session = self._session, None
@@ -92,7 +92,7 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
     def _try_to_open(self) -> None:
         try:
             self.session()
-        except Exception as error:  # described; the worker itself is well
+        except Exception as error:  # reported by description(); the worker stays usable
             self._error = f"{type(error).__name__}: {error}"
 
     def _close(self) -> None:
@@ -102,7 +102,7 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
             session.close()
 
     def description(self) -> dict[str, Any]:
-        """Return what this worker is, as plain values."""
+        """Return this worker's name, machine, versions and session as plain values."""
         if self._session is None:
             self._try_to_open()
         info = self._session.info if self._session is not None else {}
@@ -132,7 +132,7 @@ def plugin_here(name: str) -> PairPlugin:
     """Return the plugin of the worker that runs this task.
 
     Raises:
-        ClosedError: The fleet was closed, or the scheduler has restarted and knows no plugin.
+        ClosedError: The fleet was closed, or the scheduler has restarted and lost the plugin.
     """
     worker = get_worker()
     plugin = worker.plugins.get(name)

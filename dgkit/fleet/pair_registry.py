@@ -1,4 +1,4 @@
-"""Registry of a fleet's pairs: what each worker of the cluster is."""
+"""Registry of a fleet's pairs: the description of each worker of the cluster."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _DESCRIBE_S = 30.0  # for a worker that is busy with another task, or starts a s
 
 
 class PairRegistry:
-    """Pairs of a cluster, which follow the workers that come and go.
+    """Pairs of a cluster, updated as workers join and leave.
 
     Args:
         client: Client of the cluster.
-        plugin: Name of the worker plugin that has the sessions.
-        insecure: Accept workers that other machines reach without TLS.
+        plugin: Name of the worker plugin that holds the sessions.
+        insecure: Accept workers that other machines can reach without TLS.
     """
 
     def __init__(self, client: Client, plugin: str, *, insecure: bool) -> None:
@@ -47,12 +47,16 @@ class PairRegistry:
         return self._named[1]
 
     def refresh(self) -> None:
-        """Ask all workers again what they are."""
+        """Query every worker again for its description."""
         self._found.clear()
         self.follow(self.workers())
 
     def workers(self) -> set[str]:
-        """Return the addresses of the cluster's workers, none of which may be exposed."""
+        """Return the addresses of the workers.
+
+        Raises:
+            PeerRefused: An address is reachable without TLS, and `insecure` is false.
+        """
         found = set(ask(self.client, "the workers", self.client.nthreads))
         if not self._insecure:
             check_encryption([address_of(self.client), *sorted(found)])
@@ -65,13 +69,13 @@ class PairRegistry:
             self._describe(alive - set(self._found))
 
     def renew(self, name: str) -> None:
-        """Ask a pair's worker again what it is: its other side is another process by now."""
+        """Query a pair's worker again, after its other side was replaced by another process."""
         pair = self.by_name.get(name)
         if pair is not None and self._found.pop(pair.worker, None) is not None:
             self._describe({pair.worker})
 
     def _describe(self, workers: set[str]) -> None:
-        """Ask workers what they are, and name all pairs again."""
+        """Query workers for their descriptions, and rename all pairs."""
         futures = {worker: self._submit(worker) for worker in workers}
         with contextlib.suppress(TimeoutError):
             wait(list(futures.values()), timeout=_DESCRIBE_S)
@@ -92,7 +96,7 @@ class PairRegistry:
             return found
         if future.status == "error":
             error = ask(self.client, "an error", future.exception)
-            if "deserialization" in str(error):  # of the function that describes a worker
+            if "deserialization" in str(error):  # the worker cannot import describe()
                 return "its Python has no dgkit, or one that lacks the extra fleet"
             return f"{type(error).__name__}: {error}"
         if future.status == "cancelled":

@@ -1,4 +1,4 @@
-"""Folder of Parquet files, one for each pair, op and path, each whole when it is there."""
+"""Folder of Parquet files, one for each pair, op and path, each written atomically."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ __all__ = ["PartFiles", "read_folder"]
 _PLAN, _LOCK = "_sweep.json", "_lock"  # readers of data sets skip names that start with _ or .
 _FORMAT, _VERSION = "dgkit fleet sweep", 1
 _PART = ".part"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # of a file system without them
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # a file system without locks
 
 
 class PartFiles:
-    """Files of one sweep. A pair, op and path has one file name, so that no row is there twice.
+    """Files of one sweep: one file name for each pair, op and path, so that no row occurs twice.
 
     Args:
-        folder: The folder; made if it is missing.
-        plan: The sweep's plan, as plain values, kept beside the files.
-        resume: Whether files of the same plan may be there.
+        folder: The folder; created if missing.
+        plan: The sweep's plan, as plain values, stored beside the files.
+        resume: Whether the folder may already hold files of the same plan.
 
     Raises:
-        ValueError: The folder has other files, another sweep, or files and `resume` is false, or
-            a sweep that runs.
+        ValueError: The folder holds other files or another sweep, is used by a running sweep, or
+            holds files of this sweep and `resume` is false.
         OSError: The folder cannot be written.
     """
 
@@ -56,15 +56,15 @@ class PartFiles:
                 _replace(path, (json.dumps(document, indent=1) + "\n").encode())
             elif not resume and self.present():
                 raise ValueError(
-                    f"{folder} has files of this sweep: go on with resume=True (`--resume`), or "
-                    "use another folder"
+                    f"{folder} has files of this sweep: continue it with resume=True (`--resume`), "
+                    "or use another folder"
                 )
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let other sweeps use the folder. Idempotent."""
+        """Unlock the folder for other sweeps. Idempotent."""
         self._unlock()
 
     def path(self, pair: str, op: str, path: str) -> Path:
@@ -74,11 +74,11 @@ class PartFiles:
         return self.folder / f"part-{slug}-{digest}-{op}-{path}.parquet"
 
     def present(self) -> list[Path]:
-        """Return the files that are there."""
+        """Return the files in the folder."""
         return sorted(self.folder.glob("part-*.parquet"))
 
     def write(self, path: Path, rows: pyarrow.Table) -> None:
-        """Write a file; it appears whole, after its bytes are on disk."""
+        """Write a file atomically: it appears under its name once its bytes are on disk."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -92,7 +92,7 @@ class PartFiles:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file beside its name, synchronize it, and rename it."""
+    """Write a temporary file beside `path`, fsync it, and rename it to `path`."""
     part = path.with_name(f".{path.name}{_PART}")
     try:
         with part.open("wb") as file:
@@ -101,21 +101,21 @@ def _replace(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error  # write() names no file
+        raise OSError(error.errno, error.strerror, str(path)) from error  # write()'s names no file
     finally:
         part.unlink(missing_ok=True)
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a file is left of a sweep that ended before its plan was written."""
+    """Return whether a file was left by a sweep that ended before it wrote its plan."""
     return path.name == _LOCK or (path.name.startswith(".") and path.name.endswith(_PART))
 
 
 def _locked(folder: Path) -> int:
-    """Return the descriptor of a file of the folder that is locked until it is closed.
+    """Lock the folder; return the file descriptor whose closing unlocks it.
 
     Raises:
-        ValueError: It is locked already.
+        ValueError: The folder is already locked.
     """
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:

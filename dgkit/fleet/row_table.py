@@ -1,4 +1,4 @@
-"""Rows of a sweep: their columns in memory and in files, and which pairs are slower."""
+"""Rows of a sweep: their columns in memory and in files, and the marking of stragglers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _IN_MEMORY = {"samples": "i4"}  # at most 1,000,000
 _IN_MEMORY |= dict.fromkeys(("floor_ns", "gb_per_s", "floor_gb_per_s", "took_s"), "f4")  # 7 digits
 _GROWTH = 1.25
 
-_SPREAD = 0.03  # the least deviation that is assumed: 3 %, as medians of a clock's ticks are equal
-_FEWEST = 4  # pairs, below which none can be called an outlier
+_SPREAD = 0.03  # least deviation assumed, 3 %: a coarse clock can make all medians equal
+_FEWEST = 4  # pairs needed before one of them can be called an outlier
 _LIMIT = 3.5  # of the modified z-score (Iglewicz and Hoaglin, How to Detect and Handle Outliers)
-_LEAST = 1.25  # times the median: what is less is no straggler, however alike the others are
+_LEAST = 1.25  # a straggler is at least this slow relative to the median, however alike the others
 
 
 @lru_cache(maxsize=1)
@@ -43,17 +43,17 @@ def schema() -> pyarrow.Schema:
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
-    """Return rows as a table of schema."""
+    """Return rows as a table with the columns of schema()."""
     import pyarrow as pa
 
     return pa.Table.from_pylist(list(rows), schema=schema())
 
 
 class RowTable:
-    """Rows that grow: an array for each column, a million rows in 100 MB.
+    """Growable rows: one array for each column; a million rows take 100 MB.
 
-    Texts are small integers with their categories. A DataFrame of frame() has views of the arrays,
-    which are replaced by the next sort and never changed in place.
+    Texts are stored as small integer codes of categories. The DataFrame of frame() has views of
+    the arrays, which the next sort replaces and never changes in place.
     """
 
     def __init__(self) -> None:
@@ -64,13 +64,13 @@ class RowTable:
         self._columns = {name: np.empty(0, types[name]) for name in schema().names}
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _TEXTS}
         self._count = 0
-        self._frame: pandas.DataFrame | None = None  # of all rows
+        self._frame: pandas.DataFrame | None = None  # of all rows; None after append()
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, table: pyarrow.Table) -> None:
-        """Add the rows of a table of schema.
+        """Add the rows of a table with the columns of schema().
 
         Raises:
             ValueError: A row lacks a figure.
@@ -95,7 +95,7 @@ class RowTable:
         return values
 
     def _encoded(self, name: str, chunk: pyarrow.DictionaryArray) -> NDArray[numpy.int32]:
-        """Return this table's codes of texts; -1 for none, as pandas has it."""
+        """Return this table's codes of texts; -1 for a missing text, as in pandas."""
         import numpy as np
 
         codes = self._codes[name]
@@ -106,7 +106,7 @@ class RowTable:
         return found
 
     def _reserve(self, name: str, count: int) -> None:
-        """Make room for `count` rows, and for the codes of a column of texts."""
+        """Grow a column to `count` rows, and widen its type if its categories need it."""
         import numpy as np
 
         old = self._columns[name]
@@ -146,7 +146,7 @@ class RowTable:
         return pd.Categorical.from_codes(self._view(name), dtype=dtype, validate=False)
 
     def _sort(self) -> None:
-        """Sort the rows by KEY, a column at a time, and the categories of texts."""
+        """Sort the categories of texts, then the rows by KEY, one column at a time."""
         import numpy as np
 
         for name in _TEXTS:
@@ -168,17 +168,17 @@ class RowTable:
 
 
 def _code_type(count: int) -> str:
-    """Return the type of codes for `count` categories: that of pandas, which then copies none."""
+    """Return pandas' type of codes for `count` categories, so that pandas need not copy them."""
     return "i1" if count < 127 else "i2" if count < 32767 else "i4"
 
 
 def _marks(column: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Return by how many robust deviations each row is slower: `slow_latency` and `slow_rate`.
+    """Return the columns `slow_latency`, `slow_rate` (modified z-scores) and `straggler`.
 
-    Rows of one provider, op, path and size are compared, in logarithms: the modified z-score, from
-    the median and the median absolute deviation, which stragglers do not shift. A row whose floor
-    moved is compared with the others, and never marked. `straggler` is true where one of both
-    exceeds 3.5 and the figure is at least 1.25 times as slow as the median.
+    Rows with the same provider, op, path and size are compared by the logarithms of their figures.
+    The modified z-score uses the median and the median absolute deviation, which stragglers hardly
+    shift. `straggler` is true where a score exceeds 3.5 and the figure is at least 1.25 times as
+    slow as the median. A row whose floor moved counts in the comparison, but is never marked.
     """
     import numpy as np
 
@@ -197,7 +197,7 @@ def _marks(column: Callable[[str], NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def _groups(keys: Sequence[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    """Yield the rows with equal keys, of groups in which there can be an outlier."""
+    """Yield the row numbers of each group with equal keys that is large enough for an outlier."""
     import numpy as np
 
     order = np.lexsort(keys)

@@ -1,4 +1,4 @@
-"""Calls of the scheduler, with a time limit and typed errors."""
+"""Calls to the scheduler, with a time limit and typed errors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["address_of", "all_workers_s", "ask", "check_connection", "limited"]
 T = TypeVar("T")
 
 CALL_S = 15.0  # limit of one call; Dask's own connect timeout is 30 s
-_ALL_S, _EACH_S = 60.0, 0.25  # limit of a call that each worker answers, and for each of them
+_ALL_S, _EACH_S = 60.0, 0.25  # limit of a call that every worker answers: fixed part, per worker
 
 
 def address_of(client: Client) -> str:
-    """Return the scheduler's address, "" if the client never had one."""
+    """Return the scheduler's address, or "" if the client never connected to one."""
     return str(getattr(client.scheduler, "address", ""))
 
 
@@ -34,7 +34,7 @@ def check_connection(client: Client) -> None:
 
 
 def all_workers_s(count: int) -> float:
-    """Return the limit of a call that the scheduler passes on to all of its workers."""
+    """Return the time limit of a call that the scheduler forwards to `count` workers."""
     return _ALL_S + _EACH_S * count
 
 
@@ -46,15 +46,15 @@ def ask(
     limit_s: float = CALL_S,
     **options: Any,
 ) -> T:
-    """Return call(*args, **options), which asks the scheduler.
+    """Return call(*args, **options), a function that sends a request to the scheduler.
 
     Args:
         client: Client of the scheduler.
-        what: What is asked for, for an error.
-        call: Function that asks.
-        args: Its arguments.
-        limit_s: Seconds that an answer may take.
-        options: Its arguments by name.
+        what: What is requested, for error messages.
+        call: Function that sends the request.
+        args: Arguments of `call`.
+        limit_s: Seconds to wait for the answer.
+        options: Keyword arguments of `call`.
 
     Raises:
         PeerLost: The connection to the scheduler is lost.
@@ -75,10 +75,10 @@ def ask(
 
 
 def limited(call: Callable[[], T], limit_s: float) -> T:
-    """Return call(), which runs in another thread and is not waited for longer than `limit_s`.
+    """Run call() in another thread, wait for it at most `limit_s` seconds, and return its result.
 
     Raises:
-        PeerTimeout: It did not return; its thread is left alone.
+        PeerTimeout: The call did not return in time; its thread keeps running.
     """
     answers: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
 

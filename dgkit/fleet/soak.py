@@ -1,4 +1,4 @@
-"""A long run on all pairs: bytes that are written, hashed by the DPU and read back, for hours."""
+"""Soak test: write on all pairs, compare the DPU's digest and what is read back, for hours."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SoakReport", "soak", "soak_here"]
 
-_SLICE_S = 5.0  # of one pair, after which the next one of the machine has its turn
-_SPARE_S = 60.0
+_SLICE_S = 5.0  # turn of one pair, before the next pair of the machine
+_SPARE_S = 60.0  # to wait for a turn's result beyond its duration
 
 
 @dataclass(slots=True)
 class _PairTotals:
-    """Sums of one pair."""
+    """Totals of one pair."""
 
     pair: str
     slices: int = 0
@@ -45,9 +45,9 @@ class SoakReport:
     """Result of a soak.
 
     Attributes:
-        took_s: Duration.
-        totals: Sums by pair: slices, rounds of write, digest and read, bytes that were compared,
-            wrong ones among the rounds, and failures with the last one's text.
+        took_s: Duration in seconds.
+        totals: For each pair: turns (slices), rounds of write, digest and read, bytes compared,
+            rounds with wrong bytes, and failures with the text of the last one.
         stopped: Whether Ctrl-C ended it.
     """
 
@@ -57,12 +57,12 @@ class SoakReport:
 
     @property
     def ok(self) -> bool:
-        """True if each pair has worked, and no byte was wrong."""
+        """True if every pair completed rounds, without a failure or a wrong byte."""
         return all(each.rounds and not each.wrong and not each.failures for each in self.totals)
 
     @property
     def table(self) -> pandas.DataFrame:
-        """A row for each pair."""
+        """One row for each pair."""
         import pandas as pd
 
         return pd.DataFrame([asdict(each) for each in self.totals])
@@ -95,7 +95,7 @@ class SoakReport:
 
 
 def soak_here(plugin: str, size: int, seconds: float, seed: int) -> dict[str, int]:
-    """Write, hash and read back on the pair of the worker that runs this task, for `seconds`."""
+    """Run rounds of write, digest and read on the session of this task's worker, for `seconds`."""
     import numpy as np
 
     session = session_here(plugin)
@@ -120,7 +120,7 @@ def soak(
     size: int,
     progress: Callable[[float, float], None] | None = None,
 ) -> SoakReport:
-    """Soak pairs in slices, one of a machine at a time, until the time is over or Ctrl-C."""
+    """Soak pairs in turns, one pair of a machine at a time, until the time is over or Ctrl-C."""
     start = time.monotonic()
     totals = {name: _PairTotals(name) for name in pairs}
 
@@ -142,7 +142,7 @@ def soak(
 def _slices(
     registry: PairRegistry, pairs: Sequence[str], start: float, seconds: float, size: int
 ) -> Iterator[Outcome]:
-    """Yield the outcome of each pair's slices, one of each pair at least."""
+    """Yield the outcome of each turn; each pair has at least one."""
     length = min(_SLICE_S, max(seconds / 2, 0.01))
     for number in itertools.count():
         jobs = [Job(name, soak_here, (registry.plugin, size, length, number)) for name in pairs]

@@ -1,4 +1,4 @@
-"""A sweep over the pairs of a fleet: its plan, its rows, its end."""
+"""A sweep over the pairs of a fleet: options, plan, and the running sweep with its rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,20 +28,54 @@ if TYPE_CHECKING:
 
     from .pair_registry import PairRegistry
 
-__all__ = ["Failure", "Plan", "Sweep", "row_name"]
+__all__ = ["Failure", "Plan", "Sweep", "SweepOptions", "row_name"]
 
 _STRAGGLER = ("pair", "op", "path", "size", "p50 µs", "GB/s", "z latency", "z rate")
 _OPS, _PATHS = ("write", "read"), ("auto", "inline", "worker")
-_WRITERS = 4  # of files, each of which waits for the disk
-_SPARE_S = 60.0  # for a pair's answer, beyond what the plan says
+_WRITERS = 4  # threads that write files, each waiting for the disk
+_SPARE_S = 60.0  # to wait for a pair's result beyond the planned duration
 _PER_SIZE_S = 2.0  # for latency and floors of one size
-_MOST_BYTES = 1 << 40  # of a transfer: more than any machine has, so a size of more is an error
-_MOST_S = 1_000_000  # of a limit
+_MOST_BYTES = 1 << 40  # largest size of a transfer: more memory than any machine has
+_MOST_S = 1_000_000  # largest accepted limit
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """Options of Fleet.sweep() and Fleet.start_sweep().
+
+    Attributes:
+        sizes: Bytes of one transfer, as numbers or texts such as "64K".
+        ops: "write" and "read", seen from the DPU.
+        paths: "auto", "inline", "worker".
+        pairs: "own": each worker with its own DPU; "all": also with the agents of all other
+            pairs, in rows such as `node1/0 with node2/0`; or names of some pairs.
+        on: Where the regions are, as for Session.empty().
+        count: Samples of a latency; fewer for large sizes.
+        seconds: Duration of each measurement of a rate.
+        folder: Folder for Parquet files, one for each pair, op and path; created if missing.
+        resume: Continue from the files in the folder, which the same sweep must have written.
+        limit: Seconds to wait for a pair's result of one op and path; None derives it from the
+            sizes and `seconds`.
+        rejoin: Seconds that a lost worker, or a DPU that reboots, has to come back.
+    """
+
+    sizes: Sequence[int | str] = ("64", "4K", "64K", "1M")
+    ops: Sequence[str] = _OPS
+    paths: Sequence[str] = ("auto",)
+    pairs: str | Sequence[str] = "own"
+    _: KW_ONLY
+    on: str = "host"
+    count: int = 10_000
+    seconds: float = 0.2
+    folder: str | PathLike[str] | None = None
+    resume: bool = False
+    limit: float | None = None
+    rejoin: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Sizes, ops and paths of a sweep, for each pair; arguments as Fleet.sweep()."""
+    """What a sweep measures of each pair; stored in the sweep's folder."""
 
     sizes: tuple[int, ...]
     ops: tuple[str, ...]
@@ -51,35 +85,26 @@ class Plan:
     seconds: float
 
     @classmethod
-    def of(
-        cls,
-        sizes: Sequence[int | str],
-        ops: Sequence[str],
-        paths: Sequence[str],
-        *,
-        on: str,
-        count: int,
-        seconds: float,
-    ) -> Plan:
-        """Return the plan after checking the arguments.
+    def of(cls, options: SweepOptions) -> Plan:
+        """Return the plan after checking the options.
 
         Raises:
-            TypeError, ValueError: An argument is wrong; the message names it.
+            TypeError, ValueError: An option is wrong; the message names it.
         """
-        seconds = real("seconds", seconds, 0.001, 3600)
-        if not isinstance(on, str):
-            raise TypeError(f"on is {on!r}; it must be a text")
-        if not 1 <= (count := whole("count", count)) <= 1_000_000:
+        seconds = real("seconds", options.seconds, 0.001, 3600)
+        if not isinstance(options.on, str):
+            raise TypeError(f"on is {options.on!r}; it must be a text")
+        if not 1 <= (count := whole("count", options.count)) <= 1_000_000:
             raise ValueError(f"count is {count}; it must be 1 to 1,000,000")
         return cls(
-            sizes=_distinct("sizes", sizes, _size),
-            ops=_distinct("ops", ops, lambda op: _choice("ops", op, _OPS)),
-            paths=_distinct("paths", paths, lambda path: _choice("paths", path, _PATHS)),
-            on=on, count=count, seconds=seconds,
+            sizes=_distinct("sizes", options.sizes, _size),
+            ops=_distinct("ops", options.ops, lambda op: _choice("ops", op, _OPS)),
+            paths=_distinct("paths", options.paths, lambda path: _choice("paths", path, _PATHS)),
+            on=options.on, count=count, seconds=seconds,
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain values, as after JSON."""
+        """Return plain values that compare equal to themselves after a round trip through JSON."""
         return {
             "sizes": list(self.sizes), "ops": list(self.ops), "paths": list(self.paths),
             "on": self.on, "count": self.count, "seconds": self.seconds,
@@ -87,7 +112,7 @@ class Plan:
 
     @property
     def limit_s(self) -> float:
-        """Seconds after which the answer for one op and path is not waited for."""
+        """Seconds to wait for a pair's result of one op and path."""
         return _SPARE_S + len(self.sizes) * (_PER_SIZE_S + 2 * self.seconds)
 
 
@@ -100,7 +125,7 @@ def _distinct(name: str, given: Sequence[Any], parse: Callable[[Any], Any]) -> t
 
 
 def _plain(value: Any) -> Any:
-    """Return a cell of a table as JSON has it: nan, which is no number of JSON, is null."""
+    """Return a table's cell for JSON, which has no NaN: None instead."""
     return None if value != value else value
 
 
@@ -135,39 +160,32 @@ def _straggler(row: Any) -> tuple[str, ...]:
 
 
 def row_name(pair: str, partner: str) -> str:
-    """Return the name of a row: of a pair, or of its host with the DPU of another one."""
+    """Return the name in a row: a pair's, or that of a host with another pair's DPU."""
     return f"{pair} with {partner}" if partner else pair
 
 
 class Sweep:
-    """A sweep that runs or has ended. Its rows can be read at any time.
+    """A running or finished sweep. Its rows can be read at any time.
 
     Attributes:
         plan: What is measured of each pair.
-        total: Number of rows when it is complete.
+        total: Number of rows of the complete sweep.
     """
 
     def __init__(
-        self,
-        registry: PairRegistry,
-        plan: Plan,
-        pairs: Sequence[tuple[str, str]],
-        *,
-        folder: str | PathLike[str] | None,
-        resume: bool,
-        limit_s: float | None,
-        rejoin_s: float,
+        self, registry: PairRegistry, pairs: Sequence[tuple[str, str]], options: SweepOptions
     ) -> None:
-        self.plan = plan
+        self.plan = plan = Plan.of(options)
         self._registry = registry
-        limit_s = real("limit", plan.limit_s if limit_s is None else limit_s, 0.001, _MOST_S)
-        rejoin_s = real("rejoin", rejoin_s, 0, _MOST_S)
-        self._folder = Path(folder) if folder is not None else None
-        if resume and self._folder is None:
+        limit = plan.limit_s if options.limit is None else options.limit
+        limit_s = real("limit", limit, 0.001, _MOST_S)
+        rejoin_s = real("rejoin", options.rejoin, 0, _MOST_S)
+        self._folder = Path(options.folder) if options.folder is not None else None
+        self._files: PartFiles | None = None
+        if self._folder is not None:
+            self._files = PartFiles(self._folder, plan.as_dict(), resume=options.resume)
+        elif options.resume:
             raise ValueError("resume needs the folder of the sweep")
-        self._files = (
-            PartFiles(self._folder, plan.as_dict(), resume=resume) if self._folder else None
-        )
         try:
             self._rows = RowTable() if self._files is None else self._files.read()
         except BaseException:
@@ -187,7 +205,7 @@ class Sweep:
         self._thread.start()
 
     def _jobs(self, pairs: Sequence[tuple[str, str]]) -> list[Job]:
-        """Return the jobs for what is not in the folder."""
+        """Return a job for each pair, op and path without a file in the folder."""
         jobs = []
         plan, plugin = self.plan, self._registry.plugin
         how = (plan.sizes, plan.on, plan.count, plan.seconds)
@@ -225,7 +243,7 @@ class Sweep:
             self._files.close()
 
     def _take(self, outcome: Outcome) -> None:
-        """Keep the rows of a job, in the folder first."""
+        """Store the rows of a job: in the folder, then in memory."""
         name, op, path = outcome.job.key
         if outcome.error is not None:
             why = f"{type(outcome.error).__name__}: {outcome.error}"
@@ -248,12 +266,12 @@ class Sweep:
 
     @property
     def done(self) -> bool:
-        """True if it has ended, by itself, by stop() or by an error."""
+        """True once the sweep has ended: completed, stopped or failed."""
         return self._ended
 
     @property
     def rows(self) -> int:
-        """Number of rows that are there."""
+        """Number of rows measured so far."""
         with self._lock:
             return len(self._rows)
 
@@ -265,13 +283,13 @@ class Sweep:
 
     @property
     def table(self) -> pandas.DataFrame:
-        """The rows that are there, sorted, with stragglers marked; the values are read-only."""
+        """The rows measured so far, sorted, with stragglers marked; the values are read-only."""
         with self._lock:
             return self._rows.frame()
 
     @property
     def stragglers(self) -> pandas.DataFrame:
-        """The rows that are slower than those of the other pairs, the slowest first."""
+        """The rows of pairs that are slower than the others, the slowest first."""
         frame = self.table
         worst = frame[["slow_latency", "slow_rate"]].max(axis=1)
         return frame[frame["straggler"]].loc[
@@ -280,7 +298,7 @@ class Sweep:
 
     @property
     def summary(self) -> pandas.DataFrame:
-        """A row for each op, path and size: the median pair, the slowest, and the floors.
+        """One row for each op, path and size: median pair, slowest pair, and floors.
 
         `floors_moved` counts the pairs whose floor was not steady while they were measured.
         """
@@ -301,14 +319,15 @@ class Sweep:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Providers of the bytes: `software DPU`, `hardware`, sorted."""
+        """Labels of the providers that move the bytes, `software DPU` or `hardware`, sorted."""
         pairs = (self._registry.by_name.get(name) for name in self._workers)
         return tuple(sorted({pair.label for pair in pairs if pair and pair.label}))
 
     def cells(self, figure: str = "p50_ns") -> pandas.DataFrame:
-        """Return how many times as slow as the median of all pairs each pair is.
+        """Return each pair's slowness relative to the median of all pairs; above 1 is slower.
 
-        A row for each pair of the plan, a column for each op, path and size; nan is not there yet.
+        One row for each pair of the sweep, one column for each op, path and size; NaN where nothing
+        was measured yet.
 
         Args:
             figure: "p50_ns" or "gb_per_s".
@@ -324,7 +343,7 @@ class Sweep:
         return found.reindex(index=list(dict.fromkeys((*self._pairs, *found.index))), columns=kinds)
 
     def heat_map(self, figure: str = "p50_ns") -> html_cards.Html:
-        """Return the rows that are there as HTML, each pair against the median of all.
+        """Return the rows measured so far as HTML: each pair relative to the median of all.
 
         Args:
             figure: "p50_ns" or "gb_per_s".
@@ -340,7 +359,7 @@ class Sweep:
 
         frame = self.table
         for name in frame.select_dtypes("float32"):
-            frame[name] = frame[name].astype(str).astype(float)  # the digits that it has
+            frame[name] = frame[name].astype(str).astype(float)  # no digits beyond float32's
         rows = frame.astype(object).to_dict("records")
         return {
             "plan": self.plan.as_dict(),
@@ -349,7 +368,7 @@ class Sweep:
         }
 
     def stop(self, timeout: float | None = 60.0) -> None:
-        """Start nothing more, and wait for what runs, at most `timeout` seconds. Idempotent."""
+        """Start no further job, and wait up to `timeout` seconds for running ones. Idempotent."""
         self._dispatcher.stop()
         self._thread.join(timeout)
 
@@ -358,11 +377,11 @@ class Sweep:
         timeout: float | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> bool:
-        """Wait until it has ended; return whether it has.
+        """Wait for the end of the sweep; return False if `timeout` passed first.
 
         Args:
             timeout: Seconds; None waits without a limit.
-            progress: Called with the number of rows that are there, and of all, in this thread.
+            progress: Called in this thread with the number of rows measured so far, and the total.
 
         Raises:
             PeerLost: The scheduler is lost, or has restarted.
@@ -396,7 +415,7 @@ class Sweep:
         if isinstance(error, DgkitError) and self._folder is not None:
             raise PeerLost(
                 f"{error}. {plural(self.rows, 'row')} of {self.total} are in {self._folder}: "
-                "resume=True (`--resume`) goes on from there"
+                "resume=True (`--resume`) continues from there"
             ) from error
         raise error
 

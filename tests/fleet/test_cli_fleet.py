@@ -56,7 +56,7 @@ def test_sweep_writes_its_rows_and_resumes(client, tmp_path, capsys):
     assert main([*command, "--json", str(tmp_path / "one.json")]) == 0
     assert main(command) == 1
     assert (
-        "dgkit: " + str(tmp_path / "f") + " has files of this sweep: go on with"
+        "dgkit: " + str(tmp_path / "f") + " has files of this sweep: continue it with"
         in capsys.readouterr().err
     )
     assert main([*command, "--resume", "--json"]) == 0

@@ -96,7 +96,7 @@ def test_a_scheduler_that_is_killed_is_a_typed_error_and_the_folder_is_resumed(t
         until(lambda: running.rows or running.done, "the first rows")
         process.kill()
         process.wait(20)
-        with pytest.raises(PeerLost, match=r"`--resume`\) goes on from there"):
+        with pytest.raises(PeerLost, match=r"`--resume`\) continues from there"):
             running.wait(60)
         there = running.rows
         assert 0 < there < 8

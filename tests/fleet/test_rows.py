@@ -14,9 +14,9 @@ from dgkit.fleet.heat_map import heat_map, slowness
 from dgkit.fleet.pair import named_pairs
 from dgkit.fleet.part_files import PartFiles, read_folder
 from dgkit.fleet.row_table import KEY, RowTable, as_table
-from dgkit.fleet.sweep import Plan
+from dgkit.fleet.sweep import Plan, SweepOptions
 
-PLAN = Plan.of([64], ["write"], ["auto"], on="host", count=100, seconds=0.1).as_dict()
+PLAN = Plan.of(SweepOptions([64], ["write"], count=100, seconds=0.1)).as_dict()
 
 
 def row(pair="a/0", *, op="write", size=64, p50=100, rate=10.0, moved=False, **more):
@@ -167,7 +167,7 @@ def test_a_folder_is_resumed_by_the_same_sweep_only(tmp_path):
     again = PartFiles(tmp_path, PLAN, resume=True)
     assert len(again.read()) == 1
     again.close()
-    with pytest.raises(ValueError, match=r"has files of this sweep: go on with resume=True"):
+    with pytest.raises(ValueError, match=r"has files of this sweep: continue it with resume=True"):
         PartFiles(tmp_path, PLAN, resume=False)
     with pytest.raises(ValueError, match=r"count is 100 there, 5 here"):
         PartFiles(tmp_path, PLAN | {"count": 5}, resume=True)
@@ -266,25 +266,23 @@ def test_diff_refuses_what_is_no_sweep(old, threshold, error):
     ],
 )
 def test_a_wrong_argument_is_named(change, words):
-    given = {"sizes": [64], "ops": ["write"], "paths": ["auto"], "on": "host"}
-    given |= {"count": 10, "seconds": 0.1} | change
     with pytest.raises(ValueError, match=words):
-        Plan.of(given.pop("sizes"), given.pop("ops"), given.pop("paths"), **given)
+        Plan.of(SweepOptions(**change))
 
 
 @pytest.mark.parametrize("seconds", [None, "1", b"1", [1]])
 def test_a_time_that_is_no_number_is_named(seconds):
     with pytest.raises(TypeError, match=r"seconds is .*; it must be a number"):
-        Plan.of([64], ["write"], ["auto"], on="host", count=10, seconds=seconds)
+        Plan.of(SweepOptions(seconds=seconds))
 
 
 def test_sizes_are_any_numbers_that_can_be_listed():
-    plan = Plan.of(np.array([64, 4096]), ("read",), ["auto"], on="host", count=1, seconds=1)
+    plan = Plan.of(SweepOptions(np.array([64, 4096]), ("read",)))
     assert plan.sizes == (64, 4096)
 
 
 def test_sizes_that_are_given_twice_are_measured_once():
-    plan = Plan.of([64, "64", "4K"], ["write"], ["auto"], on="host", count=1, seconds=1)
+    plan = Plan.of(SweepOptions([64, "64", "4K"]))
     assert plan.sizes == (64, 4096)
 
 
