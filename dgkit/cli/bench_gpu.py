@@ -1,4 +1,4 @@
-"""`dgkit bench gpu-initiated`: measure operations that a kernel posts."""
+"""`dgkit bench gpu-initiated`: measure operations that a GPU kernel posts."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ __all__ = ["gpu_initiated"]
 
 _HERE, _DPU = "here", "dpu"
 _PROXIES = {_HERE: "this process", _DPU: "DPU process"}
-_SAMPLES = 100_000  # at most, of one latency
+_SAMPLES = 100_000  # most samples of one latency
 _FLOOR_SAMPLES = 2000
 _HOST, _TO_GPU = "host to host", ("pinned to GPU", "GPU to GPU")
-_NOT_MEASURED = "puts into GPU memory, which the provider cuda moves: there is no GPU"
+_NOT_MEASURED = "puts into GPU memory by the provider cuda: there is no GPU"
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One row: `rings` queues with a block of `threads` threads each."""
+    """One row of a table: `rings` queues, each used by one block of `threads` threads."""
 
     op: str
     size: int
@@ -58,7 +58,7 @@ class _Case:
 
 
 def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
-    """Return the cases of latencies and of rates."""
+    """Return the cases of latencies, and those of rates."""
     single = (("doorbell", 0, None), ("put", 8, True), ("put", 8, False), ("get", 8, True))
     many = ((1, 32), (8, 256))
     places = [(owner, proxy) for proxy in proxies for owner in owners]
@@ -78,7 +78,7 @@ def _cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], 
 
 
 def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Case], list[_Case]]:
-    """Return the cases of GPU memory, which a proxy of this process serves."""
+    """Return the cases with GPU memory, all of them with the proxy in this process."""
     places = [(owner, memory) for memory in _TO_GPU for owner in owners if _HERE in proxies]
     return (
         [_Case("put", 8, True, 1, 1, owner, _HERE, memory) for owner, memory in places],
@@ -97,7 +97,8 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
     default="here,dpu",
     show_default=True,
     metavar="LIST",
-    help="Process of the proxy, the CPU thread that serves a kernel; here: the kernel's.",
+    help="Process that runs the proxy, the CPU thread that serves a kernel. here: this process, "
+    "which also launches the kernel.",
 )
 @click.option(
     "--owners",
@@ -105,7 +106,7 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
     default="idle,busy",
     show_default=True,
     metavar="LIST",
-    help="busy: another kernel of this process computes meanwhile.",
+    help="busy: another kernel of this process runs at the same time.",
 )
 @click.option(
     "--seconds",
@@ -119,15 +120,15 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
 def gpu_initiated(
     proxies: Sequence[str], owners: Sequence[str], seconds: float, json_: str | None
 ) -> int:
-    """Measure puts and gets of a kernel, from its post until it sees the completion.
+    """Measure puts and gets that a GPU kernel posts, from the post until it sees the completion.
 
-    They reach host memory of the proxy's process by the provider soft and, on a GPU, GPU memory of
-    another process by the provider cuda. Samples are taken by the kernel's clock. The floor of a
-    latency is a doorbell of a kernel, answered by a loop in C; the floor of a rate is the same
-    threads storing records that are not taken. A row is marked if its floor moved meanwhile: do not
-    compare it.
+    The provider soft moves them to host memory of the proxy's process; on a GPU, the provider cuda
+    also moves them to GPU memory of another process. The kernel takes the samples with its own
+    clock. The floor of a latency is a kernel's doorbell, answered by a loop in C; the floor of a
+    rate is the same threads storing records that no proxy reads. The floor is measured before and
+    after each row. If the two differ, the row is marked: do not compare it.
 
-    Without a GPU, or without CuPy, the kernels run on the emulated GPU, and each row says so: its
+    Without a GPU or without CuPy, the kernels run on the emulated GPU, and each row says so: the
     figures are those of this CPU, and say nothing about a GPU.
 
     \b
@@ -181,7 +182,7 @@ def _measure(
 
 
 class _GpuSide(NamedTuple):
-    """Device with the provider cuda, and its regions."""
+    """Device with the provider cuda, and its local and remote regions."""
 
     device: Device
     remote: RemoteRegion
@@ -190,7 +191,10 @@ class _GpuSide(NamedTuple):
 
 @contextlib.contextmanager
 def _gpu_side(size: int) -> Iterator[_GpuSide]:
-    """Open regions of `size` bytes: here pinned and GPU memory, and GPU memory of a new process."""
+    """Open regions of `size` bytes: local pinned and GPU memory, remote GPU memory.
+
+    The remote region belongs to a new process.
+    """
     from .. import Device, empty
 
     context = multiprocessing.get_context("spawn")
@@ -217,7 +221,7 @@ def _gpu_side(size: int) -> Iterator[_GpuSide]:
 
 
 def _own_gpu_memory(size: int, pipe: Connection) -> None:
-    """Export GPU memory until the other end of the pipe is closed: what another process runs."""
+    """Export GPU memory until the other end of the pipe closes; runs in a process of its own."""
     from .. import Device, empty
 
     with empty(size, on="gpu") as memory, Device("soft") as device:
@@ -228,12 +232,12 @@ def _own_gpu_memory(size: int, pipe: Connection) -> None:
 
 
 class _Rig:
-    """Memory of both processes, and queues between them.
+    """Regions of this process and the DPU's, and queues between them.
 
     Attributes:
         gpu: Name of the GPU, or "emulated GPU".
         size: Bytes of each region.
-        gpu_side: What the cases of GPU memory need, if there are any.
+        gpu_side: Device and regions of the cases with GPU memory; None without such cases.
     """
 
     gpu_side: _GpuSide | None = None
@@ -255,7 +259,7 @@ class _Rig:
 
     @contextlib.contextmanager
     def opened(self, case: _Case) -> Iterator[tuple[list[KernelQueue], tuple[int, int]]]:
-        """Open the queues of a case, with the ids of the remote and the local region."""
+        """Open the queues of a case; yield them with the ids of the remote and local regions."""
         with ExitStack() as stack:
             queues: list[KernelQueue] = []
             for _ in range(case.rings):
@@ -282,7 +286,7 @@ class _Rig:
 
         before = self._bare()
         kernel = self._meter.start_single(
-            queue, *ids, op=case.op, size=case.size, fenced=case.fenced is not False,
+            queue, ids, op=case.op, size=case.size, fenced=case.fenced is not False,
             count=_SAMPLES, seconds=self._seconds,
         )  # fmt: skip
         taken = kernel.take()
@@ -334,7 +338,7 @@ class _Rig:
         }  # fmt: skip
 
     def close(self) -> None:
-        """Close what is not the session's."""
+        """Close the device and the memory that do not belong to the session."""
         self._device.close()
         self._own.close()
 
@@ -348,7 +352,7 @@ def _show(results: dict[str, Any]) -> None:
     label = latency[0].label if results["emulated"] else results["gpu"]
     if results["emulated"]:
         out.print(
-            f"The kernels ran on the emulated GPU, which is this CPU: no figure of a GPU.\n"
+            f"The kernels ran on the emulated GPU, which is this CPU: these are no GPU figures.\n"
             f"{results['why_emulated']}\n",
             markup=False, soft_wrap=True,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Memory by GPUNetIO's three types: for kernels, for kernels and the CPU, on either side."""
+"""Memory of GPUNetIO's three types: for kernels only, or for kernels and the CPU."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class KernelMemory:
 
     Attributes:
         type: "gpu", "gpu_cpu" or "cpu_gpu".
-        memory: What a kernel gets as an argument, and what a device registers.
+        memory: Memory to pass to a kernel as an argument, and to register with a device.
         cpu: The same bytes for the CPU; None for the type "gpu" on a GPU.
         where: Where the bytes are: "GPU memory", "GPU memory, mapped for the CPU", "pinned host
             memory" or "host memory".
-        why: Why they are not in GPU memory although the type asks for it; else "".
+        why: Why the bytes are not in GPU memory although the type asks for it; "" otherwise.
     """
 
     type: str
@@ -57,17 +57,17 @@ class KernelMemory:
         return f"<dgkit.KernelMemory {self.type}, {self.size:,} bytes, {self.where}{why}>"
 
 
-def alloc(size: int, type: str = "gpu") -> KernelMemory:  # GPUNetIO's name of it
-    """Allocate memory for kernels, zeroed. The result says where the bytes are.
+def alloc(size: int, type: str = "gpu") -> KernelMemory:  # `type` is GPUNetIO's name
+    """Allocate zeroed memory for kernels. The result says where the bytes are.
 
-    What a GPU queue moves must be host memory: of the type "cpu_gpu", or another one whose `where`
-    says so.
+    A GPU queue of the provider soft moves host memory only: use the type "cpu_gpu", or check
+    `where`.
 
     Args:
         size: Bytes.
-        type: "gpu": the GPU's memory. "gpu_cpu": the same, mapped for the CPU by a dma-buf or by
-            GDRCopy; pinned host memory where neither works. "cpu_gpu": pinned host memory. For the
-            emulated GPU, where there is no other, each is host memory.
+        type: "gpu": GPU memory. "gpu_cpu": GPU memory that is mapped for the CPU by a dma-buf or
+            by GDRCopy, or pinned host memory if neither works. "cpu_gpu": pinned host memory.
+            Without a GPU, all three are host memory, for the emulated GPU.
 
     Raises:
         ValueError: The type is unknown.

@@ -1,4 +1,4 @@
-"""Compiler of the emulated GPU: CUDA C++ to a program that runs one grid on the CPU."""
+"""Compiler of the emulated GPU: turns CUDA C++ into a program that runs one grid on the CPU."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import KernelError, Unsupported
-from .headers import include_dir
 
-__all__ = ["compile_program", "find_compiler", "kernel_names"]
+__all__ = ["compile_program", "find_compiler", "include_dir", "kernel_names"]
 
-SOURCE_NAME = "kernel.cu"  # in messages and in the places of threads
+_PACKAGE = Path(__file__).resolve().parent
+# As installed, and in a clone.
+_FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")
+SOURCE_NAME = "kernel.cu"  # in the compiler's messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
 _WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
-_LIMIT = 120.0  # seconds for one compilation
+_LIMIT = 120.0  # seconds that one run of the compiler may take
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _KERNEL = re.compile(
@@ -34,19 +36,31 @@ _DYNAMIC = re.compile(
 )
 
 
+def include_dir() -> Path:
+    """Return the folder with dgkit_device.cuh: the argument of a compiler's `-I`.
+
+    Raises:
+        FileNotFoundError: The installation lacks the header.
+    """
+    for folder in _FOLDERS:
+        if (folder / "dgkit_device.cuh").is_file():
+            return folder
+    raise FileNotFoundError(f"dgkit_device.cuh is not in {_FOLDERS[0]}: install dgkit again")
+
+
 def _without_comments(source: str) -> str:
-    """Blank comments and texts, keeping line numbers."""
+    """Replace comments and string literals by blanks; line numbers stay the same."""
     blank = re.compile(r"[^\n\"]")
     return _COMMENTS.sub(lambda found: blank.sub(" ", found[0]), source)
 
 
 def kernel_names(source: str) -> list[str]:
-    """Return the names of the kernels in a source; templates are not among them."""
+    """Return the names of the kernels in a source, except templates."""
     return [name for template, name in _KERNEL.findall(_without_comments(source)) if not template]
 
 
 def translate(source: str) -> str:
-    """Return the C++ source: dynamic shared memory replaced, kernels registered."""
+    """Translate CUDA C++ to C++: declare dynamic shared memory, and register the kernels."""
     names = kernel_names(source)
     body = _DYNAMIC.sub(r"\2 *const \3 = (\2 *)dg_emu::dynamic_shared();", source)
     kernels = (
@@ -58,10 +72,10 @@ def translate(source: str) -> str:
 
 
 def find_compiler() -> str:
-    """Return the C++ compiler: $CXX, or the first that is installed.
+    """Return the C++ compiler: $CXX, or the first of c++, g++ and clang++ that is installed.
 
     Raises:
-        Unsupported: None is installed.
+        Unsupported: No compiler is installed.
     """
     for name in (os.environ.get("CXX", ""), *_COMPILERS):
         if name and (found := shutil.which(name)):
@@ -94,7 +108,7 @@ def _run(command: Sequence[str]) -> None:
 
 
 def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> Path:
-    """Compile a CUDA source to a program of the emulated GPU, or find it in the cache.
+    """Compile a CUDA source to a program for the emulated GPU, or take it from the cache.
 
     Args:
         source: CUDA C++.
@@ -105,7 +119,7 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         The program.
 
     Raises:
-        KernelError: The source does not compile; the message has the compiler's own.
+        KernelError: The source does not compile; the message includes the compiler's output.
         Unsupported: No C++ compiler is installed.
     """
     compiler, headers, text = find_compiler(), include_dir(), translate(source)
@@ -129,5 +143,5 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         define = ["-DDG_EMU_TSAN"] if tsan else []
         _run([compiler, *flags, *define, "-c", str(runtime), "-o", objects[1]])
         _run([compiler, *flags, *sanitizer, *objects, "-o", str(work / "program")])
-        (work / "program").replace(program)  # whole or not at all, also for another process
+        (work / "program").replace(program)  # atomic, for other processes with the same source
     return program

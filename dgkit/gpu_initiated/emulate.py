@@ -1,7 +1,7 @@
 """Kernels of the emulated GPU: the same source as for a GPU, run on the CPU.
 
-A block is an OS thread, its threads are fibers. Shared memory, barriers, warp collectives, atomics
-and clocks work as on a GPU; speed does not, and no figure of it says anything about one.
+A block is an OS thread, and its threads are fibers. Shared memory, barriers, warp collectives,
+atomics and clocks work as on a GPU. Its speed says nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ import contextlib
 from ..validate import whole
 from .compiler import compile_program, kernel_names
 from .kernel_arguments import Arguments
-from .launch import Launch
+from .launch import Command, Grid, Launch
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from typing import Any
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "emulate"]
 
 LABEL = "emulated GPU"
-# Of a block (CUDA C++ Programming Guide, technical specifications per compute capability).
+# Limits of a block (CUDA C++ Programming Guide, technical specifications per compute capability).
 _THREADS, _SHARED = 1024, 228 << 10
 _BLOCKS = 4096  # more would take minutes
 
 
 def _dimensions(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:
-    """Return a grid's or a block's three sizes."""
+    """Return the x, y and z sizes of a grid or a block."""
     given = (value,) if isinstance(value, int) else tuple(value)
     if not 1 <= len(given) <= 3:
         raise ValueError(f"{what} is {value!r}; it has one to three sizes")
@@ -38,19 +37,17 @@ def _dimensions(what: str, value: int | Sequence[int]) -> tuple[int, int, int]:
 
 
 class EmulatedKernel:
-    """Kernel of an emulated module; called as CuPy's kernels are.
+    """Kernel of an emulated module, called in the same way as a CuPy kernel.
 
     Attributes:
-        name: Of the kernel.
-        label: "emulated GPU": belongs beside every figure.
+        name: Name of the kernel.
+        label: "emulated GPU", to be shown beside every figure.
     """
 
     label = LABEL
 
-    def __init__(
-        self, program: Path, name: str, prefix: Sequence[str] = (), fds: Sequence[int] = ()
-    ) -> None:
-        self._program, self._prefix, self._fds = program, prefix, fds
+    def __init__(self, command: Command, name: str) -> None:
+        self._command = command
         self.name = name
 
     def __call__(
@@ -58,13 +55,10 @@ class EmulatedKernel:
         grid: int | Sequence[int],
         block: int | Sequence[int],
         args: Sequence[Any] = (),
-        *,
-        shared_mem: int = 0,
-        seed: int = 0,
-        timeout: float = 60.0,
+        **options: Any,
     ) -> None:
-        """Run a grid and wait for its end; arguments as in `start`."""
-        self.start(grid, block, args, shared_mem=shared_mem, seed=seed, timeout=timeout).wait()
+        """Run a grid and wait for its end; arguments and options as for start()."""
+        self.start(grid, block, args, **options).wait()
 
     def start(
         self,
@@ -79,12 +73,12 @@ class EmulatedKernel:
         """Start a grid in a child process.
 
         Args:
-            grid: Number of blocks, or up to three numbers.
-            block: Threads of a block, or up to three numbers; at most 1024 together.
-            args: Numbers, GPU queues, and memory: that of `dgkit.empty` and regions over it are
-                shared with the kernel; other buffers are copied in, and back by `wait`.
-            shared_mem: Dynamic shared memory of a block; bytes.
-            seed: Of the order in which threads run; each seed gives another interleaving.
+            grid: Number of blocks, or up to three sizes.
+            block: Number of threads in a block, or up to three sizes; at most 1024 in total.
+            args: Numbers, GPU queues, and memory. Memory of `dgkit.empty` and regions over it are
+                shared with the kernel; other buffers are copied in, and copied back by wait().
+            shared_mem: Dynamic shared memory of a block in bytes.
+            seed: Seed of the order in which threads run; another seed gives another interleaving.
             timeout: Seconds after which the grid is stopped.
 
         Raises:
@@ -99,13 +93,10 @@ class EmulatedKernel:
             raise ValueError(f"shared_mem is {shared_mem} bytes; the limit is {_SHARED}")
         if not 0 < timeout < 1e6:
             raise ValueError(f"timeout is {timeout!r} s; it must be more than 0 and below 1e6")
+        shape = Grid(blocks, threads, shared_mem, whole("seed", seed), timeout)
         arguments = Arguments(args)
         try:
-            return Launch(
-                self._program, self.name, blocks, threads, arguments,
-                shared_mem=shared_mem, seed=whole("seed", seed), timeout=timeout,
-                prefix=self._prefix, fds=self._fds,
-            )  # fmt: skip
+            return Launch(self._command, self.name, shape, arguments)
         except BaseException:
             with contextlib.suppress(OSError):
                 arguments.close()
@@ -119,29 +110,21 @@ class EmulatedModule:
     """Compiled source: `module["kernel"]` is a kernel. Created by `emulate`.
 
     Args:
-        program: Compiled program.
-        names: Names of its kernels.
-        prefix: Words before the program in the command that runs a grid.
-        fds: File descriptors that this command inherits.
+        command: Command that runs a grid of the compiled program.
+        names: Names of the program's kernels.
     """
 
     label = LABEL
 
-    def __init__(
-        self,
-        program: Path,
-        names: list[str],
-        prefix: Sequence[str] = (),
-        fds: Sequence[int] = (),
-    ) -> None:
-        self._program, self._prefix, self._fds = program, prefix, fds
+    def __init__(self, command: Command, names: list[str]) -> None:
+        self._command = command
         self.names = names
 
     def __getitem__(self, name: str) -> EmulatedKernel:
         if name not in self.names:
             known = ", ".join(self.names) or "none"
             raise KeyError(f"there is no kernel {name!r}; the source has: {known}")
-        return EmulatedKernel(self._program, name, self._prefix, self._fds)
+        return EmulatedKernel(self._command, name)
 
     get_function = __getitem__
 
@@ -153,13 +136,14 @@ def emulate(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> 
     """Compile CUDA C++ for the emulated GPU.
 
     Args:
-        source: CUDA C++; `#include <dgkit_device.cuh>` works.
+        source: CUDA C++, which may `#include <dgkit_device.cuh>`.
         options: Further arguments of the compiler, such as `-DNAME=1`.
         tsan: Compile the kernels with ThreadSanitizer, which then reports data races between
-            threads of a launch.
+            the threads of a launch.
 
     Raises:
         KernelError: The source does not compile.
         Unsupported: No C++ compiler is installed.
     """
-    return EmulatedModule(compile_program(source, options=options, tsan=tsan), kernel_names(source))
+    program = compile_program(source, options=options, tsan=tsan)
+    return EmulatedModule(Command(program), kernel_names(source))

@@ -1,4 +1,4 @@
-"""Kernels for a real GPU, compiled by CuPy; their arguments may be GPU queues."""
+"""Kernels for a real GPU, compiled by CuPy, with GPU queues as arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..dma import KernelQueue, Region
 from ..dma.gpu_queue import collectors
 from ..live_set import LiveSet
 from ..memory import cuda
-from .headers import include_dir
+from .compiler import include_dir
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuKernel", "GpuModule", "launching", "raw_module"]
 
-# Of struct dg_gpu_queue in native/device/dgkit_device.cuh.
+# Layout of struct dg_gpu_queue in native/device/dgkit_device.cuh: bytes, then indices of words.
 _HANDLE_SIZE = 384
 _ADDRESSES = slice(0, 4)  # ring, completions, records, trace
 _LIMIT = 4
-# Bytes of closed queues' rings that stay registered until their device is closed: to unregister one
-# waits for every kernel of the process, also for those that have nothing to do with a queue.
+# Bytes of closed queues' rings that may stay registered with CUDA: unregistering a ring waits for
+# every kernel of the process, including kernels that use no queue.
 _KEPT = 16 << 20
 
 _live = LiveSet()
@@ -52,7 +52,7 @@ class _Attached:
         return self._handles[gpu]
 
     def used(self, stream: Any) -> None:
-        """Note a launch on the current GPU, which must end before the ring is freed."""
+        """Record a launch on the current GPU; the ring is freed only after its end."""
         key = cuda.current_device(), stream.ptr
         if key not in self._events:
             self._events[key] = cuda.require_cupy().cuda.Event(disable_timing=True)
@@ -64,7 +64,7 @@ class _Attached:
         return all(event.done for event in list(self._events.values()))
 
     def release(self, free: Callable[[], None]) -> None:
-        """Let the ring be freed once every launch that used it has ended; never waits for one."""
+        """Call `free` once every launch that used the ring has ended. Never waits for a launch."""
         self._free = free
         _retired.append(self)
         _collect(_KEPT)
@@ -78,12 +78,13 @@ class _Attached:
 
 
 def _collect(kept: int = 0) -> bool:
-    """Free the rings of closed queues, unless a launch may still run; return whether none may.
+    """Free the rings of closed queues if no launch is running; return whether none is running.
 
-    cuMemHostUnregister waits for every kernel of the context, so that of another queue counts, too.
+    Launches that use other queues count too: cuMemHostUnregister waits for every kernel of the
+    context.
 
     Args:
-        kept: Bytes of rings that need not be freed.
+        kept: Stop freeing when at most this many bytes of rings are left.
     """
     while sum(attached.size for attached in _retired) > kept and _all_idle():
         try:
@@ -102,7 +103,13 @@ collectors.append(_collect)
 
 
 def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
-    """Return a CuPy array with a queue's `dg_gpu_queue`, for its ring registered at `address`."""
+    """Return a CuPy array with a queue's `dg_gpu_queue`, with the GPU's addresses of the ring.
+
+    Args:
+        queue: The queue.
+        address: Host address of its ring, which is registered with CUDA.
+        gpu: Number of the GPU.
+    """
     import numpy as np
 
     cupy = cuda.require_cupy()
@@ -120,7 +127,7 @@ def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
 
 
 class GpuKernel:
-    """Kernel on a GPU; called as CuPy's kernels are. Created by `GpuModule`."""
+    """Kernel on a GPU, called in the same way as a CuPy kernel. Created by `GpuModule`."""
 
     label = "GPU"
 
@@ -141,12 +148,12 @@ class GpuKernel:
         """Launch a grid on `stream`, or CuPy's current one, without waiting for its end.
 
         Args:
-            grid: Number of blocks, or up to three numbers.
-            block: Threads of a block, or up to three numbers.
+            grid: Number of blocks, or up to three sizes.
+            block: Number of threads in a block, or up to three sizes.
             args: CuPy arrays, NumPy scalars, numbers, GPU queues, and memory or regions that
                 the GPU can access.
-            shared_mem: Dynamic shared memory of a block; bytes.
-            stream: CuPy's.
+            shared_mem: Dynamic shared memory of a block in bytes.
+            stream: CuPy stream.
         """
         cupy = cuda.require_cupy()
         stream = cupy.cuda.get_current_stream() if stream is None else stream
@@ -162,7 +169,7 @@ class GpuKernel:
 
 
 def _attach(queue: KernelQueue) -> _Attached:
-    """Return the queue's ring; the first time it is registered."""
+    """Return the queue's registered ring; register it at the first call."""
     _collect(_KEPT)
     for release in queue._on_close:
         owner = getattr(release, "__self__", None)
@@ -186,7 +193,7 @@ def _argument(value: Any) -> Any:
 
 
 def _cupy_stream(stream: Any) -> Any:
-    """Return CuPy's stream for one of any library, or its current one."""
+    """Return a CuPy stream for a stream of any library; CuPy's current one for None."""
     cupy = cuda.require_cupy()
     if stream is None:
         return cupy.cuda.get_current_stream()
@@ -198,14 +205,15 @@ def _cupy_stream(stream: Any) -> Any:
 
 @contextlib.contextmanager
 def launching(queue: KernelQueue, *, stream: Any = None) -> Iterator[int]:
-    """Launch kernels of Numba, cuda.core or CuPy itself that post to a queue.
+    """Yield the address of a queue, for kernels that Numba, cuda.core or CuPy itself launches.
 
-    The queue's memory is freed after the launches in this block have ended, whenever it is closed.
+    Even if the queue is closed earlier, its memory is freed only after the launches in this block
+    have ended.
 
     Args:
-        queue: Which the kernels get as one argument, the address that this yields.
-        stream: Of all launches in the block: CuPy's, an object with `__cuda_stream__`, or the
-            address of a CUDA stream; by default CuPy's current one.
+        queue: Queue to which the kernels post; pass them its address as an argument.
+        stream: Stream of all launches in the block: a CuPy stream, an object with
+            `__cuda_stream__`, or the address of a CUDA stream. Default: CuPy's current stream.
     """
     launched = _cupy_stream(stream)
     ring = _attach(queue)
@@ -233,10 +241,11 @@ class GpuModule:
 def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
     """Compile CUDA C++ for the current GPU with CuPy (NVRTC), and load it.
 
-    It is loaded at once: while a kernel fills the GPU, loading another one may wait for its end.
+    The module is loaded now and not at its first launch, because loading one while a kernel fills
+    the GPU may wait for the end of that kernel.
 
     Args:
-        source: CUDA C++; `#include <dgkit_device.cuh>` works.
+        source: CUDA C++, which may `#include <dgkit_device.cuh>`.
         options: Further arguments of NVRTC, such as `-DNAME=1`.
 
     Raises:

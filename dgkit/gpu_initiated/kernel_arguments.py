@@ -24,13 +24,13 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Part of a file that the emulated GPU maps at the address that it has in this process.
+    """Shared memory that the emulated GPU maps at the same address as this process.
 
     Attributes:
         fd: File descriptor of the shared memory.
-        offset: Of the first byte in the file; a multiple of the page size.
+        offset: Offset of the first byte in the file; a multiple of the page size.
         size: Bytes.
-        address: In this process, and in the emulated GPU's.
+        address: Address in both processes.
     """
 
     fd: int
@@ -65,7 +65,7 @@ class Arguments:
     """Encoded arguments of one launch, and the memory behind them.
 
     Raises:
-        TypeError: An argument is neither a number, nor memory that can be shared.
+        TypeError: An argument is neither a number nor memory that can be shared or copied.
         ValueError: An integer has more than 64 bits.
     """
 
@@ -98,7 +98,7 @@ class Arguments:
         return _tagged(b"p", self._address(i, value).to_bytes(8, "little"))
 
     def _address(self, i: int, value: Any) -> int:
-        """Return the address of an argument's first byte, and note its mapping."""
+        """Return the address of an argument's first byte, and add its mapping."""
         if isinstance(value, KernelQueue):
             fd, size, address, handle = value._shared_memory()
             self._map(Mapping(fd, 0, size, address))

@@ -1,4 +1,4 @@
-"""One grid on the emulated GPU: a child process, which can be killed."""
+"""One grid on the emulated GPU, run by a child process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -19,48 +20,62 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
-__all__ = ["Launch"]
+__all__ = ["Command", "Grid", "Launch"]
 
 # Exit statuses of native/device/emulated_gpu.cpp.
 _WRONG_ARGUMENTS, _TIMED_OUT, _DEADLOCK, _ADDRESS_TAKEN = 2, 3, 4, 9
-_ATTEMPTS = 8  # the addresses of a process are random
+_ATTEMPTS = 8  # at mapping memory at its address here: a child's own addresses are random
 _GRACE = 5.0  # seconds that the child has to report, after its own time-out
 _PLACES = 40  # most lines of a report
 
 
-class Launch:
-    """Running grid. `wait` ends it; so does the garbage collector.
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Command that runs a grid.
 
-    Args:
-        program: From `compile_program`.
-        name: Of the kernel.
-        grid: Blocks in x, y and z.
-        block: Threads of a block in x, y and z.
-        arguments: Encoded arguments.
-        shared_mem: Dynamic shared memory of a block; bytes.
-        seed: Of the order in which threads run.
-        timeout: Seconds after which the grid is stopped.
-        prefix: Words before the program in its command.
+    Attributes:
+        program: Program made by `compile_program`.
+        prefix: Words before the program, such as those of a sandbox.
         fds: File descriptors that the command inherits.
     """
 
-    def __init__(
-        self,
-        program: Path,
-        name: str,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        arguments: Arguments,
-        *,
-        shared_mem: int,
-        seed: int,
-        timeout: float,
-        prefix: Sequence[str] = (),
-        fds: Sequence[int] = (),
-    ) -> None:
-        self._program, self._name, self._arguments = program, name, arguments
-        self._prefix = prefix
-        self._timeout = timeout
+    program: Path
+    prefix: Sequence[str] = ()
+    fds: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Shape of a launch.
+
+    Attributes:
+        blocks: Blocks of the grid in x, y and z.
+        threads: Threads of a block in x, y and z.
+        shared_mem: Dynamic shared memory of a block in bytes.
+        seed: Seed of the order in which threads run.
+        timeout: Seconds after which the grid is stopped.
+    """
+
+    blocks: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    shared_mem: int
+    seed: int
+    timeout: float
+
+
+class Launch:
+    """Running grid. wait() waits for its end; garbage collection kills it.
+
+    Args:
+        command: Command that runs it.
+        name: Name of the kernel.
+        grid: Shape of the launch.
+        arguments: Encoded arguments.
+    """
+
+    def __init__(self, command: Command, name: str, grid: Grid, arguments: Arguments) -> None:
+        self._command, self._name, self._arguments = command, name, arguments
+        self._timeout = grid.timeout
         maps = list(arguments.mappings.values())
         encoded = name.encode()
         self._request = (
@@ -68,11 +83,11 @@ class Launch:
             + b"".join(struct.pack("<iQQQ", m.fd, m.offset, m.size, m.address) for m in maps)
             + struct.pack("<I", len(encoded))
             + encoded
-            + struct.pack("<6I", *grid, *block)
-            + struct.pack("<3Q", shared_mem, seed, int(timeout * 1e9))
+            + struct.pack("<6I", *grid.blocks, *grid.threads)
+            + struct.pack("<3Q", grid.shared_mem, grid.seed, int(grid.timeout * 1e9))
             + arguments.bytes
         )
-        self._fds = [*(m.fd for m in maps), *fds]
+        self._fds = [*(m.fd for m in maps), *command.fds]
         self._left = _ATTEMPTS
         self._start()
 
@@ -82,7 +97,7 @@ class Launch:
         self._places: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         report = self._places.fileno()
         self._child = subprocess.Popen(
-            [*self._prefix, self._program, str(report)],
+            [*self._command.prefix, self._command.program, str(report)],
             stdin=subprocess.PIPE,
             stderr=self._errors,
             pass_fds=[*self._fds, report],
@@ -103,11 +118,11 @@ class Launch:
         return self._child.poll() is None
 
     def kill(self) -> None:
-        """Kill the child: the emulated GPU is gone, as by a reset."""
+        """Kill the child: the emulated GPU disappears, as by a reset."""
         self._child.kill()
 
     def wait(self) -> None:
-        """Wait for the end of the grid; then private buffers have what the kernel wrote.
+        """Wait for the end of the grid, and copy what the kernel wrote to private buffers back.
 
         Raises:
             KernelError: The kernel deadlocked, ran longer than its time-out, accessed an illegal
@@ -147,7 +162,7 @@ class Launch:
             text += "was not launched"
         else:
             text += f"failed (exit status {status})"
-        lines = [text, *([errors] if errors else []), *_report(self._program, places)]
+        lines = [text, *([errors] if errors else []), *_report(self._command.program, places)]
         raise KernelError("\n".join(lines))
 
     def __del__(self) -> None:
@@ -160,7 +175,7 @@ class Launch:
 
 
 def _report(program: Path, places: list[str]) -> list[str]:
-    """Return the places of stopped threads, one line for each run of threads in the same place."""
+    """Return where threads were stopped; consecutive threads at the same place share a line."""
     rows = []
     frames = {address for line in places for address in line.split()[5:]}
     known = _source_lines(program, sorted(frames))
@@ -183,7 +198,7 @@ def _report(program: Path, places: list[str]) -> list[str]:
 
 
 def _source_lines(program: Path, addresses: list[str]) -> dict[str, str]:
-    """Map those addresses that are in the kernel's own source to `kernel.cu:line`, by addr2line."""
+    """Map addresses in the kernel's own source to `kernel.cu:line`, with addr2line."""
     tool = shutil.which("addr2line")
     if tool is None or not addresses:
         return {}

@@ -1,7 +1,7 @@
-"""Kernels that measure their own operations, on a GPU or on the emulated one.
+"""Kernels that measure their own operations, on a GPU or on the emulated GPU.
 
-Every time is taken by the kernel's clock. A figure of the emulated GPU is one of this CPU: it says
-nothing about a GPU.
+All times are taken by the kernel's clock. Figures of the emulated GPU are those of this CPU, and
+say nothing about a GPU.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = [
     "shared_meter",
 ]
 
-RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings and threads of one; bytes of a put
-_LIMIT = 10.0  # seconds that a kernel waits for its other side
-_PLACES = 4096  # of a ring without a proxy
-_SCATTER = 1031  # places between those of neighbouring threads; odd, so that each has its own
-_CALIBRATION = 64  # operations of each thread before a rate is measured
-_MOST = 1 << 20  # operations of a thread in one launch
+RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings; threads of a ring; bytes of a put
+_LIMIT = 10.0  # seconds that a kernel waits for the CPU
+_PLACES = 4096  # records of a ring without a proxy
+_SCATTER = 1031  # distance between the places of adjacent threads; odd, so that places are distinct
+_CALIBRATION = 64  # operations of each thread in the run that estimates the rate
+_MOST = 1 << 20  # most operations of a thread in one launch
 
 KERNELS = r"""
 #include <dgkit_device.cuh>
 typedef dg_u64 u64;
 #define ME (threadIdx.x + blockIdx.x * blockDim.x)
 #define PLACES 2048u /* RATE_RINGS * RATE_THREADS */
-#define TIMES 16 /* operations between two looks at the clock */
+#define TIMES 16 /* operations between two readings of the clock */
 
 __device__ static void store_sys(u64 *p, u64 v)
 {
@@ -158,7 +158,7 @@ template <unsigned flags> __device__ static void rate(RINGS)
 extern "C" __global__ void rate_fenced(RINGS) { rate<0>(RATE); }
 extern "C" __global__ void rate_free(RINGS) { rate<DG_NO_RELEASE>(RATE); }
 
-/* Records stored with no one to take them: the limit of a rate. */
+/* Stores records that no proxy reads: the upper limit of a rate. */
 template <bool release> __device__ static void stored(dg_gpu_record *records, u64 places, u64 count,
                                                       u64 *out)
 {
@@ -183,8 +183,8 @@ template <bool release> __device__ static void stored(dg_gpu_record *records, u6
 extern "C" __global__ void stored_fenced(STORED) { stored<true>(records, places, count, out); }
 extern "C" __global__ void stored_free(STORED) { stored<false>(records, places, count, out); }
 
-/* Computes until `stop`, which one thread of a block reads about every 100 us. It is in memory of
- * the host: reads of all blocks, back to back, would slow down what the CPU asks of the GPU. */
+/* Computes until *stop is set. One thread of each block reads it, only about every 100 us: it is in
+ * host memory, and back-to-back reads of all blocks would slow down the CPU's GPU requests. */
 extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
 {
     __shared__ int ended;
@@ -207,7 +207,7 @@ extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
 
 
 class _GpuLaunch:
-    """Launch on CuPy's current stream, as far as one of the emulated GPU has the same."""
+    """Launch on CuPy's current stream, with `running` and wait() of the emulated GPU's Launch."""
 
     def __init__(self) -> None:
         self._event: Any = cuda.require_cupy().cuda.Event(disable_timing=True)
@@ -222,7 +222,7 @@ class _GpuLaunch:
 
 
 class Pending:
-    """Kernel that takes samples. Created by `Meter.start_single`."""
+    """Running kernel that takes samples. Created by `Meter.start_single`."""
 
     def __init__(
         self, meter: Meter, name: str, launch: Launch | _GpuLaunch, out: Any, samples: Any
@@ -249,7 +249,7 @@ class Pending:
 
 
 class Counted(NamedTuple):
-    """Operations, and the ns from the first post until all were complete."""
+    """Number of operations, and ns from the first post until all of them were complete."""
 
     ops: int
     elapsed_ns: int
@@ -261,11 +261,11 @@ class Counted(NamedTuple):
 
 
 class Meter:
-    """Compiled kernels: on the GPU if one is usable, else on the emulated GPU.
+    """Compiled kernels: for the GPU if one is usable, else for the emulated GPU.
 
     Attributes:
-        emulated: The kernels run on the emulated GPU.
-        label: "emulated GPU", or "GPU": belongs beside every figure.
+        emulated: Whether the kernels run on the emulated GPU.
+        label: "emulated GPU" or "GPU", to be shown beside every figure.
         why_emulated: Why no GPU is used; "" if one is.
 
     Raises:
@@ -282,14 +282,13 @@ class Meter:
 
     @property
     def local_kind(self) -> str:
-        """Memory from which kernels put: the `on` of `dgkit.empty`."""
+        """Place of the memory from which kernels put, as `on` of `dgkit.empty`."""
         return "host" if self.emulated else "pinned"
 
     def start_single(
         self,
         queue: KernelQueue,
-        remote: int,
-        local: int,
+        ids: tuple[int, int],
         *,
         op: str,
         size: int = 8,
@@ -297,30 +296,29 @@ class Meter:
         seconds: float = 1.0,
         fenced: bool = True,
     ) -> Pending:
-        """Start to measure operations of one thread, each until its wait has seen the completion.
+        """Start a kernel that times the operations of one thread, from post to completion.
 
         Args:
             queue: Strong queue that no other kernel uses.
-            remote: Id of the remote region.
-            local: Id of the local region.
+            ids: Ids of the remote and the local region.
             op: "put", "get", or "doorbell", which moves no bytes.
             size: Bytes of each operation.
-            count: Most samples.
-            seconds: Most time.
+            count: Largest number of samples.
+            seconds: Longest duration.
             fenced: False for DG_NO_RELEASE; puts only.
 
         Returns:
-            The kernel, whose take() returns a time in ns for each operation.
+            The running kernel, whose take() returns the time of each operation in ns.
         """
         put = "put_fenced" if fenced else "put_free"
         name = {"put": put, "get": "get", "doorbell": "doorbell"}[op]
-        return self._samples(name, (queue, _u32(remote), _u32(local), _u64(size)), count, seconds)
+        return self._samples(name, (queue, *map(_u32, ids), _u64(size)), count, seconds)
 
     def bare(self, count: int = 10_000, seconds: float = 1.0) -> array[int]:
-        """Measure the floor: a doorbell in memory that both access, answered by a loop in C.
+        """Measure the floor: a doorbell in memory shared by kernel and CPU, answered by a C loop.
 
         Returns:
-            Times in ns, one for each round trip.
+            The time of each round trip in ns.
         """
         with self._lock:
             words = self._kept("words", 4096)
@@ -337,9 +335,9 @@ class Meter:
                 answers.join()
 
     def _kept(self, name: str, size: int) -> Any:
-        """Return memory that CPU and kernels access, allocated once.
+        """Return memory shared by CPU and kernels, allocated at the first call and never freed.
 
-        It is not freed: while another kernel runs, freeing pinned memory waits for its end.
+        Freeing pinned memory while another kernel runs would wait for its end.
         """
         if name not in self._memory:
             self._memory[name] = empty(size, on=self.local_kind)
@@ -358,18 +356,18 @@ class Meter:
     ) -> Counted:
         """Measure puts of 64 B by one block for each queue, until all are complete.
 
-        Each thread puts to one place again and again. The places of neighbouring threads are
-        neighbours, too, which a provider may copy together.
+        Each thread puts to the same 64 bytes again and again. Adjacent threads put to adjacent
+        bytes, which a provider may copy together.
 
         Args:
             queues: Strong queues, at most 8.
-            remote: Id of the remote region, as the local one of `RATE_RINGS * RATE_THREADS * 64`
+            remote: Id of the remote region. Both regions have `RATE_RINGS * RATE_THREADS * 64`
                 bytes.
             local: Id of the local region.
-            threads: Of each block.
-            seconds: About how long to measure.
+            threads: Threads of each block.
+            seconds: Approximate duration.
             fenced: False for DG_NO_RELEASE.
-            scattered: The places of neighbouring threads are no neighbours.
+            scattered: Adjacent threads put to bytes that are far apart.
 
         Raises:
             KernelError: A put failed.
@@ -382,16 +380,16 @@ class Meter:
     def stored(
         self, rings: int, threads: int, *, seconds: float = 0.2, fenced: bool = True
     ) -> Counted:
-        """Measure the limit of `rate`: records stored to memory that both access, and no more."""
+        """Measure the upper limit of rate(): storing records that no proxy reads."""
         name = "stored_fenced" if fenced else "stored_free"
         records = self._kept("records", RATE_RINGS * _PLACES * 64)
         return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
 
     @contextlib.contextmanager
     def busy(self, seconds: float = 60.0) -> Iterator[None]:
-        """Let another kernel compute meanwhile, on every multiprocessor, for at most `seconds`.
+        """Run another kernel on every multiprocessor during this block, for at most `seconds`.
 
-        The emulated GPU has one such block, which takes a CPU.
+        On the emulated GPU that kernel is a single block, which keeps one CPU busy.
         """
         with empty(4096, on=self.local_kind) as stop:
             ns = _u64(int(seconds * 1e9))
@@ -416,7 +414,7 @@ class Meter:
         return lambda: stream.synchronize()  # noqa: PLW0108 # of type Any
 
     def _cycles_per_second(self) -> float:
-        """Return the rate of clock64(): of the emulated GPU it counts nanoseconds."""
+        """Return the rate of clock64(), which counts nanoseconds on the emulated GPU."""
         if self.emulated:
             return 1e9
         return float(cuda.require_cupy().cuda.Device().attributes["ClockRate"] * 1000)
@@ -483,12 +481,12 @@ def shared_meter() -> Meter:
 
 @functools.cache
 def _meter_of(_pid: int) -> Meter:
-    """Return another one in the child of a fork: its memory is shared with the parent's."""
+    """Return the meter of a process: a forked child must not share its parent's memory."""
     return Meter()
 
 
 def gpu_name() -> str:
-    """Return the name of the GPU that measures: the current one, or "emulated GPU"."""
+    """Return the name of the current GPU, or "emulated GPU"."""
     return LABEL if why_no_gpu() else gpus()[cuda.current_device()].name
 
 

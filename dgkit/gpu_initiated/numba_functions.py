@@ -1,4 +1,4 @@
-"""Functions of dgkit_device.cuh for kernels of Numba, declared for `numba.cuda`.
+"""Functions of dgkit_device.cuh for Numba kernels, declared for `numba.cuda`.
 
     from numba import cuda
     from dgkit.gpu_initiated import launching, numba_functions as dg
@@ -10,18 +10,18 @@
     with launching(queue) as address:
         kernel[1, 1](address, remote.id, local.id, status)
 
-Each function has the name and the arguments of its C form, without `dg_`. Where they differ:
-`put_inline_u64(queue, remote, remote_offset, value)` puts the 8 bytes of an integer;
-`received(queue, ticket)`, after `recv_wait(queue, ticket)`, is `size << 32 | immediate`;
-`next_place(queue)` is what `dg_queue_info` stores first. A ticket is a uint64. Importing this
-module needs numba-cuda, no GPU.
+Each function has the name of its C form without `dg_`, and the same arguments, with these
+exceptions: `put_inline_u64(queue, remote, remote_offset, value)` puts the 8 bytes of an integer;
+`received(queue, ticket)`, after `recv_wait(queue, ticket)`, returns `size << 32 | immediate`;
+`next_place(queue)` returns the first word that `dg_queue_info` stores. A ticket is a uint64.
+Importing this module needs numba-cuda, but no GPU.
 """
 
 from __future__ import annotations
 
 from numba import cuda, types
 
-from .headers import include_dir
+from .compiler import include_dir
 
 __all__ = ["DECLARED", "SHIMS"]  # and each name of DECLARED
 
@@ -41,8 +41,8 @@ DECLARED = {
     "received": "QQQ", "hole": "QQQ", "next_place": "QQ",
 }  # fmt: skip
 
-# Source of what they call, which Numba compiles by NVRTC and links to each kernel that uses it.
-# In a header, NVRTC does not warn of a function without a caller (177).
+# Source of the C functions, which Numba compiles with NVRTC and links to each kernel that calls
+# them. Warning 177 is about functions without a caller; NVRTC omits it for headers only.
 SHIMS = "#define DG_NUMBA\n#pragma nv_diag_suppress 177\n"
 SHIMS += (include_dir() / "dgkit_device.cuh").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Latency of a session's transfers that a kernel of the host starts: once, and continuously."""
+"""Latency of transfers that a kernel on the host starts through a session: once, or monitored."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["KernelBlock", "KernelMonitor", "latency"]
 
 _BLOCK = 2000  # samples of one launch
-_SECONDS = 5.0  # most time of one launch
+_SECONDS = 5.0  # longest duration of one launch
 _MOST = 1_000_000
-_OPS = {"read": "put", "write": "get"}  # seen from the DPU; and what the host's kernel calls
+_OPS = {"read": "put", "write": "get"}  # operation seen from the DPU: operation of the kernel
 
 
 class _Channel:
-    """Queue of a session between a region of the host and scratch memory of the DPU.
+    """Queue of a session between host memory and scratch memory of the DPU.
 
-    What the DPU reads is the region itself; what it writes goes to scratch memory of the host.
+    A "read" reads the given region; a "write" goes to scratch memory of the host, so that the
+    region keeps its bytes.
     """
 
     def __init__(self, session: Any, region: Any, size: int, op: str) -> None:
@@ -64,7 +65,7 @@ class _Channel:
         """Start a kernel that takes `count` samples."""
         ids = self.queue.id_of(self._dpu), self.queue.id_of(self._host)
         return meter.start_single(
-            self.queue, *ids, op=_OPS[self.op], size=self.size, count=count, seconds=_SECONDS
+            self.queue, ids, op=_OPS[self.op], size=self.size, count=count, seconds=_SECONDS
         )
 
     def close(self) -> None:
@@ -73,7 +74,7 @@ class _Channel:
 
 
 def _posted() -> dict[str, Any]:
-    """Return the fields that a report of such operations adds."""
+    """Return the fields of a report that are the same for all of these operations."""
     return {
         "fenced": True, "gpu": gpu_name(), "emulated": bool(why_no_gpu()), "owner": "idle",
         "proxy": "DPU process",
@@ -89,15 +90,15 @@ def latency(
     count: int = 10_000,
     progress: Callable[[int, int], None] | None = None,
 ) -> PostedLatencyReport:
-    """Measure transfers of a session, each started by a kernel of this process, on its own clock.
+    """Measure transfers that a kernel of this process starts, by the kernel's clock.
 
     Args:
-        session: Of which this process is the host; its DPU is on this machine.
-        region: Memory of the host. It keeps its bytes: writes go to scratch memory.
+        session: Session of which this process is the host, with a DPU on this machine.
+        region: Region of the host. It keeps its bytes: writes go to scratch memory.
         size: Bytes of each transfer.
-        op: "read" (a put of the kernel) or "write" (a get), seen from the DPU.
+        op: "read" or "write", seen from the DPU: the kernel's put or get.
         count: Transfers, at most 1,000,000.
-        progress: Called with (transfers done, total) now and then, in this thread.
+        progress: Called from time to time with (transfers done, total), in this thread.
 
     Raises:
         Unsupported: The provider, the memory or the DPU cannot be used.
@@ -125,11 +126,11 @@ def latency(
 
 @dataclass(frozen=True, slots=True)
 class KernelBlock:
-    """Block of samples, as one of a session's monitor.
+    """Block of samples, with the interface of a session monitor's blocks.
 
     Attributes:
-        number: Counts the blocks from 0.
-        t_ns: CLOCK_MONOTONIC when the block was taken from the kernel.
+        number: Number of the block, from 0.
+        t_ns: CLOCK_MONOTONIC when the samples were taken from the kernel.
         samples: Latencies in ns, native-endian u64.
     """
 
@@ -143,15 +144,16 @@ class KernelBlock:
 
 
 class KernelMonitor:
-    """Continuous latency of transfers that kernels start; used as a session's monitor is.
+    """Continuous latency of transfers that kernels start; has the interface of a session's monitor.
 
-    A thread compiles the kernels, so that opening it does not wait; then read() starts a kernel
-    whenever a block is due, and takes the samples of the one before. Thread-safe.
+    A thread compiles the kernels, so that the constructor does not wait for it. Then each read()
+    takes the samples of the last kernel, and starts the next one when its block is due.
+    Thread-safe.
 
     Args:
-        session, region, size, op: As those of `latency`.
+        session, region, size, op: As for latency().
         count: Samples of a block.
-        every_s: Seconds from one block to the next, at least.
+        every_s: Least number of seconds from one block to the next.
     """
 
     path = GPU_INITIATED
@@ -186,7 +188,7 @@ class KernelMonitor:
             self._failed = error
 
     def read(self) -> list[KernelBlock]:
-        """Return the block that is complete, if one is, without waiting.
+        """Return the block that has been completed, if any, without waiting.
 
         Raises:
             ClosedError: The monitor or its session was closed.
@@ -223,14 +225,17 @@ class KernelMonitor:
         try:
             samples = pending.take()
         except DgkitError:
-            self._check()  # the reason why the operation failed
+            self._check()  # raises the reason of the failure, if it is known
             raise
         number, self._number = self._number, self._number + 1
         now = time.monotonic_ns()
         return [KernelBlock(number, now, self.provider, self.op, self.size, samples.tobytes())]
 
     def close(self) -> None:
-        """End it and free the scratch memory; waits for the kernel, whose waits end. Idempotent."""
+        """Close the queue and free the scratch memory. Idempotent.
+
+        Waits for a running kernel, whose waits end because its queue is closed.
+        """
         with self._lock:
             if self._closed:
                 return

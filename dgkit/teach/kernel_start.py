@@ -19,6 +19,7 @@ from ..dma import Device
 from ..errors import KernelError
 from ..gpu_initiated.compiler import find_compiler, kernel_names
 from ..gpu_initiated.emulate import EmulatedModule
+from ..gpu_initiated.launch import Command
 from ..memory import empty
 from ..types import Status
 from . import sandbox, submission, verdict
@@ -80,7 +81,8 @@ def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[Emula
         file.write(program)
         file.flush()
         prefix = sandbox.kernel_prefix(limits, isolation)
-        yield EmulatedModule(Path(f"/proc/self/fd/{fd}"), kernel_names(source), prefix, (fd,))
+        command = Command(Path(f"/proc/self/fd/{fd}"), prefix, (fd,))
+        yield EmulatedModule(command, kernel_names(source))
 
 
 class Machine:

@@ -60,7 +60,7 @@ class Bench:
         """Nanoseconds of one operation of one thread, until it sees the completion."""
         with self.device.gpu_queue(1024) as q:
             ids = self.remote.id, self.local.id
-            return median(self.meter.start_single(q, *ids, op=op, fenced=fenced).take())
+            return median(self.meter.start_single(q, ids, op=op, fenced=fenced).take())
 
     @contextmanager
     def rates(

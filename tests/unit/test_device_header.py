@@ -13,8 +13,7 @@ from support.gpu.queue_kernels import KERNELS
 from dgkit import Status
 from dgkit.dma import gpu_queue
 from dgkit.gpu_initiated import measure
-from dgkit.gpu_initiated.compiler import translate
-from dgkit.gpu_initiated.headers import include_dir
+from dgkit.gpu_initiated.compiler import include_dir, translate
 
 TUTORIAL = Path(__file__).parents[2] / "notebooks/tutorials/08_gpu_initiated.ipynb"
 

@@ -41,7 +41,7 @@ def test_each_sample_is_an_operation_that_moved_its_bytes(
     owned.memory.array[:8] = 0 if op == "put" else np.arange(8)
     with device.gpu_queue(64) as queue:
         ids = remote.id, local.id
-        taken = meter.start_single(queue, *ids, op=op, fenced=fenced, count=100).take()
+        taken = meter.start_single(queue, ids, op=op, fenced=fenced, count=100).take()
         assert queue.stats().completed == len(taken) == 100
     assert min(taken) > 0
     moved = owned if op == "put" else local
@@ -52,7 +52,7 @@ def test_a_measurement_ends_at_its_time(meter: Meter, device: dgkit.Device, regi
     _, remote, local = regions
     with device.gpu_queue(64) as queue:
         ids = remote.id, local.id
-        kernel = meter.start_single(queue, *ids, op="doorbell", count=1 << 20, seconds=0.02)
+        kernel = meter.start_single(queue, ids, op="doorbell", count=1 << 20, seconds=0.02)
         taken = kernel.take()
         assert 0 < len(taken) < 1 << 20
         # The clock is read every 16 operations, and a busy machine may stop the kernel meanwhile.
@@ -86,7 +86,7 @@ def test_an_operation_that_fails_is_no_figure(
 ) -> None:
     _, remote, local = regions
     with device.gpu_queue(64) as queue, pytest.raises(dgkit.errors.KernelError) as raised:
-        meter.start_single(queue, remote.id, 12345, op="put", count=10).take()
+        meter.start_single(queue, (remote.id, 12345), op="put", count=10).take()
     assert str(raised.value) == "the kernel put_fenced ended with LOCAL_ERROR"
     with (
         device.gpu_queue(64, weak=True) as queue,
