@@ -2,7 +2,7 @@
 
     from dgkit import doca
 
-    doca.use("softdoca")  # DOCA in software; without this line NVIDIA's
+    doca.use("softdoca")  # software DOCA; without this line, NVIDIA's
     with (
         doca.Device() as device, doca.ProgressEngine() as engine, doca.BufInventory(2) as bufs,
         doca.Mmap(text, device) as source, doca.Mmap(room, device) as target,
@@ -15,18 +15,16 @@
 Modules:
     device: Devices and representors.
     mmap: Memory maps.
-    memory_span: Memory that a map covers.
+    memory_span: The memory of a map.
     buf: Buffers and their inventory.
-    dma: DMA contexts and their tasks.
-    pe: Progress engines.
-    handle: Base of these objects: lifetimes and locking.
+    dma: DMA contexts, their tasks, and progress engines.
+    handle: Base of these objects: lifetimes, locking, HTML cards.
     codes: DOCA's enums.
     errors: DOCA's error codes as exceptions.
     _library: Loads DOCA or softdoca.
     _declarations: C declarations of DOCA.
-    _repr: HTML cards.
 
-There are no threads and no Python callbacks: completions are noted by C code
+There are no threads and no Python callbacks: C code records the completions
 (native/src/providers/doca_callback.c).
 """
 
@@ -34,7 +32,7 @@ from ._library import use, version
 from .buf import Buf, BufInventory
 from .codes import Access, Code, FunctionType, RepresentorFilter, State
 from .device import Device, DeviceInfo, Representor, RepresentorInfo, devices
-from .dma import Dma, MemcpyTask
+from .dma import Dma, MemcpyTask, ProgressEngine
 from .errors import (
     Again,
     AlreadyExist,
@@ -70,7 +68,6 @@ from .errors import (
     UnsupportedVersion,
 )
 from .mmap import Mmap
-from .pe import ProgressEngine
 
 __all__ = [
     "Access",

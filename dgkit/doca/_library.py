@@ -1,4 +1,4 @@
-"""DOCA library of this process: found, loaded once, and called with its errors as exceptions."""
+"""DOCA library of this process: finds it, loads it once, and turns its errors into exceptions."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CONTROL = threading.RLock()
 
 _KINDS = ("doca", "softdoca")
 _PARTS = ("common", "dma")
-# Names of 3.x, of 2.x, and of a development package, in the same order as the C core's provider
-# (native/src/providers/doca_api.c), so that both load the same library.
+# File names in DOCA 3.x, in 2.x and in a development package. The C core's provider tries them in
+# the same order (native/src/providers/doca_api.c), so that both load the same library.
 _SUFFIXES = (".so.3", ".so.2", ".so")
 _FOLDERS = ("", f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu/")
 _SOFTDOCA = "const char *softdoca_last_refusal(void); void *softdoca_share_pins(void *theirs);"
@@ -88,7 +88,7 @@ class Library:
         Args:
             code: doca_error_t.
             what: What failed.
-            why: Reason; by default softdoca's description of the refusal, else DOCA's of the code.
+            why: Reason; by default softdoca's reason for the refusal, or DOCA's text for the code.
         """
         known = code in Code.__members__.values()
         name = f"DOCA_ERROR_{Code(code).name}" if known else f"error {code}"
@@ -124,8 +124,8 @@ def library() -> Library:
     """Return the library; the first call loads it.
 
     Raises:
-        DeviceUnavailable: It is not installed; or this is a child of fork(), in which neither DOCA
-            nor softdoca has its threads and devices.
+        DeviceUnavailable: It is not installed; or this is a child of fork(), in which DOCA's (or
+            softdoca's) threads and devices do not exist.
     """
     global _loaded
     if _forked:
@@ -138,7 +138,7 @@ def library() -> Library:
 
 
 def after_fork(what: str) -> DeviceUnavailable:
-    """Return the error of every use of DOCA's objects in a child of fork()."""
+    """Return the error that any use of DOCA's objects raises in a child of fork()."""
     return DeviceUnavailable(
         errno.EOWNERDEAD,
         f"{what} was opened before fork() and does not work in the child: start a new process "
@@ -158,7 +158,7 @@ def version() -> str:
 
 
 def label() -> str:
-    """Return the name of the library as reprs and badges show it."""
+    """Return the name of the library for reprs and badges."""
     found = library()
     return _SOFTWARE if found.kind == "softdoca" else f"DOCA {found.version}"
 
@@ -178,7 +178,7 @@ def _new_ffi() -> Any:
 
 
 def _completion_callback(ffi: Any) -> Any:
-    """Return the completion callback, a function of dgkit's C core: no Python runs in it."""
+    """Return the completion callback: a function of dgkit's C core, which calls no Python."""
     from ..dma import _ffi as core
 
     address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
@@ -186,7 +186,7 @@ def _completion_callback(ffi: Any) -> Any:
 
 
 def _share_pins(ffi: Any, softdoca: Any) -> None:
-    """Let softdoca and dgkit's C core share their records of memory pinned for the GPU."""
+    """Make softdoca and dgkit's C core share one record of memory pinned for the GPU."""
     from ..dma import _ffi as core
 
     address = int(ffi.cast("uintptr_t", ffi.addressof(softdoca, "softdoca_share_pins")))
@@ -202,8 +202,8 @@ def _load(kind: str) -> Library:
 
 
 def _loaded_kind(ffi: Any) -> str | None:
-    """Return the kind already loaded in this process, such as by a provider; None if none."""
-    # Not RTLD_NOLOAD: for a file that exists but is not loaded dlerror() has no text for cffi.
+    """Return the kind that is already loaded in this process, such as by a provider, or None."""
+    # RTLD_NOLOAD does not work: if the file exists but is not loaded, dlerror() gives cffi no text.
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if path.rpartition("/")[2].startswith("libdoca_common.so"):
@@ -236,7 +236,7 @@ def _installed_softdoca() -> Path:
 
 
 def _first(error: OSError) -> str:
-    """Return the loader's message without what cffi adds about ctypes, which searches elsewhere."""
+    """Return the loader's message without the sentence that cffi adds about ctypes."""
     return str(error).partition(".  Additionally,")[0]
 
 

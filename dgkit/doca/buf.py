@@ -1,4 +1,4 @@
-"""Buffers: ranges of maps, single or chained to lists, and the inventory that allocates them."""
+"""Buffers (ranges of maps, single or chained to lists) and the inventory that allocates them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BufInventory(Handle):
 
     Args:
         size: Number of buffers.
-        start: Start it now. Before the start no buffer can be taken: BadState.
+        start: Start it now. Taking a buffer before the start raises BadState.
     """
 
     __slots__ = ("_started",)
@@ -63,8 +63,8 @@ class BufInventory(Handle):
         """Return a full buffer, such as a source: all of its bytes are data.
 
         Args:
-            mmap: Map to take bytes of.
-            offset: Where the buffer begins in the map; bytes.
+            mmap: Map that contains the buffer.
+            offset: Offset of the buffer in the map, in bytes.
             size: Bytes; None for the rest of the map.
 
         Raises:
@@ -83,13 +83,13 @@ class BufInventory(Handle):
         return self.buf_by_args(mmap, start, length, data=start, data_size=0)
 
     def buf_by_args(self, mmap: Mmap, offset: int, size: int, *, data: int, data_size: int) -> Buf:
-        """Return a buffer with data in a part of it.
+        """Return a buffer of which only a part is data.
 
         Args:
-            mmap: Map to take bytes of.
-            offset: Where the buffer begins in the map; bytes.
-            size: Bytes that the buffer has room for.
-            data: Where its data begins in the map; bytes.
+            mmap: Map that contains the buffer.
+            offset: Offset of the buffer in the map, in bytes.
+            size: Capacity of the buffer in bytes.
+            data: Offset of the data in the map, in bytes.
             data_size: Bytes of data.
 
         Raises:
@@ -129,7 +129,7 @@ class BufInventory(Handle):
 
 
 def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
-    """Return start and length of a range of a map; BoundsError if out of bounds."""
+    """Return start and length of a range of a map. Raises BoundsError if it is out of bounds."""
     Mmap._expect("mmap", mmap)
     total, start = mmap.size, whole("offset", offset)
     length = total - start if size is None else whole("size", size)
@@ -141,9 +141,9 @@ def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
 class Buf(Handle):
     """Range of a map, and the data in it (`doca_buf`). Taken from a BufInventory.
 
-    Buffers are chained to lists, which one task gathers from or scatters to. The first buffer
-    represents its list: it holds the others, and closing it returns all of them. A buffer without
-    references returns to its inventory.
+    Buffers can be chained to a list, from which one task gathers or to which it scatters. The first
+    buffer represents the list: it holds the others, and closing it returns all of them to the
+    inventory. A buffer that is garbage-collected also returns to its inventory.
     """
 
     __slots__ = ("_first", "_rest", "inventory", "mmap")
@@ -169,7 +169,7 @@ class Buf(Handle):
 
     @property
     def size(self) -> int:
-        """Bytes that the buffer has room for."""
+        """Capacity of the buffer in bytes."""
         return int(self._get("doca_buf_get_len", "size_t *"))
 
     @property
@@ -204,7 +204,7 @@ class Buf(Handle):
         self._call("doca_buf_set_data", at, length)
 
     def reset_data(self) -> None:
-        """Remove all data; its beginning stays the same."""
+        """Set the size of the data to 0; its offset stays the same."""
         self._call("doca_buf_reset_data_len")
 
     @property
@@ -221,10 +221,10 @@ class Buf(Handle):
         return whole_list[whole_list.index(self) :]
 
     def chain(self, other: Buf) -> Buf:
-        """Append another list to this one and return this one.
+        """Append another buffer or list to this one, and return this one.
 
         Raises:
-            NotPermitted: Either buffer is neither alone nor the first of its list.
+            NotPermitted: One of the two buffers is inside a list: neither single nor its first.
         """
         Buf._expect("other", other)
         with CONTROL:

@@ -6,10 +6,9 @@ import contextlib
 from dataclasses import dataclass
 
 from ._library import CONTROL, label, library
-from ._repr import library_card
 from .codes import FunctionType, RepresentorFilter
 from .errors import DocaError, NotFound
-from .handle import Handle
+from .handle import Handle, library_card
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class RepresentorInfo:
 
 
 def _text(lib: Library, name: str, info: Any, size: int) -> str:
-    """Return a text of a devinfo; "" if it has none."""
+    """Return a text of a devinfo; "" if it is missing."""
     buffer = lib.ffi.new("char[]", size)
     with contextlib.suppress(DocaError):
         if name.endswith("_str"):
@@ -96,7 +95,7 @@ def _text(lib: Library, name: str, info: Any, size: int) -> str:
 
 
 def _number(lib: Library, name: str, kind: str, info: Any) -> int | None:
-    """Return a number of a devinfo; None if it has none or this version does not report it."""
+    """Return a number of a devinfo; None if it is missing, or unknown to this version of DOCA."""
     try:
         return int(lib.get(name, kind, info))
     except DocaError:
@@ -196,7 +195,7 @@ class Device(Handle):
         """Return the host's functions that this device of the DPU represents.
 
         Raises:
-            NotSupported: This is the host, which has none.
+            NotSupported: This is the host, which has no representors.
         """
         with self._guard, _device_list("doca_devinfo_rep", self._handle(), int(which)) as found:
             return [_representor_info(library(), raw) for raw in found]

@@ -1,8 +1,10 @@
-"""DMA contexts and their tasks: copies between buffers."""
+"""DMA contexts, their tasks (copies between buffers), and the progress engines that run them."""
 
 from __future__ import annotations
 
+import select
 import time
+from collections import deque
 
 from ..validate import whole
 from ._library import CONTROL, forked, library
@@ -14,27 +16,10 @@ from .handle import CLOSING_S, Handle, TryLock
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections import deque
-    from typing import Any, Protocol
-
-    class Engine(Protocol):
-        """Progress engine as its contexts see it (`pe.ProgressEngine`)."""
-
-        _lock: TryLock
-        _in_flight: deque[MemcpyTask]
-
-        @property
-        def in_flight(self) -> int:
-            """Number of tasks submitted and not complete."""
-
-        def progress(self) -> tuple[MemcpyTask, ...]:
-            """Return the tasks that completed just now."""
-
-        def wait(self, timeout: float | None = None) -> tuple[MemcpyTask, ...]:
-            """Sleep until a task completes."""
+    from typing import Any
 
 
-__all__ = ["Dma", "MemcpyTask"]
+__all__ = ["Dma", "MemcpyTask", "ProgressEngine"]
 
 _NO_FLUSH = 0  # DOCA_TASK_SUBMIT_FLAG_NONE
 
@@ -42,12 +27,12 @@ _NO_FLUSH = 0  # DOCA_TASK_SUBMIT_FLAG_NONE
 class Dma(Handle):
     """DMA context (`doca_dma` and its `doca_ctx`).
 
-    Connect it to a ProgressEngine, then start it. A task that fails because of the device stops the
-    context: the state changes to STOPPING, then IDLE, and the tasks in flight fail, too.
+    Connect it to a ProgressEngine, then start it. If a task fails because of the device, the
+    context stops: its state changes to STOPPING, then IDLE, and all tasks in flight fail too.
 
     Args:
         device: Device that copies.
-        tasks: Most tasks at a time.
+        tasks: Largest number of tasks that exist at the same time.
     """
 
     __slots__ = ("_ctx", "_lock", "_pe", "device", "tasks")
@@ -59,7 +44,7 @@ class Dma(Handle):
         Device._expect("device", device)
         self.device, self.tasks = device, whole("tasks", tasks, 1)
         self._lock = TryLock("DMA context")
-        self._pe: Engine | None = None
+        self._pe: ProgressEngine | None = None
         lib = library()
         with CONTROL:
             h = lib.get("doca_dma_create", "struct doca_dma **", device._handle())
@@ -84,12 +69,12 @@ class Dma(Handle):
         self._handle()
         return self._ctx
 
-    def _connected(self, pe: Engine) -> None:
+    def _connected(self, pe: ProgressEngine) -> None:
         self._pe = pe
         self._lock = pe._lock
 
     @property
-    def pe(self) -> Engine | None:
+    def pe(self) -> ProgressEngine | None:
         """Progress engine that the context is connected to."""
         return self._pe
 
@@ -101,7 +86,7 @@ class Dma(Handle):
 
     @property
     def max_tasks(self) -> int:
-        """Most tasks that a context can be created with."""
+        """Largest `tasks` with which a context can be created."""
         return int(self._get("doca_dma_cap_get_max_num_tasks", "uint32_t *"))
 
     def start(self) -> None:
@@ -112,11 +97,12 @@ class Dma(Handle):
     def stop(self, timeout: float | None = 1.0) -> State:
         """Change to IDLE: complete the tasks in flight, with or without errors, and free all tasks.
 
-        A context is stopped when all of its tasks are freed (DOCA's API reference, doca_task_free).
+        A context has stopped when all of its tasks are freed (DOCA's API reference,
+        doca_task_free).
 
         Args:
             timeout: Seconds to wait; None for no limit. With 0 the state is STOPPING until
-                `progress()` and `close()` of each task have done the rest.
+                progress() has completed, and close() has freed, every task.
 
         Returns:
             The state at the end.
@@ -153,7 +139,7 @@ class Dma(Handle):
             raise InUse(f"{self!r} did not stop within {CLOSING_S} s")
 
     def flush(self) -> None:
-        """Hand over the tasks that were submitted with `flush=False`."""
+        """Pass the tasks that were submitted with `flush=False` to the device."""
         with self._lock:
             library().function("doca_ctx_flush_tasks")(self._context())
 
@@ -162,7 +148,7 @@ class Dma(Handle):
 
         Args:
             src: Buffer with data, or the first of a list.
-            dst: Buffer with room behind its data (a full one takes no bytes), or the first of a
+            dst: Buffer with room behind its data, where the bytes are appended, or the first of a
                 list.
 
         Raises:
@@ -189,7 +175,7 @@ class Dma(Handle):
 
 
 class MemcpyTask(Handle):
-    """Copy task (`doca_dma_task_memcpy`) from `Dma.memcpy`; returns to it when unreferenced."""
+    """Copy task (`doca_dma_task_memcpy`), created by `Dma.memcpy` and freed when unreferenced."""
 
     __slots__ = ("_dst", "_flag", "_src", "_status", "_task", "dma")
     _name = "task"
@@ -252,8 +238,8 @@ class MemcpyTask(Handle):
         """Submit the task and return it; it completes in `progress()` or a wait, never here.
 
         Args:
-            flush: If False, the device may ignore the task until one with `flush=True` or
-                `Dma.flush()`.
+            flush: If False, the device may ignore the task until another one is submitted with
+                `flush=True`, or `Dma.flush()` is called.
 
         Raises:
             BadState: The context is not running.
@@ -299,7 +285,7 @@ class MemcpyTask(Handle):
 
     @property
     def error(self) -> DocaError | None:
-        """Error that `wait` would raise; None without one, or before the completion."""
+        """Error that wait() would raise; None before the completion or after success."""
         if not self.done or not self._status:
             return None
         lib = library()
@@ -353,7 +339,7 @@ class MemcpyTask(Handle):
         library().common.doca_task_free(self._task)
 
     def _drain(self) -> None:
-        """Wait for the task, whatever its result. Raises InUse after a timeout."""
+        """Wait for the completion, successful or not. Raises InUse after CLOSING_S."""
         end = time.monotonic() + CLOSING_S
         assert self.dma._pe is not None
         while self.in_flight:
@@ -381,3 +367,125 @@ class MemcpyTask(Handle):
 
     def _rows(self) -> list[tuple[str, object]]:
         return [("Copies", self._sizes()), ("State", self._state())]
+
+
+class ProgressEngine(Handle):
+    """Progress engine (`doca_pe`). Tasks complete only inside `progress()` and calls that use it.
+
+    One thread at a time uses it and everything connected to it; a second one gets InUse.
+    """
+
+    __slots__ = ("_fd", "_in_flight", "_lock", "_poll")
+    _name = "progress engine"
+    _order = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        lib = library()
+        self._lock = TryLock("progress engine")
+        # In the order of submission, in which tasks mostly complete.
+        self._in_flight: deque[MemcpyTask] = deque()
+        self._poll: select.poll | None = None
+        with CONTROL:
+            self._opened(lib.get("doca_pe_create", "struct doca_pe **"))
+
+    @property
+    def _guard(self) -> TryLock:
+        return self._lock
+
+    def connect(self, dma: Dma) -> None:
+        """Connect a context before its start. Raises BadState if it is running or connected."""
+        Dma._expect("dma", dma)
+        with self._lock, dma._guard, CONTROL:
+            self._call("doca_pe_connect_ctx", dma._context())
+            dma._connected(self)
+            dma._add_parents(self)
+
+    def progress(self) -> tuple[MemcpyTask, ...]:
+        """Make progress without blocking; return the completed tasks, usually one or none."""
+        with self._lock:
+            return self._look()
+
+    def _look(self) -> tuple[MemcpyTask, ...]:
+        # The completion callback, in C, sets the flag of the task.
+        library().common.doca_pe_progress(self._handle())
+        flying = self._in_flight
+        if not flying:
+            return ()
+        if flying[0]._flag[0]:
+            done = [flying.popleft()]
+            while flying and flying[0]._flag[0]:
+                done.append(flying.popleft())
+        else:
+            done = [task for task in flying if task._flag[0]]
+            for task in done:
+                flying.remove(task)
+        for task in done:
+            task._complete()
+        return tuple(done)
+
+    def wait(self, timeout: float | None = None) -> tuple[MemcpyTask, ...]:
+        """Sleep until a task completes.
+
+        Args:
+            timeout: Seconds to wait; None for no limit.
+
+        Returns:
+            The completed tasks, as from progress(); () after the timeout, or at once if no task is
+            in flight.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._lock:
+            while not (done := self._look()) and self._in_flight:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._sleep(left)
+            return done
+
+    def _sleep(self, left: float | None) -> None:
+        """Sleep until a notification arrives, at most `left` seconds."""
+        if self._poll is None:
+            self._poll = select.poll()
+            self._poll.register(self.fileno(), select.POLLIN)
+        self.request_notification()
+        try:
+            self._poll.poll(None if left is None else max(1, int(left * 1000)))
+        finally:
+            self.clear_notification()
+
+    def fileno(self) -> int:
+        """Return the notification handle: a file descriptor for `select`, `poll` and event loops.
+
+        After request_notification() it becomes readable when progress() has work to do. Before
+        sleeping again, call clear_notification(), make progress until nothing completes, and call
+        request_notification().
+        """
+        return int(self._get("doca_pe_get_notification_handle", "doca_notification_handle_t *"))
+
+    def request_notification(self) -> None:
+        """Arm the notification handle."""
+        self._call("doca_pe_request_notification")
+
+    def clear_notification(self) -> None:
+        """Disarm the notification handle."""
+        self._call("doca_pe_clear_notification", self.fileno())
+
+    @property
+    def in_flight(self) -> int:
+        """Number of tasks submitted and not complete."""
+        return len(self._in_flight)
+
+    def _destroy(self) -> None:
+        with CONTROL:
+            library().call("doca_pe_destroy", self._h)
+        self._poll = None
+
+    def _abandon(self) -> None:
+        self._lock.defer(self._finalize)
+
+    def _summary(self) -> str:
+        return f"{len(self._children)} contexts, {len(self._in_flight)} tasks in flight"
+
+    def _rows(self) -> list[tuple[str, object]]:
+        return [("Contexts", len(self._children)), ("Tasks in flight", len(self._in_flight))]

@@ -1,4 +1,4 @@
-"""DOCA's error codes as exceptions: a subclass of DocaError per code, named after it."""
+"""DOCA's error codes as exceptions: each code has a subclass of DocaError with its name."""
 
 from __future__ import annotations
 

@@ -16,10 +16,12 @@ from .errors import InUse
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any, ClassVar
 
-__all__ = ["CLOSING_S", "Handle", "TryLock"]
+    from ..html_cards import Html
+
+__all__ = ["CLOSING_S", "Handle", "TryLock", "library_card"]
 
 CLOSING_S = 5.0  # how long close() waits for what is in flight
 
@@ -31,7 +33,7 @@ _roots = LiveSet()
 class TryLock:
     """Non-blocking, reentrant lock: a second thread gets InUse.
 
-    A finalizer runs in any thread at any time: `defer` delays its action until the lock is free.
+    Finalizers, which may run in any thread at any time, use defer() to wait for the lock.
     """
 
     __slots__ = ("_deferred", "_depth", "_lock", "_what")
@@ -80,8 +82,8 @@ class Handle:
     __slots__ = ("__weakref__", "_children", "_h", "_orphaned", "_parents")
 
     _name: ClassVar[str]
-    _order: ClassVar[int]  # children with a lower one are closed first
-    _pooled: ClassVar[bool] = False  # an element of its parent, returned by its finalizer
+    _order: ClassVar[int]  # children with a lower order are closed first
+    _pooled: ClassVar[bool] = False  # whether its finalizer silently returns it to its parent
 
     @classmethod
     def _expect(cls, what: str, value: object) -> None:
@@ -98,7 +100,7 @@ class Handle:
         self._orphaned = False
 
     def _opened(self, h: Any, *parents: Handle) -> None:
-        """Record the C object, which has to be destroyed from now on."""
+        """Record the C object, which close() must destroy from now on."""
         self._h = h
         self._add_parents(*parents)
         if not parents:
@@ -118,7 +120,7 @@ class Handle:
 
     @property
     def _guard(self) -> Any:
-        """Lock held while the C object is used; by default that of all control calls."""
+        """Lock to hold while the C object is used; by default the lock of all control calls."""
         return _library.CONTROL
 
     def _call(self, name: str, *args: Any) -> None:
@@ -127,7 +129,7 @@ class Handle:
             _library.library().call(name, self._handle(), *args)
 
     def _get(self, name: str, kind: str, *args: Any) -> Any:
-        """Call such a function; return the output of its last argument."""
+        """Call a function of this object whose last argument is an output; return the output."""
         with self._guard:
             return _library.library().get(name, kind, self._handle(), *args)
 
@@ -140,7 +142,7 @@ class Handle:
         """Close the children, then the object. Idempotent.
 
         Raises:
-            InUse: Another thread or a transfer uses it. It stays open; close() may be called again.
+            InUse: Another thread or a transfer uses the object. It stays open; retry close().
         """
         if self._h is None or _library.forked():
             return
@@ -205,7 +207,7 @@ class Handle:
             self._finalize()
 
     def _summary(self) -> str:
-        """Return what the repr of an open object says."""
+        """Return the text that the repr of an open object contains."""
         return ""
 
     def __repr__(self) -> str:
@@ -220,11 +222,17 @@ class Handle:
         return []
 
     def _repr_html_(self) -> str:
-        from ._repr import library_card
-
         if self._h is None or _library.forked():
             return library_card(f"{type(self).__name__} (closed)", [])
         return library_card(type(self).__name__, self._rows())
+
+
+def library_card(title: str, rows: Iterable[tuple[str, object]]) -> Html:
+    """Return an HTML card with the library's label, which is highlighted for software DOCA."""
+    from ..html_cards import badge, card
+
+    software = _library.library().kind == "softdoca"
+    return card(title, rows, badge=badge(_library.label(), warn=software))
 
 
 @atexit.register

@@ -1,4 +1,4 @@
-"""Memory that a map covers: its address, what keeps it valid, and whether it is writable."""
+"""The memory of a map: its address, the objects that keep it valid, and whether it is writable."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _WRITES = Access.LOCAL_READ_WRITE | Access.RDMA_WRITE | Access.RDMA_ATOMIC | Acc
 
 
 class MemorySpan:
-    """`size` bytes at `address`, kept valid until `release()`.
+    """Memory of `size` bytes at `address`, kept valid until release().
 
-    `view` is its bytes, None if Python cannot access them. `fd` is a dma-buf that contains them
-    from byte `offset` on, or -1.
+    `view` is a memoryview of the bytes, or None if Python cannot access them. `fd` is a dma-buf
+    that contains them, beginning at `offset`, or -1.
     """
 
     __slots__ = ("_dmabuf", "_keep", "address", "fd", "offset", "place", "readonly", "size", "view")
@@ -36,7 +36,7 @@ class MemorySpan:
         self._dmabuf: Any = None
 
     def permissions(self, requested: Access | None) -> Access:
-        """Return the permissions of a map of it; NotPermitted for writes to read-only memory."""
+        """Return the permissions for a map. Raises NotPermitted for writes to read-only memory."""
         if requested is None:
             return Access.LOCAL_READ_ONLY if self.readonly else Access.LOCAL_READ_WRITE
         flags = Access(requested)
@@ -45,23 +45,23 @@ class MemorySpan:
         return flags
 
     def own_dmabuf(self, dmabuf: Any) -> None:
-        """Take ownership of a dma-buf of these bytes."""
+        """Take ownership of a dma-buf that contains these bytes."""
         self._dmabuf, self.fd, self.offset = dmabuf, dmabuf.fd, dmabuf.offset
 
     @property
     def owns_dmabuf(self) -> bool:
-        """True if the dma-buf was created by dgkit, of memory that also has an address."""
+        """True if dgkit created the dma-buf, for memory that also has an address."""
         return self._dmabuf is not None
 
     def release(self) -> None:
-        """Release the memory after the map is destroyed: it may move, shrink or vanish."""
+        """Release the memory after the map is destroyed: from then on it may move or disappear."""
         dmabuf, self._dmabuf, self._keep, self.view = self._dmabuf, None, (), None
         if dmabuf is not None:
             dmabuf.close()
 
 
 def span_of(memory: Any, ffi: Any, dmabuf: int | None, offset: int) -> MemorySpan:
-    """Return the span of any kind of memory that `Mmap` takes."""
+    """Return the span of any kind of memory that Mmap accepts."""
     if isinstance(memory, tuple):
         if len(memory) != 2:
             raise TypeError(f"memory is {memory!r}; as a tuple it must be (address, size)")
@@ -94,7 +94,7 @@ def _by_address(address: int, size: int, *, dmabuf: int | None, offset: int) -> 
 
 
 def _on_gpu(memory: Any) -> MemorySpan:
-    """Return the span of GPU memory: by a dma-buf, else by its address, for nvidia-peermem."""
+    """Return the span of GPU memory: with a dma-buf, or by address only, for nvidia-peermem."""
     gpu = memory.gpu
     span = MemorySpan(gpu.address, gpu.size, memory.place, memory, memory.keep)
     span.readonly = bool(getattr(memory, "readonly", False))

@@ -1,4 +1,4 @@
-"""Memory maps: memory that devices can access, of this process or exported by another."""
+"""Memory maps: memory of this process, or exported by another, that devices can access."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ __all__ = ["Mmap"]
 
 
 class Mmap(Handle):
-    """Memory map (`doca_mmap`): created, given its devices, memory and permissions, and started.
+    """Memory map (`doca_mmap`): created with its devices, memory and permissions, then started.
 
-    `size` is its bytes, `address` where they begin in the process that owns them.
+    `size` is its number of bytes; `address` is their address in the process that owns them.
 
     Args:
         memory: Object with a buffer (bytearray, NumPy array, `dgkit.empty`), GPU memory
             (`dgkit.wrap`), or `(address, size)`. The map keeps the first two valid until it is
-            closed: a bytearray cannot be resized. An address is kept valid by the caller.
+            closed (a bytearray cannot be resized until then). The caller must keep an address
+            valid.
         devices: One Device or several.
         permissions: Permissions of the map; by default what `memory` allows its own process.
         dmabuf: File descriptor of a dma-buf that contains the memory, for `(address, size)`.
-        dmabuf_offset: Where the memory begins in the dma-buf; bytes.
+        dmabuf_offset: Offset of the memory in the dma-buf, in bytes.
         start: Start the map now.
 
     Raises:
-        NotPermitted: A permission to write to read-only memory.
+        NotPermitted: `permissions` allow writes, and the memory is read-only.
     """
 
     __slots__ = ("_permissions", "_span", "_started", "address", "devices", "imported", "size")
@@ -86,7 +87,7 @@ class Mmap(Handle):
     def _set_range(self, span: MemorySpan, address: Any) -> None:
         """Set the range: by the dma-buf if there is one, else by address.
 
-        If DOCA refuses the dma-buf of GPU memory, the address remains: nvidia-peermem may know it.
+        If DOCA refuses the dma-buf of GPU memory, try its address, for nvidia-peermem.
         """
         if span.fd >= 0:
             try:
@@ -101,10 +102,10 @@ class Mmap(Handle):
     def from_export(cls, descriptor: bytes, device: Device) -> Mmap:
         """Return a map of another process's memory, already started.
 
-        Its device can access the memory as far as the exporter permits; this process cannot.
+        The device can access the memory as far as the exporter permits; this process cannot.
 
         Args:
-            descriptor: What the exporter's `export_pci()` returned.
+            descriptor: Result of the exporter's `export_pci()`.
             device: Device that accesses the memory.
 
         Raises:
@@ -140,7 +141,7 @@ class Mmap(Handle):
 
     @property
     def permissions(self) -> Access | None:
-        """Permissions; may be set until the start. None if imported: only the exporter knows."""
+        """Permissions, which may be set until the start; None if imported, as they are unknown."""
         return self._permissions
 
     @permissions.setter
@@ -152,12 +153,12 @@ class Mmap(Handle):
         self._permissions = Access(flags)
 
     def export_pci(self, device: Device | None = None) -> bytes:
-        """Return a descriptor of at most 512 bytes: a process of the DPU can map this memory by it.
+        """Return a descriptor (at most 512 bytes) by which a process on the DPU can map the memory.
 
-        Closing the map revokes what the descriptor allows.
+        Closing the map revokes that process's access.
 
         Args:
-            device: The device, of several, whose DPU it is for; None for the first.
+            device: Device whose DPU gets the descriptor; None for the map's first device.
 
         Raises:
             NotPermitted: The permissions include neither PCI_READ_ONLY nor PCI_READ_WRITE.
@@ -192,7 +193,7 @@ class Mmap(Handle):
 
     @property
     def _place_text(self) -> str:
-        """The location for a reader, who may be on the DPU: its memory is not the host's."""
+        """The location, with the machine's side: on the DPU, host memory is the DPU's own."""
         return "this process" if self.place == "host" else self.place
 
     def _view(self) -> memoryview:
