@@ -1,19 +1,19 @@
 """The `dgkit` command.
 
-app.py          command group, signals and exit codes
+app.py          entry point: command group, signals and exit codes
 exit_codes.py   exit code and one-line message of an exception
 console.py      stdout, stderr and progress bars
 options.py      parsers and options that several commands share
-place_option.py `--on`, and the provider that reaches that memory
+place_option.py `--on`, and the choice of a provider that reaches that memory
 demo.py, info.py, doctor.py, serve.py, lab.py, bench.py, keys.py, testbed.py, softdoca.py,
 teach.py        one command each, imported when it is called
 demo_run.py, demo_source.py, demo_target.py, demo_view.py
-                parts of demo: the steps, the file, the regions' bytes, the output
+                parts of demo: the steps, the source file, the bytes of regions, the output
 info_gpu.py, info_doca.py
                 parts of info: GPUs, DOCA and softdoca
 sweep.py, tables.py
                 measurements of demo and bench, and their tables
-lab_job.py      processes and folders of lab
+lab_job.py      the processes of lab: JupyterLab and a software DPU
 """
 
 from .app import main

@@ -1,4 +1,4 @@
-"""The command group `dgkit`, which imports a command when it is called, and its entry point."""
+"""Entry point `main` and the command group `dgkit`, which imports a command only to run it."""
 
 from __future__ import annotations
 
@@ -49,11 +49,15 @@ _EXAMPLES = """\
 
 
 class Terminated(BaseException):
-    """SIGTERM as an exception, so that it unwinds and closes everything as Ctrl-C does."""
+    """Raised on SIGTERM, so that the stack unwinds and everything is closed, as after Ctrl-C."""
 
 
 class Dgkit(click.Group):
-    """Command group. `traceback` is set by --traceback before or after the command's name."""
+    """Command group.
+
+    Attributes:
+        traceback: Whether --traceback was given, before or after the command's name.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -73,7 +77,7 @@ class Dgkit(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the module of a command, which has the command's name."""
+        """Import the module that is named like the command, and return the command."""
         if cmd_name not in _COMMANDS:
             return None
         command = getattr(import_module(f"dgkit.cli.{cmd_name}"), cmd_name)
@@ -140,7 +144,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run a command line, by default that of sys.argv, and return its exit code."""
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):  # captured by an object that is not a text file
+        with contextlib.suppress(AttributeError):  # replaced by an object without reconfigure()
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     group = Dgkit()
     try:
@@ -162,9 +166,10 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Let streams that were closed before the start (`>&-`) lead to /dev/null.
+    """Open /dev/null for standard streams that are closed at the start (`>&-`).
 
-    Else the next file or socket would get their number, and be written to.
+    Otherwise the next file or socket would get the descriptor 0, 1 or 2, and output meant for the
+    stream would be written to it.
     """
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
@@ -180,7 +185,7 @@ def _open_streams() -> None:
 def _failed(error: Exception) -> int:
     """Print the error and return its exit code.
 
-    An error while closing does not hide that Ctrl-C or SIGTERM ended the command.
+    If the error occurred while Ctrl-C or SIGTERM unwound the stack, report the signal instead.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -200,7 +205,7 @@ def _stopped() -> int:
 
 
 def _show_usage(error: click.UsageError) -> None:
-    """Print a usage error in one line with a reference to --help, or the help if no arguments."""
+    """Print a usage error in one line that refers to --help; without arguments, print the help."""
     message = error.format_message()
     if "\n" not in message:
         path = error.ctx.command_path if error.ctx else "dgkit"
@@ -213,6 +218,9 @@ def _result(value: Any) -> int:
 
 
 def _stdout_closed() -> int:
-    """Handle a closed stdout (`dgkit info | head -1`): suppress Python's message at exit, too."""
+    """Redirect a closed stdout (`dgkit info | head -1`) to /dev/null.
+
+    Python would otherwise print a message when it flushes stdout at exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FAILED

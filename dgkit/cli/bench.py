@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ __all__ = ["bench"]
     type=comma_separated(choice("inline", "worker", "auto")),
     show_default="inline,worker; auto with cuda, doca, softdoca",
     metavar="LIST",
-    help="inline: the caller copies; worker: the provider's thread; auto: the faster of both.",
+    help="inline: the caller copies; worker: the provider's thread copies; auto: the faster one.",
 )
 @count_option
 @seconds_option
@@ -75,26 +76,14 @@ __all__ = ["bench"]
 @click.option("--keys", metavar="NAME", help="Key pair of this side, for tcp://.")
 @json_option
 @click.pass_context
-def bench(
-    context: click.Context,
-    sizes: Sequence[int],
-    depths: Sequence[int],
-    ops: Sequence[str],
-    paths: Sequence[str] | None,
-    count: int,
-    seconds: float,
-    on: str,
-    provider: str | None,
-    endpoint: str | None,
-    keys: str | None,
-    json_: str | None,
-) -> int:
+def bench(context: click.Context, /, **options: Any) -> int:
     """Measure the latency of single transfers, then rates, each with the floor of the machine.
 
     Samples are taken in C on the DPU side. The floor of a latency is one doorbell, one memcpy by
     another thread and one flag, or one memcpy for the inline path; the floor of a rate is memcpy.
     For GPU memory it is a C loop over the CUDA driver that does the same copies; for DOCA, a C loop
-    over DOCA's own calls. A row is marked if its floor moved meanwhile: do not compare it.
+    over DOCA's own calls. The floor is measured before and after each row. If the two differ, the
+    row is marked: do not compare it.
 
     \b
     Examples:
@@ -108,17 +97,16 @@ def bench(
 
     if context.invoked_subcommand is not None:
         return _check_alone(context)
-    path = output_file(json_)
-    place = resolve_place(on, provider, local=endpoint is None)
-    with connect(endpoint, provider=place.provider, gpu=place.gpu, keys=keys) as session:
-        single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}
-        paths = paths or (("auto",) if single_path else ("inline", "worker"))
-        cases = [Case(*row) for row in product(ops, paths, sizes)]
-        deep = [Case(*row) for row in product(ops, paths, sizes, depths)]
-        results = _measure(session, place, cases, deep, count=count, seconds=seconds)
-    if json_ != STDOUT:
+    given = _Options(**options)
+    path = output_file(given.json_)
+    place = resolve_place(given.on, given.provider, local=given.endpoint is None)
+    with connect(
+        given.endpoint, provider=place.provider, gpu=place.gpu, keys=given.keys
+    ) as session:
+        results = _measure(session, place, given)
+    if given.json_ != STDOUT:
         _show(results)
-    if json_:
+    if given.json_:
         rows = {key: [r.to_dict() for r in results[key]] for key in ("latency", "bandwidth")}
         write_document(path, "dgkit bench", {**results, **rows})
     return 0
@@ -127,8 +115,25 @@ def bench(
 bench.add_command(gpu_initiated)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """Values of the options of `dgkit bench`."""
+
+    sizes: Sequence[int]
+    depths: Sequence[int]
+    ops: Sequence[str]
+    paths: Sequence[str] | None
+    count: int
+    seconds: float
+    on: str
+    provider: str | None
+    endpoint: str | None
+    keys: str | None
+    json_: str | None
+
+
 def _check_alone(context: click.Context) -> int:
-    """Refuse options of `bench` itself before the name of a subcommand, which has others."""
+    """Refuse options of `bench` itself before a subcommand, which takes other options."""
     given = [
         option.opts[0]
         for option in context.command.params
@@ -142,19 +147,18 @@ def _check_alone(context: click.Context) -> int:
     return 0
 
 
-def _measure(
-    session: Session,
-    place: Place,
-    cases: Sequence[Case],
-    deep: Sequence[Case],
-    *,
-    count: int,
-    seconds: float,
-) -> dict[str, Any]:
+def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any]:
     from .sweep import latencies, rates
 
-    largest = max(case.size for case in cases)
-    with session.empty(largest, on=place.on, name="bench") as region, progress_bars() as progress:
+    ops, sizes, count, seconds = options.ops, options.sizes, options.count, options.seconds
+    single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}
+    paths = options.paths or (("auto",) if single_path else ("inline", "worker"))
+    cases = [Case(*row) for row in product(ops, paths, sizes)]
+    deep = [Case(*row) for row in product(ops, paths, sizes, options.depths)]
+    with (
+        session.empty(max(sizes), on=place.on, name="bench") as region,
+        progress_bars() as progress,
+    ):
         latency = list(latencies(session, region, cases, count=count, progress=progress))
         rate = list(rates(session, region, deep, seconds=seconds, progress=progress))
         where = {"place": region.place, "chosen": place.chosen or region.chosen}

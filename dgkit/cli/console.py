@@ -1,4 +1,4 @@
-"""Results on stdout, messages on stderr, progress bars on stderr if it is a terminal."""
+"""Output of commands: results on stdout; messages, and on a terminal progress bars, on stderr."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Advance = Callable[[int, int], None]
 
 
 def console() -> Console:
-    """Return a console for stdout: with colours on a terminal, plain in a pipe."""
+    """Return a console for stdout: with colours on a terminal, plain text in a pipe."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 100)

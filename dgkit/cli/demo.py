@@ -22,7 +22,7 @@ __all__ = ["demo"]
 
 _SIZES = (8, 64, 512, 4096, 1 << 16, 1 << 20)
 _RATE_SIZE, _RATE_DEPTH = 1 << 20, 32
-_COPIES = {"host": 2, "pinned": 2}  # copies of the file in host memory, one per region
+_COPIES = {"host": 2, "pinned": 2}  # copies of the file in host memory: one for each region
 
 
 @click.command(short_help="Copy a file by DMA and time transfers.")
@@ -60,16 +60,16 @@ def demo(file: Path | None, quick: bool, on: str, provider: str | None, json_: b
     source = Source(file, copies=_COPIES.get(on, 0))
     place = resolve_place(on, provider)
     with connect(provider=place.provider, gpu=place.gpu) as session:
-        parties = sides(session) | {"chosen": place.chosen}
+        processes = sides(session) | {"chosen": place.chosen}
         if not json_:
-            view.show_sides(parties)
+            view.show_sides(processes)
         moved = move(session, source, place.on)
         if not json_:
             view.show_moved(moved)
         latency, rate = time_transfers(session, on=place.on, quick=quick)
     if json_:
         timed = {"latency": [r.to_dict() for r in latency], "bandwidth": rate.to_dict()}
-        print_json({**parties, **moved.to_dict(), **timed})
+        print_json({**processes, **moved.to_dict(), **timed})
     else:
         view.show_times(latency, rate)
     return OK if moved.verified else FAILED

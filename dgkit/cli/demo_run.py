@@ -1,4 +1,4 @@
-"""Steps of demo: file to host region, DMA to the DPU, hash there, DMA to a second region."""
+"""Steps of demo: read the file into a region, have the DPU hash it and copy it to a second one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Step:
 
     @property
     def overlapped(self) -> bool:
-        """True if reads and writes overlapped: their sum exceeds the total."""
+        """True if reads and writes overlapped, so that their sum exceeds the total."""
         return self.read_ns + self.write_ns > self.elapsed_ns
 
 
@@ -59,7 +59,7 @@ class Moved:
 
     @property
     def kind(self) -> str:
-        """Kind of the regions' memory: `host`, `pinned` or `GPU`."""
+        """Kind of memory of the regions: `host`, `pinned` or `GPU`."""
         return "GPU" if self.place.startswith("cuda:") else self.place
 
     @property

@@ -1,4 +1,4 @@
-"""Bytes of a region, in host or GPU memory, which demo fills and reads."""
+"""Access to a region's bytes, in host or GPU memory, for demo to fill and read."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ CHUNK = 4 << 20  # bytes
 
 
 class Target(ABC):
-    """`size` bytes that are filled and read in pieces of at most CHUNK bytes."""
+    """Bytes of a region, `size` in all, filled and read in pieces of at most CHUNK bytes."""
 
     size: int
 
     @abstractmethod
     def buffer(self, at: int, count: int) -> memoryview:
-        """Return a buffer for a piece; call filled() after writing to it."""
+        """Return a buffer for `count` bytes at offset `at`; call filled() after writing to it."""
 
     @abstractmethod
     def filled(self, at: int, count: int) -> None:
-        """Store the first `count` bytes of the buffer at `at`."""
+        """Store the first `count` bytes of the buffer at offset `at`."""
 
     @abstractmethod
     def piece(self, at: int, count: int) -> memoryview:
-        """Return the bytes at `at`."""
+        """Return `count` bytes at offset `at`."""
 
     def put(self, at: int, data: bytes | memoryview) -> None:
-        """Store a piece at `at`."""
+        """Store a piece at offset `at`."""
         self.buffer(at, len(data))[:] = data
         self.filled(at, len(data))
 
@@ -48,7 +48,7 @@ class HostTarget(Target):
         return self._view[at : at + count]
 
     def filled(self, at: int, count: int) -> None:
-        """Do nothing: the buffer is the region."""
+        """Do nothing: the buffer is the region itself."""
 
     piece = buffer
 
@@ -64,7 +64,7 @@ class GpuTarget(Target):
         self._staging = np.empty(min(CHUNK, self.size), dtype="u1")
 
     def buffer(self, _at: int, count: int) -> memoryview:
-        """Return host memory for one piece."""
+        """Return a host buffer for one piece."""
         return self._staging.data[:count]
 
     def filled(self, at: int, count: int) -> None:

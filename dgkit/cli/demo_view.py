@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["show_moved", "show_sides", "show_times"]
 
 
-def show_sides(parties: dict[str, Any]) -> None:
-    """Print both processes and what takes the place of the hardware."""
+def show_sides(processes: dict[str, Any]) -> None:
+    """Print the host's and the DPU's process, and what takes the place of the hardware."""
     out = console()
-    dpu, label, provider = parties["dpu"], parties["label"], parties["provider"]
+    dpu, label, provider = processes["dpu"], processes["label"], processes["provider"]
     out.print(f"[bold]dgkit demo[/] on a [bold yellow]{label}[/] (provider {provider})")
-    out.print(f"  host  pid {parties['host']['pid']:<8} this process, owns the memory")
+    out.print(f"  host  pid {processes['host']['pid']:<8} this process, owns the memory")
     out.print(f"  DPU   pid {dpu['pid']:<8} a second process, moves the bytes")
-    if parties["chosen"]:
-        out.print(Text(f"  auto  {parties['chosen']}"), soft_wrap=True)
+    if processes["chosen"]:
+        out.print(Text(f"  auto  {processes['chosen']}"), soft_wrap=True)
 
 
 def _rate(size: int, ns: int) -> str:
-    """Format GB/s; as a bound if two decimals would show 0.00."""
+    """Format a rate in GB/s; as an upper bound if two decimals would show 0.00."""
     return f"{size / ns:.2f}" if size >= 0.005 * ns else "<0.01"
 
 

@@ -39,13 +39,13 @@ def exit_code(error: BaseException) -> int:
 
 
 def explain(error: BaseException) -> str:
-    """Return one line: what went wrong and, if known, a hint what to do."""
+    """Return a one-line message: what went wrong and, if known, what to do about it."""
     for kind, _, hint in _HINTS:
         if isinstance(error, kind):
             message = _message(error)
             if check := getattr(error, "way_out", ""):  # the doctor's check that explains it
                 return f"{message}. Hint: {check}"
-            has_command = "`" in message  # then the message itself says what to do
+            has_command = "`" in message  # the message itself already says what to do
             return message if has_command or not hint else f"{message}. Hint: {hint}"
     return f"{type(error).__name__}: {_message(error)}. Hint: --traceback shows where"
 

@@ -1,4 +1,4 @@
-"""`dgkit fleet`: many pairs of host and DPU, on a cluster of Dask."""
+"""`dgkit fleet`: many pairs of host and DPU, on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ __all__ = ["fleet"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_SHOWN = 20  # lines of pairs, stragglers and failures on the screen; --json has all
+_SHOWN = 20  # most pairs, stragglers and failures on the screen; --json has all of them
 
 
 @click.group(short_help="Measure and diagnose many pairs of host and DPU, on Dask.")
 def fleet() -> None:
-    """Measure and diagnose many pairs of host and DPU, on a cluster of Dask (extra `fleet`).
+    """Measure and diagnose many pairs of host and DPU, on a Dask cluster (extra `fleet`).
 
-    Each worker of the cluster opens a session, with a software DPU where no agent is given. Never
-    are two pairs of one machine measured at a time. Who reaches a Dask scheduler runs code on
-    the cluster: beyond this machine TLS is required, with the certificates of Dask's configuration.
+    Each worker of the cluster opens a session, with a software DPU where no agent is given. Two
+    pairs of one machine are never measured at the same time. Whoever reaches a Dask scheduler can
+    run code on the cluster, so TLS is required beyond this machine, with the certificates of Dask's
+    configuration.
 
     \b
     Examples:
@@ -68,7 +69,8 @@ def _sweep_options(command: F) -> F:
             default="auto",
             show_default=True,
             metavar="LIST",
-            help="inline: the caller copies; worker: the provider's thread; auto: the faster.",
+            help="inline: the caller copies; worker: the provider's thread copies; auto: the "
+            "faster one.",
         ),
         count_option,
         seconds_option,
@@ -77,7 +79,7 @@ def _sweep_options(command: F) -> F:
             type=click.Path(file_okay=False, path_type=Path),
             help="Folder for Parquet files, one for each pair, op and path.",
         ),
-        click.option("--resume", is_flag=True, help="Go on from the files in --folder."),
+        click.option("--resume", is_flag=True, help="Continue from the files in --folder."),
         json_option,
     )
     for option in reversed(options):
@@ -86,7 +88,7 @@ def _sweep_options(command: F) -> F:
 
 
 def _scheduler(text: str) -> str:
-    """Check that text looks like an address of Dask; return it unchanged."""
+    """Check that text looks like a Dask address; return it unchanged."""
     if not re.fullmatch(r"(tcp|tls|wss?|ucx|inproc)://\S+(:\d+|/\S*)", text):
         raise click.BadParameter(f"{text!r} is not an address such as tls://head:8786")
     return text
@@ -103,7 +105,9 @@ def _cluster_options(command: F) -> F:
             help="Address of a Dask scheduler.",
         ),
         click.option(
-            "--insecure", is_flag=True, help="Accept a cluster that others reach without TLS."
+            "--insecure",
+            is_flag=True,
+            help="Accept a cluster that other machines can reach without TLS.",
         ),
     )
     for option in reversed(options):
@@ -140,10 +144,10 @@ def demo(pairs: int, json_: str | None, **options: Any) -> int:
 @_cluster_options
 @_sweep_options
 def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> int:
-    """Measure latency and rate of each pair, with floors, and name the pairs that are slower.
+    """Measure latency and rate of each pair, with floors, and list the pairs that are slower.
 
-    Ctrl-C, a lost scheduler and a lost worker cost no row that is in --folder: with --resume the
-    same command goes on from there.
+    Rows in --folder survive Ctrl-C, a lost scheduler and a lost worker: the same command with
+    --resume continues from there.
 
     \b
     Examples:
@@ -170,7 +174,7 @@ def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> 
 def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
     """Read each machine of a cluster once, judge it, and group the machines, outliers first.
 
-    Nothing is changed on the machines. The exit code is that of the worst, as of `dgkit doctor`.
+    Nothing is changed on the machines. The exit code is that of `dgkit doctor` for the worst one.
 
     \b
     Examples:
@@ -196,15 +200,17 @@ def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
 @_cluster_options
 @click.option(
     "--hours", type=click.FloatRange(0, 10_000, min_open=True), default=1.0, show_default=True,
-    help="Duration; each pair has one turn at least.",
+    help="Duration; each pair has at least one turn.",
 )  # fmt: skip
-@click.option("--size", type=size, default="1M", show_default=True, help="Bytes of a round.")
+@click.option(
+    "--size", type=size, default="1M", show_default=True, help="Bytes compared in a round."
+)
 @json_option
 def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | None) -> int:
-    """Write, hash by the DPU, read back and compare on each pair, until the time is over.
+    """Write random bytes on each pair, and compare the DPU's digest and a read, for hours.
 
     The pairs of a machine take turns. The exit code is 1 if a byte was wrong or a pair has failed.
-    Ctrl-C ends it early, with the sums until then.
+    Ctrl-C ends the test early, and prints the totals until then.
 
     \b
     Examples:
@@ -240,7 +246,7 @@ def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | N
 
 
 def _output_of(json_: str | None, options: Mapping[str, Any]) -> Path | None:
-    """Return the file for JSON, after checking what can be checked before a cluster is there."""
+    """Return the file for JSON, after the checks that need no cluster."""
     if options["resume"] and options["folder"] is None:
         raise click.UsageError("--resume needs --folder")
     return output_file(json_)
@@ -266,10 +272,10 @@ def _run(
 
 
 def _sweep(found: Fleet, **options: Any) -> Sweep:
-    """Sweep the pairs of a fleet; Ctrl-C says what is kept, and how to go on."""
+    """Sweep the pairs of a fleet; on Ctrl-C, say which rows are kept and how to continue."""
     try:
         started = found.start_sweep(**options)
-    except ValueError as error:  # of the folder, or of a cluster without pairs
+    except ValueError as error:  # about the folder, or a cluster without usable pairs
         raise DgkitError(str(error)) from error
     try:
         with progress_bars() as bars, progress_bar(bars, "rows") as advance:
@@ -285,9 +291,9 @@ def _sweep(found: Fleet, **options: Any) -> Sweep:
 def _show_kept(stopped: Sweep, folder: Path | None) -> None:
     rows = f"{stopped.rows:,} of {stopped.total:,} rows"
     if folder is None:
-        say(f"dgkit fleet: {rows} were measured; with --folder they are kept")
+        say(f"dgkit fleet: {rows} were measured; --folder would have kept them")
     else:
-        say(f"dgkit fleet: {rows} are in {folder}; the same command with --resume goes on")
+        say(f"dgkit fleet: {rows} are in {folder}; the same command with --resume continues")
 
 
 def _show_fleet(found: Fleet) -> None:
@@ -319,8 +325,8 @@ def _show_sweep(done: Sweep) -> None:
     out.print("", plain_table("Median of all pairs, and the slowest pair", header, rows))
     if moved := int(done.summary["floors_moved"].sum()):
         out.print(
-            f"The floor was not steady beside {moved:,} of {done.rows:,} rows: the machines did "
-            "other things as well. These rows are not compared.", soft_wrap=True,
+            f"The floor of {moved:,} of {done.rows:,} rows moved: the machines were also busy with "
+            "other work. These rows are not compared.", soft_wrap=True,
         )  # fmt: skip
     _show_stragglers(done)
     for failure in done.failures[:_SHOWN]:
@@ -353,4 +359,4 @@ def _show_stragglers(done: Sweep) -> None:
 
 def _show_more(count: int) -> None:
     if count > _SHOWN:
-        console().print(f"... and {count - _SHOWN:,} more; --json has all")
+        console().print(f"... and {count - _SHOWN:,} more; --json lists all of them")

@@ -25,17 +25,17 @@ __all__ = ["info"]
     "--address",
     type=address_option,
     metavar="ADDRESS",
-    help="Show instead the limits of the agent at this address, and what is used of them.",
+    help="Show the limits of the agent at this address instead, and how much of each is used.",
 )
 @click.option("--keys", metavar="NAME", help='With a tcp:// address: key pair. Default: "default".')
 @as_json
 def info(address: str | None, keys: str | None, json_: bool) -> int:
     """List what is usable on this machine, and why the rest is not.
 
-    Shows the providers, the functions that DOCA and softdoca find and their capabilities, and the
-    GPUs with the ways in which other devices reach their memory.
+    Shows the providers, the functions (PCI or sub-functions) that DOCA and softdoca find with their
+    capabilities, and the GPUs with the ways in which other devices can reach their memory.
 
-    Exits with 3 if no provider is usable.
+    The exit code is 3 if no provider is usable.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def _agent(address: str, keys: str | None, json_: bool) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """Return all facts as plain values. A C core that does not load is a fact, not an error."""
+    """Return all facts as plain values; a C core that cannot be loaded is one of them, no error."""
     from dataclasses import asdict
 
     from .._version import __version__

@@ -1,4 +1,4 @@
-"""Limits of a running agent, and what is used of them, for `dgkit info --address`."""
+"""Limits of a running agent, and how much of each is used, for `dgkit info --address`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 __all__ = ["collect", "lines"]
 
-# Limit, of whom, counter of what is used, counter of the limit, what sets it. What all clients use
-# is known only where the agent shares its telemetry.
+# Name of the limit, to whom it applies, counter of its use, counter of the limit, option that sets
+# it. The use by all clients together is known only if the agent shares its telemetry.
 _USER = "key or user"
 _ROWS = (
     ("clients", "agent", "clients", "max_clients", "--max-clients"),
@@ -25,10 +25,10 @@ _ROWS = (
 
 
 def collect(address: str, keys: str | None) -> dict[str, Any]:
-    """Ask the agent at `address`; this connection is a client, and counted as one.
+    """Query the agent at `address`; this connection counts as one of its clients.
 
     Raises:
-        DgkitError: It cannot be reached, or refuses a client.
+        DgkitError: The agent cannot be reached, or refuses this client.
     """
     from .. import session
 

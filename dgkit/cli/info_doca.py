@@ -10,9 +10,9 @@ from typing import Any
 __all__ = ["collect", "lines", "print_facts"]
 
 _KINDS = ("doca", "softdoca")
-_TIMEOUT_S = 30.0  # a device that does not answer is reported
+_TIMEOUT_S = 30.0  # after which a device is reported as not answering
 
-# One process per library: a process can load only one kind, and this process loads none.
+# One process for each library: a process can load only one of them, and this one loads neither.
 _PROGRAM = """
 import sys
 kind, *sys.path[:] = sys.argv[1:]
@@ -22,13 +22,13 @@ print_facts(kind)
 
 
 def collect() -> dict[str, dict[str, Any]]:
-    """Return the facts of each library by its name, or the reason why there are none."""
+    """Return the facts of each library by its name, or the reason why it has no facts."""
     processes = {kind: _start(kind) for kind in _KINDS}
     return {kind: _result(process) for kind, process in processes.items()}
 
 
 def lines(facts: dict[str, dict[str, Any]]) -> list[str]:
-    """Return one line of text per function; none for a library that is not installed."""
+    """Return one line of text for each function; no line for a library that is not installed."""
     return [
         f"{kind} {library['version']}  {_function(device)}"
         for kind, library in facts.items()
@@ -50,7 +50,7 @@ def print_facts(kind: str) -> None:
             devices = [asdict(device) for device in doca.devices()]
             facts: dict[str, Any] = {"version": doca.version(), "devices": devices, "why": ""}
         else:  # softdoca's folder is on LD_LIBRARY_PATH
-            facts = {"why": f"the libdoca_common that the loader finds is that of {loaded}"}
+            facts = {"why": f"the loader finds the libdoca_common of {loaded} instead"}
     except DgkitError as error:
         facts = {"why": str(getattr(error, "words", error))}
     print(json.dumps(facts))

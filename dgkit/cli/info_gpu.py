@@ -23,7 +23,7 @@ _FLAGS = {
 
 
 def collect() -> dict[str, Any]:
-    """Return each GPU, `why` GPU memory is not usable ("" if it is), and library versions."""
+    """Return the GPUs, the reason `why` GPU memory is unusable ("" if usable), and versions."""
     from dataclasses import asdict
 
     from .. import memory
@@ -31,7 +31,7 @@ def collect() -> dict[str, Any]:
     why, gpus = memory.why_no_gpu(), []
     try:
         gpus = [asdict(gpu) for gpu in memory.gpus()]
-    except NativeError as error:  # a GPU was lost, or the driver does not match its libraries
+    except NativeError as error:  # a GPU was lost, or the driver and its libraries do not match
         why = why or str(error.strerror)
     return {
         "why": why,

@@ -1,4 +1,4 @@
-"""Option --json [FILE] of the commands that measure."""
+"""Option `--json [FILE]` of the commands that measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["STDOUT", "json_option", "output_file", "write_document"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-STDOUT = "-"  # what the option gives without FILE
+STDOUT = "-"  # the option's value without FILE
 
 
 def json_option(command: F) -> F:
@@ -30,12 +30,12 @@ def json_option(command: F) -> F:
 
 
 def output_file(json_: str | None) -> Path | None:
-    """Return the file to write, or None for stdout, after checking its folder."""
+    """Check that the folder of the file exists; return the file, or None for stdout."""
     if json_ in (None, STDOUT):
         return None
     path = Path(json_ or "")
     if path.is_dir() or not path.parent.is_dir():
-        raise click.UsageError(f"--json {path}: a folder, or its folder does not exist")
+        raise click.UsageError(f"--json {path}: this is a folder, or its folder does not exist")
     return path
 
 

@@ -20,7 +20,7 @@ from .options import address as parsed_address
 
 __all__ = ["lab"]
 
-# Keyed by the last part of an option's name: JupyterLab accepts each under several classes.
+# Keyed by the last part of an option's name: JupyterLab accepts it with several class names.
 _SET_BY = {
     "port": "--port", "port_retries": "--port", "root_dir": "FOLDER", "notebook_dir": "FOLDER",
     "preferred_dir": "FOLDER", "open_browser": "--no-browser", "no_browser": "--no-browser",
@@ -55,7 +55,7 @@ class _Command(click.Command):
 
 
 def _check_extra(ctx: click.Context, argument: str) -> None:
-    """Reject options that `dgkit lab` sets itself, and those that weaken access control."""
+    """Reject options that `dgkit lab` sets itself, and options that weaken access control."""
     if not argument.startswith("-"):
         return
     classes, _, last = argument.lstrip("-").partition("=")[0].rpartition(".")
@@ -113,8 +113,8 @@ def lab(
     dgkit-welcome.ipynb, which it adds to FOLDER if it is not there. The server listens on 127.0.0.1
     only; each user of a machine gets a separate port, DPU and runtime folder.
 
-    Notebooks connect to the DPU by dgkit.connect(os.environ["DGKIT_ADDRESS"]). dgkit.connect()
-    without an address starts another software DPU for that notebook.
+    Notebooks connect to the DPU with dgkit.connect(os.environ["DGKIT_ADDRESS"]). dgkit.connect()
+    without an address starts another software DPU for that notebook only.
 
     \b
     Examples:
@@ -125,8 +125,8 @@ def lab(
       dgkit lab --address ADDRESS
 
     \b
-    On a remote machine, start it there and tunnel its port from the machine with the browser,
-    then open the URL that it prints. For its host, a BlueField is 192.168.100.2 (tmfifo):
+    On a remote machine: start it there through ssh with a tunnel for its port, as below, and open
+    the URL that it prints. A BlueField's host reaches it at 192.168.100.2 (tmfifo):
       ssh -t -L 8888:127.0.0.1:8888 ubuntu@192.168.100.2 dgkit lab --port 8888
     Do not use --gateway-url to run the DPU's kernels in a JupyterLab of the host: it breaks the
     binary messages of widgets.

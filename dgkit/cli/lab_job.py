@@ -16,7 +16,7 @@ from typing import Any
 __all__ = ["HOST", "Lab", "agent", "own_port"]
 
 HOST = "127.0.0.1"
-_WELCOME = "dgkit=welcome"  # has dgkit's extension of JupyterLab open the welcome notebook
+_WELCOME = "dgkit=welcome"  # makes dgkit's JupyterLab extension open the welcome notebook
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
     "from dgkit.jupyter.lab_server import main; sys.exit(main(int(sys.argv[1])))"
@@ -26,13 +26,13 @@ _AGENT_START_S = 10.0
 
 
 def own_port(uid: int) -> int:
-    """Return the first port to try: ten ports for each of 2,000 users of a machine."""
+    """Return the first port to try; each of 2,000 users of a machine has ten ports."""
     return 10_000 + uid * 10 % 20_000
 
 
 @contextlib.contextmanager
 def agent() -> Iterator[str]:
-    """Start a software DPU, yield its address, and end it, at the latest with this process."""
+    """Start a software DPU, yield its address, and end it; it never outlives this process."""
     from ..session.spawn import SoftwareDpu
 
     dpu = SoftwareDpu()
@@ -58,7 +58,7 @@ class Lab:
         folder: Root folder of the server.
         runtime: Jupyter's runtime folder.
         port: First port to try.
-        fixed: Whether to try no other port.
+        fixed: Whether to fail if `port` is taken, instead of trying others.
         browser: Whether to open a browser.
         environment: Environment variables to add.
         extra: Further arguments for JupyterLab.
@@ -89,17 +89,17 @@ class Lab:
                 env={**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)},
             )
         argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
-        with contextlib.suppress(ConnectionError):  # it has ended: ready() raises
+        with contextlib.suppress(ConnectionError):  # the child has ended: ready() raises the error
             self._pipe.send(json.dumps([*argv, *extra]).encode())
 
     def ready(self) -> dict[str, Any]:
-        """Wait until it serves.
+        """Wait until the server accepts connections.
 
         Returns:
             `url`, with the token, and `port`.
 
         Raises:
-            ChildProcessError: It ended first.
+            ChildProcessError: JupyterLab ended first.
             PermissionError: A Jupyter configuration overrides the address or the token.
         """
         try:
@@ -119,15 +119,15 @@ class Lab:
         return {"url": url, "port": info["port"]}
 
     def wait(self) -> int:
-        """Wait until it ends; return its exit status."""
+        """Wait until JupyterLab ends; return its exit status."""
         return self._process.wait()
 
     def close(self) -> None:
-        """End it and its kernels; kill it after 20 s. Idempotent."""
+        """End JupyterLab and its kernels; kill it after 20 s. Idempotent."""
         self._pipe.close()
         try:
             self._process.wait(_END_S)
-        except BaseException:  # hangs, or a second Ctrl-C; its kernels notice its end
+        except BaseException:  # it hangs, or a second Ctrl-C; its kernels end when it is gone
             self._process.kill()
             self._process.wait()
             raise

@@ -1,4 +1,4 @@
-"""The option `--on`: where the host's memory is, and the provider that reaches it."""
+"""The option `--on`, where the host's memory is, and the choice of a provider that reaches it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Place:
     """Place of the memory and the provider that reaches it.
 
     Attributes:
-        on: Place as dgkit.empty() takes it.
+        on: Place, as for dgkit.empty().
         provider: Name of the provider.
-        chosen: Why this place, if it was `auto`; else "".
+        chosen: Why `auto` chose this place; "" if the place was given.
         gpu: Number of the GPU that copies, for the provider cuda.
     """
 
@@ -64,13 +64,13 @@ def on_option(command: F) -> F:
 
 
 def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place:
-    """Combine `--on` and `--provider`; without the latter, choose one that reaches the memory.
+    """Combine `--on` and `--provider`; without `--provider`, choose one that reaches the memory.
 
     Args:
         on: Value of `--on`.
         provider: Value of `--provider`.
-        local: Whether this process allocates the memory. If so, one byte is allocated to find out
-            early whether that works.
+        local: Whether this process allocates the memory. If so, one byte of it is allocated now,
+            so that an error appears early.
 
     Raises:
         DeviceUnavailable: That kind of memory is not usable on this machine.
@@ -106,5 +106,5 @@ def _auto(provider: str | None) -> Place:
 
 
 def driver_notice() -> AbstractContextManager[None]:
-    """Print a notice if the NVIDIA driver, which the block may initialize, takes long or hangs."""
+    """Print a notice if initializing the NVIDIA driver in this block takes long or hangs."""
     return notice_after(_WAITING)

@@ -87,8 +87,8 @@ def env(side: str, json_: bool) -> int:
 def run(side: str, devices: str | None, faults: str | None, command: tuple[str, ...]) -> int:
     """Run a program that was built for DOCA with softdoca instead.
 
-    Exits with the program's exit code; 127 if there is no such program, 126 if it cannot run. The
-    README of softdoca describes the files of --devices and the syntax of --faults.
+    The exit code is the program's; 127 if there is no such program, 126 if it cannot be run. The
+    README of softdoca describes the file for --devices and the syntax of --faults.
 
     \b
     Examples:
@@ -157,7 +157,7 @@ def _home() -> Path:
 
 
 def _paths(home: Path) -> dict[str, str]:
-    """Return the folders to prepend to these search paths."""
+    """Return the folder to prepend to each search path."""
     return {
         "PKG_CONFIG_PATH": str(home / "lib/pkgconfig"),
         "LD_LIBRARY_PATH": str(home / "lib"),
@@ -165,7 +165,7 @@ def _paths(home: Path) -> dict[str, str]:
 
 
 def _environment(home: Path, side: str) -> dict[str, str]:
-    """Return the environment variables, with this process's search paths appended."""
+    """Return the environment variables; search paths of this process are appended to softdoca's."""
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
         for name, path in _paths(home).items()
@@ -174,9 +174,9 @@ def _environment(home: Path, side: str) -> dict[str, str]:
 
 
 def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
-    """Replace this process by the program; raise OSError if that fails."""
+    """Replace this process with the program; raise OSError if that fails."""
     sys.stdout.flush()
-    for name in ("SIGPIPE", "SIGXFSZ"):  # ignored by Python and inherited over exec
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec would inherit that
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.execvpe(command[0], command, environment)
 

@@ -79,7 +79,7 @@ def rates(
 def _each(
     cases: Sequence[Case], name: str, progress: Progress
 ) -> Iterator[tuple[Case, Callable[[int, int], None]]]:
-    """Yield each case with the function that advances its progress bar; count cases in another."""
+    """Yield each case with a function that advances its progress bar; a second bar counts cases."""
     with progress_bar(progress, name, len(cases)) as advance:
         for number, case in enumerate(cases):
             with progress_bar(progress, f"  {case}") as inner:

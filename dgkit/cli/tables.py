@@ -29,7 +29,7 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 
 
 def spark(histogram: Histogram, width: int = 7) -> str:
-    """Draw a histogram as one line of blocks, logarithmic in both directions."""
+    """Draw a histogram as one line of block characters, with both axes logarithmic."""
     edges, counts = histogram.edges_ns, histogram.counts
     low, high = log10(max(edges[0], 1)), log10(max(edges[-1], 2))
     cells = [0] * width
@@ -59,7 +59,7 @@ def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
 
 
 def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of any cells; columns of numbers are not set apart."""
+    """Return a table of arbitrary cells, all of them left-aligned."""
     table = _table(title, columns, left=columns)
     for row in rows:
         table.add_row(*map(str, row))
@@ -102,14 +102,14 @@ _HOW = ("memory", "fenced", "owner", "proxy", "GPU")
 
 
 def _how(report: PostedLatencyReport | PostedRateReport) -> tuple[str, ...]:
-    """Return how a kernel's operations were posted, as five cells."""
+    """Return the five cells of _HOW, which say how a kernel's operations were posted."""
     gpu = "emulated" if report.emulated else "real"
     fenced = _FENCED[report.fenced]
     return report.memory, fenced, report.owner, report.proxy.split()[0], gpu
 
 
 def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> Table:
-    """Return a table with one row per latency of a kernel's operations; times in µs."""
+    """Return a table with one row for each latency of a kernel's operations; times in µs."""
     columns = ("operation", *_HOW, "p50", "p99", "floor", "x floor")
     table = _table(title, columns, left=("operation", *_HOW))
     for r in reports:
@@ -120,7 +120,7 @@ def posted_latency_table(reports: Sequence[PostedLatencyReport], title: str) -> 
 
 
 def posted_rate_table(reports: Sequence[PostedRateReport], title: str) -> Table:
-    """Return a table with one row per rate of a kernel's operations; in millions per second."""
+    """Return a table with one row for each rate of a kernel's operations, in millions/s."""
     columns = ("queues x threads", *_HOW, "rate", "floor", "of floor")
     table = _table(title, columns, left=("queues x threads", *_HOW))
     for r in reports:
@@ -131,7 +131,7 @@ def posted_rate_table(reports: Sequence[PostedRateReport], title: str) -> Table:
 
 
 def _digits(report: LatencyReport) -> int:
-    """Return the decimals of the ratio: two for a copy engine, whose floor is the same copy."""
+    """Return the decimals of the ratio: two for a copy engine, whose ratio is close to 1."""
     return 2 if report.by_gpu else 1
 
 
@@ -142,7 +142,7 @@ def _ratio(report: LatencyReport | BandwidthReport, digits: int) -> str:
 
 
 def floor_note(reports: Sequence[LatencyReport | BandwidthReport]) -> str:
-    """Explain `moved` and `none` in a table; "" if they do not occur."""
+    """Return an explanation of `moved` and `none` in a table; "" if neither occurs."""
     moved = [FLOOR_MOVED] if any(report.floor_moved for report in reports) else []
     missing = dict.fromkeys(report.no_floor for report in reports if report.no_floor)
     return "; ".join([*moved, *(f"no floor: {why}" for why in missing)])

@@ -12,7 +12,7 @@ from .options import duration, integer, size
 
 __all__ = ["teach"]
 
-_LEAST_MEMORY = 256 << 20  # a server with one kernel
+_LEAST_MEMORY = 256 << 20  # what a server with one kernel needs
 _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 
 
@@ -36,9 +36,9 @@ def teach() -> None:
 def init(course: Path) -> int:
     """Make the folder COURSE: an nbgrader course with the sources of the labs.
 
-    It has nbgrader's configuration, the labs with solutions and hidden tests, and the seed from
-    which the graded data are made. Only you can read it. The next command, in that folder,
-    releases a lab to students.
+    It holds nbgrader's configuration, the labs with solutions and hidden tests, and the seed from
+    which the graded data are generated. Only you can read it. `nbgrader generate_assignment`, in
+    that folder, releases a lab to students.
 
     \b
     Example:
@@ -58,8 +58,9 @@ def init(course: Path) -> int:
 def check(lab: Path, all_: bool) -> int:
     """Run the visible tests of the notebook LAB and show the first that fails.
 
-    The functions of the solution cells run in a process with limits of time and memory. The tests
-    of the notebook run as you: check only your notebook. Hidden tests use other data.
+    The functions of the solution cells run in a separate process with limits of time and memory.
+    The notebook's tests run with your rights, so check only your own notebook. Hidden tests use
+    other data.
 
     \b
     Example:
@@ -95,10 +96,10 @@ def check(lab: Path, all_: bool) -> int:
 @click.argument("course", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("lab")
 def board(course: Path, lab: str) -> int:
-    """Print the ratios of the bonus of LAB, the best first, from graded notebooks in COURSE.
+    """Print the students' ratios in the bonus of LAB, best first, from graded notebooks in COURSE.
 
-    A ratio compares counts of operations with those of a plain solution: it does not depend on
-    the machine. `nbgrader autograde` computes them.
+    A ratio compares the number of operations with that of a plain solution, so it does not depend
+    on the machine. `nbgrader autograde` computes it.
 
     \b
     Example:
@@ -115,7 +116,7 @@ def board(course: Path, lab: str) -> int:
 
 
 def _memory(text: str | int) -> int:
-    """Parse the memory of a student."""
+    """Parse the memory limit of a student's server."""
     found = size(text)
     if found < _LEAST_MEMORY:
         raise click.BadParameter(
@@ -125,7 +126,7 @@ def _memory(text: str | int) -> int:
 
 
 def _image(text: str) -> str:
-    """Check the name of an image."""
+    """Check the name of a container image; return it unchanged."""
     if not _IMAGE.fullmatch(text):
         raise click.BadParameter(f"{text!r} is not the name of an image")
     return text
@@ -137,40 +138,40 @@ def _image(text: str) -> str:
     type=click.Choice(["systemd", "docker"]),
     default="systemd",
     show_default=True,
-    help="What runs, and limits, a student's server: a unit of systemd, or a container.",
+    help="What runs and limits a student's server: a systemd unit or a Docker container.",
 )
 @click.option(
     "--students", type=integer(1, 10_000), default="20", show_default=True, metavar="N",
-    help="Most servers at a time.",
+    help="Most servers that run at the same time.",
 )  # fmt: skip
 @click.option(
     "--memory", type=_memory, default="1G", show_default=True, metavar="SIZE",
-    help="Memory of a student: of the server, its kernels and their software DPUs.",
+    help="Memory limit of a student: the server, its kernels and their software DPUs.",
 )  # fmt: skip
 @click.option(
     "--cpus", type=duration(0.1, 1024), default="1", show_default=True, metavar="N",
-    help="CPU time of a student in a second, in seconds.",
+    help="CPU limit of a student: CPU seconds per second, that is, cores.",
 )  # fmt: skip
 @click.option(
     "--processes", type=integer(64, 100_000), default="256", show_default=True, metavar="N",
-    help="Processes and threads of a student.",
+    help="Most processes and threads of a student.",
 )  # fmt: skip
 @click.option(
     "--sockets", type=integer(256, 1_000_000), default="1024", show_default=True, metavar="N",
-    help="Sockets and other open files of a process.",
+    help="Most sockets and other open files of a process.",
 )  # fmt: skip
 @click.option(
     "--image", type=_image, default="dgkit-class", show_default=True, metavar="NAME",
-    help="Image of the containers, for docker.",
+    help="Container image, for --spawner docker.",
 )  # fmt: skip
 def hub(
     spawner: str, students: int, memory: int, cpus: float, processes: int, sockets: int, image: str
 ) -> int:
     """Print a jupyterhub_config.py for a class with limits of memory, CPU, processes and sockets.
 
-    Each student has a server that the spawner limits. What to install is at the file's beginning:
-    JupyterHub, its spawner, and configurable-http-proxy, which needs Node. This command needs none
-    of them. The hub listens on 127.0.0.1:8000 until you give it a certificate.
+    Each student has a server that the spawner limits. The beginning of the file says what to
+    install: JupyterHub, its spawner, and configurable-http-proxy, which needs Node. (This command
+    itself needs none of them.) The hub listens on 127.0.0.1:8000 until you give it a certificate.
 
     \b
     Examples:

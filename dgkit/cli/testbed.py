@@ -23,9 +23,10 @@ _guest = click.argument("guest", type=click.Choice(["host", "dpu"]))
 def testbed() -> None:
     """Run a virtual host and a virtual Arm DPU, joined by RDMA in software (Soft-RoCE).
 
-    QEMU runs both. The host has this machine's architecture and sees this machine's files, read
-    only; the DPU has Cortex-A72 cores, as BlueField-2 has, and arm64 packages. Each has a Linux
-    kernel with an RDMA device, rxe0, for the provider verbs. Times there are an emulator's.
+    QEMU runs both. The host guest has this machine's architecture and sees this machine's files,
+    read-only; the DPU guest has Cortex-A72 cores, like a BlueField-2, and arm64 packages. Each has
+    a Linux kernel with an RDMA device, rxe0, for the provider verbs. Times measured there are those
+    of an emulator.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ def testbed() -> None:
 @click.option(
     "--share",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder that both guests see as /run/share, read only.",
+    help="Folder that both guests see as /run/share, read-only.",
 )
 @click.option(
     "--agents",
@@ -65,7 +66,7 @@ def testbed() -> None:
     "--timeout",
     type=duration(1, 86_400),
     metavar="SECONDS",
-    help="Limit of the start, without downloads.  [default: 300; with --lab 900]",
+    help="Time limit of the start, not counting downloads.  [default: 300; with --lab 900]",
 )
 @click.option("--ssh", is_flag=True, help="Run an SSH server in each guest.")
 @click.option(
@@ -73,28 +74,20 @@ def testbed() -> None:
     is_flag=True,
     help="Run JupyterLab in each guest. It needs --agents, with the wheels of --extra lab.",
 )
-def up(
-    host_memory: int | None,
-    dpu_memory: int | None,
-    share: Path | None,
-    agents: Path | None,
-    timeout: float | None,
-    ssh: bool,
-    lab: bool,
-) -> int:
+def up(**options: Any) -> int:
     """Start the two guests and return when they are ready. They run until `dgkit testbed down`.
 
     The first call downloads about 210 MB of packages, and keeps 150 MB of images in
-    ~/.cache/dgkit/testbed. It needs Debian or Ubuntu; it installs nothing and needs no root. Each
-    user of a machine has a separate testbed; nothing of it listens on a network.
+    ~/.cache/dgkit/testbed. It needs Debian or Ubuntu, but no root, and installs nothing. Each user
+    of a machine has a separate testbed, which does not listen on any network.
 
     With --agents, `dgkit serve` runs in each guest with the provider verbs, and listens on
-    127.0.0.1 of this machine. The guests make keys at each start, and allow this user's key pair
-    "default", which is made if it is missing.
+    127.0.0.1 of this machine. The guests make new keys at each start, and allow this user's key
+    pair "default", which is created if missing.
 
-    With --ssh, the command that opens a shell in each guest is printed; with --lab, the URL of
-    each guest's JupyterLab, with its token. Their ports are on 127.0.0.1 of this machine, and
-    their keys and tokens are made at each start. The host guest uses this Python's JupyterLab.
+    --ssh prints a command that opens a shell in each guest; --lab prints the URL of each guest's
+    JupyterLab, with its token. Their ports are on 127.0.0.1 of this machine, and keys and tokens
+    are new at each start. The host guest uses this Python's JupyterLab.
 
     \b
     Examples:
@@ -107,8 +100,6 @@ def up(
     """
     from .. import testbed as package
 
-    given = {"host_memory": host_memory, "dpu_memory": dpu_memory, "timeout": timeout}
-    options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     with progress_bars() as bars, progress_bar(bars, "testbed"):
         task = bars.task_ids[-1]
 
@@ -118,10 +109,7 @@ def up(
                 say(f"dgkit testbed: {text}")
 
         try:
-            bed = package.up(
-                share=share, agents=agents, ssh=ssh, lab=lab,
-                detach=True, progress=progress, **options,
-            )  # fmt: skip
+            bed = package.up(detach=True, progress=progress, **options)
         except ValueError as exc:
             raise click.UsageError(str(exc)) from exc
     _show(bed.status())
@@ -132,7 +120,7 @@ def up(
 @testbed.command(short_help="Show the state of the guests.")
 @as_json
 def status(json_: bool) -> int:
-    """Show the state of the guests that `dgkit testbed up` has started, and of the images.
+    """Show the state of the guests that `dgkit testbed up` has started, and the size of the images.
 
     \b
     Examples:
@@ -162,14 +150,17 @@ def status(json_: bool) -> int:
 @testbed.command(short_help="Run a command in a guest.")
 @_guest
 @click.option(
-    "--timeout", type=duration(0.001, 31_536_000), metavar="SECONDS", help="End it after this time."
+    "--timeout",
+    type=duration(0.001, 31_536_000),
+    metavar="SECONDS",
+    help="End the command after this time.",
 )
 @click.argument("command", metavar="-- COMMAND [ARGS]...", nargs=-1, type=click.UNPROCESSED)
 def run(guest: str, timeout: float | None, command: tuple[str, ...]) -> int:
     """Run a command as root in a guest, and exit with its exit status.
 
-    Its input is empty. It starts in the current folder on the host, and in /run/share on the DPU.
-    Ctrl-C ends it; processes that it leaves running end with it.
+    The command's standard input is empty. It starts in the current folder in the host guest, and
+    in /run/share in the DPU guest. Ctrl-C ends it, and child processes that still run end with it.
 
     \b
     Examples:
@@ -197,7 +188,7 @@ def run(guest: str, timeout: float | None, command: tuple[str, ...]) -> int:
 
 @testbed.command(short_help="End the guests.")
 def down() -> int:
-    """End the guests that `dgkit testbed up` has started; return when nothing of them is left.
+    """End the guests that `dgkit testbed up` has started; return when all their processes are gone.
 
     \b
     Example:
