@@ -75,7 +75,7 @@ class SweepOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a sweep measures of each pair; stored in the sweep's folder."""
+    """Measurements that a sweep makes of each pair; stored in the sweep's folder."""
 
     sizes: tuple[int, ...]
     ops: tuple[str, ...]

@@ -1,27 +1,29 @@
 """A virtual host and a virtual Arm DPU under QEMU, joined by Soft-RoCE.
 
-The host has this machine's architecture and files; the DPU has Cortex-A72 cores, as BlueField-2
-has, and Debian's or Ubuntu's arm64 packages. Both run a real kernel with a real RDMA stack. What is
-measured there is an emulator's time.
+The host has this machine's architecture and files; the DPU has Cortex-A72 cores, like a
+BlueField-2, and Debian's or Ubuntu's arm64 packages. Both run a real kernel with a real RDMA stack.
+Times measured there are those of an emulator.
 
     with dgkit.testbed.up() as bed:
         print(bed.run("dpu", ["rdma", "link"]).stdout)
 
 testbed.py         up(), running(), Testbed
-supervisor.py      process that holds the guests
-control_socket.py  messages between the two above
-guest.py           QEMU
-initramfs.py       a guest's first program
-service.py         servers in a guest
-agents.py          `dgkit serve` in each guest
-ssh.py             SSH servers
-jupyterlab.py      JupyterLab
-qmp.py             forwarded ports
+supervisor.py      process that runs the guests, and commands in them
+control_socket.py  messages between a Testbed and its supervisor
+guest.py           a QEMU process: devices, console, commands
+qemu.py            command line of QEMU; test of KVM
+bar.py             host RAM that is a PCI BAR of the DPU
+initramfs.py       init program of a guest
+service.py         base of the servers in a guest
+agents.py          server: `dgkit serve`
+ssh.py             server: SSH
+jupyterlab.py      server: JupyterLab
+qmp.py             QEMU's monitor: forwarded ports
 images.py          images in the user's cache
-wheels.py          dgkit for the DPU
+wheels.py          modules of wheels for the DPU guest
 kernel.py          kernels and their modules
 apt.py             downloads of packages
-requirements.py    what must be installed on this machine
+requirements.py    programs that must be installed on this machine
 """
 
 from .images import clean

@@ -10,9 +10,9 @@ from .service import Service, shell_environment
 
 __all__ = ["Agent"]
 
-_HEARTBEAT_S = 20  # an emulated guest may stand still for seconds
+_HEARTBEAT_S = 20  # an emulated guest may not run for seconds
 _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
-# Keys are made here, at each boot, so that no image has a secret.
+# The keys are made in the guest, at each boot, so that no image contains a secret.
 _PROGRAM = """\
 import sys
 from dgkit.cli import main
@@ -23,24 +23,24 @@ main(["keys", "make"]) or main(["keys", "allow", key, "--name", "testbed"]) or s
 
 
 class Agent(Service):
-    """Agent of a guest; its address is one for dgkit.connect().
+    """Agent of a guest; its address is an argument of dgkit.connect().
 
     Args:
         client: Public key of the client that it allows.
-        path: Where the host guest's Python, which is this one, finds dgkit.
+        path: Module search path with dgkit, for the host guest, which uses this Python.
         service: Arguments of Service.
     """
 
     key = "agent"
     title = "agent"
-    ports = 2  # of requests, of samples
+    ports = 2  # for requests, for telemetry
 
     def __init__(self, client: str, path: str, *service: Any) -> None:
         super().__init__(*service)
         self._client, self._path = client, path
 
     def script(self, ports: list[int]) -> str:
-        """Return what the guest's shell runs."""
+        """Return the shell script that starts the agent."""
         listen, telemetry = ports
         name = self.guest.name
         path = f"export PYTHONPATH={shlex.quote(self._path)}\n" if name == "host" else ""
@@ -52,6 +52,6 @@ class Agent(Service):
         )
 
     def listens(self, ports: list[int], printed: str) -> str:
-        """Return its address, which has its key and its heartbeat."""
+        """Return the address, with the agent's public key and heartbeat interval."""
         found = _LISTENS.search(printed)
         return f"tcp://127.0.0.1:{ports[0]}?{found[1]}" if found else ""

@@ -23,7 +23,7 @@ def native() -> str:
 
 
 def _sources(architecture: str) -> str:
-    """Return this machine's package sources, for another architecture."""
+    """Return this machine's package sources, changed to another architecture."""
     wanted = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     command = ["apt-get", "indextargets", "--format", wanted, "Created-By: Packages"]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -33,14 +33,14 @@ def _sources(architecture: str) -> str:
 
 
 def root(state: Path, architecture: str) -> dict[str, str]:
-    """Make an apt of an architecture in a folder, so that this machine's own is not changed.
+    """Set up apt for an architecture in a folder, without changing this machine's apt.
 
     Args:
-        state: Folder, which must not exist.
-        architecture: In Debian's terms, such as arm64.
+        state: The folder, which must not exist yet.
+        architecture: Debian's name of the architecture, such as arm64.
 
     Returns:
-        The environment in which apt-get and apt-cache use it.
+        Environment variables by which apt-get and apt-cache use this folder.
 
     Raises:
         TestbedError: The lists of packages could not be downloaded.
@@ -75,7 +75,7 @@ def root(state: Path, architecture: str) -> dict[str, str]:
 def _run(
     command: list[str], failed: str, environment: Mapping[str, str], folder: Path | None = None
 ) -> None:
-    """Run apt; raise TestbedError with the last line that it prints if it fails."""
+    """Run apt. If it fails, raise TestbedError with the last line that it printed."""
     done = subprocess.run(
         command, env=environment, cwd=folder, check=False, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -86,7 +86,7 @@ def _run(
 
 
 def depends(package: str, environment: Mapping[str, str] | None = None) -> list[str]:
-    """Return the packages that a package depends on; none if apt does not know it."""
+    """Return the packages that a package depends on; an empty list if apt does not know it."""
     command = ["apt-cache", "depends", "--no-recommends", "--no-suggests", package]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     return re.findall(r"Depends: (\S+)", done.stdout)
@@ -98,13 +98,13 @@ def download(
     """Download packages; apt checks their signatures.
 
     Args:
-        folder: Where to put them if `alone`; otherwise the `state` of root().
+        folder: Destination if `alone`; otherwise the `state` of root().
         names: Names of packages.
-        environment: That of root(); None: this machine's apt.
-        alone: Leave out what they depend on.
+        environment: Result of root(); None for this machine's apt.
+        alone: Leave out their dependencies.
 
     Raises:
-        TestbedError: They could not be downloaded.
+        TestbedError: A package could not be downloaded.
     """
     failed = f"apt could not download {', '.join(names)}"
     if alone:
@@ -118,7 +118,7 @@ def download(
 
 
 def unpack(packages: list[Path], folder: Path) -> None:
-    """Unpack the files of packages; run nothing of them."""
+    """Unpack the files of packages, without running their scripts."""
     folder.mkdir()
     for package in packages:
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)

@@ -1,8 +1,8 @@
-"""Part of the host guest's RAM that is a PCI BAR of the DPU guest (ivshmem).
+"""Part of the host guest's RAM that is also a PCI BAR of the DPU guest (ivshmem).
 
-A memfd of the supervisor is the last part of the host guest's RAM, which its kernel leaves alone
-(`memmap=` on its command line), and BAR 2 of a device of the DPU guest. The DPU guest reaches
-nothing else of the host guest's RAM.
+One memfd of the supervisor is both the last part of the host guest's RAM, which its kernel does not
+use (`memmap=` on its command line), and BAR 2 of a device of the DPU guest. The DPU guest can
+access no other part of the host guest's RAM.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from ..memory.bar import lay_out
 __all__ = ["MACHINES", "SIZE", "address", "device", "make", "ram", "words"]
 
 SIZE = 64 << 20
-MACHINES = ("x86_64",)  # host guests that have it: other kernels know no `memmap=SIZE$ADDRESS`
+MACHINES = ("x86_64",)  # host guests with a BAR: other kernels lack `memmap=SIZE$ADDRESS`
 # q35 has all of its RAM below 4 GiB if that is less than 2.75 GiB; otherwise 2 GiB of it, and the
 # rest above (QEMU, hw/i386/pc_q35.c, pc_q35_init).
 _LOW, _LOW_IF_MORE, _HIGH = 0xB0000000, 0x80000000, 1 << 32
 
 
 def make() -> int:
-    """Return a memfd with an empty BAR with a new id; the caller closes it."""
+    """Return a memfd with an empty BAR and a new id; the caller closes it."""
     fd = os.memfd_create("dgkit-bar", os.MFD_CLOEXEC)
     os.ftruncate(fd, SIZE)
     lay_out(fd, SIZE)
@@ -29,25 +29,25 @@ def make() -> int:
 
 
 def address(memory: int) -> int:
-    """Return where the BAR begins in the physical memory of a host guest.
+    """Return the physical address of the BAR in a host guest.
 
     Args:
-        memory: Other memory of the guest in bytes.
+        memory: Memory of the guest without the BAR, in bytes.
     """
     return memory if memory + SIZE < _LOW else _HIGH + memory - _LOW_IF_MORE
 
 
 def words(memory: int) -> str:
-    """Return the host guest kernel's arguments, by which it leaves the BAR alone.
+    """Return kernel arguments for the host guest, so that its kernel does not use the BAR's memory.
 
-    Programs find it in /proc/cmdline: dgkit.bar=SIZE@ADDRESS.
+    Programs find the BAR by dgkit.bar=SIZE@ADDRESS in /proc/cmdline.
     """
     size, at = f"{SIZE:#x}", f"{address(memory):#x}"
     return f" memmap={size}${at} dgkit.bar={size}@{at}"
 
 
 def ram(memory: int, fd: int) -> list[str]:
-    """Return QEMU's arguments for the host guest's RAM, of which the BAR is the last part."""
+    """Return QEMU's arguments for the host guest's RAM, whose last part is the BAR."""
     return [
         "-m", f"{(memory + SIZE) >> 20}M",
         "-object", f"memory-backend-ram,id=ram,size={memory}", *_backend(fd),
@@ -56,7 +56,7 @@ def ram(memory: int, fd: int) -> list[str]:
 
 
 def device(fd: int) -> list[str]:
-    """Return QEMU's arguments for the DPU guest's PCI device, whose BAR 2 it is."""
+    """Return QEMU's arguments for the DPU guest's PCI device with the BAR (its BAR 2)."""
     return [*_backend(fd), "-device", "ivshmem-plain,memdev=bar"]
 
 

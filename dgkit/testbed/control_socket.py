@@ -1,7 +1,7 @@
 """Messages between a testbed's supervisor and its clients, over a Unix socket.
 
-A request is a line of JSON. The answer is a line of JSON, but for `run`: frames of a kind, a length
-and bytes. When a client closes its socket, its command ends.
+A request is a line of JSON. Its answer is a line of JSON, except for `run`, whose answer is a
+series of frames: a kind, a length, and bytes. When a client closes its socket, its command ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 __all__ = ["DONE", "ERROR", "ERRORS", "OUTPUT", "frame", "frames", "read_line", "send"]
 
 OUTPUT, ERRORS = b"o", b"e"  # bytes that a command printed
-DONE, ERROR = b"d", b"x"  # its exit status as text; why there is none
+DONE, ERROR = b"d", b"x"  # exit status as text; reason why there is no exit status
 _HEAD = struct.Struct("<cI")
-_LINE = 1 << 20  # bytes at most
+_LINE = 1 << 20  # most bytes of a line
 
 
 def send(link: socket.socket, message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""One guest: QEMU with an image, ended at the latest with the thread that started it."""
+"""One guest: a QEMU process with an image, killed when the thread that started it ends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .qmp import Monitor
 
 __all__ = ["ADDRESSES", "MANAGEMENT", "Channel", "Guest"]
 
-ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of these two alone
-MANAGEMENT = "10.0.2.15"  # of each, in a network of QEMU that is reached by forwarded ports alone
+ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two
+MANAGEMENT = "10.0.2.15"  # of either, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
 _LINES = 400  # of the console, kept
@@ -31,7 +31,7 @@ _LAST_LINES_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """Two ports of a guest: what a command prints, and its errors."""
+    """Two virtio-serial ports of a guest: a command's standard output and standard error."""
 
     output: socket.socket
     errors: socket.socket
@@ -42,12 +42,14 @@ class Guest:
 
     Args:
         name: host or dpu.
-        image: Parts of it.
+        image: Its image.
         memory: Its memory in bytes.
-        wire: Network to the other guest: one end of a stream socket pair, which is closed here.
-        folders: Folders of this machine that it sees in /run, read only, by their names there.
-        services: Servers that run in it: with any, it has a management network and a monitor.
-        bar_fd: Memfd of the RAM of the host that is a PCI BAR of the DPU; None: there is none.
+        wire: Network to the other guest: one end of a stream socket pair. The constructor closes
+            it in this process.
+        folders: Folders of this machine that it sees in /run, read-only, by their names there.
+        services: Servers that run in it. If there are any, it has a management network and a
+            monitor.
+        bar_fd: Memfd of the host's RAM that is a PCI BAR of the DPU; None without a BAR.
 
     Attributes:
         monitor: QEMU's monitor, or None.
@@ -84,7 +86,7 @@ class Guest:
         self.monitor = self._monitor(devices) if services else None
         command = [*self._machine(memory, folders), *self._files(folders), *devices]
         command += _network("wire", f"socket,id=wire,fd={wire.fileno()}", _MACS[name])
-        if services:  # after the other, so that it is eth1
+        if services:  # after the network to the other guest, so that this one is eth1
             options = "user,id=management,restrict=on,ipv6=off"
             command += _network("management", options, _MANAGEMENT_MAC)
         self._process = subprocess.Popen(
@@ -136,7 +138,7 @@ class Guest:
         ]  # fmt: skip
 
     def _files(self, folders: Mapping[str, Path]) -> list[str]:
-        """Return the arguments for the guest's root and its folders, all read only."""
+        """Return the arguments for the guest's root and its folders, all read-only."""
         words: list[str] = []
         for name, path in {"files": self.image.files, **folders}.items():
             text = str(path).replace(",", ",,")
@@ -146,7 +148,7 @@ class Guest:
         return words
 
     def _follow(self) -> None:
-        """Keep the console's last lines."""
+        """Read the console until its end, and keep the last lines."""
         assert self._process.stdout
         for line in self._process.stdout:
             self._console.append(line.rstrip())
@@ -165,7 +167,7 @@ class Guest:
         self.control.sendall(f"kill {mark}\n".encode())
 
     def ended(self) -> None:
-        """Take the rest of the console and end the commands that run, since QEMU has ended."""
+        """After QEMU has ended, read the rest of the console and end running commands."""
         self._process.kill()
         self._process.wait()
         self._reader.join(_LAST_LINES_S)
@@ -184,7 +186,7 @@ class Guest:
 
     @staticmethod
     def mark() -> str:
-        """Return a mark that no command prints by chance."""
+        """Return a random mark, which no command prints by chance."""
         return secrets.token_hex(16)
 
 

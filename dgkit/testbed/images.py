@@ -1,7 +1,7 @@
-"""Images of the guests: a kernel, an initramfs and the folder that is a guest's root.
+"""Images of the guests: a kernel, an initramfs and a folder, which is the guest's root.
 
-They are in the user's cache. What is not yet there is made of downloaded packages in a folder
-beside it, which is renamed when it is complete.
+They are in the user's cache. A missing image is made from downloaded packages in a temporary
+folder, which is renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DPU = (
 )
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("etc", "proc", "sys", "dev", "tmp", "run", "root")
-_NEEDED = 1 << 30  # bytes while an image is made; an image itself has about 150 MB
+_NEEDED = 1 << 30  # bytes needed while an image is made; an image itself has about 150 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class Image:
     Attributes:
         machine: Its architecture, as platform.machine() names it.
         folder: Folder with the kernel and the initramfs.
-        files: Folder that is its root.
-        kvm: Whether KVM runs it, not emulation.
+        files: Folder that is the guest's root.
+        kvm: Whether KVM runs it instead of emulation.
     """
 
     machine: str
@@ -55,7 +55,7 @@ class Image:
 
     @classmethod
     def parsed(cls, fields: dict[str, Any]) -> Image:
-        """Return the image whose asdict() crossed a socket as JSON."""
+        """Return an image from its asdict(), parsed from JSON."""
         paths = {name: Path(fields[name]) for name in ("folder", "files")}
         return cls(**{**fields, **paths})
 
@@ -88,15 +88,15 @@ def _lock(how: int) -> Iterator[None]:
 
 
 def in_use() -> contextlib.AbstractContextManager[None]:
-    """Keep the images from being removed."""
+    """Lock the images so that they are not removed during a `with` block."""
     return _lock(fcntl.LOCK_SH)
 
 
 def clean() -> int:
-    """Remove the images and return the bytes that this freed.
+    """Remove the images and return the number of bytes freed.
 
     Raises:
-        TestbedError: A testbed of this user runs, or is starting.
+        TestbedError: A testbed of this user is running or starting.
     """
     try:
         with _lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
@@ -112,7 +112,7 @@ def clean() -> int:
 
 
 def size() -> int:
-    """Return the bytes of the images on disk."""
+    """Return the size of the images on disk in bytes."""
     paths = cache().rglob("*")
     return sum(path.lstat().st_blocks * 512 for path in paths if not path.is_dir())
 
@@ -120,7 +120,7 @@ def size() -> int:
 def prepare(progress: Progress) -> tuple[Image, Image]:
     """Return the images of the host and of the DPU; make those that are missing.
 
-    Call it with in_use().
+    Call it within in_use().
 
     Raises:
         TestbedError: Packages are not available, or the disk has too little space.
@@ -135,11 +135,11 @@ def prepare(progress: Progress) -> tuple[Image, Image]:
 def ssh_server(machine: str, progress: Progress) -> Path:
     """Return the folder of Dropbear, an SSH server, and its libraries; make it if it is missing.
 
-    Call it with in_use().
+    Call it within in_use().
 
     Args:
         machine: Architecture, as platform.machine() names it.
-        progress: Called with what is being done.
+        progress: Called with a text about the current step.
 
     Raises:
         TestbedError: Packages are not available, or the disk has too little space.
@@ -148,7 +148,7 @@ def ssh_server(machine: str, progress: Progress) -> Path:
 
 
 def _make_ssh(architecture: str, scratch: Path, progress: Progress) -> None:
-    """Collect its programs and libraries, without the guest's C library, in one folder."""
+    """Collect Dropbear's programs and libraries, except the C library, in one folder."""
     progress(f"downloading Dropbear for {architecture}")
     environment = apt.root(scratch / "apt", architecture)
     packages = apt.download(scratch / "apt", "dropbear-bin", environment=environment)
@@ -160,7 +160,7 @@ def _make_ssh(architecture: str, scratch: Path, progress: Progress) -> None:
 
 
 def _kvm(host: Path, progress: Progress) -> bool:
-    """Return whether KVM runs the host; the first call that may use /dev/kvm tries."""
+    """Return whether KVM can run the host; the first call with access to /dev/kvm tries it."""
     answer = host / "kvm"
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
@@ -171,7 +171,7 @@ def _kvm(host: Path, progress: Progress) -> bool:
 
 
 def sweep() -> None:
-    """Remove what an interrupted call and older versions left, unless a testbed runs."""
+    """Remove leftovers of interrupted calls and older versions, unless a testbed is running."""
     with contextlib.suppress(BlockingIOError), _lock(fcntl.LOCK_EX | fcntl.LOCK_NB):
         folders = [path for path in cache().iterdir() if path.is_dir()]
         sites = [path for path in folders if path.name.startswith("site-")]
@@ -182,12 +182,12 @@ def sweep() -> None:
 
 
 def site_name(digest: str) -> str:
-    """Return the name in cache() of the modules of wheels with this digest."""
+    """Return the name of the folder in cache() for modules of wheels with this digest."""
     return f"site-{digest}-{_version()}"
 
 
 def _version() -> str:
-    """Return a name for what the images are made of."""
+    """Return a name that changes with everything of which the images are made."""
     text = repr((initramfs.INIT, initramfs.SETUP, _DPU, platform.machine()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -207,7 +207,7 @@ def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress
             raise TestbedError(f"the {name}'s image cannot be made in {cache()}: {exc}") from exc
         try:
             made.rename(folder)
-        except OSError:  # another process has made it meanwhile
+        except OSError:  # another process has made the image in the meantime
             if not folder.exists():
                 raise
     return folder
@@ -224,7 +224,7 @@ def _make_host(scratch: Path, progress: Progress) -> None:
 
 
 def _make_dpu(scratch: Path, progress: Progress) -> None:
-    """Make the image of a guest with Arm cores, of arm64 packages."""
+    """Make the image of a guest with Arm cores, from arm64 packages."""
     progress("downloading the lists of arm64 packages")
     environment = apt.root(scratch / "apt", "arm64")
     progress("downloading the DPU's packages")
@@ -244,7 +244,7 @@ def _make_dpu(scratch: Path, progress: Progress) -> None:
 
 
 def _finish(scratch: Path, files: Path) -> None:
-    """Write the kernel and the initramfs to the image; `files` has the busybox."""
+    """Write the kernel and the initramfs to the image; `files` contains busybox."""
     kernel_files = scratch / "files"
     busybox = next(files.glob("**/bin/busybox"))
     modules = map(kernel.read_module, kernel.modules(kernel_files))

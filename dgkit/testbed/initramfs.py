@@ -1,9 +1,9 @@
-"""First program of a guest, in an initramfs: it sets the guest up and runs commands.
+"""Init program of a guest, in an initramfs: it sets the guest up and runs commands.
 
-A guest and its supervisor talk over virtio-serial ports, which no network reaches. On the port
-`control`, the guest says `ready` or `failed: REASON`, and receives `kill MARK`. On each pair of
-ports `output.N` and `errors.N`, the guest receives `MARK SCRIPT` (SCRIPT in Base64), and sends what
-the script prints, then on both ports the byte 0x1e, MARK and the exit status.
+A guest and its supervisor communicate over virtio-serial ports, which no network reaches. On the
+port `control`, the guest sends `ready` or `failed: REASON`, and receives `kill MARK`. On each pair
+of ports `output.N` and `errors.N`, the guest receives `MARK SCRIPT` (SCRIPT in Base64) and sends
+what the script prints; then, on both ports, the byte 0x1e, MARK and the exit status.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 __all__ = ["CHANNELS", "END", "INIT", "write"]
 
-CHANNELS = 4  # commands that run at a time
-END = b"\x1e"  # before the mark that ends what a command prints
+CHANNELS = 4  # most commands that run at the same time
+END = b"\x1e"  # precedes the mark that ends a command's output
 
 INIT = r"""#!/busybox sh
 /busybox mkdir -p /bin /dev /proc /sys /root /marks
@@ -101,8 +101,8 @@ def write(path: Path, busybox: Path, modules: Iterable[tuple[str, bytes]]) -> No
 
     Args:
         path: The file.
-        busybox: Program, which must be static.
-        modules: Names and bytes of the kernel's modules, in the order in which they are loaded.
+        busybox: Statically linked busybox.
+        modules: Names and bytes of kernel modules, in the order of loading.
     """
     loaded = list(modules)
     files = {f"modules/{name}": content for name, content in loaded}
@@ -118,7 +118,7 @@ def write(path: Path, busybox: Path, modules: Iterable[tuple[str, bytes]]) -> No
 
 
 def _entry(name: str, mode: int, content: bytes) -> bytes:
-    """Return a file as an initramfs has it.
+    """Return a file in the format of an initramfs.
 
     Source: the kernel's Documentation/driver-api/early-userspace/buffer-format.rst, `newc`.
     """

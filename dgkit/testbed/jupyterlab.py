@@ -1,4 +1,4 @@
-"""JupyterLab in the guests, each with a token made at its start."""
+"""JupyterLab in the guests, each with a new token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ server = LabApp.initialize_server(argv=sys.argv[1:])
 server.io_loop.add_callback(print, {_SERVES!r}, flush=True)
 server.start()
 """
-# Where the modules of wheels have their data, which pip would put into Python's prefix.
+# Data files of the unpacked wheels, which pip would put into Python's prefix.
 _SITE = """\
 export JUPYTER_PATH=/run/site/share/jupyter JUPYTER_CONFIG_PATH=/run/site/etc/jupyter
 export JUPYTERLAB_DIR=/run/site/share/jupyter/lab
@@ -32,7 +32,7 @@ class LabServer(Service):
     """JupyterLab of a guest; its address is its URL, with the token.
 
     Args:
-        path: Where the host guest's Python, which is this one, finds its modules.
+        path: Module search path for the host guest, which uses this Python.
         service: Arguments of Service.
     """
 
@@ -45,7 +45,7 @@ class LabServer(Service):
         self._token = secrets.token_hex(24)
 
     def script(self, ports: list[int]) -> str:
-        """Return what the guest's shell runs; the token is in no command line."""
+        """Return the shell script that starts JupyterLab; no command line contains the token."""
         name = self.guest.name
         site = f"export PYTHONPATH={shlex.quote(self._path)}\n" if name == "host" else _SITE
         options = {
@@ -66,6 +66,6 @@ class LabServer(Service):
         )
 
     def listens(self, ports: list[int], printed: str) -> str:
-        """Return the URL once the server's loop runs."""
+        """Return the URL once the server's event loop runs."""
         url = f"http://127.0.0.1:{ports[0]}/lab?token={self._token}"
         return url if _SERVES in printed else ""

@@ -16,7 +16,7 @@ __all__ = ["image", "modules", "packages", "read_module"]
 
 _METAS = ("linux-image-{}", "linux-image-generic")  # Debian's, Ubuntu's
 _PARTS = re.compile(r"^linux-(image|modules|modules-extra)-\d")
-# rdma_rxe of Linux 6.1 needs crc32_generic, which it does not name as a dependency.
+# rdma_rxe of Linux 6.1 needs crc32_generic, but does not declare the dependency.
 _MODULES = (
     *("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "virtio_net"),
     *("crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"),
@@ -27,11 +27,11 @@ def packages(architecture: str, environment: Mapping[str, str] | None = None) ->
     """Return the packages of the newest kernel that apt knows.
 
     Args:
-        architecture: In Debian's terms: amd64, arm64.
-        environment: That of apt.root(); None: this machine's apt.
+        architecture: Debian's name of the architecture: amd64, arm64.
+        environment: Result of apt.root(); None for this machine's apt.
 
     Raises:
-        TestbedError: There is none.
+        TestbedError: apt knows no kernel.
     """
     for meta in _METAS:
         names = apt.depends(meta.format(architecture), environment)
@@ -46,12 +46,12 @@ def packages(architecture: str, environment: Mapping[str, str] | None = None) ->
 
 
 def image(root: Path) -> Path:
-    """Return the kernel itself in the files of its packages.
+    """Return the kernel's file among the files of its packages.
 
-    Debian's packages from Linux 7.2 on have it beside its modules.
+    In Debian's packages from Linux 7.2 on, it is beside the modules.
 
     Raises:
-        TestbedError: There is none.
+        TestbedError: The packages contain no kernel.
     """
     for pattern in ("boot/vmlinuz-*", "**/lib/modules/*/vmlinuz"):
         if found := sorted(root.glob(pattern)):
@@ -60,7 +60,7 @@ def image(root: Path) -> Path:
 
 
 def modules(root: Path) -> list[Path]:
-    """Return the modules that a guest loads, in order. What is built in is left out."""
+    """Return the modules that a guest loads, in order, without built-in ones."""
     folder = next(root.glob("**/lib/modules/*/kernel")).parent
     base, version = folder.parents[2], folder.name
     depmod = [requirements.find("depmod") or "depmod", "-b", str(base), version]
@@ -75,7 +75,7 @@ def modules(root: Path) -> list[Path]:
 
 
 def read_module(path: Path) -> tuple[str, bytes]:
-    """Return the file name and the bytes of a module, which a distribution may have compressed.
+    """Return the file name and the bytes of a module; decompress it if needed.
 
     Raises:
         TestbedError: The program that decompresses it is missing.

@@ -29,17 +29,17 @@ def qemu(
     memory: int,
     ram: Sequence[str] = (),
 ) -> list[str]:
-    """Return the command of a guest with a kernel, a console on stdout and no devices.
+    """Return the command that runs a guest with a kernel, a console on stdout and no devices.
 
-    It is killed with the thread that starts it (PR_SET_PDEATHSIG).
+    The guest is killed when the thread that starts it ends (PR_SET_PDEATHSIG).
 
     Args:
         machine: Architecture, as platform.machine() names it.
         kernel: The kernel.
-        words: Its command line.
-        kvm: Run it by KVM, otherwise by emulation.
+        words: The kernel's command line.
+        kvm: Run it with KVM instead of emulation.
         memory: Memory in bytes.
-        ram: Arguments for the memory, in place of -m.
+        ram: Arguments for the memory, instead of -m.
     """
     return [
         find("setpriv") or "setpriv", "--pdeathsig", "KILL", "--",
@@ -50,9 +50,9 @@ def qemu(
 
 
 def kvm_boots(machine: str, kernel: Path) -> bool:
-    """Return whether KVM runs this kernel up to its panic for want of a root.
+    """Return whether KVM boots this kernel until it panics because there is no root file system.
 
-    /dev/kvm may be there and fail, or run no guest (nested virtualization).
+    Even if /dev/kvm exists, it may fail or be unable to run a guest (nested virtualization).
     """
     if machine != platform.machine() or not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False

@@ -22,7 +22,7 @@ class Monitor:
     """QEMU's monitor in control mode.
 
     Args:
-        link: Its socket.
+        link: Socket of the monitor.
     """
 
     def __init__(self, link: socket.socket) -> None:
@@ -36,10 +36,10 @@ class Monitor:
         Args:
             network: Id of the guest's user network.
             guest: The guest's address there.
-            count: How many.
+            count: Number of ports.
 
         Returns:
-            Their numbers.
+            The port numbers.
 
         Raises:
             TestbedError: QEMU refuses.
@@ -55,7 +55,7 @@ class Monitor:
             line = f"hostfwd_add {network} tcp:127.0.0.1:{port}-{guest}:{port}"
             said = str(self._execute("human-monitor-command", {"command-line": line}))
             if not said.strip():
-                return port  # else another process has taken it meanwhile
+                return port  # otherwise another process has taken the port in the meantime
         raise TestbedError(f"QEMU forwards no port: {said.strip()}")
 
     def _execute(self, command: str, arguments: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from ..errors import TestbedError
 
 __all__ = ["check", "find", "missing"]
 
-# A program, and Debian's package that has it.
+# Programs, and the Debian packages that contain them.
 _PROGRAMS = {
     "qemu-system-aarch64": "qemu-system-arm",
     "modprobe": "kmod",
@@ -26,12 +26,12 @@ _LIBRARIES = {"libibverbs.so.1": "libibverbs1", "librdmacm.so.1": "librdmacm1"}
 
 
 def find(program: str) -> str | None:
-    """Return the path of a program, also of one for administrators; None if it is missing."""
+    """Return the path of a program, including those in sbin folders; None if it is missing."""
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
 def missing() -> list[str]:
-    """Return the packages to install, in Debian's terms."""
+    """Return the Debian packages to install."""
     programs = dict(_PROGRAMS)
     if platform.machine() == "x86_64":
         programs["qemu-system-x86_64"] = "qemu-system-x86"
@@ -45,16 +45,16 @@ def missing() -> list[str]:
 
 
 def check(*, ssh: bool = False, lab: bool = False) -> None:
-    """Raise TestbedError that names what is missing and the command that installs it.
+    """Raise a TestbedError that names missing programs and the command that installs them.
 
     Args:
-        ssh: An SSH client is needed, too.
-        lab: JupyterLab is needed, too.
+        ssh: Whether an SSH client is also needed.
+        lab: Whether JupyterLab is also needed.
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise TestbedError(
-            "the testbed makes its guests of packages of Debian or Ubuntu, and this machine has no "
-            "apt-get: use a container of Debian"
+            "the testbed makes its guests from Debian's or Ubuntu's packages, and this machine has "
+            "no apt-get: use a Debian container"
         )
     packages = missing()
     if ssh and not find("ssh-keygen"):
@@ -64,6 +64,6 @@ def check(*, ssh: bool = False, lab: bool = False) -> None:
         raise TestbedError(f"the testbed needs {names}: `sudo apt install {names}`")
     if lab and not importlib.util.find_spec("jupyterlab"):
         raise TestbedError(
-            "the host guest uses this Python's JupyterLab, and there is none: "
+            "the host guest uses this Python's JupyterLab, which is not installed: "
             "`pip install 'dgkit[lab]'`"
         )

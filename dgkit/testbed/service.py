@@ -1,4 +1,4 @@
-"""Servers in a guest, from its boot to its end, reached at ports that QEMU forwards."""
+"""Servers that run in a guest from its boot to its end, at ports that QEMU forwards."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .guest import MANAGEMENT, Guest
 
 __all__ = ["Service", "shell_environment"]
 
-# Of what runs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
+# Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
-_KEPT = 4000  # characters of a server's messages
+_KEPT = 4000  # last characters of a server's output that are kept
 
 
 def shell_environment(guest: str, python: str, folder: str) -> str:
-    """Return lines of shell: programs and dgkit are found, and the working directory is set.
+    """Return shell commands that set search paths, for programs and dgkit, and the current folder.
 
     Args:
         guest: host or dpu.
         python: Python of this machine, which the host guest uses.
-        folder: Working directory in the host guest, which has this machine's files.
+        folder: Current folder in the host guest, which sees this machine's files.
     """
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
     site = "export PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache\n"
@@ -44,15 +44,15 @@ class Service(ABC):
     """Server in a guest.
 
     Args:
-        guest: Where it runs.
-        run: Runs a script in the guest, and sends its frames to a socket.
+        guest: Guest in which it runs.
+        run: Function that runs a script in the guest, and sends its frames to a socket.
         said: Called with a message for the process that started the testbed.
 
     Attributes:
         key: Its name in the testbed's status.
-        title: What it is.
-        ports: TCP ports that it needs.
-        address: How it is reached from this machine; "" until it serves.
+        title: Its name in messages.
+        ports: Number of TCP ports that it needs.
+        address: Address or command by which this machine reaches it; "" until it is ready.
         why: Why it has ended; "" until then.
     """
 
@@ -72,23 +72,23 @@ class Service(ABC):
 
     @abstractmethod
     def script(self, ports: list[int]) -> str:
-        """Return what the guest's shell runs."""
+        """Return the shell script that starts the server."""
 
     @abstractmethod
     def listens(self, ports: list[int], printed: str) -> str:
-        """Return the address if what the server has printed says that it serves; otherwise ""."""
+        """Return the address once the output shows that the server is ready; until then ""."""
 
     def start(self) -> None:
-        """Start it; `said` is called when it serves, and when it fails before that."""
+        """Start it; `said` is called when it is ready, or when it fails before that."""
         threading.Thread(target=self._serve, daemon=True).start()
 
     def status(self) -> dict[str, str]:
-        """Return its address by `key`, or why it has ended by `key`_ended."""
+        """Return {key: address}, or {key_ended: reason} once it has ended."""
         return {f"{self.key}_ended": self.why} if self.why else {self.key: self.address}
 
     @property
     def python(self) -> str:
-        """Python of the guest."""
+        """Path of Python in the guest."""
         return sys.executable if self.guest.name == "host" else "python3"
 
     def _serve(self) -> None:
@@ -99,7 +99,7 @@ class Service(ABC):
             self._end(str(exc))
 
     def _follow(self, ports: list[int]) -> None:
-        """Run it until its end."""
+        """Run the server until its end."""
         ours, theirs = socket.socketpair()
 
         def run() -> None:

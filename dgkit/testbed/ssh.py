@@ -17,7 +17,7 @@ from .service import Service, shell_environment
 __all__ = ["SshConfig", "SshServer"]
 
 _SERVES = re.compile(r"^(ssh-\S+ \S+).*\nserves$", re.MULTILINE)
-# Home of root: its permissions are those that Dropbear asks for. The guest's root is read only.
+# Home of root, with the permissions that Dropbear requires. The guest's own root is read-only.
 _HOME = "/run/sshd"
 _ENTER = """\
 [ "$SSH_ORIGINAL_COMMAND" ] && exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
@@ -50,7 +50,7 @@ class SshConfig:
     """Key pair and configuration file of the SSH client, in the testbed's folder.
 
     Args:
-        folder: The folder, which is its user's alone.
+        folder: The folder, which only its user can access.
 
     Attributes:
         public: The public key.
@@ -68,7 +68,7 @@ class SshConfig:
         self.public = key.with_suffix(".pub").read_text()
 
     def add(self, guest: str, port: int, key: str) -> str:
-        """Add a guest whose server has that public key, and return the command that reaches it."""
+        """Add a guest whose server has this public key; return the command that reaches it."""
         config, known = self._folder / "ssh_config", self._folder / "known_hosts"
         with self._lock:
             self._hosts[guest] = port, key
@@ -96,7 +96,7 @@ class SshServer(Service):
     """SSH server of a guest; its address is the command that reaches it.
 
     Args:
-        config: That of the client.
+        config: Configuration of the client.
         service: Arguments of Service.
     """
 
@@ -108,7 +108,7 @@ class SshServer(Service):
         self._config = config
 
     def script(self, ports: list[int]) -> str:
-        """Return what the guest's shell runs."""
+        """Return the shell script that starts Dropbear."""
         environment = shell_environment(self.guest.name, sys.executable, str(Path.cwd()))
         return environment + _SCRIPT.format(
             home=_HOME,
@@ -120,6 +120,6 @@ class SshServer(Service):
         )
 
     def listens(self, ports: list[int], printed: str) -> str:
-        """Return the command once the server has said its key and that it serves."""
+        """Return the command once the server has printed its key and that it is ready."""
         found = _SERVES.search(printed)
         return self._config.add(self.guest.name, ports[0], found[1]) if found else ""

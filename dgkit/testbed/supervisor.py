@@ -1,7 +1,7 @@
-"""Process that holds the two guests of a testbed, and runs commands in them for its clients.
+"""Process that runs the two guests of a testbed, and commands in them for its clients.
 
-Its first socket ties it to the process that started it, and ends the testbed with it, until that
-process sends `detach`. QEMU ends with this process (PR_SET_PDEATHSIG).
+It inherits a socket from the process that started it. When the other end is closed, the testbed
+ends, unless `detach` was sent before. QEMU ends with this process (PR_SET_PDEATHSIG).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MESSAGE = 1 << 16
 
 
 class _Scanner:
-    """Part of a command's output, up to the mark that ends it."""
+    """Splits a command's output from the mark that ends it."""
 
     def __init__(self, mark: str) -> None:
         self._end = END + f"{mark} ".encode()
@@ -50,7 +50,7 @@ class _Scanner:
         self.status: int | None = None
 
     def feed(self, received: bytes) -> bytes:
-        """Return what was printed; what may be the beginning of the mark is kept."""
+        """Return the printed bytes; bytes that may be the beginning of the mark are held back."""
         before, found, after = (self._held + received).partition(self._end)
         if found:
             self._held = found + after
@@ -66,9 +66,9 @@ class _Command:
     """Command that runs in a guest for a client.
 
     Args:
-        guest: Where.
+        guest: The guest.
         channel: Ports of the guest that no other command uses.
-        client: Socket that gets the frames; its end ends the command.
+        client: Socket that gets the frames; when the client closes it, the command ends.
     """
 
     def __init__(self, guest: Guest, channel: Channel, client: socket.socket) -> None:
@@ -79,7 +79,7 @@ class _Command:
         self._scanners = {OUTPUT: _Scanner(self._mark), ERRORS: _Scanner(self._mark)}
 
     def run(self, script: str) -> None:
-        """Run a shell script until its end, which is also the end of all that it left running.
+        """Run a shell script until its end; then kill child processes that still run.
 
         Raises:
             ConnectionError: The guest ended.
@@ -116,7 +116,7 @@ class _Command:
             self._abandon()
 
     def _abandon(self) -> None:
-        """End the command, since its client has gone."""
+        """End the command, because its client has disconnected."""
         if self._client:
             self._client = None
             self._guest.kill(self._mark)
@@ -147,7 +147,7 @@ class Supervisor:
                 bar_fd=bar_fd,
             )  # fmt: skip
         if bar_fd is not None:
-            os.close(bar_fd)  # the guests have it
+            os.close(bar_fd)  # the guests have inherited it
         self._kinds = kinds
         self._services: dict[str, list[Service]] = {name: [] for name in ADDRESSES}
         self._said = threading.Lock()
@@ -190,7 +190,7 @@ class Supervisor:
     def _guest_said(
         self, guest: Guest, parent: socket.socket, selector: selectors.BaseSelector
     ) -> None:
-        """Take a guest's word: ready, failed, or the end of its port with QEMU's."""
+        """Handle a guest's message (`ready`, `failed`), or its closed port when QEMU ends."""
         text = guest.control.recv(_MESSAGE).decode(errors="replace").strip()
         if not text:
             selector.unregister(guest.control)
@@ -207,7 +207,7 @@ class Supervisor:
                 service.start()
 
     def _tell(self, parent: socket.socket, message: dict[str, Any]) -> None:
-        """Send a message to the process that started the testbed, if it still listens."""
+        """Send a message to the process that started the testbed, if it is still connected."""
         with self._said, contextlib.suppress(OSError):
             send(parent, message)
 
@@ -224,7 +224,7 @@ class Supervisor:
                 self._run(client, self.guests[request["guest"]], request["script"])
             elif do == "down":
                 up.sendall(b"down")
-                client.recv(1)  # its end comes with that of this process
+                client.recv(1)  # returns when this process ends
 
     def _run(self, client: socket.socket, guest: Guest, script: str) -> None:
         try:
@@ -259,7 +259,7 @@ class Supervisor:
 
 
 def _leave_stderr() -> None:
-    """Let go of the standard error, which may be a pipe whose reader waits for its end."""
+    """Close stderr so that a parent reading the pipe sees end-of-file."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
@@ -270,7 +270,7 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 def main(fd: int) -> int:
-    """Hold a testbed; the socket `fd` gives its options and says how it starts."""
+    """Run a testbed. Its options arrive on the socket `fd`, and its progress is sent there."""
     signal.signal(signal.SIGTERM, _end)
     with socket.socket(fileno=fd) as parent, contextlib.ExitStack() as last_to_first:
         options = read_line(parent)

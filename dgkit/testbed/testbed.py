@@ -1,4 +1,4 @@
-"""Testbeds: start one, find the one that runs, run commands in its guests."""
+"""Testbeds: start one, find the running one, run commands in its guests."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["LAB_MEMORY", "MEMORY", "START_S", "Testbed", "running", "up"]
 
 MEMORY = 1 << 30  # bytes of a guest
-LAB_MEMORY = 3 << 29  # of one with JupyterLab
-START_S = 300.0  # emulated on a busy machine with two cores, a guest takes half a minute
-LAB_START_S = 900.0  # of JupyterLab, which there imports for minutes
-_LEAST = 256 << 20
-_NAME = f"{PREFIX}cli"  # its folder, if it outlives the process that starts it
-_SCRIPT = 1 << 17  # bytes of a command
+LAB_MEMORY = 3 << 29  # bytes of a guest with JupyterLab
+START_S = 300.0  # an emulated guest starts in half a minute on a busy machine with two cores
+LAB_START_S = 900.0  # JupyterLab's imports take minutes in an emulated guest
+_LEAST = 256 << 20  # bytes that a guest needs
+_NAME = f"{PREFIX}cli"  # folder of a testbed that outlives the process that starts it
+_SCRIPT = 1 << 17  # most bytes of a command
 _ANSWER_S = 10.0
 _END_S = 10.0
 _REQUEST_S = 60.0  # an emulated guest may be slow
@@ -52,12 +52,12 @@ _PROGRAM = (
 
 
 class Testbed:
-    """Running testbed, which up() or running() returns.
+    """Running testbed, returned by up() or running().
 
-    At the end of a `with` statement, one that up() has started ends.
+    The end of a `with` statement ends it if up() has started it.
     """
 
-    __test__ = False  # for pytest, which collects classes by their name
+    __test__ = False  # pytest would collect the class because of its name
 
     def __init__(self, folder: Path, supervisor: _Supervisor | None) -> None:
         self._folder = folder
@@ -83,7 +83,7 @@ class Testbed:
             self._supervisor.close()
 
     def down(self) -> None:
-        """End the testbed, also one of another process; return when nothing of it is left."""
+        """End the testbed, even if another process has started it; wait until it is gone."""
         with contextlib.suppress(TestbedError), self._connected() as link:
             send(link, {"do": "down"})
             link.settimeout(_END_S)
@@ -101,26 +101,27 @@ class Testbed:
 
     @property
     def host(self) -> str:
-        """Address of the host guest's agent, which lends its memory.
+        """Address of the host guest's agent, which owns the memory.
 
         Raises:
-            TestbedError: There is none: it has ended, or up() was called without `agents`.
+            TestbedError: No agent runs: it has ended, or up() was called without `agents`.
         """
         return self._agent("host")
 
     @property
     def dpu(self) -> str:
-        """Address of the DPU guest's agent, which moves bytes. Errors as `host`."""
+        """Address of the DPU guest's agent, which moves the bytes. Errors as for `host`."""
         return self._agent("dpu")
 
     def session(self, *, timeout: float = _REQUEST_S) -> Session:
-        """Open a session whose host and DPU are the guests, each by its agent.
+        """Open a session between the agents of the host guest and the DPU guest.
 
-        This process is neither: what it writes and reads crosses the connection to the DPU guest
-        without DMA, and the reports say so. dgkit.connect() has the arguments and errors.
+        This process is neither side: the bytes that it writes and reads cross the connection to the
+        DPU guest without DMA, and the reports say so. Arguments and errors are those of
+        dgkit.connect().
 
         Raises:
-            TestbedError: As `host`.
+            TestbedError: As for `host`.
         """
         from ..session import connect
 
@@ -133,12 +134,12 @@ class Testbed:
             guest: host or dpu.
 
         Raises:
-            TestbedError: There is no server: it has ended, or up() was called without `ssh`.
+            TestbedError: No SSH server runs: it has ended, or up() was called without `ssh`.
         """
         return shlex.split(self._address(guest, SshServer, "--ssh"))
 
     def lab(self, guest: str) -> str:
-        """Return the URL of JupyterLab in a guest, with its token. Errors as ssh(), for `lab`."""
+        """Return the URL of JupyterLab in a guest, with its token. Errors as for ssh()."""
         return self._address(guest, LabServer, "--lab --agents FOLDER")
 
     def _agent(self, guest: str) -> str:
@@ -172,18 +173,18 @@ class Testbed:
         timeout: float | None = None,
         check: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as root in a guest, as subprocess.run() does here.
+        """Run a command as root in a guest, like subprocess.run() on this machine.
 
-        Its standard input is empty. Processes that it leaves running end with it.
+        Its standard input is empty. When it ends, child processes that still run are killed.
 
         Args:
             guest: host or dpu.
             command: Words, or a line for the guest's shell.
-            timeout: The command is ended after this time in seconds.
+            timeout: Seconds after which the command is ended.
             check: Raise CalledProcessError if it fails.
 
         Raises:
-            TimeoutExpired: It took longer than `timeout`; of the module subprocess.
+            subprocess.TimeoutExpired: The command took longer than `timeout`.
             TestbedError: The guest has ended, or runs as many commands as it can.
         """
         printed: dict[bytes, list[bytes]] = {}
@@ -207,10 +208,10 @@ class Testbed:
     def start(
         self, guest: str, command: Sequence[str | Path] | str, *, timeout: float | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Run a command and yield what it prints: b"o" or b"e" and bytes; b"d" and its status.
+        """Run a command; yield what it prints as (b"o" or b"e", bytes), then (b"d", exit status).
 
-        Closing the iterator ends the command. Arguments and errors as for run(), but for
-        TimeoutError after `timeout`.
+        b"o" is standard output, b"e" standard error. Closing the iterator ends the command.
+        Arguments and errors are those of run(), except that `timeout` raises TimeoutError.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         request = {"do": "run", "guest": _checked(guest), "script": _script(guest, command)}
@@ -250,7 +251,7 @@ class Testbed:
 
 
 class _Supervisor:
-    """Process that holds a testbed, and the socket that ties it to this one."""
+    """Child process that runs a testbed, and the socket whose closing by this process ends it."""
 
     def __init__(self) -> None:
         self.link, theirs = socket.socketpair()
@@ -269,7 +270,7 @@ class _Supervisor:
         """Return the supervisor's next message.
 
         Raises:
-            TestbedError: It failed, or said nothing before the deadline.
+            TestbedError: The supervisor failed, or sent nothing before the deadline.
         """
         self.link.settimeout(max(0.001, deadline - time.monotonic()))
         try:
@@ -286,7 +287,7 @@ class _Supervisor:
         """Let the testbed outlive this process."""
         send(self.link, {"do": "detach"})
         self.link.close()
-        self._process.returncode = 0  # it is no longer waited for
+        self._process.returncode = 0  # so that Popen does not warn about a running child
 
     def close(self) -> None:
         """End the testbed. Idempotent."""
@@ -310,25 +311,26 @@ def up(
     detach: bool = False,
     progress: Progress = lambda _: None,
 ) -> Testbed:
-    """Start a testbed and return when both guests have said that they are ready.
+    """Start a testbed and return when both guests are ready.
 
     The first call downloads about 200 MB of packages to the user's cache.
 
     Args:
         host_memory: Memory of the host guest in bytes; default: 1 GiB, with `lab` 1.5 GiB.
-        dpu_memory: Memory of the DPU guest in bytes, likewise.
-        share: Folder that both guests see as /run/share, read only.
-        timeout: Limit of the start in seconds, without downloads; default: 300, with `lab` 900.
+        dpu_memory: Memory of the DPU guest in bytes, with the same default.
+        share: Folder that both guests see as /run/share, read-only.
+        timeout: Time limit of the start in seconds, not counting downloads; default: 300, with
+            `lab` 900.
         agents: Folder of wheels of dgkit and its dependencies for aarch64, which
             native/wheelhouse.py makes: each guest then runs an agent, whose address is `host` or
-            `dpu` of the testbed. They allow this user's key pair "default", which is made if it
-            is missing.
-        ssh: Run an SSH server in each guest; Testbed.ssh() has the command that reaches it.
-        lab: Run JupyterLab in each guest; Testbed.lab() has its URL. It needs `agents`, with the
-            wheels of the extra `lab`; the host guest uses this Python's JupyterLab.
-        detach: Let the testbed outlive this process, until `dgkit testbed down`. A user has at
-            most one of these.
-        progress: Called with what is being done.
+            `dpu` of the testbed. The agents allow this user's key pair "default", which is created
+            if missing.
+        ssh: Run an SSH server in each guest; Testbed.ssh() returns the command that reaches it.
+        lab: Run JupyterLab in each guest; Testbed.lab() returns its URL. This needs `agents`, with
+            the wheels of the extra `lab`; the host guest uses this Python's JupyterLab.
+        detach: Let the testbed outlive this process, until `dgkit testbed down`. A user can have
+            at most one such testbed.
+        progress: Called with a text about the current step.
 
     Raises:
         ValueError: `lab` without `agents`, or too little memory.
@@ -376,15 +378,15 @@ def up(
 
 
 def _folder(name: str, path: str | os.PathLike[str] | None) -> Path | None:
-    """Return the whole path of a folder; None stays None."""
+    """Return the absolute path of a folder; None for None."""
     folder = None if path is None else Path(path).resolve(strict=True)
     if folder is not None and not folder.is_dir():
-        raise NotADirectoryError(f"{name} must be a folder, and {folder} is none")
+        raise NotADirectoryError(f"{name} must be a folder, but {folder} is not one")
     return folder
 
 
 def _client_key() -> str:
-    """Return the public key of this user's pair "default", which is made if it is missing."""
+    """Return the public key of this user's pair "default", which is created if missing."""
     with contextlib.suppress(FileExistsError):
         return keyring.make().public
     return keyring.load().public
@@ -419,7 +421,7 @@ def _started(options: dict[str, Any], deadline: float, detach: bool, progress: P
 
 
 def running() -> Testbed | None:
-    """Return the testbed that `dgkit testbed up` has started, or None if there is none."""
+    """Return the testbed that `dgkit testbed up` has started, or None."""
     bed = Testbed(runtime_dir() / _NAME, None)
     try:
         bed.status()
@@ -435,7 +437,7 @@ def _checked(guest: str) -> str:
 
 
 def _script(guest: str, command: Sequence[str | Path] | str) -> str:
-    """Return what the guest's shell runs for a command."""
+    """Return the shell script by which a guest runs a command."""
     line = command if isinstance(command, str) else f"exec {shlex.join(map(str, command))}"
     script = f"{shell_environment(guest, sys.executable, str(Path.cwd()))}{line}\n"
     if len(script.encode()) > _SCRIPT:

@@ -19,15 +19,15 @@ _SCHEMES = ("data", "purelib", "platlib")
 
 
 def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
-    """Return the folder with the modules of wheels; unpack them if that was not done.
+    """Return the folder with the modules of wheels; unpack them if needed.
 
-    What a wheel has for Python's prefix, such as `share`, is in that folder, too.
+    Data files for Python's prefix, such as `share`, are in the same folder.
 
-    Call it with images.in_use().
+    Call it within images.in_use().
 
     Args:
         folder: Folder with the wheels of dgkit and of its dependencies.
-        root: Files of the guest, which has the Python that imports the modules.
+        root: Files of the guest, whose Python imports the modules.
         modules: Names of wheels that must be among them.
 
     Raises:
@@ -41,7 +41,7 @@ def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     for wheel in wheels:
         if not _fits(wheel, int(python.partition(".")[2])):
-            text = f"{wheel} is not for Python {python} on aarch64, as the DPU guest has it"
+            text = f"{wheel} is not for the DPU guest, which has Python {python} on aarch64"
             raise TestbedError(f"{text}: {remedy}")
     names = {wheel.name.partition("-")[0] for wheel in wheels}
     if absent := [name for name in modules if name not in names]:

@@ -26,8 +26,8 @@ def test_a_sweep_that_is_interrupted_says_what_is_kept(
     monkeypatch.setattr("dgkit.fleet.Sweep.wait", interrupt)
     command = ["fleet", "sweep", "--scheduler", client.scheduler.address, *QUICK]
     assert main([*command, *(["--folder", str(tmp_path)] if folder else [])]) == 130
-    words = f"of 12 rows are in {tmp_path}; the same command with --resume goes on"
-    assert (words if folder else "rows were measured; with --folder") in capsys.readouterr().err
+    words = f"of 12 rows are in {tmp_path}; the same command with --resume continues"
+    assert (words if folder else "rows were measured; --folder") in capsys.readouterr().err
     monkeypatch.undo()
     if folder:
         assert main([*command, "--folder", str(tmp_path), "--resume"]) == 0

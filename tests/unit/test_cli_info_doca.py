@@ -28,7 +28,7 @@ def test_the_functions_of_the_side_are_named_with_what_they_can(side, iface, tmp
 def test_softdoca_in_doca_s_place_is_not_told_as_doca(monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", str(HOME / "lib"))
     facts = info_doca.collect()
-    assert facts["doca"] == {"why": "the libdoca_common that the loader finds is that of softdoca"}
+    assert facts["doca"] == {"why": "the loader finds the libdoca_common of softdoca instead"}
     assert all(line.startswith("softdoca ") for line in info_doca.lines(facts))
 
 
