@@ -26,7 +26,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         case: What was judged, and for which goal.
         findings: The worst first, then in the order of the checks.
-        ways: The data paths, best first; none if only some of the checks were requested.
+        data_paths: The data paths, best first; none if only some of the checks were requested.
         chosen: Why this goal was chosen, "" if it was given.
         took_s: Duration of the run, in seconds.
         traces: Readings and facts that each check used, by name and side.
@@ -34,7 +34,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     case: Case
     findings: tuple[Finding, ...]
-    ways: tuple[DataPath, ...]
+    data_paths: tuple[DataPath, ...]
     chosen: str
     took_s: float
     traces: Mapping[tuple[str, str], Trace] = {}
@@ -47,7 +47,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def best(self) -> DataPath | None:
         """The best data path that works, None if none does."""
-        return next((path for path in self.ways if path.works), None)
+        return next((path for path in self.data_paths if path.works), None)
 
     @property
     def verdict(self) -> Verdict:
@@ -55,13 +55,13 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
         If a data path serves the goal, failures that only block other paths count as WARN.
         """
-        serving = [path for path in self.ways if path.serves and path.verdict]
+        serving = [path for path in self.data_paths if path.serves and path.verdict]
         if serving and all(path.verdict is Verdict.FAIL for path in serving):
             return Verdict.FAIL
         runs = any(path.works for path in serving)
         findings = [one for one in self.findings if self._counts(one, runs=runs)]
         verdict = worst(findings)
-        blocking = {check for path in self.ways for check in path.blocked_by}
+        blocking = {check for path in self.data_paths for check in path.blocked_by}
         failed = {f.check for f in findings if f.verdict is Verdict.FAIL}
         if not serving or not failed <= blocking:
             return verdict
@@ -78,7 +78,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         """
         if runs and finding.verdict is Verdict.CANNOT_TELL and finding.check in ADVISORY:
             return False
-        by_others = self.goal in BY_OTHERS and bool(self.ways)
+        by_others = self.goal in BY_OTHERS and bool(self.data_paths)
         return not (by_others and finding.check in OWN - {"dgkit-core", "cuda-toolkit"})
 
     @property
@@ -103,9 +103,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         """Return one sentence: the best data path, and what blocks the better ones."""
         best = self.best
         if best is None:
-            return f"{self.counts}." if not self.ways else "No data path works."
+            return f"{self.counts}." if not self.data_paths else "No data path works."
         text = f"{best.title} {best.word}"
-        better = [path for path in self.ways[: self.ways.index(best)] if path.verdict]
+        better = [path for path in self.data_paths[: self.data_paths.index(best)] if path.verdict]
         if better and all(path.verdict is Verdict.FAIL for path in better) and not best.serves:
             text = f"Only {best.title} {best.word}"
         return f"{text}{_why_not(better)}. {best.proviso}".rstrip()
@@ -120,7 +120,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
             "summary": self.summary(),
             "best": self.best.name if self.best is not None else None,
             "machines": {name: side.name for name, side in sides.items() if side is not None},
-            "ways": [{**msgspec.structs.asdict(p), "verdict": str(p.verdict)} for p in self.ways],
+            "data_paths": [
+                {**msgspec.structs.asdict(p), "verdict": str(p.verdict)} for p in self.data_paths
+            ],
             "findings": [finding.as_dict() for finding in self.findings],
             "took_s": round(self.took_s, 3),
         }

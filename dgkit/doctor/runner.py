@@ -17,7 +17,7 @@ from .collect.trace import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
 from .executor import Executor, Job
-from .facts.side import side
+from .facts.bluefield import side
 from .finding import Finding
 from .goals import Goal
 from .machine import SIZE, Case, Machine
@@ -76,11 +76,16 @@ def diagnose(
     found = run.findings(run.start(selected, chosen_goal), progress)
     findings = order(restart_once(found), chosen_goal)
     case = run.case(run.main, chosen_goal)
-    ways = () if only else run.data_paths(case, findings)
-    findings = lead(findings, ways)
+    paths = () if only else run.data_paths(case, findings)
+    findings = lead(findings, paths)
     took = time.monotonic() - start
     return Diagnosis(
-        case=case, findings=findings, ways=ways, chosen=chosen, took_s=took, traces=run.traces
+        case=case,
+        findings=findings,
+        data_paths=paths,
+        chosen=chosen,
+        took_s=took,
+        traces=run.traces,
     )
 
 

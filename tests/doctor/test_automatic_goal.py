@@ -108,7 +108,7 @@ def test_a_host_without_a_gpu_is_judged_with_its_dpu_for_host_memory() -> None:
     host = machine({**pci.sysfs([CARD]), **DOCA})
     both = diagnose([host, snapshots.machine("bf3-arm")])
     assert both.goal is Goal.HOST_DMA
-    assert {path.name for path in both.ways if path.serves} == {"doca-host-memory"}
+    assert {path.name for path in both.data_paths if path.serves} == {"doca-host-memory"}
     assert not [one for one in both.findings if one.check in ("gpu-present", "cuda-driver")]
 
 

@@ -220,7 +220,7 @@ def test_progress_counts_the_checks(only: Callable[..., None]) -> None:
 def test_a_check_asked_for_by_two_of_its_names_is_asked_once() -> None:
     found = diagnose([HOST], goal=Goal.ARM_DMA, only=["open-files", "limits"])
     assert [one.check for one in found.findings].count("open-files") == 1
-    assert found.ways == ()
+    assert found.data_paths == ()
 
 
 def test_plain_values_hold_all_that_a_face_shows() -> None:
@@ -229,7 +229,7 @@ def test_plain_values_hold_all_that_a_face_shows() -> None:
     assert plain["summary"] == found.summary()
     assert plain["best"] == "soft"
     assert plain["machines"] == {"host": "host.snap"}
-    assert {one["verdict"] for one in plain["ways"]} <= {str(one) for one in Verdict}
+    assert {one["verdict"] for one in plain["data_paths"]} <= {str(one) for one in Verdict}
 
 
 class Listening(Reader):

@@ -150,7 +150,7 @@ def test_what_only_root_may_read_and_may_only_slow_leaves_the_exit_code() -> Non
     found = diagnose([published("ucx-10929-h100").machine()], goal=Goal.RDMA)
     assert {f.verdict for f in found.of("acs")} == {Verdict.CANNOT_TELL}
     assert found.exit_code == 0
-    assert "acs" in next(path.proviso for path in found.ways if path.works)
+    assert "acs" in next(path.proviso for path in found.data_paths if path.works)
 
 
 def test_a_guest_should_work_as_far_as_it_sees() -> None:

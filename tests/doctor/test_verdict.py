@@ -15,7 +15,7 @@ HOST = machine({}, name="host.snap")
 
 def made(ways: list[DataPath], *findings: Finding) -> Diagnosis:
     case = Case(HOST, Goal.ARM_DMA, host=HOST)
-    return Diagnosis(case=case, findings=findings, ways=tuple(ways), chosen="", took_s=0.0)
+    return Diagnosis(case=case, findings=findings, data_paths=tuple(ways), chosen="", took_s=0.0)
 
 
 def way(name: str, verdict: Verdict, *blocked: str, serves: bool = True) -> DataPath:

@@ -64,7 +64,7 @@ def test_a_recording_is_judged_as_the_machine_itself(tmp_path):
 
 def test_the_gpu_that_works_for_dgkit_works_for_the_doctor(found):
     assert of(found, "cuda-python").verdict is Verdict.OK
-    ways = {way.name: way for way in found.ways}
+    ways = {way.name: way for way in found.data_paths}
     assert ways["cuda"].works
     assert ways["soft"].works
     assert not any(way.works for name, way in ways.items() if name.startswith("doca"))

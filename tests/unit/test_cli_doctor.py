@@ -58,7 +58,7 @@ def test_a_failure_that_only_blocks_another_way_is_a_warning(capsys):
     spark = str(snapshot_file("dgx-spark"))
     code = main(["doctor", "--json", "--goal", "rdma", "--from", spark])
     told = json.loads(capsys.readouterr().out)
-    assert "fail" in {one["verdict"] for one in told["findings"] + told["ways"]}
+    assert "fail" in {one["verdict"] for one in told["findings"] + told["data_paths"]}
     assert code == 5
 
 
@@ -68,7 +68,7 @@ def test_json_is_all_that_is_on_stdout(goal, old, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["goal"] == goal
     assert code == {"fail": 1, "warn": 5, "cannot tell": 6}.get(told["verdict"], 0)
-    assert {"ways", "findings", "machines"} <= set(told)
+    assert {"data_paths", "findings", "machines"} <= set(told)
 
 
 def test_a_file_that_opens_and_cannot_be_read_is_named(capsys):

@@ -60,7 +60,7 @@ def test_a_view_gets_the_findings_worst_first_with_all_that_it_shows(panel):
     assert kernel["sources"][0]["url"].startswith("https://")
     assert kernel["remedy"]
     assert kernel["why"]
-    assert all(way["title"] and way["word"] and way["what"] for way in result["ways"])
+    assert all(way["title"] and way["word"] and way["what"] for way in result["data_paths"])
     assert result["summary"] == panel.panel.diagnosis.summary()
 
 
@@ -113,7 +113,7 @@ def test_one_check_is_run_again_and_the_rest_stays(tmp_path, panel):
     assert sorted(after.findings, key=lambda one: -one.verdict) == list(after.findings)
     assert after.goal is before.goal
     assert after.chosen == before.chosen
-    blocked = {name for way in after.ways for name in way.blocked_by}
+    blocked = {name for way in after.data_paths for name in way.blocked_by}
     assert "kernel-version" not in blocked
 
 
@@ -272,7 +272,7 @@ def test_what_is_copied_is_one_line_whatever_the_machine_is_called(panel):
     found = panel.panel.diagnosis
     odd = Finding(verdict=Verdict.FAIL, found="a\x1b[31m", remedy=("ls\nrm -r x",))
     told = serialize_diagnosis(
-        type(found)(case=found.case, findings=(odd,), ways=(), chosen="", took_s=0.0)
+        type(found)(case=found.case, findings=(odd,), data_paths=(), chosen="", took_s=0.0)
     )["findings"][0]
     assert told["remedy"] == ["ls rm -r x"]
     assert "\x1b" not in told["found"]

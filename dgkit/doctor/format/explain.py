@@ -123,8 +123,8 @@ def _effect(diagnosis: Diagnosis, finding: Finding, width: int) -> Iterator[Line
     """Yield what a finding follows from, and what it does to the data paths."""
     if finding.follows:
         yield from _row("cause", f"{finding.follows}: mend that first", width)
-    blocked = [path.title for path in diagnosis.ways if finding.check in path.blocked_by]
-    warned = [path.title for path in diagnosis.ways if finding.check in path.warned_by]
+    blocked = [path.title for path in diagnosis.data_paths if finding.check in path.blocked_by]
+    warned = [path.title for path in diagnosis.data_paths if finding.check in path.warned_by]
     if blocked:
         yield from _row("blocks", "; ".join(blocked), width)
     if warned:
@@ -137,7 +137,7 @@ def _verdict(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     """Yield the data paths to the goal, and the rule by which the exit code follows from them."""
     word = str(diagnosis.verdict)
     yield (Span(word, word), Span(f"  {diagnosis.goal}, exit code {diagnosis.exit_code}"))
-    serving = [path for path in diagnosis.ways if path.serves]
+    serving = [path for path in diagnosis.data_paths if path.serves]
     for at, path in enumerate(serving):
         yield from _row("paths" if not at else "", f"{path.title}: {_path(path)}", width)
     yield from _row("rule", _rule(diagnosis, serving), width)

@@ -76,7 +76,7 @@ def html(diagnosis: Diagnosis) -> Html:
 
 
 def _rows(diagnosis: Diagnosis) -> Iterator[tuple[str, object]]:
-    if diagnosis.ways:
+    if diagnosis.data_paths:
         yield "Summary", printable(headline(diagnosis))
     yield "Goal", diagnosis.goal.text
     if diagnosis.chosen:
@@ -100,7 +100,9 @@ def _data_paths(diagnosis: Diagnosis) -> str:
     def why(path: DataPath) -> str:
         return printable(f"{reason(path)[1:].strip()} {proviso(diagnosis, path)}".strip())
 
-    rows = [(path.title, _badge(path.verdict, path.word), why(path)) for path in diagnosis.ways]
+    rows = [
+        (path.title, _badge(path.verdict, path.word), why(path)) for path in diagnosis.data_paths
+    ]
     header = ("data path", "", "why")
     return html_cards.table("Data paths, best first", header, rows) if rows else ""
 

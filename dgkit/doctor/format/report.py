@@ -69,7 +69,7 @@ def _head(diagnosis: Diagnosis) -> Iterator[str]:
     for line in origins(diagnosis):
         if line.startswith("synthetic"):
             yield from _row("", line)
-    for path in diagnosis.ways:
+    for path in diagnosis.data_paths:
         if path.serves or path is diagnosis.best:
             yield from _row("path", f"{path.title}: {path.word}{reason(path)}")
 

@@ -82,7 +82,7 @@ def _origin(machine: Machine) -> str:
 def headline(diagnosis: Diagnosis) -> str:
     """Return the summary, and why the verdict is not FAIL although a check fails."""
     failed = any(finding.verdict is Verdict.FAIL for finding in diagnosis.findings)
-    harmless = failed and diagnosis.ways and diagnosis.verdict is not Verdict.FAIL
+    harmless = failed and diagnosis.data_paths and diagnosis.verdict is not Verdict.FAIL
     note = " What fails blocks other data paths only." if harmless else ""
     return diagnosis.summary() + note
 

@@ -55,7 +55,7 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     No line is wider than `width`, except commands, which are not wrapped.
     """
     lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
-    every = verbose or not diagnosis.ways  # without data paths, checks were requested by name
+    every = verbose or not diagnosis.data_paths  # without data paths, checks were requested by name
     foot = [(), *_foot(diagnosis, width, every=every)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
@@ -107,7 +107,7 @@ def _head(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
     why = diagnosis.chosen
     others = f"Other goals: --goal {other_goals(diagnosis)}."
     chosen = f" Chosen because {why}. {others}" if why else ""
-    if diagnosis.ways:
+    if diagnosis.data_paths:
         yield from _paragraph(headline(diagnosis), width, _MARGIN, "strong")
     yield from _paragraph(f"Goal: {goal.text}.{chosen}", width, _MARGIN)
 
@@ -117,7 +117,7 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
 
     If verbose, each path has its own line and its description.
     """
-    paths, best = diagnosis.ways, diagnosis.best
+    paths, best = diagnosis.data_paths, diagnosis.best
     if not paths:
         return
     listed = paths if verbose or best is None else paths[: paths.index(best) + 1]

@@ -100,6 +100,6 @@ def _merge(old: Diagnosis, new: Diagnosis, only: Sequence[str]) -> Diagnosis:
     found = sorted([*others, *new.findings], key=lambda finding: position.get(finding.check, 0))
     findings = order(found, new.goal)
     return Diagnosis(
-        case=new.case, findings=findings, ways=judge_data_paths(new.case, findings),
+        case=new.case, findings=findings, data_paths=judge_data_paths(new.case, findings),
         chosen=old.chosen, took_s=new.took_s,
     )  # fmt: skip

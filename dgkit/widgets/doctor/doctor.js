@@ -93,7 +93,7 @@ export function draw(view) {
     head.draw(state.result);
     if (state.result) {
       findings.show(state.result, controls.again);
-      paths.draw(state.result.ways);
+      paths.draw(state.result.data_paths);
     }
     tree.draw(state.topology);
     controls.draw(state);

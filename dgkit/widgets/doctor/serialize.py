@@ -9,7 +9,7 @@ from typing import Any
 from ...doctor.collect.snapshot import RecordedReader
 from ...doctor.data_paths import DataPath
 from ...doctor.diagnosis import Diagnosis
-from ...doctor.facts.side import side
+from ...doctor.facts.bluefield import side
 from ...doctor.format.summary import FindingGroup, group_findings, headline, printable, proviso
 from ...doctor.machine import Machine
 from ...doctor.references import Source
@@ -43,7 +43,7 @@ def serialize_diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
         "chosen": diagnosis.chosen,
         "verdict": str(diagnosis.verdict),
         "summary": truncate(headline(diagnosis)),
-        "ways": [_data_path(path, proviso(diagnosis, path)) for path in diagnosis.ways],
+        "data_paths": [_data_path(path, proviso(diagnosis, path)) for path in diagnosis.data_paths],
         "findings": list(_findings(groups[:MAX_FINDINGS])),
         "left_out": max(0, len(groups) - MAX_FINDINGS),
         "counts": diagnosis.counts,
