@@ -1,6 +1,16 @@
 """Machines that users published: their files, and the snapshots that are made of them.
 
-A file of `published/first` to `tenth` is one machine. It begins with `name: value`:
+A file is one machine, in the folder of what its source is about:
+
+    nccl               NCCL and its tests
+    communication      other libraries that use RDMA or GPUDirect, and what they are built on
+    bluefield          BlueFields: firmware, modes, rshim, DOCA, and programs on the Arm cores
+    containers         containers, Kubernetes, and systems made for them
+    guests_and_clouds  virtual machines and cloud instances
+    drivers            NVIDIA's driver, its installation, and tests of the GPUs
+    programs           other programs, and servers that their users describe
+
+It begins with `name: value`:
 
     source     address of the thread or page
     saw        what the user saw
@@ -61,8 +71,8 @@ __all__ = ["FOLDER", "FOLDERS", "Published", "load", "load_all"]
 
 FOLDER = Path(__file__).with_name("published")
 FOLDERS = (
-    *("first", "second", "third", "fourth", "fifth"),
-    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+    *("nccl", "communication", "bluefield", "containers"),
+    *("guests_and_clouds", "drivers", "programs"),
 )
 _NEEDED = ("source", "saw", "cause", "made up", "goal", "works", "exit")
 _KNOWN = {*_NEEDED, "lead", "quiet", "never", "paths", "size"}

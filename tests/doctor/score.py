@@ -1,6 +1,6 @@
 """Score of the doctor on published machines: how many it judges as their threads ended.
 
-`python tests/doctor/score.py first` prints a table and the score of a folder of `published/`;
+`python tests/doctor/score.py nccl` prints a table and the score of a folder of `published/`;
 `--json` prints the same as JSON, `--all` the machines that pass, too.
 """
 
@@ -72,7 +72,7 @@ def _problems(machine: Published, found: Diagnosis) -> Any:
     for text in machine.choices("never"):
         if any(text in line for line in printed):
             yield f"remedy: {text}"
-    paths = {path.name: path for path in found.ways}
+    paths = {path.name: path for path in found.data_paths}
     for name, _, word in (item.partition("=") for item in machine.words("paths")):
         said = _word(paths.get(name))
         if said != word:

@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from doctor.published import FOLDERS, load_all
 from doctor.snapshots import NAMES, snapshot_file
 from doctor.snapshots import machine as recorded
 from hypothesis import given
@@ -44,11 +43,13 @@ def named(one, check="some-check", side="host"):
     return finding.msgspec.structs.replace(one, check=check, title=check.title(), side=side)
 
 
-def diagnosis(*findings, ways=(), chosen="", readings=None):
+def diagnosis(*findings, data_paths=(), chosen="", readings=None):
     case = Case(machine=machine(readings or {}), goal=Goal.RDMA)
     case = Case(machine=case.machine, goal=Goal.RDMA, host=case.machine)
     ordered = tuple(sorted(findings, key=lambda one: -one.verdict))
-    return Diagnosis(case=case, findings=ordered, ways=tuple(ways), chosen=chosen, took_s=0.1)
+    return Diagnosis(
+        case=case, findings=ordered, data_paths=tuple(data_paths), chosen=chosen, took_s=0.1
+    )
 
 
 def way(name, verdict, **more):
@@ -69,7 +70,7 @@ BAD = finding.fail(
 
 
 def test_the_page_begins_with_the_verdict_the_best_way_and_what_blocks_a_better_one():
-    lines = text(diagnosis(named(BAD), ways=WAYS, chosen="there is a NIC")).splitlines()
+    lines = text(diagnosis(named(BAD), data_paths=WAYS, chosen="there is a NIC")).splitlines()
     assert lines[0].startswith("synthetic machine: a test")
     assert lines[1].startswith("rdma: ")
     top = " ".join(" ".join(lines[1:6]).split())
@@ -78,7 +79,7 @@ def test_the_page_begins_with_the_verdict_the_best_way_and_what_blocks_a_better_
 
 
 def test_a_failure_has_what_was_found_and_needed_why_the_commands_and_the_source():
-    shown = text(diagnosis(named(BAD), ways=WAYS))
+    shown = text(diagnosis(named(BAD), data_paths=WAYS))
     assert "fail  some-check  Some-Check: closed; needed: open" in shown
     for words in ("It blocks.", "# Set it in the BIOS.", "Source: A guide, Section 3"):
         assert words in shown
@@ -86,7 +87,7 @@ def test_a_failure_has_what_was_found_and_needed_why_the_commands_and_the_source
 
 @pytest.mark.parametrize("width", [40, 80, 100])
 def test_a_command_is_whole_on_a_line_of_its_own_and_all_else_fits(width):
-    lines = text(diagnosis(named(BAD), ways=WAYS), width=width).splitlines()
+    lines = text(diagnosis(named(BAD), data_paths=WAYS), width=width).splitlines()
     assert COMMAND in [line.strip() for line in lines]
     assert all(len(line) <= width for line in lines if line.strip() != COMMAND)
 
@@ -94,7 +95,7 @@ def test_a_command_is_whole_on_a_line_of_its_own_and_all_else_fits(width):
 def test_what_is_ok_or_does_not_apply_is_counted_and_shown_on_demand():
     found = diagnosis(
         named(finding.ok("fine", sources=[SOURCE], disagree="One says so, another not."), "good"),
-        named(finding.n_a("no GPU"), "absent"), ways=WAYS,
+        named(finding.n_a("no GPU"), "absent"), data_paths=WAYS,
     )  # fmt: skip
     assert "1 ok, 1 n.a." in text(found)
     assert "good" not in text(found)
@@ -111,13 +112,13 @@ def test_findings_that_differ_by_their_subject_alone_are_one_entry():
     gpus = [named(finding.warn("off", subject=f"GPU {n}", remedy=["mend"])) for n in range(8)]
     (entry,) = group_findings(gpus)
     assert entry.about == "GPU 0, GPU 1, GPU 2, GPU 3 and 4 more"
-    shown = text(diagnosis(*gpus, ways=WAYS))
+    shown = text(diagnosis(*gpus, data_paths=WAYS))
     assert shown.count("warn  some-check") == 1
     assert shown.count("mend") == 1
 
 
 def test_commands_that_mend_two_things_are_given_once():
-    found = diagnosis(named(BAD, "one"), named(BAD, "two"), ways=WAYS)
+    found = diagnosis(named(BAD, "one"), named(BAD, "two"), data_paths=WAYS)
     shown = text(found)
     assert shown.count(COMMAND) == 1
     assert "The commands of one, above, fix this, too." in shown
@@ -128,25 +129,25 @@ def test_many_warnings_fit_a_screen_and_those_that_do_not_are_named():
         named(finding.warn(f"{n}", why="A reason.", remedy=[f"mend {n}"]), f"check-{n}")
         for n in range(30)
     ]
-    shown = text(diagnosis(*many, ways=WAYS))
+    shown = text(diagnosis(*many, data_paths=WAYS))
     assert len(shown.splitlines()) <= 40
     assert all(f"check-{n}" in shown for n in range(30))
     assert 0 < shown.count("A reason.") < 30
     assert 0 < sum(f"mend {n}\n" in shown for n in range(30)) < 30
     assert "Also warn: " in shown
-    assert text(diagnosis(*many, ways=WAYS), verbose=True).count("A reason.") == 30
+    assert text(diagnosis(*many, data_paths=WAYS), verbose=True).count("A reason.") == 30
 
 
 def test_the_worst_finding_is_whole_even_if_it_fills_the_screen():
     long = named(finding.fail("bad", why="A reason.", remedy=[f"mend {n}" for n in range(50)]))
-    shown = text(diagnosis(long, named(BAD, "two"), ways=WAYS))
+    shown = text(diagnosis(long, named(BAD, "two"), data_paths=WAYS))
     assert all(f"mend {n}\n" in shown for n in range(50))
     assert "Also fail: two." in shown
 
 
 def test_what_cannot_be_told_says_why_and_how_to_see_it():
     unseen = named(finding.unknown("?", why="Only root may.", remedy=["sudo lspci -vvv"]))
-    shown = text(diagnosis(unseen, ways=WAYS))
+    shown = text(diagnosis(unseen, data_paths=WAYS))
     assert "cannot tell  some-check" in shown
     assert "Only root may" in shown
     assert "        sudo lspci -vvv" in shown
@@ -156,7 +157,7 @@ def test_of_two_machines_each_finding_says_whose_it_is():
     host, dpu = machine({}, name="a"), machine({}, name="b")
     case = Case(machine=host, goal=Goal.ARM_DMA, host=host, dpu=dpu)
     found = (named(BAD, side="dpu"),)
-    both = Diagnosis(case=case, findings=found, ways=WAYS, chosen="", took_s=0.0)
+    both = Diagnosis(case=case, findings=found, data_paths=WAYS, chosen="", took_s=0.0)
     assert "fail  dpu some-check" in text(both)
     assert "dpu some-check" in html(both)
 
@@ -167,7 +168,7 @@ def test_why_a_way_should_work_rather_than_works_is_said_once():
         way("direct", Verdict.OK, why="Untried.", proviso="Untried."),
         way("staged", Verdict.WARN, why="It copies twice.", proviso="Nobody looked."),
     )
-    found = diagnosis(named(finding.ok("fine")), ways=ways)
+    found = diagnosis(named(finding.ok("fine")), data_paths=ways)
     for shown in (text(found), text(found, verbose=True), html(found)):
         assert shown.count("Untried.") == 1
         assert "should work" in shown.replace("\N{NO-BREAK SPACE}", " ")
@@ -178,17 +179,20 @@ def test_why_a_way_should_work_rather_than_works_is_said_once():
 
 def test_a_failure_of_another_way_is_told_from_one_of_the_goal():
     ways = (way("direct", Verdict.OK), way("host", Verdict.FAIL, blocked_by=("some-check",)))
-    spared, words = diagnosis(named(BAD), ways=ways), "What fails blocks other data paths only."
+    spared, words = (
+        diagnosis(named(BAD), data_paths=ways),
+        "What fails blocks other data paths only.",
+    )
     assert spared.verdict is not Verdict.FAIL
     for shown in (text(spared), html(spared)):
         assert words in " ".join(shown.split())
-    for other in (diagnosis(named(BAD), ways=ways[1:]), diagnosis(ways=ways[:1])):
+    for other in (diagnosis(named(BAD), data_paths=ways[1:]), diagnosis(data_paths=ways[:1])):
         assert words not in " ".join(text(other).split())
 
 
 def test_a_way_that_stands_in_is_not_said_to_work_because_others_do_not():
     ways = (way("direct", Verdict.FAIL), way("host", Verdict.OK, why="No GPU can do it."))
-    assert "works, recommended here: No GPU can do it." in text(diagnosis(ways=ways))
+    assert "works, recommended here: No GPU can do it." in text(diagnosis(data_paths=ways))
 
 
 def test_what_the_goal_does_not_ask_for_says_which_goals_do():
@@ -205,7 +209,7 @@ def test_nothing_found_says_where_it_is_looked_at():
 
 
 def test_no_style_stands_for_a_word():
-    lines = page(diagnosis(named(BAD), named(finding.warn("w")), ways=WAYS))
+    lines = page(diagnosis(named(BAD), named(finding.warn("w")), data_paths=WAYS))
     styled = {span.style: span.text for line in lines for span in line if span.style}
     for word in ("fail", "warn"):
         assert word in styled[word] or word in "".join(styled.values())
@@ -214,7 +218,7 @@ def test_no_style_stands_for_a_word():
 @given(nasty, nasty, nasty, nasty)
 def test_nothing_that_a_machine_said_moves_the_cursor(found, why, subject, command):
     one = named(finding.fail(found, why=why, subject=subject, remedy=[command]))
-    for line in page(diagnosis(one, ways=WAYS), verbose=True):
+    for line in page(diagnosis(one, data_paths=WAYS), verbose=True):
         assert all(span.text.isprintable() for span in line)
 
 
@@ -226,7 +230,7 @@ def test_nothing_that_a_machine_said_adds_an_element(found, why, subject, comman
             a, why=b, subject=c, remedy=[d], sources=[Source("doc", "", e)], disagree=b
         )
         quiet = named(finding.ok(a, subject=c), "quiet")
-        read = Reader(html(diagnosis(named(one), quiet, ways=WAYS)))
+        read = Reader(html(diagnosis(named(one), quiet, data_paths=WAYS)))
         assert not read.open
         assert not read.other
         return read.tags, [name for name, _ in read.attributes]
@@ -242,7 +246,7 @@ def test_only_addresses_of_https_become_links(url):
 
 
 def test_the_card_needs_nothing_that_jupyterlab_would_drop():
-    read = Reader(html(diagnosis(named(BAD), named(finding.ok("x"), "quiet"), ways=WAYS)))
+    read = Reader(html(diagnosis(named(BAD), named(finding.ok("x"), "quiet"), data_paths=WAYS)))
     assert set(read.tags) <= TAGS
     assert {name for name, _ in read.attributes} <= ATTRIBUTES
     assert COMMAND in "".join(read.texts)
@@ -275,12 +279,12 @@ def test_the_card_has_the_colours_of_the_panel():
     }  # fmt: skip
     for name, verdict in kinds.items():
         shown = re.search(rf"\.dg-verdict\.dg-{name} {{ background: var\((--dg-\w+)\)", style)
-        card = html(diagnosis(ways=(way("path", verdict),)))
+        card = html(diagnosis(data_paths=(way("path", verdict),)))
         assert f"background-color:{variables[shown[1]]}" in card
 
 
 def test_str_and_the_card_are_those_of_a_diagnosis():
-    found = diagnosis(named(BAD), ways=WAYS)
+    found = diagnosis(named(BAD), data_paths=WAYS)
     assert str(found) == text(found)
     assert found._repr_html_() == html(found)
 
@@ -295,17 +299,3 @@ def test_each_known_machine_has_a_page_of_one_screen_and_a_card(name):
     assert {line.strip() for line in wide} <= commands
     assert set(Reader(html(found)).tags) <= TAGS
     assert len(text(found, verbose=True)) > len(text(found))
-
-
-MACHINES = [(f"{name}/{one.name}", one.machine()) for name in FOLDERS for one in load_all(name)]
-MACHINES += [(name, recorded(name)) for name in NAMES]
-
-
-def test_the_ten_longest_pages_of_all_machines_and_goals_fit_a_screen():
-    pages = {
-        (name, goal): len(text(diagnose([made], goal=goal)).splitlines())
-        for name, made in MACHINES
-        for goal in Goal
-    }
-    longest = sorted(pages.items(), key=lambda item: -item[1])[:10]
-    assert all(length <= 40 for _, length in longest), longest

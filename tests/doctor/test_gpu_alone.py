@@ -21,7 +21,7 @@ from dgkit.doctor.runner import diagnose
 @pytest.fixture
 def changed(tmp_path: Path) -> Callable[..., Diagnosis]:
     """Judges a published laptop that works, with more lines at the end of its file."""
-    made = (FOLDER / "eighth" / "pointnet-262-4060.txt").read_text("utf-8")
+    made = (FOLDER / "programs" / "pointnet-262-4060.txt").read_text("utf-8")
 
     def judged(more: str = "", goal: Goal | None = None) -> Diagnosis:
         path = tmp_path / "laptop.txt"
@@ -70,7 +70,7 @@ def test_an_iommu_that_translates_concerns_other_devices_only() -> None:
 
 
 def test_a_container_needs_the_gpu_alone() -> None:
-    made = load(FOLDER / "eighth" / "nccl-1380-supernic.txt")
+    made = load(FOLDER / "nccl" / "nccl-1380-supernic.txt")
     inside = Published(made.name, made.head, {**made.sections, "container": "gpus\n"})
     for goal, verdict in ((Goal.RDMA, Verdict.FAIL), (Goal.GPU, Verdict.OK)):
         (found,) = judge("container", inside.machine(), goal=goal)
@@ -78,7 +78,7 @@ def test_a_container_needs_the_gpu_alone() -> None:
 
 
 def test_only_nvidias_nics_are_partners_for_gpunetio_and_none_for_a_gpu_alone() -> None:
-    here = load(FOLDER / "eighth" / "deepep-759-erdma.txt").machine()
+    here = load(FOLDER / "communication" / "deepep-759-erdma.txt").machine()
     assert len(pairs.peers(here, Goal.RDMA)) == 1
     assert pairs.peers(here, Goal.GPUNETIO) == ()
     assert pairs.peers(here, Goal.GPU) == ()

@@ -290,7 +290,7 @@ def test_pseudonyms_change_no_verdict(row: str) -> None:
     assert sorted((one.check, one.side, one.found) for one in plain.findings) == sorted(
         (one.check, one.side, one.found) for one in hidden.findings
     )
-    assert plain.ways == hidden.ways
+    assert plain.data_paths == hidden.data_paths
 
 
 class Asked(RecordedReader):

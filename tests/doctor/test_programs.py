@@ -29,16 +29,16 @@ def advice(made: Machine, goal: Goal) -> dict[str, Finding]:
 @pytest.mark.parametrize(
     ("path", "goal", "subject"),
     [
-        ("third/nccl-1676-dgx", Goal.RDMA, "NCCL up to 2.22.3, NVSHMEM's IBRC"),
-        ("third/deepep-55-el9", Goal.GPUNETIO, "NVSHMEM"),
-        ("third/nccl-1674-a800-vm", Goal.RDMA, "NCCL"),
-        ("third/nccl-451-docker", Goal.RDMA, "bonded ports (mlx5_bond_0)"),
-        ("third/nccl-1716-mig", Goal.RDMA, "MIG"),
-        ("third/nvtrust-124-cc", Goal.ARM_DMA, "confidential computing"),
-        ("third/sbc-reviews-92-gb10", Goal.RDMA, "NCCL and UCX on GB10"),
-        ("first/sglang-12533", Goal.GPUNETIO, "DEVX in a container"),
-        ("first/ucx-11048-node", Goal.RDMA, "NCCL"),
-        ("first/gpu-operator-2868", Goal.RDMA, "UCX"),
+        ("nccl/nccl-1676-dgx", Goal.RDMA, "NCCL up to 2.22.3, NVSHMEM's IBRC"),
+        ("communication/deepep-55-el9", Goal.GPUNETIO, "NVSHMEM"),
+        ("nccl/nccl-1674-flat-tree", Goal.RDMA, "NCCL"),
+        ("nccl/nccl-451-bond", Goal.RDMA, "bonded ports (mlx5_bond_0)"),
+        ("nccl/nccl-1716-instances", Goal.RDMA, "MIG"),
+        ("guests_and_clouds/nvtrust-124-cc", Goal.ARM_DMA, "confidential computing"),
+        ("programs/sbc-reviews-92-gb10", Goal.RDMA, "NCCL and UCX on GB10"),
+        ("programs/sglang-12533", Goal.GPUNETIO, "DEVX in a container"),
+        ("communication/ucx-11048-node", Goal.RDMA, "NCCL"),
+        ("containers/gpu-operator-2868", Goal.RDMA, "UCX"),
     ],
 )
 def test_the_condition_is_said_where_it_holds(path: str, goal: Goal, subject: str) -> None:
@@ -60,7 +60,7 @@ def test_where_the_folder_of_peers_is_nothing_is_missing() -> None:
 
 
 def test_advice_changes_no_verdict_and_stands_at_the_end_of_the_page() -> None:
-    made = published("third/nccl-1676-dgx").machine()
+    made = published("nccl/nccl-1676-dgx").machine()
     found = diagnose([made], goal=Goal.RDMA)
     assert found.exit_code == 0
     page = text(found)

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 from doctor import score
 from doctor.published import FOLDER, FOLDERS, Published, load, load_all
 
-from dgkit.doctor.goals import Goal
 from dgkit.doctor.registry import checks
-from dgkit.doctor.runner import diagnose
 
 MACHINES = {folder: load_all(folder) for folder in FOLDERS}
 EVERY = [machine for machines in MACHINES.values() for machine in machines]
-LEAST = dict(zip(FOLDERS, (20, 40, 20, 24, 20, 11, 33, 19, 10, 28), strict=True))
+LEAST = dict(zip(FOLDERS, (45, 66, 18, 42, 12, 34, 25), strict=True))
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -38,22 +35,13 @@ def test_a_machine_names_its_source_and_checks_that_exist(machine: Published) ->
 
 
 @pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
-def test_a_shell_parses_each_remedy(machine: Published) -> None:
-    made = machine.machine()
-    for goal in Goal:
-        for finding in diagnose([made], goal=goal).findings:
-            for line in finding.remedy:
-                assert line.startswith("#") or shlex.split(line, comments=True), line
-
-
-@pytest.mark.parametrize("machine", EVERY, ids=lambda machine: machine.name)
 def test_a_machine_is_judged_as_its_thread_ended(machine: Published) -> None:
     assert score.judge(machine)["problems"] == []
 
 
 def test_only_equals_signs_and_a_space_begin_a_section(tmp_path: Path) -> None:
     path, rule = tmp_path / "x.txt", "=" * 40
-    made = (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8")
+    made = (FOLDER / "communication" / "gdrcopy-301.txt").read_text("utf-8")
     path.write_text(f"{made.rstrip()}\n=== run nvidia-smi\n{rule}\n| GPU |\n{rule}\n")
     assert load(path).sections["run nvidia-smi"] == f"{rule}\n| GPU |\n{rule}\n"
 
@@ -61,7 +49,9 @@ def test_only_equals_signs_and_a_space_begin_a_section(tmp_path: Path) -> None:
 def test_an_unknown_line_of_the_head_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text(
-        (FOLDER / "first" / "gdrcopy-301.txt").read_text("utf-8").replace("quiet:", "silent:")
+        (FOLDER / "communication" / "gdrcopy-301.txt")
+        .read_text("utf-8")
+        .replace("quiet:", "silent:")
     )
     with pytest.raises(ValueError, match="silent"):
         load(path)

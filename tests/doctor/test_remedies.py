@@ -2,75 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Iterator
-
 import pytest
-from doctor import snapshots
-from doctor.published import FOLDERS, load_all
 from support.doctor.bluefield import AT, BF3, asked, cards, settings
 from support.doctor.machines import judge, machine
 
 from dgkit.doctor import finding
 from dgkit.doctor.facts import bluefield
-from dgkit.doctor.facts.distribution import install_driver, package_manager
-from dgkit.doctor.facts.gpudirect import before_turing
-from dgkit.doctor.facts.peermem import peermem_state
-from dgkit.doctor.facts.uname import uname
-from dgkit.doctor.facts.virtual import container
+from dgkit.doctor.facts.distribution import install_driver
 from dgkit.doctor.goals import Goal
-from dgkit.doctor.machine import Machine
-from dgkit.doctor.remedies import OFF_AND_ON, fit, restart_once
-from dgkit.doctor.runner import diagnose
-
-PUBLISHED = [(f"{name}/{one.name}", one.machine()) for name in FOLDERS for one in load_all(name)]
-MACHINES = [*PUBLISHED, *((name, snapshots.machine(name)) for name in snapshots.NAMES)]
-CHANGES = (
-    "sudo apt",
-    "sudo dnf",
-    "sudo yum",
-    "sudo modprobe",
-    "sudo systemctl",
-    "sudo setpci",
-    "sudo mknod",
-)
-
-
-def remedies(made: Machine) -> Iterator[tuple[str, ...]]:
-    for goal in Goal:
-        yield from (found.remedy for found in diagnose([made], goal=goal).findings)
-
-
-@pytest.fixture(params=MACHINES, ids=lambda item: item[0])
-def made(request: pytest.FixtureRequest) -> Machine:
-    return request.param[1]  # type: ignore[no-any-return]
-
-
-def test_a_shell_parses_all_of_them() -> None:
-    found = dict.fromkeys(remedy for _, made in MACHINES for remedy in remedies(made))
-    script = "\n".join(line for remedy in found for line in remedy)
-    done = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_each_fits_the_machine(made: Machine) -> None:
-    lines = [line for remedy in remedies(made) for line in remedy]
-    commands = [line for line in lines if not line.startswith("#")]
-    if made.know(container).engine:
-        assert [line for line in commands if line.startswith(CHANGES)] == []
-    if made.know(package_manager) == "other":
-        assert [
-            line for line in commands if line.startswith(("sudo apt", "sudo dnf", "sudo yum"))
-        ] == []
-    replaced = "sudo modprobe -r nv_peer_mem" in commands  # Mellanox's module, by the driver's
-    if made.know(peermem_state) == "loaded" and not replaced:
-        assert "sudo modprobe nvidia-peermem" not in commands
-    if made.know(before_turing):
-        assert not any("nvidia-open" in line for line in commands)
-    if made.know(uname).arm:
-        assert not any("intel_iommu" in line or "amd_iommu" in line for line in commands)
-    assert not any("&& sudo reboot" in line for line in lines)
-
+from dgkit.doctor.remedies import OFF_AND_ON, fit, restart_once, with_devices
 
 NIC = (1, 1, 1, 1, 1)
 
@@ -140,8 +80,6 @@ def test_a_query_that_was_not_recorded_leaves_the_commands_as_they_are() -> None
     ],
 )
 def test_each_engine_gives_gpus_in_its_own_way(readings: dict[str, object], words: str) -> None:
-    from dgkit.doctor.checks._container import with_devices
-
     assert words in "\n".join(with_devices(machine(readings), gpu=True))
 
 

@@ -68,7 +68,7 @@ def test_judged_from_the_file_is_as_judged_live(live: Machine, goal: Goal, tmp_p
     again = Machine(RecordedReader(load(path)), live.name)
     here_and_now, from_file = (diagnose([one], goal=goal) for one in (live, again))
     assert from_file.findings == here_and_now.findings
-    assert from_file.ways == here_and_now.ways
+    assert from_file.data_paths == here_and_now.data_paths
     assert not [one for one in from_file.findings if "did not look" in one.why]
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from doctor.vocabulary import looked_for, missing, module
 
 from dgkit.doctor.redact import vocabulary
-from dgkit.doctor.redact.allowlist import is_allowed
-from dgkit.doctor.redact.vocabulary import WORDS
+from dgkit.doctor.redact.vocabulary import WORDS, is_allowed
 
 SOURCE = '''"""Merlin wrote this."""  # and merlin that
 merlin = why = "Only Merlin may read it."

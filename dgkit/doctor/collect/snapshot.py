@@ -39,10 +39,17 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
     readings: dict[str, Reading]
 
     def save(self, path: Path) -> None:
-        """Write the file as indented JSON, readable by people and by diff."""
+        """Write the file as JSON with one reading a line, readable by people and by diff."""
         # `format` and `version` are always written, although they have defaults.
-        text = {"format": self.format, "version": self.version, **msgspec.to_builtins(self)}
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(text), indent=1) + b"\n")
+        head = {"format": self.format, "version": self.version, **msgspec.to_builtins(self)}
+        readings = _lines(head.pop("readings"), b"  ")
+        path.write_bytes(b'{\n%b,\n "readings": {\n%b\n }\n}\n' % (_lines(head, b" "), readings))
+
+
+def _lines(fields: dict[str, Any], indent: bytes) -> bytes:
+    """Return the fields of a JSON object, one a line."""
+    encode = msgspec.json.encode
+    return b",\n".join(b"%b%b: %b" % (indent, encode(n), encode(v)) for n, v in fields.items())
 
 
 class RecordedReader(Reader):
