@@ -1,18 +1,29 @@
-"""Remedies, changed to what can be carried out on the machine that they are printed for."""
+"""Remedies that several checks share, and their adaptation to the machine they are printed for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from . import references
 from .facts.bluefield import settings_tool
+from .facts.devices import refused
 from .facts.distribution import has_yum_only, install, os_release, package_manager
 from .facts.virtual import container
 from .finding import Finding, Verdict
 from .machine import Machine
 
-__all__ = ["OFF_AND_ON", "fit", "restart_once"]
+__all__ = [
+    "OFF_AND_ON",
+    "RESETS",
+    "RESETS_DISAGREE",
+    "SettingsAccess",
+    "fit",
+    "power_cycle",
+    "restart_once",
+    "with_devices",
+]
 
 OFF_AND_ON = "shut the host down, and switch its power off and on"
 _REBOOT = " && sudo reboot"
@@ -125,3 +136,84 @@ def _in_words(line: str, machine: Machine) -> str:
 
 
 _COMMAND_WORDS = frozenset({"sudo", "apt", "dnf", "install", "&&", "module", "enable", "upgrade"})
+
+
+_CDI = "# (CDI; once, on the host: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)"
+
+
+def with_devices(machine: Machine, *, gpu: bool, infiniband: bool = False) -> list[str]:
+    """Return instructions for the engine of the container that this is.
+
+    GPUs are named by CDI where `--gpus` does not exist, or where the container lost them: its rules
+    for devices then stay in force (NVIDIA Container Toolkit, Troubleshooting).
+    """
+    engine = machine.know(container).engine
+    if engine == "Kubernetes":
+        limits = ["nvidia.com/gpu: N"] if gpu else []
+        limits += ["the resource of the RDMA device plugin"] if infiniband else []
+        locks = "; securityContext: capabilities: add: [IPC_LOCK]" if infiniband else ""
+        return [f"# In the pod: resources: limits: {' and '.join(limits)}{locks}"]
+    if engine not in ("Docker", "Podman", "containerd"):
+        return [f"# Pass the device files to the container, by the means of {engine}."]
+    lost = any("nvidia" in path for path in machine.know(refused))
+    by_cdi = gpu and (engine != "Docker" or lost)
+    options = (["--device=nvidia.com/gpu=all"] if by_cdi else ["--gpus all"]) if gpu else []
+    if infiniband:
+        options += ["--device=/dev/infiniband", "--ulimit memlock=-1", "--cap-add=IPC_LOCK"]
+    program = {"containerd": "nerdctl"}.get(engine, engine.lower())
+    return [
+        f"# Start it with these further options of {program} run:",
+        f"# {' '.join(options)}",
+        *([_CDI] if by_cdi else []),
+    ]
+
+
+RESETS = references.RESETS("BlueField System-level Reset")
+RESETS_DISAGREE = (
+    "The GPUNetIO guide cuts the host's power (ipmitool power cycle); NVIDIA's reset and reboot "
+    "procedures shut the Arm cores down first, and then a warm reboot of the host suffices."
+)
+
+
+class SettingsAccess(msgspec.Struct, frozen=True):
+    """Side on which a card's settings can be changed.
+
+    Attributes:
+        on_arm: Whether the judged machine is the card's Arm side.
+        arm_address: The card's PCI address on the Arm side, if the host may not change its settings
+            (zero trust); "" if it may.
+    """
+
+    on_arm: bool = False
+    arm_address: str = ""
+
+    def command(self, command: Callable[[str], str], address: str) -> str:
+        """Return the command for a card; a comment if it has to run on the other side."""
+        if self.arm_address:
+            return f"# zero trust: on the Arm side: {command(self.arm_address)}"
+        return command(address)
+
+
+_CUT = "(sudo ipmitool power cycle cuts it at once, without a shutdown)"
+
+
+def power_cycle(address: str, access: SettingsAccess, *, arm_running: bool) -> list[str]:
+    """Return the commands of an orderly power cycle, for the host.
+
+    Args:
+        address: PCI address of the card.
+        access: Side on which its settings are changed.
+        arm_running: Whether Arm cores may be running.
+    """
+    if access.on_arm:
+        return [f"# then shut these Arm cores down (sudo shutdown -h now), and {OFF_AND_ON}"]
+    off_and_on = f"# then {OFF_AND_ON} {_CUT}"
+    if not arm_running:
+        return [off_and_on]
+    if access.arm_address:
+        return ["# on the Arm side: sudo shutdown -h now", off_and_on]
+    return [
+        "# shut the Arm cores down, and wait until they are off:",
+        f"sudo mlxfwreset -d {address} --yes -l 1 -t 4 r",
+        off_and_on,
+    ]

@@ -13,7 +13,7 @@ from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
-from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
+from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
 __all__ = ["GUIDE", "MODES", "REQUIRED_MODE", "ModeState", "card_label", "judge_mode"]
 

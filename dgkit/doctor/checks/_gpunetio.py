@@ -6,13 +6,13 @@ import msgspec
 
 from .. import finding, references
 from ..facts import distribution, pci
+from ..facts.bluefield import side
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
-from ..facts.side import side
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
-from ._per_gpu import missing_device, pci_unread
+from ._devices import missing_device, pci_unread
 
 __all__ = [
     "DMA",

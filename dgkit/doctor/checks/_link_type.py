@@ -12,8 +12,8 @@ from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..finding import Finding
 from ..machine import Case, Machine
+from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 from ._bluefield_mode import GUIDE, card_label
-from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
 __all__ = ["ethernet_required", "infiniband_only", "judge_link", "nics", "query_commands"]
 

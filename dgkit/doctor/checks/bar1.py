@@ -16,7 +16,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import per_gpu, smi_command
+from ._devices import per_gpu, smi_command
 
 _SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))
 _SMALL = 256 << 20  # bytes: BAR1 of a GPU without resizable BAR (the guide's example)

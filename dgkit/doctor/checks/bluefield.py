@@ -9,20 +9,18 @@ import msgspec
 
 from .. import finding, references
 from ..facts import bluefield, cuda, distribution, firmware, gpus, nvidia_proc, pci, virtual
-from ..facts.bluefield import Mode, Tmfifo
+from ..facts.bluefield import Mode, Tmfifo, side
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
 from ..facts.nvidia_smi import smi
-from ..facts.side import side
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ..remedies import SettingsAccess
 from . import _link_type
-from ._any_of import any_of
 from ._bluefield_mode import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
-from ._per_gpu import missing_device
-from ._power_cycle import SettingsAccess
+from ._devices import any_of, missing_device
 
 _NO_BLUEFIELD = "no BlueField"
 

@@ -17,8 +17,8 @@ from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._container import with_devices
-from ._per_gpu import not_applicable, per_gpu
+from ..remedies import with_devices
+from ._devices import not_applicable, per_gpu
 
 _HOST = ("host",)
 _RESULTS = references.CUDA_DRIVER_API("CUresult")

@@ -8,14 +8,14 @@ from typing import Any
 from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import pci
+from ..facts.bluefield import side
 from ..facts.distribution import install_dgkit
 from ..facts.nvidia_proc import version_key
-from ..facts.side import side
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import pci_unread
+from ._devices import pci_unread
 
 # Least versions of the extra `lab` in pyproject.toml.
 LAB = {

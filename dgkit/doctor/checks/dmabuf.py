@@ -15,7 +15,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import missing_device, not_applicable, per_gpu
+from ._devices import missing_device, not_applicable, per_gpu
 
 _HOST = ("host",)
 _SOURCES = (

@@ -8,16 +8,17 @@ import msgspec
 
 from .. import finding, references
 from ..facts import distribution, firmware, rdma, versions
+from ..facts.bluefield import side
 from ..facts.doca import doca
 from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
-from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
 from . import _link_type
+from ._devices import missing_device
 from ._gpunetio import (
     DMA,
     ETHERNET,
@@ -28,7 +29,6 @@ from ._gpunetio import (
     judge_part,
     missing_card,
 )
-from ._per_gpu import missing_device
 
 _PROVIDER = version(2, 5)  # least that dgkit's provider loads: native/src/providers/doca_api.c
 _SAMPLES_OFED = version(5, 5)

@@ -21,9 +21,9 @@ from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._container import with_devices
+from ..remedies import with_devices
+from ._devices import NO_GPU, not_applicable, per_gpu
 from ._no_driver import MODULES, SMI_FAILURES, driver_not_loaded
-from ._per_gpu import NO_GPU, not_applicable, per_gpu
 
 _HOST = ("host",)
 _GUIDE = references.GPUNETIO

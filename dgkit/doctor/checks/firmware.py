@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import firmware
+from ..facts.bluefield import side
 from ..facts.doca import doca
 from ..facts.firmware import Adapter
-from ..facts.side import side
 from ..facts.versions import Version, version
 from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
+from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 from ._bluefield_mode import card_label
-from ._per_gpu import missing_device
-from ._power_cycle import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
+from ._devices import missing_device
 
 _DMA_FIRMWARE = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
 _TESTED_RELEASES = 2  # older releases of firmware that a DOCA is tested with

@@ -12,7 +12,7 @@ from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable
+from ._devices import not_applicable
 
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"

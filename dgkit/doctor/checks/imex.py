@@ -13,7 +13,7 @@ from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable
+from ._devices import not_applicable
 
 _SOURCES = (references.IMEX("IMEX Channels"), references.NCCL("src/mnnvl.cc"))
 _NEEDED = "a channel, the service"

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pci, rdma
+from ..facts.bluefield import side
 from ..facts.distribution import as_root, os_release, restart
 from ..facts.kconfig import Kconfig, kconfig
 from ..facts.nvidia_proc import version_key
 from ..facts.peermem import peermem_state, prefers_peermem
-from ..facts.side import side
 from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import NO_GPU, missing_device
+from ._devices import NO_GPU, missing_device
 
 _MAYBE, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (

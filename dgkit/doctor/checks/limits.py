@@ -14,7 +14,7 @@ from ..finding import Finding
 from ..goals import WITH_CARD, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import missing_device
+from ._devices import missing_device
 
 _MIN_FILES = 1024  # the usual default; a region uses two or three, a connection a few
 _PLENTY = 1 << 30  # bytes of locked memory

@@ -17,7 +17,7 @@ from ..finding import Finding
 from ..goals import WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
-from ._guest import only_good
+from ._devices import only_good
 
 _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
 _STATES = references.NVIDIA_SMI("Performance State")

@@ -11,7 +11,7 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from ._guest import only_good
+from ._devices import only_good
 
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")

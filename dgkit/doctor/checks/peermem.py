@@ -20,7 +20,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import missing_device, not_applicable
+from ._devices import missing_device, not_applicable
 
 _SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),

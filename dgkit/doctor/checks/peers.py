@@ -13,7 +13,7 @@ from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable, per_gpu
+from ._devices import not_applicable, per_gpu
 
 _HOST = ("host",)
 _SMI = references.NVIDIA_SMI("topo -m, Legend")

@@ -15,7 +15,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import per_gpu, smi_command
+from ._devices import per_gpu, smi_command
 
 _AMAZON = 0x1D0F
 _CONNECTX8 = frozenset({0x1023, 0x1025})  # PCI ID list, vendor 15b3: ConnectX-8, ConnectX-9

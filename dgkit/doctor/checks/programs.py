@@ -14,7 +14,7 @@ from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._per_gpu import not_applicable
+from ._devices import not_applicable
 
 _RDMA = (Goal.RDMA, Goal.GPUNETIO)
 _NOT_JUDGED = "not judged"

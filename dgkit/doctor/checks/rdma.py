@@ -16,8 +16,7 @@ from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from ._any_of import any_of
-from ._per_gpu import missing_device
+from ._devices import any_of, missing_device
 
 _KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")

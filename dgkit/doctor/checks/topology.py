@@ -23,13 +23,12 @@ from ..facts import (
 from ..facts.distribution import initramfs, restart
 from ..facts.gpudirect import Kind
 from ..facts.pairs import Pair
-from ..facts.processor import is_first_qpi, is_intel_client
-from ..facts.topology import Near
+from ..facts.topology import Near, is_first_qpi, is_intel_client
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._guest import only_good
+from ._devices import only_good
 
 __all__ = ["not_applicable"]
 

@@ -13,8 +13,8 @@ from ..finding import Finding
 from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._container import with_devices
-from ._per_gpu import pci_unread
+from ..remedies import with_devices
+from ._devices import pci_unread
 
 _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
 

@@ -8,7 +8,7 @@ A module has parsers, which take text and never raise on malformed input, and fa
 - `gpus`, `nvidia_smi`, `nvidia_proc`, `nvidia_topo`: NVIDIA GPUs and their driver.
 - `cuda`, `gpudirect`, `peermem`: CUDA, and access to GPU memory by other devices.
 - `rdma`, `ibv_devinfo`, `firmware`, `mlxconfig`, `data_direct`: network cards.
-- `bluefield`, `doca`: BlueField DPUs and DOCA.
-- `distribution`, `side`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating
+- `bluefield`, `doca`: BlueField DPUs, which side of one this machine is, and DOCA.
+- `distribution`, `uname`, `virtual`, `kconfig`, `cmdline`, `versions`: the operating
   system.
 """

@@ -12,6 +12,7 @@ from ..machine import Machine
 from . import firmware, mlxconfig
 from .firmware import Adapter
 from .mlxconfig import Config
+from .uname import uname
 
 __all__ = [
     "KEEP_LINK_UP",
@@ -31,9 +32,30 @@ __all__ = [
     "rshim_devices",
     "rshim_runs",
     "settings_tool",
+    "side",
     "tmfifo",
     "zero_trust_card",
 ]
+
+
+def side(machine: Machine) -> str:
+    """Return `dpu` or `host`.
+
+    NVIDIA's BlueField image has /etc/mlnx-release and a kernel `..-bluefield`; its DMI tables name
+    the product, and it has platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
+    """
+    release, product, platform = machine.read.together(
+        [
+            "text /etc/mlnx-release",
+            "text /sys/class/dmi/id/product_name",
+            "names /sys/bus/platform/devices",
+        ]
+    )
+    system = machine.know(uname)
+    named = "bluefield" in f"{product.text} {system.release}".lower()
+    devices = any(name.startswith("MLNXBF") for name in platform.names)
+    return "dpu" if system.arm and (release.ok or named or devices) else "host"
+
 
 # The settings that determine the mode.
 MODE = (

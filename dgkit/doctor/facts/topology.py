@@ -16,6 +16,7 @@ definitions:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import IntEnum
 
@@ -26,7 +27,19 @@ from . import nvidia_proc
 from .config_space import DOWNSTREAM, ROOT_PORT, UPSTREAM
 from .pci import PciTree, is_host_bridge
 
-__all__ = ["OVERRIDE", "Near", "Node", "Path", "drawing", "one_bridge", "override", "path", "route"]
+__all__ = [
+    "OVERRIDE",
+    "Near",
+    "Node",
+    "Path",
+    "drawing",
+    "is_first_qpi",
+    "is_intel_client",
+    "one_bridge",
+    "override",
+    "path",
+    "route",
+]
 
 PARAMS, OVERRIDE = "/proc/driver/nvidia/params", "GrdmaPciTopoCheckOverride"
 
@@ -240,3 +253,23 @@ def override(machine: Machine) -> str:
     access (open-gpu-kernel-modules, nvidia/nv-pci.c).
     """
     return nvidia_proc.key_values(machine.read.text(PARAMS).text).get(OVERRIDE, "")
+
+
+def is_intel_client(machine: Machine) -> bool:
+    """Return whether the CPU is one of Intel's for desktops and notebooks, not a Xeon."""
+    text = machine.read.text("/proc/cpuinfo").text
+    vendor = re.search(r"^vendor_id\s*:\s*GenuineIntel", text, re.MULTILINE)
+    model = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
+    return bool(vendor and model and re.search(r"\bCore\b", model[1].replace("(TM)", " ")))
+
+
+def is_first_qpi(machine: Machine) -> bool:
+    """Return whether the CPUs are Xeon E5 or E7 of 2012 to 2014, slow between PCIe and QPI.
+
+    NVIDIA GPUDirect RDMA, Supported Systems: between sockets the throughput is much reduced or the
+    platform fails. Xeon E5-2670 0 is the first generation, v2 the second.
+    """
+    text = machine.read.text("/proc/cpuinfo").text
+    return bool(
+        re.search(r"^model name\s*:.*\bXeon.*\bE[57]-\d+\w* (?:0|v2)\b", text, re.MULTILINE)
+    )

@@ -4,5 +4,5 @@
 - `redactor`: replaces what identifies a machine or a person by pseudonyms.
 - `patterns`: the regular expressions that find such text.
 - `pseudonym`: the pseudonyms: same format as the original, the same for each occurrence.
-- `allowlist`: names that are never redacted; `vocabulary`: the words that they are made of.
+- `vocabulary`: the words of names that are never redacted.
 """

@@ -7,7 +7,7 @@ the system's, WWNs, disks.
 
 Kept: 127.0.0.0/8, 0.0.0.0, 255.*, ::, ::1; 192.168.100.0/24, by convention the tmfifo network
 between a BlueField and its host; the UUID of zeros; PSIDs and part numbers, which name a product;
-PCI addresses, versions, dates, sizes. A host or user name on the allowlist is kept, except in a
+PCI addresses, versions, dates, sizes. A host or user name made of known words is kept, except in a
 field that holds only a host name, and as a home directory.
 """
 
@@ -21,8 +21,8 @@ import msgspec
 
 from ..collect.reader import Reading
 from . import patterns
-from .allowlist import is_allowed
 from .pseudonym import PseudonymGenerator, match_format
+from .vocabulary import is_allowed
 
 __all__ = ["Redactor"]
 

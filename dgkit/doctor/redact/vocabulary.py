@@ -4,7 +4,9 @@ The list is written by hand and by `tests/doctor/vocabulary.py --add`, never tak
 prose: what a recording hides must not change with a sentence.
 """
 
-__all__ = ["WORDS"]
+import re
+
+__all__ = ["WORDS", "is_allowed"]
 
 _TEXT = """
 aarch abhltv abi about above absent abstract access accurate acs acscap acsctl active ada adapter
@@ -148,3 +150,17 @@ work working works workstations worst wrap wrapped wrapper wraps write writer wr
 wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes yum zero zip zlib zone
 """
 WORDS = frozenset(_TEXT.split())
+
+_WORD = re.compile("[a-z]+")
+
+
+def is_allowed(name: str) -> bool:
+    """Return whether a host's, a user's or a folder's name may stay in a recording.
+
+    It may if it consists of known or two-letter words and at most four digits: a host named `core`
+    or `gpu0` is not identifying, and replacing the word wherever it occurs would spoil the
+    readings.
+    """
+    return sum(map(str.isdigit, name)) <= 4 and all(
+        len(word) < 3 or word in WORDS for word in _WORD.findall(name.lower())
+    )

@@ -1,19 +1,28 @@
-"""A check of every GPU, and the findings where there is none; GPUs that are alike share one."""
+"""Findings on several devices: on each GPU, on cards of which one suffices, in virtual machines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
 from .. import finding, references
-from ..facts import gpus, nvidia_proc, pci
+from ..facts import gpus, nvidia_proc, pci, virtual
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..machine import Case, Machine
 
-__all__ = ["NO_GPU", "missing_device", "not_applicable", "pci_unread", "per_gpu", "smi_command"]
+__all__ = [
+    "NO_GPU",
+    "any_of",
+    "missing_device",
+    "not_applicable",
+    "only_good",
+    "pci_unread",
+    "per_gpu",
+    "smi_command",
+]
 
 NO_GPU, _NO_DRIVER = "no NVIDIA GPU", "no NVIDIA driver is loaded"
 
@@ -81,3 +90,44 @@ def _labels(alike: list[Gpu], total: int) -> str:
     if len(alike) == 1:
         return alike[0].label
     return f"all {total} GPUs" if len(alike) == total else ", ".join(gpu.label for gpu in alike)
+
+
+_SUFFICIENT = (Verdict.OK, Verdict.WARN)
+
+
+def any_of(findings: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
+    """Yield the findings; if one card suffices, those of worse cards become not applicable.
+
+    So no remedy reconfigures a card that is in use.
+
+    Args:
+        findings: One for each card.
+        instead: Label of a card without a finding that suffices, "" if there is none.
+    """
+    verdicts = {card.verdict for card in findings}
+    best = Verdict.OK if instead else next((v for v in _SUFFICIENT if v in verdicts), None)
+    sufficient = instead or next((card.subject for card in findings if card.verdict is best), "")
+    for card in findings:
+        if best is None or card.verdict in (Verdict.NOT_APPLICABLE, Verdict.OK, best):
+            yield card
+        else:
+            why = f"{sufficient} serves the goal; this card can stay as it is."
+            yield finding.n_a(card.found, needed=card.needed, why=why, subject=card.subject)
+
+
+def only_good(machine: Machine, findings: Iterable[Finding], what: str) -> Iterator[Finding]:
+    """Yield the findings; in a virtual machine, others than OK become one "not applicable".
+
+    Args:
+        machine: The machine that they are about.
+        findings: Findings on the tree, the nodes or the links of PCI devices.
+        what: What is not judged there.
+    """
+    if not machine.know(virtual.virtual).is_vm:
+        yield from findings
+        return
+    found = list(findings)
+    good = (Verdict.OK, Verdict.NOT_APPLICABLE)
+    yield from (one for one in found if one.verdict in good)
+    if any(one.verdict not in good for one in found):
+        yield finding.n_a(f"{what} of a virtual machine are not judged")
