@@ -1,18 +1,48 @@
-"""Folders in the runtime folder that are removed with their process, however it ends."""
+"""The runtime folder, and folders in it that are removed with their process, however it ends."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-import shutil
-import tempfile
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from .dma import runtime_dir
+from .errors import NativeError, PeerRefused
 
-__all__ = ["runtime_folder"]
+__all__ = ["runtime_dir", "runtime_folder"]
+
+
+def runtime_dir() -> Path:
+    """Return the folder for sockets, created if missing: $XDG_RUNTIME_DIR/dgkit or /tmp/dgkit-UID.
+
+    The C core has its sockets in the same one (dg_runtime_dir() of dgkit.h).
+
+    Raises:
+        PeerRefused: It is not owned by this user, or its mode is not 0700.
+        NativeError: It cannot be created.
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    path = Path(f"{base}/dgkit" if base.startswith("/") else f"/tmp/dgkit-{os.geteuid()}")
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+    except FileExistsError:  # it is no folder
+        found = path.lstat()
+    except OSError as exc:
+        raise NativeError(
+            exc.errno or errno.EIO,
+            f"cannot create the runtime folder {path} (set XDG_RUNTIME_DIR to a folder that you "
+            f"own): {exc.strerror}",
+        ) from exc
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PeerRefused(
+            f"the runtime folder {path} must be a folder of this user with mode 0700: fix it, or "
+            "set XDG_RUNTIME_DIR"
+        )
+    return path
 
 
 @contextlib.contextmanager
@@ -29,6 +59,8 @@ def runtime_folder(prefix: str, name: str | None = None) -> Iterator[Path]:
     Raises:
         FileExistsError: A living process has the folder of that name.
     """
+    import shutil  # late: connect() must be quick
+
     parent = runtime_dir()
     with contextlib.ExitStack() as last_to_first:
         with _locked(parent):
@@ -42,6 +74,8 @@ def runtime_folder(prefix: str, name: str | None = None) -> Iterator[Path]:
 
 def _create(parent: Path, prefix: str, name: str | None) -> Path:
     if name is None:
+        import tempfile
+
         return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     (parent / name).mkdir(mode=0o700)
     return parent / name
@@ -58,6 +92,8 @@ def _locked(folder: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
 
 
 def _remove_old(path: Path) -> None:
+    import shutil
+
     in_use_or_gone = contextlib.suppress(OSError)
     with in_use_or_gone, _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
         shutil.rmtree(path)

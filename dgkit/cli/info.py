@@ -74,6 +74,7 @@ def collect() -> dict[str, Any]:
 
     from .._version import __version__
     from ..report import Machine
+    from ..runtime_folder import runtime_dir
 
     package = {
         "dgkit": __version__,
@@ -95,7 +96,7 @@ def collect() -> dict[str, Any]:
         "doca": doca.collect(),
         "gpu": gpus,
         "machine": asdict(Machine.here(dma.cpus())),
-        "limits": _limits(str(dma.runtime_dir())),
+        "limits": _limits(str(runtime_dir())),
     }
 
 

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from .system import cpus as cpus
     from .system import now_ns as now_ns
     from .system import providers as providers
-    from .system import runtime_dir as runtime_dir
 
 # Loaded on first use: a first transfer does not need them.
 _LAZY = {
@@ -65,7 +64,6 @@ _LAZY = {
     "cpus": "system",
     "now_ns": "system",
     "providers": "system",
-    "runtime_dir": "system",
 }
 
 __all__ = [
@@ -89,7 +87,6 @@ __all__ = [
     "cpus",
     "now_ns",
     "providers",
-    "runtime_dir",
 ]
 
 

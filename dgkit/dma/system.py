@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from ._ffi import check, ffi, last_error, lib
+from ._ffi import ffi, last_error, lib
 
-__all__ = ["Caps", "DeviceStats", "ProviderInfo", "cpus", "now_ns", "providers", "runtime_dir"]
+__all__ = ["Caps", "DeviceStats", "ProviderInfo", "cpus", "now_ns", "providers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +99,3 @@ def cpus() -> int:
 def now_ns() -> int:
     """Return CLOCK_MONOTONIC in ns, the clock of all time stamps."""
     return int(lib.dg_now_ns())
-
-
-def runtime_dir() -> Path:
-    """Return the folder for sockets, created if missing.
-
-    Raises:
-        PeerRefused: It is not owned by this user or its mode is not 0700.
-    """
-    text = ffi.new("char[]", 256)
-    check(lib.dg_runtime_dir(text, 256))
-    return Path(ffi.string(text).decode())

@@ -170,8 +170,10 @@ def _open(
     from ..dma import Device
     from ..wire.address import parse
     from ..wire.connection import Connection
+    from .describe import local_info
     from .handshake import greet, identity
     from .session import Session
+    from .sides import Sides
 
     where = parse(address)
     link = Connection(where, identity(where, keys))
@@ -181,7 +183,8 @@ def _open(
         no_dma = _why_no_dma(welcome, welcome.provider if by_agent else mover["provider"])
         device = Device(**(_lender(welcome.provider, mover["pci"]) if by_agent else mover))
         backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
-        return Session(backend, device, welcome, timeout, owned)
+        role = "host" if by_agent else "dpu"
+        return Session(Sides(role, welcome, local_info(device), device, backend, timeout, owned))
     except BaseException:
         link.close()
         raise
@@ -208,8 +211,10 @@ def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
 def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: float) -> Session:
     """Open a session whose two sides are agents."""
     from ..dma import Device
+    from .describe import agent_info
     from .handshake import check_reach
     from .session import Session
+    from .sides import Sides
     from .two_agents import TwoAgents
 
     with contextlib.ExitStack() as undo:
@@ -219,7 +224,7 @@ def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: fl
         device = Device("soft")
         undo.callback(device.close)
         backend = TwoAgents(link, host_link, device, dpu.provider, timeout)
-        session = Session(backend, device, dpu, timeout, None, host=host)
+        session = Session(Sides("neither", dpu, agent_info(host), device, backend, timeout))
         undo.pop_all()
     return session
 

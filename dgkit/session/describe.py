@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
-__all__ = ["agent_info", "html", "line", "local_info", "machine_of", "session_info", "state"]
+__all__ = ["agent_info", "html", "line", "local_info", "machine_of", "state"]
 
 Info = dict[str, Any]
 
@@ -46,26 +46,6 @@ def agent_info(agent: Welcome) -> Info:
         "provider": agent.provider, "why": agent.why, "spinning": agent.spinning,
         "inline_max": agent.inline_max, "engine": agent.engine, "max_memory": agent.max_memory,
     }  # fmt: skip
-
-
-def session_info(
-    agent: Welcome, other: Info, *, role: str, address: str, owned: bool, no_dma: str
-) -> Info:
-    """Return Session.info.
-
-    Args:
-        agent: The agent's Welcome; of two agents, that of the DPU's.
-        other: The other side: local_info() of this process, or agent_info() of the host's agent.
-        role: This process's side.
-        address: The agent's address.
-        owned: Whether the session started the agent.
-        no_dma: Why no DMA reaches the host's memory, or "".
-    """
-    other, remote = dict(other), agent_info(agent)
-    host, dpu = (remote, other) if role == "dpu" else (other, remote)
-    dpu["software"] = _label(dpu["provider"]) != "hardware"
-    about = {"address": address, "role": role, "owned": owned, "no_dma": no_dma}
-    return about | {"host": host, "dpu": dpu}
 
 
 def state(link: Connection, closed: bool) -> str:

@@ -17,51 +17,31 @@ from ..types import Access, Status
 from ..validate import whole
 from ..wire.host_id import boot_id
 from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
-from .region import SessionRegion, not_of_session
 
 if TYPE_CHECKING:
-    from typing import Any, Protocol
-
-    from ..dma import Device
     from ..wire.connection import Connection
-
-    class QueueSession(Protocol):
-        """Session as far as a GPU queue needs it: session.Session, which imports this module."""
-
-        role: str
-        agent: Any
-        device: Device
-        timeout: float
-
-        @property
-        def dpu(self) -> Any: ...
-
-        @property
-        def regions(self) -> tuple[SessionRegion, ...]: ...
-
+    from .region import SessionRegion
+    from .sides import Sides
 
 __all__ = ["SessionGpuQueue", "open_gpu_queue"]
 
 _numbers = itertools.count(1)
 
 
-def _check(session: QueueSession, region: SessionRegion, local: Sequence[SessionRegion]) -> None:
+def _check(sides: Sides, region: SessionRegion, local: Sequence[SessionRegion]) -> None:
     """Check that the agent can serve a ring of this process, between these regions."""
-    if session.role != "host":
+    if sides.role != "host":
         raise Unsupported(
             errno.EOPNOTSUPP,
             "this process is not the host: kernels run there, and its session opens their queue",
         )
-    if session.agent.boot != boot_id():
+    if sides.agent.boot != boot_id():
         raise Unsupported(
             errno.EXDEV,
-            f"the DPU is on another machine ({session.agent.machine}): a GPU queue is memory that "
+            f"the DPU is on another machine ({sides.agent.machine}): a GPU queue is memory that "
             "its kernels and the DPU share, so both are on one machine; start the transfers here "
             "(session.write, session.read)",
         )
-    for each in (region, *local):
-        if each not in session.regions:
-            raise not_of_session(session, each)
     if region.on != "dpu":
         raise ValueError(f"{region!r} is the host's: kernels put into a region with on='dpu'")
     if not 1 <= len(local) <= RING_LOCALS:
@@ -82,7 +62,7 @@ class SessionGpuQueue(KernelQueue):
 
     def __init__(
         self,
-        session: QueueSession,
+        sides: Sides,
         region: SessionRegion,
         local: Sequence[SessionRegion],
         *,
@@ -93,14 +73,14 @@ class SessionGpuQueue(KernelQueue):
     ) -> None:
         super().__init__()
         self._closed, self._pid = True, os.getpid()
-        self._link: Connection = session.dpu.link
-        self._timeout = session.timeout
-        self.provider = session.dpu.provider
+        self._link: Connection = sides.dpu.link
+        self._timeout = sides.timeout
+        self.provider = sides.dpu.provider
         self.depth, self.weak, self.limit = ring_depth(depth), bool(weak), limit
         index = next(_numbers)
         config = RingConfig(self.depth, weak=self.weak, limit=limit, trace=bool(trace), index=index)
         self._memory = memory.empty(ExportedRing.size_of(config))
-        self._region = session.device.register(self._memory, Access.RW)
+        self._region = sides.device.register(self._memory, Access.RW)
         self._ring = ExportedRing(self._region, config)
         try:
             opened = self._link.ask(
@@ -211,19 +191,18 @@ class SessionGpuQueue(KernelQueue):
 
 
 def open_gpu_queue(
-    session: QueueSession,
+    sides: Sides,
     region: SessionRegion,
-    local: SessionRegion | Sequence[SessionRegion],
+    local: Sequence[SessionRegion],
     *,
     depth: int,
     weak: bool,
     limit: float,
     trace: bool,
 ) -> SessionGpuQueue:
-    """Open a queue as Session.gpu_queue()."""
-    locals_ = [local] if isinstance(local, SessionRegion) else list(local)
-    _check(session, region, locals_)
+    """Open a queue as Session.gpu_queue(), between regions of the session."""
+    _check(sides, region, local)
     return SessionGpuQueue(
-        session, region, locals_, depth=whole("depth", depth, 1), weak=weak, limit=limit,
+        sides, region, local, depth=whole("depth", depth, 1), weak=weak, limit=limit,
         trace=trace,
     )  # fmt: skip

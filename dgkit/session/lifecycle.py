@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import threading
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..errors import DgkitError, PeerError
@@ -13,62 +15,95 @@ from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from ..dma import Device
-    from .backend import Backend
     from .monitor import Monitor
     from .region_registry import RegionRegistry
-    from .spawn import SoftwareDpu
+    from .sides import Sides
 
-    class Closable(Protocol):
-        """Session as far as these functions need it: session.Session, which imports them."""
-
-        def close(self) -> None: ...
-
-
-__all__ = ["close", "close_at_exit", "close_forgotten", "open_sessions"]
+__all__ = ["Lifetime", "close_at_exit", "close_forgotten", "open_sessions"]
 
 #: The sessions of this process that are not closed: of type session.Session.
 open_sessions = LiveSet()
 
 
-def close(
-    backend: Backend,
-    device: Device,
-    registry: RegionRegistry,
-    monitors: set[Monitor],
-    owned: SoftwareDpu | None,
-    timeout: float,
-) -> None:
-    """Free everything of a session; an error in one step does not skip the others."""
-    link = backend.link
-    with contextlib.ExitStack() as last_to_first:
-        last_to_first.push(registry.on_session_closed)
-        last_to_first.callback(device.close)
-        registry.free_all(last_to_first)
-        last_to_first.callback(backend.close)
-        if owned is not None:
-            last_to_first.callback(owned.close)
-        last_to_first.callback(link.close)
-        for monitor in list(monitors):
+class Lifetime:
+    """What a session frees at its end, and whether it has ended. Thread-safe.
+
+    Attributes:
+        closed: Whether the session was closed.
+        monitors: Its open monitors.
+        gpu_queues: Its GPU queues.
+    """
+
+    def __init__(self, sides: Sides, registry: RegionRegistry) -> None:
+        self.closed = False
+        self.monitors: set[Monitor] = set()
+        self.gpu_queues = LiveSet()
+        self._sides = sides
+        self._registry = registry
+        self._closer: dict[str, int] = {}  # which thread closes the session
+
+    def close(self) -> bool:
+        """Free everything as Session.close(); return False if it was closed, or is being closed."""
+        me = threading.get_ident()
+        try:
+            if self.closed or self._closer.setdefault("thread", me) != me:
+                return False  # closed, or another thread is closing it
+            self.closed = True
+            self._free()
+        except Exception:
+            raise  # the other steps were done
+        except BaseException:  # Ctrl-C: the next close() does what is left
+            if self._closer.get("thread") == me:
+                self.closed = False
+                self._closer.clear()
+            raise
+        return True
+
+    def _free(self) -> None:
+        """Free everything; an error in one step does not skip the others."""
+        sides, link = self._sides, self._sides.dpu.link
+        with contextlib.ExitStack() as last_to_first:
+            last_to_first.push(self._registry.on_session_closed)
+            last_to_first.callback(sides.device.close)
+            self._registry.free_all(last_to_first)
+            last_to_first.callback(sides.dpu.close)
+            if sides.owned is not None:
+                last_to_first.callback(sides.owned.close)
+            last_to_first.callback(link.close)
+            last_to_first.callback(self._leave)
+            for queue in self.gpu_queues:
+                last_to_first.callback(queue.close)
+
+    def _leave(self) -> None:
+        """Close the monitors, and say Bye to an agent that goes on."""
+        sides, link = self._sides, self._sides.dpu.link
+        for monitor in list(self.monitors):
             monitor.close()
-        if owned is None and link.dead is None:
+        if sides.owned is None and link.dead is None:
             with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
-                link.ask(Bye, timeout=min(timeout, 1.0))
+                link.ask(Bye, timeout=min(sides.timeout, 1.0))
+
+    def abandon(self) -> None:
+        """Detach in a forked child: the parent owns the connection and the software DPU."""
+        self.closed = True
+        self._sides.dpu.link.abandon()
+        for monitor in self.monitors:
+            monitor.abandon()
+        if self._sides.owned is not None:
+            self._sides.owned.abandon()
 
 
-def close_forgotten(session: Closable) -> None:
+def close_forgotten(session: object, close: Callable[[], None]) -> None:
     """Warn that a session was not closed, and close it."""
     try:
         warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=3)
     finally:
-        session.close()
+        close()
 
 
 def _abandon_all() -> None:
     for session in open_sessions:
-        session.abandon()
+        session.lifetime.abandon()
 
 
 os.register_at_fork(after_in_child=_abandon_all)
@@ -87,4 +122,4 @@ def close_at_exit() -> None:
 def _close_all() -> None:
     for session in [session for session in open_sessions if not session.closed]:
         with contextlib.suppress(DgkitError):
-            close_forgotten(session)
+            close_forgotten(session, session.close)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..errors import PeerError
@@ -11,12 +13,15 @@ from ..report import BandwidthReport, LatencyReport
 from ..wire.messages import MAX_SAMPLES, Block, Progress
 from . import argument_checks
 from .describe import machine_of
+from .scratch import scratch_for
 
 if TYPE_CHECKING:
     from .backend import Backend
     from .region import SessionRegion
+    from .region_factory import RegionFactory
 
-__all__ = ["bandwidth", "describe_sides", "latency", "samples_for", "spinning"]
+__all__ = ["Measured", "bandwidth", "describe_sides", "latency", "measured", "samples_for"]
+__all__ += ["spinning"]
 
 _MAX_BYTES = 512 << 20  # moved per latency of a sweep, so that 64 MiB does not take minutes
 
@@ -56,62 +61,76 @@ class _Listener:
             self._call(latest.done, latest.total)
 
 
-def latency(
-    backend: Backend,
-    region: SessionRegion,
-    size: int,
-    *,
-    op: str,
-    count: int,
-    path: str,
-    progress: ProgressCall,
-    info: Info,
-    where: str,
-) -> LatencyReport:
-    """Measure latencies as Session.latency().
+@dataclass(frozen=True)
+class Measured:
+    """What a measurement transfers.
 
-    `info` is Session.info, `where` names the region (see describe_sides).
+    Attributes:
+        region: Region at the remote end: the user's, or scratch memory.
+        size: Bytes of each transfer.
+        op: "read" or "write".
+        path: "auto", "inline" or "worker".
+        info: Session.info.
     """
+
+    region: SessionRegion
+    size: int
+    op: str
+    path: str
+    info: Info
+
+    @property
+    def where(self) -> str:
+        """Return a line with the region, its place and the process of each side."""
+        return describe_sides(self.info, self.region)
+
+
+@contextlib.contextmanager
+def measured(
+    factory: RegionFactory, given: Measured, spread: int, *, destructive: bool
+) -> Iterator[Measured]:
+    """Put scratch memory of `spread` bytes in the place of the region, unless `destructive`."""
+    made = scratch_for(factory, given.region, 0, spread, op=given.op, destructive=destructive)
+    try:
+        yield given if made is None else replace(given, region=made.region)
+    finally:
+        if made is not None:
+            made.free()
+
+
+def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCall) -> LatencyReport:
+    """Measure latencies as Session.latency()."""
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     argument_checks.function("progress", progress)
     listener = _Listener(progress, count)
-    fields = (0, size, argument_checks.op(op).value, count, argument_checks.path(path).value)
-    done = backend.latency(region, fields, listener)
+    op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
+    done = backend.latency(of.region, (0, of.size, op, count, path), listener)
     if done.blocks != listener.blocks or len(listener.samples) != count:
         raise PeerError(f"{count} samples were taken, but {len(listener.samples)} arrived")
     floors = [ns for ns in (done.floor_before, done.floor_after) if ns]
     return LatencyReport.of(
-        listener.samples, size=size, op=op, provider=backend.provider, path=done.path,
+        listener.samples, size=of.size, op=of.op, provider=backend.provider, path=done.path,
         floor_ns=floors, machine=machine_of(done.machine),
-        spinning=spinning(info), where=where, sleeps=done.sleeps,
+        spinning=spinning(of.info), where=of.where, sleeps=done.sleeps,
     )  # fmt: skip
 
 
 def bandwidth(
-    backend: Backend,
-    region: SessionRegion,
-    size: int,
-    *,
-    op: str,
-    seconds: float,
-    window: int,
-    path: str,
-    progress: ProgressCall,
-    info: Info,
-    where: str,
+    backend: Backend, of: Measured, *, seconds: float, window: int, progress: ProgressCall
 ) -> BandwidthReport:
-    """Measure bandwidth as Session.bandwidth(); `info` and `where` as in latency()."""
+    """Measure bandwidth as Session.bandwidth()."""
     seconds = argument_checks.seconds("seconds", seconds)
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
-    fields = (size, argument_checks.op(op).value, window, seconds, argument_checks.path(path).value)
-    done = backend.bandwidth(region, fields, _Listener(progress))
-    floors = [size / ns for ns in (done.floor_before, done.floor_after) if ns]
+    op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
+    fields = (of.size, op, window, seconds, path)
+    done = backend.bandwidth(of.region, fields, _Listener(progress))
+    floors = [of.size / ns for ns in (done.floor_before, done.floor_after) if ns]
     return BandwidthReport.of(
-        done.moved, done.ops, done.elapsed_ns, size=size, op=op, window=window,
+        done.moved, done.ops, done.elapsed_ns, size=of.size, op=of.op, window=window,
         provider=backend.provider, path=done.path, floor_gbps=floors,
-        machine=machine_of(done.machine), spinning=spinning(info),
-        where=where, failed=done.failed, sleeps=done.sleeps,
+        machine=machine_of(done.machine), spinning=spinning(of.info),
+        where=of.where, failed=done.failed, sleeps=done.sleeps,
     )  # fmt: skip
 
 

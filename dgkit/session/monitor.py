@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ClosedError, LimitReached
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled
 from . import argument_checks
 from .measure import describe_sides, spinning
+from .scratch import scratch_for
 
 if TYPE_CHECKING:
     from ..report import Machine
-    from .backend import Backend
-    from .region import SessionRegion
+    from .measure import Measured
+    from .region_factory import RegionFactory
+    from .sample_source import SampleSource
     from .scratch import Scratch
+    from .sides import Sides
 
 __all__ = ["Monitor", "Sampled"]
 
@@ -36,17 +38,24 @@ class Monitor:
     """
 
     def __init__(
-        self, backend: Backend, region: SessionRegion, offset: int, size: int, *,
-        op: str, path: str, count: int, every_s: float,
-        siblings: set[Monitor], info: dict[str, Any], timeout: float,
-        scratch: Callable[[], Scratch | None],
-    ) -> None:  # fmt: skip
-        self.region, self.offset, self.size, self.op = region, offset, size, op
+        self,
+        factory: RegionFactory,
+        siblings: set[Monitor],
+        of: Measured,
+        offset: int,
+        *,
+        count: int,
+        every_s: float,
+        destructive: bool,
+    ) -> None:
+        self.region, self.offset, self.size, self.op = of.region, offset, of.size, of.op
         self.count = argument_checks.within("count", count, 1, MONITOR_SAMPLES)
         self.every_s = argument_checks.seconds(
             "every_s", every_s, least=EVERY_S[0], most=EVERY_S[1]
         )
-        op_code, path_code = argument_checks.op(op).value, argument_checks.path(path).value
+        argument_checks.op(of.op)
+        path = argument_checks.path(of.path).value
+        backend = factory.sides.dpu
         self._link = backend.link
         self._siblings = siblings  # the open monitors of the session
         self._lock = threading.Lock()
@@ -54,15 +63,14 @@ class Monitor:
         self._dead: Exception | None = None
         self.lost = 0
         self.provider = backend.provider
-        self.spinning = spinning(info)
+        self.spinning = spinning(of.info)
         self._scratch: Scratch | None = None
         self._enrol()
         try:
-            self._scratch = made = scratch()
-            used, start = (region, offset) if made is None else (made.region, made.offset)
-            self.where = describe_sides(info, used)
-            fields = (start, size, op_code, self.count, path_code, self.every_s)
-            source = backend.monitor(used, fields, timeout)
+            self._scratch = made = scratch_for(
+                factory, of.region, offset, of.size, op=of.op, destructive=destructive
+            )
+            source = self._start(factory.sides, of, made, path)
         except BaseException:
             siblings.discard(self)
             self._free_scratch()
@@ -73,6 +81,13 @@ class Monitor:
             source.stop()
             self._free_scratch()
             raise ClosedError("the session is closed")
+
+    def _start(self, sides: Sides, of: Measured, made: Scratch | None, path: int) -> SampleSource:
+        used, start = (of.region, self.offset) if made is None else (made.region, made.offset)
+        self.where = describe_sides(of.info, used)
+        op = argument_checks.op(of.op).value
+        fields = (start, of.size, op, self.count, path, self.every_s)
+        return sides.dpu.monitor(used, fields, sides.timeout)
 
     def _enrol(self) -> None:
         self._siblings.add(self)

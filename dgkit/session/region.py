@@ -12,61 +12,12 @@ from .argument_checks import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Protocol
 
     import numpy as np
 
     from ..dma import Region, RemoteRegion
-    from ..report import LatencyReport
-    from .transfer import SessionTransfer, TransferReport
 
-    class Closable(Protocol):
-        """Memory of any kind."""
-
-        def close(self) -> None: ...
-
-    class HasProvider(Protocol):
-        """Backend of a session, as far as a region needs it."""
-
-        provider: str
-
-    class RegionSession(Protocol):
-        """Session of a region: session.Session, which imports this module."""
-
-        @property
-        def closed(self) -> bool: ...
-
-        @property
-        def dpu(self) -> HasProvider: ...
-
-        def forget(self, region: SessionRegion, timeout: float) -> None: ...
-
-        def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport: ...
-
-        def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes: ...
-
-        def start_write(
-            self, region: SessionRegion, data: Any, offset: int = 0
-        ) -> SessionTransfer: ...
-
-        def start_read(
-            self, region: SessionRegion, size: int, offset: int = 0
-        ) -> SessionTransfer: ...
-
-        def latency(
-            self,
-            region: SessionRegion,
-            size: int = 64,
-            op: str = "write",
-            count: int = 10_000,
-            path: str = "auto",
-            progress: Callable[[int, int], None] | None = None,
-            *,
-            destructive: bool = False,
-        ) -> LatencyReport: ...
-
-
-__all__ = ["SessionRegion", "not_of_session"]
+__all__ = ["SessionRegion", "checked_span", "not_of_session"]
 
 
 def _synchronize(memory: Any, gpu: int) -> None:
@@ -83,11 +34,12 @@ class SessionRegion:
     """Region of a session, created by Session.empty() and Session.register().
 
     Attributes:
-        session: Session that created it.
+        session: Session that created it, a dgkit.session.Session.
         id: Number within the session.
         name: Name given at creation, or one made of `on` and `id`.
         on: Side that has the bytes: `host` or `dpu`.
         place: Where the bytes are: `host`, `pinned`, `cuda:0`.
+        provider: How the session's DPU moves them.
         size: Bytes.
         access: What DMA may do to it.
         chosen: What on="auto" chose, and why; else empty.
@@ -102,27 +54,17 @@ class SessionRegion:
     """
 
     __slots__ = (
-        *("_owner", "access", "chosen", "closed", "handle", "id", "local", "name", "on"),
-        *("place", "producer", "registration", "remote", "session", "size", "token"),
+        *("_close", "_owner", "access", "chosen", "closed", "handle", "id", "local", "name"),
+        *("on", "place", "producer", "provider", "registration", "remote", "session", "size"),
+        "token",
     )
 
-    def __init__(
-        self,
-        session: RegionSession,
-        number: int,
-        *,
-        on: str,
-        size: int,
-        access: Access,
-        name: str | None,
-    ) -> None:
-        self.session = session
-        self._owner: Closable | None = None
-        self.id = number
+    def __init__(self, *, on: str, size: int, access: Access) -> None:
+        self._owner: Any = None
         self.on = on
         self.size = size
         self.access = access
-        self.name = name or f"{on} region {number}"
+        self.name = ""
         self.handle = 0
         self.token = b""
         self.place = "host"
@@ -141,15 +83,28 @@ class SessionRegion:
         if span is not None:
             self.producer = lambda: _synchronize(local.memory, span.gpu)
 
-    def own(self, memory: Closable) -> None:
+    def own(self, memory: Any) -> None:
         """Set the memory to be closed with the region."""
         self._owner = memory
 
-    def move(self, session: RegionSession, number: int, local: Region) -> None:
-        """Make it a region of another session, with the same memory, which that registered."""
-        self.session, self.id, self.closed = session, number, False
+    def move(
+        self,
+        session: Any,
+        number: int,
+        provider: str,
+        close: Callable[[SessionRegion, float], None],
+    ) -> None:
+        """Make it a region of a session, registered with neither side yet.
+
+        Args:
+            session: Session.
+            number: Number within the session.
+            provider: How the session's DPU moves the bytes.
+            close: Closes the region on both sides, within a number of seconds.
+        """
+        self.session, self.id, self._close, self.closed = session, number, close, False
+        self.provider = provider
         self.remote, self.handle, self.token = None, 0, b""
-        self.attach(local)
 
     @property
     def allocated(self) -> bool:
@@ -209,7 +164,7 @@ class SessionRegion:
             RegionBusy: A transfer is still in flight after `timeout` seconds; call again.
         """
         if not self.closed:
-            self.session.forget(self, seconds("timeout", timeout, zero=True))
+            self._close(self, seconds("timeout", timeout, zero=True))
             self.closed = True
 
     def free(self, timeout: float) -> None:
@@ -251,7 +206,23 @@ class SessionRegion:
             *([("Chosen", self.chosen)] if self.chosen else []),
         ]
         title = "Region of a session (closed)" if self.closed else "Region of a session"
-        return card(title, rows, badge=provider_badge(self.session.dpu.provider))
+        return card(title, rows, badge=provider_badge(self.provider))
+
+
+def checked_span(session: object, region: Any, offset: int, size: int) -> tuple[int, int]:
+    """Return the checked offset and size of a transfer of a session.
+
+    It synchronizes with the stream that produces the bytes. Errors as SessionRegion.span().
+
+    Raises:
+        TypeError, ValueError: `region` is not a region of `session`.
+    """
+    if type(region) is not SessionRegion or region.session is not session:
+        raise not_of_session(session, region)
+    span = region.span(offset, size)
+    if region.producer is not None:
+        region.producer()
+    return span
 
 
 def not_of_session(session: object, value: Any) -> Exception:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..errors import PeerError
 from ..types import Access, Op
-from . import argument_checks, region_factory
+from . import argument_checks
 
 if TYPE_CHECKING:
     from .region import SessionRegion
-    from .region_factory import FactorySession
+    from .region_factory import RegionFactory
 
 __all__ = ["Scratch", "scratch_for"]
 
@@ -30,29 +30,27 @@ class Scratch:
         offset: Where to start in it; equal to the requested offset modulo 4,096.
     """
 
-    def __init__(
-        self, session: FactorySession, like: SessionRegion, offset: int, size: int
-    ) -> None:
-        self._session = session
+    def __init__(self, factory: RegionFactory, like: SessionRegion, offset: int, size: int) -> None:
+        self._sides = factory.sides
         self.offset = offset % _PAGE
         name = f"scratch memory like {like.name}"[:_MAX_NAME]
-        self.region = region_factory.like(session, like, self.offset + size, name)
+        self.region = factory.like(like, self.offset + size, name)
 
     def free(self) -> None:
         """Free the memory on both sides. Idempotent."""
         region = self.region
         if not region.closed:
-            timeout = self._session.timeout
+            timeout = self._sides.timeout
             try:
                 with contextlib.suppress(PeerError):  # gone or stuck: it frees its side by itself
-                    self._session.dpu.forget(region, timeout)
+                    self._sides.dpu.forget(region, timeout)
             finally:  # also after Ctrl-C
                 region.free(timeout)
                 region.closed = True
 
 
 def scratch_for(
-    session: FactorySession,
+    factory: RegionFactory,
     region: SessionRegion,
     offset: int,
     size: int,
@@ -71,4 +69,4 @@ def scratch_for(
     writes = argument_checks.op(op) == Op.WRITE and bool(region.access & Access.WRITE)
     if destructive or not writes:
         return None
-    return Scratch(session, region, offset, size)
+    return Scratch(factory, region, offset, size)

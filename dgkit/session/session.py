@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, DgkitError
-from ..live_set import LiveSet
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from ..wire.telemetry import topic
-from . import argument_checks, describe, lifecycle, region_factory
-from .region import SessionRegion, not_of_session
+from . import argument_checks, describe, lifecycle
+from .region import SessionRegion, checked_span, not_of_session
+from .region_factory import RegionFactory
 from .region_registry import RegionRegistry
 from .staging import flat
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
-    from .spawn import SoftwareDpu
+    from .sides import Sides
     from .transfer import SessionTransfer, TransferReport
 
 __all__ = ["Session"]
@@ -40,46 +38,20 @@ class Session:
     the child's exit does not affect it.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        device: Device,
-        welcome: Any,
-        timeout: float,
-        owned: SoftwareDpu | None,
-        *,
-        host: Any = None,
-    ) -> None:
-        self.role = "host" if welcome.role == "dpu" else "dpu"
-        if host is not None:  # the Welcome of the host's agent, beside that of the DPU's
-            self.role = "neither"
-        self.agent = welcome
-        self.device = device
-        self.timeout = timeout
-        self.registry = RegionRegistry()
-        self.monitors: set[Monitor] = set()
-        self._gpu_queues = LiveSet()
-        self._dpu = backend
-        self._link = backend.link
-        self._other_info = describe.agent_info(host) if host else describe.local_info(device)
-        self._owned = owned
-        self._closed = False
-        self._closer: dict[str, int] = {}  # which thread closes the session
+    def __init__(self, sides: Sides) -> None:
+        self.role = sides.role
+        self.agent = sides.agent
+        self.device: Device = sides.device
+        self.timeout = sides.timeout
+        self._sides = sides
+        self._dpu = sides.dpu
+        self._link = sides.dpu.link
+        self._registry = RegionRegistry()
+        self._factory = RegionFactory(self, sides, self._registry)
+        self.lifetime = lifecycle.Lifetime(sides, self._registry)
+        self.monitors = self.lifetime.monitors
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
-
-    def _check(self) -> None:
-        if self._link.dead is not None:  # closed, forked, or the other side is gone
-            raise self._link.dead.with_traceback(None)
-
-    def _span(self, region: SessionRegion, offset: int, size: int) -> tuple[int, int]:
-        """Return the checked span, after synchronizing with the stream that produces its bytes."""
-        if type(region) is not SessionRegion or region.session is not self:
-            raise not_of_session(self, region)
-        span = region.span(offset, size)
-        if region.producer is not None:
-            region.producer()
-        return span
 
     def empty(
         self,
@@ -105,9 +77,10 @@ class Session:
             OutOfMemory, DeviceUnavailable, Unsupported: Nothing was allocated.
             RegionBusy: A region to be replaced has a transfer in flight; the new one was freed.
         """
-        self._check()
+        self._link.check()
         argument_checks.name(name, required=replace)
-        return self._replacing(region_factory.empty(self, shape, dtype, on, name), replace)
+        region = self._factory.empty(shape, dtype, on, name)
+        return self._factory.replace_others(region) if replace else region
 
     def register(
         self,
@@ -137,22 +110,11 @@ class Session:
                 grad.
             RegionBusy: A region to be replaced has a transfer in flight; the new one was closed.
         """
-        self._check()
+        self._link.check()
         argument_checks.name(name, required=replace)
         wanted = None if access is None else parse_access(access)
-        region = region_factory.register(self, obj, wanted, name, share_block)
-        return self._replacing(region, replace)
-
-    def _replacing(self, made: SessionRegion, replace: bool) -> SessionRegion:
-        """Return a new region, after closing the others of its name if `replace`."""
-        for other in self.regions if replace else ():
-            if other is not made and other.name == made.name:
-                try:
-                    other.close()
-                except BaseException:
-                    made.close()
-                    raise
-        return made
+        region = self._factory.register(obj, wanted, name, share_block)
+        return self._factory.replace_others(region) if replace else region
 
     def take_over(self, lost: Session) -> dict[SessionRegion, DgkitError | None]:
         """Take the regions of this process's memory from a session whose other side is lost.
@@ -166,30 +128,23 @@ class Session:
         Raises:
             ValueError: `lost` is this session, or its process has the other role.
         """
-        self._check()
+        self._link.check()
         if lost is self or lost.role != self.role:
             raise ValueError(f"{lost!r} is not another session of a {self.role}")
         done: dict[SessionRegion, DgkitError | None] = {}
         for region in lost.regions:
             if region.local is not None:
                 try:
-                    region_factory.take_over(self, lost, region)
+                    self._factory.take_over(region, lost._registry)
                     done[region] = None
                 except DgkitError as error:
                     done[region] = error
         return done
 
-    def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Close both sides of a region, for SessionRegion.close()."""
-        if self._link.dead is None:
-            self._dpu.forget(region, timeout)
-        region.free(timeout)
-        self.registry.remove(region)
-
     @property
     def regions(self) -> tuple[SessionRegion, ...]:
         """Return the open regions, in order of creation."""
-        return self.registry.open
+        return self._registry.open
 
     def on_change(self, call: Callable[[], object]) -> Callable[[], None]:
         """Call a function after each creation and close of a region, and after the session's close.
@@ -199,7 +154,7 @@ class Session:
         Returns:
             A function that undoes this.
         """
-        return self.registry.on_change(call)
+        return self._registry.on_change(call)
 
     def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.
@@ -212,28 +167,28 @@ class Session:
         Raises:
             BoundsError, AccessDenied, TransferError, PeerLost, PeerTimeout: The write failed.
         """
-        self._check()
+        self._link.check()
         view = data if type(data) is bytes else flat(data)
-        offset, _ = self._span(region, offset, len(view))
+        offset, _ = checked_span(self, region, offset, len(view))
         return self._dpu.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes:
         """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
-        self._check()
-        offset, size = self._span(region, offset, size)
+        self._link.check()
+        offset, size = checked_span(self, region, offset, size)
         return self._dpu.read(region, offset, size)
 
     def start_write(self, region: SessionRegion, data: Any, offset: int = 0) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
-        self._check()
+        self._link.check()
         view = flat(data)
-        offset, size = self._span(region, offset, len(view))
+        offset, size = checked_span(self, region, offset, len(view))
         return self._dpu.start(region, offset, size, view)
 
     def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
         """Start a read; `data` of the transfer has the bytes. Errors as write()."""
-        self._check()
-        offset, size = self._span(region, offset, size)
+        self._link.check()
+        offset, size = checked_span(self, region, offset, size)
         return self._dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
@@ -242,9 +197,9 @@ class Session:
         More than 64 KiB between memory of GPUs are copied from GPU to GPU, all else through the
         DPU's memory: `direct` of the report says which.
         """
-        self._check()
-        _, size = self._span(src, 0, getattr(src, "size", 0))
-        self._span(dst, 0, size)
+        self._link.check()
+        _, size = checked_span(self, src, 0, getattr(src, "size", 0))
+        checked_span(self, dst, 0, size)
         return self._dpu.copy(src, dst, size)
 
     def digest(self, region: SessionRegion, size: int | None = None, offset: int = 0) -> str:
@@ -252,10 +207,10 @@ class Session:
 
         `size` None: up to the end of the region.
         """
-        self._check()
+        self._link.check()
         if size is None and type(region) is SessionRegion:
             size = region.size - region.span(offset, 1)[0]
-        offset, size = self._span(region, offset, 1 if size is None else size)
+        offset, size = checked_span(self, region, offset, 1 if size is None else size)
         return self._dpu.digest(region, offset, size)
 
     def latency(
@@ -281,31 +236,13 @@ class Session:
             progress: Called with (transfers done, total) now and then, in this thread.
             destructive: Write to the region itself: its first `size` bytes become zeros.
         """
-        from . import measure
+        from .measure import Measured, latency, measured
 
-        self._check()
-        _, size = self._span(region, 0, size)
-        with self._measured(region, size, op, destructive) as (used, where):
-            return measure.latency(
-                self._dpu, used, size, op=op, count=count, path=path, progress=progress,
-                info=self.info, where=where,
-            )  # fmt: skip
-
-    @contextlib.contextmanager
-    def _measured(
-        self, region: SessionRegion, size: int, op: str, destructive: bool
-    ) -> Iterator[tuple[SessionRegion, str]]:
-        """Give the region to measure, scratch memory or `region` itself, and what names it."""
-        from .measure import describe_sides
-        from .scratch import scratch_for
-
-        made = scratch_for(self, region, 0, size, op=op, destructive=destructive)
-        used = region if made is None else made.region
-        try:
-            yield used, describe_sides(self.info, used)
-        finally:
-            if made is not None:
-                made.free()
+        self._link.check()
+        _, size = checked_span(self, region, 0, size)
+        given = Measured(region, size, op, path, self.info)
+        with measured(self._factory, given, size, destructive=destructive) as used:
+            return latency(self._dpu, used, count=count, progress=progress)
 
     def bandwidth(
         self,
@@ -324,16 +261,13 @@ class Session:
         Other arguments as for latency(). Scratch memory is as large as the region, at most 16 MiB
         or `size`; a destructive write fills as much of the region with zeros.
         """
-        from . import measure
+        from .measure import Measured, bandwidth, measured
 
-        self._check()
-        _, size = self._span(region, 0, size)
-        spread = max(size, min(region.size, _SPREAD))
-        with self._measured(region, spread, op, destructive) as (used, where):
-            return measure.bandwidth(
-                self._dpu, used, size, op=op, seconds=seconds, window=window, path=path,
-                progress=progress, info=self.info, where=where,
-            )  # fmt: skip
+        self._link.check()
+        _, size = checked_span(self, region, 0, size)
+        given, spread = Measured(region, size, op, path, self.info), min(region.size, _SPREAD)
+        with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
+            return bandwidth(self._dpu, used, seconds=seconds, window=window, progress=progress)
 
     def monitor(
         self,
@@ -363,17 +297,14 @@ class Session:
         Raises:
             LimitReached: The session has 8 monitors open.
         """
+        from .measure import Measured
         from .monitor import Monitor
-        from .scratch import scratch_for
 
-        self._check()
-        offset, size = self._span(region, offset, size)
+        self._link.check()
+        offset, size = checked_span(self, region, offset, size)
         return Monitor(
-            self._dpu, region, offset, size, op=op, path=path, count=count, every_s=every_s,
-            siblings=self.monitors, info=self.info, timeout=self.timeout,
-            scratch=lambda: scratch_for(
-                self, region, offset, size, op=op, destructive=destructive
-            ),
+            self._factory, self.monitors, Measured(region, size, op, path, self.info), offset,
+            count=count, every_s=every_s, destructive=destructive,
         )  # fmt: skip
 
     def gpu_queue(
@@ -406,11 +337,15 @@ class Session:
         """
         from .gpu_queue import open_gpu_queue
 
-        self._check()
+        self._link.check()
+        locals_ = [local] if isinstance(local, SessionRegion) else list(local)
+        for each in (region, *locals_):
+            if each not in self.regions:
+                raise not_of_session(self, each)
         queue = open_gpu_queue(
-            self, region, local, depth=depth, weak=weak, limit=limit, trace=trace
+            self._sides, region, locals_, depth=depth, weak=weak, limit=limit, trace=trace
         )
-        self._gpu_queues.add(queue)
+        self.lifetime.gpu_queues.add(queue)
         return queue
 
     def stats(self) -> dict[str, int]:
@@ -423,9 +358,9 @@ class Session:
         moved by monitors, measurements and digests are not counted. `engine_sleeps` is how often
         the thread of the DPU that copies slept: the next operation then waits until it is awake.
         """
-        self._check()
+        self._link.check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | self._dpu.counters() | {"session_regions": len(self.registry)}
+        return counters | self._dpu.counters() | {"session_regions": len(self._registry)}
 
     def telemetry(self) -> str:
         """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
@@ -448,21 +383,17 @@ class Session:
         `role` is this process's side, `owned` whether it started the agent, `no_dma` why no DMA
         reaches the host's memory ("" if it does).
         """
-        return describe.session_info(
-            self.agent, self._other_info,
-            role=self.role, address=str(self._link.address), owned=bool(self.owned_pid),
-            no_dma=str(self._dpu.no_dma.strerror) if self._dpu.no_dma else "",
-        )  # fmt: skip
+        return self._sides.info
 
     @property
     def owned_pid(self) -> int:
         """Return the process id of the software DPU that this session started; 0 if none."""
-        return self._owned.pid if self._owned is not None else 0
+        return self._sides.owned_pid
 
     @property
     def closed(self) -> bool:
         """Return whether close() was called."""
-        return self._closed
+        return self.lifetime.closed
 
     @property
     def dpu(self) -> Backend:
@@ -477,45 +408,11 @@ class Session:
         Raises:
             RegionBusy: Another process has a transfer in flight with memory of this session.
         """
-        me = threading.get_ident()
-        try:
-            if self._closed or self._closer.setdefault("thread", me) != me:
-                return  # closed, or another thread is closing it
-            self._closed = True
-            self._free()
+        if self.lifetime.close():
             lifecycle.open_sessions.discard(self)
-        except Exception:
-            raise  # the other steps were done
-        except BaseException:  # Ctrl-C: the next close() does what is left
-            if self._closer.get("thread") == me:
-                self._closed = False
-                self._closer.clear()
-            raise
-
-    def _free(self) -> None:
-        with contextlib.ExitStack() as last_to_first:
-            last_to_first.callback(
-                lifecycle.close,
-                self._dpu, self.device, self.registry, self.monitors, self._owned, self.timeout,
-            )  # fmt: skip
-            for queue in self._gpu_queues:
-                last_to_first.callback(queue.close)
-
-    def abandon(self) -> None:
-        """Detach in a forked child: the parent owns the connection and the software DPU."""
-        self._closed = True
-        self._link.abandon()
-        for monitor in self.monitors:
-            monitor.abandon()
-        if self._owned is not None:
-            self._owned.abandon()
-
-    @property
-    def _state(self) -> str:
-        return describe.state(self._link, self._closed)
 
     def __enter__(self) -> Session:
-        if self._closed:
+        if self.closed:
             raise ClosedError("the session is closed")
         return self
 
@@ -523,11 +420,11 @@ class Session:
         self.close()
 
     def __del__(self) -> None:
-        if not getattr(self, "_closed", True) and not sys.is_finalizing():
-            lifecycle.close_forgotten(self)
+        if hasattr(self, "lifetime") and not self.closed and not sys.is_finalizing():
+            lifecycle.close_forgotten(self, self.close)
 
     def __repr__(self) -> str:
-        return f"<Session {describe.line(self.info, self._state)}>"
+        return f"<Session {describe.line(self.info, describe.state(self._link, self.closed))}>"
 
     def _repr_html_(self) -> str:
-        return describe.html(self.info, self._state)
+        return describe.html(self.info, describe.state(self._link, self.closed))

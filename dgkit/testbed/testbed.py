@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..dma import runtime_dir
 from ..errors import TestbedError
+from ..runtime_folder import runtime_dir
 from ..validate import whole
 from ..wire import keys as keyring
 from . import images, requirements, wheels

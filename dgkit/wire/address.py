@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..dma import runtime_dir
 from ..errors import NativeError
+from ..runtime_folder import runtime_dir
 from .host_id import process_state
 from .keys import check_public
 

@@ -133,6 +133,11 @@ class Connection:
         """Return a descriptor that is readable when pump() has work."""
         return self._client.epoll.fileno()
 
+    def check(self) -> None:
+        """Raise the error that ended the connection, if it has ended."""
+        if self.dead is not None:
+            raise self.dead.with_traceback(None)
+
     def tie(self, other: Connection) -> None:
         """End this connection with another one, which a fork() then disowns, too.
 
@@ -182,8 +187,7 @@ class Connection:
 
     def _post(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> Pending:
         self._look_at_memory()
-        if self.dead is not None:
-            raise self.dead.with_traceback(None)
+        self.check()
         number = self._next
         message = encode(kind(number, *fields))
         if len(message) > MAX_REQUEST:

@@ -19,6 +19,7 @@ from rig import Figure, exporter, floor_ns, median_call, per_call, rounds
 
 import dgkit
 from dgkit.dma import measure
+from dgkit.runtime_folder import runtime_dir
 from dgkit.wire.messages import Move, Moved, encode
 
 SIZE = 64 << 20
@@ -357,7 +358,7 @@ def through_agent(_: Bench) -> Iterator[Figure]:
     request = len(encode(Move(1 << 40, 1, 0, 2, 0, 64)))
     stamps = [time.monotonic_ns()] * 3
     reply = len(encode(Moved(1 << 40, 64, 1, 1, *stamps, 1000, 1000, 1)))
-    address = f"ipc://{dgkit.dma.runtime_dir()}/bench-echo-{time.monotonic_ns()}"
+    address = f"ipc://{runtime_dir()}/bench-echo-{time.monotonic_ns()}"
     code = f"import sys; sys.path[:] = {sys.path!r}\n{ECHO}"
     command = [sys.executable, "-c", code, address, str(reply)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as echo, dgkit.connect() as session:

@@ -148,7 +148,8 @@ def test_children_end_by_themselves_while_threads_of_the_parent_open_and_close()
 
 def test_a_child_that_ends_by_itself_leaves_the_parents_files():
     program = (
-        START + "\nfrom dgkit.dma import runtime_dir\nbefore = sorted(runtime_dir().iterdir())\n"
+        START + "\nfrom dgkit.runtime_folder import runtime_dir"
+        "\nbefore = sorted(runtime_dir().iterdir())\n"
         "sys.stdout.flush()\npid = os.fork()\n"
         "if pid == 0:\n    sys.exit(0)\nassert os.waitpid(pid, 0)[1] == 0\n"
         "mine = [p for p in before if f'-{os.getpid()}-' in p.name]\n"

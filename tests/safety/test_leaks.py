@@ -9,7 +9,8 @@ from support.processes.children import IMPORTER, child, run
 from support.processes.waiting import held
 
 import dgkit
-from dgkit import Device, dma
+from dgkit import Device
+from dgkit.runtime_folder import runtime_dir
 
 SELF = Path("/proc/self")
 
@@ -18,7 +19,7 @@ def state():
     gc.collect()
     return held() | {
         "memfds": sum("memfd" in str(fd.readlink()) for fd in open_fds()),
-        "files": sorted(p.name for p in dma.runtime_dir().iterdir()),
+        "files": sorted(p.name for p in runtime_dir().iterdir()),
     }
 
 

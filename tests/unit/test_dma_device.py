@@ -3,7 +3,6 @@
 import concurrent.futures
 import gc
 import os
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import dgkit
 from dgkit import Device, FaultRule, dma
 from dgkit.dma.proxy import Proxy
-from dgkit.errors import ClosedError, DeviceUnavailable, PeerRefused
+from dgkit.errors import ClosedError, DeviceUnavailable
 
 
 def test_the_example_of_the_api_works_as_it_is_written():
@@ -181,37 +180,6 @@ def test_now_ns_is_the_monotonic_clock():
     before = time.monotonic_ns()
     now = dma.now_ns()
     assert before <= now <= time.monotonic_ns()
-
-
-def test_runtime_dir_is_ours_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    found = dma.runtime_dir()
-    assert found == tmp_path / "dgkit"
-    assert found.stat().st_mode & 0o777 == 0o700
-    assert dma.runtime_dir() == found
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_a_runtime_dir_that_others_may_enter_is_refused(tmp_path, monkeypatch, mode):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    dma.runtime_dir().chmod(mode)
-    with pytest.raises(PeerRefused, match="must be a folder of this user with mode 0700"):
-        dma.runtime_dir()
-
-
-def test_a_runtime_dir_that_is_a_link_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "real").mkdir(mode=0o700)
-    (tmp_path / "dgkit").symlink_to(tmp_path / "real")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    with pytest.raises(PeerRefused, match=str(tmp_path / "dgkit")):
-        dma.runtime_dir()
-
-
-def test_without_xdg_runtime_dir_it_is_a_folder_of_the_user_under_tmp(monkeypatch):
-    for name in ("XDG_RUNTIME_DIR", "TMPDIR", "TEMP", "TMP"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", None)  # what it found before
-    assert str(dma.runtime_dir()) == f"{tempfile.gettempdir()}/dgkit-{os.geteuid()}"
 
 
 def test_an_unknown_name_of_the_package_is_an_attribute_error():

@@ -33,10 +33,10 @@ ALLOWED = {
     "memory": _BASE,
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
     "report": _BASE,
-    "wire": _BASE | {"dma"},  # for the runtime folder, which it shares with share/server.c
+    "wire": _BASE | {"runtime_folder"},
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
-    "runtime_folder": {"dma"},
+    "runtime_folder": {"errors"},
     "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM,
@@ -281,16 +281,6 @@ def test_only_modules_called_aio_and_those_in_dasks_loop_know_asyncio() -> None:
     }
     in_dasks_loop = {"fleet/dispatch.py", "fleet/machine_leases.py"}
     assert knows == {"dma/aio.py", "session/aio.py", "widgets/base/aio.py"} | in_dasks_loop
-
-
-def test_wire_takes_nothing_from_dma_but_the_runtime_folder() -> None:
-    taken = {
-        name
-        for path in (PACKAGE / "wire").glob("*.py")
-        for name, _ in _imports(path)
-        if name.startswith("dgkit.dma")
-    }
-    assert taken <= {"dgkit.dma.runtime_dir"}
 
 
 def _python(code: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from ..base.forms import bounded_int, for_field, to_offset, to_size
 from .payload import MAX_PAYLOAD, Payload
 
 if TYPE_CHECKING:
-    from ...session import SessionRegion, SessionTransfer
+    from ...session import Session, SessionRegion, SessionTransfer
 
 __all__ = ["MAX_DEPTH", "MAX_REPEAT", "Request", "check_list_size", "make_request"]
 
@@ -44,7 +44,7 @@ class Request:
 
     def start(self, data: Any) -> SessionTransfer:
         """Start one transfer; errors as Session.start_write()."""
-        session = self.region.session
+        session: Session = self.region.session
         if self.op == "write":
             return session.start_write(self.region, data, self.offset)
         return session.start_read(self.region, self.size, self.offset)

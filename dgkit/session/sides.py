@@ -1,0 +1,56 @@
+"""The two sides of a session, as connect() found them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .describe import agent_info
+
+if TYPE_CHECKING:
+    from ..dma import Device
+    from .backend import Backend
+    from .spawn import SoftwareDpu
+
+__all__ = ["Sides"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Host and DPU of a session. Shared by the session and what it creates; closed by Lifetime.
+
+    Attributes:
+        role: This process's side: "host" or "dpu", or "neither" if both sides are agents.
+        agent: Welcome of the agent; of the DPU's if both sides are agents.
+        other: Description of the other side (Session.info): this process, or the host's agent.
+        device: Device of this process.
+        dpu: Backend that moves the bytes.
+        timeout: Seconds, for each plain request.
+        owned: Software DPU that the session started, or None.
+    """
+
+    role: str
+    agent: Any
+    other: dict[str, Any]
+    device: Device
+    dpu: Backend
+    timeout: float
+    owned: SoftwareDpu | None = None
+
+    @property
+    def owned_pid(self) -> int:
+        """Return the process id of the software DPU that the session started; 0 if none."""
+        return self.owned.pid if self.owned is not None else 0
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Return Session.info."""
+        from ..html_cards import provider_label  # late: connect() must be quick
+
+        other, remote = dict(self.other), agent_info(self.agent)
+        host, dpu = (remote, other) if self.role == "dpu" else (other, remote)
+        dpu["software"] = provider_label(dpu["provider"]) != "hardware"
+        no_dma = self.dpu.no_dma
+        about: dict[str, Any] = {"address": str(self.dpu.link.address), "role": self.role}
+        about |= {"owned": self.owned is not None, "no_dma": str(no_dma.strerror) if no_dma else ""}
+        return about | {"host": host, "dpu": dpu}
