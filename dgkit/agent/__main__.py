@@ -28,8 +28,8 @@ def main(fd: int) -> int:
         fd: This process's end of the socket pair.
     """
     from ..wire.address import sweep
-    from ..wire.bootstrap import Started, decode_start
     from ..wire.error_codec import to_wire
+    from ..wire.messages import Started, decode_start
     from .serve import leave
 
     with socket.socket(fileno=fd) as parent:
@@ -75,7 +75,7 @@ def _end_of(parent: socket.socket) -> Iterator[select.epoll]:
 def _serve(start: Any, parent: socket.socket, end: int) -> bool:
     from ..dma import FaultRule
     from ..types import Status
-    from ..wire.bootstrap import Started
+    from ..wire.messages import Started
     from .serve import serve
 
     rules = [FaultRule(**{**rule, "status": Status(rule["status"])}) for rule in start.rules]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         def join(self, timeout: float) -> bool: ...
 
 
-__all__ = ["COUNTERS", "Client", "on_gpu"]
+__all__ = ["COUNTERS", "Client", "Waiting", "on_gpu"]
 
 COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
@@ -49,6 +49,8 @@ _RELEASE_FAILURES = 3  # of one region, until it is given up
 _CHUNK = 1 << 20  # bytes that a worker copies between two looks at cancellation
 _MAX_UNSENT = 512 << 10  # bytes of replies that a client does not read
 _MESSAGE_BYTES = 200  # that a short reply takes beside its body
+_MAX_WAITING = 2 << 20  # bytes of requests that wait to be served
+_REQUEST_BYTES = 1 << 10  # that each counts beside its body: 2,000 short requests may wait
 
 
 def on_gpu(place: str) -> bool:
@@ -235,3 +237,32 @@ class Client:
                 failures += 1
                 if failures == _RELEASE_FAILURES:
                     return
+
+
+class Waiting:
+    """Requests of one connection, in the order of arrival; their number is bounded by their bytes.
+
+    Attributes:
+        messages: Each with whether it had further parts, which were dropped.
+    """
+
+    __slots__ = ("_bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: deque[tuple[bytes, bool]] = deque()
+        self._bytes = 0
+
+    def add(self, body: bytes, several: bool) -> bool:
+        """Add a request; return False, and drop it, if too many wait."""
+        size = len(body) + _REQUEST_BYTES
+        if self._bytes + size > _MAX_WAITING:
+            return False
+        self._bytes += size
+        self.messages.append((body, several))
+        return True
+
+    def next(self) -> tuple[bytes, bool]:
+        """Remove and return the oldest request."""
+        body, several = self.messages.popleft()
+        self._bytes -= len(body) + _REQUEST_BYTES
+        return body, several

@@ -8,16 +8,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 from ..errors import NativeError
-from ..wire.address import HEARTBEAT_S, remove_of
-from .agent_limits import CLIENTS, REGIONS
+from ..wire.address import remove_of
+from .serve_options import ServeOptions
 from .server import Agent
-
-if TYPE_CHECKING:
-    from ..dma import FaultRule
 
 __all__ = ["leave", "serve"]
 
@@ -27,53 +24,17 @@ _TURN_S = 0.0005  # Python's default is 5 ms
 def serve(
     address: str | None = None,
     *,
-    role: str = "dpu",
-    max_memory: int | None = None,
-    provider: str = "soft",
-    gpu: int = 0,
-    pci: str | None = None,
-    rdma: str | None = None,
-    rules: Sequence[FaultRule] = (),
-    keys: str | None = None,
-    shared_telemetry: bool = False,
-    telemetry_port: int = 0,
-    heartbeat: float = HEARTBEAT_S,
-    max_clients: int = CLIENTS,
-    max_regions: int = REGIONS,
-    max_client_memory: int | None = None,
-    max_share: int | None = None,
     ready: Callable[[str], None] | None = None,
     watch_fd: int = -1,
+    **options: Any,
 ) -> bool:
     """Serve until SIGTERM, SIGINT or SIGHUP.
 
     Args:
-        address: Address to listen at; a new socket in the runtime folder if None. tcp://HOST:0
-            takes a free port.
-        role: "dpu" moves the bytes, "host" lends its memory.
-        max_memory: Bytes of host memory that clients may allocate; half of the machine's, or
-            of the container's limit, if None.
-        provider: How bytes move.
-        gpu: Number of the GPU that copies, for the provider "cuda".
-        pci: Address of the PCI function, for the providers "doca" and "softdoca".
-        rdma: Name of the RDMA device, for the provider "verbs".
-        rules: Faults to inject, for the provider "fault".
-        keys: Name of the key pair, for tcp; "default" if None.
-        shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
-            sees those that it caused.
-        telemetry_port: Port for latency samples, over tcp://; 0: a free one.
-        heartbeat: Seconds for which either side of a connection may be silent before the other one
-            ends it, over tcp://; 0.6 to 30, more on a slow machine. Clients take it from the
-            address.
-        max_clients: Clients at a time.
-        max_regions: Regions of one client; fewer where file descriptors are short.
-        max_client_memory: Bytes of host memory that one client may allocate; three quarters of
-            `max_memory` if None.
-        max_share: Percent of clients, regions, file descriptors, memory and subscriptions that one
-            key or user may have; if None, all for the user of an ipc:// address, and for a key as
-            much as for each other allowed one, but a 16th at least.
+        address: Address to listen at; a new socket in the runtime folder if None.
         ready: Called with the address once the agent listens.
         watch_fd: Descriptor whose end-of-file ends the agent, too.
+        options: The other attributes of ServeOptions.
 
     Returns:
         False if a client's work did not end: call leave() then, which ends the process despite the
@@ -86,14 +47,7 @@ def serve(
     """
     with _signals() as signals, _short_turns():
         try:
-            agent = Agent(
-                address, role=role, max_memory=max_memory, provider=provider, gpu=gpu, pci=pci,
-                rdma=rdma, rules=rules, keys=keys,
-                shared_telemetry=shared_telemetry, max_clients=max_clients,
-                max_regions=max_regions, max_client_memory=max_client_memory, max_share=max_share,
-                telemetry_port=telemetry_port, heartbeat=heartbeat,
-                watch_fd=watch_fd, signal_fd=signals.fd,
-            )  # fmt: skip
+            agent = Agent(ServeOptions(address, **options), watch_fd=watch_fd, signal_fd=signals.fd)
         except NativeError as exc:
             if exc.errno == errno.ECANCELED and signals.received:
                 return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,7 +20,6 @@ import zmq
 from ..dma import Device
 from ..dpu.copier import Copier
 from ..errors import DgkitError, PeerError, RegionBusy
-from ..memory.meminfo import total_bytes
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
@@ -40,17 +39,15 @@ from ..wire.messages import (
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
-from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
-from .client import Client
+from .client import Client, Waiting
 from .handlers import Handlers
 from .handshake import check_hello, welcome
 from .state import INLINE_MAX, TELEMETRY_MS, AgentState
-from .waiting import Waiting
 
 if TYPE_CHECKING:
-    from ..dma import FaultRule
+    from .serve_options import ServeOptions
 
-__all__ = ["Agent", "default_memory"]
+__all__ = ["Agent"]
 
 _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
@@ -69,49 +66,27 @@ _END_S = 0.5  # for the workers to end, of the second in which an agent must be 
 class Agent:
     """Agent that is bound and has its device open; run() serves until stop()."""
 
-    def __init__(
-        self,
-        address: str | None = None,
-        *,
-        role: str = "dpu",
-        max_memory: int | None = None,
-        provider: str = "soft",
-        gpu: int = 0,
-        pci: str | None = None,
-        rdma: str | None = None,
-        rules: Sequence[FaultRule] = (),
-        keys: str | None = None,
-        shared_telemetry: bool = False,
-        max_clients: int = CLIENTS,
-        max_regions: int = REGIONS,
-        max_client_memory: int | None = None,
-        max_share: int | None = None,
-        telemetry_port: int = 0,
-        heartbeat: float = addresses.HEARTBEAT_S,
-        watch_fd: int = -1,
-        signal_fd: int = -1,
-    ) -> None:
-        if role not in ("dpu", "host"):
-            raise ValueError(f"role is {role!r}; it must be 'dpu' or 'host'")
+    def __init__(self, options: ServeOptions, *, watch_fd: int = -1, signal_fd: int = -1) -> None:
         addresses.sweep()
-        self._limits = Limits(
-            max_clients, max_regions, raise_descriptor_limit(), max_memory or default_memory(),
-            max_client_memory or 0, max_share or 0,
-        )  # fmt: skip
+        self._limits = options.limits()
         stop_fds = (watch_fd, signal_fd)
         self._listener = Listener(
-            address, keys, self._limits.connections, stop_fds, telemetry_port, heartbeat
-        )
+            options.address, options.keys, self._limits.connections, stop_fds,
+            options.telemetry_port, options.heartbeat,
+        )  # fmt: skip
         with contextlib.ExitStack() as undo:
             undo.callback(self._listener.close)
-            self._device = Device(provider, rules=rules, gpu=gpu, pci=pci, rdma=rdma)
+            self._device = Device(
+                options.provider, rules=options.rules, gpu=options.gpu, pci=options.pci,
+                rdma=options.rdma,
+            )  # fmt: skip
             undo.callback(self._device.close)
             copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()
-        inline = not rules and provider != "fault"
+        inline = not options.rules and options.provider != "fault"
         self._state = AgentState(
-            role, self._listener, self._device, copier, copies_inline=inline,
-            shared_telemetry=shared_telemetry, limits=self._limits,
+            options.role, self._listener, self._device, copier, copies_inline=inline,
+            shared_telemetry=options.shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
@@ -509,8 +484,3 @@ class Agent:
                 ended.append(False)
         os.close(self._stop_fd)
         return all(ended)
-
-
-def default_memory() -> int:
-    """Return half of the memory that this process may use, in bytes: see `meminfo.total_bytes`."""
-    return total_bytes() // 2

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from ..html_cards import provider_label
 from .console import say
 from .exit_codes import FAILED
 from .options import duration, size
+
+if TYPE_CHECKING:
+    from ..agent import ServeOptions
 
 __all__ = ["serve"]
 
@@ -119,24 +123,7 @@ __all__ = ["serve"]
 @click.option(
     "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."
 )
-def serve(
-    address: str | None,
-    role: str,
-    provider: str,
-    gpu: int,
-    pci: str | None,
-    rdma: str | None,
-    max_memory: int | None,
-    keys: str | None,
-    max_clients: int,
-    max_regions: int,
-    max_client_memory: int | None,
-    max_share: int | None,
-    shared_telemetry: bool,
-    telemetry_port: int,
-    heartbeat: float,
-    print_unit: bool,
-) -> int:
+def serve(print_unit: bool, **options: Any) -> int:
     """Run an agent that serves this machine's DPU or memory to other processes.
 
     Prints its address, for dgkit.connect(), as the only line on stdout, and runs until Ctrl-C or
@@ -154,25 +141,13 @@ def serve(
     from .. import agent
 
     if print_unit:
-        values = {"address": address, "role": role, "provider": provider, "keys": keys}
-        limits = {"max-memory": max_memory, "gpu": gpu, "shared-telemetry": shared_telemetry}
-        limits["max-clients"] = None if max_clients == agent.CLIENTS else max_clients
-        limits["max-regions"] = None if max_regions == agent.REGIONS else max_regions
-        limits |= {"max-client-memory": max_client_memory, "max-share": max_share}
-        limits["telemetry-port"] = telemetry_port
-        silence = {} if heartbeat == 0.6 else {"heartbeat": heartbeat}
-        options = values | limits | {"pci": pci, "rdma": rdma} | silence
-        click.echo(agent.unit(_command_line(options)), nl=False)
+        click.echo(agent.unit(_command_line(agent.ServeOptions(**options))), nl=False)
         return 0
+    role, provider = options["role"], options["provider"]
     try:
         ended = agent.serve(
-            address, role=role, provider=provider, gpu=gpu, pci=pci, rdma=rdma,
-            max_memory=max_memory, keys=keys, max_clients=max_clients, max_regions=max_regions,
-            max_client_memory=max_client_memory, max_share=max_share,
-            shared_telemetry=shared_telemetry, telemetry_port=telemetry_port,
-            heartbeat=heartbeat,
-            ready=lambda endpoint: _print_ready(endpoint, role, provider),
-        )  # fmt: skip
+            **options, ready=lambda endpoint: _print_ready(endpoint, role, provider)
+        )
     except ValueError as exc:
         raise click.UsageError(str(exc)) from exc
     say("dgkit serve: stopped" if ended else "dgkit serve: stopped; a transfer is still running")
@@ -182,14 +157,18 @@ def serve(
     return 0
 
 
-def _command_line(values: Mapping[str, object]) -> str:
-    """Return the options that have a value, quoted for systemd."""
+def _command_line(options: ServeOptions) -> str:
+    """Return the role, the provider and the options that differ from the default, for systemd."""
     from ..agent.systemd import quote
 
+    given = [
+        (field.name.replace("_", "-"), value)
+        for field in fields(options)
+        if (value := getattr(options, field.name)) != field.default
+        or field.name in ("role", "provider")
+    ]
     return " ".join(
-        f"--{name}" if value is True else f"--{name} {quote(str(value))}"
-        for name, value in values.items()
-        if value
+        f"--{name}" if value is True else f"--{name} {quote(str(value))}" for name, value in given
     )
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..units import plural, size_text
 from .base import Report, ends, own_fields
-from .system_info import Machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -34,35 +33,17 @@ class BandwidthReport(Report):
 
     @classmethod
     def of(
-        cls,
-        bytes: int,
-        ops: int,
-        elapsed_ns: int,
-        *,
-        size: int,
-        op: str,
-        window: int,
-        provider: str,
-        path: str,
-        floor_gbps: Sequence[float],
-        machine: Machine,
-        spinning: bool,
-        where: str = "",
-        sleeps: int = 0,
-        failed: int = 0,
-        **more: Any,
+        cls, bytes: int, ops: int, elapsed_ns: int, *, floor_gbps: Sequence[float], **fields: Any
     ) -> Self:
         """Make the report of one run; raise ValueError unless `elapsed_ns` is positive.
 
-        `more`: the fields that a subclass adds.
+        `fields`: the other fields of the class.
         """
         if elapsed_ns <= 0:
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
         return cls(
-            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
-            where=where, sleeps=sleeps, bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, window=window,
-            floor_gbps=tuple(floor_gbps), failed=failed, **more,
-        )  # fmt: skip
+            bytes=bytes, ops=ops, elapsed_ns=elapsed_ns, floor_gbps=tuple(floor_gbps), **fields
+        )
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:

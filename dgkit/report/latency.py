@@ -11,7 +11,6 @@ from .. import html_cards
 from ..units import us
 from .base import Report, ends, own_fields
 from .samples import Histogram, Percentiles
-from .system_info import Machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -31,32 +30,17 @@ class LatencyReport(Report):
     floor_ns: tuple[int, ...]
 
     @classmethod
-    def of(
-        cls,
-        samples_ns: Sequence[int],
-        *,
-        size: int,
-        op: str,
-        provider: str,
-        path: str,
-        floor_ns: Sequence[int],
-        machine: Machine,
-        spinning: bool,
-        where: str = "",
-        sleeps: int = 0,
-        **more: Any,
-    ) -> Self:
+    def of(cls, samples_ns: Sequence[int], *, floor_ns: Sequence[int], **fields: Any) -> Self:
         """Make the report of samples in ns, in any order; raise ValueError if there are none.
 
-        `more`: the fields that a subclass adds.
+        `fields`: the other fields of the class.
         """
         if not len(samples_ns):
             raise ValueError("a latency report requires at least one sample")
         ordered = sorted(samples_ns)
         return cls(
-            size=size, op=op, provider=provider, path=path, spinning=spinning, machine=machine,
-            where=where, sleeps=sleeps, percentiles=Percentiles.of(ordered),
-            histogram=Histogram.of(ordered), floor_ns=tuple(floor_ns), **more,
+            percentiles=Percentiles.of(ordered), histogram=Histogram.of(ordered),
+            floor_ns=tuple(floor_ns), **fields,
         )  # fmt: skip
 
     @classmethod

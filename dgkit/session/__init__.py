@@ -4,6 +4,7 @@ connect.py          connect(): reach an agent, or start a software DPU
 spawn.py            the software DPU as a second process
 handshake.py        keys and Hello
 session.py          Session, the public interface
+sides.py            the two sides, as connect() found them
 lifecycle.py        the end of a session, at a fork and at exit, too
 describe.py         Session.info, repr, card
 argument_checks.py  checks of the arguments

@@ -26,7 +26,7 @@ open_sessions = LiveSet()
 
 
 class Lifetime:
-    """What a session frees at its end, and whether it has ended. Thread-safe.
+    """Resources that a session frees at its end, and whether it has ended. Thread-safe.
 
     Attributes:
         closed: Whether the session was closed.

@@ -63,7 +63,7 @@ class _Listener:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a measurement transfers.
+    """Transfers of a measurement.
 
     Attributes:
         region: Region at the remote end: the user's, or scratch memory.

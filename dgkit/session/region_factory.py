@@ -154,8 +154,8 @@ class RegionFactory:
     ) -> SessionRegion:
         """Have an agent allocate the memory."""
         region = self._new(side, size, Access.RW, name)
-        limit_s = self.sides.timeout + size / _PAGES_PER_S
-        made = self.sides.dpu.allocate(region, name or "", place, limit_s)
+        timeout = self.sides.timeout + size / _PAGES_PER_S
+        made = self.sides.dpu.allocate(region, name or "", place, timeout)
         region.place, region.chosen = made.place, chosen or made.chosen
         region.registration = made.registration
         return region

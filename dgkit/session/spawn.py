@@ -75,9 +75,8 @@ class SoftwareDpu:
         """
         from dataclasses import asdict
 
-        from ..wire.bootstrap import Start, decode_started
         from ..wire.error_codec import to_exception
-        from ..wire.messages import encode
+        from ..wire.messages import Start, decode_started, encode
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
         self._socket.settimeout(timeout)

@@ -3,7 +3,6 @@
 messages.py       all messages, their bounds and their codec
 requests.py       messages from a client to an agent
 replies.py        messages from an agent to a client
-bootstrap.py      first messages between a session and the software DPU that it starts
 telemetry.py      blocks of samples published on the telemetry socket
 error_codec.py    exceptions as messages
 keys.py           CURVE keys and the list of allowed clients

@@ -7,6 +7,7 @@ than MAX_REQUEST to an agent, more than MAX_REPLY to a client, or a block of mor
 from __future__ import annotations
 
 import msgspec
+from msgspec import Struct
 
 from .replies import (
     Allocated,
@@ -109,6 +110,8 @@ __all__ = [
     "Request",
     "RingOpened",
     "Stage",
+    "Start",
+    "Started",
     "Stats",
     "StatsDone",
     "Subscribe",
@@ -118,6 +121,8 @@ __all__ = [
     "Welcome",
     "decode_reply",
     "decode_request",
+    "decode_start",
+    "decode_started",
     "encode",
     "number_of",
 ]
@@ -127,9 +132,32 @@ MAX_REPLY = 160 << 10  # bytes
 SAMPLES_A_BLOCK = 4096  # 32 KiB per message
 MAX_BLOCK = 40 << 10  # bytes of a published block
 
+
+class Start(Struct, frozen=True):
+    """Configuration of a software DPU, from the process that starts it.
+
+    It and the reply use the socket pair whose end-of-file ends the software DPU with the session.
+    """
+
+    provider: str
+    rules: list[dict[str, object]]
+    max_memory: int
+    gpu: int = 0
+    pci: str | None = None
+
+
+class Started(Struct, frozen=True):
+    """Reply of a software DPU: the address where it listens, or the exception that prevented it."""
+
+    endpoint: str
+    failed: Failed | None
+
+
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
+decode_start = msgspec.msgpack.Decoder(Start).decode
+decode_started = msgspec.msgpack.Decoder(Started).decode
 
 
 def number_of(body: bytes, least: int) -> int:

@@ -11,8 +11,7 @@ from support.processes.agents import program, python
 from support.processes.waiting import gone, steady, stop, until
 
 import dgkit
-from dgkit.wire.bootstrap import Start
-from dgkit.wire.messages import encode
+from dgkit.wire.messages import Start, encode
 
 LEAVES = """
 import threading, dgkit

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dgkit import errors, memory
-from dgkit.agent import Agent, server, telemetry
+from dgkit.agent import Agent, ServeOptions, server, telemetry
 from dgkit.agent.client import Client
 from dgkit.dma import Device, Region, RemoteRegion
 from dgkit.dpu.copier import Copier
@@ -111,7 +111,7 @@ def inject(patch: object, boundary: str) -> Injector:
 @contextmanager
 def running(address: str | None = None, **options: object) -> Iterator[Agent]:
     """Run an agent on a thread of this process; fail if it has ended by itself."""
-    one = Agent(address, **({"shared_telemetry": True} | options))  # type: ignore[arg-type]
+    one = Agent(ServeOptions(address, **({"shared_telemetry": True} | options)))  # type: ignore[arg-type]
     thread = threading.Thread(target=one.run, daemon=True)
     thread.start()
     try:

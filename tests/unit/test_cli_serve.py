@@ -2,12 +2,15 @@
 
 import os
 import shlex
+from dataclasses import fields
 
 import pytest
 from support.processes import cli
 
 import dgkit
+from dgkit.agent import ServeOptions
 from dgkit.cli import main
+from dgkit.cli.serve import serve
 
 
 @pytest.fixture
@@ -130,3 +133,10 @@ def test_the_unit_runs_this_command_with_these_options(capsys):
     assert words[1:4] == ["-m", "dgkit.cli", "serve"]
     options = dict(zip(words[4::2], words[5::2], strict=True))
     assert options == {"--role": "host", "--provider": "soft", "--max-memory": str(1 << 30)}
+
+
+def test_without_options_it_has_the_defaults_of_the_agent():
+    given = serve.make_context("serve", []).params
+    del given["print_unit"]
+    assert {*given} == {field.name for field in fields(ServeOptions)} - {"rules"}
+    assert ServeOptions(**given) == ServeOptions()
