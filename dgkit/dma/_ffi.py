@@ -35,14 +35,14 @@ from ..errors import (
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 __all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "native"]
 __all__ += ["raise_for"]
 
 native = _native  # the types whose methods are called once a transfer: native/python
-ffi: Any = _native.ffi
-lib: Any = _native.lib
+ffi = _native.ffi
+lib = _native.lib
 
 FOREVER = (1 << 64) - 1
 
