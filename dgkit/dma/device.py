@@ -25,6 +25,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
+    from ._ffi import native
     from .fault import FaultRule
     from .system import Caps, DeviceStats
 
@@ -346,7 +347,7 @@ def _check_name(
 
 def _device_config(
     spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, names: dict[str, str | None]
-) -> tuple[Any, list[Any]]:
+) -> tuple[native.dg_device_config, list[native.Array]]:
     """Return a `dg_device_config`, and what to hold while it is in use."""
     config = ffi.new("dg_device_config *")
     config.shared = 1

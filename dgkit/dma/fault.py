@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..types import Access, Status
 from ..validate import whole
 from ._ffi import ffi, nanoseconds
+
+if TYPE_CHECKING:
+    from ._ffi import native
 
 __all__ = ["FaultRule", "native_rules"]
 
@@ -74,7 +77,7 @@ def _ops(ops: str | Access) -> int:
     return sum(_OPS[letter] for letter in ops)
 
 
-def native_rules(rules: Sequence[FaultRule]) -> Any:
+def native_rules(rules: Sequence[FaultRule]) -> native.Array:
     """Return the rules as a C array of `dg_fault_rule`."""
     array = ffi.new("dg_fault_rule[]", max(1, len(rules)))
     for raw, rule in zip(array, rules, strict=False):

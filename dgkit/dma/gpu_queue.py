@@ -17,8 +17,8 @@ from .region import region_method
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any
 
+    from ._ffi import native as core
     from .context import DeviceContext
     from .proxy import Proxy
     from .region import Region, RemoteRegion
@@ -120,7 +120,7 @@ class RingConfig:
         if not 0 <= whole("first", self.first) <= TICKET_MAX:
             raise ValueError(f"first is {self.first}; the limit is {TICKET_MAX}")
 
-    def native(self, trace: int = 1) -> Any:
+    def native(self, trace: int = 1) -> core.dg_ring_config:
         """Return a new `dg_ring_config`.
 
         Args:
@@ -220,7 +220,7 @@ def wait_for_kernels(timeout: float) -> None:
         time.sleep(0.001)
 
 
-def stamps(raw: Any, count: int) -> list[GpuStamp]:
+def stamps(raw: core.Array, count: int) -> list[GpuStamp]:
     """Return `count` items of `dg_ring_stamp[]`."""
     return [
         GpuStamp(
@@ -282,7 +282,7 @@ class GpuQueue(KernelQueue):
         self, proxy: Proxy, config: RingConfig, regions: Iterable[Region | RemoteRegion]
     ) -> None:
         super().__init__()
-        self._r: Any = None
+        self._r: core.dg_ring | None = None
         self._device, self._proxy, self._pid = proxy.device, proxy, os.getpid()
         check_served(proxy.device, regions)
         raw = config.native()
@@ -294,13 +294,13 @@ class GpuQueue(KernelQueue):
         self.depth, self.index = int(info.depth), int(info.index)
         self.weak, self.limit = config.weak, config.limit
 
-    def _handle(self) -> Any:
+    def _handle(self) -> core.dg_ring:
         if self._r is None:
             raise ClosedError("this GPU queue is closed")
         self._device._handle()
         return self._r
 
-    def _info(self) -> Any:
+    def _info(self) -> core.dg_ring_info:
         raw = ffi.new("dg_ring_info *")
         with self._proxy.using:
             check(lib.dg_ring_info_get(self._handle(), raw))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..types import GpuSpan
+    from ._ffi import native
 
 __all__ = ["READONLY", "described_gpu", "part"]
 
@@ -27,7 +28,7 @@ def part(total: int, offset: int, size: int | None) -> tuple[int, int]:
     return start, length
 
 
-def described_gpu(memory: Any, span: GpuSpan, offset: int, size: int | None) -> Any:
+def described_gpu(memory: Any, span: GpuSpan, offset: int, size: int | None) -> native.dg_memory:
     """Return the `dg_memory` of a range of GPU memory."""
     start, length = part(span.size, offset, size)
     raw = ffi.new("dg_memory *")

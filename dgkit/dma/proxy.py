@@ -11,8 +11,7 @@ from ._ffi import check, ffi, lib, nanoseconds
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
-
+    from ._ffi import native
     from .context import DeviceContext
 
 __all__ = ["Proxy", "ProxyStats"]
@@ -51,7 +50,7 @@ class Proxy:
     """
 
     def __init__(self, device: DeviceContext, spin_us: float) -> None:
-        self._p: Any = None
+        self._p: native.dg_proxy | None = None
         self.device = device
         self._pid, self._using = os.getpid(), threading.RLock()
         out = ffi.new("dg_proxy **")
@@ -66,7 +65,7 @@ class Proxy:
             self._pid, self._using = os.getpid(), threading.RLock()
         return self._using
 
-    def _handle(self) -> Any:
+    def _handle(self) -> native.dg_proxy:
         if self._p is None:
             raise ClosedError("the proxy is closed")
         return self._p

@@ -82,13 +82,13 @@ class _Base(native.RegionHandle):
             raise ClosedError("another thread has closed the device")
         self._describe_as(info)
 
-    def _describe_as(self, info: Any) -> None:
+    def _describe_as(self, info: native.dg_region_info) -> None:
         """Set the attributes of a region that was made; `access` last, see `__del__`."""
         self.registration = _REGISTRATIONS[info.registration]
         self._device.emulated = self.emulated or self._device.emulated
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
 
-    def _info(self) -> Any:
+    def _info(self) -> native.dg_region_info:
         """Return the region's state; its size is 0 if the region is closed."""
         info = ffi.new("dg_region_info *")
         rc = -errno.ESTALE if self.closed else lib.dg_region_info_get(self._r, info)
@@ -225,7 +225,9 @@ class Region(_Base):
                 self._release()
             raise
 
-    def _describe(self, known: bool, offset: int, size: int | None, share_process: bool) -> Any:
+    def _describe(
+        self, known: bool, offset: int, size: int | None, share_process: bool
+    ) -> native.dg_memory:
         view = flat_view(self.memory.buffer if known else self.memory)
         self._bytes = ffi.from_buffer("char[]", view)
         flags = READONLY if view.readonly else 0
@@ -345,7 +347,7 @@ class RemoteRegion(_Base):
         limit = nanoseconds(timeout)
         self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
 
-    def _describe_as(self, info: Any) -> None:
+    def _describe_as(self, info: native.dg_region_info) -> None:
         self.method = _METHODS[info.method]
         self.peer_pid = int(info.peer_pid)
         self.emulated = _EMULATED.get(self.method, "")

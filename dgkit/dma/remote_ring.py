@@ -10,8 +10,7 @@ from .gpu_queue import TICKET_MAX, RingConfig, stamps
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
-
+    from ._ffi import native
     from .gpu_queue import GpuStamp
     from .proxy import Proxy
     from .region import Region, RemoteRegion
@@ -97,7 +96,7 @@ class ImportedRing:
         own_import: RemoteRegion,
         peers: Sequence[RemoteRegion],
     ) -> None:
-        self._r: Any = None
+        self._r: native.dg_ring | None = None
         self._proxy, self._keep = proxy, (memory, own, own_import, *peers)
         raw = config.native(_TRACE_SHARED)
         raw.memory = memory.id
