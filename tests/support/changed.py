@@ -26,14 +26,14 @@ RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("unit",),
         ("tests/unit/test_contributing.py", "tests/unit/test_security_page.py"),
     ),
-    ("dgkit/cli/", ("unit",), ("tests/unit/test_cli*.py",)),
+    ("dgkit/cli/", ("unit",), ("tests/unit/test_cli*.py", "tests/programs/test_cli*.py")),
     ("dgkit/fleet/", ("fleet",), ("tests/fleet/test_*.py",)),
     ("dgkit/doctor/", ("doctor",), ("tests/doctor/test_*.py",)),
     ("tests/support/fake_cuda/", ("cuda", "plain"), ("tests/cuda/test_*.py",)),
 )
 FOLDERS = (
-    *("unit", "doctor", "safety", "stress", "cuda", "fleet", "widgets", "notebooks", "labs"),
-    "browser",
+    *("unit", "programs", "doctor", "safety", "stress", "cuda", "fleet", "widgets"),
+    *("notebooks", "labs", "browser"),
 )
 STAGE_OF = {"notebooks": "widgets"}  # folders that are tested by another folder's stage
 
