@@ -31,7 +31,7 @@ def whole(what: str, value: Any, least: int = 0) -> int:
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{what} is {value!r}; it must be a whole number") from None
-    if number < 0:
+    if number < 0 <= least:
         raise BoundsError(f"{what} is {number}; it cannot be negative")
     if number < least:
         raise BoundsError(f"{what} is {number}; it must be {least} or more")

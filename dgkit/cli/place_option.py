@@ -39,7 +39,7 @@ class Place:
 
 
 def _parse(text: str) -> str:
-    from ..memory.placement import parse_on
+    from ..memory.allocate import parse_on
 
     try:
         parse_on(text)
@@ -94,7 +94,7 @@ def resolve_place(on: str, provider: str | None, *, local: bool = True) -> Place
 
 
 def _auto(provider: str | None) -> Place:
-    from ..memory.placement import choose
+    from ..memory.allocate import choose
 
     with driver_notice():
         on, chosen = choose(readonly_export=False)

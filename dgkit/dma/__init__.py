@@ -5,7 +5,6 @@ Modules:
     device: Open provider.
     context: Open provider as its regions and queues use it.
     region: Memory regions, registered or imported.
-    memory_desc: `dg_memory` of buffers and GPU memory.
     gpu_queue: Queue that a GPU's kernels post to.
     proxy: Thread that serves the GPU queues of one device.
     remote_ring: Rings whose kernels and whose proxy are in different processes.
@@ -15,9 +14,8 @@ Modules:
     transfer: Posted operations and the wait for them.
     completion: Result of an operation.
     work_request: Fields of `dg_wr` from Python values.
-    dtypes: `dg_wr` and `dg_wc` as NumPy dtypes.
+    dtypes: `dg_wr` and `dg_wc` as NumPy dtypes, and pointers of such arrays.
     byte_pool: Memory for the results of reads.
-    record_arrays: C pointers of NumPy arrays.
     fault: Rules of the provider `fault`.
     measure: Latency and rate, measured in the C core.
     system: Providers and their capabilities, CPUs, the clock, the folder for sockets.

@@ -19,7 +19,7 @@ from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
 from .proxy import Proxy
 from .queue import Queue
-from .region import Region, RemoteRegion
+from .region import ON_DEMAND, SHARE_PROCESS, Region, RemoteRegion
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -162,10 +162,8 @@ class Device(DeviceContext):
                 memory.
         """
         flags = None if access is None else parse_access(access)
-        return Region(
-            self, memory, flags, offset=offset, size=size, name=name, share_process=share_process,
-            on_demand=on_demand,
-        )  # fmt: skip
+        how = (SHARE_PROCESS if share_process else 0) | (ON_DEMAND if on_demand else 0)
+        return Region(self, memory, flags, part=(offset, size), name=name, flags=how)
 
     def import_region(self, token: bytes, timeout: float = 1.0) -> RemoteRegion:
         """Import a region from its descriptor, exported by this or another process of this user.

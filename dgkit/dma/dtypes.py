@@ -1,14 +1,17 @@
-"""Batch layouts: `dg_wr` and `dg_wc` of native/dgkit.h as NumPy dtypes."""
+"""Batch layouts: `dg_wr` and `dg_wc` of native/dgkit.h as NumPy dtypes; pointers of such arrays."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._ffi import ffi
 
-__all__ = ["WC_DTYPE", "WR_DTYPE"]
+if TYPE_CHECKING:
+    from ._ffi import native
+
+__all__ = ["WC_DTYPE", "WR_DTYPE", "completions", "work_requests"]
 
 _FORMATS = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
@@ -37,3 +40,21 @@ WR_DTYPE = _dtype("dg_wr")
 #: Completion, 48 bytes: user, size (bytes), submit_ns, post_ns, complete_ns, status, op, path
 #: (1 inline, 2 worker), flags (1: a stamp is shared).
 WC_DTYPE = _dtype("dg_wc")
+
+
+def work_requests(array: Any) -> native.Array:
+    """Return a flat array of WR_DTYPE as `dg_wr[]`. Raises TypeError for any other."""
+    return _pointer(array, WR_DTYPE, "WR", writable=False)
+
+
+def completions(array: Any) -> native.Array:
+    """Return a flat, writable array of WC_DTYPE as `dg_wc[]`. Raises TypeError for others."""
+    return _pointer(array, WC_DTYPE, "WC", writable=True)
+
+
+def _pointer(array: Any, dtype: Any, name: str, *, writable: bool) -> native.Array:
+    if getattr(array, "dtype", None) != dtype or array.ndim != 1:
+        raise TypeError(f"a flat array of dgkit.{name}_DTYPE is needed, not {array!r:.80}")
+    if not array.flags.c_contiguous or (writable and not array.flags.writeable):
+        raise TypeError(f"the array of dgkit.{name}_DTYPE must be contiguous and writable")
+    return ffi.from_buffer(f"dg_{name.lower()}[]", array, require_writable=writable)

@@ -24,6 +24,7 @@ __all__ = ["Rate", "Samples", "answer", "copy_methods", "copy_ns", "floor", "lat
 __all__ += ["measure_bare", "rate"]
 
 _BLOCK = 2000  # samples between two checks for signals and updates of a progress bar
+_OFFSETS = ("local_offset", "remote_offset")
 Progress = Callable[[float], None]
 
 
@@ -63,11 +64,9 @@ def latency(
     remote: RemoteRegion,
     *,
     op: str = "write",
-    size: int = 64,
     count: int = 10_000,
-    local_offset: int = 0,
-    remote_offset: int = 0,
     progress: Progress | None = None,
+    **shape: int,
 ) -> Samples:
     """Measure the latency of `count` transfers, one after another.
 
@@ -76,11 +75,9 @@ def latency(
         local: Local region.
         remote: Remote region.
         op: `"read"` or `"write"`.
-        size: Bytes of one transfer.
         count: Number of transfers.
-        local_offset: Bytes.
-        remote_offset: Bytes.
         progress: Called with the completed share, 0 to 1.
+        shape: `size` of one transfer (64 bytes by default), `local_offset`, `remote_offset`.
 
     Returns:
         Latencies in ns, each from before the submission to after the completion was reaped.
@@ -88,13 +85,13 @@ def latency(
     Raises:
         TransferError: A transfer failed.
     """
-    shape = {"size": size, "local_offset": local_offset, "remote_offset": remote_offset}
+    shape = {"size": 64, **shape}
     prepared = queue._prepare(wr_fields(_op(op), region_ids(local, remote), shape))
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
     status = ffi.new("int32_t *")
     # Large copies go in smaller blocks, of about 16 MiB, so that signals are handled in time.
-    block = max(1, min(_BLOCK, (1 << 24) // size))
+    block = max(1, min(_BLOCK, (1 << 24) // shape["size"]))
     done = 0
     with prepared:
         while done < count:
@@ -115,12 +112,10 @@ def rate(
     remote: RemoteRegion,
     *,
     op: str = "write",
-    size: int = 64,
     window: int = 32,
     seconds: float = 1.0,
-    local_offset: int = 0,
-    remote_offset: int = 0,
     progress: Progress | None = None,
+    **shape: int,
 ) -> Rate:
     """Measure the throughput with `window` transfers in flight.
 
@@ -131,32 +126,36 @@ def rate(
         local: Local region.
         remote: Remote region.
         op: `"read"` or `"write"`.
-        size: Bytes of one transfer.
         window: Transfers in flight.
         seconds: Duration of the measurement.
-        local_offset: Bytes.
-        remote_offset: Bytes.
         progress: Called with the completed share, 0 to 1.
+        shape: `size` of one transfer (64 bytes by default), `local_offset`, `remote_offset`.
     """
-    room = min(local.size - local_offset, remote.size - remote_offset)
-    n = max(1, min(room // whole("size", size, 1), whole("window", window, 1)))
-    shapes = [
-        {"size": size, "local_offset": local_offset + at, "remote_offset": remote_offset + at}
-        for at in range(0, n * size, size)
-    ]
-    raw = ffi.new(
-        "dg_wr[]", [wr_fields(_op(op), region_ids(local, remote), shape) for shape in shapes]
-    )
+    raw = ffi.new("dg_wr[]", _window(_op(op), local, remote, {"size": 64, **shape}, window))
     out = ffi.new("dg_rate *")
     total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
     while total[2] < duration_ns:
         part = min(100_000_000, duration_ns - total[2])
-        check(lib.dg_measure_rate(queue._q, raw, n, window, part, out))
+        check(lib.dg_measure_rate(queue._q, raw, len(raw), window, part, out))
         figures = (out.ops, out.bytes, max(1, out.elapsed_ns), out.failed, out.inlined)
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
             progress(min(1.0, total[2] / duration_ns))
     return _rate_of(total, provider_name(queue.device.provider, remote.emulated))
+
+
+def _window(
+    op: Op, local: Region, remote: RemoteRegion, shape: dict[str, int], window: int
+) -> list[dict[str, int]]:
+    """Return work requests for consecutive parts of both regions, at most `window` of them."""
+    first = wr_fields(op, region_ids(local, remote), shape)
+    size, starts = first["size"], {name: first.get(name, 0) for name in _OFFSETS}
+    room = min(local.size - starts["local_offset"], remote.size - starts["remote_offset"])
+    n = max(1, min(room // size, whole("window", window, 1)))
+    return [
+        {**first, **{name: start + at for name, start in starts.items()}}
+        for at in range(0, n * size, size)
+    ]
 
 
 def _rate_of(total: list[int], provider: str) -> Rate:

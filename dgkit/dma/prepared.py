@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..errors import ClosedError
 from ..types import Op
-from . import record_arrays
 from ._ffi import check, ffi, lib, native
 from .completion import completion_at
 from .transfer import CompletionQueue
@@ -114,12 +113,15 @@ class BatchQueue(CompletionQueue):
 
     def prepare(self, batch: np.ndarray[Any, Any]) -> PreparedBatch:
         """Check a flat array of WR_DTYPE once and return a prepared batch of a copy of it."""
-        raw = record_arrays.work_requests(batch)
+        from .dtypes import work_requests
+
+        raw = work_requests(batch)
         chained = int((batch["flags"] & lib.DG_CHAIN).astype(bool).sum())
         return PreparedBatch(self, raw, len(batch), len(batch) - chained)
 
     def _array(self, array: Any, completions: int) -> tuple[Any, int, int]:
         """Return the buffer, address and length of an array that the C methods do not know yet."""
-        find = record_arrays.completions if completions else record_arrays.work_requests
-        raw = find(array)
+        from . import dtypes
+
+        raw = dtypes.completions(array) if completions else dtypes.work_requests(array)
         return raw, int(ffi.cast("uintptr_t", raw)), len(array)

@@ -13,7 +13,7 @@ from ._ffi import check, ffi, lib, nanoseconds
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
 from .transfer import Transfer
-from .work_request import atomic_fields, chain, signed_word, wr_fields
+from .work_request import atomic_fields, chain, wr_fields
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Queue(BatchQueue):
             Unsupported: The provider has no atomic operations, or the remote memory is not mapped
                 into this process.
         """
-        operands = (signed_word("addend", addend), 0)
+        operands = (whole("addend", addend, -(1 << 63)) % (1 << 64), 0)
         return self._post_atomic(
             _FETCH_ADD, local, remote, operands, (local_offset, remote_offset), fence=fence
         )

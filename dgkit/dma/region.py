@@ -8,10 +8,10 @@ import os
 import warnings
 
 from ..buffers import flat_view
-from ..errors import AccessDenied, ClosedError, DgkitError, ExportError
+from ..errors import AccessDenied, BoundsError, ClosedError, DgkitError, ExportError
 from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
+from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
-from .memory_desc import READONLY, described_gpu, part
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from .context import DeviceContext
 
-__all__ = ["Region", "RemoteRegion", "region_ids", "region_method"]
+__all__ = ["ON_DEMAND", "SHARE_PROCESS", "Region", "RemoteRegion", "region_ids", "region_method"]
 
-_SHARE_PROCESS, _MAY_FAULT, _ON_DEMAND = 2, 4, 8
+_READONLY, SHARE_PROCESS, _MAY_FAULT, ON_DEMAND = 1, 2, 4, 8  # enum dg_memory_flags
+_GPU_KINDS = {"vmm": 1, "ipc": 2, "none": 3}  # enum dg_memory_kind
 _METHODS = ("map", "vm", "proxy", "gpu", "export_only", "doca", "rdma", "bar", "qp")
 _EMULATED = {"bar": "bar"}  # what is emulated, by method
 _METHOD_TEXTS = {
@@ -196,11 +197,9 @@ class Region(_Base):
         memory: Any,
         access: Access | None,
         *,
-        offset: int,
-        size: int | None,
+        part: tuple[int, int | None],
         name: str | None,
-        share_process: bool,
-        on_demand: bool = False,
+        flags: int,
     ) -> None:
         super().__init__(device, name if name is not None else getattr(memory, "name", None))
         self.memory = memory
@@ -213,28 +212,27 @@ class Region(_Base):
         try:
             if known and getattr(memory, "gpu", None) is not None:
                 self._span = memory.gpu
-                raw = described_gpu(memory, memory.gpu, offset, size)
+                raw = _describe_gpu(memory, *part)
+                flags &= ~SHARE_PROCESS  # for memory that the CPU accesses
             else:
-                raw = self._describe(known, offset, size, share_process)
+                raw = self._describe(known, *part)
             if access is None:
-                access = Access.READ if raw.flags & READONLY else Access.RW
-            raw.flags |= _ON_DEMAND if on_demand else 0
+                access = Access.READ if raw.flags & _READONLY else Access.RW
+            raw.flags |= flags
             self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
             if self._r is None:
                 self._release()
             raise
 
-    def _describe(
-        self, known: bool, offset: int, size: int | None, share_process: bool
-    ) -> native.dg_memory:
+    def _describe(self, known: bool, offset: int, size: int | None) -> native.dg_memory:
         view = flat_view(self.memory.buffer if known else self.memory)
         self._bytes = ffi.from_buffer("char[]", view)
-        flags = READONLY if view.readonly else 0
+        flags = _READONLY if view.readonly else 0
         del view  # a traceback would keep it, and with it the caller's buffer locked
-        if share_process or (known and self.memory.share_process):
-            flags |= _SHARE_PROCESS
-        start, length = part(len(self._bytes), offset, size)
+        if known and self.memory.share_process:
+            flags |= SHARE_PROCESS
+        start, length = _part(len(self._bytes), offset, size)
         raw = ffi.new("dg_memory *")
         raw.addr = ffi.cast("char *", self._bytes) + start
         raw.size = length
@@ -395,3 +393,29 @@ def region_ids(local: Any, remote: Any) -> tuple[int, int]:
     if not isinstance(remote, _Base):
         raise TypeError(f"remote is {remote!r:.60}; it must be a RemoteRegion (import_region)")
     return local.id, remote.id
+
+
+def _part(total: int, offset: int, size: int | None) -> tuple[int, int]:
+    """Return start and length of a range of `total` bytes; BoundsError if out of bounds."""
+    start = whole("offset", offset)
+    length = total - start if size is None else whole("size", size, 1)
+    if length < 1 or start + length > total:
+        raise BoundsError(f"offset {start} + size {length} leaves the memory's {total} bytes")
+    return start, length
+
+
+def _describe_gpu(memory: Any, offset: int, size: int | None) -> native.dg_memory:
+    """Return the `dg_memory` of a range of GPU memory."""
+    span: GpuSpan = memory.gpu
+    start, length = _part(span.size, offset, size)
+    raw = ffi.new("dg_memory *")
+    raw.addr = ffi.cast("char *", span.address) + start
+    raw.size = length
+    raw.kind = _GPU_KINDS[span.kind]
+    raw.flags = _READONLY if getattr(memory, "readonly", False) else 0
+    raw.fd = span.fd
+    raw.fd_offset = span.offset + start
+    raw.block = span.block
+    raw.uuid = span.uuid
+    raw.handle = span.handle.ljust(64, b"\0")
+    return raw

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import BoundsError
@@ -12,7 +11,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["atomic_fields", "chain", "signed_word", "wr_fields"]
+__all__ = ["atomic_fields", "chain", "wr_fields"]
 
 _FIELDS = {"size", "local_offset", "remote_offset", "rows", "local_stride", "remote_stride", "user"}
 _CHAIN = 2
@@ -45,22 +44,6 @@ def wr_fields(op: int, ids: tuple[int, int], shape: Mapping[str, int]) -> dict[s
     if fields["rows"] > _ROWS_MAX:
         raise BoundsError(f"rows is {fields['rows']}; the limit is {_ROWS_MAX}")
     return {"op": op, "local": ids[0], "remote": ids[1], **fields}
-
-
-def signed_word(what: str, value: Any) -> int:
-    """Return a number from -2^63 to 2^64 - 1 as a word: a negative one in two's complement.
-
-    Raises:
-        TypeError: Not an integer.
-        BoundsError: Out of range.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{what} is {value!r}; it must be a whole number") from None
-    if number < -(1 << 63):
-        raise BoundsError(f"{what} is {number}; the least is -2^63")
-    return whole(what, number % (1 << 64) if number < 0 else number)
 
 
 def atomic_fields(

@@ -1,15 +1,12 @@
 """Memory on the host and on GPUs. Independent of DMA; `dma` registers it.
 
 Modules:
-    allocate: `dgkit.empty`.
-    placement: The argument `on` ("host", "gpu", "auto", ...).
+    allocate: `dgkit.empty` and its argument `on` ("host", "gpu", "auto", ...).
     shape: Shapes and dtypes without NumPy.
-    wrap: `dgkit.wrap`.
+    wrap: `dgkit.wrap`, and a user's host memory.
     host: Host memory (sealed memfd).
     pinned: Host memory that GPUs can access.
     bar: Memory of a testbed's host guest in the PCI BAR of its DPU guest.
-    wrap_host: A user's host memory.
-    host_base: Base of all host memory.
     meminfo: Memory available on this machine.
     gpu: GPU memory allocated by dgkit.
     wrap_gpu: A user's GPU memory.
@@ -29,8 +26,7 @@ The modules for GPU memory are loaded on first use.
 
 from .allocate import empty
 from .host import HostMemory
-from .wrap import is_gpu_array, wrap
-from .wrap_host import ForeignMemory
+from .wrap import ForeignMemory, is_gpu_array, wrap
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:

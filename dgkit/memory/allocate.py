@@ -7,7 +7,6 @@ from collections.abc import Iterable
 
 from ..errors import Unsupported
 from .host import HostMemory
-from .placement import choose, parse_on
 from .shape import as_shape, total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -22,7 +21,9 @@ else:
         return function
 
 
-__all__ = ["empty"]
+__all__ = ["choose", "empty", "parse_on"]
+
+_CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number), 'auto' or 'bar' (of a testbed)"
 
 
 @overload
@@ -112,3 +113,24 @@ def _on_gpu(
     from .gpu import GpuMemory
 
     return GpuMemory(shape, dtype, gpu=gpu, name=name)
+
+
+def parse_on(on: str) -> tuple[str, int | None]:
+    """Return the kind of place and the GPU's index (None if not given). Raises ValueError."""
+    if isinstance(on, str):
+        if on in ("host", "pinned", "gpu", "auto", "bar"):
+            return on, None
+        kind, _, number = on.partition(":")
+        if kind == "cuda" and number.isascii() and number.isdecimal() and len(number) < 5:
+            return "gpu", int(number)
+    raise ValueError(f"on is {on!r}; it must be {_CHOICES}")
+
+
+def choose(readonly_export: bool) -> tuple[str, str]:
+    """Return what "auto" becomes, "gpu" or "host", and why."""
+    if readonly_export:
+        return "host", "host memory: readonly_export=True requires it"
+    from .gpu_info import why_no_gpu
+
+    why = why_no_gpu()
+    return ("host", f"host memory: {why}") if why else ("gpu", "GPU memory: a GPU can be used here")

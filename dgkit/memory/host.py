@@ -8,17 +8,18 @@ import mmap
 import os
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
-from .host_base import HostBase
 from .meminfo import available_bytes
 from .shape import total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
 
     import numpy as np
 
-__all__ = ["Fd", "HostMemory"]
+    Self = TypeVar("Self", bound="HostBase")
+
+__all__ = ["Fd", "HostBase", "HostMemory"]
 
 _MADV_POPULATE_READ = 22  # <linux/mman.h>; Linux 5.14
 _PART = 4 << 20  # bytes that are mapped in one call: about 1 ms
@@ -37,6 +38,38 @@ class Fd:
 
     def __del__(self) -> None:
         os.close(self.number)
+
+
+class HostBase:
+    """Bytes that the CPU reads and writes. `_buffer` is None once closed."""
+
+    place = "host"
+    fd_offset = 0
+    gpu = None
+    _buffer: memoryview | None
+
+    @property
+    def closed(self) -> bool:
+        """True if the memory is closed."""
+        return self._buffer is None
+
+    @property
+    def buffer(self) -> memoryview:
+        """All bytes, flat."""
+        buffer = self._buffer  # once: another thread may close the memory
+        if buffer is None:
+            raise ClosedError(f"{self!r} is closed")
+        return buffer
+
+    def close(self) -> None:
+        """Release the bytes; regions and arrays over them keep them. Idempotent."""
+        self._buffer = None
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class HostMemory(HostBase):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..errors import NativeError, Unsupported
-from ..memory.placement import parse_on
+from ..memory.allocate import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import OWN_EXPORT, Access, is_memory
 from .region import SessionRegion

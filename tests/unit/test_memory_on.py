@@ -12,7 +12,7 @@ import dgkit
 from dgkit import memory
 from dgkit.errors import DeviceUnavailable, Unsupported
 from dgkit.memory import HostMemory, cuda, gpu_info
-from dgkit.memory.placement import parse_on
+from dgkit.memory.allocate import parse_on
 
 MISSING = "libcuda.so.1: cannot open shared object file: No such file or directory"
 

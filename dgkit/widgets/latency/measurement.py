@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import BoundsError, LimitReached
 from ...html_cards import provider_label
 from ...memory import why_no_gpu
-from ...memory.placement import parse_on
+from ...memory.allocate import parse_on
 from ...report import GPU_INITIATED, posted_label
 from ...units import size_text
 from ..base import forms
