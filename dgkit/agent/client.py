@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
+from ..sizes import COPY_CHUNK, WINDOW
 from .agent_limits import REGION_FDS
 from .gpu_rings import ClientRings
 from .worker import SerialWorker
@@ -46,7 +47,6 @@ _RATE = 10_000  # requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
 _RELEASE_FAILURES = 3  # of one region, until it is given up
-_CHUNK = 1 << 20  # bytes that a worker copies between two looks at cancellation
 _MAX_UNSENT = 512 << 10  # bytes of replies that a client does not read
 _MESSAGE_BYTES = 200  # that a short reply takes beside its body
 _MAX_WAITING = 2 << 20  # bytes of requests that wait to be served
@@ -120,7 +120,7 @@ class Client:
     def copier(self, device: Device) -> Copier:
         """Return the copier of the `moves` worker, created on first use."""
         if self._copier is None:
-            self._copier = Copier(device, chunk=_CHUNK, op_timeout=30.0)
+            self._copier = Copier(device, COPY_CHUNK, WINDOW)
         return self._copier
 
     def postpone(self, body: bytes) -> bool:

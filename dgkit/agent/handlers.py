@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import memory
-from ..dpu import benchmark
-from ..dpu.digest import digest
-from ..dpu.region_ref import RegionRef
+from msgspec.structs import astuple
+
+from ..dpu.job import DigestJob, copy_job
+from ..dpu.values import LatencyTask, RateTask
 from ..errors import BoundsError, LimitReached, PeerError, Unsupported
+from ..sizes import BLOCKS_AHEAD
 from ..types import Access
 from ..wire import messages as m
 from .client import on_gpu
 from .monitor import Monitor
-from .state import INLINE_MAX
 
 if TYPE_CHECKING:
     from .client import Client
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["Handlers"]
 
 _PROGRESS_S = 0.1
-_BLOCKS_AHEAD = 16  # of a measurement, that the loop has not sent
 _WAIT_S = 0.001
 
 
@@ -88,16 +87,18 @@ class Handlers:
             undo.callback(client.give_region)
             allowance.take_memory(charged)
             undo.callback(allowance.give_memory, charged)
-            mem = memory.empty(request.size, on=request.place, name=request.name or None)
-            undo.callback(mem.close)
-            region = self._state.device.register(mem, Access(request.access))
-            undo.callback(region.close)
+            access, name = Access(request.access), request.name or None
+            ref = self._state.service.allocate(request.size, request.place, access, name)
+            undo.callback(ref.close, 0.0)
+            region = ref.region
+            assert region is not None
             token = region.export() if request.export else b""
-            kept = 0 if on_gpu(region.place) else charged  # "auto" may have taken GPU memory
-            handle = client.add(RegionRef(region=region, memory=mem, charged=kept))
+            # "auto" may have taken GPU memory
+            ref.charged = 0 if on_gpu(region.place) else charged
+            handle = client.add(ref)
             undo.pop_all()
-        allowance.give_memory(charged - kept)
-        chosen = getattr(mem, "chosen", "")
+        allowance.give_memory(charged - ref.charged)
+        chosen = getattr(ref.memory, "chosen", "")
         return m.Allocated(request.id, handle, token, region.place, chosen, region.registration)
 
     def import_(self, client: Client, request: m.Import) -> None:
@@ -108,13 +109,12 @@ class Handlers:
             with contextlib.ExitStack() as undo:
                 client.take_region()
                 undo.callback(client.give_region)
-                remote = self._state.device.import_region(request.token)
-                undo.callback(remote.close)
-                handle = client.add(RegionRef(remote=remote))
+                ref = self._state.service.import_(request.token)
+                undo.callback(ref.close, 0.0)
+                handle = client.add(ref)
                 undo.pop_all()
-            return m.Imported(
-                request.id, handle, remote.size, int(remote.access), str(remote.method)
-            )
+            remote = ref.as_remote()
+            return m.Imported(request.id, handle, ref.size, int(remote.access), str(remote.method))
 
         self._state.run_job(client, client.control, request, work)
 
@@ -150,26 +150,18 @@ class Handlers:
 
     def move(self, client: Client, request: m.Move) -> m.Moved | None:
         """Copy: at once if it is small and no move of this client is queued, else in a worker."""
-        state, size = self._state, request.size
+        service, size = self._state.service, request.size
         src, dst = client.region(request.src), client.region(request.dst)
-        small = size <= INLINE_MAX and src.inline_ok and dst.inline_ok and client.moves.idle
-        if small and state.copies_inline:
-            return self._move_inline(request, src, dst)
-        spans = (src, request.src_offset, dst, request.dst_offset, size)
+        span = (src, request.src_offset, dst, request.dst_offset, size)
+        if client.moves.idle and service.can_copy_inline(src, dst, size):
+            return m.Moved(request.id, *service.copy_inline(*span))
 
         def work() -> m.Moved:
-            copier = client.copier(state.device)
-            return copier.copy(request.id, *spans, self._stepper(client, request.id, size))
+            step = self._stepper(client, request.id, size)
+            return m.Moved(request.id, *copy_job(*span).run(client.copier(service.device), step))
 
-        state.run_job(client, client.moves, request, work)
+        self._state.run_job(client, client.moves, request, work)
         return None
-
-    def _move_inline(self, request: m.Move, src: RegionRef, dst: RegionRef) -> m.Moved:
-        copier, size = self._state.copier, request.size
-        src_at, dst_at = request.src_offset, request.dst_offset
-        if src.remote is not None and dst.remote is not None:
-            return copier.copy_small(request.id, src.remote, src_at, dst.remote, dst_at, size)
-        return copier.copy(request.id, src, src_at, dst, dst_at, size, _no_step)
 
     def digest(self, client: Client, request: m.Digest) -> None:
         """Hash in the worker of the moves, after those that were requested before."""
@@ -177,31 +169,40 @@ class Handlers:
 
         def work() -> m.Digested:
             step = self._stepper(client, request.id, request.size)
-            return digest(request, ref, client.copier(self._state.device), step)
+            job = DigestJob(ref, request.offset, request.size)
+            return m.Digested(request.id, *job.run(client.copier(self._state.device), step))
 
         self._state.run_job(client, client.moves, request, work)
 
     def latency(self, client: Client, request: m.Latency) -> None:
         """Measure latencies in the worker of the measurements."""
-        self._measure(client, request, benchmark.latency)
+        ref, task = client.region(request.region), LatencyTask(*astuple(request)[2:])
+        measure = self._state.service.latency
+        self._measure(
+            client, request,
+            lambda listener: m.LatencyDone(request.id, *measure(ref, task, listener)),
+        )  # fmt: skip
 
     def rate(self, client: Client, request: m.Rate) -> None:
         """Measure bandwidth in the worker of the measurements."""
-        self._measure(client, request, benchmark.rate)
+        ref, task = client.region(request.region), RateTask(*astuple(request)[2:])
+        measure = self._state.service.rate
+        self._measure(
+            client, request,
+            lambda listener: m.RateDone(request.id, *measure(ref, task, listener)),
+        )  # fmt: skip
 
-    def _measure(self, client: Client, request: Any, measure: Callable[..., Any]) -> None:
-        ref, state = client.region(request.region), self._state
-
+    def _measure(
+        self, client: Client, request: Any, measure: Callable[[_Measurement], Any]
+    ) -> None:
         def work() -> Any:
-            check = lambda: _check(client, request.id)  # noqa: E731
             client.allowance.take_memory(request.size)
             try:
-                send = lambda message: _send_measured(state, client, message, check)  # noqa: E731
-                return measure(request, ref, state.device, send, check)
+                return measure(_Measurement(self._state, client, request.id))
             finally:
                 client.allowance.give_memory(request.size)
 
-        state.run_job(client, client.measures, request, work)
+        self._state.run_job(client, client.measures, request, work)
 
     def watch(self, client: Client, request: m.Watch) -> None:
         """Start a monitor, which runs on its own thread until it is cancelled."""
@@ -337,20 +338,32 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
     return ref.memory.buffer[offset : offset + size]
 
 
-def _send_measured(
-    state: AgentState, client: Client, message: object, check: Callable[[], None]
-) -> None:
-    """Send a message of a measurement; wait while the client does not read those before it."""
-    while client.blocks_queued - client.blocks_sent >= _BLOCKS_AHEAD or client.unsent:
-        check()
-        time.sleep(_WAIT_S)
-    if type(message) is m.Block:
-        client.blocks_queued += 1
-    state.send(client, message)
+class _Measurement:
+    """Listener that sends what it receives to the client, and waits while that does not read."""
 
+    def __init__(self, state: AgentState, client: Client, number: int) -> None:
+        self._state, self._client, self._number = state, client, number
 
-def _no_step(done: int) -> None:
-    """Do nothing: an inline copy has one chunk."""
+    def check(self) -> None:
+        """Raise PeerError if the client has cancelled the request or is leaving."""
+        _check(self._client, self._number)
+
+    def add_block(self, number: int, samples: bytes) -> None:
+        """Send a block of samples."""
+        self._wait()
+        self._client.blocks_queued += 1
+        self._state.send(self._client, m.Block(self._number, number, samples))
+
+    def add_progress(self, done: int, total: int) -> None:
+        """Send how far the measurement is."""
+        self._wait()
+        self._state.send(self._client, m.Progress(self._number, done, total))
+
+    def _wait(self) -> None:
+        client = self._client
+        while client.blocks_queued - client.blocks_sent >= BLOCKS_AHEAD or client.unsent:
+            self.check()
+            time.sleep(_WAIT_S)
 
 
 def _check(client: Client, number: int) -> None:

@@ -7,13 +7,17 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..dpu.sampler import Sampler
+from msgspec.structs import astuple
+
+from ..dpu.values import WatchTask
 from ..wire.error_codec import to_wire
 from ..wire.messages import Ended, Watch, Watching
+from ..wire.telemetry import Sampled
 from .agent_limits import MONITOR_FDS
 
 if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef
+    from ..dpu.sampler import Sampler
     from .client import Client
     from .state import AgentState
 
@@ -82,7 +86,8 @@ class Monitor:
         size = self._request.size
         self._client.allowance.take_memory(size)
         try:
-            self._sampler = Sampler(self._state.device, self._ref, self._request)
+            task = WatchTask(*astuple(self._request)[3:])
+            self._sampler = self._state.service.watch(self._ref, task)
         except BaseException:
             self._client.allowance.give_memory(size)
             self._client.monitors.pop(self._request.id, None)  # the client may retry at once
@@ -115,4 +120,4 @@ class Monitor:
             while not self._stop.wait(sampler.wait_s):
                 block = sampler.step(_SLICE_NS)
                 if block is not None:
-                    self._state.send(self._client, block)
+                    self._state.send(self._client, Sampled(self._request.monitor, *block))

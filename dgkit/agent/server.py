@@ -18,7 +18,7 @@ import msgspec
 import zmq
 
 from ..dma import Device
-from ..dpu.copier import Copier
+from ..dpu.service import DpuService
 from ..errors import DgkitError, PeerError, RegionBusy
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
@@ -42,7 +42,7 @@ from .account import Allowance, check_user
 from .client import Client, Waiting
 from .handlers import Handlers
 from .handshake import check_hello, welcome
-from .state import INLINE_MAX, TELEMETRY_MS, AgentState
+from .state import TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
     from .serve_options import ServeOptions
@@ -81,11 +81,11 @@ class Agent:
                 rdma=options.rdma,
             )  # fmt: skip
             undo.callback(self._device.close)
-            copier = Copier(self._device, chunk=INLINE_MAX, op_timeout=1.0)
             undo.pop_all()
         inline = not options.rules and options.provider != "fault"
+        service = DpuService(self._device, copies_inline=inline, inline_timeout=1.0)
         self._state = AgentState(
-            options.role, self._listener, self._device, copier, copies_inline=inline,
+            options.role, self._listener, service,
             shared_telemetry=options.shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
@@ -476,7 +476,7 @@ class Agent:
         deadline = time.monotonic() + _END_S
         ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
         self._listener.close()
-        self._state.copier.close()
+        self._state.service.close()
         if all(ended):
             try:
                 self._device.close(timeout=0.2)

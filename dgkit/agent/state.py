@@ -15,17 +15,15 @@ from .client import COUNTERS
 from .telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from ..dma import Device
-    from ..dpu.copier import Copier
+    from ..dpu.service import DpuService
     from ..wire.listener import Caller, Listener
     from ..wire.messages import Moved
     from ..wire.wakeup import Wakeup
     from .client import Client
     from .worker import SerialWorker
 
-__all__ = ["INLINE_MAX", "TELEMETRY_MS", "AgentState"]
+__all__ = ["TELEMETRY_MS", "AgentState"]
 
-INLINE_MAX = 1 << 16  # bytes that the loop itself copies: about 10 us
 TELEMETRY_MS = 50  # how often the loop wakes to publish
 _log = logging.getLogger("dgkit.agent")
 
@@ -36,9 +34,7 @@ class AgentState:
     Only send() and report() may be called from another thread.
 
     Attributes:
-        copier: The loop's own, for copies of up to INLINE_MAX bytes.
-        copies_inline: Whether the loop may copy. An injected fault may block, so with rules it
-            does not.
+        service: The DPU. The loop itself makes its small copies.
         shared_telemetry: Whether a client sees the samples and totals of all clients.
         outbox: Replies of workers and blocks of monitors, which the loop sends.
         wakeup: Wakes the loop for the outbox; None before the loop runs.
@@ -48,19 +44,16 @@ class AgentState:
         self,
         role: str,
         listener: Listener,
-        device: Device,
-        copier: Copier,
+        service: DpuService,
         *,
-        copies_inline: bool,
         shared_telemetry: bool = False,
         limits: Limits,
     ) -> None:
         self.role = role
         self.listener = listener
-        self.device = device
-        self.copier = copier
+        self.service = service
+        self.device = service.device
         self.limit = MemoryLimit(limits.memory)
-        self.copies_inline = copies_inline
         self.limits = limits
         self._accounts: dict[str, Account] = {}
         self.shared_telemetry = shared_telemetry

@@ -1,8 +1,11 @@
-"""The DPU's own work, in whichever process the DPU is; below `session` and `agent`.
+"""The DPU as a service on plain values, in whichever process it is; below `session` and `agent`.
 
+service.py      DpuService: what a DPU does with regions
+values.py       what it takes and returns
 region_ref.py   region as the DPU refers to it: its own, or imported
-copier.py       copies between any two regions, through bounce memory
-digest.py       SHA-256 over bytes that were read by DMA
+job.py          copies, transfers and digests, cut into chunks by one loop
+job_worker.py   thread that runs jobs where the user's process is the DPU
+copier.py       queues and bounce memory of one thread, and its small copies
 benchmark.py    latency and bandwidth measurements
 baseline.py     the machine's floor, reported with each measurement
 sampler.py      periodic blocks of latency samples

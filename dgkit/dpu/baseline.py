@@ -6,23 +6,23 @@ from array import array
 from typing import TYPE_CHECKING
 
 from ..errors import Unsupported
+from ..sizes import FLOOR_BYTES
 from ..types import OWN_EXPORT, Op
 
 if TYPE_CHECKING:
     from ..dma import Queue, Region, RemoteRegion
-    from ..wire.messages import Latency, Rate
+    from .values import LatencyTask, RateTask
 
 __all__ = ["Baseline"]
 
 _SAMPLES = 2000
-_BYTES = 64 << 20  # copied in total at most, except that at least _LEAST copies are made
-_LEAST = 5
+_LEAST = 5  # copies, even where they are more than FLOOR_BYTES
 _FEW, _LONGEST_NS = 20, 200_000_000
 _TOGETHER = 500  # copies in one call of the bare loop: each call refills its window
 
 
 class Baseline:
-    """Floor of the operation that `request` measures, over the same memory.
+    """Floor of the operation that `task` measures, over the same memory.
 
     For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
     copies in flight; for the providers `doca`, `softdoca` and `verbs`, a bare C loop over the
@@ -36,16 +36,16 @@ class Baseline:
         queue: Queue,
         local: Region,
         remote: RemoteRegion,
-        request: Latency | Rate,
+        task: LatencyTask | RateTask,
         *,
         handoff: bool = False,
         window: int = 1,
     ) -> None:
         self._queue, self._local, self._remote = queue, local, remote
-        self._write = request.op == Op.WRITE
-        self._size, self._offset = request.size, getattr(request, "offset", 0)
+        self._write = task.op == Op.WRITE
+        self._size, self._offset = task.size, getattr(task, "offset", 0)
         self._handoff, self._window = handoff, window
-        self._count = max(_LEAST, min(_SAMPLES, _BYTES // max(self._size, 1)))
+        self._count = max(_LEAST, min(_SAMPLES, FLOOR_BYTES // max(self._size, 1)))
 
     def measure_ns(self) -> int:
         """Measure now; return nanoseconds per copy, or 0 if there is none to compare with.
@@ -71,7 +71,7 @@ class Baseline:
 
     def _mean_interval(self) -> int:
         """Return the mean time per copy, from the end of the first copy to that of the last."""
-        window = min(self._window, max(2, _BYTES // self._size), _TOGETHER // _LEAST)
+        window = min(self._window, max(2, FLOOR_BYTES // self._size), _TOGETHER // _LEAST)
         taken = self._bare_loop(max(min(self._count, _TOGETHER), _LEAST * window), window)
         return max(1, sum(taken[1:]) // (len(taken) - 1)) if taken else 0
 

@@ -5,35 +5,24 @@ from __future__ import annotations
 import contextlib
 import time
 from array import array
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .. import memory
+from ..sizes import RATE_BYTES, SAMPLES_A_BLOCK
 from ..types import OWN_EXPORT, Op, Path
-from ..wire.messages import (
-    SAMPLES_A_BLOCK,
-    Block,
-    Latency,
-    LatencyDone,
-    Progress,
-    Rate,
-    RateDone,
-)
 from .baseline import Baseline
+from .values import LatencyResult, LatencyTask, MeasurementListener, RateResult, RateTask
 
 if TYPE_CHECKING:
     from ..dma import Device, Queue, Region, RemoteRegion
     from .region_ref import RegionRef
+    from .values import MachineFields
 
 __all__ = ["BenchmarkQueue", "latency", "machine_fields", "rate"]
 
-Send = Callable[[object], None]
-Check = Callable[[], None]
-
 _SLICE_NS = 50_000_000  # how long a C loop runs before cancellation is checked
 _RATE_SLICE_S = 0.1
-_RATE_BYTES = 16 << 20  # of local memory that a window of small transfers cycles through
 
 
 class BenchmarkQueue:
@@ -43,7 +32,7 @@ class BenchmarkQueue:
         self, device: Device, size: int, depth: int, path: int, op_timeout: float = 30.0
     ) -> None:
         with contextlib.ExitStack() as undo:
-            self._memory = memory.empty(size, name="agent measuring")
+            self._memory = memory.empty(size, name="measuring")
             undo.callback(self._memory.close)
             self.local: Region = device.register(self._memory)
             undo.callback(self.local.close)
@@ -65,52 +54,51 @@ class BenchmarkQueue:
 
 
 def latency(
-    request: Latency, ref: RegionRef, device: Device, send: Send, check: Check
-) -> LatencyDone:
+    task: LatencyTask, ref: RegionRef, device: Device, listener: MeasurementListener
+) -> LatencyResult:
     """Measure latencies, with the baseline before and after.
 
     Args:
-        request: Operation, size, offset, path and count.
+        task: Operation, size, offset, path and count.
         ref: Region at the remote end.
         device: Device that moves the bytes.
-        send: Called with each numbered Block of samples and with each Progress.
-        check: Called between two slices; may raise to end the measurement.
+        listener: Receives the samples and the progress, and may end the measurement.
     """
     from ..dma import measure
 
     remote = ref.as_remote()
-    op = Op(request.op).name.lower()
-    with BenchmarkQueue(device, request.size, 16, request.path) as bench:
+    op = Op(task.op).name.lower()
+    with BenchmarkQueue(device, task.size, 16, task.path) as bench:
         probe = measure.latency(
             bench.queue, bench.local, remote,
-            op=op, size=request.size, count=1, remote_offset=request.offset,
+            op=op, size=task.size, count=1, remote_offset=task.offset,
         )  # fmt: skip
         path = probe.path
         handoff = path != "inline"
-        baseline = Baseline(bench.queue, bench.local, remote, request, handoff=handoff)
+        baseline = Baseline(bench.queue, bench.local, remote, task, handoff=handoff)
         before = baseline.measure_ns()
         slept = device.stats.engine_sleeps
-        blocks = _sample(request, bench, remote, send, check)
+        blocks = _sample(task, bench, remote, listener)
         slept = 0 if path == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
     machine = machine_fields(device, remote)
-    return LatencyDone(request.id, blocks, path, before, after, machine, slept)
+    return LatencyResult(blocks, path, before, after, machine, slept)
 
 
 def _sample(
-    request: Latency, bench: BenchmarkQueue, remote: RemoteRegion, send: Send, check: Check
+    task: LatencyTask, bench: BenchmarkQueue, remote: RemoteRegion, listener: MeasurementListener
 ) -> int:
-    """Send all samples in blocks; return the number of blocks."""
+    """Pass on all samples in blocks; return the number of blocks."""
     from ..dma import measure
 
     block: array[int] = array("Q")
-    left, count, blocks = request.count, min(request.count, 256), 0
+    left, count, blocks = task.samples, min(task.samples, 256), 0
     while left:
-        check()
+        listener.check()
         started = time.monotonic_ns()
         taken = measure.latency(
-            bench.queue, bench.local, remote, op=Op(request.op).name.lower(),
-            size=request.size, count=min(count, left), remote_offset=request.offset,
+            bench.queue, bench.local, remote, op=Op(task.op).name.lower(),
+            size=task.size, count=min(count, left), remote_offset=task.offset,
         )  # fmt: skip
         left -= len(taken.ns)
         if time.monotonic_ns() - started < _SLICE_NS // 2:
@@ -119,59 +107,61 @@ def _sample(
             count //= 2
         block += taken.ns
         while len(block) >= SAMPLES_A_BLOCK or (block and not left):
-            send(Block(request.id, blocks, block[:SAMPLES_A_BLOCK].tobytes()))
+            listener.add_block(blocks, block[:SAMPLES_A_BLOCK].tobytes())
             del block[:SAMPLES_A_BLOCK]
             blocks += 1
-        send(Progress(request.id, request.count - left, request.count))
+        listener.add_progress(task.samples - left, task.samples)
     return blocks
 
 
-def rate(request: Rate, ref: RegionRef, device: Device, send: Send, check: Check) -> RateDone:
-    """Count the bytes moved in `request.seconds`, with the baseline before and after.
+def rate(
+    task: RateTask, ref: RegionRef, device: Device, listener: MeasurementListener
+) -> RateResult:
+    """Count the bytes moved in `task.seconds`, with the baseline before and after.
 
     The measurement runs in slices, each timed by C. Arguments as for latency().
     """
     remote = ref.as_remote()
-    local_size = min(request.size * request.window, max(request.size, _RATE_BYTES))
+    local_size = min(task.size * task.window, max(task.size, RATE_BYTES))
     local_size = min(local_size, ref.size)
-    with BenchmarkQueue(device, local_size, request.window, request.path) as bench:
-        baseline = Baseline(bench.queue, bench.local, remote, request, window=request.window)
+    with BenchmarkQueue(device, local_size, task.window, task.path) as bench:
+        baseline = Baseline(bench.queue, bench.local, remote, task, window=task.window)
         before = baseline.measure_ns()
         slept = device.stats.engine_sleeps
-        figures = _count(request, bench, remote, send, check)
+        figures = _count(task, bench, remote, listener)
         slept = 0 if figures[-1] == "inline" else device.stats.engine_sleeps - slept
         after = baseline.measure_ns()
-    return RateDone(request.id, *figures, before, after, machine_fields(device, remote), slept)
+    return RateResult(*figures, before, after, machine_fields(device, remote), slept)
 
 
 def _count(
-    request: Rate, bench: BenchmarkQueue, remote: RemoteRegion, send: Send, check: Check
+    task: RateTask, bench: BenchmarkQueue, remote: RemoteRegion, listener: MeasurementListener
 ) -> tuple[int, int, int, int, str]:
     """Return operations, bytes, elapsed nanoseconds, failed operations and the path."""
     from ..dma import measure
 
     ops = moved = elapsed = failed = 0
     path = ""
-    goal = int(request.seconds * 1e9)
+    goal = int(task.seconds * 1e9)
     while elapsed < goal:
-        check()
+        listener.check()
         part = measure.rate(
             bench.queue,
             bench.local,
             remote,
-            op=Op(request.op).name.lower(),
-            size=request.size,
-            window=request.window,
+            op=Op(task.op).name.lower(),
+            size=task.size,
+            window=task.window,
             seconds=min(_RATE_SLICE_S, (goal - elapsed) / 1e9),
         )
         ops, moved, failed = ops + part.ops, moved + part.bytes, failed + part.failed
         elapsed += part.elapsed_ns
         path = part.path
-        send(Progress(request.id, min(elapsed, goal), goal))
+        listener.add_progress(min(elapsed, goal), goal)
     return ops, moved, elapsed, failed, path
 
 
-def machine_fields(device: Device, remote: RemoteRegion) -> dict[str, str | int | bool | None]:
+def machine_fields(device: Device, remote: RemoteRegion) -> MachineFields:
     """Return the measuring machine as the fields of dgkit.report.Machine.
 
     Between two memories of the host the provider `cuda` copies with the CPU: then `engine` is

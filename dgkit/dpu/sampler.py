@@ -8,14 +8,14 @@ from array import array
 from typing import TYPE_CHECKING
 
 from ..types import MIXED, Op
-from ..wire.telemetry import Sampled
 from .benchmark import BenchmarkQueue, machine_fields
+from .values import SampleBlock
 
 if TYPE_CHECKING:
     from ..dma import Device
     from ..dma.measure import Samples
-    from ..wire.messages import Watch
     from .region_ref import RegionRef
+    from .values import WatchTask
 
 __all__ = ["Sampler"]
 
@@ -24,23 +24,23 @@ _WARM_NS = 1_000_000  # a transfer that takes longer gains nothing from a warm-u
 
 
 class Sampler:
-    """Takes the samples that a Watch requests, with its own memory and queue. Not thread-safe.
+    """Takes the samples that a WatchTask asks for, with its own memory and queue. Not thread-safe.
 
     The first transfer after each pause is not a sample: caches and clocks are cold then, and one
     slow transfer of 50 would be the whole p99. `path` is that of the very first transfer. An
     invalid region, span or access raises here.
     """
 
-    def __init__(self, device: Device, ref: RegionRef, request: Watch) -> None:
-        self._request = request
+    def __init__(self, device: Device, ref: RegionRef, task: WatchTask) -> None:
+        self._task = task
         self._provider = device.provider
         self._remote = ref.as_remote()
-        self._op = Op(request.op).name.lower()
+        self._op = Op(task.op).name.lower()
         self._samples: array[int] = array("Q")
         self._paths: set[str] = set()  # of the block in progress
         self._number = 0
         self._sample_ns = 1
-        self._bench = BenchmarkQueue(device, request.size, 16, request.path, _OP_TIMEOUT_S)
+        self._bench = BenchmarkQueue(device, task.size, 16, task.path, _OP_TIMEOUT_S)
         try:
             self.path = self._measure(1).path
         except BaseException:
@@ -54,7 +54,7 @@ class Sampler:
         """Return the seconds until the next block is due; 0 if it is due or in progress."""
         return max(0.0, self._due - time.monotonic())
 
-    def step(self, budget_ns: int) -> Sampled | None:
+    def step(self, budget_ns: int) -> SampleBlock | None:
         """Take samples for about `budget_ns`; return the block once it is complete.
 
         Missed blocks are not caught up: the next one is due at the next multiple of `every_s`.
@@ -65,11 +65,11 @@ class Sampler:
             self._measure(1)
         while True:
             left_ns = deadline - time.monotonic_ns()
-            missing = self._request.count - len(self._samples)
+            missing = self._task.samples - len(self._samples)
             taken = self._measure(max(1, min(missing, left_ns // self._sample_ns)))
             self._samples += taken.ns
             self._paths.add(taken.path)
-            if len(self._samples) >= self._request.count:
+            if len(self._samples) >= self._task.samples:
                 return self._block()
             if time.monotonic_ns() >= deadline:
                 return None
@@ -77,24 +77,24 @@ class Sampler:
     def _measure(self, count: int) -> Samples:
         from ..dma import measure
 
-        started, request = time.monotonic_ns(), self._request
+        started, task = time.monotonic_ns(), self._task
         taken = measure.latency(
             self._bench.queue, self._bench.local, self._remote,
-            op=self._op, size=request.size, count=count, remote_offset=request.offset,
+            op=self._op, size=task.size, count=count, remote_offset=task.offset,
         )  # fmt: skip
         self._sample_ns = max(1, (time.monotonic_ns() - started) // count)
         return taken
 
-    def _block(self) -> Sampled:
-        request, now = self._request, time.monotonic_ns()
+    def _block(self) -> SampleBlock:
+        task, now = self._task, time.monotonic_ns()
         path = MIXED if len(self._paths) > 1 else self._paths.pop()
         self._paths.clear()
         raw, self._samples = self._samples.tobytes(), array("Q")
         late = now / 1e9 - self._due
-        self._due += request.every_s * max(1, math.ceil(late / request.every_s))
+        self._due += task.every_s * max(1, math.ceil(late / task.every_s))
         number, self._number = self._number, self._number + 1
-        timed = (self._op, request.size, path)
-        return Sampled(request.monitor, number, now, self._provider, "monitor", raw, *timed)
+        timed = (self._op, task.size, path)
+        return SampleBlock(number, now, self._provider, "monitor", raw, *timed)
 
     def close(self) -> None:
         """Close the queue and free the memory. Idempotent."""

@@ -14,11 +14,10 @@ region_registry.py  the open regions, and callbacks for their changes
 backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       the DPU is an agent
 local_dpu.py        this process is the DPU
-transfer.py         SessionTransfer and its chunk loop, TransferReport
+transfer.py         SessionTransfer and TransferReport
+remote_transfer.py  transfer with an agent, a request for each chunk
 two_agents.py       where both sides are agents
 staging.py          memory that carries data between this process and the DPU
-copier_pool.py      copies and digests where this process is the DPU
-fair_lock.py        lock of its queue
 measure.py          latency and bandwidth reports
 monitor.py          continuous latency monitoring
 sample_source.py    where a monitor's samples come from

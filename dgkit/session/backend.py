@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..dpu.values import (
+        LatencyResult,
+        LatencyTask,
+        MeasurementListener,
+        RateResult,
+        RateTask,
+        WatchTask,
+    )
     from ..errors import Unsupported
     from ..wire.connection import Connection
-    from ..wire.messages import Allocated, LatencyDone, RateDone
+    from ..wire.messages import Allocated
     from .region import SessionRegion
     from .sample_source import SampleSource
     from .transfer import SessionTransfer, TransferReport
 
-__all__ = ["Backend", "MeasurementListener"]
-
-
-class MeasurementListener(Protocol):
-    """Receives the samples and the progress of a measurement, before its result."""
-
-    def add(self, message: Any) -> None:
-        """Take a Block of samples or a Progress; from any thread, without blocking.
-
-        Raises:
-            PeerError: There are more samples than were requested.
-        """
-
-    def report_progress(self) -> None:
-        """Report the latest Progress, in the thread that measures; may raise to cancel."""
+__all__ = ["Backend"]
 
 
 class Backend(Protocol):
@@ -64,19 +58,17 @@ class Backend(Protocol):
         """Return the SHA-256, in hex digits, of bytes that DMA reads."""
 
     def latency(
-        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener, /
-    ) -> LatencyDone:
-        """Measure latencies; `fields` are those of Latency after the region."""
+        self, region: SessionRegion, task: LatencyTask, listener: MeasurementListener, /
+    ) -> LatencyResult:
+        """Measure latencies."""
 
     def bandwidth(
-        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener, /
-    ) -> RateDone:
-        """Measure bandwidth; `fields` are those of Rate after the region."""
+        self, region: SessionRegion, task: RateTask, listener: MeasurementListener, /
+    ) -> RateResult:
+        """Measure bandwidth."""
 
-    def monitor(
-        self, region: SessionRegion, fields: tuple[Any, ...], timeout: float, /
-    ) -> SampleSource:
-        """Start taking samples; `fields` are those of Watch after the region."""
+    def monitor(self, region: SessionRegion, task: WatchTask, timeout: float, /) -> SampleSource:
+        """Start taking samples."""
 
     def allocate(
         self, region: SessionRegion, name: str, place: str, timeout: float, /

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Optional
 
+from ..dpu.values import LatencyTask, RateTask
 from ..errors import PeerError
 from ..report import BandwidthReport, LatencyReport
-from ..wire.messages import MAX_SAMPLES, Block, Progress
+from ..sizes import SWEEP_BYTES
+from ..wire.messages import MAX_SAMPLES
 from . import argument_checks
 from .describe import machine_of
 from .scratch import scratch_for
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Measured", "bandwidth", "describe_sides", "latency", "measured", "samples_for"]
 __all__ += ["spinning"]
-
-_MAX_BYTES = 512 << 20  # moved per latency of a sweep, so that 64 MiB does not take minutes
 
 ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
 Info = dict[str, Any]  # Session.info
@@ -37,28 +37,29 @@ class _Listener:
         self.samples: array[int] = array("Q")
         self.blocks = 0
         self._call = progress
-        self._latest: Progress | None = None
+        self._latest: tuple[int, int] | None = None
 
-    def add(self, message: Any) -> None:
-        """Take one Block or Progress.
+    def add_block(self, number: int, samples: bytes) -> None:
+        """Take one block.
 
         Raises:
             PeerError: There are more samples than were requested.
         """
-        if isinstance(message, Progress):
-            self._latest = message
-        elif isinstance(message, Block):
-            if message.number == self.blocks:
-                self.samples.frombytes(message.samples)
-            self.blocks += 1
-            if len(self.samples) > self._count:
-                raise PeerError(f"{self._count} samples were requested, and the agent sent more")
+        if number == self.blocks:
+            self.samples.frombytes(samples)
+        self.blocks += 1
+        if len(self.samples) > self._count:
+            raise PeerError(f"{self._count} samples were requested, and the agent sent more")
 
-    def report_progress(self) -> None:
-        """Call the caller's progress function, in the caller's thread."""
+    def add_progress(self, done: int, total: int) -> None:
+        """Keep how far the measurement is, for check()."""
+        self._latest = (done, total)
+
+    def check(self) -> None:
+        """Call the caller's progress function, in the caller's thread; it may raise."""
         latest, self._latest = self._latest, None
         if latest is not None and self._call is not None:
-            self._call(latest.done, latest.total)
+            self._call(*latest)
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCal
     argument_checks.function("progress", progress)
     listener = _Listener(progress, count)
     op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
-    done = backend.latency(of.region, (0, of.size, op, count, path), listener)
+    done = backend.latency(of.region, LatencyTask(0, of.size, op, count, path), listener)
     if done.blocks != listener.blocks or len(listener.samples) != count:
         raise PeerError(f"{count} samples were taken, but {len(listener.samples)} arrived")
     floors = [ns for ns in (done.floor_before, done.floor_after) if ns]
@@ -123,8 +124,8 @@ def bandwidth(
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
     op, path = argument_checks.op(of.op).value, argument_checks.path(of.path).value
-    fields = (of.size, op, window, seconds, path)
-    done = backend.bandwidth(of.region, fields, _Listener(progress))
+    task = RateTask(of.size, op, window, seconds, path)
+    done = backend.bandwidth(of.region, task, _Listener(progress))
     floors = [of.size / ns for ns in (done.floor_before, done.floor_after) if ns]
     return BandwidthReport.of(
         done.moved, done.ops, done.elapsed_ns, size=of.size, op=of.op, window=window,
@@ -136,7 +137,7 @@ def bandwidth(
 
 def samples_for(size: int, count: int) -> int:
     """Return `count` samples of a latency, or fewer for large sizes, but at least 20."""
-    return max(20, min(count, _MAX_BYTES // size))
+    return max(20, min(count, SWEEP_BYTES // size))
 
 
 def spinning(info: Info) -> bool:

@@ -6,6 +6,7 @@ import errno
 import threading
 from typing import TYPE_CHECKING
 
+from ..dpu.values import WatchTask
 from ..errors import ClosedError, LimitReached
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled
@@ -86,8 +87,8 @@ class Monitor:
         used, start = (of.region, self.offset) if made is None else (made.region, made.offset)
         self.where = describe_sides(of.info, used)
         op = argument_checks.op(of.op).value
-        fields = (start, of.size, op, self.count, path, self.every_s)
-        return sides.dpu.monitor(used, fields, sides.timeout)
+        task = WatchTask(start, of.size, op, self.count, path, self.every_s)
+        return sides.dpu.monitor(used, task, sides.timeout)
 
     def _enrol(self) -> None:
         self._siblings.add(self)

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import astuple
+
 from ..dma.byte_pool import BytePool
-from ..errors import PeerTimeout, Unsupported
+from ..dpu.values import LatencyResult, RateResult
+from ..errors import Unsupported
+from ..sizes import LARGE, LARGE_SLOTS, SMALL, SMALL_SLOTS
 from ..wire.connection import Connection, Pending, ReplyLost
 from ..wire.messages import (
     Allocate,
     Allocated,
-    Cancel,
+    Block,
     Digest,
     Free,
     Import,
     Latency,
-    LatencyDone,
     Move,
+    Progress,
     Rate,
-    RateDone,
 )
+from .remote_transfer import SILENCE_S, RemoteTransfer, cancel, check_silence
 from .staging import Chunk, SlotPool, StagingPool
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
-    from ..wire.messages import Moved
-    from .backend import MeasurementListener
+    from ..dpu.values import LatencyTask, MeasurementListener, RateTask, WatchTask
     from .region import SessionRegion
     from .sample_source import SampleSource
 
-__all__ = ["SILENCE_S", "RemoteDpu", "RemoteTransfer"]
+__all__ = ["RemoteDpu"]
 
-SILENCE_S = 30.0  # a request whose agent sends nothing for so long is given up
-SMALL, SMALL_SLOTS = 1 << 16, 16
-LARGE, LARGE_SLOTS = 1 << 21, 4
 _PROGRESS_S = 0.1  # how often a measurement reports progress
 
 
 class RemoteDpu:
     """Moves bytes by requests to an agent. Thread-safe."""
+
+    _transfer_kind = RemoteTransfer
 
     def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
@@ -80,12 +81,12 @@ class RemoteDpu:
         """Write and wait; one request and one reply if the data fits a small slot."""
         size = len(view)
         if size > SMALL:
-            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
+            return self._transfer(region, offset, size, memoryview(view)).run()
         pool = self._small or self._small_pool()
         chunk = Chunk(0, size)
         slot = pool.acquire(chunk)
         if slot is None:
-            return RemoteTransfer(self, region, offset, size, memoryview(view)).run()
+            return self._transfer(region, offset, size, memoryview(view)).run()
         pool.buffer[slot : slot + size] = view
         spans = (pool.handle, slot, region.handle, offset, size)
 
@@ -121,27 +122,19 @@ class RemoteDpu:
     def _transfer(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
-        return RemoteTransfer(self, region, offset, size, view)
+        data = self.results.take(size) if view is None else None
+        target = (region.handle, offset)
+        return self._transfer_kind(self.link, self.pool(size), self.provider, target, view, data)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and sends anything."""
         try:
             while not self.link.wait(pending, SILENCE_S):
-                self.check_silence()
+                check_silence(self.link)
         except BaseException:  # Ctrl-C, too: the result is not wanted any more
-            self.cancel(pending)
+            cancel(self.link, pending)
             raise
         return pending.result()
-
-    def check_silence(self) -> None:
-        """Raise PeerTimeout if the agent has sent nothing for SILENCE_S."""
-        if self.link.idle_s > SILENCE_S:
-            raise PeerTimeout(f"the agent has sent nothing for {SILENCE_S:.0f} s")
-
-    def cancel(self, pending: Pending) -> None:
-        """Ask the agent to end a request early, if it has not been answered."""
-        if self.link.dead is None and not pending.done:
-            self.link.post(Cancel, pending.number)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
         """Copy and wait; the DPU reads `src` and writes `dst`."""
@@ -161,51 +154,55 @@ class RemoteDpu:
                 continue
 
     def latency(
-        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
-    ) -> LatencyDone:
-        """Measure latencies at the agent; `fields` are those of Latency after the region."""
-        done: LatencyDone = self._measure(Latency, region, fields, listener)
-        return done
+        self, region: SessionRegion, task: LatencyTask, listener: MeasurementListener
+    ) -> LatencyResult:
+        """Measure latencies at the agent."""
+        return LatencyResult(*self._measure(Latency, region, task, listener))
 
     def bandwidth(
-        self, region: SessionRegion, fields: tuple[Any, ...], listener: MeasurementListener
-    ) -> RateDone:
-        """Measure bandwidth at the agent; `fields` are those of Rate after the region."""
-        done: RateDone = self._measure(Rate, region, fields, listener)
-        return done
+        self, region: SessionRegion, task: RateTask, listener: MeasurementListener
+    ) -> RateResult:
+        """Measure bandwidth at the agent."""
+        return RateResult(*self._measure(Rate, region, task, listener))
 
     def _measure(
         self,
         kind: type,
         region: SessionRegion,
-        fields: tuple[Any, ...],
+        task: tuple[Any, ...],
         listener: MeasurementListener,
-    ) -> Any:
-        pending = self.link.post(kind, region.handle, *fields, news=listener.add)
+    ) -> tuple[Any, ...]:
+        """Return the fields of the reply after its number."""
+
+        def news(message: Any) -> None:
+            if isinstance(message, Block):
+                listener.add_block(message.number, message.samples)
+            elif isinstance(message, Progress):
+                listener.add_progress(message.done, message.total)
+
+        pending = self.link.post(kind, region.handle, *task, news=news)
         try:
             while not self.link.wait(pending, _PROGRESS_S):
-                listener.report_progress()
-                self.check_silence()
+                listener.check()
+                check_silence(self.link)
         except BaseException:  # Ctrl-C, too: the agent need not continue
-            self.cancel(pending)
+            cancel(self.link, pending)
             raise
-        listener.report_progress()
-        return pending.result()
+        listener.check()
+        return astuple(pending.result())[1:]
 
-    def monitor(
-        self, region: SessionRegion, fields: tuple[Any, ...], timeout: float
-    ) -> SampleSource:
-        """Start a monitor at the agent; `fields` are those of Watch after the region."""
+    def monitor(self, region: SessionRegion, task: WatchTask, timeout: float) -> SampleSource:
+        """Start a monitor at the agent."""
         from .sample_source import RemoteSource
 
-        return RemoteSource(self.link, region.handle, fields, timeout)
+        return RemoteSource(self.link, region.handle, task, timeout)
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have the agent allocate the memory of a region."""
         fields = (region.size, int(region.access), False, name, place)
-        made: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
-        region.handle = made.region
-        return made
+        allocated: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
+        region.handle = allocated.region
+        return allocated
 
     def adopt(self, region: SessionRegion) -> None:
         """Have the agent import a region of this process."""
@@ -228,113 +225,3 @@ class RemoteDpu:
             pool.close()
         self._pools.clear()
         self.results.clear()
-
-
-class RemoteTransfer(SessionTransfer):
-    """Transfer by one Move per chunk; as many are in flight as there are slots."""
-
-    def __init__(
-        self,
-        dpu: RemoteDpu,
-        region: SessionRegion,
-        offset: int,
-        size: int,
-        view: memoryview | None,
-    ) -> None:
-        pool = dpu.pool(size)
-        super().__init__(pool, dpu.link.lock, dpu.provider, offset, size, view, dpu.results)
-        self._dpu, self._region = dpu, region
-        self._on_end: list[Callable[[], object]] = []
-
-    def _prepare(self) -> None:
-        """Do nothing: the staging memory was created with the transfer."""
-
-    def _post(self, chunk: Chunk) -> None:
-        self._move(chunk, self._on_reply)
-
-    def _move(self, chunk: Chunk, then: Callable[[Chunk, Pending], None]) -> None:
-        """Request the DMA of a chunk between staging memory and the region."""
-        staged = (self._pool.handle, chunk.slot)
-        remote = (self._region.handle, self._offset + chunk.at)
-        ends = (*staged, *remote) if self._data is None else (*remote, *staged)
-        self._request(chunk, then, Move, *ends, chunk.size)
-
-    def _request(
-        self, chunk: Chunk, then: Callable[[Chunk, Pending], None], kind: type, *fields: Any
-    ) -> None:
-        chunk.request = Pending()
-        self._dpu.link.post(
-            kind, *fields, then=lambda pending: then(chunk, pending), pending=chunk.request
-        )
-
-    def _is_posted(self, chunk: Chunk) -> bool:
-        return chunk.request is not None and chunk.request.sent
-
-    def _wait_for_slot(self) -> None:
-        if not self._in_flight:  # else its next reply posts the next chunk
-            self._pool.call_on_release(self._post_chunks)
-
-    def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
-        self._end_chunk(chunk, pending, pending.reply)
-
-    def _end_chunk(self, chunk: Chunk, pending: Pending, reply: Moved | None) -> None:
-        """Take in the result of a chunk, and go on with the others."""
-        if chunk.request is not pending and not chunk.finished:
-            return  # it was repeated
-        if isinstance(pending.error, ReplyLost):  # moved or not, to move it once more is harmless
-            self._torn = True
-            chunk.request = None
-        else:
-            reply = reply if pending.error is None else None
-            self._finish_chunk(chunk, reply, pending.error)
-        self._pool.wake()  # before its own next chunk: the others have waited for longer
-        self._go_on()
-        if self._ended:
-            calls, self._on_end = self._on_end, []
-            for call in calls:
-                call()
-
-    def _cancel_in_flight(self) -> None:
-        self._pool.cancel_call(self._post_chunks)
-        self._go_on()  # posts nothing more; finishes chunks that were not posted
-        for chunk in list(self._in_flight):
-            if chunk.request is not None:
-                self._dpu.cancel(chunk.request)
-
-    def _advance(self, timeout: float) -> None:
-        link = self._dpu.link
-        if self._torn or not self._in_flight:  # no reply may post the next chunk
-            with link.lock:
-                self._go_on()
-        pending = self._oldest_request() or link.oldest()
-        if not timeout or pending is None:
-            link.pump()
-            if link.dead is not None and not self._in_flight:
-                self._error = self._error or link.dead
-            return
-        link.wait(pending, timeout)
-        if not pending.done:
-            self._dpu.check_silence()
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when done() has a reply to handle."""
-        return self._dpu.link.fileno()
-
-    def call_on_end(self, call: Callable[[], object]) -> None:
-        """Call once, from the thread that handles the last reply; at once if it was handled."""
-        with self._dpu.link.lock:
-            if not self._ended:
-                self._on_end.append(call)
-                return
-        call()
-
-    def cancel_call(self, call: Callable[[], object]) -> None:
-        """Undo call_on_end()."""
-        with self._dpu.link.lock:
-            if call in self._on_end:
-                self._on_end.remove(call)
-
-    def __await__(self) -> Generator[Any, None, TransferReport]:
-        from .aio import wait
-
-        return wait(self).__await__()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ..dpu.sampler import Sampler
 from ..errors import PeerError, PeerTimeout
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled, topic
 from .describe import machine_of
 
 if TYPE_CHECKING:
-    from ..dma import Device
-    from ..dpu.region_ref import RegionRef
+    from ..dpu.sampler import Sampler
+    from ..dpu.values import WatchTask
     from ..report import Machine
     from ..wire.connection import Connection, Pending
 
@@ -59,11 +58,11 @@ class LocalSource:
 
     buffered = False
 
-    def __init__(self, device: Device, ref: RegionRef, fields: tuple[Any, ...]) -> None:
+    def __init__(self, sampler: Sampler) -> None:
         self.ended: Exception | None = None
-        self._sampler = Sampler(device, ref, Watch(0, 1, 1, *fields))
-        self.path = self._sampler.path
-        self.machine = machine_of(self._sampler.machine)
+        self._sampler = sampler
+        self.path = sampler.path
+        self.machine = machine_of(sampler.machine)
 
     def take(self) -> list[Sampled]:
         """Return the block that is due, once it is complete; measure for about 10 ms."""
@@ -74,7 +73,7 @@ class LocalSource:
         except Exception as exc:
             self.ended = exc
             return []
-        return [block] if block is not None else []
+        return [Sampled(0, *block)] if block is not None else []
 
     def stop(self) -> None:
         """Free everything."""
@@ -89,9 +88,7 @@ class RemoteSource:
 
     buffered = True
 
-    def __init__(
-        self, link: Connection, handle: int, fields: tuple[Any, ...], timeout: float
-    ) -> None:
+    def __init__(self, link: Connection, handle: int, task: WatchTask, timeout: float) -> None:
         self.ended: Exception | None = None
         self._link, self._timeout = link, timeout
         self._check_running = link.liveness.stop_check()
@@ -101,8 +98,7 @@ class RemoteSource:
         self._pending: Pending | None = None
         try:
             self._subscriber.wait_connected(timeout)
-            request = (number, handle, *fields)
-            self._pending = link.post(Watch, *request, then=self._on_reply)
+            self._pending = link.post(Watch, number, handle, *task, then=self._on_reply)
             if not link.wait(self._pending, timeout):
                 raise PeerTimeout(f"the agent did not start the monitor within {timeout} s")
             watching = self._pending.result()

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from ..errors import PeerError
+from ..sizes import SCRATCH_PAGE
 from ..types import Access, Op
 from . import argument_checks
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Scratch", "scratch_for"]
 
-_PAGE = 4096  # bytes: an offset is kept modulo this, so that its alignment is that of the region
 _MAX_NAME = 128  # characters of a region's name
 
 
@@ -32,7 +32,7 @@ class Scratch:
 
     def __init__(self, factory: RegionFactory, like: SessionRegion, offset: int, size: int) -> None:
         self._sides = factory.sides
-        self.offset = offset % _PAGE
+        self.offset = offset % SCRATCH_PAGE
         name = f"scratch memory like {like.name}"[:_MAX_NAME]
         self.region = factory.like(like, self.offset + size, name)
 

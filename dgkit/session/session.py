@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, DgkitError
+from ..sizes import SPREAD
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from ..wire.telemetry import topic
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from .transfer import SessionTransfer, TransferReport
 
 __all__ = ["Session"]
-
-_SPREAD = 16 << 20  # bytes of scratch memory that a window of transfers spreads over
 
 
 class Session:
@@ -265,7 +264,7 @@ class Session:
 
         self._link.check()
         _, size = checked_span(self, region, 0, size)
-        given, spread = Measured(region, size, op, path, self.info), min(region.size, _SPREAD)
+        given, spread = Measured(region, size, op, path, self.info), min(region.size, SPREAD)
         with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
             return bandwidth(self._dpu, used, seconds=seconds, window=window, progress=progress)
 

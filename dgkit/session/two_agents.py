@@ -8,12 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import DgkitError, PeerError, Unsupported
+from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access
 from ..wire.connection import Connection, Pending
-from ..wire.messages import STAGE_BYTES, Allocate, Allocated, Bye, Fetch, Free, Import, Moved, Stage
-from .remote_dpu import RemoteDpu, RemoteTransfer
+from ..wire.messages import Allocate, Allocated, Bye, Fetch, Free, Import, Moved, Stage
+from .remote_dpu import RemoteDpu
+from .remote_transfer import RemoteTransfer
 from .staging import Chunk, SlotPool
-from .transfer import SessionTransfer, TransferReport
+from .transfer import TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -21,95 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TwoAgents"]
 
-_SLOTS = 8  # in flight; with the replies that are not read, less than an agent allows
 _BYE_S = 1.0
-
-
-class TwoAgents(RemoteDpu):
-    """Moves bytes by requests to the DPU's agent, between its memory and that of the host's.
-
-    Data of this process crosses the DPU's connection, in pieces of at most 32 KiB, to staging
-    memory of the DPU. The end of either connection ends both.
-
-    Args:
-        link: Connection to the DPU's agent.
-        host: Connection to the host's agent.
-        device: Device of this process, which is not used.
-        provider: Name of the DPU's provider.
-        timeout: Seconds, for each plain request.
-    """
-
-    def __init__(
-        self, link: Connection, host: Connection, device: Device, provider: str, timeout: float
-    ) -> None:
-        super().__init__(link, device, provider, timeout)
-        self._host = host
-        self._at_host: dict[int, int] = {}  # handles at the host's agent, by the region's id
-        link.tie(host)
-
-    def pool(self, size: int) -> SlotPool:  # noqa: ARG002 - one size of slot serves all
-        """Return the buffer of this process; the DPU's memory is allocated on first use."""
-        with self._create_lock:
-            if STAGE_BYTES not in self._pools:
-                buffer = memoryview(bytearray(_SLOTS * STAGE_BYTES))
-                pool = SlotPool(STAGE_BYTES, _SLOTS, buffer)
-                fields = (len(buffer), int(Access.RW), False, "staging", "host")
-                pool.handle = self.link.ask(Allocate, *fields, timeout=self._timeout).region
-                self._pools[STAGE_BYTES] = pool
-            return self._pools[STAGE_BYTES]
-
-    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Write and wait."""
-        return self._transfer(region, offset, len(view), memoryview(view)).run()
-
-    def _transfer(
-        self, region: SessionRegion, offset: int, size: int, view: memoryview | None
-    ) -> SessionTransfer:
-        return _WireTransfer(self, region, offset, size, view)
-
-    def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
-        """Have one of the agents allocate the memory; the DPU's imports that of the host."""
-        if region.on == "dpu":
-            return super().allocate(region, name, place, timeout)
-        fields = (region.size, int(region.access), True, name, place)
-        made: Allocated = self._host.ask(Allocate, *fields, timeout=timeout)
-        try:
-            region.handle = self.link.ask(Import, made.token, timeout=self._timeout).region
-        except BaseException:
-            self._host.ask(Free, made.region, 0.0, timeout=self._timeout)
-            raise
-        region.token = made.token
-        self._at_host[region.id] = made.region
-        return made
-
-    def adopt(self, region: SessionRegion) -> None:  # noqa: ARG002 - none can be
-        """Refuse a region of this process.
-
-        Raises:
-            Unsupported: Always.
-        """
-        raise Unsupported(
-            errno.EOPNOTSUPP,
-            "both sides of this session are agents, and no DMA reaches the memory of this process: "
-            "session.empty() allocates memory at one of them, session.write() fills it",
-        )
-
-    def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Have the DPU's agent close its import, then the host's the region."""
-        super().forget(region, timeout)
-        region.handle = 0
-        handle = self._at_host.get(region.id)
-        if handle is not None:
-            self._host.ask(Free, handle, timeout, timeout=self._timeout + timeout)
-            del self._at_host[region.id]
-
-    def close(self) -> None:
-        """Free the staging memory and end the connection to the host's agent."""
-        super().close()
-        if self._host.dead is None:
-            with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
-                self._host.ask(Bye, timeout=min(self._timeout, _BYE_S))
-        self._host.close()
 
 
 class _WireTransfer(RemoteTransfer):
@@ -157,3 +71,87 @@ class _WireTransfer(RemoteTransfer):
                 return
             pending.error = PeerError(f"the DPU sent {len(data)} bytes of {chunk.size}")
         self._on_reply(chunk, pending)
+
+
+class TwoAgents(RemoteDpu):
+    """Moves bytes by requests to the DPU's agent, between its memory and that of the host's.
+
+    Data of this process crosses the DPU's connection, in pieces of at most 32 KiB, to staging
+    memory of the DPU. The end of either connection ends both.
+
+    Args:
+        link: Connection to the DPU's agent.
+        host: Connection to the host's agent.
+        device: Device of this process, which is not used.
+        provider: Name of the DPU's provider.
+        timeout: Seconds, for each plain request.
+    """
+
+    _transfer_kind = _WireTransfer
+
+    def __init__(
+        self, link: Connection, host: Connection, device: Device, provider: str, timeout: float
+    ) -> None:
+        super().__init__(link, device, provider, timeout)
+        self._host = host
+        self._at_host: dict[int, int] = {}  # handles at the host's agent, by the region's id
+        link.tie(host)
+
+    def pool(self, size: int) -> SlotPool:  # noqa: ARG002 - one size of slot serves all
+        """Return the buffer of this process; the DPU's memory is allocated on first use."""
+        with self._create_lock:
+            if STAGE_BYTES not in self._pools:
+                buffer = memoryview(bytearray(STAGE_SLOTS * STAGE_BYTES))
+                pool = SlotPool(STAGE_BYTES, STAGE_SLOTS, buffer)
+                fields = (len(buffer), int(Access.RW), False, "staging", "host")
+                pool.handle = self.link.ask(Allocate, *fields, timeout=self._timeout).region
+                self._pools[STAGE_BYTES] = pool
+            return self._pools[STAGE_BYTES]
+
+    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
+        """Write and wait."""
+        return self._transfer(region, offset, len(view), memoryview(view)).run()
+
+    def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
+        """Have one of the agents allocate the memory; the DPU's imports that of the host."""
+        if region.on == "dpu":
+            return super().allocate(region, name, place, timeout)
+        fields = (region.size, int(region.access), True, name, place)
+        allocated: Allocated = self._host.ask(Allocate, *fields, timeout=timeout)
+        try:
+            region.handle = self.link.ask(Import, allocated.token, timeout=self._timeout).region
+        except BaseException:
+            self._host.ask(Free, allocated.region, 0.0, timeout=self._timeout)
+            raise
+        region.token = allocated.token
+        self._at_host[region.id] = allocated.region
+        return allocated
+
+    def adopt(self, region: SessionRegion) -> None:  # noqa: ARG002 - none can be
+        """Refuse a region of this process.
+
+        Raises:
+            Unsupported: Always.
+        """
+        raise Unsupported(
+            errno.EOPNOTSUPP,
+            "both sides of this session are agents, and no DMA reaches the memory of this process: "
+            "session.empty() allocates memory at one of them, session.write() fills it",
+        )
+
+    def forget(self, region: SessionRegion, timeout: float) -> None:
+        """Have the DPU's agent close its import, then the host's the region."""
+        super().forget(region, timeout)
+        region.handle = 0
+        handle = self._at_host.get(region.id)
+        if handle is not None:
+            self._host.ask(Free, handle, timeout, timeout=self._timeout + timeout)
+            del self._at_host[region.id]
+
+    def close(self) -> None:
+        """Free the staging memory and end the connection to the host's agent."""
+        super().close()
+        if self._host.dead is None:
+            with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
+                self._host.ask(Bye, timeout=min(self._timeout, _BYE_S))
+        self._host.close()

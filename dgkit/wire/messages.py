@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from ..sizes import SAMPLES_A_BLOCK
 from .replies import (
     Allocated,
     Block,
@@ -129,7 +130,6 @@ __all__ = [
 
 MAX_REQUEST = 1 << 16  # bytes
 MAX_REPLY = 160 << 10  # bytes
-SAMPLES_A_BLOCK = 4096  # 32 KiB per message
 MAX_BLOCK = 40 << 10  # bytes of a published block
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Union
 
 from msgspec import Meta, Struct
 
+from ..sizes import STAGE_BYTES
+
 __all__ = [
     "EVERY_S",
     "MAX_RINGS",
@@ -48,7 +50,6 @@ MAX_RINGS = 8  # GPU queues of one client at a time
 RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h
 MONITORS = 8  # of one client at a time
 MONITOR_SAMPLES = 4096  # of one block of a monitor
-STAGE_BYTES = 1 << 15  # of one Stage or Fetch; half of MAX_REQUEST of messages.py
 EVERY_S = (0.01, 60.0)  # from one block of a monitor to the next
 
 Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]

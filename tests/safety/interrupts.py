@@ -164,10 +164,15 @@ def calls_of(session: Any, region: Any, other: Any) -> list[Callable[[], object]
     ]
 
 
-def pools_of(session: Any) -> list[Any]:
-    """Return the staging memory of a session."""
-    dpu = session.dpu
-    return list(dpu._pools.values()) if session.role == "host" else [dpu.pool]
+def is_settled(session: Any) -> bool:
+    """Return whether all slots of a session's staging memory are free, and no transfer waits."""
+    from dgkit.sizes import LARGE_SLOTS
+
+    if session.role == "dpu":
+        service = session.dpu.service
+        return service.free_slots == LARGE_SLOTS and not service.transfers
+    pools = session.dpu._pools.values()
+    return all(pool.free == len(pool._owners) and not pool.waiting for pool in pools)
 
 
 def settle(session: Any, region: Any) -> bool:
@@ -175,7 +180,7 @@ def settle(session: Any, region: Any) -> bool:
     deadline = time.monotonic() + HANG_S / 2
     while time.monotonic() < deadline:
         session.read(region, 1)
-        if all(pool.free == len(pool._owners) and not pool.waiting for pool in pools_of(session)):
+        if is_settled(session):
             return True
     return False
 

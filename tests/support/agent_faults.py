@@ -37,7 +37,7 @@ BOUNDARIES = {
     "import": (Device, "import_region"),
     "unregister": (Region, "close"),
     "unimport": (RemoteRegion, "close"),
-    "copy": (Copier, "copy"),
+    "copy": (Copier, "copy_small"),
     "telemetry": (telemetry.Telemetry, "flush"),
     "thread": (threading.Thread, "start"),
 }

@@ -5,17 +5,21 @@ from types import SimpleNamespace
 import pytest
 
 from dgkit.dpu.copier import Copier
+from dgkit.dpu.job import copy_job
 from dgkit.dpu.region_ref import RegionRef
 from dgkit.errors import TransferError
 from dgkit.types import Op, Path
 
 
 class FakeTransfer:
-    latency_ns, stamps, path, op = 1, (1, 2, 3), str(Path.WORKER), Op.WRITE
+    latency_ns, stamps, path = 1, (1, 2, 3), str(Path.WORKER)
 
-    def __init__(self, fails=False):
-        self.fails = fails
+    def __init__(self, op, fails=False):
+        self.op, self.fails = op, fails
         self.ended = False
+
+    def done(self):
+        return True
 
     def wait(self):
         self.ended = True
@@ -30,11 +34,11 @@ class FakeQueue:
         self._writes = iter(number == failing_write for number in range(100))
 
     def read(self, *_, **__):
-        self.posted.append(FakeTransfer())
+        self.posted.append(FakeTransfer(Op.READ))
         return self.posted[-1]
 
     def write(self, *_, **__):
-        self.posted.append(FakeTransfer(next(self._writes)))
+        self.posted.append(FakeTransfer(Op.WRITE, next(self._writes)))
         return self.posted[-1]
 
 
@@ -43,7 +47,7 @@ def remote():
 
 
 def copier_over(queue):
-    copier = Copier(SimpleNamespace(caps=SimpleNamespace(inline_max=64)), chunk=64, op_timeout=1.0)
+    copier = Copier(SimpleNamespace(caps=SimpleNamespace(inline_max=64)), 64, 2)
     copier._queue, copier._bounce = queue, object()
     return copier
 
@@ -56,7 +60,7 @@ def test_a_cancelled_copy_waits_for_the_read_ahead():
         raise KeyError("cancelled")
 
     with pytest.raises(KeyError, match="cancelled"):
-        copier_over(queue).copy(1, remote(), 0, remote(), 0, 256, step)
+        copy_job(remote(), 0, remote(), 0, 256).run(copier_over(queue), step)
     assert len(queue.posted) == 3
     assert all(transfer.ended for transfer in queue.posted)
 
@@ -64,13 +68,13 @@ def test_a_cancelled_copy_waits_for_the_read_ahead():
 def test_a_failed_write_waits_for_the_read_ahead():
     queue = FakeQueue(failing_write=1)
     with pytest.raises(TransferError):
-        copier_over(queue).copy(1, remote(), 0, remote(), 0, 256, lambda _: None)
+        copy_job(remote(), 0, remote(), 0, 256).run(copier_over(queue))
     assert len(queue.posted) == 5
     assert all(transfer.ended for transfer in queue.posted)
 
 
 def test_a_copy_reports_every_chunk():
     steps = []
-    moved = copier_over(FakeQueue()).copy(7, remote(), 0, remote(), 0, 200, steps.append)
+    moved = copy_job(remote(), 0, remote(), 0, 200).run(copier_over(FakeQueue()), steps.append)
     assert steps == [64, 128, 192, 200]
-    assert (moved.id, moved.size, moved.chunks, moved.read_ns, moved.write_ns) == (7, 200, 4, 4, 4)
+    assert (moved.size, moved.chunks, moved.read_ns, moved.write_ns) == (200, 4, 4, 4)

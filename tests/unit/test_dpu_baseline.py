@@ -7,8 +7,8 @@ import pytest
 
 from dgkit.dma import measure
 from dgkit.dpu.baseline import Baseline
+from dgkit.dpu.values import LatencyTask, RateTask
 from dgkit.errors import Unsupported
-from dgkit.wire.messages import Latency, Rate
 
 
 class Queue:
@@ -57,11 +57,11 @@ def bare(monkeypatch):
 
 
 def latency(size=64, op=1, offset=128):
-    return Latency(1, 1, offset, size, op, 100, 0)
+    return LatencyTask(offset, size, op, 100, 0)
 
 
 def rate(size, window):
-    return Rate(1, 1, size, 0, window, 1.0, 0)
+    return RateTask(size, 0, window, 1.0, 0)
 
 
 @pytest.mark.parametrize(("op", "name"), [(0, "read"), (1, "write")])

@@ -18,11 +18,12 @@ PACKAGE = Path(dgkit.__file__).parent
 NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter_server", "tornado"}
 
 # Packages and top-level modules that each one may import, type-only imports included.
-_BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards"}
+_BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards", "sizes"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
     "types": set(),
+    "sizes": set(),
     "errors": set(),
     "units": set(),
     "validate": {"errors"},
@@ -39,7 +40,7 @@ ALLOWED = {
     "runtime_folder": {"errors"},
     "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
-    "dpu": _BOTTOM,
+    "dpu": _BOTTOM - {"wire"},
     "agent": _BOTTOM | {"_version", "dpu"},
     "fleet": _BASE | {"_version", "doctor", "report", "session", "wire"},
     "session": _BOTTOM | {"_version", "dpu"},
@@ -77,6 +78,7 @@ SAME_NAME = {
     "pair": "a host with its DPU: of a fleet, and the doctor's checks of one",
     "region": "memory regions: of a device and of a session",
     "serve": "the agent's main function, and the command for it",
+    "service": "the DPU as a service, and a server in a guest of a testbed",
     "sweep": "sweeps: of one pair, for a command, and of a fleet",
     "testbed": "testbeds, and the command for them",
     "telemetry": "blocks of samples: the messages and their publisher",
@@ -106,7 +108,7 @@ ONLY = {
     "click": {"cli/"},
     "rich": {"cli/"},
     "zmq": {"wire/", "agent"},
-    "msgspec": {"doctor/", "wire/", "agent", "dpu", "session"},
+    "msgspec": {"doctor/", "wire/", "agent", "session"},
     "cupy": {"memory/"},
     "cuda": {"memory/"},
     "numba": {"gpu_initiated/numba_functions.py"},

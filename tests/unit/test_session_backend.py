@@ -6,16 +6,20 @@ import inspect
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.processes.agents import agent
 
 import dgkit
+from dgkit.dpu.job import DigestJob, Job, ReadJob, TransferJob, WriteJob, copy_job
+from dgkit.dpu.region_ref import RegionRef
 from dgkit.errors import ClosedError, PeerError
 from dgkit.session import SessionTransfer
 from dgkit.session.backend import Backend
 from dgkit.session.local_dpu import LocalDpu, LocalTransfer
-from dgkit.session.remote_dpu import RemoteDpu, RemoteTransfer
+from dgkit.session.remote_dpu import RemoteDpu
+from dgkit.session.remote_transfer import RemoteTransfer
 from dgkit.session.staging import Chunk, StagingPool
 from dgkit.session.two_agents import TwoAgents
 
@@ -58,11 +62,24 @@ def test_no_module_of_the_session_asks_which_backend_it_has():
                 assert not names & kinds, f"{path.name}:{node.lineno}"
 
 
-def test_the_backends_have_no_chunk_loop_of_their_own():
+def test_the_backends_wait_in_one_way():
     for kind in (LocalTransfer, RemoteTransfer):
         assert issubclass(kind, SessionTransfer)
-        for name in ("_post_chunks", "_finish_chunk", "wait", "done", "cancel", "progress"):
+        for name in ("wait", "done", "run", "progress", "first"):
             assert getattr(kind, name) is getattr(SessionTransfer, name)
+
+
+def test_the_jobs_of_a_dpu_have_no_chunk_loop_of_their_own():
+    kinds = [DigestJob, ReadJob, WriteJob]
+    kinds += [type(copy_job(ref(a), 0, ref(b), 0, 64)) for a in (0, 1) for b in (0, 1)]
+    for kind in kinds:
+        for name in ("start_chunk", "advance", "over", "fail"):
+            assert getattr(kind, name) is getattr(Job, name)
+
+
+def ref(imported):
+    region = SimpleNamespace(size=64, method="map")
+    return RegionRef(remote=region) if imported else RegionRef(region=region)
 
 
 @pytest.mark.parametrize("size", [1, 1 << 16, (1 << 16) + 1, 2 * MIB, 9 * MIB + 5])
@@ -88,17 +105,17 @@ def test_after_a_cancel_all_staging_slots_are_free_again(session):
 
 
 def test_a_chunk_that_cannot_be_posted_fails_its_transfer_alone(session, monkeypatch):
-    kind = {"host": RemoteTransfer, "dpu": LocalTransfer}[session.role]
-    post, left = kind._post, [3]
+    kind, name = {"host": (RemoteTransfer, "_post"), "dpu": (TransferJob, "_dma")}[session.role]
+    post, left = getattr(kind, name), [3]
 
-    def failing(self, chunk):
+    def failing(self, *how):
         left[0] -= 1
         if left[0] < 0:
             raise PeerError("no more")
-        return post(self, chunk)
+        return post(self, *how)
 
     with session.empty(16 * MIB) as region:
-        monkeypatch.setattr(kind, "_post", failing)
+        monkeypatch.setattr(kind, name, failing)
         with pytest.raises(PeerError, match="no more"):
             session.write(region, bytes(16 * MIB))
         monkeypatch.undo()

@@ -4,17 +4,17 @@ import hashlib
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from support.processes.agents import agent
-from support.processes.waiting import until
 
 import dgkit
-from dgkit.dma._ffi import ffi, lib
+from dgkit.dpu.copier import Copier
+from dgkit.dpu.job import Job, TransferJob
+from dgkit.dpu.job_worker import Worker
 from dgkit.errors import ClosedError
-from dgkit.session import local_dpu
-from dgkit.session.fair_lock import FairLock
-from dgkit.session.local_dpu import LocalTransfer
+from dgkit.sizes import LARGE, LARGE_SLOTS
 
 MIB = 1 << 20
 
@@ -32,20 +32,21 @@ def other():
 
 
 class PausedJob:
-    """Pauses a copy or a digest between two of its chunks."""
+    """Pauses the first copy or digest between two of its chunks, and no other job."""
 
-    def __init__(self, session, monkeypatch):
+    def __init__(self, monkeypatch):
         self.began, self.go = threading.Event(), threading.Event()
-        copiers = session.dpu._copiers
-        step = copiers.check_open
+        jobs, has_next = [], Job._has_next
 
-        def pausing(done=0):
-            if done:
+        def pausing(job):
+            if not isinstance(job, TransferJob):
+                jobs.append(job)
+            if jobs and job is jobs[0] and job.chunks and not self.go.is_set():
                 self.began.set()
-                assert self.go.wait(20)
-            step(done)
+                return False
+            return has_next(job)
 
-        monkeypatch.setattr(copiers, "check_open", pausing)
+        monkeypatch.setattr(Job, "_has_next", pausing)
 
 
 def start(session, kind, region, other):
@@ -59,12 +60,11 @@ def test_transfers_and_other_digests_go_on_during_a_job(session, other, kind, mo
     data = os.urandom(4 * MIB)
     region = session.empty(len(data))
     session.write(region, data)
-    paused = PausedJob(session, monkeypatch)
+    paused = PausedJob(monkeypatch)
     job = start(session, kind, region, other)
     assert paused.began.wait(20)
     assert session.read(region, 64) == data[:64]
     session.write(region, data[:64])
-    monkeypatch.setattr(session.dpu._copiers, "check_open", lambda _=0: None)
     assert session.digest(region) == hashlib.sha256(data).hexdigest()
     assert not job.done()
     paused.go.set()
@@ -74,13 +74,11 @@ def test_transfers_and_other_digests_go_on_during_a_job(session, other, kind, mo
 @pytest.mark.parametrize("kind", ["digest", "copy"])
 def test_a_job_ends_with_the_session(session, other, kind, monkeypatch):
     region = session.empty(4 * MIB)
-    paused = PausedJob(session, monkeypatch)
+    paused = PausedJob(monkeypatch)
     job = start(session, kind, region, other)
     assert paused.began.wait(20)
     closing = threading.Thread(target=session.close)
     closing.start()
-    until(lambda: session.dpu._copiers._closed, "it is being closed")
-    paused.go.set()
     closing.join(20)
     with pytest.raises(ClosedError):
         job.result(20)
@@ -89,7 +87,7 @@ def test_a_job_ends_with_the_session(session, other, kind, monkeypatch):
 
 def test_a_region_is_closed_after_the_digest_of_it(session, other, monkeypatch):
     region = session.empty(4 * MIB)
-    paused = PausedJob(session, monkeypatch)
+    paused = PausedJob(monkeypatch)
     job = start(session, "digest", region, other)
     assert paused.began.wait(20)
     closing = threading.Thread(target=region.close)
@@ -100,19 +98,59 @@ def test_a_region_is_closed_after_the_digest_of_it(session, other, monkeypatch):
     assert region.closed
 
 
-def test_after_a_digest_that_failed_the_next_one_is_right(session, monkeypatch):
+def test_after_a_digest_that_was_interrupted_the_next_one_is_right(session, monkeypatch):
     region = session.empty(4 * MIB)
     session.write(region, b"x" * 4 * MIB)
 
-    def failing(_request, ref, copier, step):
-        copier.queue.read(copier.bounce, ref.as_remote(), size=MIB)
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(local_dpu, "digest", failing)
+        patch.setattr(Worker, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.digest(region)
     assert session.digest(region) == hashlib.sha256(b"x" * 4 * MIB).hexdigest()
+
+
+def test_a_small_copy_that_was_interrupted_gives_up_its_bounce_memory(session, monkeypatch):
+    """A DMA may be in flight to it."""
+    region = session.empty(64)
+    session.write(region, b"x")
+    (used,) = session.dpu.service._inline
+
+    def failing(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Copier, "write_small", failing)
+        with pytest.raises(KeyboardInterrupt):
+            session.write(region, b"y")
+    session.write(region, b"z")
+    assert session.dpu.service._inline[0] is not used
+    assert session.read(region, 1) == b"z"
+
+
+def threads():
+    return sum(1 for _ in Path("/proc/self/task").iterdir())
+
+
+def test_small_transfers_start_no_thread(session):
+    before = threads()
+    with session.empty(4096) as region:
+        session.write(region, b"x" * 4096)
+        assert session.start_read(region, 4096).data == b"x" * 4096
+        session.copy(region, session.empty(4096))
+        session.digest(region)
+    assert threads() <= before + 2  # the device's engine, the exporter
+
+
+def test_the_worker_ends_with_the_session(session):
+    with session.empty(MIB) as region:
+        session.write(region, bytes(MIB))
+    worker = session.dpu.service._worker
+    assert worker._running.locked()
+    session.close()
+    assert not worker._running.locked()
 
 
 def test_a_digest_is_of_what_was_started_before(session):
@@ -132,44 +170,28 @@ def test_a_small_transfer_waits_for_no_large_one_to_end(session):
     large.wait(20)
 
 
+def all_done(job):
+    return all(chunk.arrived for chunk in job._loading)
+
+
 def test_a_slot_is_used_again_before_the_next_chunk_is_collected(session, monkeypatch):
     """Else the engine would have nothing to do while the data of a read is copied."""
     calls = []
-    for name in ("_post", "_finish_chunk"):
-        method = getattr(LocalTransfer, name)
+    for name in ("_dma", "_finish"):
+        method = getattr(TransferJob, name)
 
         def noting(self, chunk, *rest, name=name, method=method):
             calls.append(name)
             return method(self, chunk, *rest)
 
-        monkeypatch.setattr(LocalTransfer, name, noting)
-    slots = local_dpu.SLOTS
-    region = session.empty(2 * slots * local_dpu.SLOT)
-    transfer = session.start_read(region, region.size)
-    until(lambda: all(chunk.request.done() for chunk in transfer._in_flight), "each DMA")
-    transfer.wait(20)
-    assert calls[:slots] == ["_post"] * slots
-    assert calls[slots : 3 * slots] == ["_finish_chunk", "_post"] * slots
-
-
-def test_a_waiting_thread_gets_the_lock_before_the_releasing_one(other):
-    lock, order = FairLock(), []
-
-    def again_and_again():
-        for _ in range(2):
-            with lock, lock:
-                order.append("again")
-                if len(order) == 1:
-                    begun.set()
-                    until(lock._gate.locked, "the other one waits")
-
-    begun = threading.Event()
-    first = other.submit(again_and_again)
-    assert begun.wait(20)
-    with lock:
-        order.append("other")
-    first.result(20)
-    assert order == ["again", "other", "again"]
+        monkeypatch.setattr(TransferJob, name, noting)
+    slots = LARGE_SLOTS
+    region = session.empty(2 * slots * LARGE)
+    advance = Job.advance
+    monkeypatch.setattr(Job, "advance", lambda job: all_done(job) and advance(job))
+    session.read(region, region.size)
+    assert calls[:slots] == ["_dma"] * slots
+    assert calls[slots : 3 * slots] == ["_finish", "_dma"] * slots
 
 
 def test_its_stats_count_what_it_moved_itself(session):
@@ -179,18 +201,3 @@ def test_its_stats_count_what_it_moved_itself(session):
     assert (counted["your_moves"], counted["your_bytes"]) == (2, 4 * MIB)
     session.copy(region, session.empty(4 * MIB))
     assert session.stats()["your_bytes"] == 8 * MIB
-
-
-@pytest.mark.parametrize("what", ["wait", "digest"])
-def test_a_call_goes_on_after_another_thread_was_interrupted_in_the_queue(session, what):
-    data = os.urandom(32 * MIB)
-    with session.empty(len(data)) as region:
-        writing = session.start_write(region, data)
-        with session.dpu.lock:
-            taken = lib.dg_transfer_wait(writing.oldest()._ticket, 10**10, ffi.new("dg_wc *"))
-            session.dpu.note_interruption()  # as Ctrl-C does that loses a completion
-        assert taken == 0
-        if what == "digest":
-            assert session.digest(region) == hashlib.sha256(data).hexdigest()
-        assert writing.wait(20).size == len(data)
-        assert session.read(region, len(data)) == data

@@ -88,7 +88,7 @@ def test_a_block_of_something_else_is_an_error(changes):
 def test_a_block_that_went_both_paths_says_so(session, monkeypatch):
     paths = cycle(["inline", "worker"])
     request = SimpleNamespace(
-        size=64, op=1, path=0, count=2, every_s=0.01, offset=0, monitor=1,
+        size=64, op=1, path=0, samples=2, every_s=0.01, offset=0,
     )  # fmt: skip
     ref = SimpleNamespace(as_remote=lambda: SimpleNamespace(method="map", registration=""))
     monkeypatch.setattr("dgkit.dpu.sampler.BenchmarkQueue", lambda *_: SimpleNamespace(close=id))

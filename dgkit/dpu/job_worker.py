@@ -1,0 +1,149 @@
+"""Worker thread of a DPU in the process of its user: runs jobs side by side, by chunks."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ClosedError, LimitReached
+from ..sizes import LARGE, LARGE_SLOTS, WAIT_S
+from .copier import Copier
+
+if TYPE_CHECKING:
+    from ..dma import Device
+    from .job import Job
+
+__all__ = ["Worker"]
+
+_WATCH_S = 0.05  # how often who waits for a job looks whether the thread runs
+
+
+class Worker:
+    """Thread that shares one copier among all jobs; it starts with the first one. Thread-safe.
+
+    A free slot goes to the job with the smallest share, and while one DMA is waited for, those of
+    the other jobs go on. Ctrl-C is raised in the main thread only, so it cannot interrupt a job.
+    It can interrupt the methods of this class, which therefore hold no lock and use C calls that
+    happen as a whole: `threading.Thread.start()` and `threading.Condition` are in Python.
+
+    Args:
+        device: Device that moves the bytes.
+        on_end: Called with each job that has ended, before those who wait for it are told.
+    """
+
+    def __init__(self, device: Device, on_end: Callable[[Job[Any]], None]) -> None:
+        self.jobs: dict[Job[Any], None] = {}  # that have not ended, in the order of submission
+        self.closed = False
+        self.copier = Copier(device, LARGE, LARGE_SLOTS)
+        self._on_end = on_end
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._running = threading.Lock()  # held by the thread
+        self._pid = os.getpid()
+
+    def submit(self, job: Job[Any]) -> None:
+        """Have the thread run a job; after close() the job fails.
+
+        Raises:
+            LimitReached: The system has no thread left.
+        """
+        self.jobs[job] = None
+        self._wake.put(None)
+        self._ensure_thread()
+
+    def _ensure_thread(self) -> None:
+        """Start the thread unless it runs. A second one, started by a race, ends at once."""
+        if self._running.locked():
+            return
+        try:
+            _thread.start_new_thread(self._run, ())
+        except RuntimeError as exc:  # "can't start new thread"
+            raise LimitReached(
+                errno.EAGAIN,
+                "this process cannot start another thread: `ulimit -u` or the container's limit "
+                "of processes is reached",
+            ) from exc
+
+    def wait(self, job: Job[Any], timeout: float) -> bool:
+        """Wait until a job has ended; return whether it has.
+
+        Raises:
+            ClosedError: This is a forked child, which has no such thread.
+        """
+        if job.ended:
+            return True
+        if self._pid != os.getpid():
+            raise ClosedError("the session is the parent's: this process was forked")
+        self._ensure_thread()  # Ctrl-C may have come before its start
+        latch = threading.Lock()
+        latch.acquire()
+        job.call_on_end(latch.release)
+        latch.acquire(timeout=min(timeout, _WATCH_S))
+        job.cancel_call(latch.release)
+        return job.ended
+
+    def close(self) -> None:
+        """End the jobs with ClosedError, and the thread. Idempotent."""
+        self.closed = True
+        self._wake.put(None)
+        with self._running:
+            self._fail_all()
+
+    def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
+        try:
+            while not self.closed:
+                if not self.jobs:
+                    self._wake.get()
+                self._turn()
+            self._fail_all()
+        finally:
+            self._running.release()
+
+    def _turn(self) -> None:
+        """Handle what has completed, and wait for a DMA if nothing has."""
+        jobs = list(self.jobs)
+        moved = self._start_chunks(jobs)
+        for job in jobs:
+            if job.advance():
+                moved = True
+                self._start_chunks(jobs)  # before the next job, so that DMA never pauses
+            if job.over:
+                self._end(job)
+                moved = True
+        if moved or not jobs:
+            return
+        waiting = next((job for job in jobs if job.oldest is not None), None)
+        if waiting is not None:
+            waiting.wait_oldest(WAIT_S)
+        else:
+            with contextlib.suppress(Empty):
+                self._wake.get(timeout=WAIT_S)
+
+    def _start_chunks(self, jobs: list[Job[Any]]) -> bool:
+        """Give each free slot to the job with the smallest share; return whether one was taken."""
+        started = False
+        while self.copier.free:
+            ready = sorted(jobs, key=lambda job: job.share) if len(jobs) > 1 else jobs
+            if not any(job.start_chunk(self.copier) for job in ready):
+                break
+            started = True
+        return started
+
+    def _end(self, job: Job[Any]) -> None:
+        self.jobs.pop(job, None)
+        self._on_end(job)
+        job.end()
+
+    def _fail_all(self) -> None:
+        """End all jobs; the caller holds `_running`. Closing the queues ends their DMA."""
+        self.copier.close()
+        for job in list(self.jobs):
+            job.fail(ClosedError("the session is closed"))
+            self._end(job)

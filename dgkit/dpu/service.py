@@ -1,0 +1,236 @@
+"""The DPU as a service on plain values, for an agent and for the process that is the DPU itself."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .. import memory
+from ..errors import ClosedError, DgkitError
+from ..sizes import INLINE_MAX
+from . import benchmark
+from .copier import Copier
+from .job import DigestJob, Job, TransferJob, copy_job
+from .job_worker import Worker
+from .region_ref import RegionRef
+from .sampler import Sampler
+
+if TYPE_CHECKING:
+    from ..dma import Device
+    from ..types import Access
+    from .values import (
+        Digested,
+        LatencyResult,
+        LatencyTask,
+        MeasurementListener,
+        Moved,
+        RateResult,
+        RateTask,
+        WatchTask,
+    )
+
+__all__ = ["DpuService"]
+
+_NAP_S = 0.001
+_Result = TypeVar("_Result")
+
+
+class DpuService:
+    """DPU: works on regions that it has allocated or imported. Thread-safe.
+
+    Small copies run in the calling thread, if no job with the same region is in progress; the rest
+    runs on one worker thread. An agent has a thread for each client instead, in which it runs jobs
+    itself; it uses neither start() nor copy() and digest().
+
+    Args:
+        device: Device that moves the bytes.
+        copies_inline: Whether a small copy ends soon, so that a thread that must not block may make
+            it; an injected fault may take long.
+        inline_timeout: Seconds after which a small copy fails.
+    """
+
+    def __init__(
+        self, device: Device, *, copies_inline: bool = True, inline_timeout: float = 30.0
+    ) -> None:
+        self.device = device
+        self.moves = self.bytes = 0  # requests for DMA that succeeded, and what they moved
+        self._copies_inline = copies_inline
+        self._inline_timeout = inline_timeout
+        self._inline: list[Copier] = []  # that are idle
+        self._count_lock = threading.RLock()
+        self._worker = Worker(device, lambda job: self._count(*job.counted))
+
+    def allocate(self, size: int, place: str, access: Access, name: str | None) -> RegionRef:
+        """Allocate memory and register it; `place` is the `on` of dgkit.empty()."""
+        with contextlib.ExitStack() as undo:
+            allocated = memory.empty(size, on=place, name=name)
+            undo.callback(allocated.close)
+            ref = RegionRef(region=self.device.register(allocated, access), memory=allocated)
+            undo.pop_all()
+        return ref
+
+    def import_(self, token: bytes) -> RegionRef:
+        """Import the region of a descriptor; its exporter may be slow to answer."""
+        return RegionRef(remote=self.device.import_region(token))
+
+    def can_copy_inline(self, src: RegionRef, dst: RegionRef, size: int) -> bool:
+        """Return whether copy_inline() may be called by a thread that must not block."""
+        return size <= INLINE_MAX and self._copies_inline and src.inline_ok and dst.inline_ok
+
+    def copy_inline(
+        self, src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int
+    ) -> Moved:
+        """Copy at most INLINE_MAX bytes in this thread.
+
+        Raises:
+            BoundsError, AccessDenied, TransferError: As Queue.read() and Queue.write().
+        """
+        if src.remote is None or dst.remote is None:
+            job = copy_job(src, src_offset, dst, dst_offset, size)
+            return self._run_inline(job.run)
+        span = (src.remote, src_offset, dst.remote, dst_offset, size)
+        return self._run_inline(lambda copier: copier.copy_small(*span))
+
+    def _run_inline(self, work: Callable[[Copier], _Result]) -> _Result:
+        """Call `work` with a copier that no other thread uses."""
+        try:
+            copier = self._inline.pop()
+        except IndexError:
+            copier = Copier(self.device, INLINE_MAX, 1, self._inline_timeout)
+        try:
+            result = work(copier)
+        except DgkitError:
+            self._put_back(copier)
+            raise
+        except BaseException:  # such as Ctrl-C: a DMA may be in flight to its memory
+            with contextlib.suppress(DgkitError):
+                copier.close()
+            raise
+        self._put_back(copier)
+        return result
+
+    def _put_back(self, copier: Copier) -> None:
+        self._inline.append(copier)
+        if self._worker.closed:
+            self._close_inline()
+
+    def _close_inline(self) -> None:
+        while self._inline:
+            with contextlib.suppress(IndexError):  # another thread closes the last one
+                self._inline.pop().close()
+
+    def is_quick(self, ref: RegionRef, size: int) -> bool:
+        """Return whether a transfer is small, and no job with its region in progress."""
+        return size <= INLINE_MAX and not (self._worker.jobs and self._is_busy(ref))
+
+    def _is_busy(self, ref: RegionRef) -> bool:
+        return any(ref in job.refs for job in list(self._worker.jobs))
+
+    def write_quickly(self, ref: RegionRef, offset: int, view: memoryview | bytes) -> Moved:
+        """Write bytes of this process in this thread; is_quick() was true. Errors as copy()."""
+        remote = ref.as_remote()
+        moved = self._run_inline(lambda copier: copier.write_small(view, remote, offset))
+        self._count(1, moved.size)
+        return moved
+
+    def read_quickly(self, ref: RegionRef, offset: int, size: int) -> bytes:
+        """Return bytes of a region, read in this thread; is_quick() was true. Errors as copy()."""
+        remote = ref.as_remote()
+        data = self._run_inline(lambda copier: copier.read_small(remote, offset, size))
+        self._count(1, size)
+        return data
+
+    def start(self, job: TransferJob) -> None:
+        """Start a transfer; one that is small and does not block is over on return."""
+        (ref,) = job.refs
+        if not (self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size)):
+            self._worker.submit(job)
+            return
+        with contextlib.suppress(DgkitError):  # the job keeps it
+            self._run_inline(job.run)
+        self._count(*job.counted)
+        job.end()
+
+    def wait(self, job: Job[Any], timeout: float) -> bool:
+        """Wait at most `timeout` seconds, or less, for a job; return whether it has ended."""
+        return self._worker.wait(job, timeout)
+
+    def copy(self, src: RegionRef, dst: RegionRef, size: int) -> Moved:
+        """Copy and wait, after the transfers with these regions that were started before.
+
+        Raises:
+            BoundsError, AccessDenied, TransferError: As Queue.read() and Queue.write().
+            ClosedError: The service was closed.
+        """
+        if self.is_quick(src, size) and self.is_quick(dst, size):
+            moved = self.copy_inline(src, 0, dst, 0, size)
+            self._count(1, size)
+            return moved
+        return self._run(copy_job(src, 0, dst, 0, size))
+
+    def digest(self, ref: RegionRef, offset: int, size: int) -> Digested:
+        """Return the SHA-256 of bytes that DMA reads; ordered, and errors, as copy()."""
+        job = DigestJob(ref, offset, size)
+        if self.is_quick(ref, size):
+            return self._run_inline(job.run)
+        return self._run(job)
+
+    def _run(self, job: Job[_Result]) -> _Result:
+        """Have the worker run a job after the transfers with its regions, and wait."""
+        job.after = [
+            other
+            for other in list(self._worker.jobs)
+            if isinstance(other, TransferJob) and other.refs[0] in job.refs
+        ]
+        try:
+            self._worker.submit(job)
+            while not self._worker.wait(job, 1.0):
+                pass
+        except BaseException:  # such as Ctrl-C
+            job.fail(ClosedError("the caller was interrupted"))
+            raise
+        return job.result()
+
+    def latency(
+        self, ref: RegionRef, task: LatencyTask, listener: MeasurementListener
+    ) -> LatencyResult:
+        """Measure latencies in this thread, on a queue of their own."""
+        return benchmark.latency(task, ref, self.device, listener)
+
+    def rate(self, ref: RegionRef, task: RateTask, listener: MeasurementListener) -> RateResult:
+        """Measure bandwidth in this thread, on a queue of its own."""
+        return benchmark.rate(task, ref, self.device, listener)
+
+    def watch(self, ref: RegionRef, task: WatchTask) -> Sampler:
+        """Return the sampler of a monitor, whose caller drives it."""
+        return Sampler(self.device, ref, task)
+
+    def wait_unused(self, ref: RegionRef) -> None:
+        """Wait until no copy and no digest uses a region; a transfer fails once it is closed."""
+        while any(
+            ref in job.refs and not isinstance(job, TransferJob) for job in list(self._worker.jobs)
+        ):
+            time.sleep(_NAP_S)
+
+    def _count(self, moves: int, size: int) -> None:
+        with self._count_lock:
+            self.moves += moves
+            self.bytes += size
+
+    @property
+    def transfers(self) -> list[TransferJob]:
+        """Transfers that have not ended."""
+        return [job for job in list(self._worker.jobs) if isinstance(job, TransferJob)]
+
+    @property
+    def free_slots(self) -> int:
+        """Free slots of the worker's staging memory, of LARGE_SLOTS."""
+        return self._worker.copier.free
+
+    def close(self) -> None:
+        """End the worker and its jobs, and free the queues and their memory. Idempotent."""
+        self._worker.close()
+        self._close_inline()
