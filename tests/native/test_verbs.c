@@ -637,13 +637,13 @@ static void forged_and_stale_descriptors_are_refused(void)
 	pair_close(&p);
 }
 
-/* The connections to the device's regions, by whether they are lanes. */
-static struct verbs_conn *lane_of(dg_device *dev, const struct verbs_region *t)
+/* The connections to the device's regions, by whether they are endpoints. */
+static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region *t)
 {
 	struct verbs *d = dev->provider;
 
 	for (struct verbs_conn *c = d->conns; c; c = c->next)
-		if ((c->request.flags & REQUEST_LANE) && !memcmp(c->request.key, t->key, sizeof(t->key)))
+		if ((c->request.flags & REQUEST_ENDPOINT) && !memcmp(c->request.key, t->key, sizeof(t->key)))
 			return c;
 	return NULL;
 }
@@ -658,8 +658,8 @@ static void an_rkey_opens_nothing_to_another_connection(void)
 	pair_open(&p, true);
 	CHECK_EQ(status_of_read(&p, p.f.remote), DG_OK);
 	CHECK_EQ(status_of_read(&p, p.second), DG_OK);
-	first = lane_of(p.f.dev, p.f.remote->provider_state);
-	second = lane_of(p.f.dev, p.second->provider_state);
+	first = endpoint_of(p.f.dev, p.f.remote->provider_state);
+	second = endpoint_of(p.f.dev, p.second->provider_state);
 	CHECK(first && second && first != second);
 	second->reply.rkey = first->reply.rkey;
 	fill(p.f.local_bytes, SIZE, 9);
@@ -728,7 +728,7 @@ static void the_rkey_of_the_regions_own_registration_opens_nothing(void)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	t = f.source->provider_state;
 	CHECK(((struct verbs *)f.dev->provider)->windows);
-	lane_of(f.dev, f.remote->provider_state)->reply.rkey = t->mr->rkey;
+	endpoint_of(f.dev, f.remote->provider_state)->reply.rkey = t->mr->rkey;
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	fix_close(&f);
 }
@@ -837,7 +837,7 @@ static void reading_without_reaping(int fd)
 		got += n;
 	}
 	/* Nothing was refused by the adapter: that would have broken the connection. */
-	CHECK(lane_of(f.dev, f.remote->provider_state));
+	CHECK(endpoint_of(f.dev, f.remote->provider_state));
 	CHECK(!((struct verbs_queue *)f.q->pipe.provider)->any_broken);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
 	CHECK_EQ(done(&f.tq, &wrs[0]).status, DG_REMOTE_ACCESS_ERROR);
@@ -890,9 +890,9 @@ static void an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_r
 	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
 }
 
-static void a_queue_reaches_more_regions_than_it_has_lanes(void)
+static void a_queue_reaches_more_regions_than_it_has_endpoints(void)
 {
-	enum { N = VERBS_LANES + 20 };
+	enum { N = VERBS_ENDPOINTS + 20 };
 	static dg_region *source[N], *remote[N];
 	struct fix f;
 	uint8_t *bytes;
@@ -949,7 +949,7 @@ int main(int argc, char **argv)
 		TEST(where_a_window_cannot_be_made_a_registration_takes_its_place),
 		TEST(a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_in_flight),
 		TEST(an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_repeated),
-		TEST(a_queue_reaches_more_regions_than_it_has_lanes),
+		TEST(a_queue_reaches_more_regions_than_it_has_endpoints),
 	};
 
 	size_t n = sizeof tests / sizeof tests[0];

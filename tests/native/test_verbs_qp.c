@@ -233,14 +233,14 @@ static void an_import_is_of_no_use_on_another_queue(void)
 	ends_close(&e);
 }
 
-static int status_on_lane_with(struct fix *f, dg_region *by_connection, uint32_t rkey)
+static int status_on_endpoint_with(struct fix *f, dg_region *by_connection, uint32_t rkey)
 {
 	const struct verbs *d = f->dev->provider;
 	dg_wr wr = record(f, DG_READ, 64, 0, 0);
 	struct verbs_conn *c = d->conns;
 
 	wr.remote = id_of(by_connection);
-	CHECK_EQ(done(&f->tq, &wr).status, DG_OK); /* makes the lane */
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK); /* makes the endpoint */
 	for (c = d->conns; c && !c->cq; c = c->next)
 		;
 	CHECK(c);
@@ -256,7 +256,7 @@ static void an_rkey_of_a_grant_opens_nothing_to_an_importer(void)
 
 	ends_open(&e, RW);
 	by_connection = imported(e.f.dev, e.f.source, RW);
-	CHECK_EQ(status_on_lane_with(&e.f, by_connection, e.memory.rkey), DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(status_on_endpoint_with(&e.f, by_connection, e.memory.rkey), DG_REMOTE_ACCESS_ERROR);
 	ends_close(&e);
 }
 
@@ -270,7 +270,7 @@ static int status_of_next(struct ibv_cq *cq)
 	return -ETIMEDOUT;
 }
 
-/* An exporter posts on the lane that this process has made to it as an importer. (Nothing is registered
+/* An exporter posts on the endpoint that this process has made to it as an importer. (Nothing is registered
  * in the protection domain of links.) */
 static void an_rkey_of_a_grant_opens_nothing_to_an_exporter(void)
 {

@@ -187,7 +187,7 @@ static int read_limits(struct verbs *d)
 	d->max_piece = smaller(port.max_msg_sz, MAX_PIECE);
 	d->max_sge = smaller((uint32_t)(a.max_sge < a.max_sge_rd ? a.max_sge : a.max_sge_rd),
 			     VERBS_SGES);
-	d->max_wr = smaller((uint32_t)a.max_qp_wr, VERBS_LANE_WRS);
+	d->max_wr = smaller((uint32_t)a.max_qp_wr, VERBS_ENDPOINT_WRS);
 	d->max_reads = smaller((uint32_t)(a.max_qp_rd_atom < a.max_qp_init_rd_atom
 						  ? a.max_qp_rd_atom
 						  : a.max_qp_init_rd_atom),

@@ -5,8 +5,9 @@
  *   importer                                             exporter
  *   link: one connection for each import      <------>   a guest of the region, without rights:
  *                                                        probes, and the notices of a revocation
- *   lane: one connection for each queue and   <------>   a guest of the region, with a
- *         import, made at its first operation            separate memory window and rkey
+ *   endpoint: one connection for each queue   <------>   a guest of the region, with a
+ *         and import, made at its first                  separate memory window and rkey
+ *         operation
  *
  *   queue pair that is connected by hand     <------>    any program that uses libibverbs
  *
@@ -29,8 +30,8 @@ enum {
 	VERBS_MAX_QUEUES = 1024, /* per device */
 	VERBS_MAX_GUESTS = 8192, /* connections that a device accepts */
 	VERBS_BACKLOG = 64, /* connection requests that wait for the control thread */
-	VERBS_LANES = 256, /* connections of a queue; must be a power of 2 */
-	VERBS_LANE_WRS = 256, /* in flight on a lane; must be a power of 2 */
+	VERBS_ENDPOINTS = 256, /* connections of a queue; must be a power of 2 */
+	VERBS_ENDPOINT_WRS = 256, /* in flight on an endpoint; must be a power of 2 */
 	VERBS_QUEUE_WRS = 1024, /* in flight on a queue */
 	VERBS_BATCH = 64, /* work requests of one doorbell */
 	VERBS_SGES = 8, /* of a work request */
@@ -45,9 +46,9 @@ enum {
 #define VERBS_CONNECT_NS 5000000000ull /* how long a connection may take */
 #define VERBS_PROBE_NS 500000000ull /* between two probes of the other side */
 
-/* LANE: operations will be posted; otherwise the connection is a link. SHARED_GATE: the exporter sees
- * the import's gate, as on one machine, so it need not ask the importer to stop. */
-enum { REQUEST_LANE = 1, REQUEST_SHARED_GATE = 2 };
+/* ENDPOINT: operations will be posted; otherwise the connection is a link. SHARED_GATE: the exporter
+ * sees the import's gate, as on one machine, so it need not ask the importer to stop. */
+enum { REQUEST_ENDPOINT = 1, REQUEST_SHARED_GATE = 2 };
 
 /* What an importer sends with its request for a connection. The key crosses the network in clear. */
 struct verbs_request {
@@ -105,8 +106,8 @@ struct verbs_link {
 	struct verbs_guest *guest; /* the exporter's */
 };
 
-/* An importer's connection: the link of an import, or a lane. The state's times and steps, `id`, `why`,
- * `next` and `peer` are guarded by the device's lock. */
+/* An importer's connection: the link of an import, or that of an endpoint. The state's times and
+ * steps, `id`, `why`, `next` and `peer` are guarded by the device's lock. */
 struct verbs_conn {
 	struct verbs *d;
 	struct rdma_cm_id *id;
@@ -118,20 +119,20 @@ struct verbs_conn {
 	struct verbs_request request;
 	struct verbs_reply reply; /* valid once READY */
 	struct ibv_cq *cq;
-	struct dg_pipe *pipe; /* of the lane's queue, to wake its caller; NULL: a link */
+	struct dg_pipe *pipe; /* of the endpoint's queue, to wake its caller; NULL: a link */
 	uint32_t max_inline;
 	int error; /* FAILED: a positive errno */
 	char why[400];
 	struct verbs_peer *peer;
 	struct verbs_link link;
-	struct dg_gate *gate; /* of the import; NULL: a lane */
+	struct dg_gate *gate; /* of the import; NULL: an endpoint */
 	bool draining; /* the exporter revokes the region and waits until the gate is quiet */
 	/* Release by the control thread, acquire by others: then what is above is valid. */
 	atomic_uint state;
 };
 
-/* A connection that the exporter has accepted. A lane has a window over the region's registration,
- * or a registration in a separate protection domain. Guarded by the device's lock. */
+/* A connection that the exporter has accepted. That of an endpoint has a window over the region's
+ * registration, or a registration in a separate protection domain. Guarded by the device's lock. */
 struct verbs_guest {
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
@@ -180,7 +181,7 @@ struct verbs {
 	struct ibv_context *context;
 	struct ibv_pd *pd; /* of local regions: remote access is by windows alone */
 	struct ibv_pd *link_pd; /* of links: nothing is registered in it */
-	struct ibv_cq *idle_cq; /* of lanes: receives, and the bind of an exporter's window */
+	struct ibv_cq *idle_cq; /* of endpoints: receives, and the bind of an exporter's window */
 	struct ibv_cq *probe_cq; /* of links, for sends */
 	struct ibv_cq *notice_cq; /* of links, for receives */
 	struct ibv_comp_channel *notice_channel;
@@ -225,21 +226,21 @@ struct verbs_work {
 	struct verbs_work *chain;
 };
 
-/* A lane: a connection for one queue and one import, or a queue pair that was connected by hand, with
- * what is in flight on it, in order. */
-struct verbs_lane {
+/* An endpoint: a connection for one queue and one import, or a queue pair that was connected by hand,
+ * with what is in flight on it, in order. */
+struct verbs_endpoint {
 	struct verbs_conn *conn; /* NULL: a queue pair's */
 	struct verbs_qp *qp; /* NULL: a connection's */
-	struct verbs_lane *next; /* of its bucket */
+	struct verbs_endpoint *next; /* of its bucket */
 	uint32_t region; /* of a connection: index of the region table */
-	uint32_t number; /* its place in verbs_queue.lanes, and above it a generation */
+	uint32_t number; /* its place in verbs_queue.endpoints, and above it a generation */
 	uint32_t head, tail, unsignaled;
 	int status; /* of the first error, after which the rest is flushed */
 	bool broken; /* its queue pair is in the error state or gone */
 	struct {
 		struct verbs_work *work;
 		uint64_t bytes;
-	} wrs[VERBS_LANE_WRS];
+	} wrs[VERBS_ENDPOINT_WRS];
 };
 
 /* Memory that is registered for one queue pair. */
@@ -261,7 +262,7 @@ struct verbs_qp {
 	struct verbs_registration *registrations, *last_used;
 	uint32_t max_inline, peer; /* peer: number of the other queue pair */
 	bool connected, closing;
-	struct verbs_lane lane;
+	struct verbs_endpoint endpoint;
 };
 
 struct verbs_queue {
@@ -271,12 +272,12 @@ struct verbs_queue {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	int epoll_fd;
-	struct verbs_lane *lanes[VERBS_LANES], *buckets[VERBS_LANES];
+	struct verbs_endpoint *endpoints[VERBS_ENDPOINTS], *buckets[VERBS_ENDPOINTS];
 	struct verbs_qp *qps;
 	uint32_t last_generation;
 	bool any_broken;
-	/* The work request list of the next doorbell, all for one lane. */
-	struct verbs_lane *batch_lane;
+	/* The work request list of the next doorbell, all for one endpoint. */
+	struct verbs_endpoint *batch_endpoint;
 	uint32_t n_batch;
 	struct ibv_send_wr batch[VERBS_BATCH];
 	struct ibv_sge sges[VERBS_BATCH][VERBS_SGES];
@@ -382,7 +383,7 @@ struct address_text {
 };
 struct address_text dg_verbs_address_text(const struct sockaddr_storage *address);
 void dg_verbs_control_stop(struct verbs *d);
-/* Starts a connection to the exporter of t: a lane of that queue, or (cq NULL) a link. Errors: those
+/* Starts a connection to the exporter of t: an endpoint of that queue, or (cq NULL) a link. Errors: those
  * of dg_verbs_check_port(), and lack of memory or ids. */
 int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_cq *cq,
 		     struct dg_pipe *pipe, struct verbs_conn **out);
@@ -448,7 +449,7 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p);
 int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p);
-/* Has every queue end its lane to the region with this index, and its queue pairs' registrations of
+/* Has every queue end its endpoint to the region with this index, and its queue pairs' registrations of
  * that. */
 void dg_verbs_release_region(struct verbs *d, uint32_t region);
 
@@ -458,38 +459,38 @@ void dg_verbs_progress(struct verbs_queue *q);
 /* Runs an operation while nothing is in flight. Returns its status; OP_MORE: it is in flight; OP_NOT:
  * it has to be posted. */
 int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op);
-/* Completes everything with DG_FLUSHED, and ends all lanes. */
+/* Completes everything with DG_FLUSHED, and ends all endpoints. */
 void dg_verbs_flush(struct verbs_queue *q);
-/* Finds the lane to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
+/* Finds the endpoint to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
  * status of an operation that needs it. */
-int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out);
-/* Ends the queue pair of a lane, and what is in flight on it. The next operation on an import makes
- * another one; a queue pair that is connected by hand stays broken. */
-void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l);
-/* Ends the lane to this region, on which nothing is in flight. */
-void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region);
-/* Gives a queue pair's lane its number. Errors: EMFILE. */
-int dg_verbs_lane_add(struct verbs_queue *q, struct verbs_lane *l);
-/* Takes a queue pair's lane from the queue, ends the queue pair, and completes what was in flight. */
-void dg_verbs_lane_remove(struct verbs_queue *q, struct verbs_lane *l);
-static inline struct ibv_qp *lane_qp(const struct verbs_lane *l)
+int dg_verbs_endpoint_get(struct verbs_queue *q, uint32_t region, struct verbs_endpoint **out);
+/* Ends the queue pair of an endpoint, and what is in flight on it. The next operation on an import
+ * makes another one; a queue pair that is connected by hand stays broken. */
+void dg_verbs_endpoint_break(struct verbs_queue *q, struct verbs_endpoint *ep);
+/* Ends the endpoint to this region, on which nothing is in flight. */
+void dg_verbs_endpoint_close(struct verbs_queue *q, uint32_t region);
+/* Gives a queue pair's endpoint its number. Errors: EMFILE. */
+int dg_verbs_endpoint_add(struct verbs_queue *q, struct verbs_endpoint *ep);
+/* Breaks the endpoint of a queue pair and takes it from the queue. */
+void dg_verbs_endpoint_remove(struct verbs_queue *q, struct verbs_endpoint *ep);
+static inline struct ibv_qp *endpoint_qp(const struct verbs_endpoint *ep)
 {
-	return l->qp ? l->qp->qp : l->conn->id->qp;
+	return ep->qp ? ep->qp->qp : ep->conn->id->qp;
 }
-static inline uint32_t lane_max_inline(const struct verbs_lane *l)
+static inline uint32_t endpoint_max_inline(const struct verbs_endpoint *ep)
 {
-	return l->qp ? l->qp->max_inline : l->conn->max_inline;
+	return ep->qp ? ep->qp->max_inline : ep->conn->max_inline;
 }
-/* The keys of a region, by its index, on this lane. */
-static inline uint32_t lane_rkey(const struct verbs_lane *l, uint32_t remote)
+/* The keys of a region, by its index, on this endpoint. */
+static inline uint32_t endpoint_rkey(const struct verbs_endpoint *ep, uint32_t remote)
 {
 	const struct verbs_region *t = region_entry_at(remote)->region->provider_state;
-	return l->qp ? t->rkey : l->conn->reply.rkey;
+	return ep->qp ? t->rkey : ep->conn->reply.rkey;
 }
-static inline uint32_t lane_lkey(const struct verbs_lane *l, uint32_t local)
+static inline uint32_t endpoint_lkey(const struct verbs_endpoint *ep, uint32_t local)
 {
 	const struct verbs_region *t = region_entry_at(local)->region->provider_state;
-	return l->qp ? dg_verbs_qp_lkey(l->qp, local) : t->mr->lkey;
+	return ep->qp ? dg_verbs_qp_lkey(ep->qp, local) : t->mr->lkey;
 }
 
 /* verbs_bare.c */

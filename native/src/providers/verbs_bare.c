@@ -18,7 +18,7 @@ enum {
 #define SILENCE_NS 20000000000ull
 
 /* Posts n copies with one doorbell. The ids of work requests are their numbers, from 1: below
- * 2^32, so that they belong to no lane. */
+ * 2^32, so that they belong to no endpoint. */
 static int post(struct ibv_qp *qp, struct ibv_send_wr *wrs, uint32_t posted, uint32_t n)
 {
 	struct ibv_send_wr *bad;
@@ -75,11 +75,11 @@ static int loop(struct verbs_queue *q, struct ibv_qp *qp, struct ibv_send_wr *wr
 	return (int)count;
 }
 
-static int wait_for_lane(struct verbs_queue *q, uint32_t region, struct verbs_lane **l)
+static int wait_for_endpoint(struct verbs_queue *q, uint32_t region, struct verbs_endpoint **ep)
 {
 	uint64_t deadline_ns = now_ns() + 2 * VERBS_CONNECT_NS;
 	int status;
-	while ((status = dg_verbs_lane_get(q, region, l)) == OP_MORE && now_ns() < deadline_ns)
+	while ((status = dg_verbs_endpoint_get(q, region, ep)) == OP_MORE && now_ns() < deadline_ns)
 		usleep(NAP_US);
 	return status ? dg_fail(EIO, "there is no RDMA connection to measure") : 0;
 }
@@ -88,8 +88,8 @@ int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *
 		  uint32_t window, uint64_t *samples_ns)
 {
 	struct verbs_queue *q = p->provider;
-	struct verbs_lane *l = NULL;
-	struct ibv_send_wr wrs[VERBS_LANE_WRS];
+	struct verbs_endpoint *ep = NULL;
+	struct ibv_send_wr wrs[VERBS_ENDPOINT_WRS];
 	bool write = op->opcode == DG_WRITE;
 	(void)dev;
 	if (op->rows != 1 || op->size > q->d->max_message || window > q->d->max_wr)
@@ -98,27 +98,27 @@ int dg_verbs_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *
 			       "most %u bytes, with at most %u in flight",
 			       q->d->max_message, q->d->max_wr);
 	guard_enter(&q->listed.guard);
-	int rc = wait_for_lane(q, op->remote, &l);
+	int rc = wait_for_endpoint(q, op->remote, &ep);
 	if (!rc) {
 		struct ibv_sge sge = {
 			.addr = (uintptr_t)(write ? op->src : op->dst),
 			.length = (uint32_t)op->size,
-			.lkey = lane_lkey(l, op->local),
+			.lkey = endpoint_lkey(ep, op->local),
 		};
 		for (uint32_t i = 0; i < window; i++)
 			wrs[i] = (struct ibv_send_wr){
 				.sg_list = &sge,
 				.num_sge = 1,
 				.opcode = write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ,
-				.send_flags = write && dg_verbs_fits_inline(lane_max_inline(l), op, op->size)
+				.send_flags = write && dg_verbs_fits_inline(endpoint_max_inline(ep), op, op->size)
 						      ? IBV_SEND_INLINE
 						      : 0,
 				.rdma = {.remote_addr = (uintptr_t)(write ? op->dst : op->src),
-					 .rkey = lane_rkey(l, op->remote)},
+					 .rkey = endpoint_rkey(ep, op->remote)},
 			};
-		rc = loop(q, lane_qp(l), wrs, count, window, samples_ns);
+		rc = loop(q, endpoint_qp(ep), wrs, count, window, samples_ns);
 		if (rc < 0) {
-			dg_verbs_lane_break(q, l);
+			dg_verbs_endpoint_break(q, ep);
 			rc = dg_fail(-rc, "an RDMA operation of the measurement failed, or did "
 					  "not end");
 		}

@@ -40,7 +40,7 @@ static void settle(struct verbs_conn *c, enum conn_state state)
 {
 	atomic_store_explicit(&c->state, state, memory_order_seq_cst);
 	pthread_cond_broadcast(&c->d->changed);
-	/* seq_cst: the caller of a queue stores its flag and then loads the state of its lanes;
+	/* seq_cst: the caller of a queue stores its flag and then loads the state of its endpoints;
 	 * here the state is stored and then the flag is loaded, as in ring.h. */
 	if (c->pipe)
 		dg_pipe_wake(c->pipe);
@@ -452,7 +452,7 @@ int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_c
 	c->request = (struct verbs_request){
 		.magic = VERBS_MAGIC,
 		.version = VERBS_VERSION,
-		.flags = (cq ? REQUEST_LANE : 0) |
+		.flags = (cq ? REQUEST_ENDPOINT : 0) |
 			 (t->gate != &t->own_gate ? REQUEST_SHARED_GATE : 0),
 		.importer = d->number,
 	};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's side of the provider verbs: connections of importers, whose key names an export. Each
- * lane gets the rights of that export; they end when the region is closed, and from then on the adapter
- * itself refuses the importer's operations.
+ * The exporter's side of the provider verbs: connections of importers, whose key names an export. That
+ * of an endpoint gets the rights of the export; they end when the region is closed, and from then on
+ * the adapter itself refuses the importer's operations.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -55,10 +55,10 @@ static int admit(struct verbs *d, struct verbs_guest *g, const struct verbs_requ
 	g->peer = dg_verbs_peer_join(d, NULL, q->importer);
 	if (!g->peer)
 		return -ENOMEM;
-	bool lane = q->flags & REQUEST_LANE;
+	bool endpoint = q->flags & REQUEST_ENDPOINT;
 	g->stopped = q->flags & REQUEST_SHARED_GATE;
-	int rc = dg_verbs_guest_open(d, g, lane ? access : 0, &param, &reply.rkey);
-	if (!rc && !lane)
+	int rc = dg_verbs_guest_open(d, g, endpoint ? access : 0, &param, &reply.rkey);
+	if (!rc && !endpoint)
 		rc = dg_verbs_link_open(d, &g->link, g->qp, g->peer);
 	if (rc)
 		return rc;

@@ -2,9 +2,9 @@
 /*
  * From the submission ring into work requests, and from work completions to completions.
  *
- * Each queue has a lane for each import that it uses, made at the first operation: until it is
- * ready, that operation stays at the head of the ring. On a lane work requests complete in order,
- * so one in 16 asks for a work completion, and the last of each doorbell. An error puts the lane's
+ * Each queue has an endpoint for each import that it uses, made at the first operation: until it is
+ * ready, that operation stays at the head of the ring. On an endpoint work requests complete in order,
+ * so one in 16 asks for a work completion, and the last of each doorbell. An error puts the endpoint's
  * queue pair into the error state: what was posted after it is flushed, and not executed.
  *
  * An operation is one work request, or several if it has rows or is large; its gates are left when
@@ -45,13 +45,13 @@ static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
 	}
 }
 
-/* The oldest work request of the lane has ended. */
-static void oldest_ended(struct verbs_queue *q, struct verbs_lane *l, int status)
+/* The oldest work request of the endpoint has ended. */
+static void oldest_ended(struct verbs_queue *q, struct verbs_endpoint *ep, int status)
 {
-	uint32_t i = l->head++ & (VERBS_LANE_WRS - 1);
+	uint32_t i = ep->head++ & (VERBS_ENDPOINT_WRS - 1);
 	q->in_flight--;
-	q->bytes -= l->wrs[i].bytes;
-	work_ended(q, l->wrs[i].work, status);
+	q->bytes -= ep->wrs[i].bytes;
+	work_ended(q, ep->wrs[i].work, status);
 }
 
 static int status_of(int wc_status)
@@ -85,9 +85,9 @@ static int status_with_port(const struct verbs *d, int wc_status)
 }
 
 /* Whether the exporter has ended, as far as is known. */
-static bool exporter_gone(const struct verbs_lane *l)
+static bool exporter_gone(const struct verbs_endpoint *ep)
 {
-	struct dg_region_entry *remote = region_entry_at(l->region);
+	struct dg_region_entry *remote = region_entry_at(ep->region);
 	if (dg_verbs_lost(remote->region))
 		atomic_store(&remote->lost, 1);
 	return atomic_load(&remote->lost) || dg_importer_exporter_gone(remote->region);
@@ -95,237 +95,236 @@ static bool exporter_gone(const struct verbs_lane *l)
 
 /* Returns the status of operations behind an error of their queue pair. They are not executed, unless
  * there was no answer, of the peer or of this adapter: then that is unknown. */
-static int broken_status(const struct verbs_lane *l)
+static int broken_status(const struct verbs_endpoint *ep)
 {
-	bool answered = l->status != DG_PEER_LOST && l->status != DG_IO_FAILED;
-	if (dg_verbs_removed(l->qp->queue->d))
+	bool answered = ep->status != DG_PEER_LOST && ep->status != DG_IO_FAILED;
+	if (dg_verbs_removed(ep->qp->queue->d))
 		return DG_IO_FAILED;
-	return answered || l->qp->closing ? DG_FLUSHED : l->status;
+	return answered || ep->qp->closing ? DG_FLUSHED : ep->status;
 }
 
 /* Returns the status of a failed work request of a queue pair, which is in the error state now. */
-static int qp_failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
+static int qp_failure(struct verbs_queue *q, struct verbs_endpoint *ep, int wc_status)
 {
-	l->broken = true;
-	atomic_store(&l->qp->core->broken, 1);
-	if (wc_status == IBV_WC_WR_FLUSH_ERR || l->qp->closing)
-		return broken_status(l);
-	l->status = status_with_port(q->d, wc_status);
-	return l->status;
+	ep->broken = true;
+	atomic_store(&ep->qp->core->broken, 1);
+	if (wc_status == IBV_WC_WR_FLUSH_ERR || ep->qp->closing)
+		return broken_status(ep);
+	ep->status = status_with_port(q->d, wc_status);
+	return ep->status;
 }
 
-/* Returns the status of a failed work request, which breaks the lane. */
-static int failure(struct verbs_queue *q, struct verbs_lane *l, int wc_status)
+/* Returns the status of a failed work request, which breaks the endpoint. */
+static int failure(struct verbs_queue *q, struct verbs_endpoint *ep, int wc_status)
 {
-	if (l->qp)
-		return qp_failure(q, l, wc_status);
-	struct dg_region_entry *remote = region_entry_at(l->region);
-	l->broken = q->any_broken = true;
-	if (!l->status && wc_status != IBV_WC_WR_FLUSH_ERR)
-		l->status = status_with_port(q->d, wc_status);
+	if (ep->qp)
+		return qp_failure(q, ep, wc_status);
+	struct dg_region_entry *remote = region_entry_at(ep->region);
+	ep->broken = q->any_broken = true;
+	if (!ep->status && wc_status != IBV_WC_WR_FLUSH_ERR)
+		ep->status = status_with_port(q->d, wc_status);
 	if (dg_verbs_removed(q->d))
 		return DG_IO_FAILED;
-	if (gate_revoked(remote->gate) || l->status == DG_REMOTE_ACCESS_ERROR) {
+	if (gate_revoked(remote->gate) || ep->status == DG_REMOTE_ACCESS_ERROR) {
 		/* The exporter has closed the region: nothing more is posted to it. */
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
 		return DG_REMOTE_ACCESS_ERROR;
 	}
-	if (l->status == DG_PEER_LOST || exporter_gone(l)) {
+	if (ep->status == DG_PEER_LOST || exporter_gone(ep)) {
 		atomic_store(&remote->lost, 1);
 		return DG_PEER_LOST;
 	}
 	if (q->closing)
 		return DG_FLUSHED;
-	return l->status ? l->status : DG_IO_FAILED;
+	return ep->status ? ep->status : DG_IO_FAILED;
 }
 
 static void take(struct verbs_queue *q, const struct ibv_wc *wc)
 {
 	uint32_t number = (uint32_t)(wc->wr_id >> 32), place = (uint32_t)wc->wr_id;
-	struct verbs_lane *l = q->lanes[number & (VERBS_LANES - 1)];
-	if (!l || l->number != number || place - l->head >= l->tail - l->head)
-		return; /* of a lane that has ended */
-	while (l->head != place)
-		oldest_ended(q, l, DG_OK);
-	oldest_ended(q, l, wc->status ? failure(q, l, wc->status) : DG_OK);
+	struct verbs_endpoint *ep = q->endpoints[number & (VERBS_ENDPOINTS - 1)];
+	if (!ep || ep->number != number || place - ep->head >= ep->tail - ep->head)
+		return; /* of an endpoint that has ended */
+	while (ep->head != place)
+		oldest_ended(q, ep, DG_OK);
+	oldest_ended(q, ep, wc->status ? failure(q, ep, wc->status) : DG_OK);
 }
 
-/* Lanes. */
+/* Endpoints. */
 
-static void lane_free(struct verbs_queue *q, struct verbs_lane *l)
+static void endpoint_free(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	struct verbs_lane **at = &q->buckets[l->region & (VERBS_LANES - 1)];
-	while (*at != l)
+	struct verbs_endpoint **at = &q->buckets[ep->region & (VERBS_ENDPOINTS - 1)];
+	while (*at != ep)
 		at = &(*at)->next;
-	*at = l->next;
-	q->lanes[l->number & (VERBS_LANES - 1)] = NULL;
-	if (l->conn)
-		dg_verbs_conn_free(l->conn);
-	free(l);
+	*at = ep->next;
+	q->endpoints[ep->number & (VERBS_ENDPOINTS - 1)] = NULL;
+	if (ep->conn)
+		dg_verbs_conn_free(ep->conn);
+	free(ep);
 }
 
-static struct verbs_lane *lane_find(const struct verbs_queue *q, uint32_t region)
+static struct verbs_endpoint *endpoint_find(const struct verbs_queue *q, uint32_t region)
 {
-	struct verbs_lane *l = q->buckets[region & (VERBS_LANES - 1)];
-	while (l && l->region != region)
-		l = l->next;
-	return l;
+	struct verbs_endpoint *ep = q->buckets[region & (VERBS_ENDPOINTS - 1)];
+	while (ep && ep->region != region)
+		ep = ep->next;
+	return ep;
 }
 
-void dg_verbs_lane_close(struct verbs_queue *q, uint32_t region)
+void dg_verbs_endpoint_close(struct verbs_queue *q, uint32_t region)
 {
-	struct verbs_lane *l = lane_find(q, region);
-	if (l)
-		lane_free(q, l);
+	struct verbs_endpoint *ep = endpoint_find(q, region);
+	if (ep)
+		endpoint_free(q, ep);
 }
 
-/* Returns a free place of q->lanes; ends an idle lane if there is none. */
-static uint32_t lane_place(struct verbs_queue *q)
+/* Returns a free place of q->endpoints; ends an idle endpoint if there is none. */
+static uint32_t endpoint_place(struct verbs_queue *q)
 {
-	uint32_t idle = VERBS_LANES;
-	for (uint32_t i = 0; i < VERBS_LANES; i++) {
-		if (!q->lanes[i])
+	uint32_t idle = VERBS_ENDPOINTS;
+	for (uint32_t i = 0; i < VERBS_ENDPOINTS; i++) {
+		if (!q->endpoints[i])
 			return i;
-		if (!q->lanes[i]->qp && q->lanes[i]->head == q->lanes[i]->tail)
+		if (!q->endpoints[i]->qp && q->endpoints[i]->head == q->endpoints[i]->tail)
 			idle = i;
 	}
-	if (idle < VERBS_LANES)
-		lane_free(q, q->lanes[idle]);
+	if (idle < VERBS_ENDPOINTS)
+		endpoint_free(q, q->endpoints[idle]);
 	return idle;
 }
 
 static uint32_t next_number(struct verbs_queue *q, uint32_t place)
 {
-	return place | ++q->last_generation * VERBS_LANES;
+	return place | ++q->last_generation * VERBS_ENDPOINTS;
 }
 
-static struct verbs_lane *lane_new(struct verbs_queue *q, uint32_t region)
+static struct verbs_endpoint *endpoint_new(struct verbs_queue *q, uint32_t region)
 {
 	const struct verbs_region *t = region_entry_at(region)->region->provider_state;
-	uint32_t place = lane_place(q);
-	struct verbs_lane *l = place < VERBS_LANES ? calloc(1, sizeof *l) : NULL;
-	if (!l)
+	uint32_t place = endpoint_place(q);
+	struct verbs_endpoint *ep = place < VERBS_ENDPOINTS ? calloc(1, sizeof *ep) : NULL;
+	if (!ep)
 		return NULL;
-	l->region = region;
-	l->number = next_number(q, place);
-	if (dg_verbs_connect(q->d, t, q->cq, q->p, &l->conn)) {
-		free(l);
+	ep->region = region;
+	ep->number = next_number(q, place);
+	if (dg_verbs_connect(q->d, t, q->cq, q->p, &ep->conn)) {
+		free(ep);
 		return NULL;
 	}
-	q->lanes[place] = l;
-	l->next = q->buckets[region & (VERBS_LANES - 1)];
-	q->buckets[region & (VERBS_LANES - 1)] = l;
-	return l;
+	q->endpoints[place] = ep;
+	ep->next = q->buckets[region & (VERBS_ENDPOINTS - 1)];
+	q->buckets[region & (VERBS_ENDPOINTS - 1)] = ep;
+	return ep;
 }
 
-/* The lane's connection was refused, or has ended: the status of what would have used it. */
-static int not_connected(struct verbs_queue *q, struct verbs_lane *l)
+/* The endpoint's connection was refused, or has ended: the status of what would have used it. */
+static int not_connected(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	struct dg_region_entry *remote = region_entry_at(l->region);
-	bool refused = atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_FAILED;
-	int error = refused ? l->conn->error : 0, status = DG_IO_FAILED;
+	struct dg_region_entry *remote = region_entry_at(ep->region);
+	bool refused = atomic_load_explicit(&ep->conn->state, memory_order_acquire) == CONN_FAILED;
+	int error = refused ? ep->conn->error : 0, status = DG_IO_FAILED;
 	if (dg_verbs_removed(q->d)) {
 		status = DG_IO_FAILED;
 	} else if (gate_revoked(remote->gate) || error == ENOKEY) {
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
 		status = DG_REMOTE_ACCESS_ERROR;
-	} else if (exporter_gone(l) || !error || error == ENOTCONN || error == ETIMEDOUT) {
+	} else if (exporter_gone(ep) || !error || error == ENOTCONN || error == ETIMEDOUT) {
 		atomic_store(&remote->lost, 1);
 		status = DG_PEER_LOST;
 	}
-	lane_free(q, l);
+	endpoint_free(q, ep);
 	return status;
 }
 
-/* dg_verbs_lane_get() of an import by a queue pair, which is connected. */
-static int qp_lane_get(const struct dg_region_entry *remote, struct verbs_lane **out)
+/* dg_verbs_endpoint_get() of an import by a queue pair, which is connected. */
+static int qp_endpoint_get(const struct dg_region_entry *remote, struct verbs_endpoint **out)
 {
 	struct verbs_qp *qp = remote->region->qp->provider;
 	if (!qp)
 		return DG_FLUSHED; /* closed since this was posted */
-	*out = &qp->lane;
-	return qp->lane.broken ? broken_status(&qp->lane) : DG_OK;
+	*out = &qp->endpoint;
+	return qp->endpoint.broken ? broken_status(&qp->endpoint) : DG_OK;
 }
 
-int dg_verbs_lane_get(struct verbs_queue *q, uint32_t region, struct verbs_lane **out)
+int dg_verbs_endpoint_get(struct verbs_queue *q, uint32_t region, struct verbs_endpoint **out)
 {
 	const struct dg_region_entry *remote = region_entry_at(region);
 	if (remote->method == DG_METHOD_QP)
-		return qp_lane_get(remote, out);
-	struct verbs_lane *l = lane_find(q, region);
-	if (!l)
-		l = lane_new(q, region);
-	if (!l)
+		return qp_endpoint_get(remote, out);
+	struct verbs_endpoint *ep = endpoint_find(q, region);
+	if (!ep)
+		ep = endpoint_new(q, region);
+	if (!ep)
 		return DG_IO_FAILED;
-	*out = l;
+	*out = ep;
 	/* seq_cst: the sleeper's load, see settle() in verbs_connect.c. */
-	uint32_t state = atomic_load_explicit(&l->conn->state, memory_order_seq_cst);
-	if (__builtin_expect(state == CONN_READY && !l->broken, 1))
+	uint32_t state = atomic_load_explicit(&ep->conn->state, memory_order_seq_cst);
+	if (__builtin_expect(state == CONN_READY && !ep->broken, 1))
 		return DG_OK;
-	if (state == CONN_CONNECTING || l->head != l->tail)
+	if (state == CONN_CONNECTING || ep->head != ep->tail)
 		return OP_MORE;
 	if (state != CONN_READY)
-		return not_connected(q, l);
-	lane_free(q, l); /* broken, and all that was posted has ended: another one */
+		return not_connected(q, ep);
+	endpoint_free(q, ep); /* broken, and all that was posted has ended: another one */
 	return OP_MORE;
 }
 
 static void free_broken(struct verbs_queue *q)
 {
 	q->any_broken = false;
-	for (uint32_t i = 0; i < VERBS_LANES; i++) {
-		struct verbs_lane *l = q->lanes[i];
-		if (!l || !l->broken || l->qp)
+	for (uint32_t i = 0; i < VERBS_ENDPOINTS; i++) {
+		struct verbs_endpoint *ep = q->endpoints[i];
+		if (!ep || !ep->broken || ep->qp)
 			continue;
-		if (l->head == l->tail && l != q->batch_lane)
-			lane_free(q, l);
+		if (ep->head == ep->tail && ep != q->batch_endpoint)
+			endpoint_free(q, ep);
 		else
 			q->any_broken = true;
 	}
 }
 
-static void abort_qp(const struct verbs_lane *l)
+static void abort_qp(const struct verbs_endpoint *ep)
 {
-	if (l->qp)
-		dg_verbs_qp_abort(l->qp);
+	if (ep->qp)
+		dg_verbs_qp_abort(ep->qp);
 	else
-		dg_verbs_conn_abort(l->conn);
+		dg_verbs_conn_abort(ep->conn);
 }
 
-/* Ends the lane's queue pair, and what is in flight on it. */
-static void lane_abort(struct verbs_queue *q, struct verbs_lane *l)
+/* Ends the endpoint's queue pair, and what is in flight on it. */
+static void endpoint_abort(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	abort_qp(l);
-	while (l->head != l->tail)
-		oldest_ended(q, l, failure(q, l, IBV_WC_WR_FLUSH_ERR));
+	abort_qp(ep);
+	while (ep->head != ep->tail)
+		oldest_ended(q, ep, failure(q, ep, IBV_WC_WR_FLUSH_ERR));
 }
 
-void dg_verbs_lane_break(struct verbs_queue *q, struct verbs_lane *l)
+void dg_verbs_endpoint_break(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	lane_abort(q, l);
-	if (l->qp)
-		qp_failure(q, l, IBV_WC_WR_FLUSH_ERR);
+	endpoint_abort(q, ep);
+	if (ep->qp)
+		qp_failure(q, ep, IBV_WC_WR_FLUSH_ERR);
 	else
-		l->broken = q->any_broken = true;
+		ep->broken = q->any_broken = true;
 	ended_publish(&q->ended, q->p);
 }
 
-int dg_verbs_lane_add(struct verbs_queue *q, struct verbs_lane *l)
+int dg_verbs_endpoint_add(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	uint32_t place = lane_place(q);
-	if (place == VERBS_LANES)
+	uint32_t place = endpoint_place(q);
+	if (place == VERBS_ENDPOINTS)
 		return dg_fail(EMFILE, "this queue has %u connections and queue pairs, which is the "
-				       "maximum: close some, or open another queue", VERBS_LANES);
-	l->number = next_number(q, place);
-	q->lanes[place] = l;
+				       "maximum: close some, or open another queue", VERBS_ENDPOINTS);
+	ep->number = next_number(q, place);
+	q->endpoints[place] = ep;
 	return 0;
 }
 
-void dg_verbs_lane_remove(struct verbs_queue *q, struct verbs_lane *l)
+void dg_verbs_endpoint_remove(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
-	lane_abort(q, l);
-	q->lanes[l->number & (VERBS_LANES - 1)] = NULL;
-	ended_publish(&q->ended, q->p);
+	dg_verbs_endpoint_break(q, ep);
+	q->endpoints[ep->number & (VERBS_ENDPOINTS - 1)] = NULL;
 }
 
 /* Posting. */
@@ -333,21 +332,21 @@ void dg_verbs_lane_remove(struct verbs_queue *q, struct verbs_lane *l)
 /* Rings the doorbell for the work requests that were collected. */
 static void ring(struct verbs_queue *q)
 {
-	struct verbs_lane *l = q->batch_lane;
+	struct verbs_endpoint *ep = q->batch_endpoint;
 	struct ibv_send_wr *bad;
-	struct ibv_qp *qp = l ? lane_qp(l) : NULL;
-	if (!l)
+	struct ibv_qp *qp = ep ? endpoint_qp(ep) : NULL;
+	if (!ep)
 		return;
 	q->batch[q->n_batch - 1].next = NULL;
 	q->batch[q->n_batch - 1].send_flags |= IBV_SEND_SIGNALED;
-	l->unsignaled = 0;
-	q->batch_lane = NULL;
+	ep->unsignaled = 0;
+	q->batch_endpoint = NULL;
 	q->n_batch = 0;
 	/* Those before the one that is not accepted may be unsignaled, and then nothing would say
 	 * when they end. */
 	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0)) {
-		l->status = l->qp ? DG_IO_FAILED : l->status;
-		lane_abort(q, l);
+		ep->status = ep->qp ? DG_IO_FAILED : ep->status;
+		endpoint_abort(q, ep);
 	}
 }
 
@@ -373,40 +372,40 @@ static void set_operation(struct ibv_send_wr *wr, const struct dg_op *op, uint64
 }
 
 /* Appends a work request with n_sge filled in elements and `bytes` bytes. */
-static void collect(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op,
+static void collect(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op,
 		    uint64_t remote, int n_sge, uint64_t bytes)
 {
 	struct ibv_send_wr *wr = &q->batch[q->n_batch];
-	uint32_t place = l->tail++;
+	uint32_t place = ep->tail++;
 	*wr = (struct ibv_send_wr){
-		.wr_id = (uint64_t)l->number << 32 | place,
+		.wr_id = (uint64_t)ep->number << 32 | place,
 		.next = wr + 1,
 		.sg_list = q->sges[q->n_batch],
 		.num_sge = n_sge,
 	};
-	set_operation(wr, op, remote, lane_rkey(l, op->remote));
-	if (op->opcode == DG_WRITE && dg_verbs_fits_inline(lane_max_inline(l), op, bytes))
+	set_operation(wr, op, remote, endpoint_rkey(ep, op->remote));
+	if (op->opcode == DG_WRITE && dg_verbs_fits_inline(endpoint_max_inline(ep), op, bytes))
 		wr->send_flags |= IBV_SEND_INLINE;
-	if (++l->unsignaled == VERBS_SIGNAL_EVERY) {
+	if (++ep->unsignaled == VERBS_SIGNAL_EVERY) {
 		wr->send_flags |= IBV_SEND_SIGNALED;
-		l->unsignaled = 0;
+		ep->unsignaled = 0;
 	}
-	l->wrs[place & (VERBS_LANE_WRS - 1)].work = q->current;
-	l->wrs[place & (VERBS_LANE_WRS - 1)].bytes = bytes;
+	ep->wrs[place & (VERBS_ENDPOINT_WRS - 1)].work = q->current;
+	ep->wrs[place & (VERBS_ENDPOINT_WRS - 1)].bytes = bytes;
 	q->current->left++;
 	q->in_flight++;
 	q->bytes += bytes;
-	q->batch_lane = l;
+	q->batch_endpoint = ep;
 	if (++q->n_batch == VERBS_BATCH)
 		ring(q);
 }
 
 /* Makes a work request of op's next bytes, from q->p->progress on: of one row, or of the rows that
  * are next to each other on the remote side. Returns how many bytes. */
-static uint64_t next_piece(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+static uint64_t next_piece(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
 	const struct verbs *d = q->d;
-	uint32_t lkey = lane_lkey(l, op->local);
+	uint32_t lkey = endpoint_lkey(ep, op->local);
 	bool write = op->opcode == DG_WRITE;
 	uint64_t remote_stride = write ? op->dst_stride : op->src_stride;
 	uint64_t local_stride = write ? op->src_stride : op->dst_stride;
@@ -431,13 +430,13 @@ static uint64_t next_piece(struct verbs_queue *q, struct verbs_lane *l, const st
 		within = 0;
 	} while (remote_stride == op->size && n < left && n < d->max_piece && n_sge < d->max_sge &&
 		 row_size == op->size);
-	collect(q, l, op, remote, (int)n_sge, n);
+	collect(q, ep, op, remote, (int)n_sge, n);
 	return n;
 }
 
-static bool has_room(const struct verbs_queue *q, const struct verbs_lane *l)
+static bool has_room(const struct verbs_queue *q, const struct verbs_endpoint *ep)
 {
-	return l->tail - l->head < q->d->max_wr && q->in_flight < VERBS_QUEUE_WRS &&
+	return ep->tail - ep->head < q->d->max_wr && q->in_flight < VERBS_QUEUE_WRS &&
 	       q->bytes < MAX_IN_FLIGHT;
 }
 
@@ -480,7 +479,7 @@ static void finish(struct verbs_queue *q, const struct dg_op *op, int status)
 static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 {
 	struct dg_pipe *p = q->p;
-	struct verbs_lane *l = NULL;
+	struct verbs_endpoint *ep = NULL;
 	uint64_t total = op->size * op->rows;
 	if (!q->current) {
 		if ((op->flags & DG_FENCE) && q->in_flight)
@@ -495,16 +494,16 @@ static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 		if (!status)
 			status = dg_op_allowed(op);
 		if (!status)
-			status = dg_verbs_lane_get(q, op->remote, &l);
-		if (status == OP_MORE || (!status && !has_room(q, l)))
+			status = dg_verbs_endpoint_get(q, op->remote, &ep);
+		if (status == OP_MORE || (!status && !has_room(q, ep)))
 			return false;
 		if (status)
 			break;
-		if (q->batch_lane && q->batch_lane != l) {
+		if (q->batch_endpoint && q->batch_endpoint != ep) {
 			ring(q);
-			continue; /* that may have ended lanes */
+			continue; /* that may have ended endpoints */
 		}
-		p->progress += next_piece(q, l, op);
+		p->progress += next_piece(q, ep, op);
 	}
 	finish(q, op, status);
 	return true;
@@ -527,72 +526,72 @@ void dg_verbs_submit(struct verbs_queue *q)
 
 /* Posts op, of one piece, as the only work request of its doorbell. Returns the number of the work
  * request, or 0 if it was refused, after which nothing is in flight. */
-static uint64_t post_one(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+static uint64_t post_one(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
 	bool write = op->opcode == DG_WRITE;
 	struct ibv_send_wr *wr = &q->batch[0], *bad;
-	struct ibv_qp *qp = lane_qp(l);
+	struct ibv_qp *qp = endpoint_qp(ep);
 	q->sges[0][0] = (struct ibv_sge){
 		.addr = (uintptr_t)(write ? op->src : op->dst),
 		.length = (uint32_t)op->size,
-		.lkey = lane_lkey(l, op->local),
+		.lkey = endpoint_lkey(ep, op->local),
 	};
-	wr->wr_id = (uint64_t)l->number << 32 | l->tail;
+	wr->wr_id = (uint64_t)ep->number << 32 | ep->tail;
 	wr->next = NULL;
 	wr->sg_list = q->sges[0];
 	wr->num_sge = 1;
 	wr->send_flags = IBV_SEND_SIGNALED |
-			 (write && dg_verbs_fits_inline(lane_max_inline(l), op, op->size)
+			 (write && dg_verbs_fits_inline(endpoint_max_inline(ep), op, op->size)
 				  ? IBV_SEND_INLINE
 				  : 0);
-	set_operation(wr, op, (uintptr_t)(write ? op->dst : op->src), lane_rkey(l, op->remote));
+	set_operation(wr, op, (uintptr_t)(write ? op->dst : op->src), endpoint_rkey(ep, op->remote));
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
 }
 
 /* The request of post_one() has not ended yet: it is one as if it had come from the ring. */
-static void track(struct verbs_queue *q, struct verbs_lane *l, const struct dg_op *op)
+static void track(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
-	uint32_t i = l->tail++ & (VERBS_LANE_WRS - 1);
+	uint32_t i = ep->tail++ & (VERBS_ENDPOINT_WRS - 1);
 	struct verbs_work *w = work_new(q, op->local, op->remote);
 	w->slot = op->slot;
-	l->wrs[i].work = w;
-	l->wrs[i].bytes = op->size;
+	ep->wrs[i].work = w;
+	ep->wrs[i].bytes = op->size;
 	q->in_flight++;
 	q->bytes += op->size;
 	q->ended.first = q->ended.late = false;
 	q->ended.last_poll_ns = now_ns();
 }
 
-/* The lane to this region, if it can be posted to; otherwise NULL. */
-static struct verbs_lane *ready_lane(const struct verbs_queue *q, uint32_t region)
+/* The endpoint to this region, if it can be posted to; otherwise NULL. */
+static struct verbs_endpoint *ready_endpoint(const struct verbs_queue *q, uint32_t region)
 {
 	const struct dg_region_entry *remote = region_entry_at(region);
-	struct verbs_lane *l;
+	struct verbs_endpoint *ep;
 	if (remote->method == DG_METHOD_QP)
-		return qp_lane_get(remote, &l) ? NULL : l;
-	l = lane_find(q, region);
-	return l && atomic_load_explicit(&l->conn->state, memory_order_acquire) == CONN_READY ? l
+		return qp_endpoint_get(remote, &ep) ? NULL : ep;
+	ep = endpoint_find(q, region);
+	return ep && atomic_load_explicit(&ep->conn->state, memory_order_acquire) == CONN_READY ? ep
 											      : NULL;
 }
 
 int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
 {
-	struct verbs_lane *l = ready_lane(q, op->remote);
+	struct verbs_endpoint *ep = ready_endpoint(q, op->remote);
 	struct ibv_wc wc;
-	if (!l || op->rows != 1 || (op->flags & DG_CHAIN) || op->size > q->d->max_piece)
+	if (!ep || op->rows != 1 || (op->flags & DG_CHAIN) || op->size > q->d->max_piece)
 		return OP_NOT;
 	if (q->in_flight || q->any_broken || next_op(q))
 		return OP_NOT;
-	uint64_t number = post_one(q, l, op);
+	uint64_t number = post_one(q, ep, op);
 	if (!number)
 		return OP_NOT; /* as the ring's first operation it will be refused again */
 	for (uint32_t i = 0; i < POLLS; i++) {
 		if (q->cq->context->poll_cq(q->cq, 1, &wc) <= 0 || wc.wr_id != number)
-			continue; /* none, or one of a lane that has ended */
-		l->head = ++l->tail;
-		return wc.status ? failure(q, l, wc.status) : DG_OK;
+			continue; /* none, or one of an endpoint that has ended */
+		ep->head = ++ep->tail;
+		return wc.status ? failure(q, ep, wc.status) : DG_OK;
 	}
-	track(q, l, op);
+	track(q, ep, op);
 	return OP_MORE;
 }
 
@@ -624,11 +623,11 @@ void dg_verbs_flush(struct verbs_queue *q)
 {
 	take_all(q);
 	q->closing = true;
-	for (uint32_t i = 0; i < VERBS_LANES; i++) {
-		if (!q->lanes[i])
+	for (uint32_t i = 0; i < VERBS_ENDPOINTS; i++) {
+		if (!q->endpoints[i])
 			continue;
-		lane_abort(q, q->lanes[i]);
-		lane_free(q, q->lanes[i]);
+		endpoint_abort(q, q->endpoints[i]);
+		endpoint_free(q, q->endpoints[i]);
 	}
 	for (struct dg_op *op; (op = next_op(q));) {
 		if (!q->current)

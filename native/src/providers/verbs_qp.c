@@ -237,7 +237,7 @@ void dg_verbs_qps_forget(struct verbs_queue *q, uint32_t region)
 {
 	for (struct verbs_qp *qp = q->qps; qp; qp = qp->next)
 		if (!drop_registrations(qp, false, region))
-			dg_verbs_lane_break(q, &qp->lane);
+			dg_verbs_endpoint_break(q, &qp->endpoint);
 }
 
 void dg_verbs_qp_abort(struct verbs_qp *qp)
@@ -292,11 +292,11 @@ static int open_qp(struct dg_device *dev, struct dg_pipe *p, struct dg_qp *core)
 		return rc ? rc : dg_fail(ENOMEM, "out of memory for a queue pair");
 	qp->queue = p->provider;
 	qp->core = core;
-	qp->lane.qp = qp;
+	qp->endpoint.qp = qp;
 	rc = make(d, qp, &core->address);
 	guard_enter(&qp->queue->listed.guard);
 	if (!rc)
-		rc = dg_verbs_lane_add(qp->queue, &qp->lane);
+		rc = dg_verbs_endpoint_add(qp->queue, &qp->endpoint);
 	if (!rc) {
 		qp->next = qp->queue->qps;
 		qp->queue->qps = qp;
@@ -321,7 +321,7 @@ static void close_qp(struct dg_device *dev, struct dg_qp *core)
 		at = &(*at)->next;
 	*at = qp->next;
 	qp->closing = true;
-	dg_verbs_lane_remove(q, &qp->lane);
+	dg_verbs_endpoint_remove(q, &qp->endpoint);
 	qp_free(qp);
 	guard_leave(&q->listed.guard);
 	atomic_fetch_sub(&d->n_qps, 1);

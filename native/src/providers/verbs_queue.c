@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue of the provider verbs: its completion queue, waiting, and the end of lanes. */
+/* A queue of the provider verbs: its completion queue, waiting, and the end of endpoints. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -172,7 +172,7 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
 static void forget(struct listed_queue *listed, uint32_t region)
 {
 	struct verbs_queue *q = (struct verbs_queue *)listed;
-	dg_verbs_lane_close(q, region);
+	dg_verbs_endpoint_close(q, region);
 	dg_verbs_qps_forget(q, region);
 }
 
