@@ -1,13 +1,13 @@
 """Teaching labs, graded by a process that owns the memory and drives the student's code.
 
-Each lab is a module with its memory and its tests, whose docstring begins with the lab's number.
-The notebooks are in notebooks/labs/source, one folder for each lab, which is all that lists them.
+Each lab is a module with its memory and its tests; the module's docstring begins with the lab's
+number. The notebooks are in notebooks/labs/source, one folder for each lab; there is no other list.
 
 verdict.py      cases of a test, partial credit, the seed of the course
 submission.py   the grader's end: calls functions of a submission in another process
 harness.py      the submission's end: runs the student's cells and answers calls
-codec.py        messages between the two, plain values only
-sandbox.py      isolation of the submission's process: another user or bubblewrap, limits always
+codec.py        messages between these two ends, plain values only
+sandbox.py      isolation and limits of the submission's process
 student_notebook.py
                 cells of a notebook: solutions and tests
 grader.py       grades the tests of a notebook against a submission

@@ -1,9 +1,9 @@
-"""Lab 6, Conspirator: jobs on two unlike accelerators, scheduled by a student, in simulated time.
+"""Lab 6, Conspirator: the student's scheduler for jobs on two different accelerators, simulated.
 
-A job has phases, each with the seconds that it takes on each accelerator alone. The scheduler is
-called when a job arrives, begins another phase, or ends. A job that goes on elsewhere first has its
-state moved, which takes MOVE seconds. The baseline is naive sharing: jobs are dealt to the
-accelerators in turn and share them equally.
+A job has phases. For each phase it is known how many seconds it takes on either accelerator without
+other jobs. The scheduler is called when a job arrives, begins another phase, or ends. Moving a job
+to the other accelerator takes MOVE seconds, for its state. The baseline is naive sharing: jobs are
+assigned to the accelerators in turn, and the jobs of an accelerator share it equally.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 NAMES = ("big", "small")
-MOVE = 1.0  # seconds in which the state of a job is moved to the other accelerator
-_SHARED = 0.9  # what is left of an accelerator that several jobs share
+MOVE = 1.0  # seconds that moving the state of a job to the other accelerator takes
+_SHARED = 0.9  # total speed of an accelerator that several jobs share
 _EVENTS = 400
 _COLUMNS_SHOWN = 64
 _WORKLOADS = 10
-# Limits as shares of naive sharing's figures, or of the shortest completion time. Over 300 seeds,
-# the instructor's solution needs at most 0.46, 0.57, 0.46, 0.60 and 1.07.
+# Limits as fractions of naive sharing's figures, or of the shortest completion time. Over 300
+# seeds, the instructor's solution needs at most 0.46, 0.57, 0.46, 0.60 and 1.07.
 _COMPLETION, _HOURS = 0.5, 0.58
 _CHANGING_COMPLETION, _CHANGING_HOURS = 0.49, 0.62
 _NEAR = 1.1
@@ -51,11 +51,11 @@ class Job:
 
     Attributes:
         number: Its number.
-        arrival: When it arrives, in seconds.
-        phases: Seconds on each accelerator, phase by phase.
-        left: The share of the current phase that is left.
-        on: The accelerator that has its state; empty before it starts.
-        moving: Seconds until its state has been moved there.
+        arrival: Time of its arrival in seconds.
+        phases: Seconds on each accelerator, for each phase.
+        left: The fraction of the current phase that remains.
+        on: The accelerator that holds its state; empty before it starts.
+        moving: Seconds until its state has been moved to that accelerator.
     """
 
     number: int
@@ -66,7 +66,7 @@ class Job:
     moving: float = 0.0
 
     def seconds(self, name: str) -> float:
-        """Return the seconds that the current phase takes on an accelerator from now on."""
+        """Return the seconds that the rest of the current phase takes on an accelerator."""
         moving = self.moving if self.on == name else MOVE if self.on else 0.0
         return moving + self.left * self.phases[0][name]
 
@@ -80,9 +80,9 @@ class Result:
     """The result of a schedule.
 
     Attributes:
-        completion: When the last job ended, in seconds.
-        hours: Seconds in which accelerators had a job, both added.
-        spans: Accelerator, job, start and end of each stretch.
+        completion: Time in seconds at which the last job ended.
+        hours: Seconds in which an accelerator had a job, summed over both.
+        spans: Accelerator, job, start and end of each interval.
     """
 
     completion: float = 0.0
@@ -90,13 +90,13 @@ class Result:
     spans: list[tuple[str, int, float, float]] = field(default_factory=list)
 
     def add(self, name: str, job: int, start: float, end: float) -> None:
-        """Add a stretch."""
+        """Add an interval."""
         self.hours += end - start
         self.completion = max(self.completion, end)
         self.spans.append((name, job, start, end))
 
     def picture(self) -> str:
-        """Return which job each accelerator had: one column for some seconds."""
+        """Return a picture of each accelerator's jobs over time."""
         scale = max(1e-9, self.completion) / _COLUMNS_SHOWN
         lines = [f"{'':6} one column is {scale:.2f} s; a digit or letter is a job"]
         for name in NAMES:
@@ -116,7 +116,7 @@ def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
     """Run jobs by a scheduler.
 
     Raises:
-        WrongAnswer: The scheduler's answer is not understood, or jobs wait for ever.
+        WrongAnswer: The scheduler's answer is malformed, or jobs wait forever.
     """
     coming = sorted((job.fresh() for job in jobs), key=lambda job: job.arrival)
     present: list[Job] = []
@@ -200,9 +200,10 @@ def naive_sharing(jobs: Sequence[Job]) -> Result:
 
 
 def _job(rng: random.Random, number: int, arrival: float, phases: int = 1) -> Job:
-    """Return a job with phases that suit the big accelerator, or both about as well.
+    """Return a job whose phases suit either the big accelerator or both of them.
 
-    Of four jobs in turn, two begin with either: naive sharing deals both kinds to both.
+    Of each four consecutive jobs, two begin with each kind of phase, so that naive sharing assigns
+    both kinds to both accelerators.
     """
     made, suits = [], number % 4 < 2
     for _ in range(phases):
@@ -232,7 +233,7 @@ def example() -> list[Job]:
 
 
 def _shortest(jobs: Sequence[Job]) -> float:
-    """Return the shortest completion time of jobs that are all present, without moves."""
+    """Return the shortest completion time without moves, for jobs that are all present."""
     return min(
         max(
             sum(job.seconds(name) for job, name in zip(jobs, names, strict=True) if name == each)
@@ -248,7 +249,7 @@ Workload = Callable[[random.Random], list[Job]]
 
 @dataclass(slots=True)
 class _Totals:
-    """Sums over several workloads, of a student's scheduler and of naive sharing.
+    """Totals over several workloads, of a student's scheduler and of naive sharing.
 
     Attributes:
         shortest: Sum of the shortest completion times; 0 if jobs arrive later.
@@ -323,7 +324,7 @@ def _changing(rng: random.Random) -> list[Job]:
 
 
 def test_changing_work(schedule: Function) -> None:
-    """Test jobs that suit another accelerator in their second phase."""
+    """Test jobs that run better on the other accelerator in their second phase."""
     rng, report = verdict.seeded("changing work"), verdict.Report()
     with submission.local(schedule) as (function,):
         made = None
@@ -341,7 +342,7 @@ def test_changing_work(schedule: Function) -> None:
 def test_few_hours(schedule: Function) -> None:
     """Test the bonus: few accelerator hours, with a completion time of at most half.
 
-    The ratio is that of naive sharing's hours.
+    The ratio is naive sharing's hours divided by the scheduler's.
     """
     rng, report = verdict.seeded("few hours"), verdict.Report()
     ratio = 0.0

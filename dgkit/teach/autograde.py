@@ -1,4 +1,4 @@
-"""dgkit's grader as a preprocessor of nbgrader, in the place of the one that runs a kernel."""
+"""dgkit's grader as a preprocessor of nbgrader, replacing the one that runs a kernel."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
     time_s = Float(10.0, help="Time of one call, in seconds").tag(config=True)
     memory_bytes = Integer(2 << 30, help="Address space of a submission").tag(config=True)
     allow_not_isolated = Bool(
-        False, help="Grade where submissions cannot be isolated: they then run as you"
+        False, help="Grade even if submissions cannot be isolated: they then run with your rights"
     ).tag(config=True)
-    max_bonus = Float(5.0, help="Most points of a bonus").tag(config=True)
+    max_bonus = Float(5.0, help="Largest number of bonus points").tag(config=True)
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Grade a notebook whose test cells nbgrader has restored.
 
         Raises:
-            RuntimeError: Submissions cannot be isolated, and that is not allowed.
+            RuntimeError: Submissions cannot be isolated, and allow_not_isolated is false.
         """
         where = resources["nbgrader"]
         folder = Path(self.course)
@@ -66,12 +66,12 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios}
 
     def _bonus(self, ratio: float | None) -> float | None:
-        """Return the extra credit of a ratio: half of the most at 2, none at 1 or below."""
+        """Return the extra credit for a ratio: half of max_bonus at 2, none at 1 or below."""
         return None if ratio is None else round(self.max_bonus * max(0.0, 1 - 1 / ratio), 2)
 
     @staticmethod
     def _known(cells: list[tuple[str, str]], where: Any, gradebook: Any) -> list[tuple[str, str]]:
-        """Return the solution cells that the assignment has, each once."""
+        """Return the solution cells that belong to the assignment, without duplicates."""
         notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
         names = {cell.name for cell in notebook.solution_cells}
         found = {name: source for name, source in reversed(cells) if name in names}

@@ -1,6 +1,6 @@
 """Messages between a grader and a submission: plain values in bounded JSON, never objects.
 
-A value that arrives has exactly a builtin type, so comparing it runs no code of the sender.
+A received value is exactly of a builtin type, so that comparing it runs no code of the sender.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _SCALARS = (bool, int, float, str, type(None))
 
 
 class BadMessage(ValueError):
-    """A message that is too long or not understood."""
+    """A message that is too long or malformed."""
 
 
 def encode(value: Any, reference: Callable[[Any], dict[str, Any] | None] | None = None) -> Any:
-    """Return what JSON carries for a value.
+    """Return the JSON form of a value.
 
     Args:
         value: None, a number, text, bytes, or a list, tuple or dict of these. NumPy's numbers and
             arrays of bytes count as numbers and bytes.
-        reference: Encoder of values of other types; it returns None for those that it refuses.
+        reference: Encoder of values of other types; it returns None to refuse a value.
 
     Raises:
-        TypeError: A value of another type.
+        TypeError: A value has another type, and `reference` refuses it.
     """
     if type(value) in _SCALARS:
         return value
@@ -56,10 +56,10 @@ def encode(value: Any, reference: Callable[[Any], dict[str, Any] | None] | None 
 
 
 def decode(value: Any, reference: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Return the value that `encode` was given; tuples arrive as lists.
+    """Return the value that was passed to encode(), with tuples as lists.
 
     Raises:
-        BadMessage: It is not understood.
+        BadMessage: The value is malformed.
     """
     if isinstance(value, list):
         return [decode(item, reference) for item in value]
@@ -81,8 +81,8 @@ def send(sock: socket.socket, message: list[Any], deadline: float | None = None)
     """Send a message of encoded values.
 
     Raises:
-        BadMessage: It is longer than MAX_MESSAGE bytes.
-        TimeoutError: It was not taken before `deadline`, a value of time.monotonic().
+        BadMessage: The message is longer than MAX_MESSAGE bytes.
+        TimeoutError: It could not be sent before `deadline`, a value of time.monotonic().
         OSError: The other end is closed.
     """
     body = json.dumps(message).encode()
@@ -96,9 +96,9 @@ def receive(sock: socket.socket, deadline: float | None = None) -> list[Any]:
     """Return the next message.
 
     Raises:
-        BadMessage: It is too long, or not a list in JSON.
+        BadMessage: The message is too long, or not a list in JSON.
         EOFError: The other end is closed.
-        TimeoutError: It did not arrive whole before `deadline`.
+        TimeoutError: The message did not arrive completely before `deadline`.
     """
     (size,) = _LENGTH.unpack(_receive_exactly(sock, _LENGTH.size, deadline))
     if size > MAX_MESSAGE:

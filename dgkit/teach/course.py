@@ -1,4 +1,4 @@
-"""Make a course of nbgrader with the labs of this package."""
+"""Make an nbgrader course with the labs of this package."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import sys
 import warnings
 from pathlib import Path
 
-# nbgrader starts programs of its environment, also where that is not activated.
+# nbgrader starts programs of its environment, even if that is not activated.
 os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")
 
-# of nbgrader 0.9 over SQLAlchemy 2, about records that it adds a line later
+# nbgrader 0.9 over SQLAlchemy 2 warns about records that it adds one line later.
 warnings.filterwarnings("ignore", "Object of type <Submitted")
 
 c = get_config()  # noqa: F821
@@ -38,13 +38,13 @@ c.Autograde.autograde_preprocessors = [
 c.OverwriteCells.add_missing_cells = True
 
 c.Grader.course = str(Path(__file__).resolve().parent)
-c.Grader.max_bonus = 5.0  # points of extra credit, if there is a bonus
+c.Grader.max_bonus = 5.0  # most points of extra credit, if a lab has a bonus
 
-# Limits of a submission: of one call of a function, and of its process.
+# Limits of a submission: time of one call of a function, memory of its process.
 c.Grader.time_s = 10.0
 c.Grader.memory_bytes = 2 << 30
-# Grade also where neither another user nor bubblewrap can isolate submissions. They then run as
-# you, with access to your files.
+# Grade even if neither another user nor bubblewrap can isolate submissions. They then run with
+# your rights, and can access your files.
 c.Grader.allow_not_isolated = False
 '''
 
@@ -65,8 +65,8 @@ def init(course: Path) -> list[str]:
         course: A folder that does not exist yet, or is empty.
 
     Raises:
-        FileExistsError: It has files.
-        FileNotFoundError: The labs are not installed, or its parent folder does not exist.
+        FileExistsError: The folder is not empty.
+        FileNotFoundError: The labs are not installed, or the parent folder does not exist.
     """
     labs = labs_folder()
     if not labs.is_dir():
@@ -89,7 +89,7 @@ def read_seed(course: Path) -> str:
     """Return the seed of a course.
 
     Raises:
-        FileNotFoundError: It has none.
+        FileNotFoundError: The course has no seed.
     """
     path = course / SEED_FILE
     if not path.is_file():

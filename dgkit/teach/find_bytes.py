@@ -1,4 +1,4 @@
-"""Lab 1, find the bytes: a linked list in foreign memory, read by DMA.
+"""Lab 1, find the bytes: a linked list in another process's memory, read by DMA.
 
 All numbers are little-endian. The header is at offset 0, 32 bytes: magic (8 bytes), version (u16),
 flags (u16), count of live nodes (u32), offset of the first node (u64, 0 if none), CRC-32 of the 24
@@ -49,7 +49,7 @@ Node = tuple[int, int, int, bytes]  # offset, key, kind, payload
 
 
 class ForeignMemory(submission.Served):
-    """Memory of somewhere else: it is registered, exported, imported, and read by DMA.
+    """Memory that is registered, exported, imported, and then read by DMA.
 
     Args:
         image: The bytes.
@@ -187,7 +187,7 @@ class _List:
         self.header(len(self.live), self.nodes[0][0] if self.nodes else 0)
 
     def header(self, count: int, first: int) -> None:
-        """Write a header with a right CRC."""
+        """Write a header with a correct CRC."""
         HEADER.pack_into(self.data, 0, MAGIC, _VERSION, self._rng.randrange(1 << 16), count, first)
         crc = zlib.crc32(bytes(self.data[: HEADER.size]))
         struct.pack_into("<II", self.data, HEADER.size, crc, 0)
@@ -202,7 +202,7 @@ def _called(function: submission.RemoteFunction, memory: ForeignMemory, *args: A
 
 
 def test_header(read_header: Function) -> None:
-    """Test read_header on undamaged headers: each field by itself."""
+    """Test read_header on undamaged headers: each field separately."""
     rng, report = verdict.seeded("header"), verdict.Report()
     lists = [_List(rng, count, deleted=deleted) for count, deleted in ((3, 0), (7, 2), (0, 0))]
     lists[1].header(rng.randrange(1 << 24, 1 << 32), rng.randrange(1 << 40, 1 << 48))
@@ -249,7 +249,7 @@ def test_header_damage(read_header: Function) -> None:
 def _check_refused(
     function: submission.RemoteFunction, image: bytes, mark: tuple[int, int]
 ) -> None:
-    """Expect a ValueError; an error of dgkit that was not handled is none."""
+    """Expect a ValueError of the student's code, not an unhandled error of dgkit."""
     try:
         got = _called(function, ForeignMemory(image))
     except submission.SubmissionFailed as exc:
@@ -338,7 +338,7 @@ def _check_walk(got: Any, made: _List) -> None:
 
 
 def test_damage(walk: Function) -> None:
-    """Test that walk refuses damaged lists with ValueError, and ends."""
+    """Test that walk refuses damaged lists with ValueError, and does not loop forever."""
     rng, report = verdict.seeded("damage"), verdict.Report()
     good = _List(rng, 8)
     with submission.local(walk) as (function,):
@@ -360,9 +360,9 @@ def test_damage(walk: Function) -> None:
 
 
 def test_few_reads(walk: Function) -> None:
-    """Test the bonus: walk with few reads, of at most four times the memory's size in all.
+    """Test the bonus: walk with few reads, of at most four times the memory's size in total.
 
-    The ratio is that of one read a node, one a payload and one of the header, to the reads made.
+    The ratio is one read for each node, each payload and the header, divided by the reads made.
     """
     rng, report = verdict.seeded("few reads"), verdict.Report()
     made = _List(rng, 60, packed=True)

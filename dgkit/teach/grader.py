@@ -1,4 +1,4 @@
-"""Grade the tests of a lab: each runs here, against a fresh process with the student's cells."""
+"""Grade a lab: each test runs in this process, against a new process with the student's cells."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Grade:
 
     Attributes:
         test: The test.
-        share: The share of its points, 0 to 1.
-        cases: What was tested.
+        share: The share of its points, from 0 to 1.
+        cases: The cases that were tested.
         failure: Why nothing was tested; empty otherwise.
-        ratio: Ratio of the bonus, if it tests one.
+        ratio: Ratio of the bonus, if it tests a bonus.
         isolation: How the submission was isolated.
     """
 
@@ -62,15 +62,15 @@ def grade(
 ) -> Grade:
     """Run a test against solution cells.
 
-    The test's code runs in this process. Each name that it neither defines nor imports is a
-    function of the submission, which runs in another process and is only called from here.
+    The test's code runs in this process. A name that it neither defines nor imports stands for a
+    function of the submission, which runs in another process and is called from here.
 
     Args:
         cells: Name and source of each solution cell.
         test: The test, whose code is trusted.
         seed: Seed of the data.
         isolation: Isolation of the submission.
-        limits: Its limits.
+        limits: Limits of the submission.
 
     Raises:
         Unsupported: This machine lacks what the test needs.
@@ -81,17 +81,17 @@ def grade(
             names = {name: submission.function(name) for name in free_names(test.source)}
             with verdict.grading(seed) as found:
                 exec(compile(test.source, f"test:{test.name}", "exec"), {**names})
-    except Unsupported:  # by this machine: no fault of the submission
+    except Unsupported:  # this machine cannot run the test; not the submission's fault
         raise
     except SubmissionFailed as exc:
         return Grade(test, 0.0, isolation, failure=str(exc))
-    except Exception as exc:  # a test that does not expect what it got
+    except Exception as exc:  # the test did not anticipate an answer
         return Grade(test, 0.0, isolation, failure=f"the test ended: {type(exc).__name__}: {exc}")
     return Grade(test, found.share, isolation, found.cases, ratio=found.ratio)
 
 
 def free_names(source: str) -> set[str]:
-    """Return the names that code reads and neither binds nor finds among the builtins."""
+    """Return the names that code reads but does not bind, except builtins."""
     read, bound = set[str](), set(dir(builtins))
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name):

@@ -1,6 +1,6 @@
 """The submission's end: runs the student's cells and answers the grader's calls.
 
-What runs here is the student's: nothing that it sends is believed, only compared.
+The student controls this process, so the grader does not trust its messages; it only compares them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CELL = "cell:"  # file name of a cell's code
 
 
 class Proxy:
-    """An object of the grader. A call of a method is a request to it.
+    """Stand-in for an object of the grader: calling a method sends a request to the grader.
 
     Args:
         sock: Connection to the grader.
@@ -52,7 +52,7 @@ class Proxy:
 
 
 def _exception(name: str, text: str) -> Exception:
-    """Return an exception of dgkit or a builtin one by the name of its class."""
+    """Return an exception, of dgkit or builtin, of the class with this name."""
     if name in errors.__all__:
         made = getattr(errors, name)(text)
         assert isinstance(made, Exception)
@@ -62,13 +62,13 @@ def _exception(name: str, text: str) -> Exception:
 
 
 def run_cells(cells: list[list[str]], namespace: dict[str, Any]) -> None:
-    """Run cells, pairs of a name and its source, in one namespace."""
+    """Run cells, given as pairs of name and source, in one namespace."""
     for name, source in cells:
         exec(compile(source, f"{_CELL}{name}", "exec"), namespace)
 
 
 def _place(error: BaseException) -> list[Any]:
-    """Return the last cell of the student, and its line, on the way to an exception."""
+    """Return the innermost cell and line of the student in an exception's traceback."""
     found: list[Any] = ["", 0]
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename.startswith(_CELL):

@@ -15,9 +15,9 @@ class Limits:
 
     Attributes:
         memory_bytes: Memory, without swap.
-        cpus: CPU time in a second, in seconds.
+        cpus: CPU seconds per second, that is, cores.
         processes: Processes and threads.
-        sockets: Open files of a process; a socket is one.
+        sockets: Open files of a process, sockets included.
     """
 
     memory_bytes: int = 1 << 30
@@ -135,10 +135,10 @@ def configuration(spawner: str, limits: Limits, *, students: int, image: str) ->
     """Return the text of a jupyterhub_config.py.
 
     Args:
-        spawner: One of SPAWNERS: what runs, and limits, a student's server.
+        spawner: One of SPAWNERS, which runs and limits a student's server.
         limits: Limits of one student.
-        students: Most servers at a time.
-        image: Image of the containers; only for "docker".
+        students: Largest number of servers that run at the same time.
+        image: Container image; only for "docker".
     """
     setup, settings = _PARTS[spawner]
     if spawner == "docker":

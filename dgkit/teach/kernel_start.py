@@ -1,8 +1,9 @@
-"""Lab 7, the kernel starts it: puts, gets and signals that a kernel of a GPU posts itself.
+"""Lab 7, the kernel starts it: puts, gets and signals that a GPU kernel posts itself.
 
 The kernels are a submission's CUDA C++. They are compiled and run in the isolation of submissions,
-on the emulated GPU, which needs a C++ compiler. The proxy that checks and moves is the grader's,
-and the far memory, where the bytes arrive, is not in the kernel's process.
+on the emulated GPU, which needs a C++ compiler. The proxy, which checks the operations and moves
+the bytes, belongs to the grader, and the far memory, where the bytes arrive, is not mapped in the
+kernel's process.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ __all__ = [
 ]
 
 _SOURCE_BYTES = 64 << 10
-_THREADS = 1024  # the most whose status is kept
+_THREADS = 1024  # largest number of threads whose status is kept
 _DEPTH = 1024
 _WAIT_S = 2.0  # limit of a wait in a kernel
-_SHOWN = 1500  # characters of a compiler's or a kernel's message
+_SHOWN = 1500  # most characters shown of a compiler's or a kernel's message
 _SEEDS = 4
 
 Function = Callable[..., Any]
@@ -56,7 +57,8 @@ def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[Emula
     """Compile the source that a function returns, in the isolation of its submission.
 
     Raises:
-        WrongAnswer: It does not return text, or text without the kernel, or it does not compile.
+        WrongAnswer: The function returns no text or text without the kernel, or the text does not
+            compile.
         Unsupported: This machine has no C++ compiler.
     """
     find_compiler()
@@ -86,11 +88,11 @@ def compiled(function: submission.RemoteFunction, kernel: str) -> Iterator[Emula
 
 
 class Machine:
-    """Memory near a GPU, memory far from it, and a queue that kernels post to.
+    """Near memory, which kernels can access, far memory, and a queue to which kernels post.
 
     Args:
         far: Size of the far memory, in bytes.
-        near: Size of the near memory, in bytes, which kernels access.
+        near: Size of the near memory, in bytes.
         near_bytes: The first bytes of the near memory.
         far_bytes: The first bytes of the far memory.
     """
@@ -128,17 +130,17 @@ class Machine:
         timeout: float = 10.0,
         watch: Callable[[], None] | None = None,
     ) -> list[int]:
-        """Run a kernel, and return the status of each thread: -1 where none was stored.
+        """Run a kernel; return the status of each thread, or -1 if it stored none.
 
         Args:
             module: The compiled source.
             kernel: The kernel's name.
             grid: Number of blocks.
             block: Threads of a block.
-            more: Its arguments after the status.
-            seed: Of the order in which threads run.
-            timeout: Seconds after which it is stopped.
-            watch: Called again and again while it runs.
+            more: The kernel's arguments after the status.
+            seed: Seed of the order in which threads run.
+            timeout: Seconds after which the kernel is stopped.
+            watch: Called repeatedly while the kernel runs.
 
         Raises:
             WrongAnswer: The kernel hung, deadlocked or failed.
@@ -187,7 +189,7 @@ def _time(function: submission.RemoteFunction) -> float:
 
 
 def _expect_far(machine: Machine, right: bytes, whose: Callable[[int], str]) -> None:
-    """Expect bytes in the far memory; show the first that is wrong."""
+    """Expect bytes in the far memory; the feedback shows the first wrong one."""
     found = machine.far_bytes
     wrong = next((at for at, byte in enumerate(right) if found[at] != byte), None)
     if wrong is None:
@@ -217,7 +219,7 @@ def _status(value: int) -> str:
 
 
 def test_put(put_pieces: Function) -> None:
-    """Test put_pieces: each thread's bytes, each thread's status."""
+    """Test put_pieces: the bytes and the status of each thread."""
     rng, report = verdict.seeded("put"), verdict.Report()
     with submission.local(put_pieces) as (function,):
         with report.case("one thread", required=True):
@@ -249,7 +251,7 @@ def _check_put(
 
 
 def test_squares(squares: Function) -> None:
-    """Test squares: all numbers of all rounds, and no signal before its numbers."""
+    """Test squares: all numbers of all rounds arrive, and no signal arrives before its numbers."""
     rng, report = verdict.seeded("squares"), verdict.Report()
     with submission.local(squares) as (function,):
         with report.case("one block, one round", required=True):
@@ -331,7 +333,7 @@ def _check_squares(
 
 
 def test_transform(transform: Function) -> None:
-    """Test transform: get a chunk, change it, put it back, go on."""
+    """Test transform: get a chunk, change it, put it back, continue with the next."""
     rng, report = verdict.seeded("transform"), verdict.Report()
     with submission.local(transform) as (function,):
         with report.case("one chunk, a thread for each byte", required=True):
@@ -381,9 +383,9 @@ def _check_transform(
 
 
 def test_few_puts(put_few: Function) -> None:
-    """Test the bonus: the pieces of a grid with few operations.
+    """Test the bonus: put the pieces of a grid with few operations.
 
-    The ratio is that of an operation for each thread to the operations made.
+    The ratio is one operation for each thread, divided by the operations made.
     """
     rng, report = verdict.seeded("few puts"), verdict.Report()
     blocks, threads, size = 4, 32, 16

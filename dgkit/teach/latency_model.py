@@ -1,9 +1,9 @@
 """Lab 4, how fast is fast: latency, rate and queue depth of a device, measured and predicted.
 
-The device is simulated, with parameters from the seed, and so are its times: a grade does not
-depend on the machine. A transfer takes a base latency and a time for
-each byte; the engine starts one transfer after another, and none sooner than a gap after the one
-before. Now and then an interrupt delays one.
+The device and its times are simulated, with parameters from the seed, so that a grade does not
+depend on the machine. A transfer takes a base latency plus a time for each byte. The engine starts
+transfers one after another, with at least a certain gap between two starts. Now and then an
+interrupt delays a transfer.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
 ]
 
 MAX_DEPTH, MAX_SIZE = 256, 1 << 20
-OPERATIONS = 20_000  # that a device makes before it refuses more
-_COLD, _COLD_FACTOR = 100, 4  # the first transfers, and how much longer they take
+OPERATIONS = 20_000  # after which a device refuses more
+_COLD, _COLD_FACTOR = 100, 4  # number of cold transfers at the start, and their slowdown
 _JITTER = 0.03
 _INTERRUPTS, _INTERRUPT_NS = 0.04, (4000, 8000)  # share of the transfers; nanoseconds
-_SAMPLES = 30_000  # of the grader
-_GRADED, _DRAWN = 8000, 1000  # operations of a measurement of the grader, and for a picture
+_SAMPLES = 30_000  # that the grader takes
+_GRADED, _DRAWN = 8000, 1000  # operations of one measurement: by the grader, for a picture
 _BAR = 40  # columns
-_PLAIN = 10_000  # operations with which a plain solution explores
-_LIMITS = (0.3, 0.1)  # errors of a prediction
+_PLAIN = 10_000  # operations that a plain solution uses to explore
+_LIMITS = (0.3, 0.1)  # relative errors of a prediction that are accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Parameters:
     """Parameters of a device, in nanoseconds.
 
     Attributes:
-        floor: Of a measurement of nothing: the call and the clock.
-        base: Of a transfer of no bytes.
-        byte: Of each byte.
-        gap: Between the starts of two transfers, at least.
+        floor: Result of measuring nothing: the time of the call and the clock.
+        base: Time of a transfer of 0 bytes.
+        byte: Time of each byte.
+        gap: Least time between the starts of two transfers.
     """
 
     floor: float
@@ -61,7 +61,7 @@ class Parameters:
 
     @classmethod
     def random(cls, rng: random.Random) -> Parameters:
-        """Return parameters as those of a DMA engine behind PCIe."""
+        """Return parameters that are typical of a DMA engine behind PCIe."""
         return cls(
             floor=rng.uniform(300, 900),
             base=rng.uniform(2000, 6000),
@@ -70,7 +70,7 @@ class Parameters:
         )
 
     def latency(self, size: int) -> float:
-        """Return the mean latency of a transfer that has the device alone."""
+        """Return the mean latency of a transfer while no other is in flight."""
         return self.base + self.byte * size + _INTERRUPTS * sum(_INTERRUPT_NS) / 2
 
     def occupied(self, size: int) -> float:
@@ -78,7 +78,7 @@ class Parameters:
         return max(self.gap, self.byte * size)
 
     def knee(self, size: int) -> float:
-        """Return the depth from which a greater one gains nothing: Little's law."""
+        """Return the queue depth beyond which the rate does not grow, by Little's law."""
         return self.latency(size) / self.occupied(size)
 
 
@@ -88,7 +88,7 @@ class Device(submission.Served):
     Args:
         made: Its parameters.
         seed: Seed of its noise.
-        operations: Operations before it refuses more.
+        operations: Number of operations after which it refuses more.
     """
 
     methods = ("nothing", "transfers", "elapsed")
@@ -154,15 +154,15 @@ class Device(submission.Served):
         return max(flying)
 
     def rate(self, size: int, depth: int, count: int = _GRADED) -> float:
-        """Return the operations per second in a long measurement, which uses up none."""
-        short = self._run(size, depth, count // 4)  # the begin and the end cancel out
+        """Return operations per second in a long measurement that does not count as used."""
+        short = self._run(size, depth, count // 4)  # so that ramp-up and ramp-down cancel out
         return (count - count // 4) * 1e9 / (self._run(size, depth, count) - short)
 
     def quantiles(self, size: int) -> dict[str, float]:
-        """Return what `nothing` and, of a warm device, `transfers` show.
+        """Return quantiles of `nothing` and, on a warm device, of `transfers`.
 
         Returns:
-            "floor" and "p50", medians, and "p99", in nanoseconds.
+            The medians "floor" and "p50", and the 99th percentile "p99", in nanoseconds.
         """
         floors = sorted(self._noisy(self.parameters.floor) for _ in range(999))
         shown = sorted(
@@ -226,7 +226,7 @@ def _bars(values: dict[str, float]) -> str:
 
 
 def _situations(made: Parameters) -> dict[str, tuple[int, int]]:
-    """Return sizes and depths in which something else is the limit each."""
+    """Return sizes and depths, each with another part of the device as the limit."""
     rare = 1 << 18
     between = max(64, int(made.base / made.byte / 6))
     return {
@@ -239,7 +239,7 @@ def _situations(made: Parameters) -> dict[str, tuple[int, int]]:
 
 
 def test_predict(explore: Function, predict: Function) -> None:
-    """Test predictions: the device is explored first, then predicted, then measured."""
+    """Test predictions: explore the device, predict its rates, then measure them."""
     rng, report = verdict.seeded("predict"), verdict.Report()
     device = Device(Parameters.random(rng), rng.random())
     with submission.local(explore, predict) as (first, second):
@@ -272,7 +272,7 @@ def _check_rate(got: Any, rate: float, limit: float, device: Device, size: int) 
 
 
 def test_depth(explore: Function, smallest_depth: Function) -> None:
-    """Test smallest_depth: within one, or 10 %, of what reaches a share of the highest rate."""
+    """Test smallest_depth: within 1 or 10 % of the depth for a share of the highest rate."""
     rng, report = verdict.seeded("depth"), verdict.Report()
     device = Device(Parameters.random(rng), rng.random())
     with submission.local(explore, smallest_depth) as (first, second):
@@ -302,7 +302,7 @@ def _check_depth(got: Any, size: int, share: float, device: Device) -> None:
 def test_few_operations(explore: Function, predict: Function) -> None:
     """Test the bonus: explore with few operations, and predict within 10 % nevertheless.
 
-    The ratio is that of 10,000 operations a device to those used, on three devices.
+    The ratio is 10,000 operations for each of three devices, divided by the operations used.
     """
     rng, report = verdict.seeded("few operations"), verdict.Report()
     used = 0

@@ -1,11 +1,11 @@
-"""Lab 3, order: a mailbox between two sides whose accesses are ordered only where they say so.
+"""Lab 3, order: a mailbox between two sides, with memory accesses that only fences order.
 
-The mailbox is 64-bit words in the consumer's memory: word 0 is a flag or a sequence number, the
-payload follows. A write is posted and arrives later, in any order, also of writes to one word. A
-fenced write starts when all that was posted before has arrived, and what is posted later starts
-after it, as with the flag DG_FENCE of dgkit's queues. A load may return any value that its word
-had since the oldest moment that the consumer may still see; its fence makes that moment the newest
-one that a load has shown so far.
+The mailbox is an array of 64-bit words in the consumer's memory: word 0 is a flag or a sequence
+number, the payload follows. A posted write arrives later; writes arrive in any order, even those to
+the same word. A fenced write starts when all earlier writes have arrived, and later writes start
+after it, like the flag DG_FENCE of dgkit's queues. A load may return an old value: any value that
+the word has had since a certain moment. The consumer's fence advances that moment to the newest one
+that any load has seen.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Write:
     """A write that was posted and has not arrived.
 
     Attributes:
-        number: Its place in the order of posting.
+        number: Its position in the order of posting.
         word: The word.
         value: The value.
-        fenced: Whether it starts after all that was posted before it has arrived.
+        fenced: Whether it starts only when all earlier writes have arrived.
     """
 
     number: int
@@ -71,12 +71,12 @@ class Write:
 
 
 class Mailbox:
-    """Words in the consumer's memory, the writes on their way to them, and a log of both sides.
+    """Words in the consumer's memory, posted writes that have not arrived, and a log of both sides.
 
     Args:
         payload: Number of words after word 0.
-        rng: Decides what arrives when, and what a load sees; None: each write arrives at once, and
-            each load returns the newest value.
+        rng: Chooses which writes arrive when, and what a load returns. None: each write arrives at
+            once, and each load returns the newest value.
         watch: Called after each arrival.
     """
 
@@ -87,16 +87,16 @@ class Mailbox:
         watch: Callable[[Mailbox], None] = lambda _: None,
     ) -> None:
         self.size, self.rng, self._watch = payload + 1, rng, watch
-        self._rate = rng.choice((0.2, 0.4, 0.6)) if rng else 1.0  # of arrivals in a step
+        self._rate = rng.choice((0.2, 0.4, 0.6)) if rng else 1.0  # probability of an arrival
         self.history: list[list[tuple[int, int]]] = [[(0, 0)] for _ in range(self.size)]
-        self.now = 0  # arrivals so far
+        self.now = 0  # number of arrivals so far, which serves as the time
         self.posted = self.fences = 0
         self._pending: list[Write] = []
         self._log: list[tuple[str, str]] = []
 
     @property
     def words(self) -> list[int]:
-        """The words as they are."""
+        """The current values of the words."""
         return [each[-1][1] for each in self.history]
 
     def checked(self, word: Any) -> int:
@@ -118,13 +118,13 @@ class Mailbox:
         self.drift()
 
     def script(self, writes: Iterable[tuple[int, int]]) -> None:
-        """Let writes be on their way that arrive in this order."""
+        """Post writes that will arrive in this order."""
         for word, value in writes:
             self._pending.append(Write(self.posted, word, value, fenced=True))
             self.posted += 1
 
     def _free(self) -> list[Write]:
-        """Return the writes that no fence holds back."""
+        """Return the posted writes that may arrive next, considering fences."""
         free: list[Write] = []
         for write in self._pending:
             if write.fenced and write is not self._pending[0]:
@@ -133,13 +133,13 @@ class Mailbox:
         return free
 
     def drift(self) -> None:
-        """Let some writes arrive."""
+        """Make some writes arrive."""
         while self._pending and (not self.rng or self.rng.random() < self._rate):
             free = self._free()
             self._arrive(self.rng.choice(free) if self.rng else free[0])
 
     def settle(self) -> None:
-        """Let all writes arrive, in an order that is allowed."""
+        """Make all writes arrive, in an order that the fences allow."""
         while self._pending:
             free = self._free()
             self._arrive(self.rng.choice(free) if self.rng else free[0])
@@ -183,7 +183,7 @@ class Outbox(submission.Served):
         self._box.post(word, value, fenced=False)
 
     def write_fenced(self, word: int, value: int) -> None:
-        """Post a write that starts when all that was posted before it has arrived."""
+        """Post a write that starts when all earlier writes have arrived."""
         self._box.post(word, value, fenced=True)
 
 
@@ -199,11 +199,11 @@ class Inbox(submission.Served):
 
     def __init__(self, box: Mailbox, *, stale: bool = True) -> None:
         self._box, self._stale = box, stale
-        self._oldest = 0  # the oldest moment that a load may show
-        self._seen = [0] * box.size  # the moment of the last load of each word
+        self._oldest = 0  # the oldest moment from which a load may return a value
+        self._seen = [0] * box.size  # for each word, the moment of the value loaded last
 
     def load(self, word: int) -> int:
-        """Return a value of a word: the newest one, or an older one that no fence excludes."""
+        """Return the newest value of a word, or an older one that no fence excludes."""
         box = self._box
         word = box.checked(word)
         box.drift()
@@ -217,7 +217,7 @@ class Inbox(submission.Served):
         return value
 
     def fence(self) -> None:
-        """Let later loads see at least what the loads so far have seen."""
+        """Make later loads return nothing older than the newest value loaded so far."""
         self._oldest = max(self._oldest, *self._seen)
         self._box.note("consumer", "fence")
 
@@ -227,7 +227,7 @@ def _values(rng: random.Random, count: int = _PAYLOAD) -> list[int]:
 
 
 def test_send(send: Function) -> None:
-    """Test send: the flag is never there before the payload."""
+    """Test send: the flag never arrives before the payload."""
     rng, report = verdict.seeded("send"), verdict.Report()
     with submission.local(send) as (function,):
         with report.case("writes that arrive in the order of posting", required=True):
@@ -289,14 +289,14 @@ def _deliver(box: Mailbox, writes: Iterable[tuple[int, int]]) -> None:
 def _end(
     function: submission.RemoteFunction, inbox: Inbox, box: Mailbox, values: list[int]
 ) -> None:
-    """Expect the last message when everything has arrived and no load is old."""
+    """Expect the last message once all writes have arrived and loads return the newest values."""
     box.settle()
     box.rng = None
     _expect_message(function(inbox, len(values)), [values], box)
 
 
 def _expect_message(got: Any, allowed: Sequence[list[int] | None], box: Mailbox) -> int:
-    """Expect one of the allowed messages; return its place among them."""
+    """Expect one of the allowed messages; return its index."""
     for place, message in enumerate(allowed):
         if got == message and type(got) is type(message):
             return place
@@ -310,7 +310,7 @@ def _expect_message(got: Any, allowed: Sequence[list[int] | None], box: Mailbox)
 
 
 def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
-    """Return which word is of which message."""
+    """Return a text that says from which message each word is."""
     messages = [message for message in allowed if message]
     lines = ["it returned parts of messages:"]
     for word, value in enumerate(got, 1):
@@ -368,7 +368,7 @@ def _check_publish(
 
 
 def test_snapshot(snapshot: Function) -> None:
-    """Test snapshot: the newest whole message or None, never a torn one, never an older one."""
+    """Test snapshot: the newest whole message or None, but never a torn or an older message."""
     rng, report = verdict.seeded("snapshot"), verdict.Report()
     with submission.local(snapshot) as (function,):
         with report.case("no message, then one", required=True):
@@ -391,7 +391,7 @@ def test_snapshot(snapshot: Function) -> None:
 
 
 def _message(rng: random.Random, number: int, values: list[int]) -> list[tuple[int, int]]:
-    """Return the arrivals of a message that is published rightly."""
+    """Return the arrivals of a correctly published message."""
     payload = list(enumerate(values, 1))
     rng.shuffle(payload)
     return [(FLAG, 2 * number - 1), *payload, (FLAG, 2 * number)]
@@ -424,7 +424,7 @@ class Replay:
 
     Attributes:
         arrived: The positions of the writes in the order of their arrival.
-        seen: The words when the flag had arrived.
+        seen: The words at the moment when the flag arrived.
         final: The words at the end.
         right: The words of the whole message.
     """
@@ -436,11 +436,11 @@ class Replay:
 
     @property
     def wrong(self) -> bool:
-        """True if the consumer gets, or is left with, another message."""
+        """True if the consumer reads, or the words finally hold, another message."""
         return self.seen != self.right or self.final != self.right
 
     def story(self, program: Program, delayed: int) -> str:
-        """Return the arrivals, one a line, and what the consumer reads."""
+        """Return a text with one line for each arrival, and what the consumer reads."""
         lines = [f"write {delayed} is delayed by the provider 'fault'; in the order of arrival:"]
         for position in self.arrived:
             word, value, fenced = program[position]
@@ -461,7 +461,8 @@ def replay(program: Program, delayed: int) -> Replay:
     """Run a program's writes on the provider `fault`, which delays one of them.
 
     Args:
-        program: Word, value and fence of each write, in the order of posting. One writes word 0.
+        program: Word, value and fence of each write, in the order of posting. One of them writes
+            word 0.
         delayed: Position of the write that is delayed.
     """
     size = 1 + max(word for word, _, _ in program)
@@ -505,7 +506,7 @@ def _words(program: Program, positions: Iterable[int], size: int) -> tuple[int, 
 
 
 def _program(rng: random.Random, kind: str, count: int) -> list[list[Any]]:
-    """Return a program of a kind, with one write to each word of the payload, or two to one."""
+    """Return a program of a kind: one write to each word of the payload, or two to one of them."""
     words = rng.sample(range(1, count + 1), count)
     program: list[list[Any]] = [[word, rng.randrange(1, 1 << 32), False] for word in words]
     twice = kind in ("two writes to one word", "two writes to one word, with a fence between")
@@ -573,7 +574,7 @@ def _check_late(got: Any, program: Program, kind: str) -> None:
         type(got) is int and 0 <= got <= last,
         f"it returned {got!r:.60}; it must return None or a position from 0 to {last}",
     )
-    for _ in range(_TRIES):  # a machine that stops for the time of the delay hides it
+    for _ in range(_TRIES):  # if the machine pauses as long as the delay, the delay has no effect
         found = replay(program, got)
         if found.wrong:
             return
@@ -586,7 +587,7 @@ def _check_late(got: Any, program: Program, kind: str) -> None:
 def test_few_fences(publish_fast: Function, snapshot_fast: Function) -> None:
     """Test the bonus: messages that are never torn, with few fences of the producer.
 
-    The ratio is that of three fences a message to the fences made, one at least.
+    The ratio is three fences for each message, divided by the fences made (at least one).
     """
     rng, report = verdict.seeded("few fences"), verdict.Report()
     fences = messages = 0

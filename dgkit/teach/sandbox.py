@@ -1,4 +1,4 @@
-"""Isolation of a submission's process: another user or bubblewrap where possible, limits always."""
+"""Isolation of a submission's process, by bubblewrap or another user if possible, and limits."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _COMPILE = (
         "sys.stdout.buffer.write(program)"
     )
 )
-# Runs a program without an environment and without an output.
+# Runs a program with an empty environment and without output.
 _EXECUTE = _LIMITS + (
     "import os\n"
     "os.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n"
@@ -64,7 +64,7 @@ _EXECUTE = _LIMITS + (
 )
 _FILE_BYTES, _OBJECT_BYTES = 1 << 20, 64 << 20
 _COMPILE_S = 120.0
-# Succeeds only where dgkit can be imported and no hidden folder shows what is in it.
+# Succeeds only if dgkit can be imported and no hidden folder can be listed.
 _PROBE = _PROGRAM + (
     "import os\n"
     "import dgkit.teach.harness\n"
@@ -82,7 +82,7 @@ _AS_NOBODY = (
     f"|| exit 1; shift; n=$((n-1)); done; exec setpriv --reuid {NOBODY} --regid {NOBODY} "
     '--clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"'
 )
-_REPLACED = ("/proc", "/dev", "/tmp")  # by fresh ones, whatever is on the search path
+_REPLACED = ("/proc", "/dev", "/tmp")  # by new ones, even if the search path is below them
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives"),
     *("/etc/ld.so.cache", "/etc/localtime"),
@@ -113,9 +113,9 @@ class Isolation:
     """Isolation of a submission's process, as words before its command.
 
     Attributes:
-        method: "bubblewrap", "another user" or "" for none.
+        method: "bubblewrap", "another user", or "" without isolation.
         prefix: Words before the command.
-        note: Why there is none.
+        note: Why there is no isolation.
     """
 
     method: str
@@ -139,7 +139,7 @@ def _bubblewrap(program: str, hidden: Sequence[str]) -> tuple[str, ...]:
             words += ["--symlink", str(Path(path).readlink()), path]
         elif Path(path).exists():
             words += ["--ro-bind", path, path]
-    package = str(Path(__file__).resolve().parents[1])  # on the search path by "/tmp", perhaps
+    package = str(Path(__file__).resolve().parents[1])  # perhaps below a replaced folder
     ours = {sys.prefix, sys.base_prefix, sys.exec_prefix, package, *_search_path().split(":")}
     for path in sorted(ours - {"/", *_REPLACED}):
         if Path(path).exists():
@@ -157,7 +157,7 @@ def _another_user(hidden: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:
-    """Return why a command prefix does not isolate, in a line; empty if it does."""
+    """Return in one line why a command prefix does not isolate; "" if it does."""
     command = [*prefix, sys.executable, "-I", "-c", _PROBE, *hidden, _search_path()]
     try:
         done = subprocess.run(
@@ -179,7 +179,7 @@ def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:
 
 @functools.cache
 def isolation(hidden: tuple[str, ...]) -> Isolation:
-    """Return the first isolation that works on this machine and hides these folders."""
+    """Return the first kind of isolation that works on this machine and hides these folders."""
     reasons = []
     if program := shutil.which("bwrap"):
         prefix = _bubblewrap(program, hidden)
@@ -199,7 +199,7 @@ def isolation(hidden: tuple[str, ...]) -> Isolation:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment with nothing of the grader's."""
+    """Return an environment without any variable of the grader's own."""
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": "/tmp",
@@ -211,7 +211,7 @@ def _environment() -> dict[str, str]:
 
 
 def _limited(code: str, limits: Limits, used: Isolation, file_bytes: int) -> list[str]:
-    """Return a command that runs Python code in isolation, which reads its limits first."""
+    """Return a command that runs Python code in isolation, after setting the limits."""
     numbers = [str(limits.cpu_s), str(limits.memory_bytes), str(file_bytes)]
     return [*used.prefix, sys.executable, "-I", "-c", code, *numbers]
 
@@ -255,7 +255,7 @@ def start(limits: Limits, used: Isolation) -> tuple[socket.socket, subprocess.Po
             process = subprocess.Popen(
                 [*_limited(_SERVE, limits, used, _FILE_BYTES), str(fd), _search_path()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # whatever it prints counts for nothing
+                stdout=subprocess.DEVNULL,  # its output is not graded
                 stderr=subprocess.DEVNULL,
                 pass_fds=(fd,),
                 start_new_session=True,

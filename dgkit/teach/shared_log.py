@@ -1,9 +1,10 @@
 """Lab 5, when the other side dies: a log in the owner's memory, whose writers are killed.
 
-The log is 64-bit words of the owner, which writers load and store by DMA. Word 0 is the number of
-committed records. Word 1 is the lease: its epoch in bits 48 to 63, its holder in bits 32 to 47, the
-second at which it expires in bits 0 to 31. Record n has four words, from word 2 + 4 n on: its ident
-and three values. Each writer has a separate access, which the owner can revoke.
+The log is an array of 64-bit words in the owner's memory, which writers load and store by DMA. Word
+0 is the number of committed records. Word 1 is the lease: bits 48 to 63 are its epoch, bits 32 to
+47 its holder, bits 0 to 31 the second at which it expires. Record n is the four words from word
+2 + 4 n on: its ident and three values. Each writer has a separate access, which the owner can
+revoke.
 """
 
 from __future__ import annotations
@@ -49,9 +50,9 @@ class Log:
     """The owner's memory, with a log of what each writer does to it.
 
     Args:
-        capacity: The most records.
-        records: Records that are committed already.
-        lease: The word of the lease.
+        capacity: Largest number of records.
+        records: Records that are already committed.
+        lease: Initial value of the lease's word.
     """
 
     def __init__(self, capacity: int = 8, records: Sequence[Record] = (), lease: int = 0) -> None:
@@ -72,14 +73,14 @@ class Log:
             self._closing = stack.pop_all()
 
     def access(self, name: str) -> Access:
-        """Grant an access: export the memory, for one writer."""
+        """Grant a writer access: export the memory for it."""
         made = Access(self, name)
         self._closing.callback(made.close)
         self._accesses.append(made)
         return made
 
     def revoke_others(self, access: Access) -> None:
-        """Revoke every access but one: no importer moves a byte after this."""
+        """Revoke every access but one: no other importer moves a byte after this."""
         for other in self._accesses:
             if other is not access:
                 other.exported.close()
@@ -102,7 +103,7 @@ class Log:
         self.events.append((name, text))
 
     def story(self) -> str:
-        """Return the last events in a column for each writer, and the log as it is."""
+        """Return the last events, with a column for each writer, and the current log."""
         names = list(dict.fromkeys(name for name, _ in self.events)) or ["nobody"]
         lines = ["event  " + "".join(f"{name:<40}" for name in names)]
         start = max(0, len(self.events) - _SHOWN)
@@ -181,7 +182,7 @@ class Access(submission.Served):
         self._log.watch()
 
     def cas(self, word: int, old: int, new: int) -> int:
-        """Set a word to `new` if it is `old`, in one step; return what it was.
+        """Compare and swap: atomically set a word to `new` if it is `old`; return its old value.
 
         Raises:
             AccessDenied: The access is revoked.
@@ -198,12 +199,12 @@ class Access(submission.Served):
         return found
 
     def capacity(self) -> int:
-        """Return the most records that the log can have."""
+        """Return the largest number of records of the log."""
         self.requests += 1
         return self._log.capacity
 
     def revoke_others(self, epoch: int) -> None:
-        """Have the owner revoke every other access; it asks for the epoch of the lease.
+        """Make the owner revoke every other access, if `epoch` is that of the lease.
 
         Raises:
             AccessDenied: The lease has another epoch, or this access is revoked.
@@ -228,7 +229,7 @@ class Access(submission.Served):
         self._log.note(self.name, text)
 
     def close(self) -> None:
-        """Give it back. Idempotent."""
+        """Release the access. Idempotent."""
         self._closing.close()
 
 
@@ -257,7 +258,7 @@ def _lease(epoch: int, holder: int, expires: int) -> int:
 def _run(
     function: submission.RemoteFunction, access: Access, *args: Any, kill_after: int | None = None
 ) -> Any:
-    """Call a function; kill its process by SIGKILL after some requests, the last not answered."""
+    """Call a function; after some requests, kill its process with the last one unanswered."""
     call = function.start(access, *args)
     done = 0
     while (request := call.next()) is not None:
@@ -276,7 +277,7 @@ def _run(
 def _append(
     function: submission.RemoteFunction, log: Log, access: Access, record: Record, **how: int
 ) -> Any:
-    """Append a record; at each store, the committed records must be whole."""
+    """Append a record; check at each store that all committed records are whole."""
     before = log.records
     allowed = (before, [*before, record])
 
@@ -313,7 +314,7 @@ def _expect_true(got: Any, log: Log, what: str = "append") -> None:
 
 
 def test_append(append: Function) -> None:
-    """Test append without a death: order, whole records, retries, a full log."""
+    """Test append when no process dies: order, whole records, retries, a full log."""
     rng, report = verdict.seeded("append"), verdict.Report()
     with submission.local(append) as (function,):
         with report.case("records one after another", required=True), Log() as log:
@@ -368,7 +369,7 @@ def _expect_requests(requests: int) -> None:
 
 
 def _requests(rng: random.Random, function: submission.RemoteFunction) -> int:
-    """Return how many requests an append makes that is not disturbed."""
+    """Return the number of requests of an undisturbed append."""
     records = _records(rng, 3)
     with Log(8, records[:2]) as log:
         access = log.access("writer")
@@ -380,7 +381,7 @@ def _requests(rng: random.Random, function: submission.RemoteFunction) -> int:
 def _check_kills(
     rng: random.Random, function: submission.RemoteFunction, moments: Sequence[int]
 ) -> None:
-    """Kill at each of the moments, try again until it returns, and append the next record."""
+    """Kill an append at each of the moments, retry until it returns, and append the next record."""
     records = _records(rng, 4)
     with Log(8, records[:2]) as log:
         for number, moment in enumerate(moments, 1):
@@ -396,7 +397,7 @@ def _check_kills(
 
 
 def test_lease(take_lease: Function) -> None:
-    """Test take_lease: one holder at a time, also if two ask at once, and if one is killed."""
+    """Test take_lease: one holder at a time, even if two ask at once or a holder is killed."""
     rng, report = verdict.seeded("lease"), verdict.Report()
     with _two(take_lease) as (first, second):
         with report.case("a lease that is free, held, expired", required=True):
@@ -492,7 +493,7 @@ def _check_race(
 
 
 def test_takeover(append: Function, take_over: Function) -> None:
-    """Test take_over: not before the lease has expired, and a paused holder does no harm after."""
+    """Test take_over: only after the lease has expired; then a paused holder does no harm."""
     rng, report = verdict.seeded("takeover"), verdict.Report()
     with submission.local(append, take_over) as (put, take), _other(put, take) as new:
         with report.case("a lease that has not expired", required=True):
@@ -544,7 +545,7 @@ def _check_no_takeover(rng: random.Random, put: submission.RemoteFunction, new: 
 def _check_pause(
     rng: random.Random, put: submission.RemoteFunction, new: Pair, pause: int | None
 ) -> None:
-    """Let the holder pause at a request, by default its first store; the successor goes on."""
+    """Pause the holder at a request, by default its first store, while the successor takes over."""
     now, records = rng.randrange(100, 10**6), _records(rng, 4)
     with Log(8, records[:2], _lease(5, 1, now - 1)) as log:
         old, successor = log.access("holder"), log.access("successor")
@@ -607,7 +608,7 @@ def _kill_with_the_lease(
 def test_few_accesses(append: Function) -> None:
     """Test the bonus: an append to a log of 64 records with few accesses.
 
-    The ratio is that of an append that looks at each ident, 64 + 7 accesses, to the accesses made.
+    The ratio is the 64 + 7 accesses of an append that reads each ident, divided by those made.
     """
     rng, report = verdict.seeded("few accesses"), verdict.Report()
     records = _records(rng, 65)

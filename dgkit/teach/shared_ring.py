@@ -1,8 +1,8 @@
 """Lab 2, build a queue: a ring in shared memory between two sides, driven by random schedules.
 
-The ring is 32-bit words: the tail, which the producer moves, the head, which the consumer moves,
-a flag that the consumer sets before it sleeps, and the slots. Head and tail wrap at 2**32 only.
-Each load and each store is one step, and the schedule decides whose step is next.
+The ring is an array of 32-bit words: the tail, which the producer advances; the head, which the
+consumer advances; a flag that the consumer sets before it sleeps; and the slots. Head and tail wrap
+only at 2**32. Each load and each store is one step, and the schedule decides whose step is next.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _STEPS = 3000
 _IDLE_CALLS = 100
 _SHOWN = 24
 
-# Yields a function and its arguments and gets its value; None instead of a function sleeps until
-# the doorbell rings.
+# Generator that yields a function with its arguments and receives its value. Yielding None instead
+# of a function sleeps until the doorbell rings.
 Script = Generator[tuple["submission.RemoteFunction | None", Sequence[Any]], Any, None]
 
 
@@ -85,7 +85,7 @@ class Ring(submission.Served):
         return self._slots
 
     def doorbell(self) -> None:
-        """Wake the consumer; a ring that sleeps is no longer armed."""
+        """Wake the consumer, and disarm the ring."""
         self.bells += 1
         self.bell = True
         self.words[ARMED] = 0
@@ -111,7 +111,7 @@ class Ring(submission.Served):
 
 
 class _Actor:
-    """One side: it makes the calls of a script, one request at a time."""
+    """One side of the ring: makes the calls of a script, one request at a time."""
 
     def __init__(self, name: str, script: Script, ring: Ring) -> None:
         self.name, self._script, self._ring = name, script, ring
@@ -122,11 +122,11 @@ class _Actor:
 
     @property
     def ready(self) -> bool:
-        """Return True if it can make a step."""
+        """Return whether it can make a step."""
         return not self.done and (not self._asleep or self._ring.bell)
 
     def _advance(self, value: Any) -> None:
-        """Go on with the script until a call has a request, or the script has ended."""
+        """Run the script until a call makes a request, or the script ends."""
         for _ in range(_IDLE_CALLS):
             try:
                 function, args = self._script.send(value)
@@ -144,7 +144,7 @@ class _Actor:
         raise verdict.WrongAnswer(f"{_IDLE_CALLS} calls without one access of the ring")
 
     def step(self) -> None:
-        """Do the pending request, and go on to the next; or wake up."""
+        """Execute the pending request (or wake up), and advance to the next one."""
         if self._asleep:
             self._asleep = self._ring.bell = False
             self._advance(None)
@@ -202,7 +202,7 @@ Function = Callable[..., Any]
 
 @contextlib.contextmanager
 def _sides(*functions: Function) -> Iterator[tuple[submission.RemoteFunction, ...]]:
-    """Yield functions in a process for each: nothing but the ring is between them."""
+    """Yield functions, each in a process of its own, so that they share only the ring."""
     with submission.local(*functions) as (first, *others), contextlib.ExitStack() as stack:
         twins = [other.twin() for other in others]
         for twin in twins:
@@ -302,7 +302,7 @@ def _produce_batch(
 
 
 def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) -> None:
-    """Test the doorbell: no wake-up is lost, and none is made while the consumer is awake."""
+    """Test the doorbell: no wake-up is lost, and it does not ring while the consumer is awake."""
     rng, report = verdict.seeded("doorbell"), verdict.Report()
     with _sides(submit, take, prepare_to_sleep) as (put, get, sleep):
         with report.case(
@@ -351,7 +351,7 @@ def _consume_asleep(
 def test_few_accesses(submit_many: Function) -> None:
     """Test the bonus: a batch of 64 values with few accesses of the shared memory.
 
-    The ratio is that of four accesses for each value to the accesses made.
+    The ratio is four accesses for each value, divided by the accesses made.
     """
     rng, report = verdict.seeded("few accesses"), verdict.Report()
     ring, count = Ring(64), 64

@@ -1,4 +1,4 @@
-"""Cells of a notebook of nbgrader: what the student wrote, what tests it."""
+"""Cells of an nbgrader notebook: the student's solutions, and the tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Test:
     Attributes:
         name: Its grade_id.
         source: Its code.
-        points: The most points.
+        points: Largest number of points.
     """
 
     name: str
@@ -32,8 +32,8 @@ def cells_of(path: Path) -> list[Mapping[str, Any]]:
     """Return the cells of a notebook file.
 
     Raises:
-        ValueError: It is not a notebook of format 4, or has more than 10 MiB.
-        OSError: It cannot be read.
+        ValueError: The file is not a notebook of format 4, or has more than 10 MiB.
+        OSError: The file cannot be read.
     """
     if (size := path.stat().st_size) > _MAX_BYTES:
         raise ValueError(f"{path} has {size} bytes; the limit is {_MAX_BYTES}")
@@ -60,7 +60,7 @@ def _marks(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return name and source of each solution cell. Nothing else of a submission is run."""
+    """Return name and source of each solution cell, the only cells of a submission that are run."""
     return [
         (str(marks["grade_id"]), _source(cell))
         for cell in cells

@@ -19,11 +19,11 @@ __all__ = ["Call", "RemoteFunction", "Request", "Served", "Submission", "Submiss
 
 _END_S = 5.0
 _NONE = sandbox.Isolation("", note="functions of this process")
-_HANGS = 2  # calls that may take all their time before no more are made
+_HANGS = 2  # calls that may time out before no more calls are made
 
 
 class SubmissionFailed(Exception):
-    """A call that a submission did not answer: it raised, took too long, ended or sent garbage.
+    """Raised if a call of a submission raised, timed out, ended its process or sent garbage.
 
     Attributes:
         kinds: Names of the classes of the exception that it raised, the most derived first.
@@ -37,8 +37,8 @@ class SubmissionFailed(Exception):
 class Served:
     """Base class of objects that a submission gets as arguments.
 
-    Only the methods of `methods` can be called from there. The errors that they may raise are
-    DgkitError, ValueError, TypeError and IndexError.
+    The submission can call only the methods listed in `methods`. They may raise DgkitError,
+    ValueError, TypeError and IndexError.
     """
 
     methods: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ Request = tuple[Served, str, list[Any]]  # the object, its method, the arguments
 
 
 class Call:
-    """A call in progress. It ends with a value, an exception, or goes on with a request.
+    """A call in progress: it makes requests, and ends with a value or an exception.
 
     Args:
         submission: The submission.
@@ -73,10 +73,10 @@ class Call:
         return {"object": number, "name": kind, "methods": list(value.methods)}
 
     def next(self) -> Request | None:
-        """Wait for the next request; None when the call has returned: see `value`.
+        """Wait for the next request; return None when the call has returned its `value`.
 
         Raises:
-            SubmissionFailed: The call ended otherwise.
+            SubmissionFailed: The call ended in another way.
         """
         kind, *rest = self._submission.receive(self.name)
         try:
@@ -106,11 +106,11 @@ class Call:
         return served, method, values
 
     def resume(self) -> None:
-        """Give the call its whole time again: the caller has paused it."""
+        """Restart the call's time limit, after the caller has paused it."""
         self._submission.restart_clock()
 
     def serve(self, request: Request) -> None:
-        """Do what a request asks for, and answer it."""
+        """Execute a request, and answer it."""
         served, method, args = request
         try:
             value = getattr(served, method)(*args)
@@ -138,12 +138,12 @@ Connection = tuple[socket.socket, "subprocess.Popen[bytes] | None"]
 
 
 class Submission:
-    """A process, or a thread, that runs a student's cells. After a failure a fresh one is started.
+    """A process or thread that runs a student's cells. After a failure, a new one is started.
 
     Args:
-        connect: Starts it and returns the connection, and the process if it is one.
+        connect: Function that starts it, and returns the connection and the process (or None).
         limits: Its limits.
-        cells: Name and source of each cell that a process runs first.
+        cells: Name and source of each cell, which a process runs first.
         isolation: Isolation of its process.
     """
 
@@ -157,7 +157,7 @@ class Submission:
         self._connect, self.limits, self._cells = connect, limits, cells
         self.isolation = isolation
         self._sources = dict(cells)
-        self.busy = False  # a call has not ended
+        self.busy = False  # whether a call is in progress
         self._sock: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._left_s = _HANGS * limits.time_s
@@ -179,14 +179,14 @@ class Submission:
         return Submission(self._connect, self.limits, self._cells, self.isolation)
 
     def begin(self) -> None:
-        """Start it unless it runs, and start the clock of a call.
+        """Start it unless it is running, and start the time limit of a call.
 
         Raises:
-            SubmissionFailed: A cell raised, or earlier calls took all the time.
+            SubmissionFailed: A cell raised, or too many earlier calls timed out.
         """
         if self._left_s <= 0:
             raise SubmissionFailed("not tested: earlier calls took all the time")
-        if self.busy:  # a call that was given up
+        if self.busy:  # the last call was abandoned
             self.close()
         if not self._sock:
             self._sock, self._process = self._connect()
@@ -201,15 +201,15 @@ class Submission:
         self.restart_clock()
 
     def restart_clock(self) -> None:
-        """Give the call in progress its whole time from now on."""
+        """Restart the time limit of the call in progress."""
         self._deadline = time.monotonic() + self.limits.time_s
 
     def function(self, name: str) -> RemoteFunction:
-        """Return one of its functions; whether it is defined shows when it is called."""
+        """Return a function by name; a call fails if it is not defined."""
         return RemoteFunction(self, name)
 
     def send(self, message: list[Any]) -> None:
-        """Send a message; raise SubmissionFailed if it is gone."""
+        """Send a message; raise SubmissionFailed if the submission has ended."""
         try:
             codec.send(self._open_socket, message, self._deadline)
         except TimeoutError:
@@ -218,7 +218,7 @@ class Submission:
             raise self._ended("the submission") from None
 
     def receive(self, what: str) -> list[Any]:
-        """Return the next message; raise SubmissionFailed if there is none in time."""
+        """Return the next message; raise SubmissionFailed if none arrives in time."""
         try:
             return codec.receive(self._open_socket, self._deadline)
         except TimeoutError:
@@ -236,7 +236,7 @@ class Submission:
         return self._sock
 
     def failure(self, what: str, raised: Sequence[Any]) -> SubmissionFailed:
-        """Return the failure for an exception that the submission reports."""
+        """Return a SubmissionFailed for an exception that the submission reports."""
         try:
             kinds, text, cell, line = raised
             kinds = [str(kind)[:80] for kind in kinds][:20]
@@ -259,7 +259,7 @@ class Submission:
         return SubmissionFailed(f"{what} ended its process")
 
     def close(self) -> None:
-        """End its process group. Idempotent."""
+        """Kill its process group. Idempotent."""
         if self._sock:
             self._sock.close()
         if self._process:
@@ -287,7 +287,7 @@ class RemoteFunction:
         return self.start(*args).run()
 
     def twin(self) -> RemoteFunction:
-        """Return the same function in another process; close its `submission`."""
+        """Return the same function in another process; the caller closes its `submission`."""
         return RemoteFunction(self.submission.twin(), self.name)
 
     def start(self, *args: Any) -> Call:
@@ -297,10 +297,10 @@ class RemoteFunction:
 
 @contextlib.contextmanager
 def local(*functions: Callable[..., Any]) -> Iterator[tuple[RemoteFunction, ...]]:
-    """Serve functions of this process by a thread, as if they were a submission's.
+    """Serve functions of this process from a thread, as if they were a submission's.
 
-    The visible tests of a notebook use it: student's functions see the same values as when graded.
-    A function that is a RemoteFunction is yielded as it is.
+    The visible tests of a notebook use it, so that student functions get the same values as when
+    they are graded. A RemoteFunction is yielded unchanged.
     """
     with contextlib.ExitStack() as stack:
         yield tuple(

@@ -1,11 +1,11 @@
 """Lab 6, Conspirator: a DPU feeds a training job from the loader's memory by DMA.
 
 The loader, on the host's CPU, writes one batch after another into its memory. The DPU copies each
-into a slot of the accelerator's memory, signals it, and reads the losses back. The accelerator
-trains a small network. Bytes are moved by DMA, time is simulated: a grade does not depend on the
-machine. A copy moves the second half of a batch when it starts and the first when it ends; the
-accelerator reads the first half when it starts and the second when it ends. So a batch is torn
-whenever the two overlap in a slot.
+batch into a slot of the accelerator's memory, signals it, and reads the losses back. The
+accelerator trains a small network. Bytes are moved by DMA; time is simulated, so that a grade does
+not depend on the machine. A copy moves the second half of a batch at its start and the first half
+at its end; the accelerator reads the first half at its start and the second half at its end. So a
+batch is torn whenever a copy and a training step overlap in a slot.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
     "test_overlap",
 ]
 
-_ROWS, _COLUMNS = 32, 7  # of a batch; the last column is the label
+_ROWS, _COLUMNS = 32, 7  # shape of a batch; the last column is the label
 _SIZE = _ROWS * _COLUMNS * 8  # bytes of a batch
 _HALF = _SIZE // 2
 _HIDDEN, _RATE = 8, 0.5
 _POLLS = 500  # requests without wait() before the next one is refused
 _TIMEOUT_S = 10.0
 _COLUMNS_SHOWN = 64
-_SLACK = 1.02  # of the shortest completion time
+_SLACK = 1.02  # accepted multiple of the shortest completion time
 
 
 class Network:
@@ -61,7 +61,7 @@ class Network:
         self.outer = xp.asarray(rng.normal(0, 0.5, _HIDDEN))
 
     def train(self, batch: Any) -> float:
-        """Make one step with a batch, rows of features and a label of 0 or 1; return its loss."""
+        """Train on a batch (rows of features and a label of 0 or 1); return the loss."""
         xp, (features, labels) = self._xp, (batch[:, :-1], batch[:, -1])
         hidden = xp.tanh(features @ self.inner)
         guess = 1 / (1 + xp.exp(-xp.clip(hidden @ self.outer, -30, 30)))
@@ -78,9 +78,9 @@ class Times:
     """Durations of each batch, in milliseconds.
 
     Attributes:
-        decode: Until the CPU has written it into the loader's memory.
-        copy: Of its copy into the accelerator's memory.
-        compute: Of its training step.
+        decode: Time in which the CPU writes it into the loader's memory.
+        copy: Time of its copy into the accelerator's memory.
+        compute: Time of its training step.
     """
 
     decode: tuple[int, ...]
@@ -89,11 +89,11 @@ class Times:
 
     @classmethod
     def uniform(cls, count: int, decode: int, copy: int, compute: int) -> Times:
-        """Return the times of `count` batches that are alike."""
+        """Return the times of `count` equal batches."""
         return cls((decode,) * count, (copy,) * count, (compute,) * count)
 
     def shortest(self, slots: int) -> int:
-        """Return the shortest completion time of a DPU with so many slots."""
+        """Return the shortest completion time with this number of slots."""
         ready = copied = 0
         ends = [0] * slots
         for decode, copy, compute in zip(self.decode, self.copy, self.compute, strict=True):
@@ -104,9 +104,9 @@ class Times:
 
 
 def fed_by_cpu(times: Times, slots: int = 2) -> tuple[int, float]:
-    """Return completion time and share of the CPU if the CPU that decodes also copies.
+    """Return completion time and CPU share if the CPU that decodes also makes the copies.
 
-    The copy of a batch goes before the decoding of the next one.
+    It copies a batch before it decodes the next one.
     """
     now = busy = 0
     ends = [0] * slots
@@ -119,7 +119,7 @@ def fed_by_cpu(times: Times, slots: int = 2) -> tuple[int, float]:
 
 @dataclass(slots=True)
 class _Span:
-    """A batch in a row of the picture."""
+    """Interval of a batch in a row of the picture."""
 
     batch: int
     slot: int
@@ -147,7 +147,7 @@ class Dpu(submission.Served):
         self.mistake = ""
         self.trained: list[int] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._numbers = itertools.count()  # events of one time happen in this order
+        self._numbers = itertools.count()  # the order of simultaneous events
         self._posted: list[_Span] = []
         self._signals: list[tuple[int, int]] = []
         self._written = self._copied = self._polls = 0
@@ -181,7 +181,7 @@ class Dpu(submission.Served):
         self._queue = stack.enter_context(device.queue(depth=4))
 
     def _move(self, batch: int, slot: int, start: int) -> None:
-        """Copy half a batch from the loader's memory into a slot: two DMAs."""
+        """Copy half a batch from the loader's memory into a slot, with two DMAs."""
         source, target = batch * _SIZE + start, slot * _SIZE + start
         read = self._queue.read(self._local, self._loader_remote, size=_HALF, remote_offset=source)
         read.wait(timeout=_TIMEOUT_S)
@@ -199,12 +199,12 @@ class Dpu(submission.Served):
         return self._slots
 
     def ready(self, batch: int) -> bool:
-        """Return True if the loader has written a batch."""
+        """Return whether the loader has written a batch."""
         self._poll()
         return self._number("batch", batch, len(self.data)) < self._written
 
     def copy(self, batch: int, slot: int) -> int:
-        """Start a copy of a batch into a slot; return its number. Copies are made in order."""
+        """Start a copy of a batch into a slot; return the copy's number. Copies run in order."""
         self._number("batch", batch, len(self.data))
         self._number("slot", slot, self._slots)
         self._poll()
@@ -214,12 +214,12 @@ class Dpu(submission.Served):
         return len(self._posted) - 1
 
     def copied(self, copy: int) -> bool:
-        """Return True if a copy is complete."""
+        """Return whether a copy is complete."""
         self._poll()
         return self._number("copy", copy, len(self._posted)) < self._copied
 
     def signal(self, batch: int, slot: int) -> None:
-        """Let the accelerator train a batch from a slot, after those signalled before."""
+        """Tell the accelerator to train a batch from a slot, after the batches signalled before."""
         self._number("batch", batch, len(self.data))
         self._number("slot", slot, self._slots)
         self._poll()
@@ -265,7 +265,7 @@ class Dpu(submission.Served):
         return end
 
     def _decode(self) -> None:
-        """Write the batch that was decoded, and begin the next one."""
+        """Write the decoded batch, and start decoding the next one."""
         if self.spans["CPU"]:
             start = self._written * _SIZE
             self._loader[start : start + _SIZE] = self.data[self._written].view("u1").ravel()
@@ -326,7 +326,7 @@ class Dpu(submission.Served):
         row = "the DMA" if span in self.spans["DMA"] else "the accelerator"
         self.mistake = self.mistake or f"at {self.now} ms {row} {text}"
 
-    # What the grader looks at.
+    # What the grader checks.
 
     @property
     def busy(self) -> int:
@@ -334,14 +334,14 @@ class Dpu(submission.Served):
         return sum(min(span.end, self.now) - span.start for span in self.spans["CPU"])
 
     def expected(self) -> list[float]:
-        """Return the losses of a training in order, without a DPU."""
+        """Return the losses of training the batches in order, without a DPU."""
         network = Network()
         return [network.train(batch) for batch in self.data]
 
     def picture(self) -> str:
-        """Return what the CPU, the DMA and the accelerator did: one column for some milliseconds.
+        """Return a picture of what the CPU, the DMA and the accelerator did over time.
 
-        A batch is a digit or a letter; those that are wrong are underlined.
+        A digit or letter is a batch; wrong ones are underlined.
         """
         scale = max(1, -(-self.now // _COLUMNS_SHOWN))
         lines = [f"{'':12} one column is {scale} ms; a digit or letter is a batch"]
@@ -373,7 +373,7 @@ def _name(batch: int) -> str:
 
 
 def _batches(rng: random.Random, count: int) -> list[Any]:
-    """Return batches whose labels follow from the features, but for some noise."""
+    """Return batches whose labels follow from the features, except for some noise."""
     made = []
     for _ in range(count):
         rows = np.array([[rng.gauss(0, 1) for _ in range(_COLUMNS)] for _ in range(_ROWS)])
@@ -392,7 +392,7 @@ Function = Callable[..., Any]
 
 @contextlib.contextmanager
 def _fed(function: submission.RemoteFunction, dpu: Dpu) -> Iterator[Any]:
-    """Run a student's feed, check what was trained, and yield; a failure shows the picture."""
+    """Run a student's feed, check the training, and yield its result; failures show the picture."""
     with dpu:
         try:
             _check_training(function(dpu), dpu)
@@ -426,7 +426,7 @@ def _unlike(rng: random.Random, count: int) -> Times:
 
 
 def test_feed(feed: Function) -> None:
-    """Test what feed trains and returns, however long it takes."""
+    """Test what feed trains and returns, regardless of the time."""
     rng, report = verdict.seeded("feed"), verdict.Report()
     cases = {
         "12 batches": (Times.uniform(12, 3, 4, 6), 2),

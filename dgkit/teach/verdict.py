@@ -1,4 +1,4 @@
-"""Tests of a lab as cases: which were right, the feedback on each, the share of the points."""
+"""Cases of a lab's tests: which answers are right, feedback on each, share of the points."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EXAMPLE_SEED = "example"
 
 
 class WrongAnswer(AssertionError):
-    """An answer that is not right; its text is the feedback."""
+    """Raised for a wrong answer; its text is the feedback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows: the feedback, without the frames of the test."""
+        """Return what IPython shows: the feedback, without a traceback of the test."""
         return str(self).strip().splitlines()
 
 
@@ -30,7 +30,7 @@ class Case:
     Attributes:
         title: What was tested.
         feedback: Why the answer is wrong; empty if it is right.
-        required: Whether the whole test counts nothing if this case is wrong.
+        required: Whether the whole test gives no points if this case is wrong.
     """
 
     title: str
@@ -47,12 +47,12 @@ class Case:
 
 @dataclass(slots=True)
 class Grading:
-    """Cases and bonus of the tests that run while a grader grades.
+    """Cases and bonus of the tests that a grader runs.
 
     Attributes:
-        seed: Seed of the data of all tests: the course's.
+        seed: The course's seed, from which the data of all tests are generated.
         cases: The cases so far.
-        ratio: Ratio of the bonus, above 1 if better than the reference; None if none was tested.
+        ratio: Ratio of the bonus, above 1 if better than the reference; None without a bonus.
     """
 
     seed: str
@@ -72,7 +72,7 @@ _current: contextvars.ContextVar[Grading | None] = contextvars.ContextVar("gradi
 
 @contextlib.contextmanager
 def grading(seed: str) -> Iterator[Grading]:
-    """Collect what the tests in the block find; they then raise nothing for a wrong answer."""
+    """Collect the results of the tests in the block, which then do not raise WrongAnswer."""
     made = Grading(seed)
     token = _current.set(made)
     try:
@@ -82,20 +82,20 @@ def grading(seed: str) -> Iterator[Grading]:
 
 
 def seeded(part: str) -> random.Random:
-    """Return random numbers for a part of a lab: the course's when graded, else an example's."""
+    """Return random numbers for a part of a lab, by the course's seed if graded, else a fixed one."""
     current = _current.get()
     return random.Random(f"{current.seed if current else EXAMPLE_SEED}/{part}")
 
 
 class Report:
-    """Cases of one test. Outside of a grader, `finish` raises if one is wrong."""
+    """Cases of one test. Outside of a grader, finish() raises WrongAnswer if a case is wrong."""
 
     def __init__(self) -> None:
         self._cases: list[Case] = []
 
     @contextlib.contextmanager
     def case(self, title: str, *, required: bool = False) -> Iterator[None]:
-        """Add a case; the block raises WrongAnswer, or a submission fails, if it is wrong."""
+        """Add a case, which is wrong if the block raises WrongAnswer or SubmissionFailed."""
         made = Case(title, required=required)
         try:
             yield
@@ -110,7 +110,7 @@ class Report:
             current.ratio = ratio
 
     def finish(self) -> None:
-        """Hand the cases to the grader, or raise WrongAnswer for those that are wrong."""
+        """Pass the cases to the grader or, without a grader, raise WrongAnswer for wrong ones."""
         if current := _current.get():
             current.cases += self._cases
             return
