@@ -401,8 +401,8 @@ static void a_stranger_s_consumer_expires_with_its_channel(void)
 /* What a stranger sends to a consumer, whose channel it was given. */
 static void noise_on_a_channel_ends_the_consumer_alone(void)
 {
-	const struct parcel good = {.magic = PARCEL_MAGIC, .producer = 9, .size = 4};
-	struct parcel bad[6];
+	const struct fast_message good = {.magic = FAST_MESSAGE_MAGIC, .producer = 9, .size = 4};
+	struct fast_message bad[6];
 	struct side c = {0};
 
 	a_fast_pair(&strange, &c, "noise");

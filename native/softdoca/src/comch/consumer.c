@@ -15,19 +15,19 @@
 
 static struct doca_comch_consumer *consumer_of(const struct doca_ctx *ctx)
 {
-	return (struct doca_comch_consumer *)party_of(ctx);
+	return (struct doca_comch_consumer *)fast_ctx_of(ctx);
 }
 
 /* ---- the context ---- */
 
 /* Watches the channel: for messages while a receive waits, otherwise for its end only. */
-static void watch(struct party *p, int op)
+static void watch(struct fast_ctx *p, int op)
 {
 	struct epoll_event event = {.events = p->pending.first ? EPOLLIN : 0};
 	epoll_ctl(p->epoll_fd, op, p->channel, &event);
 }
 
-static doca_error_t open_channel(struct party *p)
+static doca_error_t open_channel(struct fast_ctx *p)
 {
 	int fds[2], code = 0;
 	int counter = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
@@ -49,12 +49,12 @@ static doca_error_t open_channel(struct party *p)
 
 static doca_error_t start(struct doca_ctx *ctx)
 {
-	struct party *p = party_of(ctx);
-	doca_error_t error = party_start(p);
+	struct fast_ctx *p = fast_ctx_of(ctx);
+	doca_error_t error = fast_ctx_start(p);
 	if (error == DOCA_SUCCESS)
 		error = open_channel(p);
 	if (error != DOCA_SUCCESS) {
-		party_ended(ctx);
+		fast_ctx_ended(ctx);
 		return error;
 	}
 	return DOCA_ERROR_IN_PROGRESS;
@@ -63,9 +63,9 @@ static doca_error_t start(struct doca_ctx *ctx)
 /* Flushes the receives; the end of the channel reports it to the other side. */
 static void stop(struct doca_ctx *ctx)
 {
-	struct party *p = party_of(ctx);
+	struct fast_ctx *p = fast_ctx_of(ctx);
 	for (struct fast_task *t; (t = fast_take(&p->pending));)
-		party_done(p, t, FLUSHED);
+		fast_ctx_done(p, t, FLUSHED);
 	fast_lock();
 	fast_close(&p->channel);
 	fast_close(&p->offered);
@@ -75,12 +75,12 @@ static void stop(struct doca_ctx *ctx)
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
 {
 	struct fast_task *t = fast_task_of(task);
-	struct party *p = party_of(task->ctx);
+	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	(void)flags;
 	doca_error_t error =
-		parcel_check(p, t->buf, consumer_of(task->ctx)->mmap, "doca_task_submit");
+		fast_message_check(p, t->buf, consumer_of(task->ctx)->mmap, "doca_task_submit");
 	if (error == DOCA_SUCCESS)
-		error = party_hold(t);
+		error = fast_ctx_hold(t);
 	if (error != DOCA_SUCCESS)
 		return error;
 	bool first = !p->pending.first;
@@ -97,12 +97,12 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 static bool cancel(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
-	struct party *p = party_of(task->ctx);
+	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	eventfd_t one;
 	if (t->place == IN_PENDING)
 		eventfd_read(p->counter, &one);
-	party_unlink(p, t);
-	party_let_go(t);
+	fast_ctx_unlink(p, t);
+	fast_ctx_release(t);
 	return true;
 }
 
@@ -119,17 +119,17 @@ static bool announce(struct doca_comch_consumer *c)
 }
 
 /* Whether the other side has closed the channel, and all its messages were received. */
-static bool at_end(const struct party *p)
+static bool at_end(const struct fast_ctx *p)
 {
 	char byte;
 	return !recv(p->channel, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 }
 
-/* As parcel_receive(). The program may have changed the buffers of a task that waited. */
+/* As fast_message_receive(). The program may have changed the buffers of a task that waited. */
 static int take_message(const struct doca_comch_consumer *c, struct fast_task *t)
 {
-	if (parcel_check(&c->p, t->buf, c->mmap, __func__) == DOCA_SUCCESS)
-		return parcel_receive(t, c->p.channel, c->imm_max);
+	if (fast_message_check(&c->p, t->buf, c->mmap, __func__) == DOCA_SUCCESS)
+		return fast_message_receive(t, c->p.channel, c->imm_max);
 	t->status = DOCA_ERROR_IO_FAILED;
 	return 0;
 }
@@ -137,7 +137,7 @@ static int take_message(const struct doca_comch_consumer *c, struct fast_task *t
 /* Receives into the first task. Returns whether there was a message, or the end. */
 static bool receive(struct doca_comch_consumer *c)
 {
-	struct party *p = &c->p;
+	struct fast_ctx *p = &c->p;
 	struct fast_task *t = p->pending.first;
 	int rc = t ? take_message(c, t) : at_end(p) ? -EPIPE : -EAGAIN;
 	if (rc == -EAGAIN)
@@ -149,16 +149,16 @@ static bool receive(struct doca_comch_consumer *c)
 	fast_take(&p->pending);
 	if (!p->pending.first)
 		watch(p, EPOLL_CTL_MOD);
-	party_done(p, t, t->status);
-	return party_deliver(p);
+	fast_ctx_done(p, t, t->status);
+	return fast_ctx_deliver(p);
 }
 
 static bool progress(struct doca_ctx *ctx)
 {
 	struct doca_comch_consumer *c = consumer_of(ctx);
-	struct party *p = &c->p;
-	party_woken(p);
-	if (party_deliver(p))
+	struct fast_ctx *p = &c->p;
+	fast_ctx_woken(p);
+	if (fast_ctx_deliver(p))
 		return true;
 	if (ctx->state == DOCA_CTX_STATE_STOPPING || p->channel < 0)
 		return false;
@@ -176,18 +176,18 @@ static bool progress(struct doca_ctx *ctx)
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
-	.quiet = party_quiet,
-	.ended = party_ended,
+	.quiet = fast_ctx_quiet,
+	.ended = fast_ctx_ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = party_fileno,
-	.arm = party_arm,
-	.disarm = party_disarm,
-	.free_task = party_free_task,
+	.fileno = fast_ctx_fileno,
+	.arm = fast_ctx_arm,
+	.disarm = fast_ctx_disarm,
+	.free_task = fast_ctx_free_task,
 	.cancel = cancel,
 };
 
-static void call(struct party *p, struct fast_task *t)
+static void call(struct fast_ctx *p, struct fast_task *t)
 {
 	const struct doca_comch_consumer *c = (struct doca_comch_consumer *)p;
 	doca_comch_consumer_task_post_recv_completion_cb_t callback =
@@ -220,7 +220,7 @@ doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_conn
 	c->p.call = call;
 	c->mmap = buf_mmap;
 	c->imm_max = IMM_MAX; /* guess */
-	doca_error_t error = party_init(&c->p, comch_connection, OBJECT_COMCH_POST_RECV, &ops);
+	doca_error_t error = fast_ctx_init(&c->p, comch_connection, OBJECT_COMCH_POST_RECV, &ops);
 	if (error == DOCA_SUCCESS)
 		*consumer = c;
 	else
@@ -231,7 +231,7 @@ doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_conn
 doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer)
 {
 	CONSUMER(consumer);
-	return party_destroy(&consumer->p);
+	return fast_ctx_destroy(&consumer->p);
 }
 
 doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id)
@@ -299,7 +299,7 @@ doca_error_t doca_comch_consumer_cap_get_max_buf_list_len(const struct doca_devi
 doca_error_t doca_comch_consumer_cap_get_max_consumers(const struct doca_devinfo *devinfo,
 						       uint32_t *max_consumers)
 {
-	return comch_limit(devinfo, PARTIES_MAX, max_consumers);
+	return comch_limit(devinfo, CONTEXTS_MAX, max_consumers);
 }
 
 doca_error_t doca_comch_consumer_cap_get_max_imm_data_len(const struct doca_devinfo *devinfo,
@@ -316,8 +316,8 @@ doca_error_t doca_comch_consumer_task_post_recv_set_conf(
 	uint32_t num_post_recv_tasks)
 {
 	CONSUMER(consumer);
-	doca_error_t error = party_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
-					     num_post_recv_tasks);
+	doca_error_t error = fast_ctx_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
+						num_post_recv_tasks);
 	if (error != DOCA_SUCCESS)
 		return error;
 	consumer->done_cb = task_completion_cb;
@@ -333,7 +333,7 @@ doca_error_t doca_comch_consumer_task_post_recv_alloc_init(
 	struct fast_task *t;
 	CONSUMER(consumer);
 	CHECK_OUT(task);
-	doca_error_t error = party_alloc(&consumer->p, buf, &t);
+	doca_error_t error = fast_ctx_alloc(&consumer->p, buf, &t);
 	if (error == DOCA_SUCCESS)
 		*task = (struct doca_comch_consumer_task_post_recv *)t;
 	return error;

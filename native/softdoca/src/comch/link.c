@@ -40,7 +40,7 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void close_party(struct party *p)
+static void close_context(struct fast_ctx *p)
 {
 	int *const fds[] = {&p->epoll_fd, &p->wake_fd, &p->channel, &p->counter, &p->offered};
 	for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
@@ -52,8 +52,8 @@ static void in_child(void)
 	for (struct fast_link *l = links; l; l = l->next) {
 		l->fd = -1; /* closed by its endpoint */
 		atomic_store_explicit(&l->over, true, memory_order_release);
-		for (struct party *p = l->parties; p; p = p->next)
-			close_party(p);
+		for (struct fast_ctx *p = l->contexts; p; p = p->next)
+			close_context(p);
 		for (struct remote *r = l->remotes; r; r = r->next) {
 			fast_close(&r->fd);
 			fast_close(&r->counter);
@@ -127,8 +127,8 @@ struct fast_link *link_detach(struct doca_comch_connection *c)
 
 static void wake_all(struct fast_link *l)
 {
-	for (struct party *p = l->parties; p; p = p->next)
-		party_wake(p);
+	for (struct fast_ctx *p = l->contexts; p; p = p->next)
+		fast_ctx_wake(p);
 }
 
 static void remote_close(struct remote *r)
@@ -163,13 +163,13 @@ void link_end(struct doca_comch_connection *c, struct items *events)
 	fast_unlock();
 }
 
-static doca_error_t join(struct fast_link *l, struct party *p)
+static doca_error_t join(struct fast_link *l, struct fast_ctx *p)
 {
 	if (!l || l->fd < 0) /* Comch consumer and producer references */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the connection has ended");
 	uint32_t *n = p->is_consumer ? &l->n_consumers : &l->n_producers;
 	uint32_t *next = p->is_consumer ? &l->next_consumer : &l->next_producer;
-	if (*n == PARTIES_MAX)
+	if (*n == CONTEXTS_MAX)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "the connection has %u %s, the maximum", *n,
 			      p->is_consumer ? "consumers" : "producers");
 	++*n;
@@ -177,12 +177,12 @@ static doca_error_t join(struct fast_link *l, struct party *p)
 	*next += 2;
 	l->refs++;
 	p->link = l;
-	p->next = l->parties;
-	l->parties = p;
+	p->next = l->contexts;
+	l->contexts = p;
 	return DOCA_SUCCESS;
 }
 
-doca_error_t link_join(struct doca_comch_connection *c, struct party *p)
+doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p)
 {
 	fast_lock();
 	doca_error_t error = join(c->fast, p);
@@ -190,11 +190,11 @@ doca_error_t link_join(struct doca_comch_connection *c, struct party *p)
 	return error;
 }
 
-void link_part(struct party *p)
+void link_part(struct fast_ctx *p)
 {
 	fast_lock();
 	struct fast_link *l = p->link;
-	struct party **at = &l->parties;
+	struct fast_ctx **at = &l->contexts;
 	while (*at != p)
 		at = &(*at)->next;
 	*at = p->next;
@@ -206,12 +206,12 @@ void link_part(struct party *p)
 bool link_in_use(struct fast_link *l)
 {
 	fast_lock();
-	bool in_use = l->parties;
+	bool in_use = l->contexts;
 	fast_unlock();
 	return in_use;
 }
 
-int link_announce(struct party *p, uint32_t imm_max)
+int link_announce(struct fast_ctx *p, uint32_t imm_max)
 {
 	struct announcement a = {
 		.p = {PACKET_MAGIC, PACKET_VERSION, PACKET_CONSUMER},

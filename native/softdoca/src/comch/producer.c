@@ -23,7 +23,7 @@ static bool hung_up(int channel)
 }
 
 /* Takes one of the consumer's receives, for a message. Under the lock. Errors: guess, but for AGAIN. */
-static doca_error_t take_receive(const struct party *p, const struct fast_task *t)
+static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_task *t)
 {
 	const struct remote *r = remote_find(p->link, t->peer);
 	eventfd_t one;
@@ -52,17 +52,17 @@ static doca_error_t status_of(int rc)
 }
 
 /* Sends a message, for which a receive was taken. Under the lock. */
-static int send_now(const struct party *p, const struct fast_task *t)
+static int send_now(const struct fast_ctx *p, const struct fast_task *t)
 {
 	struct remote *r = remote_find(p->link, t->peer);
-	int rc = r ? parcel_send(p, t, r->fd) : -EPIPE;
+	int rc = r ? fast_message_send(p, t, r->fd) : -EPIPE;
 	/* Not sent for a reason of this side: the receive stays available. */
 	if (r && rc && rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
 		eventfd_write(r->counter, 1);
 	return rc;
 }
 
-static bool others_wait(const struct party *p, uint32_t consumer)
+static bool others_wait(const struct fast_ctx *p, uint32_t consumer)
 {
 	const struct fast_task *t = p->pending.first;
 	while (t && t->peer != consumer)
@@ -71,7 +71,7 @@ static bool others_wait(const struct party *p, uint32_t consumer)
 }
 
 /* Watches a channel that is full for space. Under the lock. */
-static void watch(const struct party *p, uint32_t consumer, int op)
+static void watch(const struct fast_ctx *p, uint32_t consumer, int op)
 {
 	const struct remote *r = remote_find(p->link, consumer);
 	struct epoll_event event = {.events = EPOLLOUT};
@@ -79,9 +79,9 @@ static void watch(const struct party *p, uint32_t consumer, int op)
 		epoll_ctl(p->epoll_fd, op, r->fd, &event);
 }
 
-static void post(struct party *p, struct fast_task *t)
+static void post(struct fast_ctx *p, struct fast_task *t)
 {
-	int rc = parcel_prepare(t);
+	int rc = fast_message_prepare(t);
 	fast_lock();
 	bool wait = !rc && others_wait(p, t->peer);
 	if (!rc && !wait) {
@@ -96,7 +96,7 @@ static void post(struct party *p, struct fast_task *t)
 	}
 	fast_unlock();
 	if (!wait) {
-		party_done(p, t, status_of(rc));
+		fast_ctx_done(p, t, status_of(rc));
 		return;
 	}
 	t->place = IN_PENDING;
@@ -106,9 +106,9 @@ static void post(struct party *p, struct fast_task *t)
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
 {
 	struct fast_task *t = fast_task_of(task);
-	struct party *p = party_of(task->ctx);
+	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	(void)flags;
-	doca_error_t error = parcel_check(p, t->buf, NULL, "doca_task_submit");
+	doca_error_t error = fast_message_check(p, t->buf, NULL, "doca_task_submit");
 	if (error != DOCA_SUCCESS)
 		return error;
 	fast_lock();
@@ -116,22 +116,22 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	fast_unlock();
 	if (error != DOCA_SUCCESS)
 		return error;
-	error = party_hold(t);
+	error = fast_ctx_hold(t);
 	if (error == DOCA_SUCCESS)
 		post(p, t);
 	return error;
 }
 
 /* The program may have changed the buffers of a task that waited. */
-static int send_later(const struct party *p, const struct fast_task *t)
+static int send_later(const struct fast_ctx *p, const struct fast_task *t)
 {
-	return parcel_check(p, t->buf, NULL, __func__) == DOCA_SUCCESS ? send_now(p, t) : -EFAULT;
+	return fast_message_check(p, t->buf, NULL, __func__) == DOCA_SUCCESS ? send_now(p, t) : -EFAULT;
 }
 
 /* Sends what waits, to each consumer in order; one with a full channel does not delay the others. */
 static void flush(struct doca_comch_producer *producer)
 {
-	struct party *p = &producer->p;
+	struct fast_ctx *p = &producer->p;
 	struct fast_list waiting = p->pending;
 	p->pending = (struct fast_list){0};
 	producer->pass++;
@@ -140,7 +140,7 @@ static void flush(struct doca_comch_producer *producer)
 		struct remote *r = remote_find(p->link, t->peer);
 		int rc = r && r->full_in == producer->pass ? -EAGAIN : send_later(p, t);
 		if (rc != -EAGAIN) {
-			party_done(p, t, status_of(rc));
+			fast_ctx_done(p, t, status_of(rc));
 			continue;
 		}
 		r->full_in = producer->pass;
@@ -156,26 +156,26 @@ static void flush(struct doca_comch_producer *producer)
 
 static doca_error_t start(struct doca_ctx *ctx)
 {
-	doca_error_t error = party_start(party_of(ctx));
+	doca_error_t error = fast_ctx_start(fast_ctx_of(ctx));
 	if (error != DOCA_SUCCESS)
-		party_ended(ctx);
+		fast_ctx_ended(ctx);
 	return error;
 }
 
 static void stop(struct doca_ctx *ctx)
 {
-	struct party *p = party_of(ctx);
+	struct fast_ctx *p = fast_ctx_of(ctx);
 	for (struct fast_task *t; (t = fast_take(&p->pending));)
-		party_done(p, t, FLUSHED);
+		fast_ctx_done(p, t, FLUSHED);
 }
 
 static bool cancel(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
-	struct party *p = party_of(task->ctx);
+	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	bool waited = t->place == IN_PENDING;
-	party_unlink(p, t);
-	party_let_go(t);
+	fast_ctx_unlink(p, t);
+	fast_ctx_release(t);
 	if (waited && !others_wait(p, t->peer)) {
 		fast_lock();
 		watch(p, t->peer, EPOLL_CTL_DEL);
@@ -186,12 +186,12 @@ static bool cancel(struct doca_task *task)
 
 static bool progress(struct doca_ctx *ctx)
 {
-	struct doca_comch_producer *producer = (struct doca_comch_producer *)party_of(ctx);
-	struct party *p = &producer->p;
-	party_woken(p);
+	struct doca_comch_producer *producer = (struct doca_comch_producer *)fast_ctx_of(ctx);
+	struct fast_ctx *p = &producer->p;
+	fast_ctx_woken(p);
 	if (p->pending.first)
 		flush(producer);
-	if (party_deliver(p))
+	if (fast_ctx_deliver(p))
 		return true;
 	/* acquire: see link_end() */
 	if (ctx->state != DOCA_CTX_STATE_RUNNING ||
@@ -204,18 +204,18 @@ static bool progress(struct doca_ctx *ctx)
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
-	.quiet = party_quiet,
-	.ended = party_ended,
+	.quiet = fast_ctx_quiet,
+	.ended = fast_ctx_ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = party_fileno,
-	.arm = party_arm,
-	.disarm = party_disarm,
-	.free_task = party_free_task,
+	.fileno = fast_ctx_fileno,
+	.arm = fast_ctx_arm,
+	.disarm = fast_ctx_disarm,
+	.free_task = fast_ctx_free_task,
 	.cancel = cancel,
 };
 
-static void call(struct party *p, struct fast_task *t)
+static void call(struct fast_ctx *p, struct fast_task *t)
 {
 	const struct doca_comch_producer *producer = (struct doca_comch_producer *)p;
 	doca_comch_producer_task_send_completion_cb_t callback =
@@ -235,7 +235,7 @@ doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_conn
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a producer");
 	p->p.call = call;
-	doca_error_t error = party_init(&p->p, comch_connection, OBJECT_COMCH_PRODUCER_SEND, &ops);
+	doca_error_t error = fast_ctx_init(&p->p, comch_connection, OBJECT_COMCH_PRODUCER_SEND, &ops);
 	if (error == DOCA_SUCCESS)
 		*producer = p;
 	else
@@ -246,7 +246,7 @@ doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_conn
 doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer)
 {
 	PRODUCER(producer);
-	return party_destroy(&producer->p);
+	return fast_ctx_destroy(&producer->p);
 }
 
 doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id)
@@ -292,7 +292,7 @@ doca_error_t doca_comch_producer_cap_get_max_buf_list_len(const struct doca_devi
 doca_error_t doca_comch_producer_cap_get_max_producers(const struct doca_devinfo *devinfo,
 						       uint32_t *max_producers)
 {
-	return comch_limit(devinfo, PARTIES_MAX, max_producers);
+	return comch_limit(devinfo, CONTEXTS_MAX, max_producers);
 }
 
 /* Producer reference: INVALID_VALUE, BAD_STATE. */
@@ -303,7 +303,7 @@ doca_error_t doca_comch_producer_task_send_set_conf(
 {
 	PRODUCER(producer);
 	doca_error_t error =
-		party_set_tasks(&producer->p, task_completion_cb && task_error_cb, num_send_tasks);
+		fast_ctx_set_tasks(&producer->p, task_completion_cb && task_error_cb, num_send_tasks);
 	if (error != DOCA_SUCCESS)
 		return error;
 	producer->done_cb = task_completion_cb;
@@ -339,7 +339,7 @@ doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer
 	CHECK_OUT(task);
 	if (!imm_is_valid(imm_data, imm_data_len, __func__))
 		return DOCA_ERROR_INVALID_VALUE;
-	doca_error_t error = party_alloc(&producer->p, (struct doca_buf *)buf, &t);
+	doca_error_t error = fast_ctx_alloc(&producer->p, (struct doca_buf *)buf, &t);
 	if (error != DOCA_SUCCESS)
 		return error;
 	t->peer = consumer_id;

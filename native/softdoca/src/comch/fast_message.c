@@ -105,7 +105,7 @@ static size_t parts_of(const struct doca_buf *b, bool room, struct iovec *out, u
 	return n;
 }
 
-static doca_error_t check_map(const struct party *p, const struct doca_mmap *m,
+static doca_error_t check_map(const struct fast_ctx *p, const struct doca_mmap *m,
 			      const struct doca_mmap *only, const char *func)
 {
 	const char *why = NULL;
@@ -124,8 +124,8 @@ static doca_error_t check_map(const struct party *p, const struct doca_mmap *m,
 	return error;
 }
 
-doca_error_t parcel_check(const struct party *p, const struct doca_buf *buf,
-			  const struct doca_mmap *map, const char *func)
+doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf *buf,
+				const struct doca_mmap *map, const char *func)
 {
 	struct iovec parts[LIST_MAX];
 	uint64_t size;
@@ -187,7 +187,7 @@ static int move(int fd, struct iovec *part, size_t left, uint64_t size, bool out
 }
 
 /* Linux sends nothing of a packet whose parts are not all accessible. An emulator (QEMU) sends those
- * before the first that is not: there, parcel_prepare() has to find it. */
+ * before the first that is not: there, fast_message_prepare() has to find it. */
 static bool packets_are_whole;
 
 static void try_packet(void)
@@ -206,7 +206,7 @@ static void try_packet(void)
 	munmap(page, 1);
 }
 
-int parcel_prepare(struct fast_task *t)
+int fast_message_prepare(struct fast_task *t)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct iovec parts[LIST_MAX];
@@ -224,10 +224,10 @@ int parcel_prepare(struct fast_task *t)
 	return rc;
 }
 
-int parcel_send(const struct party *p, const struct fast_task *t, int channel)
+int fast_message_send(const struct fast_ctx *p, const struct fast_task *t, int channel)
 {
 	struct iovec parts[PARTS_MAX];
-	struct parcel head = {.magic = PARCEL_MAGIC,
+	struct fast_message head = {.magic = FAST_MESSAGE_MAGIC,
 			      .producer = p->id,
 			      .imm_len = t->imm_len,
 			      .in_memfd = t->memfd >= 0};
@@ -239,12 +239,12 @@ int parcel_send(const struct party *p, const struct fast_task *t, int channel)
 
 /* ---- receiving ---- */
 
-static bool well_formed(const struct parcel *head, ssize_t got, int memfd, uint32_t imm_max)
+static bool well_formed(const struct fast_message *head, ssize_t got, int memfd, uint32_t imm_max)
 {
 	if ((size_t)got < sizeof *head)
 		return false;
 	uint64_t inline_size = head->in_memfd ? 0 : head->size;
-	return head->magic == PARCEL_MAGIC && head->in_memfd <= 1 &&
+	return head->magic == FAST_MESSAGE_MAGIC && head->in_memfd <= 1 &&
 	       head->imm_len <= imm_max && head->size <= FAST_MAX &&
 	       (uint64_t)got == sizeof *head + inline_size && (memfd >= 0) == head->in_memfd;
 }
@@ -261,8 +261,8 @@ static void append(struct doca_buf *b, uint64_t size)
 }
 
 /* Completes a receive whose packet was taken. */
-static doca_error_t unpack(struct fast_task *t, const struct parcel *head, struct iovec *parts,
-			   size_t n, uint64_t room, int memfd)
+static doca_error_t unpack(struct fast_task *t, const struct fast_message *head,
+			   struct iovec *parts, size_t n, uint64_t room, int memfd)
 {
 	if (head->size > room)
 		return REFUSE(DOCA_ERROR_IO_FAILED, /* guess */
@@ -279,10 +279,10 @@ static doca_error_t unpack(struct fast_task *t, const struct parcel *head, struc
 	return DOCA_SUCCESS;
 }
 
-int parcel_receive(struct fast_task *t, int channel, uint32_t imm_max)
+int fast_message_receive(struct fast_task *t, int channel, uint32_t imm_max)
 {
 	struct iovec parts[PARTS_MAX];
-	struct parcel head;
+	struct fast_message head;
 	uint64_t room;
 	int fds[2];
 	size_t n = parts_of(t->buf, true, parts + 1, &room);

@@ -8,13 +8,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static void no_fds(struct party *p)
+static void no_fds(struct fast_ctx *p)
 {
 	p->epoll_fd = p->wake_fd = p->channel = p->counter = p->offered = -1;
 }
 
-doca_error_t party_init(struct party *p, struct doca_comch_connection *c, enum object_kind task_kind,
-			const struct ctx_ops *ops)
+doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
+			   enum object_kind task_kind, const struct ctx_ops *ops)
 {
 	p->task_kind = task_kind;
 	no_fds(p);
@@ -33,12 +33,12 @@ static void release(void *object)
 	softdoca_object_free(object);
 }
 
-doca_error_t party_destroy(struct party *p)
+doca_error_t fast_ctx_destroy(struct fast_ctx *p)
 {
 	return softdoca_ctx_destroy(&p->ctx, DOCA_ERROR_BAD_STATE, release, p); /* guess */
 }
 
-doca_error_t party_set_tasks(struct party *p, bool callbacks, uint32_t n)
+doca_error_t fast_ctx_set_tasks(struct fast_ctx *p, bool callbacks, uint32_t n)
 {
 	if (!callbacks)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
@@ -53,7 +53,7 @@ doca_error_t party_set_tasks(struct party *p, bool callbacks, uint32_t n)
 
 /* ---- start and end ---- */
 
-static bool make_tasks(struct party *p)
+static bool make_tasks(struct fast_ctx *p)
 {
 	if (!softdoca_object_room(sizeof(struct fast_task), p->n_tasks))
 		return false;
@@ -70,7 +70,7 @@ static bool make_tasks(struct party *p)
 	return true;
 }
 
-doca_error_t party_start(struct party *p)
+doca_error_t fast_ctx_start(struct fast_ctx *p)
 {
 	struct epoll_event event = {.events = EPOLLIN};
 	if (!p->n_tasks) /* guess */
@@ -93,9 +93,9 @@ doca_error_t party_start(struct party *p)
 	return DOCA_SUCCESS;
 }
 
-void party_ended(struct doca_ctx *ctx)
+void fast_ctx_ended(struct doca_ctx *ctx)
 {
-	struct party *p = party_of(ctx);
+	struct fast_ctx *p = fast_ctx_of(ctx);
 	fast_lock(); /* other threads write to wake_fd */
 	fast_close(&p->epoll_fd);
 	fast_close(&p->wake_fd);
@@ -111,7 +111,7 @@ void party_ended(struct doca_ctx *ctx)
 }
 
 /* The tasks are counted by the context. */
-bool party_quiet(struct doca_ctx *ctx)
+bool fast_ctx_quiet(struct doca_ctx *ctx)
 {
 	(void)ctx;
 	return true;
@@ -119,31 +119,31 @@ bool party_quiet(struct doca_ctx *ctx)
 
 /* ---- waking ---- */
 
-int party_fileno(struct doca_ctx *ctx)
+int fast_ctx_fileno(struct doca_ctx *ctx)
 {
-	return party_of(ctx)->epoll_fd;
+	return fast_ctx_of(ctx)->epoll_fd;
 }
 
-bool party_arm(struct doca_ctx *ctx)
+bool fast_ctx_arm(struct doca_ctx *ctx)
 {
-	struct party *p = party_of(ctx);
+	struct fast_ctx *p = fast_ctx_of(ctx);
 	/* A consumer that starts has to be announced by progress. */
 	return p->done.first || ctx->state == DOCA_CTX_STATE_STARTING;
 }
 
-void party_disarm(struct doca_ctx *ctx)
+void fast_ctx_disarm(struct doca_ctx *ctx)
 {
 	(void)ctx;
 }
 
-void party_wake(struct party *p)
+void fast_ctx_wake(struct fast_ctx *p)
 {
-	/* relaxed: changed under the lock alone; party_woken() looks at it without, to save the lock */
+	/* relaxed: changed under the lock alone; fast_ctx_woken() looks at it without, to save the lock */
 	if (p->wake_fd >= 0 && !atomic_exchange_explicit(&p->woken, true, memory_order_relaxed))
 		eventfd_write(p->wake_fd, 1);
 }
 
-void party_woken(struct party *p)
+void fast_ctx_woken(struct fast_ctx *p)
 {
 	eventfd_t n;
 	/* relaxed: if it is missed, the fd stays readable and the next call sees it */
@@ -157,7 +157,7 @@ void party_woken(struct party *p)
 
 /* ---- tasks ---- */
 
-static doca_error_t alloc(struct party *p, struct doca_buf *buf, struct fast_task **out)
+static doca_error_t alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out)
 {
 	enum doca_ctx_states state = p->ctx.state;
 	if (state != DOCA_CTX_STATE_RUNNING && state != DOCA_CTX_STATE_STARTING) /* guess */
@@ -175,7 +175,7 @@ static doca_error_t alloc(struct party *p, struct doca_buf *buf, struct fast_tas
 	return DOCA_SUCCESS;
 }
 
-doca_error_t party_alloc(struct party *p, struct doca_buf *buf, struct fast_task **out)
+doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out)
 {
 	if (buf && !object_is(buf, OBJECT_BUF))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a buffer", (void *)buf);
@@ -187,17 +187,17 @@ doca_error_t party_alloc(struct party *p, struct doca_buf *buf, struct fast_task
 	return error;
 }
 
-void party_free_task(struct doca_task *task)
+void fast_ctx_free_task(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
-	struct party *p = party_of(task->ctx);
+	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	object_become(&t->task, OBJECT_FREE);
 	object_become(t, OBJECT_FREE);
 	t->next_free = p->free_tasks;
 	p->free_tasks = t;
 }
 
-doca_error_t party_hold(struct fast_task *t)
+doca_error_t fast_ctx_hold(struct fast_task *t)
 {
 	doca_error_t error = t->buf ? doca_buf_inc_refcount(t->buf, NULL) : DOCA_SUCCESS;
 	if (error == DOCA_SUCCESS)
@@ -205,7 +205,7 @@ doca_error_t party_hold(struct fast_task *t)
 	return error;
 }
 
-void party_let_go(struct fast_task *t)
+void fast_ctx_release(struct fast_task *t)
 {
 	fast_close(&t->memfd);
 	if (t->held)
@@ -213,7 +213,7 @@ void party_let_go(struct fast_task *t)
 	t->held = NULL;
 }
 
-void party_done(struct party *p, struct fast_task *t, doca_error_t status)
+void fast_ctx_done(struct fast_ctx *p, struct fast_task *t, doca_error_t status)
 {
 	t->status = status;
 	t->place = IN_DONE;
@@ -221,13 +221,13 @@ void party_done(struct party *p, struct fast_task *t, doca_error_t status)
 	softdoca_pe_kick(p->ctx.pe);
 }
 
-bool party_deliver(struct party *p)
+bool fast_ctx_deliver(struct fast_ctx *p)
 {
 	struct fast_task *t = fast_take(&p->done);
 	if (!t)
 		return false;
 	t->place = NOWHERE;
-	party_let_go(t);
+	fast_ctx_release(t);
 	softdoca_task_landed(&t->task, t->status);
 	p->call(p, t);
 	return true;
@@ -243,7 +243,7 @@ static void list_remove(struct fast_list *l, struct fast_task *t)
 		l->last = before;
 }
 
-void party_unlink(struct party *p, struct fast_task *t)
+void fast_ctx_unlink(struct fast_ctx *p, struct fast_task *t)
 {
 	if (t->place != NOWHERE)
 		list_remove(t->place == IN_DONE ? &p->done : &p->pending, t);
