@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dgkit for GPU kernels: a kernel posts reads and writes to a queue, a CPU thread (the proxy) has a
- * provider run them, and the kernel waits for the completions.
+ * dgkit for GPU kernels: a kernel posts reads and writes to a queue, a CPU thread (the proxy) passes
+ * them to a provider, which moves the bytes, and the kernel waits for the completions.
  *
  *	#include <dgkit_device.cuh>
  *
@@ -24,50 +24,50 @@
  *	records              64 bytes each  written by the GPU only
  *
  * and dg_gpu_queue is memory that only the GPU accesses while a kernel runs. So no word has two
- * writers, and no atomic operation is used by both sides: on most machines those of a GPU and of a
- * CPU on one word are not atomic to each other.
+ * writers, and no word is accessed by atomic operations of both sides: on most machines, atomic
+ * operations of a GPU and of a CPU on the same word are not atomic with respect to each other.
  *
  * TICKETS are sequence numbers of 56 bits; place `ticket & mask` holds the record and the completion.
  * A place is free again when everything up to its last ticket is complete (dg_gpu_ring.done). A
  * ticket with bit 63 was refused: nothing was posted, and its low byte says why.
  *
- * ORDER, each with what the other side must not see:
+ * ORDER. Each rule states a forbidden outcome, what the other side must never see:
  *
  * 1. Payload, then record. The poster executes a release fence at system scope, then stores the
  *    record's words (relaxed, system scope). The proxy loads each word with acquire. Forbidden: the
- *    proxy sees a word of the record and not what the kernel had written before. A release fence
+ *    proxy sees a word of the record, but not what the kernel wrote before it. A release fence
  *    before a store that is read by an acquire load synchronizes (PTX: release pattern; C11 7.17.4);
- *    the proxy's copies follow its loads. Inline records carry their payload: no fence.
- * 2. A record is whole. Each 8-byte word has the lap of its place in its top byte (the epoch), and an
- *    aligned 8-byte store is single-copy atomic on all sides (PTX models a vector store as stores of
- *    its elements). The proxy takes a record when all eight words have the epoch that is due. A word
- *    of the lap before differs, because a place is written again only after `done` has passed it,
- *    so nothing depends on a vector store being seen whole.
+ *    the proxy's copies follow its loads. Inline records carry their payload and need no fence.
+ * 2. A record is taken whole. Each 8-byte word has the lap of its place in its top byte (the epoch),
+ *    and an aligned 8-byte store is single-copy atomic on all sides (PTX models a vector store as
+ *    stores of its elements). The proxy takes a record when all eight words have the expected epoch.
+ *    A word of the previous lap has another epoch, because a place is written again only after
+ *    `done` has passed it. So nothing depends on a vector store becoming visible as a whole.
  * 3. Copied, then reused. The proxy loads the eight words, then stores `done` (release). A poster
- *    loads `done` (acquire), adds the credits, and the thread that takes one by an atomic operation
- *    writes the record after it. Forbidden: the proxy's load returns the later record. That would be a
- *    value out of thin air: each link from that load to the store is a dependency, a release or an
- *    acquire.
+ *    loads `done` (acquire) and adds credits for the free places; the thread that takes a credit by an
+ *    atomic operation then writes the next record. Forbidden: the proxy's load returns that later
+ *    record. It would be a value out of thin air: each step from that load to the later store is
+ *    ordered by a dependency, a release or an acquire.
  * 4. Bytes, then completion. The provider's bytes are complete before the proxy stores the
  *    completion's state (release); a wait loads it with acquire at system scope. Forbidden: a kernel
- *    sees the completion of a get and not its bytes. GPUs before Hopper may see a host write that
- *    went to GPU memory later than one to host memory; so there a get and a receive ask the proxy,
- *    by DG_FLUSH_ARRIVED, to flush what arrived before it completes them.
- * 5. Value, then state; first_error, then the state that overtakes. The proxy stores the former
- *    relaxed and the state with release; a wait loads the state with acquire, then the other.
- * 6. `closed` has two values. RETIRING: posts are refused. RETIRED: every completion there will ever
- *    be is stored (release); a wait that loads it (acquire) looks at its completion once more, then
- *    ends as DG_CLOSED. Forbidden: a wait ends as DG_CLOSED although its completion was stored.
+ *    sees the completion of a get, but not its bytes. GPUs before Hopper may see a host's write to GPU
+ *    memory later than a write to host memory. There, gets and receives have the flag
+ *    DG_FLUSH_ARRIVED, by which the proxy flushes the arrived bytes before it completes them.
+ * 5. Value, then state; and first_error, then the state that overtakes (of the same place, one lap
+ *    later). The proxy stores the former relaxed and the state with release; a wait loads the state
+ *    with acquire, then the other.
+ * 6. `closed` has two values. RETIRING: posts are refused. RETIRED (release): no completion will be
+ *    stored any more. A wait that loads RETIRED (acquire) loads its completion once more, then ends as
+ *    DG_CLOSED. Forbidden: a wait ends as DG_CLOSED although its completion was stored.
  *    If the proxy was in another process, which has ended, the share server of the kernel's process
- *    stores RETIRED (release) instead. It learns of the end from the kernel of the operating system,
- *    to which the last instruction of the other process precedes the news of its end, on every
- *    architecture: so the completions precede RETIRED here, too, and the word has one writer at a
- *    time.
+ *    stores RETIRED (release) instead. The operating system reports the end of a process only after
+ *    the process's last instruction, on every architecture. So the completions precede RETIRED in this
+ *    case, too, and the word has one writer at a time.
  * 7. Bytes, then signal. The proxy posts the store of a signal's word only after the provider has
  *    completed the bytes of its put: with DG_FENCE, or to a provider that makes the writes of one
- *    queue visible in posting order. The CPU's copies have a store barrier between two operations
+ *    queue visible in posting order. Copies by the CPU have a store barrier between two operations
  *    (dmb ishst on Arm; x86 keeps the order of stores), and the word is one aligned store of 8 bytes.
- *    Forbidden: a reader loads the word with acquire, sees its value, and does not see the bytes.
+ *    Forbidden: a reader loads the word with acquire and sees its new value, but not the bytes.
  */
 #ifndef DGKIT_DEVICE_CUH
 #define DGKIT_DEVICE_CUH
@@ -133,14 +133,14 @@ enum dg_gpu_opcode {
 	DG_OP_FENCE = 7,
 	DG_OP_COMMIT = 8
 };
-/* In a record's flags, after DG_FENCE = 1 (start only after everything posted earlier is complete).
+/* Flags of a record, besides DG_FENCE = 1 (start only after everything posted earlier is complete).
  *   HOLD           the proxy may leave the record unposted until a later one without HOLD
  *   SIGNAL         then add `addend` to the signal word, once the bytes are at the target
  *   SIGNAL_SET     store it instead
  *   COUNTER        start when queue `signal_region` has completed `signal_offset` operations
  *   IMMEDIATE      the peer's next receive completes with `immediate`
  *   FLUSH_ARRIVED  see rule 4 above
- * and, not part of a record: NO_RELEASE skips rule 1, for payload that this kernel did not write. */
+ * NO_RELEASE is not part of a record: it skips rule 1, for payload that this kernel did not write. */
 enum dg_gpu_flag {
 	DG_HOLD = 4,
 	DG_SIGNAL = 8,
@@ -159,8 +159,9 @@ struct dg_gpu_record {
 struct dg_gpu_completion {
 	dg_u64 value, state;
 };
-/* done: how many operations are complete without a gap, counted from the first sequence number.
- * first_error: the state of the first completion that was not DG_OK, or 0; it stays. */
+/* done: the number of operations that are complete without a gap, from the first sequence number
+ * on. first_error: the state of the first completion that was not DG_OK, or 0; it never changes
+ * back. */
 struct dg_gpu_ring {
 	dg_u64 done, first_error, closed;
 	dg_u64 reserved[13];
@@ -168,14 +169,14 @@ struct dg_gpu_ring {
 /* A queue as a kernel sees it; opaque. The first line is constant while the queue is open. */
 typedef struct dg_gpu_queue {
 	dg_u64 ring, completions, records; /* addresses for the GPU */
-	dg_u64 trace; /* 2 words for each place: clock at post and at completion; 0: none */
-	dg_u64 limit; /* most cycles of clock64() in one wait */
+	dg_u64 trace; /* 2 words for each place: clock at post and at completion; 0: no trace */
+	dg_u64 limit; /* time limit of one wait in cycles of clock64() */
 	dg_u64 first; /* first sequence number */
 	dg_u32 version, mask, shift, weak, index;
 	dg_u32 reserved[15];
-	/* Words that the GPU's threads change, by atomic operations. next: the next place. credits:
-	 * free places that are not taken. refilled: the value of `done` up to which credits were
-	 * added; in weak mode the largest one seen. watched: enum dg_watched. */
+	/* Words that the GPU's threads change by atomic operations. next: the next place. credits: the
+	 * number of free places. refilled: the value of `done` up to which credits were added; in weak
+	 * mode the largest value seen. watched: enum dg_watched. */
 	dg_u64 next, line1[15];
 	dg_u64 credits, refilled, watched, line2[13];
 } dg_gpu_queue;
@@ -191,7 +192,7 @@ DG_ASSERT(sizeof(struct dg_gpu_queue) == 384);
 #define DG_RING_RECORDS(depth)	(DG_RING_COMPLETIONS + sizeof(struct dg_gpu_completion) * (depth))
 #define DG_RING_SIZE(depth)	(DG_RING_RECORDS(depth) + sizeof(struct dg_gpu_record) * (depth))
 
-/* What a record says. */
+/* Contents of a record. */
 struct dg_gpu_request {
 	dg_u8 op, flags, length; /* length: of inline bytes */
 	dg_u32 local, remote, signal_region, immediate;
@@ -210,8 +211,8 @@ struct dg_gpu_request {
  *	6  signal_offset 56
  *	7  addend bits 48 to 63, immediate 32
  *
- * An inline record has the remote region in the place of the signal's, and its bytes, 7 a word, in
- * the words 1 and 3 to 7.
+ * An inline record has the remote region in place of the signal region, and its bytes in the words 1
+ * and 3 to 7, seven bytes in each.
  */
 #define DG_LOW(value, bits) ((value) & ((1ull << (bits)) - 1))
 
@@ -244,7 +245,7 @@ DG_BOTH void dg_record_unpack(const dg_u64 *w, struct dg_gpu_request *r)
 	r->immediate = (dg_u32)(w[7] >> 16);
 }
 
-/* The word that has byte i of an inline record. */
+/* The index of the word that contains byte i of an inline record. */
 DG_BOTH dg_u32 dg_inline_word(dg_u32 i)
 {
 	return i < 7 ? 1 : i / 7 + 2;
@@ -273,8 +274,8 @@ DG_BOTH dg_u64 dg_completion_state(dg_u64 sequence, dg_u32 status)
 	return (sequence + 1) << 8 | status;
 }
 
-/* How far the completion in a place is ahead of `sequence`, modulo 2^56: negative: not complete yet;
- * 0: it is this one's; positive: it was overtaken. */
+/* By how much the completion in a place is ahead of `sequence`, modulo 2^56. Negative: not complete
+ * yet; 0: the completion of this ticket; positive: overtaken by a later ticket of the place. */
 DG_BOTH long long dg_completion_ahead(dg_u64 state, dg_u64 sequence)
 {
 	return (long long)((state & ~255ull) - ((sequence + 1) << 8)) >> 8;
@@ -282,19 +283,21 @@ DG_BOTH long long dg_completion_ahead(dg_u64 state, dg_u64 sequence)
 
 #if defined(__cplusplus) && (defined(DG_CUDA) || defined(DG_EMULATED_GPU))
 
-/* Who posts to a queue at a time: one thread, the threads of one block, the whole GPU. */
+/* Which threads may post to the queue concurrently: one thread, those of one block, all of the GPU.
+ * */
 enum dg_sharing { DG_SHARING_THREAD = 0, DG_SHARING_BLOCK = 1, DG_SHARING_GPU = 2 };
-/* Who calls: each thread for itself; all threads of a warp, or of a block, together for one
- * operation: they meet at a barrier, and the leader posts it with its own arguments after a release
- * that covers what all of them wrote. Each of them gets the ticket. */
+/* Which threads make a call: each thread for itself, or all threads of a warp or block together for
+ * one operation. In the latter case they meet at a barrier, and the leader posts the operation with
+ * its own arguments, after a release that covers the writes of all of them. Each of them gets the
+ * ticket. */
 enum dg_scope { DG_SCOPE_THREAD = 0, DG_SCOPE_WARP = 1, DG_SCOPE_BLOCK = 2 };
-/* What dg_test() returns for an operation in progress. */
+/* Result of dg_test() for an operation in progress. */
 enum { DG_PENDING = -1 };
 
 #define DG_FN __device__ static __forceinline__
 
-/* Memory operations. Those of system scope are between GPU and CPU, those of GPU or block scope on
- * words that only the GPU accesses. */
+/* Memory operations: of system scope for words shared with the CPU, of GPU or block scope for words
+ * that only the GPU accesses. */
 #ifdef DG_CUDA
 DG_FN dg_u64 dg_load_acquire_sys(const dg_u64 *p)
 {
@@ -322,15 +325,15 @@ DG_FN void dg_store_gpu(dg_u64 *p, dg_u64 v)
 	asm volatile("st.relaxed.gpu.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
 }
 
-/* Rule 1: one fence for all words. It takes half a microsecond, in which the loads before it return,
- * too. */
+/* Rule 1: one fence for all words. It takes half a microsecond, during which earlier loads
+ * complete, too. */
 template <bool release> DG_FN void dg_release_before_record()
 {
 	if (release)
 		asm volatile("fence.acq_rel.sys;" : : : "memory");
 }
 
-/* Two words a store. */
+/* Two words per store. */
 template <bool release> DG_FN void dg_store_record(dg_u64 *to, const dg_u64 *w, dg_u64 epoch)
 {
 #pragma unroll
@@ -341,7 +344,7 @@ template <bool release> DG_FN void dg_store_record(dg_u64 *to, const dg_u64 *w, 
 			     : "memory");
 }
 
-/* Acquire, so that what is known of free places is passed on with the credits (rule 3). */
+/* Acquire, so that the knowledge about free places is passed on with the credits (rule 3). */
 template <int sharing> DG_FN dg_u64 dg_add(dg_u64 *p, dg_u64 n)
 {
 	dg_u64 v;
@@ -382,7 +385,7 @@ DG_FN dg_u64 dg_max(dg_u64 *p, dg_u64 n)
 	return v;
 }
 
-/* Makes a 0 a 1. Returns what was there. */
+/* Changes 0 to 1. Returns the previous value. */
 DG_FN dg_u64 dg_set_first(dg_u64 *p)
 {
 	dg_u64 v;
@@ -390,7 +393,7 @@ DG_FN dg_u64 dg_set_first(dg_u64 *p)
 	return v;
 }
 
-/* Nanoseconds of the GPU's own timer, for the trace. */
+/* Nanoseconds by the GPU's own timer, for the trace. */
 DG_FN dg_u64 dg_clock_ns()
 {
 	dg_u64 v;
@@ -398,7 +401,8 @@ DG_FN dg_u64 dg_clock_ns()
 	return v;
 }
 #else
-/* Fences are not visible to ThreadSanitizer, so each word of a released record is a release store. */
+/* Fences are not visible to ThreadSanitizer, so each word of a released record is a release store.
+ * */
 template <bool release> DG_FN void dg_release_before_record()
 {
 }
@@ -483,8 +487,8 @@ DG_FN const dg_gpu_ring *dg_ring_of(const dg_gpu_queue *q)
 	return (const dg_gpu_ring *)q->ring;
 }
 
-/* The constant line of a queue, in registers: a load of it that follows an acquire, as in each turn
- * of a wait, would miss the cache. */
+/* A copy of the queue's constant line in registers. Loads of it after an acquire, as in each
+ * iteration of a wait, would miss the cache. */
 struct dg_queue_line {
 	dg_u64 completions, records, trace, limit;
 	dg_u32 mask, shift, weak;
@@ -513,8 +517,9 @@ DG_FN dg_u32 dg_thread_of_block()
 	return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-/* Waiting: polls at first back to back, then with sleeps of up to 2 us, and reports when the limit
- * has passed. A clock that went back (the thread was moved to another multiprocessor) starts anew. */
+/* Waiting: polls back to back at first, then with sleeps of up to 2 us, and reports when the time
+ * limit has passed. The time restarts if the clock went back (the thread moved to another
+ * multiprocessor). */
 struct dg_waiter {
 	long long begin;
 	dg_u32 polls;
@@ -550,14 +555,14 @@ DG_FN dg_u64 dg_closed(const dg_gpu_queue *q)
 	return dg_load_acquire_sys(&dg_ring_of(q)->closed);
 }
 
-/* Who looks at the ring for places that became free. It is in memory of the host: the reads of
- * thousands of threads, over PCIe, slow down the copies that they wait for. So one thread looks, and
- * the others watch `refilled` and `credits`. */
+/* Whether a thread polls the ring for free places. The ring is in host memory: reads of thousands
+ * of threads over PCIe would slow down the copies for which they wait. So only one thread polls the
+ * ring, and the others poll `refilled` and `credits`. */
 enum dg_watched { DG_WATCHED_BY_NONE = 0, DG_WATCHED = 1, DG_WATCHED_CLOSED = 2 };
 
 struct dg_watch {
 	dg_waiter w;
-	bool mine; /* this thread is the one that looks */
+	bool mine; /* this thread is the one that polls the ring */
 };
 
 template <int sharing> DG_FN dg_watch dg_watch_begin()
@@ -568,8 +573,8 @@ template <int sharing> DG_FN dg_watch dg_watch_begin()
 	return t;
 }
 
-/* Looks once, if no other thread does. Returns DG_OK, and in *freed how many places it found to be
- * free, or DG_CLOSED. */
+/* Reads the ring once, if no other thread polls it. Returns DG_OK, with the number of newly free
+ * places in *freed, or DG_CLOSED. */
 DG_FN int dg_watch_look(dg_gpu_queue *q, dg_watch *t, dg_u64 *freed)
 {
 	*freed = 0;
@@ -590,7 +595,7 @@ DG_FN int dg_watch_look(dg_gpu_queue *q, dg_watch *t, dg_u64 *freed)
 	return dg_closed(q) ? DG_CLOSED : DG_OK;
 }
 
-/* Leaves the looking to another thread, but for that of a queue that is `closed`: it stays so. */
+/* Lets another thread poll the ring, unless the queue was found closed: DG_WATCHED_CLOSED stays. */
 template <int sharing> DG_FN void dg_watch_end(dg_gpu_queue *q, const dg_watch *t, int status)
 {
 	if (t->mine && sharing != DG_SHARING_THREAD)
@@ -598,8 +603,8 @@ template <int sharing> DG_FN void dg_watch_end(dg_gpu_queue *q, const dg_watch *
 			     status == DG_CLOSED ? DG_WATCHED_CLOSED : DG_WATCHED_BY_NONE);
 }
 
-/* The words of a queue that a post reads first, loaded together: one latency. With other sharings
- * `next` is not read ahead. */
+/* The words of a queue that a post reads first, loaded together so that their latencies overlap.
+ * `next` is read ahead for DG_SHARING_THREAD only. */
 struct dg_places {
 	dg_u64 next, credits;
 };
@@ -612,7 +617,7 @@ template <int sharing> DG_FN dg_places dg_places_of(const dg_gpu_queue *q)
 	return p;
 }
 
-/* Takes n credits, if that many are free. */
+/* Takes n credits, if there are enough. */
 template <int sharing> DG_FN bool dg_try_credits(dg_gpu_queue *q, dg_u64 credits, dg_u32 n)
 {
 	if ((long long)credits < (long long)n)
@@ -627,8 +632,8 @@ template <int sharing> DG_FN bool dg_try_credits(dg_gpu_queue *q, dg_u64 credits
 	return false;
 }
 
-/* Takes n credits, of which there were `credits`. Returns a dg_status. The load before keeps a full
- * queue from being hammered. */
+/* Takes n credits; `credits` is the value loaded last. Returns a dg_status. Checking that value
+ * first avoids atomic operations on a full queue. */
 template <int sharing> DG_FN int dg_take_credits(dg_gpu_queue *q, dg_u64 credits, dg_u32 n)
 {
 	dg_watch t = dg_watch_begin<sharing>();
@@ -660,7 +665,7 @@ template <int sharing> DG_FN dg_u64 dg_take(dg_gpu_queue *q, dg_places p, dg_u32
 	return p.next & DG_SEQUENCE_MASK;
 }
 
-/* Reserves a place. The threads of a warp that are here together reserve theirs at once. */
+/* Reserves a place. Converged threads of a warp reserve their places with one atomic operation. */
 template <int sharing> DG_FN dg_u64 dg_reserve(dg_gpu_queue *q, dg_places p)
 {
 	if (sharing == DG_SHARING_THREAD)
@@ -709,7 +714,7 @@ DG_FN void dg_publish(const dg_queue_line &k, dg_u64 place, const dg_u64 *w)
 	dg_store_record<release>(records[place & k.mask].word, w, dg_record_epoch(place, k.shift));
 }
 
-/* One thread posts. `named`: weak mode, and `place` is the caller's. */
+/* Posts from one thread. `named`: weak mode, in which the caller chooses `place`. */
 template <int sharing, bool release, bool named>
 DG_FN dg_u64 dg_post_one(dg_gpu_queue *q, dg_u64 place, const dg_u64 *w)
 {
@@ -761,7 +766,7 @@ DG_FN dg_u64 dg_post_request(dg_gpu_queue *q, dg_u64 place, dg_gpu_request *r)
 {
 	dg_u64 w[DG_RECORD_WORDS];
 	r->flags = (dg_u8)(r->flags | (flags & 0xff));
-	/* What does not fit a record is beyond the end of every region, and so is what is sent. */
+	/* A value that does not fit the record is clamped to one beyond the end of every region. */
 	if ((r->local_offset | r->remote_offset | r->size | r->signal_offset) >> DG_SEQUENCE_BITS)
 		r->local_offset = r->remote_offset = r->size = r->signal_offset = DG_SEQUENCE_MASK;
 	dg_record_pack(r, w);
@@ -821,13 +826,11 @@ DG_FN dg_gpu_request dg_arrival_request(dg_gpu_request r)
 	return r;
 }
 
-/*
- * THE OPERATIONS. Each returns a ticket. `remote` and `local` are region ids (as in dg_wr), offsets
- * and sizes are bytes. Each has a form NAME_weak(q, place, ...) for a queue in weak mode, where the
- * caller names the place; the other form refuses such a queue, and the other way round. Template
+/* THE OPERATIONS. Each returns a ticket. `remote` and `local` are region ids (as in dg_wr), offsets
+ * and sizes are bytes. Each has a second form, NAME_weak(q, place, ...), for a queue in weak mode,
+ * where the caller chooses the place. Each form refuses a queue of the other mode. Template
  * parameters: enum dg_sharing, enum dg_scope, and flags (DG_FENCE, DG_HOLD, DG_SIGNAL_SET,
- * DG_NO_RELEASE).
- */
+ * DG_NO_RELEASE). */
 #define DG_POSTED(name, request, ...)                                                              \
 	template <int sharing = DG_SHARING_GPU, int scope = DG_SCOPE_THREAD, dg_u32 flags = 0>     \
 	DG_FN dg_u64 name(dg_gpu_queue *q, __VA_ARGS__)                                            \
@@ -853,19 +856,19 @@ DG_POSTED(dg_get,
 		  dg_request(DG_OP_GET, remote, remote_offset, local, local_offset, size)),
 	  dg_u32 remote, dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size)
 /* As dg_put(); once the bytes are at the target, adds `addend` to the 8-byte word at signal_offset
- * of the remote region signal_region, or stores it with the flag DG_SIGNAL_SET. If the put fails, the
- * word is left as it is. A word has one queue that adds to it: a second one is DG_UNSUPPORTED. */
+ * of the remote region signal_region, or stores it with the flag DG_SIGNAL_SET. If the put fails,
+ * the word is unchanged. Only one queue may add to a word: a second one gets DG_UNSUPPORTED. */
 DG_POSTED(dg_put_signal,
 	  dg_signal_request(DG_PUT_REQUEST, signal_region, signal_offset, addend),
 	  dg_u32 remote, dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size,
 	  dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
-/* The signal alone, behind everything that this queue posted before. */
+/* Only the signal, after everything that was posted to this queue before. */
 DG_POSTED(dg_signal,
 	  dg_signal_request(dg_request(DG_OP_SIGNAL, 0, 0, 0, 0, 0), signal_region, signal_offset,
 			    addend),
 	  dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
-/* As dg_put(), started when `other`, a queue of the same proxy, has completed `count` operations
- * since it was opened. Later operations of this queue wait behind it. */
+/* As dg_put(), but starts when `other`, a queue of the same proxy, has completed `count` operations
+ * since it was opened. Later operations of this queue wait for it. */
 DG_POSTED(dg_put_counter, dg_counter_request(DG_PUT_REQUEST, other, count), dg_u32 remote,
 	  dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size,
 	  const dg_gpu_queue *other, dg_u64 count)
@@ -881,8 +884,9 @@ DG_POSTED(dg_send,
 DG_POSTED(dg_recv, dg_arrival_request(dg_request(DG_OP_RECV, 0, 0, local, local_offset, size)),
 	  dg_u32 local, dg_u64 local_offset, dg_u64 size)
 
-/* Writes `size` bytes (at most DG_INLINE_MAX) that the record itself carries: no local region, no
- * release of other memory. Each thread, or the leader of the scope, reads `bytes`. */
+/* Writes `size` bytes (at most DG_INLINE_MAX) that the record itself carries. It needs no local
+ * region, and does not release other memory. Each thread, or the leader of the scope, reads
+ * `bytes`. */
 DG_FN void dg_inline_record(dg_u64 *w, dg_u32 flags, dg_u32 remote, dg_u64 remote_offset,
 			    const void *bytes, dg_u32 size)
 {
@@ -914,8 +918,9 @@ DG_FN dg_u64 dg_put_inline_weak(dg_gpu_queue *q, dg_u64 place, dg_u32 remote, dg
 	return dg_post<sharing, scope, false, true>(q, place, w);
 }
 
-/* Operations without bytes. dg_fence(): what is posted after it starts when everything posted before
- * it is complete. dg_commit(): the proxy posts what it held back for DG_HOLD. */
+/* Operations without bytes. dg_fence(): operations posted after it start when all those posted
+ * before it are complete. dg_commit(): the proxy posts the records that it held back because of
+ * DG_HOLD. */
 #define DG_POSTED_BARE(name, op)                                                                   \
 	template <int sharing = DG_SHARING_GPU, int scope = DG_SCOPE_THREAD>                       \
 	DG_FN dg_u64 name(dg_gpu_queue *q)                                                         \
@@ -934,8 +939,9 @@ DG_POSTED_BARE(dg_commit, DG_OP_COMMIT)
 
 /* THE WAITS. Any thread may wait for any ticket, any number of times. */
 
-/* Returns the dg_status of a ticket, or DG_PENDING. A ticket whose place was used again since gives
- * DG_OK if it precedes the queue's first error (or there was none), else that error. */
+/* Returns the dg_status of a ticket, or DG_PENDING. If the ticket's place has been used again,
+ * returns DG_OK if the ticket precedes the queue's first error (or there was no error), else that
+ * error. */
 DG_FN int dg_look(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 {
 	const dg_gpu_completion *c = (const dg_gpu_completion *)k.completions;
@@ -952,7 +958,7 @@ DG_FN int dg_look(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 	return before ? DG_OK : (int)(error & 255);
 }
 
-/* As dg_look(); if the queue is closed for good, DG_CLOSED in the place of DG_PENDING. */
+/* As dg_look(), but returns DG_CLOSED instead of DG_PENDING if the queue is RETIRED. */
 DG_FN int dg_look_or_closed(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 {
 	int status = dg_look(q, k, ticket);
@@ -971,8 +977,9 @@ DG_FN int dg_test(const dg_gpu_queue *q, dg_u64 ticket)
 	return dg_look_or_closed(q, dg_line(q), ticket);
 }
 
-/* Returns the first place up to `ticket` that was never filled, or DG_NO_HOLE: in weak mode a place
- * that no thread named, in strong mode one whose thread has reserved it and not written it yet. */
+/* Returns the first place up to `ticket` that was never filled, or DG_NO_HOLE. In weak mode that is
+ * a place that no thread chose, in strong mode one that a thread has reserved but not written yet.
+ * */
 DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	const dg_gpu_record *records = (const dg_gpu_record *)q->records;
@@ -988,12 +995,12 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 	return DG_NO_HOLE;
 }
 
-/* One turn of a wait. In its first turn and in every 8th after it, a thread looks itself; in the
- * others one thread of those of a warp that are here together looks, and when it sees its
- * completion, all of them look once. So a warp has mostly one load in flight on the bus while it
- * waits, and no wait depends on another: what the looking thread waits for may be what a thread
- * beside it, whose own ticket is complete, does next. Whether the queue is closed is a second load:
- * in every 16th turn. */
+/* One iteration of a wait. In the first iteration and every 8th after it, each thread loads its own
+ * completion. In the others, only one of the converged threads of a warp does, and when it finds
+ * its ticket complete, all of them load theirs once. So a waiting warp mostly has one load in
+ * flight on the bus. Still no wait depends on another one: the polling thread may be waiting for
+ * something that another thread of the warp, whose own ticket is complete, does next. Whether the
+ * queue is closed takes a second load, in every 16th iteration. */
 template <int sharing>
 DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket, dg_u32 polls,
 		   int *status)
@@ -1012,9 +1019,10 @@ DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket,
 	return *status != DG_PENDING;
 }
 
-/* Waits for a ticket. Returns its dg_status. DG_TIMED_OUT and DG_HOLE: the queue's limit has passed,
- * and the bytes may still move; for DG_HOLE a place before or at the ticket was never filled:
- * dg_hole() names it. DG_CLOSED: the queue was closed before the operation was complete. */
+/* Waits for a ticket. Returns its dg_status. DG_TIMED_OUT and DG_HOLE: the queue's time limit has
+ * passed, and the bytes may still move; for DG_HOLE, a place before or at the ticket was never
+ * filled, and dg_hole() returns it. DG_CLOSED: the queue was closed before the operation was
+ * complete. */
 template <int sharing = DG_SHARING_GPU> DG_FN int dg_wait(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	int status;
@@ -1028,7 +1036,7 @@ template <int sharing = DG_SHARING_GPU> DG_FN int dg_wait(const dg_gpu_queue *q,
 	return status;
 }
 
-/* dg_wait() for a get: then the bytes are visible to this thread. */
+/* dg_wait() for a get: after DG_OK the bytes are visible to this thread. */
 template <int sharing = DG_SHARING_GPU> DG_FN int dg_get_wait(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	const int status = dg_wait<sharing>(q, ticket);
@@ -1037,7 +1045,7 @@ template <int sharing = DG_SHARING_GPU> DG_FN int dg_get_wait(const dg_gpu_queue
 }
 
 /* dg_wait() for a receive. *size: bytes of the message; *immediate: its value. Both are 0 if the
- * receive failed or its place was used again since. */
+ * receive failed or its place has been used again. */
 template <int sharing = DG_SHARING_GPU>
 DG_FN int dg_recv_wait(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 *size, dg_u32 *immediate)
 {
@@ -1066,7 +1074,7 @@ DG_FN int dg_quiet(const dg_gpu_queue *q)
 	return (int)(dg_load_relaxed_sys(&dg_ring_of(q)->first_error) & 255);
 }
 
-/* The next place (in weak mode: after the last one that was named) and the mask of places. */
+/* The next place (in weak mode: after the last one that was chosen) and the mask of places. */
 template <class U64, class U32>
 DG_FN void dg_queue_info(const dg_gpu_queue *q, U64 *next, U32 *mask)
 {
@@ -1076,9 +1084,9 @@ DG_FN void dg_queue_info(const dg_gpu_queue *q, U64 *next, U32 *mask)
 }
 
 #ifdef DG_NUMBA
-/* For Numba, whose calling convention passes the address of the result first and returns 0 (see
- * dgkit/gpu_initiated/numba_functions.py for their declarations). Each is the form of the function
- * with its default template parameters. */
+/* Functions for Numba, whose calling convention passes the address of the result first and returns
+ * 0 (dgkit/gpu_initiated/numba_functions.py declares them). Each calls the function with its
+ * default template parameters. */
 #define DG_SHIM(name, type, call, ...)                                                             \
 	extern "C" __device__ int dg_numba_##name(type *result, dg_gpu_queue *q, ##__VA_ARGS__)    \
 	{                                                                                          \

@@ -5,12 +5,12 @@
  * The program reads one launch from standard input (see dgkit/gpu_initiated/launch.py), maps the
  * memory that it names at the addresses of the process that sent it, and runs the grid. Its exit
  * status: 0; 2 wrong arguments; 3 time-out; 4 deadlock; 5 illegal address; 9 an address is taken.
- * For 3 and 4 the places of all threads are written to the descriptor
- * that is its argument, one line each: block thread call file line address...
+ * For 3 and 4, the places of all threads are written to the file descriptor given as argument, one
+ * line each: block thread call file line address...
  *
- * This file is compiled without ThreadSanitizer even where the kernel is compiled with it. Fibers
- * are then announced to it without an order between them: what the kernel's threads share is ordered
- * by barriers, collectives and atomics alone, as on a GPU.
+ * This file is compiled without ThreadSanitizer even if the kernel is compiled with it. Switches of
+ * fibers are reported to ThreadSanitizer without an order between the fibers, so that only barriers,
+ * collectives and atomics order accesses of the kernel's threads, as on a GPU.
  */
 #include "emulated_gpu.h"
 
@@ -137,8 +137,8 @@ static uint64_t draw(Block *b)
 
 void fence()
 {
-	/* An atomic change of one word orders the fences of all threads, also for ThreadSanitizer,
-	 * which does not see fences. */
+	/* An atomic change of one word orders the fences of all threads, even for ThreadSanitizer,
+	 * which does not model fences. */
 	static uint64_t word;
 	__tsan_acquire(&word);
 	__atomic_fetch_add(&word, 1, __ATOMIC_SEQ_CST);
@@ -161,7 +161,7 @@ void add_kernel(const char *name, Invoke *invoke, const Parameter *parameters, u
 		kernels[n_kernels++] = {name, invoke, parameters, count};
 }
 
-/* Gives the OS thread back to the scheduler. `state`: what the fiber waits for. */
+/* Switches to the scheduler. `state`: what the fiber waits for. */
 static void leave(Fiber *f, State state, const Place &place)
 {
 	Block *b = block;
@@ -219,7 +219,7 @@ static unsigned living(const Warp *w)
 	return mask;
 }
 
-/* Completes the collective of this mask, if all of its lanes are there. */
+/* Completes the collective of this mask, if all of its lanes have arrived. */
 static void close_gather(Warp *w, unsigned mask)
 {
 	const unsigned wanted = mask & living(w);
@@ -258,15 +258,15 @@ unsigned gather(const Place &place, unsigned mask, uint64_t value, uint64_t *out
 	return f->there;
 }
 
-/* How long the lanes of a block wait for others to converge with: not at all, a few turns, or until
- * the whole warp goes from one such place to the next in step, as a GPU's do. */
+/* How long the lanes of a block wait for other lanes to converge with: not at all, a few turns, or
+ * until the whole warp moves from one such place to the next in lockstep, as on a GPU. */
 static unsigned draw_patience(Block *b)
 {
 	static const unsigned turns[] = {1, 4, 256};
 	return turns[draw(b) % 3];
 }
 
-/* Lanes that reach the same place within their turns converge; which ones do is drawn. */
+/* Lanes that reach the same place within their turns converge; the number of turns is random. */
 unsigned converged(const Place &place)
 {
 	Fiber *f = block->running;
@@ -277,7 +277,8 @@ unsigned converged(const Place &place)
 	return f->there;
 }
 
-/* Whether no lane of the warp can still come to where others wait for it. */
+/* Returns whether no running lane of the warp can still reach the place where others wait for it.
+ * */
 static bool in_step(const Warp *w)
 {
 	for (unsigned i = 0; i < w->n; i++)
@@ -309,7 +310,7 @@ static void exit_fiber(Block *b, Fiber *f)
 	f->state = EXITED;
 	b->left--;
 	open_barrier(b);
-	/* What waits for this lane no longer does. */
+	/* Collectives that wait for this lane need not wait any more. */
 	for (unsigned i = 0; i < f->warp->n; i++)
 		if (f->warp->lanes[i]->state == IN_GATHER)
 			close_gather(f->warp, f->warp->lanes[i]->mask);
@@ -319,7 +320,7 @@ static void run_fiber()
 {
 	Block *b = block;
 	Fiber *f = b->running;
-	__tsan_acquire(&b->fibers); /* begins after the launch, and not after other threads' ends */
+	__tsan_acquire(&b->fibers); /* ordered after the launch, but not after other threads' ends */
 	launch.kernel->invoke(launch.arguments);
 	__tsan_release(&b->left);
 	exit_fiber(b, f);
@@ -346,7 +347,7 @@ static void print_place(const Fiber *f)
 	fprintf(places, "\n");
 }
 
-/* Each fiber notes its own frames, then all places are printed. */
+/* Each fiber records its own frames, then all places are printed. */
 static void report(Block *b)
 {
 	b->reporting = true;
@@ -372,7 +373,8 @@ static bool is_ready(Fiber *f, uint64_t now)
 	return f->state == READY || (f->state == SLEEPING && f->wake_ns <= now);
 }
 
-/* Draws a fiber that can run. If none can, *wake is when the next one wakes up, or 0: never. */
+/* Chooses a fiber that can run, at random. If none can, *wake is the time when the next one wakes
+ * up, or 0 for never. */
 static Fiber *choose(Block *b, uint64_t *wake)
 {
 	const uint64_t now = now_ns();
@@ -445,7 +447,7 @@ static void make_fiber(Block *b, unsigned i, uint3 at)
 	f->warp = &b->warps[i / LANES];
 	f->lane = i % LANES;
 	f->warp->lanes[f->warp->n++] = f;
-	/* The lowest page faults: a stack that overflows does not reach the next one. */
+	/* Accessing the lowest page faults, so that an overflowing stack cannot reach the next one. */
 	f->stack = must_map(STACK);
 	mprotect(f->stack, 4096, PROT_NONE);
 	f->tsan = __tsan_create_fiber(0);
@@ -515,8 +517,8 @@ static void run_grid()
 	}
 }
 
-/* Stops the grid at the time-out: blocks report at their next switch, and what spins without one is
- * given up after another second. */
+/* Stops the grid at the time-out: blocks report at their next switch; a thread that spins without a
+ * switch is abandoned after another second. */
 static void *watch(void *)
 {
 	const timespec second = {1, 0};
@@ -688,7 +690,7 @@ int main(int argc, char **argv)
 	if (!places)
 		return WRONG_ARGUMENTS;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	backtrace(frames, 1); /* loads the unwinder now: later, a fiber's stack may be too small */
+	backtrace(frames, 1); /* loads the unwinder now, as a fiber's stack may be too small for it */
 	action.sa_sigaction = illegal;
 	action.sa_flags = SA_SIGINFO | SA_ONSTACK;
 	sigaction(SIGSEGV, &action, nullptr);

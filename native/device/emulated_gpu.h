@@ -3,9 +3,9 @@
  * The emulated GPU, part 1: the subset of CUDA C++ that kernels use, for a C++17 compiler. Part 2,
  * emulated_gpu.cpp, runs the grid: one OS thread for each block, a fiber for each of its threads.
  *
- * A fiber runs until it waits for others or its budget of yield points is spent; atomic operations,
- * clocks, fences and polls are yield points. The next fiber is drawn from a seed. A thread that spins
- * on plain memory without any of these never yields.
+ * A fiber runs until it waits for others or its budget of yield points is used up; atomic operations,
+ * clocks, fences and polls are yield points. The next fiber is chosen at random, from a seed. A thread
+ * that spins on plain memory without a yield point never yields.
  */
 #ifndef DGKIT_EMULATED_GPU_H
 #define DGKIT_EMULATED_GPU_H
@@ -56,20 +56,20 @@ struct Indices {
 extern thread_local const Indices *indices;
 extern thread_local int budget; /* yield points until the fiber is switched */
 
-/* Where a thread is, for the report of a deadlock. */
+/* A thread's place in the source, for the report of a deadlock. */
 struct Place {
 	const char *call, *file;
 	int line;
 };
 
 void yield(const Place &place, unsigned sleep_ns);
-/* Waits until all threads of the block that have not exited are here. Returns how many of them came
- * with `yes`. */
+/* Waits until all threads of the block that have not exited have called it. Returns the number of
+ * calls with `yes`. */
 unsigned barrier(const Place &place, bool yes);
-/* Waits until all lanes of `mask` that have not exited are in this call with the same mask. out: the
- * values of all lanes. Returns the lanes that took part. */
+/* Waits until all lanes of `mask` that have not exited are in this call with the same mask. out:
+ * the values of all lanes. Returns the lanes that took part. */
 unsigned gather(const Place &place, unsigned mask, uint64_t value, uint64_t *out);
-/* Returns the lanes of the warp that are in the same place now: those that converge. */
+/* Returns the converged lanes of the warp: those that are at the same place now. */
 unsigned converged(const Place &place);
 unsigned lane();
 uint64_t now_ns();
@@ -144,7 +144,8 @@ enum { warpSize = 32 };
 #define DG_EMU_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 #define DG_EMU_HERE(call) dg_emu::Place{call, file, line}
 
-/* The budget is of the OS thread, not of the fiber, so the kernel does not share it. */
+/* The budget belongs to the OS thread and not to the kernel, whose data races alone are of
+ * interest. */
 __attribute__((no_sanitize("thread"))) static inline void dg_emu_yield(DG_EMU_LINE)
 {
 	if (--dg_emu::budget <= 0)
@@ -234,8 +235,8 @@ template <class T> unsigned __match_any_sync(unsigned mask, T value, DG_EMU_LINE
 
 namespace dg_emu
 {
-/* A shuffle from lane `from`; a lane that takes no part, or of another section, gives the own
- * value. */
+/* Shuffle from lane `from`. The result is the caller's own value if that lane does not take part or
+ * is in another section. */
 template <class T>
 T shuffle(const Place &place, unsigned mask, T value, int from, bool inside)
 {
@@ -313,7 +314,7 @@ static inline void __threadfence()
 #define __threadfence_block()  __threadfence()
 #define __threadfence_system() __threadfence()
 
-/* As CUDA's: relaxed, and the value before. */
+/* As CUDA's: relaxed; they return the previous value. */
 #define DG_EMU_ATOMIC(name, result)                                                                \
 	template <class T> T name(T *p, dg_emu::same<T> value, DG_EMU_LINE)                        \
 	{                                                                                          \

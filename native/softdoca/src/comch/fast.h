@@ -177,14 +177,15 @@ void fast_unlock(void);
 void fast_close(int *fd);
 /* Creates the link of a connection over this socket. Returns NULL if out of memory. */
 struct fast_link *link_new(const struct endpoint *e, int fd);
-/* Ends the link: its consumers and producers wake up and stop. The consumers of the other side expire,
- * with events in `events` unless that is NULL. Idempotent. */
+/* Ends the link: its consumers and producers wake up and stop. The consumers of the other side
+ * expire, with events in `events` unless that is NULL. Idempotent. */
 void link_end(struct doca_comch_connection *c, struct items *events);
 /* Detaches and returns the link of a connection that is being freed. */
 struct fast_link *link_detach(struct doca_comch_connection *c);
 /* Gives up a reference. */
 void link_leave(struct fast_link *l);
-/* Adds a consumer or producer to the link of a connection, with an id. Errors: BAD_STATE; NO_MEMORY. */
+/* Adds a consumer or producer to the link of a connection, with an id. Errors: BAD_STATE;
+ * NO_MEMORY. */
 doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p);
 void link_part(struct fast_ctx *p);
 /* Whether it has consumers or producers of this side. */
@@ -206,7 +207,8 @@ doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
 			   enum object_kind task_kind, const struct ctx_ops *ops);
 doca_error_t fast_ctx_destroy(struct fast_ctx *p);
 doca_error_t fast_ctx_set_tasks(struct fast_ctx *p, bool callbacks, uint32_t n);
-/* Allocates the resources of a started context. fast_ctx_ended() frees them, even after a failure. */
+/* Allocates the resources of a started context. fast_ctx_ended() frees them, even after a failure.
+ * */
 doca_error_t fast_ctx_start(struct fast_ctx *p);
 void fast_ctx_ended(struct doca_ctx *ctx);
 bool fast_ctx_quiet(struct doca_ctx *ctx);
@@ -220,7 +222,8 @@ void fast_ctx_wake(struct fast_ctx *p);
 void fast_ctx_woken(struct fast_ctx *p);
 /* Allocates a task. */
 doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out);
-/* Keeps a reference to the buffer of a task that is submitted. Errors: those of doca_buf_inc_refcount. */
+/* Keeps a reference to the buffer of a task that is submitted. Errors: those of
+ * doca_buf_inc_refcount. */
 doca_error_t fast_ctx_hold(struct fast_task *t);
 /* Releases the task's reference and its memfd. */
 void fast_ctx_release(struct fast_task *t);
@@ -237,8 +240,8 @@ struct fast_task *fast_task_settable(void *task, enum object_kind kind, const ch
 
 /* ---- fast_message.c ---- */
 
-/* Receives a packet, with MSG_TRUNC, and at most two fds (else -1). Returns its size, 0 at the end, or
- * a negative errno. */
+/* Receives a packet, with MSG_TRUNC, and at most two fds (else -1). Returns its size, 0 at the end,
+ * or a negative errno. */
 ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2]);
 /* Sends a packet with n_fds fds. Returns 0 or a negative errno. */
 int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds);
@@ -246,8 +249,8 @@ int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
  * process, and in `map` unless that is NULL. */
 doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf *buf,
 				const struct doca_mmap *map, const char *func);
-/* Copies the data of a large message to t->memfd. Returns 0 or a negative errno, such as that of data
- * that is not accessible. */
+/* Copies the data of a large message to t->memfd. Returns 0 or a negative errno, such as that of
+ * data that is not accessible. */
 int fast_message_prepare(struct fast_task *t);
 /* Sends a task's message. Returns 0 or a negative errno. */
 int fast_message_send(const struct fast_ctx *p, const struct fast_task *t, int channel);
