@@ -82,7 +82,7 @@ def grading(seed: str) -> Iterator[Grading]:
 
 
 def seeded(part: str) -> random.Random:
-    """Return random numbers for a part of a lab, by the course's seed if graded, else a fixed one."""
+    """Return random numbers for a part of a lab, seeded by the course if graded, else fixed."""
     current = _current.get()
     return random.Random(f"{current.seed if current else EXAMPLE_SEED}/{part}")
 
