@@ -337,11 +337,11 @@ def test_a_library_that_lacks_a_function_says_which():
 
 
 BY_PATH = """
+from importlib.util import find_spec
 from pathlib import Path
 import cffi
 from dgkit import doca
-from dgkit.doca import _library
-folder = Path(_library.__file__).parent.parent / "_softdoca/lib"
+folder = Path(find_spec("dgkit._native").origin).parent / "_softdoca/lib"
 folder = Path(os.environ.get("SOFTDOCA_LIB", folder))
 loaded = cffi.FFI().dlopen(str(folder / "libdoca_common.so.3"))
 try:
