@@ -12,6 +12,7 @@ gpu_rings.py      GPU queues of a client
 worker.py         thread for a client's long work
 handshake.py      Hello and Welcome
 monitor.py        continuous latency monitoring for a client
+monitor_end.py    its end: requested, reached
 telemetry.py      publisher of latency samples
 systemd.py        systemd user unit
 __main__.py       the software DPU that connect() starts

@@ -207,6 +207,10 @@ class Allowance:
             )
         self.account.take(regions=1, descriptors=REGION_FDS)
 
+    def give_region(self) -> None:
+        """Return what take_region() charged."""
+        self.account.give(regions=1, descriptors=REGION_FDS)
+
 
 def check_user(uid: int) -> None:
     """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.

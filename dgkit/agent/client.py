@@ -12,32 +12,15 @@ from typing import TYPE_CHECKING
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
 from ..sizes import COPY_CHUNK, WINDOW
-from .agent_limits import REGION_FDS
 from .gpu_rings import ClientRings
 from .worker import SerialWorker
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from ..dma import Device
     from ..dpu.region_ref import RegionRef
     from ..wire.listener import Caller
     from .account import Allowance
-
-    class RunningMonitor(Protocol):
-        """Monitor of a client (monitor.py): `region` is the handle of the region it times."""
-
-        region: int
-
-        def end(
-            self,
-            *,
-            reason: Exception | None = None,
-            on_end: Callable[[], None] | None = None,
-        ) -> None: ...
-
-        def join(self, timeout: float) -> bool: ...
-
+    from .monitor_end import MonitorEnd
 
 __all__ = ["COUNTERS", "Client", "Waiting", "on_gpu"]
 
@@ -84,10 +67,10 @@ class Client:
         self.control = self.worker("control")
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
-        self.monitors: dict[int, RunningMonitor] = {}  # by the id of the request
+        self.monitors: dict[int, MonitorEnd] = {}  # by the id of the request
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
-        self.rings = ClientRings(self)
+        self.rings = ClientRings(allowance, self.regions, self.region)
         self._copier: Copier | None = None
         self._handles = 0
         self._window_ns = 0
@@ -143,7 +126,7 @@ class Client:
 
     def give_region(self) -> None:
         """Return what take_region() charged."""
-        self.allowance.account.give(regions=1, descriptors=REGION_FDS)
+        self.allowance.give_region()
 
     def add(self, ref: RegionRef) -> int:
         """Register a region with this client, which take_region() charged; return its handle."""
@@ -173,7 +156,7 @@ class Client:
                 self.allowance.give_memory(ref.charged)
                 self.give_region()
 
-    def monitors_of(self, handle: int) -> list[RunningMonitor]:
+    def monitors_of(self, handle: int) -> list[MonitorEnd]:
         """Return the monitors of a region."""
         return [monitor for monitor in list(self.monitors.values()) if monitor.region == handle]
 

@@ -13,23 +13,11 @@ from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from collections.abc import Callable, Sized
 
     from ..dma import Device, Region, RemoteRegion
     from ..dpu.region_ref import RegionRef
     from .account import Allowance
-
-    class RingClient(Protocol):
-        """Client as far as its rings need it: client.Client, which imports this module."""
-
-        allowance: Allowance
-
-        def region(self, handle: int) -> RegionRef: ...
-
-        def take_region(self) -> None: ...
-
-        def give_region(self) -> None: ...
-
 
 __all__ = ["ClientRings"]
 
@@ -38,10 +26,20 @@ _PLACE_BYTES = 512  # what the core keeps for each place of a ring
 
 
 class ClientRings:
-    """Rings of one client, and the proxy that serves them alone. Its control worker calls it."""
+    """Rings of one client, and the proxy that serves them alone. Its control worker calls it.
 
-    def __init__(self, client: RingClient) -> None:
-        self._client = client
+    Args:
+        allowance: The client's, which a ring is charged to.
+        regions: Its regions.
+        region: Returns the region of a handle, or raises ClosedError.
+    """
+
+    def __init__(
+        self, allowance: Allowance, regions: Sized, region: Callable[[int], RegionRef]
+    ) -> None:
+        self._allowance = allowance
+        self._regions = regions
+        self._region = region
         self._rings: dict[int, tuple[ImportedRing, RemoteRegion, int]] = {}
         self._proxy: Proxy | None = None
         self._handles = 0
@@ -61,13 +59,13 @@ class ClientRings:
                 f"a client may have {MAX_RINGS} GPU queues at an agent: close one first",
             )
         check_served(device, ())
-        own, own_import, peers = self._regions(request)
-        client, charged = self._client, request.depth * _PLACE_BYTES
+        own, own_import, peers = self._used(request)
+        allowance, charged = self._allowance, request.depth * _PLACE_BYTES
         with contextlib.ExitStack() as undo:
-            client.allowance.take_memory(charged)
-            undo.callback(client.allowance.give_memory, charged)
-            client.take_region()
-            undo.callback(client.give_region)
+            allowance.take_memory(charged)
+            undo.callback(allowance.give_memory, charged)
+            allowance.take_region(len(self._regions))
+            undo.callback(allowance.give_region)
             memory = device.import_region(request.memory)
             undo.callback(memory.close)
             self._proxy = self._proxy or Proxy(device, _SPIN_US)
@@ -82,9 +80,9 @@ class ClientRings:
         self._rings[self._handles] = ring, memory, charged
         return RingOpened(request.id, self._handles, own.id, [peer.id for peer in peers])
 
-    def _regions(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
+    def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
         """Return the DPU's region, its import, and the client's regions."""
-        ref = self._client.region(request.region)
+        ref = self._region(request.region)
         own = ref.region
         if own is None:
             raise PeerError(
@@ -92,7 +90,7 @@ class ClientRings:
             )
         peers = []
         for handle in request.locals:
-            peer = self._client.region(handle).remote
+            peer = self._region(handle).remote
             if peer is None:
                 raise PeerError(f"region {handle} is the DPU's: kernels put from the host's memory")
             peers.append(peer)
@@ -109,8 +107,8 @@ class ClientRings:
             raise ClosedError(f"GPU queue {handle} is unknown to the agent, or was closed")
         ring, memory, charged = self._rings.pop(handle)
         with contextlib.ExitStack() as steps:  # in reverse order
-            steps.callback(self._client.give_region)
-            steps.callback(self._client.allowance.give_memory, charged)
+            steps.callback(self._allowance.give_region)
+            steps.callback(self._allowance.give_memory, charged)
             steps.callback(memory.close)
             steps.callback(ring.close)
 

@@ -207,7 +207,7 @@ class Device(DeviceContext):
         depth: int = 1024,
         *,
         weak: bool = False,
-        limit: float = 10.0,
+        timeout: float = 10.0,
         trace: bool = False,
         first: int = 0,
         spin_us: float = 1000.0,
@@ -219,7 +219,7 @@ class Device(DeviceContext):
             depth: Most operations posted and not complete: rounded up to a power of two, 64 to
                 16,384.
             weak: Kernels name the place of each operation, instead of taking the next one.
-            limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+            timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
             trace: Kernels store their clock for each operation; see `GpuQueue.trace`.
             first: Number of the first operation, up to 2**56 - 1.
             spin_us: How long the thread spins when all queues are idle, in microseconds; taken
@@ -236,7 +236,7 @@ class Device(DeviceContext):
             if proxy is None:
                 proxy = self._proxy = Proxy(self, spin_us)
         config = RingConfig(
-            ring_depth(depth), weak=bool(weak), limit=limit, trace=bool(trace), first=first
+            ring_depth(depth), weak=bool(weak), timeout=timeout, trace=bool(trace), first=first
         )
         queue = GpuQueue(proxy, config, regions)
         self._gpu_queues.add(queue)

@@ -100,7 +100,7 @@ class RingConfig:
     Attributes:
         depth: Most operations that are posted and not complete: a result of `ring_depth`.
         weak: Kernels name the places themselves.
-        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
         trace: Kernels store their clock for each operation.
         first: Number of the first operation.
         index: Number by which a kernel's counters name the ring.
@@ -111,7 +111,7 @@ class RingConfig:
 
     depth: int
     weak: bool = False
-    limit: float = 10.0
+    timeout: float = 10.0
     trace: bool = False
     first: int = 0
     index: int = 0
@@ -130,7 +130,7 @@ class RingConfig:
         raw.depth, raw.weak, raw.index, raw.first = self.depth, self.weak, self.index, self.first
         raw.trace = trace if self.trace else 0
         # The emulated GPU's clock counts nanoseconds.
-        raw.limit = min(nanoseconds(self.limit, "limit"), 1 << 62)
+        raw.limit = min(nanoseconds(self.timeout, "timeout"), 1 << 62)
         return raw
 
 
@@ -235,12 +235,12 @@ class KernelQueue:
     """Queue that a kernel gets as one pointer: of a device, or of a session.
 
     Attributes:
-        limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
         depth: Most operations that are posted and not complete.
         weak: Kernels name the places themselves.
     """
 
-    limit: float
+    timeout: float
     depth: int
     weak: bool
 
@@ -292,7 +292,7 @@ class GpuQueue(KernelQueue):
         self._r = out[0]
         info = self._info()
         self.depth, self.index = int(info.depth), int(info.index)
-        self.weak, self.limit = config.weak, config.limit
+        self.weak, self.timeout = config.weak, config.timeout
 
     def _handle(self) -> core.dg_ring:
         if self._r is None:

@@ -120,7 +120,7 @@ def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
     addresses = words[_ADDRESSES]
     words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
     clock_khz = cupy.cuda.Device().attributes["ClockRate"]
-    words[_LIMIT] = min(int(queue.limit * clock_khz * 1000), (1 << 62))
+    words[_LIMIT] = min(int(queue.timeout * clock_khz * 1000), (1 << 62))
     handle = cupy.asarray(words)
     cupy.cuda.get_current_stream().synchronize()
     return handle

@@ -68,7 +68,7 @@ class SessionGpuQueue(KernelQueue):
         *,
         depth: int,
         weak: bool,
-        limit: float,
+        timeout: float,
         trace: bool,
     ) -> None:
         super().__init__()
@@ -76,9 +76,11 @@ class SessionGpuQueue(KernelQueue):
         self._link: Connection = sides.dpu.link
         self._timeout = sides.timeout
         self.provider = sides.dpu.provider
-        self.depth, self.weak, self.limit = ring_depth(depth), bool(weak), limit
+        self.depth, self.weak, self.timeout = ring_depth(depth), bool(weak), timeout
         index = next(_numbers)
-        config = RingConfig(self.depth, weak=self.weak, limit=limit, trace=bool(trace), index=index)
+        config = RingConfig(
+            self.depth, weak=self.weak, timeout=timeout, trace=bool(trace), index=index
+        )
         self._memory = memory.empty(ExportedRing.size_of(config))
         self._region = sides.device.register(self._memory, Access.RW)
         self._ring = ExportedRing(self._region, config)
@@ -197,12 +199,12 @@ def open_gpu_queue(
     *,
     depth: int,
     weak: bool,
-    limit: float,
+    timeout: float,
     trace: bool,
 ) -> SessionGpuQueue:
     """Open a queue as Session.gpu_queue(), between regions of the session."""
     _check(sides, region, local)
     return SessionGpuQueue(
-        sides, region, local, depth=whole("depth", depth, 1), weak=weak, limit=limit,
+        sides, region, local, depth=whole("depth", depth, 1), weak=weak, timeout=timeout,
         trace=trace,
     )  # fmt: skip

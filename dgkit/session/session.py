@@ -313,7 +313,7 @@ class Session:
         *,
         depth: int = 1024,
         weak: bool = False,
-        limit: float = 10.0,
+        timeout: float = 10.0,
         trace: bool = False,
     ) -> SessionGpuQueue:
         """Open a queue that kernels of this process post to (dgkit_device.cuh); the DPU serves it.
@@ -324,7 +324,7 @@ class Session:
             depth: Most operations posted and not complete: rounded up to a power of two, 64 to
                 16,384.
             weak: Kernels name the place of each operation, instead of taking the next one.
-            limit: Seconds after which a wait of a kernel ends as TIMED_OUT.
+            timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
             trace: Kernels and the DPU store their clocks for each operation; see
                 `SessionGpuQueue.trace`.
 
@@ -342,7 +342,7 @@ class Session:
             if each not in self.regions:
                 raise not_of_session(self, each)
         queue = open_gpu_queue(
-            self._sides, region, locals_, depth=depth, weak=weak, limit=limit, trace=trace
+            self._sides, region, locals_, depth=depth, weak=weak, timeout=timeout, trace=trace
         )
         self.lifetime.gpu_queues.add(queue)
         return queue

@@ -115,7 +115,7 @@ class Machine:
             self._remote = stack.enter_context(device.import_region(owned.export()))
             regions = (self._remote, self._local)
             self.queue = stack.enter_context(
-                device.gpu_queue(_DEPTH, limit=_WAIT_S, regions=regions)
+                device.gpu_queue(_DEPTH, timeout=_WAIT_S, regions=regions)
             )
             self._closing = stack.pop_all()
 

@@ -68,7 +68,9 @@ class Bench:
     ) -> Iterator[Callable[[], float]]:
         """Open queues; yield what measures millions of puts of 64 bytes a second."""
         with ExitStack() as stack:
-            qs = [stack.enter_context(self.device.gpu_queue(4096, limit=20)) for _ in range(rings)]
+            qs = [
+                stack.enter_context(self.device.gpu_queue(4096, timeout=20)) for _ in range(rings)
+            ]
             ids = self.remote.id, self.local.id
             how: Any = {"threads": threads, "fenced": fenced, "scattered": scattered}
             yield lambda: self.meter.rate(qs, *ids, **how).per_s / 1e6

@@ -85,7 +85,7 @@ SIZES = [1, 7, 8, 16, 20, 4096, 4097, 40_000]
 
 @pytest.mark.parametrize(("local", "target"), PLACES)
 def test_puts_and_gets_go_through_while_a_kernel_fills_the_gpu(rig, fake_cuda, local, target):
-    r = rig(local, target, limit=30)
+    r = rig(local, target, timeout=30)
     wanted = bytearray(SIZE)
     fake_cuda.order(FULL)
     for i, size in enumerate(SIZES):
@@ -125,7 +125,7 @@ def test_large_puts_between_gpu_memories_pass_the_bounce_buffer_in_parts(kernels
 
 
 def test_no_kernel_and_no_copy_on_the_gpu_is_used(rig, fake_cuda):
-    r = rig(limit=30)
+    r = rig(timeout=30)
     fake_cuda.order(FULL)
     for _ in range(5):  # whatever was measured until then
         assert not r.run("put_each", 64, 4, threads=128, grid=4).any()
@@ -211,7 +211,7 @@ def test_queues_open_and_close_while_a_kernel_fills_the_gpu(rig, fake_cuda):
 
 
 def test_closing_a_queue_ends_the_waits_of_a_kernel_that_fills_the_gpu(rig, fake_cuda):
-    r = rig(limit=60)
+    r = rig(timeout=60)
     fake_cuda.order(FULL)
     status = np.full(64, -7, np.int32)
     launch = r.kernels["forever"].start(1, 64, (r.queue, r.remote.id, r.local.id, status))

@@ -131,7 +131,7 @@ def test_a_warp_a_block_and_inline_records(kernels: Any) -> None:
 
 
 def test_in_weak_mode_the_kernel_names_the_places(kernels: Any) -> None:
-    with rig(kernels, weak=True, limit=0.5) as r:
+    with rig(kernels, weak=True, timeout=0.5) as r:
         status = r.launch("weak_rounds", I32(50), threads=256)
         assert set(status.get()[:256]) <= {-7}  # the kernel only adds bits
         assert r.queue.stats().completed == 50 * 256
@@ -160,7 +160,7 @@ def test_a_wrong_operation_ends_with_its_status_and_stops_no_other(kernels: Any)
 
 
 def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
-    with rig(kernels, limit=60) as r, r.device.gpu_queue() as peer:
+    with rig(kernels, timeout=60) as r, r.device.gpu_queue() as peer:
         r.queue.connect(peer)
         status = r.launch("receive")
         end = time.monotonic() + 20

@@ -251,7 +251,7 @@ def test_closing_the_queue_ends_a_kernel_that_fills_the_gpu(
 ) -> None:
     with (
         dgkit.empty(4096, on="pinned") as stop,
-        rig(kernels, blocks, local, target, size=blocks * 64, limit=20) as r,
+        rig(kernels, blocks, local, target, size=blocks * 64, timeout=20) as r,
     ):
         stop.buffer[:4] = bytes(4)
         with running(r, stop) as status:
@@ -300,7 +300,7 @@ def test_memory_of_another_process(kernels: Any, blocks: int, kind: str, local: 
         if kind != "host":
             other.line()
         own, remote = device.register(memory), device.import_region(token, timeout=10)
-        with device.gpu_queue(1024, limit=LIMIT, regions=(own, remote)) as q:
+        with device.gpu_queue(1024, timeout=LIMIT, regions=(own, remote)) as q:
             r = Rig(device, q, memory, None, own, remote, kernels, blocks)
             status = r.launch("put_full", U32(size), I32(2), grid=blocks)
             assert statuses(status, blocks) == {Status.OK}
@@ -326,7 +326,7 @@ def test_the_death_of_the_other_process_ends_the_puts(kernels: Any, blocks: int)
         stop.buffer[:4] = bytes(4)
         token = bytes.fromhex(other.line())
         own, remote = device.register(memory), device.import_region(token, timeout=10)
-        with device.gpu_queue(1024, limit=LIMIT, regions=(own, remote)) as q:
+        with device.gpu_queue(1024, timeout=LIMIT, regions=(own, remote)) as q:
             r = Rig(device, q, memory, None, own, remote, kernels, blocks)
             with running(r, stop) as status:
                 other.kill()

@@ -183,27 +183,27 @@ SEEDS = range(6)  # lanes that diverge, that mix, and that go in step
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_weak_mode_no_wait_depends_on_another_lanes_wait(kernels: Any, seed: int) -> None:
-    with rig(kernels, weak=True, limit=2) as r:
+    with rig(kernels, weak=True, timeout=2) as r:
         assert not r.run("weak_lanes", threads=2, seed=seed).any()
         assert r.queue.stats().completed == 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_lane_sends_after_its_wait_what_another_lane_waits_for(kernels: Any, seed: int) -> None:
-    with rig(kernels, limit=2) as r, r.device.gpu_queue(64, limit=2) as peer:
+    with rig(kernels, timeout=2) as r, r.device.gpu_queue(64, timeout=2) as peer:
         r.queue.connect(peer)
         assert not r.run("lanes", peer, threads=2, seed=seed).any()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_weak_mode_as_many_threads_as_places_go_round(kernels: Any, seed: int) -> None:
-    with rig(kernels, weak=True, limit=2) as r:
+    with rig(kernels, weak=True, timeout=2) as r:
         assert not r.run("weak_rounds", 5, threads=64, seed=seed).any()
         assert r.queue.stats().completed == 5 * 64
 
 
 def test_a_hole_ends_the_waits_and_is_named(kernels: Any) -> None:
-    with rig(kernels, weak=True, limit=0.3) as r:
+    with rig(kernels, weak=True, timeout=0.3) as r:
         status = r.run("weak", 5, threads=8)
         assert list(status[:8]) == [0, 0, 0, 0, 0, 0, 105, 105]
         assert r.queue.stats().hole == 5
@@ -266,7 +266,7 @@ def test_a_put_waits_for_a_counter_of_another_queue(kernels: Any) -> None:
 
 
 def test_a_ring_that_waits_holds_up_no_other(kernels: Any) -> None:
-    with rig(kernels, limit=0.5) as r, r.device.gpu_queue() as other:
+    with rig(kernels, timeout=0.5) as r, r.device.gpu_queue() as other:
         own = (r.queue, r.remote.id, r.local.id, np.zeros(16, np.int32))
         waiting = r.kernels["counter"].start(1, 1, (*own, other, 1000, 1))
         first, r.queue = r.queue, other
@@ -326,7 +326,7 @@ def test_the_peers_end_ends_a_receive(kernels: Any) -> None:
 
 
 def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
-    with rig(kernels, limit=60) as r, r.device.gpu_queue() as peer:
+    with rig(kernels, timeout=60) as r, r.device.gpu_queue() as peer:
         r.queue.connect(peer)
         status = np.zeros(16, np.int32)
         launch = kernels["receive"].start(1, 1, (r.queue, r.remote.id, r.local.id, status))
@@ -338,14 +338,14 @@ def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> N
 
 
 def test_a_full_ring_refuses_by_the_limit(kernels: Any) -> None:
-    with rig(kernels, limit=0.3) as r, r.device.gpu_queue() as peer:
+    with rig(kernels, timeout=0.3) as r, r.device.gpu_queue() as peer:
         r.queue.connect(peer)
         assert list(r.run("flood", 100)[:2]) == [1, Status.QUEUE_FULL]
         assert r.queue.stats().taken == 64
 
 
 def test_a_killed_kernel_leaves_the_queue_usable(kernels: Any) -> None:
-    with rig(kernels, limit=60) as r, r.device.gpu_queue() as peer:
+    with rig(kernels, timeout=60) as r, r.device.gpu_queue() as peer:
         r.queue.connect(peer)
         args = (r.queue, r.remote.id, r.local.id, np.zeros(16, np.int32))
         launch = kernels["receive"].start(1, 1, args)

@@ -155,7 +155,7 @@ def wait_for(reached: Any) -> None:
 
 
 def test_the_dpus_death_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
-    with rig(kernels, limit=60) as r:
+    with rig(kernels, timeout=60) as r:
         status = np.full(64, -7, np.int32)
         launch = r.kernels["forever"].start(1, 64, r.arguments(status))
         wait_for(lambda: r.queue.completed > 1000)
@@ -168,7 +168,7 @@ def test_the_dpus_death_ends_the_waits_of_a_running_kernel(kernels: Any) -> None
 
 
 def test_closing_the_queue_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
-    with rig(kernels, limit=60) as r:
+    with rig(kernels, timeout=60) as r:
         status = np.full(64, -7, np.int32)
         launch = r.kernels["forever"].start(1, 64, r.arguments(status))
         wait_for(lambda: r.queue.completed > 1000)
@@ -187,7 +187,7 @@ import dgkit
 from dgkit.gpu_initiated import emulate
 session = dgkit.connect(sys.argv[1])
 host, dpu = session.empty(8192), session.empty(8192, on="dpu")
-queue = session.gpu_queue(dpu, host, limit=60)
+queue = session.gpu_queue(dpu, host, timeout=60)
 ids = queue.id_of(dpu), queue.id_of(host)
 launch = emulate(KERNELS)["forever"].start(1, 64, (queue, *ids, np.zeros(64, np.int32)))
 while queue.completed < 1000:

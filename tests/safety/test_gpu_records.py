@@ -81,7 +81,7 @@ def test_no_record_moves_a_byte_that_it_may_not(seed: int) -> None:
         gone.close()
         words = np.array([words_of(rng, ids) for _ in range(RECORDS)], np.uint64)
         status = np.full(RECORDS, -7, np.int32)
-        with device.gpu_queue(256, limit=20, regions=(local, remote)) as queue:
+        with device.gpu_queue(256, timeout=20, regions=(local, remote)) as queue:
             emulate(KERNEL)["post"](1, 64, (queue, words, RECORDS, status), seed=seed)
             known = {int(each) for each in Status}
             assert set(status.tolist()) <= known - {Status.TIMED_OUT, Status.HOLE, Status.CLOSED}
