@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Account", "Allowance", "MemoryLimit", "check_user"]
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # after a flood: no new clients
-_FORGIVEN_S = 600.0  # after which the next penalty is a short one again
+_FORGIVEN_S = 600.0  # without a flood, after which the next penalty is short again
 
 # Of each field of Quota: what it counts, and what sets it beside --max-share.
 _NAMES = {
@@ -99,17 +99,17 @@ class Account:
 
     @property
     def penalized(self) -> bool:
-        """Return whether no new client of this account is let in now."""
+        """Return whether new clients of this account are refused now."""
         return time.monotonic() < self._refused_until
 
     def check_penalty(self) -> None:
-        """Check that a client of this account may come in; raise LimitReached if not."""
+        """Check that new clients of this account are accepted; raise LimitReached if not."""
         left = self._refused_until - time.monotonic()
         if left > 0:
             raise LimitReached(
                 errno.EAGAIN,
                 f"{self.name} sent more requests or subscriptions than the agent could serve, or "
-                f"did not read its replies, and so is not let in for {math.ceil(left)} s",
+                f"did not read its replies: new clients of it are refused for {math.ceil(left)} s",
             )
 
     def check(self, kind: str) -> None:

@@ -56,10 +56,10 @@ class Client:
         self.caller = caller
         self.next_id = first_id
         self.regions: dict[int, RegionRef] = {}
-        self.active: set[int] = set()  # ids of the requests with a reply to come; the loop's
+        self.active: set[int] = set()  # ids of requests whose reply is pending; used by the loop
         self.cancelled: set[int] = set()  # those of them that are to end
         self.allowance = allowance
-        self.unsent: deque[bytes] = deque()  # replies that its connection does not take
+        self.unsent: deque[bytes] = deque()  # replies that its connection does not accept yet
         self.blocks_queued = 0  # by the worker of the measurements
         self.blocks_sent = 0  # by the loop
         self._unsent_bytes = 0
@@ -107,13 +107,13 @@ class Client:
         return self._copier
 
     def postpone(self, body: bytes) -> bool:
-        """Keep a reply that the connection does not take; return False if it is one too many."""
+        """Queue a reply that the connection does not accept yet; return False if too many are."""
         self.unsent.append(body)
         self._unsent_bytes += len(body) + _MESSAGE_BYTES
         return self._unsent_bytes <= _MAX_UNSENT
 
     def sent(self) -> None:
-        """Remove the first of the replies that were kept: it is sent."""
+        """Remove the first queued reply, which was sent."""
         self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
 
     def take_region(self) -> None:

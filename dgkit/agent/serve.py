@@ -71,7 +71,7 @@ def leave(code: int) -> NoReturn:
 
 @contextlib.contextmanager
 def _short_turns() -> Iterator[None]:
-    """Let threads take turns more often: a client's worker waits for a busy loop at each step."""
+    """Shorten the switch interval: at each step a client's worker waits for the busy loop."""
     previous = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
     try:

@@ -57,7 +57,7 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _RETRY_MS = 5  # between two looks at connections that did not take a reply
-_DRAIN_S = 0.002  # of work, until what has arrived meanwhile is read
+_DRAIN_S = 0.002  # of work, after which the loop reads what has arrived meanwhile
 _MAX_DRAINED = 200  # messages read at once
 _MAX_DROPPED = 1024  # routes whose messages are dropped
 _END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
@@ -164,7 +164,8 @@ class Agent:
 
         libzmq must not stop reading a connection, as it would at a high-water mark: if the peer
         then disconnects, the next heartbeat aborts the process ("Assertion failed: !_io_error",
-        libzmq 4.3.5). So what waits is counted here, and who sends too much is disconnected.
+        libzmq 4.3.5). So waiting messages are counted here, and a client that sends too many is
+        disconnected.
         """
         if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
             self._service(Wakeup.EVENT)  # as it is when the loop has nothing to do
@@ -174,7 +175,7 @@ class Agent:
         self._drained = time.monotonic()
 
     def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """Read the rest of a message, which is served when it is this client's turn."""
+        """Read the rest of a message, to be served at this client's turn."""
         client = self._clients.get(route)
         if client is None:
             self._hold_hello(route, router)
@@ -188,7 +189,7 @@ class Agent:
             self._disconnect_flooding(client)
 
     def _hold_hello(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """Read the rest of a message of a route without a client: the watcher's news, or a Hello.
+        """Read the rest of a message from a route without a client: a wake-up, or a Hello.
 
         What a connection has sent before it ended, or after a first message that still waits for
         its turn, is dropped. The Hello's deadline ends a connection whose messages are dropped.
@@ -214,7 +215,7 @@ class Agent:
     def _serve_waiting(self) -> bool:
         """Serve one request of the client whose turn it is, and one Hello.
 
-        A client whose replies wait to be sent gets no turn: so it has to read them to go on.
+        A client with unsent replies gets no turn until it has read them.
 
         Returns:
             False if nothing was served.
@@ -417,7 +418,7 @@ class Agent:
         return True
 
     def _retry(self) -> None:
-        """Send, every few milliseconds, what clients have read too slowly to be sent at once."""
+        """Retry, every few milliseconds, replies that slow clients did not accept at once."""
         now = time.monotonic()
         if now - self._retried < _RETRY_MS / 1000:
             return
@@ -432,9 +433,9 @@ class Agent:
             router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
 
     def _disconnect_flooding(self, client: Client) -> None:
-        """End a client that sends without end, or reads too few of its replies.
+        """Disconnect a client that sends too much, or reads too few of its replies.
 
-        Its key gets no new client for a while, which is longer each time.
+        Its key is refused new clients for a while, longer each time.
         """
         self._state.count(client, "lost_replies", len(client.unsent))
         if client.caller.key:

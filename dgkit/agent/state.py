@@ -72,9 +72,9 @@ class AgentState:
             self.wakeup.wake()
 
     def report(self, place: str, exc: Exception) -> None:
-        """Count an exception that the agent goes on after; log its first of a class and place.
+        """Count an exception that does not end the agent; log the first of each class and place.
 
-        Once each: a peer that causes it again and again must not fill the log. Thread-safe.
+        The others are not logged, so that a peer cannot fill the log. Thread-safe.
 
         Args:
             place: What failed, for the log.
@@ -87,14 +87,14 @@ class AgentState:
             _log.warning("dgkit agent: %s failed: %s: %r", place, type(exc).__name__, failed.text)
 
     def account(self, caller: Caller) -> Account:
-        """Return the account of the key or user that a connection is of, with its quota of now."""
+        """Return the account of the key or user of a connection, with its current quota."""
         quota = self.limits.quota(self.listener.keys_allowed if caller.key else 0)
         account = self._accounts.setdefault(caller.owner, Account(caller.owner, quota))
         account.quota = quota
         return account
 
     def is_penalized(self, owner: str) -> bool:
-        """Return whether a key or user has flooded the agent a short time ago."""
+        """Return whether a key or user flooded the agent a short time ago."""
         account = self._accounts.get(owner)
         return account is not None and account.penalized
 

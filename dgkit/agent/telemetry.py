@@ -79,7 +79,7 @@ class Telemetry:
         self._sent_ns = time.monotonic_ns()
 
     def number(self, client: Client) -> int:
-        """Return the number that the samples of a client are published with."""
+        """Return the number under which the samples of a client are published."""
         return 0 if self._shared else client.secret
 
     def add(self, client: Client, latency_ns: int) -> None:
@@ -90,7 +90,7 @@ class Telemetry:
             self.flush()
 
     def forget(self, client: Client) -> None:
-        """Drop what is kept for a client that disconnects."""
+        """Drop the samples of a client that disconnects."""
         if not self._shared:
             self._samples.pop(client.secret, None)
             self._numbers.pop(client.secret, None)
@@ -153,7 +153,7 @@ class Telemetry:
             account.penalize()
 
     def _charge(self, sender: Caller) -> None:
-        """Charge one subscription; those of a connection are given back when it ends.
+        """Charge one subscription; those of a connection are refunded when it ends.
 
         Raises:
             PeerRefused: The sender is another user.
@@ -176,7 +176,7 @@ class Telemetry:
             found.subscriptions += 1
 
     def ended(self, fd: int) -> None:
-        """Give back what a connection to this socket had, which has ended."""
+        """Refund what an ended connection to this socket was charged."""
         subscriber = self._subscribers.get(fd)
         if subscriber is not None and subscriber.inode != _inode(fd):
             del self._subscribers[fd]

@@ -117,8 +117,8 @@ __all__ = ["serve"]
     default=0.6,
     show_default=True,
     metavar="SECONDS",
-    help="With tcp://: how long either side may be silent before the other ends the connection; "
-    "more on a slow machine. The printed address has it for the clients.",
+    help="With tcp://: seconds without a message after which either side ends the connection; "
+    "more on a slow machine. Clients take it from the printed address.",
 )
 @click.option(
     "--print-unit", is_flag=True, help="Print a systemd user unit with these options and exit."

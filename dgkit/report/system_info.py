@@ -64,7 +64,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _cpu_name(cpuinfo: Mapping[str, str]) -> str:
-    """Return the model name, or implementer and part numbers, which is all that Arm has."""
+    """Return the CPU's model name; on Arm, which reports none, its implementer and part numbers."""
     if "model name" in cpuinfo:
         return cpuinfo["model name"]
     implementer, part = cpuinfo.get("CPU implementer", "?"), cpuinfo.get("CPU part", "?")

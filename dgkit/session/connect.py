@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["connect", "inspect"]
 
 _TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
-_DESCRIPTORS = 32  # that a session has open after its first transfer, and some to spare
+_DESCRIPTORS = 32  # file descriptors of a session after its first transfer, and a reserve
 
 
 def connect(
@@ -148,10 +148,10 @@ def _with_software_dpu(
         raise
 
 
-def _lender(provider: str, pci: str | None) -> dict[str, Any]:
-    """Return the options of the device that lends memory to a DPU with that provider.
+def _exporter(provider: str, pci: str | None) -> dict[str, Any]:
+    """Return the options of the device that exports memory to a DPU with that provider.
 
-    Where DOCA or RDMA moves the bytes, it also exports the memory.
+    Where DOCA or RDMA moves the bytes, the same provider exports the memory.
     """
     if provider in OWN_EXPORT:
         return {"provider": provider, "pci": pci}
@@ -181,7 +181,7 @@ def _open(
         welcome = greet(link, timeout)
         by_agent = welcome.role == "dpu"
         no_dma = _why_no_dma(welcome, welcome.provider if by_agent else mover["provider"])
-        device = Device(**(_lender(welcome.provider, mover["pci"]) if by_agent else mover))
+        device = Device(**(_exporter(welcome.provider, mover["pci"]) if by_agent else mover))
         backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
         role = "host" if by_agent else "dpu"
         return Session(Sides(role, welcome, local_info(device), device, backend, timeout, owned))

@@ -127,7 +127,7 @@ class SessionGpuQueue(KernelQueue):
     def trace(self) -> list[GpuStamp]:
         """Return the stamps of the latest complete operations, at most `depth`, oldest first.
 
-        The DPU stores its own in memory that both have, and on one machine both have one clock.
+        The DPU stores its stamps in memory that both sides share; both use one machine's clock.
 
         Raises:
             ValueError: The queue was opened without `trace=True`.
@@ -152,7 +152,7 @@ class SessionGpuQueue(KernelQueue):
         return self._closed
 
     def close(self) -> None:
-        """Refuse new operations and let every wait of a kernel end. Idempotent.
+        """Refuse new operations and end every wait of a kernel. Idempotent.
 
         Never waits for a kernel.
         """

@@ -80,14 +80,14 @@ def check_reach(welcome: Any, mover: str, boot: str) -> None:
     if mover in DOCA and welcome.provider not in DOCA:
         raise Unsupported(
             errno.EXDEV,
-            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and across "
+            f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; across "
             f"machines DOCA reaches only what DOCA exports: start it by "
             f"`dgkit serve --role host --provider {mover}`",
         )
     if mover == "verbs" and welcome.provider != "verbs":
         raise Unsupported(
             errno.EXDEV,
-            f"the agent on {welcome.machine} lends its memory by {welcome.provider!r}, and 'verbs' "
+            f"the agent on {welcome.machine} exports its memory by {welcome.provider!r}; 'verbs' "
             "reaches only what 'verbs' exports: start it by "
             "`dgkit serve --role host --provider verbs`",
         )

@@ -43,7 +43,7 @@ class SessionRegion:
         size: Bytes.
         access: What DMA may do to it.
         chosen: What on="auto" chose, and why; else empty.
-        registration: How an RDMA adapter has the memory, as of dgkit.Region; else empty.
+        registration: How an RDMA adapter registered the memory (see dgkit.Region); else empty.
         handle: Handle at the agent; 0 if not registered with the agent.
         token: Descriptor.
         local: Region of this process, or None.

@@ -1,12 +1,12 @@
-"""Bounded acceptance of connections: how many, and for how long one may stay without a Hello.
+"""Limits of accepted connections: their number, and the time in which each must send a Hello.
 
 libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of
 descriptors while it accepts on a Unix socket. zmq_unbind(3) would end the connections that exist,
-too. So beyond the limit, this side shuts down the oldest connection without a Hello: that of an
-honest client has sent it within milliseconds, and so is not kept out by any number of silent ones.
+too. So beyond the limit, this side shuts down the oldest connection that has sent no Hello. An
+honest client sends its Hello within milliseconds, so silent connections cannot keep it out.
 
-A connection ends with the process that made it, too: a child that was forked without Python's
-functions keeps the socket open.
+A connection also ends when the process that opened it ends: a child that was forked without
+Python's functions would keep the socket open.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Connection(Stream):
 
 
 class Arrivals:
-    """Says once that bytes have arrived at a connection, and again after rearm(). Thread-safe.
+    """One-shot notification that bytes arrived at a connection; rearm() renews it. Thread-safe.
 
     libzmq's threads read the bytes; this only wakes a thread that sleeps while all connections
     are quiet. It may miss bytes that are read at once (epoll(7) reports what is there when it is
@@ -59,11 +59,11 @@ class Arrivals:
             self._epoll.register(fd, _ONCE)
 
     def take(self) -> None:
-        """Note the connections at which bytes have arrived: they are silent until rearm()."""
+        """Collect the connections at which bytes arrived; each reports no more until rearm()."""
         self._seen.update(fd for fd, _ in self._epoll.poll(0))
 
     def rearm(self) -> None:
-        """Let the connections that take() has noted say it again."""
+        """Re-arm notification for the connections collected by take()."""
         while self._seen:
             with contextlib.suppress(OSError):  # it has ended
                 self._epoll.modify(self._seen.pop(), _ONCE)
@@ -81,7 +81,7 @@ class Acceptor:
         name: Address of its monitor, inproc://.
         limit: Connections at a time.
         hello_s: Seconds within which each must become known.
-        arrivals: Gets each connection, see Arrivals.
+        arrivals: Each connection is added to it.
     """
 
     def __init__(
@@ -143,15 +143,16 @@ class Acceptor:
         return ended
 
     def disconnect(self, fd: int) -> None:
-        """Shut a connection down, at which libzmq closes it."""
+        """Shut a connection down; libzmq then closes it."""
         if fd in self._connections:
             self._connections[fd].end()
 
     def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that send without end, and no whole message.
+        """Shut down the connections that keep sending a message which never ends.
 
         Args:
-            progress: Number of a connection that each whole message changes, from its descriptor.
+            progress: Maps the descriptor of a connection to a number that each whole message
+                changes.
         """
         for fd, connection in self._connections.items():
             if connection.is_endless(progress(fd)):

@@ -37,8 +37,8 @@ __all__ = [
     "sweep",
 ]
 
-# How long either side of a tcp:// connection may be silent before the other one ends it. It is a
-# property of the agent, which its address carries, so that both sides have the same.
+# Seconds without a message after which either side of a tcp:// connection ends it. The agent's
+# address carries the agent's value, so both sides use the same.
 HEARTBEAT_S = 0.6
 HEARTBEAT_MAX_S = 30.0
 
@@ -105,7 +105,7 @@ def parse(text: str) -> Address:
 
 
 def check_heartbeat(seconds: str | float) -> float:
-    """Return how long a side may be silent.
+    """Return the heartbeat in seconds, within its bounds.
 
     Raises:
         ValueError: It is no number, or out of bounds.
@@ -157,7 +157,7 @@ def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
 
 
 def _lock(fd: int, path: Path, stop_fds: Sequence[int]) -> None:
-    """Lock the folder of `path`, which another program may have locked for good."""
+    """Lock the folder of `path`; raise if another program does not release its lock."""
     deadline = time.monotonic() + _LOCK_S
     stop = select.poll()
     for stop_fd in stop_fds:

@@ -1,8 +1,8 @@
 """Connection to an agent: a DEALER socket whose replies are matched to requests by number.
 
-Any thread may post and wait; asyncio may watch `fileno()`. Of the waiting threads one, the leader,
+Any thread may post and wait; asyncio may watch `fileno()`. One of the waiting threads, the leader,
 sleeps on the sockets and dispatches replies to the others. A reply that no thread waits for any
-more, as after Ctrl-C, still completes its Pending, which then releases what the request borrowed.
+more (after Ctrl-C) still completes its Pending, which then releases the memory of the request.
 
 The death of the peer is reported by the kernel or by libzmq (the monitor's DISCONNECTED event),
 never by a timer in Python. A stopped process on this machine is detected in /proc while a thread
@@ -44,10 +44,10 @@ from .sockets import readable
 __all__ = ["Connection", "Pending", "ReplyLost"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
-_LOOK_S = 0.02  # at least, between two looks at this process's memory
-_STEP = 8 << 20  # bytes of growth of it from one look at the connections to the next
+_LOOK_S = 0.02  # least interval between two checks of this process's memory
+_STEP = 8 << 20  # bytes by which that memory grows between two checks of the connections
 _BATCH = 1000  # messages received before a waiting thread looks at the time
-_STRAYS = 1000  # notifications about no pending request: those sent before it ended are few
+_STRAYS = 1000  # most notifications without a pending request; few arrive after its end
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -139,9 +139,9 @@ class Connection:
             raise self.dead.with_traceback(None)
 
     def tie(self, other: Connection) -> None:
-        """End this connection with another one, which a fork() then disowns, too.
+        """End this connection when another one ends; a forked child disowns both.
 
-        A thread that waits here sees the other's end.
+        A thread that waits here notices the other's end.
         """
         self._tied = other
         self._client.epoll.register(other.fileno(), select.EPOLLIN)
@@ -169,8 +169,8 @@ class Connection:
         Args:
             kind: The request's class.
             fields: Its fields after the number.
-            then: As of Pending.
-            news: As of Pending.
+            then: See Pending.
+            news: See Pending.
             pending: Object to use for the request; None: a new one.
 
         Raises:
@@ -387,7 +387,7 @@ class Connection:
         self._looked = now
         if not self._grown():
             return
-        self._drain()  # what is whole is progress
+        self._drain()  # a whole message is progress
         stream = self.liveness.stream
         if self.dead is None and stream is not None and stream.is_endless(self._received):
             self._refuse(endless(self.liveness.endpoint))
@@ -396,7 +396,7 @@ class Connection:
     def _refuse(self, error: Exception) -> None:
         """End the connection to an agent that breaks the protocol: nothing more is received."""
         self._refused = True
-        self.fail(error)  # first: Ctrl-C before the next line leaves no request without an end
+        self.fail(error)  # first, so that Ctrl-C before the next line leaves no request pending
         self._client.disconnect()
         self.subscriptions.close()
 

@@ -1,8 +1,8 @@
-"""A limit for messages that are never complete: parts of them without end.
+"""Limit on the parts of a message whose last part never comes.
 
-libzmq keeps the parts of a message until the last one is there; no option limits them (ZMQ_RCVHWM
-counts whole messages, ZMQ_MAXMSGSIZE limits one part). So the memory of the process is watched, and
-when it has grown, the bytes of each connection since its last whole message.
+libzmq keeps the parts of a message until the last one arrives; no option limits them (ZMQ_RCVHWM
+counts whole messages, ZMQ_MAXMSGSIZE limits one part). So this module watches the memory of the
+process, and once that has grown, the bytes of each connection since its last whole message.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import time
 
 __all__ = ["Growth", "Inflow", "Stream", "give_back"]
 
-_STEP = 32 << 20  # bytes of growth from one look at the connections to the next
-_MOST = 8 << 20  # bytes of a connection without a message: what may wait, and what waits to be read
+_STEP = 32 << 20  # bytes by which memory grows between two checks of the connections
+_MOST = 8 << 20  # bytes of an incomplete message of a connection, received or waiting to be read
 _HEARTBEATS = 1 << 10  # bytes a second that heartbeats do not exceed: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
 
@@ -65,18 +65,18 @@ def give_back() -> None:
 class Inflow:
     """Bytes of one connection since its last whole message, as far as the kernel counts them.
 
-    It does so over TCP. On a Unix socket, bytes that wait to be read at two looks show a message
-    without end, since libzmq reads at once what arrives.
+    The kernel counts them over TCP. On a Unix socket, bytes that wait to be read at two checks show
+    a message that never ends, since libzmq reads whatever arrives at once.
     """
 
     def __init__(self) -> None:
         self._progress = -1
         self._mark = 0  # bytes received by the last progress
         self._since = time.monotonic()
-        self._waited = 0  # looks since then at which bytes waited
+        self._waited = 0  # checks since then at which bytes waited
 
     def is_endless(self, fd: int, progress: int) -> bool:
-        """Look at a connection.
+        """Check a connection.
 
         Args:
             fd: Its descriptor.
@@ -101,7 +101,7 @@ class Stream:
 
     Attributes:
         fd: Its descriptor.
-        ended: It was shut down, at which libzmq closes it; the monitor's event follows.
+        ended: Whether it was shut down; libzmq then closes it, and the monitor's event follows.
 
     Raises:
         OSError: It has ended.
@@ -110,7 +110,9 @@ class Stream:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.ended = False
-        self._inode = os.fstat(fd).st_ino  # the number may be another's by the time it is used
+        self._inode = os.fstat(
+            fd
+        ).st_ino  # the number may belong to another connection by the time it is used
         self._inflow = Inflow()
 
     def end(self) -> None:
@@ -125,7 +127,7 @@ class Stream:
                 duplicate.shutdown(socket.SHUT_RDWR)
 
     def is_endless(self, progress: int) -> bool:
-        """Look at it; return whether it sends without end, and no whole message.
+        """Check it; return whether it keeps sending a message that never ends.
 
         Args:
             progress: A number that each whole message changes; 0 if there was none.

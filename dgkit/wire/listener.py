@@ -30,17 +30,17 @@ __all__ = ["CONNECTIONS", "Caller", "Listener"]
 # for one socket, since the monitor could then report the end of a connection before its start.
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
 _THREADS = 2
-# For a handshake, and for a Hello after that; or as long as a heartbeat. By libzmq's default, an
-# unfinished handshake occupies a connection for 30 s.
+# Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. By libzmq's
+# default, an unfinished handshake occupies a connection for 30 s.
 _HELLO_S = 5.0
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
 _SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
-_RECEIVE_BUFFER = 128 << 10  # bytes of requests there, which are read even after its end
+_RECEIVE_BUFFER = 128 << 10  # likewise of requests, which are read even after its end
 _REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits their bytes
 # No limit, since libzmq 4.3.5 may abort the process if a connection ends that it had stopped to
 # read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
-# loop reads at once what arrives, and disconnects who sends too much.
+# loop reads at once whatever arrives, and disconnects clients that send too much.
 _REQUESTS_HWM = 0
 _SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
 _KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
@@ -65,7 +65,7 @@ class Caller:
 
     @property
     def owner(self) -> str:
-        """Key or user that the connection is of."""
+        """Key or user that the connection belongs to."""
         return owner_of(self.key) if self.key else f"user {self.uid}"
 
 
@@ -75,17 +75,17 @@ class Listener:
     Args:
         address: Where to listen; None picks a new socket in the runtime folder.
         keys: Name of the agent's key pair, for tcp://; None is "default".
-        connections: How many it has at a time.
+        connections: Most connections at a time.
         stop_fds: Descriptors that are readable when the agent is to end; negative ones are ignored.
         telemetry_port: Port of the publisher, over tcp://; 0: a free one.
         heartbeat: Seconds without an answer after which a connection ends, over tcp://; the address
             says so to the other side.
 
     Attributes:
-        is_penalized: Called with an owner, as of Caller; returns whether its connections to the
+        is_penalized: Called with an owner (see Caller); returns whether its connections to the
             publisher are refused. Those to the router get the reason by the reply to Hello.
-        on_error: Called with a place and an exception for each handshake that could not be judged.
-        keys_allowed: How many keys the list had at the latest handshake; 0 over ipc://.
+        on_error: Called with a place and an exception for each handshake that could not be checked.
+        keys_allowed: Number of allowed keys at the latest handshake; 0 over ipc://.
         arrivals: Bytes that arrive at any of its connections.
 
     Raises:
@@ -240,11 +240,11 @@ class Listener:
         return any(map(len, list(self._acceptors)))
 
     def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that send without end, and no whole message.
+        """Shut down the connections that keep sending a message which never ends.
 
         Args:
-            progress: Number of a client that each of its messages changes, from the descriptor of
-                its connection.
+            progress: Maps the descriptor of a client's connection to a number that each of its
+                messages changes.
         """
         for acceptor in self._acceptors:
             acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
@@ -329,7 +329,7 @@ def _no_message(_fd: int) -> int:
 
 
 def owner_of(key: str) -> str:
-    """Return the owner, as of Caller, of the connections of a key."""
+    """Return the owner (see Caller) of the connections of a key."""
     return f"key {key}"
 
 

@@ -73,7 +73,7 @@ class Subscriptions:
         return replace(self._address, endpoint=f"{host}:{port}")
 
     def end_endless(self) -> None:
-        """Close those at which the agent sends a message without end; see Subscriber."""
+        """Close those at which the agent sends a message that never ends; see Subscriber."""
         for subscriber in list(self._subscribers):
             subscriber.end_endless()
 

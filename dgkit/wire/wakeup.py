@@ -1,4 +1,4 @@
-"""Messages that wake the agent's loop, which blocks in its ROUTER socket alone.
+"""Messages that wake the agent's loop, which blocks only in its ROUTER socket.
 
 Blocking there gives the lowest latency: polling several sockets costs 15 us more per request. So
 worker threads send a message over inproc when they have queued a reply, and a thread does so for
@@ -25,7 +25,7 @@ from .sockets import fd_of
 __all__ = ["Wakeup"]
 
 _TICK_S = 1.0  # between two wake-ups while there is a connection
-_GROWTH_S = 0.05  # between two looks at the process's memory while bytes arrive
+_GROWTH_S = 0.05  # between two checks of the process's memory while bytes arrive
 _QUIET_S = (
     1.0  # without an event, after which the thread sleeps for a second, or until bytes arrive
 )
