@@ -318,7 +318,7 @@ class Agent:
             client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees what the client has; without it, it is refused
             undo.pop_all()
-        self._listener.know(caller.fd, caller.pid if self._limits.has_descriptors else 0)
+        self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
         self._by_fd[caller.fd] = route
         self._reply(route, reply)

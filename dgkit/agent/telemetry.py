@@ -139,7 +139,7 @@ class Telemetry:
             except (LimitReached, PeerRefused):
                 self._listener.disconnect_subscriber(sender.fd)
                 continue
-            self._listener.know_subscriber(sender.fd)
+            self._listener.admit_subscriber(sender.fd)
             if self._allows(name):
                 self._socket.setsockopt(zmq.SUBSCRIBE, name)
 

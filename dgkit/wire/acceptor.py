@@ -110,7 +110,7 @@ class Acceptor:
     def __contains__(self, fd: int) -> bool:
         return fd in self._connections
 
-    def know(self, fd: int, pid: int = 0) -> None:
+    def admit(self, fd: int, pid: int = 0) -> None:
         """Exempt a connection from the deadline for a Hello, and end it with its process, if given.
 
         Without a pidfd, as on kernels before 5.3, the end of the socket ends it.

@@ -25,7 +25,7 @@ from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
-from .inflow import Growth, give_back
+from .inflow import Growth, trim_heap
 from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
@@ -548,7 +548,7 @@ class Connection:
             self._leader = None  # its sockets are closed here, and its request is done
             self._client.close()
             if self._refused:
-                give_back()  # it may have sent much
+                trim_heap()  # it may have sent much
 
     @property
     def idle_s(self) -> float:

@@ -16,7 +16,7 @@ import struct
 import termios
 import time
 
-__all__ = ["Growth", "Inflow", "Stream", "give_back"]
+__all__ = ["Growth", "Inflow", "Stream", "trim_heap"]
 
 _STEP = 32 << 20  # bytes by which memory grows between two checks of the connections
 _MOST = 8 << 20  # bytes of an incomplete message of a connection, received or waiting to be read
@@ -54,7 +54,7 @@ def _own_bytes() -> int:
     return (int(resident) - int(shared)) * mmap.PAGESIZE
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return freed memory to the kernel: else the next growth would be seen too late."""
     import ctypes  # needed after an attack only
 

@@ -249,22 +249,22 @@ class Listener:
         for acceptor in self._acceptors:
             acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
 
-    def know(self, fd: int, pid: int = 0) -> None:
+    def admit(self, fd: int, pid: int = 0) -> None:
         """Exempt the connection of an admitted client from the deadline for a Hello.
 
         Args:
             fd: The connection.
             pid: Process with which the connection ends; 0: none.
         """
-        self._acceptors[0].know(fd, pid)
+        self._acceptors[0].admit(fd, pid)
 
     def disconnect(self, fd: int) -> None:
         """End the connection of a client."""
         self._acceptors[0].disconnect(fd)
 
-    def know_subscriber(self, fd: int) -> None:
+    def admit_subscriber(self, fd: int) -> None:
         """Exempt a connection to the publisher from the deadline for a subscription."""
-        self._acceptors[-1].know(fd)
+        self._acceptors[-1].admit(fd)
 
     def disconnect_subscriber(self, fd: int) -> None:
         """End a connection to the publisher."""

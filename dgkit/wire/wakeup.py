@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import zmq
 
-from .inflow import Growth, give_back
+from .inflow import Growth, trim_heap
 from .listener import Listener
 from .sockets import fd_of
 
@@ -145,4 +145,4 @@ class Wakeup:
             self._send(self.GROWTH)
         elif now > self._trim_at:
             self._trim_at = math.inf
-            give_back()
+            trim_heap()
