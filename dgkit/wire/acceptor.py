@@ -80,7 +80,7 @@ class Acceptor:
         sock: The socket, before it is bound.
         name: Address of its monitor, inproc://.
         limit: Connections at a time.
-        hello_s: Seconds within which each must become known.
+        hello_s: Seconds within which each must be admitted.
         arrivals: Each connection is added to it.
     """
 
