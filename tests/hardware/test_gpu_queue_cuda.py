@@ -156,7 +156,7 @@ def rig(
         device = stack.enter_context(dgkit.Device("cuda"))
         own, owned = device.register(near), device.register(far)
         remote = device.import_region(owned.export())
-        given = {"depth": 1024, "limit": LIMIT, "regions": (own, remote), **queue}
+        given = {"depth": 1024, "timeout": LIMIT, "regions": (own, remote), **queue}
         q = stack.enter_context(device.gpu_queue(**given))
         yield Rig(device, q, near, far, own, remote, kernels, blocks)
 

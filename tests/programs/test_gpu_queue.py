@@ -399,7 +399,7 @@ def test_the_proxy_sleeps_when_all_rings_are_idle(kernels: Any) -> None:
         ({"depth": 0}, ValueError, "depth is 0"),
         ({"depth": 16385}, ValueError, "the limit of a GPU queue is 16384"),
         ({"first": 1 << 56}, ValueError, "first is 72057594037927936"),
-        ({"limit": -1.0}, ValueError, "limit is -1.0 s"),
+        ({"timeout": -1.0}, ValueError, "timeout is -1.0 s"),
     ],
 )
 def test_a_wrong_argument_is_refused(arguments: Any, error: Any, text: str) -> None:

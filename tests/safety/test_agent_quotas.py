@@ -15,7 +15,7 @@ import dgkit
 from dgkit.agent import worker
 from dgkit.agent.agent_limits import Limits
 from dgkit.agent.client import Client
-from dgkit.agent.monitor import Monitor
+from dgkit.agent.monitor_end import MonitorEnd
 from dgkit.dma import RemoteRegion
 from dgkit.dpu.copier import Copier
 from dgkit.wire import keys
@@ -183,7 +183,7 @@ STEPS = {
     "moves": (worker.SerialWorker, "finish", "moves"),
     "measures": (worker.SerialWorker, "finish", "measures"),
     "waiting": (worker.SerialWorker, "join", "moves"),
-    "monitors": (Monitor, "end", ""),
+    "monitors": (MonitorEnd, "end", ""),
     "queue": (Copier, "close", ""),
     "leave": (Client, "leave", ""),
     "release": (Client, "_release_region", ""),
