@@ -6,6 +6,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,20 +86,7 @@ _MAX_WIDTH = 100
     "--list", "list_", is_flag=True, help="List all checks by family, with their questions."
 )
 @as_json
-def doctor(
-    checks: tuple[str, ...],
-    goal: str,
-    exported: int,
-    fast: bool,
-    verbose: bool,
-    explained: bool,
-    reported: bool,
-    files: tuple[str, ...],
-    file: str | None,
-    word: str,
-    list_: bool,
-    json_: bool,
-) -> int:
+def doctor(**options: Any) -> int:
     """Diagnose this machine, host or DPU: which data paths work, what blocks the better ones, and
     the commands to fix that. CHECK is the name of a check or of a family of checks.
 
@@ -141,55 +129,77 @@ def doctor(
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
-    if list_:
-        return _list(checks, json_)
-    if file is not None:
-        _check_recording(file, checks, files)
-        return _record(file, word=word, size=exported, json_=json_)
-    if word:
+    return _run(_Options(**options))
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Arguments and options of the command, by the names that click gives them."""
+
+    checks: tuple[str, ...]
+    goal: str
+    exported: int
+    fast: bool
+    verbose: bool
+    explained: bool
+    reported: bool
+    files: tuple[str, ...]
+    file: str | None
+    word: str
+    list_: bool
+    json_: bool
+
+
+def _run(options: _Options) -> int:
+    if options.list_:
+        return _list(options.checks, options.json_)
+    if options.file is not None:
+        return _record(options, options.file)
+    if options.word:
         raise click.UsageError("--word requires --record FILE")
-    _check_form(checks, explained=explained, reported=reported, verbose=verbose, json_=json_)
-    if reported:
-        return _report(goal, exported, files)
-    if explained:
-        names = _names(checks)
-        diagnosis = _diagnose((), goal=goal, size=exported, fast=fast, files=files)
+    _check_form(options)
+    if options.reported:
+        return _report(options)
+    if options.explained:
+        names = _names(options.checks)
+        diagnosis = _diagnose(options)
         _explain(diagnosis, names)
         return diagnosis.exit_code
-    diagnosis = _diagnose(checks, goal=goal, size=exported, fast=fast, files=files)
-    if json_:
+    diagnosis = _diagnose(options, options.checks)
+    if options.json_:
         print_json(diagnosis.as_dict())
     else:
-        _show(diagnosis, verbose=verbose)
+        _show(diagnosis, verbose=options.verbose)
     return diagnosis.exit_code
 
 
-def _diagnose(checks: tuple[str, ...], *, files: tuple[str, ...], **options: Any) -> Diagnosis:
+def _diagnose(options: _Options, checks: tuple[str, ...] = ()) -> Diagnosis:
     from ..doctor.api import examine
 
+    files = options.files
     if "" in files:
         raise click.UsageError("--from requires the name of a file, not ''")
     with _usage(*files), _progress("Diagnosing" if files else "Reading this machine") as progress:
         return examine(
-            options["goal"].lower(),
+            options.goal.lower(),
             checks=checks,
-            size=options["size"],
-            fast=options["fast"],
+            size=options.exported,
+            fast=options.fast,
             snapshots=files or None,
             progress=progress,
         )
 
 
-def _check_form(
-    checks: tuple[str, ...], *, explained: bool, reported: bool, verbose: bool, json_: bool
-) -> None:
-    """Refuse options of which each asks for another form of the answer."""
-    forms = {"--explain": explained, "--report": reported, "--verbose": verbose, "--json": json_}
+def _check_form(options: _Options) -> None:
+    """Refuse options that ask for different forms of the answer."""
+    explained, reported = options.explained, options.reported
+    forms = {"--explain": explained, "--report": reported}
+    forms |= {"--verbose": options.verbose, "--json": options.json_}
     given = [name for name, wanted in forms.items() if wanted]
     if len(given) > 1 and (explained or reported):
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
-    if reported and checks:
-        raise click.UsageError(f"--report is about the whole machine: omit {checks[0]}")
+    if reported and options.checks:
+        raise click.UsageError(f"--report is about the whole machine: omit {options.checks[0]}")
 
 
 def _names(checks: tuple[str, ...]) -> tuple[str, ...]:
@@ -208,11 +218,14 @@ def _explain(diagnosis: Diagnosis, names: tuple[str, ...]) -> None:
         out.print(_styled(line), soft_wrap=True)
 
 
-def _report(goal: str, size: int, files: tuple[str, ...]) -> int:
+def _report(options: _Options) -> int:
     from ..doctor.api import report
 
+    files = options.files
     with _usage(*files), _progress("Reading this machine") as progress:
-        text = report(goal.lower(), size=size, snapshots=files or None, progress=progress)
+        text = report(
+            options.goal.lower(), size=options.exported, snapshots=files or None, progress=progress
+        )
     click.echo(text)
     return 0
 
@@ -255,29 +268,30 @@ _REPLACED = (
 )
 
 
-def _check_recording(file: str, checks: tuple[str, ...], files: tuple[str, ...]) -> None:
-    if file == "-":
+def _check_recording(options: _Options) -> None:
+    if options.file == "-":
         raise click.UsageError("--record requires the name of a new file, not `-`")
-    if checks or files:
-        given = checks[0] if checks else "--from"
+    if options.checks or options.files:
+        given = options.checks[0] if options.checks else "--from"
         raise click.UsageError(
             f"--record stores the readings of all checks on this machine: omit {given}"
         )
 
 
-def _record(file: str, *, word: str, size: int, json_: bool) -> int:
+def _record(options: _Options, file: str) -> int:
     from ..doctor.api import record
 
+    _check_recording(options)
     with _usage(file), _progress("Recording this machine") as progress:
-        snapshot = record(file, word=word, size=size, progress=progress)
-    if json_:
+        snapshot = record(file, word=options.word, size=options.exported, progress=progress)
+    if options.json_:
         print_json({"file": file, "readings": len(snapshot.readings), "replaced": _REPLACED})
         return 0
     click.echo(f"{file}: {len(snapshot.readings)} readings of this machine.")
     click.echo(f"Replaced by pseudonyms: {', '.join(_REPLACED)}.")
     click.echo("The file is text: review it before you share it (an issue, a forum).")
     click.echo(f"Diagnose it with:\n  dgkit doctor --from {shlex.quote(file)}")
-    if not word:
+    if not options.word:
         click.echo("To combine it with a recording of the other side, record both with one --word.")
     return 0
 
