@@ -115,7 +115,7 @@ readings = st.builds(
 )
 
 
-@given(st.dictionaries(st.text().map(lambda what: f"text {what}"), readings))
+@given(st.dictionaries(st.text().map(lambda what: f"text {what}"), readings, max_size=3))
 def test_what_is_saved_is_loaded(tmp_path_factory: Any, found: dict[str, Reading]) -> None:
     path = tmp_path_factory.getbasetemp() / "round.snap"
     made = Snapshot(source="synthetic: a test", readings=found)

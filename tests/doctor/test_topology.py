@@ -117,20 +117,16 @@ def reference(graph: Graph) -> PciTree:
     return tree(graph.functions, "0-2")
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_the_class_is_that_of_the_shortest_way_through_the_machine(graph: Graph) -> None:
-    found = reference(graph)
+def check_classes(graph: Graph, found: PciTree) -> None:
+    """The class is that of the shortest path through the machine."""
     for one, other in combinations(graph.functions, 2):
         way = topology.path(found, one.address, other.address)
         assert str(way.near) == graph.near(one.address, other.address)
         assert way.why == ""
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_the_bridges_are_the_ports_on_the_shortest_way_in_order(graph: Graph) -> None:
-    found = reference(graph)
+def check_bridges(graph: Graph, found: PciTree) -> None:
+    """The bridges are the ports on the shortest path, in order."""
     for one, other in combinations(graph.functions, 2):
         way = topology.path(found, one.address, other.address)
         passed = graph.between(one.address, other.address)
@@ -139,10 +135,8 @@ def test_the_bridges_are_the_ports_on_the_shortest_way_in_order(graph: Graph) ->
         assert list(way.switches) == [name for name in ports if graph.what[name] == "up"]
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_a_path_is_the_same_from_both_ends(graph: Graph) -> None:
-    found = reference(graph)
+def check_both_ends(graph: Graph, found: PciTree) -> None:
+    """A path is the same from both ends."""
     for one, other in combinations(graph.functions, 2):
         there = topology.path(found, one.address, other.address)
         back = topology.path(found, other.address, one.address)
@@ -150,18 +144,14 @@ def test_a_path_is_the_same_from_both_ends(graph: Graph) -> None:
         assert there.bridges == back.bridges[::-1]
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_the_kind_of_each_port_is_told_by_its_place(graph: Graph) -> None:
-    found = reference(graph)
+def check_ports(graph: Graph, found: PciTree) -> None:
+    """The place of a port gives its kind."""
     words = {"root port": "root", "upstream port": "up", "downstream port": "down", "": "function"}
     assert all(words[found.port(one)] == graph.what[one] for one in found.devices)
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_a_drawing_has_each_device_once_and_parents_first(graph: Graph) -> None:
-    found = reference(graph)
+def check_drawing(graph: Graph, found: PciTree) -> None:
+    """A drawing has each device once, and parents first."""
     nodes = topology.drawing(found)
     ids = [node.id for node in nodes]
     assert len(set(ids)) == len(ids)
@@ -175,10 +165,8 @@ def test_a_drawing_has_each_device_once_and_parents_first(graph: Graph) -> None:
         assert wanted != "down"
 
 
-@settings(deadline=None)
-@given(graphs())
-def test_a_route_leads_along_the_drawing(graph: Graph) -> None:
-    found = reference(graph)
+def check_routes(graph: Graph, found: PciTree) -> None:
+    """A route leads along the drawing."""
     nodes = {node.id: node for node in topology.drawing(found)}
     for one, other in combinations(graph.functions, 2):
         way = topology.path(found, one.address, other.address)
@@ -188,6 +176,17 @@ def test_a_route_leads_along_the_drawing(graph: Graph) -> None:
             both = nodes[left], nodes[right]
             steps = both[0].parent == right or both[1].parent == left
             assert steps or [node.kind for node in both] == ["socket", "socket"]
+
+
+CHECKS = (check_classes, check_bridges, check_both_ends, check_ports, check_drawing, check_routes)
+
+
+@settings(deadline=None)
+@given(graphs())
+def test_paths_and_drawings_are_those_of_the_graph(graph: Graph) -> None:
+    found = reference(graph)
+    for check in CHECKS:
+        check(graph, found)
 
 
 CARD = "pci0000:b0/0000:b0:02.0/0000:b1:00.0"
