@@ -116,8 +116,9 @@ def attribute(finding: Finding, *, check: str, title: str, side: str) -> Finding
 
 
 def sentence(why: str) -> str:
-    """Return a reason as a sentence: capitalized, with one full stop."""
-    return f"{why[:1].upper()}{why[1:].rstrip('.')}."
+    """Return a reason as a sentence: with a full stop and a capital, but for `nvidia-smi`."""
+    text = why.rstrip(".")
+    return f"{text if text.startswith('nvidia-smi') else text[:1].upper() + text[1:]}."
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

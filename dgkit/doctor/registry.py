@@ -11,6 +11,7 @@ import msgspec
 from .finding import Finding
 from .goals import ALL, Goal
 from .machine import Case
+from .requirements import Requirement
 
 __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 
@@ -35,6 +36,7 @@ class Check(msgspec.Struct, frozen=True):
         family: Module of `checks` that has it.
         goals: Goals that it counts for.
         sides: Sides that it runs on, of "host" and "dpu"; a check of "pair" runs once, for both.
+        requires: Requirements in order; the first that is not met gives the finding.
     """
 
     name: str
@@ -44,6 +46,15 @@ class Check(msgspec.Struct, frozen=True):
     family: str
     goals: frozenset[Goal]
     sides: tuple[str, ...]
+    requires: tuple[Requirement, ...]
+
+    def findings(self, case: Case) -> Iterator[Finding]:
+        """Yield what is missing of the requirements; if they are all met, what the check finds."""
+        for requirement in self.requires:
+            if (missing := requirement(case)) is not None:
+                yield missing
+                return
+        yield from self.judge(case)
 
 
 _CHECKS: dict[str, Check] = {}
@@ -56,6 +67,7 @@ def check(
     asks: str,
     goals: Collection[Goal] = ALL,
     sides: tuple[str, ...] = ("host", "dpu"),
+    requires: Iterable[Requirement] = (),
 ) -> Callable[[Judge], Judge]:
     """Register the decorated function as a check; the arguments are those of `Check`.
 
@@ -65,7 +77,9 @@ def check(
 
     def add(judge: Judge) -> Judge:
         family = judge.__module__.rpartition(".")[2]
-        registered = Check(name, title, asks, judge, family, frozenset(goals), sides)
+        registered = Check(
+            name, title, asks, judge, family, frozenset(goals), sides, tuple(requires)
+        )
         if _CHECKS.setdefault(name, registered).judge is not judge:
             raise ValueError(f"there are two checks called {name}")
         return judge

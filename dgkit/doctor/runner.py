@@ -230,7 +230,7 @@ class _Run:
 def _run_check(check: Check, case: Case) -> _Judged:
     if case.goal in check.goals:
         with tracing() as trace:
-            results = tuple(check.judge(case))
+            results = tuple(check.findings(case))
         return _Judged(tuple(_fitting(case.machine, result) for result in results), trace)
     goals = ", ".join(str(goal) for goal in Goal if goal in check.goals)
     needed = f"--goal {goals}"

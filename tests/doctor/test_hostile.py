@@ -30,7 +30,7 @@ def findings(
     case = stranger(goal, RecordedReader(Snapshot(source="synthetic: x", readings=readings)))
     for one in checks():
         if goal in one.goals and "pair" not in one.sides and (not names or one.name in names):
-            yield from ((one.name, found) for found in one.judge(case))
+            yield from ((one.name, found) for found in one.findings(case))
 
 
 def stranger(goal: Goal, reader: Reader) -> Case:
@@ -46,7 +46,7 @@ def users(goal: Goal, reader: Reader) -> dict[str, list[str]]:
     for one in checks():
         if goal in one.goals and "pair" not in one.sides:
             with tracing() as trace:
-                list(one.judge(case))
+                list(one.findings(case))
             for key in trace.readings:
                 found.setdefault(key, []).append(one.name)
     return found

@@ -12,7 +12,7 @@ from ..facts.doca import doca
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
-from ._devices import missing_device, pci_unread
+from ..requirements import missing_device, pci_unread
 
 __all__ = [
     "DMA",
@@ -90,8 +90,6 @@ def missing_card(case: Case) -> Finding | None:
 
 def judge_part(case: Case, part: Part) -> Finding:
     """Return the finding on whether programs that use a part can be built here."""
-    if no_card := missing_card(case):
-        return no_card
     source = references.GPUNETIO(f"GPUNetIO {part.name}")
     installed = case.machine.know(doca)
     if installed.why:

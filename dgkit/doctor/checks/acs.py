@@ -13,8 +13,9 @@ from ..finding import Finding
 from ..goals import WITH_PEERS
 from ..machine import Case, Machine
 from ..registry import check
+from ..requirements import applies
 from . import _data_direct
-from .topology import not_applicable
+from .topology import GPU_AND_PEER
 
 _GUIDE = references.GPUNETIO("Installation and Setup, ACSCtl")
 _LINUX = references.P2PDMA_CODE("pci_bridge_has_acs_redir")
@@ -40,15 +41,18 @@ _DISAGREE = (
     "PCIe Access Control Services",
     asks="Does a bridge between GPU and NIC redirect their traffic to the CPU?",
     goals=WITH_PEERS,
+    requires=[
+        *GPU_AND_PEER,
+        applies(
+            lambda case: not case.machine.know(virtual.virtual).is_vm,
+            "the hypervisor's: these bridges are virtual",
+            needed="on the hypervisor: dgkit doctor acs",
+            why="Only the host sees the real bridges.",
+            sources=[_GUIDE, _VM],
+        ),
+    ],
 )
 def _acs(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
-    if case.machine.know(virtual.virtual).is_vm:
-        yield _guest()
-        return
     if data_direct.functions(case.machine):
         yield from _data_direct.judge_acs(case.machine)
         return
@@ -78,15 +82,6 @@ def _group(found: Sequence[Bridge], below_cpu: Mapping[str, bool]) -> list[list[
         key = (bridge.why, on, below_cpu[bridge.address] or not on)
         groups.setdefault(key, []).append(bridge)
     return list(groups.values())
-
-
-def _guest() -> Finding:
-    return finding.n_a(
-        "the hypervisor's: these bridges are virtual",
-        needed="on the hypervisor: dgkit doctor acs",
-        why="Only the host sees the real bridges.",
-        sources=[_GUIDE, _VM],
-    )
 
 
 def _coherent() -> Finding:

@@ -16,6 +16,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
+from ..requirements import gpu_present
 from ._devices import per_gpu, smi_command
 
 _SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))
@@ -42,6 +43,7 @@ def _mib(size: int) -> str:
     asks="Is BAR1 large enough for the memory that is exported at once, and enough of it free?",
     goals=WITH_GPU,
     sides=("host",),
+    requires=[gpu_present],
 )
 def _bar1_size(case: Case) -> Iterator[Finding]:
     needed = size_text(case.size)
@@ -69,7 +71,7 @@ def _bar1_size(case: Case) -> Iterator[Finding]:
             )
         return finding.ok(found, needed=needed, sources=_SOURCE)
 
-    yield from per_gpu(case, judge, driver=False)
+    yield from per_gpu(case.machine, judge)
 
 
 def _can_grow(machine: Machine, gpu: Gpu) -> bool:
@@ -103,6 +105,7 @@ def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
     asks="Is BAR1 as large as the GPU's memory, or can it be enlarged?",
     goals=WITH_GPU,
     sides=("host",),
+    requires=[gpu_present],
 )
 def _bar1_resizable(case: Case) -> Iterator[Finding]:
 
@@ -119,7 +122,7 @@ def _bar1_resizable(case: Case) -> Iterator[Finding]:
             return finding.ok(found, needed="all of the memory", sources=_SOURCE)
         return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
 
-    yield from per_gpu(case, judge, driver=False)
+    yield from per_gpu(case.machine, judge)
 
 
 def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:

@@ -18,9 +18,10 @@ from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ..remedies import SettingsAccess
+from ..requirements import applies, device, readable, reason
 from . import _link_type
 from ._bluefield_mode import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
-from ._devices import any_of, missing_device
+from ._devices import any_of
 
 _NO_BLUEFIELD = "no BlueField"
 
@@ -29,13 +30,15 @@ _NO_BLUEFIELD = "no BlueField"
     "bluefield-present",
     "BlueField",
     asks="Which BlueFields are present, and on which side is this?",
+    requires=[
+        readable(
+            reason(pci.tree),
+            "PCI devices not read",
+            sources=[references.DOCA_SUPPORT("Supported devices")],
+        )
+    ],
 )
 def _bluefield_present(case: Case) -> Iterator[Finding]:
-    devices = case.machine.know(pci.tree)
-    source = references.DOCA_SUPPORT("Supported devices")
-    if devices.why:
-        yield finding.unknown("PCI devices not read", why=devices.why, sources=[source])
-        return
     arm = case.machine.know(side) == "dpu"
     found = [_judge_card(case, card, arm) for card in case.machine.know(bluefield.cards)]
     yield from any_of(found, _connectx(case)) if found else [_no_card(case, arm)]
@@ -115,23 +118,28 @@ _MISSING = {
 }
 
 
+def _runs_here(case: Case) -> bool:
+    """Return whether the mode matters here: GPUNetIO runs on the host, if there is one."""
+    arm = case.machine.know(side) == "dpu"
+    return not (arm and case.host is not None and case.goal is Goal.GPUNETIO)
+
+
 @check(
     "bluefield-mode",
     "Mode of the BlueField",
     asks="Is the card in the mode that the goal needs: DPU mode or NIC mode?",
     goals=WITH_CARD,
+    requires=[
+        device(lambda case: case.machine.know(bluefield.cards), _NO_BLUEFIELD),
+        applies(_runs_here, "GPUNetIO runs on the host"),
+    ],
 )
 def _bluefield_mode(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
-    if not case.machine.know(bluefield.cards):
-        yield missing_device(case.machine, _NO_BLUEFIELD)
-    elif arm and case.host is not None and case.goal is Goal.GPUNETIO:
-        yield finding.n_a("GPUNetIO runs on the host")
-    else:
-        reported = _wrong_modes_on_host(case) if arm else set()
-        for mode in any_of(_judge_modes(case, arm), "" if arm else _connectx(case)):
-            repeated = mode.verdict is Verdict.FAIL and mode.found in reported
-            yield finding.n_a(mode.found, why="Reported on the host.") if repeated else mode
+    reported = _wrong_modes_on_host(case) if arm else set()
+    for mode in any_of(_judge_modes(case, arm), "" if arm else _connectx(case)):
+        repeated = mode.verdict is Verdict.FAIL and mode.found in reported
+        yield finding.n_a(mode.found, why="Reported on the host.") if repeated else mode
 
 
 def _connectx(case: Case) -> str:
@@ -216,11 +224,10 @@ def _unknown_mode(case: Case, card: Adapter, settings: Config) -> Finding:
     asks="Are the ports Ethernet or InfiniBand, and do they keep their link as GPUNetIO requires?",
     goals={Goal.GPUNETIO},
     sides=("host",),
+    requires=[device(lambda case: _link_type.nics(case.machine), "no NVIDIA NIC")],
 )
 def _bluefield_link(case: Case) -> Iterator[Finding]:
     nics = _link_type.nics(case.machine)
-    if not nics:
-        yield missing_device(case.machine, "no NVIDIA NIC")
     unread = [(card, settings) for card, settings in nics if settings.fault]
     for card, settings in nics:
         if not settings.fault:
@@ -243,17 +250,19 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
     asks="Does the Arm side see the host's functions?",
     goals=BY_ARM,
     sides=("dpu",),
+    requires=[
+        readable(
+            lambda case: case.machine.read.names("/sys/class/net").unread,
+            "interfaces not read",
+            sources=[references.REPRESENTORS()],
+        )
+    ],
 )
 def _bluefield_representors(case: Case) -> Iterator[Finding]:
-    source = references.REPRESENTORS()
-    listing = case.machine.read.names("/sys/class/net")
-    if not listing.ok and not listing.absent:
-        yield finding.unknown("interfaces not read", why=listing.why, sources=[source])
-        return
     ports = case.machine.know(bluefield.representors)
     found = ", ".join(port.net for port in ports[:5]) or "none"
     if any(port.host for port in ports):
-        yield finding.ok(found, needed="pf0hpf", sources=[source])
+        yield finding.ok(found, needed="pf0hpf", sources=[references.REPRESENTORS()])
         return
     cards = case.machine.know(bluefield.cards)
     address = cards[0].address if cards else "0000:03:00.0"
@@ -266,8 +275,13 @@ def _bluefield_representors(case: Case) -> Iterator[Finding]:
             f"sudo devlink dev eswitch show pci/{address}",
             f"sudo devlink dev eswitch set pci/{address} mode switchdev",
         ],
-        sources=[source],
+        sources=[references.REPRESENTORS()],
     )
+
+
+def _tmfifo_unread(case: Case) -> str:
+    found = case.machine.know(bluefield.tmfifo)
+    return "" if found.nets else found.why
 
 
 @check(
@@ -275,20 +289,25 @@ def _bluefield_representors(case: Case) -> Iterator[Finding]:
     "Network to the Arm cores",
     asks="Do host and Arm cores have the network over rshim, with its usual addresses?",
     goals=BY_ARM,
+    requires=[
+        device(
+            lambda case: case.machine.know(side) == "dpu" or case.machine.know(bluefield.cards),
+            _NO_BLUEFIELD,
+        ),
+        readable(
+            _tmfifo_unread,
+            "interfaces not read",
+            sources=[references.RSHIM("tmfifo_net0")],
+        ),
+    ],
 )
 def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
     arm = case.machine.know(side) == "dpu"
-    source = references.RSHIM("tmfifo_net0")
-    if not arm and not case.machine.know(bluefield.cards):
-        yield missing_device(case.machine, _NO_BLUEFIELD)
-        return
     found = case.machine.know(bluefield.tmfifo)
-    if not found.nets and found.why:
-        yield finding.unknown("interfaces not read", why=found.why, sources=[source])
-    elif not found.nets:
-        yield _no_network(case, arm)
-    else:
+    if found.nets:
         yield _judge_address(found, "192.168.100.2/30" if arm else "192.168.100.1/30")
+    else:
+        yield _no_network(case, arm)
 
 
 def _no_network(case: Case, arm: bool) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from .. import finding, references
 from ..facts import coherent, cuda, imex, virtual
@@ -18,9 +19,11 @@ from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ..remedies import with_devices
-from ._devices import not_applicable, per_gpu
+from ..requirements import applies, driver_loaded, gpu_present, readable
+from ._devices import per_gpu
 
 _HOST = ("host",)
+_CONTEXTS = references.CUDA_DRIVER_API("cuDevicePrimaryCtxRetain")
 _RESULTS = references.CUDA_DRIVER_API("CUresult")
 _TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
 _DEPENDENCY = references.GPUNETIO("CUDA Dependency")
@@ -51,19 +54,29 @@ _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
+def _not_queried(case: Case) -> str:
+    found = case.machine.know(cuda.cuda)
+    answered = found.code or found.missing or (found.version and not found.stuck)
+    return "" if answered else f"CUDA was not queried: {found.why}"
+
+
 @check(
     "cuda-driver",
     "CUDA of the driver",
     asks="Does CUDA start, and is it new enough for dgkit and for GPUNetIO?",
     goals=ANY_GPU,
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        readable(
+            _not_queried, "not queried", needed="12.0", remedy=["nvidia-smi"], sources=[_RESULTS]
+        ),
+    ],
 )
 def _cuda_driver(case: Case) -> Iterator[Finding]:
     known = case.machine.know(cuda.cuda)
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-    elif known.code:
+    if known.code:
         name, why, remedy = _cuinit_error(known, case.machine)
         yield finding.fail(
             name, needed="CUDA that starts", why=why, remedy=remedy, sources=[_RESULTS]
@@ -74,11 +87,6 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
             do = with_devices(case.machine, gpu=True)
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
         yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
-    elif known.stuck or not known.version:
-        why = f"CUDA was not queried: {known.why}."
-        yield finding.unknown(
-            "?", needed="12.0", why=why, remedy=["nvidia-smi"], sources=[_RESULTS]
-        )
     else:
         yield _version(known, case)
 
@@ -161,33 +169,42 @@ def _version(known: Cuda, case: Case) -> Finding:
     return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
 
 
+def _not_probed(case: Case, *, late: bool) -> str:
+    reading = case.machine.read.probe("context")
+    return reading.unread if (reading.fault == "late") is late else ""
+
+
+def _starts(case: Case) -> bool:
+    found = case.machine.know(cuda.cuda)
+    return not (found.code or found.missing)
+
+
 @check(
     "cuda-context",
     "CUDA context",
     asks="Can CUDA create a context on each GPU, without which no memory of it can be used?",
     goals=ANY_GPU,
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        applies(_starts, "CUDA does not start: see cuda-driver"),
+        applies(lambda case: not case.machine.read.probe("context").absent, "not probed"),
+        readable(
+            partial(_not_probed, late=True),
+            "not created in time",
+            needed="one",
+            sources=[_CONTEXTS],
+        ),
+        readable(partial(_not_probed, late=False), "not probed", needed="one", sources=[_CONTEXTS]),
+    ],
 )
 def _cuda_context(case: Case) -> Iterator[Finding]:
-    machine, known = case.machine, case.machine.know(cuda.cuda)
-    missing = not_applicable(case)
-    reading = machine.read.probe("context")
-    if missing is not None:
-        yield missing
-    elif known.code or known.missing:
-        yield finding.n_a("CUDA does not start: see cuda-driver")
-    elif reading.absent:
-        yield finding.n_a("not probed")
-    elif reading.fault:
-        found = "not created in time" if reading.fault == "late" else "not probed"
-        why = finding.sentence(reading.why)
-        yield finding.unknown(found, needed="one", why=why, sources=[_CONTEXTS])
-    else:
-        created = machine.know(cuda.contexts)
-        yield from per_gpu(case, lambda gpu: _judge_context(machine, gpu, created.get(gpu.address)))
+    machine = case.machine
+    created = machine.know(cuda.contexts)
+    yield from per_gpu(machine, lambda gpu: _judge_context(machine, gpu, created.get(gpu.address)))
 
 
-_CONTEXTS = references.CUDA_DRIVER_API("cuDevicePrimaryCtxRetain")
 _OUT_OF_MEMORY, _UNAVAILABLE = 2, 46
 
 
@@ -224,31 +241,37 @@ def _judge_context(machine: Machine, gpu: Gpu, created: Context | None) -> Findi
     return finding.fail(name, needed="one", why=why, remedy=remedy, sources=[_CONTEXTS])
 
 
+def _toolkit_unread(case: Case) -> str:
+    found = case.machine.know(cuda.toolkits)
+    return "" if found.version else found.why
+
+
 @check(
     "cuda-toolkit",
     "CUDA toolkit",
     asks="Is there a CUDA toolkit that can build GPUNetIO programs?",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[
+        gpu_present,
+        applies(
+            lambda case: case.goal is Goal.GPUNETIO or case.machine.know(cuda.toolkits).version,
+            "none, and none needed",
+        ),
+        readable(
+            _toolkit_unread,
+            "not read",
+            needed="13.0",
+            remedy=["nvcc --version"],
+            sources=[_DEPENDENCY],
+        ),
+    ],
 )
 def _cuda_toolkit(case: Case) -> Iterator[Finding]:
     machine, building = case.machine, case.goal is Goal.GPUNETIO
     known = machine.know(cuda.toolkits)
-    missing = not_applicable(case, driver=False)
-    if missing is not None:
-        yield missing
-    elif known.version:
+    if known.version:
         yield _judge_toolkit(known, machine, building=building)
-    elif not building:
-        yield finding.n_a("none, and none needed")
-    elif known.why:
-        yield finding.unknown(
-            "?",
-            needed="13.0",
-            why=f"{known.why}.",
-            remedy=["nvcc --version"],
-            sources=[_DEPENDENCY],
-        )
     else:
         why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
         remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
@@ -292,28 +315,38 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
 _LEAST = {"CuPy": (13, 6), "cuda-core": (1, 2)}
 
 
+def _gpu_info(machine: Machine) -> dict[str, object]:
+    """Return what `dgkit info` says of GPUs; {} if it says nothing."""
+    answer = machine.read.probe("info").data
+    gpu = answer.get("gpu") if isinstance(answer, dict) else None
+    return gpu if isinstance(gpu, dict) else {}
+
+
+def _libraries_unread(case: Case) -> str:
+    if isinstance(_gpu_info(case.machine).get("libraries"), dict):
+        return ""
+    return case.machine.read.probe("info").why or "The output of dgkit info lists no libraries"
+
+
 @check(
     "cuda-python",
     "CuPy and cuda-core",
     asks="Are CuPy and cuda-core installed, which dgkit allocates GPU memory with?",
     goals=[Goal.ARM_DMA, Goal.RDMA],
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        readable(_libraries_unread, "not read", remedy=["dgkit info"], sources=[_TABLE]),
+    ],
 )
 def _cuda_python(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
-    answer = case.machine.read.probe("info")
-    gpu = answer.data.get("gpu") if isinstance(answer.data, dict) else None
-    listed = gpu.get("libraries") if isinstance(gpu, dict) else None
+    gpu = _gpu_info(case.machine)
+    listed = gpu.get("libraries")
+    assert isinstance(listed, dict)
     known = case.machine.know(cuda.cuda)
     remedy = install_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
-    source = [references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")]
-    if not isinstance(listed, dict):
-        why = f"{answer.why or 'dgkit info lists no libraries'}."
-        yield finding.unknown("?", why=why, remedy=["dgkit info"], sources=source)
-        return
+    source = [_TABLE]
     found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
     needed = "CuPy 13.6, cuda-core 1.2"
     why = _wrong_versions(listed, known.version)
@@ -322,7 +355,7 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
         why = f"They could not be tested, since CUDA does not start ({name}): see cuda-driver."
         yield finding.unknown(found, needed=needed, why=why, remedy=do, sources=[_RESULTS])
         return
-    if not why and isinstance(gpu, dict) and gpu.get("why"):
+    if not why and gpu.get("why"):
         why = f"{str(gpu['why']).rstrip('.')}."
     if why:
         if () < known.version < (12, 0):

@@ -15,7 +15,7 @@ from ..finding import Finding, Verdict
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import pci_unread
+from ..requirements import applies, pci_unread, readable
 
 # Least versions of the extra `lab` in pyproject.toml.
 LAB = {
@@ -28,6 +28,7 @@ LAB = {
 }
 _INFO = ("dgkit info",)
 _START = references.DGKIT("Try it")
+_NOTEBOOK = references.DGKIT("In a notebook")
 
 
 def info(machine: Machine) -> tuple[dict[str, Any], Reading]:
@@ -36,17 +37,37 @@ def info(machine: Machine) -> tuple[dict[str, Any], Reading]:
     return (read.data if read.ok and isinstance(read.data, dict) else {}), read
 
 
-@check("dgkit-core", "dgkit's core", asks="Does the C core of dgkit load?")
+def _core(machine: Machine) -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Return what is known of the core and of the package, None if nothing is."""
+    reading = machine.read.probe("core")  # `info` starts CUDA, which may take long
+    if reading.ok and isinstance(reading.data, dict):
+        return reading.data, reading.data
+    output, _ = machine.know(info)
+    loaded, package = output.get("core"), output.get("package")
+    return (loaded, package) if isinstance(loaded, dict) and isinstance(package, dict) else None
+
+
+def _info_unread(machine: Machine) -> str:
+    return machine.know(info)[1].why or "The output of dgkit info does not have it"
+
+
+@check(
+    "dgkit-core",
+    "dgkit's core",
+    asks="Does the C core of dgkit load?",
+    requires=[
+        readable(
+            lambda case: "" if _core(case.machine) else _info_unread(case.machine),
+            "not read",
+            remedy=_INFO,
+            sources=[_START],
+        )
+    ],
+)
 def _dgkit_core(case: Case) -> Iterator[Finding]:
-    reading = case.machine.read.probe("core")  # `info` starts CUDA, which may take long
-    loaded = reading.data if reading.ok and isinstance(reading.data, dict) else None
-    package = loaded
-    if loaded is None:
-        output, reading = case.machine.know(info)
-        loaded, package = output.get("core"), output.get("package")
-    if not isinstance(loaded, dict) or not isinstance(package, dict):
-        yield _unknown(reading)
-        return
+    core = _core(case.machine)
+    assert core is not None
+    loaded, package = core
     found = f"dgkit {package.get('dgkit', '?')}, Python {package.get('python', '?')}"
     if loaded.get("loaded"):
         yield finding.ok(found, sources=[_START])
@@ -60,28 +81,36 @@ def _dgkit_core(case: Case) -> Iterator[Finding]:
     )
 
 
-def _unknown(reading: Reading) -> Finding:
-    why = f"{(reading.why or 'dgkit info does not list it').rstrip('.')}."
-    return finding.unknown("?", why=why, remedy=_INFO, sources=[_START])
+def _providers(machine: Machine) -> list[dict[str, Any]]:
+    """Return the providers that `dgkit info` lists."""
+    listed = machine.know(info)[0].get("providers")
+    entries = listed if isinstance(listed, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def _core_may_load(case: Case) -> bool:
+    core = case.machine.know(info)[0].get("core")
+    return not isinstance(core, dict) or bool(core.get("loaded"))
 
 
 @check(
     "dgkit-providers",
     "Providers",
     asks="Which providers are usable, and why are the others not?",
+    requires=[
+        applies(
+            lambda case: _providers(case.machine) or _core_may_load(case), "the core does not load"
+        ),
+        readable(
+            lambda case: "" if _providers(case.machine) else _info_unread(case.machine),
+            "not read",
+            remedy=_INFO,
+            sources=[_START],
+        ),
+    ],
 )
 def _dgkit_providers(case: Case) -> Iterator[Finding]:
-    output, reading = case.machine.know(info)
-    listed = output.get("providers")
-    found = (
-        [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    )
-    if not found:
-        loaded = output.get("core")
-        broken = isinstance(loaded, dict) and not loaded.get("loaded")
-        yield finding.n_a("the core does not load") if broken else _unknown(reading)
-        return
-    for provider in found:
+    for provider in _providers(case.machine):
         if provider.get("name") != "fault":  # it wraps another, for tests
             yield _judge_provider(case, provider)
 
@@ -138,21 +167,23 @@ def _effect(case: Case, name: str) -> tuple[Verdict, str] | None:
     return None
 
 
+def _packages_unread(case: Case) -> str:
+    reading = case.machine.read.ask("packages")
+    return "" if isinstance(reading.data, dict) else reading.why or "no packages are listed"
+
+
 @check(
     "dgkit-extras",
     "For notebooks",
     asks="Are the packages installed that panels and plots in a notebook need?",
     sides=("host",),
+    requires=[readable(_packages_unread, "not read", remedy=["pip list"], sources=[_NOTEBOOK])],
 )
 def _dgkit_extras(case: Case) -> Iterator[Finding]:
-    reading = case.machine.read.ask("packages")
-    source = [references.DGKIT("In a notebook")]
-    if not isinstance(reading.data, dict):
-        why = f"{reading.why or 'no packages are listed'}."
-        yield finding.unknown("?", why=why, remedy=["pip list"], sources=source)
-        return
-    asked = [name for name in LAB if name in reading.data] or list(LAB)  # of an older recording
-    versions = {name: str(reading.data[name]) for name in asked if reading.data.get(name)}
+    source = [_NOTEBOOK]
+    packages = case.machine.read.ask("packages").data
+    asked = [name for name in LAB if name in packages] or list(LAB)  # of an older recording
+    versions = {name: str(packages[name]) for name in asked if packages.get(name)}
     old = [name for name in versions if () < version_key(versions[name]) < LAB[name]]
     missing = [name for name in asked if name not in versions]
     if not old and not missing:

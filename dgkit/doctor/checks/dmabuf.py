@@ -15,7 +15,8 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import missing_device, not_applicable, per_gpu
+from ..requirements import driver_loaded, gpu_present, missing_device
+from ._devices import per_gpu
 
 _HOST = ("host",)
 _SOURCES = (
@@ -34,6 +35,7 @@ _KERNELS = (
     asks="Does CUDA export GPU memory as a dma-buf?",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[gpu_present, driver_loaded],
 )
 def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
     machine = case.machine
@@ -51,7 +53,7 @@ def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
             return missing_device(machine, "no NIC or DPU that would use it")
         return _no_dma_buf(dma_buf, machine, gpu)
 
-    yield from per_gpu(case, judge)
+    yield from per_gpu(case.machine, judge)
 
 
 def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
@@ -111,13 +113,10 @@ def _remedy(machine: Machine, *, peermem: bool) -> list[str]:
     asks="Can the CPU map a dma-buf of GPU memory? Nothing needs it.",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[gpu_present, driver_loaded],
 )
 def _dmabuf_mmap(case: Case) -> Iterator[Finding]:
     source = [references.CUDA_DRIVER_API("CUdevice_attribute, DMA_BUF_MMAP_SUPPORTED")]
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
     supported = {
         cuda.attribute(case.machine, gpu, "DMA_BUF_MMAP_SUPPORTED")
         for gpu in gpus.usable(case.machine)

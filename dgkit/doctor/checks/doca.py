@@ -17,8 +17,8 @@ from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from ..requirements import applies, device, missing_device, readable
 from . import _link_type
-from ._devices import missing_device
 from ._gpunetio import (
     DMA,
     ETHERNET,
@@ -35,6 +35,11 @@ _SAMPLES_OFED = version(5, 5)
 _DMABUF_VERBS = version(34)  # first rdma-core with ibv_reg_dmabuf_mr
 _GUIDE_VERBS = version(44)
 _ROOT = "/opt/mellanox/doca"
+_CORE = references.DOCA("DOCA Core, tasks and progress engine")
+_VERBS_SOURCES = (
+    references.GPUNETIO("Using dmabuf"),
+    references.RDMA_CORE("Documentation/versioning.md"),
+)
 _PARTS = {**dict.fromkeys(BY_ARM, ("common", "dma")), Goal.GPUNETIO: ("common", "gpunetio")}
 _API_DISAGREE = (
     "The DMA sample guide 1.3 uses doca_job and doca_workq, which DOCA 2.x no longer has; dgkit "
@@ -50,23 +55,35 @@ _VERBS_DISAGREE = (
 )
 
 
+def _has_goal(case: Case) -> bool:
+    """Return whether the goal's programs run on this side: those of GPUNetIO on the host."""
+    return case.goal is not Goal.GPUNETIO or case.machine.know(side) != "dpu"
+
+
+def _doca_unread(case: Case) -> str:
+    found = case.machine.know(doca)
+    return found.why if found.version is None else ""
+
+
+_ON_HOST = applies(_has_goal, "GPUNetIO runs on the host")
+
+
 @check(
     "doca-version",
     "DOCA",
     asks="Is DOCA installed, and new enough?",
     goals=BY_ARM | {Goal.GPUNETIO},
+    requires=[
+        _ON_HOST,
+        missing_card,
+        readable(_doca_unread, "DOCA not read", needed="2.5", sources=[_CORE]),
+    ],
 )
 def _doca_version(case: Case) -> Iterator[Finding]:
     found = case.machine.know(doca)
-    source = references.DOCA("DOCA Core, tasks and progress engine")
+    source = _CORE
     disagree = _API_DISAGREE if case.goal in BY_ARM else ""
-    if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
-        yield finding.n_a("GPUNetIO runs on the host")
-    elif no_card := missing_card(case):
-        yield no_card
-    elif found.version is None and found.why:
-        yield finding.unknown("DOCA not read", needed="2.5", why=found.why, sources=[source])
-    elif found.version is None:
+    if found.version is None:
         why = "DOCA drives the DMA engine of a BlueField, and GPUNetIO is a part of it; softdoca "
         why += "replaces it in tests."
         needed, remedy = "2.5 or later", install_commands(case)
@@ -92,14 +109,9 @@ def _doca_version(case: Case) -> Iterator[Finding]:
     "DOCA libraries",
     asks="Does the dynamic loader find the DOCA libraries, and are they NVIDIA's?",
     goals=BY_ARM | {Goal.GPUNETIO},
+    requires=[_ON_HOST, missing_card],
 )
 def _doca_libraries(case: Case) -> Iterator[Finding]:
-    if case.goal is Goal.GPUNETIO and case.machine.know(side) == "dpu":
-        yield finding.n_a("GPUNetIO runs on the host")
-        return
-    if no_card := missing_card(case):
-        yield no_card
-        return
     known = case.machine.know(versions.libraries)
     names = [f"libdoca_{part}" for part in _PARTS[case.goal]]
     needed = ", ".join(names)
@@ -202,28 +214,34 @@ def _kernel_drivers(case: Case, arm: bool) -> Finding:
     )
 
 
+def _has_nic(case: Case) -> bool:
+    devices = case.machine.know(rdma.devices)
+    return bool(devices.devices or devices.why or case.machine.know(firmware.adapters))
+
+
+def _verbs_unread(case: Case) -> str:
+    known = case.machine.know(versions.libraries)
+    file, version = known.files.get("libibverbs"), known.version("libibverbs")
+    unversioned = file is not None and versions.rdma_core(version) is None
+    return known.why or (f"The file name {file} has no version" if unversioned else "")
+
+
 @check(
     "rdma-core",
     "libibverbs",
     asks="Is libibverbs new enough to register a dma-buf?",
     goals=WITH_GPU,
+    requires=[
+        device(_has_nic, "no RDMA devices, no NVIDIA NIC"),
+        readable(_verbs_unread, "version not known", needed="1.14.44", sources=_VERBS_SOURCES),
+    ],
 )
 def _rdma_core(case: Case) -> Iterator[Finding]:
-    devices = case.machine.know(rdma.devices)
-    if not (devices.devices or devices.why) and not case.machine.know(firmware.adapters):
-        yield missing_device(case.machine, "no RDMA devices, no NVIDIA NIC")
-        return
     known = case.machine.know(versions.libraries)
     verbs = known.version("libibverbs")
     release = versions.rdma_core(verbs)
-    sources = [
-        references.GPUNETIO("Using dmabuf"),
-        references.RDMA_CORE("Documentation/versioning.md"),
-    ]
-    if known.why or ("libibverbs" in known.files and release is None):
-        why = known.why or f"The file name {known.files['libibverbs']} has no version."
-        yield finding.unknown("version not known", needed="1.14.44", why=why, sources=sources)
-    elif release is None:
+    sources = _VERBS_SOURCES
+    if release is None:
         make = finding.warn if case.goal is Goal.ARM_DMA else finding.fail
         why = f"RDMA programs and DOCA load it. {known.whys.get('libibverbs', '')}".strip()
         remedy = _newer_verbs(case)
@@ -233,7 +251,7 @@ def _rdma_core(case: Case) -> Iterator[Finding]:
 
 
 def _judge_verbs(
-    case: Case, found: str, release: Version, sources: list[references.Source]
+    case: Case, found: str, release: Version, sources: tuple[references.Source, ...]
 ) -> Finding:
     """Return the finding on a libibverbs of a known release of rdma-core."""
     old, current = release < _DMABUF_VERBS, not release < _GUIDE_VERBS
@@ -279,6 +297,7 @@ def _newer_verbs(case: Case) -> list[str]:
     asks="Are the needs of GPUNetIO Ethernet met: DOCA Ethernet, DOCA Flow and Ethernet ports?",
     goals={Goal.GPUNETIO},
     sides=("host",),
+    requires=[missing_card],
 )
 def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     found = judge_part(case, ETHERNET)
@@ -298,6 +317,7 @@ def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO RDMA met: DOCA RDMA, the static library and CUDA 13.0?",
     goals={Goal.GPUNETIO},
     sides=("host",),
+    requires=[missing_card],
 )
 def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
     yield judge_part(case, RDMA)
@@ -309,6 +329,7 @@ def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO Verbs met: DOCA RDMA Verbs and its headers?",
     goals={Goal.GPUNETIO},
     sides=("host",),
+    requires=[missing_card],
 )
 def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
     yield judge_part(case, VERBS)
@@ -320,6 +341,7 @@ def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO DMA met: DOCA DMA, the static library and CUDA 13.0?",
     goals={Goal.GPUNETIO},
     sides=("host",),
+    requires=[missing_card],
 )
 def _gpunetio_dma(case: Case) -> Iterator[Finding]:
     yield judge_part(case, DMA)

@@ -22,15 +22,24 @@ from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ..remedies import with_devices
-from ._devices import NO_GPU, not_applicable, per_gpu
+from ..requirements import NO_GPU, applies, driver_loaded, gpu_present, readable
+from ._devices import per_gpu
 from ._no_driver import MODULES, SMI_FAILURES, driver_not_loaded
 
 _HOST = ("host",)
 _GUIDE = references.GPUNETIO
 _INSTALL = _GUIDE("GPU Memory Mapping, Using dmabuf")
+_TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
 _KERNEL_MODULES = references.DRIVER_GUIDE("Kernel Modules")
+_OVERVIEW = references.GPUDIRECT("Overview")
 _CONF = "/etc/modprobe.d/nvidia.conf"
 _PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # key or value that may be written into it
+
+
+def _gpus_unread(case: Case) -> str:
+    why = case.machine.know(pci.tree).why
+    unread = why and not case.machine.know(gpus.gpus)
+    return f"The PCI devices cannot be listed: {why}" if unread else ""
 
 
 @check(
@@ -39,18 +48,20 @@ _PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # key or value that may be writt
     asks="Is there an NVIDIA GPU in this machine?",
     goals=ANY_GPU,
     sides=_HOST,
+    requires=[
+        readable(
+            _gpus_unread,
+            "not read",
+            needed="one or more",
+            remedy=["lspci -d 10de:"],
+            sources=[_OVERVIEW],
+        )
+    ],
 )
 def _gpu_present(case: Case) -> Iterator[Finding]:
-    found = case.machine.know(gpus.gpus)
-    source = references.GPUDIRECT("Overview")
-    if found:
+    source = _OVERVIEW
+    if case.machine.know(gpus.gpus):
         yield _present(case.machine, [source])
-        return
-    tree = case.machine.know(pci.tree)
-    if tree.why:
-        why = f"The PCI devices cannot be listed: {tree.why}."
-        ask = ["lspci -d 10de:"]
-        yield finding.unknown("?", needed="one or more", why=why, remedy=ask, sources=[source])
         return
     remedy = ["lspci -d 10de:", "# Without a GPU: dgkit doctor --goal laptop"]
     why = _why_no_gpu(case.machine)
@@ -93,19 +104,24 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     )
 
 
+def _gpu(case: Case) -> Finding | None:
+    """Require a GPU; without one, give the reason: errors refer to this check."""
+    missing = gpu_present(case)
+    if missing is None:
+        return None
+    why = missing.why or _why_no_gpu(case.machine)
+    return msgspec.structs.replace(missing, needed="dgkit doctor gpu-present", why=why)
+
+
 @check(
     "driver-loaded",
     "NVIDIA driver",
     asks="Is NVIDIA's kernel driver loaded, and do its libraries and device files work?",
     goals=ANY_GPU,
     sides=_HOST,
+    requires=[_gpu],
 )
 def _driver_loaded(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case, driver=False)
-    if missing is not None:  # errors refer to this check, so it gives the reason
-        why = missing.why or _why_no_gpu(case.machine)
-        yield msgspec.structs.replace(missing, needed="dgkit doctor gpu-present", why=why)
-        return
     driver, nvidia_smi = case.machine.know(nvidia_proc.driver), case.machine.know(smi)
     if driver.loaded is False and not nvidia_smi.driver:
         yield driver_not_loaded(case.machine)
@@ -174,7 +190,7 @@ def _lacks_device_files(machine: Machine) -> bool:
 
 def _restricted(machine: Machine) -> Finding | None:
     """Return a warning if the driver's DeviceFileMode excludes this user, else None."""
-    params = nvidia_proc.key_values(machine.read.text("/proc/driver/nvidia/params").text)
+    params = nvidia_proc.key_values(machine.read.text(_PARAMS).text)
     mode = params.get("DeviceFileMode", "")
     if (
         not re.fullmatch("[0-9]{1,9}", mode)
@@ -195,29 +211,34 @@ def _restricted(machine: Machine) -> Finding | None:
     )
 
 
+def _flavour_unread(case: Case) -> str:
+    driver = case.machine.know(nvidia_proc.driver)
+    return "" if driver.flavour else driver.why or "The kernel does not say which they are"
+
+
 @check(
     "driver-flavour",
     "Open kernel modules",
     asks="Are the open kernel modules installed, which dma-buf needs?",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        readable(
+            _flavour_unread,
+            "open or closed: not known",
+            needed="open",
+            remedy=["cat /proc/driver/nvidia/version", "modinfo -F license nvidia"],
+            sources=[_INSTALL],
+        ),
+    ],
 )
 def _driver_flavour(case: Case) -> Iterator[Finding]:
     machine = case.machine
     driver = machine.know(nvidia_proc.driver)
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-    elif driver.flavour == "open":
+    if driver.flavour == "open":
         yield finding.ok(f"open, {driver.version}", needed="open", sources=[_INSTALL])
-    elif not driver.flavour:
-        yield finding.unknown(
-            driver.version or "?",
-            needed="open",
-            why=f"{driver.why}.",
-            remedy=["cat /proc/driver/nvidia/version", "modinfo -F license nvidia"],
-            sources=[_INSTALL],
-        )
     elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
         why = "The open modules support no GPU before Turing: use nvidia-peermem with the closed "
         why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
@@ -266,26 +287,37 @@ def _install_open(machine: Machine) -> list[str]:
     return [f"# The open modules do not support {names}: remove it first, or use nvidia-peermem"]
 
 
+def _version(machine: Machine) -> str:
+    return machine.know(nvidia_proc.driver).version or machine.know(smi).driver
+
+
+def _version_unread(case: Case) -> str:
+    if version_key(_version(case.machine)):
+        return ""
+    return case.machine.know(nvidia_proc.driver).why or "Neither the kernel nor nvidia-smi gives it"
+
+
 @check(
     "driver-version",
     "NVIDIA driver version",
     asks="Is the driver new enough for CUDA, DOCA and GPUNetIO?",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        readable(
+            _version_unread,
+            "version not known",
+            needed="525",
+            remedy=["cat /proc/driver/nvidia/version"],
+            sources=[_TABLE],
+        ),
+    ],
 )
 def _driver_version(case: Case) -> Iterator[Finding]:
     machine = case.machine
-    driver = machine.know(nvidia_proc.driver)
-    known = driver.version or machine.know(smi).driver
-    source = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
-    if not version_key(known):
-        why, remedy = f"{driver.why}.", ["cat /proc/driver/nvidia/version"]
-        yield finding.unknown(known or "?", needed="525", why=why, remedy=remedy, sources=[source])
-        return
+    known, source = _version(machine), _TABLE
     needed = "580" if case.goal is Goal.GPUNETIO else "525"
     remedy = install_driver(machine)
     if version_key(known) < (525,) and case.goal is not Goal.GPUNETIO:
@@ -311,6 +343,7 @@ def _driver_version(case: Case) -> Iterator[Finding]:
     asks="Does the driver stay initialised while the GPU is idle?",
     goals=WITH_GPU,
     sides=_HOST,
+    requires=[gpu_present, driver_loaded],
 )
 def _driver_persistence(case: Case) -> Iterator[Finding]:
     source = _GUIDE("CUDA Dependency")
@@ -333,7 +366,12 @@ def _driver_persistence(case: Case) -> Iterator[Finding]:
             sources=[source],
         )
 
-    yield from per_gpu(case, judge)
+    yield from per_gpu(case.machine, judge)
+
+
+_PARAMS, _OVERRIDE = "/proc/driver/nvidia/params", "PeerMappingOverride=1"
+_WITHOUT_ROOT = _GUIDE("Running without Root Privileges")
+_ADMIN_UNREAD = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/status was not read"
 
 
 @check(
@@ -342,34 +380,38 @@ def _driver_persistence(case: Case) -> Iterator[Finding]:
     asks="Can GPUNetIO Verbs, RDMA and DMA run without root (PeerMappingOverride)?",
     goals=[Goal.GPUNETIO],
     sides=_HOST,
+    requires=[
+        gpu_present,
+        driver_loaded,
+        applies(
+            lambda case: not case.machine.read.text(_PARAMS).absent, "the driver has no such file"
+        ),
+        applies(lambda case: has_admin(case.machine) is not True, "runs as root"),
+        readable(
+            lambda case: _ADMIN_UNREAD if has_admin(case.machine) is None else "",
+            "not known",
+            needed=_OVERRIDE,
+            remedy=["grep CapEff /proc/self/status"],
+            sources=[_WITHOUT_ROOT],
+        ),
+        readable(
+            lambda case: case.machine.read.text(_PARAMS).unread,
+            "not read",
+            needed=_OVERRIDE,
+            remedy=["sudo grep RegistryDwords /proc/driver/nvidia/params"],
+            sources=[_WITHOUT_ROOT],
+        ),
+    ],
 )
 def _driver_registry(case: Case) -> Iterator[Finding]:
-    params = case.machine.read.text("/proc/driver/nvidia/params")
-    source = _GUIDE("Running without Root Privileges")
-    needed = "PeerMappingOverride=1"
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-    elif params.absent or (admin := has_admin(case.machine)):
-        yield finding.n_a("the driver has no such file" if params.absent else "runs as root")
-    elif admin is None:
-        ask = ["grep CapEff /proc/self/status"]
-        why = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/status was not read."
-        yield finding.unknown("?", needed=needed, why=why, remedy=ask, sources=[source])
-    elif not params.ok:
-        ask = ["sudo grep RegistryDwords /proc/driver/nvidia/params"]
-        yield finding.unknown(
-            "?", needed=needed, why=f"{params.why}.", remedy=ask, sources=[source]
-        )
-    elif nvidia_proc.registry(params.text).get("PeerMappingOverride") == "1":
-        yield finding.ok(needed, needed=needed, sources=[source])
+    registry = nvidia_proc.registry(case.machine.read.text(_PARAMS).text)
+    if registry.get("PeerMappingOverride") == "1":
+        yield finding.ok(_OVERRIDE, needed=_OVERRIDE, sources=[_WITHOUT_ROOT])
     else:
-        yield _not_for_users(case.machine, nvidia_proc.registry(params.text), source)
+        yield _not_for_users(case.machine, registry)
 
 
-def _not_for_users(
-    machine: Machine, registry: dict[str, str], source: references.Source
-) -> Finding:
+def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
     """Return the warning that the GPU may not write to a NIC's doorbell without root's rights."""
     inside = machine.know(container).engine
     written = not inside and "PeerMappingOverride=1" in machine.read.text(_CONF).text
@@ -385,10 +427,10 @@ def _not_for_users(
         remedy = [*_PRIVILEGED[machine.know(container).engine == "Kubernetes"], _KEY_ON_HOST]
     return finding.warn(
         "written, not in force yet" if written else "not set",
-        needed="PeerMappingOverride=1",
+        needed=_OVERRIDE,
         why=why,
         remedy=remedy,
-        sources=[source, references.OPEN_MODULES("os-interface.c, os_is_administrator")],
+        sources=[_WITHOUT_ROOT, references.OPEN_MODULES("os-interface.c, os_is_administrator")],
     )
 
 

@@ -15,8 +15,8 @@ from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
+from ..requirements import missing_device
 from ._bluefield_mode import card_label
-from ._devices import missing_device
 
 _DMA_FIRMWARE = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
 _TESTED_RELEASES = 2  # older releases of firmware that a DOCA is tested with

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import gpudirect, gpus, nvidia_proc
+from ..facts import gpudirect, nvidia_proc
 from ..facts.distribution import family
 from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import not_applicable
+from ..requirements import applies, driver_loaded, gpu_present
 
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"
@@ -38,16 +38,17 @@ _PACKAGES = {
     asks="Can the CPU access GPU memory without CUDA? DOCA_GPU_MEM_TYPE_GPU_CPU needs it.",
     goals=[Goal.GPUNETIO],
     sides=("host",),
+    requires=[
+        gpu_present,
+        driver_loaded,
+        applies(
+            lambda case: gpudirect.is_direct(case.machine),
+            "not on this machine: see gpudirect-platform",
+        ),
+    ],
 )
 def _gdrcopy(case: Case) -> Iterator[Finding]:
     machine = case.machine
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
-    if not any(gpudirect.kind(machine, gpu).direct for gpu in gpus.usable(machine)):
-        yield finding.n_a("not on this machine: see gpudirect-platform")
-        return
     module, library = _module(machine), _library(machine)
     if module and _lacks_node(machine):
         yield _no_node(machine)

@@ -13,7 +13,7 @@ from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import not_applicable
+from ..requirements import applies, driver_loaded, gpu_present, readable
 
 _SOURCES = (references.IMEX("IMEX Channels"), references.NCCL("src/mnnvl.cc"))
 _NEEDED = "a channel, the service"
@@ -22,33 +22,40 @@ _FILE = f"{CHANNELS}/channel0"
 _MAJOR = f"$(awk '$2==\"{NAME}\"{{print $1}}' /proc/devices)"
 
 
+def _channels_unread(case: Case) -> str:
+    found = case.machine.know(imex)
+    return found.why if found.channels is None else ""
+
+
 @check(
     "imex",
     "Multi-node NVLink (IMEX)",
     asks="Where NVLink joins several machines: is there an IMEX channel, and does the service run?",
     goals=[Goal.P2P],
     sides=("host",),
+    requires=[
+        gpu_present,
+        driver_loaded,
+        applies(
+            lambda case: is_multi_node(case.machine),
+            "NVLink does not leave this machine",
+            why="Only fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) need an IMEX channel here.",
+        ),
+        readable(
+            _channels_unread,
+            "not read",
+            needed=_NEEDED,
+            remedy=[f"ls -l {CHANNELS}"],
+            sources=_SOURCES,
+        ),
+    ],
 )
 def _imex(case: Case) -> Iterator[Finding]:
-    machine = case.machine
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
-    if not is_multi_node(machine):
-        why = "Only fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) need an IMEX channel here."
-        yield finding.n_a("NVLink does not leave this machine", why=why)
-        return
-    yield _judge(machine, machine.know(imex))
+    yield _judge(case.machine, case.machine.know(imex))
 
 
 def _judge(machine: Machine, found: Imex) -> Finding:
     inside = bool(machine.know(container).engine)
-    if found.channels is None:
-        return finding.unknown(
-            "not read", needed=_NEEDED, why=finding.sentence(found.why),
-            remedy=[f"ls -l {CHANNELS}"], sources=_SOURCES,
-        )  # fmt: skip
     if not found.channels:
         return _no_channel(machine, found, inside=inside)
     if any(name.startswith(CHANNELS) for name in machine.know(refused)):

@@ -15,6 +15,7 @@ from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ..requirements import applies, readable, reason
 from . import _data_direct
 
 _MAX_NAMED = 2  # devices; the rest are counted
@@ -42,36 +43,42 @@ _TYPES = {
 }
 
 
+def _devices(machine: Machine) -> tuple[PciDevice, ...]:
+    tree = machine.know(pci.tree)
+    return (*tree.gpus, *(nic for nic in tree.nics if nic.vendor == pci.MELLANOX))
+
+
 @check(
     "iommu",
     "IOMMU",
     asks="Does the IOMMU leave the addresses between GPU and NIC untranslated?",
     goals=ANY_GPU,
     sides=("host",),
+    requires=[
+        readable(reason(pci.tree), "no PCI devices", sources=_SOURCES),
+        applies(lambda case: _devices(case.machine), "neither GPU nor NIC"),
+        applies(
+            lambda case: not case.machine.know(virtual.virtual).is_vm,
+            "the hypervisor's",
+            needed="on the hypervisor: dgkit doctor iommu",
+            why="Devices passed through to a virtual machine use the host's IOMMU, which is not "
+            "visible here. NVIDIA's guide enables ATS there (mlxconfig, ATS_ENABLED).",
+            sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
+        ),
+    ],
 )
 def _iommu(case: Case) -> Iterator[Finding]:
     machine = case.machine
-    tree = machine.know(pci.tree)
-    devices = (*tree.gpus, *(nic for nic in tree.nics if nic.vendor == pci.MELLANOX))
-    if tree.why:
-        yield finding.unknown("no PCI devices", why=finding.sentence(tree.why), sources=_SOURCES)
-        return
-    if not devices:
-        yield finding.n_a("neither GPU nor NIC")
-        return
-    if machine.know(virtual.virtual).is_vm:
-        yield _guest()
-        return
     if coherent.is_coherent(machine):
         yield _coherent(machine)
         return
     if case.goal is Goal.GPU:
         yield finding.n_a("no other device has to reach the GPU")
         return
-    if tree.gpus and data_direct.functions(machine):
+    if machine.know(pci.tree).gpus and data_direct.functions(machine):
         yield from _data_direct.judge_groups(machine)
         return
-    words = machine.know(cmdline)
+    words, devices = machine.know(cmdline), _devices(machine)
     states: dict[str, list[PciDevice]] = {}
     for device, state in zip(devices, _states(machine, devices, words), strict=True):
         states.setdefault(state, []).append(device)
@@ -98,16 +105,6 @@ def _coherent(machine: Machine) -> Finding:
         "while the SMMU is in passthrough.",
         remedy=[add_parameter(machine, "iommu.passthrough=0", "iommu")],
         sources=sources,
-    )
-
-
-def _guest() -> Finding:
-    return finding.n_a(
-        "the hypervisor's",
-        needed="on the hypervisor: dgkit doctor iommu",
-        why="Devices passed through to a virtual machine use the host's IOMMU, which is not "
-        "visible here. NVIDIA's guide enables ATS there (mlxconfig, ATS_ENABLED).",
-        sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
     )
 
 

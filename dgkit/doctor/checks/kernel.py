@@ -17,7 +17,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import NO_GPU, missing_device
+from ..requirements import NO_GPU, applies, device, missing_device, readable
 
 _MAYBE, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (
@@ -31,28 +31,32 @@ _DISAGREE = (
 )
 
 
+def _release_unread(case: Case) -> str:
+    linux = case.machine.know(uname)
+    return "" if linux.version else linux.why or "The name of its release has no version"
+
+
 @check(
     "kernel-version",
     "Linux kernel",
     asks="Is the kernel new enough to share GPU memory as a dma-buf?",
     goals=WITH_GPU,
+    requires=[
+        readable(
+            _release_unread, "version not known", needed="6.2 or later", sources=_VERSION_SOURCES
+        ),
+        applies(
+            lambda case: not case.machine.know(uname).wsl,
+            "Microsoft's, of WSL: see virtual-machine",
+        ),
+    ],
 )
 def _kernel_version(case: Case) -> Iterator[Finding]:
     linux = case.machine.know(uname)
     release, number = linux.release, linux.version
-    if not number:
-        yield finding.unknown(
-            release[:45] or "?",
-            needed="6.2 or later",
-            why=f"{linux.why or 'uname gives no version'}.",
-            sources=_VERSION_SOURCES,
-        )
-        return
     if case.machine.know(side) == "dpu":
         why = "The host exports the dma-buf: the Arm cores' kernel does not matter."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
-    elif linux.wsl:
-        yield finding.n_a("Microsoft's, of WSL: see virtual-machine")
     elif number >= _SURE:
         yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
     else:
@@ -231,11 +235,9 @@ def _without_p2pdma() -> Finding:
     asks="Can a GPU use a process's ordinary memory? Nothing in CUDA or dgkit needs it.",
     goals={Goal.RDMA, Goal.GPUNETIO},
     sides=("host",),
+    requires=[device(lambda case: case.machine.know(pci.tree).gpus, NO_GPU)],
 )
 def _kernel_hmm(case: Case) -> Iterator[Finding]:
-    if not case.machine.know(pci.tree).gpus:
-        yield missing_device(case.machine, NO_GPU)
-        return
     known = case.machine.know(kconfig)
     sources = (references.HMM(), references.CUDA_HMM(), references.DEVICE_PRIVATE())
     names = ("HMM_MIRROR", "DEVICE_PRIVATE")

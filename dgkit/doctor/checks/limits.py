@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from ...units import size_text
 from .. import finding, references
@@ -14,7 +14,7 @@ from ..finding import Finding
 from ..goals import WITH_CARD, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import missing_device
+from ..requirements import device, readable
 
 _MIN_FILES = 1024  # the usual default; a region uses two or three, a connection a few
 _PLENTY = 1 << 30  # bytes of locked memory
@@ -38,23 +38,38 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
 
 
+def _unread(name: str, is_known: Callable[[Reading], object]) -> Callable[[Case], str]:
+    """Return a function that returns why an answer of the system is missing; "" if it is known."""
+
+    def why(case: Case) -> str:
+        reading = case.machine.read.ask(name)
+        return "" if is_known(reading) else reading.why or "the system returned no number"
+
+    return why
+
+
+_PAGE = references.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")
+_NOFILE = references.GETRLIMIT("RLIMIT_NOFILE")
+
+
 @check(
     "memlock",
     "Locked memory",
     asks="May a program lock as much memory as it registers with a NIC?",
     goals=WITH_CARD,
+    requires=[
+        device(lambda case: pairs.peers(case.machine, case.goal), "no NIC to register memory with"),
+        readable(
+            _unread("memlock", _soft_and_hard),
+            "not read",
+            needed="unlimited",
+            sources=_MEMLOCK_SOURCES,
+        ),
+    ],
 )
 def _memlock(case: Case) -> Iterator[Finding]:
-    if not pairs.peers(case.machine, case.goal):
-        yield missing_device(case.machine, "no NIC to register memory with")
-        return
-    reading = case.machine.read.ask("memlock")
-    known, exempt = _soft_and_hard(reading), holds(case.machine, IPC_LOCK)
-    if known is None:
-        why = reading.why or "the system returned no number"
-        yield finding.unknown("?", needed="unlimited", why=f"{why}.", sources=_MEMLOCK_SOURCES)
-        return
-    soft, hard = known
+    exempt = holds(case.machine, IPC_LOCK)
+    soft, hard = _soft_and_hard(case.machine.read.ask("memlock")) or (None, None)
     if soft is None:
         yield finding.ok("unlimited", needed="unlimited", sources=_MEMLOCK_SOURCES)
     elif exempt is None:
@@ -94,13 +109,12 @@ _QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work que
     "Locked memory for queues",
     asks="May a program lock the memory of an RDMA device's queues?",
     goals={Goal.RDMA, Goal.GPUNETIO},
+    requires=[device(lambda case: pairs.peers(case.machine, case.goal), "no NIC with queues")],
 )
 def _memlock_queues(case: Case) -> Iterator[Finding]:
     known, exempt = _soft_and_hard(case.machine.read.ask("memlock")), holds(case.machine, IPC_LOCK)
     needed = size_text(_QUEUES)
-    if not pairs.peers(case.machine, case.goal):
-        yield missing_device(case.machine, "no NIC with queues")
-    elif known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
+    if known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
         why = "The limit, or whether it applies to this user, is not known: see memlock."
         yield finding.unknown("?", needed=needed, why=why, sources=_MEMLOCK_SOURCES)
     elif known[0] is None or known[0] >= _QUEUES or exempt:
@@ -134,14 +148,18 @@ def _unlock(machine: Machine, hard: int | None) -> list[str]:
     "Page size",
     asks="How large are the pages, in units of which memory is shared?",
     goals=WITH_GPU,
+    requires=[
+        readable(
+            _unread("page-size", lambda reading: _is_size(reading.data) and reading.data),
+            "not read",
+            needed="4 KiB to 64 KiB",
+            sources=[_PAGE],
+        )
+    ],
 )
 def _page_size(case: Case) -> Iterator[Finding]:
-    reading = case.machine.read.ask("page-size")
-    size, sources = reading.data, [references.CUDA_DRIVER_API("cuMemGetHandleForAddressRange")]
-    if not _is_size(size) or size < 1:
-        why = f"{reading.why or 'the system returned no number'}."
-        yield finding.unknown("?", needed="4 KiB to 64 KiB", why=why, sources=sources)
-    elif size <= 4096:
+    size, sources = case.machine.read.ask("page-size").data, [_PAGE]
+    if size <= 4096:
         yield finding.ok(size_text(size), needed="4 KiB to 64 KiB", sources=sources)
     else:
         why = (
@@ -159,15 +177,18 @@ def _page_size(case: Case) -> Iterator[Finding]:
     "open-files",
     "Open files",
     asks="May a process open as many files as regions and connections need?",
+    requires=[
+        readable(
+            _unread("open-files", _soft_and_hard),
+            "not read",
+            needed=f"{_MIN_FILES}",
+            sources=[_NOFILE],
+        )
+    ],
 )
 def _open_files(case: Case) -> Iterator[Finding]:
-    reading = case.machine.read.ask("open-files")
-    known, sources = _soft_and_hard(reading), [references.GETRLIMIT("RLIMIT_NOFILE")]
-    if known is None:
-        why = f"{reading.why or 'the system returned no number'}."
-        yield finding.unknown("?", needed=f"{_MIN_FILES}", why=why, sources=sources)
-        return
-    soft, hard = known
+    sources = [_NOFILE]
+    soft, hard = _soft_and_hard(case.machine.read.ask("open-files")) or (None, None)
     found = "unlimited" if soft is None else f"{soft}"
     if soft is None or soft >= _MIN_FILES:
         yield finding.ok(found, needed=f"{_MIN_FILES}", sources=sources)

@@ -17,6 +17,7 @@ from ..finding import Finding
 from ..goals import WITH_CARD, Goal
 from ..machine import Case
 from ..registry import check
+from ..requirements import applies, readable, reason
 from ._devices import only_good
 
 _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")
@@ -26,23 +27,23 @@ _RATE = references.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
 _BUSY = 2  # performance states P0 to P2 are those under load: CUDA uses P2 on some GPUs
 
 
+def _devices(case: Case) -> tuple[PciDevice, ...]:
+    gpus = case.machine.know(pci.tree).gpus if case.goal is not Goal.HOST_DMA else ()
+    return (*gpus, *pairs.peers(case.machine, case.goal))
+
+
 @check(
     "link",
     "PCIe links",
     asks="Do the links of GPUs, NICs and DPUs have their full speed and width?",
     goals=WITH_CARD,
+    requires=[
+        readable(reason(pci.tree), "no PCI tree"),
+        applies(_devices, "no GPU, NIC or DPU"),
+    ],
 )
 def _link(case: Case) -> Iterator[Finding]:
-    tree = case.machine.know(pci.tree)
-    gpus = tree.gpus if case.goal is not Goal.HOST_DMA else ()
-    devices = (*gpus, *pairs.peers(case.machine, case.goal))
-    if tree.why:
-        yield finding.unknown("no PCI tree", why=tree.why)
-        return
-    if not devices:
-        yield finding.n_a("no GPU, NIC or DPU")
-        return
-    yield from only_good(case.machine, _links(case, devices), "links")
+    yield from only_good(case.machine, _links(case, _devices(case)), "links")
 
 
 def _links(case: Case, devices: tuple[PciDevice, ...]) -> Iterator[Finding]:

@@ -11,10 +11,20 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
+from ..requirements import applies, readable
 from ._devices import only_good
 
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
+
+
+def _devices(case: Case) -> tuple[pci.PciDevice, ...]:
+    return (*case.machine.know(pci.tree).gpus, *pairs.peers(case.machine, case.goal))
+
+
+def _tree_unread(case: Case) -> str:
+    tree = case.machine.know(pci.tree)
+    return tree.why if len(tree.nodes) != 1 else ""
 
 
 @check(
@@ -22,17 +32,19 @@ _ABI = references.NUMA_ABI("/sys/devices/system/node/nodeX/cpulist")
     "NUMA nodes",
     asks="Are GPU, NIC and the CPUs of this process on one NUMA node?",
     goals=WITH_GPU,
+    requires=[
+        applies(
+            lambda case: _devices(case) or case.machine.know(pci.tree).why, "no GPU, NIC or DPU"
+        ),
+        readable(_tree_unread, "no PCI tree"),
+    ],
 )
 def _numa(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    devices = (*tree.gpus, *pairs.peers(case.machine, case.goal))
-    if not devices and not tree.why:
-        yield finding.n_a("no GPU, NIC or DPU")
-    elif len(tree.nodes) == 1:
+    if len(tree.nodes) == 1:
         yield finding.ok("one NUMA node", sources=[_ABI])
-    elif tree.why:
-        yield finding.unknown("no PCI tree", why=tree.why)
     else:
+        devices = _devices(case)
         found = [_judge_pair(case, pair) for pair in pairs.pairs(case.machine, case.goal)]
         if case.goal is not Goal.ARM_DMA or any(one.verdict is Verdict.OK for one in found):
             found = [_said(one) for one in found]

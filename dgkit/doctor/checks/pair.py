@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -15,25 +14,23 @@ from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
-from ..registry import Judge, check, named
+from ..registry import check, named
+from ..requirements import applies
 from . import _link_type
 
 _JUDGE_BOTH = "judge both: --from host.snap --from dpu.snap"
 
 
-def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge:
-    """Make a check of a host and a DPU; it is not applicable if one side is missing."""
+_BOTH = (
+    applies(lambda case: case.host, "only the DPU is known", why=f"To compare, {_JUDGE_BOTH}"),
+    applies(lambda case: case.dpu, "only the host is known", why=f"To compare, {_JUDGE_BOTH}"),
+)
 
-    @wraps(judge)
-    def judged(case: Case) -> Iterator[Finding]:
-        if case.host is None:
-            yield finding.n_a("only the DPU is known", why=f"To compare, {_JUDGE_BOTH}")
-        elif case.dpu is None:
-            yield finding.n_a("only the host is known", why=f"To compare, {_JUDGE_BOTH}")
-        else:
-            yield from judge(case, case.host, case.dpu)
 
-    return judged
+def _sides(case: Case) -> tuple[Machine, Machine]:
+    """Return the host and the DPU of a case that meets _BOTH."""
+    assert case.host is not None and case.dpu is not None  # noqa: PT018
+    return case.host, case.dpu
 
 
 @check(
@@ -42,9 +39,10 @@ def _both(judge: Callable[[Case, Machine, Machine], Iterator[Finding]]) -> Judge
     asks="Are these a host and its own DPU, and does the DPU see the host?",
     goals=BY_ARM,
     sides=("pair",),
+    requires=_BOTH,
 )
-@_both
-def _pair_bluefield(_case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
+def _pair_bluefield(case: Case) -> Iterator[Finding]:
+    host, dpu = _sides(case)
     trees = host.know(pci.tree), dpu.know(pci.tree)
     sources = [references.REPRESENTORS(), references.MODES("DPU mode, NIC mode")]
     for tree, name in zip(trees, ("host", "DPU"), strict=True):
@@ -120,9 +118,10 @@ def _judge_ports(
     asks="Are DOCA and dgkit of both sides compatible?",
     goals=BY_ARM,
     sides=("pair",),
+    requires=_BOTH,
 )
-@_both
-def _pair_versions(_case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
+def _pair_versions(case: Case) -> Iterator[Finding]:
+    host, dpu = _sides(case)
     yield _judge_doca(host, dpu)
     yield _judge_dgkit(host, dpu)
 
@@ -186,9 +185,10 @@ _MEMORY_SOURCES = (
     asks="Can the host export GPU memory, and can the DPU import it?",
     goals=[Goal.ARM_DMA],
     sides=("pair",),
+    requires=_BOTH,
 )
-@_both
-def _pair_memory(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
+def _pair_memory(case: Case) -> Iterator[Finding]:
+    host, dpu = _sides(case)
     verdicts = {name: _verdict(case, host, name) for name in _EXPORTS}
     imports = _verdict(case, dpu, "doca-libraries")
     exports = [how for name, how in _EXPORTS.items() if verdicts[name] is Verdict.OK]
@@ -213,7 +213,7 @@ def _pair_memory(case: Case, host: Machine, dpu: Machine) -> Iterator[Finding]:
 def _verdict(case: Case, machine: Machine, name: str) -> Verdict:
     """Return the verdict of another check on one side; OK if any of its findings is."""
     side = msgspec.structs.replace(case, machine=machine)
-    findings = [found for check in named([name]) for found in check.judge(side)]
+    findings = [found for check in named([name]) for found in check.findings(side)]
     if any(found.verdict is Verdict.OK for found in findings):
         return Verdict.OK
     return worst(findings)

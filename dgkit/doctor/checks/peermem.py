@@ -20,7 +20,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import missing_device, not_applicable
+from ..requirements import applies, driver_loaded, gpu_present, missing_device
 
 _SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),
@@ -46,19 +46,21 @@ _ORIGIN_DISAGREES = (
     asks="Can nvidia-peermem map GPU memory if there is no dma-buf?",
     goals=WITH_GPU,
     sides=("host",),
+    requires=[
+        gpu_present,
+        driver_loaded,
+        applies(
+            lambda case: gpudirect.is_direct(case.machine),
+            "not on this machine: see gpudirect-platform",
+        ),
+    ],
 )
 def _peermem(case: Case) -> Iterator[Finding]:
     machine = case.machine
     state = machine.know(peermem_state)
     found = gpus.usable(machine)
-    direct = any(gpudirect.kind(machine, gpu).direct for gpu in found)
     works = {gpudirect.dma_buf(machine, gpu).works for gpu in found}
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-    elif not direct:
-        yield finding.n_a("not on this machine: see gpudirect-platform")
-    elif state == "loaded" and False in works and machine.know(is_outdated):
+    if state == "loaded" and False in works and machine.know(is_outdated):
         yield _outdated()
     elif state == "loaded":
         needed = "if there is no dma-buf"

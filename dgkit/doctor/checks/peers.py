@@ -13,7 +13,8 @@ from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import not_applicable, per_gpu
+from ..requirements import driver_loaded, gpu_present
+from ._devices import per_gpu
 
 _HOST = ("host",)
 _SMI = references.NVIDIA_SMI("topo -m, Legend")
@@ -31,13 +32,10 @@ _RESTART_FABRIC = (
     asks="How are the GPUs connected to each other?",
     goals=[Goal.P2P],
     sides=_HOST,
+    requires=[gpu_present],
 )
 def _gpu_peers(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case, driver=False)
     both = pairs.pairs(case.machine, case.goal)
-    if missing is not None:
-        yield missing
-        return
     if not both:
         yield finding.fail(
             "one GPU", needed="two or more", why="There is no other GPU to exchange data with.",
@@ -130,6 +128,7 @@ _REFUSED = {
     asks="Has the fabric manager connected the GPUs that NVSwitches join?",
     goals=ANY_GPU,
     sides=_HOST,
+    requires=[gpu_present, driver_loaded],
 )
 def _nvlink_fabric(case: Case) -> Iterator[Finding]:
     listed = {gpu.address: gpu for gpu in case.machine.know(smi).gpus}
@@ -155,4 +154,4 @@ def _nvlink_fabric(case: Case) -> Iterator[Finding]:
             sources=[_FABRIC],
         )
 
-    yield from per_gpu(case, judge)
+    yield from per_gpu(case.machine, judge)

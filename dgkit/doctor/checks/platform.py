@@ -15,6 +15,7 @@ from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ..requirements import gpu_present
 from ._devices import per_gpu, smi_command
 
 _AMAZON = 0x1D0F
@@ -50,6 +51,7 @@ _WITHOUT = {
     asks="Can other devices reach GPU memory on this machine at all?",
     goals=WITH_GPU,
     sides=("host",),
+    requires=[gpu_present],
 )
 def _gpudirect_platform(case: Case) -> Iterator[Finding]:
 
@@ -77,7 +79,7 @@ def _gpudirect_platform(case: Case) -> Iterator[Finding]:
             f"{found}, {kind.value}", needed="GPUDirect", sources=source
         )
 
-    yield from per_gpu(case, judge, driver=False)
+    yield from per_gpu(case.machine, judge)
 
 
 # EC2's types with EFA and NVIDIA GPUs, but without GPUDirect between them; from p4d on there is.

@@ -14,7 +14,7 @@ from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
-from ._devices import not_applicable
+from ..requirements import driver_loaded, gpu_present
 
 _RDMA = (Goal.RDMA, Goal.GPUNETIO)
 _NOT_JUDGED = "not judged"
@@ -26,12 +26,9 @@ _NOT_JUDGED = "not judged"
     asks="What do NCCL, NVSHMEM and UCX need here besides, and what is not judged?",
     goals=ANY_GPU,
     sides=("host",),
+    requires=[gpu_present, driver_loaded],
 )
 def _other_programs(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
     found = [advice for give in _ADVICE if (advice := give(case)) is not None]
     yield from found or [finding.n_a("nothing to add")]
 
@@ -56,7 +53,7 @@ def _old_peer_memory(case: Case) -> Finding | None:
 def _without_gpudirect(machine: Machine) -> bool:
     """Return whether other devices reach the memory of none of the GPUs, as on GB10."""
     found = gpus.usable(machine)
-    return bool(found) and not any(gpudirect.kind(machine, gpu).direct for gpu in found)
+    return bool(found) and not gpudirect.is_direct(machine)
 
 
 def _gdr_level(case: Case) -> Finding | None:

@@ -16,7 +16,8 @@ from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..registry import check
-from ._devices import any_of, missing_device
+from ..requirements import applies, missing_device, readable, reason
+from ._devices import any_of
 
 _KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
@@ -31,12 +32,10 @@ _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # names of hardware interfaces by sys
     "RDMA devices",
     asks="Which RDMA devices are present, do programs see them, and are their links up?",
     goals=WITH_CARD,
+    requires=[readable(reason(rdma.devices), "RDMA devices not read", sources=[_SOURCE])],
 )
 def _rdma_devices(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
-    if known.why:
-        yield finding.unknown("RDMA devices not read", why=known.why, sources=[_SOURCE])
-        return
     if not known.devices:
         yield _no_devices(case)
         return
@@ -147,15 +146,13 @@ def _link_up(device: RdmaDevice) -> list[str]:
     asks="Can the RDMA devices register a dma-buf, as which GPU memory is shared with them?",
     goals=WITH_GPU,
     sides=("host",),
+    requires=[
+        readable(reason(rdma.devices), "RDMA devices not read", sources=[_DMABUF]),
+        applies(lambda case: case.machine.know(rdma.devices).devices, "no RDMA devices"),
+    ],
 )
 def _rdma_dmabuf(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
-    if known.why:
-        yield finding.unknown("RDMA devices not read", why=known.why, sources=[_DMABUF])
-        return
-    if not known.devices:
-        yield finding.n_a("no RDMA devices")
-        return
     kinds: dict[tuple[str, bool], list[RdmaDevice]] = {}
     for device in known.devices:  # the driver decides: one device of each kind is tested
         kinds.setdefault((device.model, device.software), []).append(device)

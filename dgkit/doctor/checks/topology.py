@@ -28,29 +28,16 @@ from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..registry import check
+from ..requirements import NO_GPU, applies, readable, reason
 from ._devices import only_good
 
-__all__ = ["not_applicable"]
+__all__ = ["GPU_AND_PEER"]
 
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _RDMA = references.GPUDIRECT("Overview, Supported Systems")
 _SMI = references.NVIDIA_SMI("topo -m, Legend")
 _KERNEL = references.P2PDMA("PCI Peer-to-Peer DMA Support")
 _DRIVER = references.OPEN_MODULES("nvidia/nv-pci.c, nv_grdma_pci_topology_supported")
-
-
-def not_applicable(case: Case) -> Finding | None:
-    """Return the finding if there is no GPU, no NIC, no GPUDirect or no PCI tree; else None."""
-    tree = case.machine.know(pci.tree)
-    if tree.why:
-        return finding.unknown("no PCI tree", why=tree.why)
-    if not tree.gpus:
-        return finding.n_a("no NVIDIA GPU in the PCI tree")
-    if not pairs.peers(case.machine, case.goal):
-        return finding.n_a("no NIC or DPU that could reach a GPU")
-    if all(_shares_memory(case.machine, gpu) for gpu in tree.gpus):
-        return finding.n_a("no GPUDirect: CPU and GPU share their memory")
-    return None
 
 
 def _shares_memory(machine: Machine, gpu: pci.PciDevice) -> bool:
@@ -70,17 +57,30 @@ def _kind(machine: Machine, address: str) -> Kind | None:
     return next((gpudirect.kind(machine, gpu) for gpu in same), None)
 
 
+# What "topology" and "acs" need.
+GPU_AND_PEER = (
+    readable(reason(pci.tree), "no PCI tree"),
+    applies(lambda case: case.machine.know(pci.tree).gpus, "no NVIDIA GPU in the PCI tree"),
+    applies(
+        lambda case: pairs.peers(case.machine, case.goal), "no NIC or DPU that could reach a GPU"
+    ),
+    applies(
+        lambda case: (
+            not all(_shares_memory(case.machine, gpu) for gpu in case.machine.know(pci.tree).gpus)
+        ),
+        "no GPUDirect: CPU and GPU share their memory",
+    ),
+)
+
+
 @check(
     "topology",
     "PCIe topology",
     asks="How close is each GPU to its nearest NIC or DPU?",
     goals=WITH_GPU,
+    requires=GPU_AND_PEER,
 )
 def _topology(case: Case) -> Iterator[Finding]:
-    missing = not_applicable(case)
-    if missing is not None:
-        yield missing
-        return
     yield from _judge_override(case.machine)
     virtual_machine = case.machine.know(virtual.virtual).is_vm
     found = pairs.pairs(case.machine, case.goal)
@@ -263,24 +263,34 @@ _FAR = (
 )
 
 
+def _has_smi(case: Case) -> bool:
+    return not case.machine.read.run(*nvidia_topo.COMMAND.split()).absent
+
+
+def _may_have_gpu(case: Case) -> bool:
+    tree = case.machine.know(pci.tree)
+    return bool(tree.gpus or (tree.why and _has_smi(case)))
+
+
 @check(
     "topology-nvidia-smi",
     "PCIe topology, by nvidia-smi",
     asks="Does nvidia-smi show the same topology as sysfs?",
     goals=WITH_GPU,
+    requires=[
+        applies(_may_have_gpu, NO_GPU),
+        applies(_has_smi, "no nvidia-smi"),
+        readable(
+            reason(nvidia_topo.topology_matrix),
+            "no matrix",
+            remedy=[nvidia_topo.COMMAND],
+            sources=[_SMI],
+        ),
+    ],
 )
 def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
     tree = case.machine.know(pci.tree)
-    reading = case.machine.read.run(*nvidia_topo.COMMAND.split())
-    if reading.absent or not (tree.gpus or tree.why):
-        yield finding.n_a("no nvidia-smi" if tree.gpus else "no NVIDIA GPU")
-        return
     matrix = case.machine.know(nvidia_topo.topology_matrix)
-    if matrix.why:
-        yield finding.unknown(
-            "no matrix", why=matrix.why, remedy=[nvidia_topo.COMMAND], sources=[_SMI]
-        )
-        return
     known = nvidia_topo.addresses(case.machine, matrix)
     names = [name for name in known if known[name] in tree.devices]
     both = [pair for pair in combinations(names, 2) if matrix.near(*pair) is not None]

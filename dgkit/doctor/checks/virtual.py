@@ -14,9 +14,10 @@ from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal
 from ..machine import Case, Machine
 from ..registry import check
 from ..remedies import with_devices
-from ._devices import pci_unread
+from ..requirements import applies, pci_unread, readable
 
 _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
+_SOURCES = (_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support"))
 
 
 @check(
@@ -25,14 +26,15 @@ _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
     asks="Is this a virtual machine, in which the hypervisor controls the devices?",
     goals=WITH_PEERS,
     sides=("host",),
+    requires=[
+        readable(
+            lambda case: case.machine.know(virtual).why, "not known", needed="no", sources=_SOURCES
+        )
+    ],
 )
 def _virtual_machine(case: Case) -> Iterator[Finding]:
     found = case.machine.know(virtual)
-    sources = [_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support")]
-    if found.is_vm is None:
-        why = finding.sentence(found.why)
-        yield finding.unknown("not known", needed="no", why=why, sources=sources)
-        return
+    sources = _SOURCES
     if not found.is_vm:
         yield finding.ok("no", needed="no", sources=sources)
         return
@@ -64,16 +66,18 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     "Container",
     asks="If this is a container, does it see the devices?",
     goals=ANY_GPU | WITH_CARD,
+    requires=[
+        applies(lambda case: case.machine.know(container).engine, "not in a container"),
+        readable(
+            lambda case: "" if case.machine.know(container).devices else "/dev could not be read",
+            "devices not read",
+            needed="devices",
+            sources=[_GUIDE],
+        ),
+    ],
 )
 def _container(case: Case) -> Iterator[Finding]:
     found = case.machine.know(container)
-    if not found.engine:
-        yield finding.n_a("not in a container")
-        return
-    if not found.devices:
-        why = "/dev could not be read."
-        yield finding.unknown(found.engine, needed="devices", why=why, sources=[_GUIDE])
-        return
     missing = list(_missing(case, found))
     if not missing and (unread := pci_unread(case.machine)):
         why = f"Which devices it should have is not known: {unread}"

@@ -61,6 +61,11 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
         return not self.fault
 
     @property
+    def unread(self) -> str:
+        """Description of the fault if there may be something to read; "" otherwise."""
+        return "" if self.ok or self.absent else self.why or f"the read ended as {self.fault}"
+
+    @property
     def absent(self) -> bool:
         """True if the file, directory or command is known not to exist."""
         return self.fault == "absent"

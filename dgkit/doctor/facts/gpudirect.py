@@ -130,6 +130,11 @@ def _against(machine: Machine, gpu: Gpu) -> str:
     )
 
 
+def is_direct(machine: Machine) -> bool:
+    """Return whether other devices reach the memory of a GPU of this machine."""
+    return any(kind(machine, gpu).direct for gpu in gpus.usable(machine))
+
+
 def kind(machine: Machine, gpu: Gpu) -> Kind:
     """Classify a GPU by its name, CUDA's attribute INTEGRATED and the product name in firmware."""
     tree, product = machine.read.together(

@@ -1,0 +1,129 @@
+"""Requirements: what a check needs before it runs, declared by `@check(requires=...)`.
+
+A requirement takes a case and returns None if it is met, else the finding of a check that cannot
+run: "cannot tell" where a reading is missing, "not applicable" where there is nothing to judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from . import finding, references
+from .facts import gpus, nvidia_proc, pci
+from .facts.nvidia_smi import smi
+from .finding import Finding
+from .machine import Case, Machine
+from .references import Source
+
+__all__ = [
+    "NO_GPU",
+    "Requirement",
+    "applies",
+    "device",
+    "driver_loaded",
+    "gpu_present",
+    "missing_device",
+    "pci_unread",
+    "readable",
+    "reason",
+]
+
+NO_GPU = "no NVIDIA GPU"
+
+Requirement = Callable[[Case], "Finding | None"]
+
+
+class _Explained(Protocol):
+    """Value of a fact that says why it is not known."""
+
+    @property
+    def why(self) -> str: ...
+
+
+def reason(fact: Callable[[Machine], _Explained]) -> Callable[[Case], str]:
+    """Return a function that returns why a fact is not known, for `readable`."""
+    return lambda case: case.machine.know(fact).why
+
+
+def readable(
+    why: Callable[[Case], str],
+    found: str,
+    *,
+    needed: str = "",
+    remedy: Iterable[str] = (),
+    sources: Iterable[Source] = (),
+) -> Requirement:
+    """Require a reading or a fact; without it the check cannot tell.
+
+    Args:
+        why: Returns why it is missing; "" if it is there.
+        found: As in `Finding`, like the other arguments.
+    """
+    remedy, sources = tuple(remedy), tuple(sources)
+
+    def missing(case: Case) -> Finding | None:
+        if not (because := why(case)):
+            return None
+        said = finding.sentence(because)
+        return finding.unknown(found, needed=needed, why=said, remedy=remedy, sources=sources)
+
+    return missing
+
+
+def applies(
+    condition: Callable[[Case], object],
+    found: str,
+    *,
+    needed: str = "",
+    why: str = "",
+    sources: Iterable[Source] = (),
+) -> Requirement:
+    """Require a condition; unless it is true, the check is not applicable.
+
+    Args:
+        condition: Returns a true value if the check applies.
+        found: As in `Finding`, like the other arguments.
+    """
+    result = finding.n_a(found, needed=needed, why=why, sources=sources)
+    return lambda case: None if condition(case) else result
+
+
+def device(present: Callable[[Case], object], found: str) -> Requirement:
+    """Require a device; see `missing_device`.
+
+    Args:
+        present: Returns a true value if the device is there.
+        found: What the finding says without it: "no NVIDIA NIC".
+    """
+    return lambda case: None if present(case) else missing_device(case.machine, found)
+
+
+def missing_device(machine: Machine, found: str) -> Finding:
+    """Return "not applicable" for a missing device; "cannot tell" if PCI devices were not read."""
+    if why := pci_unread(machine):
+        return finding.unknown(
+            "PCI devices not read",
+            why=why,
+            remedy=["lspci -tv"],
+            sources=[references.SYSFS_PCI("")],
+        )
+    return finding.n_a(found)
+
+
+def pci_unread(machine: Machine) -> str:
+    """Return why there may be more PCI devices than are known, as a sentence; "" if not."""
+    why = machine.know(pci.tree).why
+    absent = machine.read.names(pci.DEVICES).absent  # a machine without PCI
+    return f"{why.rstrip('.')}." if why and not absent else ""
+
+
+gpu_present = device(lambda case: case.machine.know(gpus.gpus), NO_GPU)  # else see gpu-present
+
+
+def _has_driver(case: Case) -> bool:
+    loaded = case.machine.know(nvidia_proc.driver).loaded
+    return loaded is not False or bool(case.machine.know(smi).gpus)
+
+
+driver_loaded = applies(_has_driver, "no NVIDIA driver is loaded")  # see driver-loaded
