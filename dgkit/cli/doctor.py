@@ -109,7 +109,7 @@ def doctor(**options: Any) -> int:
       p2p       several GPUs, not GeForce
       gpu       any other GPU
       laptop    no GPU
-    gpunetio is never taken by itself.
+    gpunetio is never chosen automatically.
 
     \b
     Exit codes:

@@ -152,7 +152,7 @@ def record(
     size: int = SIZE,
     progress: Progress | None = None,
 ) -> Snapshot:
-    """Store everything that any check reads of this machine in a new file, fit to be shared.
+    """Store all readings of all checks on this machine in a new file that is safe to share.
 
     Takes 10 s at most.
 
@@ -181,7 +181,7 @@ def record(
 
 
 def redacted_machine(snapshot: Snapshot, name: str, word: str) -> Machine:
-    """Return the machine of a snapshot with pseudonyms, also where it had some already."""
+    """Return the machine of a snapshot with new pseudonyms, even if it was recorded with some."""
     hidden = Redactor(word).redact(snapshot.readings)
     return Machine(RecordedReader(structs.replace(snapshot, readings=hidden)), name)
 
@@ -193,7 +193,7 @@ def report(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Return a text of one screen about this machine, or recorded ones, fit to be published.
+    """Return one screen of text about this machine, or recorded ones, that is safe to publish.
 
     What identifies a machine or a person is replaced by pseudonyms before it is judged. Takes 10 s
     at most.

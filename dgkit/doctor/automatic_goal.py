@@ -1,4 +1,4 @@
-"""Automatic goal: what a machine shows that its owner wants of it, in one table.
+"""Automatic goal: one table that derives it from the devices and software of a machine.
 
 A goal that the machine was never meant for fails on a machine that works. So a BlueField counts for
 its Arm cores only where DOCA or rshim is installed, without a GPU only where DOCA is, and a
@@ -91,7 +91,7 @@ def _why_none(shown: Signs) -> str:
 
 
 def _host_memory(shown: Signs) -> bool:
-    """Return whether Arm cores are to reach the memory of a host that has no GPU."""
+    """Return whether Arm cores should access the memory of a host without a GPU."""
     if shown.gpus or not shown.host:
         return False
     return shown.arm or (shown.has_dpu and shown.software == "DOCA")

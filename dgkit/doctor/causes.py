@@ -1,4 +1,4 @@
-"""Order of findings: a cause before what follows from it, what is dgkit's own last."""
+"""Order of findings: causes before their consequences, checks that only dgkit needs last."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "bluefield-mode": ("bluefield-representors", "bluefield-tmfifo", "doca-libraries"),
     "topology": ("numa",),
 }
-# What only dgkit and its packages need.
+# Checks that only dgkit and its packages need.
 OWN = frozenset(
     {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
 )
@@ -58,11 +58,11 @@ _ALARMS = (Verdict.WARN, Verdict.FAIL)
 
 
 def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
-    """Return the findings, the worst first, each that follows from another marked and after it.
+    """Return the findings, the worst first; mark consequences and place them after their cause.
 
-    A cause ranks as high as the worst that follows from it. Of equal verdicts, what blocks a data
-    path to the goal comes before what does not, and dgkit's own wants come last; where other
-    programs serve the goal, after all other failures and warnings.
+    A cause ranks as high as its worst consequence. Among equal verdicts, findings that block a data
+    path to the goal come first, and those that only dgkit needs last; where other programs serve
+    the goal, the latter follow all other failures and warnings.
     """
     found = tuple(findings)
     marked = [_mark(one, found) for one in found]
@@ -72,9 +72,9 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
 
 
 def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Finding, ...]:
-    """Return ordered findings, those first that concern a data path to the goal that works.
+    """Return ordered findings; move those to the front that concern a working path to the goal.
 
-    What fails and blocks other paths only comes after them, as it counts as a warning there.
+    Failures that only block other paths come after them, since they count as warnings.
     """
     every = tuple(paths)
     working = [path for path in every if path.serves and path.works]
@@ -101,7 +101,7 @@ def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
 
 
 def _cause(finding: Finding, found: Sequence[Finding]) -> str:
-    """Return the check that a finding follows from; "" if it is a cause itself, or says nothing."""
+    """Return the check that a finding follows from; "" if it has no cause or is not a problem."""
     if finding.verdict < Verdict.CANNOT_TELL or finding.side == "pair":
         return ""
     for other in found:

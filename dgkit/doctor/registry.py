@@ -46,10 +46,10 @@ class Check(msgspec.Struct, frozen=True):
     family: str
     goals: frozenset[Goal]
     sides: tuple[str, ...]
-    requires: tuple[Requirement, ...]
+    requires: tuple[Requirement, ...] = ()
 
     def findings(self, case: Case) -> Iterator[Finding]:
-        """Yield what is missing of the requirements; if they are all met, what the check finds."""
+        """Yield the finding of the first unmet requirement, or else those of the check."""
         for requirement in self.requires:
             if (missing := requirement(case)) is not None:
                 yield missing

@@ -68,7 +68,7 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
 
 
 def restart_once(findings: Sequence[Finding]) -> list[Finding]:
-    """Return findings whose remedies restart the machine once.
+    """Return the findings, with remedies that restart the machine only once.
 
     Settings of a card take effect at a power cycle, never at a restart, so where one finding asks
     for the cycle, it takes the place of the restarts that the others ask for.

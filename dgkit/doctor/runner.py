@@ -96,7 +96,7 @@ def read_everything(
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> None:
-    """Run each check for each of its goals, so that a recording has the readings of all of them."""
+    """Run each check for each of its goals, so that a recording has all their readings."""
     run = _Run([machine], size, time.monotonic() + limit_s + _GRACE_S)
     jobs = [
         job
@@ -170,7 +170,7 @@ class _Run:
             return ()
 
     def case(self, machine: Machine, goal: Goal) -> Case:
-        """Return the case that a check of this machine gets."""
+        """Return the input of checks of this machine."""
         host, dpu = self.sides.get("host"), self.sides.get("dpu")
         return Case(machine=machine, goal=goal, size=self.size, host=host, dpu=dpu)
 

@@ -77,7 +77,7 @@ def test_the_core_is_known_where_the_rest_is_late() -> None:
 def test_what_dgkit_info_does_not_answer_cannot_be_told(check: str, fault: Any) -> None:
     late = Reading(fault=fault, why="no answer within 5 s")
     (found,) = _found(check, Goal.ARM_DMA, info=late)
-    assert (found.verdict, found.why) == (Verdict.CANNOT_TELL, "no answer within 5 s.")
+    assert (found.verdict, found.why) == (Verdict.CANNOT_TELL, "No answer within 5 s.")
     assert found.remedy
 
 

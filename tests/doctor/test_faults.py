@@ -68,7 +68,7 @@ def test_a_reading_says_itself_why_it_is_not_there() -> None:
     known = load(snapshot_file("pix")).readings
     known |= {"ask uname": Reading(fault="late", why="uname hung")}
     ((_, kernel),) = findings(Goal.RDMA, known, "kernel-version")
-    assert kernel.why == "uname hung."
+    assert kernel.why == "Uname hung."
     known |= {"run modinfo -F filename nvidia-peermem": Reading(fault="late", why="hung")}
     ((_, older),) = findings(Goal.RDMA, known, "peermem")
     assert "not loaded" not in older.found

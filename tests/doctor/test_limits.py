@@ -94,7 +94,7 @@ def test_a_limit_that_is_no_number_cannot_be_judged(odd: object) -> None:
         (0, Verdict.CANNOT_TELL, ""),
         (True, Verdict.CANNOT_TELL, ""),
         ("4096", Verdict.CANNOT_TELL, ""),
-        (Reading(fault="unrecorded", why="nobody looked"), Verdict.CANNOT_TELL, "nobody looked"),
+        (Reading(fault="unrecorded", why="nobody looked"), Verdict.CANNOT_TELL, "Nobody looked."),
     ],
 )
 def test_pages_up_to_64_kib_are_fine_and_say_what_follows(

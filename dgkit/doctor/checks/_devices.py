@@ -22,7 +22,7 @@ __all__ = [
 
 
 def smi_command(machine: Machine, command: str) -> list[str]:
-    """Return a command of nvidia-smi; if there is none, how to get the driver it comes with."""
+    """Return a command of nvidia-smi; if it is not installed, how to get the driver."""
     if machine.know(smi).trouble != "absent":
         return [command]
     return ["# Needs the NVIDIA driver: dgkit doctor driver-loaded"]
@@ -69,7 +69,7 @@ def any_of(findings: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
 
 
 def only_good(machine: Machine, findings: Iterable[Finding], what: str) -> Iterator[Finding]:
-    """Yield the findings; in a virtual machine, others than OK become one "not applicable".
+    """Yield the findings; in a virtual machine, replace those that are not OK by one "n.a.".
 
     Args:
         machine: The machine that they are about.

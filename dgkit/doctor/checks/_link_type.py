@@ -24,7 +24,7 @@ _ETHERNET, _INFINIBAND = 2, 1
 
 
 def nics(machine: Machine) -> list[_Card]:
-    """Return each card with its settings; BlueFields not in NIC mode only if there is no other."""
+    """Return each card with its settings; omit BlueFields in DPU mode if there are other cards."""
     others = [card for card in machine.know(firmware.adapters) if not card.bluefield]
     configs = mlxconfig.queries(machine, [card.address for card in others], bluefield.LINKS)
     cards = [*machine.know(bluefield.configs), *zip(others, configs, strict=True)]

@@ -137,7 +137,7 @@ def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
 
 
 def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
-    """Return a warning if BAR1 is known to become larger; else it is said: bar1-size judges it."""
+    """Return a warning if BAR1 can become larger, else OK: bar1-size judges the size."""
     needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
     sources = [*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")]
     fits = "Memory that is exported at once must fit into BAR1."

@@ -179,7 +179,7 @@ def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Findi
 
 
 def _arm_side(case: Case) -> Machine | None:
-    """Return the Arm side if the host has one card only: it may be that of another."""
+    """Return the Arm side if the host has a single card; with several, it may belong to another."""
     return case.dpu if len(case.machine.know(bluefield.cards)) == 1 else None
 
 

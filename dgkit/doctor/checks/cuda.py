@@ -35,7 +35,7 @@ _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("echo $CUDA_VISIBLE_DEVICES", *_FILES),
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": (
-        "The GPUs are connected by NVSwitch, and the service that configures it does not run.",
+        "The GPUs are connected by NVSwitch, and the service that configures it is not running.",
         ("sudo systemctl enable --now nvidia-fabricmanager",),
     ),
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
@@ -119,7 +119,7 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
 
 
 def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
-    """Return what 802 means where no fabric manager of this machine mends it; None elsewhere."""
+    """Return the meaning of 802 if no fabric manager on this machine can fix it, else None."""
     if machine.know(virtual.is_confidential):
         why = "In a guest with confidential computing a GPU starts when it is set ready."
         return why, ("nvidia-smi conf-compute -grs", "sudo nvidia-smi conf-compute -srs 1")
@@ -127,7 +127,9 @@ def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
         why = "The switches outside of this machine have not connected its GPUs yet."
         return why, ("nvidia-smi -q | grep -A 5 Fabric", "# Ask the operator of these switches.")
     if machine.know(virtual.virtual).is_vm:
-        why = "The GPUs are connected by NVSwitch, and the service that configures it does not run."
+        why = (
+            "The GPUs are connected by NVSwitch, and the service that configures it is not running."
+        )
         manager = "sudo systemctl enable --now nvidia-fabricmanager"
         return why, (f"# Where the NVSwitches are, the hypervisor or this guest: {manager}",)
     return None
@@ -143,7 +145,7 @@ _NO_UVM_RULE = (
     "started before the host loaded nvidia-uvm."
 )
 _UVM_FIRST = ("# On the host, at each start before that of containers: nvidia-modprobe -u -c 0",)
-_NEW_CONTAINER = "# Start a new container: in this one it cannot be mended."
+_NEW_CONTAINER = "# Start a new container: it cannot be fixed inside this one."
 _NO_SVA = (
     "The kernel is built without CONFIG_ARM_SMMU_V3_SVA: a GPU that shares the CPU's page tables "
     "cannot be used."
@@ -160,7 +162,7 @@ def _version(known: Cuda, case: Case) -> Finding:
     machine = case.machine
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
-        why = "dgkit's CUDA libraries and GPUNetIO take CUDA 12 or newer."
+        why = "dgkit's CUDA libraries and GPUNetIO require CUDA 12 or newer."
         if case.goal is not Goal.GPUNETIO:  # other programs work with what there is
             return finding.ok(found, needed="12.0 for dgkit", why=why, sources=[_TABLE])
         remedy = install_driver(machine)
@@ -256,7 +258,7 @@ def _toolkit_unread(case: Case) -> str:
         gpu_present,
         applies(
             lambda case: case.goal is Goal.GPUNETIO or case.machine.know(cuda.toolkits).version,
-            "none, and none needed",
+            "not installed, not needed",
         ),
         readable(
             _toolkit_unread,
@@ -316,7 +318,7 @@ _LEAST = {"CuPy": (13, 6), "cuda-core": (1, 2)}
 
 
 def _gpu_info(machine: Machine) -> dict[str, object]:
-    """Return what `dgkit info` says of GPUs; {} if it says nothing."""
+    """Return the section on GPUs of `dgkit info`; {} if it is missing."""
     answer = machine.read.probe("info").data
     gpu = answer.get("gpu") if isinstance(answer, dict) else None
     return gpu if isinstance(gpu, dict) else {}
@@ -374,7 +376,7 @@ def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> st
         if () < version_key(version) < least:
             return f"{name} {version} is older than {'.'.join(map(str, least))}."
     if () < supported < (12, 0):
-        return "dgkit's CUDA libraries take CUDA 12: driver 525 or later."
+        return "dgkit's CUDA libraries require CUDA 12: driver 525 or later."
     bindings = version_key(str(listed.get("cuda-bindings", "")))
     if bindings and supported and bindings[0] > supported[0]:
         driver = ".".join(map(str, supported))

@@ -56,7 +56,7 @@ _VERBS_DISAGREE = (
 
 
 def _has_goal(case: Case) -> bool:
-    """Return whether the goal's programs run on this side: those of GPUNetIO on the host."""
+    """Return whether the goal's programs run on this side; GPUNetIO runs on the host."""
     return case.goal is not Goal.GPUNETIO or case.machine.know(side) != "dpu"
 
 

@@ -182,7 +182,7 @@ def _unexplained(machine: Machine) -> bool:
 
 
 def _lacks_device_files(machine: Machine) -> bool:
-    """Return whether /dev was read and has none; nvidia-smi creates them if it may."""
+    """Return whether /dev was read and lacks them; nvidia-smi creates them if permitted."""
     listing = machine.read.names("/dev")
     lacks = "nvidiactl" not in listing.names and "dxg" not in listing.names  # dxg: WSL
     return listing.ok and lacks and not machine.know(smi).gpus
@@ -434,7 +434,9 @@ def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
     )
 
 
-_KEY_ON_HOST = "# Or set the key on the host: dgkit doctor driver-registry, there."
+_KEY_ON_HOST = (
+    "# Or set the key on the host, where `dgkit doctor driver-registry` prints the command."
+)
 # How a container gets the right, by whether it is one of Kubernetes.
 _PRIVILEGED = {
     False: ["# Start the container with --privileged, or with --cap-add=SYS_ADMIN."],

@@ -67,7 +67,7 @@ def _judge(machine: Machine, found: Imex) -> Finding:
     if found.runs is False and not inside:
         return finding.warn(
             "the service does not run", needed=_NEEDED,
-            why="Memory of this machine cannot be imported on others, nor theirs here.",
+            why="Other machines cannot import memory of this one, nor this one theirs.",
             remedy=[
                 "# List the addresses of all machines in /etc/nvidia-imex/nodes_config.cfg, then:",
                 "sudo systemctl enable --now nvidia-imex",
@@ -94,7 +94,7 @@ def _in_container(machine: Machine) -> list[str]:
 
 
 def _on_host(machine: Machine, found: Imex) -> list[str]:
-    """Return what creates channel 0: at each start of the driver, and now."""
+    """Return the commands that create channel 0, at each start of the driver and now."""
     if found.registered is False:
         return ["# This driver has no IMEX channels: use the open kernel modules, 550 or later"]
     option = "options nvidia NVreg_CreateImexChannel0=1"

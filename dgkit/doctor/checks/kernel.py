@@ -33,7 +33,7 @@ _DISAGREE = (
 
 def _release_unread(case: Case) -> str:
     linux = case.machine.know(uname)
-    return "" if linux.version else linux.why or "The name of its release has no version"
+    return "" if linux.release else linux.why or "The system gives no release"
 
 
 @check(
@@ -54,7 +54,12 @@ def _release_unread(case: Case) -> str:
 def _kernel_version(case: Case) -> Iterator[Finding]:
     linux = case.machine.know(uname)
     release, number = linux.release, linux.version
-    if case.machine.know(side) == "dpu":
+    if not number:
+        why = "This release has no version number."
+        yield finding.unknown(
+            release[:45], needed="6.2 or later", why=why, sources=_VERSION_SOURCES
+        )
+    elif case.machine.know(side) == "dpu":
         why = "The host exports the dma-buf: the Arm cores' kernel does not matter."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
     elif number >= _SURE:

@@ -123,7 +123,7 @@ def _memlock_queues(case: Case) -> Iterator[Finding]:
         yield finding.fail(
             size_text(known[0]),
             needed=f"unlimited, at least {needed}",
-            why="The queues of an RDMA device are locked memory, whatever memory is transferred: "
+            why="The queues of an RDMA device are locked memory, whatever is transferred: "
             "creating one fails with 'Cannot allocate memory'.",
             remedy=_unlock(case.machine, known[1]),
             sources=_MEMLOCK_SOURCES,

@@ -92,13 +92,14 @@ _SEAT = (
 
 
 def _by_design(link: PcieLink, port: PcieLink) -> str:
-    """Return what limits a link that has all that its slot gives; "" if something else does."""
+    """Return the limit if the slot is what limits the link, "" otherwise."""
     lanes, speed = min(link.max_lanes, port.max_lanes), min(link.max_speed, port.max_speed)
     full = (link.lanes, link.speed) == (lanes, speed)
     less = port.max_lanes < link.max_lanes or port.max_speed < link.max_speed
     if not (port.max_lanes and full and less):
         return ""
-    return f"The slot has {port.max_lanes} lanes at {port.max_speed:g} GT/s at most, and gives all."
+    slot = f"{port.max_lanes} lanes at {port.max_speed:g} GT/s at most"
+    return f"The slot has {slot}, and the link uses all of them."
 
 
 def _slow(case: Case, device: PciDevice, link: PcieLink) -> Finding:

@@ -108,7 +108,7 @@ def _judge_ports(
     names = ", ".join(sorted(netdev.net for netdev in representors)[:2])
     found = f"{_join({card.bluefield for card in host.know(pci.tree).bluefields})}: {names}"
     needed = f"representors of {ports} ports" if ports > 1 else "a representor"
-    why = "By generation, mode and representors; cards that are alike in these look the same."
+    why = "Compared by generation, mode and representors; cards that agree in these look the same."
     return finding.ok(found[:45], needed=needed, why=why, sources=sources)
 
 

@@ -46,7 +46,7 @@ def _gpu_peers(case: Case) -> Iterator[Finding]:
 
 
 def _connected(machine: Machine, both: tuple[Pair, ...]) -> Finding:
-    """Return the finding on GPUs that reach each other, as far as is known."""
+    """Return the finding on GPUs with no known obstacle between them."""
     links, access = machine.know(_nvlinks), machine.know(nvidia_topo.peer_access)
     classes = sorted({pair.path.near for pair in both})
     found = ", ".join([*sorted(links), *(str(near) for near in classes if not links)])
@@ -107,7 +107,7 @@ def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
 
 
 _P2P = references.NVIDIA_SMI("topo -p2p, Legend")
-_STAGED = "Programs copy through host memory instead, as NCCL does by itself."
+_STAGED = "Programs copy through host memory instead; NCCL does so automatically."
 _CLIQUE = (
     "# On the hypervisor, if its tree allows it: QEMU's x-nv-gpudirect-clique=0 for each GPU, "
     "without which the guest's chip set is unknown to the driver."

@@ -44,8 +44,10 @@ def _old_peer_memory(case: Case) -> Finding | None:
         return None
     if machine.know(lists_peers) is not None or not machine.read.names(PEERS).absent:
         return None
-    why = f"They look for {PEERS}/nv_mem, which this kernel does not have, and do not use "
-    why += "GPUDirect without a dma-buf: take later releases."
+    why = (
+        f"They look for {PEERS}/nv_mem, which this kernel does not have, so without a dma-buf they "
+    )
+    why += "do not use GPUDirect: use later releases."
     source = references.NCCL("issue 1676")
     return _advice("NCCL up to 2.22.3, NVSHMEM's IBRC", "they miss nvidia-peermem", why, source)
 
@@ -84,7 +86,7 @@ def _topology_file(case: Case) -> Finding | None:
 
 
 def _ucx(case: Case) -> Finding | None:
-    """UCX shows by itself whether it registers GPU memory."""
+    """`ucx_info` shows whether UCX registers GPU memory."""
     machine = case.machine
     if case.goal is not Goal.RDMA or machine.know(peermem_state) == "loaded":
         return None

@@ -112,7 +112,7 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         others = case.machine.know(rdma.devices).devices
         alone = all(other.software for other in others)
         make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
-        why = "RDMA in software is good for tests, but does not support GPU memory."
+        why = "RDMA in software is suitable for tests, but does not support GPU memory."
         return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
     if device.active or case.goal in BY_ARM:
         why = "" if device.active else "DMA over PCIe needs no link."
@@ -201,7 +201,7 @@ def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
         why=f"{why} The alternative is nvidia-peermem.",
         subject=about,
         remedy=[
-            "# dgkit doctor peermem says how to load it",
+            "# How to load it: dgkit doctor peermem",
             "# permanently: Linux 5.12 and rdma-core 34 or later",
         ],
         sources=[_DMABUF, references.RDMA_CORE("debian/libibverbs1.symbols")],

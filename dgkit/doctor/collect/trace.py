@@ -37,7 +37,7 @@ _stack = _Stack()
 
 @contextmanager
 def tracing() -> Iterator[Trace]:
-    """Note what this thread reads, in a new trace; an outer one does not get it."""
+    """Note the readings of this thread in a new trace, not in an enclosing one."""
     trace = Trace()
     _stack.traces.append(trace)
     try:

@@ -86,7 +86,7 @@ def _short(text: str, width: int) -> str:
 
 
 def _content(reading: Reading) -> str:
-    """Return what a reading has, in short."""
+    """Return the content of a reading, shortened."""
     if reading.fault:
         return f"{_FAULTS[reading.fault]} ({reading.why})"
     if reading.data is not None:
@@ -122,7 +122,7 @@ def _result(finding: Finding, width: int) -> Iterator[Line]:
 def _effect(diagnosis: Diagnosis, finding: Finding, width: int) -> Iterator[Line]:
     """Yield what a finding follows from, and what it does to the data paths."""
     if finding.follows:
-        yield from _row("cause", f"{finding.follows}: mend that first", width)
+        yield from _row("cause", f"{finding.follows}: fix this first", width)
     blocked = [path.title for path in diagnosis.data_paths if finding.check in path.blocked_by]
     warned = [path.title for path in diagnosis.data_paths if finding.check in path.warned_by]
     if blocked:
