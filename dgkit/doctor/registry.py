@@ -11,7 +11,7 @@ import msgspec
 from .finding import Finding
 from .goals import ALL, Goal
 from .machine import Case
-from .requirements import Requirement
+from .prerequisites import Requirement
 
 __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 

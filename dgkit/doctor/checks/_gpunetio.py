@@ -12,7 +12,7 @@ from ..facts.doca import doca
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
-from ..requirements import missing_device, pci_unread
+from ..prerequisites import missing_device, pci_unread
 
 __all__ = [
     "DMA",

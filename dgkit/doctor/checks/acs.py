@@ -12,8 +12,8 @@ from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import WITH_PEERS
 from ..machine import Case, Machine
+from ..prerequisites import applies
 from ..registry import check
-from ..requirements import applies
 from . import _data_direct
 from .topology import GPU_AND_PEER
 

@@ -15,8 +15,8 @@ from ..facts.nvidia_smi import smi
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
+from ..prerequisites import gpu_present
 from ..registry import check
-from ..requirements import gpu_present
 from ._devices import per_gpu, smi_command
 
 _SOURCE = (references.GPUNETIO("GPU BAR1 Size"), references.GPUDIRECT("Displaying GPU BAR space"))

@@ -16,9 +16,9 @@ from ..facts.nvidia_smi import smi
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, device, readable, reason
 from ..registry import check
 from ..remedies import SettingsAccess
-from ..requirements import applies, device, readable, reason
 from . import _link_type
 from ._bluefield_mode import GUIDE, MODES, REQUIRED_MODE, ModeState, card_label, judge_mode
 from ._devices import any_of

@@ -17,9 +17,9 @@ from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, driver_loaded, gpu_present, readable
 from ..registry import check
 from ..remedies import with_devices
-from ..requirements import applies, driver_loaded, gpu_present, readable
 from ._devices import per_gpu
 
 _HOST = ("host",)

@@ -14,8 +14,8 @@ from ..facts.nvidia_proc import version_key
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, pci_unread, readable
 from ..registry import check
-from ..requirements import applies, pci_unread, readable
 
 # Least versions of the extra `lab` in pyproject.toml.
 LAB = {

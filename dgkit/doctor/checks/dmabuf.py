@@ -14,8 +14,8 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
+from ..prerequisites import driver_loaded, gpu_present, missing_device
 from ..registry import check
-from ..requirements import driver_loaded, gpu_present, missing_device
 from ._devices import per_gpu
 
 _HOST = ("host",)

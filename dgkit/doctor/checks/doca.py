@@ -16,8 +16,8 @@ from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
+from ..prerequisites import applies, device, missing_device, readable
 from ..registry import check
-from ..requirements import applies, device, missing_device, readable
 from . import _link_type
 from ._gpunetio import (
     DMA,

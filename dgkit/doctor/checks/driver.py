@@ -20,9 +20,9 @@ from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import NO_GPU, applies, driver_loaded, gpu_present, readable
 from ..registry import check
 from ..remedies import with_devices
-from ..requirements import NO_GPU, applies, driver_loaded, gpu_present, readable
 from ._devices import per_gpu
 from ._no_driver import MODULES, SMI_FAILURES, driver_not_loaded
 

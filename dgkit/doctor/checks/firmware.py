@@ -13,9 +13,9 @@ from ..facts.versions import Version, version
 from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, Goal
 from ..machine import Case
+from ..prerequisites import missing_device
 from ..registry import check
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
-from ..requirements import missing_device
 from ._bluefield_mode import card_label
 
 _DMA_FIRMWARE = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later

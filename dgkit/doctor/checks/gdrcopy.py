@@ -11,8 +11,8 @@ from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, driver_loaded, gpu_present
 from ..registry import check
-from ..requirements import applies, driver_loaded, gpu_present
 
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"

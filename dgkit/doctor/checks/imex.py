@@ -12,8 +12,8 @@ from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, driver_loaded, gpu_present, readable
 from ..registry import check
-from ..requirements import applies, driver_loaded, gpu_present, readable
 
 _SOURCES = (references.IMEX("IMEX Channels"), references.NCCL("src/mnnvl.cc"))
 _NEEDED = "a channel, the service"

@@ -14,8 +14,8 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, readable, reason
 from ..registry import check
-from ..requirements import applies, readable, reason
 from . import _data_direct
 
 _MAX_NAMED = 2  # devices; the rest are counted

@@ -16,8 +16,8 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import NO_GPU, applies, device, missing_device, readable
 from ..registry import check
-from ..requirements import NO_GPU, applies, device, missing_device, readable
 
 _MAYBE, _SURE = (5, 12), (6, 2)
 _VERSION_SOURCES = (

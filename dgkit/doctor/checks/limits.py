@@ -13,8 +13,8 @@ from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import WITH_CARD, WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import device, readable
 from ..registry import check
-from ..requirements import device, readable
 
 _MIN_FILES = 1024  # the usual default; a region uses two or three, a connection a few
 _PLENTY = 1 << 30  # bytes of locked memory

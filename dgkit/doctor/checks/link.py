@@ -16,8 +16,8 @@ from ..facts.pci import PciDevice
 from ..finding import Finding
 from ..goals import WITH_CARD, Goal
 from ..machine import Case
+from ..prerequisites import applies, readable, reason
 from ..registry import check
-from ..requirements import applies, readable, reason
 from ._devices import only_good
 
 _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_width")

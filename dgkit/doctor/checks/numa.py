@@ -10,8 +10,8 @@ from ..facts.pairs import Pair
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case
+from ..prerequisites import applies, readable
 from ..registry import check
-from ..requirements import applies, readable
 from ._devices import only_good
 
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")

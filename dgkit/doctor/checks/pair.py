@@ -14,8 +14,8 @@ from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies
 from ..registry import check, named
-from ..requirements import applies
 from . import _link_type
 
 _JUDGE_BOTH = "judge both: --from host.snap --from dpu.snap"

@@ -19,8 +19,8 @@ from ..facts.peermem import (
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
+from ..prerequisites import applies, driver_loaded, gpu_present, missing_device
 from ..registry import check
-from ..requirements import applies, driver_loaded, gpu_present, missing_device
 
 _SOURCES = (
     references.GPUNETIO("GPU Memory Mapping, Using nvidia-peermem"),

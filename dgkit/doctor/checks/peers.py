@@ -12,8 +12,8 @@ from ..facts.pairs import Pair
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import driver_loaded, gpu_present
 from ..registry import check
-from ..requirements import driver_loaded, gpu_present
 from ._devices import per_gpu
 
 _HOST = ("host",)

@@ -14,8 +14,8 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import gpu_present
 from ..registry import check
-from ..requirements import gpu_present
 from ._devices import per_gpu, smi_command
 
 _AMAZON = 0x1D0F

@@ -13,8 +13,8 @@ from ..facts.topology import Near
 from ..finding import Finding
 from ..goals import ANY_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import driver_loaded, gpu_present
 from ..registry import check
-from ..requirements import driver_loaded, gpu_present
 
 _RDMA = (Goal.RDMA, Goal.GPUNETIO)
 _NOT_JUDGED = "not judged"

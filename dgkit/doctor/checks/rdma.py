@@ -15,8 +15,8 @@ from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
+from ..prerequisites import applies, missing_device, readable, reason
 from ..registry import check
-from ..requirements import applies, missing_device, readable, reason
 from ._devices import any_of
 
 _KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf

@@ -27,8 +27,8 @@ from ..facts.topology import Near, is_first_qpi, is_intel_client
 from ..finding import Finding, Verdict
 from ..goals import WITH_GPU, Goal
 from ..machine import Case, Machine
+from ..prerequisites import NO_GPU, applies, readable, reason
 from ..registry import check
-from ..requirements import NO_GPU, applies, readable, reason
 from ._devices import only_good
 
 __all__ = ["GPU_AND_PEER"]

@@ -12,9 +12,9 @@ from ..facts.virtual import Container, container, virtual
 from ..finding import Finding
 from ..goals import ANY_GPU, WITH_CARD, WITH_PEERS, Goal
 from ..machine import Case, Machine
+from ..prerequisites import applies, pci_unread, readable
 from ..registry import check
 from ..remedies import with_devices
-from ..requirements import applies, pci_unread, readable
 
 _GUIDE = references.GPUNETIO("GPUNetIO Installation and Setup")
 _SOURCES = (_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support"))
