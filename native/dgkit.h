@@ -16,7 +16,7 @@
  * Threads: any thread may call any function, but one thread at a time may be inside a queue (a
  * second one gets -EALREADY), and no handle may be used after the call that freed it. The child of
  * a fork() can only close what its parent opened: opening, posting, waiting and exporting with it
- * is -EOWNERDEAD.
+ * returns -EOWNERDEAD.
  *
  * errno values of control calls:
  *   EINVAL invalid argument           ERANGE out of bounds
@@ -28,7 +28,7 @@
  *   EXDEV  memory of another machine  ENOKEY region not registered with the exporter
  *   ENOTCONN exporter gone            ETIMEDOUT no answer from the exporter
  *   EPERM  refused by the exporter    EMEDIUMTYPE memory that could raise SIGBUS in its users (not
- *          sealed, or shorter than claimed), or that the provider's hardware cannot be given
+ *          sealed, or shorter than claimed), or that the provider's hardware cannot access
  *   EINTR  interrupted by a signal    ENOMEM, EMFILE, ENFILE, ENOSPC limits of the system
  */
 #ifndef DGKIT_H
@@ -58,9 +58,9 @@ enum dg_access { DG_ACCESS_READ = 1, DG_ACCESS_WRITE = 2 };
 enum dg_path { DG_PATH_AUTO = 0, DG_PATH_INLINE = 1, DG_PATH_WORKER = 2 };
 enum dg_wc_flag { DG_SHARED_STAMP = 1, DG_LATE_STAMP = 2, DG_BY_KERNEL = 4 };
 /* OK: each byte was moved into or out of the memory of the region. The process that exported it may
- * have died meanwhile: the import keeps memory that is mapped or on a GPU alive, so operations posted
- * before PEER_LOST is noticed may end as OK. IO_FAILED: the provider's hardware, library or system
- * calls failed. */
+ * have died meanwhile: the import keeps memory that is mapped or on a GPU alive, so operations
+ * posted before PEER_LOST is noticed may end as OK. IO_FAILED: the provider's hardware, library or
+ * system calls failed. */
 enum dg_status {
 	DG_OK = 0,
 	DG_LOCAL_ERROR = 1,
@@ -78,9 +78,9 @@ enum dg_status {
 	DG_UNSUPPORTED = 12,
 	DG_QUEUE_FULL = 13
 };
-/* READONLY: cannot be written. SHARE_PROCESS: importers may access this process with ptrace, so that
- * they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). ON_DEMAND: an RDMA adapter
- * pages the memory instead of pinning it. */
+/* READONLY: cannot be written. SHARE_PROCESS: importers may access this process with ptrace, so
+ * that they can copy the memory themselves. MAY_FAULT: see dg_memory_may_fault(). ON_DEMAND: an
+ * RDMA adapter pages the memory instead of pinning it. */
 enum dg_memory_flag {
 	DG_MEMORY_READONLY = 1,
 	DG_MEMORY_SHARE_PROCESS = 2,
@@ -129,20 +129,20 @@ enum dg_memory_kind {
 	DG_KIND_BAR = 4
 };
 
-/* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes; otherwise `rows` rows of
- * `size` bytes each, local_stride and remote_stride bytes apart. DG_CHAIN links a request to the
- * next one: a chain is one operation with one completion, which carries the `user` of its last
- * request. DG_FENCE: do not start before everything posted earlier is complete. `local` is a
- * registered region, or imported GPU memory. Where source and destination overlap, the result is
- * undefined.
+/* A work request (one record of a batch), 64 bytes. With rows <= 1 it is one run of `size` bytes;
+ * otherwise `rows` rows of `size` bytes each, local_stride and remote_stride bytes apart. DG_CHAIN
+ * links a request to the next one: a chain is one operation with one completion, which carries the
+ * `user` of its last request. DG_FENCE: do not start before everything posted earlier is complete.
+ * `local` is a registered region, or imported GPU memory. Where source and destination overlap, the
+ * result is undefined.
  *
  * DG_FETCH_ADD and DG_COMPARE_SWAP (atomic operations, where dg_caps.atomics is not 0) work on one
  * word of 8 bytes at remote_offset, whose address in the exporter must be a multiple of 8. They
  * write its old value to the 8 bytes at local_offset, in the byte order of the host. `size` must be
  * 8 and `rows` at most 1. DG_FETCH_ADD adds local_stride, modulo 2^64. DG_COMPARE_SWAP stores
  * remote_stride if the word equals local_stride. Both need a remote region with read and write
- * access and a local one with write access. After a status that says that something failed while it
- * ran (DG_LOCAL_ERROR, DG_PEER_LOST, DG_TIMED_OUT, DG_IO_FAILED) the word may have been changed. */
+ * access and a local one with write access. If the operation failed while it ran (DG_LOCAL_ERROR,
+ * DG_PEER_LOST, DG_TIMED_OUT, DG_IO_FAILED), the word may have been changed. */
 typedef struct dg_wr {
 	uint64_t user;
 	uint32_t local, remote;
@@ -167,8 +167,8 @@ typedef struct dg_wc {
 	uint8_t op, path, flags, reserved;
 } dg_wc;
 
-/* Memory to register: `size` bytes at `addr`. With fd >= 0 they are also the bytes from fd_offset
- * on of a sealed memfd, which importers map; otherwise importers reach them through this process.
+/* Memory to register: `size` bytes at `addr`. If fd >= 0, the same bytes start at fd_offset of that
+ * sealed memfd, which importers map; otherwise importers reach them through this process.
  *
  * On a GPU, `addr` is a device pointer, and the bytes start at fd_offset of a block of `block`
  * bytes that importers import as a whole: CUDA virtual memory by its POSIX fd (DG_KIND_CUDA_VMM),
@@ -199,10 +199,10 @@ enum dg_fault_action {
 
 /* A rule of the provider fault. `action` is applied to each matching operation: ERROR completes it
  * with `status` without copying, DELAY starts it delay_ns later, REORDER starts it after the next
- * operation, LOSE never completes it. A match needs: opcode in `ops` (bit 0 reads, bit 1 writes,
- * bit 2 fetch-adds, bit 3 compare-swaps) and min_size <= size <= max_size. Of the operations that
- * do, the first `skip` are left alone, then every `every`-th one is taken, at most `count` times
- * (0: no limit), each with probability ppm / 1,000,000 drawn from `seed`. */
+ * operation, LOSE never completes it. An operation matches if its opcode is in `ops` (bit 0 reads,
+ * bit 1 writes, bit 2 fetch-adds, bit 3 compare-swaps) and min_size <= size <= max_size. The first
+ * `skip` matches are left alone; after them the action is applied to every `every`-th match, at most
+ * `count` times (0: no limit), each time with probability ppm / 1,000,000, drawn from `seed`. */
 typedef struct dg_fault_rule {
 	uint32_t action, ops;
 	int32_t status;
@@ -244,7 +244,7 @@ typedef struct dg_stats {
 	uint64_t engine_sleeps, engine_moves;
 } dg_stats;
 
-/* id: what dg_wr.local and dg_wr.remote take. remote: 1 if imported. peer_pid: process id of the
+/* id: the value for dg_wr.local and dg_wr.remote. remote: 1 if imported. peer_pid: process id of the
  * exporter, 0 if unknown. revoked: closed by its exporter. lost: the exporter is gone. importers:
  * number of imports of a local region. registration: enum dg_registration; of an imported region, as
  * its exporter says. */
@@ -260,8 +260,8 @@ typedef struct dg_rate {
 	uint64_t inlined; /* how many of ops were copied inline */
 } dg_rate;
 
-/* Reasons of a failure, where the errno alone does not say what has to be fixed. Larger than any
- * errno, so that an int can have either. */
+/* Reasons of a failure, for an errno that several causes share. They are larger than any errno, so
+ * that one int can hold either. Each reason has the errno that its comment begins with. */
 enum dg_reason {
 	/* ENODEV: no provider has this name. */
 	DG_REASON_UNKNOWN_PROVIDER = 4096,
@@ -300,13 +300,13 @@ enum dg_reason {
 
 /* Returns the last error of this thread as one sentence. Valid until its next failing call. */
 const char *dg_last_error(void);
-/* Returns the reason why a call of this thread returned the negative rc, right after that call: an
- * enum dg_reason, or if there is none the errno, -rc. */
+/* Returns the reason of this thread's last failing call, which returned the negative rc: an enum
+ * dg_reason, or the errno -rc if no such reason was given. Valid as long as dg_last_error(). */
 int dg_last_reason(int rc);
 /* Returns the name of the i-th built-in provider, or NULL past the last one. */
 const char *dg_provider_name(uint32_t i);
 /* Returns 0 if the provider can be opened on this machine, otherwise a negative errno (ENODEV: it
- * is not available) with the reason in dg_last_error(). Unless `deep` is set, only looks for the
+ * is not available); dg_last_error() then says why. Unless `deep` is set, only looks for the
  * provider's library: starting a GPU's driver takes up to a second. A deep probe of doca forks a
  * short-lived process. Any thread. */
 int dg_provider_probe(const char *provider, uint32_t deep);
@@ -328,13 +328,13 @@ int dg_device_open(const char *provider, const dg_device_config *cfg, dg_device 
  * another thread still opens a queue or a region; EALREADY if a thread is inside a queue. The
  * device then stays open and the call may be repeated. */
 int dg_device_close(dg_device *dev, uint64_t timeout_ns);
-/* Frees the handle of a device that was opened with `shared`, and only of such a device. There
+/* Frees the handle of a device that was opened with `shared`, and only of such a device, for which
  * dg_device_close() and dg_region_close() free no handle: until dg_device_free() and
  * dg_region_free() any thread may call any function with it, before, during and after the close.
- * Closing a closed object returns 0, all else -ESTALE. A close that finds another thread closing
- * the same object waits for it. Without `shared` a handle is freed by the close, and no other
- * thread may use it meanwhile. Free is the caller's last use of a handle; an object that is still
- * open stays so until its device is closed. */
+ * Closing a closed object returns 0; every other call with it returns -ESTALE. A close that finds
+ * another thread closing the same object waits for it. Without `shared` a handle is freed by the
+ * close, and no other thread may use it meanwhile. Free is the caller's last use of a handle; an
+ * object that is still open stays so until its device is closed. */
 void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);
@@ -369,8 +369,8 @@ int dg_region_info_get(dg_region *r, dg_region_info *out);
  * copied by a system call that fails instead. */
 int dg_memory_may_fault(const void *addr, uint64_t size);
 /* Advises the kernel to back the whole pages among these bytes with huge pages at their first
- * access, which makes fewer page faults (madvise(2), MADV_HUGEPAGE). A kernel without them ignores
- * it. The bytes are unchanged. */
+ * access, so that there are fewer page faults (madvise(2), MADV_HUGEPAGE). A kernel without huge
+ * pages ignores it. The bytes are unchanged. */
 void dg_memory_prefer_huge_pages(void *addr, uint64_t size);
 /* Checks the bytes of a descriptor without contacting its exporter and returns its length. Errors:
  * EBADMSG, EPROTONOSUPPORT. */
@@ -413,10 +413,11 @@ int dg_queue_run(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t t
 /* Returns the number of posted operations that were not yet reaped. */
 int dg_queue_pending(dg_queue *q);
 
-/* Transfers: operations whose completion is not returned by dg_queue_poll() but by the call that posts
- * them or the one that waits for them, in *wc. Posting returns 0: complete, with any status; or a
- * ticket, DG_TICKET or more. A ticket occupies one of the queue's `depth` places until it is waited
- * for or dropped, and is invalid after that. flags: 0 or DG_FENCE. Errors: as dg_queue_post(). */
+/* Transfers: operations whose completion is not returned by dg_queue_poll(), but in *wc by the call
+ * that posts them or the call that waits for them. Posting returns 0 if the operation is complete,
+ * with any status; otherwise a ticket, which is DG_TICKET or larger. A ticket occupies one of the
+ * queue's `depth` places until it is waited for or dropped, and is invalid after that. flags: 0 or
+ * DG_FENCE. Errors: as dg_queue_post(). */
 int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remote, uint64_t size,
 			 uint64_t local_offset, uint64_t remote_offset, uint32_t flags, dg_wc *wc);
 /* The same for n requests that form one chain, or one strided request. */
@@ -428,20 +429,18 @@ int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc);
 /* Gives up a ticket: its completion is discarded, now or when it arrives. */
 int dg_transfer_drop(int64_t ticket);
 
-/*
- * Queue pairs that are connected by hand, of providers that use RDMA: with any program that uses
- * libibverbs. Each side gives the numbers of its queue pair to the other one, by whatever way it
- * likes, and connects. Memory is then granted and used by address and rkey, without descriptors: an
- * rkey is valid for the peer of the queue pair that it was granted by, and for no other.
+/* Queue pairs that are connected by hand, for providers that use RDMA. The peer may be any program
+ * that uses libibverbs. Each side passes the numbers of its queue pair to the other side, by any
+ * means, and connects. Memory is then granted and used by address and rkey, without descriptors: an
+ * rkey is valid only for the peer of the queue pair that granted it.
  *
- * A queue pair belongs to a queue, and a call that uses it is inside that queue: EALREADY, ESTALE and
- * EOWNERDEAD as there. An error puts a queue pair into the error state for good: operations behind
- * the one that failed end as DG_FLUSHED, or as DG_PEER_LOST if the peer did not answer; later posts
- * are -ENOTCONN.
- */
+ * A queue pair belongs to a queue, and a call that uses it is inside that queue: EALREADY, ESTALE
+ * and EOWNERDEAD as there. An error puts a queue pair into the error state for good: operations
+ * behind the one that failed end as DG_FLUSHED, or as DG_PEER_LOST if the peer did not answer;
+ * later posts return -ENOTCONN. */
 
-/* gid: the address of the port; gid_index: its place in the port's table. lid: of a port of
- * InfiniBand, otherwise 0. mtu: bytes. max_reads: how many reads of the peer this side answers at a
+/* gid: the address of the port; gid_index: its index in the port's table. lid: that of an InfiniBand
+ * port, otherwise 0. mtu: bytes. max_reads: how many reads of the peer this side answers at a
  * time. qpn and psn have 24 bits. */
 typedef struct dg_qp_address {
 	uint32_t qpn, psn;
@@ -458,13 +457,13 @@ typedef struct dg_rdma_memory {
 /* Makes a queue pair that is not connected. Errors: EOPNOTSUPP for a provider without queue pairs;
  * ENODEV for a port without a link or an address; EMFILE, ENOMEM. */
 int dg_qp_open(dg_queue *q, dg_qp **out);
-/* Copies what the other side needs for its connect to *out. */
+/* Copies the address, which the other side passes to its connect, to *out. */
 int dg_qp_address_get(dg_qp *p, dg_qp_address *out);
-/* Connects to the queue pair with this address, of which gid_index and port are ignored; the other
- * side does the same. mtu 0: that of the port; both sides must use the same. max_reads 0: 1. Does
- * not wait for the other side. Errors: ERANGE for a number that is too large, EINVAL for a wrong one
- * or a second call, EXDEV and ENOTCONN for a GID that is not reached from this port; nothing was
- * changed then. */
+/* Connects to the queue pair with this address; the other side does the same. Does not wait for the
+ * other side. gid_index and port are ignored; mtu 0 means the port's, which must be the same on both
+ * sides; max_reads 0 means 1. Errors: ERANGE for a number that is too large, EINVAL for a wrong one
+ * or a second call, EXDEV and ENOTCONN for a GID that cannot be reached from this port. After an
+ * error nothing has changed. */
 int dg_qp_connect(dg_qp *p, const dg_qp_address *to);
 /* Lets the peer use a registered region, until the region or the queue pair is closed: after that
  * the adapter refuses it. Each call returns another rkey. Errors: EINVAL for an imported region or
@@ -511,9 +510,9 @@ int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, u
  * `size` bytes with memcpy and sets a flag (handoff != 0), or one memcpy in this thread (handoff ==
  * 0). Returns the number of samples. Errors: EOPNOTSUPP for a hand-off on one CPU. */
 int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *samples_ns);
-/* The CPU's side of the lower bound of what a GPU's kernel posts: stores each new value of words[0]
- * to words[8], until that value is UINT64_MAX. `words` has 128 bytes, which GPU and CPU access.
- * Errors: ETIMEDOUT if words[0] does not change for timeout_ns. */
+/* The CPU's part of measuring the lower bound of an operation that a GPU's kernel posts: stores
+ * each new value of words[0] to words[8], until that value is UINT64_MAX. `words` has 128 bytes,
+ * which GPU and CPU access. Errors: ETIMEDOUT if words[0] does not change for timeout_ns. */
 int dg_measure_answer(uint64_t *words, uint64_t timeout_ns);
 /* Measures the lower bound of p, an operation of one request, with its provider's own calls only:
  * no queue, no checks. samples_ns[i] is the time from the end of copy i - 1 to the end of copy i,
@@ -529,21 +528,22 @@ int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
  * it: without reading dst into them first. The two may not overlap. */
 void dg_copy_large(void *dst, const void *src, uint64_t size);
 
-/* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a proxy, a
- * thread of this process, takes them and has the device's provider run them. */
+/* GPU-initiated operations: a kernel posts records to a ring (device/dgkit_device.cuh), and a
+ * proxy, a thread of this process, takes them and has the device's provider run them. */
 
 enum { DG_RING_PEERS = 8 };
-/* depth: a power of two, DG_RING_DEPTH_MIN to DG_RING_DEPTH_MAX. weak: the kernel names the places.
- * first: number of the first operation. limit: most cycles of the GPU's clock in one wait of a
- * kernel. trace: 1: the kernel stores its clock at post and completion of each operation; 2: and the
- * proxy stores its stamps in the ring's memory, for a kernel of another process. index:
- * the number by which counters name the ring; 0: the proxy's next one.
+/* depth: a power of two, DG_RING_DEPTH_MIN to DG_RING_DEPTH_MAX. weak: the kernel chooses the place
+ * of each operation in the ring. first: number of the first operation. limit: how long one wait of
+ * a kernel may last, in cycles of the GPU's clock. trace: 1: the kernel stores its clock at post
+ * and completion of each operation; 2: and the proxy stores its stamps in the ring's memory, for a
+ * kernel of another process. index: the number by which counters name the ring; 0: the proxy's next
+ * one.
  *
  * A ring for a kernel of another process: `memory` is the id of an imported region, which that
- * process filled by dg_ring_lay_out(); it stays open until dg_ring_free(). To the kernel, memory of
- * this process is remote: `own`, which is also imported here, as own_import (where the core writes
- * inline bytes and signals). Its local regions are imports, too: peers. It can name no other
- * region, and sends no messages. */
+ * process filled by dg_ring_lay_out(); it stays open until dg_ring_free(). The kernel's remote
+ * region is memory of this process: `own`, which is also imported here as own_import, through which
+ * the core writes inline bytes and signals. The kernel's local regions are imports: `peers`. The
+ * kernel can use no other region, and cannot send messages. */
 typedef struct dg_ring_config {
 	uint32_t depth, weak, trace, index;
 	uint64_t first, limit;
@@ -584,7 +584,7 @@ typedef struct dg_ring_stamp {
 } dg_ring_stamp;
 
 /* Starts the proxy of a device. spin_ns: how long it spins when all rings are idle, before it sleeps
- * between looks (0 on one CPU). Any thread. */
+ * between polls (0 on one CPU). Any thread. */
 int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out);
 /* Stops the proxy and frees it: before its device is closed, and no other thread may use its handle
  * meanwhile. With the provider cuda it waits for the kernels of this process, and so do closing the
@@ -594,22 +594,23 @@ int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out);
 /* Opens a ring. Errors: EINVAL for a wrong configuration, ENOMEM, EMFILE; ESTALE, EOPNOTSUPP and
  * ERANGE for memory that is closed, cannot be used, or is too small. */
 int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out);
-/* Returns the bytes that a ring takes. */
+/* Returns the size of a ring's memory in bytes. */
 uint64_t dg_ring_memory_size(const dg_ring_config *cfg);
-/* Fills memory for a ring that another process will serve: before the region is exported. base: at
- * a page. Errors: EINVAL. */
+/* Fills memory for a ring that another process will serve. Call it before the region is exported.
+ * base: page-aligned. Errors: EINVAL. */
 int dg_ring_lay_out(void *base, const dg_ring_config *cfg);
-/* Of a ring that another process serves: how many operations are complete, the state of the first
- * that failed (as dg_gpu_ring.first_error), whether it is closed. */
+/* State of a ring that another process serves: how many operations are complete, the state of the
+ * first that failed (as dg_gpu_ring.first_error), and whether the ring is closed. */
 typedef struct dg_ring_words {
 	uint64_t done, first_error, closed;
 } dg_ring_words;
 void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_words *out);
-/* The same for the stamps of the latest complete operations, at most n of them, oldest first; with
- * trace 2. Returns how many. */
+/* Copies the stamps of the latest complete operations of such a ring with trace 2, at most n of
+ * them, oldest first. Returns how many. */
 int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stamp *out, uint32_t n);
-/* Has `closed` of the ring in a region's memory stored when the region's last import ends, also if
- * the importing process dies: every wait of a kernel then ends. `base`: where the memory begins. */
+/* Arranges that the ring in a region's memory is marked as closed when the region's last import
+ * ends, even if the importing process dies. Every wait of a kernel then ends. `base`: the memory's
+ * start. */
 void dg_ring_watch(dg_region *r, void *base, const dg_ring_config *cfg);
 int dg_ring_info_get(dg_ring *r, dg_ring_info *out);
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out);

@@ -155,7 +155,7 @@ class QueuePair:
         Raises:
             BoundsError: A number has too many bits, or `mtu` is larger than the port's.
             ValueError: `gid` or `mtu` is none, or the queue pair is connected.
-            Unsupported: `gid` is not reached from this port's network.
+            Unsupported: `gid` cannot be reached from this port's network.
             PeerLost: `gid` does not answer there.
             DeviceUnavailable: The port has no link.
         """

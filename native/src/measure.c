@@ -37,12 +37,13 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	struct dg_gates gates = {.pass = gate_enter};
 	const struct dg_ops *ops = q->dev->ops;
 	if (!ops->bare || (p->ops[0].flags & OP_ATOMIC))
-		return dg_fail(EOPNOTSUPP, "the provider %s has no bare loop of such operations",
+		return dg_fail(EOPNOTSUPP,
+			       "the provider %s has no bare copy loop for this operation",
 			       ops->name);
 	if (p->n != 1 || !count || !window)
 		return dg_fail(EINVAL,
-			       "cannot measure %u copies of %u records with %u in flight: it takes "
-			       "1 record, at least 1 copy and at least 1 in flight",
+			       "cannot measure %u copies of %u records with %u in flight: 1 "
+			       "record, at least 1 copy and at least 1 in flight are needed",
 			       count, p->n, window);
 	int rc = queue_enter(q);
 	if (rc)
@@ -130,8 +131,8 @@ int dg_measure_rate(dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t window, u
 	memset(out, 0, sizeof *out);
 	if (n == 0 || window == 0 || window > q->depth)
 		return dg_fail(EINVAL,
-			       "a window of %u over %u records is invalid: it takes 1 to %u "
-			       "(the queue's depth) over at least 1",
+			       "a window of %u over %u records is invalid: a window is 1 to %u "
+			       "(the queue's depth), over at least 1 record",
 			       window, n, q->depth);
 	if (dg_queue_pending(q))
 		return dg_fail(EBUSY,

@@ -146,8 +146,8 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 	    remote->may_fault)
 		return dg_fail(EOPNOTSUPP,
 			       "the provider %s can only copy the memory of remote region %u, by "
-			       "system calls: an atomic operation needs memory from dgkit.empty(), "
-			       "which is mapped into importers, or the provider verbs",
+			       "system calls, which are not atomic: export memory from "
+			       "dgkit.empty(), which importers map, or use the provider verbs",
 			       dev->caps.provider, wr->remote);
 	if (address % 8)
 		return dg_fail(EINVAL,
@@ -169,8 +169,8 @@ static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 	if (local->method == DG_METHOD_EXPORT_ONLY)
 		return dg_fail(
 			EOPNOTSUPP,
-			"the local region is memory of another GPU than this device's (%s), which "
-			"can only export it: open Device('cuda', gpu=...) with that GPU",
+			"the local region is memory of another GPU than this device's (%s), and "
+			"can only be exported here: open Device('cuda', gpu=...) with that GPU",
 			dev->caps.engine);
 	if (gpu && !dev->gpu)
 		return dg_fail(EOPNOTSUPP,

@@ -73,8 +73,8 @@ static int check_bar(const struct dg_device *dev, const dg_memory *m)
 			       "register it with Device('soft')",
 			       dev->caps.provider);
 	if (m->fd < 0)
-		return dg_fail(EINVAL, "memory in a BAR is registered with the fd that maps it; "
-				       "none was given");
+		return dg_fail(EINVAL, "memory in a BAR cannot be registered without the fd that "
+				       "maps it");
 	return 0;
 }
 
@@ -85,8 +85,8 @@ static int check_block(const dg_memory *m)
 		return dg_fail(EINVAL, "memory kind %u is unknown; the kinds are 0 to %d", m->kind,
 			       DG_KIND_BAR);
 	if (m->kind == DG_KIND_CUDA_VMM && m->fd < 0)
-		return dg_fail(EINVAL, "CUDA virtual memory is registered with the fd of its "
-				       "block; none was given");
+		return dg_fail(EINVAL, "CUDA virtual memory cannot be registered without the fd "
+				       "of its block");
 	if (m->kind != DG_KIND_CUDA_OWN &&
 	    (m->fd_offset > m->block || m->size > m->block - m->fd_offset))
 		return dg_fail(ERANGE,

@@ -386,7 +386,7 @@ static void refused(int reason, const char *of_dmabuf, const char *of_address)
 
 	CHECK_EQ(registers(&m, 0), -EMEDIUMTYPE);
 	CHECK_EQ(dg_last_reason(-EMEDIUMTYPE), reason);
-	CHECK_SAYS(dg_last_error(), "fake0 cannot be given this GPU memory: as a dma-buf: ");
+	CHECK_SAYS(dg_last_error(), "fake0 cannot access this GPU memory: as a dma-buf: ");
 	CHECK_SAYS(dg_last_error(), "; by its address, with nvidia-peermem: ");
 	CHECK_SAYS(dg_last_error(), of_dmabuf);
 	CHECK_SAYS(dg_last_error(), of_address);
@@ -400,7 +400,7 @@ static void without_either_way_both_answers_are_given(void)
 	start();
 	gpu_context();
 	dmabuf.answer = EOPNOTSUPP;
-	refused(DG_REASON_DMABUF_ADAPTER, "the driver of the adapter, or this kernel, takes none",
+	refused(DG_REASON_DMABUF_ADAPTER, "the adapter's driver, or this kernel, does not support it",
 		"the module is not loaded");
 	CHECK(!strcmp(order, "d")); /* an address that no module knows is not tried */
 	dmabuf.answer = ENOMEM;
@@ -417,7 +417,7 @@ static void a_module_that_does_not_know_the_address_is_named(void)
 	loaded("nvidia_peermem");
 	dmabuf.answer = EOPNOTSUPP;
 	plain.answer = EFAULT;
-	refused(DG_REASON_DMABUF_ADAPTER, "takes none", "ibv_reg_mr: Bad address");
+	refused(DG_REASON_DMABUF_ADAPTER, "does not support it", "ibv_reg_mr: Bad address");
 	unload("nvidia_peermem");
 }
 

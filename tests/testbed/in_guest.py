@@ -97,7 +97,7 @@ def gpu_memory_is_refused_with_the_reason_of_both_ways() -> None:
         try:
             device.register(FakeGpuMemory())
         except errors.ExportError as error:
-            check("rxe0 cannot be given this GPU memory: as a dma-buf: " in str(error), f"{error}")
+            check("rxe0 cannot access this GPU memory: as a dma-buf: " in str(error), f"{error}")
             check("nvidia-peermem: the module is not loaded" in str(error), f"{error}")
             check(error.check == "rdma-dmabuf", error.check)
             print(f"   {error}")

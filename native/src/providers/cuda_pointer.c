@@ -71,7 +71,7 @@ static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *ou
 	    pointer_attribute(CU_POINTER_MEMORY_TYPE, at + size - 1) != CU_MEMORYTYPE_DEVICE)
 		return dg_fail(ERANGE,
 			       "%" PRIu64 " bytes at %#llx exceed their allocation, which ends "
-			       "%" PRIu64 " bytes from there",
+			       "%" PRIu64 " bytes after that address",
 			       size, at, block - out->fd_offset);
 	out->kind = DG_KIND_CUDA_OWN;
 	return 0;

@@ -106,7 +106,7 @@ static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, i
 		return 0;
 	snprintf(second, sizeof second, "%s", dg_last_error());
 	return dg_fail(reason,
-		       "DOCA cannot be given this GPU memory: as a dma-buf: %s; by its address, "
+		       "DOCA cannot access this GPU memory: as a dma-buf: %s; by its address, "
 		       "with nvidia-peermem: %s",
 		       first, second);
 }
@@ -119,7 +119,7 @@ static int map_gpu(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 	if (t->by_address)
 		return start(d, &r, out);
 	if (!dg_doca.doca_mmap_set_dmabuf_memrange)
-		rc = dg_fail(EOPNOTSUPP, "this DOCA has no doca_mmap_set_dmabuf_memrange");
+		rc = dg_fail(EOPNOTSUPP, "the installed DOCA has no doca_mmap_set_dmabuf_memrange");
 	else if (t->fd < 0)
 		rc = dg_cuda_dmabuf(m, &t->fd, &t->offset);
 	r.fd = t->fd;

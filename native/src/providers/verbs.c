@@ -111,7 +111,7 @@ static int not_found(const struct search *s)
 			s->wanted, s->other[0] ? " (" : "", s->other,
 			s->other[0] ? " has one)" : "");
 	return dg_fail(DG_REASON_RDMA_DEVICE,
-		       "no RDMA device has a network address, which connections are made by: "
+		       "no RDMA device has a network address, which RDMA connections need: "
 		       "give its interface one (rdma link; ip addr add ADDRESS dev INTERFACE)");
 }
 
@@ -205,7 +205,8 @@ static int read_limits(struct verbs *d)
 	d->windows = (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && !d->iwarp;
 	d->ack_timeout = d->software ? 17 : 15;
 	if (!d->max_piece || !d->max_sge || !d->max_wr)
-		return dg_fail(EOPNOTSUPP, "the RDMA device %s takes no work requests", d->name);
+		return dg_fail(EOPNOTSUPP, "the RDMA device %s reports a limit of 0 work requests",
+			       d->name);
 	return 0;
 }
 

@@ -149,13 +149,14 @@ static void ask(struct verbs_conn *c)
 	if (dg_verbs.rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 				     &d->ack_timeout, sizeof d->ack_timeout) &&
 	    errno != ENOSYS) {
-		fail(c, errno, "%s refuses an acknowledgement time-out (%s)", d->name,
+		fail(c, errno, "%s rejects the acknowledgement time-out (%s)", d->name,
 		     strerror(errno));
 		return;
 	}
 	c->step = STEP_ANSWER;
 	if (dg_verbs.rdma_connect(c->id, &param))
-		fail(c, ENOTCONN, "the exporter cannot be asked (%s)", strerror(errno));
+		fail(c, ENOTCONN, "the connection request to the exporter failed (%s)",
+		     strerror(errno));
 }
 
 static void refused(struct verbs_conn *c, const struct event *e)
@@ -235,7 +236,7 @@ static void connecting(struct verbs_conn *c, const struct event *e)
 	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_REJECTED)
 		refused(c, e);
 	else if (e->event == RDMA_CM_EVENT_DISCONNECTED)
-		fail(c, ENOTCONN, "the exporter ended while the connection was made");
+		fail(c, ENOTCONN, "the exporter ended while connecting");
 	else if (c->step == STEP_ANSWER && e->event == RDMA_CM_EVENT_CONNECT_ERROR)
 		fail(c, ENOTCONN, "the connection to the exporter failed (%s)",
 		     strerror(e->status < 0 ? -e->status : e->status));
@@ -321,14 +322,14 @@ static void late(struct verbs_conn *c)
 	unsigned seconds = (unsigned)(VERBS_CONNECT_NS / 1000000000u);
 	if (c->refusals)
 		fail(c, ETIMEDOUT,
-		     "the exporter at %s had no room for this connection for %u s: more than %u "
-		     "requests of others wait there",
+		     "the exporter at %s did not take this connection within %u s: more than %u "
+		     "requests of others are waiting there",
 		     to.text, seconds, VERBS_BACKLOG);
 	else
 		fail(c, ETIMEDOUT, "the exporter at %s did not answer within %u s%s", to.text,
 		     seconds,
 		     c->d->software ? ": if its link, or that of this machine, was down before, "
-				      "make the Soft-RoCE device there anew (rdma link delete; "
+				      "recreate the Soft-RoCE device there (rdma link delete; "
 				      "rdma link add)"
 				    : "");
 }

@@ -121,12 +121,12 @@ int dg_verbs_port_address(const struct verbs *d, dg_qp_address *out)
 
 static int check_lid(const dg_qp_address *to)
 {
-	return to->lid && to->lid <= LID_MAX
-		       ? 0
-		       : dg_fail(EINVAL,
-				 "lid is %u; a port of InfiniBand has one from 1 to %u: give that of "
-				 "the other side",
-				 to->lid, LID_MAX);
+	return to->lid && to->lid <= LID_MAX ? 0
+					     : dg_fail(EINVAL,
+						       "lid is %u; an InfiniBand port has a lid "
+						       "from 1 to %u: pass that of "
+						       "the other side",
+						       to->lid, LID_MAX);
 }
 
 int dg_verbs_check_peer(const struct verbs *d, const dg_qp_address *own, const dg_qp_address *to)
@@ -137,12 +137,14 @@ int dg_verbs_check_peer(const struct verbs *d, const dg_qp_address *own, const d
 	struct gid_text gid = dg_verbs_gid_text(to->gid), own_gid = dg_verbs_gid_text(own->gid);
 	struct sockaddr_storage address = address_of(to->gid), from = address_of(own->gid);
 	if (!memcmp(to->gid, none, sizeof none) || to->gid[0] == 0xff)
-		return dg_fail(EINVAL, "gid is %s; it must be the address of one port", gid.text);
+		return dg_fail(EINVAL, "gid is %s; it must be the address of a single port",
+			       gid.text);
 	if (address.ss_family != from.ss_family)
-		return dg_fail(EXDEV,
-			       "gid %s is not reached from %s of %s: one is an IPv4 address, the "
-			       "other an IPv6 address",
-			       gid.text, own_gid.text, d->name);
+		return dg_fail(
+			EXDEV,
+			"gid %s cannot be reached from %s of %s: one is an IPv4 address, the "
+			"other an IPv6 address",
+			gid.text, own_gid.text, d->name);
 	if (!dg_verbs_has_route(&d->address, &address))
 		return dg_fail(EXDEV,
 			       "gid %s is not on the network of %s (%s): check the way to it (ip "

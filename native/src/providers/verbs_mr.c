@@ -36,7 +36,7 @@ static int cannot_pin(const struct verbs *d, uint64_t size)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY ||
 	    limit.rlim_cur >= already + size)
 		return dg_fail(ENOMEM,
-			       "%s cannot pin %" PRIu64 " bytes: there is not so much free memory",
+			       "%s cannot pin %" PRIu64 " bytes: there is not enough free memory",
 			       d->name, size);
 	return dg_fail(ENOMEM,
 		       "%s cannot pin %" PRIu64 " bytes: the limit of locked memory is %" PRIu64
@@ -88,8 +88,8 @@ static bool query_paging(struct ibv_context *context, struct ibv_device_attr_ex 
 static int no_paging(const struct verbs *d, const char *why)
 {
 	return dg_fail(EOPNOTSUPP,
-		       "%s cannot register memory on demand: %s: leave on_demand out, and the "
-		       "memory is pinned",
+		       "%s cannot register memory on demand: %s: leave on_demand out, so that "
+		       "the memory is pinned",
 		       d->name, why);
 }
 
@@ -146,7 +146,7 @@ static int dmabuf_refused(void)
 	case EOPNOTSUPP:
 	case ENOSYS:
 		return dg_fail(DG_REASON_DMABUF_ADAPTER,
-			       "the driver of the adapter, or this kernel, takes none");
+			       "the adapter's driver, or this kernel, does not support it");
 	case ENOMEM:
 		return dg_fail(errno,
 			       "the GPU's BAR1 has no room for it (`dgkit doctor bar1-size`)");
@@ -212,7 +212,7 @@ static int register_gpu(const struct verbs *d, const dg_memory *m, int flags,
 	snprintf(second, sizeof second, "%s", dg_last_error());
 	s->way = DG_REGISTRATION_NONE;
 	return dg_fail(reason,
-		       "%s cannot be given this GPU memory: as a dma-buf: %s; by its address, with "
+		       "%s cannot access this GPU memory: as a dma-buf: %s; by its address, with "
 		       "nvidia-peermem: %s",
 		       d->name, first, second);
 }

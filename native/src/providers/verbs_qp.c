@@ -28,8 +28,8 @@ static int modify(const struct verbs *d, struct verbs_qp *qp, struct ibv_qp_attr
 	if (!rc)
 		return 0;
 	rc = rc > 0 ? rc : errno;
-	return dg_fail(rc, "queue pair %u of %s cannot go to the state %s: %s", qp->qp->qp_num, d->name,
-		       state, strerror(rc));
+	return dg_fail(rc, "queue pair %u of %s cannot enter the state %s: %s", qp->qp->qp_num,
+		       d->name, state, strerror(rc));
 }
 
 static int to_init(const struct verbs *d, struct verbs_qp *qp)
@@ -277,7 +277,7 @@ static int make(const struct verbs *d, struct verbs_qp *qp, dg_qp_address *out)
 		return dg_fail_errno("%s has no more queue pairs", d->name);
 	qp->max_inline = attr.cap.max_inline_data;
 	if (getrandom(&out->psn, sizeof out->psn, 0) != sizeof out->psn)
-		return dg_fail_errno("no random number for the first packet");
+		return dg_fail_errno("cannot get a random number for the first packet");
 	out->psn &= BITS_24;
 	out->qpn = qp->qp->qp_num;
 	return to_init(d, qp);

@@ -135,11 +135,13 @@ int dg_verbs_revoke(struct dg_device *dev, void *state, struct dg_region *r, uin
 	pthread_mutex_lock(&d->lock);
 	const struct verbs_guest *late = wait_for_all(d, r, deadline_ns);
 	if (late)
-		rc = dg_fail(EBUSY,
-			     "local region %u: the importer at %s did not acknowledge the revocation "
-			     "before the time-out; its rights were taken, and its transfers are refused: "
-			     "close it again",
-			     r->id, dg_verbs_address_text(&late->id->dst_addr).text);
+		rc = dg_fail(
+			EBUSY,
+			"local region %u: the importer at %s did not acknowledge the revocation "
+			"before the time-out; its access was withdrawn and its transfers are "
+			"refused: "
+			"close it again",
+			r->id, dg_verbs_address_text(&late->id->dst_addr).text);
 	dg_verbs_rights_take(d, r);
 	pthread_mutex_unlock(&d->lock);
 	return rc;

@@ -72,7 +72,7 @@ static int check_header(struct dg_bar *b, uint64_t file_size, const uint8_t *id)
 	struct bar_header h;
 	memcpy(&h, b->base, sizeof h);
 	if (h.magic != BAR_MAGIC)
-		return dg_fail(EBADMSG, "these bytes are not a BAR with a table of dgkit's");
+		return dg_fail(EBADMSG, "this memory is not a BAR with a dgkit table");
 	if (h.version != BAR_VERSION || h.pages != BAR_PAGES)
 		return dg_fail(EPROTONOSUPPORT,
 			       "the BAR has a table of version %u with %u pages, not version %u "
@@ -80,10 +80,10 @@ static int check_header(struct dg_bar *b, uint64_t file_size, const uint8_t *id)
 			       h.version, h.pages, BAR_VERSION, BAR_PAGES);
 	if (h.size <= BAR_TABLE || h.size > INT64_MAX || (file_size && h.size > file_size))
 		return dg_fail(EBADMSG,
-			       "the BAR's header says %" PRIu64 " bytes, and there are %" PRIu64,
+			       "the BAR's header says %" PRIu64 " bytes, but the BAR has %" PRIu64,
 			       h.size, file_size);
 	if (id && memcmp(h.id, id, sizeof h.id))
-		return dg_fail(EBADMSG, "this is another BAR");
+		return dg_fail(EBADMSG, "this BAR is not the one of the descriptor");
 	b->size = h.size;
 	memcpy(b->id, h.id, sizeof b->id);
 	return 0;
@@ -102,7 +102,9 @@ static int map(struct dg_bar *b, uint64_t file_size)
 	b->base = at;
 	b->mapped = size;
 	/* A forked child has no use of it, and would keep this process's locks after its end. */
-	return madvise(at, size, MADV_DONTFORK) ? dg_fail_errno("cannot keep a BAR out of a child") : 0;
+	return madvise(at, size, MADV_DONTFORK)
+		       ? dg_fail_errno("cannot exclude a BAR from forked children")
+		       : 0;
 }
 
 static void bar_free(struct dg_bar *b)

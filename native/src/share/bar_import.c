@@ -138,7 +138,7 @@ static int claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 int dg_bar_claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 {
 	if (blob->page >= BAR_PAGES)
-		return dg_fail(EBADMSG, "the descriptor names page %u of a BAR's table with %u",
+		return dg_fail(EBADMSG, "the descriptor names page %u of a BAR's table that has %u",
 			       blob->page, BAR_PAGES);
 	dg_bar_sweep(b);
 	dg_bar_lock();

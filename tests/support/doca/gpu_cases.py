@@ -110,7 +110,7 @@ def test_a_range_that_leaves_the_dma_buf_or_the_allocation_is_refused():
         for more in ("", ", dmabuf=it.shared.fd"):
             said = host(f"doca.Mmap((it.gpu.address + {MIB}, {2 * MIB}), it.device{more})")
             assert said.startswith("InvalidValue" if more else "Driver"), said
-            assert f"exceed their allocation, which ends {MIB} bytes from there" in said
+            assert f"exceed their allocation, which ends {MIB} bytes after that address" in said
 
 
 @pytest.mark.parametrize("kind", ["vmm", "malloc"])

@@ -127,7 +127,9 @@ def c_messages(text: str) -> Iterator[str]:
         if name.kind != "name" or mark.text != "(" or not SETTERS.fullmatch(name.text):
             continue
         arguments = _arguments(found, i + 1)
-        code = next((t.text for t in arguments[0] if re.fullmatch(r"E[A-Z0-9]+", t.text)), "")
+        code = next(
+            (t.text for t in arguments[0] if re.fullmatch(r"E[A-Z0-9]+|DG_REASON_\w+", t.text)), ""
+        )
         code = code or next((t.text for t in arguments[0] if t.text.startswith("DOCA_")), name.text)
         with_text = next((list(_literals(a)) for a in arguments if list(_literals(a))), [])
         yield from (f"{code}: {literal}" for literal in with_text)
