@@ -69,14 +69,14 @@ class BytePool:
         self._kept = []
 
     @staticmethod
-    def fill(data: bytes, offset: int, source: memoryview) -> None:
-        """Copy bytes into an object that take() returned and nothing else has seen.
+    def fill(data: bytes | memoryview, offset: int, source: memoryview) -> None:
+        """Copy bytes into an object that take() returned and nothing else has seen, or into memory.
 
         Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
         the end, nor may `source` change.
 
         Args:
-            data: The object.
+            data: The object, or writable memory.
             offset: Where to begin in it.
             source: Contiguous bytes, at most as many as `data` has from there on.
         """

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ..dma.byte_pool import BytePool
 from ..errors import DgkitError
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, LARGE_SLOTS, WINDOW
 from ..types import Op
@@ -155,6 +156,8 @@ class Job(Generic[_Result]):
                 self._begin_store(chunk)
             else:
                 self._loading.append(chunk)
+        while self._window == 1 and self.advance():
+            pass  # copied inline, so it is complete
         return True
 
     def _has_next(self) -> bool:
@@ -401,7 +404,8 @@ class WriteJob(TransferJob):
 
     def _load(self, chunk: _Chunk) -> None:
         assert self._view is not None
-        self._bytes(chunk)[:] = self._view[chunk.at : chunk.at + chunk.size]
+        staged, source = self._bytes(chunk), self._view[chunk.at : chunk.at + chunk.size]
+        BytePool.fill(staged, 0, source)  # other threads run meanwhile, unlike with a slice
 
     def _store(self, chunk: _Chunk) -> Transfer:
         return self._dma(chunk, self._queue.write)
