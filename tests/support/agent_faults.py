@@ -44,7 +44,7 @@ BOUNDARIES = {
 
 
 def exceptions() -> list[Exception]:
-    """One of each class of Python's and of dgkit's, and an OSError of each errno."""
+    """Return an exception of each class of Python and dgkit, and an OSError of each errno."""
     found: list[Exception] = [
         kind("injected")
         for kind in _subclasses(Exception)
@@ -70,7 +70,7 @@ def _takes_text(kind: type) -> bool:
 
 
 class Injector:
-    """Raises `fault` in the next `times` calls of one boundary by the agent, after `delay`.
+    """Raise `fault` in the agent's next `times` calls of one boundary, after `delay` seconds.
 
     Calls by the thread that made the injector are left alone.
     """

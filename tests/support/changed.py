@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Where a change outside Python's imports leads: the path's beginning, the stages, the test files.
+# Tests of changes that Python's imports do not show: prefix of the path, stages, test files.
 RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("native/softdoca/", ("plain", "unit"), ("tests/unit/test_softdoca*.py",)),
     ("native/", ("plain", "unit"), ("tests/unit/test_dma*.py", "tests/unit/test_packaging.py")),

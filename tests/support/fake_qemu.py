@@ -1,4 +1,4 @@
-"""A program that takes QEMU's place: a guest that boots at once and runs commands in this system.
+"""Program in QEMU's place: a guest that boots at once and runs its commands on this machine.
 
 $FAKE_GUEST says how the guests behave: `fails`, `silent`, `ends`; by default they are ready.
 Agents are those of this machine, by the provider `soft`, with $FAKE_AGENT_PATH as Python's path.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def install(folder: Path) -> None:
-    """Write it into a folder as the two programs that the testbed starts."""
+    """Install it in a folder under the names of both QEMU programs that the testbed starts."""
     for machine in ("x86_64", "aarch64"):
         path = folder / f"qemu-system-{machine}"
         path.write_text(f"#!{sys.executable}\n{Path(__file__).read_text()}")
@@ -29,7 +29,7 @@ RUNNING: dict[str, int] = {}  # mark: process group
 
 
 def here(script: str) -> str:
-    """Return the script of an agent as this machine can run it."""
+    """Return the guest's script that starts an agent, adapted to this machine."""
     path = os.environ.get("FAKE_AGENT_PATH", "")
     changes = {
         "exec python3 ": f"exec {sys.executable} ",
@@ -50,12 +50,12 @@ def here(script: str) -> str:
 
 
 def has_booted() -> None:
-    """Make the folders that a guest has from its start."""
+    """Create the folders that a guest has when it boots."""
     Path(os.environ["XDG_CACHE_HOME"], f"run-{os.getpid()}/testbed").mkdir(parents=True)
 
 
 def monitor(port: socket.socket) -> None:
-    """Answer as QEMU's monitor, which has set each forwarded port, but for the first."""
+    """Answer as QEMU's monitor: refuse the first forwarded port, set the others."""
     stream = port.makefile("rw")
     print(json.dumps({"QMP": {}}), file=stream, flush=True)
     refused = False
@@ -87,7 +87,7 @@ def serve(output: socket.socket, errors: socket.socket) -> None:
 
 
 def end(mark: str) -> None:
-    """Kill a command, which may have printed before it is known to run."""
+    """Kill a command; its output may arrive before its start is recorded."""
     for _ in range(500):
         if mark in RUNNING:
             os.killpg(RUNNING[mark], signal.SIGKILL)

@@ -19,7 +19,7 @@ def table(code):
 
 
 def handler(frame, offset):
-    """Where an exception at this bytecode goes."""
+    """Return the offset of the handler of an exception raised at this bytecode, or None."""
     entries = table(frame.f_code)
     return next((e.target for e in entries if e.start <= offset < e.end), None)
 

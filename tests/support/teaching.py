@@ -1,4 +1,4 @@
-"""Notebooks of students: the solution, the skeleton, wrong answers, cheats."""
+"""Student notebooks: the solution, the skeleton, wrong answers, cheats."""
 
 import json
 import re
@@ -11,36 +11,36 @@ CODE = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.DOTALL
 
 
 def source(lab: str) -> Path:
-    """The instructor's notebook of a lab."""
+    """Return the instructor's notebook of a lab."""
     (path,) = (course.labs_folder() / lab).glob("*.ipynb")
     return path
 
 
 def solution(lab: str) -> dict[str, str]:
-    """The solution cells by their names."""
+    """Return the solution cells by their names."""
     return dict(student_notebook.solutions(student_notebook.cells_of(source(lab))))
 
 
 def skeleton(lab: str) -> dict[str, str]:
-    """The same as students get them."""
+    """Return the solution cells as they are released to students."""
     stub = r"\1raise NotImplementedError()"
     return {name: CODE.sub(stub, text) for name, text in solution(lab).items()}
 
 
 def changed(cells: dict[str, str], name: str, old: str, new: str) -> dict[str, str]:
-    """The cells, with a text of one replaced, which must have it."""
+    """Return the cells with a text in a cell replaced; the cell must contain it."""
     assert old in cells[name]
     return cells | {name: cells[name].replace(old, new)}
 
 
 def tests(lab: str) -> dict[str, student_notebook.Test]:
-    """The test cells by their names."""
+    """Return the test cells by their names."""
     found = student_notebook.tests(student_notebook.cells_of(source(lab)))
     return {test.name: test for test in found}
 
 
 def write(path: Path, notebook: Path, cells: dict[str, str]) -> None:
-    """Write a notebook with other solution cells."""
+    """Write the lab's notebook with the given solution cells."""
     made = json.loads(notebook.read_text(encoding="utf-8"))
     for cell in made["cells"]:
         name = cell["metadata"].get("nbgrader", {}).get("grade_id")
@@ -52,7 +52,7 @@ def write(path: Path, notebook: Path, cells: dict[str, str]) -> None:
 
 @dataclass(frozen=True)
 class Scores:
-    """The points of each test of a submission, and what it was told."""
+    """Points of each test of a submission, and the feedback."""
 
     points: dict[str, float]
     feedback: dict[str, str]
@@ -65,7 +65,7 @@ class Scores:
 
 
 def score(lab: str, cells: dict[str, str], *only: str, **limits: float) -> Scores:
-    """Grade solution cells as nbgrader would, with another seed than the examples have."""
+    """Grade solution cells as nbgrader does, with a seed different from the examples'."""
     isolation = sandbox.isolation((str(course.labs_folder()),))
     options = sandbox.Limits(**limits)
     grades = {

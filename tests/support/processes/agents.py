@@ -21,7 +21,7 @@ if not serve(ready=lambda where: print(where, flush=True), **options):
 
 
 def python(source: str, *args: str) -> list[str]:
-    """A command that runs `source` with this process's search path, whatever folder it is in."""
+    """Return a command that runs `source` with this process's sys.path, from any folder."""
     begin = f"import sys; sys.path[:] = {sys.path!r}\n"
     begin += "from support.processes import coverage_lock; coverage_lock.mend()"
     return [sys.executable, "-c", f"{begin}\n{source}", *args]
@@ -44,7 +44,7 @@ class Agent:
 
 @contextmanager
 def agent(**options: Any) -> Iterator[Agent]:
-    """Starts one, waits for its address, ends it with SIGTERM. Its counters are those of all."""
+    """Start an agent, wait for its address, end it with SIGTERM. Its clients share its counters."""
     options = {"shared_telemetry": True} | options
     command = python(_PROGRAM, repr(options))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -65,7 +65,7 @@ def agent(**options: Any) -> Iterator[Agent]:
 
 @contextmanager
 def program(source: str, *args: str) -> Iterator["subprocess.Popen[str]"]:
-    """Runs Python source as a process with pipes; kills it in the end."""
+    """Run Python source as a process with pipes; kill it at the end of the block."""
     command = python(source, *args)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""An aarch64 CPython from Debian's packages, run here by user-mode emulation.
+"""An aarch64 CPython from Debian's packages, run by QEMU's user-mode emulation.
 
 As a program (by a Python that has dgkit), it unpacks that Python into a folder.
 """
@@ -11,19 +11,19 @@ CPU = "cortex-a72"  # BlueField-2's; Armv8.0, so an LSE instruction that is not 
 
 
 def python(folder: Path) -> list[str | Path]:
-    """The command that runs it, once it is unpacked in `folder`."""
+    """Return the command that runs the Python unpacked in `folder`."""
     root = folder / "root"
     program = next((root / "usr/bin").glob("python3.[0-9]*"))
     return ["qemu-aarch64-static", "-cpu", CPU, "-L", root, program]
 
 
 def version(folder: Path) -> str:
-    """Its version, as 3.x."""
+    """Return its version in the form 3.x."""
     return next((folder / "root/usr/bin").glob("python3.[0-9]*")).name.removeprefix("python")
 
 
 def main(folder: Path) -> None:
-    """Unpack it at the first call."""
+    """Download and unpack it, unless an earlier call did."""
     from dgkit.testbed import apt
 
     if (folder / "complete").exists():

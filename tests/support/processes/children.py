@@ -1,4 +1,4 @@
-"""Python programs that tests start, talk to line by line, and always end."""
+"""Python programs that tests start, exchange lines with, and always end."""
 
 import os
 import select
@@ -58,7 +58,7 @@ device.close()
 
 
 class Child:
-    """A running program. `line()` gives its next line of output, `say()` gives it one."""
+    """A running program. `line()` returns its next line of output, `say()` sends it a line."""
 
     def __init__(self, program: str, *args: object, **environment: str) -> None:
         command = f"import sys; sys.path[:] = {sys.path!r}\n{program}"
@@ -100,7 +100,7 @@ class Child:
         self.process.wait(10)
 
     def end(self, timeout: float = 20.0) -> tuple[int, str]:
-        """Closes its input and waits. Its exit code and what it wrote to stderr."""
+        """Close its input and wait for its end; return the exit code and stderr."""
         self.process.stdin.close()
         code = self.process.wait(timeout)
         return code, self.process.stderr.read().decode()
@@ -108,7 +108,7 @@ class Child:
 
 @contextmanager
 def child(program: str, *args: object, **environment: str) -> Iterator[Child]:
-    """A program that is dead at the end of the block, also if it was stopped."""
+    """Run a program, killed at the end of the block even if it was stopped by SIGSTOP."""
     it = Child(program, *args, **environment)
     try:
         yield it
@@ -123,7 +123,7 @@ def child(program: str, *args: object, **environment: str) -> Iterator[Child]:
 def run(
     program: str, *args: object, timeout: float = 60.0, covered: bool = True, **environment: str
 ) -> str:
-    """Runs a program to its good end, with its coverage measured where ours is; its output."""
+    """Run a program, which must exit with 0; return its output. Measure coverage as here."""
     environ = {**os.environ, **environment}
     if not covered:
         for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):

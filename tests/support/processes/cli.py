@@ -1,4 +1,4 @@
-"""`dgkit` as a process of its own, and what it leaves behind. Shared by the tests of the CLI."""
+"""`dgkit` as a process, and the files and processes that it leaves behind."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
 
 def command(*args):
-    """By way of the same search path as this process, from any folder."""
+    """Return a command with the same sys.path as this process, for any folder."""
     return python("from dgkit.cli import main; sys.exit(main())", *map(str, args))
 
 
 def environment(home):
-    """A home, a runtime folder and a temporary folder that nobody else uses; stacks of a crash."""
+    """Return an environment with its own home, runtime and temporary folders, and faulthandler."""
     run = Path(home) / "run"
     run.mkdir(mode=0o700, exist_ok=True)
     own = {
@@ -34,7 +34,7 @@ def environment(home):
 
 
 def run(home, *args, timeout=60, **more):
-    """Runs to its end; text of both streams."""
+    """Run a command to its end; return it with the text of both streams."""
     return subprocess.run(
         command(*args), env=environment(home), capture_output=True, text=True, timeout=timeout,
         check=False, **more,
@@ -43,7 +43,7 @@ def run(home, *args, timeout=60, **more):
 
 @contextmanager
 def started(home, *args, **more):
-    """Running in a process group of its own, as under a shell; killed at the end if need be."""
+    """Run a command in a process group of its own, as a shell does; kill it at the end."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
     process = subprocess.Popen(
         command(*args), env=environment(home), text=True, start_new_session=True, **pipes
@@ -56,7 +56,7 @@ def started(home, *args, **more):
 
 
 def send(process, name):
-    """SIGINT as Ctrl-C does it, to the whole foreground process group; SIGTERM to the process."""
+    """Send SIGINT to the whole process group, as Ctrl-C does, or SIGTERM to the process alone."""
     if name == "SIGINT":
         os.killpg(process.pid, signal.SIGINT)
     else:
@@ -64,7 +64,7 @@ def send(process, name):
 
 
 def ended(process, seconds=30):
-    """What it still wrote to both streams until it ended; its exit code is process.returncode.
+    """Wait for its end and return the rest of both streams; the exit code is process.returncode.
 
     AssertionError if it does not end in time, with the Python stacks of its children and of itself.
     """
@@ -82,13 +82,13 @@ def ended(process, seconds=30):
 
 
 def children_of(pid):
-    """Pids of its child processes."""
+    """Return the pids of its child processes."""
     text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return [int(child) for child in text.split()]
 
 
 def alive(pid):
-    """Whether the process runs; a zombie does not."""
+    """Return whether the process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -97,12 +97,12 @@ def alive(pid):
 
 
 def files_under(home):
-    """Everything but folders."""
+    """Return all files below a folder."""
     return sorted(str(path) for path in Path(home).rglob("*") if not path.is_dir())
 
 
 def cpu_seconds(pid):
-    """How long it has run on a CPU (proc_pid_stat(5)); 0 if there is no such process."""
+    """Return its CPU time in seconds (proc_pid_stat(5)), or 0 if there is no such process."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         user, system = stat.rpartition(")")[2].split()[11:13]
@@ -111,7 +111,7 @@ def cpu_seconds(pid):
 
 
 def until(condition, seconds=20):
-    """Waits for it and returns it; an AssertionError if it does not come."""
+    """Wait for it and return it; raise AssertionError if it does not come in time."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline
@@ -120,7 +120,7 @@ def until(condition, seconds=20):
 
 
 def screen_text(screen):
-    """What a terminal shows next; nothing when the last writer is gone, which is EIO (pty(7))."""
+    """Return what a terminal shows next, or b"" after its last writer closed it: EIO (pty(7))."""
     try:
         return os.read(screen, 4096)
     except OSError:

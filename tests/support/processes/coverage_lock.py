@@ -1,17 +1,17 @@
-"""Lets a signal's handler raise in a process whose coverage is measured.
+"""Let a signal handler raise an exception in a process whose coverage is measured.
 
 At each function that begins, coverage's tracer takes a lock by a method in Python. Python runs the
 handlers of signals between any two of its bytecodes, so one that raises there (Ctrl-C does) leaves
-the lock taken, and the next function that begins waits for it for ever: coverage 7.17,
-collector.py's lock_data() and ctracer/tracer.c's CTracer_handle_call(). Taken and given back by
-the lock's own methods, which are C, there is no such place.
+the lock held, and the next function that begins waits for it for ever: coverage 7.17,
+collector.py's lock_data() and ctracer/tracer.c's CTracer_handle_call(). The lock's own methods are
+C functions, within which no handler runs.
 """
 
 import sys
 
 
 def mend():
-    """Does so in this process; nothing where no coverage is measured."""
+    """Replace the tracer's lock methods in this process, if it measures coverage."""
     module = sys.modules.get("coverage.collector")
     if module is None:
         return

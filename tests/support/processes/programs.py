@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def _finds(compiler: str, part: str) -> bool:
-    """Whether a C compiler is there and has this part of a C library."""
+    """Return whether a C compiler is installed with this file of a C library."""
     if not shutil.which(compiler):
         return False
     command = [compiler, f"-print-file-name={part}"]
@@ -20,7 +20,7 @@ def _finds(compiler: str, part: str) -> bool:
 
 
 def has_libfuzzer() -> bool:
-    """Whether Clang is there with libFuzzer, which is a package apart."""
+    """Return whether Clang is installed with libFuzzer, which Debian packages separately."""
     if not shutil.which("clang"):
         return False
     command = ["clang", "-fsanitize=fuzzer", "-###", "-x", "c", "/dev/null"]
@@ -30,7 +30,7 @@ def has_libfuzzer() -> bool:
 
 
 def _has_rdma() -> bool:
-    """Whether libibverbs and librdmacm are there, with the driver of Soft-RoCE."""
+    """Return whether libibverbs, librdmacm and the user-space driver of Soft-RoCE are installed."""
     command = ["ldconfig", "-p"]
     found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     drivers = any(Path("/usr").glob("lib*/**/libibverbs/librxe*.so"))
@@ -38,7 +38,7 @@ def _has_rdma() -> bool:
 
 
 def _has_pyverbs() -> bool:
-    """Whether the distribution's Python has libibverbs' bindings."""
+    """Return whether the distribution's Python has pyverbs, libibverbs' bindings."""
     command = ["/usr/bin/python3", "-c", "import pyverbs.qp"]
     try:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
@@ -64,7 +64,7 @@ def _can_make_venvs(python: str = sys.executable) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-# What is needed: how to see that it is there, and Debian's packages that bring it.
+# Requirement: function that returns whether it is met, and the Debian packages that provide it.
 PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
     "venv": (_can_make_venvs, "python3-venv"),
     "compiler": (lambda: _finds("cc", "crt1.o"), "gcc libc6-dev"),
@@ -103,7 +103,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
 
 
 def missing(names: Iterable[str]) -> str:
-    """What of these is not there, and the command that brings it; empty if all are."""
+    """Return which requirements are not met and the command that installs them, or ""."""
     absent = [name for name in names if not PROGRAMS[name][0]()]
     if not absent:
         return ""
@@ -112,7 +112,7 @@ def missing(names: Iterable[str]) -> str:
 
 
 def install(names: Iterable[str]) -> None:
-    """Installs by apt-get what of these is not there, if this user may. Else does nothing."""
+    """Install missing requirements by apt-get, if this user may; else do nothing."""
     packages = [PROGRAMS[name][1] for name in sorted(names) if not PROGRAMS[name][0]()]
     if not packages or not shutil.which("apt-get"):
         return
@@ -126,7 +126,7 @@ def install(names: Iterable[str]) -> None:
 
 
 def pythons() -> list[str]:
-    """This Python, and the oldest and the newest other one here that dgkit supports."""
+    """Return this Python, and the oldest and newest other installed ones that dgkit supports."""
     minors = [minor for minor in range(10, 20) if minor != sys.version_info.minor]
     paths = [shutil.which(f"python3.{minor}") for minor in minors]
     others = [path for path in paths if path and _can_make_venvs(path)]

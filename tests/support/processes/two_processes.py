@@ -1,4 +1,4 @@
-"""Two Python processes move bytes both ways; the second may run on another architecture.
+"""Two Python processes transfer bytes both ways; the second may be of another architecture.
 
     python two_processes.py PYTHON...    runs PYTHON... with this file and a descriptor
 
@@ -17,7 +17,7 @@ QUESTION = bytes(range(251)) * (SIZE // 251 + 1)
 
 
 def exporter(python: list[str]) -> None:
-    """Owns the memory. The other process reads it and writes its mirror image over it."""
+    """Export memory, which the other process reads and overwrites with its bytes reversed."""
     with dgkit.Device("soft") as device, dgkit.empty(SIZE) as memory:
         memory.buffer[:] = QUESTION[:SIZE]
         with device.register(memory, access="rw") as region:
@@ -29,7 +29,7 @@ def exporter(python: list[str]) -> None:
 
 
 def importer(token: bytes) -> None:
-    """Knows the descriptor alone."""
+    """Import the region from its descriptor, which is all that this side knows."""
     with dgkit.Device("soft") as device, device.queue() as queue:
         remote = device.import_region(token, timeout=10)
         bounce = bytearray(SIZE)

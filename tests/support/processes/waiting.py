@@ -1,4 +1,4 @@
-"""Waiting for a thing, with a deadline, and what a process holds."""
+"""Waits for a condition with a deadline, and the resources that a process holds."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def until(look: Callable[[], T], what: str, timeout: float = 20.0) -> T:
-    """Looks again and again until it sees something true; AssertionError names it."""
+    """Call `look` until it returns something true; raise AssertionError after the deadline."""
     deadline = time.monotonic() + timeout
     while True:
         seen = look()
@@ -22,7 +22,7 @@ def until(look: Callable[[], T], what: str, timeout: float = 20.0) -> T:
 
 
 def steady(look: Callable[[], T], timeout: float = 10.0) -> T:
-    """What it sees once that has not changed for a while (what a client left is being freed)."""
+    """Return a value once it stays the same: what a client left is freed in the background."""
     deadline = time.monotonic() + timeout
     seen, same = look(), 0
     while same < 50:
@@ -34,15 +34,14 @@ def steady(look: Callable[[], T], timeout: float = 10.0) -> T:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended (a zombie has)."""
+    """Return whether a process has ended; a zombie has."""
     from dgkit.wire.host_id import process_state
 
     return process_state(pid) == "gone"
 
 
 def stop(pid: int) -> None:
-    """Stops a process, and returns when each of its threads has stopped: a signal that was sent is
-    not yet a signal that was taken."""
+    """Stop a process by SIGSTOP, and wait until each of its threads has stopped."""
 
     def state(stat: Path) -> str:
         try:
@@ -60,7 +59,7 @@ def stop(pid: int) -> None:
 
 
 def held(pid: int | None = None) -> dict[str, int]:
-    """How many fds, mappings and threads a process has."""
+    """Return the numbers of fds, mappings and threads of a process."""
     root = Path(f"/proc/{pid or os.getpid()}")
     maps = [line for line in (root / "maps").read_text().splitlines() if "memfd" in line]
     return {
@@ -71,7 +70,7 @@ def held(pid: int | None = None) -> dict[str, int]:
 
 
 def children(pid: int | None = None) -> list[int]:
-    """The processes that a process started and that still run."""
+    """Return the running child processes of a process."""
     path = Path(f"/proc/{pid or os.getpid()}/task")
     lists = [(task / "children").read_text().split() for task in path.iterdir()]
     return [int(child) for found in lists for child in found if not gone(int(child))]

@@ -1,4 +1,4 @@
-"""Either side of ZMTP 3.1 without authentication, by bytes (rfc.zeromq.org/spec/37)."""
+"""Client or server of ZMTP 3.1 without authentication, as raw bytes (rfc.zeromq.org/spec/37)."""
 
 import os
 import struct
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def frame(body, *, more=False):
-    """Returns a frame of a message; `more` parts follow."""
+    """Return a frame of a message; `more` parts follow."""
     return bytes([2 + more]) + struct.pack(">Q", len(body)) + body
 
 
@@ -48,17 +48,17 @@ class Zmtp:
         return found
 
     def send(self, body):
-        """Sends a message of one part."""
+        """Send a message of one part."""
         self.socket.sendall(frame(body))
 
     def read_frame(self):
-        """Returns the next frame, be it a command or a part of a message."""
+        """Return the next frame, a command or a part of a message."""
         (flags,) = self._read(1)
         (size,) = struct.unpack(">Q", self._read(8)) if flags & 2 else self._read(1)
         return self._read(size)
 
     def flood(self, size, messages=PART):
-        """Sends the same bytes again; returns whether the other side has ended the connection."""
+        """Send the same bytes again; return whether the peer has closed the connection."""
         for _ in range(0, size, len(messages)):
             try:
                 self.socket.sendall(messages)
@@ -70,6 +70,6 @@ class Zmtp:
 
 
 def own_bytes(pid):
-    """Returns a process's own memory, as dgkit.wire.inflow counts it."""
+    """Return a process's own memory, as dgkit.wire.inflow counts it."""
     _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
     return (resident - shared) * os.sysconf("SC_PAGE_SIZE")
