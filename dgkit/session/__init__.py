@@ -19,8 +19,10 @@ remote_transfer.py  transfer with an agent, a request for each chunk
 two_agents.py       where both sides are agents
 staging.py          memory that carries data between this process and the DPU
 measure.py          latency and bandwidth reports
+scratch.py          memory that measurements write to instead of a region
 monitor.py          continuous latency monitoring
 sample_source.py    where a monitor's samples come from
+gpu_queue.py        queue that kernels of this process post to
 aio.py              awaiting a transfer
 """
 
