@@ -5,23 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..dma.byte_pool import BytePool
 from ..errors import DgkitError
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, LARGE_SLOTS, WINDOW
 from ..types import Op
-from .values import Digested, Moved, moved
+from .values import Digested, moved
 
 if TYPE_CHECKING:
-    from ..dma import Queue, RemoteRegion, Transfer
+    from ..dma import Queue, Transfer
     from ..dma.completion import Completion
     from .copier import Copier
     from .region_ref import RegionRef
 
 __all__ = ["DigestJob", "Job", "ReadJob", "TransferJob", "WriteJob", "copy_job"]
-
-_Result = TypeVar("_Result")
 
 
 class _Chunk:
@@ -38,7 +36,7 @@ class _Chunk:
         return self.dma is None or self.dma.done()
 
 
-class Job(Generic[_Result]):
+class Job:
     """Work on `size` bytes, in chunks of one slot of bounce memory each.
 
     Each chunk is loaded into its slot and then stored from there, in order; either step is a DMA,
@@ -60,7 +58,7 @@ class Job(Generic[_Result]):
 
     def __init__(self, size: int, *refs: RegionRef, window: int = WINDOW) -> None:
         self.size, self.refs = size, refs
-        self.after: list[Job[Any]] = []
+        self.after: list[Job] = []
         self.done = self._posted = 0
         self.chunks = 0
         self.step: Callable[[int], None] | None = None
@@ -77,7 +75,9 @@ class Job(Generic[_Result]):
 
     def _prepare(self, copier: Copier) -> None:
         """Choose the queue, and the size of the chunks."""
-        raise NotImplementedError
+        remotes = [ref.as_remote() for ref in self.refs]
+        self._queue = copier.queue_for(*remotes)
+        self._chunk_size = min(self._chunk_size, copier.slot_size)
 
     def _load(self, chunk: _Chunk) -> Transfer | None:
         """Start to get the bytes of a chunk into its slot; None: they are there."""
@@ -85,10 +85,6 @@ class Job(Generic[_Result]):
 
     def _store(self, chunk: _Chunk) -> Transfer | None:
         """Start to put the bytes of a chunk where they belong; None: they are there."""
-        raise NotImplementedError
-
-    def result(self) -> _Result:
-        """Return the result of a job that has ended, or raise its error."""
         raise NotImplementedError
 
     @property
@@ -126,7 +122,7 @@ class Job(Generic[_Result]):
         """Return whether a chunk was moved: a copy of 0 bytes has one, which fails."""
         return self.chunks > 0
 
-    def run(self, copier: Copier, step: Callable[[int], None] | None = None) -> _Result:
+    def run(self, copier: Copier, step: Callable[[int], None] | None = None) -> Any:
         """Run to the end in this thread, and return the result."""
         self.step = step
         while not self.over:
@@ -239,10 +235,26 @@ class Job(Generic[_Result]):
         self._first, self._last = self._first or last, last
         self._ns[last.op] += last.latency_ns
 
-    def _total(self) -> Moved:
-        """Return what a job moved, or raise its error."""
-        if self.error is not None and (self.done < self.size or not self.chunks):
+    def _dma(
+        self, start: Callable[..., Transfer], ref: RegionRef, offset: int, chunk: _Chunk
+    ) -> Transfer:
+        """Start a DMA between the slot of a chunk and its place in a region, `offset` onward."""
+        return start(
+            self._copier.bounce, ref.as_remote(), size=chunk.size,
+            local_offset=chunk.slot, remote_offset=offset + chunk.at,
+        )  # fmt: skip
+
+    def _bytes(self, chunk: _Chunk) -> memoryview:
+        return self._copier.bounce_bytes[chunk.slot : chunk.slot + chunk.size]
+
+    def _check(self) -> None:
+        """Raise the error, unless everything was done before it came."""
+        if self.error is not None and (self.done < self.size or not self._started):
             raise self.error.with_traceback(None)
+
+    def result(self) -> Any:
+        """Return the result of a job that has ended, or raise its error."""
+        self._check()
         assert self._first is not None
         assert self._last is not None
         return moved(
@@ -271,8 +283,8 @@ class Job(Generic[_Result]):
         return True
 
 
-class _Copy(Job[Moved]):
-    """Copy from region to region."""
+class _Copy(Job):
+    """Copy from region to region: each chunk is read into bounce memory and written from there."""
 
     def __init__(
         self, src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int
@@ -284,34 +296,19 @@ class _Copy(Job[Moved]):
     @property
     def counted(self) -> tuple[int, int]:
         """One request, if it succeeded."""
-        return (1, self.size) if self.chunks and self.done >= self.size else (0, 0)
-
-    def result(self) -> Moved:
-        """Return what was moved, or raise the error."""
-        return self._total()
-
-
-class _BouncedCopy(_Copy):
-    """Each chunk is read into bounce memory and written from there: both regions are imported."""
+        return (1, self.size) if self._started and self.done >= self.size else (0, 0)
 
     def _prepare(self, copier: Copier) -> None:
-        """Choose the queue; the CPU copies a chunk at a time, which its cache keeps."""
-        self._queue = copier.queue_for(self._src.as_remote(), self._dst.as_remote())
-        self._chunk_size = min(self._chunk_size, copier.slot_size)
+        """Have the CPU copy a chunk at a time, which its cache keeps."""
+        super()._prepare(copier)
         if copier.copies_inline(self._queue):
             self._chunk_size, self._window = min(self._chunk_size, CACHED), 1
 
-    def _load(self, chunk: _Chunk) -> Transfer:
-        return self._queue.read(
-            self._copier.bounce, self._src.as_remote(), size=chunk.size,
-            local_offset=chunk.slot, remote_offset=self._src_offset + chunk.at,
-        )  # fmt: skip
+    def _load(self, chunk: _Chunk) -> Transfer | None:
+        return self._dma(self._queue.read, self._src, self._src_offset, chunk)
 
     def _store(self, chunk: _Chunk) -> Transfer:
-        return self._queue.write(
-            self._copier.bounce, self._dst.as_remote(), size=chunk.size,
-            local_offset=chunk.slot, remote_offset=self._dst_offset + chunk.at,
-        )  # fmt: skip
+        return self._dma(self._queue.write, self._dst, self._dst_offset, chunk)
 
 
 class _DirectCopy(_Copy):
@@ -331,41 +328,35 @@ class _DirectCopy(_Copy):
         """Do nothing: the bytes do not pass through bounce memory."""
 
     def _store(self, chunk: _Chunk) -> Transfer:
-        src_at, dst_at = self._src_offset + chunk.at, self._dst_offset + chunk.at
+        local, remote, start = self._dst, self._src, self._queue.read
+        at = (self._dst_offset, self._src_offset)
         if self._writes:
-            local = self._src.region or self._src.remote
-            return self._queue.write(
-                local, self._dst.as_remote(), size=chunk.size,  # type: ignore[arg-type]
-                local_offset=src_at, remote_offset=dst_at,
-            )  # fmt: skip
-        return self._queue.read(
-            self._dst.region, self._src.as_remote(), size=chunk.size,  # type: ignore[arg-type]
-            local_offset=dst_at, remote_offset=src_at,
+            local, remote, start, at = self._src, self._dst, self._queue.write, at[::-1]
+        return start(
+            local.region or local.remote, remote.as_remote(),  # type: ignore[arg-type]
+            size=chunk.size, local_offset=at[0] + chunk.at, remote_offset=at[1] + chunk.at,
         )  # fmt: skip
 
 
-def copy_job(
-    src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int
-) -> Job[Moved]:
+def copy_job(src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int) -> Job:
     """Return the job that copies `size` bytes of `src` to `dst`.
 
     From GPU to GPU, or on one GPU, there is no detour through the host's memory: the device has
     mapped both regions, so its GPU has peer access to the one that is not its own.
     """
-    span = (src, src_offset, dst, dst_offset, size)
-    if src.remote is None or dst.remote is None:
-        return _DirectCopy(*span)
-    on_gpus = src.remote.method == dst.remote.method == "gpu" and size > GPU_LEAST
-    return (_DirectCopy if on_gpus else _BouncedCopy)(*span)
+    direct = src.remote is None or dst.remote is None
+    if not direct and size > GPU_LEAST:
+        direct = src.as_remote().method == dst.as_remote().method == "gpu"
+    return (_DirectCopy if direct else _Copy)(src, src_offset, dst, dst_offset, size)
 
 
-class TransferJob(Job[Moved]):
+class TransferJob(Job):
     """Transfer between bytes of this process and a region, by as many DMAs as there are slots."""
 
     def __init__(self, ref: RegionRef, offset: int, size: int) -> None:
+        ref.as_remote()  # raises its error now
         super().__init__(size, ref, window=LARGE_SLOTS)
-        self._remote: RemoteRegion = ref.as_remote()
-        self._offset = offset
+        self._ref, self._offset = ref, offset
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -373,26 +364,11 @@ class TransferJob(Job[Moved]):
         return self.chunks, self.done
 
     def _prepare(self, copier: Copier) -> None:
-        """Use the queue with an engine, which copies while the CPU stages the next chunk.
-
-        One chunk has no next one.
-        """
+        """Use the queue with an engine, if there is a next chunk to stage while it copies."""
+        super()._prepare(copier)
         self._chunk_size = copier.slot_size
-        small = self.size <= INLINE_MAX
-        self._queue = copier.queue_for(self._remote) if small else copier.queue
-
-    def _bytes(self, chunk: _Chunk) -> memoryview:
-        return self._copier.bounce_bytes[chunk.slot : chunk.slot + chunk.size]
-
-    def _dma(self, chunk: _Chunk, start: Callable[..., Transfer]) -> Transfer:
-        return start(
-            self._copier.bounce, self._remote, size=chunk.size,
-            local_offset=chunk.slot, remote_offset=self._offset + chunk.at,
-        )  # fmt: skip
-
-    def result(self) -> Moved:
-        """Return what was moved, or raise the error."""
-        return self._total()
+        if self.size > INLINE_MAX:
+            self._queue = copier.queue
 
 
 class WriteJob(TransferJob):
@@ -404,11 +380,11 @@ class WriteJob(TransferJob):
 
     def _load(self, chunk: _Chunk) -> None:
         assert self._view is not None
-        staged, source = self._bytes(chunk), self._view[chunk.at : chunk.at + chunk.size]
-        BytePool.fill(staged, 0, source)  # other threads run meanwhile, unlike with a slice
+        source = self._view[chunk.at : chunk.at + chunk.size]
+        BytePool.fill(self._bytes(chunk), 0, source)  # without the GIL, unlike a slice
 
     def _store(self, chunk: _Chunk) -> Transfer:
-        return self._dma(chunk, self._queue.write)
+        return self._dma(self._queue.write, self._ref, self._offset, chunk)
 
     def end(self) -> None:
         """Release the bytes, then say that the job has ended."""
@@ -426,14 +402,16 @@ class ReadJob(TransferJob):
         self._fill = fill
 
     def _load(self, chunk: _Chunk) -> Transfer:
-        return self._dma(chunk, self._queue.read)
+        return self._dma(self._queue.read, self._ref, self._offset, chunk)
 
     def _store(self, chunk: _Chunk) -> None:
         self._fill(chunk.at, self._bytes(chunk))
 
 
-class DigestJob(Job[Digested]):
+class DigestJob(Job):
     """SHA-256 over bytes that are read by DMA: one chunk is hashed while the next is read."""
+
+    _started = True  # no bytes have a digest, too
 
     def __init__(self, ref: RegionRef, offset: int, size: int) -> None:
         import hashlib
@@ -442,27 +420,13 @@ class DigestJob(Job[Digested]):
         self._ref, self._offset = ref, offset
         self._hasher = hashlib.sha256()
 
-    def _prepare(self, copier: Copier) -> None:
-        """Choose the queue."""
-        self._remote = self._ref.as_remote()
-        self._queue = copier.queue_for(self._remote)
-        self._chunk_size = min(self._chunk_size, copier.slot_size)
-
-    @property
-    def _started(self) -> bool:
-        return True  # no bytes have a digest, too
-
     def _load(self, chunk: _Chunk) -> Transfer:
-        return self._queue.read(
-            self._copier.bounce, self._remote, size=chunk.size,
-            local_offset=chunk.slot, remote_offset=self._offset + chunk.at,
-        )  # fmt: skip
+        return self._dma(self._queue.read, self._ref, self._offset, chunk)
 
     def _store(self, chunk: _Chunk) -> None:
-        self._hasher.update(self._copier.bounce_bytes[chunk.slot : chunk.slot + chunk.size])
+        self._hasher.update(self._bytes(chunk))
 
     def result(self) -> Digested:
         """Return the digest, or raise the error."""
-        if self.error is not None and self.done < self.size:
-            raise self.error.with_traceback(None)
+        self._check()
         return Digested(self._hasher.hexdigest(), self._ns[Op.READ])

@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ClosedError, LimitReached
 from ..sizes import LARGE, LARGE_SLOTS, WAIT_S
@@ -37,8 +37,8 @@ class Worker:
         on_end: Called with each job that has ended, before those who wait for it are told.
     """
 
-    def __init__(self, device: Device, on_end: Callable[[Job[Any]], None]) -> None:
-        self.jobs: dict[Job[Any], None] = {}  # that have not ended, in the order of submission
+    def __init__(self, device: Device, on_end: Callable[[Job], None]) -> None:
+        self.jobs: dict[Job, None] = {}  # that have not ended, in the order of submission
         self.closed = False
         self.copier = Copier(device, LARGE, LARGE_SLOTS)
         self._on_end = on_end
@@ -46,7 +46,7 @@ class Worker:
         self._running = threading.Lock()  # held by the thread
         self._pid = os.getpid()
 
-    def submit(self, job: Job[Any]) -> None:
+    def submit(self, job: Job) -> None:
         """Have the thread run a job; after close() the job fails.
 
         Raises:
@@ -69,7 +69,7 @@ class Worker:
                 "of processes is reached",
             ) from exc
 
-    def wait(self, job: Job[Any], timeout: float) -> bool:
+    def wait(self, job: Job, timeout: float) -> bool:
         """Wait until a job has ended; return whether it has.
 
         Raises:
@@ -126,7 +126,7 @@ class Worker:
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=WAIT_S)
 
-    def _start_chunks(self, jobs: list[Job[Any]]) -> bool:
+    def _start_chunks(self, jobs: list[Job]) -> bool:
         """Give each free slot to the job with the smallest share; return whether one was taken."""
         started = False
         while self.copier.free:
@@ -136,7 +136,7 @@ class Worker:
             started = True
         return started
 
-    def _end(self, job: Job[Any]) -> None:
+    def _end(self, job: Job) -> None:
         self.jobs.pop(job, None)
         self._on_end(job)
         job.end()

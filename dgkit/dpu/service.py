@@ -90,7 +90,8 @@ class DpuService:
         """
         if src.remote is None or dst.remote is None:
             job = copy_job(src, src_offset, dst, dst_offset, size)
-            return self._run_inline(job.run)
+            moved: Moved = self._run_inline(job.run)
+            return moved
         span = (src.remote, src_offset, dst.remote, dst_offset, size)
         return self._run_inline(lambda copier: copier.copy_small(*span))
 
@@ -154,7 +155,7 @@ class DpuService:
         self._count(*job.counted)
         job.end()
 
-    def wait(self, job: Job[Any], timeout: float) -> bool:
+    def wait(self, job: Job, timeout: float) -> bool:
         """Wait at most `timeout` seconds, or less, for a job; return whether it has ended."""
         return self._worker.wait(job, timeout)
 
@@ -168,17 +169,18 @@ class DpuService:
         if self.is_quick(src, size) and self.is_quick(dst, size):
             moved = self.copy_inline(src, 0, dst, 0, size)
             self._count(1, size)
-            return moved
-        return self._run(copy_job(src, 0, dst, 0, size))
+        else:
+            moved = self._run(copy_job(src, 0, dst, 0, size))
+        return moved
 
     def digest(self, ref: RegionRef, offset: int, size: int) -> Digested:
         """Return the SHA-256 of bytes that DMA reads; ordered, and errors, as copy()."""
         job = DigestJob(ref, offset, size)
-        if self.is_quick(ref, size):
-            return self._run_inline(job.run)
-        return self._run(job)
+        quick = self.is_quick(ref, size)
+        result: Digested = self._run_inline(job.run) if quick else self._run(job)
+        return result
 
-    def _run(self, job: Job[_Result]) -> _Result:
+    def _run(self, job: Job) -> Any:
         """Have the worker run a job after the transfers with its regions, and wait."""
         job.after = [
             other

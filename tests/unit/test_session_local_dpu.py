@@ -180,9 +180,9 @@ def test_a_slot_is_used_again_before_the_next_chunk_is_collected(session, monkey
     for name in ("_dma", "_finish"):
         method = getattr(TransferJob, name)
 
-        def noting(self, chunk, *rest, name=name, method=method):
+        def noting(self, *rest, name=name, method=method):
             calls.append(name)
-            return method(self, chunk, *rest)
+            return method(self, *rest)
 
         monkeypatch.setattr(TransferJob, name, noting)
     slots = LARGE_SLOTS
