@@ -32,6 +32,6 @@ class LiveSet:
         self._by_id.pop(id(member), None)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the members of now, each of which is referenced meanwhile."""
+        """Iterate over a snapshot; members stay referenced during iteration."""
         members = [ref() for ref in self._by_id.valuerefs()]  # valuerefs() copies in one step
         return iter([member for member in members if member is not None])

@@ -43,7 +43,7 @@ class Op(IntEnum):
 
 
 class Path(Enum):
-    """Execution of an operation: by the caller at once, by the engine, or by the faster of both."""
+    """Who executes an operation: the caller at once, the engine, or (AUTO) the faster one."""
 
     AUTO = 0
     INLINE = 1

@@ -23,8 +23,8 @@ class BytePool:
 
     The first access to each page of new memory is a page fault: 64 MiB of them take five to ten
     times as long as the copy that fills them. Therefore the pool keeps the latest large objects, at
-    most 256 MiB, and returns one again when nothing else refers to it. No list of lent objects is
-    kept, which an exception such as Ctrl-C could leave wrong: the reference count decides.
+    most 256 MiB, and returns one again when nothing else refers to it. It keeps no list
+    of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
 
     An object is not reused once its hash was taken, which CPython stores in it.
     """
@@ -113,8 +113,8 @@ def _is_alone(objects: list[bytes], number: int) -> bool:
     """Return whether only the list refers to this object of it.
 
     What the call itself adds to the count depends on the interpreter's version and on how it has
-    specialized this code by now. So the count is compared with that of an object that is alone, by
-    the same code at the same time, and never with a number from earlier.
+    specialized this code so far. Therefore the same code counts, at the same time, the references
+    to an object that is known to be alone, and the two counts are compared.
     """
     return _references(objects, number) == _references(_ALONE, 0)
 
@@ -125,7 +125,7 @@ def _is_free(objects: list[bytes], number: int) -> bool:
 
 
 def _reusable() -> bool:
-    """Return whether this interpreter counts references, and has the hash where it is looked up.
+    """Return whether this interpreter counts references and stores hashes as CPython does.
 
     A free-threaded build has no such count, even while its GIL is on: importing an extension turns
     the GIL on, at times for the import only. From 3.14 on a reference on the stack may

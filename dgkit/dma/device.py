@@ -35,7 +35,7 @@ __all__ = ["Device"]
 _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts", "verbs": "within a region"}, "behind a fence"
 _ATOMICS = ("none", "with respect to the same adapter's", "with respect to CPUs, too")
-_USABLE = "not asked for"  # another provider that could be used
+_USABLE = "not asked for"  # `why` of a provider that could have been used
 _open_devices = LiveSet()
 
 
@@ -193,7 +193,7 @@ class Device(DeviceContext):
         """Open a queue.
 
         Args:
-            depth: Most operations posted and not yet reaped, 1 to 65,536.
+            depth: Maximum number of operations posted and not yet reaped, 1 to 65,536.
             path: `"auto"`, `"inline"` or `"worker"`.
             spin_us: How long a wait spins before it sleeps, in microseconds.
             op_timeout: Seconds after which an operation without a completion ends as TIMED_OUT.
@@ -224,8 +224,8 @@ class Device(DeviceContext):
             first: Number of the first operation, up to 2**56 - 1.
             spin_us: How long the thread spins when all queues are idle, in microseconds; taken
                 from the first queue of the device.
-            regions: Regions that the kernels will name, to find out now whether the provider can
-                copy between them; a kernel learns it as UNSUPPORTED.
+            regions: Regions that the kernels will use, checked now. Without this check, a kernel's
+                operation that the provider cannot copy completes as UNSUPPORTED.
 
         Raises:
             Unsupported: The provider cannot run a kernel's operations, or not with these regions.

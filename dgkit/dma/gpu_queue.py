@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 __all__ = ["TICKET_MAX", "GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "RingConfig"]
 __all__ += ["check_served", "collectors", "free_rings", "ring_depth", "stamps", "wait_for_kernels"]
 
-# Of native/device/dgkit_device.cuh.
+# Limits in native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
-# By provider and by the method of the local region (enum dg_method): those of the remote regions
-# between which it copies for a kernel. A signal needs a remote region that is mapped or GPU memory.
+# For each provider and each method of the local region (enum dg_method): the methods of the remote
+# regions that it can copy to and from for a kernel. A signal needs a remote region that is mapped,
+# or GPU memory.
 _SERVED: dict[str, dict[str, tuple[str, ...]]] = {
     "soft": {"map": ("map", "vm", "proxy")},
     "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
 }
 
-# Functions that free the rings of closed queues once no kernel uses them, and return whether no
-# kernel runs that uses any queue. Of the package that registers rings with CUDA.
+# Functions that free the rings of closed queues that no kernel uses any more; each returns True if
+# no running kernel uses a queue. Added by the package that registers rings with CUDA.
 collectors: list[Callable[[], bool]] = []
 
 
@@ -50,7 +51,7 @@ class GpuStamp:
     """One operation on both clocks; ns, 0 where not taken.
 
     Attributes:
-        ticket: Of the operation.
+        ticket: Ticket of the operation.
         op: "put", "get", ...
         status: Result.
         seen_ns: The proxy saw the record; CLOCK_MONOTONIC.
@@ -196,15 +197,15 @@ def _why_not(device: DeviceContext, region: Region | RemoteRegion) -> str:
 
 
 def free_rings() -> bool:
-    """Free the rings of closed queues, unless a launch may still run; return whether none may."""
+    """Free the rings of closed queues that no kernel uses; return whether no kernel uses any."""
     return not sum(not collect() for collect in collectors)  # each is called
 
 
 def wait_for_kernels(timeout: float) -> None:
-    """Wait until no kernel runs that was launched with a GPU queue.
+    """Wait until no kernel that was launched with a GPU queue runs.
 
-    CUDA's functions that give back memory wait for all kernels of the process, within the driver:
-    meanwhile no proxy may get on, for which such a kernel waits.
+    CUDA's functions that free memory wait inside the driver for all kernels of the process. That
+    would block the proxy that such a kernel waits for.
 
     Raises:
         RegionBusy: One still runs.
@@ -215,7 +216,7 @@ def wait_for_kernels(timeout: float) -> None:
             raise RegionBusy(
                 errno.EBUSY,
                 f"after {timeout:g} s a kernel that was launched with a GPU queue still runs, and "
-                "to give its memory back would wait for it: let it end, then close again",
+                "freeing its memory would wait for it: let it end, then close again",
             )
         time.sleep(0.001)
 
@@ -245,8 +246,8 @@ class KernelQueue:
     weak: bool
 
     def __init__(self) -> None:
-        # Functions that release what a GPU has of the ring's memory, each given the function that
-        # frees that memory.
+        # Functions that unregister the ring's memory from CUDA; each gets the function that frees
+        # the memory afterwards.
         self._on_close: list[Callable[[Callable[[], None]], None]] = []
 
     def _shared_memory(self) -> tuple[int, int, int, int]:

@@ -193,7 +193,7 @@ def floor(size: int, count: int = 2000, handoff: bool = True) -> array[int]:
 
 
 def answer(memory: Any, timeout: float) -> None:
-    """Answer the doorbells of a kernel: the CPU's side of the lower bound of what it posts.
+    """Answer a kernel's doorbells: the CPU side of the lower bound of a kernel's operations.
 
     Args:
         memory: From `dgkit.empty`, host or pinned. The kernel stores 1, 2, ... to its first 8
@@ -208,7 +208,7 @@ def answer(memory: Any, timeout: float) -> None:
 
 
 def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> array[int]:
-    """Measure the lower bound of a prepared operation: the provider's calls, no queue, no checks.
+    """Measure a prepared operation's lower bound: the provider's calls, no queue, no checks.
 
     Args:
         prepared: Operation to measure.

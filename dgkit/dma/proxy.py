@@ -23,8 +23,8 @@ class ProxyStats:
 
     Attributes:
         rings: Queues that it serves.
-        passes: Looks at all of them.
-        idle: Passes that found nothing.
+        passes: Passes over all of them.
+        idle: Passes that found nothing to do.
         spun_ns: Time of idle passes.
         sleeps: Sleeps between idle passes.
         slept_ns: Their time.
@@ -60,7 +60,7 @@ class Proxy:
 
     @property
     def using(self) -> threading.RLock:
-        """Lock of the calls to the proxy and its queues, which another thread may close."""
+        """Lock for calls to the proxy and its queues, which another thread may close."""
         if self._pid != os.getpid():  # forked: another thread of the parent may hold it
             self._pid, self._using = os.getpid(), threading.RLock()
         return self._using
@@ -71,7 +71,7 @@ class Proxy:
         return self._p
 
     def stats(self) -> ProxyStats:
-        """Return its counts until now."""
+        """Return the counts so far."""
         raw = ffi.new("dg_proxy_stats *")
         with self.using:
             check(lib.dg_proxy_stats_get(self._handle(), raw))

@@ -67,10 +67,10 @@ class Queue(BatchQueue):
         self._q = ffi.gc(out[0], lib.dg_queue_free)  # as Device._d
         super().__init__()
         self._queue_pairs: LiveSet | None = None
-        self._waiters: Waiters | None = None  # of the event loop that awaited transfers last
+        self._waiters: Waiters | None = None  # of the last event loop that awaited transfers
 
-    # What the C methods write and read call with arguments that are not the usual ones: no size, a
-    # fence, anything but ints. Python's own errors of a call name these two.
+    # The C methods write and read call these two for unusual arguments: no size, a fence, or values
+    # that are not ints. Python's TypeError for a wrong call shows the __qualname__.
     def _write(
         self,
         local: Region | RemoteRegion,

@@ -69,7 +69,7 @@ class RdmaMemory:
     """Memory that the peer of a queue pair may use.
 
     Attributes:
-        address: Of the first byte, in the owner's process.
+        address: Address of the first byte in the owner's process.
         size: Bytes.
         rkey: Key of the registration; 32 bits. It is valid for that peer alone.
         access: What the peer may do.
@@ -84,13 +84,13 @@ class RdmaMemory:
 class QueuePair:
     """Queue pair that is connected by hand. Created by `Queue.queue_pair`.
 
-    Both sides make one, exchange `address` by whatever way they like, and connect. The peer may be
+    Both sides open a queue pair, exchange `address` by any means, and connect. The peer may be
     any program that uses libibverbs. Memory is used by address and rkey, without descriptors.
 
     Like its queue it is used by one thread at a time. An error puts it into the error state for
     good: operations behind the one that failed end as FLUSHED, and were not executed, or as
-    PEER_LOST if the peer did not answer. Later ones raise PeerLost; make and connect another queue
-    pair on both sides. A peer that ends or is switched off is noticed by the next operation.
+    PEER_LOST if the peer did not answer. Later ones raise PeerLost; open and connect another queue
+    pair on both sides. The next operation notices that a peer has ended or is switched off.
     """
 
     def __init__(self, queue: BatchQueue) -> None:
@@ -141,7 +141,7 @@ class QueuePair:
         """Connect to a queue pair of the other side, which connects to this one.
 
         The state goes from INIT by RTR (ready to receive) to RTS (ready to send). This side does
-        not wait for the other one, so exchange a word before the first operation.
+        not wait for the other one, so exchange a message before the first operation.
 
         Args:
             qpn: Number of the other queue pair.
@@ -154,7 +154,7 @@ class QueuePair:
 
         Raises:
             BoundsError: A number has too many bits, or `mtu` is larger than the port's.
-            ValueError: `gid` or `mtu` is none, or the queue pair is connected.
+            ValueError: `gid` or `mtu` is invalid, or the queue pair is connected already.
             Unsupported: `gid` cannot be reached from this port's network.
             PeerLost: `gid` does not answer there.
             DeviceUnavailable: The port has no link.
@@ -205,7 +205,7 @@ class QueuePair:
         REMOTE_ACCESS_ERROR, and puts the queue pair into the error state.
 
         Args:
-            address: Of the first byte, in the peer's process.
+            address: Address of the first byte in the peer's process.
             size: Bytes.
             rkey: Key of the peer's registration; 32 bits.
             access: What this side will do.
@@ -224,7 +224,7 @@ class QueuePair:
         return region
 
     def close(self) -> None:
-        """End the queue pair, what it granted and its imports. Idempotent.
+        """Close the queue pair, its grants and its imports. Idempotent.
 
         Operations in flight on it complete as FLUSHED.
 

@@ -71,7 +71,7 @@ class _Base(native.RegionHandle):
         device._regions.add(self)
 
     def _open(self, call: Any, *args: Any) -> None:
-        """Make the C call that creates the region; keep its handle even if Ctrl-C interrupts."""
+        """Create the C region by `call`; keep its handle even if Ctrl-C interrupts."""
         out = ffi.new("dg_region **")
         try:
             check(call(*args, out))
@@ -84,7 +84,7 @@ class _Base(native.RegionHandle):
         self._describe_as(info)
 
     def _describe_as(self, info: native.dg_region_info) -> None:
-        """Set the attributes of a region that was made; `access` last, see `__del__`."""
+        """Set the attributes of an open region; `access` last, see `__del__`."""
         self.registration = _REGISTRATIONS[info.registration]
         self._device.emulated = self.emulated or self._device.emulated
         self.id, self.size, self.access = info.id, info.size, Access(info.access)
@@ -136,7 +136,7 @@ class _Base(native.RegionHandle):
         if getattr(self, "_r", None) is None or self.closed:
             return
         try:
-            # Without access Ctrl-C kept it from its user.
+            # Without `access`, Ctrl-C interrupted the constructor: nobody had the region.
             if self._pid == os.getpid() and hasattr(self, "access"):
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:
@@ -185,8 +185,8 @@ class Region(_Base):
     closed. Once `close()` returns, no importer can move a byte of it any more.
 
     Attributes:
-        registration: How an RDMA adapter has the memory: `pinned`, `on demand`, or of a GPU as a
-            `dma-buf` or by `nvidia-peermem`; "" with other providers.
+        registration: How the memory is registered with the RDMA adapter: `pinned`, `on demand`,
+            or for GPU memory `dma-buf` or `nvidia-peermem`; "" with other providers.
     """
 
     __slots__ = ("_bytes", "_keep", "_span", "memory", "place")
@@ -334,7 +334,8 @@ class RemoteRegion(_Base):
     """Imported region. Created by `Device.import_region` or `QueuePair.import_memory`.
 
     Attributes:
-        registration: How the exporter's RDMA adapter has the memory: as of Region.
+        registration: How the memory is registered with the exporter's RDMA adapter; values as
+            for Region.
     """
 
     __slots__ = ("method", "peer_pid")

@@ -67,7 +67,7 @@ class ExportedRing:
         return stamps(raw, count)
 
     def release(self) -> None:
-        """Give up the memory."""
+        """Release the ring's memory."""
         ffi.release(self._bytes)
 
 
@@ -109,7 +109,7 @@ class ImportedRing:
         self._r = out[0]
 
     def close(self) -> None:
-        """End every operation and every wait of a kernel, then let go of the memory. Idempotent."""
+        """End every operation and every wait of a kernel, then release the memory. Idempotent."""
         with self._proxy.using:
             ring, self._r = self._r, None
             if ring is not None:

@@ -124,7 +124,7 @@ class CompletionQueue(native.QueueHandle):
         raise error
 
     def _drop_later(self, ticket: int) -> None:
-        """Note a transfer that was given up while another thread was using the queue."""
+        """Remember a transfer that was dropped while another thread was using the queue."""
         self._undropped.append(ticket)
 
     def _completed(self, transfer: Pending) -> Awaitable[None]:

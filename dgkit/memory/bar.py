@@ -1,6 +1,6 @@
 """Memory of a testbed's host guest in the PCI BAR of its DPU guest. Emulator only.
 
-The host guest's kernel leaves a part of its RAM alone, and its command line says where:
+The host guest's kernel does not use a part of its RAM, and its command line says which:
 `dgkit.bar=SIZE@ADDRESS`. Processes map it by /dev/mem. It begins with a table of exports, which
 native/src/share/bar.h explains; the rest is allocated here. An allocation is a lock of its bytes on
 /dev/mem (F_OFD_SETLK, fcntl(2)) that its mapping holds, so the kernel frees it with the last one,
@@ -104,8 +104,8 @@ def _where() -> tuple[str, int, int]:
     if not found:
         raise DeviceUnavailable(
             errno.ENODEV,
-            "on='bar' is memory of a testbed's host guest, an emulated x86-64 machine, and this is "
-            "none: start a testbed (dgkit testbed up) and run this there (dgkit testbed run host)",
+            "on='bar' needs a testbed's host guest, an emulated x86-64 machine, which this machine "
+            "is not: start one (dgkit testbed up), and run this in it (dgkit testbed run host)",
             check="",
         )
     return "/dev/mem", int(found[2], 16), int(found[1], 16)
@@ -141,9 +141,9 @@ def _allocate(fd: int, start: int, size: int, wanted: int) -> int:
             at = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
     raise OutOfMemory(
         errno.ENOMEM,
-        f"{wanted} bytes requested in a BAR with {size - _TABLE} for memory, and so many in one "
-        "run are not free: close some memory of this or other processes of the host guest. Bytes "
-        "of a process that ended are free once no importer has transfers in flight on them",
+        f"{wanted} bytes requested in a BAR with {size - _TABLE} for memory, and no free range is "
+        "that long: close some memory of this or other processes of the host guest. Bytes of a "
+        "process that ended are free once no importer has transfers in flight on them",
     )
 
 
@@ -183,9 +183,9 @@ def _unlock(fd: int, start: int, length: int) -> None:
 
 
 class _Exports:
-    """Table of exports, to take back those of processes that ended.
+    """Table of exports, from which those of ended processes are removed.
 
-    An owner of bytes finds exports of them only if the process that had the bytes has ended.
+    Whoever allocates bytes finds an export of them only if their previous owner has ended.
 
     Args:
         table: The table, mapped.

@@ -136,8 +136,8 @@ def _unshareable(address: int) -> str:
 def _exposed_too(size: int, block: int, *, is_virtual: bool) -> str:
     """Return what an importer would get besides the bytes; "" if nothing.
 
-    That cudaMalloc cuts its blocks from some of 2 MiB, which IPC shares whole, is in the CUDA C++
-    Programming Guide, "Interprocess Communication".
+    cudaMalloc cuts its allocations from blocks of 2 MiB, which IPC shares whole (CUDA C++
+    Programming Guide, "Interprocess Communication").
     """
     if size < block:
         return (

@@ -58,7 +58,7 @@ class GpuBase:
 
         Args:
             stream: CUDA stream of CuPy, PyTorch, Numba or cuda.core, or its address; None for the
-                stream that this kind of memory names.
+                stream that the memory itself names.
         """
         synchronize_stream(self.gpu.gpu, self._producer() if stream is None else stream)
 
@@ -120,7 +120,7 @@ def synchronize_stream(gpu: int, stream: Any = None) -> None:
     Args:
         gpu: Index of the GPU.
         stream: Stream, its address, or None for CuPy's current one, or for all streams if CuPy is
-            not loaded.@@ dgkit/doca/dma.py
+            not loaded.
     """
     cupy = sys.modules.get("cupy")
     if stream is None:

@@ -166,8 +166,8 @@ def _allocate(
 def _populate(mapped: mmap.mmap) -> bool:
     """Map the pages now, so that their first accesses raise no page faults.
 
-    In parts: the interpreter's lock is held during a call, so other threads run between two only.
-    mmap() with MAP_POPULATE would stop them for all of it, a third of a second for 1 GiB.
+    In parts, because the GIL is held during a call and other threads run only between two calls.
+    mmap() with MAP_POPULATE would stop them for the whole time, a third of a second for 1 GiB.
 
     Returns:
         False if the kernel cannot.

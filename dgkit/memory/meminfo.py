@@ -1,4 +1,4 @@
-"""Memory available on this machine, so that too large a request is an error and no OOM kill."""
+"""Memory available on this machine, so that a request that is too large raises an error."""
 
 from __future__ import annotations
 
