@@ -43,7 +43,7 @@ class Op(IntEnum):
 
 
 class Path(Enum):
-    """Who executes an operation: the caller at once, the engine, or (AUTO) the faster one."""
+    """Executor of an operation: the caller at once, the engine, or (AUTO) the faster of them."""
 
     AUTO = 0
     INLINE = 1

@@ -14,7 +14,7 @@
 #include "share/server.h"
 #include "thread.h"
 
-/* Between two looks at idle rings the thread sleeps an eighth of the idle time, within these. */
+/* Between two passes over idle rings the thread sleeps an eighth of the idle time, within these. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
 /* Idle passes without a pause, some 10 us: a kernel that waits for each of its operations posts the
  * next one within them. A pause of an x86 core takes 50 ns. */
@@ -66,7 +66,7 @@ static bool pass(struct dg_proxy *p)
 	return busy;
 }
 
-/* The mutex is not fair: those that wait for it go first. */
+/* The mutex is not fair: lets the threads that wait for it go first. */
 static void give_way(struct dg_proxy *p)
 {
 	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
@@ -263,7 +263,8 @@ static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
 	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
 }
 
-/* Own memory: a memfd, sealed, as the process of an emulated GPU has it, too, and could shrink it. */
+/* Memory of this process: a memfd, sealed because the process of an emulated GPU maps it, too, and
+ * could shrink it. */
 static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	const uint64_t size = layout_of(cfg).size;
@@ -284,7 +285,7 @@ static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 }
 
 /* Memory of another process, which is imported. Its gate stays entered until dg_ring_free(): if
- * this process dies, the exporter waits for its end before it takes the ring's words for final. */
+ * this process dies, the exporter waits for its end before it reads the ring's words for the last time. */
 static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	struct dg_region_entry *entry = dg_region_table_find(cfg->memory);
@@ -379,7 +380,7 @@ int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stam
 		return dg_fail(EINVAL, "the GPU queue was opened without a trace");
 	/* Acquire: the kernel's stamps of what is complete, where it has waited for it. */
 	const uint64_t done = ring_load(&ring->done, memory_order_acquire);
-	/* From the latest one that may be complete to the oldest one that may be kept. */
+	/* From the latest one that may be complete to the oldest one that may still be stored. */
 	for (uint64_t left = 2ull * cfg->depth, count = done + cfg->depth; left-- && count-- && found < n;) {
 		const dg_u64 sequence = (cfg->first + count) & DG_SEQUENCE_MASK;
 		const dg_u64 at = sequence & (cfg->depth - 1);
@@ -438,7 +439,7 @@ static int make_staging(struct dg_ring *r, struct staging *s)
 	return 0;
 }
 
-/* Takes that of a closed ring, or makes it. */
+/* Takes the staging memory of a closed ring, or allocates some. */
 static int open_staging(struct dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
@@ -457,7 +458,7 @@ static int open_staging(struct dg_ring *r)
 		 : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
 }
 
-/* For the next ring, unless the proxy is closed. */
+/* Keeps the staging memory for the next ring, unless the proxy is closed. */
 static void keep_staging(struct dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
@@ -540,7 +541,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		rc = open_tables(r);
 	if (!rc)
 		rc = open_staging(r);
-	/* Operations and the signals that follow them. */
+	/* Its depth: the operations, and the signals that follow them. */
 	if (!rc)
 		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, p, &r->q);
 	if (rc) {

@@ -31,9 +31,8 @@
  * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring: it is
  * looked at again in the next pass, and no other ring waits for it.
  *
- * Threads: the proxy's thread holds the lock while it is awake, and gives it up between two passes to
- * those that want it: opening, connecting and closing a ring. A closed ring is not known to the thread
- * any more.
+ * Threads: the proxy's thread holds the lock while it is awake. Between two passes it hands the lock to
+ * threads that open, connect or close a ring. It no longer accesses a ring that is closed.
  */
 #ifndef DG_PROXY_H
 #define DG_PROXY_H
@@ -79,16 +78,16 @@ struct dg_ring {
 	char *base;
 	uint64_t size;
 	int fd;
-	struct dg_gate *gate; /* of the import that the memory is, if another process made it */
+	struct dg_gate *gate; /* of the imported memory, if another process allocated it */
 	uint32_t own, own_import, n_peers, peers[DG_RING_PEERS]; /* see dg_ring_config */
 	uint32_t fork_generation;
 	uint32_t depth, mask, shift, weak;
 	uint64_t first;
-	/* Counts of operations: taken, complete without a gap, and those two places further in which a
-	 * receive or a sender looks next. Place of count n: (first + n) & mask. */
+	/* Counts of operations: taken; complete without a gap; the one from which a sender looks for
+	 * the next receive. The place of count n is (first + n) & mask. */
 	uint64_t head, done, receive;
 	uint64_t completed, failed;
-	uint64_t now; /* the last stamp, of what is completed next */
+	uint64_t now; /* the last time stamp, for what is completed next */
 	uint64_t first_error; /* as dg_gpu_ring.first_error */
 	bool waiting, changed;
 	bool closed; /* guarded by the proxy's lock */
@@ -120,14 +119,14 @@ struct dg_proxy {
 	struct dg_device *dev;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	atomic_uint refs; /* one of its handle until it is closed, one of each ring that is not freed */
+	atomic_uint refs; /* one for the handle until it is closed, one for each ring until it is freed */
 	atomic_uint wanted; /* threads that want the lock */
 	atomic_uint stop;
 	uint64_t spin_ns;
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
-	/* Of closed rings, for the next ones: a provider may have pinned it, and to unpin it may wait
-	 * for a kernel that waits for another ring. */
+	/* Of closed rings, reused by later ones: a provider may have pinned it, and unpinning could
+	 * wait for a kernel that waits for another ring. */
 	struct staging *stagings;
 	struct signal_word *words;
 	uint32_t n_words, words_room;

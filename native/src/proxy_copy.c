@@ -92,7 +92,7 @@ static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
 						      sequence_of(r, count), r->shift, w))
 		return false;
 	ring_prefetch(r, count + AHEAD);
-	/* With any flag it is none of a group. */
+	/* A record with any flag does not belong to a group. */
 	const uint32_t op = (uint32_t)w[0] & 0xffff;
 	const dg_wr wr = work_request(r, w);
 	if ((op != DG_OP_PUT && op != DG_OP_GET) || wr.size - 1 >= SMALL)

@@ -23,7 +23,7 @@ struct dg_region {
 	bool remote;
 	uint8_t registration; /* enum dg_registration */
 	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() refuses from then on */
-	bool no_atomics; /* set by the provider's map(): the exporter's adapter has none */
+	bool no_atomics; /* set by the provider's map(): the exporter's adapter has no atomic operations */
 	bool other_machine; /* imported from another machine, without a share server */
 	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this one */
 	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */

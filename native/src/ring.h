@@ -134,7 +134,7 @@ struct dg_pipe {
 	uint64_t progress; /* bytes of the operation at sq_head that are copied */
 	uint64_t moved; /* scratch space of the provider */
 	uint32_t chain_status;
-	atomic_uint detach; /* set by the caller: flush everything and let go of the pipe */
+	atomic_uint detach; /* set by the caller: flush everything and release the pipe */
 	atomic_uint detached; /* set by the provider: it will not access the pipe again */
 };
 

@@ -84,7 +84,7 @@ static inline void queue_list_remove(struct queue_list *list, struct listed_queu
 	pthread_mutex_unlock(&list->lock);
 }
 
-/* Has each queue let go of a region, with its user excluded. */
+/* Makes each queue release a region, while the queue's user is excluded. */
 static inline void queue_list_release(struct queue_list *list,
 				      void (*release)(struct listed_queue *q, uint32_t region),
 				      uint32_t region)
