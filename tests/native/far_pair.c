@@ -132,14 +132,31 @@ static void export_side(uint16_t port)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-static void import_side(const char *address, uint16_t port)
+/* Imports the region of the other side. Returns the socket to it. */
+static int import_from(const char *address, uint16_t port, struct fix *f)
 {
 	int fd = connected(address, port);
 	struct token t;
-	struct fix f;
 
 	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, 16);
+	import_fix(f, &t, SIZE, 16);
+	return fd;
+}
+
+/* Returns a write that has succeeded once. */
+static dg_wr write_once(struct fix *f)
+{
+	dg_wr wr = record(f, DG_WRITE, 64, 0, 0);
+
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK);
+	return wr;
+}
+
+static void import_side(const char *address, uint16_t port)
+{
+	struct fix f;
+	int fd = import_from(address, port, &f);
+
 	use(fd, &f);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
 	fix_close(&f);
@@ -204,15 +221,10 @@ static void join_side(const char *address, uint16_t port)
 
 static void lose_side(const char *address, uint16_t port)
 {
-	int fd = connected(address, port), status;
-	struct token t;
 	struct fix f;
-	dg_wr wr;
+	int fd = import_from(address, port, &f), status;
+	dg_wr wr = write_once(&f);
 
-	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, 16);
-	wr = record(&f, DG_WRITE, 64, 0, 0);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	puts("up");
 	fflush(stdout);
 	while ((status = done(&f.tq, &wr).status) == DG_OK)
@@ -225,15 +237,10 @@ static void lose_side(const char *address, uint16_t port)
 
 static void idle_side(const char *address, uint16_t port)
 {
-	int fd = connected(address, port);
-	struct token t;
 	struct fix f;
-	dg_wr wr;
+	int fd = import_from(address, port, &f);
+	dg_wr wr = write_once(&f);
 
-	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, 16);
-	wr = record(&f, DG_WRITE, 64, 0, 0);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	for (int i = 0; i < 20; i++) { /* some probes are answered */
 		usleep(100000);
 		CHECK_EQ(info_of(f.remote).lost, 0);
@@ -250,15 +257,10 @@ static void idle_side(const char *address, uint16_t port)
 
 static void hold_side(const char *address, uint16_t port)
 {
-	int fd = connected(address, port);
-	struct token t;
 	struct fix f;
-	dg_wr wr;
 
-	hear(fd, &t, sizeof(t));
-	import_fix(&f, &t, SIZE, 16);
-	wr = record(&f, DG_WRITE, 64, 0, 0);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	import_from(address, port, &f);
+	write_once(&f);
 	puts("up");
 	fflush(stdout);
 	for (;;)

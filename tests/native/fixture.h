@@ -283,6 +283,18 @@ UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 	return t.wc;
 }
 
+/* Runs tests of the provider verbs; without an RDMA device only the first, which needs none. Not deep:
+ * that opens the devices, and the other process is forked after it. */
+static UNUSED int run_verbs_tests(const struct test *tests, size_t n, const char *only)
+{
+	provider = "verbs";
+	if (!getenv("DG_ONLY_PROVIDER") && dg_provider_probe("verbs", false)) {
+		printf("-- of %zu tests one runs: %s\n", n, dg_last_error());
+		n = 1;
+	}
+	return run_tests(tests, n, only);
+}
+
 /* Runs the tests with the current provider, or none if DG_ONLY_PROVIDER names another one
  * (Valgrind is slow). */
 UNUSED static int run_over(const struct test *tests, size_t n, const char *only)

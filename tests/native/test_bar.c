@@ -114,6 +114,19 @@ static void host_close(struct host *h)
 	close(h->memory.fd);
 }
 
+/* Makes a BAR, and a host that has registered the first bytes behind its table. */
+static void bar_open(struct host *h)
+{
+	make_bar();
+	host_open(h, BAR_TABLE, MY_BYTES);
+}
+
+static void bar_close(struct host *h)
+{
+	host_close(h);
+	remove_bar();
+}
+
 static int import_error(const struct token *t)
 {
 	dg_device *dev = device_spinning(0);
@@ -131,8 +144,7 @@ static void the_other_machine_reads_and_writes(void)
 	struct fix f;
 	dg_wr wr;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	fill(h.memory.addr, MY_BYTES, 1);
 	t = far(h.region, RW);
 	import_fix(&f, &t, MY_BYTES, DEPTH);
@@ -151,8 +163,7 @@ static void the_other_machine_reads_and_writes(void)
 	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
 	CHECK_EQ(info_of(h.region).importers, 0);
 	fix_close(&f);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void a_revoked_region_refuses_the_next_write(void)
@@ -162,8 +173,7 @@ static void a_revoked_region_refuses_the_next_write(void)
 	struct fix f;
 	dg_wr wr;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	t = far(h.region, RW);
 	import_fix(&f, &t, MY_BYTES, DEPTH);
 	wr = record(&f, DG_WRITE, MY_BYTES, 0, 0);
@@ -181,8 +191,7 @@ static void a_revoked_region_refuses_the_next_write(void)
 	CHECK_EQ(import_error(&t), -ENOKEY);
 	fix_close(&f);
 	host_close(&other);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void busy_importer(int fd)
@@ -228,8 +237,7 @@ static void a_region_revoked_under_transfers_is_free_at_once(void)
 	join(importer);
 	for (size_t i = 0; i < BIG; i += 509)
 		CHECK_EQ(((uint8_t *)h.memory.addr)[i], 0x5a);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void forge_key(struct dg_descriptor *d, struct bar_blob *b)
@@ -304,8 +312,7 @@ static void an_edited_descriptor_opens_nothing(void)
 	struct host h;
 	struct token t;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	t = export_of(h.region, DG_ACCESS_READ);
 	for (size_t i = 0; i < sizeof(edits) / sizeof(edits[0]); i++) {
 		struct token edited = far_with(t, edits[i].change);
@@ -315,8 +322,7 @@ static void an_edited_descriptor_opens_nothing(void)
 	CHECK_EQ(info_of(h.region).importers, 0);
 	t = far_with(t, NULL);
 	CHECK_EQ(import_error(&t), 0);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void an_import_to_read_writes_nothing(void)
@@ -326,8 +332,7 @@ static void an_import_to_read_writes_nothing(void)
 	struct fix f;
 	dg_wr wr;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	t = far(h.region, DG_ACCESS_READ);
 	import_fix(&f, &t, MY_BYTES, DEPTH);
 	wr = record(&f, DG_WRITE, 64, 0, 0);
@@ -335,8 +340,7 @@ static void an_import_to_read_writes_nothing(void)
 	wr = record(&f, DG_READ, 64, 0, MY_BYTES - 63);
 	CHECK_EQ(begin(&f.tq, &wr).ticket, -ERANGE);
 	fix_close(&f);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 /* Maps the table, as the other machine may write it. */
@@ -365,8 +369,7 @@ static void a_damaged_table_opens_nothing(void)
 	struct host h;
 	struct token t, edited;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	t = export_of(h.region, RW);
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
 		damaged_offset = ranges[i][0];
@@ -378,8 +381,7 @@ static void a_damaged_table_opens_nothing(void)
 		CHECK_SAYS(dg_last_error(), "damaged");
 	}
 	CHECK_EQ(dg_region_close(h.region, SECOND), 0);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void a_wrong_header_is_no_bar(void)
@@ -389,8 +391,7 @@ static void a_wrong_header_is_no_bar(void)
 	struct host h;
 	struct token t;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	t = far(h.region, RW);
 	wrong[0].magic++;
 	wrong[1].version++;
@@ -403,8 +404,7 @@ static void a_wrong_header_is_no_bar(void)
 	CHECK_EQ(ftruncate(h.memory.fd, BAR_TABLE / 2), 0);
 	CHECK(import_error(&t) < 0);
 	CHECK_EQ(ftruncate(h.memory.fd, SIZE), 0);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void a_full_table_is_named(void)
@@ -413,8 +413,7 @@ static void a_full_table_is_named(void)
 	struct token t = { 0 };
 	struct host h;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	for (uint32_t i = 0; i < BAR_PAGES; i++) {
 		regions[i] = exportable(h.dev, &h.memory);
 		t = far(regions[i], RW);
@@ -435,8 +434,7 @@ static void a_full_table_is_named(void)
 	for (uint32_t i = 0; i < BAR_SLOTS; i++)
 		CHECK_EQ(dg_region_close(imports[i], SECOND), 0);
 	CHECK(dg_region_export(h.region, RW, t.bytes, sizeof(t.bytes)) > 0);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 /* Imports, and is in the middle of a transfer for ever. */
@@ -486,8 +484,7 @@ static void a_killed_importer_is_named_until_another_one_comes(void)
 	CHECK_EQ(hear_int(next.fd), -ENOKEY);
 	join(next);
 	CHECK_EQ(dg_region_close(h.region, SECOND), 0);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 static void exporter(int fd)
@@ -578,8 +575,7 @@ static void processes_of_one_machine_share_it_without_the_bar(void)
 	struct fix f;
 	dg_wr wr;
 
-	make_bar();
-	host_open(&h, BAR_TABLE, MY_BYTES);
+	bar_open(&h);
 	fill(h.memory.addr, MY_BYTES, 1);
 	t = export_of(h.region, RW);
 	import_fix(&f, &t, MY_BYTES, DEPTH);
@@ -588,8 +584,7 @@ static void processes_of_one_machine_share_it_without_the_bar(void)
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	check_pattern(f.local_bytes, 0, MY_BYTES, 1);
 	fix_close(&f);
-	host_close(&h);
-	remove_bar();
+	bar_close(&h);
 }
 
 int main(int argc, char **argv)

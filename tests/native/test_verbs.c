@@ -952,13 +952,5 @@ int main(int argc, char **argv)
 		TEST(a_queue_reaches_more_regions_than_it_has_endpoints),
 	};
 
-	size_t n = sizeof tests / sizeof tests[0];
-
-	provider = "verbs";
-	/* Not deep: that opens the devices, and the other process is forked after it. */
-	if (!getenv("DG_ONLY_PROVIDER") && dg_provider_probe("verbs", false)) {
-		printf("-- of %zu tests one runs: %s\n", n, dg_last_error());
-		n = 1;
-	}
-	return run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+	return run_verbs_tests(tests, sizeof tests / sizeof tests[0], argc > 1 ? argv[1] : NULL);
 }

@@ -482,12 +482,5 @@ int main(int argc, char **argv)
 		TEST(an_import_and_a_close_of_another_thread_do_not_wait_for_each_other),
 	};
 
-	size_t n = sizeof tests / sizeof tests[0];
-
-	provider = "verbs";
-	if (!getenv("DG_ONLY_PROVIDER") && dg_provider_probe("verbs", false)) {
-		printf("-- of %zu tests one runs: %s\n", n, dg_last_error());
-		n = 1;
-	}
-	return run_tests(tests, n, argc > 1 ? argv[1] : NULL);
+	return run_verbs_tests(tests, sizeof tests / sizeof tests[0], argc > 1 ? argv[1] : NULL);
 }
