@@ -23,7 +23,7 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
 
     Args:
         old: The earlier sweep: a Sweep, its table, or its folder.
-        new: The later sweep, likewise.
+        new: The later sweep, in the same forms.
         threshold: Ratio of latencies or rates from which a row counts as `slower`.
 
     Returns:

@@ -129,7 +129,7 @@ def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
         until = coming[0].arrival if coming else float("inf")
         running = _assignment(schedule, now, present, made) if present else {}
         stuck = not running and not coming
-        expect(not stuck, f"jobs wait for ever at {now:.2f} s\n{made.picture()}")
+        expect(not stuck, f"jobs wait forever at {now:.2f} s\n{made.picture()}")
         ends = [now + job.seconds(name) for name, job in running.items()]
         end = min([until, *ends])
         for name, job in running.items():
@@ -141,7 +141,7 @@ def run(schedule: Scheduler, jobs: Sequence[Job]) -> Result:
 
 
 def _advance(job: Job, name: str, duration: float) -> None:
-    """Let a job run on an accelerator."""
+    """Advance a job that runs on an accelerator."""
     if job.on != name:
         job.moving, job.on = (MOVE if job.on else 0.0), name
     moved = min(job.moving, duration)

@@ -166,7 +166,7 @@ def _run(rng: random.Random, ring: Ring, producer: Script, consumer: Script) -> 
         ready = [actor for actor in actors if actor.ready]
         if all(actor.done for actor in actors):
             return
-        expect(bool(ready), f"a lost wake-up: the consumer sleeps for ever\n{ring.story()}")
+        expect(bool(ready), f"a lost wake-up: the consumer sleeps forever\n{ring.story()}")
         if current not in ready or rng.random() > stay:
             current = rng.choice(ready)
         current.step()

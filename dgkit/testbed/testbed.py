@@ -284,7 +284,7 @@ class _Supervisor:
         return message
 
     def detach(self) -> None:
-        """Let the testbed outlive this process."""
+        """Detach the testbed, which then outlives this process."""
         send(self.link, {"do": "detach"})
         self.link.close()
         self._process.returncode = 0  # so that Popen does not warn about a running child

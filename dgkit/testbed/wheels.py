@@ -91,6 +91,6 @@ def _unpack(wheels: list[Path], made: Path) -> None:
             shutil.rmtree(data)
         try:
             part.rename(made)
-        except OSError:  # another process has made it meanwhile
+        except OSError:  # another process has made it in the meantime
             if not made.exists():
                 raise

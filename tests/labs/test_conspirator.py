@@ -183,7 +183,7 @@ def test_a_feed_that_does_not_feed_scores_nothing(cheat):
         ("{'big': jobs[0]['job'], 'small': jobs[0]['job']}", "each job once"),
         ("{'big': 99}", "it returned {'big': 99}"),
         ("{'huge': jobs[0]['job']}", "must return a dict from ('big', 'small')"),
-        ("{}", "jobs wait for ever"),
+        ("{}", "jobs wait forever"),
         ("jobs[0].update(seconds={'big': 0, 'small': 0})", "it returned None"),
     ],
 )
