@@ -53,7 +53,7 @@ def check(*, ssh: bool = False, lab: bool = False) -> None:
     """
     if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
         raise TestbedError(
-            "the testbed makes its guests from Debian's or Ubuntu's packages, and this machine has "
+            "the testbed makes its guests from packages of Debian or Ubuntu, and this machine has "
             "no apt-get: use a Debian container"
         )
     packages = missing()

@@ -41,7 +41,7 @@ def site(folder: Path, root: Path, modules: Sequence[str] = ("dgkit",)) -> Path:
     wheels = sorted(folder.glob("*.whl"))
     for wheel in wheels:
         if not _fits(wheel, int(python.partition(".")[2])):
-            text = f"{wheel} is not for the DPU guest, which has Python {python} on aarch64"
+            text = f"{wheel} is not for Python {python} on aarch64, the DPU guest's"
             raise TestbedError(f"{text}: {remedy}")
     names = {wheel.name.partition("-")[0] for wheel in wheels}
     if absent := [name for name in modules if name not in names]:
