@@ -55,7 +55,7 @@ _MAX_WIDTH = 100
     "--explain",
     "explained",
     is_flag=True,
-    help="Show the chain from the readings to the verdict, of the CHECKs or of what is wrong.",
+    help="Show the chain from the readings to the verdict, for the CHECKs or for all problems.",
 )
 @click.option(
     "--report",

@@ -294,11 +294,7 @@ def _tmfifo_unread(case: Case) -> str:
             lambda case: case.machine.know(side) == "dpu" or case.machine.know(bluefield.cards),
             _NO_BLUEFIELD,
         ),
-        readable(
-            _tmfifo_unread,
-            "interfaces not read",
-            sources=[references.RSHIM("tmfifo_net0")],
-        ),
+        readable(_tmfifo_unread, "interfaces not read", sources=[references.RSHIM("tmfifo_net0")]),
     ],
 )
 def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:

@@ -37,10 +37,7 @@ def _devices(case: Case) -> tuple[PciDevice, ...]:
     "PCIe links",
     asks="Do the links of GPUs, NICs and DPUs have their full speed and width?",
     goals=WITH_CARD,
-    requires=[
-        readable(reason(pci.tree), "no PCI tree"),
-        applies(_devices, "no GPU, NIC or DPU"),
-    ],
+    requires=[readable(reason(pci.tree), "no PCI tree"), applies(_devices, "no GPU, NIC or DPU")],
 )
 def _link(case: Case) -> Iterator[Finding]:
     yield from only_good(case.machine, _links(case, _devices(case)), "links")
