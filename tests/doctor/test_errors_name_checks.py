@@ -15,7 +15,7 @@ from dgkit.cli import exit_codes
 from dgkit.dma import _ffi
 from dgkit.doctor.registry import checks
 from dgkit.memory import cuda_errors
-from dgkit.widgets.base.error_hints import hint_for
+from dgkit.widgets.base.error_text import hint_for
 from dgkit.wire import messages
 from dgkit.wire.error_codec import to_exception, to_wire
 

@@ -249,7 +249,7 @@ def test_one_with_a_region_of_its_own_does_not_follow(session, region, view):
     other = session.empty(10, name="other")
     own = view(HexView(session, other))
     assert own.ask("hello")["region"]["name"] == "other"
-    own.panel._region_selection.model.select(region.id)
+    own.panel._selection.model.select(region.id)
     assert own.ask("hello")["region"]["name"] == "other"
     own.ask("choose", number=region.id)
     assert own.ask("hello")["region"]["name"] == "counters"

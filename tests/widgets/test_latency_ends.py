@@ -17,7 +17,7 @@ from dgkit.widgets.latency.latency import LatencyPlot
 
 def test_closed_it_measures_no_more_and_keeps_no_session(session, plot):
     plot.start()
-    monitor = plot._monitor
+    monitor = plot._live.monitor
     plot.close()
     plot.close()
     assert monitor.closed

@@ -264,7 +264,7 @@ def test_a_monitor_whose_blocks_wait_is_read_at_half_their_rate(view):
         plot = view(LatencyPlot(session)).panel
         with session.monitor(session.empty(64), size=8) as monitor:
             assert monitor.buffered
-            steps = plot._steps(monitor)
+            steps = plot._live.steps(monitor)
             first, second = next(steps), next(steps)
             assert second - first == pytest.approx(0.1, abs=0.01) or second > first + 0.1
             steps.close()
@@ -275,7 +275,7 @@ def test_a_monitor_that_takes_its_blocks_when_it_is_read_is_read_at_each_tick(vi
         plot = view(LatencyPlot(session)).panel
         with session.monitor(session.empty(64), size=8) as monitor:
             assert not monitor.buffered
-            steps = plot._steps(monitor)
+            steps = plot._live.steps(monitor)
             assert next(steps) is None
             steps.close()
 

@@ -61,7 +61,7 @@ def test_blocks_by_another_path_are_called_by_both():
 def test_views_are_sent_a_change_of_path(plot, seen, monkeypatch):
     plot.start()
     measured(plot)
-    monitor = plot._monitor
+    monitor = plot._live.monitor
     read = monitor.read
     monkeypatch.setattr(monitor, "read", lambda: [as_worker(block) for block in read()])
     whole = seen.wait_for(

@@ -19,7 +19,7 @@ FEW = {"sizes": "8, 64, 4K", "rounds": 3, "samples": 100}
 
 def ended(plot):
     """Wait until the views know that the sweep has ended."""
-    until(lambda: plot._sweep_task.done, "the sweep has ended")
+    until(lambda: plot._sweeps.task.done, "the sweep has ended")
     return plot
 
 
@@ -50,7 +50,7 @@ def test_the_views_see_it_go_on_and_then_what_it_found(plot, seen):
     assert (state["mode"], state["sweep"]["status"]) == ("sweep", "done")
     assert state["sweep"]["done"] == state["sweep"]["total"] == 60
     assert state["sweep"]["label"] == "software DPU"
-    assert state["sweep"]["rows"] == plot._sweep.rows()
+    assert state["sweep"]["rows"] == plot._sweeps.current.rows()
     assert View(plot).ask("hello")["sweep"] == state["sweep"]
 
 

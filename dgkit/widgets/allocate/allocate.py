@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ... import html_cards
 from ...errors import RegionBusy, Unsupported
 from ...units import plural, size_text
-from ..base import namespace, region_usage, scheduler
+from ..base import namespace, scheduler
 from ..base.as_python import pattern_expression, script, session_lines
 from ..base.background import BackgroundCall, in_background
 from ..base.fill_patterns import KINDS, Pattern
@@ -313,7 +313,7 @@ class AllocatePanel(Panel):
             `in_use`: what uses the region, if it is not freed for that reason.
         """
         found = self._model.region(region)
-        uses = region_usage.uses(found)
+        uses = self._model.uses(found)
         if uses and not sure:
             return {"in_use": f"{' and '.join(uses)} is using {found.name}"}
         for job in list(self._jobs.values()):
@@ -349,7 +349,7 @@ class AllocatePanel(Panel):
     def register(
         self, variable: str, access: str = "", share_block: bool = False, name: str = ""
     ) -> dict[str, Any]:
-        """Start to register a variable of the notebook, in place; `access` "": all it allows."""
+        """Start to register a notebook variable in place; `access` "" is all that it allows."""
         with for_field("variable"):
             value = namespace.variable(variable)
         steps = self._register(variable, value, access, share_block, name or variable)

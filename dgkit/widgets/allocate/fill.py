@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
-from ..base import region_usage
 from ..base.fill_patterns import Pattern
+from ..base.session_model import SessionModel
 from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def fill_region(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> I
         ClosedError: The region was freed meanwhile.
         PeerTimeout: The DPU makes no progress.
     """
-    with region_usage.using(region, "a fill"):
+    with SessionModel.of(region.session).using(region, "a fill"):
         blocks = pattern.blocks(region.size, dtype)
         yield from _fill_array(region, blocks) if region.local else _fill_by_dma(region, blocks)
 

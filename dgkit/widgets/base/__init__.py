@@ -1,15 +1,16 @@
 """Shared parts of the panels.
 
-`panel`: the base class of a panel and its views, with panel.js.
+`panel`: the base class of a panel and its views, with panel.js, channel.js, elements.js, page.js
+and units.js.
+`esm`: linking a panel's ES modules to the one that anywidget takes.
 `session_model`: the state that the panels of one session share.
 `scheduler`: the frame thread, which runs long work in steps and draws.
 `background`: blocking calls in their own threads.
 `stall`: polling and cancelling transfers, and detecting a stalled DPU.
 `viewers`: the visible views of a panel.
-`region_usage`: which regions are in use by a panel.
 `cell_lifetime`: closing the panels of a cell that is run again.
 `namespace`: the notebook's variables.
 `forms`: validation of form fields, with forms.js and forms.css.
 `fill_patterns`: bytes that are easy to recognize.
-`error_hints`: a remedy for each class of error.
+`error_text`: errors as text, with a remedy for each class.
 """

@@ -19,9 +19,9 @@ def in_own_thread() -> bool:
 
 
 class Later:
-    """A call that is made at once, but from dgkit's own threads on the kernel's loop.
+    """A call that runs at once, or, from dgkit's own threads, later on the kernel's event loop.
 
-    That is, when the running cell has ended; several calls until then are one.
+    The loop runs it when the running cell has ended; calls until then are merged into one.
     """
 
     def __init__(self, call: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class Later:
                 _loops[:] = [asyncio.get_running_loop()]
 
     def __call__(self) -> None:
-        """Call, or have it called."""
+        """Run the call, or schedule it on the kernel's loop."""
         loop = next((loop for loop in _loops if loop.is_running()), None)
         if loop is None or not in_own_thread():
             self._run()

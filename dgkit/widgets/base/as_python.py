@@ -1,4 +1,4 @@
-"""Lines of Python that do in a cell of the notebook what a panel did."""
+"""Python code that does in a notebook cell what a panel did."""
 
 from __future__ import annotations
 

@@ -15,29 +15,31 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple
 
 from IPython.core.getipython import get_ipython
-
-if TYPE_CHECKING:
-
-    class Closable(Protocol):
-        """A panel.
-
-        `shared`: a later run of the cell may request the same panel, so it is closed only after
-        that run has ended.
-        """
-
-        shared: bool
-
-        def close(self) -> None: ...
-
 
 __all__ = ["after_each_cell", "close_stale", "current_run", "detached", "mark_used", "register"]
 
 _log = logging.getLogger("dgkit.widgets")
+
+
+class _Use(NamedTuple):
+    """A panel's last use by a cell.
+
+    Attributes:
+        run: The run of the cell that used it.
+        close: Closes it; weak, as the panel is.
+        shared: A later run may request the same panel, so it is closed after that run has ended.
+    """
+
+    run: str
+    close: weakref.WeakMethod[Callable[[], None]]
+    shared: bool
+
+
 _lock = threading.Lock()
-_panels: dict[str, weakref.WeakKeyDictionary[Any, str]] = {}  # cell -> panel -> last run using it
+_panels: dict[str, weakref.WeakKeyDictionary[object, _Use]] = {}  # by cell, then by panel
 _detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
 _hooks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()  # by shell
 
@@ -68,44 +70,55 @@ def detached() -> Iterator[None]:
         _detached.reset(token)
 
 
-def register(panel: Closable) -> None:
-    """Bind a panel to the running cell and close what earlier runs of that cell made."""
+def register(panel: object, close: Callable[[], None], *, shared: bool = False) -> None:
+    """Bind a panel to the running cell and close what earlier runs of that cell made.
+
+    Args:
+        panel: The panel.
+        close: Its method that closes it.
+        shared: A later run may request the same panel: it is closed after that run, if unused.
+    """
     cell, run = current_run()
     if not cell or _detached.get():
         return
     after_each_cell(close_stale)
+    use = _Use(run, weakref.WeakMethod(close), shared)
     with _lock:
-        _panels.setdefault(cell, weakref.WeakKeyDictionary())[panel] = run
-    _close(cell, run, shared=False)
+        _panels.setdefault(cell, weakref.WeakKeyDictionary())[panel] = use
+    _close(cell, run, all_of_them=False)
 
 
-def mark_used(panel: Closable) -> None:
+def mark_used(panel: object) -> None:
     """Keep a panel open that the running cell made in an earlier run and displays again."""
     cell, run = current_run()
     with _lock:
         if panel in _panels.get(cell, ()):
-            _panels[cell][panel] = run
+            _panels[cell][panel] = _panels[cell][panel]._replace(run=run)
 
 
 def close_stale(_result: object = None) -> None:
     """Close the panels that only earlier runs of the running cell used; called when it ends."""
     cell, run = current_run()
-    if cell and _close(cell, run, shared=True):
+    if cell and _close(cell, run, all_of_them=True):
         gc.collect()  # panels are reference cycles; an unreferenced session ends its DPU
 
 
-def _close(cell: str, run: str, *, shared: bool) -> bool:
+def _close(cell: str, run: str, *, all_of_them: bool) -> bool:
+    """Close the panels of other runs of a cell, shared ones only if `all_of_them`."""
     with _lock:
-        own = _panels.get(cell, weakref.WeakKeyDictionary[Any, str]())
-        stale = [
-            panel for panel, used in own.items() if used != run and (shared or not panel.shared)
-        ]
+        own = _panels.get(cell, weakref.WeakKeyDictionary[object, _Use]())
+        stale = {
+            panel: use
+            for panel, use in own.items()
+            if use.run != run and (all_of_them or not use.shared)
+        }
         for panel in stale:
             del own[panel]
         unused = [panel for panel in stale if not any(panel in used for used in _panels.values())]
     for panel in unused:
         try:
-            panel.close()
+            if (close := stale[panel].close()) is not None:
+                close()
         except Exception:  # must affect neither the cell nor the other panels
             _log.exception("cannot close %r", type(panel).__name__)
     return bool(unused)

@@ -76,7 +76,7 @@ export class Channel {
 const REPLY_MS = 2000;
 
 // anywidget drops all messages of the kernel to a model whose script took more than two seconds to
-// load, as in a page with much to do. Models of this class then get their messages from the comm itself.
+// load, as on a busy page. This connects the models of this class to their comms directly.
 async function listenToComms(model) {
   const listen = (one) => {
     if (!one.comm || one.get("_anywidget_id") !== model.get("_anywidget_id")) return;

@@ -39,7 +39,7 @@ Points = Sequence[float]
 
 @cache
 def font(size: int) -> Any:
-    """Return the font that Pillow contains; it has little more than ASCII: see `write`."""
+    """Return Pillow's own font, which has little more than ASCII (see `write`)."""
     return ImageFont.load_default(size)
 
 

@@ -1,7 +1,7 @@
 """Static pictures of the panels in a container of ipywidgets: HBox, Tab, Output, interact.
 
-A container puts out its own view, and below it one picture of all open panels that it has. A
-container without panels is put out as before.
+A container displays its own view, and below it one picture of all open panels in it. A container
+without panels is displayed as ipywidgets does.
 """
 
 from __future__ import annotations
@@ -15,32 +15,16 @@ from ipywidgets import Box, Output
 from ipywidgets.widgets import widget as registry
 
 from . import cell_lifetime
-from .static_output import StaticOutput
+from .static_output import Pictured, StaticOutput
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from .picture import Picture
-
-    class Pictured(Protocol):
-        """A panel."""
-
-        closed: bool
-        title: str
-
-        @property
-        def model_id(self) -> str: ...
-
-        def picture(self) -> Picture: ...
-
-        def hosted_by(self, host: Any) -> None: ...
-
 
 __all__ = ["install", "note_displayed"]
 
 _hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
 _pictures: weakref.WeakKeyDictionary[Any, ContainerPicture] = weakref.WeakKeyDictionary()
-_displayed: weakref.WeakKeyDictionary[Output, list[Any]] = weakref.WeakKeyDictionary()
+_displayed: weakref.WeakKeyDictionary[Output, list[Pictured]] = weakref.WeakKeyDictionary()
 
 
 class ContainerPicture:
@@ -105,7 +89,7 @@ def note_displayed(panel: Pictured) -> bool:
 
 
 def _display(container: Any) -> None:
-    """Put out a container and, below it, the picture of its panels."""
+    """Display a container and, below it, the picture of its panels."""
     from IPython.display import publish_display_data
 
     own = getattr(container, "_ipython_display_", None)
@@ -128,9 +112,9 @@ def _publish_late(_result: object = None) -> None:
         picture.publish_late()
 
 
-def _panels_in(widget: Any) -> Iterator[Any]:
-    """Give the open panels in a widget, from the first to the last."""
-    if hasattr(widget, "hosted_by"):
+def _panels_in(widget: Any) -> Iterator[Pictured]:
+    """Iterate over the open panels in a widget, from the first to the last."""
+    if isinstance(widget, Pictured):
         if not widget.closed:
             yield widget
     elif isinstance(widget, Box):
@@ -140,8 +124,8 @@ def _panels_in(widget: Any) -> Iterator[Any]:
         yield from (panel for panel in _captured(widget) if not panel.closed)
 
 
-def _captured(output: Output) -> list[Any]:
-    """Return the panels that an Output shows; the last displayed one until its page has said."""
+def _captured(output: Output) -> list[Pictured]:
+    """Return the panels that an Output shows; until a page reports them, the last displayed one."""
     panels = _displayed.get(output, [])
     view = "application/vnd.jupyter.widget-view+json"
     shown = {part.get("data", {}).get(view, {}).get("model_id") for part in output.outputs}

@@ -1,4 +1,4 @@
-// What a panel needs of the page around it: clipboard, files, theme, visibility, keys.
+// The page around a panel: clipboard, files, theme, visibility, keys.
 
 import { focusedElement, h } from "./elements.js";
 

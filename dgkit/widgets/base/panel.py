@@ -29,9 +29,9 @@ from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
 from . import cell_lifetime, container_output
 from .aio import Later
-from .error_hints import hint_for
+from .error_text import explain
 from .esm import link
-from .static_output import StaticOutput
+from .static_output import Pictured, StaticOutput
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
@@ -75,10 +75,10 @@ def handler(method: F) -> F:
 
 
 class PanelClosed(ClosedError, AttributeError):
-    """A use of a closed panel, which has none of its attributes any more."""
+    """A use of a closed panel, whose attributes were removed."""
 
 
-class Panel(anywidget.AnyWidget):
+class Panel(anywidget.AnyWidget, Pictured):
     """A widget that renders a session.
 
     It is closed when its cell is run again (see `cell_lifetime`), unless another panel made it.
@@ -113,7 +113,7 @@ class Panel(anywidget.AnyWidget):
         self._widget_attributes = frozenset(vars(self)) - own - _OWN_ATTRIBUTES
         self.on_msg(self._received)
         container_output.install()
-        cell_lifetime.register(self)
+        cell_lifetime.register(self, self.close, shared=self.shared)
 
     if not TYPE_CHECKING:
 
@@ -132,7 +132,7 @@ class Panel(anywidget.AnyWidget):
             raise PanelClosed(f"the panel is closed: {type(self).__name__}.{name} was assigned")
 
     def refresh_traits(self) -> None:
-        """Let the traits have the panel's state: at once, or when the running cell has ended."""
+        """Update the traits from the panel's state, now or after the running cell."""
         with contextlib.suppress(PanelClosed):
             self._refresh()
 
@@ -151,7 +151,7 @@ class Panel(anywidget.AnyWidget):
             as_stored.reset(token)
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take values of traits from a page; refused ones are shown, and the page gets the true."""
+        """Set traits from a page; on a refused value, show the error and send the old value."""
         try:
             super().set_state(sync_data)
         except (traitlets.TraitError, DgkitError) as error:
@@ -159,6 +159,10 @@ class Panel(anywidget.AnyWidget):
             self.send_state([name for name in sync_data if name in self.keys])
 
     # State
+
+    def models(self) -> tuple[object, ...]:
+        """Return the objects whose handlers a view can call, besides the panel's own."""
+        return ()
 
     def state(self) -> dict[str, Any]:
         """Return everything that a new view draws."""
@@ -186,7 +190,7 @@ class Panel(anywidget.AnyWidget):
     def broadcast_state(self, kind: str, snapshot: Callable[[], dict[str, Any]]) -> None:
         """Send a part of the state to all views, which ignore it if they have a newer one.
 
-        Two threads may send theirs in another order than they took them.
+        Two threads may send their snapshots in another order than they took them.
 
         Args:
             kind: The kind of the message.
@@ -216,15 +220,18 @@ class Panel(anywidget.AnyWidget):
         self.broadcast("reply", out, id=number, value=reply)
 
     def _call(self, name: Any, fields: Any, buffers: Buffers) -> Reply:
-        method = getattr(type(self), name, None) if isinstance(name, str) else None
-        accepts = getattr(method, "_dgkit_handler", "")
+        method, accepts = None, ""
+        for receiver in (self, *self.models()) if isinstance(name, str) else ():
+            method = getattr(type(receiver), name, None)
+            if accepts := getattr(method, "_dgkit_handler", ""):
+                break
         if method is None or not accepts:
             raise ValueError(f"{type(self).__name__} has no handler {name!r}")
         if not isinstance(fields, dict):
             raise ValueError(f"invalid message to the panel: {fields!r}")
         if accepts == "buffers":
             fields = {**fields, "buffers": buffers}
-        result = method(self, **fields)
+        result = method(receiver, **fields)
         return result if isinstance(result, tuple) else (result or {}, [])
 
     def on_close(self, call: Callable[[], object]) -> None:
@@ -235,9 +242,9 @@ class Panel(anywidget.AnyWidget):
         """End what the panel runs and free what it owns, for close()."""
 
     def close(self) -> None:
-        """Close the panel: its views say so, and all that it held is freed. Idempotent.
+        """Close the panel: its views say so, and what it held is freed. Idempotent.
 
-        Of its attributes, those of a widget remain.
+        Only the attributes of the widget itself remain.
         """
         with _close_lock:
             if self.comm is None or self.closed or self._closing:  # None: the constructor raised
@@ -279,7 +286,7 @@ class Panel(anywidget.AnyWidget):
         """Replace the static picture in the output soon: the state has changed.
 
         Args:
-            live: It changes all the time; the picture is replaced every 10 s.
+            live: The state changes all the time: replace the picture every 10 s only.
         """
         if self.closed:
             return
@@ -292,7 +299,7 @@ class Panel(anywidget.AnyWidget):
         self._hosts.add(host)
 
     def _ipython_display_(self) -> None:
-        """Put out the panel and, below it, its static picture."""
+        """Display the panel and, below it, its static picture."""
         from IPython.display import publish_display_data
 
         bundle = self._repr_mimebundle_()
@@ -319,27 +326,11 @@ class Panel(anywidget.AnyWidget):
 
 
 def next_snapshot() -> int:
-    """Return the number of a snapshot that is taken now: the higher, the newer the state is.
+    """Return the number of a snapshot that is taken now: a higher number is a newer state.
 
-    Each change sends a snapshot that is numbered after the change, so the highest number has all.
+    Each change is followed by a snapshot with a new number: the highest one includes all changes.
     """
     return next(_snapshots)
-
-
-def explain(error: Exception) -> dict[str, str]:
-    """Describe an exception for a view.
-
-    Returns:
-        `kind` (class name), `text`, `hint` (the remedy, see `hint_for`) and `field` (the form field
-        that it belongs to, see `forms.for_field`); the last two are empty if there is none.
-    """
-    text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-    if isinstance(error, TypeError) and "argument" in text and "handler" not in text:
-        text = f"invalid message to the panel: {text}"
-    field = str(getattr(error, "field", ""))
-    return {"kind": type(error).__name__, "text": text, "hint": hint_for(error), "field": field}
 
 
 def label_of(session: Any) -> dict[str, Any]:

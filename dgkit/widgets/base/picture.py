@@ -1,7 +1,7 @@
-"""Static pictures of panels as PNG, for where no live view can be: GitHub, printed pages.
+"""Static pictures of panels as PNG, for places without live views: GitHub, printed pages.
 
-Pillow draws them, which bokeh installs. They are light in every theme, since a file that is saved
-has one picture for all.
+Pillow, a dependency of bokeh, draws them. They are light in every theme: a saved file has one
+picture for all readers.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Drawing:
     Attributes:
         alt: What it shows, as text.
         image: Its pixels.
-        state: The same for two pictures that differ in nothing but their notes.
+        state: Equal for two pictures that differ only in their notes.
     """
 
     alt: str
@@ -149,7 +149,7 @@ class Drawing:
 
 @lru_cache(maxsize=256)
 def _tile(character: str) -> Image.Image:
-    """Return a character of fixed width: pasted, it takes a tenth of the time of text."""
+    """Return a character of fixed width; pasting it takes a tenth of the time of drawing text."""
     width = max(_CELL, math.ceil(text_width(character, font(12))))
     tile = Image.new("RGB", (width, _LINE), "white")
     write(ImageDraw.Draw(tile), (width / 2, 12), character, TEXT, font(12), "ms")

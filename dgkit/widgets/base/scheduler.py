@@ -1,9 +1,9 @@
 """The frame thread: runs the panels' long work in steps, and draws.
 
 All panels of the kernel share this thread, so plots move while a cell is running. A task is a
-generator. Each `yield` gives way to the other tasks: after `yield True` the task continues as soon
-as each of them has had a step, after `yield` at the next tick, after `yield` of a time of
-time.monotonic() not before that; while all tasks wait for such a time, the thread sleeps. It starts
+generator, and each `yield` lets the other tasks run. After `yield True` the task continues as soon
+as each of them has run a step; after `yield`, at the next tick; after `yield t`, once
+time.monotonic() has reached t. The thread sleeps while all tasks wait for such a time. It starts
 with the first task and ends after the last one.
 
 It runs in a copy of the context in which it was started: ipykernel takes the parent header of a
@@ -73,7 +73,7 @@ class Task:
             return False
 
     def hasten(self, due: float) -> None:
-        """Let the next step come at this time.monotonic(), if it would come later."""
+        """Run the next step at this time.monotonic(), if it is due later."""
         with self._lock:  # not while a step decides when the next one comes
             if due >= self.due:
                 return
@@ -140,7 +140,7 @@ class _Scheduler:
         self._wakeup.set()
 
     def wake(self) -> None:
-        """Let the thread look at its tasks, which may all have ended."""
+        """Wake the thread to look at its tasks, which may all have ended."""
         self._wakeup.set()
 
     def _live_tasks(self) -> list[Task]:
@@ -206,7 +206,7 @@ def start(
 
 
 def sleep(seconds: float) -> Iterator[float]:
-    """Give way to other tasks for at least `seconds`; use it with `yield from`."""
+    """Let other tasks run for at least `seconds`; use it with `yield from`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         yield end

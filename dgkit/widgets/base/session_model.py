@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,8 @@ class SessionModel:
 
     def __init__(self, session: Session) -> None:
         self._session = weakref.ref(session)
-        self._lock = threading.RLock()  # guards panels, listeners and the pending notification
+        self._uses: list[tuple[int, str]] = []  # by the id of a region
+        self._lock = threading.RLock()  # guards panels, listeners, uses, the pending notification
         self._panels: weakref.WeakSet[Panel] = weakref.WeakSet()
         self._listeners: list[Callable[[str], None]] = []
         self._byte_views: list[Callable[[int, int, int], bool]] = []
@@ -130,7 +131,7 @@ class SessionModel:
         return self._selected
 
     def live(self) -> tuple[SessionRegion, ...]:
-        """Return `regions`, none of a closed session."""
+        """Return `regions`; none if the session is closed."""
         return () if self.session.closed else self.regions
 
     def selected_region(self) -> SessionRegion | None:
@@ -177,6 +178,28 @@ class SessionModel:
         self._selected = self.region(number).id
         self._notify_state("select")
 
+    @contextlib.contextmanager
+    def using(self, region: SessionRegion, what: str) -> Iterator[None]:
+        """Mark a region as in use for the block: the user is asked before it is freed.
+
+        Args:
+            region: The region.
+            what: The use, as shown to the user: `a fill`.
+        """
+        use = (region.id, what)
+        with self._lock:
+            self._uses.append(use)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._uses.remove(use)
+
+    def uses(self, region: SessionRegion) -> list[str]:
+        """Return the current uses of a region."""
+        with self._lock:
+            return [what for number, what in self._uses if number == region.id]
+
     def written(self, number: int) -> None:
         """Notify all panels that a panel changed the bytes of a region."""
         self._notify("written", id=number)  # the state itself is unchanged
@@ -196,7 +219,7 @@ class SessionModel:
         return sum(show(number, start, stop) for show in views)
 
     def add_byte_view(self, show: Callable[[int, int, int], bool]) -> Callable[[], None]:
-        """Let show_bytes() call a function with region, start and stop; it returns if it did.
+        """Have show_bytes() call a function with region, start and stop, which returns success.
 
         Returns:
             A function that undoes this.
@@ -235,7 +258,7 @@ class SessionModel:
         return undo
 
     def _schedule(self) -> None:
-        """Have the frame thread notify once for all changes until then; called in any thread."""
+        """Have the frame thread notify once for all changes so far; called in any thread."""
         with self._lock:
             if self._notifying is None or self._notifying.done:
                 self._notifying = scheduler.start(self._notify_soon(), _failed)

@@ -29,7 +29,7 @@ class StallTimer:
         """Return the seconds since `progress` last had another value.
 
         Raises:
-            PeerTimeout: That was more than STALL_TIMEOUT_S ago.
+            PeerTimeout: It has not changed for STALL_TIMEOUT_S.
         """
         now = time.monotonic()
         if progress != self._last:

@@ -1,12 +1,12 @@
 """The static picture in an output: published with a panel or a container, and renewed.
 
-The picture is a second output, a PNG, which every reader of notebooks shows, also for a
-notebook that it does not trust. While the live view is there, the panel's style sheet hides it.
+The picture is a second output, a PNG, which every notebook viewer shows, even for an untrusted
+notebook. While the live view is there, the panel's style sheet hides it.
 
-A page that is about to save a notebook asks for the pictures of now (dgkit's extension of
-JupyterLab does). Its question is a message to the kernel's comm with the target `dgkit.pictures`:
-`states` by the picture's id, as in the metadata of the outputs that it has. The answer has the
-`pictures` of another state: the data and the metadata of each output.
+Before a notebook is saved, dgkit's extension of JupyterLab requests the current pictures, by a
+message to the kernel's comm with the target `dgkit.pictures`. Its `states` has, by picture id, the
+state of each picture in the page (from the output's metadata). The reply has in `pictures` those
+whose state has changed: the data and the metadata of each output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from . import cell_lifetime, scheduler
 from .background import in_background
@@ -25,7 +25,7 @@ from .background import in_background
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["StaticOutput"]
+__all__ = ["Pictured", "StaticOutput"]
 
 _INTERVAL_S = 2.0  # between two pictures of a panel, at least
 _LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
@@ -42,6 +42,28 @@ _log = logging.getLogger("dgkit.widgets")
 _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
 
+class Pictured:
+    """A widget with a static picture, which a container or another panel may show in its own.
+
+    Attributes:
+        title: The heading that the user sees.
+        closed: The widget was closed.
+        model_id: The id of its model in a page.
+    """
+
+    title: ClassVar[str]
+    closed = False
+    model_id: str
+
+    def picture(self) -> Picture:
+        """Return the last state as a static picture. Called in any thread."""
+        raise NotImplementedError
+
+    def hosted_by(self, host: Any) -> None:
+        """Renew also the picture of another panel or a container, which shows this one, too."""
+        raise NotImplementedError
+
+
 class StaticOutput:
     """The picture of one display of a panel or a container; a later display replaces it.
 
@@ -50,7 +72,7 @@ class StaticOutput:
     """
 
     def __init__(self, draw: Callable[[], Picture]) -> None:
-        """Make an output, which nothing is published of.
+        """Create it; nothing is published yet.
 
         Args:
             draw: Returns the picture. Called in any thread.
@@ -121,7 +143,7 @@ class StaticOutput:
         self._publish(drawn)
 
     def _drawn(self) -> tuple[str, dict[str, Any]] | None:
-        """Draw; what cannot be drawn is logged, and costs the picture but not the output.
+        """Draw the picture; if that fails, log why and draw a note instead.
 
         Returns:
             The picture's state and the data of the output; None if its state was published last.
@@ -161,7 +183,7 @@ class StaticOutput:
 
 
 def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Renew the published pictures, and return those of another state than a page has.
+    """Renew the published pictures, and return those whose state differs from the page's.
 
     Args:
         states: The state of each picture in the page, by the picture's id.
@@ -182,14 +204,14 @@ def renewed(states: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def _answer_pages() -> None:
-    """Let pages ask this kernel for its pictures. Idempotent; without a kernel nothing is done."""
+    """Answer pages that request pictures. Idempotent; does nothing without a kernel."""
     import comm
     from IPython.core.getipython import get_ipython
 
     manager = comm.get_comm_manager()
     if not hasattr(get_ipython(), "kernel") or _TARGET in manager.comms:
         return
-    # not primary: it is as if a page had opened it, and no page is asked to open its side
+    # not primary: as if a page had opened the comm; no page is asked to open its side
     channel = comm.create_comm(target_name=_TARGET, comm_id=_TARGET, primary=False)
     manager.register_comm(channel)
 
@@ -205,7 +227,7 @@ def _answer_pages() -> None:
 
 
 def _renew_for_headless(_result: object = None) -> None:
-    """Renew the pictures at the end of a cell of nbclient, which reads no output of another time.
+    """Renew the pictures at the end of a cell of nbclient, which ignores later updates.
 
     Front ends that show a live view name the cell, and receive updates at any time.
     """

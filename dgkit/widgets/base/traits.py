@@ -1,9 +1,9 @@
 """Traits of panels: synced, observable, and backed by the panel's own state.
 
-A `State` holds what the panel's state was when its observers were last called. They are called in
-the thread of the kernel that runs cells and handlers: what a sample, a completion or another
-process changes reaches them when the running cell has ended. Assigning such a trait acts on the
-panel first; if that is refused, nothing has changed.
+A `State` holds the panel's state as of the last call of its observers. They are called in the
+kernel's thread that runs cells and handlers, so a change by a sample, a completion or another
+process reaches them when the running cell has ended. Assigning such a trait acts on the panel
+first; if the panel refuses the value, nothing has changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class State(TraitType[T, Any]):
             self.tag(to_json=lambda value, _panel: to_json(value))
 
     def default(self, obj: Any = None) -> Any:
-        """Return the panel's state; None of a closed panel."""
+        """Return the panel's state; None if the panel is closed."""
         return None if obj is None or obj.closed else self._read(obj)
 
     def get(self, obj: Any, cls: Any = None) -> Any:

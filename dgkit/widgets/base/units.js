@@ -1,4 +1,4 @@
-// Sizes, counts and times as text, as dgkit/units.py reads and writes them. No element of the page.
+// Sizes, counts and times as text, as dgkit/units.py reads and writes them.
 
 // "4096", "0x1000", "4K", "1.5 MiB" as a number of bytes, or NaN. Accepts what units.parse_size does.
 export function parseSize(text) {
@@ -14,7 +14,7 @@ export function parseSize(text) {
 
 const boundedBytes = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
 
-// A size in the largest binary unit of which there is at least one, as units.size_text writes it.
+// A size in the largest binary unit that it reaches, as units.size_text writes it.
 export function shortSize(size) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;

@@ -3,7 +3,7 @@
 A view reports when it becomes visible or hidden, and every few seconds while it is visible. A page
 that was closed reports nothing, and messages to it accumulate in the Jupyter server. But while a
 cell is running, the kernel may not receive the reports of a visible view. So a view that has not
-reported for a minute gets one frame a second, and after an hour none.
+reported for a minute gets one frame a second, and after an hour it gets none.
 """
 
 from __future__ import annotations

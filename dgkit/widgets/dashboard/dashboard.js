@@ -27,8 +27,8 @@ function reasons(why) {
   );
 }
 
-// The choice of rows or tabs. The kernel has it, so that all views show the same; the notebook's
-// metadata remembers it for the next kernel. A page without a notebook (Voila) only has the kernel's.
+// The choice of rows or tabs. It is state of the kernel, so that all views show the same, and is kept
+// for the next kernel in the notebook's metadata, except in pages without a notebook (Voila).
 function makeArrangement(view, slots) {
   const buttons = ARRANGEMENTS.map(([name, text]) =>
     button(text, () => choose({ arrangement: name }), { "data-name": name }),

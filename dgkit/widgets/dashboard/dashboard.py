@@ -19,7 +19,8 @@ from ...units import size_text
 from ..base import cell_lifetime, scheduler
 from ..base.as_python import add_namer
 from ..base.background import in_background
-from ..base.panel import Panel, PanelClosed, explain, handler, next_snapshot
+from ..base.error_text import explain
+from ..base.panel import Panel, PanelClosed, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
@@ -68,7 +69,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
     if known.owned:
         known.revive()
     else:
-        cell_lifetime.register(known)
+        cell_lifetime.register(known, known.close, shared=True)
     return known
 
 
@@ -239,7 +240,7 @@ class Dashboard(Panel):
 
     @handler
     def set_visible(self, view: str, visible: bool) -> None:
-        """Record that a view is visible, which it reports now and then, or hidden."""
+        """Record that a view is visible, which it reports repeatedly, or hidden."""
         with self._lock:
             new = self._visible.pop(view, None) is None
             if not visible:

@@ -86,7 +86,7 @@ def _topology(made: Diagnosis) -> TopologyModel | None:
 
 
 def _with_consequences(old: Diagnosis, check: str) -> list[str]:
-    """Return a check and those that followed from it: their findings lack their own remedies."""
+    """Return a check and its consequences, whose findings have no remedies of their own."""
     only = [check]
     for cause in only:  # it grows: a consequence is a cause of others
         follow = {one.check for one in old.findings if one.follows == cause}

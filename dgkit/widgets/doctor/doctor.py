@@ -14,7 +14,8 @@ from ...doctor.machine import SIZE
 from ...errors import ClosedError
 from ..base import scheduler
 from ..base.background import BackgroundCall
-from ..base.panel import explain, handler
+from ..base.error_text import explain
+from ..base.panel import handler
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Request, Result, open_machines, run
 from .serialize import (

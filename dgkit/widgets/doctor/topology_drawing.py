@@ -1,7 +1,7 @@
 """Drawing of a PCIe tree: sockets at the top, devices below, one pair's path in colour.
 
-The colours are Okabe and Ito's, in shades that suit a light and a dark page; the class of the path
-is also written out.
+The colours are Okabe and Ito's, in shades for light and dark pages; the class of the path is also
+given as text.
 """
 
 from __future__ import annotations

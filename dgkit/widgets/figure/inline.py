@@ -1,8 +1,8 @@
 """InlineFigures: figures of an exported page that are interactive without a kernel.
 
-A preprocessor of nbconvert, to be named in its option `--HTMLExporter.preprocessors`. It replaces
-the figures of show() whose widget state the notebook has, and their pictures, by the figures
-themselves, with BokehJS once. All else stays: a figure without a state keeps its picture.
+A preprocessor of nbconvert, for its option `--HTMLExporter.preprocessors`. It replaces the views
+and pictures of show() by the figures themselves, where the notebook has their widget state, and
+adds BokehJS once. A figure without a state keeps its picture.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class InlineFigures(Preprocessor):
 
 
 def _views(cell: Any) -> Iterator[tuple[int, Any]]:
-    """Give the outputs of a cell that are views of widgets, with their numbers."""
+    """Yield the outputs of a cell that are views of widgets, with their numbers."""
     for at, output in enumerate(cell.get("outputs", ())):
         if _VIEW in output.get("data", {}):
             yield at, output

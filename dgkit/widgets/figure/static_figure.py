@@ -1,6 +1,6 @@
 """Static charts of Bokeh figures: the glyphs that dgkit and its tutorials use.
 
-A figure with other glyphs is drawn without them, and the picture says which are missing.
+Other glyphs are left out, and the picture names them.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def cell_figure(pairs: list[str], kinds: list[str], values: Any) -> figure:
 
 
 def _label(axis: Any, names: list[str], most: int) -> None:
-    """Name the rows or columns, of many each n-th."""
+    """Label the rows or columns; if there are many, every n-th."""
     step = -(-len(names) // most) or 1
     axis.ticker = list(range(0, len(names), step))
     axis.major_label_overrides = {at: names[at] for at in axis.ticker.ticks}

@@ -84,7 +84,7 @@ class HeatMap(BokehPanel):
 
     @handler
     def watch(self, view: str, on: bool) -> None:
-        """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
+        """Record that a view is visible (`on`) or hidden; hidden views are sent no frames."""
         self._viewers.update(view, on)
 
     @handler
@@ -136,7 +136,7 @@ class HeatMap(BokehPanel):
         }
 
     def document(self, dark: bool) -> Document:  # noqa: ARG002 (its colours suit both)
-        """Return the figure with the cells that are there."""
+        """Return the figure with the cells measured so far."""
         from bokeh.document import Document
 
         from .cell_figure import cell_figure
@@ -152,7 +152,7 @@ class HeatMap(BokehPanel):
         return {**super().state(), "figures": list(_FIGURES.items()), **self._texts(values)}
 
     def end(self) -> None:
-        """Follow no more; the sweep goes on."""
+        """Stop following the sweep, which continues."""
         self._task.cancel()
 
     def picture(self) -> Picture:

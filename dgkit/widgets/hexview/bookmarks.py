@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError
+from ..base.panel import handler
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
+    from .selection import RegionSelection
 
 __all__ = ["MAX_BOOKMARKS", "Bookmarks"]
 
@@ -21,9 +23,9 @@ Range = tuple[int, int]
 class Bookmarks:
     """Ranges of bytes by name, for each region of the session."""
 
-    def __init__(self, check: Callable[[Any, Any], Range]) -> None:
-        """Create it empty; `check(start, stop)` refuses a range that the region has not."""
-        self._check = check
+    def __init__(self, selection: RegionSelection, changed: Callable[[], None]) -> None:
+        """Create it empty; `changed()` is called when the bookmarks have changed."""
+        self._selection, self._changed = selection, changed
         self._regions: dict[int, dict[str, Range]] = {}
 
     def of(self, region: SessionRegion | None) -> dict[str, Range]:
@@ -31,39 +33,42 @@ class Bookmarks:
         found = {} if region is None else self._regions.get(region.id, {})
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
-    def assign(self, region: SessionRegion, value: Any) -> None:
-        """Replace the bookmarks of a region.
+    def assign(self, value: Any) -> None:
+        """Replace the bookmarks of the region shown.
 
         Raises:
             TypeError: It is not a dict of names and (start, stop), or an offset is not an int.
             ValueError: A name is empty or too long.
             BoundsError: A range is not in the region, or there are too many.
+            ClosedError: No region is shown.
         """
+        region = self._selection.require()
         if not isinstance(value, Mapping):
             raise TypeError(f"bookmarks is {value!r}; it must be a dict of name: (start, stop)")
         found = {_name(name): self._range(name, span) for name, span in value.items()}
         if len(found) > MAX_BOOKMARKS:
             raise BoundsError(f"{len(found)} bookmarks; a region can have {MAX_BOOKMARKS}")
         self._regions[region.id] = found
+        self._changed()
 
-    def add(self, region: SessionRegion, name: str, start: int, stop: int) -> str:
-        """Add a bookmark, or move the one of this name; an empty name becomes the offset.
-
-        Returns:
-            The name.
+    @handler
+    def bookmark(self, start: int, stop: int, name: str = "") -> dict[str, str]:
+        """Bookmark bytes, or move the bookmark of this name; without a name it is their offset.
 
         Raises:
-            TypeError, ValueError, BoundsError: As raised by assign().
+            TypeError, ValueError, BoundsError, ClosedError: As raised by assign().
         """
-        start, stop = self._check(start, stop)
+        start, stop = self._selection.check_range(start, stop)
         name = name.strip() if isinstance(name, str) else name
         name = name or f"{start:#x}"
-        self.assign(region, self.of(region) | {name: (start, stop)})
-        return name
+        self.assign(self.of(self._selection.require()) | {name: (start, stop)})
+        return {"name": name}
 
-    def remove(self, region: SessionRegion, name: str) -> None:
+    @handler
+    def remove_bookmark(self, name: str) -> None:
         """Remove a bookmark. Idempotent."""
-        self._regions.get(region.id, {}).pop(name, None)
+        self._regions.get(self._selection.require().id, {}).pop(name, None)
+        self._changed()
 
     def keep_only(self, regions: tuple[SessionRegion, ...]) -> None:
         """Discard the bookmarks of regions that were freed."""
@@ -75,7 +80,7 @@ class Bookmarks:
             start, stop = span
         except (TypeError, ValueError):
             raise TypeError(f"bookmark {name!r} is {span!r}; it must be (start, stop)") from None
-        return self._check(start, stop)
+        return self._selection.check_range(start, stop)
 
 
 def _name(name: Any) -> str:

@@ -183,7 +183,7 @@ export class HexBox {
     this.#paint();
     this.onDraw();
   }
-  // Draws the cells again: what is marked has changed.
+  // Redraws the cells after a change of their marks.
   repaint() {
     if (this.page) this.#paint();
   }
@@ -311,7 +311,7 @@ export class HexBox {
     this.moved = true;
     this.refresh();
   }
-  // Scrolls as the kernel says, so that the row of a byte is the first.
+  // Scrolls, on a message of the kernel, so that the row of a byte is the first.
   scrollTo(at) {
     if (!this.layout) return;
     this.scroller.go(Math.floor(at / this.layout.per));
@@ -330,7 +330,7 @@ export class HexBox {
     const started = await this.view.attempt("put", { at }, [bytes]);
     if (!started) this.written(at, bytes.length, false);
   }
-  // The write of these bytes has ended; if it succeeded, the page has them.
+  // Handles the end of a write: the page shows the new bytes if it succeeded.
   written(at, size, ok) {
     for (let i = at; i < at + size; i++) {
       const k = i - (this.page?.at ?? i + 1);

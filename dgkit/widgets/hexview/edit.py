@@ -7,12 +7,14 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import DgkitError, PeerTimeout
+from ...errors import AccessDenied, DgkitError, PeerTimeout
 from ..base import scheduler
 from ..base.stall import StallTimer, wait_done
+from .fetch import why_no_dpu, why_no_host, why_no_write
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
+    from .fetch import Reader
 
 __all__ = ["Edit", "EditHistory"]
 
@@ -54,6 +56,21 @@ class EditHistory:
     def undoable(self) -> int:
         """The number of edits that can be undone."""
         return len(self._undo)
+
+    def write(self, region: SessionRegion, at: int, data: bytes, reader: Reader) -> Edit:
+        """Read the bytes that an edit replaces, where they can be read, and start the write.
+
+        Raises:
+            AccessDenied: The region cannot be written.
+            DgkitError: As raised by start().
+        """
+        if why := why_no_write(region):
+            raise AccessDenied(why)
+        before = None
+        source = "host" if why_no_dpu(region) else "dpu"
+        if source == "dpu" or not why_no_host(region):
+            before = reader.read(region, (source,), at, len(data))[0]
+        return self.start(region, at, data, before)
 
     def start(
         self,

@@ -1,7 +1,7 @@
 """Reads of a region: as the DPU reads it, by DMA, and as the host sees it, in its own memory.
 
-A read is started and then waited for with a limit, so a stopped DPU costs a bounded time once:
-until it has answered, no further read is started.
+The wait for a read is bounded, and no further read is started until the DPU has answered it. So a
+stopped DPU delays a view once, by that limit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def why_no_write(region: SessionRegion) -> str:
 
 
 def host_bytes(region: SessionRegion, at: int, size: int) -> bytes:
-    """Return bytes of a region from the host's memory; of GPU memory, copy no more than these.
+    """Return bytes of a region from the host's memory; from a GPU, only these bytes are copied.
 
     Synchronize with the producing stream first.
 
@@ -117,7 +117,7 @@ class Fetch:
 
 
 class Reader:
-    """Starts reads, but none by DMA while an abandoned one is still in flight."""
+    """Starts reads; no DMA read is started while an abandoned one is in flight."""
 
     def __init__(self) -> None:
         self._abandoned: Fetch | None = None

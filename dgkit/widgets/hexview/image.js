@@ -139,7 +139,7 @@ export class RegionImage {
     context.putImageData(image, 0, 0);
     this.fit();
   }
-  // Scales the image to the room that it has.
+  // Scales the image to the available width.
   fit() {
     if (!this.#shown || !this.room.clientWidth) return;
     const { width, rows } = this.#shown;

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...errors import BoundsError
+from ..base.panel import handler
 from ..base.session_model import describe
 from .clipboard import DTYPES
 from .region_scan import Key, Read, RegionScan
@@ -168,9 +169,10 @@ class RegionImage(RegionScan):
     kind = "image"
     live_s = 0.25
 
-    def __init__(self, *args: Any, endian: Callable[[], str]) -> None:
+    def __init__(self, *args: Any, endian: Callable[[], str], changed: Callable[[], None]) -> None:
+        """Create it hidden; `changed()` is called when its setting has changed."""
         super().__init__(*args)
-        self._endian = endian
+        self._endian, self._changed = endian, changed
         self._setting = ImageSetting()
         self._pixels: Pixels | None = None
         self.on = False
@@ -180,17 +182,28 @@ class RegionImage(RegionScan):
         """The setting; None while the image is hidden."""
         return asdict(self._setting) if self.on else None
 
-    def assign(self, value: Mapping[str, Any] | None) -> None:
+    @handler
+    def draw_image(self, view: str) -> None:
+        """Read the image of the region, if it is shown; an `image` message follows."""
+        self.request(str(view))
+
+    def assign(self, value: Any) -> None:
         """Show the image with a new setting, or hide it.
 
         Raises:
+            TypeError: The value is neither a dict nor None.
             TypeError, ValueError, BoundsError: As raised by ImageSetting and Layout.
         """
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(
+                f"image is {value!r}; it must be a dict such as {{'width': 64}}, or None"
+            )
         self._show(ImageSetting().updated(value or {}), value is not None)
 
-    def change(self, on: bool, changes: Mapping[str, Any]) -> None:
+    @handler
+    def show_image(self, on: bool, **changes: Any) -> None:
         """Show the image with these changes of its setting, or hide it. Errors as assign()."""
-        self._show(self._setting.updated(changes), on)
+        self._show(self._setting.updated(changes), bool(on))
 
     def _show(self, setting: ImageSetting, on: bool) -> None:
         region = self._region()
@@ -198,6 +211,7 @@ class RegionImage(RegionScan):
             Layout.of(region, setting)
         self._setting, self.on = setting, on
         self.renew(urgent=True)
+        self._changed()
 
     def reset(self) -> None:
         """Discard everything known; another region is shown from its start."""

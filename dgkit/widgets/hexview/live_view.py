@@ -75,7 +75,7 @@ class _RegionState:
 class LiveView:
     """Pages of all views of a panel.
 
-    Thread-safe: each method takes one step on the dict of the region state that it started with.
+    Thread-safe: each method uses the region state that it started with, by one dict operation.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class LiveView:
         self._state.tracker.mark()
 
     def set_visible(self, view: str, on: bool) -> None:
-        """Record that a view is still visible, or no longer."""
+        """Record that a view is visible or hidden."""
         if not on:
             self._state.views.pop(view, None)
         elif known := self._state.views.get(view):

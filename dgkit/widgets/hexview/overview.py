@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..base.panel import handler
 from .region_scan import Key, Read, RegionScan
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ class Overview(RegionScan):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._reference: tuple[Key, tuple[int, ...]] | None = None
+
+    @handler
+    def overview(self, view: str) -> None:
+        """Read the overview of the region; an `overview` message follows."""
+        self.request(str(view))
 
     def mark(self) -> None:
         """Clear the changes: what the next scan reads becomes the reference."""

@@ -1,4 +1,4 @@
-"""Base class of what is computed from many bytes of the shown region: the overview, the image."""
+"""Base class of the overview and the image, which read much of the shown region."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Read = Callable[[int, int], Generator[bool, None, bytes]]  # of a size at an off
 
 
 class RegionScan(ABC):
-    """Reads of the shown region on the frame thread, for all views of a panel.
+    """Scan of the shown region on the frame thread, for all views of a panel.
 
-    It is scanned for visible views: on request, when a panel wrote to the region, and every
+    The region is scanned for visible views: on request, when a panel wrote to the region, and every
     `live_s` seconds while live viewing is on. Views are sent messages of the kind `kind`;
     thread-safe.
     """
@@ -85,7 +85,7 @@ class RegionScan(ABC):
             self._start(urgent=urgent)
 
     def set_visible(self, view: str, on: bool) -> None:
-        """Record that a view is still visible, or no longer."""
+        """Record that a view is visible or hidden."""
         self._viewers.update(view, on)
 
     def reset(self) -> None:
@@ -116,7 +116,7 @@ class RegionScan(ABC):
         self._failed(error)
 
     def _again(self, scanned: float) -> bool | None:
-        """Return whether to scan now; None while that is open, and False to end the task."""
+        """Return whether to scan now; None to ask again later, and False to end the task."""
         passed = time.monotonic() - scanned
         live = self._live() and self._wanted_now()
         with self._lock:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ClosedError
 from ..base import scheduler
+from ..base.as_python import bytes_expression, region_lines, script
+from ..base.panel import handler
 from .fetch import why_no_dpu, why_no_host
-from .search import DifferenceMatcher, Match, Matcher, PatternMatcher, run_search
-from .search_lines import compare_lines, find_lines
+from .search import DifferenceMatcher, Match, Matcher, PatternMatcher, parse_pattern, run_search
 
 if TYPE_CHECKING:
     from ...session import SessionRegion
     from .fetch import Fetch, Reader
+    from .selection import RegionSelection
 
 __all__ = ["SearchTask"]
 
-OnMatch = Callable[[int, int], None]
+_READ = "session.read(region, region.size)"
 
 
 class SearchTask:
@@ -29,54 +31,74 @@ class SearchTask:
     """
 
     def __init__(
-        self, reader: Reader, send: Callable[..., None], fail: Callable[[Exception], None]
-    ) -> None:
-        self._reader, self._send, self._fail = reader, send, fail
+        self, reader: Reader, selection: RegionSelection, sources: Callable[[], Sequence[str]], *,
+        send: Callable[..., None], fail: Callable[[Exception], None],
+        on_match: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        """Prepare it.
+
+        Args:
+            reader: Reads the bytes.
+            selection: The region that is searched.
+            sources: Returns the sources shown; bytes are searched in the first.
+            send: Sends a message to all views.
+            fail: Called with an unexpected error.
+            on_match: Called on the frame thread with the offset and the size of a match.
+        """
+        self._reader, self._selection, self._sources = reader, selection, sources
+        self._send, self._fail, self._on_match = send, fail, on_match
         self._task: scheduler.Task | None = None
         self._python = ""
         self.state: dict[str, Any] = {}
 
-    def find(
-        self,
-        region: SessionRegion,
-        sources: Sequence[str],
-        pattern: bytes,
-        start: int,
-        backward: bool,
-        on_match: OnMatch,
-    ) -> None:
-        """Search for bytes; `on_match(at, size)` is called on the frame thread for a match."""
-        about = {"mode": "find", "length": len(pattern)}
-        self._python = find_lines(region, sources[0], pattern, start, backward)
-        self._start(about, region, sources, PatternMatcher(pattern), start, backward, on_match)
+    @handler
+    def search(self, text: str, kind: str, start: int, backward: bool = False) -> None:
+        """Start a search for `text`, which is `hex` or `text`."""
+        self.find(parse_pattern(text, kind), start, backward)
 
-    def compare(
-        self, region: SessionRegion, start: int, backward: bool, count: bool, on_match: OnMatch
-    ) -> None:
-        """Search for the next run of bytes in which DPU and host differ, or count them all.
+    def find(self, pattern: bytes, start: int, backward: bool) -> None:
+        """Start a search for bytes, from an offset or, if that is not in the region, from 0."""
+        region, sources = self._selection.require(), self._sources()[:1]
+        start = _within(start, region)
+        about = {"mode": "find", "length": len(pattern)}
+        self._python = _find_lines(region, sources[0], pattern, start, backward)
+        self._start(about, _Where(region, sources, start, backward), PatternMatcher(pattern))
+
+    @handler
+    def compare(self, start: int, backward: bool = False, count: bool = False) -> None:
+        """Start a search for the next difference of DPU and host, or `count` all of them.
 
         Raises:
             ValueError: The region has no host view or no DPU view to compare.
         """
+        region = self._selection.require()
+        start = _within(start, region)
         if why := why_no_host(region) or why_no_dpu(region):
             raise ValueError(f"DPU and host cannot be compared. {why}")
         about = {"mode": "count" if count else "difference", "length": 1}
-        matcher = DifferenceMatcher(count=count)
-        both = ("dpu", "host")
-        self._python = compare_lines(region, start, backward, count)
-        self._start(about, region, both, matcher, 0 if count else start, backward, on_match)
+        self._python = _compare_lines(region, start, backward, count)
+        where = _Where(region, ("dpu", "host"), 0 if count else start, backward)
+        self._start(about, where, DifferenceMatcher(count=count))
 
-    def _start(
-        self,
-        about: dict[str, Any],
-        region: SessionRegion,
-        sources: Sequence[str],
-        matcher: Matcher,
-        start: int,
-        backward: bool,
-        on_match: OnMatch,
-    ) -> None:
+    @handler
+    def stop(self) -> None:
+        """Cancel the search."""
         self.cancel()
+
+    @handler
+    def as_python(self) -> dict[str, str]:
+        """Return the lines of Python that do what the last search did.
+
+        Raises:
+            ValueError: Nothing was searched in this region.
+        """
+        if not self._python:
+            raise ValueError("nothing was searched yet")
+        return {"text": self._python}
+
+    def _start(self, about: dict[str, Any], where: _Where, matcher: Matcher) -> None:
+        self.cancel()
+        region, sources, start, backward = where
 
         def fetch(at: int, size: int) -> Fetch:
             return self._reader.start(region, sources, at, size)
@@ -85,10 +107,10 @@ class SearchTask:
         steps = run_search(
             fetch, region.size, start, matcher, backward=backward, progress=self._progress
         )
-        self._task = scheduler.start(self._run(steps, matcher, on_match), self._failed)
+        self._task = scheduler.start(self._run(steps, matcher), self._failed)
 
     def _run(
-        self, steps: Generator[bool, None, Match], matcher: Matcher, on_match: OnMatch
+        self, steps: Generator[bool, None, Match], matcher: Matcher
     ) -> Generator[bool, None, None]:
         self._update()
         match = yield from steps
@@ -98,7 +120,7 @@ class SearchTask:
             self._update(status="none")
         else:
             self._update(status="found", at=match.at, wrapped=match.wrapped)
-            on_match(match.at, self.state["length"])
+            self._on_match(match.at, self.state["length"])
 
     def _update(self, **changes: Any) -> None:
         self.state = self.state | changes
@@ -127,12 +149,58 @@ class SearchTask:
         self.cancel()
         self.state, self._python = {}, ""
 
-    def python(self) -> str:
-        """Return the lines of Python that do what the last search did.
 
-        Raises:
-            ValueError: Nothing was searched in this region.
-        """
-        if not self._python:
-            raise ValueError("nothing was searched yet")
-        return self._python
+class _Where(NamedTuple):
+    """What is searched, and from where."""
+
+    region: SessionRegion
+    sources: Sequence[str]
+    start: int
+    backward: bool
+
+
+def _within(start: Any, region: SessionRegion) -> int:
+    """Return the offset at which a search starts: `start`, or 0 if it is not in the region."""
+    return start if type(start) is int and 0 <= start <= region.size else 0
+
+
+def _host(region: SessionRegion) -> str:
+    get = ".get()" if region.place.startswith("cuda") else ""
+    return f"region.array{get}.tobytes()"
+
+
+def _find_lines(
+    region: SessionRegion, source: str, pattern: bytes, start: int, backward: bool
+) -> str:
+    """Return the lines that search for a pattern; `at` is where it is, or -1."""
+    first, again = f"data.find(pattern, {start})", "data.find(pattern)"
+    if backward:
+        first = f"data.rfind(pattern, 0, {start} + len(pattern) - 1)"
+        again = "data.rfind(pattern)"
+    return script([
+        *region_lines(region),
+        f"pattern = {bytes_expression(pattern, '')}",
+        f"data = {_READ if source == 'dpu' else _host(region)}",
+        f"at = {first}",
+        "if at < 0:  # from the other end",
+        f"    at = {again}",
+    ])  # fmt: skip
+
+
+def _compare_lines(region: SessionRegion, start: int, backward: bool, count: bool) -> str:
+    """Return the lines that compare DPU and host; `at` is the next run of differences, or -1."""
+    lines = [
+        *region_lines(region),
+        f'dpu = np.frombuffer({_READ}, "u1")',
+        f'host = np.frombuffer({_host(region)}, "u1")',
+        "differs = dpu != host",
+        "runs = np.flatnonzero(differs & ~np.r_[False, differs[:-1]])  # where each begins",
+    ]
+    if count:
+        return script([*lines, "print(int(differs.sum()), 'bytes in', len(runs), 'places')"])
+    side, pick = (f"runs < {start}", -1) if backward else (f"runs >= {start}", 0)
+    return script([
+        *lines,
+        f"wanted = runs[{side}] if ({side}).any() else runs",
+        f"at = int(wanted[{pick}]) if len(wanted) else -1",
+    ])  # fmt: skip

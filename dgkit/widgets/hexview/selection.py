@@ -1,4 +1,4 @@
-"""The region that a hex view shows: the session's selected region, or a fixed one."""
+"""The region that a hex view shows (the selected one, or a fixed one), and the position in it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ __all__ = ["RegionSelection"]
 
 
 class RegionSelection:
-    """The shown region by id and name; it holds no reference to the region.
+    """The shown region by id and name, without a reference to it, and the position in it.
 
     `changed()` is called after another region was selected and after the region was freed.
+
+    Attributes:
+        at: The first byte in view.
+        offset: The byte to which the views were scrolled last, by the user or by a call.
+        span: The selected bytes, as (start, stop).
     """
 
     def __init__(
@@ -31,6 +36,8 @@ class RegionSelection:
         self.model = SessionModel.of(session)
         self.follows = region is None
         self.region_id = self._selected() if region is None else region.id
+        self.at = self.offset = 0
+        self.span = (0, 1)
         self._changed = changed
         self._freed = False
         self._region_name = ""
@@ -88,12 +95,36 @@ class RegionSelection:
             self._show(selected)
         elif gone and self.region_id and not self._freed:
             self._freed = True
-            self._changed()
+            self._reset()
 
     def _show(self, region_id: int) -> None:
         self.region_id = region_id
         self._remember_name()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.go(0, 1)
         self._changed()
+
+    def go(self, start: int, stop: int) -> None:
+        """Select bytes, and scroll to them."""
+        self.at = self.offset = start
+        self.span = (start, stop)
+
+    def scroll_to(self, offset: Any) -> None:
+        """Scroll to a byte.
+
+        Raises:
+            BoundsError: It is not in the region.
+            ClosedError: No region is shown.
+        """
+        region = self.require()
+        if type(offset) is not int or not 0 <= offset < region.size:
+            raise BoundsError(
+                f"offset is {offset!r}; it must be 0 to {region.size - 1:,}: region "
+                f"{region.name!r} has {region.size:,} bytes"
+            )
+        self.at = self.offset = offset
 
     def check_range(self, start: Any, stop: Any) -> tuple[int, int]:
         """Return (start, stop) if these are bytes of the region.

@@ -113,7 +113,7 @@ export class StructureTable {
       if (value.textContent !== text) value.textContent = text;
     });
   }
-  // Marks the fields that the selection has bytes of.
+  // Marks the fields that overlap the selection.
   cursorChanged() {
     const [start, stop] = this.grid.cursor.span;
     let first = null;

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import BoundsError, ClosedError, DgkitError
 from ...units import plural
+from ..base.panel import handler
 from .structure import Structure, parse_structure
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ class StructureView:
         reader: Reader,
         region: Callable[[], SessionRegion | None],
         source: Callable[[], str],
+        changed: Callable[[], None],
     ) -> None:
+        """Create it without a structure; `changed()` is called when it has changed."""
+        self._changed = changed
         self._reader, self._region, self._source = reader, region, source
         self._structure: Structure | None = None
         self.offset = 0
@@ -52,8 +56,10 @@ class StructureView:
             if region is not None and self.offset + structure.size > region.size:
                 self.offset = 0
         self._structure = structure
+        self._changed()
 
-    def place(self, offset: Any) -> None:
+    @handler
+    def place_structure(self, offset: Any) -> None:
         """Move the structure to an offset.
 
         Raises:
@@ -64,6 +70,7 @@ class StructureView:
             raise ValueError("there is no structure: assign one to HexView.structure")
         self._check(self._structure, offset)
         self.offset = offset
+        self._changed()
 
     def _check(self, structure: Structure, offset: Any) -> None:
         region = self._region()
@@ -85,7 +92,8 @@ class StructureView:
             "name": structure.name, "size": structure.size, "at": self.offset, "fields": fields,
         }  # fmt: skip
 
-    def values(self) -> dict[str, Any]:
+    @handler
+    def fields(self) -> dict[str, Any]:
         """Read the bytes of the structure and return `at` and `values`, or why not in `error`."""
         structure, region = self._structure, self._region()
         if structure is None or region is None:

@@ -1,6 +1,9 @@
 """Live latency plot.
 
 latency      the panel: requests of its views and calls from a cell
+live_measurement  start, switch, stop, frames
+sweeps       the sweep that runs or ran, and the one kept for comparison
+size_sweep   one sweep over sizes
 measurement  what to measure: the setting, the memory used, the monitor
 run          one run: its configuration, its samples, its report
 history      samples of a run: points over time, histogram, percentiles

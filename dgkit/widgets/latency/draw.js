@@ -1,4 +1,4 @@
-// Fills the figures of figures.py, found by name.
+// Fills the Bokeh figures of figures.py, whose models are found by name.
 
 // A range of whole half decades around the values, so that it seldom changes.
 export function logRange(values, room = 0.95) {

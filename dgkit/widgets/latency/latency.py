@@ -1,51 +1,38 @@
 """LatencyPlot: latencies measured by the DPU, live or over sizes, and a comparison of two runs.
 
-One task of the frame thread reads the samples into the view model and sends what is new to the
-visible views, in numbered frames: two blocks a frame, which a view draws one after the other. A
-view that misses a frame requests the full state.
+`live_measurement` reads the samples into the view model and sends what is new to the visible views,
+in numbered frames: two blocks a frame, which a view draws one after the other. A view that misses a
+frame requests the full state.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from ...errors import PeerTimeout
-from ..base import scheduler
-from ..base.background import BackgroundCall, in_background
-from ..base.panel import Reply, explain, handler
+from ..base.panel import Reply, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
 from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
-from .measurement import Measurement, Setting
-from .run import RunConfig
-from .size_sweep import SizeSweep, SweepSetting, python_lines
+from .live_measurement import LiveMeasurement
+from .measurement import Setting
+from .sweeps import Sweeps
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from bokeh.document import Document
 
-    from ...gpu_initiated.session_latency import KernelMonitor
     from ...report import LatencyReport
     from ...session import Session, SessionRegion
-    from ...session.monitor import Monitor as SessionMonitor
     from ..base.picture import Picture
-
-    Monitor: TypeAlias = SessionMonitor | KernelMonitor
+    from .size_sweep import SizeSweep
 
 __all__ = ["LatencyPlot", "Setting"]
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
-_FIGURES_S = 0.4  # between updates of these traits
-_FRAME_S = 0.1  # between two frames: a message costs more than the samples in it
 _MODES = ("live", "sweep")
-_KEPT = "The samples measured so far stay on the plot."
 
 
 @lru_cache(maxsize=2)
@@ -59,7 +46,7 @@ def _empty_figures(dark: bool) -> dict[str, Any]:
 def _of_setting(name: str, *, help: str) -> State[Any]:
     """Return the trait of one value of the plot's setting."""
     return State(
-        lambda plot: getattr(plot._setting, name),
+        lambda plot: getattr(plot._live.setting, name),
         lambda plot, value: plot.change(**{name: value}),
         help=help,
     )
@@ -99,7 +86,7 @@ class LatencyPlot(BokehPanel):
         help="It measures; assigning True or False starts or stops it.",
     )
     region: State[SessionRegion | None] = State(
-        lambda plot: plot._region(),
+        lambda plot: plot._live.region(),
         lambda plot, value: plot._assign_region(value),
         to_json=region_id,
         help="The region that is measured; None: the plot's own memory.",
@@ -108,14 +95,14 @@ class LatencyPlot(BokehPanel):
     op: State[str] = _of_setting("op", help="write or read.")
     path: State[str] = _of_setting("path", help="auto, inline, worker or GPU-initiated.")
     p50_ns: State[float | None] = State(
-        lambda plot: plot._figures.get("p50"), help="Median of the run so far, ns. Read-only."
+        lambda plot: plot._live.figures.get("p50"), help="Median of the run so far, ns. Read-only."
     )
     p99_ns: State[float | None] = State(
-        lambda plot: plot._figures.get("p99"),
+        lambda plot: plot._live.figures.get("p99"),
         help="99th percentile of the run so far, ns; None with fewer than 100 samples. Read-only.",
     )
     max_ns: State[float | None] = State(
-        lambda plot: plot._figures.get("max"), help="Maximum of the run so far, ns. Read-only."
+        lambda plot: plot._live.figures.get("max"), help="Maximum of the run so far, ns. Read-only."
     )
 
     def __init__(
@@ -123,24 +110,15 @@ class LatencyPlot(BokehPanel):
         op: str = "write", path: str = "auto", count: int = 50,
     ) -> None:  # fmt: skip
         wanted = {"region": region, "size": size, "op": op, "path": path, "count": count}
-        self._setting = Setting().updated(wanted)
-        self._measurement = Measurement(session)
         self._view_model = ViewModel()
-        self._control = (
-            threading.RLock()
-        )  # serializes start and stop; never taken by the frame thread
-        self._monitor: Monitor | None = None
-        self._task: scheduler.Task | None = None
-        self._error: dict[str, str] | None = None
-        self._waiting = ""
-        self._figures: dict[str, float] = {}
-        self._figures_at = 0.0
+        self._live = LiveMeasurement(
+            session, Setting().updated(wanted), self._view_model, send=self.broadcast,
+            changed=self._send_state, figures_changed=self._figures_changed,
+        )  # fmt: skip
+        self._sweeps = Sweeps(
+            self._live, send=self.broadcast, changed=self._send_state, fail=self.fail
+        )
         self._mode = "live"
-        self._sweep_setting = SweepSetting()
-        self._sweep: SizeSweep | None = None
-        self._sweep_before: SizeSweep | None = None
-        self._sweep_task: scheduler.Task | None = None
-        self._resume = False  # live mode, after the sweep
         super().__init__()
         SessionModel.of(session).subscribe(self)
 
@@ -151,30 +129,26 @@ class LatencyPlot(BokehPanel):
         Setting another one stops the measurement and keeps its samples; start() then starts a new
         run, of the plot's own memory.
         """
-        return self._measurement.session
+        return self._live.session
 
     @session.setter
     def session(self, session: Session) -> None:
-        with self._control:
-            self._end_sweep()
-            self._end_task()
-            SessionModel.of(self._measurement.session).unsubscribe(self)
-            self._measurement.close()
-            self._measurement = Measurement(session)
-            self._setting = self._setting.updated({"region": None})
-            self._error = None
+        with self._live.lock:
+            self._sweeps.end()
+            SessionModel.of(self.session).unsubscribe(self)
+            self._live.move_to(session)
             SessionModel.of(session).subscribe(self)
         self._send_state()
 
     @property
     def measuring(self) -> bool:
         """True while it measures, also in the middle of a cell; `running` follows at its end."""
-        return not self.closed and self._monitor is not None
+        return not self.closed and self._live.measuring
 
     @property
     def setting(self) -> Setting:
         """The setting that is measured, or will be."""
-        return self._setting
+        return self._live.setting
 
     @handler
     def start(self, **changes: Any) -> None:
@@ -188,71 +162,22 @@ class LatencyPlot(BokehPanel):
             ValueError: A value is invalid.
             DgkitError: As raised by Session.monitor: BoundsError, AccessDenied, PeerLost, ...
         """
-        with self._control:
-            self._switch(self._setting.updated(changes))
-            self._end_sweep()
+        with self._live.lock:
+            self._live.switch(self._live.setting.updated(changes))
+            self._sweeps.end()
             if self._mode != "live":
                 self.show("live")
 
     @handler
     def change(self, **changes: Any) -> None:
         """Change `region`, `size`, `op`, `path` or `count`; if it runs, a new run starts."""
-        with self._control:
-            setting = self._setting.updated(changes)
-            if self.measuring:
-                self._switch(setting)
-            else:
-                self._measurement.check(setting)
-                self._setting = setting
-                self._send_state()
+        self._live.change(changes)
 
-    def _switch(self, setting: Setting) -> None:
-        if self.measuring and setting == self._setting:
-            return
-        measurement, refused = self._measurement, None
-        if self.measuring:
-            monitor, refused = measurement.switch(self._setting, setting, self._stop)
-        else:
-            monitor = measurement.open(setting)
-        self._end_task()
-        measurement.free_outgrown()
-        self._view_model.begin(RunConfig.of(monitor))
-        self._setting = self._setting if refused else setting
-        self._error, self._monitor = None, monitor
-        self._task = scheduler.start(
-            self._steps(monitor), lambda error: self._ended(monitor, error), monitor.close
-        )
-        self._send_state()
-        if refused:
-            raise refused
-
-    def _stop(self) -> None:
-        self._end_task()
-        self._send_state()
-
-    def _steps(self, monitor: Monitor) -> Any:
-        due = time.monotonic()
-        while True:
-            self._read(monitor)
-            frame = self._view_model.frame()
-            if frame is not None:
-                self.broadcast("frame", frame[1], **frame[0])
-            now = time.monotonic()
-            if now - self._figures_at >= _FIGURES_S and self._take_figures():
-                self.refresh_traits()
-            due = max(due + _FRAME_S, now)
-            yield due if monitor.buffered else None
-
-    def _take_figures(self) -> bool:
-        """Take the figures for the traits and the picture; return whether they have changed."""
-        self._figures_at = time.monotonic()
-        self.renew_picture(live=True)  # here, since frames are sent to visible views only
-        before, self._figures = self._figures, self._view_model.figures()
-        return self._figures != before
-
-    def _region(self) -> SessionRegion | None:
-        live = SessionModel.of(self.session).live()
-        return next((region for region in live if region.id == self._setting.region), None)
+    def _figures_changed(self, changed: bool) -> None:
+        """Draw the picture anew: frames, which would renew it, are sent to visible views only."""
+        self.renew_picture(live=True)
+        if changed:
+            self.refresh_traits()
 
     def _assign_running(self, value: Any) -> None:
         if not isinstance(value, bool):
@@ -272,50 +197,17 @@ class LatencyPlot(BokehPanel):
             return False
         return bool(super()._should_send_property(key, value))
 
-    def _read(self, monitor: Monitor) -> None:
-        try:
-            blocks = monitor.read()
-        except PeerTimeout as error:  # the DPU's process is stopped and may be continued
-            self._set_waiting(str(error))
-            return
-        if blocks:
-            if self._view_model.add(blocks):
-                self._send_state()
-            self._set_waiting("")
-
-    def _set_waiting(self, text: str) -> None:
-        """Report once why no samples arrive, and once (empty) that they arrive again."""
-        if text != self._waiting:
-            self._waiting = text
-            self.broadcast("waiting", text=text)
-
-    def _ended(self, monitor: Monitor, error: Exception) -> None:
-        """Handle, on the frame thread, the loss of the DPU or of the region."""
-        if self._monitor is not monitor:
-            return
-        shown = explain(error)
-        shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
-        self._monitor = self._task = None
-        self._error, self._waiting = shown, ""
-        self._send_state()
-
     @handler
     def stop(self) -> None:
         """Stop measuring, also a sweep; the samples stay. Idempotent."""
-        with self._control:
-            self._end_sweep()
-            self._stop()
-
-    def _end_task(self) -> None:
-        task, self._task, self._waiting = self._task, None, ""
-        self._monitor = None
-        if task is not None:
-            task.cancel()
+        with self._live.lock:
+            self._sweeps.end()
+            self._live.stop()
 
     @handler
     def clear(self) -> None:
         """Discard the samples of the run; if it measures, it continues. The run before stays."""
-        self._error = None
+        self._live.error = None
         self._view_model.clear()
         self._send_state()
 
@@ -371,18 +263,9 @@ class LatencyPlot(BokehPanel):
             ValueError: A value is invalid, or a sweep is running.
             BoundsError: A size exceeds the region.
         """
-        with self._control:
-            changes = {"sizes": sizes, "rounds": rounds, "samples": samples}
-            setting = self._sweep_setting.updated(changes)
-            if self._sweeping:
-                raise ValueError("a sweep is running: stop it, or wait until it has ended")
-            sweep = SizeSweep(self.session, self._setting, setting)
-            self._resume = self.measuring
-            self._end_task()
-            self._sweep_setting, self._sweep, self._mode = setting, sweep, "sweep"
-            self._error = None
-            steps = self._sweep_steps(sweep, BackgroundCall(sweep.run))
-            self._sweep_task = scheduler.start(steps, self.fail)
+        with self._live.lock:
+            sweep = self._sweeps.start({"sizes": sizes, "rounds": rounds, "samples": samples})
+            self._mode = "sweep"
             self._send_state()
         return sweep
 
@@ -391,36 +274,10 @@ class LatencyPlot(BokehPanel):
         """Start a sweep for a view; see sweep()."""
         self.sweep(**fields)
 
-    @property
-    def _sweeping(self) -> bool:
-        return self._sweep is not None and self._sweep.status == "running"
-
     @handler
     def stop_sweep(self) -> None:
         """Stop the sweep; its figures stay, and the live mode continues. Idempotent."""
-        if self._sweep is not None:
-            self._sweep.stop()
-
-    def _end_sweep(self) -> None:
-        """Stop the sweep, without continuing the live mode."""
-        self._resume = False
-        self.stop_sweep()
-
-    def _sweep_steps(self, sweep: SizeSweep, call: BackgroundCall[None]) -> Any:
-        seen = 0
-        for _ in call.wait():
-            if sweep.done != seen:
-                seen = sweep.done
-                self.broadcast("sweep", sweep=sweep.state())
-            yield
-        self._send_state()
-        yield from in_background(self._resume_live)
-
-    def _resume_live(self) -> None:
-        with self._control:
-            if not self.closed and self._resume:
-                self._resume = False
-                self._switch(self._setting)
+        self._sweeps.stop()
 
     @handler
     def keep_sweep(self) -> None:
@@ -429,30 +286,14 @@ class LatencyPlot(BokehPanel):
         Raises:
             ValueError: There is none yet, or it is running.
         """
-        self._sweep_before = self._measured_sweep()
+        self._sweeps.keep()
         self._send_state()
 
     @handler
     def drop_sweep(self) -> None:
         """Discard the sweep kept as `before`."""
-        self._sweep_before = None
+        self._sweeps.kept = None
         self._send_state()
-
-    def _measured_sweep(self) -> SizeSweep:
-        sweep = self._sweep
-        if sweep is None or not sweep.done:
-            raise ValueError("no sweep yet: start one first")
-        if sweep.status == "running":
-            raise ValueError("the sweep is running: wait until it has ended, or stop it")
-        return sweep
-
-    def _sweeps(self) -> dict[str, SizeSweep]:
-        """Return the sweeps by name: `sweep`, or `before` and `after`."""
-        sweep, before = self._sweep, self._sweep_before
-        if sweep is None or not sweep.done:
-            raise ValueError("no sweep yet: start one first")
-        both = before is not None and before is not sweep
-        return {"before": before, "after": sweep} if both else {"sweep": sweep}  # type: ignore[dict-item]
 
     def report(self) -> LatencyReport:
         """Return a report on the last samples of the run, at most 1,000,000.
@@ -476,7 +317,7 @@ class LatencyPlot(BokehPanel):
             ValueError: The table is unknown, or there are no samples yet.
         """
         if what == "sweep":
-            return sweep_csv(self._sweeps())
+            return sweep_csv(self._sweeps.named())
         return csv_table(self._view_model.runs(), what)
 
     @handler
@@ -486,7 +327,7 @@ class LatencyPlot(BokehPanel):
         Of the sweep: `sweep` (CSV) or `sweep-json` (reports).
         """
         if kind in SWEEP_FILES:
-            name, text = sweep_file(self._sweeps(), kind)
+            name, text = sweep_file(self._sweeps.named(), kind)
         else:
             name, text = export_file(self._view_model.runs(), kind)
         return {"name": name}, [text.encode()]
@@ -495,12 +336,12 @@ class LatencyPlot(BokehPanel):
     def as_python(self) -> dict[str, str]:
         """Return the lines of Python that measure the sweep, or live latency for five seconds."""
         if self._mode == "sweep":
-            return {"text": python_lines(self.session, self._setting, self._sweep_setting)}
-        return {"text": self._measurement.python(self._setting)}
+            return {"text": self._sweeps.python()}
+        return {"text": self._live.python()}
 
     @handler
     def watch(self, view: str, on: bool) -> dict[str, Any]:
-        """Record that a view is still visible (`on`), or no longer; then it is sent no frames."""
+        """Record that a view is visible (`on`) or hidden; hidden views are sent no frames."""
         with self._view_model.lock:
             viewers = self._view_model.viewers
             unseen = not viewers.any_recent()
@@ -534,24 +375,15 @@ class LatencyPlot(BokehPanel):
 
     def state(self) -> dict[str, Any]:
         """Return the state without the buffers."""
-        measurement = self._measurement
-        shared = SessionModel.of(measurement.session).state()
+        live = self._live
+        shared = SessionModel.of(live.session).state()
         if not shared["closed"]:
-            label = measurement.label(self._setting, self._view_model.run)
+            label = live.label()
             shared |= {"label": label, "own_label": label != shared["label"]}
         return {
             **super().state(), **shared, **self._view_model.state(), "running": self.measuring,
-            "error": self._error, "waiting": self._waiting, "setting": self._setting.state(),
-            **self._sweep_state(),
-        }  # fmt: skip
-
-    def _sweep_state(self) -> dict[str, Any]:
-        sweep, before = self._sweep, self._sweep_before
-        before = None if before is sweep else before
-        return {
-            "mode": self._mode, "sweep_setting": self._sweep_setting.state(),
-            "sweep": sweep and sweep.state(), "sweep_before": before and before.state(),
-            "sweep_kept": self._sweep_before is not None,
+            "error": live.error, "waiting": live.waiting, "setting": live.setting.state(),
+            "mode": self._mode, **self._sweeps.state(),
         }  # fmt: skip
 
     def state_buffers(self) -> list[bytes]:
@@ -561,7 +393,7 @@ class LatencyPlot(BokehPanel):
     def _send_state(self) -> None:
         with self._view_model.lock:
             self.broadcast("full_state", self.state_buffers(), title=self.title, **self.state())
-        self._take_figures()
+        self._live.take_figures()
         self.refresh_traits()
 
     def picture(self) -> Picture:
@@ -570,7 +402,7 @@ class LatencyPlot(BokehPanel):
 
         if self._mode == "sweep":
             with contextlib.suppress(ValueError):
-                return sweep_picture(self.title, self._sweeps())
+                return sweep_picture(self.title, self._sweeps.named())
         state = SessionModel.of(self.session).state()
         try:
             runs = self._view_model.runs()
@@ -588,9 +420,6 @@ class LatencyPlot(BokehPanel):
 
     def end(self) -> None:
         """End the measurement and free the plot's own memory; a sweep frees its own."""
-        with self._control:
-            self._end_sweep()
-            if self._sweep_task is not None:
-                self._sweep_task.cancel()
-            self._end_task()
-            self._measurement.close()
+        with self._live.lock:
+            self._sweeps.close()
+            self._live.close()

@@ -92,9 +92,9 @@ class Setting:
 
 
 class Measurement:
-    """Opens the monitors of a plot at one session.
+    """Opens the monitors of a plot for one session.
 
-    It allocates a region of the plot's own at first use; close() frees it.
+    It allocates the plot's own region at first use; close() frees it.
     """
 
     def __init__(self, session: Session) -> None:

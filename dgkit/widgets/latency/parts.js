@@ -82,7 +82,7 @@ function regionChoices(regions, chosen) {
   return all;
 }
 
-// Gives each figure of a table of runs its column's header, which a narrow panel shows.
+// Labels each figure of a table of runs with its column's header, for narrow panels.
 export function nameFigures(table) {
   const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
   for (const row of table.querySelectorAll("tbody tr, tfoot tr"))

@@ -1,7 +1,7 @@
 """Latency over sizes: a sweep of a LatencyPlot, in rounds, with the floor beside each figure.
 
-A round measures each size once, so what changes on the machine meanwhile widens the band of all
-sizes instead of bending the curve at one of them.
+A round measures each size once. A change on the machine meanwhile therefore widens the band of all
+sizes, instead of distorting the curve at one size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...report import GPU_INITIATED
 from ...units import plural, size_text
 from ..base import forms
 from ..base.as_python import region_lines, script, session_lines
-from ..base.panel import explain
+from ..base.error_text import explain
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class SizeSweep:
 
     @contextlib.contextmanager
     def _memory(self) -> Iterator[SessionRegion]:
-        """Give the region that is measured: the one that the user chose, or new memory."""
+        """Yield the region that is measured: the chosen one, or new memory."""
         if self._region is not None:
             yield self._region
             return

@@ -81,7 +81,7 @@ class ReadResult:
             self._release(self._read)
 
     def release_unbound(self) -> None:
-        """Drop references to kept bytes that the notebook no longer has under their names."""
+        """Drop references to kept bytes whose variables no longer exist in the notebook."""
         self._kept = namespace.still_bound(self._kept)
 
     def _release(self, read: _Read) -> None:

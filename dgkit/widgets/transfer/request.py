@@ -16,7 +16,7 @@ from .payload import MAX_PAYLOAD, Payload
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
 
-__all__ = ["MAX_DEPTH", "MAX_REPEAT", "Request", "check_list_size", "make_request"]
+__all__ = ["MAX_DEPTH", "MAX_REPEAT", "How", "Request", "check_list_size", "make_request"]
 
 MAX_DEPTH = 64  # transfers of a request in flight at once
 MAX_REPEAT = 100_000  # transfers of a request
@@ -83,16 +83,25 @@ class Request:
         }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """What a call or a form asks for besides operation, region and payload: numbers or text.
+
+    Attributes:
+        offset: Offset in the region in bytes.
+        size: Bytes of a read or of a pattern.
+        repeat: Number of transfers.
+        depth: Transfers in flight at once.
+    """
+
+    offset: Any = 0
+    size: Any = None
+    repeat: Any = 1
+    depth: Any = 1
+
+
 def make_request(
-    number: int,
-    op: str,
-    region: SessionRegion,
-    payload: Payload | None,
-    *,
-    offset: Any = 0,
-    size: Any = None,
-    repeat: Any = 1,
-    depth: Any = 1,
+    number: int, op: str, region: SessionRegion, payload: Payload | None, how: How
 ) -> Request:
     """Validate a request before any data moves.
 
@@ -101,10 +110,7 @@ def make_request(
         op: `read` or `write`.
         region: The remote region.
         payload: The data of a write, None for a read.
-        offset: Offset in the region in bytes, as a number or text.
-        size: Bytes to read, as a number or text.
-        repeat: Number of transfers.
-        depth: Transfers in flight at once.
+        how: Offset, size, repetitions and depth.
 
     Raises:
         AccessDenied, BoundsError, ClosedError, TypeError, ValueError: With the form field that the
@@ -113,23 +119,23 @@ def make_request(
     with for_field("op"):
         _check_op(op, region)
     with for_field("offset"):
-        offset = to_offset(offset)
+        offset = to_offset(how.offset)
         region.span(offset, 1)
     with for_field("size" if payload is None else "payload"):
-        if payload is None and size in (None, ""):
+        if payload is None and how.size in (None, ""):
             raise ValueError("a read needs a size")
-        size = to_size(size) if payload is None else payload.size
+        size = to_size(how.size) if payload is None else payload.size
         region.span(offset, size)
-    repeat, depth = _repeat_and_depth(repeat, depth, size if op == "read" else 0)
+    repeat, depth = _repeat_and_depth(how, size if op == "read" else 0)
     return Request(number, op, region, offset, size, payload, repeat, depth)
 
 
-def _repeat_and_depth(repeat: Any, depth: Any, read_size: int) -> tuple[int, int]:
+def _repeat_and_depth(how: How, read_size: int) -> tuple[int, int]:
     """Validate both; the results of all reads in flight are held in this process."""
     with for_field("repeat"):
-        repeat = bounded_int("repeat", repeat, 1, MAX_REPEAT)
+        repeat = bounded_int("repeat", how.repeat, 1, MAX_REPEAT)
     with for_field("depth"):
-        depth = bounded_int("depth", depth, 1, MAX_DEPTH)
+        depth = bounded_int("depth", how.depth, 1, MAX_DEPTH)
         if read_size * min(depth, repeat) > MAX_PAYLOAD:
             limit = size_text(MAX_PAYLOAD)
             raise ValueError(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import DgkitError, PeerLost
 from ...units import plural
-from ..base import region_usage
 from ..base.scheduler import TICK_S, Task
+from ..base.session_model import SessionModel
 from ..base.stall import STEP_S, StallTimer, cancel_all, wait_done
 from .completions import Timings, failure_record, success_record
 from .request import Request
@@ -118,7 +118,7 @@ class Run:
             self._index = index
             request.state, request.done = "running", 0
             self.timings[request.id] = Timings()
-            with region_usage.using(request.region, f"a {request.op}"):
+            with SessionModel.of(request.region.session).using(request.region, f"a {request.op}"):
                 yield from self._run_request(request)
             if request.state != "done":
                 break

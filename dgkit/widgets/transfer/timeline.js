@@ -17,7 +17,7 @@ const TIME_UNITS = [
   [1, "ns"],
 ];
 
-// A time in the largest unit of which there is at least one, to `digits` significant digits.
+// A time in the largest unit that it reaches, to `digits` significant digits.
 export function timeText(ns, digits = 4) {
   const [scale, unit] = TIME_UNITS.find(([size]) => Math.abs(ns) >= size) ?? TIME_UNITS.at(-1);
   return `${(ns / scale).toLocaleString("en-US", { maximumSignificantDigits: digits })} ${unit}`;
@@ -183,7 +183,7 @@ export class Timeline {
   #said(op, submit, post, complete) {
     return `${op} submit ${timeText(submit - this.#origin)}, post +${timeText(post - submit)}, complete +${timeText(complete - submit)}`;
   }
-  // The throughput is left out of spans with pauses.
+  // Spans with pauses have no throughput.
   #summary({ from, to, count, bytes, rate }) {
     const speed =
       rate === null || this.#preset === "all"

@@ -19,7 +19,7 @@ from ..base.traits import State
 from .completions import as_json, timeline_html
 from .payload import MAX_PAYLOAD, Payload, from_form, from_python
 from .read_result import ReadResult
-from .request import MAX_DEPTH, MAX_REPEAT, Request, check_list_size, make_request
+from .request import MAX_DEPTH, MAX_REPEAT, How, Request, check_list_size, make_request
 from .request_runner import Run
 from .timeline import timeline
 from .uploads import CHUNK, MAX_FILE, Uploads
@@ -156,12 +156,15 @@ class TransferPanel(Panel):
         Raises:
             AccessDenied, BoundsError, ClosedError, TypeError, ValueError: Nothing was started.
         """
-        options = {"offset": offset, "size": size, "repeat": repeat, "depth": depth}
-        return self._start([self._from_call(op, region, data, pattern=pattern, **options)])
+        how = How(offset, size, repeat, depth)
+        return self._start([self._from_call(op, region, data, pattern, how)])
 
-    def add(self, op: str, region: SessionRegion, data: Any = None, **how: Any) -> None:
+    def add(
+        self, op: str, region: SessionRegion, data: Any = None, *, pattern: str | None = None,
+        **how: Any,
+    ) -> None:  # fmt: skip
         """Append transfers to the list, which run_all() starts; arguments as transfer()."""
-        self._append(self._from_call(op, region, data, **how))
+        self._append(self._from_call(op, region, data, pattern, How(**how)))
 
     def run_all(self) -> Run:
         """Start the requests of the list, one after the other, up to the first failure.
@@ -174,23 +177,17 @@ class TransferPanel(Panel):
         return self._start(self._requests)
 
     def _from_call(
-        self,
-        op: str,
-        region: SessionRegion,
-        data: Any,
-        *,
-        pattern: str | None = None,
-        **options: Any,
+        self, op: str, region: SessionRegion, data: Any, pattern: str | None, how: How
     ) -> Request:
-        payload = from_python(data, pattern, options.pop("size", None)) if op == "write" else None
-        return self._make_request(op, region, payload, **options)
+        payload = from_python(data, pattern, how.size) if op == "write" else None
+        return self._make_request(op, region, payload, how)
 
     def _make_request(
-        self, op: str, region: SessionRegion, payload: Payload | None, **options: Any
+        self, op: str, region: SessionRegion, payload: Payload | None, how: How
     ) -> Request:
         if region.session is not self._session:
             raise ValueError(f"region {region.name!r} belongs to another session")
-        return make_request(next(self._ids), op, region, payload, **options)
+        return make_request(next(self._ids), op, region, payload, how)
 
     def _from_form(self, form: dict[str, Any]) -> Request:
         with for_field("region"):
@@ -199,8 +196,8 @@ class TransferPanel(Panel):
         if form["op"] == "write":
             kind, value = str(form["kind"]), str(form["payload"])
             payload = from_form(kind, value, form["size"], self._uploads)
-        options = {name: form[name] for name in ("offset", "size", "repeat", "depth")}
-        return self._make_request(form["op"], region, payload, **options)
+        how = How(*(form[name] for name in ("offset", "size", "repeat", "depth")))
+        return self._make_request(form["op"], region, payload, how)
 
     def _append(self, request: Request) -> None:
         if len(self._requests) >= _MAX_REQUESTS:
@@ -348,7 +345,7 @@ class TransferPanel(Panel):
 
     @handler
     def as_python(self, number: int) -> dict[str, str]:
-        """Return the lines of Python that do what the request of a completion did."""
+        """Return the lines of Python that do the transfers of a completion."""
         if number not in self._python:
             raise ValueError(f"no completion {number} is listed")
         return {"text": self._python[number]}

@@ -1,10 +1,10 @@
-"""A remedy for each class of error, as the panels show it."""
+"""Errors as the panels show them: the text, a remedy, and the form field that it belongs to."""
 
 from __future__ import annotations
 
 from ... import errors
 
-__all__ = ["hint_for"]
+__all__ = ["explain", "hint_for"]
 
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
@@ -37,3 +37,19 @@ def hint_for(error: BaseException) -> str:
     if any(mark in text for mark in ("`", "dgkit.", "connect(", "access=")):
         return ""
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
+
+
+def explain(error: Exception) -> dict[str, str]:
+    """Describe an exception for a view.
+
+    Returns:
+        `kind` (class name), `text`, `hint` (the remedy, see `hint_for`) and `field` (the form field
+        that it belongs to, see `forms.for_field`); the last two are empty if there is none.
+    """
+    text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    if isinstance(error, TypeError) and "argument" in text and "handler" not in text:
+        text = f"invalid message to the panel: {text}"
+    field = str(getattr(error, "field", ""))
+    return {"kind": type(error).__name__, "text": text, "hint": hint_for(error), "field": field}

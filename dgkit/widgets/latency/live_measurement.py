@@ -1,0 +1,198 @@
+"""The live measurement of a plot: a monitor of the session, read on the frame thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import PeerTimeout
+from ..base import scheduler
+from ..base.error_text import explain
+from ..base.session_model import SessionModel
+from .measurement import Measurement, Setting
+from .run import RunConfig
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from ...gpu_initiated.session_latency import KernelMonitor
+    from ...session import Session, SessionRegion
+    from ...session.monitor import Monitor as SessionMonitor
+    from .view_model import ViewModel
+
+    Monitor: TypeAlias = SessionMonitor | KernelMonitor
+
+__all__ = ["LiveMeasurement"]
+
+_FIGURES_S = 0.4  # between updates of the figures
+_FRAME_S = 0.1  # between two frames: a message costs more than the samples in it
+_KEPT = "The samples measured so far stay on the plot."
+
+
+class LiveMeasurement:
+    """Starts, switches and stops the measurement, and adds its samples to the view model.
+
+    Attributes:
+        lock: Serializes start and stop; the frame thread never takes it.
+        setting: What is measured, or will be.
+        monitor: The open monitor, or None.
+        error: What ended the measurement (see `explain`), or None.
+        waiting: Why no samples arrive at present, or "".
+        figures: p50, p99 and max of the run, as far as it has them, in ns.
+    """
+
+    def __init__(
+        self, session: Session, setting: Setting, samples: ViewModel, *,
+        send: Callable[..., None], changed: Callable[[], None],
+        figures_changed: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        """Prepare it; start() starts it.
+
+        Args:
+            session: The session whose DPU is measured.
+            setting: What is measured.
+            samples: Where the samples go.
+            send: Sends a message to the views: a kind, buffers, fields.
+            changed: Called when the state has changed by more than new samples.
+            figures_changed: Called every 0.4 s while it measures, with whether `figures` changed.
+        """
+        self.lock = threading.RLock()
+        self.setting = setting
+        self.monitor: Monitor | None = None
+        self.error: dict[str, str] | None = None
+        self.waiting = ""
+        self.figures: dict[str, float] = {}
+        self._measurement = Measurement(session)
+        self._samples = samples
+        self._send, self._changed, self._figures_changed = send, changed, figures_changed
+        self._task: scheduler.Task | None = None
+        self._figures_at = 0.0
+
+    @property
+    def session(self) -> Session:
+        """The session whose DPU is measured."""
+        return self._measurement.session
+
+    @property
+    def measuring(self) -> bool:
+        """A monitor is open."""
+        return self.monitor is not None
+
+    def move_to(self, session: Session) -> None:
+        """Stop, and measure another session from now on, in memory of the plot's own."""
+        self.end_task()
+        self._measurement.close()
+        self._measurement = Measurement(session)
+        self.setting = self.setting.updated({"region": None})
+        self.error = None
+
+    def change(self, changes: Mapping[str, Any]) -> None:
+        """Change the setting; if it measures, a new run starts."""
+        with self.lock:
+            setting = self.setting.updated(changes)
+            if self.measuring:
+                self.switch(setting)
+            else:
+                self._measurement.check(setting)
+                self.setting = setting
+                self._changed()
+
+    def switch(self, setting: Setting) -> None:
+        """Measure with this setting. On an error, the measurement before continues."""
+        if self.measuring and setting == self.setting:
+            return
+        measurement, refused = self._measurement, None
+        if self.measuring:
+            monitor, refused = measurement.switch(self.setting, setting, self.stop)
+        else:
+            monitor = measurement.open(setting)
+        self.end_task()
+        measurement.free_outgrown()
+        self._samples.begin(RunConfig.of(monitor))
+        self.setting = self.setting if refused else setting
+        self.error, self.monitor = None, monitor
+        self._task = scheduler.start(
+            self.steps(monitor), lambda error: self._ended(monitor, error), monitor.close
+        )
+        self._changed()
+        if refused:
+            raise refused
+
+    def stop(self) -> None:
+        """Stop; the samples stay. Idempotent."""
+        self.end_task()
+        self._changed()
+
+    def end_task(self) -> None:
+        """Stop without a word to the views."""
+        task, self._task, self.waiting = self._task, None, ""
+        self.monitor = None
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Stop, and free the plot's own memory."""
+        self.end_task()
+        self._measurement.close()
+
+    def steps(self, monitor: Monitor) -> Generator[float | None, None, None]:
+        """Read a monitor and send frames, in steps of the frame thread."""
+        due = time.monotonic()
+        while True:
+            self._read(monitor)
+            frame = self._samples.frame()
+            if frame is not None:
+                self._send("frame", frame[1], **frame[0])
+            now = time.monotonic()
+            if now - self._figures_at >= _FIGURES_S:
+                self.take_figures()
+            due = max(due + _FRAME_S, now)
+            yield due if monitor.buffered else None
+
+    def take_figures(self) -> None:
+        """Take the figures of the run."""
+        self._figures_at = time.monotonic()
+        before, self.figures = self.figures, self._samples.figures()
+        self._figures_changed(self.figures != before)
+
+    def region(self) -> SessionRegion | None:
+        """Return the region that is measured, or None: the plot's own memory."""
+        live = SessionModel.of(self.session).live()
+        return next((region for region in live if region.id == self.setting.region), None)
+
+    def label(self) -> str:
+        """Return the label of the provider that moves the bytes."""
+        return self._measurement.label(self.setting, self._samples.run)
+
+    def python(self) -> str:
+        """Return the lines of Python that measure the same for five seconds."""
+        return self._measurement.python(self.setting)
+
+    def _read(self, monitor: Monitor) -> None:
+        try:
+            blocks = monitor.read()
+        except PeerTimeout as error:  # the DPU's process is stopped and may be continued
+            self._set_waiting(str(error))
+            return
+        if blocks:
+            if self._samples.add(blocks):
+                self._changed()
+            self._set_waiting("")
+
+    def _set_waiting(self, text: str) -> None:
+        """Report once why no samples arrive, and once (empty) that they arrive again."""
+        if text != self.waiting:
+            self.waiting = text
+            self._send("waiting", text=text)
+
+    def _ended(self, monitor: Monitor, error: Exception) -> None:
+        """Handle, on the frame thread, the loss of the DPU or of the region."""
+        if self.monitor is not monitor:
+            return
+        shown = explain(error)
+        shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
+        self.monitor = self._task = None
+        self.error, self.waiting = shown, ""
+        self._changed()

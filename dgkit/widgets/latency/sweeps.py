@@ -1,0 +1,138 @@
+"""The sweeps of a plot: the last one, and one that is kept for comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..base import scheduler
+from ..base.background import BackgroundCall, in_background
+from .size_sweep import SizeSweep, SweepSetting, python_lines
+
+if TYPE_CHECKING:
+    from .live_measurement import LiveMeasurement
+
+__all__ = ["Sweeps"]
+
+
+class Sweeps:
+    """Starts and stops sweeps; the live measurement pauses meanwhile.
+
+    Attributes:
+        setting: Sizes, rounds and samples of the next sweep.
+        current: The last sweep, or None.
+        kept: The sweep that the next one is compared with, or None.
+        task: The task that follows the sweep.
+    """
+
+    def __init__(
+        self, live: LiveMeasurement, *, send: Callable[..., None], changed: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:  # fmt: skip
+        """Prepare it without a sweep.
+
+        Args:
+            live: The live measurement.
+            send: Sends a message to the views: a kind, fields.
+            changed: Called when a sweep has ended.
+            fail: Called with an unexpected error.
+        """
+        self.setting = SweepSetting()
+        self.current: SizeSweep | None = None
+        self.kept: SizeSweep | None = None
+        self.task: scheduler.Task | None = None
+        self._live = live
+        self._send, self._changed, self._fail = send, changed, fail
+        self._resume = False  # the live measurement, after the sweep
+
+    def start(self, changes: Mapping[str, Any]) -> SizeSweep:
+        """Start a sweep of what the live measurement measures.
+
+        Raises:
+            TypeError: A value has the wrong type.
+            ValueError: A value is invalid, or a sweep is running.
+            BoundsError: A size exceeds the region.
+        """
+        live = self._live
+        setting = self.setting.updated(changes)
+        if self.current is not None and self.current.status == "running":
+            raise ValueError("a sweep is running: stop it, or wait until it has ended")
+        sweep = SizeSweep(live.session, live.setting, setting)
+        self._resume = live.measuring
+        live.end_task()
+        live.error = None
+        self.setting, self.current = setting, sweep
+        self.task = scheduler.start(self._steps(sweep, BackgroundCall(sweep.run)), self._fail)
+        return sweep
+
+    def stop(self) -> None:
+        """Stop the sweep; its figures stay, and the live measurement continues. Idempotent."""
+        if self.current is not None:
+            self.current.stop()
+
+    def end(self) -> None:
+        """Stop the sweep, without continuing the live measurement."""
+        self._resume = False
+        self.stop()
+
+    def close(self) -> None:
+        """End the sweep and what follows it."""
+        self.end()
+        if self.task is not None:
+            self.task.cancel()
+
+    def _steps(self, sweep: SizeSweep, call: BackgroundCall[None]) -> Generator[Any, None, None]:
+        seen = 0
+        for _ in call.wait():
+            if sweep.done != seen:
+                seen = sweep.done
+                self._send("sweep", sweep=sweep.state())
+            yield
+        self._changed()
+        yield from in_background(self._resume_live)
+
+    def _resume_live(self) -> None:
+        with self._live.lock:
+            if self._resume:
+                self._resume = False
+                self._live.switch(self._live.setting)
+
+    def keep(self) -> None:
+        """Keep the sweep for comparison.
+
+        Raises:
+            ValueError: There is none yet, or it is running.
+        """
+        sweep = self._measured()
+        if sweep.status == "running":
+            raise ValueError("the sweep is running: wait until it has ended, or stop it")
+        self.kept = sweep
+
+    def named(self) -> dict[str, SizeSweep]:
+        """Return the sweeps by name: `sweep`, or `before` and `after`.
+
+        Raises:
+            ValueError: There is none yet.
+        """
+        sweep, before = self._measured(), self.kept
+        if before is None or before is sweep:
+            return {"sweep": sweep}
+        return {"before": before, "after": sweep}
+
+    def _measured(self) -> SizeSweep:
+        if self.current is None or not self.current.done:
+            raise ValueError("no sweep yet: start one first")
+        return self.current
+
+    def python(self) -> str:
+        """Return the lines of Python that measure the same."""
+        return python_lines(self._live.session, self._live.setting, self.setting)
+
+    def state(self) -> dict[str, Any]:
+        """Return the sweeps for a view; one that is compared with itself is no comparison."""
+        sweep, before = self.current, self.kept
+        before = None if before is sweep else before
+        return {
+            "sweep_setting": self.setting.state(), "sweep": sweep and sweep.state(),
+            "sweep_before": before and before.state(), "sweep_kept": self.kept is not None,
+        }  # fmt: skip
