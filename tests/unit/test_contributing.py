@@ -14,7 +14,7 @@ PAGE = ROOT / ".github/CONTRIBUTING.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 PATHS = docs.paths(TEXT)
 LINKS = docs.links(TEXT)
-NAMES = re.findall(r"`([\w./-]+\.(?:py|c))` `(\w+)`", TEXT)
+NAMES = re.findall(r"`([\w./-]+\.(?:py|c|js))` `#?(\w+)`", TEXT)
 COMMANDS = sorted(set(re.findall(r"`((?:CI=true )?tests/run[^`]*)`", TEXT)))
 PYTEST = sorted(set(re.findall(r"`\.cache/venv/bin/pytest ([^`]*)`", TEXT)))
 WALKS = re.findall(r"^### (One .*)$", TEXT, re.MULTILINE)
@@ -33,7 +33,7 @@ def test_each_link_leads_somewhere(link):
 @pytest.mark.parametrize(("path", "name"), NAMES)
 def test_each_name_of_a_walk_is_defined_in_its_file(path, name):
     text = (ROOT / path).read_text(encoding="utf-8")
-    pattern = rf"^\s*(?:def|class) {name}\b|^[\w \*]*\b{name}\("
+    pattern = rf"^\s*(?:def|class) {name}\b|^[\w \*#]*\b{name}\("
     assert re.search(pattern, text, re.MULTILINE)
 
 
