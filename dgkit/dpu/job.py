@@ -47,6 +47,7 @@ class Job:
     Attributes:
         refs: Regions that the job uses.
         after: Jobs that must end first.
+        posted: Bytes whose chunks were started.
         done: Bytes that are done.
         step: Called with the bytes done after each chunk; may raise to end the job.
         error: First error; the job ends once none of its DMA is in flight.
@@ -59,7 +60,7 @@ class Job:
     def __init__(self, size: int, *refs: RegionRef, window: int = WINDOW) -> None:
         self.size, self.refs = size, refs
         self.after: list[Job] = []
-        self.done = self._posted = 0
+        self.posted = self.done = 0
         self.chunks = 0
         self.step: Callable[[int], None] | None = None
         self.error: Exception | None = None
@@ -95,7 +96,7 @@ class Job:
     @property
     def share(self) -> tuple[int, int]:
         """Return slots in use, then bytes posted: the job with the smallest gets the next slot."""
-        return len(self._loading) + len(self._storing), self._posted
+        return len(self._loading) + len(self._storing), self.posted
 
     @property
     def oldest(self) -> Transfer | None:
@@ -145,8 +146,8 @@ class Job:
         slot = copier.take_slot()
         if slot is None:
             return False
-        chunk = _Chunk(self._posted, min(self._chunk_size, self.size - self._posted), slot)
-        self._posted += chunk.size
+        chunk = _Chunk(self.posted, min(self._chunk_size, self.size - self.posted), slot)
+        self.posted += chunk.size
         if self._try(chunk, self._load):
             if chunk.dma is None:
                 self._begin_store(chunk)
@@ -160,7 +161,7 @@ class Job:
         in_flight = len(self._loading) + len(self._storing)
         if self.error is not None or in_flight >= self._window:
             return False
-        if self._posted >= self.size and (self._started or in_flight):
+        if self.posted >= self.size and (self._started or in_flight):
             return False
         if self.after:
             self.after = [job for job in self.after if not job.ended]

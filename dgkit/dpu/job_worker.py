@@ -92,7 +92,7 @@ class Worker:
         self.closed = True
         self._wake.put(None)
         with self._running:
-            self._fail_all()
+            self._fail_all(ClosedError("the session is closed"))
 
     def _run(self) -> None:
         if not self._running.acquire(blocking=False):
@@ -102,13 +102,16 @@ class Worker:
                 if not self.jobs:
                     self._wake.get()
                 self._turn()
-            self._fail_all()
+            self._fail_all(ClosedError("the session is closed"))
+        except Exception as exc:  # a defect of dgkit: those who wait must see it
+            self._fail_all(exc)
         finally:
             self._running.release()
 
     def _turn(self) -> None:
         """Handle what has completed, and wait for a DMA if nothing has."""
-        jobs = list(self.jobs)
+        # by what each has moved: in the order of submission, the first would be served more often
+        jobs = sorted(self.jobs, key=lambda job: job.posted)
         moved = self._start_chunks(jobs)
         for job in jobs:
             if job.advance():
@@ -141,9 +144,9 @@ class Worker:
         self._on_end(job)
         job.end()
 
-    def _fail_all(self) -> None:
+    def _fail_all(self, error: Exception) -> None:
         """End all jobs; the caller holds `_running`. Closing the queues ends their DMA."""
         self.copier.close()
         for job in list(self.jobs):
-            job.fail(ClosedError("the session is closed"))
+            job.fail(error)
             self._end(job)

@@ -201,3 +201,29 @@ def test_its_stats_count_what_it_moved_itself(session):
     assert (counted["your_moves"], counted["your_bytes"]) == (2, 4 * MIB)
     session.copy(region, session.empty(4 * MIB))
     assert session.stats()["your_bytes"] == 8 * MIB
+
+
+def test_transfers_that_start_together_advance_together(session):
+    worker, data = session.dpu.service._worker, bytes(16 * LARGE)
+    with worker._running:  # so that the worker finds all of them
+        transfers = [session.start_write(session.empty(len(data)), data) for _ in range(4)]
+        jobs = [*worker.jobs]
+        behind: list[int] = []
+        end = worker._on_end
+        worker._on_end = lambda job: (behind.append(min(each.done for each in jobs)), end(job))
+    for transfer in transfers:
+        transfer.wait(20)
+    assert behind[0] >= len(data) - 2 * LARGE, "the first one ended far before the last one"
+
+
+def test_a_defect_in_the_worker_reaches_those_who_wait(session, monkeypatch):
+    region = session.empty(4 * MIB)
+
+    def fails(_worker, _jobs):
+        raise AttributeError("a defect")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Worker, "_start_chunks", fails)
+        with pytest.raises(AttributeError, match="a defect"):
+            session.write(region, bytes(region.size))
+    session.write(region, bytes(region.size))
