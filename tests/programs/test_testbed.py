@@ -467,6 +467,9 @@ def test_an_agent_that_does_not_start_is_named_and_nothing_is_left(
     broken = machine / "broken"
     (broken / "dgkit").mkdir(parents=True)
     (broken / "dgkit/__init__.py").write_text("raise ImportError('no dgkit here')")
+    # the finder of an installation in place would find the other dgkit
+    hooks = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirect' not in repr(f)]"
+    (broken / "sitecustomize.py").write_text(hooks)
     monkeypatch.setenv("FAKE_AGENT_PATH", str(broken))
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # it is no source of dgkit
     with pytest.raises(

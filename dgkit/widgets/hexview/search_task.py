@@ -151,7 +151,7 @@ class SearchTask:
 
 
 class _Where(NamedTuple):
-    """What is searched, and from where."""
+    """Bytes to search, and where to begin."""
 
     region: SessionRegion
     sources: Sequence[str]
