@@ -55,20 +55,20 @@ class Limits:
     """Limits of an agent, as it was started.
 
     Attributes:
+        memory: Bytes of host memory that all clients allocate.
         clients: Clients at a time.
         regions: Regions of one client.
         descriptors: RLIMIT_NOFILE when the agent started.
-        memory: Bytes of host memory that all clients allocate.
         client_memory: Bytes that one client allocates; 0: three quarters of `memory`.
         share: Percent of the clients, regions, descriptors, memory and subscriptions that one key
             or user may have; 0: all for the user of a Unix socket; for a key as much as for each
             other allowed one, but a 16th at least.
     """
 
+    memory: int
     clients: int = CLIENTS
     regions: int = REGIONS
     descriptors: int = 1024
-    memory: int = 1 << 30
     client_memory: int = 0
     share: int = 0
 

@@ -70,8 +70,8 @@ class ServeOptions:
     def limits(self) -> Limits:
         """Return the limits of the agent, after raising this process's limit of descriptors."""
         return Limits(
-            self.max_clients, self.max_regions, raise_descriptor_limit(),
-            self.max_memory or default_memory(), self.max_client_memory or 0, self.max_share or 0,
+            self.max_memory or default_memory(), self.max_clients, self.max_regions,
+            raise_descriptor_limit(), self.max_client_memory or 0, self.max_share or 0,
         )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ class Stage:
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.run.__name__.lstrip("_")
+        self.name = self.run.__name__
 
     @property
     def help(self) -> str:

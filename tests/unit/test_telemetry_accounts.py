@@ -13,7 +13,7 @@ from dgkit.wire.listener import Caller
 
 @pytest.fixture
 def account():
-    return Account("user", Limits().quota(0))
+    return Account("user", Limits(memory=1 << 30).quota(0))
 
 
 @pytest.fixture
