@@ -145,7 +145,8 @@ enum dg_gpu_opcode {
  *   COUNTER        start when queue `signal_region` has completed `signal_offset` operations
  *   IMMEDIATE      the peer's next receive completes with `immediate`
  *   FLUSH_ARRIVED  see rule 4 above
- * NO_RELEASE is not part of a record: it skips rule 1, for payload that this kernel did not write. */
+ * NO_RELEASE is not part of a record: it skips rule 1, for payload that this kernel did not
+ * write. */
 enum dg_gpu_flag {
 	DG_HOLD = 4,
 	DG_SIGNAL = 8,

@@ -28,8 +28,8 @@ extern "C" {
 
 struct doca_comch_client;
 struct doca_comch_server;
-/* A connection of a client and its server, as seen by one side. It ends with the disconnect event, with
- * doca_comch_server_disconnect, or when its context is idle. */
+/* A connection of a client and its server, as seen by one side. It ends with the disconnect event,
+ * with doca_comch_server_disconnect, or when its context is idle. */
 struct doca_comch_connection;
 struct doca_comch_task_send;
 struct doca_comch_event_msg_recv;
@@ -44,8 +44,8 @@ typedef void (*doca_comch_task_send_completion_cb_t)(struct doca_comch_task_send
 typedef void (*doca_comch_event_msg_recv_cb_t)(struct doca_comch_event_msg_recv *event,
 					       uint8_t *recv_buffer, uint32_t msg_len,
 					       struct doca_comch_connection *comch_connection);
-/* change_successful is 0 if a client left before its connection was complete; the connection then ends with
- * the callback. */
+/* change_successful is 0 if a client left before its connection was complete; the connection then
+ * ends with the callback. */
 typedef void (*doca_comch_event_connection_status_changed_cb_t)(
 	struct doca_comch_event_connection_status_changed *event,
 	struct doca_comch_connection *comch_connection, uint8_t change_successful);

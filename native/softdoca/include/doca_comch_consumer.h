@@ -138,8 +138,8 @@ DOCA_EXPERIMENTAL
 uint32_t doca_comch_consumer_task_post_recv_get_producer_id(
 	struct doca_comch_consumer_task_post_recv *task);
 
-/* Returns the message's immediate data, valid until the task is submitted again or freed; NULL if it
- * has none. */
+/* Returns the message's immediate data, valid until the task is submitted again or freed; NULL if
+ * it has none. */
 DOCA_EXPERIMENTAL
 uint8_t *doca_comch_consumer_task_post_recv_get_imm_data(
 	struct doca_comch_consumer_task_post_recv *task);

@@ -87,9 +87,9 @@ doca_error_t doca_comch_producer_task_send_set_conf(
 	doca_comch_producer_task_send_completion_cb_t task_completion_cb,
 	doca_comch_producer_task_send_completion_cb_t task_error_cb, uint32_t num_send_tasks);
 
-/* Allocates a task that sends the data of buf, a buffer or list (NULL: none), and a copy of at most 32
- * bytes of immediate data. The task keeps a reference to the buffer while it is submitted. Errors:
- * BAD_STATE if the context is not started; NO_MEMORY if all tasks are allocated. */
+/* Allocates a task that sends the data of buf, a buffer or list (NULL: none), and a copy of at most
+ * 32 bytes of immediate data. The task keeps a reference to the buffer while it is submitted.
+ * Errors: BAD_STATE if the context is not started; NO_MEMORY if all tasks are allocated. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer *producer,
 						      const struct doca_buf *buf, uint8_t *imm_data,

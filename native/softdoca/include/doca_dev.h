@@ -43,7 +43,8 @@ enum doca_devinfo_rep_filter {
 	DOCA_DEVINFO_REP_FILTER_EMULATED = 4,
 };
 
-/* Returns the attributes of an open device, valid until it is closed; NULL for an invalid device. */
+/* Returns the attributes of an open device, valid until it is closed; NULL for an invalid
+ * device. */
 DOCA_STABLE
 struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev);
 

@@ -113,7 +113,8 @@ DOCA_STABLE
 doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_free_cb_t *free_cb,
 		void *opaque);
 
-/* Sets the data that the program associates with the map. Errors: BAD_STATE if the map is started. */
+/* Sets the data that the program associates with the map. Errors: BAD_STATE if the map is
+ * started. */
 DOCA_STABLE
 doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union doca_data user_data);
 

@@ -76,7 +76,8 @@ doca_error_t doca_task_get_status(const struct doca_task *task);
 DOCA_STABLE
 doca_error_t doca_task_submit(struct doca_task *task);
 
-/* Gets a file descriptor for epoll and poll, the same for the life of the engine, which closes it. */
+/* Gets a file descriptor for epoll and poll, the same for the life of the engine, which closes
+ * it. */
 DOCA_STABLE
 doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
 					     doca_notification_handle_t *handle);

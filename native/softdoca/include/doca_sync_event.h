@@ -81,7 +81,7 @@ doca_error_t doca_sync_event_create(struct doca_sync_event **event);
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_destroy(struct doca_sync_event *event);
 
-/* Set the location of publishers, or of subscribers, to the CPU of the device. May be called for
+/* Add the CPU of the device to the locations of publishers, or of subscribers. May be called for
  * several devices. Errors: BAD_STATE if the event is started; NOT_PERMITTED for an event created
  * from an export. */
 DOCA_EXPERIMENTAL
@@ -90,14 +90,14 @@ doca_error_t doca_sync_event_add_publisher_location_cpu(struct doca_sync_event *
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_subscriber_location_cpu(struct doca_sync_event *event, struct doca_dev *dev);
 
-/* Set the location to remote PCI: the other side. */
+/* Add remote PCI, the other side, to the locations. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_remote_pci(struct doca_sync_event *event);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_subscriber_location_remote_pci(struct doca_sync_event *event);
 
-/* Set the location to a peer in the network. */
+/* Add a peer in the network to the locations. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_remote_net(struct doca_sync_event *event);
 
@@ -131,7 +131,7 @@ doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_start(struct doca_sync_event *event);
 
-/* Stops the event. Returns SUCCESS if it is not started. */
+/* Stops the event. Also returns SUCCESS if it is not started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_stop(struct doca_sync_event *event);
 
@@ -176,8 +176,8 @@ doca_error_t doca_sync_event_wait_neq_yield(struct doca_sync_event *event, uint6
 
 /* ---- two sides ---- */
 
-/* Writes a descriptor for the other side, valid until the event is destroyed. Errors: NOT_SUPPORTED if
- * neither location is remote PCI, or the device cannot export; NO_MEMORY; DRIVER. */
+/* Writes a descriptor for the other side, valid until the event is destroyed. Errors: NOT_SUPPORTED
+ * if neither location is remote PCI, or the device cannot export; NO_MEMORY; DRIVER. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_export_to_remote_pci(struct doca_sync_event *event, struct doca_dev *dev,
 						  const uint8_t **data, size_t *sz);

@@ -69,8 +69,8 @@ struct message {
 	uint8_t bytes[MSG_MAX];
 };
 
-/* A pending event for doca_pe_progress to deliver: a completed task, a consumer of the other side that
- * expired, or a connection that ended. */
+/* A pending event for doca_pe_progress to deliver: a completed task, a consumer of the other side
+ * that expired, or a connection that ended. */
 struct item {
 	struct item *next;
 	struct doca_comch_task_send *task; /* NULL: another kind of event */

@@ -16,8 +16,8 @@
  *      end: the channel is closed ------------------> the event of an expired consumer
  *
  * So a send does not depend on the consumer making progress, the death of either side closes the
- * channel, and no process ever writes to another's memory. Producers in all threads share a consumer's
- * channel and counter. A message larger than INLINE_MAX is sent as a memfd.
+ * channel, and no process ever writes to another's memory. Producers in all threads share a
+ * consumer's channel and counter. A message larger than INLINE_MAX is sent as a memfd.
  *
  * Threads. Endpoint, consumer and producer may belong to three different progress engines. One lock
  * per process (fast_lock) guards the state that they share, and is held across fork(). Only `over`

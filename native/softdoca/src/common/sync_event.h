@@ -100,7 +100,8 @@ doca_error_t sync_startable(const struct doca_sync_event *e);
 /* Stores dev in *slot and keeps it from being closed; releases the device that was in *slot, if
  * any. */
 void sync_use_dev(struct doca_dev **slot, struct doca_dev *dev);
-/* Executes an operation that does not wait. Errors: CONNECTION_RESET; BAD_STATE in a forked child. */
+/* Executes an operation that does not wait. Errors: CONNECTION_RESET; BAD_STATE in a forked
+ * child. */
 doca_error_t sync_execute(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t *out);
 /* Returns whether a wait is satisfied. */
 bool sync_met(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t mask);

@@ -2,7 +2,7 @@
 #include "softdoca.h"
 
 /* The version is that of the API. The log and the functions' vuids identify softdoca; this string
- * does not, because programs compare it with the version of the headers. */
+ * does not, because programs compare version strings. */
 const char *doca_version_runtime(void)
 {
 	return DOCA_VER_STRING;
