@@ -1,4 +1,4 @@
-"""DOCA's objects in Python, for users who think in DOCA's terms.
+"""DOCA's objects in Python, for users who know DOCA's API.
 
     from dgkit import doca
 
@@ -24,7 +24,7 @@ Modules:
     _library: Loads DOCA or softdoca.
     _declarations: C declarations of DOCA.
 
-There are no threads and no Python callbacks: C code records the completions
+The package uses no threads and no Python callbacks: C code records the completions
 (native/src/providers/doca_callback.c).
 """
 

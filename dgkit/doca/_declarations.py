@@ -1,8 +1,8 @@
 """C declarations of the DOCA functions that dgkit.doca calls, for cffi.
 
-Names, numbers and signatures are those of DOCA 2.5 and later. A `union doca_data` is passed and
-returned by value; here it is declared as uint64_t, because cffi in ABI mode cannot pass a union by
-value. Both are passed as one INTEGER eightbyte in a general register (System V ABI for x86-64,
+Names, numbers and signatures are those of DOCA 2.5 and later. DOCA passes and returns `union
+doca_data` by value; here it is declared as uint64_t, because cffi in ABI mode cannot pass a union
+by value. Both are passed as one INTEGER eightbyte in a general register (System V ABI for x86-64,
 3.2.3; AAPCS64, 6.8.2), so the calls are identical. Enums are declared as int, which has the same
 size and register class.
 """

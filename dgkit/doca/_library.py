@@ -1,4 +1,4 @@
-"""DOCA library of this process: finds it, loads it once, and turns its errors into exceptions."""
+"""Find the DOCA library, load it once per process, and turn its errors into exceptions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import DeviceUnavailable
 from .codes import Code
 from .errors import BadState, DocaError, NotSupported, error_class
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -37,10 +37,10 @@ _forked = False
 
 
 class Library:
-    """libdoca_common and libdoca_dma, loaded by cffi in ABI mode."""
+    """Functions of libdoca_common and libdoca_dma, loaded by cffi in ABI mode."""
 
     def __init__(self, ffi: Any, names: Sequence[str]) -> None:
-        # RTLD_GLOBAL: libdoca_dma finds its libdoca_common by SONAME, whatever its file name.
+        # RTLD_GLOBAL, so that libdoca_dma finds libdoca_common by SONAME, whatever its file name.
         found = (ffi.dlopen(name, os.RTLD_NOW | os.RTLD_GLOBAL) for name in names)
         self.ffi, self.path = ffi, names[0]
         self.common, self.dma = found
@@ -56,7 +56,7 @@ class Library:
         return str(self.ffi.string(chars).decode(errors="replace"))
 
     def function(self, name: str) -> Any:
-        """Return a function of DOCA. Raises NotSupported if this version lacks it."""
+        """Return a DOCA function. Raises NotSupported if this version of DOCA lacks it."""
         home = self.dma if name.startswith("doca_dma_") else self.common
         try:
             return getattr(home, name)
@@ -99,11 +99,12 @@ class Library:
 
 
 def use(kind: str) -> None:
-    """Select the DOCA of this process.
+    """Select which DOCA library this process uses.
 
     Call it before the first object is created. softdoca provides the same API in software on any
-    machine and is labelled as software everywhere, even if it replaces DOCA by LD_LIBRARY_PATH
-    (`dgkit softdoca run`). Its libraries are in `$SOFTDOCA_LIB`, else those installed with dgkit.
+    machine. It is labelled as software everywhere, even if it replaces DOCA through LD_LIBRARY_PATH
+    (`dgkit softdoca run`). Its libraries are loaded from `$SOFTDOCA_LIB` if that is set, otherwise
+    from dgkit's installation.
 
     Args:
         kind: `"doca"` (NVIDIA's; the default) or `"softdoca"`.
@@ -124,8 +125,8 @@ def library() -> Library:
     """Return the library; the first call loads it.
 
     Raises:
-        DeviceUnavailable: It is not installed; or this is a child of fork(), in which DOCA's (or
-            softdoca's) threads and devices do not exist.
+        DeviceUnavailable: The library is not installed, or this is a child of fork(), in which
+            DOCA's (or softdoca's) threads and devices do not exist.
     """
     global _loaded
     if _forked:
@@ -178,7 +179,7 @@ def _new_ffi() -> Any:
 
 
 def _completion_callback(ffi: Any) -> Any:
-    """Return the completion callback: a function of dgkit's C core, which calls no Python."""
+    """Return the completion callback, a function of dgkit's C core that calls no Python."""
     from ..dma import _ffi as core
 
     address = int(core.ffi.cast("uintptr_t", core.ffi.addressof(core.lib, "dg_doca_note")))
@@ -202,8 +203,8 @@ def _load(kind: str) -> Library:
 
 
 def _loaded_kind(ffi: Any) -> str | None:
-    """Return the kind that is already loaded in this process, such as by a provider, or None."""
-    # RTLD_NOLOAD does not work: if the file exists but is not loaded, dlerror() gives cffi no text.
+    """Return the kind already loaded in this process, for example by a provider, or None."""
+    # RTLD_NOLOAD cannot be used: if the file exists but is not loaded, dlerror() returns no text.
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if path.rpartition("/")[2].startswith("libdoca_common.so"):
@@ -227,7 +228,7 @@ def _load_softdoca(ffi: Any) -> Library:
 
 
 def _installed_softdoca() -> Path:
-    """Return the folder of softdoca's libraries, which is beside the C core."""
+    """Return the folder of softdoca's libraries, which is next to the C core."""
     import importlib.util
 
     core = importlib.util.find_spec("dgkit._native")

@@ -22,7 +22,7 @@ class BufInventory(Handle):
 
     Args:
         size: Number of buffers.
-        start: Start it now. Taking a buffer before the start raises BadState.
+        start: Start the inventory now. Taking a buffer before the start raises BadState.
     """
 
     __slots__ = ("_started",)
@@ -40,12 +40,12 @@ class BufInventory(Handle):
             self.start()
 
     def start(self) -> None:
-        """Allow buffers to be taken."""
+        """Start the inventory, so that buffers can be taken."""
         self._call("doca_buf_inventory_start")
         self._started = True
 
     def stop(self) -> None:
-        """Allow no more buffers to be taken until the next `start()`; those in use stay valid."""
+        """Stop handing out buffers until the next `start()`; buffers in use stay valid."""
         self._call("doca_buf_inventory_stop")
         self._started = False
 
@@ -60,7 +60,7 @@ class BufInventory(Handle):
         return int(self._get("doca_buf_inventory_get_num_free_elements", "uint32_t *"))
 
     def buf_by_data(self, mmap: Mmap, offset: int = 0, size: int | None = None) -> Buf:
-        """Return a full buffer, such as a source: all of its bytes are data.
+        """Return a full buffer, for use as a source: all of its bytes are data.
 
         Args:
             mmap: Map that contains the buffer.
@@ -75,7 +75,7 @@ class BufInventory(Handle):
         return self.buf_by_args(mmap, start, length, data=start, data_size=length)
 
     def buf_by_addr(self, mmap: Mmap, offset: int = 0, size: int | None = None) -> Buf:
-        """Return an empty buffer, such as a destination: room for `size` bytes, no data.
+        """Return an empty buffer, for use as a destination: room for `size` bytes, no data.
 
         Args and errors are those of `buf_by_data`.
         """
@@ -83,7 +83,7 @@ class BufInventory(Handle):
         return self.buf_by_args(mmap, start, length, data=start, data_size=0)
 
     def buf_by_args(self, mmap: Mmap, offset: int, size: int, *, data: int, data_size: int) -> Buf:
-        """Return a buffer of which only a part is data.
+        """Return a buffer with data in only a part of it.
 
         Args:
             mmap: Map that contains the buffer.
@@ -111,7 +111,7 @@ class BufInventory(Handle):
             return Buf(raw, self, mmap)
 
     def dup(self, buf: Buf) -> Buf:
-        """Return another buffer of the same bytes with the same data."""
+        """Return another buffer over the same bytes, with the same data."""
         with CONTROL:
             Buf._expect("buf", buf)
             raw = self._get("doca_buf_inventory_buf_dup", "struct doca_buf **", buf._handle())
@@ -139,9 +139,9 @@ def _part(mmap: Mmap, offset: int, size: int | None) -> tuple[int, int]:
 
 
 class Buf(Handle):
-    """Range of a map, and the data in it (`doca_buf`). Taken from a BufInventory.
+    """Buffer (`doca_buf`): a range of a map, and the data in it. Taken from a BufInventory.
 
-    Buffers can be chained to a list, from which one task gathers or to which it scatters. The first
+    Buffers can be chained to a list; one task can gather from a list or scatter to it. The first
     buffer represents the list: it holds the others, and closing it returns all of them to the
     inventory. A buffer that is garbage-collected also returns to its inventory.
     """
@@ -179,7 +179,7 @@ class Buf(Handle):
 
     @property
     def data_size(self) -> int:
-        """Bytes of data. The engine sets it in a destination when the task completes."""
+        """Bytes of data. In a destination, the engine sets it when the task completes."""
         return int(self._get("doca_buf_get_data_len", "size_t *"))
 
     @property
@@ -189,12 +189,12 @@ class Buf(Handle):
 
     @property
     def data(self) -> memoryview:
-        """The data, in place. Raises NotSupported if Python cannot access the memory."""
+        """The data, without a copy. Raises NotSupported if Python cannot access the memory."""
         start = self.data_offset
         return self.mmap._view()[start : start + self.data_size]
 
     def set_data(self, offset: int, size: int) -> None:
-        """Set which bytes of the map are the data. Raises BoundsError outside of the buffer."""
+        """Set which bytes of the map are the data. Raises BoundsError if they exceed the buffer."""
         start, length = whole("offset", offset), whole("size", size)
         first, room = self.offset, self.size
         if start < first or start + length > first + room:
@@ -214,7 +214,7 @@ class Buf(Handle):
 
     @property
     def parts(self) -> tuple[Buf, ...]:
-        """Buffers of the list, from this one on."""
+        """Buffers of the list, starting with this one."""
         self._handle()
         first = self if self._first is None else self._first()
         whole_list = () if first is None else (first, *first._rest)
@@ -224,7 +224,7 @@ class Buf(Handle):
         """Append another buffer or list to this one, and return this one.
 
         Raises:
-            NotPermitted: One of the two buffers is inside a list: neither single nor its first.
+            NotPermitted: One of the two buffers is in a list but is not its first.
         """
         Buf._expect("other", other)
         with CONTROL:
@@ -236,7 +236,7 @@ class Buf(Handle):
         return self
 
     def unchain(self, at: Buf) -> Buf:
-        """Split the list before `at`, which becomes the first of the second list, and return it."""
+        """Split the list before `at`; return `at`, the first buffer of the new second list."""
         Buf._expect("at", at)
         with CONTROL:
             self._call("doca_buf_unchain_list", at._handle())
@@ -272,7 +272,7 @@ class Buf(Handle):
             part._destroyed()
 
     def _abandon(self) -> None:
-        if self._first is None:  # else the first of its list holds it and closes it
+        if self._first is None:  # otherwise the first buffer of its list holds and closes it
             super()._abandon()
 
     def _summary(self) -> str:

@@ -55,7 +55,7 @@ class Access(IntFlag):
     """Permissions for the memory of a map (`doca_access_flag`).
 
     LOCAL_* apply to this process's devices, PCI_* to the DPU through an export, RDMA_* to the peers
-    of an RDMA export. LOCAL_READ_ONLY is the absence of the others: 0.
+    of an RDMA export. LOCAL_READ_ONLY is 0: none of the other flags.
     """
 
     LOCAL_READ_ONLY = 0

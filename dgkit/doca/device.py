@@ -1,4 +1,4 @@
-"""Devices and representors: descriptions of those available, and open ones."""
+"""Descriptions of the available devices and representors, and open devices and representors."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class DeviceInfo:
 
     Attributes:
         pci: PCI address.
-        ibdev: Name of the InfiniBand device.
+        ibdev: Name of the RDMA device, such as `mlx5_0`.
         iface: Name of the network interface.
         function: Kind of PCIe function; None if this version of DOCA does not report it.
         sf_index: Index of a sub-function; None if unknown.
         dma: Supports DMA.
         export_pci: Maps can be exported to the DPU.
-        from_export_pci: Maps can be created from such an export.
+        from_export_pci: Maps can be created from a PCI export.
         max_copy: Largest memcpy task in bytes; 0 without DMA.
-        max_list: Most buffers in one list; 0 without DMA.
-        library: Label of the library that reports all of this.
+        max_list: Largest number of buffers in one list; 0 without DMA.
+        library: Label of the library that reported these values.
     """
 
     pci: str
@@ -55,7 +55,7 @@ class DeviceInfo:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names by which `Device` finds it."""
+        """Names by which `Device` finds this device."""
         return tuple(name for name in (self.pci, self.ibdev, self.iface) if name)
 
     def _rows(self) -> list[tuple[str, object]]:
@@ -84,7 +84,7 @@ class RepresentorInfo:
 
 
 def _text(lib: Library, name: str, info: Any, size: int) -> str:
-    """Return a text of a devinfo; "" if it is missing."""
+    """Return a string attribute of a devinfo; "" if it is missing."""
     buffer = lib.ffi.new("char[]", size)
     with contextlib.suppress(DocaError):
         if name.endswith("_str"):
@@ -95,7 +95,7 @@ def _text(lib: Library, name: str, info: Any, size: int) -> str:
 
 
 def _number(lib: Library, name: str, kind: str, info: Any) -> int | None:
-    """Return a number of a devinfo; None if it is missing, or unknown to this version of DOCA."""
+    """Return a numeric attribute of a devinfo; None if this device or version of DOCA lacks it."""
     try:
         return int(lib.get(name, kind, info))
     except DocaError:
@@ -163,8 +163,8 @@ class Device(Handle):
     """Open device (`doca_dev`).
 
     Args:
-        which: PCI address ("0000:03:00.0" or "03:00.0"), name (`mlx5_0`, `p0`), DeviceInfo of
-            `devices()`, or None for the first that supports DMA.
+        which: PCI address ("0000:03:00.0" or "03:00.0"), name (`mlx5_0`, `p0`), DeviceInfo from
+            `devices()`, or None for the first device that supports DMA.
 
     Raises:
         NotFound: There is no such device.
@@ -195,7 +195,7 @@ class Device(Handle):
         """Return the host's functions that this device of the DPU represents.
 
         Raises:
-            NotSupported: This is the host, which has no representors.
+            NotSupported: This process is on the host, which has no representors.
         """
         with self._guard, _device_list("doca_devinfo_rep", self._handle(), int(which)) as found:
             return [_representor_info(library(), raw) for raw in found]

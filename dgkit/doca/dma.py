@@ -27,8 +27,8 @@ _NO_FLUSH = 0  # DOCA_TASK_SUBMIT_FLAG_NONE
 class Dma(Handle):
     """DMA context (`doca_dma` and its `doca_ctx`).
 
-    Connect it to a ProgressEngine, then start it. If a task fails because of the device, the
-    context stops: its state changes to STOPPING, then IDLE, and all tasks in flight fail too.
+    Connect the context to a ProgressEngine, then start it. If a task fails because of the device,
+    the context stops: its state changes to STOPPING, then IDLE, and all tasks in flight fail too.
 
     Args:
         device: Device that copies.
@@ -86,16 +86,16 @@ class Dma(Handle):
 
     @property
     def max_tasks(self) -> int:
-        """Largest `tasks` with which a context can be created."""
+        """Largest value of `tasks` for a new context."""
         return int(self._get("doca_dma_cap_get_max_num_tasks", "uint32_t *"))
 
     def start(self) -> None:
-        """Change from IDLE to RUNNING. Raises BadState if not connected or already running."""
+        """Start the context. Raises BadState if it is not connected or already running."""
         with self._lock, CONTROL:
             library().call("doca_ctx_start", self._context())
 
     def stop(self, timeout: float | None = 1.0) -> State:
-        """Change to IDLE: complete the tasks in flight, with or without errors, and free all tasks.
+        """Complete the tasks in flight, with or without errors, free all tasks, and stop.
 
         A context has stopped when all of its tasks are freed (DOCA's API reference,
         doca_task_free).
@@ -105,7 +105,7 @@ class Dma(Handle):
                 progress() has completed, and close() has freed, every task.
 
         Returns:
-            The state at the end.
+            The state on return.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
@@ -148,7 +148,7 @@ class Dma(Handle):
 
         Args:
             src: Buffer with data, or the first of a list.
-            dst: Buffer with room behind its data, where the bytes are appended, or the first of a
+            dst: Buffer with room after its data, to which the bytes are appended, or the first of a
                 list.
 
         Raises:
@@ -175,7 +175,7 @@ class Dma(Handle):
 
 
 class MemcpyTask(Handle):
-    """Copy task (`doca_dma_task_memcpy`), created by `Dma.memcpy` and freed when unreferenced."""
+    """Copy task (`doca_dma_task_memcpy`). Created by `Dma.memcpy`; freed when unreferenced."""
 
     __slots__ = ("_dst", "_flag", "_src", "_status", "_task", "dma")
     _name = "task"
@@ -235,15 +235,15 @@ class MemcpyTask(Handle):
             raise InUse("this task is in flight: wait() for it first")
 
     def submit(self, *, flush: bool = True) -> MemcpyTask:
-        """Submit the task and return it; it completes in `progress()` or a wait, never here.
+        """Submit and return the task. It completes in `progress()` or a wait, never in this call.
 
         Args:
-            flush: If False, the device may ignore the task until another one is submitted with
+            flush: If False, the device may defer the task until another one is submitted with
                 `flush=True`, or `Dma.flush()` is called.
 
         Raises:
             BadState: The context is not running.
-            Again: The device has no room.
+            Again: The device has no room; make progress, then retry.
             InUse: The task is in flight.
         """
         dma = self.dma
@@ -294,7 +294,7 @@ class MemcpyTask(Handle):
         return lib.error(self._status, f"memcpy of {self._sizes()}", why + likely)
 
     def _likely_cause(self) -> str:
-        """Return the likely cause of a failure; DOCA reports none."""
+        """Return the likely cause of a failure, because DOCA reports none."""
         size = sum(part.data_size for part in self._src.parts)
         room = sum(part.room for part in self._dst.parts)
         if not size:
@@ -317,7 +317,7 @@ class MemcpyTask(Handle):
 
         Raises:
             DocaError: The task failed.
-            TimeOut: Not complete after `timeout` seconds; it stays in flight.
+            TimeOut: The task is not complete after `timeout` seconds; it stays in flight.
             BadState: The task was never submitted.
         """
         end = None if timeout is None else time.monotonic() + timeout
@@ -372,7 +372,8 @@ class MemcpyTask(Handle):
 class ProgressEngine(Handle):
     """Progress engine (`doca_pe`). Tasks complete only inside `progress()` and calls that use it.
 
-    One thread at a time uses it and everything connected to it; a second one gets InUse.
+    Only one thread at a time can use the engine and everything connected to it; a second thread
+    gets InUse.
     """
 
     __slots__ = ("_fd", "_in_flight", "_lock", "_poll")
@@ -383,7 +384,7 @@ class ProgressEngine(Handle):
         super().__init__()
         lib = library()
         self._lock = TryLock("progress engine")
-        # In the order of submission, in which tasks mostly complete.
+        # In the order of submission, which is mostly also the order of completion.
         self._in_flight: deque[MemcpyTask] = deque()
         self._poll: select.poll | None = None
         with CONTROL:
@@ -407,7 +408,7 @@ class ProgressEngine(Handle):
             return self._look()
 
     def _look(self) -> tuple[MemcpyTask, ...]:
-        # The completion callback, in C, sets the flag of the task.
+        # The completion callback, which is in C, sets the task's flag.
         library().common.doca_pe_progress(self._handle())
         flying = self._in_flight
         if not flying:
@@ -431,8 +432,8 @@ class ProgressEngine(Handle):
             timeout: Seconds to wait; None for no limit.
 
         Returns:
-            The completed tasks, as from progress(); () after the timeout, or at once if no task is
-            in flight.
+            The completed tasks, as from progress(). Empty after the timeout, or at once if no task
+            is in flight.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._lock:

@@ -79,7 +79,7 @@ class NotSupported(DocaError):
 
 
 class Again(DocaError):
-    """No room at the moment: make progress, then retry."""
+    """There is no room at the moment: make progress, then retry."""
 
     code = Code.AGAIN
 
@@ -91,7 +91,7 @@ class InvalidValue(DocaError, ValueError):
 
 
 class NoMemory(DocaError, MemoryError):
-    """Memory, or the elements of an inventory or a context, are exhausted."""
+    """Memory is exhausted, or all buffers of an inventory or tasks of a context are in use."""
 
     code = Code.NO_MEMORY
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CLOSING_S", "Handle", "TryLock", "library_card"]
 
-CLOSING_S = 5.0  # how long close() waits for what is in flight
+CLOSING_S = 5.0  # how long close() waits for tasks in flight
 
 # Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.
 _leaked: list[Handle] = []
@@ -31,9 +31,9 @@ _roots = LiveSet()
 
 
 class TryLock:
-    """Non-blocking, reentrant lock: a second thread gets InUse.
+    """Non-blocking, reentrant lock: raises InUse in a second thread.
 
-    Finalizers, which may run in any thread at any time, use defer() to wait for the lock.
+    Finalizers may run in any thread at any time; they use defer() to run once the lock is free.
     """
 
     __slots__ = ("_deferred", "_depth", "_lock", "_what")
@@ -62,7 +62,7 @@ class TryLock:
             self._deferred.popleft()()
 
     def defer(self, action: Callable[[], None]) -> None:
-        """Run the action now if the lock is free, else when it is released."""
+        """Run the action now if the lock is free, otherwise when it is released."""
         self._deferred.append(action)
         if self._lock.acquire(blocking=False):
             try:
@@ -75,8 +75,9 @@ class TryLock:
 class Handle:
     """DOCA object. Children hold their parents; closing a parent closes its children first.
 
-    `close()` is idempotent; `with` closes at its end. The finalizer of an open object warns and
-    closes it after its children, in whatever order the collector finalizes them.
+    `close()` is idempotent; a `with` block closes the object at its end. The finalizer of an open
+    object warns and closes it after its children, whatever the order in which the garbage collector
+    finalizes them.
     """
 
     __slots__ = ("__weakref__", "_children", "_h", "_orphaned", "_parents")
@@ -95,12 +96,13 @@ class Handle:
     def __init__(self) -> None:
         self._h: Any = None
         self._parents: tuple[Handle, ...] = ()
-        # By id: a child that is being finalized still counts, but its weak reference is dead.
+        # Keyed by id, because a child that is being finalized still counts although its weak
+        # reference is dead.
         self._children: dict[int, weakref.ref[Handle]] = {}
         self._orphaned = False
 
     def _opened(self, h: Any, *parents: Handle) -> None:
-        """Record the C object, which close() must destroy from now on."""
+        """Record the C object, which close() must destroy."""
         self._h = h
         self._add_parents(*parents)
         if not parents:
@@ -120,7 +122,7 @@ class Handle:
 
     @property
     def _guard(self) -> Any:
-        """Lock to hold while the C object is used; by default the lock of all control calls."""
+        """Lock to hold while the C object is used; by default the lock for all control calls."""
         return _library.CONTROL
 
     def _call(self, name: str, *args: Any) -> None:
@@ -176,7 +178,7 @@ class Handle:
 
     def _finalize(self) -> None:
         """Destroy an unreferenced object. Never raises."""
-        if self._children:  # cyclic garbage: the children are finalized later
+        if self._children:  # part of cyclic garbage: the children are finalized later
             self._orphaned = True
             return
         try:

@@ -1,4 +1,4 @@
-"""The memory of a map: its address, the objects that keep it valid, and whether it is writable."""
+"""Memory of a map: its address, the objects that keep it valid, and whether it is writable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITES = Access.LOCAL_READ_WRITE | Access.RDMA_WRITE | Access.RDMA_ATOMIC | Acc
 
 
 class MemorySpan:
-    """Memory of `size` bytes at `address`, kept valid until release().
+    """Memory of `size` bytes at `address`, which stays valid until release().
 
     `view` is a memoryview of the bytes, or None if Python cannot access them. `fd` is a dma-buf
     that contains them, beginning at `offset`, or -1.
@@ -50,11 +50,11 @@ class MemorySpan:
 
     @property
     def owns_dmabuf(self) -> bool:
-        """True if dgkit created the dma-buf, for memory that also has an address."""
+        """True if dgkit itself created the dma-buf, for memory that also has an address."""
         return self._dmabuf is not None
 
     def release(self) -> None:
-        """Release the memory after the map is destroyed: from then on it may move or disappear."""
+        """Release the memory once the map is destroyed; it may then move or be freed."""
         dmabuf, self._dmabuf, self._keep, self.view = self._dmabuf, None, (), None
         if dmabuf is not None:
             dmabuf.close()
@@ -94,7 +94,7 @@ def _by_address(address: int, size: int, *, dmabuf: int | None, offset: int) -> 
 
 
 def _on_gpu(memory: Any) -> MemorySpan:
-    """Return the span of GPU memory: with a dma-buf, or by address only, for nvidia-peermem."""
+    """Return the span of GPU memory: with a dma-buf, or an address only (nvidia-peermem)."""
     gpu = memory.gpu
     span = MemorySpan(gpu.address, gpu.size, memory.place, memory, memory.keep)
     span.readonly = bool(getattr(memory, "readonly", False))

@@ -1,4 +1,4 @@
-"""Memory maps: memory of this process, or exported by another, that devices can access."""
+"""Memory maps: memory of this process, or exported by another process, that devices can access."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Mmap"]
 class Mmap(Handle):
     """Memory map (`doca_mmap`): created with its devices, memory and permissions, then started.
 
-    `size` is its number of bytes; `address` is their address in the process that owns them.
+    `size` is the number of bytes; `address` is their address in the process that owns them.
 
     Args:
         memory: Object with a buffer (bytearray, NumPy array, `dgkit.empty`), GPU memory
-            (`dgkit.wrap`), or `(address, size)`. The map keeps the first two valid until it is
-            closed (a bytearray cannot be resized until then). The caller must keep an address
-            valid.
+            (`dgkit.wrap`), or `(address, size)`. The map keeps objects of the first two kinds valid
+            until it is closed (a bytearray cannot be resized until then). With `(address, size)`,
+            the caller must keep the memory valid.
         devices: One Device or several.
-        permissions: Permissions of the map; by default what `memory` allows its own process.
+        permissions: Permissions of the map; by default those that this process has for `memory`.
         dmabuf: File descriptor of a dma-buf that contains the memory, for `(address, size)`.
         dmabuf_offset: Offset of the memory in the dma-buf, in bytes.
         start: Start the map now.
@@ -85,7 +85,7 @@ class Mmap(Handle):
             self._set_range(span, lib.ffi.cast("void *", span.address))
 
     def _set_range(self, span: MemorySpan, address: Any) -> None:
-        """Set the range: by the dma-buf if there is one, else by address.
+        """Set the range, from the dma-buf if there is one, otherwise from the address.
 
         If DOCA refuses the dma-buf of GPU memory, try its address, for nvidia-peermem.
         """
@@ -100,12 +100,12 @@ class Mmap(Handle):
 
     @classmethod
     def from_export(cls, descriptor: bytes, device: Device) -> Mmap:
-        """Return a map of another process's memory, already started.
+        """Return a started map of another process's memory.
 
-        The device can access the memory as far as the exporter permits; this process cannot.
+        The device has the access that the exporter permits; this process cannot access the memory.
 
         Args:
-            descriptor: Result of the exporter's `export_pci()`.
+            descriptor: Return value of the exporter's `export_pci()`.
             device: Device that accesses the memory.
 
         Raises:
@@ -125,7 +125,7 @@ class Mmap(Handle):
         return mmap
 
     def start(self) -> None:
-        """Make the memory accessible; later changes raise BadState."""
+        """Make the memory accessible to the devices. Later changes raise BadState."""
         self._call("doca_mmap_start")
         self._started = True
 
@@ -141,7 +141,7 @@ class Mmap(Handle):
 
     @property
     def permissions(self) -> Access | None:
-        """Permissions, which may be set until the start; None if imported, as they are unknown."""
+        """Permissions, which can be set before the start; None (unknown) if imported."""
         return self._permissions
 
     @permissions.setter
@@ -153,7 +153,7 @@ class Mmap(Handle):
         self._permissions = Access(flags)
 
     def export_pci(self, device: Device | None = None) -> bytes:
-        """Return a descriptor (at most 512 bytes) by which a process on the DPU can map the memory.
+        """Return a descriptor of at most 512 bytes for a process on the DPU to map the memory.
 
         Closing the map revokes that process's access.
 
@@ -193,11 +193,11 @@ class Mmap(Handle):
 
     @property
     def _place_text(self) -> str:
-        """The location, with the machine's side: on the DPU, host memory is the DPU's own."""
+        """Location as text, with the machine's side: on the DPU, host memory is the DPU's own."""
         return "this process" if self.place == "host" else self.place
 
     def _view(self) -> memoryview:
-        """Return the bytes in this process. Raises NotSupported if they are elsewhere."""
+        """Return a view of the bytes. Raises NotSupported if they are not in this process."""
         self._handle()
         if self._span is None or self._span.view is None:
             raise NotSupported(f"Python cannot access the memory of {self!r}: copy it by DMA")

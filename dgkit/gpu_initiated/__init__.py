@@ -1,18 +1,18 @@
-"""Queues that GPU kernels post to: compiling the kernels, and the emulated GPU.
+"""Queues that GPU kernels post to, compilation of such kernels, and the emulated GPU.
 
-`dgkit.Device.gpu_queue` opens such a queue; native/device/dgkit_device.cuh has the functions that a
-kernel calls. The emulated GPU runs the same source on the CPU.
+`dgkit.Device.gpu_queue` opens such a queue; native/device/dgkit_device.cuh declares the functions
+that a kernel calls. The emulated GPU runs the same source on the CPU.
 
 Modules:
     alloc: Memory of GPUNetIO's three types.
     emulate: Kernels of the emulated GPU.
-    compiler: Compiles a source for the emulated GPU; folder of the device header.
+    compiler: Compiles a source for the emulated GPU; finds the folder of the device header.
     launch: Runs one grid in a child process, and reports where its threads were stopped.
     kernel_arguments: Kernel arguments of the emulated GPU, and the memory that they point to.
-    gpu_module: Kernels for a real GPU, compiled by CuPy; launches by other libraries.
+    gpu_module: Kernels for a real GPU, compiled by CuPy; support for launches by other libraries.
     measure: Kernels that measure their own operations.
     session_latency: Latency of a session's transfers that kernels start.
-    numba_functions: Functions for Numba kernels; import it yourself, as it needs Numba.
+    numba_functions: Functions for Numba kernels. Import this module explicitly; it needs Numba.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory of GPUNetIO's three types: for kernels only, or for kernels and the CPU."""
+"""Memory of the three types of DOCA GPUNetIO: for kernels only, or for kernels and the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..errors import Unsupported
 from ..memory import empty, why_no_gpu
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from typing import Any
 
@@ -28,7 +28,7 @@ class KernelMemory:
         cpu: The same bytes for the CPU; None for the type "gpu" on a GPU.
         where: Where the bytes are: "GPU memory", "GPU memory, mapped for the CPU", "pinned host
             memory" or "host memory".
-        why: Why the bytes are not in GPU memory although the type asks for it; "" otherwise.
+        why: Why the bytes are not in GPU memory although the type requests it; "" otherwise.
     """
 
     type: str
@@ -65,13 +65,13 @@ def alloc(size: int, type: str = "gpu") -> KernelMemory:  # `type` is GPUNetIO's
 
     Args:
         size: Bytes.
-        type: "gpu": GPU memory. "gpu_cpu": GPU memory that is mapped for the CPU by a dma-buf or
-            by GDRCopy, or pinned host memory if neither works. "cpu_gpu": pinned host memory.
-            Without a GPU, all three are host memory, for the emulated GPU.
+        type: "gpu": GPU memory. "gpu_cpu": GPU memory that is mapped for the CPU by a dma-buf or by
+            GDRCopy, or pinned host memory if neither works. "cpu_gpu": pinned host memory. Without
+            a GPU, all three types are host memory, for the emulated GPU.
 
     Raises:
         ValueError: The type is unknown.
-        OutOfMemory: Too little is free.
+        OutOfMemory: Too little memory is free.
     """
     if type not in TYPES:
         raise ValueError(f"type is {type!r}; it must be one of: {', '.join(TYPES)}")

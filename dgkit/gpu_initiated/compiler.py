@@ -17,9 +17,9 @@ from ..errors import KernelError, Unsupported
 __all__ = ["compile_program", "find_compiler", "include_dir", "kernel_names"]
 
 _PACKAGE = Path(__file__).resolve().parent
-# As installed, and in a clone.
+# The header's folder in an installation, and in a clone.
 _FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")
-SOURCE_NAME = "kernel.cu"  # in the compiler's messages and in reports of stopped threads
+SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
 _WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
@@ -37,7 +37,7 @@ _DYNAMIC = re.compile(
 
 
 def include_dir() -> Path:
-    """Return the folder with dgkit_device.cuh: the argument of a compiler's `-I`.
+    """Return the folder of dgkit_device.cuh, for a compiler's `-I` option.
 
     Raises:
         FileNotFoundError: The installation lacks the header.
@@ -143,5 +143,5 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         define = ["-DDG_EMU_TSAN"] if tsan else []
         _run([compiler, *flags, *define, "-c", str(runtime), "-o", objects[1]])
         _run([compiler, *flags, *sanitizer, *objects, "-o", str(work / "program")])
-        (work / "program").replace(program)  # atomic, for other processes with the same source
+        (work / "program").replace(program)  # atomic: other processes may compile the same source
     return program

@@ -1,4 +1,4 @@
-"""Kernels of the emulated GPU: the same source as for a GPU, run on the CPU.
+"""Kernels of the emulated GPU: the same source as for a real GPU, run on the CPU.
 
 A block is an OS thread, and its threads are fibers. Shared memory, barriers, warp collectives,
 atomics and clocks work as on a GPU. Its speed says nothing about a GPU.
@@ -13,7 +13,7 @@ from .compiler import compile_program, kernel_names
 from .kernel_arguments import Arguments
 from .launch import Command, Grid, Launch
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -57,7 +57,7 @@ class EmulatedKernel:
         args: Sequence[Any] = (),
         **options: Any,
     ) -> None:
-        """Run a grid and wait for its end; arguments and options as for start()."""
+        """Run a grid and wait for its end; arguments and options are those of start()."""
         self.start(grid, block, args, **options).wait()
 
     def start(
@@ -73,8 +73,9 @@ class EmulatedKernel:
         """Start a grid in a child process.
 
         Args:
-            grid: Number of blocks, or up to three sizes.
-            block: Number of threads in a block, or up to three sizes; at most 1024 in total.
+            grid: Number of blocks, or up to three sizes (x, y, z).
+            block: Number of threads in a block, or up to three sizes (x, y, z); at most 1024 in
+                total.
             args: Numbers, GPU queues, and memory. Memory of `dgkit.empty` and regions over it are
                 shared with the kernel; other buffers are copied in, and copied back by wait().
             shared_mem: Dynamic shared memory of a block in bytes.
@@ -107,7 +108,7 @@ class EmulatedKernel:
 
 
 class EmulatedModule:
-    """Compiled source: `module["kernel"]` is a kernel. Created by `emulate`.
+    """Compiled source; `module["kernel"]` returns a kernel. Created by `emulate`.
 
     Args:
         command: Command that runs a grid of the compiled program.

@@ -10,19 +10,20 @@ from ..live_set import LiveSet
 from ..memory import cuda
 from .compiler import include_dir
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
 __all__ = ["GpuKernel", "GpuModule", "launching", "raw_module"]
 
-# Layout of struct dg_gpu_queue in native/device/dgkit_device.cuh: bytes, then indices of words.
+# Layout of struct dg_gpu_queue in native/device/dgkit_device.cuh: its size in bytes, then indices
+# of 64-bit words.
 _HANDLE_SIZE = 384
 _ADDRESSES = slice(0, 4)  # ring, completions, records, trace
 _LIMIT = 4
-# Bytes of closed queues' rings that may stay registered with CUDA: unregistering a ring waits for
-# every kernel of the process, including kernels that use no queue.
+# Up to this many bytes of closed queues' rings stay registered with CUDA, because unregistering a
+# ring waits for every kernel of the process, including kernels that use no queue.
 _KEPT = 16 << 20
 
 _live = LiveSet()
@@ -52,7 +53,7 @@ class _Attached:
         return self._handles[gpu]
 
     def used(self, stream: Any) -> None:
-        """Record a launch on the current GPU; the ring is freed only after its end."""
+        """Record a launch on the current GPU; the ring is freed only after the launch ends."""
         key = cuda.current_device(), stream.ptr
         if key not in self._events:
             self._events[key] = cuda.require_cupy().cuda.Event(disable_timing=True)
@@ -80,8 +81,8 @@ class _Attached:
 def _collect(kept: int = 0) -> bool:
     """Free the rings of closed queues if no launch is running; return whether none is running.
 
-    Launches that use other queues count too: cuMemHostUnregister waits for every kernel of the
-    context.
+    Launches that use other queues count too, because cuMemHostUnregister waits for every kernel of
+    the context.
 
     Args:
         kept: Stop freeing when at most this many bytes of rings are left.
@@ -89,7 +90,7 @@ def _collect(kept: int = 0) -> bool:
     while sum(attached.size for attached in _retired) > kept and _all_idle():
         try:
             attached = _retired.pop(0)
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread took the last ring
             break
         attached.free()
     return _all_idle()
@@ -103,7 +104,7 @@ collectors.append(_collect)
 
 
 def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
-    """Return a CuPy array with a queue's `dg_gpu_queue`, with the GPU's addresses of the ring.
+    """Return a CuPy array with a queue's `dg_gpu_queue`, in which the ring has GPU addresses.
 
     Args:
         queue: The queue.
@@ -145,7 +146,7 @@ class GpuKernel:
         shared_mem: int = 0,
         stream: Any = None,
     ) -> None:
-        """Launch a grid on `stream`, or CuPy's current one, without waiting for its end.
+        """Launch a grid on `stream`, or CuPy's current stream, without waiting for its end.
 
         Args:
             grid: Number of blocks, or up to three sizes.
@@ -169,7 +170,7 @@ class GpuKernel:
 
 
 def _attach(queue: KernelQueue) -> _Attached:
-    """Return the queue's registered ring; register it at the first call."""
+    """Return the queue's registered ring. The first call registers it."""
     _collect(_KEPT)
     for release in queue._on_close:
         owner = getattr(release, "__self__", None)
@@ -193,7 +194,7 @@ def _argument(value: Any) -> Any:
 
 
 def _cupy_stream(stream: Any) -> Any:
-    """Return a CuPy stream for a stream of any library; CuPy's current one for None."""
+    """Return a CuPy stream for a stream of any library; CuPy's current stream for None."""
     cupy = cuda.require_cupy()
     if stream is None:
         return cupy.cuda.get_current_stream()
@@ -205,10 +206,10 @@ def _cupy_stream(stream: Any) -> Any:
 
 @contextlib.contextmanager
 def launching(queue: KernelQueue, *, stream: Any = None) -> Iterator[int]:
-    """Yield the address of a queue, for kernels that Numba, cuda.core or CuPy itself launches.
+    """Yield the address of a queue, for kernels launched by Numba, cuda.core or CuPy itself.
 
-    Even if the queue is closed earlier, its memory is freed only after the launches in this block
-    have ended.
+    The queue's memory is freed only after the launches in this block have ended, even if the queue
+    is closed earlier.
 
     Args:
         queue: Queue to which the kernels post; pass them its address as an argument.
@@ -225,7 +226,7 @@ def launching(queue: KernelQueue, *, stream: Any = None) -> Iterator[int]:
 
 
 class GpuModule:
-    """Compiled source: `module["kernel"]` is a kernel. Created by `raw_module`."""
+    """Compiled source; `module["kernel"]` returns a kernel. Created by `raw_module`."""
 
     label = "GPU"
 
@@ -241,8 +242,8 @@ class GpuModule:
 def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
     """Compile CUDA C++ for the current GPU with CuPy (NVRTC), and load it.
 
-    The module is loaded now and not at its first launch, because loading one while a kernel fills
-    the GPU may wait for the end of that kernel.
+    The module is loaded now and not at its first launch, because loading a module while a kernel
+    occupies the whole GPU may wait for the end of that kernel.
 
     Args:
         source: CUDA C++, which may `#include <dgkit_device.cuh>`.

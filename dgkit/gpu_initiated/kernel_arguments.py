@@ -12,7 +12,7 @@ from ..dma import KernelQueue, Region
 from ..dma._ffi import ffi
 from ..types import is_memory
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -24,7 +24,7 @@ _INT64 = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Shared memory that the emulated GPU maps at the same address as this process.
+    """Shared memory that the emulated GPU maps at the address that it has in this process.
 
     Attributes:
         fd: File descriptor of the shared memory.
@@ -40,7 +40,7 @@ class Mapping:
 
 
 class _Copy:
-    """Shared copy of a private buffer: copied in before the launch, back after it."""
+    """Shared copy of a private buffer, filled before the launch and copied back after it."""
 
     def __init__(self, buffer: Any) -> None:
         self.original = flat_view(buffer)

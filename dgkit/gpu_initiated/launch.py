@@ -1,4 +1,4 @@
-"""One grid on the emulated GPU, run by a child process."""
+"""A launch on the emulated GPU: a child process runs one grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import KernelError
 from .compiler import SOURCE_NAME
 from .kernel_arguments import Arguments
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
@@ -24,9 +24,9 @@ __all__ = ["Command", "Grid", "Launch"]
 
 # Exit statuses of native/device/emulated_gpu.cpp.
 _WRONG_ARGUMENTS, _TIMED_OUT, _DEADLOCK, _ADDRESS_TAKEN = 2, 3, 4, 9
-_ATTEMPTS = 8  # at mapping memory at its address here: a child's own addresses are random
-_GRACE = 5.0  # seconds that the child has to report, after its own time-out
-_PLACES = 40  # most lines of a report
+_ATTEMPTS = 8  # most starts of a child, whose own random addresses may collide with those to map
+_GRACE = 5.0  # seconds that the child has for its report after its own time-out
+_PLACES = 40  # largest number of lines in a report
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Command:
     """Command that runs a grid.
 
     Attributes:
-        program: Program made by `compile_program`.
-        prefix: Words before the program, such as those of a sandbox.
+        program: Program returned by `compile_program`.
+        prefix: Words before the program, such as a sandbox command.
         fds: File descriptors that the command inherits.
     """
 
@@ -64,10 +64,10 @@ class Grid:
 
 
 class Launch:
-    """Running grid. wait() waits for its end; garbage collection kills it.
+    """Running grid. wait() waits for its end; garbage collection kills a grid that still runs.
 
     Args:
-        command: Command that runs it.
+        command: Command that runs the grid.
         name: Name of the kernel.
         grid: Shape of the launch.
         arguments: Encoded arguments.
@@ -118,14 +118,14 @@ class Launch:
         return self._child.poll() is None
 
     def kill(self) -> None:
-        """Kill the child: the emulated GPU disappears, as by a reset."""
+        """Kill the child process, so that the emulated GPU disappears as if it were reset."""
         self._child.kill()
 
     def wait(self) -> None:
-        """Wait for the end of the grid, and copy what the kernel wrote to private buffers back.
+        """Wait for the end of the grid, then copy the results back to private buffers.
 
         Raises:
-            KernelError: The kernel deadlocked, ran longer than its time-out, accessed an illegal
+            KernelError: The kernel deadlocked, ran longer than its time-out or accessed an illegal
                 address, or its arguments were wrong.
         """
         while True:
@@ -198,7 +198,7 @@ def _report(program: Path, places: list[str]) -> list[str]:
 
 
 def _source_lines(program: Path, addresses: list[str]) -> dict[str, str]:
-    """Map addresses in the kernel's own source to `kernel.cu:line`, with addr2line."""
+    """Map addresses in code from the kernel's own source to `kernel.cu:line`, with addr2line."""
     tool = shutil.which("addr2line")
     if tool is None or not addresses:
         return {}

@@ -1,6 +1,6 @@
 """Kernels that measure their own operations, on a GPU or on the emulated GPU.
 
-All times are taken by the kernel's clock. Figures of the emulated GPU are those of this CPU, and
+All times are measured with the kernel's clock. Figures of the emulated GPU describe this CPU and
 say nothing about a GPU.
 """
 
@@ -21,7 +21,7 @@ from ..validate import whole
 from .emulate import LABEL, emulate
 from .gpu_module import raw_module
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
@@ -40,12 +40,12 @@ __all__ = [
     "shared_meter",
 ]
 
-RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings; threads of a ring; bytes of a put
+RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings; threads per ring; bytes per put
 _LIMIT = 10.0  # seconds that a kernel waits for the CPU
-_PLACES = 4096  # records of a ring without a proxy
+_PLACES = 4096  # records in a ring without a proxy
 _SCATTER = 1031  # distance between the places of adjacent threads; odd, so that places are distinct
-_CALIBRATION = 64  # operations of each thread in the run that estimates the rate
-_MOST = 1 << 20  # most operations of a thread in one launch
+_CALIBRATION = 64  # operations per thread in the run that estimates the rate
+_MOST = 1 << 20  # most operations per thread in one launch
 
 KERNELS = r"""
 #include <dgkit_device.cuh>
@@ -207,7 +207,7 @@ extern "C" __global__ void busy(const u64 *stop, u64 ns, double *sink)
 
 
 class _GpuLaunch:
-    """Launch on CuPy's current stream, with `running` and wait() of the emulated GPU's Launch."""
+    """Launch on CuPy's current stream; has `running` and wait() like the emulated GPU's Launch."""
 
     def __init__(self) -> None:
         self._event: Any = cuda.require_cupy().cuda.Event(disable_timing=True)
@@ -222,7 +222,7 @@ class _GpuLaunch:
 
 
 class Pending:
-    """Running kernel that takes samples. Created by `Meter.start_single`."""
+    """Running kernel that records samples. Created by `Meter.start_single`."""
 
     def __init__(
         self, meter: Meter, name: str, launch: Launch | _GpuLaunch, out: Any, samples: Any
@@ -236,7 +236,7 @@ class Pending:
         return self._launch.running
 
     def take(self) -> array[int]:
-        """Wait for the end, and return the samples in ns.
+        """Wait for the end of the kernel, and return the samples in ns.
 
         Raises:
             KernelError: An operation failed.
@@ -249,7 +249,7 @@ class Pending:
 
 
 class Counted(NamedTuple):
-    """Number of operations, and ns from the first post until all of them were complete."""
+    """Number of operations, and time in ns from the first post until all of them were complete."""
 
     ops: int
     elapsed_ns: int
@@ -261,7 +261,7 @@ class Counted(NamedTuple):
 
 
 class Meter:
-    """Compiled kernels: for the GPU if one is usable, else for the emulated GPU.
+    """Compiled kernels: for the GPU if one is usable, otherwise for the emulated GPU.
 
     Attributes:
         emulated: Whether the kernels run on the emulated GPU.
@@ -269,7 +269,7 @@ class Meter:
         why_emulated: Why no GPU is used; "" if one is.
 
     Raises:
-        Unsupported: There is neither a GPU nor a C++ compiler for the emulated one.
+        Unsupported: There is neither a GPU nor a C++ compiler for the emulated GPU.
     """
 
     def __init__(self) -> None:
@@ -282,7 +282,7 @@ class Meter:
 
     @property
     def local_kind(self) -> str:
-        """Place of the memory from which kernels put, as `on` of `dgkit.empty`."""
+        """Place of the memory that kernels put from, as the argument `on` of `dgkit.empty`."""
         return "host" if self.emulated else "pinned"
 
     def start_single(
@@ -304,8 +304,8 @@ class Meter:
             op: "put", "get", or "doorbell", which moves no bytes.
             size: Bytes of each operation.
             count: Largest number of samples.
-            seconds: Longest duration.
-            fenced: False for DG_NO_RELEASE; puts only.
+            seconds: Longest duration in seconds.
+            fenced: False to post with DG_NO_RELEASE; for puts only.
 
         Returns:
             The running kernel, whose take() returns the time of each operation in ns.
@@ -315,7 +315,7 @@ class Meter:
         return self._samples(name, (queue, *map(_u32, ids), _u64(size)), count, seconds)
 
     def bare(self, count: int = 10_000, seconds: float = 1.0) -> array[int]:
-        """Measure the floor: a doorbell in memory shared by kernel and CPU, answered by a C loop.
+        """Measure the lower limit: a doorbell in memory shared with the CPU, answered by a C loop.
 
         Returns:
             The time of each round trip in ns.
@@ -331,13 +331,13 @@ class Meter:
             finally:
                 if not self.emulated:
                     cuda.require_cupy().cuda.get_current_stream().synchronize()
-                words.buffer[:8] = b"\xff" * 8  # also if the kernel was not launched
+                words.buffer[:8] = b"\xff" * 8  # ends the C loop, also if nothing was launched
                 answers.join()
 
     def _kept(self, name: str, size: int) -> Any:
         """Return memory shared by CPU and kernels, allocated at the first call and never freed.
 
-        Freeing pinned memory while another kernel runs would wait for its end.
+        Not freed, because freeing pinned memory would wait for the end of any other running kernel.
         """
         if name not in self._memory:
             self._memory[name] = empty(size, on=self.local_kind)
@@ -354,7 +354,7 @@ class Meter:
         fenced: bool = True,
         scattered: bool = False,
     ) -> Counted:
-        """Measure puts of 64 B by one block for each queue, until all are complete.
+        """Measure the rate of 64-byte puts by one block for each queue, until all are complete.
 
         Each thread puts to the same 64 bytes again and again. Adjacent threads put to adjacent
         bytes, which a provider may copy together.
@@ -366,8 +366,8 @@ class Meter:
             local: Id of the local region.
             threads: Threads of each block.
             seconds: Approximate duration.
-            fenced: False for DG_NO_RELEASE.
-            scattered: Adjacent threads put to bytes that are far apart.
+            fenced: False to post with DG_NO_RELEASE.
+            scattered: If True, adjacent threads put to bytes that are far apart.
 
         Raises:
             KernelError: A put failed.
@@ -380,16 +380,16 @@ class Meter:
     def stored(
         self, rings: int, threads: int, *, seconds: float = 0.2, fenced: bool = True
     ) -> Counted:
-        """Measure the upper limit of rate(): storing records that no proxy reads."""
+        """Measure the upper limit of rate(), by storing records that no proxy reads."""
         name = "stored_fenced" if fenced else "stored_free"
         records = self._kept("records", RATE_RINGS * _PLACES * 64)
         return self._rate(name, rings, threads, (records, _u64(_PLACES)), seconds)
 
     @contextlib.contextmanager
     def busy(self, seconds: float = 60.0) -> Iterator[None]:
-        """Run another kernel on every multiprocessor during this block, for at most `seconds`.
+        """Run another kernel on every multiprocessor in a `with` block, for at most `seconds`.
 
-        On the emulated GPU that kernel is a single block, which keeps one CPU busy.
+        On the emulated GPU, that kernel has a single block, which keeps one CPU busy.
         """
         with empty(4096, on=self.local_kind) as stop:
             ns = _u64(int(seconds * 1e9))
@@ -464,24 +464,24 @@ class Meter:
         return _GpuLaunch()
 
     def _zeros(self, n: int) -> Any:
-        """Return `n` words that a kernel writes."""
+        """Return memory of `n` words, set to zero, for a kernel to write."""
         import numpy as np
 
         return np.zeros(n, np.uint64) if self.emulated else cuda.require_cupy().zeros(n, np.uint64)
 
     def read(self, words: Any) -> Any:
-        """Return what a kernel wrote, after its end, as a NumPy array."""
+        """Return the words written by a kernel that has ended, as a NumPy array."""
         return words if self.emulated else words.get()
 
 
 def shared_meter() -> Meter:
-    """Return the meter of this process, whose kernels are compiled and loaded once."""
+    """Return this process's meter, whose kernels are compiled and loaded only once."""
     return _meter_of(os.getpid())
 
 
 @functools.cache
 def _meter_of(_pid: int) -> Meter:
-    """Return the meter of a process: a forked child must not share its parent's memory."""
+    """Return a process's own meter, because a forked child must not share its parent's memory."""
     return Meter()
 
 

@@ -1,4 +1,4 @@
-"""Functions of dgkit_device.cuh for Numba kernels, declared for `numba.cuda`.
+"""Functions of dgkit_device.cuh, declared for kernels of `numba.cuda`.
 
     from numba import cuda
     from dgkit.gpu_initiated import launching, numba_functions as dg
@@ -23,7 +23,7 @@ from numba import cuda, types
 
 from .compiler import include_dir
 
-__all__ = ["DECLARED", "SHIMS"]  # and each name of DECLARED
+__all__ = ["DECLARED", "SHIMS"]  # and each name in DECLARED
 
 _TYPES = {"i": types.int32, "I": types.uint32, "Q": types.uint64}
 _COPY = "QIQIQQ"  # queue, remote and its offset, local and its offset, size
@@ -42,7 +42,7 @@ DECLARED = {
 }  # fmt: skip
 
 # Source of the C functions, which Numba compiles with NVRTC and links to each kernel that calls
-# them. Warning 177 is about functions without a caller; NVRTC omits it for headers only.
+# them. Warning 177 reports functions without a caller; NVRTC suppresses it in headers only.
 SHIMS = "#define DG_NUMBA\n#pragma nv_diag_suppress 177\n"
 SHIMS += (include_dir() / "dgkit_device.cuh").read_text(encoding="utf-8")
 

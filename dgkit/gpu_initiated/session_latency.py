@@ -1,4 +1,4 @@
-"""Latency of transfers that a kernel on the host starts through a session: once, or monitored."""
+"""Latency of a session's transfers started by a kernel on the host: one run, or a monitor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..report import GPU_INITIATED, Machine, PostedLatencyReport
 from ..validate import whole
 from .measure import gpu_name, shared_meter
 
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Callable
@@ -29,13 +29,13 @@ __all__ = ["KernelBlock", "KernelMonitor", "latency"]
 _BLOCK = 2000  # samples of one launch
 _SECONDS = 5.0  # longest duration of one launch
 _MOST = 1_000_000
-_OPS = {"read": "put", "write": "get"}  # operation seen from the DPU: operation of the kernel
+_OPS = {"read": "put", "write": "get"}  # operation as seen from the DPU: operation of the kernel
 
 
 class _Channel:
     """Queue of a session between host memory and scratch memory of the DPU.
 
-    A "read" reads the given region; a "write" goes to scratch memory of the host, so that the
+    A "read" reads the given region. A "write" writes to scratch memory on the host, so that the
     region keeps its bytes.
     """
 
@@ -74,7 +74,7 @@ class _Channel:
 
 
 def _posted() -> dict[str, Any]:
-    """Return the fields of a report that are the same for all of these operations."""
+    """Return the fields of a report that are the same for all operations started by kernels."""
     return {
         "fenced": True, "gpu": gpu_name(), "emulated": bool(why_no_gpu()), "owner": "idle",
         "proxy": "DPU process",
@@ -90,13 +90,14 @@ def latency(
     count: int = 10_000,
     progress: Callable[[int, int], None] | None = None,
 ) -> PostedLatencyReport:
-    """Measure transfers that a kernel of this process starts, by the kernel's clock.
+    """Measure transfers started by a kernel of this process, with the kernel's clock.
 
     Args:
-        session: Session of which this process is the host, with a DPU on this machine.
+        session: Session in which this process is the host side, with a DPU on this machine.
         region: Region of the host. It keeps its bytes: writes go to scratch memory.
         size: Bytes of each transfer.
-        op: "read" or "write", seen from the DPU: the kernel's put or get.
+        op: "read" or "write" as seen from the DPU; the kernel executes a put or a get,
+            respectively.
         count: Transfers, at most 1,000,000.
         progress: Called from time to time with (transfers done, total), in this thread.
 
@@ -126,7 +127,7 @@ def latency(
 
 @dataclass(frozen=True, slots=True)
 class KernelBlock:
-    """Block of samples, with the interface of a session monitor's blocks.
+    """Block of samples; has the interface of the blocks of a session's monitor.
 
     Attributes:
         number: Number of the block, from 0.
@@ -144,16 +145,16 @@ class KernelBlock:
 
 
 class KernelMonitor:
-    """Continuous latency of transfers that kernels start; has the interface of a session's monitor.
+    """Monitor of the latency of transfers started by kernels, with a session monitor's interface.
 
-    A thread compiles the kernels, so that the constructor does not wait for it. Then each read()
-    takes the samples of the last kernel, and starts the next one when its block is due.
+    A thread compiles the kernels, so that the constructor does not wait for the compiler. Then each
+    read() takes the samples of the last kernel, and starts the next kernel when its block is due.
     Thread-safe.
 
     Args:
         session, region, size, op: As for latency().
         count: Samples of a block.
-        every_s: Least number of seconds from one block to the next.
+        every_s: Shortest time in seconds from one block to the next.
     """
 
     path = GPU_INITIATED
@@ -188,7 +189,7 @@ class KernelMonitor:
             self._failed = error
 
     def read(self) -> list[KernelBlock]:
-        """Return the block that has been completed, if any, without waiting.
+        """Return the block that is complete, if any, without waiting.
 
         Raises:
             ClosedError: The monitor or its session was closed.
@@ -225,7 +226,7 @@ class KernelMonitor:
         try:
             samples = pending.take()
         except DgkitError:
-            self._check()  # raises the reason of the failure, if it is known
+            self._check()  # raises the reason for the failure, if it is known
             raise
         number, self._number = self._number, self._number + 1
         now = time.monotonic_ns()
@@ -234,7 +235,7 @@ class KernelMonitor:
     def close(self) -> None:
         """Close the queue and free the scratch memory. Idempotent.
 
-        Waits for a running kernel, whose waits end because its queue is closed.
+        Waits for a running kernel, which ends because closing its queue ends its waits.
         """
         with self._lock:
             if self._closed:

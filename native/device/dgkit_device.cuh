@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dgkit for GPU kernels: a kernel posts reads and writes to a queue, a CPU thread (the proxy) passes
- * them to a provider, which moves the bytes, and the kernel waits for the completions.
+ * dgkit for GPU kernels: a kernel posts reads and writes to a queue; a CPU thread (the proxy)
+ * passes them to a provider, which moves the bytes; and the kernel waits for the completions.
  *
  *	#include <dgkit_device.cuh>
  *
@@ -13,9 +13,9 @@
  *	}
  *
  * Compilers: NVRTC (no standard header is needed), nvcc (CUDA 12 from sm_70, CUDA 13 from sm_75),
- * clang, Numba (define DG_NUMBA for the shims at the end), and with DG_EMULATED_GPU a C++17 compiler
- * (emulated_gpu.h). The first part, the layout, is C11 as well, for the proxy. A program that also
- * includes dgkit.h includes it first.
+ * clang, Numba (define DG_NUMBA for the shims at the end), and with DG_EMULATED_GPU a C++17
+ * compiler (emulated_gpu.h). The first part, the layout, is also valid C11, because the proxy
+ * includes it. A program that also uses dgkit.h must include dgkit.h first.
  *
  * THE RING is one block of memory that CPU and GPU can access:
  *
@@ -23,51 +23,56 @@
  *	completions          16 bytes each  written by the proxy only
  *	records              64 bytes each  written by the GPU only
  *
- * and dg_gpu_queue is memory that only the GPU accesses while a kernel runs. So no word has two
+ * The memory of dg_gpu_queue is accessed only by the GPU while a kernel runs. So no word has two
  * writers, and no word is accessed by atomic operations of both sides: on most machines, atomic
  * operations of a GPU and of a CPU on the same word are not atomic with respect to each other.
  *
- * TICKETS are sequence numbers of 56 bits; place `ticket & mask` holds the record and the completion.
- * A place is free again when everything up to its last ticket is complete (dg_gpu_ring.done). A
- * ticket with bit 63 was refused: nothing was posted, and its low byte says why.
+ * TICKETS are sequence numbers of 56 bits; place `ticket & mask` holds the record and the
+ * completion. A place is free again when everything up to its last ticket is complete
+ * (dg_gpu_ring.done). Bit 63 marks a refused ticket: nothing was posted, and the low byte gives the
+ * reason.
  *
- * ORDER. Each rule states a forbidden outcome, what the other side must never see:
+ * ORDER. Each rule states a forbidden outcome, which the other side must never see:
  *
  * 1. Payload, then record. The poster executes a release fence at system scope, then stores the
  *    record's words (relaxed, system scope). The proxy loads each word with acquire. Forbidden: the
- *    proxy sees a word of the record, but not what the kernel wrote before it. A release fence
- *    before a store that is read by an acquire load synchronizes (PTX: release pattern; C11 7.17.4);
- *    the proxy's copies follow its loads. Inline records carry their payload and need no fence.
- * 2. A record is taken whole. Each 8-byte word has the lap of its place in its top byte (the epoch),
- *    and an aligned 8-byte store is single-copy atomic on all sides (PTX models a vector store as
- *    stores of its elements). The proxy takes a record when all eight words have the expected epoch.
- *    A word of the previous lap has another epoch, because a place is written again only after
- *    `done` has passed it. So nothing depends on a vector store becoming visible as a whole.
+ *    proxy sees a word of the record, but not what the kernel wrote before it posted. A release
+ *    fence before a store that is read by an acquire load synchronizes (PTX: release pattern; C11
+ *    7.17.4); the proxy's copies follow its loads. Inline records carry their payload and need no
+ *    fence.
+ * 2. A record is taken whole. Each 8-byte word has the lap of its place in its top byte (the
+ *    epoch), and an aligned 8-byte store is single-copy atomic on all sides (PTX models a vector
+ *    store as stores of its elements). The proxy takes a record when all eight words have the
+ *    expected epoch. A word of the previous lap has another epoch, because a place is written again
+ *    only after `done` has passed it. So correctness does not depend on a vector store becoming
+ *    visible as a whole.
  * 3. Copied, then reused. The proxy loads the eight words, then stores `done` (release). A poster
- *    loads `done` (acquire) and adds credits for the free places; the thread that takes a credit by an
- *    atomic operation then writes the next record. Forbidden: the proxy's load returns that later
- *    record. It would be a value out of thin air: each step from that load to the later store is
- *    ordered by a dependency, a release or an acquire.
+ *    loads `done` (acquire) and adds credits for the free places; the thread that takes a credit by
+ *    an atomic operation then writes the next record. Forbidden: the proxy's load returns that
+ *    later record. That would be an out-of-thin-air value, because each step from that load to the
+ *    later store is ordered by a dependency, a release or an acquire.
  * 4. Bytes, then completion. The provider's bytes are complete before the proxy stores the
- *    completion's state (release); a wait loads it with acquire at system scope. Forbidden: a kernel
- *    sees the completion of a get, but not its bytes. GPUs before Hopper may see a host's write to GPU
- *    memory later than a write to host memory. There, gets and receives have the flag
- *    DG_FLUSH_ARRIVED, by which the proxy flushes the arrived bytes before it completes them.
- * 5. Value, then state; and first_error, then the state that overtakes (of the same place, one lap
+ *    completion's state (release); a wait loads it with acquire at system scope. Forbidden: a
+ *    kernel sees the completion of a get, but not its bytes. GPUs before Hopper may see a host's
+ *    write to GPU memory later than a write to host memory. On those GPUs, gets and receives have
+ *    the flag DG_FLUSH_ARRIVED, which makes the proxy flush the arrived bytes before it completes
+ *    the operation.
+ * 5. Value, then state; likewise first_error, then the overtaking state (of the same place, one lap
  *    later). The proxy stores the former relaxed and the state with release; a wait loads the state
- *    with acquire, then the other.
- * 6. `closed` has two values. RETIRING: posts are refused. RETIRED (release): no completion will be
- *    stored any more. A wait that loads RETIRED (acquire) loads its completion once more, then ends as
- *    DG_CLOSED. Forbidden: a wait ends as DG_CLOSED although its completion was stored.
- *    If the proxy was in another process, which has ended, the share server of the kernel's process
- *    stores RETIRED (release) instead. The operating system reports the end of a process only after
- *    the process's last instruction, on every architecture. So the completions precede RETIRED in this
- *    case, too, and the word has one writer at a time.
- * 7. Bytes, then signal. The proxy posts the store of a signal's word only after the provider has
- *    completed the bytes of its put: with DG_FENCE, or to a provider that makes the writes of one
+ *    with acquire, then the value or first_error.
+ * 6. `closed` has two values. RETIRING: posts are refused. RETIRED (release): no more completions
+ *    will be stored. A wait that loads RETIRED (acquire) loads its completion once more, then ends
+ *    as DG_CLOSED. Forbidden: a wait ends as DG_CLOSED although its completion was stored.
+ *    If the proxy ran in another process and that process has ended, the share server of the
+ *    kernel's process stores RETIRED (release) instead. The operating system reports the end of a
+ *    process only after the process's last instruction, on every architecture. So the completions
+ *    precede RETIRED in this case, too, and the word has one writer at a time.
+ * 7. Bytes, then signal. The store of a signal's word becomes visible only after the bytes of its
+ *    put: the proxy posts the store with DG_FENCE, or to a provider that makes the writes of one
  *    queue visible in posting order. Copies by the CPU have a store barrier between two operations
- *    (dmb ishst on Arm; x86 keeps the order of stores), and the word is one aligned store of 8 bytes.
- *    Forbidden: a reader loads the word with acquire and sees its new value, but not the bytes.
+ *    (dmb ishst on Arm; x86 keeps the order of stores), and the word is one aligned store of 8
+ *    bytes. Forbidden: a reader loads the word with acquire and sees its new value, but not the
+ *    bytes.
  */
 #ifndef DGKIT_DEVICE_CUH
 #define DGKIT_DEVICE_CUH
@@ -140,7 +145,8 @@ enum dg_gpu_opcode {
  *   COUNTER        start when queue `signal_region` has completed `signal_offset` operations
  *   IMMEDIATE      the peer's next receive completes with `immediate`
  *   FLUSH_ARRIVED  see rule 4 above
- * NO_RELEASE is not part of a record: it skips rule 1, for payload that this kernel did not write. */
+ * NO_RELEASE is not part of a record: it skips rule 1, for payload that this kernel did not
+ * write. */
 enum dg_gpu_flag {
 	DG_HOLD = 4,
 	DG_SIGNAL = 8,
@@ -155,18 +161,18 @@ enum dg_gpu_closed { DG_RING_OPEN = 0, DG_RING_RETIRING = 1, DG_RING_RETIRED = 2
 struct dg_gpu_record {
 	dg_u64 word[DG_RECORD_WORDS];
 };
-/* state: (sequence number + 1) << 8 | status. value: of a receive, size << 32 | immediate. */
+/* state: (sequence number + 1) << 8 | status. value: for a receive, size << 32 | immediate. */
 struct dg_gpu_completion {
 	dg_u64 value, state;
 };
-/* done: the number of operations that are complete without a gap, from the first sequence number
- * on. first_error: the state of the first completion that was not DG_OK, or 0; it never changes
+/* done: the number of consecutive complete operations, counted from the first sequence number.
+ * first_error: the state of the first completion that was not DG_OK, or 0; it never changes
  * back. */
 struct dg_gpu_ring {
 	dg_u64 done, first_error, closed;
 	dg_u64 reserved[13];
 };
-/* A queue as a kernel sees it; opaque. The first line is constant while the queue is open. */
+/* A queue as a kernel sees it; opaque. The first cache line is constant while the queue is open. */
 typedef struct dg_gpu_queue {
 	dg_u64 ring, completions, records; /* addresses for the GPU */
 	dg_u64 trace; /* 2 words for each place: clock at post and at completion; 0: no trace */
@@ -174,9 +180,9 @@ typedef struct dg_gpu_queue {
 	dg_u64 first; /* first sequence number */
 	dg_u32 version, mask, shift, weak, index;
 	dg_u32 reserved[15];
-	/* Words that the GPU's threads change by atomic operations. next: the next place. credits: the
-	 * number of free places. refilled: the value of `done` up to which credits were added; in weak
-	 * mode the largest value seen. watched: enum dg_watched. */
+	/* Words that the GPU's threads change by atomic operations. next: the next place. credits:
+	 * the number of free places. refilled: the value of `done` up to which credits were added;
+	 * in weak mode, the largest `done` seen. watched: enum dg_watched. */
 	dg_u64 next, line1[15];
 	dg_u64 credits, refilled, watched, line2[13];
 } dg_gpu_queue;
@@ -187,7 +193,7 @@ DG_ASSERT(sizeof(struct dg_gpu_completion) == 16);
 DG_ASSERT(sizeof(struct dg_gpu_ring) == 128);
 DG_ASSERT(sizeof(struct dg_gpu_queue) == 384);
 
-/* Offsets in the ring's memory, in bytes. */
+/* Offsets in bytes within the ring's memory. */
 #define DG_RING_COMPLETIONS	sizeof(struct dg_gpu_ring)
 #define DG_RING_RECORDS(depth)	(DG_RING_COMPLETIONS + sizeof(struct dg_gpu_completion) * (depth))
 #define DG_RING_SIZE(depth)	(DG_RING_RECORDS(depth) + sizeof(struct dg_gpu_record) * (depth))
@@ -211,8 +217,8 @@ struct dg_gpu_request {
  *	6  signal_offset 56
  *	7  addend bits 48 to 63, immediate 32
  *
- * An inline record has the remote region in place of the signal region, and its bytes in the words 1
- * and 3 to 7, seven bytes in each.
+ * An inline record has the remote region in place of the signal region, and its bytes in words 1
+ * and 3 to 7, seven bytes in each word.
  */
 #define DG_LOW(value, bits) ((value) & ((1ull << (bits)) - 1))
 
@@ -263,7 +269,7 @@ DG_BOTH void dg_inline_unpack(const dg_u64 *w, dg_u8 *bytes, dg_u32 length)
 		bytes[i] = (dg_u8)(w[dg_inline_word(i)] >> i % 7 * 8);
 }
 
-/* The epoch of a sequence number's record, in the place of its word's top byte. */
+/* The epoch of a sequence number's record, shifted to the top byte of a word. */
 DG_BOTH dg_u64 dg_record_epoch(dg_u64 sequence, dg_u32 shift)
 {
 	return ((sequence >> shift) + 1) << 56;
@@ -274,8 +280,9 @@ DG_BOTH dg_u64 dg_completion_state(dg_u64 sequence, dg_u32 status)
 	return (sequence + 1) << 8 | status;
 }
 
-/* By how much the completion in a place is ahead of `sequence`, modulo 2^56. Negative: not complete
- * yet; 0: the completion of this ticket; positive: overtaken by a later ticket of the place. */
+/* Returns how far the completion in a place is ahead of `sequence`, modulo 2^56. Negative: not
+ * complete yet; 0: the completion of this ticket; positive: the place already holds the completion
+ * of a later ticket. */
 DG_BOTH long long dg_completion_ahead(dg_u64 state, dg_u64 sequence)
 {
 	return (long long)((state & ~255ull) - ((sequence + 1) << 8)) >> 8;
@@ -283,21 +290,22 @@ DG_BOTH long long dg_completion_ahead(dg_u64 state, dg_u64 sequence)
 
 #if defined(__cplusplus) && (defined(DG_CUDA) || defined(DG_EMULATED_GPU))
 
-/* Which threads may post to the queue concurrently: one thread, those of one block, all of the GPU.
+/* Which threads may post to the queue concurrently: one thread, those of one block, or all of the
+ * GPU.
  * */
 enum dg_sharing { DG_SHARING_THREAD = 0, DG_SHARING_BLOCK = 1, DG_SHARING_GPU = 2 };
 /* Which threads make a call: each thread for itself, or all threads of a warp or block together for
- * one operation. In the latter case they meet at a barrier, and the leader posts the operation with
- * its own arguments, after a release that covers the writes of all of them. Each of them gets the
- * ticket. */
+ * one operation. In the latter case the threads meet at a barrier, and the leader posts the
+ * operation with its own arguments, after a release that covers the writes of all of them. Each
+ * thread gets the ticket. */
 enum dg_scope { DG_SCOPE_THREAD = 0, DG_SCOPE_WARP = 1, DG_SCOPE_BLOCK = 2 };
 /* Result of dg_test() for an operation in progress. */
 enum { DG_PENDING = -1 };
 
 #define DG_FN __device__ static __forceinline__
 
-/* Memory operations: of system scope for words shared with the CPU, of GPU or block scope for words
- * that only the GPU accesses. */
+/* Memory operations: system scope for words shared with the CPU, GPU or block scope for words that
+ * only the GPU accesses. */
 #ifdef DG_CUDA
 DG_FN dg_u64 dg_load_acquire_sys(const dg_u64 *p)
 {
@@ -325,8 +333,8 @@ DG_FN void dg_store_gpu(dg_u64 *p, dg_u64 v)
 	asm volatile("st.relaxed.gpu.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
 }
 
-/* Rule 1: one fence for all words. It takes half a microsecond, during which earlier loads
- * complete, too. */
+/* Rule 1: one fence for all words. It takes half a microsecond, and waits for earlier loads,
+ * too. */
 template <bool release> DG_FN void dg_release_before_record()
 {
 	if (release)
@@ -344,7 +352,7 @@ template <bool release> DG_FN void dg_store_record(dg_u64 *to, const dg_u64 *w, 
 			     : "memory");
 }
 
-/* Acquire, so that the knowledge about free places is passed on with the credits (rule 3). */
+/* Acquire, so that whoever takes the credits also sees that the places are free (rule 3). */
 template <int sharing> DG_FN dg_u64 dg_add(dg_u64 *p, dg_u64 n)
 {
 	dg_u64 v;
@@ -481,7 +489,7 @@ DG_FN dg_u64 dg_clock_ns()
 }
 #endif
 
-/* The queue's words in the ring. */
+/* Returns the header of the queue's ring. */
 DG_FN const dg_gpu_ring *dg_ring_of(const dg_gpu_queue *q)
 {
 	return (const dg_gpu_ring *)q->ring;
@@ -517,9 +525,9 @@ DG_FN dg_u32 dg_thread_of_block()
 	return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-/* Waiting: polls back to back at first, then with sleeps of up to 2 us, and reports when the time
- * limit has passed. The time restarts if the clock went back (the thread moved to another
- * multiprocessor). */
+/* State of a wait. It polls without pause at first, then with sleeps of up to 2 us, and reports
+ * when the time limit has passed. The time limit starts anew if the clock went back (the thread
+ * moved to another multiprocessor). */
 struct dg_waiter {
 	long long begin;
 	dg_u32 polls;
@@ -555,9 +563,9 @@ DG_FN dg_u64 dg_closed(const dg_gpu_queue *q)
 	return dg_load_acquire_sys(&dg_ring_of(q)->closed);
 }
 
-/* Whether a thread polls the ring for free places. The ring is in host memory: reads of thousands
- * of threads over PCIe would slow down the copies for which they wait. So only one thread polls the
- * ring, and the others poll `refilled` and `credits`. */
+/* Whether a thread polls the ring for free places. The ring is in host memory: reads by thousands
+ * of threads over PCIe would slow down the copies that the threads wait for. So only one thread
+ * polls the ring, and the others poll `refilled` and `credits`. */
 enum dg_watched { DG_WATCHED_BY_NONE = 0, DG_WATCHED = 1, DG_WATCHED_CLOSED = 2 };
 
 struct dg_watch {
@@ -690,7 +698,7 @@ DG_FN dg_u64 dg_claim(dg_gpu_queue *q, dg_u64 place)
 	dg_u64 freed;
 	int status = DG_OK;
 	place &= DG_SEQUENCE_MASK;
-	/* refilled is a count of operations from `first` on. */
+	/* refilled counts operations starting at `first`. */
 	while (((place - q->first) & DG_SEQUENCE_MASK) >= dg_load_gpu(&q->refilled) + depth) {
 		status = dg_watch_look(q, &t, &freed);
 		if (status == DG_OK && !freed && !dg_wait_more(&t.w, q->limit))
@@ -731,7 +739,7 @@ DG_FN dg_u64 dg_post_one(dg_gpu_queue *q, dg_u64 place, const dg_u64 *w)
 	return ticket;
 }
 
-/* The threads of this warp that exist; the last warp of a block may have fewer than 32. */
+/* Mask of the threads that exist in this warp; the last warp of a block may have fewer than 32. */
 DG_FN dg_u32 dg_warp_mask()
 {
 	const dg_u32 all = blockDim.x * blockDim.y * blockDim.z;
@@ -766,7 +774,8 @@ DG_FN dg_u64 dg_post_request(dg_gpu_queue *q, dg_u64 place, dg_gpu_request *r)
 {
 	dg_u64 w[DG_RECORD_WORDS];
 	r->flags = (dg_u8)(r->flags | (flags & 0xff));
-	/* A value that does not fit the record is clamped to one beyond the end of every region. */
+	/* A value that does not fit the record is clamped to a value beyond the end of every
+	 * region. */
 	if ((r->local_offset | r->remote_offset | r->size | r->signal_offset) >> DG_SEQUENCE_BITS)
 		r->local_offset = r->remote_offset = r->size = r->signal_offset = DG_SEQUENCE_MASK;
 	dg_record_pack(r, w);
@@ -786,7 +795,7 @@ DG_FN dg_gpu_request dg_request(dg_u32 op, dg_u32 remote, dg_u64 remote_offset, 
 	return r;
 }
 
-/* See rule 4: a get and a receive on a GPU before Hopper. */
+/* See rule 4: the flags of a get or receive on GPUs before Hopper. */
 DG_FN dg_u32 dg_arrival_flags()
 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
@@ -850,43 +859,44 @@ DG_FN dg_gpu_request dg_arrival_request(dg_gpu_request r)
 /* Writes local bytes to the remote region. */
 DG_POSTED(dg_put, DG_PUT_REQUEST, dg_u32 remote, dg_u64 remote_offset, dg_u32 local,
 	  dg_u64 local_offset, dg_u64 size)
-/* Reads remote bytes into the local region. Wait for it by dg_get_wait(). */
+/* Reads remote bytes into the local region. Wait for it with dg_get_wait(). */
 DG_POSTED(dg_get,
 	  dg_arrival_request(
 		  dg_request(DG_OP_GET, remote, remote_offset, local, local_offset, size)),
 	  dg_u32 remote, dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size)
-/* As dg_put(); once the bytes are at the target, adds `addend` to the 8-byte word at signal_offset
- * of the remote region signal_region, or stores it with the flag DG_SIGNAL_SET. If the put fails,
- * the word is unchanged. Only one queue may add to a word: a second one gets DG_UNSUPPORTED. */
+/* Like dg_put(); once the bytes are at the target, adds `addend` to the 8-byte word at
+ * signal_offset of the remote region signal_region, or stores it with the flag DG_SIGNAL_SET. If
+ * the put fails, the word is unchanged. Only one queue may add to a word: a second one gets
+ * DG_UNSUPPORTED. */
 DG_POSTED(dg_put_signal,
 	  dg_signal_request(DG_PUT_REQUEST, signal_region, signal_offset, addend),
 	  dg_u32 remote, dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size,
 	  dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
-/* Only the signal, after everything that was posted to this queue before. */
+/* Sends only the signal, after everything posted to this queue before it. */
 DG_POSTED(dg_signal,
 	  dg_signal_request(dg_request(DG_OP_SIGNAL, 0, 0, 0, 0, 0), signal_region, signal_offset,
 			    addend),
 	  dg_u32 signal_region, dg_u64 signal_offset, dg_u64 addend)
-/* As dg_put(), but starts when `other`, a queue of the same proxy, has completed `count` operations
- * since it was opened. Later operations of this queue wait for it. */
+/* Like dg_put(), but starts when `other`, a queue of the same proxy, has completed `count`
+ * operations since it was opened. Later operations of this queue wait for this put. */
 DG_POSTED(dg_put_counter, dg_counter_request(DG_PUT_REQUEST, other, count), dg_u32 remote,
 	  dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size,
 	  const dg_gpu_queue *other, dg_u64 count)
-/* As dg_put(); then completes the next receive of the connected queue, with `immediate` and size 0:
- * the receive's memory is not written. */
+/* Like dg_put(); then completes the next receive of the connected queue, with `immediate` and size
+ * 0: the receive's memory is not written. */
 DG_POSTED(dg_put_immediate, dg_immediate_request(DG_PUT_REQUEST, immediate), dg_u32 remote,
 	  dg_u64 remote_offset, dg_u32 local, dg_u64 local_offset, dg_u64 size, dg_u32 immediate)
 /* Sends a message to the connected queue, for its next receive. */
 DG_POSTED(dg_send,
 	  dg_immediate_request(dg_request(DG_OP_SEND, 0, 0, local, local_offset, size), immediate),
 	  dg_u32 local, dg_u64 local_offset, dg_u64 size, dg_u32 immediate)
-/* Receives a message of at most `size` bytes. Wait for it by dg_recv_wait(). */
+/* Receives a message of at most `size` bytes. Wait for it with dg_recv_wait(). */
 DG_POSTED(dg_recv, dg_arrival_request(dg_request(DG_OP_RECV, 0, 0, local, local_offset, size)),
 	  dg_u32 local, dg_u64 local_offset, dg_u64 size)
 
 /* Writes `size` bytes (at most DG_INLINE_MAX) that the record itself carries. It needs no local
- * region, and does not release other memory. Each thread, or the leader of the scope, reads
- * `bytes`. */
+ * region, and does not make other writes of the kernel visible (no release). Each thread, or the
+ * leader of the scope, reads `bytes`. */
 DG_FN void dg_inline_record(dg_u64 *w, dg_u32 flags, dg_u32 remote, dg_u64 remote_offset,
 			    const void *bytes, dg_u32 size)
 {
@@ -919,8 +929,8 @@ DG_FN dg_u64 dg_put_inline_weak(dg_gpu_queue *q, dg_u64 place, dg_u32 remote, dg
 }
 
 /* Operations without bytes. dg_fence(): operations posted after it start when all those posted
- * before it are complete. dg_commit(): the proxy posts the records that it held back because of
- * DG_HOLD. */
+ * before it are complete. dg_commit(): makes the proxy post the records that it held back because
+ * of DG_HOLD. */
 #define DG_POSTED_BARE(name, op)                                                                   \
 	template <int sharing = DG_SHARING_GPU, int scope = DG_SCOPE_THREAD>                       \
 	DG_FN dg_u64 name(dg_gpu_queue *q)                                                         \
@@ -958,7 +968,7 @@ DG_FN int dg_look(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 	return before ? DG_OK : (int)(error & 255);
 }
 
-/* As dg_look(), but returns DG_CLOSED instead of DG_PENDING if the queue is RETIRED. */
+/* Like dg_look(), but returns DG_CLOSED instead of DG_PENDING if the queue is RETIRED. */
 DG_FN int dg_look_or_closed(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket)
 {
 	int status = dg_look(q, k, ticket);
@@ -969,7 +979,7 @@ DG_FN int dg_look_or_closed(const dg_gpu_queue *q, const dg_queue_line &k, dg_u6
 	return status;
 }
 
-/* Returns whether a ticket is complete: its dg_status, or DG_PENDING. */
+/* Tests a ticket without waiting. Returns its dg_status, or DG_PENDING if it is not complete. */
 DG_FN int dg_test(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	if (ticket & DG_REFUSED)
@@ -977,8 +987,9 @@ DG_FN int dg_test(const dg_gpu_queue *q, dg_u64 ticket)
 	return dg_look_or_closed(q, dg_line(q), ticket);
 }
 
-/* Returns the first place up to `ticket` that was never filled, or DG_NO_HOLE. In weak mode that is
- * a place that no thread chose, in strong mode one that a thread has reserved but not written yet.
+/* Returns the first place up to `ticket` that was never filled, or DG_NO_HOLE. In weak mode this is
+ * a place that no thread chose; in strong mode, a place that a thread has reserved but not written
+ * yet.
  * */
 DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 {
@@ -996,11 +1007,12 @@ DG_FN dg_u64 dg_hole(const dg_gpu_queue *q, dg_u64 ticket)
 }
 
 /* One iteration of a wait. In the first iteration and every 8th after it, each thread loads its own
- * completion. In the others, only one of the converged threads of a warp does, and when it finds
- * its ticket complete, all of them load theirs once. So a waiting warp mostly has one load in
- * flight on the bus. Still no wait depends on another one: the polling thread may be waiting for
- * something that another thread of the warp, whose own ticket is complete, does next. Whether the
- * queue is closed takes a second load, in every 16th iteration. */
+ * completion. In the other iterations, only one of the converged threads of a warp loads its
+ * completion, and when it finds its ticket complete, all of them load theirs once. So a waiting
+ * warp mostly has one load in flight on the bus. Still no wait depends on another one, which
+ * matters because the polling thread may be waiting for something that another thread of the warp,
+ * whose own ticket is complete, does next. Checking whether the queue is closed takes a second
+ * load, in every 16th iteration. */
 template <int sharing>
 DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket, dg_u32 polls,
 		   int *status)
@@ -1020,9 +1032,9 @@ DG_FN bool dg_turn(const dg_gpu_queue *q, const dg_queue_line &k, dg_u64 ticket,
 }
 
 /* Waits for a ticket. Returns its dg_status. DG_TIMED_OUT and DG_HOLE: the queue's time limit has
- * passed, and the bytes may still move; for DG_HOLE, a place before or at the ticket was never
- * filled, and dg_hole() returns it. DG_CLOSED: the queue was closed before the operation was
- * complete. */
+ * passed, and the bytes may still move; for DG_HOLE, a place at or before the ticket was never
+ * filled, and dg_hole() returns that place. DG_CLOSED: the queue was closed before the operation
+ * was complete. */
 template <int sharing = DG_SHARING_GPU> DG_FN int dg_wait(const dg_gpu_queue *q, dg_u64 ticket)
 {
 	int status;
@@ -1059,7 +1071,7 @@ DG_FN int dg_recv_wait(const dg_gpu_queue *q, dg_u64 ticket, dg_u32 *size, dg_u3
 }
 
 /* Waits until everything posted to the queue before this call is complete. Returns DG_OK or the
- * queue's first error; DG_TIMED_OUT, DG_HOLE and DG_CLOSED as dg_wait(). */
+ * queue's first error; DG_TIMED_OUT, DG_HOLE and DG_CLOSED are as for dg_wait(). */
 DG_FN int dg_quiet(const dg_gpu_queue *q)
 {
 	const dg_u64 count = dg_load_gpu(&q->next) - q->first;
@@ -1074,7 +1086,8 @@ DG_FN int dg_quiet(const dg_gpu_queue *q)
 	return (int)(dg_load_relaxed_sys(&dg_ring_of(q)->first_error) & 255);
 }
 
-/* The next place (in weak mode: after the last one that was chosen) and the mask of places. */
+/* Gets the next place (in weak mode, the place after the last one chosen) and the mask of
+ * places. */
 template <class U64, class U32>
 DG_FN void dg_queue_info(const dg_gpu_queue *q, U64 *next, U32 *mask)
 {
@@ -1131,7 +1144,8 @@ DG_SHIM(test, int, dg_test(q, ticket), dg_u64 ticket)
 DG_SHIM(quiet, int, dg_quiet(q))
 DG_SHIM(hole, dg_u64, dg_hole(q, ticket), dg_u64 ticket)
 
-/* dg_recv_wait() in two calls: its status, then size << 32 | immediate. */
+/* dg_recv_wait() as two functions: the first returns its status, the second size << 32 |
+ * immediate. */
 DG_SHIM(recv_wait, int, dg_get_wait(q, ticket), dg_u64 ticket)
 extern "C" __device__ int dg_numba_received(dg_u64 *result, dg_gpu_queue *q, dg_u64 ticket)
 {

@@ -4,13 +4,14 @@
  *
  * The program reads one launch from standard input (see dgkit/gpu_initiated/launch.py), maps the
  * memory that it names at the addresses of the process that sent it, and runs the grid. Its exit
- * status: 0; 2 wrong arguments; 3 time-out; 4 deadlock; 5 illegal address; 9 an address is taken.
- * For 3 and 4, the places of all threads are written to the file descriptor given as argument, one
- * line each: block thread call file line address...
+ * status is 0 on success, 2 for wrong arguments, 3 for a time-out, 4 for a deadlock, 5 for an
+ * illegal address, 9 if an address to map is already in use. For 3 and 4, it writes the places of
+ * all threads to the file descriptor given as argument, one line each: block thread call file line
+ * address...
  *
- * This file is compiled without ThreadSanitizer even if the kernel is compiled with it. Switches of
- * fibers are reported to ThreadSanitizer without an order between the fibers, so that only barriers,
- * collectives and atomics order accesses of the kernel's threads, as on a GPU.
+ * This file is compiled without ThreadSanitizer even if the kernel is compiled with it. Fiber
+ * switches are reported to ThreadSanitizer as unordered, so that only barriers, collectives and
+ * atomics order accesses of the kernel's threads, as on a GPU.
  */
 #include "emulated_gpu.h"
 
@@ -137,8 +138,8 @@ static uint64_t draw(Block *b)
 
 void fence()
 {
-	/* An atomic change of one word orders the fences of all threads, even for ThreadSanitizer,
-	 * which does not model fences. */
+	/* Atomically changing one common word orders the fences of all threads, even for
+	 * ThreadSanitizer, which does not model fences. */
 	static uint64_t word;
 	__tsan_acquire(&word);
 	__atomic_fetch_add(&word, 1, __ATOMIC_SEQ_CST);
@@ -161,7 +162,7 @@ void add_kernel(const char *name, Invoke *invoke, const Parameter *parameters, u
 		kernels[n_kernels++] = {name, invoke, parameters, count};
 }
 
-/* Switches to the scheduler. `state`: what the fiber waits for. */
+/* Switches to the scheduler. `state` says what the fiber waits for. */
 static void leave(Fiber *f, State state, const Place &place)
 {
 	Block *b = block;
@@ -210,7 +211,7 @@ unsigned barrier(const Place &place, bool yes)
 	return b->yes_before;
 }
 
-/* The lanes of a warp that have not exited. */
+/* Returns the lanes of a warp that have not exited. */
 static unsigned living(const Warp *w)
 {
 	unsigned mask = 0;
@@ -219,7 +220,7 @@ static unsigned living(const Warp *w)
 	return mask;
 }
 
-/* Completes the collective of this mask, if all of its lanes have arrived. */
+/* Completes the collective with this mask if all of its lanes have arrived. */
 static void close_gather(Warp *w, unsigned mask)
 {
 	const unsigned wanted = mask & living(w);
@@ -258,15 +259,17 @@ unsigned gather(const Place &place, unsigned mask, uint64_t value, uint64_t *out
 	return f->there;
 }
 
-/* How long the lanes of a block wait for other lanes to converge with: not at all, a few turns, or
- * until the whole warp moves from one such place to the next in lockstep, as on a GPU. */
+/* Chooses how long the lanes of a block wait for other lanes to converge with: not at all, for a
+ * few turns, or until no other lane can arrive. In the last case the whole warp moves from one such
+ * place to the next in lockstep, as on a GPU. */
 static unsigned draw_patience(Block *b)
 {
 	static const unsigned turns[] = {1, 4, 256};
 	return turns[draw(b) % 3];
 }
 
-/* Lanes that reach the same place within their turns converge; the number of turns is random. */
+/* Lanes that reach the same place within their turns converge; the number of turns is random (see
+ * draw_patience()). */
 unsigned converged(const Place &place)
 {
 	Fiber *f = block->running;
@@ -347,7 +350,7 @@ static void print_place(const Fiber *f)
 	fprintf(places, "\n");
 }
 
-/* Each fiber records its own frames, then all places are printed. */
+/* Lets each fiber record its own frames, then prints all places. */
 static void report(Block *b)
 {
 	b->reporting = true;
@@ -373,8 +376,8 @@ static bool is_ready(Fiber *f, uint64_t now)
 	return f->state == READY || (f->state == SLEEPING && f->wake_ns <= now);
 }
 
-/* Chooses a fiber that can run, at random. If none can, *wake is the time when the next one wakes
- * up, or 0 for never. */
+/* Chooses a fiber that can run, at random. If none can, sets *wake to the time when the next fiber
+ * wakes up, or to 0 if none will. */
 static Fiber *choose(Block *b, uint64_t *wake)
 {
 	const uint64_t now = now_ns();
@@ -447,7 +450,8 @@ static void make_fiber(Block *b, unsigned i, uint3 at)
 	f->warp = &b->warps[i / LANES];
 	f->lane = i % LANES;
 	f->warp->lanes[f->warp->n++] = f;
-	/* Accessing the lowest page faults, so that an overflowing stack cannot reach the next one. */
+	/* The lowest page is a guard page, so that an overflowing stack cannot reach the next
+	 * stack. */
 	f->stack = must_map(STACK);
 	mprotect(f->stack, 4096, PROT_NONE);
 	f->tsan = __tsan_create_fiber(0);
@@ -489,10 +493,10 @@ static void run_block(uint64_t number)
 	munmap(b->fibers, b->n * sizeof(Fiber));
 }
 
-/* One OS thread for each block, so that each has its own shared memory. */
+/* Runs one block. Each block has its own OS thread, and so its own (thread-local) shared memory. */
 static void *block_thread(void *number)
 {
-	/* A fiber that overflows its stack cannot run the signal's handler on it. */
+	/* A fiber that overflows its stack cannot run the signal handler on that stack. */
 	static thread_local char signal_stack[16384];
 	const stack_t stack = {signal_stack, 0, sizeof signal_stack};
 	sigaltstack(&stack, nullptr);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The emulated GPU, part 1: the subset of CUDA C++ that kernels use, for a C++17 compiler. Part 2,
- * emulated_gpu.cpp, runs the grid: one OS thread for each block, a fiber for each of its threads.
+ * emulated_gpu.cpp, runs the grid: one OS thread for each block, and in it a fiber for each of the
+ * block's threads.
  *
- * A fiber runs until it waits for others or its budget of yield points is used up; atomic operations,
- * clocks, fences and polls are yield points. The next fiber is chosen at random, from a seed. A thread
- * that spins on plain memory without a yield point never yields.
+ * A fiber runs until it waits for others or its budget of yield points is used up; atomic
+ * operations, clocks, fences and polls are yield points. The next fiber is chosen at random, from a
+ * given seed. A thread that spins on plain memory without a yield point never yields.
  */
 #ifndef DGKIT_EMULATED_GPU_H
 #define DGKIT_EMULATED_GPU_H
@@ -30,7 +31,7 @@
 #define __noinline__	    __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __align__(n)	    __attribute__((aligned(n)))
-/* A block is one OS thread, so what its threads share is thread-local. */
+/* A block is one OS thread, so memory shared by its threads is thread-local. */
 #define __shared__	    static thread_local
 #ifndef __restrict__
 #define __restrict__ __restrict
@@ -48,7 +49,7 @@ struct dim3 {
 
 namespace dg_emu
 {
-/* The built-in variables of the thread that runs. */
+/* The built-in variables of the running thread. */
 struct Indices {
 	uint3 thread, block;
 	dim3 block_size, grid_size;
@@ -64,10 +65,10 @@ struct Place {
 
 void yield(const Place &place, unsigned sleep_ns);
 /* Waits until all threads of the block that have not exited have called it. Returns the number of
- * calls with `yes`. */
+ * threads that passed `yes` as true. */
 unsigned barrier(const Place &place, bool yes);
-/* Waits until all lanes of `mask` that have not exited are in this call with the same mask. out:
- * the values of all lanes. Returns the lanes that took part. */
+/* Waits until all lanes of `mask` that have not exited are in this call with the same mask. out
+ * gets the values of all lanes. Returns the mask of lanes that took part. */
 unsigned gather(const Place &place, unsigned mask, uint64_t value, uint64_t *out);
 /* Returns the converged lanes of the warp: those that are at the same place now. */
 unsigned converged(const Place &place);
@@ -140,12 +141,12 @@ template <class T> using same = typename Same<T>::type;
 #define gridDim	  (dg_emu::indices->grid_size)
 enum { warpSize = 32 };
 
-/* The caller's line as the last two parameters of a built-in. */
+/* Last two parameters of a built-in: the caller's line and file. */
 #define DG_EMU_LINE int line = __builtin_LINE(), const char *file = __builtin_FILE()
 #define DG_EMU_HERE(call) dg_emu::Place{call, file, line}
 
-/* The budget belongs to the OS thread and not to the kernel, whose data races alone are of
- * interest. */
+/* Not instrumented, because the budget belongs to the OS thread and ThreadSanitizer should report
+ * only data races of the kernel. */
 __attribute__((no_sanitize("thread"))) static inline void dg_emu_yield(DG_EMU_LINE)
 {
 	if (--dg_emu::budget <= 0)
@@ -314,7 +315,7 @@ static inline void __threadfence()
 #define __threadfence_block()  __threadfence()
 #define __threadfence_system() __threadfence()
 
-/* As CUDA's: relaxed; they return the previous value. */
+/* Like CUDA's atomics: relaxed, returning the previous value. */
 #define DG_EMU_ATOMIC(name, result)                                                                \
 	template <class T> T name(T *p, dg_emu::same<T> value, DG_EMU_LINE)                        \
 	{                                                                                          \

@@ -6,8 +6,8 @@
  *
  * A process has one command line, used by one thread at a time. Setters return no error: a call
  * with an invalid or registered parameter, or with NULL, changes nothing and is logged. Other
- * functions return INVALID_VALUE for such arguments. Inside a callback of doca_argp_start() nothing
- * can be changed: the result is BAD_STATE or INITIALIZATION.
+ * functions return INVALID_VALUE for such arguments. The callbacks of doca_argp_start() cannot
+ * change parameters: such calls return BAD_STATE or INITIALIZATION.
  *
  * A parameter is written as -n VALUE, -nVALUE, --name VALUE or --name=VALUE. A boolean takes no
  * value; several can be combined as -abc. Each program also accepts --help, --version, --log-level
@@ -33,7 +33,7 @@ extern "C" {
 
 struct doca_argp_param;
 
-/* Values of DOCA 3.0; later headers give 4 another meaning. */
+/* Values as in DOCA 3.0; later headers give the value 4 another meaning. */
 enum doca_argp_type {
 	DOCA_ARGP_TYPE_UNKNOWN = 0,
 	DOCA_ARGP_TYPE_STRING = 1,
@@ -55,8 +55,8 @@ doca_error_t doca_argp_destroy(void);
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_init(const char *program_name, void *program_config);
 
-/* Creates a parameter, to be described by the setters and then registered. doca_argp_destroy()
- * frees it at the latest. Errors: NO_MEMORY. */
+/* Creates a parameter. Describe it with the setters, then register it. doca_argp_destroy() frees it
+ * unless a failed registration already did. Errors: NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_param_create(struct doca_argp_param **param);
 
@@ -88,7 +88,7 @@ void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *n
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type type);
 
-/* Registers a parameter, which then belongs to the library; it is freed on failure, too. Errors:
+/* Registers a parameter. The library takes ownership of it, and frees it on failure. Errors:
  * INITIALIZATION if a required attribute is missing or doca_argp_init() was not called;
  * ALREADY_EXIST if one of its names is in use (-h -v -l -j and their long forms are reserved);
  * INVALID_VALUE for a name that cannot be typed or an unknown type. */
@@ -96,9 +96,9 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);
 
 /* Parses the command line and calls the callbacks of the parameters: first for the values of the
- * JSON file, then for those of the command line, in order, which have precedence. Then checks for
- * mandatory parameters and calls the validation callback. --help and --version end the process
- * with status 0. An error is printed on stderr with the usage; after a syntax error no callback is
+ * JSON file, then, in order, for those of the command line, which have precedence. Then checks for
+ * mandatory parameters and calls the validation callback. --help and --version end the process with
+ * status 0. An error is printed on stderr with the usage; after a syntax error no callback is
  * called. Errors: NOT_SUPPORTED for an unknown parameter; INVALID_VALUE for an invalid value, a
  * repeated or a missing parameter; IO_FAILED if the file cannot be read or parsed; NO_MEMORY;
  * INITIALIZATION; otherwise the result of a callback. */
@@ -113,8 +113,8 @@ void doca_argp_param_set_mandatory(struct doca_argp_param *param);
 DOCA_EXPERIMENTAL
 void doca_argp_param_set_multiplicity(struct doca_argp_param *param);
 
-/* Sets a function that doca_argp_start() calls last, with program_config, and whose result it
- * returns. The last one registered is called. Errors: INITIALIZATION. */
+/* Sets the validation function: doca_argp_start() calls it last, with program_config, and returns
+ * its result. A later call replaces the function. Errors: INITIALIZATION. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_validation_callback(doca_argp_validation_cb_t callback);
 

@@ -4,10 +4,10 @@
  *
  *   head <= data <= data + data_len <= head + len
  *
- * A buffer is taken from an inventory with one reference and returns to it with the last. A list is
- * represented by its first buffer, whose references are those of the list. One thread at a time
- * uses a buffer, and it must not be changed while a submitted task uses it. Every function returns
- * INVALID_VALUE for an invalid buffer or output pointer.
+ * A buffer is taken from an inventory with one reference and returns to it when the last reference
+ * is released. A list is represented by its first buffer, which holds the reference count of the
+ * list. Only one thread at a time may use a buffer, and it must not be changed while a submitted
+ * task uses it. Every function returns INVALID_VALUE for an invalid buffer or output pointer.
  */
 #ifndef DOCA_BUF_H
 #define DOCA_BUF_H
@@ -25,7 +25,7 @@ extern "C" {
 
 struct doca_buf;
 
-/* Appends list2 to list1, whose references then are those of both. Errors: NOT_PERMITTED if one of
+/* Appends list2 to list1, whose reference count then covers both. Errors: NOT_PERMITTED if one of
  * them is not the first of its list or list2 has more than one reference; IN_USE if a submitted
  * task uses one. */
 DOCA_STABLE
@@ -84,12 +84,12 @@ doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_la
 DOCA_STABLE
 doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first);
 
-/* Gets 0 for a single buffer, otherwise 1. */
+/* Gets 1 if the buffer is part of a list of several buffers, otherwise 0. */
 DOCA_STABLE
 doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list);
 
-/* Gets the number of buffers, 1 for a single one. Errors: NOT_PERMITTED if not the first of its
- * list. */
+/* Gets the number of buffers in the list; 1 for a single buffer. Errors: NOT_PERMITTED if not the
+ * first of its list. */
 DOCA_STABLE
 doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_elements);
 

@@ -21,7 +21,7 @@ struct doca_gpu;
 struct doca_gpu_buf_arr;
 struct doca_mmap;
 
-/* Creates an array. Errors: INVALID_VALUE for no elements; NO_MEMORY. */
+/* Creates an array. Errors: INVALID_VALUE for 0 elements; NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_create(size_t num_elem, struct doca_buf_arr **buf_arr);
 

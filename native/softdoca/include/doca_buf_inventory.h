@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Inventories of buffers. All buffers are allocated with the inventory, so taking one costs
- * nanoseconds. One thread at a time uses an inventory and its buffers. Every function returns
- * INVALID_VALUE for an invalid inventory, map, buffer or output pointer.
+ * nanoseconds. Only one thread at a time may use an inventory and its buffers. Every function
+ * returns INVALID_VALUE for an invalid inventory, map, buffer or output pointer.
  */
 #ifndef DOCA_BUF_INVENTORY_H
 #define DOCA_BUF_INVENTORY_H
@@ -30,7 +30,7 @@ doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inven
 		struct doca_mmap *mmap, void *addr, size_t len, void *data, size_t data_len,
 		struct doca_buf **buf);
 
-/* Creates an inventory. Errors: INVALID_VALUE for no elements; NO_MEMORY. */
+/* Creates an inventory. Errors: INVALID_VALUE for 0 elements; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inventory **inventory);
 
@@ -38,11 +38,11 @@ doca_error_t doca_buf_inventory_create(size_t num_elements, struct doca_buf_inve
 DOCA_STABLE
 doca_error_t doca_buf_inventory_destroy(struct doca_buf_inventory *inventory);
 
-/* Allows buffers to be taken. */
+/* Starts the inventory: buffers can then be taken. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_start(struct doca_buf_inventory *inventory);
 
-/* Ends the taking of buffers. Those in use stay valid. */
+/* Stops the inventory: no more buffers can be taken. Buffers in use stay valid. */
 DOCA_STABLE
 doca_error_t doca_buf_inventory_stop(struct doca_buf_inventory *inventory);
 
@@ -74,7 +74,7 @@ DOCA_STABLE
 doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
 		union doca_data *user_data);
 
-/* Adds buffers. Errors: INVALID_VALUE for none; NO_MEMORY, with nothing changed. */
+/* Adds buffers. Errors: INVALID_VALUE for 0 buffers; NO_MEMORY, with nothing changed. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_inventory_expand(struct doca_buf_inventory *inventory, uint32_t num_elements);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The side that a program is built for: DOCA_ARCH_HOST or DOCA_ARCH_DPU. NVIDIA's package defines
- * one of them: that for a host HOST, that for a DPU DPU. softdoca serves both: the default is HOST
- * on x86-64 and DPU on aarch64, and -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST selects the other.
+ * The side that a program is built for: DOCA_ARCH_HOST or DOCA_ARCH_DPU. NVIDIA's package for a
+ * host defines DOCA_ARCH_HOST, the package for a DPU defines DOCA_ARCH_DPU. softdoca supports both
+ * sides: it defaults to DOCA_ARCH_HOST on x86-64 and to DOCA_ARCH_DPU on aarch64, and
+ * -DDOCA_ARCH_DPU or -DDOCA_ARCH_HOST selects the other.
  */
 #ifndef DOCA_BUILD_CONFIG_H
 #define DOCA_BUILD_CONFIG_H

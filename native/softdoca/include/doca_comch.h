@@ -3,11 +3,11 @@
  * Comch: messages between a program on the host (the client) and one on the DPU (the server).
  *
  * softdoca transfers them over a Unix socket between two processes of one user on one machine. The
- * server is started first. All callbacks are called by doca_pe_progress, one a call; the arguments
- * of an event (the message's bytes, the event itself) are valid until the callback returns. An
- * invalid or freed handle returns DOCA_ERROR_INVALID_VALUE or NULL; settings return
- * DOCA_ERROR_BAD_STATE once the context is started. One thread at a time uses a progress engine and
- * all objects connected to it.
+ * server is started first. doca_pe_progress calls all callbacks, at most one per call; the
+ * arguments of an event (the message's bytes, the event itself) are valid until the callback
+ * returns. Functions return DOCA_ERROR_INVALID_VALUE or NULL for an invalid or freed handle;
+ * setters return DOCA_ERROR_BAD_STATE once the context is started. Only one thread at a time may
+ * use a progress engine and all objects connected to it.
  */
 #ifndef DOCA_COMCH_H
 #define DOCA_COMCH_H
@@ -28,24 +28,24 @@ extern "C" {
 
 struct doca_comch_client;
 struct doca_comch_server;
-/* A connection of a client and its server, as seen by one side. It ends with the disconnect event, with
- * doca_comch_server_disconnect, or when its context is idle. */
+/* A connection of a client and its server, as seen by one side. It ends with the disconnect event,
+ * with doca_comch_server_disconnect, or when its context is idle. */
 struct doca_comch_connection;
 struct doca_comch_task_send;
 struct doca_comch_event_msg_recv;
 struct doca_comch_event_connection_status_changed;
 struct doca_comch_event_consumer;
 
-/* Called for a task that was sent (the message is in the socket), or that failed: its status is the
- * reason. */
+/* Called when a task's message was sent (it is in the socket), or when the task failed: its status
+ * gives the reason. */
 typedef void (*doca_comch_task_send_completion_cb_t)(struct doca_comch_task_send *task,
 						     union doca_data task_user_data,
 						     union doca_data ctx_user_data);
 typedef void (*doca_comch_event_msg_recv_cb_t)(struct doca_comch_event_msg_recv *event,
 					       uint8_t *recv_buffer, uint32_t msg_len,
 					       struct doca_comch_connection *comch_connection);
-/* change_successful is 0 if a client left before its connection was complete; the connection then ends with
- * the callback. */
+/* change_successful is 0 if a client left before its connection was complete; the connection then
+ * ends with the callback. */
 typedef void (*doca_comch_event_connection_status_changed_cb_t)(
 	struct doca_comch_event_connection_status_changed *event,
 	struct doca_comch_connection *comch_connection, uint8_t change_successful);
@@ -87,8 +87,8 @@ doca_error_t doca_comch_cap_get_max_send_tasks(const struct doca_devinfo *devinf
 
 /* ---- the client ---- */
 
-/* Creates a client, on the device's own function, of the server of this name. Errors:
- * NOT_SUPPORTED if the device cannot be a client. */
+/* Creates a client, on the device's own function, that connects to the server with this name.
+ * Errors: NOT_SUPPORTED if the device cannot be a client. */
 DOCA_STABLE
 doca_error_t doca_comch_client_create(struct doca_dev *dev, const char *name,
 		struct doca_comch_client **comch_client);
@@ -114,15 +114,15 @@ DOCA_STABLE
 doca_error_t doca_comch_client_event_msg_recv_register(struct doca_comch_client *comch_client,
 		doca_comch_event_msg_recv_cb_t recv_event_cb);
 
-/* Sets the callbacks for consumers of the server's side: see doca_comch_consumer.h. A consumer that ends, or
- * whose side ends, expires. */
+/* Sets the callbacks for consumers of the server's side: see doca_comch_consumer.h. A consumer
+ * expires when it ends or its side ends. */
 DOCA_STABLE
 doca_error_t doca_comch_client_event_consumer_register(struct doca_comch_client *comch_client,
 		doca_comch_event_consumer_cb_t new_consumer_event_cb,
 		doca_comch_event_consumer_cb_t expired_consumer_event_cb);
 
-/* Sets the size of the longest message that is sent or received; by default the limit of the
- * device. */
+/* Sets the size of the longest message that is sent or received; the default is the device's
+ * limit. */
 DOCA_STABLE
 doca_error_t doca_comch_client_set_max_msg_size(struct doca_comch_client *comch_client,
 		uint32_t size);
@@ -131,7 +131,8 @@ DOCA_STABLE
 doca_error_t doca_comch_client_get_max_msg_size(const struct doca_comch_client *comch_client,
 		uint32_t *size);
 
-/* Stores the size, without effect: the socket's buffer limits the messages that wait. */
+/* Stores the size, which has no effect: the socket's buffer limits the number of waiting
+ * messages. */
 DOCA_STABLE
 doca_error_t doca_comch_client_set_recv_queue_size(struct doca_comch_client *comch_client,
 		uint32_t size);
@@ -149,9 +150,9 @@ DOCA_STABLE
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 		struct doca_comch_connection **connection);
 
-/* Allocates a task that sends msg, which is copied here. Errors: INVALID_VALUE for a message that
- * is NULL, empty, or above the limit of either side, or a peer that is not connected to this
- * client; NO_MEMORY if all tasks are allocated. */
+/* Allocates a task that sends msg, which is copied by this call. Errors: INVALID_VALUE for a
+ * message that is NULL, empty, or above the limit of either side, or a peer that is not connected
+ * to this client; NO_MEMORY if all tasks are allocated. */
 DOCA_STABLE
 doca_error_t doca_comch_client_task_send_alloc_init(struct doca_comch_client *comch_client,
 		struct doca_comch_connection *peer, const void *msg, uint32_t len,
@@ -159,8 +160,8 @@ doca_error_t doca_comch_client_task_send_alloc_init(struct doca_comch_client *co
 
 /* ---- the server ---- */
 
-/* Creates a server for the host's function that repr, of dev, represents. Errors: NOT_SUPPORTED if
- * the device cannot be a server. */
+/* Creates a server for the host's function that repr, a representor of dev, represents. Errors:
+ * NOT_SUPPORTED if the device cannot be a server. */
 DOCA_STABLE
 doca_error_t doca_comch_server_create(struct doca_dev *dev, struct doca_dev_rep *repr,
 		const char *name, struct doca_comch_server **comch_server);
@@ -195,7 +196,8 @@ doca_error_t doca_comch_server_event_connection_status_changed_register(
 		doca_comch_event_connection_status_changed_cb_t connect_event_cb,
 		doca_comch_event_connection_status_changed_cb_t disconnect_event_cb);
 
-/* Sets the callbacks for consumers of clients. They expire before the event that their client left. */
+/* Sets the callbacks for consumers of clients. Consumers expire before the disconnect event of
+ * their client. */
 DOCA_STABLE
 doca_error_t doca_comch_server_event_consumer_register(struct doca_comch_server *comch_server,
 		doca_comch_event_consumer_cb_t new_consumer_event_cb,
@@ -225,14 +227,16 @@ DOCA_STABLE
 doca_error_t doca_comch_server_get_device_repr(const struct doca_comch_server *comch_server,
 		struct doca_dev_rep **repr);
 
-/* Disconnects a client: its context becomes idle after the messages sent so far. Tasks that wait
- * for space fail with CONNECTION_ABORTED. No event follows, and the handle is no longer valid. Errors:
- * IN_USE if the connection has consumers or producers of this side. */
+/* Disconnects a client, whose context becomes idle after it has received the messages sent so far.
+ * Tasks that wait for space in the socket fail with CONNECTION_ABORTED. No disconnect event
+ * follows, and the handle is no longer valid. Errors: IN_USE if the connection has consumers or
+ * producers of this side. */
 DOCA_STABLE
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,
 		struct doca_comch_connection *connection);
 
-/* Allocates a task as doca_comch_client_task_send_alloc_init(); peer is a client of this server. */
+/* Allocates a task like doca_comch_client_task_send_alloc_init(); peer is a client of this
+ * server. */
 DOCA_STABLE
 doca_error_t doca_comch_server_task_send_alloc_init(struct doca_comch_server *comch_server,
 		struct doca_comch_connection *peer, const void *msg, uint32_t len,
@@ -240,7 +244,7 @@ doca_error_t doca_comch_server_task_send_alloc_init(struct doca_comch_server *co
 
 /* ---- connections and tasks ---- */
 
-/* Returns the data that was set; 0 initially, and for an invalid handle. */
+/* Returns the data that was set; 0 if none was set, or for an invalid handle. */
 DOCA_STABLE
 union doca_data doca_comch_connection_get_user_data(const struct doca_comch_connection *connection);
 
@@ -258,9 +262,9 @@ DOCA_STABLE
 struct doca_comch_client *doca_comch_client_get_client_ctx(
 		const struct doca_comch_connection *connection);
 
-/* Returns the task, to be submitted. doca_task_submit returns NOT_CONNECTED if its connection has
- * ended. A task that finds the socket full waits, in order. A task whose peer is gone fails with
- * CONNECTION_RESET. */
+/* Returns the task for doca_task_submit, which returns NOT_CONNECTED if the task's connection has
+ * ended. Tasks that find the socket full wait and are sent in order. A task whose peer is gone
+ * fails with CONNECTION_RESET. */
 DOCA_STABLE
 struct doca_task *doca_comch_task_send_as_task(struct doca_comch_task_send *task);
 

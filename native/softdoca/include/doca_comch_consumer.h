@@ -2,15 +2,16 @@
 /*
  * Comch consumers: the receiving end of Comch's fast path.
  *
- * A consumer belongs to a connection of Comch and has an id, of which the other side's program learns
- * by the event of doca_comch_client_event_consumer_register or doca_comch_server_event_consumer_register.
- * The other side's producers send to that id. Each message is received into the buffer of one task
- * (post_recv), in the order of their submission. Consumers and producers of one connection may have their own
- * progress engines and threads.
+ * A consumer belongs to a Comch connection and has an id. The other side's program learns the id
+ * from the event registered with doca_comch_client_event_consumer_register or
+ * doca_comch_server_event_consumer_register, and its producers send to that id. Each message is
+ * received into the buffer of one post_recv task; the tasks are used in the order of their
+ * submission. Consumers and producers of one connection may have their own progress engines and
+ * threads.
  *
- * If the connection or the other side ends, the tasks fail, and the context becomes STOPPING, then IDLE.
- * An invalid or freed handle returns DOCA_ERROR_INVALID_VALUE, NULL or 0; settings return
- * DOCA_ERROR_BAD_STATE once the context is started.
+ * If the connection or the other side ends, the tasks fail, and the context becomes STOPPING, then
+ * IDLE. Functions return DOCA_ERROR_INVALID_VALUE, NULL or 0 for an invalid or freed handle;
+ * setters return DOCA_ERROR_BAD_STATE once the context is started.
  */
 #ifndef DOCA_COMCH_CONSUMER_H
 #define DOCA_COMCH_CONSUMER_H
@@ -35,17 +36,17 @@ struct doca_comch_connection;
 struct doca_comch_consumer;
 struct doca_comch_consumer_task_post_recv;
 
-/* Called for a task that received a message, or that failed: its status is the reason. */
+/* Called when a task received a message, or when it failed: its status gives the reason. */
 typedef void (*doca_comch_consumer_task_post_recv_completion_cb_t)(
 	struct doca_comch_consumer_task_post_recv *task, union doca_data task_user_data,
 	union doca_data ctx_user_data);
 
 /* ---- consumers ---- */
 
-/* Creates a consumer of an established connection, which receives into memory of buf_mmap: a started
- * map of the connection's device that tasks may write to. Errors: BAD_STATE if the connection has ended
- * or the map is not started; NOT_PERMITTED if the map is read-only; NO_MEMORY, also above the number of
- * consumers of a connection. */
+/* Creates a consumer of an established connection, which receives into memory of buf_mmap: a
+ * started map of the connection's device that tasks may write to. Errors: BAD_STATE if the
+ * connection has ended or the map is not started; NOT_PERMITTED if the map is read-only; NO_MEMORY,
+ * also if the connection already has the largest number of consumers. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_connection,
 					struct doca_mmap *buf_mmap,
@@ -59,7 +60,8 @@ doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer);
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id);
 
-/* Sets the length of the longest immediate data that is received: at most 32 bytes, the default. */
+/* Sets the largest length of immediate data that can be received: at most 32 bytes, which is the
+ * default. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *consumer,
 						  uint32_t imm_data_len);
@@ -68,8 +70,9 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_comch_consumer_get_imm_data_len(const struct doca_comch_consumer *consumer,
 						  uint32_t *imm_data_len);
 
-/* Returns the context. doca_ctx_start returns IN_PROGRESS; progress announces the consumer to the other
- * side and makes the context RUNNING. When it stops, the other side gets the event that it expired. */
+/* Returns the context. doca_ctx_start returns IN_PROGRESS; progress announces the consumer to the
+ * other side and makes the context RUNNING. When the consumer stops, the other side gets the event
+ * that it has expired. */
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_comch_consumer_as_ctx(struct doca_comch_consumer *consumer);
 
@@ -111,9 +114,10 @@ doca_error_t doca_comch_consumer_task_post_recv_set_conf(
 	doca_comch_consumer_task_post_recv_completion_cb_t task_error_cb,
 	uint32_t num_post_recv_tasks);
 
-/* Allocates a task that receives one message after the data of buf, a buffer or list of the consumer's
- * map. NULL receives immediate data only. The task keeps a reference to the buffer while it is
- * submitted. Errors: BAD_STATE if the context is not started; NO_MEMORY if all tasks are allocated. */
+/* Allocates a task that receives one message and appends it to the data of buf, a buffer or list of
+ * the consumer's map. With NULL as buf the task receives immediate data only. The task keeps a
+ * reference to the buffer while it is submitted. Errors: BAD_STATE if the context is not started;
+ * NO_MEMORY if all tasks are allocated. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_consumer_task_post_recv_alloc_init(
 	struct doca_comch_consumer *consumer, struct doca_buf *buf,
@@ -129,13 +133,13 @@ DOCA_EXPERIMENTAL
 void doca_comch_consumer_task_post_recv_set_buf(struct doca_comch_consumer_task_post_recv *task,
 						struct doca_buf *buf);
 
-/* Returns the id of the producer that sent the message; 0 before there is one. */
+/* Returns the id of the producer that sent the message; 0 before a message was received. */
 DOCA_EXPERIMENTAL
 uint32_t doca_comch_consumer_task_post_recv_get_producer_id(
 	struct doca_comch_consumer_task_post_recv *task);
 
-/* Returns the message's immediate data, valid until the task is submitted again or freed; NULL if it
- * has none. */
+/* Returns the message's immediate data, valid until the task is submitted again or freed; NULL if
+ * it has none. */
 DOCA_EXPERIMENTAL
 uint8_t *doca_comch_consumer_task_post_recv_get_imm_data(
 	struct doca_comch_consumer_task_post_recv *task);
@@ -144,9 +148,9 @@ DOCA_EXPERIMENTAL
 uint32_t doca_comch_consumer_task_post_recv_get_imm_data_len(
 	struct doca_comch_consumer_task_post_recv *task);
 
-/* Returns the task, to be submitted. A message above the free space of its buffer fails it with
- * IO_FAILED. doca_task_free of a task in flight takes it back: it receives nothing and its callback is
- * not called. */
+/* Returns the task for doca_task_submit. A message larger than the free space of the buffer makes
+ * the task fail with IO_FAILED. doca_task_free of a task in flight cancels it: it receives nothing
+ * and its callback is not called. */
 DOCA_EXPERIMENTAL
 struct doca_task *doca_comch_consumer_task_post_recv_as_task(
 	struct doca_comch_consumer_task_post_recv *task);

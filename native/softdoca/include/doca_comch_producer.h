@@ -2,10 +2,10 @@
 /*
  * Comch producers: the sending end of Comch's fast path. See doca_comch_consumer.h.
  *
- * A producer of a connection sends to any consumer of the other side, by its id. One message uses one
- * submitted receive of that consumer: without one doca_task_submit returns DOCA_ERROR_AGAIN, and the
- * program repeats it. A send is complete when the consumer can receive the message, which does not need
- * progress of the other side.
+ * A producer of a connection sends to any consumer of the other side, by its id. One message uses
+ * one receive that was submitted on that consumer. If there is none, doca_task_submit returns
+ * DOCA_ERROR_AGAIN, and the program has to submit again. A send is complete when the consumer can
+ * receive the message; the other side need not call doca_pe_progress for that.
  */
 #ifndef DOCA_COMCH_PRODUCER_H
 #define DOCA_COMCH_PRODUCER_H
@@ -29,7 +29,7 @@ struct doca_comch_connection;
 struct doca_comch_producer;
 struct doca_comch_producer_task_send;
 
-/* Called for a task whose message was sent, or that failed: its status is the reason. */
+/* Called when a task's message was sent, or when the task failed: its status gives the reason. */
 typedef void (*doca_comch_producer_task_send_completion_cb_t)(
 	struct doca_comch_producer_task_send *task, union doca_data task_user_data,
 	union doca_data ctx_user_data);
@@ -37,7 +37,7 @@ typedef void (*doca_comch_producer_task_send_completion_cb_t)(
 /* ---- producers ---- */
 
 /* Creates a producer of an established connection. Errors: BAD_STATE if the connection has ended;
- * NO_MEMORY, also above the number of producers of a connection. */
+ * NO_MEMORY, also if the connection already has the largest number of producers. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_connection,
 					struct doca_comch_producer **producer);
@@ -46,7 +46,7 @@ doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_conn
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer);
 
-/* Gets the id by which consumers name the producer: unique in the connection, never 0. */
+/* Gets the id by which consumers identify the producer: unique in the connection, never 0. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id);
 
@@ -87,9 +87,9 @@ doca_error_t doca_comch_producer_task_send_set_conf(
 	doca_comch_producer_task_send_completion_cb_t task_completion_cb,
 	doca_comch_producer_task_send_completion_cb_t task_error_cb, uint32_t num_send_tasks);
 
-/* Allocates a task that sends the data of buf, a buffer or list (NULL: none), and a copy of at most 32
- * bytes of immediate data. The task keeps a reference to the buffer while it is submitted. Errors:
- * BAD_STATE if the context is not started; NO_MEMORY if all tasks are allocated. */
+/* Allocates a task that sends the data of buf, a buffer or list (NULL: none), and a copy of at most
+ * 32 bytes of immediate data. The task keeps a reference to the buffer while it is submitted.
+ * Errors: BAD_STATE if the context is not started; NO_MEMORY if all tasks are allocated. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer *producer,
 						      const struct doca_buf *buf, uint8_t *imm_data,
@@ -100,7 +100,7 @@ DOCA_EXPERIMENTAL
 const struct doca_buf *doca_comch_producer_task_send_get_buf(
 	struct doca_comch_producer_task_send *task);
 
-/* Sets the buffer. Ignored while the task is in flight, as the other setters. */
+/* Sets the buffer. Ignored while the task is in flight, like the other setters. */
 DOCA_EXPERIMENTAL
 void doca_comch_producer_task_send_set_buf(struct doca_comch_producer_task_send *task,
 					   const struct doca_buf *buf);
@@ -119,15 +119,16 @@ uint8_t *doca_comch_producer_task_send_get_imm_data(struct doca_comch_producer_t
 DOCA_EXPERIMENTAL
 uint32_t doca_comch_producer_task_send_get_imm_data_len(struct doca_comch_producer_task_send *task);
 
-/* Copies immediate data to the task. Ignored above 32 bytes. */
+/* Copies immediate data to the task. Ignored if it is longer than 32 bytes. */
 DOCA_EXPERIMENTAL
 void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_send *task,
 						uint8_t *imm_data, uint32_t imm_data_len);
 
-/* Returns the task, to be submitted. doca_task_submit returns AGAIN while the consumer has no receive
- * submitted; NOT_CONNECTED if the consumer or the connection has ended; INVALID_VALUE for an unknown
- * consumer, immediate data that it does not take, or an invalid buffer; NOT_SUPPORTED for memory that is
- * not host memory of this process. A task whose consumer ends meanwhile fails with CONNECTION_RESET. */
+/* Returns the task for doca_task_submit, which returns AGAIN while the consumer has no receive
+ * submitted; NOT_CONNECTED if the consumer or the connection has ended; INVALID_VALUE for an
+ * unknown consumer, immediate data that the consumer does not accept, or an invalid buffer;
+ * NOT_SUPPORTED for memory that is not host memory of this process. A task whose consumer ends
+ * meanwhile fails with CONNECTION_RESET. */
 DOCA_EXPERIMENTAL
 struct doca_task *doca_comch_producer_task_send_as_task(struct doca_comch_producer_task_send *task);
 

@@ -7,9 +7,9 @@
  *   RUNNING -> STOPPING        doca_ctx_stop with tasks left, or a failed task
  *   STOPPING -> IDLE           by progress, once every task is complete and freed
  *
- * A context belongs to the thread that is in its progress engine; a concurrent call of another
- * thread returns IN_USE. Every function returns INVALID_VALUE for an invalid context or output
- * pointer.
+ * While a thread is inside the progress engine, its contexts belong to that thread; concurrent
+ * calls from other threads return IN_USE. Every function returns INVALID_VALUE for an invalid
+ * context or output pointer.
  */
 #ifndef DOCA_CTX_H
 #define DOCA_CTX_H

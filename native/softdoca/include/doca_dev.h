@@ -43,16 +43,17 @@ enum doca_devinfo_rep_filter {
 	DOCA_DEVINFO_REP_FILTER_EMULATED = 4,
 };
 
-/* Returns the attributes of an open device, valid until it is closed; NULL for an invalid device. */
+/* Returns the attributes of an open device, valid until it is closed; NULL for an invalid
+ * device. */
 DOCA_STABLE
 struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev);
 
-/* Closes the device as often as it was opened; the last call frees it. NULL is ignored. Errors:
- * IN_USE if maps or contexts use it; it then stays open. */
+/* Closes the device. A device must be closed as often as it was opened; the last call frees it.
+ * NULL is ignored. Errors: IN_USE if maps or contexts use it; it then stays open. */
 DOCA_STABLE
 doca_error_t doca_dev_close(struct doca_dev *dev);
 
-/* Opens the function. If it is open already, the same device is returned. The child of a fork gets
+/* Opens the function. If it is already open, the same device is returned. The child of a fork gets
  * a new device, as it cannot use the parent's. Errors: BAD_CONFIG if SOFTDOCA_FAULTS is invalid;
  * NO_MEMORY; errors of the operating system. */
 DOCA_STABLE
@@ -63,9 +64,9 @@ DOCA_STABLE
 doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev_rep **dev_rep);
 
 /* Lists the functions of this process's side: (*dev_list)[0] to [*nb_devs - 1], valid until the
- * list is destroyed. SOFTDOCA_SIDE (host, dpu or both) and SOFTDOCA_DEVICES, a file with one
- * function a line, define them. Errors: BAD_CONFIG if one of them is invalid, with the place in
- * the log; NO_MEMORY. */
+ * list is destroyed. The environment variables SOFTDOCA_SIDE (host, dpu or both) and
+ * SOFTDOCA_DEVICES (a file with one function per line) define them. Errors: BAD_CONFIG if one of
+ * them is invalid, with the place in the log; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t *nb_devs);
 
@@ -83,12 +84,12 @@ DOCA_STABLE
 doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *devinfo, char *iface_name,
 		uint32_t size);
 
-/* Gets PF, VF or SF. */
+/* Gets the type of the function: PF, VF or SF. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,
 		enum doca_pci_func_type *t);
 
-/* Gets the number of an SF. Errors: NOT_SUPPORTED for other functions. */
+/* Gets the number of an SF. Errors: NOT_SUPPORTED for a PF or VF. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_devinfo_get_sf_index(const struct doca_devinfo *devinfo, uint32_t *sf_index);
 
@@ -115,7 +116,7 @@ DOCA_STABLE
 doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *devinfo_rep, char *rep_vuid,
 		uint32_t size);
 
-/* Compares the address that the host's function has for the DPU, as
+/* Compares the address of the host's function as seen by the DPU, like
  * doca_devinfo_is_equal_pci_addr(). */
 DOCA_STABLE
 doca_error_t doca_devinfo_rep_is_equal_pci_addr(const struct doca_devinfo_rep *devinfo_rep,

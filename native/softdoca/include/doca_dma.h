@@ -37,7 +37,8 @@ typedef void (*doca_dma_task_memcpy_completion_cb_t)(struct doca_dma_task_memcpy
 						     union doca_data task_user_data,
 						     union doca_data ctx_user_data);
 
-/* Returns the context, to be configured, connected and started; NULL for an invalid handle. */
+/* Returns the context, which the program configures, connects to a progress engine and starts; NULL
+ * for an invalid handle. */
 DOCA_STABLE
 struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma);
 
@@ -57,13 +58,13 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_size(const struct doca_devinfo
 DOCA_STABLE
 doca_error_t doca_dma_cap_task_memcpy_is_supported(const struct doca_devinfo *devinfo);
 
-/* Creates a DMA context; its device cannot be closed before it is destroyed. Errors: NOT_SUPPORTED
- * for a device without DMA; NO_MEMORY. */
+/* Creates a DMA context; the device cannot be closed before the context is destroyed. Errors:
+ * NOT_SUPPORTED for a device without DMA; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma);
 
-/* Destroys the context, also from its own callback for the state IDLE. Errors: IN_USE unless it is
- * IDLE. */
+/* Destroys the context. The context's own callback for the state IDLE may call it. Errors: IN_USE
+ * unless it is IDLE. */
 DOCA_STABLE
 doca_error_t doca_dma_destroy(struct doca_dma *dma);
 
@@ -74,7 +75,7 @@ doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct 
 					     struct doca_buf *dst, union doca_data user_data,
 					     struct doca_dma_task_memcpy **task);
 
-/* Returns the task, to be submitted and freed; NULL for an invalid handle. */
+/* Returns the task, for doca_task_submit() and doca_task_free(); NULL for an invalid handle. */
 DOCA_STABLE
 struct doca_task *doca_dma_task_memcpy_as_task(struct doca_dma_task_memcpy *task);
 

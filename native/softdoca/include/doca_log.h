@@ -80,11 +80,12 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_log(uint32_t level, int source, const char *fname, int line, const char *func,
 		const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-/* Has records of the program printed: WARNING and worse to stderr, others to stdout. Idempotent. */
+/* Prints the program's records from now on: WARNING and worse to stderr, others to stdout.
+ * Idempotent. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_standard(void);
 
-/* Has records of the library printed to fptr, too: INFO and worse, unless
+/* Also prints the library's records to fptr: INFO and worse, unless
  * doca_log_backend_set_sdk_level() or --sdk-log-level change it. fptr must stay open until the
  * process ends, as a backend is never freed. Errors: NO_MEMORY. */
 DOCA_EXPERIMENTAL
@@ -103,11 +104,11 @@ doca_error_t doca_log_register_source(const char *source_name, int *source);
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_unregister_source(int source);
 
-/* Limits the program's records to this level and worse, as --log-level. */
+/* Limits the program's records to this level and worse, like --log-level. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_level_set_global_lower_limit(uint32_t level);
 
-/* Limits the library's records to this level and worse in all backends, also later ones, as
+/* Limits the library's records to this level and worse in all backends, including later ones, like
  * --sdk-log-level. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_level_set_global_sdk_limit(uint32_t level);

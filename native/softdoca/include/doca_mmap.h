@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory maps: memory of this process, or exported by another, that devices may access.
+ * Memory maps: memory of this process, or memory exported by another process, that devices may
+ * access.
  *
  *   create, set range, permissions, devices -> start -> take buffers, export -> stop or destroy
  *
- * A map has one range. One thread at a time uses a map, unless doca_mmap_enable_thread_safety() was
- * called. Any number of threads, each with its own inventory, may take buffers over a started map.
- * Every function returns INVALID_VALUE for an invalid map, device or output pointer. A map created
- * from an export is started and cannot be changed: NOT_PERMITTED.
+ * A map has one range. Only one thread at a time may use a map, unless
+ * doca_mmap_enable_thread_safety() was called. Any number of threads, each with its own inventory,
+ * may take buffers over a started map. Every function returns INVALID_VALUE for an invalid map,
+ * device or output pointer. A map created from an export is started and cannot be changed:
+ * NOT_PERMITTED.
  */
 #ifndef DOCA_MMAP_H
 #define DOCA_MMAP_H
@@ -54,11 +56,12 @@ doca_error_t doca_mmap_create_from_export(const union doca_data *user_data, cons
 DOCA_STABLE
 doca_error_t doca_mmap_destroy(struct doca_mmap *mmap);
 
-/* Gets a descriptor of at most 512 bytes that gives a process of the DPU the access of the PCI
- * permissions. It belongs to the map and is valid until the map is stopped; repeated calls return
- * the same. Errors: NOT_PERMITTED if the map is not started or has no PCI permission; NOT_FOUND if
- * the map does not have the device; NOT_SUPPORTED if the device cannot export, or this GPU memory
- * cannot be shared; INVALID_VALUE with PCI_RELAXED_ORDERING; DRIVER; NO_MEMORY. */
+/* Gets a descriptor of at most 512 bytes that gives a process on the DPU the access that the PCI
+ * permissions allow. The descriptor belongs to the map and is valid until the map is stopped;
+ * repeated calls return the same descriptor. Errors: NOT_PERMITTED if the map is not started or has
+ * no PCI permission; NOT_FOUND if the map does not have the device; NOT_SUPPORTED if the device
+ * cannot export, or this GPU memory cannot be shared; INVALID_VALUE with PCI_RELAXED_ORDERING;
+ * DRIVER; NO_MEMORY. */
 DOCA_STABLE
 doca_error_t doca_mmap_export_pci(struct doca_mmap *mmap, const struct doca_dev *dev,
 		const void **export_desc, size_t *export_desc_len);
@@ -80,9 +83,9 @@ doca_error_t doca_mmap_set_permissions(struct doca_mmap *mmap, uint32_t access_m
 DOCA_STABLE
 doca_error_t doca_mmap_start(struct doca_mmap *mmap);
 
-/* Ends the exports; the map can then be changed and started again. Returns SUCCESS if it is not
- * started, too. Errors: NOT_PERMITTED if buffers point into it or a transfer is in flight; the map
- * then stays started. */
+/* Ends the exports; the map can then be changed and started again. Also returns SUCCESS if the map
+ * is not started. Errors: NOT_PERMITTED if buffers point into it or a transfer is in flight; the
+ * map then stays started. */
 DOCA_STABLE
 doca_error_t doca_mmap_stop(struct doca_mmap *mmap);
 
@@ -95,11 +98,11 @@ doca_error_t doca_mmap_rm_dev(struct doca_mmap *mmap, struct doca_dev *dev);
 DOCA_STABLE
 doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr, size_t *len);
 
-/* Sets the range to len bytes of a dma-buf from dmabuf_offset on, addressed as addr and following.
- * Allowed once. The fd may be closed afterwards. A udmabuf is mapped; for GPU memory addr must be
- * its device address, by which CUDA finds it. Errors: INVALID_VALUE if the fd is not a dma-buf or
- * the bytes exceed it; NOT_SUPPORTED if it cannot be mapped and addr is not GPU memory;
- * NOT_PERMITTED if a range was set before; BAD_STATE if the map is started. */
+/* Sets the range to len bytes of a dma-buf, starting at dmabuf_offset; their addresses start at
+ * addr. Allowed once. The fd may be closed afterwards. A udmabuf is mapped; for GPU memory, addr
+ * must be the device address, by which CUDA finds the memory. Errors: INVALID_VALUE if the fd is
+ * not a dma-buf or the bytes exceed it; NOT_SUPPORTED if it cannot be mapped and addr is not GPU
+ * memory; NOT_PERMITTED if a range was set before; BAD_STATE if the map is started. */
 DOCA_STABLE
 doca_error_t doca_mmap_set_dmabuf_memrange(struct doca_mmap *mmap, int dmabuf_fd, void *addr,
 		size_t dmabuf_offset, size_t len);
@@ -110,7 +113,8 @@ DOCA_STABLE
 doca_error_t doca_mmap_set_free_cb(struct doca_mmap *mmap, doca_mmap_memrange_free_cb_t *free_cb,
 		void *opaque);
 
-/* Sets the data that the program associates with the map. Errors: BAD_STATE if the map is started. */
+/* Sets the data that the program associates with the map. Errors: BAD_STATE if the map is
+ * started. */
 DOCA_STABLE
 doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union doca_data user_data);
 
@@ -126,7 +130,7 @@ doca_error_t doca_mmap_get_num_bufs(const struct doca_mmap *mmap, uint32_t *num_
 DOCA_STABLE
 doca_error_t doca_mmap_get_exported(const struct doca_mmap *mmap, uint8_t *exported);
 
-/* Gets 1 for a map of doca_mmap_create_from_export(), otherwise 0. */
+/* Gets 1 for a map created by doca_mmap_create_from_export(), otherwise 0. */
 DOCA_STABLE
 doca_error_t doca_mmap_get_from_export(const struct doca_mmap *mmap, uint8_t *from_export);
 
@@ -138,7 +142,7 @@ doca_error_t doca_mmap_get_max_num_devices(const struct doca_mmap *mmap, uint32_
 DOCA_STABLE
 doca_error_t doca_mmap_set_max_num_devices(struct doca_mmap *mmap, uint32_t max_num_devices);
 
-/* Exports as doca_mmap_export_pci(), for RDMA peers and with the RDMA permissions. */
+/* Exports like doca_mmap_export_pci(), but for RDMA peers and with the RDMA permissions. */
 DOCA_STABLE
 doca_error_t doca_mmap_export_rdma(struct doca_mmap *mmap, const struct doca_dev *dev,
 		const void **export_desc, size_t *export_desc_len);
@@ -148,7 +152,7 @@ DOCA_STABLE
 doca_error_t doca_mmap_cap_is_export_pci_supported(const struct doca_devinfo *devinfo,
 		uint8_t *mmap_export);
 
-/* Gets 1 if doca_mmap_create_from_export() accepts exports for PCI with this device, otherwise 0. */
+/* Gets 1 if doca_mmap_create_from_export() accepts PCI exports with this device, otherwise 0. */
 DOCA_STABLE
 doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const struct doca_devinfo *devinfo,
 		uint8_t *from_export);

@@ -2,9 +2,9 @@
 /*
  * Progress engines, and the tasks that they complete.
  *
- * One thread at a time is in an engine, its contexts and their tasks: concurrent calls of another
- * thread return IN_USE or 0, or do nothing. Threads may take turns. Every function with a result
- * returns INVALID_VALUE for an invalid engine, task or output pointer.
+ * Only one thread at a time can be inside an engine, its contexts and their tasks: concurrent calls
+ * from other threads return IN_USE or 0, or do nothing. Threads may take turns. Every function with
+ * a result returns INVALID_VALUE for an invalid engine, task or output pointer.
  */
 #ifndef DOCA_PE_H
 #define DOCA_PE_H
@@ -59,9 +59,9 @@ doca_error_t doca_pe_destroy(struct doca_pe *pe);
 DOCA_STABLE
 uint8_t doca_pe_progress(struct doca_pe *pe);
 
-/* Returns the task to its context, in its callback or at any other time. A memcpy or a Comch message in
- * flight is not freed; a task of a consumer, a producer or a sync event is taken back: its callback is not
- * called. */
+/* Returns the task to its context, in its callback or at any other time. A memcpy or a Comch
+ * message in flight is not freed; a task of a consumer, a producer or a sync event is cancelled:
+ * its callback is not called. */
 DOCA_STABLE
 void doca_task_free(struct doca_task *task);
 
@@ -76,14 +76,15 @@ doca_error_t doca_task_get_status(const struct doca_task *task);
 DOCA_STABLE
 doca_error_t doca_task_submit(struct doca_task *task);
 
-/* Gets a file descriptor for epoll and poll, the same for the life of the engine, which closes it. */
+/* Gets a file descriptor for epoll and poll, the same for the life of the engine, which closes
+ * it. */
 DOCA_STABLE
 doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
 					     doca_notification_handle_t *handle);
 
-/* Has the handle become readable as soon as progress has something to do. Then call
- * doca_pe_clear_notification, progress until it returns 0, and repeat. Tasks may be submitted in
- * between. */
+/* Requests a notification: the handle becomes readable as soon as doca_pe_progress has something to
+ * do. Then call doca_pe_clear_notification, call doca_pe_progress until it returns 0, and repeat.
+ * Tasks may be submitted in between. */
 DOCA_STABLE
 doca_error_t doca_pe_request_notification(struct doca_pe *pe);
 
@@ -91,23 +92,24 @@ doca_error_t doca_pe_request_notification(struct doca_pe *pe);
 DOCA_STABLE
 doca_error_t doca_pe_clear_notification(struct doca_pe *pe, doca_notification_handle_t handle);
 
-/* Gets the number of tasks in flight of all contexts. */
+/* Gets the number of tasks in flight in all contexts. */
 DOCA_STABLE
 doca_error_t doca_pe_get_num_inflight_tasks(const struct doca_pe *pe, size_t *num_inflight_tasks);
 
-/* Sets the mode. In PROGRESS_ALL a call of progress serves all contexts, with at most one task or
- * event each. */
+/* Sets the mode. In PROGRESS_ALL mode, each call of doca_pe_progress serves all contexts, with at
+ * most one task or event per context. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_pe_set_event_mode(struct doca_pe *pe, enum doca_pe_event_mode event_mode);
 
-/* Submits as doca_task_submit, which uses DOCA_TASK_SUBMIT_FLAG_FLUSH. Without that flag the task
- * and those after it wait for a submit with it, or for doca_ctx_flush_tasks. OPTIMIZE_REPORTS has
- * no effect in softdoca. Errors: INVALID_VALUE for other flags. */
+/* Submits like doca_task_submit, which uses DOCA_TASK_SUBMIT_FLAG_FLUSH. Without that flag, the
+ * task and those submitted after it wait until a task is submitted with the flag or
+ * doca_ctx_flush_tasks is called. OPTIMIZE_REPORTS has no effect in softdoca. Errors: INVALID_VALUE
+ * for other flags. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_task_submit_ex(struct doca_task *task, uint32_t flags);
 
-/* Submits as doca_task_submit. Errors: INVALID_VALUE for a task that would fail: no data, above
- * the limit, no space, no permission. */
+/* Submits like doca_task_submit. Errors: also INVALID_VALUE for a task that would fail (no data,
+ * more than the limit, no space, no permission). */
 DOCA_STABLE
 doca_error_t doca_task_try_submit(struct doca_task *task);
 

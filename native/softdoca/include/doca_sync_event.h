@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sync events: a value of 64 bits that is updated, read and waited for by threads of one process or of
- * two, as host and DPU.
+ * Sync events: a 64-bit value that threads update, read and wait for. The threads may be in one
+ * process or in two, for example one on the host and one on the DPU.
  *
- * An event has a location for publishers, which update it, and one for subscribers, which wait for it: the
- * CPU of this process, or remote PCI, the other side. An event with a remote location is exported to the
- * other side, which creates its own handle from the descriptor. Updates are atomic, also between processes;
- * what a publisher wrote before an update is visible to a subscriber that has seen the update.
+ * An event has a location for publishers, which update it, and one for subscribers, which wait for
+ * it: either the CPU of this process or remote PCI, which is the other side. An event with a remote
+ * location is exported to the other side, which creates its own handle from the descriptor. Updates
+ * are atomic, also between processes; what a publisher wrote before an update is visible to a
+ * subscriber that has seen the update.
  *
- * An event is started alone (doca_sync_event_start), or as a context (doca_sync_event_as_ctx), whose tasks
- * are completed by doca_pe_progress. If the other side dies or ends its event, operations and waits that can
- * no longer be satisfied return DOCA_ERROR_CONNECTION_RESET. An invalid or freed handle returns
- * DOCA_ERROR_INVALID_VALUE, NULL or 0.
+ * An event is started alone (doca_sync_event_start), or as a context (doca_sync_event_as_ctx),
+ * whose tasks are completed by doca_pe_progress. If the other side dies or ends its event,
+ * operations and waits that can no longer be satisfied return DOCA_ERROR_CONNECTION_RESET.
+ * Functions return DOCA_ERROR_INVALID_VALUE, NULL or 0 for an invalid or freed handle.
  */
 #ifndef DOCA_SYNC_EVENT_H
 #define DOCA_SYNC_EVENT_H
@@ -48,7 +49,7 @@ typedef uint64_t doca_dpa_dev_sync_event_remote_net_t;
 typedef uint64_t doca_gpu_dev_sync_event_t;
 typedef uint64_t doca_gpu_dev_sync_event_remote_net_t;
 
-/* Called for a task that is complete, or that failed: its status is the reason. */
+/* Called when a task is complete, or when it failed: its status gives the reason. */
 typedef void (*doca_sync_event_task_get_completion_cb_t)(
 	struct doca_sync_event_task_get *task, union doca_data task_user_data,
 	union doca_data ctx_user_data);
@@ -70,31 +71,33 @@ typedef void (*doca_sync_event_task_wait_gt_completion_cb_t)(
 
 /* ---- events ---- */
 
-/* Creates an event of value 0. */
+/* Creates an event with the value 0. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_create(struct doca_sync_event **event);
 
-/* Destroys the event and ends its exports; one that is started alone is stopped. Errors: BAD_STATE unless its
- * context is idle; NOT_PERMITTED if the other side is inside an operation for two seconds. */
+/* Destroys the event and ends its exports; an event that was started alone is stopped. Errors:
+ * BAD_STATE unless its context is idle; NOT_PERMITTED if the other side is inside an operation for
+ * two seconds. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_destroy(struct doca_sync_event *event);
 
-/* Set the location of publishers, and of subscribers: a CPU, that of the device. May be called for several.
- * Errors: BAD_STATE if the event is started; NOT_PERMITTED for one from an export. */
+/* Add the CPU of the device to the locations of publishers, or of subscribers. May be called for
+ * several devices. Errors: BAD_STATE if the event is started; NOT_PERMITTED for an event created
+ * from an export. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_cpu(struct doca_sync_event *event, struct doca_dev *dev);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_subscriber_location_cpu(struct doca_sync_event *event, struct doca_dev *dev);
 
-/* The other side. */
+/* Add remote PCI, the other side, to the locations. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_remote_pci(struct doca_sync_event *event);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_subscriber_location_remote_pci(struct doca_sync_event *event);
 
-/* A peer in the network. */
+/* Add a peer in the network to the locations. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_remote_net(struct doca_sync_event *event);
 
@@ -111,44 +114,46 @@ doca_error_t doca_sync_event_add_subscriber_location_dpa(struct doca_sync_event 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_subscriber_location_gpu(struct doca_sync_event *event, struct doca_gpu *gpu);
 
-/* Has the value at this address, aligned to 8 bytes, which stays the program's. Such an event cannot be
- * exported. Errors: BAD_STATE if it is started. */
+/* Keeps the value at this address, which must be aligned to 8 bytes. The memory still belongs to
+ * the program. Such an event cannot be exported. Errors: BAD_STATE if it is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_set_addr(struct doca_sync_event *event, uint64_t *addr);
 
-/* Has the value in the 8 bytes of data of a buffer, as above. Errors: NOT_PERMITTED for another length or a
- * map that is not writable; NOT_SUPPORTED if it is not host memory of this process. */
+/* Keeps the value in the 8 bytes of data of a buffer, as above. Errors: NOT_PERMITTED for data of
+ * another length or a map that is not writable; NOT_SUPPORTED if it is not host memory of this
+ * process. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct doca_buf *buf);
 
-/* Starts the event alone. Errors: BAD_STATE if it is started, used as a context, or lacks a location;
- * NOT_SUPPORTED for an address of the program with a remote location; NO_MEMORY. */
+/* Starts the event alone. Errors: BAD_STATE if it is started, used as a context, or lacks a
+ * location; NOT_SUPPORTED for a value at an address of the program with a remote location;
+ * NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_start(struct doca_sync_event *event);
 
-/* Stops the event. SUCCESS if it is not started. */
+/* Stops the event. Also returns SUCCESS if it is not started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_stop(struct doca_sync_event *event);
 
-/* Returns the context, to be connected to a progress engine and started; NULL for an event that is started
- * alone. The event can then be started as a context only. */
+/* Returns the context, to be connected to a progress engine and started; NULL for an event that is
+ * started alone. The event can then only be started as a context. */
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_sync_event_as_ctx(struct doca_sync_event *event);
 
-/* ---- operations, of a started event ---- */
+/* ---- operations on a started event ---- */
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_get(struct doca_sync_event *event, uint64_t *value);
 
-/* Adds to the value; *fetched is the value before. */
+/* Adds to the value; *fetched is the previous value. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_update_add(struct doca_sync_event *event, uint64_t value, uint64_t *fetched);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_update_set(struct doca_sync_event *event, uint64_t value);
 
-/* Waits, spinning, until the event's value & mask exceeds `value`. The form _yield gives up the CPU
- * each time. */
+/* Waits, spinning, until the event's value & mask exceeds `value`. The _yield variant gives up the
+ * CPU after each check. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_wait_gt(struct doca_sync_event *event, uint64_t value, uint64_t mask);
 
@@ -171,20 +176,21 @@ doca_error_t doca_sync_event_wait_neq_yield(struct doca_sync_event *event, uint6
 
 /* ---- two sides ---- */
 
-/* Writes a descriptor for the other side, valid until the event is destroyed. Errors: NOT_SUPPORTED if
- * neither location is remote PCI, or the device cannot export; NO_MEMORY; DRIVER. */
+/* Writes a descriptor for the other side, valid until the event is destroyed. Errors: NOT_SUPPORTED
+ * if neither location is remote PCI, or the device cannot export; NO_MEMORY; DRIVER. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_export_to_remote_pci(struct doca_sync_event *event, struct doca_dev *dev,
 						  const uint8_t **data, size_t *sz);
 
-/* Creates a handle of the other side's event. It is started as any event, but not configured. Errors:
- * INVALID_VALUE for a wrong descriptor; NOT_SUPPORTED; NO_MEMORY; DRIVER if the exporter is gone. */
+/* Creates a handle of the other side's event. It is started like any event, but without
+ * configuration. Errors: INVALID_VALUE for an invalid descriptor; NOT_SUPPORTED; NO_MEMORY; DRIVER
+ * if the exporter is gone. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_create_from_export(struct doca_dev *dev, const uint8_t *data, size_t sz,
 						struct doca_sync_event **event);
 
-/* Writes a descriptor for a peer in the network: on this machine. Errors: as above; BAD_STATE without a CPU
- * location, whose device exports. */
+/* Writes a descriptor for a peer in the network, which in softdoca must be on this machine. Errors:
+ * as above; BAD_STATE without a CPU location, because that location's device does the export. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_export_to_remote_net(struct doca_sync_event *event, const uint8_t **data,
 						  size_t *sz);
@@ -269,10 +275,10 @@ doca_error_t doca_sync_event_cap_task_wait_gt_is_supported(const struct doca_dev
 
 /* ---- tasks ---- */
 
-/* For each kind of task: set_conf sets both callbacks and the number of tasks, before the context is started
- * (NOT_PERMITTED after that). alloc_init allocates a task (BAD_STATE if the context is not started,
- * NO_MEMORY if all are allocated). Fields are set while the task is not in flight; a setter is ignored
- * otherwise. */
+/* For each kind of task: set_conf sets both callbacks and the number of tasks, before the context
+ * is started (NOT_PERMITTED after that). alloc_init allocates a task (BAD_STATE if the context is
+ * not started, NO_MEMORY if all are allocated). Fields can be set while the task is not in flight;
+ * otherwise the setter is ignored. */
 
 /* A task that gets the value. */
 DOCA_EXPERIMENTAL
@@ -352,7 +358,7 @@ DOCA_EXPERIMENTAL
 uint64_t *doca_sync_event_task_notify_add_get_fetched_val_ptr(
 	const struct doca_sync_event_task_notify_add *task);
 
-/* A task that waits until (value & mask) equals wait_val. The mask has 0, 1, 2, 4 or 8
+/* A task that waits until (value & mask) equals wait_val. The mask must consist of 0, 1, 2, 4 or 8
  * consecutive bytes 0xff, otherwise alloc_init returns INVALID_VALUE. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_task_wait_eq_set_conf(
@@ -415,7 +421,7 @@ DOCA_EXPERIMENTAL
 uint64_t doca_sync_event_task_wait_neq_get_mask(
 	const struct doca_sync_event_task_wait_neq *task);
 
-/* A task that waits until (value & mask) exceeds wait_val: DOCA 2.5 to 2.7. */
+/* A task that waits until (value & mask) exceeds wait_val. Part of DOCA 2.5 to 2.7. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_task_wait_gt_set_conf(
 	struct doca_sync_event *event, doca_sync_event_task_wait_gt_completion_cb_t completion_cb,

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Data of the program, returned unchanged. Passed by value. */
+/* Data of the program, which the library returns unchanged. Passed by value. */
 union doca_data {
 	void *ptr;
 	uint64_t u64;
@@ -29,8 +29,8 @@ struct doca_gather_list {
 
 #define DOCA_GID_BYTE_LENGTH 16
 
-/* Handle of doca_pe_get_notification_handle: on Linux a file descriptor for epoll. The second name is that of
- * DOCA 3. */
+/* Handle of doca_pe_get_notification_handle: on Linux a file descriptor for epoll. The second name
+ * is the one used by DOCA 3. */
 typedef int doca_event_handle_t;
 typedef doca_event_handle_t doca_notification_handle_t;
 #define doca_event_invalid_handle -1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Versions, as texts that can be compared. */
+/* Version strings, which can be compared. */
 #ifndef DOCA_VERSION_H
 #define DOCA_VERSION_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copy with Comch: the export descriptor goes to the DPU in a message, not in a file.
+ * Copy with Comch: the host sends the export descriptor to the DPU in a message, not in a file.
  *
  *	comch_copy --role server [--rep-pci 3b:00.0]     on the DPU: waits for one client, reads its memory
  *	comch_copy --role client [--text TEXT]           on the host: sends the descriptor of a text
  *
- * The server replies when it has the bytes; then the client ends, and after it the server.
+ * The server replies when it has read the bytes; then the client exits, and after that the server.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ DOCA_LOG_REGISTER(COMCH_COPY);
 #define CHANNEL       "comch_copy"
 #define SIZE_MAX_HERE ((uint64_t)1 << 30) /* limit for an untrusted client */
 
-/* The message of the client; both sides are little-endian. */
+/* The client's message; both sides are little-endian. */
 struct offer {
 	uint64_t addr, size, descriptor_size;
 	uint8_t descriptor[DESCRIPTOR_MAX];
@@ -33,16 +33,16 @@ struct offer {
 static const char answer[] = "copied";
 
 struct comch_copy {
-	/* of the server */
+	/* used by the server */
 	struct copier copier;
 	struct doca_dev_rep *rep;
 	struct doca_comch_server *server;
-	/* of the client */
+	/* used by the client */
 	struct doca_dev *dev;
 	struct doca_mmap *map;
 	struct doca_comch_client *client;
 	char *memory;
-	/* of both */
+	/* used by both sides */
 	struct doca_pe *pe;
 	struct doca_ctx *ctx;
 	enum doca_ctx_states state;
@@ -52,7 +52,7 @@ struct comch_copy {
 	doca_error_t result; /* the first error in a callback */
 };
 
-/* ---- callbacks of both sides; the context's user data is the sample ---- */
+/* ---- callbacks for both sides; the context's user data is the sample ---- */
 
 static void state_changed(const union doca_data data, struct doca_ctx *ctx,
 			  enum doca_ctx_states before, enum doca_ctx_states now)
@@ -87,7 +87,7 @@ static doca_error_t submit(struct doca_comch_task_send *task)
 	return failed("doca_task_submit", result);
 }
 
-/* Progresses until *flag, an error, Ctrl-C, or the end of the context: a client's server died. */
+/* Progresses until *flag is set, an error, Ctrl-C, or the end of the context (the server died). */
 static doca_error_t progress_until(struct comch_copy *c, const bool *flag)
 {
 	const struct timespec nap = {.tv_nsec = 100000};
@@ -372,7 +372,7 @@ static doca_error_t server(struct comch_copy *c, const struct options *o)
 							sizeof answer, &task));
 	TRY(submit(task));
 	TRY(progress_until(c, &c->sent));
-	return progress_until(c, &c->done); /* the client ends first, once it has the answer */
+	return progress_until(c, &c->done); /* the client disconnects first, after the reply */
 }
 
 /* ---- both ---- */

@@ -5,8 +5,9 @@
  *	comch_stream server                 on the DPU: receives the stream of one client
  *	comch_stream client [-n N] [-s S]   on the host: sends N messages of S bytes
  *
- * The control channel stays in the main thread. The consumer, or the producer, has its own thread and
- * progress engine: the main thread goes on progressing the channel, which announces consumers.
+ * The control channel stays in the main thread. The consumer (or the producer) has its own thread
+ * and progress engine, because the main thread must keep progressing the channel, which announces
+ * consumers.
  */
 #include <doca_buf.h>
 #include <doca_buf_inventory.h>
@@ -59,11 +60,11 @@ struct memory {
 static struct doca_dev *device;
 static struct doca_comch_connection *channel; /* set by the main thread, before the worker starts */
 static atomic_uint remote_consumer;
-static atomic_int worker_result = -1; /* -1: it works */
+static atomic_int worker_result = -1; /* -1: the worker is running */
 static atomic_bool said_done, closed;
 static uint32_t n_messages = 1000, size_of_each = 4096;
 
-/* Of the worker alone. */
+/* Used by the worker thread only. */
 static uint32_t n_done, n_failed, n_bytes_checked;
 
 static uint32_t checksum(const char *at, size_t n)
@@ -196,7 +197,7 @@ static void run_consumer(struct memory *m, struct doca_comch_consumer *consumer,
 	stop_ctx(ctx, m->pe);
 }
 
-/* The client may leave at any time: then there is no connection to create a consumer on. */
+/* The client may leave at any time; there is then no connection to create a consumer on. */
 static void *consume(void *arg)
 {
 	const size_t room = 1 << 20;

@@ -120,7 +120,7 @@ static doca_error_t set_gpu(void *param, void *config)
 }
 
 static const struct option {
-	int wanted; /* 0: always */
+	int wanted; /* 0: registered always */
 	enum doca_argp_type type;
 	const char *short_name, *long_name, *description;
 	doca_argp_param_cb_t set;
@@ -178,8 +178,8 @@ doca_error_t sample_begin(int argc, char **argv, const char *name, int wanted, s
 		strcpy(o->buffer, "/tmp/buffer.txt");
 	}
 	TRY(read_options(argc, argv, name, wanted, o));
-	/* Before any thread is started, so that all inherit the mask and the signals arrive only
-	 * here. */
+	/* Block the signals before any thread is started, so that all threads inherit the mask and
+	 * the signals arrive only here. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);

@@ -14,16 +14,16 @@
 #include <doca_error.h>
 
 #define TEXT_MAX       4096 /* bytes of a text or a path on the command line, with its terminating 0 */
-#define DESCRIPTOR_MAX 1024 /* largest export descriptor, as far as is known */
+#define DESCRIPTOR_MAX 1024 /* size of the largest export descriptor known */
 
-/* Calls a function of DOCA; on an error logs it and returns it from the calling function. */
+/* Calls a DOCA function; logs an error and returns it from the calling function. */
 #define TRY_DOCA(call)                                    \
 	do {                                              \
 		doca_error_t try_result = (call);         \
 		if (try_result != DOCA_SUCCESS)           \
 			return failed(#call, try_result); \
 	} while (0)
-/* The same for a function of the samples, which has already logged its error. */
+/* The same for a function of the samples, which logs its errors itself. */
 #define TRY(call)                                 \
 	do {                                      \
 		doca_error_t try_result = (call); \
@@ -33,11 +33,11 @@
 
 /* Options of a sample; `wanted` below selects the members. */
 struct options {
-	char pci[TEXT_MAX]; /* of the device; empty: the first capable one */
+	char pci[TEXT_MAX]; /* of the device; empty: the first capable device */
 	char text[TEXT_MAX];
 	char descriptor[TEXT_MAX]; /* path of the export descriptor */
-	char buffer[TEXT_MAX]; /* path of the address and length of the exported memory */
-	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first */
+	char buffer[TEXT_MAX]; /* path of the file with the exported memory's address and length */
+	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first one */
 	char role[TEXT_MAX];
 	bool write;
 	int count, size, gpu;
@@ -53,7 +53,7 @@ enum wanted {
 	WANT_COMCH = 64, /* rep_pci and role */
 };
 
-/* Starts the log, parses the command line (always with --pci-addr), and handles Ctrl-C. */
+/* Starts the log, parses the command line (which always accepts --pci-addr), and handles Ctrl-C. */
 doca_error_t sample_begin(int argc, char **argv, const char *name, int wanted, struct options *o);
 /* Returns the exit code. */
 int sample_end(doca_error_t result);
@@ -65,9 +65,9 @@ doca_error_t failed_system(const char *what, const char *path);
 
 /* Returns whether SIGINT (Ctrl-C) or SIGTERM was received. */
 bool stopped(void);
-/* Sleeps until fd is readable (true), or Ctrl-C (false). */
+/* Sleeps until fd is readable (returns true) or Ctrl-C is received (returns false). */
 bool wait_readable(int fd);
-/* Waits until Enter, the end of standard input, or Ctrl-C. */
+/* Waits for Enter, the end of standard input, or Ctrl-C. */
 void wait_for_enter(void);
 
 /* Returns DOCA_SUCCESS if a device has the capabilities that the sample needs. */

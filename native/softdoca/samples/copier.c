@@ -90,7 +90,7 @@ doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doc
 	while (!copy.done) {
 		if (doca_pe_progress(c->pe) || stopping || !stopped())
 			continue;
-		/* After Ctrl-C the task is still completed by its callback, and may still copy. */
+		/* After Ctrl-C the task may still copy, and its callback is still called. */
 		stopping = true;
 		doca_ctx_stop(c->ctx);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A DMA context with everything that it needs, for one copy after the other. local_copy.c shows
+/* A DMA context with everything that it needs, for copies one after the other. local_copy.c shows
  * each step. */
 #ifndef SAMPLES_COPIER_H
 #define SAMPLES_COPIER_H
@@ -23,8 +23,8 @@ struct copier {
 	uint32_t max_list; /* buffers of one list */
 };
 
-/* Opens a copier; *c must be zero. Even on failure: copier_stop(), then destroy the maps, then
- * copier_close(). */
+/* Opens a copier; *c must be zero. Even after a failure, call copier_stop(), destroy the maps, then
+ * call copier_close(). */
 doca_error_t copier_open(struct copier *c, const char *pci, size_t bufs);
 /* The same with c->dev already open. */
 doca_error_t copier_open_on(struct copier *c, size_t bufs);
@@ -35,8 +35,8 @@ doca_error_t copier_run(struct copier *c, const struct doca_buf *src, struct doc
 /* Copies `size` bytes at src to dst, in as many tasks as the device's limit requires. */
 doca_error_t copier_copy(struct copier *c, struct doca_mmap *from, void *src, struct doca_mmap *to,
 			 void *dst, size_t size);
-/* Creates a started map of memory of this process for that device. On failure *map may exist:
- * destroy it. */
+/* Creates a started map of this process's memory for that device. Even after a failure *map may be
+ * set; the caller destroys it. */
 doca_error_t map_memory(struct doca_dev *dev, void *addr, size_t size, uint32_t access,
 			struct doca_mmap **map);
 

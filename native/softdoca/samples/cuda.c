@@ -49,7 +49,7 @@ static const struct {
 	{"cuMemcpyDtoH_v2", &cuMemcpyDtoH, false},
 	{"cuMemsetD8_v2", &cuMemsetD8, false},
 	{"cuPointerSetAttribute", &cuPointerSetAttribute, false},
-	{"cuMemGetHandleForAddressRange", &cuMemGetHandleForAddressRange, true}, /* from 11.7 on */
+	{"cuMemGetHandleForAddressRange", &cuMemGetHandleForAddressRange, true}, /* since 11.7 */
 	{"cuGetErrorString", &cuGetErrorString, false},
 };
 

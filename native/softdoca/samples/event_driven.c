@@ -5,8 +5,8 @@
  *
  *	event_driven [--count COPIES] [--size BYTES]
  *
- * The callback of a complete copy submits it again, with other bytes, until COPIES were made. Every
- * byte is checked.
+ * The callback of a complete copy checks every byte and submits the task again with other bytes,
+ * until COPIES copies were made.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * GPU export: lends memory of a GPU to the DPU, which reads it and writes to it without the CPU.
+ * GPU export: exports GPU memory to the DPU, which reads and writes it without the CPU.
  *
  *	gpu_export [--gpu N] [--text TEXT] [--size BYTES] [--descriptor-path FILE] [--buffer-path FILE]
  *
  * It runs on the host. remote_copy_receiver --write on the DPU reads the text in the GPU's memory
  * and writes another one; this program prints both. It uses a dma-buf of the GPU's memory with
- * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Without support for dma-buf in CUDA or
- * DOCA it uses the GPU's address, which needs the kernel module nvidia-peermem.
+ * doca_mmap_set_dmabuf_memrange, then doca_mmap_export_pci. Without dma-buf support in CUDA or DOCA
+ * it uses the GPU's address instead, which needs the kernel module nvidia-peermem.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static doca_error_t can_export(const struct doca_devinfo *info)
 	return result == DOCA_SUCCESS && !can ? DOCA_ERROR_NOT_SUPPORTED : result;
 }
 
-/* Creates a map of the GPU's memory: by the dma-buf, or by its address for fd -1. */
+/* Creates a map of the GPU's memory from the dma-buf fd, or from its address if fd is -1. */
 static doca_error_t map_gpu(struct gpu_export *e, int fd)
 {
 	uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE;
@@ -60,7 +60,7 @@ static doca_error_t map_by_dmabuf(struct gpu_export *e)
 
 	TRY(gpu_dmabuf(&e->gpu, &fd));
 	result = map_gpu(e, fd);
-	close(fd); /* the map has a duplicate */
+	close(fd); /* the map holds a duplicate */
 	if (result == DOCA_SUCCESS)
 		DOCA_LOG_INFO("The DPU accesses it by a dma-buf");
 	return result;
@@ -113,7 +113,7 @@ static doca_error_t gpu_export(struct gpu_export *e, const struct options *o)
 	return show(e, "the GPU's memory holds");
 }
 
-/* The map is destroyed before its memory. */
+/* Destroys the map before its memory is freed. */
 static void give_back(struct gpu_export *e, const struct options *o)
 {
 	if (e->map) {

@@ -4,7 +4,7 @@
  *
  *	local_copy [--pci-addr 03:00.0] [--text TEXT]
  *
- * This file has all steps in order; the other samples use copier.c.
+ * This file shows all steps in order; the other samples use copier.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static doca_error_t copy(struct local_copy *l, size_t size)
 	while (!l->done) {
 		if (doca_pe_progress(l->pe) || l->stopping || !stopped())
 			continue;
-		l->stopping = true; /* After Ctrl-C the task is still completed by its callback. */
+		l->stopping = true; /* After Ctrl-C the callback is still called. */
 		doca_ctx_stop(l->ctx);
 	}
 	return l->result == DOCA_SUCCESS ? DOCA_SUCCESS : failed("The copy", l->result);

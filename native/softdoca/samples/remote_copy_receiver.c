@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Remote copy, the DPU's side: reads the host's memory by DMA, and may write to it.
+ * Remote copy, DPU side: reads the host's memory by DMA, and may write to it.
  *
  *	remote_copy_receiver [--descriptor-path FILE] [--buffer-path FILE] [--write --text TEXT]
  *
- * remote_copy_sender or gpu_export writes the two files. Addresses on this side are those of the
- * host.
+ * remote_copy_sender or gpu_export writes the two files. The addresses of the map on this side are
+ * those of the host's process.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Remote copy, the host's side: lends its memory to the DPU, and waits while the DPU reads it.
+ * Remote copy, host side: exports its memory to the DPU, and waits while the DPU reads it.
  *
  *	remote_copy_sender [--text TEXT] [--size BYTES] [--write] [--descriptor-path FILE] [--buffer-path FILE]
  *
  * It writes two files that remote_copy_receiver reads: the export descriptor, and the address and
- * length of the memory. Copy both to the DPU (scp). With --write the DPU may write, too; the final
- * content of the memory is printed. There is no DMA context: the host's CPU copies nothing.
+ * length of the memory. Copy both to the DPU (scp). With --write the DPU may also write to it; the
+ * final content of the memory is printed. There is no DMA context: the host's CPU copies nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ static doca_error_t send_memory(struct sender *s, const struct options *o)
 	return DOCA_SUCCESS;
 }
 
-/* Removes the files first, which are useless without the memory. Destroying the map ends the
+/* Removes the files first, because they are useless without the memory. Destroying the map ends the
  * export. */
 static void give_back(struct sender *s, const struct options *o)
 {

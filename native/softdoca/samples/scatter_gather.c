@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Scatter and gather: one task copies a list of buffers, end to end, into another list. The two
- * lists may be cut in different places.
+ * lists may have their boundaries at different offsets.
  *
  *	scatter_gather [--text TEXT] [--count PIECES]
  *
@@ -20,7 +20,7 @@
 
 DOCA_LOG_REGISTER(SCATTER_GATHER);
 
-#define GAP 16 /* bytes between cells that no copy may modify */
+#define GAP 16 /* bytes between cells, which no copy may modify */
 
 struct scatter_gather {
 	struct copier copier;
@@ -29,7 +29,7 @@ struct scatter_gather {
 	size_t length; /* of the text, with its terminating 0 */
 };
 
-/* A row of cells in memory: `piece` bytes of a text each, the rest in the last. */
+/* A row of cells in memory. Each holds `piece` bytes of the text, the last one the rest. */
 struct cells {
 	char *base;
 	size_t piece, length;
@@ -48,7 +48,8 @@ static char *cell(const struct cells *c, size_t i, size_t *size)
 	return c->base + at + i * GAP;
 }
 
-/* Takes the cells as one list, with data if `full`. *list is its first buffer, or NULL. */
+/* Takes buffers over the cells as one list, with data if `full`. *list is the first buffer, or
+ * NULL. */
 static doca_error_t list_of(struct scatter_gather *s, const struct cells *cells, bool full,
 			    struct doca_buf **list)
 {
@@ -122,7 +123,7 @@ static doca_error_t scatter_gather(struct scatter_gather *s, const struct option
 	struct cells first, middle, last;
 
 	s->length = strlen(o->text) + 1;
-	part = s->length * (GAP + 1); /* enough for one byte in each cell */
+	part = s->length * (GAP + 1); /* enough for cells of one byte each */
 	whole = 3 * part;
 	s->memory = calloc(1, whole);
 	if (!s->memory)

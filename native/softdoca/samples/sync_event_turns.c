@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The host and the DPU take turns by a sync event. One file, public DOCA only.
+ * The host and the DPU take turns, using a sync event. One file, public DOCA only.
  *
  *	sync_event_turns host FILE [ROUNDS]   exports the event into FILE, and waits for the other side
  *	sync_event_turns dpu FILE [ROUNDS]    reads FILE
  *
- * The value counts the turns: the DPU makes it odd, the host makes it even. The host uses the event alone;
+ * The value counts the turns: the DPU makes it odd, the host even. The host uses the event alone;
  * the DPU uses it as a context, with tasks on a progress engine.
  */
 #include <doca_ctx.h>
@@ -51,7 +51,7 @@ static struct doca_dev *find_device(doca_error_t (*supports)(const struct doca_d
 
 /* ---- host: synchronous ---- */
 
-/* Under another name first: the other side never reads half of it. */
+/* Writes under another name first, so that the other side never reads half a file. */
 static bool save(const char *path, const void *data, size_t size)
 {
 	char partial[4096];
@@ -93,7 +93,7 @@ static doca_error_t play_host(struct doca_sync_event *event, uint64_t rounds)
 		if (result == DOCA_SUCCESS && before != 2 * turn + 1)
 			result = DOCA_ERROR_UNEXPECTED;
 	}
-	/* The last word is the DPU's. */
+	/* The DPU takes the last turn. */
 	if (result == DOCA_SUCCESS)
 		result = doca_sync_event_wait_eq_yield(event, 2 * rounds + 1, ALL_BITS);
 	return result;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Handles that can be validated. Each object that a program has a pointer to is in one reserved
- * range of addresses, aligned to 64 bytes, and begins with a tag made of its kind and its address.
- * So any value can be checked without an invalid access: NULL, a number, a pointer to something
- * else, an object of another kind, or one that was freed. The range is never unmapped, only reused.
+ * Handles that can be validated. Every object that a program has a pointer to lies in one reserved
+ * address range, is aligned to 64 bytes, and begins with a tag computed from its kind and its
+ * address. So any value can be checked without an invalid memory access: NULL, a number, a pointer
+ * to something else, an object of another kind, or one that was freed. The range is never unmapped;
+ * freed memory in it is only reused.
  */
 #ifndef SOFTDOCA_OBJECT_H
 #define SOFTDOCA_OBJECT_H
@@ -46,18 +47,18 @@ enum object_kind {
 	OBJECT_SYNC_EVENT_REMOTE_NET,
 	OBJECT_SYNC_TASK,
 	OBJECT_BUF_IDLE, /* a buffer that is not in use */
-	OBJECT_LIST, /* header of an array of handles that the program holds */
+	OBJECT_LIST, /* header of an array of handles given to the program */
 };
 
 /* First member of every object. */
 struct object {
 	uint32_t tag;
-	uint32_t lines; /* of 64 bytes; 0: part of another object */
+	uint32_t lines; /* size in units of 64 bytes; 0: part of another object */
 };
 
 struct object_arena {
 	uintptr_t base; /* 0 before the first object */
-	size_t size; /* bytes in use, from base on */
+	size_t size; /* bytes in use, starting at base */
 	uint32_t secret;
 };
 extern SOFTDOCA_INTERNAL struct object_arena softdoca_arena;
@@ -78,10 +79,10 @@ static inline bool object_is(const void *p, enum object_kind kind)
 		       object_tag(p, kind);
 }
 
-/* Allocates an object of `size` bytes, zeroed except for its header. Returns NULL without memory.
+/* Allocates an object of `size` bytes, zeroed except for its header. Returns NULL if out of memory.
  * Thread-safe. */
 SOFTDOCA_INTERNAL void *softdoca_object_new(enum object_kind kind, size_t size);
-/* Returns whether n objects of that size can be allocated, so that an excessive number is refused
+/* Returns whether n objects of that size can be allocated. Lets callers refuse an excessive number
  * before memory runs out. */
 SOFTDOCA_INTERNAL bool softdoca_object_room(size_t size, size_t n);
 /* Frees the object and the objects within it: object_is() returns false from then on. */
@@ -90,8 +91,8 @@ static inline size_t object_lines(size_t size)
 {
 	return (size + 63) / 64;
 }
-/* Changes an object's kind; OBJECT_FREE makes it invalid without freeing its memory. Also for an
- * object within another one, aligned to 64 bytes. */
+/* Changes an object's kind; OBJECT_FREE makes it invalid without freeing its memory. The object may
+ * also be part of another one, if it is aligned to 64 bytes. */
 static inline void object_become(void *p, enum object_kind kind)
 {
 	__atomic_store_n(&((struct object *)p)->tag, object_tag(p, kind), __ATOMIC_RELEASE);

@@ -2,7 +2,7 @@
 /*
  * Internals of softdoca: the objects behind the handles, and the functions that its files share.
  *
- *   dev.c      devices and representors, as described (devices.c); a device holds an engine of dgkit
+ *   dev.c      devices and representors, described by devices.c; each device has an engine of dgkit
  *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
  *   buf.c      buffers; buf_list.c lists of them; inventory.c their allocation
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
@@ -10,7 +10,8 @@
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
  *
- * Errors: a doca_error_t alone; the log has the reason (softdoca_log, level WARNING).
+ * Errors: functions return a doca_error_t only; the reason is in the log (softdoca_log, level
+ * WARNING).
  */
 #ifndef SOFTDOCA_H
 #define SOFTDOCA_H
@@ -36,7 +37,7 @@
 #include "doca_version.h"
 #include "object.h"
 
-/* Limits: those of a BlueField where known (MEMCPY_MAX: 2 MiB), otherwise chosen. */
+/* Limits: those of a BlueField where known (MEMCPY_MAX: 2 MiB), otherwise arbitrary. */
 #define MEMCPY_MAX      ((uint64_t)2 << 20)
 #define LIST_MAX        64u /* buffers of one list in a memcpy task */
 #define TASKS_MAX       65536u /* of one context */
@@ -46,18 +47,18 @@
 /* log.c: writes a record of the library. level is a doca_log_level. */
 SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char *format, ...)
 	__attribute__((format(printf, 3, 4), cold));
-/* Returns the text of this thread's last record at WARNING or worse, for bindings that raise it;
- * "" if there is none. */
+/* Returns the text of this thread's last record at WARNING or worse, for language bindings that
+ * raise it as an exception; "" if there is none. */
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
-/* Logs the reason (WARNING) and yields the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the context
- * runs"); */
+/* Logs the reason (WARNING) and evaluates to the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the
+ * context runs"); */
 #define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
-/* For invalid environment variables of softdoca: logged at CRIT, which is printed on stderr by
- * default. */
+/* Like REFUSE, for invalid environment variables of softdoca: logs at CRIT, which is printed on
+ * stderr by default. */
 #define MISCONFIGURED(...) \
 	(softdoca_log(DOCA_LOG_LEVEL_CRIT, __func__, __VA_ARGS__), DOCA_ERROR_BAD_CONFIG)
-/* The first checks of a public function, which return from it. DOCA documents INVALID_VALUE for
- * invalid input in general. */
+/* The first checks of a public function; a failed check returns from the function. DOCA documents
+ * INVALID_VALUE for invalid input in general. */
 #define CHECK_OBJECT(p, kind, what)                                                \
 	do {                                                                       \
 		if (__builtin_expect(!object_is(p, kind), 0))                      \
@@ -69,16 +70,16 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 		if (__builtin_expect(!(p), 0))                                     \
 			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #p); \
 	} while (0)
-/* Set the limit of the program's records, and that of every SDK backend. Return false for an
+/* Set the level limit of the program's records, and of every SDK backend. Return false for an
  * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);
 SOFTDOCA_INTERNAL bool softdoca_log_sdk_limit(uint32_t level);
 /* error.c: logs a negative result of dgkit.h with its text, and returns the corresponding
  * doca_error_t. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_failed(const char *func, int rc) __attribute__((cold));
-/* runtime.c: writes the path, in dgkit's folder of sockets, of a Comch server's name on the
- * function of this vuid. Errors: OPERATING_SYSTEM and others if the folder cannot be used or the
- * path exceeds cap. */
+/* runtime.c: writes the path of the socket of the Comch server with this name on the function with
+ * this vuid. The path is in dgkit's folder for sockets. Errors: OPERATING_SYSTEM and others if the
+ * folder cannot be used or the path exceeds cap. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_runtime_path(const char *name, const char *function,
 						     const char *ending, char *out, size_t cap);
 
@@ -121,8 +122,8 @@ struct doca_dev {
 	uint32_t opened; /* number of times; an open device is opened again as the same object */
 	int pid; /* of the opening process: a forked child opens its own device */
 	_Alignas(64) struct doca_devinfo info;
-	dg_device *engine; /* provider soft, or fault over it */
-	dg_device *gpu; /* provider cuda, opened with the first GPU memory; NULL before */
+	dg_device *engine; /* provider soft, or fault on top of it */
+	dg_device *gpu; /* provider cuda, opened when GPU memory is first used; NULL until then */
 	atomic_uint users; /* maps and contexts that use it: closing returns IN_USE */
 	struct doca_dev *next;
 };
@@ -133,8 +134,8 @@ struct doca_dev_rep {
 	struct function f;
 };
 
-/* dev.c: returns dev->gpu, opened if necessary: the GPU of this UUID, or the first for NULL.
- * Returns NULL, logged, without a GPU. */
+/* dev.c: returns dev->gpu, opened if necessary: the GPU with this UUID, or the first GPU if uuid is
+ * NULL. Logs and returns NULL if there is no GPU. */
 SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid);
 
 /* ---- memory maps ---- */
@@ -152,9 +153,9 @@ enum export_kind { EXPORT_PCI, EXPORT_RDMA, EXPORT_KINDS };
 struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
-	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory joined with it by a task */
-	/* Its export descriptors by kind, created once; [0] of an import is the descriptor
-	 * imported. */
+	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory in a task with GPU memory */
+	/* Export descriptors by kind, each created once; for an import, [0] is the imported
+	 * descriptor. */
 	struct export_bytes {
 		uint8_t *bytes;
 		size_t len;
@@ -168,13 +169,13 @@ struct doca_mmap {
 	bool exported, from_export, thread_safe;
 	bool writable; /* a task of this process may write to it */
 	uint32_t permissions; /* doca_access_flag */
-	char *addr; /* as programs use it: in a map from an export, the exporter's address */
+	char *addr; /* as the program uses it: for a map from an export, the exporter's address */
 	size_t len;
-	char *base; /* address in this process, other than addr for a udmabuf; NULL: not mapped */
+	char *base; /* address in this process; differs from addr for a udmabuf; NULL: not mapped */
 	int dmabuf_fd; /* a duplicate, or -1 */
 	size_t mapped; /* bytes of a udmabuf mapped at `window` */
 	void *window;
-	dg_memory gpu; /* GPU memory of this process; its fd is owned */
+	dg_memory gpu; /* GPU memory of this process; the map owns its fd */
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
 	atomic_uint bufs; /* buffers in use that point into it */
@@ -187,10 +188,11 @@ struct doca_mmap {
 /* Returns the attachment of a started map for this device, or NULL. */
 SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
 							      const struct doca_dev *dev);
-/* dmabuf.c: called by name by another copy of dgkit's core: see dg_cuda_share_pins(). */
+/* dmabuf.c: another copy of dgkit's core finds and calls this function by name: see
+ * dg_cuda_share_pins(). */
 SOFTDOCA_INTERNAL void *softdoca_share_pins(void *theirs);
-/* Returns its region in dev->gpu, created if necessary, for a task that joins host memory and GPU
- * memory. Returns NULL on failure. */
+/* Returns the map's region in dev->gpu, created if necessary, for a task that copies between host
+ * memory and GPU memory. Returns NULL on failure. */
 SOFTDOCA_INTERNAL dg_region *softdoca_mmap_for_gpu(struct doca_mmap *m, struct attachment *a);
 
 /* ---- buffers ---- */
@@ -204,9 +206,9 @@ struct doca_buf {
 	struct doca_buf *first; /* of its list; itself if single */
 	struct doca_buf *last; /* of its list; valid in the first buffer only */
 	uint32_t list_len; /* likewise */
-	/* Submitted tasks that use it; the buffer cannot be returned meanwhile. Of a list, in its
-	 * first buffer. in_tasks counts the tasks of `owner`, in_others those of other engines:
-	 * see buf_count(). */
+	/* Numbers of submitted tasks that use the buffer, which cannot be returned meanwhile. For a
+	 * list they are in its first buffer. in_tasks counts the tasks of `owner`, in_others those
+	 * of other engines: see buf_count(). */
 	atomic_uint in_tasks, in_others;
 	_Atomic(struct doca_pe *) owner; /* NULL until its first task */
 	struct doca_mmap *mmap;
@@ -214,8 +216,9 @@ struct doca_buf {
 	struct doca_buf *next_free;
 };
 
-/* Returns whether a submitted task uses the list that begins with b. Acquire: if not, the caller
- * may write to the memory, which the engine of another thread has read by then. */
+/* Returns whether a submitted task uses the list that begins with b. Acquire: if the result is
+ * false, the engine of another thread has finished reading the memory, so the caller may write to
+ * it. */
 static inline bool buf_in_tasks(const struct doca_buf *b)
 {
 	return atomic_load_explicit(&b->in_tasks, memory_order_acquire) ||
@@ -240,8 +243,8 @@ struct ctx_ops {
 	/* Cancels the tasks that can be cancelled; progress() completes the others. Called once
 	 * before IDLE. */
 	void (*stop)(struct doca_ctx *ctx);
-	/* Returns whether nothing keeps the context STOPPING, apart from tasks in flight, which
-	 * are counted elsewhere. */
+	/* Returns whether nothing but tasks in flight, which are counted elsewhere, keeps the
+	 * context STOPPING. */
 	bool (*quiet)(struct doca_ctx *ctx);
 	/* Frees what start() allocated; called last, before the state becomes IDLE. */
 	void (*ended)(struct doca_ctx *ctx);
@@ -258,13 +261,14 @@ struct ctx_ops {
 	/* Reverts arm(). */
 	void (*disarm)(struct doca_ctx *ctx);
 	void (*free_task)(struct doca_task *task);
-	/* Takes a task in flight back, so that it can be freed; its callback is not called. Returns
-	 * false if it cannot. NULL: tasks in flight cannot be freed. */
+	/* Cancels a task in flight, so that it can be freed; its callback is not called. Returns
+	 * false if it cannot be cancelled. NULL: tasks in flight cannot be freed. */
 	bool (*cancel)(struct doca_task *task);
-	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them. */
+	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them at
+	 * once. */
 	void (*flush)(struct doca_ctx *ctx);
 };
-/* Flag of submit: doca_task_try_submit, which refuses a task that would fail. */
+/* Flag of submit, set by doca_task_try_submit: refuse a task that would fail. */
 #define SUBMIT_CHECKED 0x80000000u
 
 struct doca_ctx {
@@ -279,8 +283,8 @@ struct doca_ctx {
 	size_t in_flight; /* tasks submitted whose callback was not called yet */
 	size_t tasks; /* tasks allocated and not freed; STOPPING lasts until there are none */
 	bool stopping_asked; /* ops->stop was called */
-	bool busy; /* its progress or a callback is running, so its memory is still used */
-	void (*release)(void *object); /* destroyed while busy: frees `object` afterwards */
+	bool busy; /* its progress or a callback is running, so its memory is still in use */
+	void (*release)(void *object); /* set if destroyed while busy: frees `object` afterwards */
 	void *object;
 	int fd; /* ops->fileno(), unless it is IDLE */
 };
@@ -305,30 +309,30 @@ struct doca_pe {
 	uint32_t fork_generation; /* at its creation: see pe_forked() */
 };
 
-/* pe.c: enters an engine, its contexts and their tasks. One thread may be inside; others get
- * PE_BUSY. A callback is inside already (PE_NESTED). Objects without an engine (NULL) can always
- * be entered. */
+/* pe.c: enters an engine, its contexts and their tasks. Only one thread can be inside; others get
+ * PE_BUSY. A callback is already inside and gets PE_NESTED. Objects without an engine (NULL) can
+ * always be entered. */
 enum pe_entry { PE_ENTERED, PE_NESTED, PE_BUSY };
 SOFTDOCA_INTERNAL enum pe_entry softdoca_pe_enter(struct doca_pe *pe);
 SOFTDOCA_INTERNAL void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how);
-/* Wakes the program if it waits, because there is an event to deliver. */
+/* Wakes the program if it is waiting, because there is an event to deliver. */
 SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
 
 /* Result of tasks that a stopped context did not finish. */
 #define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
 
-/* ctx.c, for libraries: initialize a context, or destroy it. Destroying needs the state IDLE,
- * otherwise the result is `started`. release(object) frees the library's object, immediately or
- * after the callback that destroys it; its handle is invalid from then on. */
+/* ctx.c, for libraries: initialize a context, or destroy it. Destroying requires the state IDLE,
+ * otherwise returns `started`. release(object) frees the library's object, immediately or, if a
+ * callback destroys it, after that callback; its handle is invalid at once. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct doca_dev *dev,
 						 const struct ctx_ops *ops);
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
 						    void (*release)(void *object), void *object);
 /* Changes the state and notifies the program. */
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
-/* Handles a fatal error: RUNNING becomes STOPPING, as by stop. */
+/* Handles a fatal error: RUNNING becomes STOPPING, as if the context were stopped. */
 SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
-/* task.c: assign a task to ctx; end its flight, before its completion callback. */
+/* task.c: assign a task to ctx; mark it as no longer in flight, before its completion callback. */
 SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx,
 					  union doca_data user_data);
 SOFTDOCA_INTERNAL void softdoca_task_landed(struct doca_task *task, doca_error_t status);

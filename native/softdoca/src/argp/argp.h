@@ -18,11 +18,11 @@
 #include "doca_argp.h"
 #include "softdoca.h"
 
-/* A flag of the command line: a parameter of the program, or one of argp's own. */
+/* A flag of the command line: a parameter of the program, or a flag of argp itself. */
 struct flag {
 	char *short_name, *long_name, *description;
 	enum doca_argp_type type;
-	char *arguments; /* name of the value in the usage; NULL: by the type */
+	char *arguments; /* name of the value in the usage; NULL: derived from the type */
 };
 
 struct doca_argp_param {
@@ -31,7 +31,7 @@ struct doca_argp_param {
 	doca_argp_param_cb_t callback;
 	bool mandatory, multiple, registered;
 	bool on_line, in_file; /* found by the current start() */
-	bool unset; /* a text could not be copied for lack of memory */
+	bool unset; /* a text could not be copied: out of memory */
 	struct doca_argp_param *next;
 };
 
@@ -39,12 +39,12 @@ enum own { OWN_HELP, OWN_VERSION, OWN_LOG, OWN_SDK_LOG, OWN_JSON, N_OWN };
 
 struct argp {
 	bool ready; /* between init() and destroy() */
-	bool running; /* inside start(): callbacks cannot change anything */
+	bool running; /* inside start(), whose callbacks cannot change anything */
 	char *program;
 	void *config;
 	doca_argp_validation_cb_t validate;
 	doca_argp_param_cb_t version;
-	struct doca_argp_param *params; /* registered, in that order */
+	struct doca_argp_param *params; /* in the order of registration */
 	struct doca_argp_param *loose; /* created and not registered */
 };
 extern struct argp argp;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * --json: parameters by their long names, in DOCA's sections:
+ * Reader of the file of --json, which gives parameters by their long names, in DOCA's sections:
  *
  *	{"doca_general_flags": {"log-level": 60}, "doca_program_flags": {"pci-addr": "03:00.0"}}
  *
@@ -20,13 +20,13 @@ enum { BYTES_MAX = 1 << 20 };
 
 struct file {
 	const char *path;
-	char *text, *scratch; /* of the same size: decoding does not lengthen a string */
+	char *text, *scratch; /* of the same size, because decoding does not lengthen a string */
 	size_t size;
 	struct json_value key, value;
 	bool program; /* whether the current section is doca_program_flags */
 };
 
-/* "params.json line 7" */
+/* Formats a position, for example "params.json line 7". */
 static const char *where(const struct file *f, char out[128])
 {
 	struct json at = {.begin = f->text, .at = f->key.text};

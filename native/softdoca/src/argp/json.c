@@ -31,7 +31,7 @@ static int peek(const struct json *j)
 	return j->at < j->end ? (unsigned char)*j->at : -1;
 }
 
-/* Skips a comment. RFC 8259 has none, but files of programs do. Returns false if there is no
+/* Skips a comment. RFC 8259 has no comments, but files of programs do. Returns false if there is no
  * terminated comment. */
 static bool comment(struct json *j)
 {
@@ -91,8 +91,8 @@ static int32_t unit(const char *c, const char *end)
 	return n;
 }
 
-/* Decodes the character after `\u` at *c, of one or two units, and moves *c past it. Returns -1 if
- * invalid. */
+/* Decodes the character after `\u` at *c, which has one or two UTF-16 units, and moves *c past it.
+ * Returns -1 if invalid. */
 static int32_t code_point(const char **c, const char *end)
 {
 	int32_t high = unit(*c, end), low;
@@ -117,7 +117,7 @@ static bool escape(struct json *j)
 	return c != 'u' || code_point(&j->at, j->end) >= 0 || fail(j, "a character behind \\u");
 }
 
-/* Called after the opening quote. */
+/* Parses a string. Called after the opening quote. */
 static bool string(struct json *j)
 {
 	for (;;) {
@@ -177,7 +177,7 @@ static bool key(struct json *j)
 	return (eat(j, '"') || fail(j, "a key in quotes")) && string(j);
 }
 
-/* Called after the opening bracket: members or elements, separated by commas. */
+/* Parses members or elements, separated by commas. Called after the opening bracket. */
 static bool inner(struct json *j, unsigned depth, bool object)
 {
 	enum json_type type;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strict reader of JSON (RFC 8259, and comments as in C) over a text in memory. It allocates nothing
- * and stops at the first mistake. Its results are parts of the text. */
+/* Strict JSON reader (RFC 8259, plus C comments) for a text in memory. It allocates nothing and
+ * stops at the first error. Its results point into the text. */
 #ifndef SOFTDOCA_JSON_H
 #define SOFTDOCA_JSON_H
 
@@ -34,7 +34,8 @@ void json_open(struct json *j, const char *text, size_t size);
 bool json_value(struct json *j, struct json_value *out);
 /* Enters the next object. */
 bool json_enter(struct json *j);
-/* Reads its next member. Returns false at the end, or with j->wrong set. */
+/* Reads the next member of the object. Returns false at its end, or on an error, with j->wrong
+ * set. */
 bool json_member(struct json *j, struct json_value *key, struct json_value *value);
 /* Checks that only white space is left. */
 bool json_ended(struct json *j);

@@ -132,8 +132,8 @@ void doca_argp_param_set_multiplicity(struct doca_argp_param *param)
 		param->multiple = true;
 }
 
-/* Whether a name can be typed on a command line: no leading `-`, no `=`, no tab or newline. A long
- * name may contain spaces; then it is typed as a quoted argument. */
+/* Returns whether a name can be typed on a command line: no leading `-`, no `=`, no tab or newline.
+ * A long name may contain spaces; then it is typed as a quoted argument. */
 static bool typable(const char *name, bool is_long)
 {
 	size_t n = strlen(name);
@@ -153,8 +153,8 @@ static doca_error_t check_name(const char *name, bool is_long)
 	return DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both
- * names are missing. ALREADY_EXIST for a name in use, also by argp: guess. */
+/* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both names
+ * are missing. ALREADY_EXIST for a name in use, including argp's own names: guess. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;

@@ -206,7 +206,7 @@ static doca_error_t complete(void)
 	return argp.validate ? argp.validate(argp.config) : DOCA_SUCCESS;
 }
 
-/* DOCA API reference, ARGP: both end the program. */
+/* DOCA API reference, ARGP: --help and --version end the program. */
 static void answer(const struct line *l)
 {
 	if (was_given(l, OWN_HELP)) {
@@ -260,7 +260,7 @@ doca_error_t doca_argp_start(int argc, char **argv)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "called inside a callback of doca_argp_start");
 	if (argc < 1 || !argv)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "argc is %d, argv %p", argc, (void *)argv);
-	size_t letters = 0; /* each may be a flag: -abc */
+	size_t letters = 0; /* each letter may be a flag: -abc */
 	for (int i = 0; i < argc; i++) {
 		if (!argv[i])
 			return REFUSE(DOCA_ERROR_INVALID_VALUE, "argv[%d] is NULL, argc is %d", i,

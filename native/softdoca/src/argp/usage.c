@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns of a line, and before the description */
+enum { WIDTH = 100, NAMES_MAX = 40 }; /* columns per line, and at most before the description */
 
 #define LEVELS "10 disable, 20 critical, 30 error, 40 warning, 50 info, 60 debug, 70 trace"
 
@@ -92,7 +92,7 @@ void argp_usage(FILE *out)
 }
 
 /* DOCA Arg Parser guide: prints the error, then the usage. According to the guide this ends the
- * program, according to the API reference an error is returned; programs rely on the latter. */
+ * program; according to the API reference it returns an error, and programs rely on that. */
 doca_error_t argp_wrong(doca_error_t error, const char *format, ...)
 {
 	char text[512];

@@ -8,7 +8,7 @@ static doca_error_t supported(const struct doca_devinfo *devinfo, uint32_t cap, 
 	if (!object_is(devinfo, OBJECT_DEVINFO))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
 			      (const void *)devinfo);
-	/* No warning for a query. */
+	/* A query deserves no warning. */
 	if (!(devinfo->f.caps & cap)) {
 		softdoca_log(DOCA_LOG_LEVEL_DEBUG, __func__, "%s (%s) cannot be a Comch %s",
 			     devinfo->f.pci, devinfo->f.ibdev, what);

@@ -90,8 +90,8 @@ doca_error_t doca_comch_client_event_consumer_register(
 				      expired_consumer_event_cb);
 }
 
-/* Comch API reference: BAD_STATE before the context is started. Before the server has accepted:
- * guess. */
+/* Comch API reference: BAD_STATE before the context is started. BAD_STATE before the server has
+ * accepted: guess. */
 doca_error_t doca_comch_client_get_connection(const struct doca_comch_client *comch_client,
 					      struct doca_comch_connection **connection)
 {

@@ -3,7 +3,7 @@
  * Internals of Comch: messages between two processes of one user, over a SEQPACKET socket in
  * dgkit's folder.
  *
- *   endpoint.c    common part of clients and servers: configuration, states, progress
+ *   endpoint.c    common code of clients and servers: configuration, states, progress
  *   connection.c  connections: handshake, received packets, end
  *   listen.c      sockets of servers, and how clients find them
  *   send.c        send tasks
@@ -25,7 +25,7 @@
 #include "doca_comch.h"
 #include "softdoca.h"
 
-/* Limit that public programs set on BlueField-3. */
+/* The limit that public programs use on BlueField-3. */
 #define MSG_MAX 4080u
 /* guesses: no public figures are known */
 #define NAME_MAX_LEN   120u /* with its terminating 0 */
@@ -43,7 +43,7 @@ enum packet_kind {
 	PACKET_WELCOME,
 	PACKET_REFUSED,
 	PACKET_MESSAGE,
-	PACKET_CONSUMER, /* of the fast path: see fast.h */
+	PACKET_CONSUMER, /* used by the fast path: see fast.h */
 };
 #define PACKET_MAGIC   0x63636473u
 #define PACKET_VERSION 2u
@@ -69,12 +69,12 @@ struct message {
 	uint8_t bytes[MSG_MAX];
 };
 
-/* A pending event for doca_pe_progress to deliver: a completed task, a consumer of the other side that
- * expired, or a connection that ended. */
+/* A pending event for doca_pe_progress to deliver: a completed task, a consumer of the other side
+ * that expired, or a connection that ended. */
 struct item {
 	struct item *next;
-	struct doca_comch_task_send *task; /* NULL: one of the others */
-	struct remote *consumer; /* NULL: the connection */
+	struct doca_comch_task_send *task; /* NULL: another kind of event */
+	struct remote *consumer; /* NULL: the event is about the connection */
 	struct doca_comch_connection *connection;
 };
 struct items {
@@ -96,7 +96,7 @@ struct doca_comch_connection {
 	uint64_t id; /* handles are reused, ids are not */
 	uint32_t peer_max;
 	union doca_data user_data;
-	struct items pending; /* tasks that found the socket full, in order */
+	struct items pending; /* tasks that wait for space in the socket, in order */
 	struct item over;
 	struct fast_link *fast; /* of the fast path */
 };
@@ -120,7 +120,7 @@ struct endpoint {
 	_Alignas(64) struct object event; /* passed to the callbacks of events */
 	bool is_server;
 	char name[NAME_MAX_LEN];
-	char function[DOCA_DEVINFO_VUID_SIZE]; /* of the host: served, or the client's own */
+	char function[DOCA_DEVINFO_VUID_SIZE]; /* of the host: the served or the client's own */
 	struct doca_dev_rep *rep;
 	uint32_t max_msg, recv_queue, n_tasks;
 	doca_comch_task_send_completion_cb_t completion_cb, error_cb;
@@ -128,8 +128,8 @@ struct endpoint {
 	doca_comch_event_connection_status_changed_cb_t connect_cb, disconnect_cb;
 	doca_comch_event_consumer_cb_t consumer_cb, expired_cb; /* NULL: not registered */
 
-	/* From start() to ended(). */
-	pid_t pid; /* of the process that started it: a forked child only has its handles */
+	/* Valid from start() to ended(). */
+	pid_t pid; /* of the process that started it; a forked child only inherits the handles */
 	int epoll_fd, timer_fd, listen_fd, lock_fd, spare_fd;
 	bool sockets_first;
 	uint64_t deadline_ns, last_id;
@@ -206,11 +206,13 @@ doca_error_t comch_connect(struct endpoint *e);
 /* ---- connection.c ---- */
 
 struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd);
-/* Handles events of its socket, with at most one callback. Returns whether one was called. */
+/* Handles events of the connection's socket, with at most one callback. Returns whether one was
+ * called. */
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events);
 /* Closes the connection; tasks that were not sent complete with `error`. The object stays valid. */
 void comch_connection_end(struct doca_comch_connection *c, doca_error_t error);
-/* Removes it from the endpoint's list, before a callback that may end the endpoint. */
+/* Removes the connection from the endpoint's list; to be called before a callback that may end the
+ * endpoint. */
 void comch_connection_unlist(struct doca_comch_connection *c);
 void comch_connection_free(struct doca_comch_connection *c);
 /* Sends a packet. Returns 0, or -EAGAIN if the socket is full, or another negative errno. */
@@ -230,7 +232,7 @@ doca_error_t comch_send_alloc(struct endpoint *e, struct doca_comch_connection *
 doca_error_t comch_submit(struct doca_task *task, uint32_t flags);
 void comch_free_task(struct doca_task *task);
 void comch_send_done(struct doca_comch_task_send *t, doca_error_t status);
-/* Sends waiting tasks, as the socket has space again. */
+/* Sends waiting tasks; called when the socket has space again. */
 void comch_send_pending(struct doca_comch_connection *c);
 void comch_deliver(struct doca_comch_task_send *t);
 

@@ -89,13 +89,13 @@ void comch_connection_free(struct doca_comch_connection *c)
 	softdoca_object_free(c);
 }
 
-/* Handles a connection that the peer closed, died on, or violated the protocol of. Returns whether
- * a callback was called. */
+/* Handles the end of a connection: the peer closed it, died, or violated the protocol. Returns
+ * whether a callback was called. */
 static bool ended(struct doca_comch_connection *c, doca_error_t error)
 {
 	struct endpoint *e = c->e;
 	bool greeting = c->state == GREETING;
-	link_end(c, &e->items); /* its consumers expire first */
+	link_end(c, &e->items); /* so that its consumers expire first */
 	comch_connection_end(c, error);
 	if (e->is_server) {
 		/* The program does not know of a client that sent no HELLO. */
@@ -171,7 +171,7 @@ static bool answered(struct doca_comch_connection *c, const struct reply *r)
 	return true;
 }
 
-/* fds: those of a consumer, or -1. */
+/* fds are those of a consumer, or -1. */
 static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t n, int fds[2])
 {
 	struct endpoint *e = c->e;
@@ -201,7 +201,7 @@ static bool arrived(struct doca_comch_connection *c, struct message *m, ssize_t 
 
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 {
-	struct message m; /* on the stack: a callback may receive the next one */
+	struct message m; /* on the stack, because a callback may receive the next message */
 	int fds[2];
 	if (events & EPOLLOUT)
 		comch_send_pending(c);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Consumers. Sources: "consumer reference" is the published header's documentation, "guess" is ours.
+ * Consumers. Sources: "consumer reference" is the published header's documentation; "guess" marks
+ * an assumption that no published source confirms.
  */
 #include <errno.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static doca_error_t open_channel(struct fast_ctx *p)
 		code = errno;
 		fds[0] = fds[1] = -1;
 	}
-	fast_lock(); /* a fork in another thread closes them in its child */
+	fast_lock(); /* if another thread forks, the child closes these fds */
 	p->channel = fds[0];
 	p->offered = fds[1];
 	p->counter = counter;
@@ -93,7 +94,7 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	return DOCA_SUCCESS;
 }
 
-/* A producer that has counted on the receive already sends to the next one. */
+/* A producer that has already counted on this receive gets the next one instead. */
 static bool cancel(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
@@ -118,14 +119,15 @@ static bool announce(struct doca_comch_consumer *c)
 	return true;
 }
 
-/* Whether the other side has closed the channel, and all its messages were received. */
+/* Returns whether the other side has closed the channel and all its messages were received. */
 static bool at_end(const struct fast_ctx *p)
 {
 	char byte;
 	return !recv(p->channel, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
 }
 
-/* As fast_message_receive(). The program may have changed the buffers of a task that waited. */
+/* Like fast_message_receive(), but checks the buffers first: the program may have changed them
+ * while the task waited. */
 static int take_message(const struct doca_comch_consumer *c, struct fast_task *t)
 {
 	if (fast_message_check(&c->p, t->buf, c->mmap, __func__) == DOCA_SUCCESS)
@@ -134,7 +136,7 @@ static int take_message(const struct doca_comch_consumer *c, struct fast_task *t
 	return 0;
 }
 
-/* Receives into the first task. Returns whether there was a message, or the end. */
+/* Receives into the first task. Returns whether there was a message or the end of the channel. */
 static bool receive(struct doca_comch_consumer *c)
 {
 	struct fast_ctx *p = &c->p;
@@ -198,8 +200,8 @@ static void call(struct fast_ctx *p, struct fast_task *t)
 
 /* ---- public functions ---- */
 
-/* Consumer reference, doca_comch_consumer_create: INVALID_VALUE, BAD_STATE, NO_MEMORY. NOT_PERMITTED,
- * for a read-only map: guess. */
+/* Consumer reference, doca_comch_consumer_create: INVALID_VALUE, BAD_STATE, NO_MEMORY.
+ * NOT_PERMITTED for a read-only map: guess. */
 doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_connection,
 					struct doca_mmap *buf_mmap,
 					struct doca_comch_consumer **consumer)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Common part of clients and servers. The notification handle of such a context is a separate epoll
- * over all its sockets, so a program can sleep on it. (According to DOCA's guide Comch has no
+ * Common code of clients and servers. Such a context has its own epoll fd over all its sockets as
+ * notification handle, so a program can sleep on it. (According to DOCA's guide Comch has no
  * event-triggered completions: a program for NVIDIA's library polls doca_pe_progress instead.)
- * Sources: "Comch API reference" is the published header's documentation, "guess" is ours.
+ * Sources: "Comch API reference" is the published header's documentation; "guess" marks an
+ * assumption that no published source confirms.
  */
 #include "fast.h"
 
@@ -117,7 +118,7 @@ doca_error_t comch_watch(struct endpoint *e, int fd, void *what)
 		      strerror(code));
 }
 
-/* Without a server yet: the timer wakes the program, and progress retries. */
+/* There is no server yet: the timer wakes the program, and progress retries. */
 static doca_error_t wait_for_server(struct endpoint *e)
 {
 	struct itimerspec every = {{0, RETRY_NS}, {0, RETRY_NS}};
@@ -152,7 +153,7 @@ static void ended(struct doca_ctx *ctx)
 	each_fd(e, close_fd);
 }
 
-/* Comch guide: settings required before the start. BAD_STATE: guess. */
+/* Comch guide: these settings are required before the start. The error BAD_STATE: guess. */
 static doca_error_t configured(const struct endpoint *e)
 {
 	const char *lacks = !e->n_tasks   ? "send tasks (..._task_send_set_conf)"
@@ -222,7 +223,8 @@ static bool try_again(struct endpoint *e)
 static bool sockets(struct endpoint *e)
 {
 	struct epoll_event event;
-	/* Bounded, so that peers that connect without a message cannot keep the program here. */
+	/* The loop is bounded, so that peers that connect without sending a message cannot keep the
+	 * program here. */
 	for (int i = 0; i < 16 && epoll_wait(e->epoll_fd, &event, 1, 0) == 1; i++) {
 		void *what = event.data.ptr;
 		bool called = false;
@@ -254,7 +256,7 @@ static bool items(struct endpoint *e)
 		return true;
 	}
 	struct doca_comch_connection *c = i->connection;
-	/* Unlisted first, because the callback may stop the server. */
+	/* Removed from the list first, because the callback may stop the server. */
 	comch_connection_unlist(c);
 	e->disconnect_cb((void *)&e->event, c, 1);
 	comch_connection_free(c);
@@ -264,8 +266,8 @@ static bool items(struct endpoint *e)
 static bool progress(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
-	/* Alternating, so that neither completions that submit again nor messages starve the
-	 * other. */
+	/* Alternate, so that completions whose callbacks submit again and incoming messages do not
+	 * starve each other. */
 	e->sockets_first = !e->sockets_first;
 	return e->sockets_first ? sockets(e) || items(e) : items(e) || sockets(e) || items(e);
 }

@@ -3,7 +3,7 @@
  * The fast path of Comch: consumers and producers of a connection.
  *
  *   link.c           state shared by a connection, its consumers and its producers; remote consumers
- *   fast_ctx.c       common part of consumers and producers: contexts, tasks, waking
+ *   fast_ctx.c       common code of consumers and producers: contexts, tasks, waking
  *   fast_message.c   messages of the fast path, from and to a program's memory
  *   consumer.c, producer.c   consumers and producers, with their public functions
  *
@@ -16,12 +16,12 @@
  *      end: the channel is closed ------------------> the event of an expired consumer
  *
  * So a send does not depend on the consumer making progress, the death of either side closes the
- * channel, and no process ever writes to another's memory. Producers in all threads share a consumer's
- * channel and counter. A message larger than INLINE_MAX is sent as a memfd.
+ * channel, and no process ever writes to another's memory. Producers in all threads share a
+ * consumer's channel and counter. A message larger than INLINE_MAX is sent as a memfd.
  *
- * Threads. Endpoint, consumer and producer may belong to three different progress engines. One lock of
- * the process (fast_lock) guards the state that they share, and is held across fork(). Only `over` and
- * `woken` are read without it.
+ * Threads. Endpoint, consumer and producer may belong to three different progress engines. One lock
+ * per process (fast_lock) guards the state that they share, and is held across fork(). Only `over`
+ * and `woken` are read without holding the lock.
  */
 #ifndef SOFTDOCA_FAST_H
 #define SOFTDOCA_FAST_H
@@ -94,7 +94,7 @@ struct fast_task {
 	uint32_t imm_len;
 	uint8_t imm[IMM_MAX];
 	doca_error_t status;
-	int memfd; /* holds a large message that waits for space; else -1 */
+	int memfd; /* holds a large message that waits for space; otherwise -1 */
 	enum fast_place place;
 	struct fast_task *next; /* in its list */
 	struct fast_task *next_free, *next_made;
@@ -182,17 +182,17 @@ struct fast_link *link_new(const struct endpoint *e, int fd);
 void link_end(struct doca_comch_connection *c, struct items *events);
 /* Detaches and returns the link of a connection that is being freed. */
 struct fast_link *link_detach(struct doca_comch_connection *c);
-/* Gives up a reference. */
+/* Releases a reference. */
 void link_leave(struct fast_link *l);
 /* Adds a consumer or producer to the link of a connection, with an id. Errors: BAD_STATE;
  * NO_MEMORY. */
 doca_error_t link_join(struct doca_comch_connection *c, struct fast_ctx *p);
 void link_part(struct fast_ctx *p);
-/* Whether it has consumers or producers of this side. */
+/* Returns whether the link has consumers or producers of this side. */
 bool link_in_use(struct fast_link *l);
 /* Sends CONSUMER. Returns 0 or a negative errno. */
 int link_announce(struct fast_ctx *p, uint32_t imm_max);
-/* Handles CONSUMER; takes the fds. Returns whether a callback was called. */
+/* Handles CONSUMER and takes ownership of the fds. Returns whether a callback was called. */
 bool remote_announced(struct doca_comch_connection *c, const struct announcement *a, int fds[2]);
 /* Handles the closing of a channel by its consumer. Returns whether a callback was called. */
 bool remote_expired(struct remote *r);
@@ -218,7 +218,7 @@ void fast_ctx_disarm(struct doca_ctx *ctx);
 void fast_ctx_free_task(struct doca_task *task);
 /* Wakes the program that polls the context. Call it from any thread, with the lock held. */
 void fast_ctx_wake(struct fast_ctx *p);
-/* Clears the effect of fast_ctx_wake(), in the context's own thread. */
+/* Clears the effect of fast_ctx_wake(). Call it in the context's own thread. */
 void fast_ctx_woken(struct fast_ctx *p);
 /* Allocates a task. */
 doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fast_task **out);
@@ -231,17 +231,17 @@ void fast_ctx_release(struct fast_task *t);
 void fast_ctx_done(struct fast_ctx *p, struct fast_task *t, doca_error_t status);
 /* Delivers a task, if there is one. */
 bool fast_ctx_deliver(struct fast_ctx *p);
-/* Removes a task from the lists. */
+/* Removes a task from the list that it is in. */
 void fast_ctx_unlink(struct fast_ctx *p, struct fast_task *t);
 /* Returns the task of a handle of this kind. Logs an invalid handle and returns NULL. */
 struct fast_task *fast_task_check(void *task, enum object_kind kind, const char *func);
-/* The same, for setting a field: a task in flight is invalid, too. */
+/* The same, for setting a field: a task in flight is also treated as invalid. */
 struct fast_task *fast_task_settable(void *task, enum object_kind kind, const char *func);
 
 /* ---- fast_message.c ---- */
 
-/* Receives a packet, with MSG_TRUNC, and at most two fds (else -1). Returns its size, 0 at the end,
- * or a negative errno. */
+/* Receives a packet, with MSG_TRUNC, and at most two fds (-1 for each that is missing). Returns its
+ * size, 0 at the end, or a negative errno. */
 ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2]);
 /* Sends a packet with n_fds fds. Returns 0 or a negative errno. */
 int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds);
@@ -249,8 +249,8 @@ int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
  * process, and in `map` unless that is NULL. */
 doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf *buf,
 				const struct doca_mmap *map, const char *func);
-/* Copies the data of a large message to t->memfd. Returns 0 or a negative errno, such as that of
- * data that is not accessible. */
+/* Copies the data of a large message to t->memfd. Returns 0 or a negative errno, for example
+ * because the data is not accessible. */
 int fast_message_prepare(struct fast_task *t);
 /* Sends a task's message. Returns 0 or a negative errno. */
 int fast_message_send(const struct fast_ctx *p, const struct fast_task *t, int channel);

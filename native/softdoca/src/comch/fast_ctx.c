@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Common part of consumers and producers. Sources: "guess" is ours. */
+/* Common code of consumers and producers. "guess" marks an assumption that no published source
+ * confirms. */
 #include "fast.h"
 
 #include <errno.h>
@@ -110,7 +111,7 @@ void fast_ctx_ended(struct doca_ctx *ctx)
 	p->free_tasks = NULL;
 }
 
-/* The tasks are counted by the context. */
+/* The context counts the tasks in flight. */
 bool fast_ctx_quiet(struct doca_ctx *ctx)
 {
 	(void)ctx;
@@ -127,7 +128,7 @@ int fast_ctx_fileno(struct doca_ctx *ctx)
 bool fast_ctx_arm(struct doca_ctx *ctx)
 {
 	struct fast_ctx *p = fast_ctx_of(ctx);
-	/* A consumer that starts has to be announced by progress. */
+	/* Progress still has to announce a consumer that is STARTING. */
 	return p->done.first || ctx->state == DOCA_CTX_STATE_STARTING;
 }
 
@@ -138,7 +139,8 @@ void fast_ctx_disarm(struct doca_ctx *ctx)
 
 void fast_ctx_wake(struct fast_ctx *p)
 {
-	/* relaxed: changed under the lock alone; fast_ctx_woken() looks at it without, to save the lock */
+	/* relaxed: changed only under the lock; fast_ctx_woken() reads it without the lock to save
+	 * time */
 	if (p->wake_fd >= 0 && !atomic_exchange_explicit(&p->woken, true, memory_order_relaxed))
 		eventfd_write(p->wake_fd, 1);
 }

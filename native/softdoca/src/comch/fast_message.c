@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Messages of the fast path. They are read from and written to the program's memory by system calls, so
- * that memory that was unmapped or protected fails the task instead of raising a signal.
+ * Messages of the fast path. System calls read them from and write them to the program's memory, so
+ * that unmapped or protected memory makes the task fail instead of raising a signal.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ union control {
 	char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
 };
 
-/* Takes the first two fds and closes the others. */
+/* Keeps the first two fds and closes the others. */
 static void take_fds(struct msghdr *m, int fds[2])
 {
 	size_t taken = 0;
@@ -44,8 +44,9 @@ static void take_fds(struct msghdr *m, int fds[2])
 
 ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 {
-	/* Has space for as many as can be sent: the kernel drops what exceeds it, but an emulator
-	 * (QEMU) that passes a larger buffer to the kernel leaves such fds open. */
+	/* Has space for as many fds as can be sent. The kernel drops fds that exceed the buffer,
+	 * but an emulator (QEMU), which passes a larger buffer to the kernel, would leave them
+	 * open. */
 	union control control;
 	struct msghdr m = {.msg_iov = iov,
 			   .msg_iovlen = n,
@@ -53,8 +54,8 @@ ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 			   .msg_controllen = sizeof control.bytes};
 	ssize_t got;
 	fds[0] = fds[1] = -1;
-	/* ECONNRESET only reports that the peer closed without having read everything; its own
-	 * messages follow, then end of file. It is reported once. */
+	/* ECONNRESET only reports that the peer closed without having read everything; the peer's
+	 * own messages follow, then end of file. The error is reported once. */
 	do
 		got = recvmsg(fd, &m, MSG_DONTWAIT | MSG_TRUNC | MSG_CMSG_CLOEXEC);
 	while (got < 0 && (errno == EINTR || errno == ECONNRESET));
@@ -91,7 +92,8 @@ static char *place(const struct doca_buf *b, const char *at)
 	return b->mmap->base + (at - b->mmap->addr);
 }
 
-/* Parts of the data of a list; with `room`, of its free space after the data. Returns their number. */
+/* Gets the parts of a list's data or, with `room`, of the free space after its data. Returns their
+ * number. */
 static size_t parts_of(const struct doca_buf *b, bool room, struct iovec *out, uint64_t *size)
 {
 	size_t n = 0;
@@ -173,7 +175,7 @@ static int move(int fd, struct iovec *part, size_t left, uint64_t size, bool out
 {
 	uint64_t done = 0;
 	while (done < size) {
-		/* The last part may be larger than what is left of a message received. */
+		/* When receiving, the last part may be larger than the rest of the message. */
 		ssize_t n = out ? pwritev(fd, part, (int)left, (off_t)done)
 				: preadv(fd, part, (int)left, (off_t)done);
 		if (n < 0 && errno == EINTR)
@@ -186,8 +188,9 @@ static int move(int fd, struct iovec *part, size_t left, uint64_t size, bool out
 	return done == size ? 0 : -EIO;
 }
 
-/* Linux sends nothing of a packet whose parts are not all accessible. An emulator (QEMU) sends those
- * before the first that is not: there, fast_message_prepare() has to find it. */
+/* Linux sends nothing of a packet if any of its parts is not accessible. An emulator (QEMU) sends
+ * the parts before the first inaccessible one; fast_message_prepare() then has to find that part
+ * itself. */
 static bool packets_are_whole;
 
 static void try_packet(void)
@@ -260,7 +263,7 @@ static void append(struct doca_buf *b, uint64_t size)
 	}
 }
 
-/* Completes a receive whose packet was taken. */
+/* Completes a receive whose packet was read from the channel. */
 static doca_error_t unpack(struct fast_task *t, const struct fast_message *head,
 			   struct iovec *parts, size_t n, uint64_t room, int memfd)
 {
@@ -288,7 +291,7 @@ int fast_message_receive(struct fast_task *t, int channel, uint32_t imm_max)
 	size_t n = parts_of(t->buf, true, parts + 1, &room);
 	parts[0] = (struct iovec){&head, sizeof head};
 	ssize_t got = fast_receive(channel, parts, n + 1, fds);
-	if (got == -EFAULT) { /* the packet is gone */
+	if (got == -EFAULT) { /* the packet is lost */
 		t->status = REFUSE(DOCA_ERROR_IO_FAILED, "the buffer is not accessible");
 		return 0;
 	}

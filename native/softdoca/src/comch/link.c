@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a connection, its consumers and its producers share, and the consumers of the other side. The
- * fds of a consumer come from another process and are checked: a channel is a Unix socket, a counter
- * is an eventfd, which cannot block once it is O_NONBLOCK.
+ * The state shared by a connection, its consumers and its producers, and the consumers of the other
+ * side. The fds of a remote consumer come from another process and are checked: a channel is a Unix
+ * socket, a counter is an eventfd, which cannot block once it is O_NONBLOCK.
  */
 #include "fast.h"
 
@@ -138,8 +138,8 @@ static void remote_close(struct remote *r)
 		at = &(*at)->next;
 	*at = r->next;
 	r->link->n_remotes--;
-	/* Explicitly: a producer that waits for space watches it, too, and a forked child may have
-	 * it. */
+	/* Removed explicitly, because closing the fd may not do it: a producer that waits for space
+	 * also watches it, and a forked child may hold a copy. */
 	epoll_ctl(r->e->epoll_fd, EPOLL_CTL_DEL, r->fd, NULL);
 	fast_close(&r->fd);
 	fast_close(&r->counter);
@@ -150,7 +150,7 @@ void link_end(struct doca_comch_connection *c, struct items *events)
 	struct fast_link *l = c->fast;
 	fast_lock();
 	l->fd = -1;
-	/* release: the thread that sees it sees the state of the link that led to it */
+	/* release: a thread that sees the flag also sees the state of the link that led to it */
 	if (!atomic_exchange_explicit(&l->over, true, memory_order_release))
 		wake_all(l);
 	for (struct remote *r; (r = l->remotes);) {
@@ -224,7 +224,7 @@ int link_announce(struct fast_ctx *p, uint32_t imm_max)
 			 ? -EPIPE
 			 : fast_send(p->link->fd, &(struct iovec){&a, sizeof a}, 1, fds, 2);
 	if (!rc)
-		fast_close(&p->offered); /* so that the channel ends with the other side */
+		fast_close(&p->offered); /* so that the channel ends when the other side ends */
 	fast_unlock();
 	return rc;
 }
@@ -298,7 +298,7 @@ bool remote_announced(struct doca_comch_connection *c, const struct announcement
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
 			     "Comch '%s': consumer %u of the other side is refused", c->e->name,
 			     a->id);
-		return false; /* its channel is closed: it stops */
+		return false; /* its channel was closed, so it stops */
 	}
 	if (c->e->consumer_cb)
 		c->e->consumer_cb((void *)&c->e->event, c, a->id);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * How a client finds its server: a socket whose path is made of the server's name and the host
- * function's vuid. A lock on a second file is held while the server lives. Files of a killed server
- * are replaced by a server of the same name, and removed by the next client or server that starts.
+ * function's vuid. The server holds a lock on a second file as long as it lives. Files of a killed
+ * server are replaced by a server of the same name, and removed by the next client or server that
+ * starts.
  */
 #include "comch.h"
 
@@ -34,7 +35,8 @@ static doca_error_t system_error(const char *path)
 	return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s: %s", path, strerror(code));
 }
 
-/* Returns whether fd is still the file of that name: its previous holder may have removed it. */
+/* Returns whether fd still refers to the file of that name; the previous holder may have removed
+ * the file. */
 static bool same_file(int fd, const char *path)
 {
 	struct stat a, b;
@@ -53,7 +55,7 @@ static bool lock_file(int fd)
 	return true;
 }
 
-/* Removes the files of one server if it does not live. `name` is that of its lock file. */
+/* Removes the files of one server if it is no longer running. `name` is that of its lock file. */
 static void sweep(const char *dir, const char *name)
 {
 	struct sockaddr_un a;
@@ -122,7 +124,7 @@ doca_error_t comch_listen(struct endpoint *e)
 		error = take_name(e, lock.sun_path);
 	if (error != DOCA_SUCCESS)
 		return error;
-	/* The process that bound it is dead, as the lock was free. */
+	/* The process that bound the socket is dead, because the lock was free. */
 	unlink(a.sun_path);
 	e->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	e->listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -142,7 +144,8 @@ static void close_fd(int *fd)
 void comch_remove_files(const struct endpoint *e)
 {
 	struct sockaddr_un a;
-	/* The name is ours while the lock is held; a forked child must leave its parent's alone. */
+	/* The name belongs to this process while it holds the lock; a forked child must not remove
+	 * its parent's files. */
 	if (e->lock_fd < 0 || e->pid != getpid())
 		return;
 	if (socket_path(e, ".sock", &a) == DOCA_SUCCESS)
@@ -210,7 +213,7 @@ static doca_error_t say_hello(struct endpoint *e, int fd)
 	memcpy(h.function, e->function, sizeof h.function);
 	if (!comch_same_user(fd))
 		return DOCA_ERROR_NOT_PERMITTED;
-	/* The server has ended meanwhile; another may start. */
+	/* The server has ended meanwhile; another one may start. */
 	if (comch_put(fd, &h, sizeof h))
 		return DOCA_ERROR_IN_PROGRESS;
 	return comch_connection_new(e, fd) ? DOCA_SUCCESS : DOCA_ERROR_NO_MEMORY;

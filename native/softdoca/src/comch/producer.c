@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Producers. Sources: "producer reference" is the published header's documentation, "guess" is ours.
- * That a submit returns AGAIN until the consumer has a receive, public programs show: they repeat it,
- * without progress in between.
+ * Producers. Sources: "producer reference" is the published header's documentation; "guess" marks
+ * an assumption that no published source confirms. A submit returns AGAIN until the consumer has a
+ * receive. Public programs show this: they repeat the submit, without progress in between.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,7 +22,8 @@ static bool hung_up(int channel)
 	return poll(&f, 1, 0) == 1 && f.revents & (POLLHUP | POLLERR);
 }
 
-/* Takes one of the consumer's receives, for a message. Under the lock. Errors: guess, but for AGAIN. */
+/* Takes one of the consumer's receives for a message. Call with the lock held. Errors other than
+ * AGAIN: guess. */
 static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_task *t)
 {
 	const struct remote *r = remote_find(p->link, t->peer);
@@ -38,7 +39,7 @@ static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_tas
 			      r->imm_max);
 	if (hung_up(r->fd))
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "consumer %u has ended", r->id);
-	/* No log: programs repeat it at once. */
+	/* Not logged, because programs retry at once. */
 	return eventfd_read(r->counter, &one) ? DOCA_ERROR_AGAIN : DOCA_SUCCESS;
 }
 
@@ -51,12 +52,12 @@ static doca_error_t status_of(int rc)
 						 : DOCA_ERROR_IO_FAILED;
 }
 
-/* Sends a message, for which a receive was taken. Under the lock. */
+/* Sends a message for which a receive was taken. Call with the lock held. */
 static int send_now(const struct fast_ctx *p, const struct fast_task *t)
 {
 	struct remote *r = remote_find(p->link, t->peer);
 	int rc = r ? fast_message_send(p, t, r->fd) : -EPIPE;
-	/* Not sent for a reason of this side: the receive stays available. */
+	/* The message was not sent because of an error on this side, so return the receive. */
 	if (r && rc && rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
 		eventfd_write(r->counter, 1);
 	return rc;
@@ -70,7 +71,7 @@ static bool others_wait(const struct fast_ctx *p, uint32_t consumer)
 	return t;
 }
 
-/* Watches a channel that is full for space. Under the lock. */
+/* Watches a full channel for space. Call with the lock held. */
 static void watch(const struct fast_ctx *p, uint32_t consumer, int op)
 {
 	const struct remote *r = remote_find(p->link, consumer);
@@ -122,13 +123,14 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	return error;
 }
 
-/* The program may have changed the buffers of a task that waited. */
+/* Checks the buffers again, because the program may have changed them while the task waited. */
 static int send_later(const struct fast_ctx *p, const struct fast_task *t)
 {
 	return fast_message_check(p, t->buf, NULL, __func__) == DOCA_SUCCESS ? send_now(p, t) : -EFAULT;
 }
 
-/* Sends what waits, to each consumer in order; one with a full channel does not delay the others. */
+/* Sends waiting tasks, in order for each consumer; a consumer whose channel is full does not delay
+ * the others. */
 static void flush(struct doca_comch_producer *producer)
 {
 	struct fast_ctx *p = &producer->p;

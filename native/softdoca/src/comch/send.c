@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Send tasks. A message is copied when its task is allocated, and sent when it is submitted, or as
- * soon as the socket has space. The task is complete when the message is in the socket.
+ * Send tasks. A message is copied when its task is allocated, and sent when the task is submitted
+ * or as soon as the socket has space. The task is complete when the message is in the socket.
  */
 #include "comch.h"
 
@@ -132,7 +132,7 @@ static void want_room(struct doca_comch_connection *c, bool want)
 	epoll_ctl(c->e->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
 }
 
-/* Sends a message; the end of a connection is detected when reading. */
+/* Sends a message. The end of a connection is detected by reading. */
 static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)
 {
 	return comch_put(c->fd, t->message, sizeof t->message->p + t->len);

@@ -141,8 +141,8 @@ static doca_error_t disconnect(struct endpoint *e, struct doca_comch_connection 
 	return DOCA_SUCCESS;
 }
 
-/* Comch API reference: INVALID_VALUE; IN_USE for consumers and producers; AGAIN for a full queue,
- * which cannot happen here. No disconnect event follows, as published measurements on a
+/* Comch API reference: INVALID_VALUE; IN_USE if consumers or producers exist; AGAIN for a full
+ * queue, which cannot happen here. No disconnect event follows, as published measurements on a
  * BlueField-3 with DOCA 3.1 show: 1,412 disconnects by the server, no event. The handle is invalid
  * afterwards. */
 doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Single buffers; buf_list.c has lists of them. No locks: a buffer belongs to one thread.
- * Sources: "DOCA Buf" is the published reference of that library, "guess" is ours.
+ * Single buffers; lists of buffers are in buf_list.c. No locks: a buffer belongs to one thread.
+ * Sources: "DOCA Buf" is the published reference of that library; "guess" marks an assumption that
+ * no published source confirms.
  */
 #include "memory.h"
 
@@ -23,7 +24,7 @@ void buf_give_back(struct doca_buf *b)
 static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca_buf *b)
 {
 	const char *func = "doca_buf_dec_refcount";
-	if (object_is(b, OBJECT_BUF_IDLE)) { /* DOCA Buf, doca_buf_dec_refcount: 0 already */
+	if (object_is(b, OBJECT_BUF_IDLE)) { /* DOCA Buf, doca_buf_dec_refcount: already 0 */
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was already returned",
 			     (const void *)b);
 		return DOCA_ERROR_BAD_STATE;

@@ -2,7 +2,7 @@
 /*
  * Arrays of buffers for a GPU. softdoca has no data path on a GPU: parameters are checked and
  * stored, and starting returns NOT_SUPPORTED. Sources: "DOCA Buf Array" is the published reference
- * of that library, "guess" is ours.
+ * of that library; "guess" marks an assumption that no published source confirms.
  */
 #include "memory.h"
 

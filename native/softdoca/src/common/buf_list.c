@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Lists of buffers. Each buffer refers to the first, and the first has the last and the length. The
- * reference count is that of the first; the others have one reference each.
- * Sources: "DOCA Buf" is the published reference of that library, "guess" is ours.
+ * reference count of the list is that of its first buffer; the others have one reference each.
+ * Sources: "DOCA Buf" is the published reference of that library; "guess" marks an assumption that
+ * no published source confirms.
  */
 #include "memory.h"
 
@@ -62,8 +63,8 @@ doca_error_t doca_buf_chain_list(struct doca_buf *list1, struct doca_buf *list2)
 	CHECK_BUF(list2);
 	if (list1 == list2) /* guess */
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a list cannot follow itself");
-	/* DOCA Buf, doca_buf_chain_list: both must be heads, and list2 must have one reference;
-	 * which error otherwise is a guess */
+	/* DOCA Buf, doca_buf_chain_list: both must be heads, and list2 must have one reference; the
+	 * errors are a guess */
 	if (list1->first != list1 || list2->first != list2)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "list%d is not the first of its list",
 			      list1->first != list1 ? 1 : 2);

@@ -10,7 +10,8 @@
  *               \                             ^    every task is complete and freed
  *                +----------------------------+
  *
- * Sources: "PE reference" and "CTX reference" are DOCA's published ones; "guess" is ours.
+ * Sources: "PE reference" and "CTX reference" are DOCA's published ones; "guess" marks an
+ * assumption that no published source confirms.
  */
 #include "pe.h"
 
@@ -61,8 +62,8 @@ doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
 	object_become(object, OBJECT_FREE);
 	if (ctx->dev)
 		atomic_fetch_sub_explicit(&ctx->dev->users, 1, memory_order_relaxed);
-	/* Programs destroy a context in its own callback, once it is IDLE. The caller of that callback still
-	 * uses it. */
+	/* Programs destroy a context in its own callback, once it is IDLE. The caller of that
+	 * callback still uses the context. */
 	ctx->release = release;
 	ctx->object = object;
 	ctx_release(ctx);
@@ -161,7 +162,7 @@ doca_error_t doca_ctx_start(struct doca_ctx *ctx)
 	return error;
 }
 
-/* Programs rely on SUCCESS for an idle context. CTX reference: IN_PROGRESS while there are tasks.
+/* Programs rely on SUCCESS for an idle context. CTX reference: IN_PROGRESS while tasks are left.
  */
 static doca_error_t stop(struct doca_ctx *ctx)
 {

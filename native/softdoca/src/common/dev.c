@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Devices and representors: lists, and open ones. devices.c reads which functions there are.
+ * Lists of devices and representors, and open devices and representors. devices.c reads which
+ * functions exist.
  *
- * Lock: `lock` guards the list of opened devices, and each one's count and GPU.
+ * Lock: `lock` guards the list of opened devices, and each device's `opened` and `gpu`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 
 #define CLOSE_NS 5000000000u /* how long doca_dev_close waits for copies in flight */
 
-/* A list follows its header: the program's pointer is that of the first entry. */
+/* A list follows its header; the program gets a pointer to the first entry. */
 struct list {
 	_Alignas(64) struct object o;
 	enum object_kind kind;
@@ -36,8 +37,8 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Before a fork the handlers registered last run first, in the order in which locks are taken:
- * this lock, then those of the core and of object.c, which are called with it held. */
+/* Before a fork, the handlers registered last run first. So locks are taken in their usual order:
+ * this lock, then those of the core and of object.c, which are called with this lock held. */
 static void watch_forks(void)
 {
 	dg_fork_watch();
@@ -66,7 +67,7 @@ static void list_free(struct list *l)
 	softdoca_object_free(l);
 }
 
-/* Returns a list of n entries of a kind, each of `size` bytes; NULL without memory. */
+/* Returns a list of n entries of a kind, each of `size` bytes; NULL if out of memory. */
 static struct list *list_new(enum object_kind kind, size_t size, uint32_t n)
 {
 	struct list *l = softdoca_object_new(OBJECT_LIST, sizeof *l + n * sizeof l->entry[0]);
@@ -172,7 +173,7 @@ static bool same_function(const struct function *a, const struct function *b)
 	       !strcmp(a->pci, b->pci);
 }
 
-/* Opens the provider soft, or fault over it if SOFTDOCA_FAULTS has rules. */
+/* Opens the provider soft, with the provider fault on top if SOFTDOCA_FAULTS has rules. */
 static doca_error_t open_engine(dg_device **out)
 {
 	dg_fault_rule rules[FAULTS_MAX];
@@ -226,7 +227,8 @@ doca_error_t doca_dev_open(struct doca_devinfo *devinfo, struct doca_dev **dev)
 	return error;
 }
 
-/* Ends the device at the last close. On failure it stays open, except for a GPU that was closed. */
+/* Frees the device at the last close. On failure it stays open, but its GPU may have been
+ * closed. */
 static doca_error_t dev_end(struct doca_dev *dev)
 {
 	int rc = dev->gpu ? dg_device_close(dev->gpu, CLOSE_NS) : 0;
@@ -317,7 +319,7 @@ doca_error_t doca_dev_rep_open(struct doca_devinfo_rep *devinfo, struct doca_dev
 	return DOCA_SUCCESS;
 }
 
-/* NULL as in doca_dev_close: guess. */
+/* SUCCESS for NULL, as in doca_dev_close: guess. */
 doca_error_t doca_dev_rep_close(struct doca_dev_rep *dev)
 {
 	if (!dev)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The functions: the default ones, or those of a file with one `key=value key=value` line each. */
+/* The functions: the default ones, or those of a file with one line of `key=value` words for
+ * each. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include "devices.h"
 
-/* A host imports, too: public programs copy from and to memory that the DPU exported. */
+/* A host can import, too: public programs copy from and to memory that the DPU exported. */
 #define CAPS_HOST (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_CLIENT)
 #define CAPS_DPU  (CAP_DMA | CAP_FROM_EXPORT_PCI | CAP_EXPORT_PCI | CAP_COMCH_SERVER)
 #define REP_PCI   "0000:3b:00.0"
@@ -35,7 +36,7 @@ struct line {
 	const char *path;
 	unsigned number;
 	struct function *f;
-	uint32_t given; /* keys, by index in the table */
+	uint32_t given; /* bit mask of keys, by index in the table */
 };
 
 char *softdoca_split(char *word)
@@ -75,7 +76,7 @@ bool softdoca_pci_parse(const char *text, char out[DOCA_DEVINFO_PCI_ADDR_SIZE])
 			return false;
 		out[skip + i] = c;
 	}
-	return out[8] <= '1' && out[11] <= '7'; /* 32 devices a bus, 8 functions a device */
+	return out[8] <= '1' && out[11] <= '7'; /* 32 devices per bus, 8 functions per device */
 }
 
 static bool word_in(const char *text, const char *const *words, uint32_t n, uint32_t *out)

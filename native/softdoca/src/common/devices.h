@@ -7,7 +7,7 @@
 
 enum { FUNCTIONS_MAX = 64, FAULTS_MAX = 64 };
 
-/* In the order of the file, for both sides. */
+/* The functions of both sides, in the order of the file. */
 struct functions {
 	uint32_t n;
 	struct function f[FUNCTIONS_MAX];

@@ -14,7 +14,8 @@ static const struct function *of_rep(const struct doca_devinfo_rep *info)
 	return object_is(info, OBJECT_DEVINFO_REP) ? &info->f : NULL;
 }
 
-/* DOCA API reference, Device: the buffer of a text has at least the size in the header. */
+/* DOCA API reference, Device: the buffer for a text must have at least the size given in the
+ * header. */
 #define COPY_TEXT(f, field, out, size) \
 	copy_text(__func__, f, (f) ? (f)->field : "", sizeof((f)->field), out, size)
 

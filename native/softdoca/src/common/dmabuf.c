@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be
- * mapped: the fd is only checked, the allocation is found by its address, and copies use dgkit's
- * CUDA import. Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
+ * mapped: the fd is only checked, the allocation is looked up by its address, and copies use
+ * dgkit's CUDA import. Sources: "DOCA Mmap" is the published reference of that library; "guess"
+ * marks an assumption that no published source confirms.
  */
 #include "memory.h"
 
@@ -16,7 +17,7 @@
 #include "providers/cuda_pointer.h"
 
 struct request {
-	int fd; /* the program's */
+	int fd; /* belongs to the program */
 	char *addr;
 	size_t offset, len;
 };
@@ -33,7 +34,8 @@ void dmabuf_drop(struct doca_mmap *m)
 	m->dmabuf_fd = m->gpu.fd = -1;
 }
 
-/* The fdinfo of a dma-buf names its exporter; its link begins with the name of its file system. */
+/* The fdinfo of a dma-buf names its exporter, and the link in /proc/self/fd begins with the name of
+ * its file system. */
 static bool is_dmabuf(int fd)
 {
 	char path[64], line[256];
@@ -118,7 +120,7 @@ static doca_error_t set(struct doca_mmap *m, const struct request *r)
 		return e;
 	if (!is_dmabuf(r->fd))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fd %d is not a dma-buf", r->fd);
-	/* The size of a dma-buf is its end (SEEK_END). */
+	/* SEEK_END gives the size of a dma-buf. */
 	off_t end = lseek(r->fd, 0, SEEK_END);
 	if (end >= 0 && (r->offset > (size_t)end || r->len > (size_t)end - r->offset))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,

@@ -2,7 +2,8 @@
 /*
  * The engine of a DMA context: see engine.h.
  *
- * Sources: DOCA's published references and samples, as cited; "guess" is ours.
+ * Sources: DOCA's published references and samples, as cited; "guess" marks an assumption that no
+ * published source confirms.
  */
 #include "engine.h"
 
@@ -14,7 +15,8 @@
 #include "pe.h"
 #include "provider.h"
 
-/* Entries of a pipe. A task needs at most two for each of 2 * LIST_MAX pieces and each 256 KiB. */
+/* Entries of a pipe. A task needs at most two entries for each of 2 * LIST_MAX pieces and for each
+ * 256 KiB. */
 enum { RING_MIN = 512, RING_MAX = 65536 };
 enum { POLLS_PER_PAUSE = 16, POLLS_PER_YIELD = 256 /* some microseconds */ };
 
@@ -54,8 +56,8 @@ static inline struct doca_dma_task_memcpy *take(struct task_list *l)
 /*
  * A buffer that a submitted task uses cannot be returned. A source may be in tasks of several
  * engines and threads at once; that is rare, and an atomic addition costs as much as the copy. So
- * the first engine that uses a buffer becomes its owner until it is returned, and counts in
- * in_tasks, which only the one thread inside the owner changes; others count in in_others.
+ * the first engine that uses a buffer becomes its owner until the buffer is returned. The owner
+ * counts in in_tasks, which only the thread inside it changes; other engines count in in_others.
  */
 static __attribute__((noinline)) bool owns(struct doca_buf *b, struct doca_pe *pe)
 {
@@ -102,7 +104,7 @@ static bool channel_open(struct channel *l, dg_device *dev, struct doca_pe *pe, 
 	}
 	l->dev = dev;
 	l->tasks = l->used = 0;
-	/* A failure, which is logged, would leave a sleeping program asleep. */
+	/* If this fails, the failure is logged, and a sleeping program would not be woken. */
 	pe_watch(pe, l->pipe.wait_fd);
 	return true;
 }
@@ -113,8 +115,8 @@ static uint32_t entries_for(uint32_t tasks)
 	return n > RING_MAX ? RING_MAX : n;
 }
 
-/* Returns the channel of a task; that of the GPU is opened for the first task. Returns NULL on
- * failure. */
+/* Returns the channel of a task; the GPU's channel is opened for the first task that needs it.
+ * Returns NULL on failure. */
 static struct channel *channel_of(struct engine *e, const struct doca_dma_task_memcpy *t)
 {
 	const struct doca_ctx *ctx = t->task.ctx;
@@ -243,7 +245,7 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 	if (!l->dev)
 		return;
 	pe_unwatch(pe, l->pipe.wait_fd);
-	/* A forked child has no engine thread. */
+	/* A forked child does not have the engine's thread. */
 	if (!pe_forked(pe))
 		l->dev->ops->detach(l->dev, &l->pipe);
 	for (struct doca_dma_task_memcpy *t; (t = reap(e, l));) {
@@ -254,8 +256,8 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 	l->dev = NULL;
 }
 
-/* NVIDIA's samples pe_task_error and pe_async_stop rely on this: tasks in flight complete as
- * failures, by progress. Results of tasks that the pipes still finish are kept. */
+/* NVIDIA's samples pe_task_error and pe_async_stop rely on this: progress completes tasks in flight
+ * as failures. Tasks that the pipes still finish keep their results. */
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
@@ -341,7 +343,7 @@ static void dma_flush(struct doca_ctx *ctx)
 		push(e);
 }
 
-/* Completes a task. The engine is not used after the callback, which may have stopped the context.
+/* Completes a task. Must not use the engine after the callback, which may have stopped the context.
  */
 static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 {
@@ -354,15 +356,16 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 		dma->done_cb(t, t->task.user_data, ctx->user_data);
 		return;
 	}
-	/* As on a BlueField, a failure stops the context. That its state changes first is a guess.
-	 * The task is in flight meanwhile, so that the callback for the state cannot free it. */
+	/* As on a BlueField, a failure stops the context. That the state changes before the task
+	 * completes is a guess. The task stays in flight meanwhile, so that the state callback
+	 * cannot free it. */
 	softdoca_ctx_fail(ctx);
 	task_landed(&t->task, outcome);
 	dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
-/* A busy progress loop slows the copying thread down: on a shared core, and with more threads than
- * CPUs. */
+/* A busy progress loop slows the copying thread down if both share a core, or if there are more
+ * threads than CPUs. */
 static inline bool poll_again(struct engine *e)
 {
 	if (++e->polls % POLLS_PER_PAUSE == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A DMA context, its tasks, and their copies. libdoca_dma has the public functions; the rest is in
- * libdoca_common, with dgkit's core.
+ * A DMA context, its tasks, and their copies. libdoca_dma contains the public functions; everything
+ * else is in libdoca_common, together with dgkit's core.
  *
  *   submit                 adds a task to `ready` (to `held` until it is flushed)
  *   empty pipes:           progress copies and completes it, if it is small host memory
@@ -9,7 +9,7 @@
  *   completion of a pipe   progress completes the task
  *
  * So tasks start in the order of their submission, and complete in this order unless the provider
- * (fault) reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
+ * fault reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
  */
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H
@@ -21,21 +21,21 @@ enum memcpy_path {
 	PATH_INLINE, /* small host memory: copied by progress */
 	PATH_CPU, /* by the device's engine */
 	PATH_GPU, /* by the device's GPU */
-	PATH_FAILED, /* completes as `outcome` in its turn */
+	PATH_FAILED, /* completes with `outcome` when its turn comes */
 };
 
 struct doca_dma_task_memcpy {
 	struct object o;
 	const struct doca_buf *src;
 	struct doca_buf *dst;
-	/* Valid while it is submitted; to and from: of a task in one piece. */
+	/* Valid while the task is submitted; to and from are set for a task of one piece. */
 	char *to;
 	const char *from;
 	size_t size;
 	struct doca_dma_task_memcpy *next;
 	uint32_t to_region, from_region; /* indices in dg_region_table */
 	_Alignas(64) struct doca_task task;
-	uint32_t index; /* in the engine's table; also its slot in a pipe */
+	uint32_t index; /* in the engine's table; also the slot in a pipe */
 	uint16_t pieces; /* operations in a pipe */
 	uint8_t path; /* enum memcpy_path */
 	bool posted, gated;
@@ -63,7 +63,7 @@ struct engine {
 	struct doca_dma_task_memcpy *free; /* not allocated */
 	struct doca_dma_task_memcpy **all; /* n of them */
 	uint32_t n;
-	dg_region *bounce; /* for copies between two other processes; NULL before the first */
+	dg_region *bounce; /* for copies between two other processes; NULL until needed */
 	uint64_t inline_max; /* largest copy that progress executes itself; 0: none */
 	struct channel cpu, gpu;
 };
@@ -77,7 +77,7 @@ struct doca_dma {
 };
 
 extern SOFTDOCA_INTERNAL const struct ctx_ops softdoca_dma_ops;
-/* Returns a task of a running context; NULL if all are in use. */
+/* Returns a task of a running context; NULL if all tasks are in use. */
 SOFTDOCA_INTERNAL struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma,
 								   union doca_data user_data);
 
@@ -106,12 +106,12 @@ static inline void task_landed(struct doca_task *task, doca_error_t status)
 bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma);
 /* Copies a task with PATH_INLINE. Returns a dg_status. */
 int pieces_copy(struct doca_dma_task_memcpy *t);
-/* Posts a task to a pipe that has space for its pieces. Returns false if the program changed its
- * buffers. */
+/* Posts a task to a pipe that has space for its pieces. Returns false if the program changed the
+ * task's buffers. */
 bool pieces_post(struct doca_dma_task_memcpy *t, struct channel *l);
 /* Frees the resources of tasks. */
 void pieces_end(struct engine *e);
-/* Adds the copied bytes to the data of the destination. */
+/* Extends the destination's data by the copied bytes. */
 void pieces_arrived(struct doca_dma_task_memcpy *t);
 
 #endif

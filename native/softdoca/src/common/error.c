@@ -44,7 +44,7 @@ static const struct word words[] = {
 	WORD(ERROR_DEVICE_FATAL_ERROR, "fatal device error"),
 };
 #define N_WORDS (sizeof words / sizeof words[0])
-/* DOCA API reference, Errors: an unknown value has a text, too, not NULL. */
+/* DOCA API reference, Errors: the text of an unknown value is not NULL. */
 static const struct word no_word = {"unrecognized error code", "unrecognized error code"};
 
 static const struct word *word_of(doca_error_t error)

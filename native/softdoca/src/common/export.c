@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Export descriptors: a header of softdoca, then dgkit's descriptor of the region. They are created
- * and parsed in this file only. The bytes are a capability: size and access are those in the
- * exporter's table at the import, so altered bytes give no access. Sources: "DOCA Mmap" is the
- * published reference of that library, "guess" is ours.
+ * and parsed in this file only. The bytes are a capability: on import, size and access are taken
+ * from the exporter's table, so altered bytes give no access. Sources: "DOCA Mmap" is the published
+ * reference of that library; "guess" marks an assumption that no published source confirms.
  */
 #include "memory.h"
 
@@ -19,7 +19,7 @@
 struct export_header {
 	uint64_t magic;
 	uint16_t version, length; /* length: total */
-	uint32_t checksum; /* FNV-1a over length bytes with this field 0 */
+	uint32_t checksum; /* FNV-1a over `length` bytes, with this field set to 0 */
 	uint8_t kind, backing;
 	uint8_t reserved[6];
 	uint64_t addr, size; /* in the exporter */
@@ -44,8 +44,8 @@ static uint32_t checksum_of(const uint8_t *bytes, size_t len)
 
 /* ---- export ---- */
 
-/* Returns the dg_access of peers by an export of this kind; 0 if the permissions have no such
- * flag. */
+/* Returns the dg_access that an export of this kind gives to peers; 0 if the permissions have no
+ * flag for it. */
 static uint32_t exported_access(uint32_t permissions, enum export_kind kind)
 {
 	const uint32_t both = DG_ACCESS_READ | DG_ACCESS_WRITE;
@@ -95,7 +95,7 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 		.size = m->len,
 	};
 	dg_region *r = m->backing == BACKING_GPU ? a->gpu : a->host;
-	if (!r) /* guess: as for a stopped map */
+	if (!r) /* guess: the same error as for a stopped map */
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not completely stopped because "
 							"a transfer was in flight: stop it again");
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
@@ -130,7 +130,7 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
 			      "permissions %#x give %s peers no access: add one for them",
 			      m->permissions, kind == EXPORT_PCI ? "PCI" : "RDMA");
-	/* as DOCA 3.2 was observed to answer */
+	/* the error that DOCA 3.2 was observed to return */
 	if (kind == EXPORT_PCI && (m->permissions & DOCA_ACCESS_FLAG_PCI_RELAXED_ORDERING))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "a map with PCI_RELAXED_ORDERING cannot be exported for PCI");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * SOFTDOCA_FAULTS: rules for dgkit's provider fault, separated by `;`. A rule is an action and its
- * conditions, the fields of dg_fault_rule:
+ * conditions, which are the fields of dg_fault_rule:
  *
  *	error every=10 status=io_failed; delay ms=5 min_size=4096; lose skip=3 count=1
  */
@@ -102,7 +102,7 @@ static void put(dg_fault_rule *rule, enum field field, uint64_t value)
 
 #define BAD(...) (softdoca_log(DOCA_LOG_LEVEL_CRIT, "SOFTDOCA_FAULTS", __VA_ARGS__), false)
 
-/* `given`: fields that the rule sets. */
+/* `given` collects the fields that the rule sets. */
 static bool set_key(dg_fault_rule *rule, uint32_t *given, int number, char *word)
 {
 	uint64_t value;

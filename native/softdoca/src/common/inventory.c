@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Inventories of buffers. All buffers are allocated by create() and expand(): taking and returning
- * one needs no allocation and no lock. An inventory belongs to one thread at a time. Sources: "DOCA
- * Buf Inventory" is the published reference of that library, "guess" is ours.
+ * Inventories of buffers. All buffers are allocated by create() and expand(): taking or returning a
+ * buffer needs no allocation and no lock. An inventory belongs to one thread at a time. Sources:
+ * "DOCA Buf Inventory" is the published reference of that library; "guess" marks an assumption that
+ * no published source confirms.
  */
 #include "memory.h"
 
@@ -41,7 +42,7 @@ static bool grow(struct doca_buf_inventory *inv, size_t n)
 		}
 		all[i]->inventory = inv;
 	}
-	/* The lowest address is taken first. */
+	/* Order the free list so that the lowest address is taken first. */
 	for (size_t i = total; i-- > inv->n;) {
 		all[i]->next_free = inv->free;
 		inv->free = all[i];
@@ -183,7 +184,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse_get(const struct doca
 	const char *func = "doca_buf_inventory_buf_get_by_args";
 	doca_error_t e = DOCA_ERROR_INVALID_VALUE; /* DOCA Buf Inventory: invalid memory range */
 	if (!inv->started || !mmap_started(m)) {
-		/* guess: the error is that of doca_buf_inventory_buf_dup */
+		/* guess: the error documented for doca_buf_inventory_buf_dup */
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s is not started",
 			     inv->started ? "the map" : "the inventory");
 		e = DOCA_ERROR_BAD_STATE;
@@ -220,7 +221,7 @@ doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inven
 	return DOCA_SUCCESS;
 }
 
-/* The refusals are guesses. Public programs call this for buffers that each belong to one task. */
+/* The refusals are guesses. Public programs call this only for buffers used by one task each. */
 doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *addr, size_t len,
 						  void *data, size_t data_len)
 {
@@ -248,7 +249,8 @@ doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 	CHECK_INVENTORY(inventory);
 	CHECK_BUF(src_buf);
 	CHECK_OUT(dst_buf);
-	/* DOCA Buf Inventory, doca_buf_inventory_buf_dup. That a head represents its list: guess.
+	/* DOCA Buf Inventory, doca_buf_inventory_buf_dup. That the head represents its list is a
+	 * guess.
  */
 	if (!inventory->started || !mmap_started(src_buf->mmap))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "%s is not started",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Log records. Those of the program are written to the standard backend, those of the library to
- * SDK backends and, as SOFTDOCA_LOG requires, to stderr. Without a backend nothing is written.
+ * Log records. The program's records are written to the standard backend, the library's records to
+ * SDK backends and, if SOFTDOCA_LOG selects them, to stderr. Without a backend nothing is written.
  *
- * Backends and sources are only added, never removed, so their lists are read without a lock, also
- * in a forked child. A record is one write to its stream.
+ * Backends and sources are only added, never removed, so their lists can be read without a lock,
+ * even in a forked child. Each record is written with a single write to its stream.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@
 struct doca_log_backend {
 	struct object o;
 	FILE *file;
-	_Atomic uint32_t level; /* records of this level and of lower numbers */
+	_Atomic uint32_t level; /* limit: records with this or a lower number are written */
 	struct doca_log_backend *next;
 };
 
@@ -40,7 +40,7 @@ static _Atomic uint32_t app_limit = DOCA_LOG_LEVEL_INFO, sdk_limit = DOCA_LOG_LE
 static _Atomic(const char *) sources[SOURCES_MAX];
 static atomic_int n_sources;
 
-/* SOFTDOCA_LOG as a level; 0: not read yet. */
+/* The level set by SOFTDOCA_LOG; 0: not read yet. */
 static _Atomic uint32_t asked;
 static _Thread_local char last_refusal[512];
 
@@ -247,7 +247,7 @@ doca_error_t doca_log_register_source(const char *source_name, int *source)
 	if (!source_name || !source)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "source_name or source is NULL");
 	char *name = strdup(
-		source_name); /* copied, as a plugin that is unloaded takes its text with it */
+		source_name); /* copied, because unloading a plugin unmaps its strings */
 	if (!name)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a source's name");
 	int i = atomic_load_explicit(&n_sources, memory_order_relaxed);
@@ -271,7 +271,7 @@ bool softdoca_log_limit(uint32_t level)
 	return true;
 }
 
-/* For --sdk-log-level: limits all SDK backends, also later ones. */
+/* For --sdk-log-level: limits all SDK backends, including later ones. */
 bool softdoca_log_sdk_limit(uint32_t level)
 {
 	if (!tag_of(level))

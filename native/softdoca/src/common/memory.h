@@ -5,7 +5,7 @@
 
 #include "softdoca.h"
 
-/* The first checks of a public function, as CHECK_OBJECT. */
+/* The first checks of a public function, like CHECK_OBJECT. */
 #define CHECK_MMAP(m)      CHECK_OBJECT(m, OBJECT_MMAP, "a memory map")
 #define CHECK_DEV(d)       CHECK_OBJECT(d, OBJECT_DEV, "an open device")
 #define CHECK_BUF(b)       CHECK_OBJECT(b, OBJECT_BUF, "a buffer in use")
@@ -14,8 +14,8 @@
 /* How long closing a region waits for transfers in flight. */
 #define MMAP_CLOSE_NS ((uint64_t)2000000000)
 
-/* The state is set by one thread and read by others that take buffers: release and acquire make
- * the results of start() visible with it. */
+/* One thread sets the state; others, which take buffers, read it. Release and acquire make the
+ * results of start() visible together with the state. */
 static inline bool mmap_started(const struct doca_mmap *m)
 {
 	return __atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == MMAP_STARTED;
@@ -28,7 +28,8 @@ static inline bool range_within(const void *at, size_t n, const void *from, size
 	return skip <= len && n <= len - skip;
 }
 
-/* mmap.c: do nothing without doca_mmap_enable_thread_safety(). */
+/* mmap.c: lock and unlock the map; do nothing unless doca_mmap_enable_thread_safety() was
+ * called. */
 void mmap_lock(struct doca_mmap *m);
 void mmap_unlock(struct doca_mmap *m);
 /* Returns an empty map, or NULL. */
@@ -45,13 +46,14 @@ int dmabuf_find_gpu(struct doca_mmap *m);
 /* Releases the resources of set_dmabuf_memrange() and dmabuf_find_gpu(). */
 void dmabuf_drop(struct doca_mmap *m);
 
-/* export.c: maps a failure of dgkit to the errors that DOCA Mmap lists for exports and imports. */
+/* export.c: converts a failure of dgkit to one of the errors that DOCA Mmap lists for exports and
+ * imports. */
 doca_error_t export_failed(int rc, const char *func);
 
 /* range.c */
 enum range_found {
 	RANGE_MISSING, /* not completely mapped */
-	RANGE_CLOSED, /* mapped, but not readable, or not writable with `write` */
+	RANGE_CLOSED, /* mapped, but not readable, or not writable although `write` is set */
 	RANGE_OK,
 };
 enum range_found range_look(const void *addr, size_t len, bool write);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Memory maps. A started map is registered with the engine of each of its devices, in place.
- * Sources: "DOCA Mmap" is the published reference of that library, "guess" is ours.
+ * Sources: "DOCA Mmap" is the published reference of that library; "guess" marks an assumption that
+ * no published source confirms.
  */
 #include "memory.h"
 
@@ -66,8 +67,8 @@ struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m, const str
 }
 
 /* Registers the map's host memory with a device's engine. The program may unmap or protect its own
- * memory at any time, so it is copied by system calls that fail instead of raising a signal. Memory
- * of dgkit's and the window of a udmabuf stay mapped and are copied directly. */
+ * memory at any time, so it is copied by system calls, which fail instead of raising a signal.
+ * Memory allocated by dgkit and the window of a udmabuf stay mapped and are copied directly. */
 static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region **out)
 {
 	const char *share = getenv("SOFTDOCA_SHARE_PROCESS");
@@ -79,8 +80,8 @@ static int register_host(const struct doca_mmap *m, dg_device *engine, dg_region
 	return dg_region_register(engine, &mem, mmap_access(m->permissions), out);
 }
 
-/* Pins the map's host memory for the GPU of a device, because a task joins it with GPU memory. What
- * is pinned stays accessible to the GPU when the program unmaps it. */
+/* Pins the map's host memory for the GPU of a device, because a task copies between it and GPU
+ * memory. Pinned memory stays accessible to the GPU when the program unmaps it. */
 static int register_pinned(const struct doca_mmap *m, dg_device *gpu, dg_region **out)
 {
 	dg_memory mem = {.addr = m->base, .size = m->len, .fd = -1};
@@ -175,7 +176,7 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 
 /* ---- configuration ---- */
 
-/* started: the result for a started map. */
+/* `started` is the error for a started map. */
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
 	if (m->from_export) { /* DOCA Mmap, create_from_export: cannot be changed or exported */
@@ -355,7 +356,7 @@ doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap)
 
 /* ---- start, stop, destroy ---- */
 
-/* Checks the range, as a device that pins the pages would. GPU memory is looked up each time,
+/* Checks the range as a device would when it pins the pages. GPU memory is looked up each time,
  * because the program may have freed and reallocated it. */
 static doca_error_t check_range(struct doca_mmap *m)
 {
@@ -375,7 +376,7 @@ static doca_error_t check_range(struct doca_mmap *m)
 	if (m->backing == BACKING_GPU)
 		return REFUSE(DOCA_ERROR_DRIVER, "%zu bytes at %p are no longer GPU memory", m->len,
 			      (void *)m->addr);
-	if (rc == -ERANGE) /* only its start is GPU memory */
+	if (rc == -ERANGE) /* only the start of the range is GPU memory */
 		return REFUSE(DOCA_ERROR_DRIVER, "%s", dg_last_error());
 	bool write = mmap_access(m->permissions) & DG_ACCESS_WRITE;
 	enum range_found found = range_look(m->base, m->len, write);
@@ -399,8 +400,8 @@ static doca_error_t start(struct doca_mmap *m)
 			mmap_detach(m, "doca_mmap_start");
 		return e;
 	}
-	/* PCI_READ_WRITE includes this process's devices: programs that copy into such a map ran
-	 * on hardware. */
+	/* PCI_READ_WRITE also lets this process's devices write: programs that copy into such a map
+	 * are known to run on hardware. */
 	m->writable = m->permissions & (LOCAL_WRITE | DOCA_ACCESS_FLAG_PCI_READ_WRITE);
 	/* release: see mmap_started() */
 	__atomic_store_n(&m->state, MMAP_STARTED, __ATOMIC_RELEASE);
@@ -428,12 +429,12 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 
 static doca_error_t stop(struct doca_mmap *m)
 {
-	/* DOCA Mmap, doca_mmap_stop. According to its list of errors an exported map is refused,
-	 * according to its text stopping ends the exports. The text is followed. */
+	/* DOCA Mmap, doca_mmap_stop. Its list of errors says that an exported map is refused, its
+	 * text says that stopping ends the exports. This implementation follows the text. */
 	if (m->from_export)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was created from an export");
 	if (m->state != MMAP_STARTED)
-		return DOCA_SUCCESS; /* guess: as doca_ctx_stop() of an idle context */
+		return DOCA_SUCCESS; /* guess: like doca_ctx_stop() of an idle context */
 	doca_error_t e = no_bufs(m, "doca_mmap_stop");
 	if (e)
 		return e;

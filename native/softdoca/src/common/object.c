@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 #define RESERVED ((size_t)16 << 30)
-#define LEAST    ((size_t)16 << 20) /* with little address space (RLIMIT_AS) */
-#define SHARE    8 /* largest part of RLIMIT_AS that is reserved; the program needs the rest */
-#define STEP     ((size_t)1 << 20) /* made accessible at a time; a multiple of any page size */
+#define LEAST    ((size_t)16 << 20) /* smallest range, if address space is limited (RLIMIT_AS) */
+#define SHARE    8 /* at most 1/SHARE of RLIMIT_AS is reserved; the program needs the rest */
+#define STEP     ((size_t)1 << 20) /* bytes made accessible at once; a multiple of any page size */
 
 /*
  * Free lists by size: one for each number of lines up to EXACT, then one for each power of two. A
- * list is first in, first out, and reused only while it has more than KEPT objects. So a freed
- * handle is recognised for a while; otherwise the next object would get its address and be mistaken
- * for it.
+ * list is first in, first out, and its objects are reused only while it has more than KEPT of them.
+ * So a freed handle stays recognisable for a while; otherwise the next object would get the same
+ * address and be mistaken for the freed one.
  */
 enum { EXACT = 64, CLASSES = EXACT + 32, KEPT = 64 };
-#define LISTED 0x80000000u /* size in lines, while it is in its free list */
+#define LISTED 0x80000000u /* flag in `lines` while the object is in its free list */
 
 struct object_arena softdoca_arena;
 
@@ -60,7 +60,8 @@ static void lock_arena(void)
 	pthread_mutex_lock(&lock);
 }
 
-/* For LeakSanitizer: memory that objects point to is not leaked. */
+/* For LeakSanitizer: registers the range, so that memory that objects point to does not count as
+ * leaked. */
 __attribute__((weak)) extern void __lsan_register_root_region(const void *p, size_t size);
 
 static bool reserve(void)
@@ -78,7 +79,7 @@ static bool reserve(void)
 	}
 	if (at == MAP_FAILED)
 		return false;
-	/* Without random bytes handles are still checked, but can be guessed. */
+	/* Without random bytes, handles are still checked, but could be guessed. */
 	if (getrandom(&softdoca_arena.secret, sizeof softdoca_arena.secret, GRND_NONBLOCK) < 0)
 		softdoca_arena.secret = (uint32_t)((uintptr_t)at >> 12);
 	softdoca_arena.base = (uintptr_t)at;
@@ -106,7 +107,8 @@ static char *extend(size_t size)
 	return at;
 }
 
-/* Returns the free list for an object of so many lines, and the size of its objects in lines. */
+/* Returns the free list for an object of *lines lines, and sets *lines to the size of that list's
+ * objects. */
 static struct free_list *list_for(size_t *lines)
 {
 	if (*lines <= EXACT)
@@ -151,7 +153,7 @@ void *softdoca_object_new(enum object_kind kind, size_t size)
 }
 
 /* The limit is half of the machine's memory: objects are written when they are allocated, so using
- * more memory than there is would not fail but have the process killed. */
+ * more memory than the machine has would not fail; the kernel would kill the process. */
 bool softdoca_object_room(size_t size, size_t n)
 {
 	size_t total, lines = object_lines(size);
@@ -171,7 +173,7 @@ void softdoca_object_free(void *p)
 {
 	struct free_object *f = p;
 	lock_arena();
-	/* Of two threads that free it concurrently one fails. */
+	/* If two threads free the object concurrently, only one succeeds. */
 	if (f->o.lines && !(f->o.lines & LISTED)) {
 		size_t lines = f->o.lines;
 		object_become(p, OBJECT_FREE);

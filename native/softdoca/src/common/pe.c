@@ -2,12 +2,13 @@
 /*
  * Progress engines: a ring of contexts, and a handle to wait on.
  *
- * The handle is an epoll fd over the contexts' fds, which wake only while the program waits
- * (pe_wakes), and over an eventfd for immediate events: a small copy is executed by progress
- * itself, so no other fd becomes readable for it. A change while the program waits (submit, stop)
- * has the context check again (pe_arm_ctx).
+ * The handle is an epoll fd. It watches the contexts' fds, which wake only while the program waits
+ * (pe_wakes), and an eventfd for immediate events: a small copy is executed by progress itself, so
+ * no other fd becomes readable for it. After a change while the program waits (submit, stop), the
+ * context is checked again (pe_arm_ctx).
  *
- * Sources: "PE reference" is DOCA's published one; "guess" is ours.
+ * Sources: "PE reference" is DOCA's published one; "guess" marks an assumption that no published
+ * source confirms.
  */
 #include "pe.h"
 
@@ -149,7 +150,8 @@ doca_error_t doca_pe_set_event_mode(struct doca_pe *pe, enum doca_pe_event_mode 
 
 /* ---- progress ---- */
 
-/* PE reference: a callback must not call it. The result 0 is a guess, as for a second thread. */
+/* PE reference: a callback must not call doca_pe_progress. The result 0 is a guess, and so is the
+ * result for a second thread. */
 static __attribute__((cold, noinline)) uint8_t turned_away(const struct doca_pe *pe)
 {
 	const char *func = "doca_pe_progress";
@@ -223,7 +225,7 @@ void pe_wakes(struct doca_pe *pe, int fd, bool on)
 }
 
 /* The handle stays readable until it is cleared and need not be signalled again, so a program that
- * has woken up submits without a system call. */
+ * is awake submits without a system call. */
 static void say(struct doca_pe *pe)
 {
 	pe->armed = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entering a progress engine, one thread at a time, and the fds that wake a program that waits for
+/* Entry to a progress engine, for one thread at a time, and the fds that wake a program waiting for
  * it. */
 #ifndef SOFTDOCA_PE_H
 #define SOFTDOCA_PE_H
@@ -7,12 +7,14 @@
 #include "provider.h"
 #include "softdoca.h"
 
-/* Its address identifies the thread. initial-exec: one load instead of a call. */
+/* The variable's address identifies the thread. With initial-exec, access takes one load instead of
+ * a call. */
 extern _Thread_local char pe_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* One exchange, and none within a callback, where `thread` is the calling thread: only that thread
- * stores this value, so a relaxed load that reads it reads its own store. Acquire and release make
- * the previous thread's changes to the engine, its contexts and tasks visible. */
+/* Costs one atomic exchange, or none within a callback, where `thread` already is the calling
+ * thread: only that thread stores this value, so a relaxed load that returns it has read the
+ * thread's own store. Acquire and release make the previous thread's changes to the engine, its
+ * contexts and tasks visible. */
 static inline enum pe_entry pe_enter(struct doca_pe *pe)
 {
 	uintptr_t me = (uintptr_t)&pe_self, none = 0;
@@ -30,9 +32,9 @@ static inline void pe_leave(struct doca_pe *pe, enum pe_entry how)
 		atomic_store_explicit(&pe->thread, 0, memory_order_release);
 }
 
-/* Returns whether this is a forked child and the engine its parent's. The child lacks the copying
- * threads, and shares the notification handle with its parent. So it cannot start or submit
- * anything with this engine, only stop and destroy. */
+/* Returns whether this process is a forked child and the engine was created by its parent. The
+ * child lacks the copying threads, and shares the notification handle with its parent. So it cannot
+ * start or submit anything with this engine, only stop and destroy. */
 #define FORKED "the progress engine is this process's parent's"
 static inline bool pe_forked(const struct doca_pe *pe)
 {
@@ -44,16 +46,15 @@ static inline bool pe_forked(const struct doca_pe *pe)
 bool pe_watch(struct doca_pe *pe, int fd);
 void pe_unwatch(struct doca_pe *pe, int fd);
 void pe_wakes(struct doca_pe *pe, int fd, bool on);
-/* ctx.c: connect ctx to pe; disconnect it before its end. */
+/* ctx.c: connect ctx to pe; disconnect it before it is destroyed. */
 void pe_add(struct doca_pe *pe, struct doca_ctx *ctx);
 void pe_remove(struct doca_pe *pe, struct doca_ctx *ctx);
 /* ctx.c: returns whether ctx is STOPPING and quiet, so that the next progress makes it IDLE. */
 bool ctx_at_end(const struct doca_ctx *ctx);
-/* ctx.c: frees a context that was destroyed in a callback, once no callback of it runs. The caller
- * must not use ctx afterwards. */
+/* ctx.c: frees a context that was destroyed in a callback, once none of its callbacks is running.
+ * The caller must not use ctx afterwards. */
 void ctx_release(struct doca_ctx *ctx);
-/* Called while the program waits: has ctx check for events, and wakes the program if there are
- * any. */
+/* Called while the program waits: checks ctx for events, and wakes the program if there are any. */
 void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx);
 
 #endif

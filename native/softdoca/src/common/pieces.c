@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Copies of a task's bytes: from the data of the source list, buffer after buffer, to the free
- * space after the data of the destination list, buffer after buffer. A piece is within one buffer
- * on both sides.
+ * space after the data of the destination list, buffer after buffer. A piece is a contiguous part
+ * that lies within one buffer on each side.
  *
  * Gates (provider.h) keep memory from being released during a copy. The gate of an imported region
  * is entered for each copy: its exporter may revoke it at any time. A region of this process, in
- * contrast, is closed by its map alone (mmap.c), which refuses while a buffer points into the map,
+ * contrast, can only be closed by its map (mmap.c). The map refuses while a buffer points into it,
  * and a buffer cannot be returned while a task uses it (engine.c, buf_count). So a copy by progress
- * between maps of this process needs no gate; a copy in a pipe enters both, because the provider
- * leaves both.
+ * between maps of this process needs no gate; a copy in a pipe enters both gates, because the
+ * provider leaves both.
  *
- * That the destination's data is kept and appended to, public programs show: they reset its length
- * before they reuse it. "guess" is ours.
+ * Copies append to the destination's data. Public programs show this: they reset its length before
+ * they reuse the buffer. "guess" marks an assumption that no published source confirms.
  */
 #include "engine.h"
 
@@ -72,7 +72,7 @@ static inline struct dg_region_entry *reach(struct doca_mmap *m, const struct do
 static inline char *place(const struct dg_region_entry *entry, const struct doca_mmap *m,
 			  const char *at)
 {
-	/* base is an address in the exporter, or an offset, if the bytes are not mapped here */
+	/* if the bytes are not mapped here, base is an address in the exporter or an offset */
 	return (char *)((uintptr_t)entry->base + (uintptr_t)(at - m->addr));
 }
 
@@ -116,7 +116,7 @@ static __attribute__((cold, noinline, format(printf, 1, 2))) bool cannot(const c
 }
 
 /* guess: the permissions apply to this process's own tasks, too, and violations are reported at
- * completion. Those of an import are its exporter's. */
+ * completion. An import has the permissions that its exporter gave. */
 static inline bool may_write(const struct doca_mmap *m, const struct dg_region_entry *entry)
 {
 	return m->from_export ? entry->access & DG_ACCESS_WRITE : m->writable;
@@ -145,9 +145,9 @@ static inline bool gpu_reaches(const struct dg_region_entry *entry)
 	       (entry->method == DG_METHOD_MAP && !entry->may_fault);
 }
 
-/* Returns whether neither side is mapped here. dgkit copies between another process and this one,
- * so the bytes need a bounce buffer. One is enough, as a pipe executes one operation after the
- * other. */
+/* Returns whether neither side is mapped here. dgkit copies only between another process and this
+ * one, so the bytes need a bounce buffer. One buffer is enough, because a pipe executes one
+ * operation after the other. */
 static inline bool needs_bounce(const struct piece *p)
 {
 	const struct dg_region_entry *from = p->from_entry, *to = p->to_entry;
@@ -179,7 +179,7 @@ void pieces_end(struct engine *e)
 	if (!e->bounce)
 		return;
 	void *at = e->bounce->memory.addr;
-	/* Its pipe is closed, so it is not in use. */
+	/* The pipe is closed, so the bounce buffer is not in use. */
 	if (!dg_region_close(e->bounce, 0))
 		free(at);
 	e->bounce = NULL;
@@ -278,8 +278,8 @@ bool pieces_plan(struct doca_dma_task_memcpy *t, struct doca_dma *dma)
 
 /* ---- copying ---- */
 
-/* Fills in an operation of dgkit. The imported side is the remote one; of two imports, the one
- * that is not mapped here. */
+/* Fills in an operation of dgkit. The imported side is the remote side; if both are imported, the
+ * side that is not mapped here. */
 static void make_op(struct dg_op *op, const struct piece *p, const struct doca_dma_task_memcpy *t,
 		    bool last)
 {
@@ -344,7 +344,7 @@ static __attribute__((noinline)) int copy_pieces(struct doca_dma_task_memcpy *t)
 
 int pieces_copy(struct doca_dma_task_memcpy *t)
 {
-	/* Copies of one context become visible in their order. */
+	/* Copies of one context become visible in the order of their execution. */
 	order_stores();
 	if (__builtin_expect(t->pieces > 1 || t->gated, 0))
 		return copy_pieces(t);
@@ -363,7 +363,8 @@ static inline struct piece only_piece(const struct doca_dma_task_memcpy *t)
 			      .from_entry = region_entry_at(t->from_region)};
 }
 
-/* Returns whether the pieces are unchanged since submit, because a chain must not end early. */
+/* Returns whether the pieces are unchanged since submit. Checked because a chain must not end
+ * early. */
 static bool as_planned(const struct doca_dma_task_memcpy *t)
 {
 	struct walk w;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Checks mappings and protections of an address range of this process, as a device does when it
- * pins the pages. */
+/* Checks mappings and protections of an address range of this process, like a device that pins the
+ * pages. */
 #include "memory.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ enum range_found range_look(const void *addr, size_t len, bool write)
 	FILE *f = fopen("/proc/self/maps", "re");
 	if (!f)
 		return RANGE_OK; /* unknown */
-	/* Lines are in the order of addresses. */
+	/* Lines are sorted by address. */
 	while (at < end && fgets(line, sizeof line, f)) {
 		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s", &from, &to, mode) != 3 ||
 		    to <= at)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Sync events: configuration, value, operations. Sources: "SE reference" is the published header's
- * documentation, "SE guide" the published guide, "guess" is ours.
+ * documentation, "SE guide" the published guide; "guess" marks an assumption that no published
+ * source confirms.
  */
 #include "sync_event.h"
 
@@ -18,8 +19,8 @@
 #include "share/server.h"
 
 #define CHECK_NS    1000000u /* how often a wait checks whether the other side is gone */
-#define SPINS       1024u /* before a wait looks at the clock */
-#define LONG_SPINS  (64 * SPINS) /* before it gives up the CPU each time */
+#define SPINS       1024u /* before a wait reads the clock */
+#define LONG_SPINS  (64 * SPINS) /* before it gives up the CPU after each check */
 
 /* ---- creation and destruction ---- */
 
@@ -70,7 +71,7 @@ static void release(void *object)
 	softdoca_object_free(e);
 }
 
-/* SE reference: INVALID_VALUE. The others: guess. */
+/* SE reference: INVALID_VALUE. The other errors: guess. */
 doca_error_t doca_sync_event_destroy(struct doca_sync_event *event)
 {
 	CHECK_EVENT(event);
@@ -149,7 +150,7 @@ doca_error_t doca_sync_event_add_publisher_location_remote_net(struct doca_sync_
 	return add_location(event, true, SYNC_REMOTE_NET, __func__);
 }
 
-/* Refuses what needs a DPA, or a data path on a GPU. */
+/* Refuses a location that needs a DPA, or a data path on a GPU. */
 static doca_error_t no_engine(const struct doca_sync_event *e, const void *engine, const char *func)
 {
 	CHECK_EVENT(e);
@@ -245,7 +246,7 @@ doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct 
 
 /* ---- the value ---- */
 
-/* A page that importers can map: its memfd can neither shrink nor grow. */
+/* Creates a page that importers can map safely: its memfd can neither shrink nor grow. */
 static doca_error_t make_page(struct doca_sync_event *e)
 {
 	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -289,8 +290,9 @@ static bool forked(const struct doca_sync_event *e)
 				    atomic_load_explicit(&dg_fork_generation, memory_order_relaxed);
 }
 
-/* Enters the value, so that the exporter does not unmap it. False if it has ended the export, and is
- * this process: then its memory may be gone. Another process's memory stays mapped here. */
+/* Enters the gate of the value's region, so that the exporter does not unmap the value. Returns
+ * false if the exporter is this process and has ended the export, because the memory may then be
+ * gone. Memory of another process stays mapped here. */
 static bool enter(const struct doca_sync_event *e)
 {
 	if (!e->import)
@@ -311,7 +313,7 @@ static void leave(const struct doca_sync_event *e)
 
 bool sync_abandoned(const struct doca_sync_event *e)
 {
-	/* relaxed: no other memory is read because of it */
+	/* relaxed: the result does not lead to reads of other memory */
 	if (e->import)
 		return atomic_load_explicit(&e->import->entry->lost, memory_order_relaxed) ||
 		       gate_revoked(e->import->entry->gate);
@@ -333,7 +335,7 @@ doca_error_t sync_execute(struct doca_sync_event *e, enum sync_op op, uint64_t v
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event is this process's parent's");
 	if ((e->import && sync_abandoned(e)) || !enter(e))
 		return REFUSE(DOCA_ERROR_CONNECTION_RESET, "the other side has ended the event");
-	/* An update publishes what was written before it; who reads it sees that. */
+	/* Release and acquire: whoever reads an update also sees what was written before it. */
 	if (op == SYNC_GET)
 		*out = __atomic_load_n(e->value, __ATOMIC_ACQUIRE);
 	else if (op == SYNC_SET)
@@ -366,7 +368,7 @@ doca_error_t sync_startable(const struct doca_sync_event *e)
 	return DOCA_SUCCESS;
 }
 
-/* SE reference: INVALID_VALUE. The others: guess. */
+/* SE reference: INVALID_VALUE. The other errors: guess. */
 doca_error_t doca_sync_event_start(struct doca_sync_event *event)
 {
 	CHECK_EVENT(event);
@@ -401,7 +403,7 @@ struct doca_ctx *doca_sync_event_as_ctx(struct doca_sync_event *event)
 
 /* ---- operations ---- */
 
-/* Also for a running context: guess. */
+/* Operations are also allowed on a running context: guess. */
 static doca_error_t operable(const struct doca_sync_event *e, const char *func)
 {
 	if (e->mode == SYNC_ALONE || e->ctx.state == DOCA_CTX_STATE_RUNNING)
@@ -447,7 +449,7 @@ static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t va
 	for (uint32_t polls = 1; error == DOCA_SUCCESS && !sync_met(e, op, value, mask); polls++) {
 		if (polls % SPINS == 0 && now_ns() - checked > CHECK_NS) {
 			checked = now_ns();
-			/* Its last update may have come in between. */
+			/* The last update may have arrived after the check above. */
 			if (sync_abandoned(e) && !sync_met(e, op, value, mask))
 				error = REFUSE(DOCA_ERROR_CONNECTION_RESET,
 					       "the other side is gone: the event has no "

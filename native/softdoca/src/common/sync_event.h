@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sync events. The value is in the event itself; at an address of the program; or, if a location is remote,
- * in a page of shared memory, which the other side maps by dgkit's export of it.
+ * Sync events. The value is stored in the event itself, at an address given by the program or, if a
+ * location is remote, in a page of shared memory, which dgkit exports and the other side maps.
  *
  *   sync_event.c   the event, its locations and its value; operations
  *   sync_export.c  descriptors, and handles made from them
@@ -33,7 +33,7 @@ struct sync_task {
 	uint64_t value, mask;
 	uint64_t *out; /* of get and add */
 	doca_error_t status;
-	bool waits; /* in the list of those that wait; in flight otherwise: complete */
+	bool waits; /* in the list of waiting tasks; if in flight and not waiting: complete */
 	struct sync_task *next, *next_free, *next_made;
 };
 
@@ -64,15 +64,15 @@ struct doca_sync_event {
 	enum sync_mode mode; /* CONTEXT once doca_sync_event_as_ctx was called */
 	uint32_t publishers, subscribers; /* enum sync_location */
 	uint64_t own; /* the value, if it is in the event itself */
-	uint64_t *value; /* NULL until the start or the export */
-	uint64_t *at; /* set by the program, or NULL */
-	struct doca_buf *buf; /* that contains `at`, or NULL */
-	void *page; /* shared memory that has the value, or NULL */
+	uint64_t *value; /* NULL until the event is started or exported */
+	uint64_t *at; /* address set by the program, or NULL */
+	struct doca_buf *buf; /* buffer that contains `at`, or NULL */
+	void *page; /* shared memory that holds the value, or NULL */
 	int memfd;
 	struct doca_dev *devs[2]; /* of the CPU locations, publisher first */
-	struct doca_dev *dev; /* that exports, or has imported */
-	dg_region *region; /* the page, exported */
-	dg_region *import; /* an event from an export */
+	struct doca_dev *dev; /* device that exports or imported the event */
+	dg_region *region; /* the exported page */
+	dg_region *import; /* set for an event created from an export */
 	struct export_bytes desc[EXPORT_KINDS];
 
 	_Alignas(64) struct doca_ctx ctx;
@@ -80,7 +80,7 @@ struct doca_sync_event {
 	struct sync_task *tasks; /* all */
 	struct sync_list waiting, done;
 	int timer_fd; /* wakes the program while tasks wait */
-	uint64_t checked_ns; /* when it was last checked whether the other side is gone */
+	uint64_t checked_ns; /* time of the last check whether the other side is gone */
 };
 
 struct doca_sync_event_remote_net {
@@ -93,19 +93,21 @@ struct doca_sync_event_remote_net {
 /* ---- sync_event.c ---- */
 
 struct doca_sync_event *sync_event_new(enum object_kind kind);
-/* Chooses where the value is, once. Errors: NOT_SUPPORTED, NO_MEMORY. */
+/* Chooses where the value is stored; later calls do nothing. Errors: NOT_SUPPORTED, NO_MEMORY. */
 doca_error_t sync_place_value(struct doca_sync_event *e);
-/* Checks that the event can start: not started, configured. */
+/* Checks that the event can be started: it is configured and not started. */
 doca_error_t sync_startable(const struct doca_sync_event *e);
-/* Keeps a device from being closed, instead of the one in *slot (NULL: none). */
+/* Stores dev in *slot and keeps it from being closed; releases the device that was in *slot, if
+ * any. */
 void sync_use_dev(struct doca_dev **slot, struct doca_dev *dev);
-/* Executes an operation that does not wait. Errors: CONNECTION_RESET; BAD_STATE in a forked child. */
+/* Executes an operation that does not wait. Errors: CONNECTION_RESET; BAD_STATE in a forked
+ * child. */
 doca_error_t sync_execute(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t *out);
-/* Whether a wait is over. */
+/* Returns whether a wait is satisfied. */
 bool sync_met(struct doca_sync_event *e, enum sync_op op, uint64_t value, uint64_t mask);
-/* Whether the other side is gone, so that no wait will be satisfied. */
+/* Returns whether the other side is gone, so that no wait will be satisfied. */
 bool sync_abandoned(const struct doca_sync_event *e);
-/* The same, at most once a millisecond: false in between. */
+/* The same, but checks at most once per millisecond and returns false in between. */
 bool sync_abandoned_now(struct doca_sync_event *e);
 
 /* ---- sync_export.c ---- */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sync events of two processes: a header of softdoca, then dgkit's descriptor of the page that has the
- * value. Created and parsed in this file only. The bytes are a capability: the exporter's table decides.
- * Sources: "SE reference" is the published header's documentation, "guess" is ours.
+ * Sync events of two processes: a descriptor is a header of softdoca, then dgkit's descriptor of
+ * the page that holds the value. Descriptors are created and parsed in this file only. The bytes
+ * are a capability: the exporter's table decides about access. Sources: "SE reference" is the
+ * published header's documentation; "guess" marks an assumption that no published source confirms.
  */
 #include "sync_event.h"
 
@@ -35,7 +36,7 @@ static doca_error_t capable(const struct doca_devinfo *devinfo, uint32_t caps, c
 	}
 	if (devinfo->f.caps & caps)
 		return DOCA_SUCCESS;
-	/* No warning for a query. */
+	/* DEBUG, because a query deserves no warning. */
 	softdoca_log(DOCA_LOG_LEVEL_DEBUG, func, "%s does not support it", devinfo->f.pci);
 	return DOCA_ERROR_NOT_SUPPORTED;
 }

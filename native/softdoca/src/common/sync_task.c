@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Sync events as contexts. Tasks that do not wait are executed when they are submitted; progress completes
- * them, and those whose wait is over. Nothing reports an update by another process, so a program that
- * sleeps is woken every millisecond while tasks wait. Sources: "SE reference" is the published header's
- * documentation, "guess" is ours.
+ * Sync events as contexts. Tasks that do not wait are executed when they are submitted; progress
+ * completes them, and completes waiting tasks whose condition is met. Nothing reports an update by
+ * another process, so a sleeping program is woken every millisecond while tasks wait. Sources: "SE
+ * reference" is the published header's documentation; "guess" marks an assumption that no published
+ * source confirms.
  */
 #include "sync_event.h"
 
@@ -149,7 +150,8 @@ static bool cancel(struct doca_task *task)
 	return true;
 }
 
-/* Ends the waits that are over; all, if they can no longer be satisfied. Returns whether there are any. */
+/* Ends the waits that are satisfied, or all of them if they can no longer be satisfied. Returns
+ * whether there are completed tasks to deliver. */
 static bool look(struct doca_sync_event *e)
 {
 	struct sync_task *next;
@@ -346,7 +348,7 @@ static struct sync_task *check(const void *task, enum sync_op op, const char *fu
 	return NULL;
 }
 
-/* The same for a task whose fields can be set, which they cannot in flight. */
+/* The same, but also refuses a task in flight, whose fields cannot be set. */
 static struct sync_task *settable(void *task, enum sync_op op, const char *func)
 {
 	struct sync_task *t = check(task, op, func);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Tasks of all kinds. Sources: "PE reference" is DOCA's published reference; "guess" is ours. */
+/* Tasks of all kinds. Sources: "PE reference" is DOCA's published reference; "guess" marks an
+ * assumption that no published source confirms. */
 #include "engine.h"
 #include "pe.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "softdoca.h"
 
-/* The version is that of the API. The log and the functions' vuid identify softdoca; this string
- * does not, because programs compare it. */
+/* The version is that of the API. The log and the functions' vuids identify softdoca; this string
+ * does not, because programs compare version strings. */
 const char *doca_version_runtime(void)
 {
 	return DOCA_VER_STRING;

@@ -2,7 +2,8 @@
 /*
  * libdoca_dma: public functions of DMA contexts and memcpy tasks. libdoca_common implements them.
  *
- * Sources: "DMA reference" is DOCA's published one; "guess" is ours.
+ * Sources: "DMA reference" is DOCA's published one; "guess" marks an assumption that no published
+ * source confirms.
  */
 #include "common/engine.h"
 
@@ -143,7 +144,7 @@ static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 	return DOCA_SUCCESS;
 }
 
-/* Buffers may be set later, and are checked when the task is submitted. */
+/* NULL is allowed: buffers may be set later, and are checked when the task is submitted. */
 static bool may_be_buf(const struct doca_buf *buf)
 {
 	return !buf || object_is(buf, OBJECT_BUF);
@@ -181,7 +182,7 @@ static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)
 	return false;
 }
 
-/* Returns whether its buffers can be set, which they cannot while it is in flight. */
+/* Returns whether the task's buffers can be set. They cannot while the task is in flight. */
 static bool is_idle_task(const struct doca_dma_task_memcpy *task, const char *func)
 {
 	if (!is_task(task, func))
