@@ -63,7 +63,7 @@ class Commands:
                 outputs, ended = _gather(process, now + limit)
         except PermissionError:  # a file system mounted noexec
             return _denied(found)
-        if not ended or self._closed:  # or was ended by close()
+        if not ended or self._closed:  # timed out, or killed by close()
             return _late(command[0], min(limit, time.monotonic() - now))
         if max(outputs.sizes) >= _MAX_BYTES:
             why = f"{command[0]} printed more than {_MAX_BYTES >> 20} MiB"
@@ -125,9 +125,9 @@ class _Outputs:
 
 
 def _gather(process: subprocess.Popen[bytes], until: float) -> tuple[_Outputs, bool]:
-    """Read the output until the process exits or exceeds _MAX_BYTES; False on time-out.
+    """Read the output until the process exits or prints more than _MAX_BYTES; False on time-out.
 
-    End of file is not awaited: a child of the command may keep the pipes open.
+    Do not wait for end of file: a child of the command may keep the pipes open.
     """
     outputs = _Outputs()
     with selectors.DefaultSelector() as selector:
@@ -158,7 +158,7 @@ def _has_exited(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _wait(process: subprocess.Popen[bytes], until: float) -> bool:
-    """Wait for the exit of a process that has closed its outputs; False on time-out."""
+    """Wait until a process that has closed its outputs exits; return False on time-out."""
     pause = 0.0005  # it usually exits at once
     while not _has_exited(process):
         if time.monotonic() >= until:

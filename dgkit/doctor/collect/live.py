@@ -28,8 +28,8 @@ from .trace import note
 
 __all__ = ["COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "QUERIES", "LiveReader"]
 
-FULL_S, FAST_S = 10.0, 2.0  # time limits of all checks together
-FILE_S = 3.0  # of one file: the driver may have to wake a GPU first
+FULL_S, FAST_S = 10.0, 2.0  # time limits for all checks together
+FILE_S = 3.0  # time limit for one file: the driver may have to wake a GPU first
 _MAX_TEXT = 1 << 20
 _MAX_RAW = 4096
 _MAX_NAMES = 1 << 16
@@ -79,7 +79,7 @@ _MAX_OPENED = 64
 
 
 def _device_files() -> dict[str, str]:
-    """Try to open device files; return the name of each one's error, "" if it was opened."""
+    """Try to open device files; return the error name for each path, "" if it was opened."""
     found = {}
     paths = (path for pattern in _OPENED for path in sorted(glob.glob(pattern)))  # noqa: PTH207
     for path in itertools.islice(paths, _MAX_OPENED):
@@ -112,7 +112,7 @@ QUERIES: dict[str, Callable[[], Any]] = {
 
 
 class LiveReader(Reader):
-    """Reader of this machine that reads each key once.
+    """Reader of this machine; reads each key only once and returns the same reading afterwards.
 
     All reads end at most `limit_s` seconds after construction. close() stops running commands; it
     is called when the process exits.
@@ -146,7 +146,7 @@ class LiveReader(Reader):
         self.close()
 
     def read(self, key: str) -> Reading:
-        """Return the reading of a key, from the first read if there was one.
+        """Return the reading of a key; later calls return the result of the first read.
 
         Raises:
             ValueError: The key does not begin with one of KINDS.
@@ -286,7 +286,7 @@ def _printable(name: str) -> str:
 
 
 def _bytes(path: str, limit: int) -> bytes:
-    """Read at most `limit` bytes of a file; not of a device or pipe, as open() has side effects."""
+    """Read at most `limit` bytes of a file; refuse devices and pipes: opening has side effects."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "a directory" if stat.S_ISDIR(mode) else "not a regular file")

@@ -2,7 +2,7 @@
 
 `python probes.py QUERY...` prints one JSON document. The queries are `cuda`, `context`,
 `rdma-dmabuf DEVICE` and `libraries`. The file imports nothing of dgkit and runs in an isolated
-Python. Only `context` creates CUDA contexts, and destroys them; none registers memory.
+Python. Only `context` creates CUDA contexts, which it destroys again. No query registers memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 __all__ = ["LIBRARIES", "main"]
 
-# CUdevice_attribute, NVIDIA CUDA driver API, "Data types used by CUDA driver"; 152 since 13.3.
+# CUdevice_attribute: NVIDIA CUDA driver API, "Data types used by CUDA driver"; 152 since CUDA 13.3.
 _ATTRIBUTES = {
     "INTEGRATED": 18,
     "COMPUTE_MODE": 20,
@@ -49,8 +49,8 @@ LIBRARIES = (
     *("libgdrapi.so.2", "libibverbs.so.1", "libmlx5.so.1", "librdmacm.so.1"),
     *(f"libdoca_{part}.so{end}" for part in _DOCA for end in (".3", ".2", "")),
 )
-_LIBRARIES_S = 3.0  # time limit for all of them
-_CONTEXT_S = 4.0  # for the contexts on all GPUs, which are created side by side
+_LIBRARIES_S = 3.0  # time limit for loading all libraries
+_CONTEXT_S = 4.0  # time limit for the contexts on all GPUs, which are created in parallel
 _MAX_GPUS = 64
 # Directory of DOCA's packages, which dgkit searches after the loader's directories.
 _DOCA_FOLDER = f"/opt/mellanox/doca/lib/{os.uname().machine}-linux-gnu"
@@ -105,7 +105,7 @@ def cuda() -> dict[str, Any]:
 def context() -> dict[str, Any]:
     """Create and destroy a CUDA context on each GPU, each in a child process.
 
-    CUDA must not be used before a fork, so the GPUs are counted in a child, too.
+    CUDA must not be used before a fork, so a child process counts the GPUs, too.
     """
     until = time.monotonic() + _CONTEXT_S
     first = _result(*_fork(_count), until)
@@ -122,7 +122,7 @@ def _context_answer(answer: dict[str, str]) -> dict[str, Any]:
 
 
 def _count() -> dict[str, str]:
-    """Return the number of GPUs, or why it is not known."""
+    """Return the number of GPUs, or the reason why it is unknown."""
     driver, why = _load("libcuda.so.1")
     if driver is None:
         return {"why": why}
@@ -189,8 +189,9 @@ def _gpu(driver: Any, ordinal: int) -> dict[str, Any]:
 def rdma_dmabuf(device: str) -> dict[str, Any]:
     """Test whether the driver of an RDMA device can register dma-bufs.
 
-    Registers fd -1: a driver without dma-buf support returns EOPNOTSUPP or EPROTONOSUPPORT, one
-    with support EBADF. NCCL tests in the same way (src/transport/net_ib.cc).
+    It tries to register fd -1: a driver without dma-buf support returns EOPNOTSUPP or
+    EPROTONOSUPPORT, a driver with support returns EBADF. NCCL does the same test
+    (src/transport/net_ib.cc).
     """
     answer: dict[str, Any] = {"device": device, "library": "", "version": "", "symbol": False}
     answer.update(takes=None, errno="", why="")
@@ -259,7 +260,8 @@ def _try_registration(verbs: Any, domain: int) -> tuple[bool | None, str]:
 def libraries() -> dict[str, Any]:
     """Find the file of each shared library that the loader can load.
 
-    Each is loaded in a child process, so that a crash or a hang affects only that library.
+    Each library is loaded in a child process of its own, so that a crash or a hang of it does not
+    affect the others.
     """
     children = {name: _fork(lambda name=name: _find(name)) for name in LIBRARIES}  # type: ignore[misc]
     until = time.monotonic() + _LIBRARIES_S

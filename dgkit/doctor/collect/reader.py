@@ -1,8 +1,8 @@
 """Interface through which the doctor reads a machine: files, commands and system queries.
 
 A key names one reading: `text /proc/version`, `run nvidia-smi -q`. `live.LiveReader` reads this
-machine, `snapshot.RecordedReader` a snapshot, so that the input of a check can be stored and judged
-on another machine.
+machine and `snapshot.RecordedReader` reads a snapshot, so that the input of the checks can be
+stored and judged on another machine.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["KINDS", "Fault", "Reader", "Reading"]
 # link   the target of a symbolic link, resolved to an absolute path
 # run    the output of a command in the C locale
 # ask    a system query (live.QUERIES)
-# probe  a query that needs a library, in a child process: those of probes.py, `core` (does the C
-#        core of dgkit load) and `info` (the output of `dgkit info`)
+# probe  a query that needs a library and runs in a child process: the queries of probes.py, `core`
+#        (whether the C core of dgkit loads) and `info` (the output of `dgkit info`)
 KINDS = ("text", "raw", "names", "link", "run", "ask", "probe")
 
 Fault = Literal["", "absent", "denied", "late", "failed", "unrecorded"]
@@ -42,7 +42,7 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
         fault: "" on success. "absent": there is no such file, directory or command, which is a
             fact about the machine. "denied": more privileges are needed. "late": timed out.
             "failed": the system or the command reported an error. "unrecorded": the snapshot was
-            taken by a dgkit that did not read this.
+            taken by a version of dgkit that did not read this key.
         why: Description of the fault, "" on success.
     """
 
@@ -57,12 +57,12 @@ class Reading(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """True if the read succeeded, also for a command that exited non-zero (see `code`)."""
+        """True if the read succeeded, even if a command exited with non-zero status (`code`)."""
         return not self.fault
 
     @property
     def unread(self) -> str:
-        """Description of the fault if there may be something to read; "" otherwise."""
+        """Description of the fault; "" if the read succeeded or there is nothing to read."""
         return "" if self.ok or self.absent else self.why or f"the read ended as {self.fault}"
 
     @property
@@ -83,7 +83,7 @@ class Reader:
     waits = True
 
     def read(self, key: str) -> Reading:
-        """Return the reading of a key, the same one on each call during the reader's lifetime."""
+        """Return the reading of a key: the same result for each call during the reader's life."""
         raise NotImplementedError
 
     def text(self, path: str) -> Reading:
@@ -107,7 +107,7 @@ class Reader:
         return self.read(f"run {shlex.join(command)}")
 
     def ask(self, what: str) -> Reading:
-        """Query the system; the answer is in `data`, the queries are in live.QUERIES."""
+        """Query the system; the answer is in `data`. The queries are listed in live.QUERIES."""
         return self.read(f"ask {what}")
 
     def probe(self, *question: str) -> Reading:
@@ -119,4 +119,4 @@ class Reader:
         return [self.read(key) for key in keys]
 
     def close(self) -> None:
-        """Stop running commands. A recorded reader has none."""
+        """Stop running commands. A reader of a snapshot has none."""

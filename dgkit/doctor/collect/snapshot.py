@@ -13,7 +13,7 @@ from .trace import note
 __all__ = ["RecordedReader", "Snapshot", "load"]
 
 FORMAT, VERSION = "dgkit snapshot", 1
-_MAX_BYTES = 64 << 20  # of a file
+_MAX_BYTES = 64 << 20  # of a snapshot file
 
 
 class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -23,10 +23,10 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
         format: Always "dgkit snapshot".
         version: Version of the format.
         dgkit: Version of dgkit that took the snapshot.
-        taken: Date, as 2026-11-21.
+        taken: Date, such as 2026-11-21.
         source: `recorded`, or `synthetic: ...` with the document that the machine is modelled on.
-        otherwise: Fault of a key that is not in `readings`: "unrecorded" in a recording, "absent"
-            in a synthetic snapshot, which is complete.
+        otherwise: Fault reported for a key that is not in `readings`: "unrecorded" in a recording,
+            "absent" in a synthetic snapshot, which is complete.
         readings: Readings by key.
     """
 
@@ -39,7 +39,7 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
     readings: dict[str, Reading]
 
     def save(self, path: Path) -> None:
-        """Write the file as JSON with one reading a line, readable by people and by diff."""
+        """Write the file as JSON with one reading per line, so that people and diff can read it."""
         # `format` and `version` are always written, although they have defaults.
         head = {"format": self.format, "version": self.version, **msgspec.to_builtins(self)}
         readings = _lines(head.pop("readings"), b"  ")
@@ -47,7 +47,7 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def _lines(fields: dict[str, Any], indent: bytes) -> bytes:
-    """Return the fields of a JSON object, one a line."""
+    """Return the fields of a JSON object, one per line."""
     encode = msgspec.json.encode
     return b",\n".join(b"%b%b: %b" % (indent, encode(n), encode(v)) for n, v in fields.items())
 

@@ -1,4 +1,4 @@
-"""Traces: which readings and facts a check used, noted while it runs in its thread."""
+"""Traces: the readings and facts that a check uses, recorded in the thread that runs it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Trace:
     """Readings by key, in the order in which they were used, and facts by name.
 
     Attributes:
-        readings: The readings, also those of the facts.
-        facts: Values of the facts that were asked for directly.
+        readings: The readings, including those from which the facts were derived.
+        facts: Values of the facts that the check requested directly.
     """
 
     __slots__ = ("facts", "readings")
@@ -37,7 +37,7 @@ _stack = _Stack()
 
 @contextmanager
 def tracing() -> Iterator[Trace]:
-    """Note the readings of this thread in a new trace, not in an enclosing one."""
+    """Record the readings of this thread in a new trace, not in the enclosing trace."""
     trace = Trace()
     _stack.traces.append(trace)
     try:
@@ -47,14 +47,14 @@ def tracing() -> Iterator[Trace]:
 
 
 def note(key: str, reading: Reading) -> Reading:
-    """Note a reading in this thread's trace, if there is one; return it."""
+    """Record a reading in this thread's trace, if there is one, and return the reading."""
     if _stack.traces:
         _stack.traces[-1].readings.setdefault(key, reading)
     return reading
 
 
 def note_fact(name: str, value: Any, used: Trace) -> None:
-    """Note a fact, and the readings that it was derived from, maybe in another thread."""
+    """Record a fact and the readings in `used`, from which some thread derived the fact."""
     if _stack.traces:
         trace = _stack.traces[-1]
         trace.facts.setdefault(name, value)
