@@ -1,4 +1,4 @@
-"""Removal of what no check uses from the readings of a recording."""
+"""Removal of data that no check uses from the readings of a recording."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _VIRTUAL = re.compile(
     r"(?:br-|cali|cilium|cni|docker|dummy|flannel|ipvlan|lxc|lxd|macv|podman|tap|tun|veth|virbr|vlan"
     r"|vnet|vxlan|wg|zt)"
 )
-# Sections of nvidia-smi -q with the processes of all users, their paths and arguments.
+# Sections of nvidia-smi -q that list the processes of all users with their paths and arguments.
 _PROCESS_SECTIONS = ("Processes", "Accounted Processes")
 _BUILDER = re.compile(r"\([^()\s@]*@[^()\s]*\)")  # (buildd@host)
 _NETS = "/sys/class/net"
 
 
 def filter_reading(key: str, reading: Reading) -> Reading | None:
-    """Return a reading without what no check uses; None if no check uses it at all."""
+    """Return a reading reduced to the data that checks use; None if no check uses it."""
     if key.startswith(f"text {_NETS}/") and _VIRTUAL.match(key.removeprefix(f"text {_NETS}/")):
         return None
     return msgspec.structs.replace(
@@ -47,7 +47,7 @@ def _text(key: str, reading: Reading) -> str:
             return text.partition("\n\n")[0]
         case "text /proc/self/status":
             return "".join(line for line in text.splitlines(True) if line.startswith("Cap"))
-        case "text /proc/self/uid_map":  # without the user's number outside
+        case "text /proc/self/uid_map":  # without the user's ID in the parent namespace
             return text if text.split() == ["0", "0", "4294967295"] or not text else "0 1 1\n"
         case "text /proc/devices":
             return "".join(line for line in text.splitlines(True) if "nvidia" in line)
@@ -80,7 +80,7 @@ def _names(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def strip_processes(text: str) -> str:
-    """Remove the process sections of nvidia-smi -q: their head and all lines indented deeper."""
+    """Remove the process sections of nvidia-smi -q: the heading and all lines indented deeper."""
     lines, inside = [], None
     for line in text.splitlines(True):
         depth = len(line) - len(line.lstrip(" \t"))
@@ -93,7 +93,7 @@ def strip_processes(text: str) -> str:
 
 
 def _tmfifo(text: str) -> str:
-    """Keep the tmfifo interfaces, between a BlueField and its host, of `ip -j addr show`."""
+    """Reduce `ip -j addr show` to the tmfifo interfaces, which link a BlueField and its host."""
     try:
         links = json.loads(text)
         tmfifo = [link for link in links if str(link["ifname"]).startswith("tmfifo")]

@@ -1,6 +1,6 @@
 """Regular expressions for text that identifies one machine or one person.
 
-One expression matches all forms in a single pass, so that a pseudonym is never replaced again.
+One expression matches all forms in a single pass, so that no pseudonym is itself replaced.
 Ambiguous text is classified by its context: `10.1.2.3` is an address, `version: 5.15.0.1` and
 `libx.so.1.2.3.4` are not.
 """
@@ -57,11 +57,11 @@ def build(
     serials: Iterable[str] = (),
     without: str = "",
 ) -> re.Pattern[str]:
-    """Return an expression that matches all forms and known names, each as a named group.
+    """Return an expression that matches all forms and the given names, each as a named group.
 
     Args:
         hosts: Host names, matched together with a domain that follows.
-        domains: Domains, matched together with the names in them.
+        domains: Domains, matched together with the names that precede them.
         users: User names.
         serials: Serial numbers.
         without: Name of a form to leave out.
@@ -124,7 +124,7 @@ _VERSION_AFTER = re.compile(rf"[-+~_](?!{_QUAD})[0-9A-Za-z]")
 
 
 def is_version(text: str, start: int, end: int) -> bool:
-    """Return whether four dotted numbers are a version, by the word before or a suffix."""
+    """Return whether four dotted numbers are a version, judged by the word before or a suffix."""
     before = text[max(text.rfind("\n", 0, start) + 1, start - 64) : start]
     if _VERSION_AFTER.match(text, end):
         return True

@@ -1,4 +1,4 @@
-"""Pseudonyms that keep the format of a secret and are equal for each of its occurrences."""
+"""Pseudonyms that keep the format of a secret and are equal for all its occurrences."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _key(word: str) -> bytes:
 
 
 class PseudonymGenerator:
-    """Derives pseudonyms by HMAC-SHA512 with a key from `word`, or a random key if it is empty.
+    """Derives pseudonyms by HMAC-SHA512; the key comes from `word`, or is random if that is "".
 
     The key is derived by scrypt, which takes about 0.1 s, to slow down guessing short words.
     """
@@ -41,7 +41,7 @@ class PseudonymGenerator:
         return (kind, value) in self._known
 
     def hex(self, kind: str, digits: str) -> str:
-        """Replace lower-case hexadecimal digits of a `mac`, `guid`, `uuid` or other bytes."""
+        """Replace lower-case hexadecimal digits: of a `mac`, `guid`, `uuid` or other bytes."""
         if set(digits) in ({"0"}, {"f"}):
             return digits
         if kind == "uuid" and digits.startswith("fe80000000000000"):  # a GID
@@ -65,7 +65,7 @@ class PseudonymGenerator:
         return self._keep("ipv4", text, make)
 
     def ipv6(self, text: str) -> str:
-        """Replace an IPv6 address or a GID, in full or compressed form like the original."""
+        """Replace an IPv6 address or a GID; the result is full or compressed like the original."""
         try:
             address = ipaddress.IPv6Address(text)
         except ValueError:

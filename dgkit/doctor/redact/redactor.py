@@ -1,14 +1,14 @@
-"""Replacement of what identifies a machine or a person by pseudonyms.
+"""Replacement of text that identifies a machine or a person by pseudonyms.
 
-Replaced in the same format: serial numbers, GUIDs and GIDs, UUIDs, MAC addresses (02:...), IPv4
-addresses (198.18.0.0/15, RFC 2544), IPv6 addresses (2001:db8::/32, RFC 3849; link-local ones stay
-link-local), host names (host-ab12f3) and all names in their domain, user names, directories outside
-the system's, WWNs, disks.
+Replaced, in the same format: serial numbers, GUIDs and GIDs, UUIDs, MAC addresses (by 02:...), IPv4
+addresses (198.18.0.0/15, RFC 2544), IPv6 addresses (2001:db8::/32, RFC 3849; link-local addresses
+stay link-local), host names (host-ab12f3) and all names in their domain, user names, directories
+other than system directories, WWNs, disks.
 
 Kept: 127.0.0.0/8, 0.0.0.0, 255.*, ::, ::1; 192.168.100.0/24, by convention the tmfifo network
-between a BlueField and its host; the UUID of zeros; PSIDs and part numbers, which name a product;
-PCI addresses, versions, dates, sizes. A host or user name made of known words is kept, except in a
-field that holds only a host name, and as a home directory.
+between a BlueField and its host; the all-zero UUID; PSIDs and part numbers, which name a product;
+PCI addresses, versions, dates, sizes. A host or user name that consists of known words is kept,
+except as a home directory and in a field that holds only a host name.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _HEX_KINDS = {12: "mac", 16: "guid", 32: "uuid", 64: "container"}  # by number o
 
 
 class Redactor:
-    """Replaces secrets by pseudonyms, equal secrets by equal ones.
+    """Replaces secrets by pseudonyms; equal secrets get equal pseudonyms.
 
     Redactors with the same `word` use the same pseudonyms, so that the snapshots of a host and its
-    DPU stay consistent. The word allows guesses of the original values to be verified.
+    DPU stay consistent. Whoever knows the word can verify guesses of the original values.
     """
 
     def __init__(self, word: str = "") -> None:
@@ -48,7 +48,7 @@ class Redactor:
         self._serial_pattern = patterns.build(without="serial")
 
     def redact(self, readings: Mapping[str, Reading]) -> dict[str, Reading]:
-        """Return the readings without secrets, also in their keys, sorted by key.
+        """Return the readings, sorted by key, without secrets in keys or values.
 
         Two passes: the first collects user names, serial numbers and hexadecimal identifiers, the
         second replaces them wherever they occur.
@@ -63,7 +63,7 @@ class Redactor:
         return dict(sorted(redacted.items()))
 
     def redact_text(self, text: str, key: str = "") -> str:
-        """Return a text without secrets; `key` is that of the reading that it comes from."""
+        """Return a text without secrets; `key` is the key of the reading that contains it."""
         return self._pattern.sub(lambda match: self._replacement(match, key), text)
 
     def _rebuild_patterns(self) -> None:
@@ -95,7 +95,7 @@ class Redactor:
         pseudonyms, digits = self._pseudonyms, re.sub("[:-]", "", found.lower())
         match kind:
             case "uuid" if not digits.replace("-", "").strip("0"):
-                return found  # none: that of a fabric of one machine
+                return found  # all-zero: the fabric of a single machine has no UUID
             case "uuid" | "volume":
                 return match_format(found, pseudonyms.hex("uuid", digits))
             case "guid":
@@ -129,7 +129,7 @@ class Redactor:
         return self._pseudonyms.name("user", found)
 
     def _path(self, found: str) -> str:
-        """Replace each directory separately, so that a path stays a prefix of those below it."""
+        """Replace each component by itself, so that a directory stays a prefix of its content."""
         parts = found.split("/")
         for at, part in enumerate(parts):
             if parts[at - 1 : at] in (["home"], ["Users"]) or part in self._users:
@@ -139,7 +139,7 @@ class Redactor:
         return "/".join(parts)
 
     def _file(self, name: str) -> str:
-        """Replace the name of a file or directory; keep that of a known library."""
+        """Replace the name of a file or directory, unless it is a known library."""
         stem, end, _ = name.partition(".so")
         if end and is_allowed(stem.removeprefix("lib")):
             return name
@@ -194,7 +194,7 @@ class Redactor:
         return value
 
     def _item(self, name: str, value: Any, key: str) -> Any:
-        """Redact a value of a dict; its name is the context, as in a line `name: value`."""
+        """Redact a value of a dict; its name serves as context, as in a line `name: value`."""
         number = isinstance(value, int) and not isinstance(value, bool)
         if not isinstance(value, str) and not number:
             return self._data(value, key)
@@ -213,7 +213,7 @@ class Redactor:
     def _config_space(self, raw: bytes) -> bytes:
         """Replace the EUI-64 of capability 0x0003, Device Serial Number (PCI Express Base, 7.9.3).
 
-        Its first dword is the lower one; lspci prints the upper one first.
+        The lower dword is stored first; lspci prints the upper dword first.
         """
         config, offset, seen = bytearray(raw), 0x100, set[int]()
         while 0x100 <= offset <= len(config) - 12 and offset not in seen:
@@ -232,7 +232,7 @@ class Redactor:
         digits = text.removeprefix("0x")
         kind = _HEX_KINDS[len(digits)]
         likely = text == digits and not digits.isdecimal() and kind != "mac"
-        likely = likely and not key.startswith("text /proc/self/")  # capabilities
+        likely = likely and not key.startswith("text /proc/self/")  # CapEff and others are masks
         if not likely and not self._pseudonyms.knows(kind, digits):
             near = patterns.kind_from_context(match.string, *match.span(), key)
             if near != kind and not (kind == "uuid" and near):
@@ -252,11 +252,11 @@ class Redactor:
 
     def _pairs(self, found: str) -> str:
         digits = found.lower().replace(":", "").replace("-", "")
-        if len(digits) == 14 and digits.startswith("01"):  # BOOTIF=01-, and the address
+        if len(digits) == 14 and digits.startswith("01"):  # BOOTIF=01-, then the MAC address
             return match_format(found, "01" + self._pseudonyms.hex("mac", digits[2:]))
-        if len(digits) == 40:  # flags and queue pair, and the GID
+        if len(digits) == 40:  # address of IP over InfiniBand: flags, queue pair number, GID
             if digits[8:12] != "fe80" and digits[:4] not in ("8000", "0000", "a000"):
-                return found  # a key's fingerprint
+                return found  # the fingerprint of a signing key
             return match_format(found, digits[:24] + self._pseudonyms.hex("guid", digits[24:]))
         return match_format(
             found, self._pseudonyms.hex({12: "mac", 16: "guid"}.get(len(digits), "bytes"), digits)

@@ -1,7 +1,7 @@
 """Words of three letters or more that are never redacted: the doctor's vocabulary.
 
-The list is written by hand and by `tests/doctor/vocabulary.py --add`, never taken from the source's
-prose: what a recording hides must not change with a sentence.
+The list is written by hand and by `tests/doctor/vocabulary.py --add`. It is not derived from the
+prose of the source, so that editing a sentence does not change what a recording hides.
 """
 
 import re
@@ -155,11 +155,10 @@ _WORD = re.compile("[a-z]+")
 
 
 def is_allowed(name: str) -> bool:
-    """Return whether a host's, a user's or a folder's name may stay in a recording.
+    """Return whether the name of a host, a user or a folder may stay in a recording.
 
-    It may if it consists of known or two-letter words and at most four digits: a host named `core`
-    or `gpu0` is not identifying, and replacing the word wherever it occurs would spoil the
-    readings.
+    It may if it consists of known or two-letter words and at most four digits: `core` or `gpu0`
+    does not identify a host, and replacing the word wherever it occurs would spoil the readings.
     """
     return sum(map(str.isdigit, name)) <= 4 and all(
         len(word) < 3 or word in WORDS for word in _WORD.findall(name.lower())
