@@ -18,7 +18,7 @@ from .terminal import WIDTH, Line, Span
 
 __all__ = ["explain"]
 
-_MAX_KEYS, _MAX_FACTS = 14, 8  # of a check; the rest are counted
+_MAX_KEYS, _MAX_FACTS = 14, 8  # shown for a check; for the rest, only their number
 _LABEL = 10
 _FAULTS = {
     "absent": "there is none",
@@ -34,8 +34,8 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
 
     Args:
         diagnosis: A run of all checks.
-        names: Checks to explain; if empty, those that fail, warn or have no answer.
-        width: Longest line.
+        names: Checks to explain; if empty, those that fail, warn or cannot tell.
+        width: Maximum length of a line.
     """
     lines: list[Line] = []
     asks = {check.name: check.asks for check in checks()}
@@ -120,7 +120,7 @@ def _result(finding: Finding, width: int) -> Iterator[Line]:
 
 
 def _effect(diagnosis: Diagnosis, finding: Finding, width: int) -> Iterator[Line]:
-    """Yield what a finding follows from, and what it does to the data paths."""
+    """Yield the check that causes a finding, and the effect of the finding on the data paths."""
     if finding.follows:
         yield from _row("cause", f"{finding.follows}: fix this first", width)
     blocked = [path.title for path in diagnosis.data_paths if finding.check in path.blocked_by]
@@ -134,7 +134,7 @@ def _effect(diagnosis: Diagnosis, finding: Finding, width: int) -> Iterator[Line
 
 
 def _verdict(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
-    """Yield the data paths to the goal, and the rule by which the exit code follows from them."""
+    """Yield the data paths to the goal, and the rule that gives the exit code from them."""
     word = str(diagnosis.verdict)
     yield (Span(word, word), Span(f"  {diagnosis.goal}, exit code {diagnosis.exit_code}"))
     serving = [path for path in diagnosis.data_paths if path.serves]

@@ -30,7 +30,7 @@ __all__ = ["html", "text"]
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
 _OTHER_SIDE = "none: these checks run on the other side, host or DPU"
 _GREY = "#8a8a8a"
-_COLOURS = {  # those of the panel: widgets/doctor/doctor.css
+_COLOURS = {  # same as in the panel: widgets/doctor/doctor.css
     Verdict.FAIL: "#c62828",
     Verdict.WARN: "#a34a00",
     Verdict.CANNOT_TELL: "#6a4c93",
@@ -51,7 +51,7 @@ def text(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
 def html(diagnosis: Diagnosis) -> Html:
     """Return a card: verdict, data paths, causes with their commands.
 
-    What follows from a cause, what is ok and what does not apply is collapsed.
+    Consequences of a cause, findings that are OK and checks that do not apply are collapsed.
     """
     checks = {finding.check for finding in diagnosis.findings}
     loud = [finding for finding in diagnosis.findings if finding.verdict not in _QUIET]
@@ -143,7 +143,7 @@ def _link(source: Source) -> str:
     label = _escaped(str(source))
     if not source.url.startswith("https://"):
         return label
-    # not a browser's blue, which is dark on dark
+    # the browser's default blue is hard to read on a dark theme
     colour = "color:inherit;color:var(--jp-content-link-color,inherit)"
     return f'<a href="{escaping.escape(source.url)}" style="{colour}">{label}</a>'
 

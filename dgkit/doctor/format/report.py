@@ -21,7 +21,8 @@ __all__ = ["LINES", "report"]
 
 LINES, _WIDTH = 40, 100
 _LABEL = 10
-# What a reader of a thread asks first, by line: checks, and the word before what a check found.
+# What the readers of a forum thread ask first. For each line: the checks whose findings it shows,
+# each with the word that precedes its finding.
 _GROUPS = {
     "GPU": {
         "gpu-present": "",
@@ -53,7 +54,7 @@ _GROUPS = {
 
 
 def report(diagnosis: Diagnosis) -> str:
-    """Return the report of a diagnosis of recordings, whose readings have pseudonyms."""
+    """Return the report of a diagnosis of recordings, whose readings contain pseudonyms."""
     lines = [*_head(diagnosis), *_machine(diagnosis)]
     last = _reading_counts(diagnosis)
     found = list(_findings(diagnosis))
@@ -116,7 +117,7 @@ def _findings(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _reading_counts(diagnosis: Diagnosis) -> list[str]:
-    """Return what was read, and what could not be, by its fault."""
+    """Return the number of readings by kind, and of failed readings by fault."""
     sides = (diagnosis.case.host, diagnosis.case.dpu)
     found = [item for machine in sides if machine is not None for item in _readings(machine)]
     counts = Counter(reading.fault for _, reading in found)

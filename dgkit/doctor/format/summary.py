@@ -25,7 +25,7 @@ __all__ = [
     "reason",
 ]
 
-_MAX_SUBJECTS = 4  # that are named; the rest are counted
+_MAX_SUBJECTS = 4  # subjects shown by name; for the rest, only their number
 
 
 class FindingGroup(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class FindingGroup(msgspec.Struct, frozen=True):
 
     @property
     def about(self) -> str:
-        """The subjects, the first few by name."""
+        """The first few subjects by name, and the number of the rest."""
         named = ", ".join(self.subjects[:_MAX_SUBJECTS])
         more = len(self.subjects) - _MAX_SUBJECTS
         return f"{named} and {more} more" if more > 0 else named
@@ -60,7 +60,7 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
 
 def origins(diagnosis: Diagnosis) -> list[str]:
-    """Return a line for each snapshot that was judged, none for a live machine."""
+    """Return one line for each snapshot that was judged; a live machine has no line."""
     case = diagnosis.case
     machines = (machine for machine in (case.host, case.dpu, case.machine) if machine is not None)
     return [line for machine in dict.fromkeys(machines) if (line := _origin(machine))]
@@ -88,9 +88,9 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def reason(path: DataPath) -> str:
-    """Return, as the end of a sentence, the checks that block a path or warn of it, else its `why`.
+    """Return the checks that block or warn about a path, else its `why`, as a sentence's end.
 
-    A `why` that repeats the proviso is left out.
+    A `why` that repeats the proviso is omitted.
     """
     checks = path.causes or path.warned_by
     if checks:
@@ -99,7 +99,7 @@ def reason(path: DataPath) -> str:
 
 
 def proviso(diagnosis: Diagnosis, path: DataPath) -> str:
-    """Return a path's proviso, "" for the best path: the summary has it."""
+    """Return a path's proviso; "" for the best path, whose proviso is in the summary."""
     return "" if path is diagnosis.best else path.proviso
 
 
@@ -109,7 +109,7 @@ def other_goals(diagnosis: Diagnosis) -> str:
 
 
 def needed_text(finding: Finding) -> str:
-    """Return what is needed, as the end of a sentence; if not applicable, what to try."""
+    """Return the requirement as a sentence's end; if the check does not apply, what to try."""
     if not finding.needed:
         return ""
     word = "try" if finding.verdict is Verdict.NOT_APPLICABLE else "needed"

@@ -24,13 +24,13 @@ from .summary import (
 __all__ = ["WIDTH", "Line", "Span", "page"]
 
 WIDTH = 100
-_LINES = 40  # of a screen
+_LINES = 40  # lines of a screen
 _SHORTEST_NOTE = 3
 _OTHER_SIDE = (
     "These checks run on the other side, host or DPU: run the doctor there, or record that side "
     "(dgkit doctor --record FILE) and judge both (--from)."
 )
-_MAX_ADVICE = 2  # that are written out; the rest are named
+_MAX_ADVICE = 2  # pieces of advice written in full; the rest only by name
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
 
@@ -50,7 +50,7 @@ Line = tuple[Span, ...]
 
 
 def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> list[Line]:
-    """Return all lines, the worst finding first; one screen, unless verbose or of named checks.
+    """Return all lines, worst finding first; one screen unless verbose or checks were named.
 
     No line is wider than `width`, except commands, which are not wrapped.
     """
@@ -70,9 +70,9 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
 
 
 def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
-    """Return the findings in the lines that are left: each whole, in short, or by its name only.
+    """Return the findings in at most `room` lines: each in full, in short, or only by name.
 
-    The first is whole in any case. What follows from a failure is named below it.
+    The first finding is always in full. The consequences of a failure are named below it.
     """
     shown = {one.check for one in diagnosis.findings}
     roots = [one for one in diagnosis.findings if one.follows not in shown]
@@ -139,7 +139,7 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
 
 
 def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
-    """Yield what other programs need here, and what is not judged, as far as it fits."""
+    """Yield what other programs need here and what is not judged, as much as fits."""
     found = [one for one in diagnosis.findings if one.check == "other-programs" and one.subject]
     parts: list[list[Line]] = []
     for one in found[:_MAX_ADVICE]:
@@ -183,20 +183,20 @@ class _Writer:
 
     @property
     def width(self) -> int:
-        """Length of the longest line."""
+        """Maximum length of a line."""
         return self._width
 
     def _state(self) -> tuple[dict[tuple[str, ...], str], str, set[str]]:
         return dict(self._remedies), self._last_check, set(self._explained)
 
     def keep(self) -> None:
-        """Take the form that was yielded last as written: later ones may refer to it."""
+        """Mark the form that was yielded last as written, so that later ones may refer to it."""
         self._kept = self._state()
 
     def forms(
         self, group: FindingGroup, findings: Sequence[Finding]
     ) -> Iterator[tuple[str, list[Line]]]:
-        """Yield the forms of a finding, the longest first; `keep` the one that is written."""
+        """Yield the forms of a finding, longest first; call `keep` for the form that is written."""
         unanswered = group.finding.verdict is Verdict.CANNOT_TELL
         if not unanswered:
             yield "full", [*self.full(group), *self.consequences(group, findings)]
@@ -209,7 +209,7 @@ class _Writer:
         self._remedies, self._explained = dict(remedies), set(explained)
 
     def names(self, groups: Sequence[FindingGroup]) -> list[Line]:
-        """Return the names of findings that do not fit, with how to see them."""
+        """Return the names of the findings that do not fit, and how to see them."""
         by_verdict: dict[str, list[str]] = {}
         for group in groups:
             names = by_verdict.setdefault(str(group.finding.verdict), [])
@@ -244,7 +244,7 @@ class _Writer:
         yield from self._commands(group.finding)
 
     def consequences(self, group: FindingGroup, findings: Iterable[Finding]) -> Iterator[Line]:
-        """Yield the checks whose failures and warnings follow from this one, once."""
+        """Yield the checks whose failures and warnings follow from this finding, each once."""
         cause = group.finding
         if cause.check in self._explained or self._verbose:
             return
@@ -281,7 +281,7 @@ class _Writer:
         for command in finding.remedy:
             if command.startswith("#"):
                 first, *rest = _wrapped(command, self._width - len(_REMEDY) - 2)
-                lines = [first, *(f"# {line}" for line in rest)]  # all of it may be pasted
+                lines = [first, *(f"# {line}" for line in rest)]  # safe to paste into a shell
                 yield from ((Span(_REMEDY + line, "faint"),) for line in lines)
             else:
                 yield (Span(_REMEDY), Span(printable(command), "command"))
