@@ -41,8 +41,9 @@ __all__ = [
 def side(machine: Machine) -> str:
     """Return `dpu` or `host`.
 
-    NVIDIA's BlueField image has /etc/mlnx-release and a kernel `..-bluefield`; its DMI tables name
-    the product, and it has platform devices MLNXBF.. (Linux, drivers/platform/mellanox).
+    NVIDIA's BlueField image has the file /etc/mlnx-release and a kernel named `..-bluefield`. The
+    DMI tables of the Arm side name the product, and it has platform devices MLNXBF.. (Linux,
+    drivers/platform/mellanox).
     """
     release, product, platform = machine.read.together(
         [
@@ -74,7 +75,7 @@ LINKS = ("LINK_TYPE_P1", *KEEP_LINK_UP, *TX_SCHEDULING)
 
 
 class Mode(Enum):
-    """BlueField mode of operation: the owner of the NIC (NVIDIA, BlueField modes of operation)."""
+    """BlueField mode of operation: who owns the NIC (NVIDIA, BlueField modes of operation)."""
 
     DPU = "DPU mode"
     NIC = "NIC mode"
@@ -88,8 +89,9 @@ class Mode(Enum):
 class Representor(msgspec.Struct, frozen=True):
     """Representor of a port of the embedded switch.
 
-    The port of the host's function 0 is c1pf0, of an external controller (Linux, devlink-port), or
-    pf0 in kernels without controllers; NVIDIA's naming rules call the interface pf0hpf in both.
+    The port of the host's function 0 is called c1pf0, as it belongs to an external controller
+    (Linux, devlink-port), or pf0 in kernels without controllers. With NVIDIA's naming rules, the
+    interface is called pf0hpf in both cases.
 
     Attributes:
         net: Network interface.
@@ -112,7 +114,7 @@ class Tmfifo(msgspec.Struct, frozen=True):
     """Network between the host and the Arm cores over rshim.
 
     Attributes:
-        nets: Interfaces, as tmfifo_net0.
+        nets: Interfaces, such as tmfifo_net0.
         addresses: Their IPv4 addresses with prefix length; None if unknown.
         why: Reason why something is unknown.
     """
@@ -135,9 +137,9 @@ def configs(machine: Machine) -> tuple[tuple[Adapter, Config], ...]:
 
 
 def settings_tool(machine: Machine) -> str:
-    """Return the program that changes settings of cards: mlxconfig, mstconfig, or "" for neither.
+    """Return the program that changes settings of cards: mlxconfig or mstconfig, "" for neither.
 
-    Without a card, or where no query was recorded: mlxconfig.
+    Return mlxconfig if there is no card or no query was recorded.
     """
     cards = machine.know(firmware.adapters)
     if not cards:
@@ -148,7 +150,7 @@ def settings_tool(machine: Machine) -> str:
 
 
 def mode(settings: Config, *, after: bool = False) -> Mode:
-    """Return the current mode, or with `after` the mode after the next power cycle."""
+    """Return the current mode or, with `after`, the mode after the next power cycle."""
     read = settings.next if after else settings.now
     if read("INTERNAL_CPU_MODEL") == 0:
         return Mode.SEPARATED
@@ -159,7 +161,7 @@ def mode(settings: Config, *, after: bool = False) -> Mode:
 
 
 def rshim_devices(machine: Machine) -> tuple[str, ...]:
-    """Return the names in /dev of the cards that the rshim driver has: `rshim0`."""
+    """Return the names in /dev of the cards that the rshim driver serves, such as `rshim0`."""
     names = machine.read.names("/dev").names
     return tuple(name for name in names if re.fullmatch(r"rshim\d+", name))
 
@@ -204,7 +206,7 @@ _MODES = {"dpu mode": Mode.DPU, "nic mode": Mode.NIC}
 def representors(machine: Machine) -> tuple[Representor, ...]:
     """Return the representors on the Arm side of a DPU.
 
-    Meaningful on a DPU only: a host's own interfaces may be called p0 and p1, too.
+    The result is meaningful only on a DPU: a host's own interfaces may be called p0 and p1, too.
     """
     nets = machine.read.names("/sys/class/net").names
     ports = machine.read.together([f"text /sys/class/net/{net}/phys_port_name" for net in nets])

@@ -39,7 +39,7 @@ def bridges(machine: Machine, addresses: Collection[str]) -> tuple[Bridge, ...]:
 
 
 def _bridge(machine: Machine, address: str) -> Bridge:
-    """Read a bridge from sysfs, or from lspci if sysfs is missing: lspci reads the same file."""
+    """Read a bridge from sysfs, or from lspci, which reads the same file, if sysfs is missing."""
     reading = machine.read.raw(f"{pci.DEVICES}/{address}/config")
     if reading.ok and config_space.has_extended(reading.raw):
         return Bridge(address, config_space.acs(reading.raw))

@@ -13,8 +13,8 @@ from .distribution import family, restart
 __all__ = ["PATH", "RECORDED", "Cmdline", "add_parameter", "cmdline", "filter_parameters", "parse"]
 
 PATH = "/proc/cmdline"
-# The parameters that checks use (Linux, admin-guide/kernel-parameters). A recording contains only
-# these: others may hold disk names, keys or addresses.
+# The parameters that checks use (Linux, admin-guide/kernel-parameters). A recording contains no
+# others, as these may hold disk names, keys or addresses.
 RECORDED = frozenset(
     {
         *("iommu", "intel_iommu", "amd_iommu", "iommu.passthrough", "iommu.strict"),
@@ -31,7 +31,7 @@ class Cmdline(msgspec.Struct, frozen=True):
     """Kernel command line.
 
     Attributes:
-        words: Name and value of each parameter, in order, without those for init.
+        words: Name and value of each parameter, in order; parameters for init are omitted.
         reading: The failed reading if the file could not be read.
     """
 
@@ -54,7 +54,7 @@ class Cmdline(msgspec.Struct, frozen=True):
         vendors += self.values("amd_iommu")
         if "off" in common or "off" in vendors:
             return "off"
-        # The last one takes effect: all set the same default in the kernel.
+        # The last parameter takes effect: all of them set the same default in the kernel.
         requested = ""
         for word, value in self.words:
             if word == "iommu.passthrough" and value.lower() in _BOOLEANS:
@@ -98,9 +98,10 @@ def cmdline(machine: Machine) -> Cmdline:
 def add_parameter(machine: Machine, word: str, name: str) -> str:
     """Return the shell command that adds a parameter permanently and reboots.
 
-    On apt systems it writes /etc/default/grub.d/99-NAME.cfg, which is read after the files of cloud
-    images and DGX OS, which set the whole line, and can be removed later. A value with `;` needs
-    double quotes, as GRUB ends a command there (rdma-core, kernel-boot/rdma_topo, write-grub-acs).
+    On apt systems it writes /etc/default/grub.d/99-NAME.cfg, a file that can be removed later. It
+    is read after the files of cloud images and DGX OS, which set the whole line. A value with `;`
+    needs double quotes, as `;` ends a command in GRUB (rdma-core, kernel-boot/rdma_topo,
+    write-grub-acs).
     """
     if machine.know(family) == "dnf":
         return restart(f"sudo grubby --update-kernel=ALL --args='{word}'")

@@ -10,7 +10,7 @@ from .uname import uname
 
 __all__ = ["is_coherent", "smmu_passthrough"]
 
-_PASID_LINUX = (6, 11)  # first Linux whose SMMU driver allows a PASID on a passthrough domain
+_PASID_LINUX = (6, 11)  # first release whose SMMU driver allows a PASID on a passthrough domain
 
 
 def is_coherent(machine: Machine) -> bool:
@@ -21,10 +21,10 @@ def is_coherent(machine: Machine) -> bool:
 
 
 def smmu_passthrough(machine: Machine) -> bool:
-    """Return whether the SMMU passes a coherent GPU through on Linux before 6.11.
+    """Return whether a coherent GPU is in an SMMU passthrough domain on Linux before 6.11.
 
-    The SMMU then has no table of contexts, the driver cannot bind a process's page tables, and CUDA
-    creates no context. Translating domains (iommu.passthrough=0) and Linux 6.11 work.
+    The SMMU then has no table of contexts, so the driver cannot bind the page tables of a process
+    and CUDA cannot create a context. Translating domains (iommu.passthrough=0) or Linux 6.11 work.
 
     Linux, drivers/iommu/arm/arm-smmu-v3 (STRTAB_STE_1_S1DSS_BYPASS); NVIDIA/NV-Kernels, pull 22.
     """

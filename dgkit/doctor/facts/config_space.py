@@ -1,9 +1,9 @@
 """PCI configuration space: parser of the `config` file of a device in sysfs.
 
 Without root the kernel returns only the first 64 bytes, which contain no capabilities (Linux,
-drivers/pci/pci-sysfs.c, pci_read_config); root reads 256 bytes, or 4,096 of a PCIe device. Offsets
-and capability numbers: Linux, include/uapi/linux/pci_regs.h. No function raises on malformed bytes:
-a capability list that loops or leaves the space is cut off.
+drivers/pci/pci-sysfs.c, pci_read_config); root reads 256 bytes, or 4,096 bytes of a PCIe device.
+Offsets and capability numbers: Linux, include/uapi/linux/pci_regs.h. No function raises on
+malformed bytes: a capability list that loops or points outside the space is truncated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PORTS = {
 
 
 def _at(raw: bytes, offset: int, size: int) -> int:
-    """Read a little-endian number; 0 beyond the end."""
+    """Return the little-endian number at an offset; 0 beyond the end."""
     return int.from_bytes(raw[offset : offset + size], "little") if offset >= 0 else 0
 
 
@@ -81,7 +81,7 @@ def port(raw: bytes) -> str:
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Supported and current generation (1 is 2.5 GT/s) and lanes of a PCIe link; 0 if unknown."""
+    """Maximum and current generation (1 is 2.5 GT/s) and width of a PCIe link; 0 if unknown."""
 
     max_generation: int
     max_lanes: int
@@ -118,7 +118,7 @@ class Acs(msgspec.Struct, frozen=True):
 
 
 def acs(raw: bytes) -> Acs | None:
-    """Parse the ACS capability; None without one, or if it was not read (see `has_extended`)."""
+    """Parse the ACS capability; None if there is none or it was not read (see `has_extended`)."""
     for number, offset in extended(raw):
         if number == _ACS and offset + 8 <= len(raw):
             can, on = _at(raw, offset + 4, 2), _at(raw, offset + 6, 2)
@@ -146,8 +146,8 @@ class Bar(msgspec.Struct, frozen=True):
 def resizable_bars(raw: bytes) -> tuple[Bar, ...]:
     """Parse the Resizable BAR capability; () if there is none or it was not read.
 
-    Bit 4 of the capability register means 1 MiB; sizes from 2^28 MiB are in the upper half of
-    the control register (PCIe 5.0, 7.8.6).
+    Bit 4 of the capability register means 1 MiB. The bits of sizes from 2^28 MiB are in the upper
+    half of the control register (PCIe 5.0, 7.8.6).
     """
     for number, offset in extended(raw):
         if number == _RESIZABLE:

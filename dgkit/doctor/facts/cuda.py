@@ -19,14 +19,14 @@ class Cuda(msgspec.Struct, frozen=True):
     """The CUDA driver.
 
     Attributes:
-        version: CUDA version of the driver, as (13, 0); () if unknown.
+        version: CUDA version of the driver, such as (13, 0); () if unknown.
         by: Source of the version: CUDA or nvidia-smi.
         code: Result of cuInit; None if it was not called.
         error: Name of that result.
         devices: Device attributes by PCI address, named without CU_DEVICE_ATTRIBUTE_.
         why: Reason why cuInit was not called.
-        missing: There is no libcuda.
-        stuck: The probe crashed or timed out.
+        missing: Whether libcuda is missing.
+        stuck: Whether the probe crashed or timed out.
     """
 
     version: tuple[int, ...] = ()
@@ -110,7 +110,7 @@ def _devices(answer: Any) -> dict[str, dict[str, int]]:
 
 
 def contexts(machine: Machine) -> dict[str, Context]:
-    """Return the contexts that were tried, by PCI address of the GPU."""
+    """Return the results of creating contexts, by PCI address of the GPU."""
     answer = machine.read.probe("context").data
     listed = answer.get("devices") if isinstance(answer, dict) else None
     found = {}
@@ -137,7 +137,7 @@ def read_nvcc(text: str) -> tuple[int, ...]:
 
 
 def toolkits(machine: Machine) -> Toolkits:
-    """Find the toolkit by nvcc, then in /usr/local/cuda, which has version.json since CUDA 11.1."""
+    """Find the toolkit by nvcc, else in /usr/local/cuda, with version.json since CUDA 11.1."""
     nvcc, listing, link, json, text = machine.read.together(
         [
             *("run nvcc --version", "names /usr/local", "link /usr/local/cuda"),

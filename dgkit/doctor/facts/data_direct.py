@@ -1,7 +1,8 @@
 """Data Direct functions of ConnectX-8, and the ACS settings of the switch they share with a GPU.
 
-After rdma-core, kernel-boot/rdma_topo (NVCX_DMA_Complex), which NVIDIA provides for Grace machines:
-a root port, a switch, and below it the Data Direct function and, behind another switch, the GPU.
+The rules are those of rdma-core, kernel-boot/rdma_topo (NVCX_DMA_Complex), which NVIDIA provides
+for Grace machines. The topology there: a root port; a switch; below the switch the Data Direct
+function and, behind another switch, the GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _DEFAULT_ACS = {"SrcValid": True, "ReqRedir": True, "CmpltRedir": True, "Upstrea
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Addresses of a function, its GPU, and the ports with settings other than the default."""
+    """Addresses of a function, of its GPU, and of the ports that need non-default settings."""
 
     function: str
     gpu: str
@@ -71,10 +72,10 @@ def _ids(tree: PciTree, address: str) -> tuple[int, int]:
 
 
 def acs_masks(machine: Machine, known: tuple[Placement, ...]) -> dict[str, dict[str, bool]]:
-    """Return the required ACS bits of each port of Grace and of these switches.
+    """Return the required ACS bits of each Grace root port and of each port of these switches.
 
-    In each placement, three ports differ from the Linux default; SrcValid of the root port is off,
-    so that the kernel puts everything below it into one IOMMU group.
+    In each placement, three ports need bits other than the Linux default. SrcValid of the root
+    port is off, so that the kernel puts all devices below it into one IOMMU group.
     """
     devices = machine.know(pci.tree).devices.values()
     ports = _ROOT_PORTS | _SWITCHES

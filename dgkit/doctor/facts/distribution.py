@@ -25,7 +25,7 @@ def os_release(machine: Machine) -> dict[str, str]:
 
 
 def family(machine: Machine) -> str:
-    """Return `apt` or `dnf`, by ID and ID_LIKE in /etc/os-release; `apt` if unknown."""
+    """Return `apt` or `dnf` according to ID and ID_LIKE in /etc/os-release; `apt` if unknown."""
     release = machine.know(os_release)
     ids = {release.get("ID", "").lower(), *release.get("ID_LIKE", "").lower().split()}
     return "dnf" if ids & _RED_HAT else "apt"
@@ -41,7 +41,7 @@ def package_manager(machine: Machine) -> str:
 
 
 def has_yum_only(machine: Machine) -> bool:
-    """Return whether yum is not dnf yet: up to Red Hat 7, and on Amazon Linux 2."""
+    """Return whether there is yum but no dnf: up to Red Hat 7, and on Amazon Linux 2."""
     release = machine.know(os_release)
     major = release.get("VERSION_ID", "").split(".")[0]
     old = {"amzn": ("2", "2018")}.get(release.get("ID", ""), ("6", "7"))
@@ -54,14 +54,14 @@ def install(machine: Machine, apt: str, dnf: str) -> str:
 
 
 def install_dgkit(what: str) -> list[str]:
-    """Return the commands to install dgkit (`.`), or with an extra (`.[lab]`), from its sources."""
+    """Return the commands to install dgkit from source: `.`, or `.[lab]` with an extra."""
     return ["# in dgkit's folder:", f".venv/bin/pip install '{what}'"]
 
 
 def as_root(check: str) -> str:
     """Return the command to run a check as root.
 
-    The PATH of sudo may lack dgkit, and dgkit may be installed only in .venv/bin of its folder.
+    The PATH of sudo may not contain dgkit, which may be installed only in .venv/bin of its folder.
     """
     return f'sudo "$(command -v dgkit || echo .venv/bin/dgkit)" doctor {check}'
 
@@ -79,10 +79,10 @@ def initramfs(machine: Machine) -> str:
 def install_driver(machine: Machine) -> list[str]:
     """Return the commands to install or upgrade NVIDIA's driver.
 
-    With the open kernel modules if they support all GPUs, else branch 580, the last one for GPUs
-    before Turing.
+    They install the open kernel modules if these support all GPUs; otherwise branch 580, the last
+    branch for GPUs before Turing.
 
-    NVIDIA driver installation guide, Kernel Modules and Advanced Options (switching).
+    Source: NVIDIA driver installation guide, Kernel Modules and Advanced Options (switching).
     """
     if machine.know(uname).wsl:
         return ["# Under WSL the driver is installed in Windows, never here"]

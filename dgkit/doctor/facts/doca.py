@@ -13,7 +13,7 @@ from .versions import Version
 __all__ = ["Doca", "Release", "doca", "release"]
 
 _ROOT = "/opt/mellanox/doca"
-# Debian and Ubuntu on x86 and on Arm, then RHEL.
+# Library directories of Debian and Ubuntu on x86 and on Arm, then of RHEL.
 _LIBRARIES = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64")
 _PART = re.compile(r"(?:doca-(?=.*\.pc)|libdoca_(?=.*\.so))(\w+)\.(?:pc|so[\d.]*)")
 
@@ -31,7 +31,7 @@ class Doca(msgspec.Struct, frozen=True):
 
     Attributes:
         version: None if DOCA is not installed or its version is unknown.
-        source: File that the version was taken from.
+        source: File from which the version was taken.
         parts: Installed libraries, named as in pkg-config files and library names: common, dma,
             gpunetio.
         device: Whether the static library for GPU code is installed.
@@ -85,7 +85,7 @@ def doca(machine: Machine) -> Doca:
 
 
 def _version(installed: str, names: set[str], image: Release) -> tuple[Version | None, str]:
-    """Take the version from the VERSION file, else from a library name, else from the image."""
+    """Return version and source: the VERSION file, else a library name, else the image."""
     if found := versions.find(installed):
         return found, f"{_ROOT}/applications/VERSION"
     files = (name for name in names if name.startswith("libdoca_common.so."))

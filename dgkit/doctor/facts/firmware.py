@@ -12,7 +12,7 @@ from .versions import Version
 
 __all__ = ["BUNDLED", "FAMILIES", "Adapter", "adapters", "ethtool", "flint"]
 
-# The first number of the firmware version, by card family. NVIDIA DOCA, General Support.
+# First number of the firmware version by card family. Source: NVIDIA DOCA, General Support.
 FAMILIES = {
     "BlueField": 18,
     "BlueField-2": 24,
@@ -27,8 +27,8 @@ FAMILIES = {
     "ConnectX-7": 28,
     "ConnectX-8": 40,
 }
-# The second number of the firmware in a DOCA release, for the families in WITH_DOCA. Same document,
-# for DOCA 2.9, 2.10, 3.0, 3.1 and 3.2; older cards remain at an older number.
+# Second number of the firmware version in each DOCA release, for the families in WITH_DOCA; older
+# cards remain at an older number. Source: the same document of DOCA 2.9, 2.10, 3.0, 3.1 and 3.2.
 BUNDLED: dict[tuple[int, ...], int] = {(2, 9): 43, (2, 10): 44, (3, 0): 45, (3, 1): 46, (3, 2): 47}
 WITH_DOCA = (24, 32, 22, 26, 28, 40)
 
@@ -38,11 +38,11 @@ class Adapter(msgspec.Struct, frozen=True):
 
     Attributes:
         address: PCI address of its first network function.
-        model: Product, as BlueField-3 or ConnectX-7.
+        model: Product, such as BlueField-3 or ConnectX-7.
         functions: Addresses of its network functions, without VFs.
         firmware: Firmware version; None if unknown.
         board: PSID.
-        source: File or command that the version was taken from, or why it is unknown.
+        source: File or command from which the version was taken, or the reason if it is unknown.
     """
 
     address: str
@@ -76,7 +76,7 @@ def _adapter(machine: Machine, functions: list[pci.PciDevice]) -> Adapter:
 
 
 def _firmware(machine: Machine, addresses: tuple[str, ...]) -> tuple[Version | None, str, str]:
-    """Read version, PSID and source from sysfs (RDMA driver), else by ethtool, else by flint."""
+    """Return version, PSID and source: from sysfs (RDMA driver), else ethtool, else flint."""
     devices = machine.know(rdma.devices)
     for address in addresses:
         device = devices.at(address)

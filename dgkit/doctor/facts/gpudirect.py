@@ -15,9 +15,9 @@ from .uname import uname
 
 __all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "is_open_only", "kind", "last_branch"]
 
-# Architectures before Turing: without open kernel modules, and therefore without dma-buf.
+# Architectures before Turing: the open kernel modules, and therefore dma-buf, do not support them.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
-_TURING = 0x1E00  # the PCI ID list: Volta's devices end at 1dff, Turing's begin at 1e02
+_TURING = 0x1E00  # in the PCI ID list, Volta's devices end at 1dff and Turing's begin at 1e02
 
 
 class Kind(Enum):
@@ -40,7 +40,7 @@ class DmaBuf(msgspec.Struct, frozen=True):
 
     Attributes:
         works: None if unknown.
-        asked: CUDA reported it; otherwise it follows from the conditions in `why`.
+        asked: Whether CUDA reported `works`; if not, it follows from the conditions in `why`.
         why: Reason.
     """
 
@@ -50,10 +50,10 @@ class DmaBuf(msgspec.Struct, frozen=True):
 
 
 def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
-    """Return dma-buf support by DMA_BUF_SUPPORTED of CUDA, else by kernel, modules, driver and GPU.
+    """Return dma-buf support: CUDA's DMA_BUF_SUPPORTED, else by kernel, modules, driver and GPU.
 
-    Requirements: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites (Linux 5.12, open
-    kernel modules, Turing, CUDA 11.7, which came with driver 515).
+    Requirements: Linux 5.12, open kernel modules, Turing, and CUDA 11.7, which came with driver 515
+    (NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites).
     """
     value = attribute(machine, gpu, "DMA_BUF_SUPPORTED")
     against = _against(machine, gpu)
@@ -71,7 +71,7 @@ def dma_buf(machine: Machine, gpu: Gpu) -> DmaBuf:
 
 
 def before_turing(machine: Machine) -> tuple[Gpu, ...]:
-    """Return GPUs without open kernel modules, by architecture, else by device ID."""
+    """Return the GPUs that the open kernel modules do not support: by architecture, else by ID."""
     devices = machine.know(pci.tree).devices
 
     def older(gpu: Gpu) -> bool:
@@ -82,7 +82,7 @@ def before_turing(machine: Machine) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in machine.know(gpus.gpus) if older(gpu))
 
 
-# The PCI ID list: Blackwell's first device is 2900 (GB100); Hopper's and Ada's end at 28ff.
+# In the PCI ID list, Blackwell's first device is 2900 (GB100); Hopper's and Ada's end at 28ff.
 _BLACKWELL = 0x2900
 
 
@@ -92,16 +92,16 @@ def is_open_only(machine: Machine, gpu: Gpu) -> bool:
     return gpu.address in devices and devices[gpu.address].device >= _BLACKWELL
 
 
-# Last driver branch of each architecture before Turing, and its PCI device IDs.
-# NVIDIA, CUDA GPU driver support: Fermi 390, Kepler 470, Maxwell, Pascal and Volta 580.
+# Last driver branch that supports each architecture before Turing, and its PCI device IDs.
+# NVIDIA, CUDA GPU driver support: Fermi 390; Kepler 470; Maxwell, Pascal and Volta 580.
 _BRANCHES = {"fermi": 390, "kepler": 470}
-# The PCI ID list: GK107 and GK110, GK104 and GK106, GK208; Fermi's lie around them.
+# In the PCI ID list: GK107 and GK110; GK104 and GK106; GK208. Fermi's IDs lie around these.
 _KEPLER = (range(0x0FC0, 0x1040), range(0x1180, 0x1200), range(0x1280, 0x12C0))
 _FERMI = range(0x06C0, 0x1340)
 
 
 def last_branch(machine: Machine) -> int:
-    """Return the last driver branch for the oldest GPU, if that is before 580; else 0."""
+    """Return the last driver branch for the oldest GPU if it is older than 580, else 0."""
     devices = machine.know(pci.tree).devices
     found = []
     for gpu in machine.know(before_turing):
@@ -131,12 +131,12 @@ def _against(machine: Machine, gpu: Gpu) -> str:
 
 
 def is_direct(machine: Machine) -> bool:
-    """Return whether other devices reach the memory of a GPU of this machine."""
+    """Return whether other devices can access the memory of at least one GPU of this machine."""
     return any(kind(machine, gpu).direct for gpu in gpus.usable(machine))
 
 
 def kind(machine: Machine, gpu: Gpu) -> Kind:
-    """Classify a GPU by its name, CUDA's attribute INTEGRATED and the product name in firmware."""
+    """Classify a GPU by its name, CUDA's attribute INTEGRATED and the firmware's product name."""
     tree, product = machine.read.together(
         ["text /proc/device-tree/model", "text /sys/class/dmi/id/product_name"]
     )

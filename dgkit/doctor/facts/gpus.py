@@ -16,7 +16,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: PCI address.
-        index: Index in nvidia-smi, which may differ from that of CUDA.
+        index: Index in nvidia-smi, which may differ from CUDA's ordinal.
         memory: Size of the GPU memory.
         bar1_total: Size of BAR1, from NVML or sysfs.
         bar1_free: Free BAR1 space, from NVML only.
@@ -47,8 +47,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 def bar1_size(resource: str) -> int | None:
     """Return the size of BAR1: the second used region of the first six in a `resource` file.
 
-    A line has the first address, the last address and the flags of a region. A 64-bit BAR0 (Hopper)
-    takes two lines, so BAR1 is not always the second line. None if there is no BAR1.
+    Each line contains the first address, the last address and the flags of a region. A 64-bit BAR0
+    (Hopper) takes two lines, so BAR1 is not always the second line. Return None without a BAR1.
     """
     sizes = []
     for line in resource.splitlines()[:6]:
@@ -71,9 +71,9 @@ def gpus(machine: Machine) -> tuple[Gpu, ...]:
 
 
 def usable(machine: Machine) -> tuple[Gpu, ...]:
-    """Return the GPUs that nvidia-smi lists, or all if it lists none.
+    """Return the GPUs that nvidia-smi lists, or all GPUs if it lists none.
 
-    In a container, sysfs shows all GPUs of the machine, also those not assigned to it.
+    In a container, sysfs shows all GPUs of the machine, including those not assigned to it.
     """
     found = machine.know(gpus)
     return tuple(gpu for gpu in found if gpu.index is not None) or found

@@ -33,7 +33,7 @@ class IbvDevice(msgspec.Struct, frozen=True):
 
 
 class IbvDevices(msgspec.Struct, frozen=True):
-    """All RDMA devices. `why`: reason why they could not be listed, "" if they could."""
+    """All RDMA devices. `why` is the reason if they could not be listed, else ""."""
 
     devices: tuple[IbvDevice, ...] = ()
     why: str = ""

@@ -1,4 +1,4 @@
-"""Multi-node NVLink: its fabric, the IMEX channels of this machine, and the IMEX service."""
+"""Multi-node NVLink: the fabric, the IMEX channels of this machine, and the IMEX service."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Imex(msgspec.Struct, frozen=True):
     """State of IMEX.
 
     Attributes:
-        channels: Device files of channels, as channel0; None if they cannot be listed.
-        registered: Whether the driver has the character device; None if unknown.
+        channels: Device files of channels, such as channel0; None if they cannot be listed.
+        registered: Whether the driver registered its character device; None if unknown.
         runs: Whether the service runs on this machine; None if unknown.
         why: Reason why the channels are unknown.
     """
@@ -32,9 +32,9 @@ class Imex(msgspec.Struct, frozen=True):
 
 
 def is_multi_node(machine: Machine) -> bool:
-    """Return whether the GPUs are part of an NVLink fabric of several machines.
+    """Return whether the GPUs are part of an NVLink fabric that spans several machines.
 
-    The fabric then has a UUID (nvmlGpuFabricInfo_t); on a single machine it is zero.
+    Such a fabric has a UUID (nvmlGpuFabricInfo_t), which is zero on a single machine.
     """
     uuids = (gpu.value("Fabric/ClusterUUID") for gpu in machine.know(smi).gpus)
     return any(re.search("[1-9a-f]", uuid.lower()) for uuid in uuids)
@@ -43,7 +43,7 @@ def is_multi_node(machine: Machine) -> bool:
 def imex(machine: Machine) -> Imex:
     """Read the channels, the registered devices, and whether the service runs.
 
-    The service may be one of systemd's or, in Kubernetes, a process of a pod.
+    The service may be a systemd unit or, in Kubernetes, a process of a pod.
     """
     listing, devices, active, process = machine.read.together(
         [

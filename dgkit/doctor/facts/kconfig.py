@@ -29,8 +29,8 @@ class Kconfig(msgspec.Struct, frozen=True):
     Attributes:
         options: "y", "m", "n" or a value, by name.
         path: File that was read.
-        why: Reason why none could be read.
-        denied: Whether root could read a file.
+        why: Reason why no file could be read.
+        denied: Whether reading a file was denied; root can then read it.
     """
 
     options: dict[str, str]
@@ -39,7 +39,7 @@ class Kconfig(msgspec.Struct, frozen=True):
     denied: bool = False
 
     def __getitem__(self, name: str) -> str:
-        """Return the value of an option; "n" if the file lacks it, as in kbuild."""
+        """Return the value of an option; "n" if it is not in the file, as in kbuild."""
         return self.options.get(name, "n")
 
 

@@ -14,8 +14,9 @@ from .topology import Path
 __all__ = ["PcieLink", "generation", "gigabytes", "links", "traversed"]
 
 _FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
-# GT/s: the generation, and the efficiency of the line code. 8b/10b up to PCIe 2, 128b/130b up to
-# PCIe 5, flits from PCIe 6 (Linux, drivers/pci/pci.h, PCIE_SPEED2MBS_ENC).
+# By speed in GT/s: the generation and the efficiency of the line code, which is 8b/10b up to
+# PCIe 2, 128b/130b up to PCIe 5, and flits from PCIe 6 (Linux, drivers/pci/pci.h,
+# PCIE_SPEED2MBS_ENC).
 _SPEEDS = {
     2.5: (1, 8 / 10),
     5.0: (2, 8 / 10),
@@ -113,6 +114,6 @@ def _link(machine: Machine, address: str) -> PcieLink:
 
 
 def traversed(path: Path) -> tuple[str, ...]:
-    """Return the devices whose links a path traverses: both ends, and switches not shared."""
+    """Return the devices whose links a path traverses: both ends, and switches on one side only."""
     between = tuple(switch for switch in path.switches if switch not in path.common)
     return (path.a, *between, path.b)

@@ -1,7 +1,7 @@
 """Parser of lspci: device names, and with -vvv the configuration space.
 
-Privileged readers find the same in sysfs (`config_space`); documents and users quote lspci. Line
-formats: pciutils 3.2 to 3.13, lspci.c, ls-caps.c, ls-ecaps.c.
+Root finds the same information in sysfs (`config_space`), but documents and users quote lspci.
+Line formats: pciutils 3.2 to 3.13, lspci.c, ls-caps.c, ls-ecaps.c.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Details(msgspec.Struct, frozen=True):
     """A device in `lspci -vvv`.
 
     Attributes:
-        denied: The capabilities could not be read.
+        denied: Whether reading the capabilities was denied.
         regions: Size in bytes of each memory region, by number.
     """
 
@@ -67,7 +67,7 @@ def parse_names(text: str) -> dict[str, str]:
 
 
 def names(machine: Machine) -> dict[str, str]:
-    """Return the device names from lspci; {} without lspci."""
+    """Return the device names from lspci; {} if lspci is not installed."""
     return parse_names(machine.read.run("lspci", "-D", "-nn").text)
 
 

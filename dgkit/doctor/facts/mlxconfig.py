@@ -21,7 +21,7 @@ _HEAD = re.compile(r"^[ \t]*Configurations:(.*)$", re.MULTILINE)
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting as text, `ETH(2)`; "" for a column that was not printed.
+    """A setting as text, such as `ETH(2)`; "" for a column that was not printed.
 
     Attributes:
         current: Value in effect.
@@ -35,7 +35,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def now(self) -> str:
-        """Value in effect if known; a query without -e prints only Next Boot."""
+        """Value in effect if known, else the next value: without -e only Next Boot is printed."""
         return self.current or self.next
 
     @property
@@ -49,9 +49,9 @@ class Config(msgspec.Struct, frozen=True):
 
     Attributes:
         device: Device that was queried.
-        type: Device type, as BlueField3 or ConnectX7.
+        type: Device type, such as BlueField3 or ConnectX7.
         tool: Program that answered, mlxconfig or mstconfig; "" if there is neither.
-        fault: As in a Reading; "" if there are settings.
+        fault: Fault as in `Reading`; "" if there are settings.
         why: Description of the fault.
     """
 
@@ -74,13 +74,13 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def number(value: str) -> int | None:
-    """Parse a value: 2 of `ETH(2)`, 63 of `63`, 16 of `0x10`; None of `Array[0..7]` and others."""
+    """Parse a value: `ETH(2)` is 2, `63` is 63, `0x10` is 16. Return None for `Array[0..7]` etc."""
     match = re.fullmatch(r"(?:[^\s()]*\()?(0[xX][0-9a-fA-F]{1,16}|\d{1,19})\)?", value)
     return int(match[1], 0 if match[1][:2].lower() == "0x" else 10) if match else None
 
 
 def parse(text: str) -> tuple[Config, ...]:
-    """Parse the devices in an output, even without its header and line ends."""
+    """Parse the devices in an output, even if the header and the line breaks are missing."""
     parts = re.split(r"^[ \t]*Device #\d+:.*$", text, flags=re.MULTILINE)
     configs = (_device(part) for part in parts)
     return tuple(config for config in configs if config.settings or config.type)
@@ -107,7 +107,7 @@ def _field(text: str, name: str) -> str:
 
 
 def _settings(body: str, columns: list[str]) -> Iterator[Setting]:
-    """Yield each name with the words up to the next name as values, without the marks `*`, `RO`."""
+    """Yield each name with the words up to the next name as values, without marks (`*`, `RO`)."""
     name, values = "", list[str]()
     for word in [*body.split(), ""]:
         if word in ("*", "RO"):
@@ -136,10 +136,10 @@ def queries(machine: Machine, addresses: Sequence[str], names: Collection[str]) 
 
 
 def query(machine: Machine, address: str, names: Collection[str]) -> Config:
-    """Query some settings of a card, or all if it does not know one of them.
+    """Query some settings of a card, or all settings if it does not know one of these.
 
-    mstconfig is the distribution's build of the same program. Both need root and exit before they
-    open a device otherwise.
+    mstconfig is the distribution's build of the same program. Both need root; otherwise they exit
+    before opening a device.
     """
     tool = "mlxconfig"
     reading = machine.read.run(*command(address, names))

@@ -19,7 +19,7 @@ class Driver(msgspec.Struct, frozen=True):
     """The NVIDIA kernel module.
 
     Attributes:
-        loaded: None if unknown.
+        loaded: Whether the module is loaded; None if unknown.
         version: Driver version.
         flavour: "open", "closed" or "" if unknown.
         why: Reason why the flavour is unknown.
@@ -32,7 +32,7 @@ class Driver(msgspec.Struct, frozen=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """A line of /proc/modules: `users` are dependent modules, `state` is Live, Loading, ..."""
+    """A line of /proc/modules: `users` are the dependent modules; `state` is Live, Loading, ..."""
 
     name: str
     users: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""Parser of `nvidia-smi -q`, which prints what NVML reports of all GPUs.
+"""Parser of `nvidia-smi -q`, which prints what NVML reports about all GPUs.
 
-The format has not changed since driver 390: at least two spaces of indentation per level,
-`Key : Value`, and a line without a colon starts a section. It is not localized.
+The format has not changed since driver 390: values are printed as `Key : Value`, indented by at
+least two spaces per level, and a line without a colon starts a section. It is not localized.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])
 _ADDRESS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _SIZE = re.compile(r"(\d{1,12}) (KiB|MiB|GiB|MB)$")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "GiB": 1 << 30}
-_MAX_LINE, _MAX_DEPTH = 1000, 8  # characters of a line, nested sections
+_MAX_LINE, _MAX_DEPTH = 1000, 8  # characters in a line, levels of nested sections
 # Placeholders for a missing value: nvidia-smi(1), and outputs of failed GPUs.
 _PLACEHOLDERS = (
     *("", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions"),
@@ -28,7 +28,7 @@ _PLACEHOLDERS = (
 
 
 class SmiGpu(msgspec.Struct, frozen=True):
-    """A GPU. `fields`: values by their path, as `BAR1 Memory Usage/Total`."""
+    """A GPU. `fields` contains values by their path, such as `BAR1 Memory Usage/Total`."""
 
     address: str
     fields: dict[str, str]

@@ -1,8 +1,8 @@
 """Parser of `nvidia-smi topo`: topology classes of GPUs and NICs (-m), peer access (-p2p).
 
 The header is underlined by ANSI escapes; columns are separated by tabs (by spaces in copied text).
-NICs appear since driver 384, as mlx5_0, and since 510 as NIC0 with a legend; the columns after the
-matrix (CPU Affinity, NUMA Affinity, GPU NUMA ID) were added one by one.
+NICs are listed since driver 384, under names such as mlx5_0; since 510, as NIC0 with a legend. The
+columns after the matrix (CPU Affinity, NUMA Affinity, GPU NUMA ID) were added one by one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TopologyMatrix(msgspec.Struct, frozen=True):
 
     Attributes:
         cells: Cell of each pair of names, `("GPU0", "NIC0"): "NODE"`, without the diagonal.
-        nics: Legend, `NIC0: mlx5_0`.
+        nics: Device of each NIC in the legend, `NIC0: mlx5_0`.
         why: Reason why there is no matrix, "" if there is one.
     """
 
@@ -49,7 +49,7 @@ class TopologyMatrix(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> TopologyMatrix:
-    """Parse an output; truncated rows yield the cells that they have."""
+    """Parse an output; of truncated rows, the cells that are present are returned."""
     cells: dict[tuple[str, str], str] = {}
     nics: dict[str, str] = {}
     header: list[str] = []
@@ -102,7 +102,7 @@ def addresses(machine: Machine, matrix: TopologyMatrix) -> dict[str, str]:
     return {name: address for name, address in found.items() if address}
 
 
-# Cells of `nvidia-smi topo -p2p`, after its legend and nvmlGpuP2PStatus_t.
+# Cells of `nvidia-smi topo -p2p`, according to its legend and nvmlGpuP2PStatus_t.
 _PEER = re.compile(r"X|OK|CNS|GNS|TNS|NS|DR|U")
 
 
@@ -121,9 +121,9 @@ def parse_peers(text: str) -> dict[tuple[str, str], str]:
 
 
 def peer_access(machine: Machine) -> dict[tuple[str, str], str]:
-    """Run `nvidia-smi topo -p2p r` and parse its output; empty if it gives none.
+    """Run `nvidia-smi topo -p2p r` and parse its output; {} if it prints no matrix.
 
-    Recordings of others may have that of `rw`, both capabilities.
+    Snapshots from other sources may contain the output of `rw` (read and write) instead.
     """
     for command in (PEERS, f"{PEERS}w"):
         reading = machine.read.run(*command.split())

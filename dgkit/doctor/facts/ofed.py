@@ -1,4 +1,4 @@
-"""MLNX_OFED or DOCA's drivers: what is installed, and the version of the driver that runs."""
+"""MLNX_OFED or DOCA's drivers: the installed release, and the version of the running driver."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ __all__ = ["Ofed", "ofed"]
 
 
 class Ofed(msgspec.Struct, frozen=True):
-    """`info`: reading of `ofed_info -s`; `module`: that of mlx5_core's version."""
+    """Readings: `info` of `ofed_info -s`, `module` of the version of the module mlx5_core."""
 
     info: Reading
     module: Reading
 
     @property
     def installed(self) -> bool:
-        """True if ofed_info is there and works."""
+        """True if ofed_info exists and works."""
         return self.info.ok and self.info.code == 0
 
     @property
     def release(self) -> Version | None:
-        """Release that is installed; None if there is none."""
+        """Installed release; None if there is none."""
         return versions.ofed(self.info.text)
 
     @property
     def driver(self) -> Version | None:
-        """Release that the running driver is of; None if it is the kernel's own."""
+        """Release of the running driver; None if the driver is the mainline kernel's."""
         return versions.driver(self.module.text)
 
 
 def ofed(machine: Machine) -> Ofed:
-    """Read what is installed, and what runs."""
+    """Read the installed release and the version of the running driver."""
     return Ofed(*machine.read.together(["run ofed_info -s", "text /sys/module/mlx5_core/version"]))

@@ -18,12 +18,12 @@ __all__ = ["Pair", "label", "pairs", "peers"]
 
 
 def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
-    """Return the NICs and DPUs that could access the goal's memory, one function per card.
+    """Return the devices that could access the goal's memory, one function per card.
 
-    For GPUs among themselves, the GPUs; none for a GPU alone. NICs of NVIDIA, and those of other
-    vendors that are RDMA devices, except for GPUNetIO. For DMA by Arm cores only the BlueFields, if
-    there are any. Virtual functions belong to their card; they are returned only if the physical
-    function is not visible, as in a virtual machine.
+    These are NICs and DPUs: NVIDIA's and, except for GPUNetIO, RDMA devices of other vendors. For
+    DMA by Arm cores, they are only the BlueFields, if there are any. For access between GPUs, they
+    are the GPUs; for a GPU alone, none. Virtual functions belong to their card; they are returned
+    only if the physical function is not visible, as in a virtual machine.
     """
     tree = machine.know(pci.tree)
     if goal is Goal.GPU:
@@ -53,7 +53,8 @@ class Pair(msgspec.Struct, frozen=True):
 def pairs(machine: Machine, goal: Goal) -> tuple[Pair, ...]:
     """Return each GPU with its nearest peer; for Arm cores, also each DPU with its nearest GPU.
 
-    Of several equally near peers, the first that no other GPU has. Cached for each goal.
+    Of several equally near peers, choose the first that is not paired with another GPU. The result
+    is cached for each goal.
     """
     return machine.know(_PAIRS[goal])
 

@@ -25,7 +25,7 @@ __all__ = [
 
 DEVICES = "/sys/bus/pci/devices"
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.IGNORECASE)
-# A host bridge in sysfs; VMD and the like create domains from 10000.
+# A host bridge in sysfs. VMD and similar controllers create domains from 10000 on.
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 
 
@@ -38,7 +38,7 @@ def address(text: str) -> str:
     return f"{int(domain or '0', 16):04x}:{bus}:{slot}.{function}".lower()
 
 
-# Assumed kind of a bridge by the kind of the bridge above; "" is a host bridge.
+# Assumed type of a bridge by the type of the bridge above it; "" is a host bridge.
 _BELOW = {
     "": config_space.ROOT_PORT,
     config_space.ROOT_PORT: config_space.UPSTREAM,
@@ -50,8 +50,8 @@ class PciDevice(msgspec.Struct, frozen=True):
     """A PCI function.
 
     Attributes:
-        path: Parts from the host bridge (`pci0000:b0`) to the address; the address alone if sysfs
-            does not contain the path.
+        path: Components from the host bridge (`pci0000:b0`) to the address; only the address if
+            sysfs does not contain the path.
         kind: Class code without its last byte: 0x0302 is a 3D controller.
         numa: NUMA node, -1 if unknown.
         port: PCIe device type (config_space.PORTS), "" if it cannot be read.
@@ -96,7 +96,7 @@ class PciDevice(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name without lspci: `ConnectX-7`, `NVIDIA 2330`, `8086:09a2`."""
+        """Name derived from the IDs: `ConnectX-7`, `NVIDIA 2330`, `8086:09a2`."""
         return pci_ids.name(self.vendor, self.device)
 
     @property
@@ -108,7 +108,7 @@ class PciDevice(msgspec.Struct, frozen=True):
 class PciTree(msgspec.Struct, frozen=True):
     """All PCI devices of a machine.
 
-    A container may hide bridges; the path of a visible device contains them nevertheless.
+    A container may hide bridges, but the path of a visible device contains them nevertheless.
 
     Attributes:
         devices: Devices by address.
@@ -179,7 +179,7 @@ class PciTree(msgspec.Struct, frozen=True):
         return kind
 
     def numa(self, address: str) -> int:
-        """Return the NUMA node of a device, or of its nearest ancestor that has one; else -1."""
+        """Return the NUMA node of a device, else of its nearest ancestor with a node, else -1."""
         for part in (address, *reversed(self.above(address))):
             device = self.devices.get(part)
             if device is not None and device.numa >= 0:
@@ -188,7 +188,7 @@ class PciTree(msgspec.Struct, frozen=True):
 
 
 def is_host_bridge(part: str) -> bool:
-    """Return whether a part of a path is a host bridge, as `pci0000:b0`."""
+    """Return whether a component of a path is a host bridge, such as `pci0000:b0`."""
     return _HOST_BRIDGE.fullmatch(part) is not None
 
 
@@ -265,7 +265,7 @@ def _uevent(text: str) -> dict[str, str]:
 
 
 def _id_files(machine: Machine, folder: str) -> dict[str, str]:
-    """Return the fields of uevent from the separate files of a device."""
+    """Return the fields that uevent would have, from the separate files of a device."""
     keys = [f"text {folder}/{file}" for file in ("vendor", "device", "class")]
     vendor, device, kind = (reading.text.strip() for reading in machine.read.together(keys))
     return {"PCI_ID": f"{vendor}:{device}", "PCI_CLASS": kind}

@@ -15,7 +15,7 @@ __all__ = [
 
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
-# Network functions of DPUs, on the host and on the Arm side. a2d9 is BlueField-3 Lx.
+# Network functions of DPUs, visible from the host and the Arm side. a2d9 is BlueField-3 Lx.
 BLUEFIELD = {
     0xA2D2: "BlueField",
     0xA2D6: "BlueField-2",
@@ -23,7 +23,7 @@ BLUEFIELD = {
     0xA2DC: "BlueField-3",
     0xA2DF: "BlueField-4",
 }
-# The function through which a host boots and manages a DPU (rshim): a DMA controller.
+# Function through which a host boots and manages a DPU (rshim). Its class is DMA controller.
 MANAGEMENT = {
     0xC2D2: "BlueField",
     0xC2D3: "BlueField-2",
@@ -53,7 +53,7 @@ CONNECTX = {
     0xA2D3: "BlueField VF",
 }
 
-# Data Direct: a second function of ConnectX-8 for data, in another PCIe tree (Linux,
+# Data Direct: a second function of ConnectX-8 for data transfer, in another PCIe tree (Linux,
 # drivers/infiniband/hw/mlx5/data_direct.c).
 DATA_DIRECT = 0x2100
 
@@ -86,6 +86,6 @@ def known(vendor: int, device: int) -> str:
 
 
 def name(vendor: int, device: int) -> str:
-    """Return the name of any device: that of `known`, else vendor and ID, `NVIDIA 2330`."""
+    """Return the name of a device from `known`, else vendor and ID, such as `NVIDIA 2330`."""
     vendor_name = f"{_VENDORS[vendor]} " if vendor in _VENDORS else f"{vendor:04x}:"
     return known(vendor, device) or f"{vendor_name}{device:04x}"

@@ -1,4 +1,4 @@
-"""nvidia-peermem: the kernel's interface for it, and whether the module is registered there."""
+"""nvidia-peermem: the kernel interface that it needs, and whether it is registered there."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ _REFUSED = re.compile(
 
 
 def lacks_interface(machine: Machine) -> bool:
-    """Return whether the kernel lacks it, so that modprobe fails with 'Invalid argument'.
+    """Return whether the kernel lacks the interface; modprobe then fails: 'Invalid argument'.
 
-    MLNX_OFED and DOCA-OFED provide it. Mainline Linux never did; of the distribution kernels, only
-    Ubuntu's do: up to 6.7, and those of the flavour linux-nvidia. False if unknown.
+    MLNX_OFED and DOCA-OFED provide the interface. Mainline Linux never did. Of the distribution
+    kernels, only Ubuntu's provide it: those up to 6.7 and those of the flavour linux-nvidia.
+    Return False if unknown.
 
-    Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths.
+    Source: Ubuntu, NVIDIA GPUDirect over InfiniBand migration paths.
     """
     name = machine.know(os_release).get("ID", "").lower()
     found = machine.know(ofed)
@@ -52,15 +53,15 @@ def lacks_interface(machine: Machine) -> bool:
 
 
 def log_lines(text: str) -> list[str]:
-    """Return what the kernel's log says of functions that the module misses in ib_core."""
+    """Return the parts of the kernel log about ib_core symbols that the module does not find."""
     return [match[0] for match in _REFUSED.finditer(text)]
 
 
 def lists_peers(machine: Machine) -> bool | None:
-    """Return whether PEERS has NVIDIA's module; None if the kernel has no such folder.
+    """Return whether NVIDIA's module is listed in PEERS; None if there is no such directory.
 
-    MLNX_OFED and Ubuntu's older kernels make the folder when the first module registers (ib_core,
-    peer_mem.c); later kernels of NVIDIA's register modules without it.
+    MLNX_OFED and Ubuntu's older kernels create the directory when the first module registers
+    (ib_core, peer_mem.c). NVIDIA's later kernels register modules without creating it.
     """
     listing = machine.read.names(PEERS)
     return any(name.startswith("nv") for name in listing.names) if listing.ok else None
@@ -69,7 +70,7 @@ def lists_peers(machine: Machine) -> bool | None:
 def registered(machine: Machine) -> bool | None:
     """Return whether the loaded module is registered with ib_core; None if that is not visible.
 
-    It then uses a function of ib_core, which /proc/modules shows.
+    A registered module uses a function of ib_core, so /proc/modules lists it as a user of ib_core.
     """
     if (listed := machine.know(lists_peers)) is not None:
         return listed
@@ -96,16 +97,16 @@ def peermem_state(machine: Machine) -> str:
 
 
 _OPEN = (515,)  # the first driver with open modules
-_COMES_WITH_DRIVER = (470,)  # before it there was Mellanox's nv_peer_mem
+_COMES_WITH_DRIVER = (470,)  # older drivers need Mellanox's separate nv_peer_mem
 
 
 def is_separate(machine: Machine) -> bool:
-    """Return whether the driver is one of those that come without nvidia-peermem."""
+    """Return whether the driver is too old to include nvidia-peermem."""
     return () < version_key(machine.know(nvidia_proc.driver).version) < _COMES_WITH_DRIVER
 
 
 def is_outdated(machine: Machine) -> bool:
-    """Return whether Mellanox's nv_peer_mem is loaded though the driver has nvidia-peermem."""
+    """Return whether Mellanox's nv_peer_mem is loaded although the driver has nvidia-peermem."""
     loaded = machine.know(nvidia_proc.modules) or {}
     old = "nv_peer_mem" in loaded and "nvidia_peermem" not in loaded
     known = version_key(machine.know(nvidia_proc.driver).version)
@@ -113,9 +114,9 @@ def is_outdated(machine: Machine) -> bool:
 
 
 def prefers_peermem(machine: Machine) -> str:
-    """Return why nvidia-peermem is nearer than a dma-buf where the modules are closed; "" if not.
+    """Return why, with closed modules, nvidia-peermem is easier to get than dma-buf; "" if not.
 
-    NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites.
+    Source: NVIDIA GPU Operator documentation, GPUDirect RDMA, Prerequisites.
     """
     state = machine.know(peermem_state)
     if () < version_key(machine.know(nvidia_proc.driver).version) < _OPEN:
@@ -127,9 +128,10 @@ def prefers_peermem(machine: Machine) -> str:
 
 
 def other_ofed(machine: Machine) -> str:
-    """Return the MLNX_OFED that is installed while the kernel's own drivers run; "" if none.
+    """Return the release of an installed MLNX_OFED whose drivers are not running; "" if none.
 
-    The kernel's mlx5_core has no version, or 5.0-0: MLNX_OFED's was not built for this kernel.
+    The kernel's own mlx5_core has no version, or 5.0-0. If it runs, MLNX_OFED's module was not
+    built for this kernel.
     """
     found = machine.know(ofed)
     installed = found.release if found.info.ok else None
@@ -138,15 +140,17 @@ def other_ofed(machine: Machine) -> str:
 
 
 def trouble(machine: Machine) -> str:
-    """Return why the module that is installed cannot be loaded: "refused", "built without", "".
+    """Return why the installed module cannot be loaded: "refused", "built without" or "".
 
-    "refused": the kernel's log says that ib_core's functions are others than it was built for (err
-    -22). "built without": it was built when there was no ib_core of MLNX_OFED, and ends at once.
+    "refused": according to the kernel log, the symbols of ib_core differ from those that the module
+    was built for (err -22). "built without": the module was built when MLNX_OFED's ib_core was not
+    installed, and its initialization fails.
     """
     log, depends = machine.read.together(["run dmesg", "run modinfo -F depends nvidia-peermem"])
     if log_lines(log.text):
         return "refused"
-    core = "ib_core" in (machine.know(nvidia_proc.modules) or {})  # else it may be built in
+    # an ib_core that is not listed may be built into the kernel
+    core = "ib_core" in (machine.know(nvidia_proc.modules) or {})
     needs = re.split(r"[,\s]+", depends.text.strip())
     built = depends.ok and not depends.code and "nvidia" in needs
     return "built without" if core and built and "ib_core" not in needs else ""

@@ -14,9 +14,10 @@ _UID_MAP = "/proc/self/uid_map"
 
 
 def in_user_namespace(machine: Machine) -> bool:
-    """Return whether root is another user outside, as in a rootless container.
+    """Return whether the process is in a non-initial user namespace, as in a rootless container.
 
-    user_namespaces(7): in the initial namespace the map is `0 0 4294967295`.
+    Root of such a namespace is another user outside it. In the initial namespace, the map is
+    `0 0 4294967295` (user_namespaces(7)).
     """
     words = machine.read.text(_UID_MAP).text.split()
     return bool(words) and words != ["0", "0", "4294967295"]
@@ -25,8 +26,9 @@ def in_user_namespace(machine: Machine) -> bool:
 def holds(machine: Machine, capability: int) -> bool | None:
     """Return whether the process has a capability; None if it is root and that is not known.
 
-    The kernel and NVIDIA's driver ask by capable(), which capabilities in a user namespace do not
-    satisfy. Without /proc/self/status, root outside of a container has them all.
+    The kernel and NVIDIA's driver use capable(), which capabilities in a user namespace do not
+    satisfy. If there is no /proc/self/status, root outside of a container is assumed to have all
+    capabilities.
     """
     status, _, euid = machine.read.together(
         ["text /proc/self/status", f"text {_UID_MAP}", "ask euid"]
@@ -41,8 +43,9 @@ def holds(machine: Machine, capability: int) -> bool | None:
 
 
 def has_admin(machine: Machine) -> bool | None:
-    """Return whether NVIDIA's driver takes the process for an administrator; None if unknown.
+    """Return whether the process is an administrator for NVIDIA's driver; None if unknown.
 
-    NVIDIA open GPU kernel modules, os-interface.c, os_is_administrator: capable(CAP_SYS_ADMIN).
+    The driver checks capable(CAP_SYS_ADMIN): NVIDIA open GPU kernel modules, os-interface.c,
+    os_is_administrator.
     """
     return holds(machine, SYS_ADMIN)

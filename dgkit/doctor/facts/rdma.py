@@ -38,7 +38,7 @@ class RdmaDevice(msgspec.Struct, frozen=True):
     """An RDMA device.
 
     Attributes:
-        name: As mlx5_0.
+        name: Name, such as mlx5_0.
         address: Address of its PCI function, "" for a software device (rxe, siw).
         firmware: Version, `32.41.1000`.
         board: PSID, `MT_0000000884`.
@@ -71,9 +71,9 @@ class RdmaDevice(msgspec.Struct, frozen=True):
 
 
 class RdmaDevices(msgspec.Struct, frozen=True):
-    """All RDMA devices, sorted by name. `why`: reason why they could not be listed, else "".
+    """All RDMA devices, sorted by name. `why` is the reason if they could not be listed, else "".
 
-    A kernel without RDMA has no /sys/class/infiniband: then the list is empty and `why` is "".
+    A kernel without RDMA has no /sys/class/infiniband; the list is then empty and `why` is "".
     """
 
     devices: tuple[RdmaDevice, ...] = ()

@@ -5,7 +5,7 @@ definitions:
 
 - NVML (nvmlDeviceGetTopologyCommonAncestor) has the same levels under other names: SINGLE,
   MULTIPLE, HOSTBRIDGE, NODE, SYSTEM. Its source is not public. In published outputs a switch counts
-  once, independent of the port that a device is connected to; this module does the same.
+  once, whichever of its ports a device is connected to; this module does the same.
 - NCCL 1 compared the sysfs paths from the first device's view, so that PIX and PXB could depend on
   the order. NCCL 2 merges the ports of a switch, calls any path between two switches PXB, and has
   no NODE: its CPUs are NUMA nodes, so that NODE here is PHB there (NVIDIA/nccl,
@@ -75,7 +75,7 @@ class Path(msgspec.Struct, frozen=True):
     """Path between the devices `a` and `b`.
 
     Attributes:
-        near: Topology class; the worst possible one if uncertain.
+        near: Topology class; if it is uncertain, the worst possible class.
         bridges: Addresses of the ports on the path, in order from `a` to `b`.
         switches: The upstream ports among them, one per switch.
         common: Common ancestors, from the host bridge down.
@@ -120,7 +120,7 @@ def path(tree: PciTree, a: str, b: str) -> Path:
 
 
 def _ports(parts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the parts below the last host bridge, which may itself be below one, as VMD is."""
+    """Return the components below the last host bridge, which may be below another, as with VMD."""
     last = max((at for at, part in enumerate(parts) if is_host_bridge(part)), default=-1)
     return parts[last + 1 :]
 
@@ -142,7 +142,7 @@ def _near(tree: PciTree, a: str, b: str, common: tuple[str, ...]) -> tuple[Near,
 
 
 def one_bridge(path: Path) -> str:
-    """Return whether the devices must be, and are, below one PCIe bridge, as text."""
+    """Return a text: whether the devices are below one PCIe bridge, and whether they need to be."""
     place = {
         Near.PIX: "They are: at most one PCIe switch is between them.",
         Near.PXB: f"They are: {len(path.switches)} PCIe switches are between them, no host bridge.",
@@ -168,8 +168,8 @@ class Node(msgspec.Struct, frozen=True):
     """Node of a drawing.
 
     Attributes:
-        id: Address of a device, of a switch that of its upstream port; `pci0000:b0` of a host
-            bridge, `numa0` of a socket.
+        id: For a device its address, for a switch the address of its upstream port, for a host
+            bridge `pci0000:b0`, for a socket `numa0`.
         kind: socket, host bridge, root port, switch, gpu, nic, dpu or other.
         label: Text of the node.
         numa: NUMA node, -1 if unknown.
@@ -186,7 +186,7 @@ class Node(msgspec.Struct, frozen=True):
 def drawing(tree: PciTree) -> tuple[Node, ...]:
     """Return GPUs, NICs, DPUs and their ancestors, parents first, without virtual functions.
 
-    The ports of a switch are one node.
+    All ports of a switch are drawn as one node.
     """
     nodes: dict[str, Node] = {}
     for device in sorted((*tree.gpus, *tree.nics), key=lambda device: device.address):
@@ -211,7 +211,7 @@ def _chain(tree: PciTree, address: str) -> Iterator[Node]:
 
 
 def _socket(tree: PciTree, address: str) -> int:
-    """Return the NUMA node of a device's host bridge: that of the first device below it."""
+    """Return the NUMA node of a device's host bridge, taken from the first device below it."""
     top = tree.devices[address].path[0]
     devices = tree.devices.values()
     nodes = (device.numa for device in devices if device.path[0] == top and device.numa >= 0)
@@ -249,14 +249,14 @@ def route(tree: PciTree, path: Path) -> tuple[str, ...]:
 def override(machine: Machine) -> str:
     """Return the driver parameter that overrides its own topology check; "" if unknown.
 
-    0: the driver checks; 1: it allows all devices to access GPU memory; another value forbids
-    access (open-gpu-kernel-modules, nvidia/nv-pci.c).
+    0: the driver checks the topology. 1: it allows all devices to access GPU memory. Other values
+    forbid access (open-gpu-kernel-modules, nvidia/nv-pci.c).
     """
     return nvidia_proc.key_values(machine.read.text(PARAMS).text).get(OVERRIDE, "")
 
 
 def is_intel_client(machine: Machine) -> bool:
-    """Return whether the CPU is one of Intel's for desktops and notebooks, not a Xeon."""
+    """Return whether the CPU is an Intel CPU for desktops or notebooks, not a Xeon."""
     text = machine.read.text("/proc/cpuinfo").text
     vendor = re.search(r"^vendor_id\s*:\s*GenuineIntel", text, re.MULTILINE)
     model = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
@@ -264,10 +264,10 @@ def is_intel_client(machine: Machine) -> bool:
 
 
 def is_first_qpi(machine: Machine) -> bool:
-    """Return whether the CPUs are Xeon E5 or E7 of 2012 to 2014, slow between PCIe and QPI.
+    """Return whether the CPUs are Xeon E5 or E7 of 2012 to 2014, which forward PCIe to QPI slowly.
 
-    NVIDIA GPUDirect RDMA, Supported Systems: between sockets the throughput is much reduced or the
-    platform fails. Xeon E5-2670 0 is the first generation, v2 the second.
+    NVIDIA GPUDirect RDMA, Supported Systems: between their sockets, the throughput is much reduced
+    or the platform malfunctions. Xeon E5-2670 0 is the first generation, v2 is the second.
     """
     text = machine.read.text("/proc/cpuinfo").text
     return bool(

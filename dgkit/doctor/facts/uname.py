@@ -15,7 +15,7 @@ _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
 
 class Uname(msgspec.Struct, frozen=True):
-    """Kernel release, `6.8.0-51-generic`, and machine, `x86_64`; "" if unknown, for `why`."""
+    """Kernel release (`6.8.0-51-generic`) and machine (`x86_64`); if "", `why` is the reason."""
 
     release: str = ""
     machine: str = ""
@@ -23,7 +23,7 @@ class Uname(msgspec.Struct, frozen=True):
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Kernel version, (6, 8) of 6.8.0-51-generic; () if unknown."""
+        """Kernel version, such as (6, 8) for 6.8.0-51-generic; () if unknown."""
         match = _VERSION.match(self.release)
         return (int(match[1]), int(match[2])) if match else ()
 
@@ -34,7 +34,7 @@ class Uname(msgspec.Struct, frozen=True):
 
     @property
     def wsl(self) -> bool:
-        """True if the kernel is Microsoft's for WSL 2."""
+        """True if the kernel is Microsoft's kernel for WSL 2."""
         return "microsoft" in self.release.lower()
 
 

@@ -58,7 +58,7 @@ class Version(msgspec.Struct, frozen=True, eq=False):
 
 
 def version(*parts: int) -> Version:
-    """Return a version to compare with, as `version(5, 8)`."""
+    """Return a version to compare with: `version(5, 8)` is 5.8."""
     return Version(parts)
 
 
@@ -79,7 +79,7 @@ def ofed(text: str) -> Version | None:
 def driver(text: str) -> Version | None:
     """Parse /sys/module/mlx5_core/version of the driver in MLNX_OFED or DOCA: 24.10-0.7.0.
 
-    None for the mainline driver, which has no such file, or 5.0-0 in it.
+    Return None for the mainline driver, which has no such file or whose file contains 5.0-0.
     """
     found = find(text)
     return None if found is None or found == version(5) else found
@@ -105,8 +105,8 @@ class Libraries(msgspec.Struct, frozen=True):
     """Shared libraries known to the loader.
 
     Attributes:
-        files: Resolved file of each loadable library, by name without suffix (`libibverbs`).
-        whys: Error of the loader for the others.
+        files: Resolved path of each loadable library, by name without suffix (`libibverbs`).
+        whys: The loader's error for each of the other libraries.
         why: Reason why nothing is known.
     """
 
@@ -120,7 +120,7 @@ class Libraries(msgspec.Struct, frozen=True):
 
 
 def libraries(machine: Machine) -> Libraries:
-    """Query the loader in a child process."""
+    """Query the dynamic loader in a child process."""
     reading = machine.read.probe("libraries")
     if not reading.ok or not isinstance(reading.data, dict):
         return Libraries(why=reading.why or "the probe of libraries gave no answer")

@@ -36,7 +36,7 @@ class Virtual(msgspec.Struct, frozen=True):
     """Virtualization of a machine.
 
     Attributes:
-        is_vm: None if unknown.
+        is_vm: Whether this is a virtual machine; None if unknown.
         by: Name of the hypervisor, "" if unknown.
         firmware: Vendor and product in the DMI tables.
         why: Reason why nothing is known.
@@ -52,7 +52,7 @@ def virtual(machine: Machine) -> Virtual:
     """Detect a virtual machine by the CPU flag `hypervisor`, the DMI tables and the kernel.
 
     On x86, a missing flag (CPUID 1, ECX bit 31) means bare metal: clouds use the same DMI names for
-    bare-metal and virtual machines. On Arm there are only the DMI tables.
+    bare-metal and virtual machines. On Arm, only the DMI tables are available.
     """
     cpu, vendor, product, xen, tree = machine.read.together(
         [
@@ -84,7 +84,7 @@ def _named(firmware: str, xen: str, tree: str) -> str:
 
 
 def is_confidential(machine: Machine) -> bool:
-    """Return whether this is a guest with confidential computing: Linux, drivers/virt/coco."""
+    """Return whether this guest uses confidential computing (Linux, drivers/virt/coco)."""
     devices, cpu = machine.read.together(["names /dev", "text /proc/cpuinfo"])
     return bool({"sev-guest", "tdx_guest"} & set(devices.names)) or "tdx_guest" in cpu.text.split()
 
