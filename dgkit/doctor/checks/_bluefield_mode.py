@@ -41,9 +41,9 @@ class ModeState(msgspec.Struct, frozen=True):
     Attributes:
         card: The card.
         settings: Its firmware settings.
-        now: Mode now.
+        now: Current mode.
         after: Mode after the next power cycle.
-        evidence: How the mode was determined if not from the settings, as a sentence.
+        evidence: Sentence on how the mode was determined, if not from the settings.
         access: Side on which the settings can be changed.
     """
 
@@ -123,7 +123,8 @@ def _right_mode(state: ModeState, required: Mode) -> _Result:
 def _is_wrong(state: ModeState, required: Mode, name: str) -> bool:
     """Return whether a setting names the wrong owner (ECPF is 0, EXT_HOST_PF is 1).
 
-    BlueField-3 evaluates only INTERNAL_CPU_OFFLOAD_ENGINE.
+    Only BlueField-2 evaluates these settings; BlueField-3 evaluates only
+    INTERNAL_CPU_OFFLOAD_ENGINE.
     """
     value = state.settings.now(name)
     expected = 1 if required is Mode.NIC else 0
@@ -139,8 +140,8 @@ def _power_cycle(state: ModeState) -> list[str]:
 def _change(state: ModeState, required: Mode) -> str:
     """Return the guide's command for NIC mode, which keeps the link types, or its reverse.
 
-    It sets only what the card showed, since mlxconfig refuses a command with an unknown setting;
-    the guide's five settings if it showed none.
+    The command changes only settings that the card listed, since mlxconfig refuses a command with
+    an unknown setting. If the card listed none, it changes the guide's five settings.
     """
     owner, shown = 1 if required is Mode.NIC else 0, state.settings.settings
     links = ["LINK_TYPE_P1", "LINK_TYPE_P2"] if owner else []

@@ -1,4 +1,4 @@
-"""ACS and IOMMU groups where ConnectX-8 reaches GPUs by Data Direct, by the rules of rdma_topo."""
+"""ACS and IOMMU groups for access of ConnectX-8 to GPUs by Data Direct, as rdma_topo requires."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DISAGREE = (
 
 
 def judge_acs(machine: Machine) -> Iterator[Finding]:
-    """Yield findings on whether the ports' ACS bits are those that Data Direct needs."""
+    """Yield findings on whether the ACS bits of the ports are set as Data Direct needs them."""
     places = data_direct.placements(machine)
     if places is None:
         yield _unknown(_UNKNOWN_TREE, "rdma_topo has no rules for this PCI tree.")

@@ -1,4 +1,4 @@
-"""Findings on several devices: on each GPU, on cards of which one suffices, in virtual machines."""
+"""Findings on several devices: each GPU, cards where one suffices, devices in virtual machines."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = [
 
 
 def smi_command(machine: Machine, command: str) -> list[str]:
-    """Return a command of nvidia-smi; if it is not installed, how to get the driver."""
+    """Return an nvidia-smi command or, if nvidia-smi is not installed, how to get the driver."""
     if machine.know(smi).trouble != "absent":
         return [command]
     return ["# Needs the NVIDIA driver: dgkit doctor driver-loaded"]
 
 
 def per_gpu(machine: Machine, judge: Callable[[Gpu], Finding]) -> Iterator[Finding]:
-    """Yield the finding of `judge` for each GPU, with the GPUs that share it as the subject."""
+    """Yield the findings of `judge`, merged: GPUs with equal findings become one subject."""
     found = gpus.usable(machine)
     groups: dict[bytes, tuple[Finding, list[Gpu]]] = {}
     for gpu in found:
@@ -51,11 +51,11 @@ _SUFFICIENT = (Verdict.OK, Verdict.WARN)
 def any_of(findings: Sequence[Finding], instead: str = "") -> Iterator[Finding]:
     """Yield the findings; if one card suffices, those of worse cards become not applicable.
 
-    So no remedy reconfigures a card that is in use.
+    In this way no remedy reconfigures a card that may be in use for something else.
 
     Args:
-        findings: One for each card.
-        instead: Label of a card without a finding that suffices, "" if there is none.
+        findings: One finding for each card.
+        instead: Label of a card that suffices but is not in `findings`, "" if there is none.
     """
     verdicts = {card.verdict for card in findings}
     best = Verdict.OK if instead else next((v for v in _SUFFICIENT if v in verdicts), None)
@@ -72,9 +72,9 @@ def only_good(machine: Machine, findings: Iterable[Finding], what: str) -> Itera
     """Yield the findings; in a virtual machine, replace those that are not OK by one "n.a.".
 
     Args:
-        machine: The machine that they are about.
-        findings: Findings on the tree, the nodes or the links of PCI devices.
-        what: What is not judged there.
+        machine: The machine that the findings are about.
+        findings: Findings on the tree, the NUMA nodes or the links of PCI devices.
+        what: Subject that is not judged in a virtual machine.
     """
     if not machine.know(virtual.virtual).is_vm:
         yield from findings

@@ -28,8 +28,8 @@ __all__ = [
 
 INSTALL = references.GPUNETIO("Installation and Setup")
 _CUDA = references.GPUNETIO("CUDA Dependency")
-_STATIC_CUDA = (13, 0)  # the static library is built with it
-_HEADERS_CUDA = (12, 6)  # NVIDIA recommends it or newer for the functions in headers
+_STATIC_CUDA = (13, 0)  # the static library was built with this version
+_HEADERS_CUDA = (12, 6)  # NVIDIA recommends this version or newer for the functions in headers
 _EXTRA = {
     "apt": "doca-all doca-sdk-gpunetio libdoca-sdk-gpunetio-dev",
     "dnf": "doca-all doca-sdk-gpunetio doca-sdk-gpunetio-devel",
@@ -41,7 +41,7 @@ class Part(msgspec.Struct, frozen=True):
 
     Attributes:
         name: Name in the guide.
-        libraries: DOCA libraries needed in addition to libdoca_gpunetio; one of each tuple.
+        libraries: DOCA libraries needed in addition to libdoca_gpunetio: one library of each tuple.
         static: Whether its GPU code is in the static library rather than in headers.
         why: Remark on a part that can be used.
     """
@@ -61,7 +61,7 @@ DMA = Part("DMA", (("dma",),), static=True)
 
 
 def install_commands(case: Case) -> list[str]:
-    """Return the commands that install DOCA, with the parts that the goal needs."""
+    """Return the commands that install DOCA with the parts that the goal needs."""
     if case.machine.know(side) == "dpu":
         return [
             "# on the host, with an image (BFB) from developer.nvidia.com/doca-downloads:",
@@ -77,7 +77,7 @@ def install_commands(case: Case) -> list[str]:
 def missing_card(case: Case) -> Finding | None:
     """Return "not applicable" on a host without a card that DOCA drives, else None.
 
-    The check bluefield-present has the remedy.
+    The remedy is that of the check bluefield-present.
     """
     tree = case.machine.know(pci.tree)
     if case.machine.know(side) == "dpu" or (tree.why and not pci_unread(case.machine)):

@@ -40,7 +40,7 @@ def nics(machine: Machine) -> list[_Card]:
 def query_commands(cards: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
     """Return the commands that read the settings as root."""
     queries = [f"sudo {shlex.join(mlxconfig.command(card.address, names))}" for card, _ in cards]
-    return queries[:4]  # remedies.py names mstconfig where there is no mlxconfig
+    return queries[:4]  # where mlxconfig is missing, remedies.py replaces it by mstconfig
 
 
 def infiniband_only(case: Case) -> _Card | None:
@@ -63,7 +63,7 @@ def ethernet_required(card: Adapter, settings: Config, source: references.Source
         subject=card_label(card),
         remedy=[
             _set(card, settings, ("LINK_TYPE_P1", _ETHERNET)),
-            # in NIC mode the Arm cores of a BlueField-2 keep running
+            # in NIC mode the Arm cores of a BlueField-2, but not of a BlueField-3, keep running
             *power_cycle(card.address, SettingsAccess(), arm_running=card.model == "BlueField-2"),
         ],
         sources=[source, RESETS],
@@ -110,9 +110,10 @@ _UNSCHEDULED = "Accurate Send Scheduling is off; a program that uses it needs " 
 
 
 def _set(card: Adapter, known: Config, *settings: tuple[str, int]) -> str:
-    """Return the command that changes settings on each port, of those that the card showed.
+    """Return the command that changes settings on each port, if the card listed them.
 
-    A ConnectX is queried for its first port only; that it has a second follows from its functions.
+    A ConnectX is queried only for its first port; the number of its functions shows whether it has
+    a second port.
     """
     second = "LINK_TYPE_P2" in known.settings if card.bluefield else len(card.functions) > 1
     words = [

@@ -13,7 +13,7 @@ __all__ = ["MODULES", "SMI_FAILURES", "driver_not_loaded"]
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MODULES = references.OPEN_MODULES("README")
 _REBOOT = ("sudo reboot",)
-# By Smi.trouble: what was found, what it means, and the remedy.
+# For each Smi.trouble: what was found, what it means, and the remedy.
 SMI_FAILURES = {
     "mismatch": (
         "library and kernel module differ",
@@ -71,13 +71,13 @@ def driver_not_loaded(machine: Machine) -> Finding:
 
 
 def _dkms_key(machine: Machine) -> str:
-    """Return the file of the key with which DKMS signs modules; Ubuntu has its own."""
+    """Return the file of the key with which DKMS signs modules; Ubuntu uses a key of its own."""
     ubuntu = machine.know(os_release).get("ID", "").lower() == "ubuntu"
     return "/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub"
 
 
 def _other_driver(machine: Machine) -> Finding | None:
-    """Return the finding if another driver holds the GPU."""
+    """Return the finding if another driver is bound to the GPU, else None."""
     devices = machine.know(pci.tree).devices
     found = machine.know(gpus.gpus)
     drivers = {devices[gpu.address].driver for gpu in found if gpu.address in devices}

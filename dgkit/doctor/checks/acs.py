@@ -23,8 +23,8 @@ _VFIO = references.VFIO("Groups, Devices, and IOMMUs")
 _VM = references.VM_TUNING("ATS and ACS configuration")
 _SMMU = references.NODEWRIGHT("pull request 121")
 _PARAMETERS = references.KERNEL_PARAMETERS("pci=disable_acs_redir=")
-# These redirect peer-to-peer traffic to the CPU (Linux, drivers/pci/p2pdma.c,
-# pci_bridge_has_acs_redir); pci=disable_acs_redir= clears only these (pci.c, pci_enable_acs).
+# The bits that redirect peer-to-peer traffic to the CPU (Linux, drivers/pci/p2pdma.c,
+# pci_bridge_has_acs_redir). pci=disable_acs_redir= clears only these (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
 _AS_ROOT = as_root("acs")
 _NEEDED = "ReqRedir- CmpltRedir- EgressCtrl-"
@@ -67,7 +67,7 @@ def _acs(case: Case) -> Iterator[Finding]:
 
 
 def _bridges(case: Case) -> dict[str, bool]:
-    """Return the bridges between each GPU and its NIC or DPU; True for those below the CPU."""
+    """Return the bridges between each GPU and its NIC or DPU; the value is True below the CPU."""
     below_cpu: dict[str, bool] = {}
     for pair in pairs.pairs(case.machine, case.goal):
         for bridge in pair.path.bridges:
@@ -123,7 +123,7 @@ def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
 
 
 def _where(machine: Machine) -> list[str]:
-    """Return where to run commands as root: a container's root may not read it either."""
+    """Return where to run commands as root: in a container, even root may not read ACS."""
     return ["# On the host, outside the container:"] * bool(machine.know(virtual.container).engine)
 
 
@@ -142,7 +142,7 @@ def _why(below_cpu: bool) -> str:
 def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
     """Return the remedies: in the BIOS, until the next boot, and on the kernel command line.
 
-    Where devices are given to virtual machines, ACS isolates them.
+    Where devices are assigned to virtual machines, ACS isolates the devices.
     """
     if any(device.driver == "vfio-pci" for device in machine.know(pci.tree).devices.values()):
         return ["# Devices of this machine are given to guests, which ACS isolates: keep it on,",

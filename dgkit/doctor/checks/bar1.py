@@ -82,7 +82,7 @@ def _can_grow(machine: Machine, gpu: Gpu) -> bool:
 
 
 def _enlarge(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
-    """Return what enlarges BAR1; nothing if its size is fixed."""
+    """Return the remedy that enlarges BAR1; () if its size is fixed."""
     raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
     bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
     fixed = config_space.has_extended(raw) and not bars
@@ -126,7 +126,7 @@ def _bar1_resizable(case: Case) -> Iterator[Finding]:
 
 
 def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
-    """Return the finding if the driver gives no sizes: by the PCI capability only."""
+    """Return the finding if the driver reports no sizes, from the PCI capability alone."""
     needed = "all of the memory"
     if bars and all(bar.size == max(bar.sizes, default=0) for bar in bars):
         return finding.ok("at its largest", needed=needed, sources=_SOURCE)
@@ -137,14 +137,14 @@ def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
 
 
 def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
-    """Return a warning if BAR1 can become larger, else OK: bar1-size judges the size."""
+    """Return a warning if BAR1 can become larger, else OK, as bar1-size judges the size itself."""
     needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
     sources = [*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")]
     fits = "Memory that is exported at once must fit into BAR1."
     if most > (gpu.bar1_total or 0):
         why = f"The GPU supports a BAR1 of {size_text(most)}; the BIOS assigned less. {fits}"
         write = f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf"
-        remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last: it takes a restart
+        remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last, as it needs a restart
         return finding.warn(found, needed=needed, why=why, remedy=remedy, sources=sources)
     if known and not bars:
         why = "The GPU's BAR1 has a fixed size, unless its firmware has another mode."

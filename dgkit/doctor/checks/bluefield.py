@@ -65,7 +65,7 @@ def _no_card(case: Case, arm: bool) -> Finding:
     others = [card.model for card in case.machine.know(firmware.adapters)]
     missing = _ARM_WITHOUT_NIC if arm else _MISSING.get(case.goal)
     if case.goal is Goal.ARM_DMA and not arm and _lacks_cuda(case.machine):
-        missing = None  # first the GPU needs a driver that works
+        missing = None  # the GPU needs a working driver first
     if missing is None or (case.goal is Goal.GPUNETIO and others):
         return finding.n_a(f"none; there is {others[0]}" if others else _NO_BLUEFIELD)
     if not arm and case.machine.know(virtual.virtual).is_vm:
@@ -76,7 +76,7 @@ def _no_card(case: Case, arm: bool) -> Finding:
 
 
 def _lacks_cuda(machine: Machine) -> bool:
-    """Return whether there are GPUs, and CUDA cannot use them."""
+    """Return whether there are GPUs but CUDA cannot use them."""
     if not machine.know(gpus.gpus):
         return False
     loaded = machine.know(nvidia_proc.driver).loaded
@@ -119,7 +119,7 @@ _MISSING = {
 
 
 def _runs_here(case: Case) -> bool:
-    """Return whether the mode matters here: GPUNetIO runs on the host, if there is one."""
+    """Return whether the mode matters on this side: GPUNetIO runs on the host, if it is judged."""
     arm = case.machine.know(side) == "dpu"
     return not (arm and case.host is not None and case.goal is Goal.GPUNETIO)
 
@@ -143,13 +143,13 @@ def _bluefield_mode(case: Case) -> Iterator[Finding]:
 
 
 def _connectx(case: Case) -> str:
-    """Return the label of a ConnectX, which GPUNetIO drives in any case; "" if there is none."""
+    """Return the label of a ConnectX if the goal is GPUNetIO, which can use it; else ""."""
     others = [card for card in case.machine.know(firmware.adapters) if not card.bluefield]
     return card_label(others[0]) if others and case.goal is Goal.GPUNETIO else ""
 
 
 def _wrong_modes_on_host(case: Case) -> set[str]:
-    """Return the wrong modes that the check finds on the host, if that is known."""
+    """Return the wrong modes that this check finds on the host; empty if no host is judged."""
     if case.host is None:
         return set()
     host = msgspec.structs.replace(case, machine=case.host)
@@ -179,7 +179,7 @@ def _judge_mode(case: Case, card: Adapter, settings: Config, arm: bool) -> Findi
 
 
 def _arm_side(case: Case) -> Machine | None:
-    """Return the Arm side if the host has a single card; with several, it may belong to another."""
+    """Return the Arm side if there is a single card: of several, it may belong to any."""
     return case.dpu if len(case.machine.know(bluefield.cards)) == 1 else None
 
 
@@ -190,7 +190,7 @@ _ZERO_TRUST = (
 
 
 def _mode_without_root(case: Case, card: Adapter) -> tuple[Mode, str]:
-    """Return the mode by representors, a running Arm side or the rshim driver, and the evidence."""
+    """Return mode and evidence from representors, a running Arm side or the rshim driver."""
     arm = case.machine if case.machine.know(side) == "dpu" else _arm_side(case)
     if arm is not None:
         if any(port.host for port in arm.know(bluefield.representors)):
@@ -238,7 +238,7 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
             needed="the link type, KEEP_*_LINK_UP",
             why=unread[0][1].why,
             subject=", ".join(card.address for card, _ in unread),
-            # all settings: an Ethernet-only card has no LINK_TYPE_P1
+            # query all settings, because an Ethernet-only card has no LINK_TYPE_P1
             remedy=_link_type.query_commands(unread, ()),
             sources=[GUIDE],
         )

@@ -28,7 +28,7 @@ _RESULTS = references.CUDA_DRIVER_API("CUresult")
 _TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
 _DEPENDENCY = references.GPUNETIO("CUDA Dependency")
 _FILES = ("ls -l /dev/nvidia*", "sudo nvidia-modprobe -u -c 0")
-# Error of cuInit: what it means, and the remedy.
+# For each error of cuInit: what it means, and the remedy.
 _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "CUDA_ERROR_NO_DEVICE": (
         "CUDA sees no GPU: CUDA_VISIBLE_DEVICES hides it, or the driver did not start it.",
@@ -119,7 +119,7 @@ def _cuinit_error(known: Cuda, machine: Machine) -> tuple[str, str, tuple[str, .
 
 
 def _not_ready(machine: Machine) -> tuple[str, tuple[str, ...]] | None:
-    """Return the meaning of 802 if no fabric manager on this machine can fix it, else None."""
+    """Return the meaning and remedy of 802 if no fabric manager here can fix it, else None."""
     if machine.know(virtual.is_confidential):
         why = "In a guest with confidential computing a GPU starts when it is set ready."
         return why, ("nvidia-smi conf-compute -grs", "sudo nvidia-smi conf-compute -srs 1")
@@ -163,7 +163,7 @@ def _version(known: Cuda, case: Case) -> Finding:
     found = f"CUDA {known.text}" + ("" if known.by == "CUDA" else f", says {known.by}")
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO require CUDA 12 or newer."
-        if case.goal is not Goal.GPUNETIO:  # other programs work with what there is
+        if case.goal is not Goal.GPUNETIO:  # other programs work with the installed version
             return finding.ok(found, needed="12.0 for dgkit", why=why, sources=[_TABLE])
         remedy = install_driver(machine)
         return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
@@ -295,7 +295,7 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
     if supported and known.version[0] > supported[0]:
         driver = ".".join(map(str, supported))
         why = f"The driver supports CUDA {driver}: programs of a newer major version do not start."
-        if not building:  # other toolkits, and containers' compatibility packages, may serve
+        if not building:  # another toolkit or a container's compatibility package may suffice
             return finding.ok(found, needed=needed, why=why, sources=[_TABLE])
         remedy = install_driver(machine)
         return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
@@ -313,7 +313,7 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
     )
 
 
-# Least versions in the extras cuda12 and cuda13 of dgkit.
+# Minimum versions in the extras cuda12 and cuda13 of dgkit.
 _LEAST = {"CuPy": (13, 6), "cuda-core": (1, 2)}
 
 
@@ -361,14 +361,14 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
         why = f"{str(gpu['why']).rstrip('.')}."
     if why:
         if () < known.version < (12, 0):
-            remedy = []  # no driver is changed for dgkit alone: other programs may need this one
+            remedy = []  # do not replace a driver only for dgkit: other programs may need it
         yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
     else:
         yield finding.ok(found, needed=needed, sources=source)
 
 
 def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> str:
-    """Return what is wrong with the libraries' versions, as a sentence; "" if nothing is."""
+    """Return a sentence that says which library versions are wrong; "" if none is."""
     for name, least in _LEAST.items():
         version = str(listed.get(name, "missing"))
         if version == "missing":

@@ -1,4 +1,4 @@
-"""dgkit itself: its C core, its providers, its optional packages."""
+"""dgkit itself: its C core, providers and optional packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..machine import Case, Machine
 from ..prerequisites import applies, pci_unread, readable
 from ..registry import check
 
-# Least versions of the extra `lab` in pyproject.toml.
+# Minimum versions in the extra `lab` of pyproject.toml.
 LAB = {
     "jupyterlab": (4, 2),
     "ipython": (8, 12),
@@ -38,8 +38,8 @@ def info(machine: Machine) -> tuple[dict[str, Any], Reading]:
 
 
 def _core(machine: Machine) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return what is known of the core and of the package, None if nothing is."""
-    reading = machine.read.probe("core")  # `info` starts CUDA, which may take long
+    """Return what is known about the core and about the package; None if nothing is known."""
+    reading = machine.read.probe("core")  # not `info`, which starts CUDA and may take long
     if reading.ok and isinstance(reading.data, dict):
         return reading.data, reading.data
     output, _ = machine.know(info)
@@ -111,7 +111,7 @@ def _core_may_load(case: Case) -> bool:
 )
 def _dgkit_providers(case: Case) -> Iterator[Finding]:
     for provider in _providers(case.machine):
-        if provider.get("name") != "fault":  # it wraps another, for tests
+        if provider.get("name") != "fault":  # it wraps another provider for tests
             yield _judge_provider(case, provider)
 
 
@@ -150,7 +150,7 @@ _SECTIONS = {
 
 
 def _effect(case: Case, name: str) -> tuple[Verdict, str] | None:
-    """Return the verdict on an unusable provider and what it blocks; None if it is not needed."""
+    """Return the verdict on an unusable provider and its effect; None if it is not needed."""
     machine, tree = case.machine, case.machine.know(pci.tree)
     dpu = machine.know(side) == "dpu"
     if name == "soft":
@@ -182,7 +182,8 @@ def _packages_unread(case: Case) -> str:
 def _dgkit_extras(case: Case) -> Iterator[Finding]:
     source = [_NOTEBOOK]
     packages = case.machine.read.ask("packages").data
-    asked = [name for name in LAB if name in packages] or list(LAB)  # of an older recording
+    # an older recording may lack packages that were added to LAB later
+    asked = [name for name in LAB if name in packages] or list(LAB)
     versions = {name: str(packages[name]) for name in asked if packages.get(name)}
     old = [name for name in versions if () < version_key(versions[name]) < LAB[name]]
     missing = [name for name in asked if name not in versions]

@@ -30,7 +30,7 @@ from ._gpunetio import (
     missing_card,
 )
 
-_PROVIDER = version(2, 5)  # least that dgkit's provider loads: native/src/providers/doca_api.c
+_PROVIDER = version(2, 5)  # oldest that dgkit's provider loads: native/src/providers/doca_api.c
 _SAMPLES_OFED = version(5, 5)
 _DMABUF_VERBS = version(34)  # first rdma-core with ibv_reg_dmabuf_mr
 _GUIDE_VERBS = version(44)
@@ -136,7 +136,7 @@ def _doca_libraries(case: Case) -> Iterator[Finding]:
 
 
 def _softdoca(case: Case, path: str) -> str:
-    """Return the folder of the library if it is softdoca's, else ""."""
+    """Return the folder of the library if the library is softdoca's, else ""."""
     environ = case.machine.read.ask("environ").data
     own = str(environ.get("SOFTDOCA_LIB") or "") if isinstance(environ, dict) else ""
     folder = path.rpartition("/")[0]
@@ -195,7 +195,7 @@ def _ofed_version(case: Case) -> Iterator[Finding]:
 
 
 def _kernel_drivers(case: Case, arm: bool) -> Finding:
-    """Return the finding if there is no ofed_info: the drivers are the kernel's."""
+    """Return the finding if there is no ofed_info, that is, the drivers are the kernel's own."""
     if not case.machine.know(firmware.adapters):
         return missing_device(case.machine, "no NVIDIA NIC")
     if not arm:
@@ -253,7 +253,7 @@ def _rdma_core(case: Case) -> Iterator[Finding]:
 def _judge_verbs(
     case: Case, found: str, release: Version, sources: tuple[references.Source, ...]
 ) -> Finding:
-    """Return the finding on a libibverbs of a known release of rdma-core."""
+    """Return the finding on a libibverbs whose rdma-core release is known."""
     old, current = release < _DMABUF_VERBS, not release < _GUIDE_VERBS
     plain = case.goal is Goal.RDMA  # without DOCA
     by_peermem = plain and case.machine.know(peermem_state) == "loaded"
@@ -273,12 +273,13 @@ def _judge_verbs(
     )
 
 
-# rdma-core of the distributions with an older one: packages.ubuntu.com, packages.debian.org.
+# rdma-core release of distributions that ship one that is too old (packages.ubuntu.com,
+# packages.debian.org).
 _SHIPPED = {("ubuntu", "20.04"): 28, ("ubuntu", "22.04"): 39, ("debian", "11"): 33}
 
 
 def _newer_verbs(case: Case) -> list[str]:
-    """Return the commands that install a newer one; DOCA's if the distribution's is too old."""
+    """Return the commands that install a newer rdma-core: the distribution's, or else DOCA's."""
     os_release = case.machine.know(distribution.os_release)
     name, number = os_release.get("ID", "").lower(), os_release.get("VERSION_ID", "")
     shipped = _SHIPPED.get((name, number))

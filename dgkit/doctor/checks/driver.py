@@ -33,7 +33,7 @@ _TABLE = references.CUDA_COMPATIBILITY("Minor Version Compatibility, table 1")
 _KERNEL_MODULES = references.DRIVER_GUIDE("Kernel Modules")
 _OVERVIEW = references.GPUDIRECT("Overview")
 _CONF = "/etc/modprobe.d/nvidia.conf"
-_PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # key or value that may be written into it
+_PLAIN = re.compile(r"[\w.-]{1,64}", re.ASCII)  # key or value that is safe to write into _CONF
 
 
 def _gpus_unread(case: Case) -> str:
@@ -105,7 +105,7 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
 
 
 def _gpu(case: Case) -> Finding | None:
-    """Require a GPU; without one, give the reason: errors refer to this check."""
+    """Require a GPU; without one, give the reason, as error messages refer to driver-loaded."""
     missing = gpu_present(case)
     if missing is None:
         return None
@@ -154,9 +154,10 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
 
 
 def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return why this driver refuses a GPU, by its branch or its modules; None if not known.
+    """Return finding, reason and remedy if the driver's branch or modules exclude a GPU, else None.
 
-    NVIDIA's driver README, Open Linux Kernel Modules: GPUs from Turing on, Blackwell by them only.
+    NVIDIA's driver README, Open Linux Kernel Modules: these support GPUs from Turing on, and only
+    they support Blackwell.
     """
     old, every = machine.know(gpudirect.before_turing), machine.know(gpus.gpus)
     if driver.flavour == "closed" and any(gpudirect.is_open_only(machine, gpu) for gpu in every):
@@ -177,14 +178,14 @@ def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str,
 
 
 def _unexplained(machine: Machine) -> bool:
-    """Return whether NVML's error is unknown and no container's rules explain it."""
+    """Return whether NVML reports Unknown Error and no container's rules explain it."""
     return machine.know(smi).trouble == "unknown" and not machine.know(container).engine
 
 
 def _lacks_device_files(machine: Machine) -> bool:
-    """Return whether /dev was read and lacks them; nvidia-smi creates them if permitted."""
+    """Return whether /dev is known to lack the device files; nvidia-smi creates them if it may."""
     listing = machine.read.names("/dev")
-    lacks = "nvidiactl" not in listing.names and "dxg" not in listing.names  # dxg: WSL
+    lacks = "nvidiactl" not in listing.names and "dxg" not in listing.names  # dxg is WSL's device
     return listing.ok and lacks and not machine.know(smi).gpus
 
 
@@ -198,7 +199,7 @@ def _restricted(machine: Machine) -> Finding | None:
         or machine.read.ask("euid").data == 0
     ):
         return None
-    if machine.know(smi).gpus:  # this user is in the group
+    if machine.know(smi).gpus:  # nvidia-smi works, so the user is in the group
         return None
     group = params.get("DeviceFileGID", "0")
     group = group if re.fullmatch(r"\d{1,10}", group, re.ASCII) else "0"
@@ -412,7 +413,7 @@ def _driver_registry(case: Case) -> Iterator[Finding]:
 
 
 def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
-    """Return the warning that the GPU may not write to a NIC's doorbell without root's rights."""
+    """Return the warning that without root, the GPU may not write to a NIC's doorbell."""
     inside = machine.know(container).engine
     written = not inside and "PeerMappingOverride=1" in machine.read.text(_CONF).text
     write = [] if written else [_set_override(registry)]
@@ -437,7 +438,7 @@ def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
 _KEY_ON_HOST = (
     "# Or set the key on the host, where `dgkit doctor driver-registry` prints the command."
 )
-# How a container gets the right, by whether it is one of Kubernetes.
+# How to give a container CAP_SYS_ADMIN; the key is whether it runs in Kubernetes.
 _PRIVILEGED = {
     False: ["# Start the container with --privileged, or with --cap-add=SYS_ADMIN."],
     True: ["# In the pod: securityContext: privileged: true, or capabilities: add: [SYS_ADMIN]."],
@@ -450,5 +451,6 @@ def _set_override(registry: dict[str, str]) -> str:
     if not all(_PLAIN.fullmatch(word) for item in keys.items() for word in item):
         return f"# add PeerMappingOverride=1; to NVreg_RegistryDwords in {_CONF}"
     words = "".join(f"{name}={value};" for name, value in keys.items())
-    line = f'options nvidia NVreg_RegistryDwords="{words}"'  # only the last such line counts
+    # all keys in one line, because only the last such line takes effect
+    line = f'options nvidia NVreg_RegistryDwords="{words}"'
     return f"echo '{line}' | sudo tee -a {_CONF}"

@@ -18,8 +18,8 @@ from ..registry import check
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 from ._bluefield_mode import card_label
 
-_DMA_FIRMWARE = version(24, 33, 100)  # of a BlueField-2; a BlueField-3 began later
-_TESTED_RELEASES = 2  # older releases of firmware that a DOCA is tested with
+_DMA_FIRMWARE = version(24, 33, 100)  # of BlueField-2; the first BlueField-3 firmware is newer
+_TESTED_RELEASES = 2  # number of older firmware releases that a DOCA release is tested with
 _SAMPLES = references.DMA_SAMPLES("Introduction")
 _FIRMWARE_DISAGREE = (
     "The DMA sample guide 1.3 requires firmware 24.33.0100; each DOCA since includes its own (2.9: "
@@ -48,7 +48,7 @@ def _firmware_version(case: Case) -> Iterator[Finding]:
     if not cards:
         what = "BlueField" if case.goal in BY_ARM else "NVIDIA NIC"
         yield missing_device(case.machine, f"no {what}")
-    # if any card is new enough for GPUNetIO, the older ones do not matter
+    # if any card is new enough for GPUNetIO, older cards do not matter
     relevant = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
     yield from (_judge(case, card) for card in relevant or cards)
 
@@ -86,7 +86,7 @@ def _judge(case: Case, card: Adapter) -> Finding:
 
 
 def _judge_by_doca(case: Case, card: Adapter, found: Version, about: str) -> Finding:
-    """Return the finding against the firmware that the installed DOCA includes."""
+    """Return the finding of comparing the firmware with that of the installed DOCA release."""
     disagree = _FIRMWARE_DISAGREE if case.goal in BY_ARM else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None

@@ -17,7 +17,7 @@ from ..registry import check
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
 _CLONE = "git clone https://github.com/NVIDIA/gdrcopy.git"
 _DEB = "build-essential devscripts debhelper check libsubunit-dev fakeroot pkg-config dkms"
-# Packages: DKMS builds their module, and it is loaded at boot; insmod.sh's is not.
+# Packages, whose module is built by DKMS and loaded at boot; the module of insmod.sh is not.
 _PACKAGES = {
     "apt": (
         f"sudo apt install {_DEB}",
@@ -101,7 +101,7 @@ def _module(machine: Machine) -> bool | None:
 
 
 def _library(machine: Machine) -> bool | None:
-    """Return whether the library is in GDRCOPY_PATH_L, which DOCA uses, or the loader finds it."""
+    """Return whether the library is in GDRCOPY_PATH_L, which DOCA uses, or known to the loader."""
     environ = machine.read.ask("environ").data
     folder = environ.get("GDRCOPY_PATH_L") if isinstance(environ, dict) else None
     if folder and any(

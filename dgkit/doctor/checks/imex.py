@@ -1,4 +1,4 @@
-"""IMEX: access of this machine's processes to GPU memory of others over multi-node NVLink."""
+"""IMEX: access to the GPU memory of other machines over multi-node NVLink."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _in_container(machine: Machine) -> list[str]:
 
 
 def _on_host(machine: Machine, found: Imex) -> list[str]:
-    """Return the commands that create channel 0, at each start of the driver and now."""
+    """Return the commands that create channel 0, now and whenever the driver starts."""
     if found.registered is False:
         return ["# This driver has no IMEX channels: use the open kernel modules, 550 or later"]
     option = "options nvidia NVreg_CreateImexChannel0=1"

@@ -1,4 +1,4 @@
-"""Mode of the IOMMU: by the devices' groups and the kernel command line."""
+"""Mode of the IOMMU, from the IOMMU groups of the devices and the kernel command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..prerequisites import applies, readable, reason
 from ..registry import check
 from . import _data_direct
 
-_MAX_NAMED = 2  # devices; the rest are counted
+_MAX_NAMED = 2  # devices shown by name; for the rest, only their number
 _SOURCES = (
     references.GPUDIRECT("Supported Systems, IOMMUs"),
     references.GPUNETIO("GPUNetIO Installation and Setup, IOMMU"),
@@ -88,7 +88,7 @@ def _iommu(case: Case) -> Iterator[Finding]:
 
 
 def _coherent(machine: Machine) -> Finding:
-    """Return the finding on a GPU that is coherent with the CPU: its bytes do not pass the SMMU."""
+    """Return the finding on a GPU coherent with the CPU, whose data does not pass the SMMU."""
     sources = [references.GRACE_SMMU("pull request 22")]
     if not coherent.smmu_passthrough(machine):
         return finding.ok("translating or new enough", needed="any", sources=sources)
@@ -118,12 +118,12 @@ def _states(machine: Machine, devices: tuple[PciDevice, ...], words: Cmdline) ->
 
 
 def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words: Cmdline) -> str:
-    """Return the state by the type of a device's group, or by the kernel command line.
+    """Return the state from the type of a device's group, else from the kernel command line.
 
-    Kernels before 5.11 have no type.
+    Kernels before 5.11 do not report a type.
     """
     if group.absent:
-        return _OFF  # a device without an IOMMU is in no group
+        return _OFF  # a device without an IOMMU does not belong to a group
     kind = types.get(group.text.rpartition("/")[2], group) if group.ok else group
     if kind.ok:
         return _TYPES.get(kind.text.strip(), _UNKNOWN)

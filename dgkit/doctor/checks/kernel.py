@@ -75,7 +75,8 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
         return finding.unknown(release[:45], needed="6.2 or later", why=why)
-    if why := _works(machine, maybe=maybe):  # Red Hat's 4.18 has backports: nvshmem, issue 67
+    # Red Hat's 4.18 contains backports: NVIDIA/nvshmem, issue 67
+    if why := _works(machine, maybe=maybe):
         return finding.ok(
             release[:45],
             needed="5.12 or backports",
@@ -96,7 +97,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
 
 
 def _closed_modules(machine: Machine, release: str) -> Finding:
-    """Return the finding on an old kernel with closed modules: a newer one may break peermem."""
+    """Return the finding on an old kernel with closed modules; a newer kernel may break peermem."""
     old = len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus))
     loaded = machine.know(peermem_state) == "loaded" or bool(machine.know(prefers_peermem))
     sources = (*_VERSION_SOURCES, references.UBUNTU_PEERMEM())
@@ -118,9 +119,10 @@ def _closed_modules(machine: Machine, release: str) -> Finding:
 
 
 def _works(machine: Machine, *, maybe: bool) -> str:
-    """Return what tests showed, as a sentence, if all GPUs export a dma-buf; "" otherwise.
+    """Return a sentence if tests showed that dma-bufs work despite an old kernel, else "".
 
-    An RDMA device has to accept one; if there is none, the kernel has to be one that may.
+    All GPUs have to export dma-bufs, and an RDMA device has to accept them. Without RDMA devices,
+    `maybe` has to be true: the kernel may support dma-bufs.
     """
     dma_bufs = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
     if not dma_bufs or not all(dma_buf.asked and dma_buf.works for dma_buf in dma_bufs):
@@ -147,7 +149,8 @@ def _newer(machine: Machine) -> list[str]:
         return ["# Ubuntu has it from 22.04 on: upgrade to that or a later one"]
     if name == "debian" and number == "12":
         arch = "arm64" if machine.know(uname).arm else "amd64"
-        names = f"linux-image-{arch} linux-headers-{arch}"  # DKMS builds NVIDIA's modules for it
+        # DKMS needs the headers to build NVIDIA's modules for the new kernel
+        names = f"linux-image-{arch} linux-headers-{arch}"
         return [
             "# with bookworm-backports in /etc/apt/sources.list",
             restart(f"sudo apt install -y -t bookworm-backports {names}"),
@@ -209,7 +212,7 @@ def _kernel_p2pdma(case: Case) -> Iterator[Finding]:
 
 
 def _lacks_p2pdma(machine: Machine) -> bool:
-    """Return whether the option is off, and CUDA exports no dma-buf though its modules are open."""
+    """Return whether the option is off and CUDA exports no dma-buf despite open modules."""
     known, driver = machine.know(kconfig), machine.know(nvidia_proc.driver)
     if not known.options or known["CONFIG_PCI_P2PDMA"] != "n" or driver.flavour != "open":
         return False
@@ -259,7 +262,7 @@ def _kernel_hmm(case: Case) -> Iterator[Finding]:
         yield _no_config(known, "HMM_MIRROR=y, DEVICE_PRIVATE=y", "kernel-hmm", sources)
 
 
-_EXAMINED = (7, 3)  # the newest kernel whose hmm.h and memremap.h were searched for the patches
+_EXAMINED = (7, 3)  # newest kernel whose hmm.h and memremap.h were searched for the patches
 _PATCHES = (
     "Patches for mlx5 adapters and the GPU driver nouveau alone were under review in July 2025; "
     "no kernel up to Linux 7.3 has them. Without them such pages are moved to host memory first. "

@@ -25,7 +25,7 @@ _MEMLOCK_SOURCES = (
 
 
 def _soft_and_hard(reading: Reading) -> tuple[int | None, int | None] | None:
-    """Return the limits, each None if unlimited; None if they are not known."""
+    """Return the soft and hard limit, each None if unlimited; None if they are not known."""
     limits = reading.data
     if not isinstance(limits, Mapping) or not {"soft", "hard"} <= limits.keys():
         return None
@@ -39,7 +39,7 @@ def _is_size(value: object) -> bool:
 
 
 def _unread(name: str, is_known: Callable[[Reading], object]) -> Callable[[Case], str]:
-    """Return a function that returns why an answer of the system is missing; "" if it is known."""
+    """Return a function that says why a system query gave no answer; "" if the answer is known."""
 
     def why(case: Case) -> str:
         reading = case.machine.read.ask(name)
@@ -87,7 +87,7 @@ def _memlock(case: Case) -> Iterator[Finding]:
 
 
 def _limited(case: Case, soft: int, hard: int | None) -> Finding:
-    """Return the finding on a limit that applies."""
+    """Return the finding on a finite limit that applies to this process."""
     enough = soft >= case.size
     make = finding.warn if enough else finding.fail
     why = f"Registering host memory locks it: a process can register {size_text(soft)} at most. "

@@ -24,7 +24,7 @@ _FILES = references.SYSFS_PCI("current_link_speed, max_link_speed, current_link_
 _STATES = references.NVIDIA_SMI("Performance State")
 _RATE = references.PCI_SPEEDS("PCIE_SPEED2MBS_ENC: GB/s of GT/s")
 
-_BUSY = 2  # performance states P0 to P2 are those under load: CUDA uses P2 on some GPUs
+_BUSY = 2  # performance states P0 to P2 mean load: CUDA uses P2 on some GPUs
 
 
 def _devices(case: Case) -> tuple[PciDevice, ...]:
@@ -89,7 +89,7 @@ _SEAT = (
 
 
 def _by_design(link: PcieLink, port: PcieLink) -> str:
-    """Return the limit if the slot is what limits the link, "" otherwise."""
+    """Return a description of the limit if the slot limits the link, "" otherwise."""
     lanes, speed = min(link.max_lanes, port.max_lanes), min(link.max_speed, port.max_speed)
     full = (link.lanes, link.speed) == (lanes, speed)
     less = port.max_lanes < link.max_lanes or port.max_speed < link.max_speed
@@ -131,7 +131,7 @@ def _slow_gpu(case: Case, gpu: PciDevice, link: PcieLink) -> Finding:
 
 
 def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -> Iterator[Finding]:
-    """Yield a warning if a link between the two is slower than both ends support."""
+    """Yield a warning if a link between the two devices is slower than both devices support."""
     ends = [links[device.address] for device in (pair.gpu, pair.peer)]
     between = (links[address] for address in link_facts.traversed(pair.path)[1:-1])
     inner = [link for link in between if link.known]
@@ -139,7 +139,7 @@ def _judge_narrowest(case: Case, pair: pairs.Pair, links: dict[str, PcieLink]) -
         return
     slowest = min(inner, key=lambda link: link.rate)
     needed = min(ends, key=lambda link: link.max_rate)
-    if slowest.rate < min(needed.max_rate, slowest.max_rate):  # else it is so by design
+    if slowest.rate < min(needed.max_rate, slowest.max_rate):  # otherwise it is slow by design
         labels = [pairs.label(case.machine, device) for device in (pair.gpu, pair.peer)]
         yield finding.warn(
             f"{slowest.text} at {slowest.address}",

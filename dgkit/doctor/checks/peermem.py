@@ -106,7 +106,7 @@ def _unregistered() -> Finding:
 
 
 def _outdated() -> Finding:
-    """Return the warning that the module is Mellanox's, which the driver's has replaced."""
+    """Return the warning that the module is Mellanox's, replaced by nvidia-peermem."""
     return finding.warn(
         "nv_peer_mem, outdated",
         needed="nvidia-peermem",
@@ -146,7 +146,7 @@ def _module(machine: Machine) -> str:
 
 
 def _not_for_this_kernel(machine: Machine, ofed: str) -> Finding:
-    """Return the finding where MLNX_OFED is installed, and the kernel's own ib_core runs."""
+    """Return the finding if MLNX_OFED is installed but the kernel's own ib_core runs."""
     return finding.fail(
         "MLNX_OFED is not of this kernel",
         needed="MLNX_OFED's ib_core",

@@ -1,4 +1,4 @@
-"""GPUs among themselves: PCIe, NVLink, and the fabric that connects them."""
+"""Access between GPUs: PCIe, NVLink, and the NVLink fabric."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def _connected(machine: Machine, both: tuple[Pair, ...]) -> Finding:
 
 
 def _nvlinks(machine: Machine) -> frozenset[str]:
-    """Return the kinds of NVLink between GPUs, as NV18."""
+    """Return the kinds of NVLink between GPUs, such as NV18."""
     cells = machine.know(nvidia_topo.topology_matrix).cells
     gpus_only = (cell for pair, cell in cells.items() if all(n.startswith("GPU") for n in pair))
     return frozenset(cell for cell in gpus_only if cell.startswith("NV"))
 
 
 def _without_access(machine: Machine) -> Finding | None:
-    """Return the finding if no GPU may reach another, else None."""
+    """Return the finding if no GPU can access another, else None."""
     found = gpus.usable(machine)
     if len([gpu for gpu in found if not gpu.mig]) < 2 and any(gpu.mig for gpu in found):
         return finding.fail(
@@ -94,7 +94,7 @@ _WITHOUT_P2P = _WITHOUT_NVLINK | {"turing", "ampere"}
 
 
 def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
-    """Return the finding on GeForce GPUs from Turing on, between which there is NVLink at most."""
+    """Return the finding on GeForce GPUs from Turing on: they access each other by NVLink only."""
     ages = {gpu.architecture.lower() for gpu in found}
     without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
     if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
@@ -112,7 +112,7 @@ _CLIQUE = (
     "# On the hypervisor, if its tree allows it: QEMU's x-nv-gpudirect-clique=0 for each GPU, "
     "without which the guest's chip set is unknown to the driver."
 )
-# Cells of nvidia-smi topo -p2p: what they mean, and what to do.
+# For each cell of nvidia-smi topo -p2p: what it means, and what to do.
 _REFUSED = {
     "CNS": ("chip set not supported", "# Use a server whose chip set NVIDIA's driver knows."),
     "GNS": ("GPU not supported", "# GPUs of data centres and workstations have it, GeForce not."),

@@ -82,12 +82,12 @@ def _gpudirect_platform(case: Case) -> Iterator[Finding]:
     yield from per_gpu(case.machine, judge)
 
 
-# EC2's types with EFA and NVIDIA GPUs, but without GPUDirect between them; from p4d on there is.
+# EC2 types with EFA and NVIDIA GPUs but without GPUDirect, which is available from p4d on.
 _EC2 = re.compile(r"(?:g4dn|g5|g6|g6e|gr6|p3dn)\.\w+")
 
 
 def _efa_only(case: Case) -> Finding | None:
-    """Return a failure on an instance of EC2 whose EFA does not reach GPU memory, else None."""
+    """Return a failure on an EC2 instance whose EFA cannot access GPU memory, else None."""
     product = case.machine.read.text("/sys/class/dmi/id/product_name").text.strip()
     nics = pairs.peers(case.machine, case.goal)
     if not nics or any(nic.vendor != _AMAZON for nic in nics) or not _EC2.fullmatch(product):
@@ -103,7 +103,7 @@ def _efa_only(case: Case) -> Finding | None:
 
 
 def _cuda_support(machine: Machine, gpu: Gpu) -> bool | None:
-    """Return whether CUDA reports GPUDirect, by peermem or dma-buf; None if it was not queried."""
+    """Return whether CUDA reports GPUDirect by peermem or dma-buf; None if it was not queried."""
     names = ("GPU_DIRECT_RDMA_SUPPORTED", "DMA_BUF_SUPPORTED")
     values = [cuda.attribute(machine, gpu, name) for name in names]
     return None if values == [None, None] else any(values)
@@ -113,7 +113,7 @@ _FD_EXPORT = ("VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", "HANDLE_TYPE_POSIX_FILE_DES
 
 
 def _judge_vmm(machine: Machine, gpu: Gpu, found: str) -> Finding | None:
-    """Return a warning if CUDA's virtual memory cannot be exported, or not for GPUDirect."""
+    """Return a warning if CUDA virtual memory cannot be exported or lacks GPUDirect, else None."""
     source = [references.CUDA_DRIVER_API("CUdevice_attribute")]
     if any(cuda.attribute(machine, gpu, name) == 0 for name in _FD_EXPORT):
         found, remedy = f"{found}: no shareable memory", [_PINNED]
@@ -145,14 +145,14 @@ def _no_gpudirect(found: str, kind: Kind, goal: Goal) -> Finding:
             "# doca_eth_rxq_gpu_set_rq_mem_type, doca_eth_txq_gpu_set_sq_mem_type,",
             "# doca_eth_txq_gpu_set_uar_on_cpu",
         ]
-    shared = kind in (Kind.SPARK, Kind.TEGRA)  # pinned memory is then no slower
+    shared = kind in (Kind.SPARK, Kind.TEGRA)  # pinned memory is as fast there
     make = finding.warn if shared or goal is Goal.GPUNETIO else finding.fail
     found = f"{found}: no GPUDirect"
     return make(found, needed="GPUDirect", why=why, remedy=remedy, sources=source)
 
 
 def _judge_grace(found: str, machine: Machine) -> Finding:
-    """Return the finding on Grace: without PCIe ATS, ConnectX-8 needs a newer kernel."""
+    """Return the finding on Grace, where ConnectX-8 without PCIe ATS needs a newer kernel."""
     nics = machine.know(pci.tree).nics
     connectx8 = any(nic.vendor == pci.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
     source = [references.GRACE_CX8("Reference Code")]

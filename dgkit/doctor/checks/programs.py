@@ -1,4 +1,4 @@
-"""Conditions of other programs, and what the doctor does not judge: advice, never a verdict."""
+"""Advice on what other programs need and on what the doctor does not judge, without a verdict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _advice(subject: str, found: str, why: str, source: references.Source) -> Fi
 
 
 def _old_peer_memory(case: Case) -> Finding | None:
-    """NCCL up to 2.22.3 and NVSHMEM know peermem by a folder that later kernels do not have."""
+    """Advise on NCCL up to 2.22.3 and NVSHMEM: they detect peermem by a folder now absent."""
     machine = case.machine
     if case.goal not in _RDMA or machine.know(peermem_state) != "loaded":
         return None
@@ -53,13 +53,13 @@ def _old_peer_memory(case: Case) -> Finding | None:
 
 
 def _without_gpudirect(machine: Machine) -> bool:
-    """Return whether other devices reach the memory of none of the GPUs, as on GB10."""
+    """Return whether other devices cannot access the memory of any GPU, as on GB10."""
     found = gpus.usable(machine)
     return bool(found) and not gpudirect.is_direct(machine)
 
 
 def _gdr_level(case: Case) -> Finding | None:
-    """NCCL uses GPUDirect up to PXB by default, farther if NCCL_NET_GDR_LEVEL says so."""
+    """Advise on NCCL_NET_GDR_LEVEL: by default, NCCL uses GPUDirect only up to PXB."""
     if case.goal is not Goal.RDMA or case.machine.know(virtual.virtual).is_vm:
         return None
     if _without_gpudirect(case.machine):
@@ -75,7 +75,7 @@ def _gdr_level(case: Case) -> Finding | None:
 
 
 def _topology_file(case: Case) -> Finding | None:
-    """In a guest NCCL needs the host's topology."""
+    """Advise on NCCL in a virtual machine, where it needs the host's topology."""
     guest = case.machine.know(virtual.virtual).is_vm
     if case.goal not in (Goal.RDMA, Goal.P2P) or not guest:
         return None
@@ -86,7 +86,7 @@ def _topology_file(case: Case) -> Finding | None:
 
 
 def _ucx(case: Case) -> Finding | None:
-    """`ucx_info` shows whether UCX registers GPU memory."""
+    """Advise on UCX: `ucx_info` shows whether it registers GPU memory."""
     machine = case.machine
     if case.goal is not Goal.RDMA or machine.know(peermem_state) == "loaded":
         return None
@@ -98,7 +98,7 @@ def _ucx(case: Case) -> Finding | None:
 
 
 def _stream_mem_ops(case: Case) -> Finding | None:
-    """NVSHMEM's guide sets two options of the driver for IBGDA."""
+    """Advise on two driver options that NVSHMEM's guide sets for IBGDA."""
     params = case.machine.read.text("/proc/driver/nvidia/params")
     if case.goal is not Goal.GPUNETIO or not params.ok:
         return None
@@ -122,7 +122,7 @@ def _bonded(case: Case) -> Finding | None:
 
 
 def _devx(case: Case) -> Finding | None:
-    """IBGDA makes queues by DEVX, which a container may not be allowed."""
+    """Advise on IBGDA, which creates queues by DEVX; a container may not be allowed to use it."""
     inside = case.machine.know(virtual.container).engine
     if case.goal is not Goal.GPUNETIO or not inside:
         return None

@@ -19,12 +19,12 @@ from ..prerequisites import applies, missing_device, readable, reason
 from ..registry import check
 from ._devices import any_of
 
-_KERNEL = (5, 12)  # first Linux in which mlx5 can register a dma-buf
+_KERNEL = (5, 12)  # first kernel in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
 _DMABUF = references.RDMA_DMABUF("Linux 5.12")
 _SUPPORTED = "registers a dma-buf"
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
-_DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # names of hardware interfaces by systemd and the kernel
+_DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # systemd's and the kernel's names of real interfaces
 
 
 @check(
@@ -67,7 +67,7 @@ def _no_devices(case: Case) -> Finding:
 
 
 def _without_driver(case: Case, address: str) -> tuple[str, list[str]]:
-    """Return why a NIC has no RDMA device, as a sentence, and the remedy."""
+    """Return a sentence on why a NIC has no RDMA device, and the remedy."""
     device = case.machine.know(pci.tree).devices.get(address)
     if device is not None and device.driver:
         why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
@@ -154,7 +154,7 @@ def _link_up(device: RdmaDevice) -> list[str]:
 def _rdma_dmabuf(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
     kinds: dict[tuple[str, bool], list[RdmaDevice]] = {}
-    for device in known.devices:  # the driver decides: one device of each kind is tested
+    for device in known.devices:  # support depends on the driver: test one device of each kind
         kinds.setdefault((device.model, device.software), []).append(device)
     case.machine.read.together([f"probe rdma-dmabuf {kind[0].name}" for kind in kinds.values()])
     yield from any_of([_judge_dmabuf(case, kind) for kind in kinds.values()])

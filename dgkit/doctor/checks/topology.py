@@ -43,7 +43,7 @@ _DRIVER = references.OPEN_MODULES("nvidia/nv-pci.c, nv_grdma_pci_topology_suppor
 def _shares_memory(machine: Machine, gpu: pci.PciDevice) -> bool:
     """Return whether a GPU is part of the CPU and CUDA does not report GPUDirect.
 
-    Its memory is then the CPU's: no NIC writes to the GPU.
+    Its memory is then the CPU's memory, so that no NIC accesses the GPU itself.
     """
     if _kind(machine, gpu.address) not in (Kind.SPARK, Kind.TEGRA):
         return False
@@ -57,7 +57,7 @@ def _kind(machine: Machine, address: str) -> Kind | None:
     return next((gpudirect.kind(machine, gpu) for gpu in same), None)
 
 
-# What "topology" and "acs" need.
+# Requirements of the checks "topology" and "acs".
 GPU_AND_PEER = (
     readable(reason(pci.tree), "no PCI tree"),
     applies(lambda case: case.machine.know(pci.tree).gpus, "no NVIDIA GPU in the PCI tree"),
@@ -88,7 +88,7 @@ def _topology(case: Case) -> Iterator[Finding]:
         yield _guest(found)
         return
     near = any(pair.path.near <= Near.NODE and not pair.path.why for pair in found)
-    near &= case.goal is not Goal.ARM_DMA  # there each DPU counts
+    near &= case.goal is not Goal.ARM_DMA  # for ARM_DMA, each DPU counts
     for pair in found:
         judged = _judge(case.machine, pair, case.goal)
         if near and pair.path.near is Near.SYS and judged.verdict is Verdict.WARN:
@@ -100,7 +100,7 @@ def _topology(case: Case) -> Iterator[Finding]:
 
 
 def _judge_override(machine: Machine) -> Iterator[Finding]:
-    """Yield a warning if the driver's setting is neither 0 (driver's test) nor 1 (allow all)."""
+    """Yield a warning if the driver's setting is neither 0 (test topology) nor 1 (allow all)."""
     override = topology.override(machine)
     if override not in ("", "0", "1"):
         yield finding.warn(
@@ -118,7 +118,7 @@ def _judge_override(machine: Machine) -> Iterator[Finding]:
 
 
 def _driver_test(machine: Machine) -> str:
-    """Return what NVIDIA's driver does if no switch connects the two, as a sentence."""
+    """Return a sentence on what NVIDIA's driver does if no switch connects the two devices."""
     if topology.override(machine) == "1":
         return f"The driver's own topology test is off ({topology.OVERRIDE}=1)."
     return (
@@ -142,10 +142,10 @@ def _guest(found: Sequence[Pair]) -> Finding:
 
 
 def _is_distant(machine: Machine, pair: Pair, goal: Goal) -> bool:
-    """Return whether the two are on different host bridges of a server on which that works.
+    """Return whether the two devices are on different host bridges of a server where that works.
 
-    Between sockets it is slower still, and works on all but the oldest of Intel's servers. DMA by
-    Arm cores was never tried.
+    DMA between sockets is even slower. It works on all but the oldest Intel servers; DMA by Arm
+    cores has not been tried between sockets.
     """
     if pair.path.near is Near.NODE:
         return True
@@ -195,7 +195,7 @@ def _judge(machine: Machine, pair: Pair, goal: Goal) -> Finding:
 
 
 def _plain(machine: Machine, pair: Pair) -> bool:
-    """Return whether bytes take the path of the PCIe tree: neither Data Direct nor NVLink-C2C."""
+    """Return whether data takes the path in the PCIe tree: neither Data Direct nor NVLink-C2C."""
     grace = _kind(machine, pair.gpu.address) is Kind.GRACE
     return not grace and _data_direct(machine, pair) is None
 
@@ -223,7 +223,7 @@ def _far(machine: Machine, pair: Pair) -> Finding:
 
 
 def _judge_grace(near: Near) -> Finding:
-    """Return the finding on a GPU that is coherent with the CPU: the driver has no test there."""
+    """Return the finding on a GPU coherent with the CPU, for which the driver tests nothing."""
     by = "The NIC reaches GPU memory through the CPU, by NVLink-C2C: their positions in the PCIe "
     by += "tree do not matter"
     if near is not Near.SYS:
@@ -239,8 +239,8 @@ def _judge_grace(near: Near) -> Finding:
 def _data_direct(machine: Machine, pair: Pair) -> topology.Path | None:
     """Return the path from the GPU to a ConnectX-8's Data Direct function on the same switch.
 
-    The function's VPD, which only root may read, names its NIC; the one on the same switch as the
-    GPU is the one intended for it.
+    Only root may read the VPD of the function, which names its NIC. Therefore the function on the
+    same switch as the GPU is assumed to be the one intended for this GPU.
     """
     tree = machine.know(pci.tree)
     if not pair.peer.name.startswith("ConnectX-8"):
@@ -325,10 +325,10 @@ def _difference(
     known: dict[str, str],
     pair: tuple[str, str],
 ) -> str:
-    """Return the difference for a pair; "" if there is none, or the path in sysfs is uncertain."""
+    """Return the difference for a pair; "" if there is none or the path in sysfs is uncertain."""
     a, b = pair
     theirs = matrix.near(a, b)
     ours = topology.path(tree, known[a], known[b])
     if ours.why or theirs is ours.near or {theirs, ours.near} == {Near.NODE, Near.SYS}:
-        return ""  # where a NUMA node ends is a matter of the BIOS, and of no consequence here
+        return ""  # the BIOS determines the extent of NUMA nodes, which does not matter here
     return f"{a} and {b}: {theirs}, in sysfs {ours.near}"

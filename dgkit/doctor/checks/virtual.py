@@ -102,11 +102,11 @@ def _without_devices(case: Case, found: Container, missing: list[str]) -> Findin
 
 
 def _closed(machine: Machine) -> Finding | None:
-    """Return the finding if the container's device rules exclude files that it has, else None."""
+    """Return the finding if device rules exclude files that are in the container, else None."""
     paths = [path for path, error in machine.know(refused).items() if error == "EPERM"]
     wanted = [path for path in paths if "gdrdrv" not in path and "imex" not in path]
     if any(one.code == 0 for one in machine.know(cuda.contexts).values()):
-        wanted = [path for path in wanted if "nvidia" not in path]  # CUDA opened them
+        wanted = [path for path in wanted if "nvidia" not in path]  # CUDA could open them
     if not wanted:
         return None
     gpu = any("nvidia" in path for path in wanted)
