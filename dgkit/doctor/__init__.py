@@ -14,7 +14,7 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     diagnosis, format   the result, and its text, HTML and summary
 
 Readings become facts, facts become findings, and findings become verdicts on data paths. The doctor
-changes nothing on the machine and needs no root.
+changes nothing on the machine and does not need root.
 """
 
 from __future__ import annotations

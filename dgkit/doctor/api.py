@@ -38,7 +38,7 @@ __all__ = [
 
 
 def parse_goal(goal: Goal | str | None) -> Goal | None:
-    """Return a goal by its name; None for "auto" or None.
+    """Return the goal with this name; None if the name is "auto" or None.
 
     Raises:
         ValueError: If there is no such goal.
@@ -53,7 +53,7 @@ def parse_goal(goal: Goal | str | None) -> Goal | None:
 
 
 def parse_export_size(size: int | str) -> int:
-    """Return the bytes of a number or of a text such as "4G".
+    """Return a size in bytes, given as a number or as a text such as "4G".
 
     Raises:
         TypeError: If it is neither a number nor a text.
@@ -68,7 +68,7 @@ def parse_export_size(size: int | str) -> int:
 def snapshot_paths(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None,
 ) -> list[Path]:
-    """Return the paths of snapshots; an empty list if None, which means this machine.
+    """Return the paths of snapshots; an empty list for None, which stands for this machine.
 
     Raises:
         ValueError: If it is an empty list.
@@ -100,18 +100,18 @@ def examine(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> Diagnosis:
-    """Read this machine, or snapshots, and judge which data paths work and what blocks the others.
+    """Read this machine or snapshots; judge which data paths work and what blocks the others.
 
     Nothing on the machine is changed.
 
     Args:
-        goal: "arm-dma", "host-dma", "rdma", "gpunetio", "p2p", "gpu" or "laptop"; None chooses one
-            by what the machine shows (automatic_goal.py).
+        goal: "arm-dma", "host-dma", "rdma", "gpunetio", "p2p", "gpu" or "laptop"; None chooses a
+            goal from the devices and software of the machine (automatic_goal.py).
         checks: Names of checks or families, all if empty.
         size: GPU memory to be exported at once, in bytes or as "4G".
-        fast: Take 2 s at most instead of 10 s.
-        snapshots: Files that were recorded elsewhere, of a host, a DPU, or both.
-        progress: Called with the number of checks that have ended, and of all.
+        fast: Take at most 2 s instead of 10 s.
+        snapshots: Files recorded on other machines: of a host, a DPU, or both.
+        progress: Called with the number of completed checks and their total.
 
     Raises:
         ValueError: If a name is unknown, a file is not a snapshot, both files are of the same side,
@@ -126,7 +126,7 @@ def examine(
         "limit_s": FAST_S if fast else FULL_S,
         "progress": progress,
     }
-    with ExitStack() as stack:  # on Ctrl-C, ends the commands that still run
+    with ExitStack() as stack:  # kills commands that are still running on Ctrl-C
         machines = [load_machine(path) for path in files]
         machines = machines or [stack.enter_context(live_machine(fast=fast))]
         found = diagnose(machines, goal=wanted, only=only, **options)
@@ -138,7 +138,7 @@ def examine(
 
 
 def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
-    """Return another goal if none of the checks requested by name counts for the chosen one."""
+    """Return another goal if no check requested by name counts for the chosen goal, else None."""
     wanted = list(named(only))
     if not wanted or any(chosen in check.goals for check in wanted):
         return None
@@ -154,22 +154,22 @@ def record(
 ) -> Snapshot:
     """Store all readings of all checks on this machine in a new file that is safe to share.
 
-    Takes 10 s at most.
+    Recording takes at most 10 s.
 
     Args:
         path: The file; it must not exist.
-        word: Secret that serial numbers, GUIDs, UUIDs, addresses and names are replaced with
-            pseudonyms by. The same word gives the same pseudonyms, so that the files of a host and
-            its DPU match. Anybody who knows it can test guesses at what a pseudonym replaces.
+        word: Secret from which the pseudonyms of serial numbers, GUIDs, UUIDs, addresses and names
+            are derived. The same word gives the same pseudonyms, so that the files of a host and
+            its DPU match. Anybody who knows the word can test guesses of the original values.
         size: GPU memory to be exported at once, in bytes.
-        progress: Called with the number of checks that have ended, and of all.
+        progress: Called with the number of completed checks and their total.
 
     Raises:
         FileExistsError: If the file exists.
         OSError: If it cannot be written.
     """
     file = Path(path)
-    file.open("xb").close()  # first: the folder may not be writable
+    file.open("xb").close()  # before the checks run, as the folder may not be writable
     try:
         with live_machine() as machine:
             snapshot = store(machine, word=word, size=size, limit_s=FULL_S, progress=progress)
@@ -181,7 +181,7 @@ def record(
 
 
 def redacted_machine(snapshot: Snapshot, name: str, word: str) -> Machine:
-    """Return the machine of a snapshot with new pseudonyms, even if it was recorded with some."""
+    """Return the machine of a snapshot with new pseudonyms; recorded ones are replaced, too."""
     hidden = Redactor(word).redact(snapshot.readings)
     return Machine(RecordedReader(structs.replace(snapshot, readings=hidden)), name)
 
@@ -193,10 +193,10 @@ def report(
     snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
     progress: Progress | None = None,
 ) -> str:
-    """Return one screen of text about this machine, or recorded ones, that is safe to publish.
+    """Return one screen of text about this machine, or snapshots, that is safe to publish.
 
-    What identifies a machine or a person is replaced by pseudonyms before it is judged. Takes 10 s
-    at most.
+    Text that identifies a machine or a person is replaced by pseudonyms before the checks run. A
+    report takes at most 10 s.
 
     Args:
         goal: As in `examine`.

@@ -1,8 +1,9 @@
-"""Automatic goal: one table that derives it from the devices and software of a machine.
+"""Automatic goal: a table that derives the goal from the devices and software of a machine.
 
-A goal that the machine was never meant for fails on a machine that works. So a BlueField counts for
-its Arm cores only where DOCA or rshim is installed, without a GPU only where DOCA is, and a
-GeForce, which NVIDIA's driver lets no other device reach, for CUDA only.
+A working machine fails when it is judged for a goal that it was not meant for. Therefore DMA by the
+Arm cores of a BlueField is chosen only if DOCA or rshim is installed or, without a GPU, only if
+DOCA is. A GeForce leads to a goal that needs only CUDA, because NVIDIA's driver gives no other
+device access to its memory.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """Devices and software of a machine that decide its goal.
 
     Attributes:
-        arm: This is the Arm side of a BlueField, or it is judged with its host.
-        host: A host is judged.
+        arm: Whether the Arm side of a BlueField is judged, alone or together with its host.
+        host: Whether a host is judged.
         gpus: Number of NVIDIA GPUs.
-        reachable: Not all of them are GeForce, which other devices do not reach.
-        nic: There is a NIC with RDMA, or a BlueField.
-        card: The first BlueField; "" without one.
-        software: What is installed for its Arm cores: `DOCA` or `rshim`; "" for neither.
-        nic_mode: The BlueField is in NIC mode; False if unknown.
+        reachable: Whether a GPU is not a GeForce, whose memory other devices cannot access.
+        nic: Whether there is a NIC with RDMA or a BlueField.
+        card: The first BlueField; "" if there is none.
+        software: Software installed for its Arm cores: `DOCA` or `rshim`; "" for neither.
+        nic_mode: Whether the BlueField is in NIC mode; False if unknown.
     """
 
     arm: bool = False
@@ -45,18 +46,18 @@ class Signs(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_dpu(self) -> bool:
-        """True if there is a BlueField, not in NIC mode, with software for its Arm cores."""
+        """True if there is a BlueField with software for its Arm cores, not in NIC mode."""
         return bool(self.card and self.software) and not self.nic_mode
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A goal, and what a machine has to show for it.
+    """A goal, and the condition under which it is chosen.
 
     Attributes:
         goal: The goal.
-        when: What is there, for the documents.
-        holds: Whether it is.
-        why: Reason, as the end of a sentence.
+        when: Description of the condition, for the documentation.
+        holds: Returns whether the condition is met.
+        why: Returns the reason, as the end of a sentence.
     """
 
     goal: Goal
@@ -152,9 +153,9 @@ def choose(shown: Signs) -> tuple[Goal, str]:
 
 
 def signs(sides: Mapping[str, Machine]) -> Signs:
-    """Return the signs of a machine, or of a host and its DPU, but for the card's mode.
+    """Return the signs of a machine, or of a host and its DPU, except for the card's mode.
 
-    Reads files and ibv_devinfo only: it runs before all checks.
+    This runs before all checks, so it reads only files and runs only ibv_devinfo.
     """
     if "dpu" in sides:
         return Signs(arm=True, host="host" in sides, gpus=_number(sides.get("host")))
@@ -175,15 +176,15 @@ def signs(sides: Mapping[str, Machine]) -> Signs:
 
 
 def _number(host: Machine | None) -> int:
-    """Return the number of GPUs of a host; 1 if that is unknown."""
+    """Return the number of GPUs of a host; 1 if the number is unknown."""
     devices = host.know(pci.tree) if host is not None else None
     return 1 if devices is None or devices.why else len(devices.gpus)
 
 
 def nic_mode(machine: Machine) -> bool:
-    """Return whether all BlueFields are in NIC mode, by the rshim driver or mlxconfig.
+    """Return whether all BlueFields are in NIC mode according to the rshim driver or mlxconfig.
 
-    Both need root.
+    Both sources need root.
     """
     reported = machine.know(bluefield.rshim)
     modes = [

@@ -17,7 +17,7 @@ __all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "lead", "order"]
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
 _GPUNETIO = tuple(f"gpunetio-{part}" for part in ("ethernet", "rdma", "verbs", "dma"))
-# A check that fails or warns: the checks whose failures and warnings follow from it.
+# For each check: the checks whose failures and warnings follow from its failure or warning.
 CONSEQUENCES: dict[str, tuple[str, ...]] = {
     "gpu-present": ("driver-loaded", "cuda-driver", *_USE, *_ACCESS),
     "container": (
@@ -51,18 +51,18 @@ CONSEQUENCES: dict[str, tuple[str, ...]] = {
 OWN = frozenset(
     {"cuda-python", "dgkit-core", "dgkit-providers", "dgkit-extras", "open-files", "cuda-toolkit"}
 )
-# Goals that other programs than dgkit serve.
+# Goals for which programs other than dgkit are used.
 BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P, Goal.GPU})
 _BELOW_WARNINGS = (Verdict.WARN + Verdict.CANNOT_TELL) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 
 
 def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
-    """Return the findings, the worst first; mark consequences and place them after their cause.
+    """Return the findings, worst first; mark consequences and place them after their cause.
 
     A cause ranks as high as its worst consequence. Among equal verdicts, findings that block a data
-    path to the goal come first, and those that only dgkit needs last; where other programs serve
-    the goal, the latter follow all other failures and warnings.
+    path to the goal come first, and findings of checks that only dgkit needs come last. If other
+    programs serve the goal, the latter come after all other failures and warnings.
     """
     found = tuple(findings)
     marked = [_mark(one, found) for one in found]
@@ -72,9 +72,9 @@ def order(findings: Iterable[Finding], goal: Goal) -> tuple[Finding, ...]:
 
 
 def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Finding, ...]:
-    """Return ordered findings; move those to the front that concern a working path to the goal.
+    """Return ordered findings with those first that concern a working path to the goal.
 
-    Failures that only block other paths come after them, since they count as warnings.
+    Failures that only block other paths come after these, since they count as warnings.
     """
     every = tuple(paths)
     working = [path for path in every if path.serves and path.works]
@@ -93,7 +93,7 @@ def lead(findings: Sequence[Finding], paths: Iterable[DataPath]) -> tuple[Findin
 
 
 def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
-    """Return a finding with its cause; its remedy is left out while the cause fails."""
+    """Return a finding with its cause; its remedy is omitted while the cause fails."""
     follows = _cause(finding, found)
     fails = any(one.check == follows and one.verdict is Verdict.FAIL for one in found)
     remedy = () if fails else finding.remedy
@@ -113,7 +113,7 @@ def _cause(finding: Finding, found: Sequence[Finding]) -> str:
 
 def _explains(cause: Finding, finding: Finding) -> bool:
     if cause.check == "driver-flavour" and finding.verdict in _ALARMS:
-        return cause.verdict in _ALARMS  # a warning about the modules explains a lack of dma-buf
+        return cause.verdict in _ALARMS  # even a warning about the modules explains missing dma-buf
     return cause.verdict is Verdict.FAIL or cause.verdict is finding.verdict is Verdict.WARN
 
 

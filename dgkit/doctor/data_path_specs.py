@@ -1,4 +1,4 @@
-"""Data paths that exist, best first, and the checks that each depends on."""
+"""Specifications of all data paths, best first, with the checks that each path depends on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class DeviceKind(Enum):
-    """Kind of device that a data path needs: text if there is none, checks that look for it."""
+    """Kind of device that a data path needs: text if it is missing, checks that look for it."""
 
     GPU = ("There is no NVIDIA GPU.", ("gpu-present",))
     BLUEFIELD = ("There is no BlueField.", ("bluefield-present",))
@@ -28,7 +28,7 @@ class DeviceKind(Enum):
 
     @property
     def missing(self) -> str:
-        """Sentence that says that there is no such device."""
+        """Sentence for a machine without such a device."""
         return str(self.value[0])
 
     @property
@@ -45,17 +45,17 @@ class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
         title: Name for people.
         what: Description, one sentence.
         goals: Goals that list the path.
-        serves: Goals that the path achieves; for the others it is a substitute.
+        serves: Goals that the path achieves; for the other goals it is a substitute.
         devices: Devices without which the path does not apply.
-        alternatives: Sets of checks, one of which must pass whole. Here a warning blocks, too,
-            since it advises the other set, unless two documents disagree about it. The first check
-            of a set must have an answer.
-        required: Checks whose failure blocks the path, and without whose answer its verdict is
-            "cannot tell".
-        assumed: Checks whose failure blocks the path, and without whose answer it "should work".
-        slow_why: Why the path is slow even if all checks pass.
+        alternatives: Sets of checks; all checks of one set have to pass. In a set, a warning blocks
+            like a failure, since it advises the other set, unless two documents disagree about it.
+            The first check of a set must have an answer.
+        required: Checks whose failure blocks the path; without their answer, the verdict on the
+            path is "cannot tell".
+        assumed: Checks whose failure blocks the path; without their answer, the path "should work".
+        slow_why: Reason why the path is slow even if all checks pass.
         substitute_on: Checks whose warning makes this path serve the goal.
-        unverified: Why the path only "should work" even if all checks pass.
+        unverified: Reason why the path only "should work" even if all checks pass.
     """
 
     name: str
@@ -72,7 +72,7 @@ class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
     unverified: str = ""
 
 
-# Checks of several devices of one kind, of which one that passes suffices.
+# Checks of several devices of one kind where it suffices that one device passes.
 ANY_DEVICE_SUFFICES = frozenset(
     {
         *("bar1-size", "bar1-resizable", "dmabuf-gpu", "dmabuf-mmap", "topology", "link"),
@@ -87,9 +87,9 @@ ANY_DEVICE_SUFFICES = frozenset(
     }
 )
 
-# Checks that are not applicable where an alternative is set up instead.
+# Checks that do not apply if an alternative is set up instead.
 REPLACED = frozenset({"dmabuf-gpu"})
-# Checks that warn at most: without their answer a path should work.
+# Checks that never fail, only warn, so that a path "should work" without their answer.
 ADVISORY = frozenset({"acs", "topology", "topology-nvidia-smi", "numa", "link"})
 # Checks without which CUDA cannot be used.
 CUDA = ("driver-loaded", "cuda-driver", "cuda-context")
@@ -105,7 +105,7 @@ _ARM_ASSUMED = (
     *("pair-bluefield", "pair-versions"),
 )
 _SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
-# Where CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
+# If CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.
 _NO_GPUDIRECT = ("gpudirect-platform",)
 _HOST_DMA = frozenset({Goal.HOST_DMA})
 _ARM_DMA, _RDMA = frozenset({Goal.ARM_DMA}), frozenset({Goal.RDMA})

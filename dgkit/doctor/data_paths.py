@@ -31,17 +31,18 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
         name: Name in JSON.
         title: Name for people.
         what: Description, one sentence.
-        serves: Whether the path achieves the goal, rather than substituting for one that does.
-        verdict: OK: it works. WARN: it works, but slower or with the warnings of `warned_by`.
-            FAIL: it is blocked. CANNOT_TELL. NOT_APPLICABLE: it is not set up, and another path
-            does without.
-        why: Reason for the verdict, one sentence. If a device is missing, it may be blocked by no
-            check, and `why` says what is missing.
-        proviso: Why the path "should work" rather than "works": what it depends on and was not
-            verified.
+        serves: Whether the path achieves the goal, rather than substituting for a path that does.
+        verdict: OK: the path works. WARN: it works, but slower or with the warnings of `warned_by`.
+            FAIL: it is blocked. CANNOT_TELL: unknown. NOT_APPLICABLE: it is not set up, and another
+            path works without it.
+        why: Reason for the verdict, one sentence. If a device is missing, `blocked_by` may be
+            empty, and `why` names the device.
+        proviso: Why the path "should work" rather than "works": the conditions that it depends on
+            and that were not verified.
         blocked_by: Names of the checks that block the path, worst first.
-        caused_by: Those of them that do not follow from another one, in the order of the findings.
-        warned_by: Names of the checks that warn of it, worst first.
+        caused_by: The checks in `blocked_by` that do not follow from another of these, in the order
+            of the findings.
+        warned_by: Names of the checks that warn about the path, worst first.
     """
 
     name: str
@@ -62,7 +63,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def causes(self) -> tuple[str, ...]:
-        """Names of the checks to begin with."""
+        """Names of the checks whose remedies should be applied first."""
         return self.caused_by or self.blocked_by
 
     @property
@@ -108,7 +109,8 @@ class _CheckVerdicts:
     def verdict(self, check: str) -> Verdict:
         """Return the worst verdict of a check; NOT_APPLICABLE if it has no other finding.
 
-        Of several devices of which one suffices, a failure counts as a warning if another passes.
+        If one of several devices suffices, a failure counts as a warning when another device
+        passes.
         """
         findings = self._findings.get(check, [])
         verdict = worst(findings)
@@ -123,7 +125,7 @@ class _CheckVerdicts:
         )
 
     def rules_out(self, check: str) -> bool:
-        """Return whether a check rules out its set of alternatives; a warning does, too."""
+        """Return whether a check, by a failure or warning, rules out its set of alternatives."""
         if self.verdict(check) is not Verdict.WARN:
             return self.verdict(check) is Verdict.FAIL
         if self._a_device_passes(check):
@@ -137,11 +139,11 @@ class _CheckVerdicts:
         return check in self._not_applicable and check not in self._findings
 
     def with_verdict(self, checks: Iterable[str], verdict: Verdict) -> list[str]:
-        """Return those of the checks that have this verdict, each once."""
+        """Return the checks that have this verdict, without duplicates."""
         return [check for check in dict.fromkeys(checks) if self.verdict(check) is verdict]
 
     def causes(self, checks: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the checks that follow from no other, in the findings' order."""
+        """Return the checks that do not follow from another of them, in the findings' order."""
         order = list(self._findings)
         following = {
             check
@@ -153,7 +155,7 @@ class _CheckVerdicts:
         return tuple(sorted(roots, key=lambda check: order.index(check) if check in order else 0))
 
     def why(self, checks: Sequence[str]) -> str:
-        """Return the reason that the first of these checks gives in its worst finding."""
+        """Return the reason given in the worst finding of the first of these checks."""
         findings = self._findings.get(checks[0], []) if checks else []
         if not findings and checks and checks[0] in self._not_applicable:
             return f"{checks[0]}: {self._not_applicable[checks[0]].found}."
@@ -161,7 +163,7 @@ class _CheckVerdicts:
 
 
 def _devices_present(case: Case) -> dict[DeviceKind, bool | None]:
-    """Return which kinds of device are present; None if unknown."""
+    """Return whether each kind of device is present; None if unknown."""
     tree = case.host.know(pci.tree) if case.host is not None else None
     if tree is None or tree.why:
         arm = True if case.dpu is not None else None
@@ -174,7 +176,7 @@ def _devices_present(case: Case) -> dict[DeviceKind, bool | None]:
 
 
 def _has_nic(case: Case, tree: pci.PciTree) -> bool:
-    """Return whether there is a NIC for the goal: GPUNetIO takes NVIDIA's only."""
+    """Return whether there is a NIC for the goal: GPUNetIO supports only NVIDIA's NICs."""
     if case.host is None or any(nic.vendor == pci.MELLANOX for nic in tree.nics):
         return case.host is not None
     return case.goal is Goal.RDMA and bool(pairs.peers(case.host, case.goal))
@@ -227,7 +229,7 @@ def _working(
     """Return a path that nothing blocks, with its provisos and warnings."""
     proviso = _proviso(spec, case, verdicts)
     substituted = tuple(verdicts.with_verdict(spec.substitute_on, Verdict.WARN))
-    if verdicts.with_verdict(CUDA, Verdict.FAIL):  # pinned memory is CUDA's
+    if verdicts.with_verdict(CUDA, Verdict.FAIL):  # without CUDA there is no pinned memory
         substituted = ()
     slow_why = "" if substituted else spec.slow_why
     make = partial(_data_path, spec, case, proviso=proviso, serves=bool(substituted))
@@ -251,8 +253,8 @@ class _Choice(NamedTuple):
 
     Attributes:
         blocking: Checks that rule out all sets.
-        ruled_out: Checks for which a set was ruled out before the one that was chosen.
-        unanswered: Checks without an answer, because of which no set can be chosen.
+        ruled_out: Checks that ruled out the sets before the chosen set.
+        unanswered: Checks whose missing answer prevents the choice of a set.
         chosen: The set of checks that was chosen.
     """
 
@@ -293,7 +295,7 @@ _IN_GUEST = "What connects the devices is the hypervisor's, and not visible here
 
 
 def _proviso(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
-    """Return what the path depends on and was not verified, as sentences."""
+    """Return sentences on the conditions of the path that were not verified."""
     sentences = [spec.unverified] if spec.unverified else []
     if DeviceKind.BLUEFIELD in spec.devices and case.dpu is None:
         sentences.append("The DPU was not examined.")

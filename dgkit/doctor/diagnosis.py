@@ -24,8 +24,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a run: findings, data paths, verdict and summary.
 
     Attributes:
-        case: What was judged, and for which goal.
-        findings: The worst first, then in the order of the checks.
+        case: The machines and the goal for which they were judged.
+        findings: The findings, worst first, then in the order of the checks.
         data_paths: The data paths, best first; none if only some of the checks were requested.
         chosen: Why this goal was chosen, "" if it was given.
         took_s: Duration of the run, in seconds.
@@ -46,12 +46,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def best(self) -> DataPath | None:
-        """The best data path that works, None if none does."""
+        """The best data path that works; None if no path works."""
         return next((path for path in self.data_paths if path.works), None)
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on the goal: FAIL if no data path serves it, CANNOT_TELL if that is unknown.
+        """Verdict on the goal: FAIL if no data path serves it; CANNOT_TELL if that is unknown.
 
         If a data path serves the goal, failures that only block other paths count as WARN.
         """
@@ -72,9 +72,9 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     def _counts(self, finding: Finding, *, runs: bool) -> bool:
         """Return whether a finding counts for the verdict.
 
-        What only dgkit needs counts where it runs: RDMA, GPUNetIO, GPUs among themselves and a GPU
-        alone serve other programs. If a data path works, a check that warns at most needs no
-        answer.
+        Checks that only dgkit needs count only for goals that dgkit serves: RDMA, GPUNetIO, access
+        between GPUs and a GPU alone are used by other programs. If a data path works, a check that
+        never fails does not need an answer.
         """
         if runs and finding.verdict is Verdict.CANNOT_TELL and finding.check in ADVISORY:
             return False
@@ -88,7 +88,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> str:
-        """Number of findings by verdict, the worst first: `1 fail, 3 ok`."""
+        """Number of findings by verdict, worst first: `1 fail, 3 ok`."""
         verdicts = [finding.verdict for finding in self.findings]
         counts = [
             f"{verdicts.count(v)} {v}" for v in sorted(Verdict, reverse=True) if v in verdicts
@@ -100,7 +100,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(finding for finding in self.findings if finding.check == check)
 
     def summary(self) -> str:
-        """Return one sentence: the best data path, and what blocks the better ones."""
+        """Return one sentence on the best working data path and on what blocks better paths."""
         best = self.best
         if best is None:
             return f"{self.counts}." if not self.data_paths else "No data path works."
@@ -143,15 +143,15 @@ _formatters: dict[str, Callable[[Diagnosis], str]] = {"text": repr, "html": repr
 def register_formatters(
     *, text: Callable[[Diagnosis], str], html: Callable[[Diagnosis], str]
 ) -> None:
-    """Set what `str()` and a notebook show of a Diagnosis.
+    """Set the functions that format a Diagnosis for `str()` and for a notebook.
 
-    The formatters import this module; `dgkit.doctor` registers them when it is imported.
+    They are registered by `dgkit.doctor` on import, because the formatters import this module.
     """
     _formatters.update(text=text, html=html)
 
 
 def _why_not(better: Sequence[DataPath]) -> str:
-    """Say why the best of the better paths does not work, as the end of a sentence."""
+    """Return why the best of the better paths does not work, as the end of a sentence."""
     if not better:
         return ""
     first, why = better[0], better[0].why.rstrip(".")

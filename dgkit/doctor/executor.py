@@ -36,10 +36,10 @@ class Job(Generic[T]):
             self._value = self._work()
         except Exception as error:
             self._error = error
-        except BaseException as error:  # sys.exit() in a check ends no thread
+        except BaseException as error:  # sys.exit() in a check must not end the thread
             self._error = RuntimeError(repr(error))
             if isinstance(error, KeyboardInterrupt) and _in_main_thread():
-                raise  # no thread could be started, so the Ctrl-C is the caller's
+                raise  # no thread could be started, so Ctrl-C belongs to the calling thread
         finally:
             self._done.set()
 
@@ -49,7 +49,7 @@ class Job(Generic[T]):
         return self._done.is_set()
 
     def result(self, until: float) -> T:
-        """Return the function's value, or raise what it raised.
+        """Return the value of the function, or raise the exception that it raised.
 
         Args:
             until: Deadline, by `time.monotonic()`.
@@ -75,10 +75,10 @@ class Executor:
 
     Args:
         name: Name of the threads.
-        max_threads: Most threads at a time.
+        max_threads: Maximum number of threads at a time.
         spawn_delay_s: If 0, each job gets its own thread. Otherwise one thread runs all jobs,
-            which is faster for many small ones; another is added whenever a caller of
-            `Job.result` has waited this long, in seconds.
+            which is faster for many small jobs; another thread is added whenever a caller of
+            `Job.result` has waited for this number of seconds.
     """
 
     def __init__(self, name: str, max_threads: int = 32, *, spawn_delay_s: float = 0.0) -> None:
@@ -125,7 +125,7 @@ class Executor:
         while True:
             self._drain()
             with self._lock:
-                if self._queue.empty():  # submit() enqueues first, then looks at _threads
+                if self._queue.empty():  # no job is lost: submit() enqueues, then reads _threads
                     self._threads -= 1
                     return
 

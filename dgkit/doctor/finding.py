@@ -15,7 +15,7 @@ __all__ += ["worst"]
 
 
 class Verdict(IntEnum):
-    """Verdicts, best first; findings are sorted by them."""
+    """Verdict on a subject, ordered from best to worst; findings are sorted by it."""
 
     NOT_APPLICABLE = 0
     OK = 1
@@ -41,16 +41,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         verdict: The verdict.
-        found: What the check found; fits a table's cell.
-        needed: What it should be; fits a table's cell. Of a NOT_APPLICABLE finding, what to try.
-        why: What it blocks, or why there is no answer; one or two sentences.
+        found: Value that the check found; fits a table's cell.
+        needed: Value that is needed; fits a table's cell. If NOT_APPLICABLE, what to try.
+        why: Effect of the finding, or why there is no answer; one or two sentences.
         subject: Device that the finding is about (a GPU, a NIC, a bridge), "" if there is only one.
-        remedy: Commands, in order. A line that starts with `#` is an instruction that no command
-            carries out (a BIOS setting).
+        remedy: Commands, in order. A line that starts with `#` is an instruction for something that
+            no command can do (a BIOS setting).
         sources: Sections of documents that the verdict is based on.
-        disagree: Where two documents disagree.
+        disagree: Description of a contradiction between two documents.
         follows: Check whose failure or warning explains this one, "" if none; set by the runner.
-        check: Name of the check; set by the runner, as are the next two.
+        check: Name of the check; set by the runner, like `title` and `side`.
         title: Title of the check.
         side: Side that was checked: `host`, `dpu` or `pair`.
     """
@@ -116,7 +116,7 @@ def attribute(finding: Finding, *, check: str, title: str, side: str) -> Finding
 
 
 def sentence(why: str) -> str:
-    """Return a reason as a sentence: with a full stop and a capital, but for `nvidia-smi`."""
+    """Return a reason as a sentence: add a full stop and a capital, except to `nvidia-smi`."""
     text = why.rstrip(".")
     return f"{text if text.startswith('nvidia-smi') else text[:1].upper() + text[1:]}."
 

@@ -38,10 +38,10 @@ _TEXTS = {
 }
 
 ALL = frozenset(Goal)
-# Goals by the DMA engine of a BlueField, driven by its Arm cores.
+# Goals that use the DMA engine of a BlueField, driven by its Arm cores.
 BY_ARM = frozenset({Goal.ARM_DMA, Goal.HOST_DMA})
-# Goals for which another device reaches GPU memory; those, and that reaches host memory; those, and
-# GPUs among themselves; and those for which any GPU is used.
+# WITH_GPU: a NIC or DPU accesses GPU memory. WITH_CARD: it accesses GPU or host memory. WITH_PEERS:
+# a NIC, a DPU or another GPU accesses GPU memory. ANY_GPU: a GPU is used in any way.
 WITH_GPU = frozenset({Goal.ARM_DMA, Goal.RDMA, Goal.GPUNETIO})
 WITH_CARD = WITH_GPU | {Goal.HOST_DMA}
 WITH_PEERS = WITH_GPU | {Goal.P2P}

@@ -61,7 +61,7 @@ class Machine:
     def know(self, fact: Callable[[Machine], T]) -> T:
         """Return `fact(self)`, computed on the first call and cached for all threads.
 
-        An exception of the fact is cached, too, and raised for each caller.
+        If the fact raises an exception, it is cached, too, and raised for each caller.
 
         Raises:
             RuntimeError: The fact depends on itself.
@@ -70,7 +70,7 @@ class Machine:
             cached = self._facts.setdefault(fact, _CachedFact())
         with cached.lock:
             if not cached.computed:
-                if cached.started:  # by this thread: the lock excludes the others
+                if cached.started:  # by this same thread, since the lock excludes all others
                     raise RuntimeError(f"the fact {_name(fact)} depends on itself")
                 cached.started = True
                 with tracing() as cached.trace:
@@ -81,7 +81,7 @@ class Machine:
                 cached.computed = True
         note_fact(_name(fact), cached.error or cached.value, cached.trace)
         if cached.error is not None:
-            raise cached.error.with_traceback(None)  # else it would grow with each raise
+            raise cached.error.with_traceback(None)  # the traceback would grow with each raise
         return cached.value  # type: ignore[no-any-return]
 
 
@@ -96,7 +96,7 @@ class Case(msgspec.Struct, frozen=True):
 
     Attributes:
         machine: The machine to judge.
-        goal: What it is judged for.
+        goal: Goal that the machine is judged for.
         size: Bytes of GPU memory to export at once.
         host: The host side, if it is part of the diagnosis; `machine` is the host or the DPU.
         dpu: The DPU side, if it is part of the diagnosis.

@@ -1,7 +1,8 @@
-"""Requirements: what a check needs before it runs, declared by `@check(requires=...)`.
+"""Requirements: conditions for running a check, declared by `@check(requires=...)`.
 
-A requirement takes a case and returns None if it is met, else the finding of a check that cannot
-run: "cannot tell" where a reading is missing, "not applicable" where there is nothing to judge.
+A requirement is a function that takes a case. It returns None if it is met, else the finding of a
+check that cannot run: "cannot tell" if a reading is missing, "not applicable" if there is nothing
+to judge.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ Requirement = Callable[[Case], "Finding | None"]
 
 
 class _Explained(Protocol):
-    """Value of a fact that says why it is not known."""
+    """Value of a fact with a reason in case it is unknown."""
 
     @property
     def why(self) -> str: ...
 
 
 def reason(fact: Callable[[Machine], _Explained]) -> Callable[[Case], str]:
-    """Return a function that returns why a fact is not known, for `readable`."""
+    """Return a function for `readable` that returns why a fact is unknown."""
     return lambda case: case.machine.know(fact).why
 
 
@@ -54,10 +55,10 @@ def readable(
     remedy: Iterable[str] = (),
     sources: Iterable[Source] = (),
 ) -> Requirement:
-    """Require a reading or a fact; without it the check cannot tell.
+    """Require a reading or a fact, without which the verdict is "cannot tell".
 
     Args:
-        why: Returns why it is missing; "" if it is there.
+        why: Returns why the reading or fact is missing; "" if it is available.
         found: As in `Finding`, like the other arguments.
     """
     remedy, sources = tuple(remedy), tuple(sources)
@@ -79,7 +80,7 @@ def applies(
     why: str = "",
     sources: Iterable[Source] = (),
 ) -> Requirement:
-    """Require a condition; unless it is true, the check is not applicable.
+    """Require a condition; if it is false, the check is not applicable.
 
     Args:
         condition: Returns a true value if the check applies.
@@ -93,8 +94,8 @@ def device(present: Callable[[Case], object], found: str) -> Requirement:
     """Require a device; see `missing_device`.
 
     Args:
-        present: Returns a true value if the device is there.
-        found: What the finding says without it: "no NVIDIA NIC".
+        present: Returns a true value if the device is present.
+        found: Text of the finding if the device is missing, such as "no NVIDIA NIC".
     """
     return lambda case: None if present(case) else missing_device(case.machine, found)
 
@@ -112,13 +113,13 @@ def missing_device(machine: Machine, found: str) -> Finding:
 
 
 def pci_unread(machine: Machine) -> str:
-    """Return why there may be more PCI devices than are known, as a sentence; "" if not."""
+    """Return a sentence on why the list of PCI devices may be incomplete; "" if it is complete."""
     why = machine.know(pci.tree).why
-    absent = machine.read.names(pci.DEVICES).absent  # a machine without PCI
+    absent = machine.read.names(pci.DEVICES).absent  # the machine has no PCI
     return f"{why.rstrip('.')}." if why and not absent else ""
 
 
-gpu_present = device(lambda case: case.machine.know(gpus.gpus), NO_GPU)  # else see gpu-present
+gpu_present = device(lambda case: case.machine.know(gpus.gpus), NO_GPU)  # gpu-present says more
 
 
 def _has_driver(case: Case) -> bool:
@@ -126,4 +127,4 @@ def _has_driver(case: Case) -> bool:
     return loaded is not False or bool(case.machine.know(smi).gpus)
 
 
-driver_loaded = applies(_has_driver, "no NVIDIA driver is loaded")  # see driver-loaded
+driver_loaded = applies(_has_driver, "no NVIDIA driver is loaded")  # driver-loaded says more

@@ -23,12 +23,12 @@ def record(
     limit_s: float = FULL_S,
     progress: Progress | None = None,
 ) -> Snapshot:
-    """Record all that any check reads on this machine, for every goal, without secrets.
+    """Record everything that the checks read on this machine, for every goal, without secrets.
 
     Args:
         machine: This machine, with a live reader.
-        word: Recordings with the same word have the same pseudonyms, as those of a host and its
-            DPU should have; random pseudonyms if empty.
+        word: Recordings with the same word have the same pseudonyms, which the recordings of a host
+            and its DPU should have; if empty, pseudonyms are random.
         size: Bytes of GPU memory to export at once, as in diagnose().
         limit_s: Time limit of the checks, as in diagnose().
         progress: Called with the number of completed checks and their total.

@@ -1,4 +1,4 @@
-"""Documents that checks are based on."""
+"""Documents on which the checks are based."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .prerequisites import Requirement
 
 __all__ = ["FAMILIES", "Check", "check", "checks", "named"]
 
-# One module of `checks` each, in the order in which findings are listed.
+# Each family is a module of `checks`, in the order in which findings are listed.
 FAMILIES = (
     *("dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1"),
     *("iommu", "acs", "peers", "imex", "topology", "link", "numa", "virtual", "platform"),
@@ -31,12 +31,12 @@ class Check(msgspec.Struct, frozen=True):
     Attributes:
         name: Name in error messages, JSON and `dgkit doctor NAME`.
         title: Title of its findings.
-        asks: Question that it answers.
-        judge: The function.
-        family: Module of `checks` that has it.
-        goals: Goals that it counts for.
-        sides: Sides that it runs on, of "host" and "dpu"; a check of "pair" runs once, for both.
-        requires: Requirements in order; the first that is not met gives the finding.
+        asks: Question that the check answers.
+        judge: Function that performs the check.
+        family: Module of `checks` that contains it.
+        goals: Goals that the check counts for.
+        sides: Sides on which it runs, "host" or "dpu"; a check of "pair" runs once, for both sides.
+        requires: Requirements, in order; the first unmet requirement provides the finding.
     """
 
     name: str

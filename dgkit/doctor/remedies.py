@@ -31,7 +31,8 @@ _RESTART = "# Then restart the machine: sudo reboot"
 _RESTARTS = (_RESTART, "# Restart the machine: sudo reboot")
 _ON_HOST = "# On the host, outside the container:"
 _INSTALLS = ("sudo apt ", "sudo dnf ", "sudo yum ", "sudo do-release-upgrade")
-# What changes the system or its devices: nothing of it works in a container, or it would break it.
+# Beginnings of commands that change the system or its devices. In a container, they do not work or
+# would break the container.
 _SYSTEM = (
     *(
         "sudo apt",
@@ -50,12 +51,13 @@ _SYSTEM = (
 
 
 def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
-    """Return a remedy as this machine can carry it out.
+    """Return a remedy adapted to this machine.
 
-    A restart is a separate instruction. Where NVIDIA's firmware tools (MFT) are missing, mstflint's
-    take their place, which are installed first if those are missing, too. In a container, what
-    changes the system is marked as the host's. Without apt and dnf, a command of theirs becomes an
-    instruction in words; where yum has not become dnf yet, dnf's become yum's.
+    A restart becomes a separate instruction. If NVIDIA's firmware tools (MFT) are missing, commands
+    use the tools of mstflint instead, and mstflint is installed first if it is missing, too. In a
+    container, commands that change the system are marked as commands for the host. Without apt and
+    dnf, their commands become instructions in words. If there is yum but no dnf, commands of dnf
+    become commands of yum.
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
     if machine.know(package_manager) == "other":
@@ -70,8 +72,8 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
 def restart_once(findings: Sequence[Finding]) -> list[Finding]:
     """Return the findings, with remedies that restart the machine only once.
 
-    Settings of a card take effect at a power cycle, never at a restart, so where one finding asks
-    for the cycle, it takes the place of the restarts that the others ask for.
+    Card settings take effect at a power cycle, not at a restart. If a finding asks for a power
+    cycle, the cycle replaces the restarts that other findings ask for.
     """
     alarms = (one for one in findings if one.verdict in (Verdict.WARN, Verdict.FAIL))
     asking = next((one for one in alarms if any(OFF_AND_ON in line for line in one.remedy)), None)
@@ -105,7 +107,7 @@ _ONLINE = "# mstflint has no online update: take the firmware from NVIDIA's down
 
 
 def _with_mstflint(machine: Machine, lines: list[str]) -> Iterator[str]:
-    """Yield the lines, with mstflint's programs where MFT's are not installed."""
+    """Yield the lines, with the programs of mstflint if those of MFT are not installed."""
     names = (*_MFT, "mlxfwmanager")
     used = [name for name in names if any(_runs(line, name) for line in lines)]
     tool = machine.know(settings_tool) if used else "mlxconfig"
@@ -142,10 +144,11 @@ _CDI = "# (CDI; once, on the host: nvidia-ctk cdi generate --output=/etc/cdi/nvi
 
 
 def with_devices(machine: Machine, *, gpu: bool, infiniband: bool = False) -> list[str]:
-    """Return instructions for the engine of the container that this is.
+    """Return instructions on how this container's engine starts it with devices.
 
-    GPUs are named by CDI where `--gpus` does not exist, or where the container lost them: its rules
-    for devices then stay in force (NVIDIA Container Toolkit, Troubleshooting).
+    GPUs are requested by CDI if the engine has no option `--gpus`, or if the container lost access
+    to its GPUs: with CDI, the device rules stay in force (NVIDIA Container Toolkit,
+    Troubleshooting).
     """
     engine = machine.know(container).engine
     if engine == "Kubernetes":
@@ -180,15 +183,15 @@ class SettingsAccess(msgspec.Struct, frozen=True):
 
     Attributes:
         on_arm: Whether the judged machine is the card's Arm side.
-        arm_address: The card's PCI address on the Arm side, if the host may not change its settings
-            (zero trust); "" if it may.
+        arm_address: The card's PCI address on the Arm side if the host may not change the settings
+            of the card (zero trust); "" if it may.
     """
 
     on_arm: bool = False
     arm_address: str = ""
 
     def command(self, command: Callable[[str], str], address: str) -> str:
-        """Return the command for a card; a comment if it has to run on the other side."""
+        """Return the command for a card, as a comment if it has to run on the other side."""
         if self.arm_address:
             return f"# zero trust: on the Arm side: {command(self.arm_address)}"
         return command(address)

@@ -30,10 +30,10 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 Progress = Callable[[int, int], None]
-_GRACE_S = 0.5  # after the deadline, for a check to report what it could not read
-_MAX_THREADS = 64  # more than there are checks: one that hangs delays no other
-# Checks of recorded machines wait for nothing: one thread runs them all, and others only if one
-# hangs. A thread for each check takes twice as long.
+_GRACE_S = 0.5  # time after the deadline for a check to report what it could not read
+_MAX_THREADS = 64  # more than there are checks, so that a check that hangs delays no other
+# Checks of recorded machines never wait, so one thread runs them all; threads are added only if a
+# check hangs. One thread per check would take twice as long.
 _RECORDED_DELAY_S = 0.05
 
 
@@ -58,12 +58,12 @@ def diagnose(
 
     Args:
         machines: One machine, or a host and a DPU.
-        goal: Goal to judge for; None chooses one by what the machine shows (automatic_goal.py).
+        goal: Goal to judge for; None derives it from devices and software (automatic_goal.py).
         only: Names of checks or families, all if empty. A check that does not count for the goal is
             not applicable.
         size: GPU memory to be exported at once, in bytes.
         limit_s: Time limit; the run ends at most half a second later.
-        progress: Called with the number of checks that have ended, and of all.
+        progress: Called with the number of completed checks and their total.
 
     Raises:
         ValueError: If a name is unknown, there is no machine, or two machines are the same side.
@@ -107,7 +107,7 @@ def read_everything(
 
 
 class _Judged(NamedTuple):
-    """Result of a check, and what it used."""
+    """Result of a check, and the readings and facts that it used."""
 
     findings: tuple[Finding, ...]
     trace: Trace
@@ -128,7 +128,7 @@ class _Run:
         until: Deadline, by `time.monotonic()`.
         sides: Machines by side, `host` and `dpu`.
         main: The host if there is one, else the DPU.
-        traces: What the checks used, by name and side.
+        traces: Readings and facts that the checks used, by name of the check and side.
     """
 
     def __init__(self, machines: Sequence[Machine], size: int, until: float) -> None:
@@ -158,11 +158,11 @@ class _Run:
     def _result(self, job: Job[T], default: D, *, until: float | None = None) -> T | D:
         try:
             return job.result(self.until if until is None else until)
-        except Exception:  # malformed readings; the checks that depend on them report it
+        except Exception:  # malformed readings, which the checks that depend on them report
             return default
 
     def data_paths(self, case: Case, findings: tuple[Finding, ...]) -> tuple[DataPath, ...]:
-        """Return all data paths; none if the PCI devices are not read before the deadline."""
+        """Return all data paths; () if the PCI devices are not read before the deadline."""
         try:
             job = self.executor.submit(partial(judge_data_paths, case, findings))
             return job.result(self.until)
@@ -192,7 +192,7 @@ class _Run:
         yield from (item for item in self.sides.items() if item[0] in check.sides)
 
     def findings(self, jobs: Sequence[_CheckJob], progress: Progress | None) -> list[Finding]:
-        """Return the findings in the order of the jobs; CANNOT_TELL after the deadline."""
+        """Return findings in the order of the jobs; CANNOT_TELL for checks past the deadline."""
         found: list[Finding] = []
         for index, (check, name, job) in enumerate(jobs):
             origin = {"check": check.name, "title": check.title, "side": name}
@@ -208,14 +208,14 @@ class _Run:
             return job.result(self.until)
         except TimeoutError:
             why = "It did not end before the deadline."
-        except Exception as error:  # a check that fails affects no other
+        except Exception as error:  # an exception in a check must not affect the others
             why = f"The check failed: {error!r}"
         return _Judged((finding.unknown("no answer", why=why),), Trace())
 
     def choose_goal(self, limit_s: float) -> tuple[Goal, str]:
-        """Return the goal that fits what the machine shows, and the reason.
+        """Return the goal that fits the machine's devices and software, and the reason.
 
-        A card's mode, which takes a command, is waited for during a fifth of `limit_s` at most.
+        Reading a card's mode needs a command: wait for it for at most a fifth of `limit_s`.
         """
         shown = self._result(self.executor.submit(partial(signs, self.sides)), None)
         if shown is None:
