@@ -1,7 +1,7 @@
-"""Many pairs of host and DPU, on a cluster of Dask (extra `fleet`).
+"""Many pairs of host and DPU, on a Dask cluster (extra `fleet`).
 
 fleet               Fleet: the pairs of a cluster; sweep, map, soak and doctor over them
-pair                one pair, as the client knows it
+pair                description of one pair, held by the client
 pair_plugin         the worker's side: opens a session when the worker starts, closes it at its end
 pair_registry       the pairs of a cluster, updated as workers join and leave
 cluster_checks      checks of encryption and versions, before a cluster is used
@@ -12,9 +12,9 @@ pair_measurement    latencies and rates of one pair, in its worker
 sweep               options of a sweep, and the running sweep with its rows
 part_files          a sweep's folder of Parquet files, each written atomically
 row_table           rows as a DataFrame; stragglers
-soak                writes, digests and reads that are compared for hours
-heat_map            each pair relative to the median of all
-compare             what got slower between two sweeps
+soak                soak test: writes, digests and reads, compared for hours
+heat_map            each pair relative to the median of all pairs
+compare             rows that became slower between two sweeps
 diagnosis_groups    the doctor's verdicts on all machines, in groups
 demo_cluster        clusters for the command: a scheduler's address, or local software pairs
 

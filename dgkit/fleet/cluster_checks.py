@@ -77,7 +77,7 @@ def version_differences(client: Client, workers: int) -> tuple[str, ...]:
 
 
 def _compared(info: Mapping[str, Any]) -> dict[str, str]:
-    """Return the versions to compare; of Python's, major and minor, on which pickles depend."""
+    """Return the versions to compare; of Python only major.minor, on which pickles depend."""
     packages = info.get("packages", {})
     python = str(info.get("host", {}).get("python", sys.version)).split(".")
     return {

@@ -1,4 +1,4 @@
-"""Comparison of two sweeps: what got slower."""
+"""Comparison of two sweeps: rows that became slower."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIGURES = ["p50_ns", "gb_per_s", "floor_moved"]
 
 
 def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
-    """Compare two sweeps row by row, the slowest change first.
+    """Compare two sweeps row by row; the largest slowdown comes first.
 
     Args:
         old: The earlier sweep: a Sweep, its table, or its folder.
@@ -29,8 +29,8 @@ def diff(old: Any, new: Any, *, threshold: float = 1.25) -> pandas.DataFrame:
     Returns:
         One row for each pair, op, path and size: the figures of both sweeps, `latency_ratio` and
         `rate_ratio` (above 1 where the new sweep is slower), `slower`, and `only`, which is "old"
-        or "new" for a row that the other sweep lacks. A row whose floor moved during either sweep
-        is never `slower`.
+        or "new" for a row that is missing in the other sweep. A row whose floor moved during either
+        sweep is never `slower`.
 
     Raises:
         TypeError, ValueError: `old` or `new` is not a sweep.

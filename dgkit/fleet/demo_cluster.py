@@ -72,9 +72,9 @@ def local(workers: int) -> Iterator[Client]:
 def _loop_without_interrupts() -> Iterator[IOLoop]:
     """Start the event loop with SIGINT blocked: Ctrl-C must not reach the workers it spawns.
 
-    The cluster, which the interrupted main thread closes, ends them.
+    Ctrl-C interrupts the main thread, which closes the cluster; the cluster then ends its workers.
     """
-    ensure_running()  # the resource tracker's start unblocks SIGINT, so do it in this thread
+    ensure_running()  # starting the resource tracker unblocks SIGINT, so do it before blocking
     runner = LoopRunner(asynchronous=False)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -89,7 +89,7 @@ def _loop_without_interrupts() -> Iterator[IOLoop]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress what Dask logs when a cluster starts and ends."""
+    """Suppress Dask's log messages about the start and end of a cluster."""
     log = logging.getLogger("distributed")
     before = log.level
     log.setLevel(logging.ERROR)

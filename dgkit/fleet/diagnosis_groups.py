@@ -19,7 +19,7 @@ from ..units import plural
 __all__ = ["FleetDiagnosis", "Group", "judge", "record_here"]
 
 _VERSION = re.compile(r"\d+\.\d+")
-_SHOWN = 8  # most machine names in a group's line
+_SHOWN = 8  # maximum number of machine names in a group's line
 
 
 def record_here(word: str) -> Any:
@@ -29,7 +29,7 @@ def record_here(word: str) -> Any:
 
 
 def judge(machines: Sequence[Machine], goal: Goal | None) -> list[Diagnosis]:
-    """Judge a host and its DPU together, or each alone if they are the same side."""
+    """Judge a host and its DPU together, or machines that are the same side separately."""
     try:
         return [diagnose(machines, goal=goal)]
     except ValueError:
@@ -87,7 +87,7 @@ class FleetDiagnosis:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of `dgkit fleet doctor`: that of the worst diagnosis, or 1 after a failure."""
+        """Exit code of `dgkit fleet doctor`: the worst diagnosis's, or 1 if a machine failed."""
         codes = [d.exit_code for d in self.diagnoses.values() if d.verdict is self.verdict]
         return 1 if self.failures or not codes else codes[0]
 

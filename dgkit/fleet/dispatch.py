@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "Job", "Outcome"]
 
-_TICK_S = 0.5  # between two checks of the workers
-_RESULT_S = 15.0  # to fetch the results of finished jobs; a lost worker never sends its own
-_LATER_S, _MOST_LATER_S = 0.5, 5.0  # least and most delay before a pair with a lost side is retried
-_ATTEMPTS = 3  # at a job whose worker is lost; Dask's own limit is the same
+_TICK_S = 0.5  # interval between checks of the workers
+_RESULT_S = 15.0  # limit for fetching results of finished jobs; a lost worker never sends its own
+_LATER_S, _MOST_LATER_S = 0.5, 5.0  # first and longest delay of a retry after a side is lost
+_ATTEMPTS = 3  # maximum attempts at a job whose worker is lost; Dask's own limit is the same
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """A function to be called once in the worker of one pair, with these arguments.
 
-    `key` identifies the job to whoever made it. `partner` names another pair whose machines the job
-    also uses.
+    `key` identifies the job for the code that created it. `partner` is the name of another pair
+    whose machines the job also uses.
     """
 
     pair: str
@@ -46,7 +46,7 @@ class Job:
     partner: str = ""
 
 
-_Value = tuple[Any, BaseException | None]  # a job's value, or the error that replaces it
+_Value = tuple[Any, BaseException | None]  # a job's value, or None and the error that ended it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,16 @@ class _Running:
     job: Job
     pair: Pair
     future: Future
-    machines: frozenset[str]  # whose leases it holds
-    until: float  # time.monotonic() after which it is given up
+    machines: frozenset[str]  # machines whose leases the job holds
+    until: float  # time.monotonic() after which the job is given up
 
 
 @dataclass(slots=True)
 class _PairJobs:
-    """Waiting jobs of one pair, and its failures so far; times are those of time.monotonic()."""
+    """Waiting jobs of one pair, and its failures so far; times are values of time.monotonic()."""
 
     waiting: deque[Job] = field(default_factory=deque)
-    attempts: int = 0  # at the job that failed last
+    attempts: int = 0  # attempts so far at the job that failed last
     lost_since: float | None = None  # when the pair's other side was first found lost
     start_at: float = 0.0  # earliest start of the next job
     gone_since: float | None = None  # when the pair was first without a usable worker
@@ -83,15 +83,16 @@ class _PairJobs:
 class Dispatcher:
     """Runs jobs on their pairs, at most one job on a machine at a time.
 
-    The client, not the worker, holds the leases of machines: a job whose worker is killed releases
-    them at once, and if the client is lost, Dask's lease timeout does. Dask is told not to move a
-    job to another worker; after a lost worker the job is submitted to the pair's next worker.
+    The client, not the worker, holds the leases of machines. They are released at once when the
+    worker of a job is killed, and by Dask's lease timeout when the client is lost. Dask is told not
+    to move a job to another worker: if a worker is lost, the job is submitted to the next worker
+    that the pair gets.
 
     Args:
         registry: The fleet's pairs.
         jobs: The jobs; those of one pair run in this order.
         limit_s: Seconds after which an unfinished job is given up, with all jobs of its pair.
-        rejoin_s: Seconds that a lost worker, or a lost other side, has to come back.
+        rejoin_s: Seconds within which a lost worker, or a lost other side, has to come back.
         alone: Whether a job needs exclusive use of its machines.
         sessions: Whether a job needs a session; if false, workers without one run jobs too.
     """
@@ -120,7 +121,7 @@ class Dispatcher:
         self._looked = 0.0
 
     def stop(self) -> None:
-        """Start no further job; outcomes() still waits for running ones."""
+        """Stop starting jobs; outcomes() still waits for the running ones."""
         self._stop.set()
 
     def outcomes(self) -> Generator[Outcome, None, None]:
@@ -156,9 +157,9 @@ class Dispatcher:
                 self._start(pair, job, machines)
 
     def _possible(self) -> Iterator[tuple[Pair, Job, frozenset[str]]]:
-        """Yield jobs that can start, with their machines: for each pair, the first that can.
+        """Yield jobs that can start, at most one for each pair, with the machines they use.
 
-        With `alone`, no two of them use the same machine.
+        With `alone`, no two of these jobs use the same machine.
         """
         now = time.monotonic()
         active = {each.job.pair for each in self._running.values()}
@@ -194,7 +195,7 @@ class Dispatcher:
                 job.function, *job.arguments,
                 workers=[pair.worker], allow_other_workers=False, pure=False, priority=10,
             )  # fmt: skip
-        except TypeError as error:  # the cause names the object; Dask's own text its task graph
+        except TypeError as error:  # take the cause's text, as Dask's names only the task graph
             raise TypeError(
                 f"the function or an argument cannot be sent to {pair.name}: "
                 f"{error.__cause__ or error}"
@@ -204,7 +205,7 @@ class Dispatcher:
         future.add_done_callback(self._ended.put)
 
     def _take_ended(self) -> Iterator[Outcome]:
-        """Wait up to _TICK_S for jobs to end; yield the outcomes of those that did."""
+        """Wait up to _TICK_S for jobs to end; yield the outcomes of the jobs that ended."""
         try:
             futures = [self._ended.get(timeout=_TICK_S)]
             while not self._ended.empty():
@@ -220,7 +221,7 @@ class Dispatcher:
             yield from self._outcome(each, values)
 
     def _values(self, futures: list[Future]) -> dict[str, _Value]:
-        """Return values by the futures' keys; a value that was lost with its worker is missing."""
+        """Return the values by keys of futures, without values that were lost with a worker."""
         client = self._client
 
         async def gather(some: list[Future]) -> dict[str, _Value]:
@@ -327,7 +328,7 @@ class Dispatcher:
         yield from self._drop(each.job.pair, why)
 
     def _drop(self, name: str, why: str, partner: str = "") -> Iterator[Outcome]:
-        """Give up all waiting jobs of a pair, or only those with one partner."""
+        """Give up all waiting jobs of a pair or, if given, only its jobs with this partner."""
         jobs = self._pairs[name]
         for job in [each for each in jobs.waiting if partner in ("", each.partner)]:
             jobs.waiting.remove(job)

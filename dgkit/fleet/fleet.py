@@ -38,7 +38,7 @@ __all__ = ["Fleet"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_MODULE = "No module named 'dgkit"  # in Dask's error if a worker cannot unpickle the plugin
-_RECORD_S = 60.0  # the doctor's own limit is 10 s
+_RECORD_S = 60.0  # limit for recording one machine; the doctor's own limit is 10 s
 _LEAST_HOURS = 1e-9
 _MOST_S = 1_000_000  # largest accepted limit
 
@@ -62,7 +62,7 @@ class Fleet:
     Args:
         client: Client of the cluster: `distributed.Client(...)`.
         agents: Addresses of agents (`dgkit serve`), by the worker's name or its host.
-        provider: How bytes move, as for dgkit.connect().
+        provider: Provider that moves the bytes, as for dgkit.connect().
         keys: Name of the key pair on each worker's machine, for tcp://; keys are never sent.
         insecure: Accept a cluster that other machines can reach without TLS.
 
@@ -87,7 +87,7 @@ class Fleet:
         self._plugin = _plugin or PairPlugin(agents, provider, keys)
         self._closed = False
         self._registry = PairRegistry(client, self._plugin.name, insecure=insecure)
-        workers = len(self._registry.workers())  # checked before anything is sent to them
+        workers = len(self._registry.workers())  # checks TLS before anything is sent to workers
         self.differences = version_differences(client, workers)
         try:
             ask(
@@ -96,7 +96,7 @@ class Fleet:
             )  # fmt: skip
         except DgkitError:
             raise
-        except Exception as error:  # a worker without dgkit: its state in the table says so
+        except Exception as error:  # a worker without dgkit is reported in the table
             if not (isinstance(error, (ImportError, AttributeError)) or _NO_MODULE in str(error)):
                 raise
         self._registry.refresh()
@@ -152,8 +152,8 @@ class Fleet:
         Ctrl-C stops the sweep; the rows measured until then are in the folder, if one is given.
 
         Args:
-            arguments, options: Fields of dgkit.fleet.SweepOptions: sizes, ops, paths, pairs, and
-                further ones by keyword.
+            arguments, options: Fields of dgkit.fleet.SweepOptions: sizes, ops, paths and pairs;
+                the other fields by keyword.
             progress: Called with the number of rows measured so far, and the total.
 
         Raises:
@@ -243,10 +243,11 @@ class Fleet:
         size: int | str = "1M",
         progress: Callable[[float, float], None] | None = None,
     ) -> SoakReport:
-        """Write random bytes on each pair, compare the DPU's digest and a read, for hours; wait.
+        """Write random bytes on each pair and compare digest and read-back for hours; wait.
 
-        The pairs of a machine take turns of 5 s. A pair that fails is tried again in its next turn.
-        Ctrl-C ends the soak: the report covers the rounds until then, and its `stopped` is true.
+        The digest is computed by the DPU. The pairs of a machine take turns of 5 s. A pair that
+        fails is tried again in its next turn. Ctrl-C ends the soak: the report covers the rounds
+        until then, and its `stopped` is true.
 
         Args:
             hours: Duration; each pair has at least one turn.
@@ -256,7 +257,7 @@ class Fleet:
 
         Raises:
             ValueError: An argument is wrong.
-            PeerLost: The scheduler is lost; the message has the totals until then.
+            PeerLost: The scheduler is lost; the message contains the totals until then.
         """
         self._check_open()
         hours = real("hours", hours, _LEAST_HOURS, 10_000)
@@ -265,10 +266,10 @@ class Fleet:
         return soak(self._registry, names, seconds=3600 * hours, size=n_bytes, progress=progress)
 
     def doctor(self, goal: str | None = None) -> FleetDiagnosis:
-        """Read all machines, judge each host with its DPU, and group them by verdict.
+        """Read all machines, judge each host with its DPU, and group the machines by verdict.
 
-        Nothing is changed on the machines. Their readings are sent with pseudonyms instead of
-        names.
+        Nothing is changed on the machines. In the readings that they send, names are replaced by
+        pseudonyms.
 
         Args:
             goal: As for dgkit.doctor(); None chooses a goal for each machine.
@@ -384,11 +385,11 @@ class Fleet:
 
 
 def _with_session(plugin: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call a user's function in a worker so that no exception of it ends the worker."""
+    """Call a user's function in a worker so that no exception that it raises ends the worker."""
     session = session_here(plugin)
     try:
         return function(session, *arguments)
     except Exception:
         raise
-    except BaseException as error:  # Dask ends a worker after SystemExit and the like
+    except BaseException as error:  # Dask ends a worker after SystemExit or KeyboardInterrupt
         raise RuntimeError(f"the function raised {error!r}") from None

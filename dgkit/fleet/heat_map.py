@@ -16,8 +16,8 @@ __all__ = ["heat_map", "slowness"]
 
 _FIGURES = ("p50_ns", "gb_per_s")
 _FULL = 2.0  # slowness from which a cell has the full colour
-_SHOWN = 200  # most pairs in the table
-_MOST = 0.6  # opacity of the full colour: text stays readable on light and dark pages
+_SHOWN = 200  # maximum number of pairs in the table
+_MOST = 0.6  # opacity of the full colour, so that text stays readable on light and dark pages
 
 
 def slowness(frame: pandas.DataFrame, figure: str) -> pandas.DataFrame:

@@ -1,4 +1,4 @@
-"""Leases of machines: no two pairs of a machine are measured at once, even by two clients."""
+"""Leases of machines: two pairs of a machine are never measured at once, even by two clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MachineLeases"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-_AT_A_TIME = 8  # requests; each takes a connection to the scheduler
+_AT_A_TIME = 8  # requests at a time; each uses a connection to the scheduler
 _ALL_S, _EACH_S = 15.0, 0.05  # time limit of a call: fixed part, per lease
 
 
@@ -55,7 +55,7 @@ class MachineLeases:
         self._on_loop("the end of leases", self._release, taken)
 
     def close(self) -> None:
-        """Release all machines, and acquire no more.
+        """Release all machines; later calls acquire none.
 
         Raises:
             PeerLost, PeerTimeout: The scheduler is lost or does not answer.

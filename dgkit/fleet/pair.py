@@ -1,4 +1,4 @@
-"""One pair of host and DPU, as the client of a fleet knows it."""
+"""Description of one pair of host and DPU, held by the client of a fleet."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Pair:
         host: Name of the worker's machine.
         role: The worker's side: `host` or `dpu`.
         dpu: Name of the DPU's machine, with the process id.
-        provider: How bytes move.
-        label: `hardware`, or what takes its place.
+        provider: Provider that moves the bytes.
+        label: `hardware`, or the name of its substitute.
         engine: The device that copies; "" for the CPU.
         arch: Architecture of the worker's machine.
         dgkit: Version of dgkit in the worker.
@@ -64,7 +64,7 @@ def named_pairs(found: Mapping[str, Mapping[str, Any] | str]) -> tuple[Pair, ...
     Args:
         found: The description of each worker by its address, or the reason why there is none.
 
-    If both sides of a pair have a worker, the pair appears twice; only the first one is usable.
+    If both sides of a pair have a worker, the pair appears twice; only its first entry is usable.
     """
     described = {address: each for address, each in found.items() if not isinstance(each, str)}
     names = _names(described.values())
@@ -81,8 +81,8 @@ def named_pairs(found: Mapping[str, Mapping[str, Any] | str]) -> tuple[Pair, ...
 def _names(described: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return pair names by worker address: the host, and the worker's name or number on that host.
 
-    A worker that was given no name is numbered: its default name is its address, whose port
-    changes with each restart.
+    Workers without a name of their own are numbered, because Dask's default name is the address,
+    whose port changes with each restart.
     """
     numbers: Counter[str] = Counter()
     names = {}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measure", "measure_session"]
 
-_WINDOW = 32  # transfers in flight for a rate, as the default of Session.bandwidth()
+_WINDOW = 32  # transfers in flight when a rate is measured; Session.bandwidth()'s default
 
 
 def measure(plugin: str, agent: str, *plan: Any) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def measure_session(
         session: The pair's session.
         op: "write" or "read".
         path: "auto", "inline" or "worker".
-        sizes: Bytes of one transfer.
+        sizes: Sizes of a transfer in bytes.
         on: Where the region is, as for Session.empty().
         count: Samples of a latency; fewer for large sizes.
         seconds: Duration of each measurement of a rate.

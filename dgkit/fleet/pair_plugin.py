@@ -75,11 +75,11 @@ class PairPlugin(WorkerPlugin):  # type: ignore[misc]
         return connect(agent or None, provider=self.provider, keys=self.keys)
 
     def machine(self) -> str:
-        """Return an id of the machine that all of its workers share: the kernel's boot id."""
+        """Return an id that all workers of the machine share: the kernel's boot id."""
         return boot_id()
 
     def session(self) -> Session:
-        """Return the session; open a new one if the other side of the last one is lost."""
+        """Return the session; if its other side is lost, open a new session."""
         with self._lock:
             if self._session is not None and not _answers(self._session):
                 lost, self._session = self._session, None

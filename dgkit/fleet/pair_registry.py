@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PairRegistry"]
 
-_DESCRIBE_S = 30.0  # for a worker that is busy with another task, or starts a software DPU
+_DESCRIBE_S = 30.0  # long enough for a worker that is busy or starts a software DPU
 
 
 class PairRegistry:
@@ -63,7 +63,7 @@ class PairRegistry:
         return found
 
     def follow(self, alive: set[str]) -> None:
-        """Describe workers that have joined, and forget those that have left."""
+        """Query the descriptions of workers that have joined, and forget workers that have left."""
         if alive != set(self._found):
             self._found = {w: each for w, each in self._found.items() if w in alive}
             self._describe(alive - set(self._found))

@@ -101,7 +101,8 @@ def _replace(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error  # write()'s names no file
+        # add the path, which an error of write() lacks
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         part.unlink(missing_ok=True)
 

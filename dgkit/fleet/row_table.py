@@ -24,10 +24,11 @@ _IN_MEMORY = {"samples": "i4"}  # at most 1,000,000
 _IN_MEMORY |= dict.fromkeys(("floor_ns", "gb_per_s", "floor_gb_per_s", "took_s"), "f4")  # 7 digits
 _GROWTH = 1.25
 
-_SPREAD = 0.03  # least deviation assumed, 3 %: a coarse clock can make all medians equal
-_FEWEST = 4  # pairs needed before one of them can be called an outlier
-_LIMIT = 3.5  # of the modified z-score (Iglewicz and Hoaglin, How to Detect and Handle Outliers)
-_LEAST = 1.25  # a straggler is at least this slow relative to the median, however alike the others
+_SPREAD = 0.03  # minimum deviation assumed, 3 %: a coarse clock can make all medians equal
+_FEWEST = 4  # number of pairs needed before one of them can be called an outlier
+# Limit of the modified z-score: Iglewicz and Hoaglin, How to Detect and Handle Outliers.
+_LIMIT = 3.5
+_LEAST = 1.25  # minimum slowness of a straggler relative to the median, even if others are alike
 
 
 @lru_cache(maxsize=1)
@@ -52,8 +53,8 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> pyarrow.Table:
 class RowTable:
     """Growable rows: one array for each column; a million rows take 100 MB.
 
-    Texts are stored as small integer codes of categories. The DataFrame of frame() has views of
-    the arrays, which the next sort replaces and never changes in place.
+    Texts are stored as small integer codes of categories. The DataFrame of frame() contains views
+    of the arrays; the next sort replaces the arrays and never changes them in place.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class RowTable:
         """Add the rows of a table with the columns of schema().
 
         Raises:
-            ValueError: A row lacks a figure.
+            ValueError: A figure is missing in a row.
         """
         count = table.num_rows
         columns = {name: self._values(name, table.column(name)) for name in self._columns}
@@ -168,7 +169,7 @@ class RowTable:
 
 
 def _code_type(count: int) -> str:
-    """Return pandas' type of codes for `count` categories, so that pandas need not copy them."""
+    """Return the type that pandas uses for codes of `count` categories, which avoids a copy."""
     return "i1" if count < 127 else "i2" if count < 32767 else "i4"
 
 

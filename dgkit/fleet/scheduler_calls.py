@@ -18,7 +18,7 @@ __all__ = ["address_of", "all_workers_s", "ask", "check_connection", "limited"]
 T = TypeVar("T")
 
 CALL_S = 15.0  # limit of one call; Dask's own connect timeout is 30 s
-_ALL_S, _EACH_S = 60.0, 0.25  # limit of a call that every worker answers: fixed part, per worker
+_ALL_S, _EACH_S = 60.0, 0.25  # limit of a call to all workers: fixed part, part per worker
 
 
 def address_of(client: Client) -> str:

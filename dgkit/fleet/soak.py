@@ -1,4 +1,4 @@
-"""Soak test: write on all pairs, compare the DPU's digest and what is read back, for hours."""
+"""Soak test: write on all pairs for hours; compare the DPU's digest and the bytes read back."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SoakReport", "soak", "soak_here"]
 
-_SLICE_S = 5.0  # turn of one pair, before the next pair of the machine
-_SPARE_S = 60.0  # to wait for a turn's result beyond its duration
+_SLICE_S = 5.0  # duration of a pair's turn, before the next pair of the machine
+_SPARE_S = 60.0  # time to wait for a turn's result beyond its duration
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class SoakReport:
     Attributes:
         took_s: Duration in seconds.
         totals: For each pair: turns (slices), rounds of write, digest and read, bytes compared,
-            rounds with wrong bytes, and failures with the text of the last one.
+            rounds with wrong bytes, and failures with the text of the last failure.
         stopped: Whether Ctrl-C ended it.
     """
 
@@ -120,7 +120,7 @@ def soak(
     size: int,
     progress: Callable[[float, float], None] | None = None,
 ) -> SoakReport:
-    """Soak pairs in turns, one pair of a machine at a time, until the time is over or Ctrl-C."""
+    """Run the soak in turns, one pair of a machine at a time, until the time is over or Ctrl-C."""
     start = time.monotonic()
     totals = {name: _PairTotals(name) for name in pairs}
 

@@ -33,8 +33,8 @@ __all__ = ["Failure", "Plan", "Sweep", "SweepOptions", "row_name"]
 _STRAGGLER = ("pair", "op", "path", "size", "p50 µs", "GB/s", "z latency", "z rate")
 _OPS, _PATHS = ("write", "read"), ("auto", "inline", "worker")
 _WRITERS = 4  # threads that write files, each waiting for the disk
-_SPARE_S = 60.0  # to wait for a pair's result beyond the planned duration
-_PER_SIZE_S = 2.0  # for latency and floors of one size
+_SPARE_S = 60.0  # time to wait for a pair's result beyond the planned duration
+_PER_SIZE_S = 2.0  # planned duration of latency and floors of one size
 _MOST_BYTES = 1 << 40  # largest size of a transfer: more memory than any machine has
 _MOST_S = 1_000_000  # largest accepted limit
 
@@ -44,7 +44,7 @@ class SweepOptions:
     """Options of Fleet.sweep() and Fleet.start_sweep().
 
     Attributes:
-        sizes: Bytes of one transfer, as numbers or texts such as "64K".
+        sizes: Sizes of a transfer in bytes, as numbers or texts such as "64K".
         ops: "write" and "read", seen from the DPU.
         paths: "auto", "inline", "worker".
         pairs: "own": each worker with its own DPU; "all": also with the agents of all other
@@ -56,7 +56,7 @@ class SweepOptions:
         resume: Continue from the files in the folder, which the same sweep must have written.
         limit: Seconds to wait for a pair's result of one op and path; None derives it from the
             sizes and `seconds`.
-        rejoin: Seconds that a lost worker, or a DPU that reboots, has to come back.
+        rejoin: Seconds within which a lost worker, or a DPU that reboots, has to come back.
     """
 
     sizes: Sequence[int | str] = ("64", "4K", "64K", "1M")
@@ -75,7 +75,7 @@ class SweepOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Measurements that a sweep makes of each pair; stored in the sweep's folder."""
+    """Measurements that a sweep performs on each pair; stored in the sweep's folder."""
 
     sizes: tuple[int, ...]
     ops: tuple[str, ...]
@@ -125,7 +125,7 @@ def _distinct(name: str, given: Sequence[Any], parse: Callable[[Any], Any]) -> t
 
 
 def _plain(value: Any) -> Any:
-    """Return a table's cell for JSON, which has no NaN: None instead."""
+    """Return a table's cell for JSON; replace NaN, which JSON does not have, by None."""
     return None if value != value else value
 
 
@@ -144,7 +144,7 @@ def _choice(name: str, word: object, words: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A pair, op and path without rows, and why."""
+    """A pair, op and path without rows, and the reason."""
 
     pair: str
     op: str
@@ -160,7 +160,7 @@ def _straggler(row: Any) -> tuple[str, ...]:
 
 
 def row_name(pair: str, partner: str) -> str:
-    """Return the name in a row: a pair's, or that of a host with another pair's DPU."""
+    """Return the name in a row: a pair's name, or `A with B` for a host with B's DPU."""
     return f"{pair} with {partner}" if partner else pair
 
 
@@ -168,7 +168,7 @@ class Sweep:
     """A running or finished sweep. Its rows can be read at any time.
 
     Attributes:
-        plan: What is measured of each pair.
+        plan: Measurements performed on each pair.
         total: Number of rows of the complete sweep.
     """
 
@@ -277,7 +277,7 @@ class Sweep:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The pairs, ops and paths without rows, and why."""
+        """The pairs, ops and paths without rows, with the reasons."""
         with self._lock:
             return tuple(self._failures)
 
@@ -289,7 +289,7 @@ class Sweep:
 
     @property
     def stragglers(self) -> pandas.DataFrame:
-        """The rows of pairs that are slower than the others, the slowest first."""
+        """The rows of pairs that are slower than the others, slowest first."""
         frame = self.table
         worst = frame[["slow_latency", "slow_rate"]].max(axis=1)
         return frame[frame["straggler"]].loc[
@@ -343,7 +343,7 @@ class Sweep:
         return found.reindex(index=list(dict.fromkeys((*self._pairs, *found.index))), columns=kinds)
 
     def heat_map(self, figure: str = "p50_ns") -> html_cards.Html:
-        """Return the rows measured so far as HTML: each pair relative to the median of all.
+        """Return the rows measured so far as HTML: each pair relative to the median of all pairs.
 
         Args:
             figure: "p50_ns" or "gb_per_s".
@@ -359,7 +359,8 @@ class Sweep:
 
         frame = self.table
         for name in frame.select_dtypes("float32"):
-            frame[name] = frame[name].astype(str).astype(float)  # no digits beyond float32's
+            # through text, so that JSON shows no more digits than float32 has
+            frame[name] = frame[name].astype(str).astype(float)
         rows = frame.astype(object).to_dict("records")
         return {
             "plan": self.plan.as_dict(),
@@ -368,7 +369,7 @@ class Sweep:
         }
 
     def stop(self, timeout: float | None = 60.0) -> None:
-        """Start no further job, and wait up to `timeout` seconds for running ones. Idempotent."""
+        """Stop starting jobs, and wait up to `timeout` s for the running ones. Idempotent."""
         self._dispatcher.stop()
         self._thread.join(timeout)
 
