@@ -1,8 +1,8 @@
-"""A virtual host and a virtual Arm DPU under QEMU, joined by Soft-RoCE.
+"""A virtual host and a virtual Arm DPU under QEMU, connected by Soft-RoCE.
 
 The host has this machine's architecture and files; the DPU has Cortex-A72 cores, like a
 BlueField-2, and Debian's or Ubuntu's arm64 packages. Both run a real kernel with a real RDMA stack.
-Times measured there are those of an emulator.
+Times measured in a testbed are times of an emulator.
 
     with dgkit.testbed.up() as bed:
         print(bed.run("dpu", ["rdma", "link"]).stdout)

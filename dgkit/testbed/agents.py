@@ -12,7 +12,7 @@ __all__ = ["Agent"]
 
 _HEARTBEAT_S = 20  # an emulated guest may not run for seconds
 _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
-# The keys are made in the guest, at each boot, so that no image contains a secret.
+# The keys are generated in the guest at each boot, so that no image contains a secret.
 _PROGRAM = """\
 import sys
 from dgkit.cli import main
@@ -26,14 +26,14 @@ class Agent(Service):
     """Agent of a guest; its address is an argument of dgkit.connect().
 
     Args:
-        client: Public key of the client that it allows.
+        client: Public key of the client that the agent allows.
         path: Module search path with dgkit, for the host guest, which uses this Python.
         service: Arguments of Service.
     """
 
     key = "agent"
     title = "agent"
-    ports = 2  # for requests, for telemetry
+    ports = 2  # one for requests, one for telemetry
 
     def __init__(self, client: str, path: str, *service: Any) -> None:
         super().__init__(*service)

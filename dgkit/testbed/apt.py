@@ -40,7 +40,7 @@ def root(state: Path, architecture: str) -> dict[str, str]:
         architecture: Debian's name of the architecture, such as arm64.
 
     Returns:
-        Environment variables by which apt-get and apt-cache use this folder.
+        Environment variables that make apt-get and apt-cache use this folder.
 
     Raises:
         TestbedError: The lists of packages could not be downloaded.
@@ -101,7 +101,7 @@ def download(
         folder: Destination if `alone`; otherwise the `state` of root().
         names: Names of packages.
         environment: Result of root(); None for this machine's apt.
-        alone: Leave out their dependencies.
+        alone: Omit their dependencies.
 
     Raises:
         TestbedError: A package could not be downloaded.

@@ -15,8 +15,8 @@ __all__ = ["MACHINES", "SIZE", "address", "device", "make", "ram", "words"]
 
 SIZE = 64 << 20
 MACHINES = ("x86_64",)  # host guests with a BAR: other kernels lack `memmap=SIZE$ADDRESS`
-# q35 has all of its RAM below 4 GiB if that is less than 2.75 GiB; otherwise 2 GiB of it, and the
-# rest above (QEMU, hw/i386/pc_q35.c, pc_q35_init).
+# q35 places all RAM below 4 GiB if its size is less than 2.75 GiB; otherwise it places 2 GiB below
+# and the rest above 4 GiB (QEMU, hw/i386/pc_q35.c, pc_q35_init).
 _LOW, _LOW_IF_MORE, _HIGH = 0xB0000000, 0x80000000, 1 << 32
 
 
@@ -38,9 +38,9 @@ def address(memory: int) -> int:
 
 
 def words(memory: int) -> str:
-    """Return kernel arguments for the host guest, so that its kernel does not use the BAR's memory.
+    """Return kernel arguments that keep the host guest's kernel from using the BAR's memory.
 
-    Programs find the BAR by dgkit.bar=SIZE@ADDRESS in /proc/cmdline.
+    Programs find the BAR by the argument dgkit.bar=SIZE@ADDRESS in /proc/cmdline.
     """
     size, at = f"{SIZE:#x}", f"{address(memory):#x}"
     return f" memmap={size}${at} dgkit.bar={size}@{at}"

@@ -17,7 +17,7 @@ __all__ = ["DONE", "ERROR", "ERRORS", "OUTPUT", "frame", "frames", "read_line", 
 OUTPUT, ERRORS = b"o", b"e"  # bytes that a command printed
 DONE, ERROR = b"d", b"x"  # exit status as text; reason why there is no exit status
 _HEAD = struct.Struct("<cI")
-_LINE = 1 << 20  # most bytes of a line
+_LINE = 1 << 20  # maximum length of a line in bytes
 
 
 def send(link: socket.socket, message: dict[str, Any]) -> None:

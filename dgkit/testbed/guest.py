@@ -21,11 +21,11 @@ from .qmp import Monitor
 
 __all__ = ["ADDRESSES", "MANAGEMENT", "Channel", "Guest"]
 
-ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two
-MANAGEMENT = "10.0.2.15"  # of either, in a QEMU network reachable only by forwarded ports
+ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
+MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
-_LINES = 400  # of the console, kept
+_LINES = 400  # number of console lines that are kept
 _LAST_LINES_S = 5.0
 
 
@@ -46,9 +46,10 @@ class Guest:
         memory: Its memory in bytes.
         wire: Network to the other guest: one end of a stream socket pair. The constructor closes
             it in this process.
-        folders: Folders of this machine that it sees in /run, read-only, by their names there.
-        services: Servers that run in it. If there are any, it has a management network and a
-            monitor.
+        folders: Folders of this machine that the guest sees in /run, read-only; keys are their
+            names there.
+        services: Servers that run in the guest. If there are any, the guest has a management
+            network and a monitor.
         bar_fd: Memfd of the host's RAM that is a PCI BAR of the DPU; None without a BAR.
 
     Attributes:
@@ -86,7 +87,7 @@ class Guest:
         self.monitor = self._monitor(devices) if services else None
         command = [*self._machine(memory, folders), *self._files(folders), *devices]
         command += _network("wire", f"socket,id=wire,fd={wire.fileno()}", _MACS[name])
-        if services:  # after the network to the other guest, so that this one is eth1
+        if services:  # added after the network to the other guest, so that this network is eth1
             options = "user,id=management,restrict=on,ipv6=off"
             command += _network("management", options, _MANAGEMENT_MAC)
         self._process = subprocess.Popen(
@@ -127,7 +128,7 @@ class Guest:
         ram: list[str] = []
         devices: list[str] = []
         if self._bar is not None and self.name == "host":
-            memory = memory >> 20 << 20  # QEMU takes whole MiB
+            memory = memory >> 20 << 20  # QEMU requires whole MiB
             words += bar.words(memory)
             ram = bar.ram(memory, self._bar)
         elif self._bar is not None:
@@ -167,7 +168,7 @@ class Guest:
         self.control.sendall(f"kill {mark}\n".encode())
 
     def ended(self) -> None:
-        """After QEMU has ended, read the rest of the console and end running commands."""
+        """Read the rest of the console and end running commands, after QEMU has ended."""
         self._process.kill()
         self._process.wait()
         self._reader.join(_LAST_LINES_S)

@@ -34,7 +34,7 @@ _DPU = (
 )
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 _FOLDERS = ("etc", "proc", "sys", "dev", "tmp", "run", "root")
-_NEEDED = 1 << 30  # bytes needed while an image is made; an image itself has about 150 MB
+_NEEDED = 1 << 30  # bytes needed while an image is built; an image itself takes about 150 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def size() -> int:
 
 
 def prepare(progress: Progress) -> tuple[Image, Image]:
-    """Return the images of the host and of the DPU; make those that are missing.
+    """Return the images of the host and of the DPU; build images that are missing.
 
     Call it within in_use().
 
@@ -160,7 +160,7 @@ def _make_ssh(architecture: str, scratch: Path, progress: Progress) -> None:
 
 
 def _kvm(host: Path, progress: Progress) -> bool:
-    """Return whether KVM can run the host; the first call with access to /dev/kvm tries it."""
+    """Return whether KVM can run the host guest; the first call that may use /dev/kvm tries it."""
     answer = host / "kvm"
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return False
@@ -187,7 +187,7 @@ def site_name(digest: str) -> str:
 
 
 def _version() -> str:
-    """Return a name that changes with everything of which the images are made."""
+    """Return a name that changes whenever an input of the images changes."""
     text = repr((initramfs.INIT, initramfs.SETUP, _DPU, platform.machine()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -207,7 +207,7 @@ def _image(name: str, make: Callable[[Path, Progress], None], progress: Progress
             raise TestbedError(f"the {name}'s image cannot be made in {cache()}: {exc}") from exc
         try:
             made.rename(folder)
-        except OSError:  # another process has made the image in the meantime
+        except OSError:  # another process may have built the image in the meantime
             if not folder.exists():
                 raise
     return folder

@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["CHANNELS", "END", "INIT", "write"]
 
-CHANNELS = 4  # most commands that run at the same time
+CHANNELS = 4  # maximum number of commands that run at the same time
 END = b"\x1e"  # precedes the mark that ends a command's output
 
 INIT = r"""#!/busybox sh

@@ -48,7 +48,7 @@ def packages(architecture: str, environment: Mapping[str, str] | None = None) ->
 def image(root: Path) -> Path:
     """Return the kernel's file among the files of its packages.
 
-    In Debian's packages from Linux 7.2 on, it is beside the modules.
+    In Debian's packages from Linux 7.2 on, it is in the folder of the modules.
 
     Raises:
         TestbedError: The packages contain no kernel.
@@ -60,7 +60,7 @@ def image(root: Path) -> Path:
 
 
 def modules(root: Path) -> list[Path]:
-    """Return the modules that a guest loads, in order, without built-in ones."""
+    """Return the modules that a guest loads, in loading order, without built-in modules."""
     folder = next(root.glob("**/lib/modules/*/kernel")).parent
     base, version = folder.parents[2], folder.name
     depmod = [requirements.find("depmod") or "depmod", "-b", str(base), version]

@@ -55,7 +55,7 @@ class Monitor:
             line = f"hostfwd_add {network} tcp:127.0.0.1:{port}-{guest}:{port}"
             said = str(self._execute("human-monitor-command", {"command-line": line}))
             if not said.strip():
-                return port  # otherwise another process has taken the port in the meantime
+                return port  # if QEMU refuses, another process took the port in the meantime
         raise TestbedError(f"QEMU forwards no port: {said.strip()}")
 
     def _execute(self, command: str, arguments: dict[str, Any]) -> Any:

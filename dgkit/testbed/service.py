@@ -19,7 +19,7 @@ __all__ = ["Service", "shell_environment"]
 
 # Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
-_KEPT = 4000  # last characters of a server's output that are kept
+_KEPT = 4000  # number of last characters of a server's output that are kept
 
 
 def shell_environment(guest: str, python: str, folder: str) -> str:
@@ -79,7 +79,7 @@ class Service(ABC):
         """Return the address once the output shows that the server is ready; until then ""."""
 
     def start(self) -> None:
-        """Start it; `said` is called when it is ready, or when it fails before that."""
+        """Start the server; call `said` when it is ready or has failed before that."""
         threading.Thread(target=self._serve, daemon=True).start()
 
     def status(self) -> dict[str, str]:

@@ -50,7 +50,7 @@ class _Scanner:
         self.status: int | None = None
 
     def feed(self, received: bytes) -> bytes:
-        """Return the printed bytes; bytes that may be the beginning of the mark are held back."""
+        """Return the printed bytes; hold back bytes that may be the beginning of the mark."""
         before, found, after = (self._held + received).partition(self._end)
         if found:
             self._held = found + after
@@ -163,7 +163,7 @@ class Supervisor:
             guest.close()
 
     def serve(self, parent: socket.socket) -> None:
-        """Serve clients until one of them, or the end of the parent, ends the testbed."""
+        """Serve clients until a client, or the end of the parent process, ends the testbed."""
         down, up = socket.socketpair()
         with selectors.DefaultSelector() as selector:
             selector.register(parent, selectors.EVENT_READ)

@@ -40,7 +40,7 @@ START_S = 300.0  # an emulated guest starts in half a minute on a busy machine w
 LAB_START_S = 900.0  # JupyterLab's imports take minutes in an emulated guest
 _LEAST = 256 << 20  # bytes that a guest needs
 _NAME = f"{PREFIX}cli"  # folder of a testbed that outlives the process that starts it
-_SCRIPT = 1 << 17  # most bytes of a command
+_SCRIPT = 1 << 17  # maximum length of a command in bytes
 _ANSWER_S = 10.0
 _END_S = 10.0
 _REQUEST_S = 60.0  # an emulated guest may be slow
@@ -54,7 +54,7 @@ _PROGRAM = (
 class Testbed:
     """Running testbed, returned by up() or running().
 
-    The end of a `with` statement ends it if up() has started it.
+    The end of a `with` statement ends the testbed if up() has started it for this process.
     """
 
     __test__ = False  # pytest would collect the class because of its name
@@ -251,7 +251,7 @@ class Testbed:
 
 
 class _Supervisor:
-    """Child process that runs a testbed, and the socket whose closing by this process ends it."""
+    """Child process that runs a testbed; closing the socket to it ends the testbed."""
 
     def __init__(self) -> None:
         self.link, theirs = socket.socketpair()
