@@ -1,9 +1,10 @@
 """Lab 6, Conspirator: the student's scheduler for jobs on two different accelerators, simulated.
 
-A job has phases. For each phase it is known how many seconds it takes on either accelerator without
+A job has phases. The duration of each phase, in seconds, is known for each accelerator without
 other jobs. The scheduler is called when a job arrives, begins another phase, or ends. Moving a job
-to the other accelerator takes MOVE seconds, for its state. The baseline is naive sharing: jobs are
-assigned to the accelerators in turn, and the jobs of an accelerator share it equally.
+to the other accelerator takes MOVE seconds, in which its state is moved. The baseline is naive
+sharing: jobs are assigned to the accelerators in turn, and all jobs of an accelerator share it
+equally.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 NAMES = ("big", "small")
-MOVE = 1.0  # seconds that moving the state of a job to the other accelerator takes
+MOVE = 1.0  # time to move the state of a job to the other accelerator, in seconds
 _SHARED = 0.9  # total speed of an accelerator that several jobs share
 _EVENTS = 400
 _COLUMNS_SHOWN = 64
@@ -66,12 +67,12 @@ class Job:
     moving: float = 0.0
 
     def seconds(self, name: str) -> float:
-        """Return the seconds that the rest of the current phase takes on an accelerator."""
+        """Return the duration of the rest of the current phase on an accelerator, in seconds."""
         moving = self.moving if self.on == name else MOVE if self.on else 0.0
         return moving + self.left * self.phases[0][name]
 
     def fresh(self) -> Job:
-        """Return the job before it started."""
+        """Return a copy of the job in its initial state."""
         return Job(self.number, self.arrival, list(self.phases))
 
 
@@ -81,7 +82,7 @@ class Result:
 
     Attributes:
         completion: Time in seconds at which the last job ended.
-        hours: Seconds in which an accelerator had a job, summed over both.
+        hours: Seconds in which an accelerator had a job, summed over both accelerators.
         spans: Accelerator, job, start and end of each interval.
     """
 
@@ -155,7 +156,7 @@ def _advance(job: Job, name: str, duration: float) -> None:
 def _assignment(
     schedule: Scheduler, now: float, present: list[Job], made: Result
 ) -> dict[str, Job]:
-    """Return the job of each accelerator that gets one."""
+    """Return the scheduler's job for each accelerator, without accelerators that get none."""
     jobs = [
         {
             "job": job.number,
@@ -200,10 +201,10 @@ def naive_sharing(jobs: Sequence[Job]) -> Result:
 
 
 def _job(rng: random.Random, number: int, arrival: float, phases: int = 1) -> Job:
-    """Return a job whose phases suit either the big accelerator or both of them.
+    """Return a job whose phases suit either the big accelerator or both accelerators.
 
-    Of each four consecutive jobs, two begin with each kind of phase, so that naive sharing assigns
-    both kinds to both accelerators.
+    Of four consecutive jobs, two begin with each kind of phase, so that naive sharing assigns both
+    kinds to both accelerators.
     """
     made, suits = [], number % 4 < 2
     for _ in range(phases):
@@ -214,7 +215,7 @@ def _job(rng: random.Random, number: int, arrival: float, phases: int = 1) -> Jo
 
 
 def _present(rng: random.Random, count: int = 6) -> list[Job]:
-    """Return jobs that are all present from the start, of both kinds."""
+    """Return jobs of both kinds that are all present from the start."""
     return [_job(rng, number, 0.0) for number in range(count)]
 
 
@@ -262,7 +263,7 @@ class _Totals:
     last: Result
 
     def expect(self, what: str, limit: float) -> None:
-        """Raise WrongAnswer unless a measure is at most a share of that of naive sharing."""
+        """Raise WrongAnswer if a figure exceeds `limit` times the figure of naive sharing."""
         own, naive = getattr(self.own, what), getattr(self.naive, what)
         title = {"completion": "completion time", "hours": "accelerator time"}[what]
         expect(

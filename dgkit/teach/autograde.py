@@ -1,4 +1,4 @@
-"""dgkit's grader as a preprocessor of nbgrader, replacing the one that runs a kernel."""
+"""dgkit's grader as a preprocessor of nbgrader, instead of nbgrader's, which runs a kernel."""
 
 from __future__ import annotations
 

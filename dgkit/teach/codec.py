@@ -1,6 +1,7 @@
 """Messages between a grader and a submission: plain values in bounded JSON, never objects.
 
-A received value is exactly of a builtin type, so that comparing it runs no code of the sender.
+The type of a received value is exactly a builtin type, so that comparing the value cannot run code
+of the sender.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ def encode(value: Any, reference: Callable[[Any], dict[str, Any] | None] | None 
         return [encode(item, reference) for item in value]
     if reference and (made := reference(value)) is not None:
         return made
-    if hasattr(value, "tolist"):  # NumPy
+    if hasattr(value, "tolist"):  # a NumPy number or array
         return encode(value.tolist(), reference)
-    for kind in (bool, int, float, str):  # subclasses, such as an IntEnum
+    for kind in (bool, int, float, str):  # instances of subclasses, such as an IntEnum
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(f"{type(value).__name__} is not a number, text, bytes, list or dict")

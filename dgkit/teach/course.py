@@ -1,4 +1,4 @@
-"""Make an nbgrader course with the labs of this package."""
+"""Creation of an nbgrader course with the labs of this package."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def labs_folder() -> Path:
 
 
 def init(course: Path) -> list[str]:
-    """Make a course; return the names of its labs.
+    """Create a course; return the names of its labs.
 
-    The folder is readable by its owner only: it has the solutions, the seed and the grades.
+    Only the owner can read the folder, because it contains the solutions, the seed and the grades.
 
     Args:
         course: A folder that does not exist yet, or is empty.
@@ -103,7 +103,7 @@ def hidden_folders(course: Path) -> tuple[str, ...]:
 
 
 def ratios(course: Path, lab: str) -> list[tuple[float, str]]:
-    """Return ratio and student of each graded notebook of a lab with a bonus, the best first."""
+    """Return ratio and student of each graded notebook of a lab with a bonus, best first."""
     found = []
     for path in (course / "autograded").glob(f"*/{lab}/*.ipynb"):
         made = json.loads(path.read_bytes())["metadata"].get("dgkit", {}).get("ratios", {})

@@ -1,9 +1,9 @@
 """Lab 1, find the bytes: a linked list in another process's memory, read by DMA.
 
-All numbers are little-endian. The header is at offset 0, 32 bytes: magic (8 bytes), version (u16),
-flags (u16), count of live nodes (u32), offset of the first node (u64, 0 if none), CRC-32 of the 24
-bytes before (u32), zero (u32). A node has 16 bytes and a payload: offset of the next node (u64, 0
-at the end), key (u32), size of the payload (u16), kind (u16: 1 live, 2 deleted).
+All numbers are little-endian. The header has 32 bytes at offset 0: magic (8 bytes), version (u16),
+flags (u16), count of live nodes (u32), offset of the first node (u64, 0 if none), CRC-32 of the
+preceding 24 bytes (u32), zero (u32). A node has 16 bytes, followed by a payload: offset of the next
+node (u64, 0 at the end), key (u32), size of the payload (u16), kind (u16: 1 live, 2 deleted).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ForeignMemory(submission.Served):
         image: The bytes.
 
     Attributes:
-        descriptor: The descriptor that the importer got.
+        descriptor: Descriptor that was given to the importer.
         size: Its size in bytes.
         reads: Offset and size of each read.
     """
@@ -114,7 +114,7 @@ class ForeignMemory(submission.Served):
 
 
 def hexdump(data: bytes, offset: int = 0, mark: tuple[int, int] = (0, 0)) -> str:
-    """Return a hex view of bytes at an offset, with those from mark[0] to mark[1] underlined."""
+    """Return a hex view of bytes at an offset; the bytes from mark[0] to mark[1] are underlined."""
     lines = []
     for start in range(0, len(data), 16):
         row = data[start : start + 16]
@@ -138,7 +138,7 @@ class _List:
     Args:
         rng: Random numbers.
         count: Number of nodes.
-        deleted: Number of nodes among them that are deleted.
+        deleted: Number of these nodes that are deleted.
         packed: Whether the nodes are close together.
     """
 
@@ -239,7 +239,7 @@ def test_header_damage(read_header: Function) -> None:
         for what, place in damages.items():
             data = bytearray(good)
             data[place] ^= 1 << rng.randrange(8)
-            if what == "the magic":  # its CRC is right: only the magic is wrong
+            if what == "the magic":  # update the CRC, so that only the magic is wrong
                 struct.pack_into("<I", data, HEADER.size, zlib.crc32(data[: HEADER.size]))
             with report.case(f"a wrong bit in {what} is refused"):
                 _check_refused(function, bytes(data), (place, place + 1))
@@ -249,7 +249,7 @@ def test_header_damage(read_header: Function) -> None:
 def _check_refused(
     function: submission.RemoteFunction, image: bytes, mark: tuple[int, int]
 ) -> None:
-    """Expect a ValueError of the student's code, not an unhandled error of dgkit."""
+    """Expect a ValueError raised by the student's code, not an unhandled error of dgkit."""
     try:
         got = _called(function, ForeignMemory(image))
     except submission.SubmissionFailed as exc:

@@ -1,4 +1,4 @@
-"""Grade a lab: each test runs in this process, against a new process with the student's cells."""
+"""Grading of a lab: each test runs here and calls a new process with the student's cells."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Grade:
 
     Attributes:
         test: The test.
-        share: The share of its points, from 0 to 1.
+        share: Fraction of the points of the test, from 0 to 1.
         cases: The cases that were tested.
-        failure: Why nothing was tested; empty otherwise.
-        ratio: Ratio of the bonus, if it tests a bonus.
+        failure: Reason why nothing was tested; empty otherwise.
+        ratio: Ratio of the bonus, if the test is for a bonus.
         isolation: How the submission was isolated.
     """
 
@@ -81,11 +81,11 @@ def grade(
             names = {name: submission.function(name) for name in free_names(test.source)}
             with verdict.grading(seed) as found:
                 exec(compile(test.source, f"test:{test.name}", "exec"), {**names})
-    except Unsupported:  # this machine cannot run the test; not the submission's fault
+    except Unsupported:  # this machine cannot run the test, which is not the submission's fault
         raise
     except SubmissionFailed as exc:
         return Grade(test, 0.0, isolation, failure=str(exc))
-    except Exception as exc:  # the test did not anticipate an answer
+    except Exception as exc:  # the test did not anticipate this answer
         return Grade(test, 0.0, isolation, failure=f"the test ended: {type(exc).__name__}: {exc}")
     return Grade(test, found.share, isolation, found.cases, ratio=found.ratio)
 

@@ -15,9 +15,9 @@ class Limits:
 
     Attributes:
         memory_bytes: Memory, without swap.
-        cpus: CPU seconds per second, that is, cores.
-        processes: Processes and threads.
-        sockets: Open files of a process, sockets included.
+        cpus: CPU seconds per second, that is, number of cores.
+        processes: Number of processes and threads.
+        sockets: Number of open files of a process, including sockets.
     """
 
     memory_bytes: int = 1 << 30

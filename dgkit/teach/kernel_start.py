@@ -1,9 +1,9 @@
 """Lab 7, the kernel starts it: puts, gets and signals that a GPU kernel posts itself.
 
-The kernels are a submission's CUDA C++. They are compiled and run in the isolation of submissions,
-on the emulated GPU, which needs a C++ compiler. The proxy, which checks the operations and moves
-the bytes, belongs to the grader, and the far memory, where the bytes arrive, is not mapped in the
-kernel's process.
+The kernels are CUDA C++ of a submission. They are compiled and run in the same isolation as
+submissions, on the emulated GPU, which needs a C++ compiler. The proxy, which checks the operations
+and moves the bytes, belongs to the grader. The far memory, where the bytes arrive, is not mapped in
+the kernel's process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SOURCE_BYTES = 64 << 10
 _THREADS = 1024  # largest number of threads whose status is kept
 _DEPTH = 1024
 _WAIT_S = 2.0  # limit of a wait in a kernel
-_SHOWN = 1500  # most characters shown of a compiler's or a kernel's message
+_SHOWN = 1500  # maximum number of characters shown of a compiler's or a kernel's message
 _SEEDS = 4
 
 Function = Callable[..., Any]
@@ -93,8 +93,8 @@ class Machine:
     Args:
         far: Size of the far memory, in bytes.
         near: Size of the near memory, in bytes.
-        near_bytes: The first bytes of the near memory.
-        far_bytes: The first bytes of the far memory.
+        near_bytes: Initial content of the beginning of the near memory.
+        far_bytes: Initial content of the beginning of the far memory.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class Machine:
 
     @property
     def far_bytes(self) -> bytes:
-        """The far memory."""
+        """Content of the far memory."""
         return bytes(self.far.array)
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ def _time(function: submission.RemoteFunction) -> float:
 
 
 def _expect_far(machine: Machine, right: bytes, whose: Callable[[int], str]) -> None:
-    """Expect bytes in the far memory; the feedback shows the first wrong one."""
+    """Expect bytes in the far memory; the feedback shows the first wrong byte."""
     found = machine.far_bytes
     wrong = next((at for at, byte in enumerate(right) if found[at] != byte), None)
     if wrong is None:

@@ -2,8 +2,8 @@
 
 The device and its times are simulated, with parameters from the seed, so that a grade does not
 depend on the machine. A transfer takes a base latency plus a time for each byte. The engine starts
-transfers one after another, with at least a certain gap between two starts. Now and then an
-interrupt delays a transfer.
+transfers one after another, with at least a certain gap between two starts. A transfer is
+occasionally delayed by an interrupt.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 MAX_DEPTH, MAX_SIZE = 256, 1 << 20
-OPERATIONS = 20_000  # after which a device refuses more
+OPERATIONS = 20_000  # number of operations after which a device refuses more
 _COLD, _COLD_FACTOR = 100, 4  # number of cold transfers at the start, and their slowdown
 _JITTER = 0.03
 _INTERRUPTS, _INTERRUPT_NS = 0.04, (4000, 8000)  # share of the transfers; nanoseconds
-_SAMPLES = 30_000  # that the grader takes
+_SAMPLES = 30_000  # number of samples that the grader takes
 _GRADED, _DRAWN = 8000, 1000  # operations of one measurement: by the grader, for a picture
-_BAR = 40  # columns
+_BAR = 40  # width in columns
 _PLAIN = 10_000  # operations that a plain solution uses to explore
 _LIMITS = (0.3, 0.1)  # relative errors of a prediction that are accepted
 
@@ -48,10 +48,10 @@ class Parameters:
     """Parameters of a device, in nanoseconds.
 
     Attributes:
-        floor: Result of measuring nothing: the time of the call and the clock.
+        floor: Result of timing an empty operation: the time of the call and the clock.
         base: Time of a transfer of 0 bytes.
         byte: Time of each byte.
-        gap: Least time between the starts of two transfers.
+        gap: Minimum time between the starts of two transfers.
     """
 
     floor: float
@@ -70,7 +70,7 @@ class Parameters:
         )
 
     def latency(self, size: int) -> float:
-        """Return the mean latency of a transfer while no other is in flight."""
+        """Return the mean latency of a transfer while no other transfer is in flight."""
         return self.base + self.byte * size + _INTERRUPTS * sum(_INTERRUPT_NS) / 2
 
     def occupied(self, size: int) -> float:
@@ -99,7 +99,7 @@ class Device(submission.Served):
         self._warmth = 0  # transfers so far
 
     def nothing(self, count: int) -> list[int]:
-        """Time nothing, `count` times; return nanoseconds. The clock itself takes time."""
+        """Time an empty operation `count` times, in nanoseconds. The clock itself takes time."""
         self._check("count", count, 1, OPERATIONS)
         self._use(count)
         return [round(self._noisy(self.parameters.floor)) for _ in range(count)]
@@ -117,7 +117,7 @@ class Device(submission.Served):
         return made
 
     def elapsed(self, size: int, depth: int, count: int) -> int:
-        """Make `count` transfers, `depth` in flight; return the time in nanoseconds."""
+        """Perform `count` transfers with `depth` in flight; return the time in nanoseconds."""
         self._check("size", size, 0, MAX_SIZE)
         self._check("depth", depth, 1, MAX_DEPTH)
         self._check("count", count, 1, OPERATIONS)
@@ -226,7 +226,7 @@ def _bars(values: dict[str, float]) -> str:
 
 
 def _situations(made: Parameters) -> dict[str, tuple[int, int]]:
-    """Return sizes and depths, each with another part of the device as the limit."""
+    """Return sizes and depths, such that each is limited by a different part of the device."""
     rare = 1 << 18
     between = max(64, int(made.base / made.byte / 6))
     return {
@@ -272,7 +272,7 @@ def _check_rate(got: Any, rate: float, limit: float, device: Device, size: int) 
 
 
 def test_depth(explore: Function, smallest_depth: Function) -> None:
-    """Test smallest_depth: within 1 or 10 % of the depth for a share of the highest rate."""
+    """Test smallest_depth: within 1 or 10 % of the depth that gives a share of the highest rate."""
     rng, report = verdict.seeded("depth"), verdict.Report()
     device = Device(Parameters.random(rng), rng.random())
     with submission.local(explore, smallest_depth) as (first, second):

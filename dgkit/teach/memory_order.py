@@ -1,11 +1,11 @@
 """Lab 3, order: a mailbox between two sides, with memory accesses that only fences order.
 
 The mailbox is an array of 64-bit words in the consumer's memory: word 0 is a flag or a sequence
-number, the payload follows. A posted write arrives later; writes arrive in any order, even those to
-the same word. A fenced write starts when all earlier writes have arrived, and later writes start
-after it, like the flag DG_FENCE of dgkit's queues. A load may return an old value: any value that
-the word has had since a certain moment. The consumer's fence advances that moment to the newest one
-that any load has seen.
+number; the payload follows. A posted write arrives later. Writes arrive in any order, even writes
+to the same word. A fenced write starts when all earlier writes have arrived, and later writes start
+after it, as with the flag DG_FENCE of dgkit's queues. A load may return an old value: any value
+that the word has had since a certain moment. The consumer's fence advances that moment to the
+newest moment from which any load has returned a value.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TRIES = 3
 _TIMEOUT_S = 10.0
 
 Function = Callable[..., Any]
-Program = Sequence[Sequence[Any]]  # each write: word, value, whether it is fenced
+Program = Sequence[Sequence[Any]]  # a sequence of writes: word, value, whether it is fenced
 
 
 @dataclass(slots=True)
@@ -75,8 +75,8 @@ class Mailbox:
 
     Args:
         payload: Number of words after word 0.
-        rng: Chooses which writes arrive when, and what a load returns. None: each write arrives at
-            once, and each load returns the newest value.
+        rng: Random numbers that decide when each write arrives and which value a load returns. If
+            None, each write arrives at once and each load returns the newest value.
         watch: Called after each arrival.
     """
 
@@ -100,7 +100,7 @@ class Mailbox:
         return [each[-1][1] for each in self.history]
 
     def checked(self, word: Any) -> int:
-        """Return the number of a word, or raise IndexError."""
+        """Return a word's number; raise IndexError if there is no such word."""
         if type(word) is not int or not 0 <= word < self.size:
             raise IndexError(f"word {word!r}: the mailbox has words 0 to {self.size - 1}")
         return word
@@ -260,7 +260,7 @@ def _expect_payload(box: Mailbox, values: Sequence[int], when: str) -> None:
 
 
 def test_poll(poll: Function) -> None:
-    """Test poll: None, or the whole message."""
+    """Test poll: it returns None or the whole message."""
     rng, report = verdict.seeded("poll"), verdict.Report()
     with submission.local(poll) as (function,):
         with report.case("no message, then a message", required=True):
@@ -310,7 +310,7 @@ def _expect_message(got: Any, allowed: Sequence[list[int] | None], box: Mailbox)
 
 
 def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
-    """Return a text that says from which message each word is."""
+    """Return a text that states for each word the message that it belongs to."""
     messages = [message for message in allowed if message]
     lines = ["it returned parts of messages:"]
     for word, value in enumerate(got, 1):
@@ -368,7 +368,7 @@ def _check_publish(
 
 
 def test_snapshot(snapshot: Function) -> None:
-    """Test snapshot: the newest whole message or None, but never a torn or an older message."""
+    """Test snapshot: it returns the newest whole message or None, not a torn or older message."""
     rng, report = verdict.seeded("snapshot"), verdict.Report()
     with submission.local(snapshot) as (function,):
         with report.case("no message, then one", required=True):
@@ -391,7 +391,7 @@ def test_snapshot(snapshot: Function) -> None:
 
 
 def _message(rng: random.Random, number: int, values: list[int]) -> list[tuple[int, int]]:
-    """Return the arrivals of a correctly published message."""
+    """Return the writes of a correctly published message, in the order of arrival."""
     payload = list(enumerate(values, 1))
     rng.shuffle(payload)
     return [(FLAG, 2 * number - 1), *payload, (FLAG, 2 * number)]
@@ -436,11 +436,11 @@ class Replay:
 
     @property
     def wrong(self) -> bool:
-        """True if the consumer reads, or the words finally hold, another message."""
+        """True if the consumer reads a wrong message, or the words are wrong at the end."""
         return self.seen != self.right or self.final != self.right
 
     def story(self, program: Program, delayed: int) -> str:
-        """Return a text with one line for each arrival, and what the consumer reads."""
+        """Return a text with one line for each arrival and for what the consumer reads."""
         lines = [f"write {delayed} is delayed by the provider 'fault'; in the order of arrival:"]
         for position in self.arrived:
             word, value, fenced = program[position]
@@ -498,7 +498,7 @@ def replay(program: Program, delayed: int) -> Replay:
 
 
 def _words(program: Program, positions: Iterable[int], size: int) -> tuple[int, ...]:
-    """Return the words after some writes, in their order."""
+    """Return the words after the writes at these positions, applied in this order."""
     words = [0] * size
     for position in positions:
         words[program[position][0]] = program[position][1]
@@ -533,13 +533,13 @@ _RIGHT = frozenset(_KINDS) - {"no fence", "a fence too early", "two writes to on
 
 
 def example_programs() -> list[list[list[Any]]]:
-    """Return the programs of the lab's story: a right one, and the three that are wrong."""
+    """Return the programs of the lab's story: one right program and the three wrong programs."""
     rng = random.Random("story")
     return [_program(rng, kind, 3) for kind in _KINDS[:4]]
 
 
 def test_late(late: Function) -> None:
-    """Test late on one right program and on one of each wrong order."""
+    """Test late on one right program and on one program of each wrong order."""
     _test_late(late, "late", _KINDS[:4], (3, 4))
 
 

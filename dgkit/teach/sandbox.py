@@ -82,7 +82,7 @@ _AS_NOBODY = (
     f"|| exit 1; shift; n=$((n-1)); done; exec setpriv --reuid {NOBODY} --regid {NOBODY} "
     '--clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all "$@"'
 )
-_REPLACED = ("/proc", "/dev", "/tmp")  # by new ones, even if the search path is below them
+_REPLACED = ("/proc", "/dev", "/tmp")  # replaced by new ones even if they contain the search path
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives"),
     *("/etc/ld.so.cache", "/etc/localtime"),
@@ -115,7 +115,7 @@ class Isolation:
     Attributes:
         method: "bubblewrap", "another user", or "" without isolation.
         prefix: Words before the command.
-        note: Why there is no isolation.
+        note: Reason why there is no isolation.
     """
 
     method: str
@@ -157,7 +157,7 @@ def _another_user(hidden: Sequence[str]) -> tuple[str, ...]:
 
 
 def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:
-    """Return in one line why a command prefix does not isolate; "" if it does."""
+    """Return one line on why a command prefix does not isolate; "" if it does."""
     command = [*prefix, sys.executable, "-I", "-c", _PROBE, *hidden, _search_path()]
     try:
         done = subprocess.run(
@@ -199,7 +199,7 @@ def isolation(hidden: tuple[str, ...]) -> Isolation:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment without any variable of the grader's own."""
+    """Return an environment without the variables of the grader's environment."""
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": "/tmp",

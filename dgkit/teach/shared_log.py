@@ -3,7 +3,7 @@
 The log is an array of 64-bit words in the owner's memory, which writers load and store by DMA. Word
 0 is the number of committed records. Word 1 is the lease: bits 48 to 63 are its epoch, bits 32 to
 47 its holder, bits 0 to 31 the second at which it expires. Record n is the four words from word
-2 + 4 n on: its ident and three values. Each writer has a separate access, which the owner can
+2 + 4 n on: its ident and three values. Each writer has an access of its own, which the owner can
 revoke.
 """
 
@@ -73,14 +73,14 @@ class Log:
             self._closing = stack.pop_all()
 
     def access(self, name: str) -> Access:
-        """Grant a writer access: export the memory for it."""
+        """Grant a writer access by exporting the memory for it."""
         made = Access(self, name)
         self._closing.callback(made.close)
         self._accesses.append(made)
         return made
 
     def revoke_others(self, access: Access) -> None:
-        """Revoke every access but one: no other importer moves a byte after this."""
+        """Revoke every access but one; after this, no other importer can move a byte."""
         for other in self._accesses:
             if other is not access:
                 other.exported.close()
@@ -167,7 +167,7 @@ class Access(submission.Served):
         return value
 
     def store(self, word: int, value: int) -> None:
-        """Write a word by DMA; it is in the memory when this returns.
+        """Write a word by DMA; the value is in the memory when this returns.
 
         Raises:
             AccessDenied: The access is revoked.
@@ -204,7 +204,7 @@ class Access(submission.Served):
         return self._log.capacity
 
     def revoke_others(self, epoch: int) -> None:
-        """Make the owner revoke every other access, if `epoch` is that of the lease.
+        """Make the owner revoke every other access, if `epoch` is the epoch of the lease.
 
         Raises:
             AccessDenied: The lease has another epoch, or this access is revoked.
@@ -258,7 +258,10 @@ def _lease(epoch: int, holder: int, expires: int) -> int:
 def _run(
     function: submission.RemoteFunction, access: Access, *args: Any, kill_after: int | None = None
 ) -> Any:
-    """Call a function; after some requests, kill its process with the last one unanswered."""
+    """Call a function; if `kill_after` is given, kill its process after that many requests.
+
+    The last of these requests is executed but not answered.
+    """
     call = function.start(access, *args)
     done = 0
     while (request := call.next()) is not None:
@@ -343,7 +346,7 @@ def test_append(append: Function) -> None:
 
 
 def test_kill(append: Function) -> None:
-    """Test append under kill -9: the client tries again, and each record is there once."""
+    """Test append under kill -9: after a retry of the client, each record is in the log once."""
     rng, report = verdict.seeded("kill"), verdict.Report()
     with submission.local(append) as (function,):
         requests = 0
@@ -369,7 +372,7 @@ def _expect_requests(requests: int) -> None:
 
 
 def _requests(rng: random.Random, function: submission.RemoteFunction) -> int:
-    """Return the number of requests of an undisturbed append."""
+    """Return the number of requests that an undisturbed append makes."""
     records = _records(rng, 3)
     with Log(8, records[:2]) as log:
         access = log.access("writer")
@@ -493,7 +496,7 @@ def _check_race(
 
 
 def test_takeover(append: Function, take_over: Function) -> None:
-    """Test take_over: only after the lease has expired; then a paused holder does no harm."""
+    """Test take_over: it works only on an expired lease; a paused holder then does no harm."""
     rng, report = verdict.seeded("takeover"), verdict.Report()
     with submission.local(append, take_over) as (put, take), _other(put, take) as new:
         with report.case("a lease that has not expired", required=True):
@@ -504,7 +507,7 @@ def test_takeover(append: Function, take_over: Function) -> None:
 
 
 def test_takeover_hidden(append: Function, take_over: Function) -> None:
-    """Test take_over with a holder that pauses anywhere, and with a successor that is killed."""
+    """Test take_over with a holder that pauses at any request, and with a killed successor."""
     rng, report = verdict.seeded("takeover hidden"), verdict.Report()
     with submission.local(append, take_over) as (put, take), _other(put, take) as new:
         with report.case("a lease that has not expired", required=True):
@@ -608,7 +611,8 @@ def _kill_with_the_lease(
 def test_few_accesses(append: Function) -> None:
     """Test the bonus: an append to a log of 64 records with few accesses.
 
-    The ratio is the 64 + 7 accesses of an append that reads each ident, divided by those made.
+    The ratio is the 64 + 7 accesses of an append that reads each ident, divided by the accesses
+    made.
     """
     rng, report = verdict.seeded("few accesses"), verdict.Report()
     records = _records(rng, 65)

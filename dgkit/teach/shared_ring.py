@@ -36,17 +36,17 @@ _STEPS = 3000
 _IDLE_CALLS = 100
 _SHOWN = 24
 
-# Generator that yields a function with its arguments and receives its value. Yielding None instead
-# of a function sleeps until the doorbell rings.
+# A script is a generator that yields a function with its arguments and receives the function's
+# value. If it yields None instead of a function, it sleeps until the doorbell rings.
 Script = Generator[tuple["submission.RemoteFunction | None", Sequence[Any]], Any, None]
 
 
 class Ring(submission.Served):
-    """Words of shared memory, with a log of each access.
+    """Words of shared memory, with a log of all accesses.
 
     Args:
         slots: Number of slots, a power of two.
-        start: First value of head and tail.
+        start: Initial value of head and tail.
     """
 
     methods = ("load", "store", "slots", "doorbell")
@@ -111,7 +111,7 @@ class Ring(submission.Served):
 
 
 class _Actor:
-    """One side of the ring: makes the calls of a script, one request at a time."""
+    """One side of the ring; it executes the calls of a script, one request at a time."""
 
     def __init__(self, name: str, script: Script, ring: Ring) -> None:
         self.name, self._script, self._ring = name, script, ring
@@ -122,7 +122,7 @@ class _Actor:
 
     @property
     def ready(self) -> bool:
-        """Return whether it can make a step."""
+        """Return whether this side can execute a step."""
         return not self.done and (not self._asleep or self._ring.bell)
 
     def _advance(self, value: Any) -> None:
@@ -211,7 +211,7 @@ def _sides(*functions: Function) -> Iterator[tuple[submission.RemoteFunction, ..
 
 
 def test_one_side(submit: Function, take: Function) -> None:
-    """Test submit and take one after another: full, empty, order, wrap-around."""
+    """Test submit and take one after another: full ring, empty ring, order, wrap-around."""
     rng, report = verdict.seeded("one side"), verdict.Report()
     starts = {"a ring that begins at 0": 0, "indices that wrap at 2**32": _MASK - 5}
     with _sides(submit, take) as (put, get):
@@ -255,7 +255,7 @@ def test_schedules(submit: Function, take: Function) -> None:
 
 
 def test_batch(submit_many: Function, take: Function) -> None:
-    """Test submit_many: the number accepted, one publication for a batch."""
+    """Test submit_many: it returns the number accepted, and publishes a batch once."""
     rng, report = verdict.seeded("batch"), verdict.Report()
     with _sides(submit_many, take) as (put, get):
         with report.case("a batch that fits", required=True):
@@ -349,7 +349,7 @@ def _consume_asleep(
 
 
 def test_few_accesses(submit_many: Function) -> None:
-    """Test the bonus: a batch of 64 values with few accesses of the shared memory.
+    """Test the bonus: a batch of 64 values with few accesses to the shared memory.
 
     The ratio is four accesses for each value, divided by the accesses made.
     """

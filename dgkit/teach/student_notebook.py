@@ -32,7 +32,7 @@ def cells_of(path: Path) -> list[Mapping[str, Any]]:
     """Return the cells of a notebook file.
 
     Raises:
-        ValueError: The file is not a notebook of format 4, or has more than 10 MiB.
+        ValueError: The file is not a notebook of format 4, or is larger than 10 MiB.
         OSError: The file cannot be read.
     """
     if (size := path.stat().st_size) > _MAX_BYTES:
@@ -60,7 +60,7 @@ def _marks(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return name and source of each solution cell, the only cells of a submission that are run."""
+    """Return name and source of each solution cell; no other cells of a submission are run."""
     return [
         (str(marks["grade_id"]), _source(cell))
         for cell in cells

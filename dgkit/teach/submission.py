@@ -19,14 +19,14 @@ __all__ = ["Call", "RemoteFunction", "Request", "Served", "Submission", "Submiss
 
 _END_S = 5.0
 _NONE = sandbox.Isolation("", note="functions of this process")
-_HANGS = 2  # calls that may time out before no more calls are made
+_HANGS = 2  # number of time-outs after which no more calls are made
 
 
 class SubmissionFailed(Exception):
-    """Raised if a call of a submission raised, timed out, ended its process or sent garbage.
+    """Raised if a call of a submission raised, timed out, ended its process or sent invalid data.
 
     Attributes:
-        kinds: Names of the classes of the exception that it raised, the most derived first.
+        kinds: Names of the classes of the exception that it raised, most derived class first.
     """
 
     def __init__(self, text: str, kinds: Sequence[str] = ()) -> None:
@@ -48,7 +48,7 @@ Request = tuple[Served, str, list[Any]]  # the object, its method, the arguments
 
 
 class Call:
-    """A call in progress: it makes requests, and ends with a value or an exception.
+    """A call in progress, which makes requests and ends with a value or an exception.
 
     Args:
         submission: The submission.
@@ -106,7 +106,7 @@ class Call:
         return served, method, values
 
     def resume(self) -> None:
-        """Restart the call's time limit, after the caller has paused it."""
+        """Restart the time limit of the call, after the caller has paused the call."""
         self._submission.restart_clock()
 
     def serve(self, request: Request) -> None:
@@ -141,10 +141,11 @@ class Submission:
     """A process or thread that runs a student's cells. After a failure, a new one is started.
 
     Args:
-        connect: Function that starts it, and returns the connection and the process (or None).
-        limits: Its limits.
-        cells: Name and source of each cell, which a process runs first.
-        isolation: Isolation of its process.
+        connect: Function that starts the process or thread and returns the connection and the
+            process (or None).
+        limits: Limits of the process.
+        cells: Name and source of each cell; a process runs them first.
+        isolation: Isolation of the process.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Submission:
         return Submission(self._connect, self.limits, self._cells, self.isolation)
 
     def begin(self) -> None:
-        """Start it unless it is running, and start the time limit of a call.
+        """Start the process unless it is running, and start the time limit of a call.
 
         Raises:
             SubmissionFailed: A cell raised, or too many earlier calls timed out.
@@ -205,7 +206,7 @@ class Submission:
         self._deadline = time.monotonic() + self.limits.time_s
 
     def function(self, name: str) -> RemoteFunction:
-        """Return a function by name; a call fails if it is not defined."""
+        """Return a function by name; calling it fails if the submission does not define it."""
         return RemoteFunction(self, name)
 
     def send(self, message: list[Any]) -> None:

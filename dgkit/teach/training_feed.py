@@ -3,9 +3,9 @@
 The loader, on the host's CPU, writes one batch after another into its memory. The DPU copies each
 batch into a slot of the accelerator's memory, signals it, and reads the losses back. The
 accelerator trains a small network. Bytes are moved by DMA; time is simulated, so that a grade does
-not depend on the machine. A copy moves the second half of a batch at its start and the first half
-at its end; the accelerator reads the first half at its start and the second half at its end. So a
-batch is torn whenever a copy and a training step overlap in a slot.
+not depend on the machine. A copy moves the second half of a batch when it starts and the first half
+when it ends; a training step reads the first half when it starts and the second half when it ends.
+Therefore a batch is torn whenever a copy and a training step overlap in a slot.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Network:
     """A network with one hidden layer, trained by gradient descent.
 
     Args:
-        xp: NumPy, or a library with its functions.
+        xp: NumPy, or a library that has the same functions.
     """
 
     def __init__(self, xp: Any = np) -> None:
@@ -78,9 +78,9 @@ class Times:
     """Durations of each batch, in milliseconds.
 
     Attributes:
-        decode: Time in which the CPU writes it into the loader's memory.
-        copy: Time of its copy into the accelerator's memory.
-        compute: Time of its training step.
+        decode: Time in which the CPU writes the batch into the loader's memory.
+        copy: Time of the copy into the accelerator's memory.
+        compute: Time of the training step.
     """
 
     decode: tuple[int, ...]
@@ -104,7 +104,7 @@ class Times:
 
 
 def fed_by_cpu(times: Times, slots: int = 2) -> tuple[int, float]:
-    """Return completion time and CPU share if the CPU that decodes also makes the copies.
+    """Return completion time and CPU share if the CPU that decodes also performs the copies.
 
     It copies a batch before it decodes the next one.
     """
@@ -188,7 +188,7 @@ class Dpu(submission.Served):
         write = self._queue.write(self._local, self._slots_remote, size=_HALF, remote_offset=target)
         write.wait(timeout=_TIMEOUT_S)
 
-    # What the student's function calls.
+    # Methods that the student's function calls.
 
     def batches(self) -> int:
         """Return the number of batches."""
@@ -219,7 +219,7 @@ class Dpu(submission.Served):
         return self._number("copy", copy, len(self._posted)) < self._copied
 
     def signal(self, batch: int, slot: int) -> None:
-        """Tell the accelerator to train a batch from a slot, after the batches signalled before."""
+        """Tell the accelerator to train on the batch in a slot, after earlier signalled batches."""
         self._number("batch", batch, len(self.data))
         self._number("slot", slot, self._slots)
         self._poll()
@@ -326,7 +326,7 @@ class Dpu(submission.Served):
         row = "the DMA" if span in self.spans["DMA"] else "the accelerator"
         self.mistake = self.mistake or f"at {self.now} ms {row} {text}"
 
-    # What the grader checks.
+    # Results that the grader checks.
 
     @property
     def busy(self) -> int:
@@ -341,7 +341,7 @@ class Dpu(submission.Served):
     def picture(self) -> str:
         """Return a picture of what the CPU, the DMA and the accelerator did over time.
 
-        A digit or letter is a batch; wrong ones are underlined.
+        Each digit or letter stands for a batch; wrong batches are underlined.
         """
         scale = max(1, -(-self.now // _COLUMNS_SHOWN))
         lines = [f"{'':12} one column is {scale} ms; a digit or letter is a batch"]
@@ -420,13 +420,13 @@ def _check_training(got: Any, dpu: Dpu) -> None:
 
 
 def _unlike(rng: random.Random, count: int) -> Times:
-    """Return random times in which copies and steps take about as long."""
+    """Return random times in which copies and training steps take about equally long."""
     copy, compute = ([rng.randrange(4, 30) for _ in range(count)] for _ in range(2))
     return Times((2,) * count, tuple(copy), tuple(compute))
 
 
 def test_feed(feed: Function) -> None:
-    """Test what feed trains and returns, regardless of the time."""
+    """Test the training and the return value of feed, regardless of the time."""
     rng, report = verdict.seeded("feed"), verdict.Report()
     cases = {
         "12 batches": (Times.uniform(12, 3, 4, 6), 2),
@@ -446,7 +446,7 @@ def test_feed(feed: Function) -> None:
 
 
 def test_overlap(feed: Function) -> None:
-    """Test that feed copies a batch while another one is trained."""
+    """Test that feed copies a batch while another batch is trained."""
     rng, report = verdict.seeded("overlap"), verdict.Report()
     cases = {
         "batches that take unlike times": (_unlike(rng, 20), 2),

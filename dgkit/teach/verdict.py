@@ -1,4 +1,4 @@
-"""Cases of a lab's tests: which answers are right, feedback on each, share of the points."""
+"""Cases of a lab's tests: whether each answer is right, the feedback, the share of the points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WrongAnswer(AssertionError):
     """Raised for a wrong answer; its text is the feedback."""
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows: the feedback, without a traceback of the test."""
+        """Return the lines that IPython shows: the feedback, without a traceback of the test."""
         return str(self).strip().splitlines()
 
 
