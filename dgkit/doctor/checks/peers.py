@@ -94,7 +94,7 @@ _WITHOUT_P2P = _WITHOUT_NVLINK | {"turing", "ampere"}
 
 
 def _geforce(machine: Machine, found: tuple[Gpu, ...]) -> Finding | None:
-    """Return the finding on GeForce GPUs from Turing on: they access each other by NVLink only."""
+    """Return the finding on GeForce GPUs from Turing on: peer access needs NVLink, if available."""
     ages = {gpu.architecture.lower() for gpu in found}
     without = _WITHOUT_NVLINK if machine.know(nvidia_topo.topology_matrix).why else _WITHOUT_P2P
     if not (ages <= without and all("geforce" in gpu.name.lower() for gpu in found)):
