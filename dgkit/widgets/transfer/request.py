@@ -85,7 +85,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """What a call or a form asks for besides operation, region and payload: numbers or text.
+    """Parameters of a request besides operation, region and payload, as numbers or as text.
 
     Attributes:
         offset: Offset in the region in bytes.
