@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Provider cuda: the GPU's copy engine moves the bytes. It has no thread: the caller's thread puts
- * operations into a stream when it posts, and reads a flag in pinned memory when it polls or waits.
- * For a caller that sleeps, the driver calls a function when the flag changes.
+ * Provider cuda: the GPU's copy engine moves the bytes. The provider has no thread of its own: the
+ * caller's thread enqueues operations on a stream when it posts, and reads a flag in pinned memory
+ * when it polls or waits. For a caller that sleeps, the driver runs a callback when the flag
+ * changes.
  */
 #include "cuda.h"
 
@@ -21,8 +22,8 @@ enum {
 	PAGE = 4096,
 };
 
-/* Within pinned memory of a queue, behind its flags: how large it is, and the next one that no queue
- * uses. */
+/* Header inside a queue's pinned memory, behind its flags: the size of the memory, and the next
+ * free one. */
 struct spare {
 	struct spare *next;
 	uint64_t size;
@@ -196,7 +197,7 @@ static void *pinned_of(struct spare *s)
 	return (char *)(s + 1) - FLAGS;
 }
 
-/* Takes zeroed pinned memory of at least `size` bytes: a closed queue's, or new. */
+/* Returns zeroed pinned memory of at least `size` bytes in *out: that of a closed queue, or new. */
 static CUresult take_pinned(struct cuda *c, uint64_t size, void **out)
 {
 	pthread_mutex_lock(&c->spare_lock);
@@ -255,12 +256,13 @@ static void cuda_close(struct dg_device *dev, void *state)
 	free(c);
 }
 
-/* A part of the scratch granule's first half, whose contents do not matter. The first 32 queues
- * have a part each, so that two of them never write the same words at the same time. */
+/* Returns a part of the scratch granule's first half, whose contents do not matter. Each of the
+ * first 32 queues has a part of its own, so that no two of them write the same words at the same
+ * time. */
 static uint64_t scratch_part(struct cuda *c)
 {
 	uint64_t parts = c->granularity / 2 / PLAIN_FROM;
-	/* Relaxed: nothing else is said by it. */
+	/* Relaxed: the counter orders no other data. */
 	uint32_t turn = atomic_fetch_add_explicit(&c->scratch_turn, 1, memory_order_relaxed);
 	return parts ? turn % parts * PLAIN_FROM : 0;
 }
@@ -284,7 +286,7 @@ static void leave_shared(struct cuda_queue *q)
 	free(left);
 }
 
-/* Makes the shared stream of q's proxy, or finds it. */
+/* Finds the shared stream of q's proxy, or creates it. */
 static CUresult join_shared(struct cuda_queue *q)
 {
 	struct cuda *c = q->c;
@@ -388,7 +390,7 @@ static void wake(void *arg)
 }
 
 /* Has the driver wake the sleeper at the next completion. If an earlier request has already fired,
- * the flag is set, and the caller sees it in its next poll. */
+ * the flag is set, and the caller sees it at its next poll. */
 static void request_wake(struct cuda_queue *q)
 {
 	CUdeviceptr flag = (CUdeviceptr)(uintptr_t)q->flag;
@@ -396,8 +398,8 @@ static void request_wake(struct cuda_queue *q)
 	if (q->submitted == q->done || q->wake_requested)
 		return;
 	bool entered = cuda_enter(q->c);
-	/* A copy first: it has the waker wait in a copy engine's channel. In the compute engine's
-	 * the sleeper of a busy GPU wakes up when its time slice comes. */
+	/* Copy first: the waker then waits in a copy engine's channel. In the compute engine's
+	 * channel, the sleeper on a busy GPU would wake up only at its next time slice. */
 	q->wake_requested =
 		!cuda.cuMemcpyDtoHAsync(q->staging + (uint64_t)(q->p->mask + 1) * STAGED,
 					unwritten, sizeof(uint64_t), q->waker) &&
@@ -410,7 +412,7 @@ static void cuda_doorbell(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct cuda_queue *q = p->provider;
 	(void)dev;
-	/* A proxy's thread uses no other context: it stays in this one. */
+	/* A proxy's thread uses no other context, so it leaves this one current. */
 	bool entered = cuda_enter(q->c) && !p->beside_kernels;
 	cuda_submit(q);
 	/* The queue was armed before this post: its caller may already be asleep. */
@@ -476,7 +478,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	bool entered = cuda_enter(q->c);
 	CUresult code = cuda.cuStreamSynchronize(q->stream->handle);
-	if (!code) /* the waker's function uses the pipe */
+	if (!code) /* the callback of the waker uses the pipe */
 		code = cuda.cuStreamSynchronize(q->waker);
 	if (code)
 		cuda_abort(q, code);
@@ -485,7 +487,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++)
 		op->status = DG_FLUSHED;
 	cuda_publish(q, p->sq_head, now_ns(), false);
-	if (q->canary.stream) { /* it writes its flag */
+	if (q->canary.stream) { /* the canary writes its flag */
 		cuda.cuStreamSynchronize(q->canary.stream);
 		cuda.cuStreamDestroy(q->canary.stream);
 	}
@@ -498,7 +500,7 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	free(q);
 }
 
-/* Loop of the driver's plain copy followed by a flag: the cost that every program has. */
+/* Times the driver's plain copy followed by a flag: the cost that every program has. */
 static int cuda_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		     uint32_t count, uint32_t window, uint64_t *samples_ns)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Loading libcuda, and advice for the errors of its start. */
+/* Loading libcuda, and advice for errors while loading and starting it. */
 #include "cuda_api.h"
 
 #include <dlfcn.h>
@@ -103,7 +103,7 @@ int cuda_start(int *gpus)
 		code = CUDA_ERROR_NO_DEVICE;
 	if (!code)
 		return 0;
-	/* Before fork(): a defect of the program, not of the driver. */
+	/* Called before fork(): a defect of the program, not of the driver. */
 	return dg_fail(code == CUDA_ERROR_NOT_INITIALIZED ? ENODEV : DG_REASON_CUDA,
 		       "no GPU can be used: %s (%d): %s", cuda_name(code), code, remedy(code));
 }

@@ -80,7 +80,7 @@ typedef union {
 	struct {
 		unsigned operation;
 		CUdeviceptr address;
-		uint64_t value; /* the lower half for the operation of 32 bits */
+		uint64_t value; /* a 32-bit operation uses the lower half */
 		unsigned flags;
 		CUdeviceptr alias;
 	} writeValue;
@@ -134,7 +134,7 @@ enum {
 	CU_MEM_ACCESS_READ = 1,
 	CU_MEM_ACCESS_READWRITE = 3,
 	CU_MEM_HANDLE_POSIX_FD = 1,
-	CU_MEMHOST_PORTABLE = 1, /* the same for ALLOC and REGISTER */
+	CU_MEMHOST_PORTABLE = 1, /* the same value for cuMemHostAlloc and cuMemHostRegister */
 	CU_MEMHOST_DEVICEMAP = 2,
 	CU_MEMHOSTREGISTER_READ_ONLY = 8,
 	CU_IPC_LAZY_PEER_ACCESS = 1,

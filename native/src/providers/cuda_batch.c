@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Small operations posted together: by the copy engine, or by a kernel.
+ * Small operations posted together: executed by the copy engine or by a kernel.
  *
- * A kernel (cuda_gather.h) runs 256 of them in 18 us, but while another process or a kernel of
- * this one keeps the GPU busy, it waits for its time slice, 2.4 ms on an H200. The copy engine
- * needs 0.4 us for each (the driver's time on the CPU, in cuMemcpyBatchAsync) whatever the GPU
- * does. Which one pays is measured, not assumed: the copy engine's time by the batches that it
- * runs, the compute engine's by a canary, an empty kernel in another stream that carries no bytes,
- * and by the batches that a kernel runs. A measurement is believed for FRESH_NS: where there is
- * none, the copy engine runs the batch and a canary is sent behind it, and others while the batch
- * runs, as the answer to the first would be old at its end. So of a GPU that becomes busy at most
- * one batch notices, and a GPU that stays busy gets few canaries.
+ * A kernel (cuda_gather.h) executes 256 of them in 18 us, but while another process or another
+ * kernel of this process keeps the GPU busy, it waits for its time slice: 2.4 ms on an H200. The
+ * copy engine needs 0.4 us for each operation (the driver's CPU time in cuMemcpyBatchAsync),
+ * whatever the GPU does. Which of them is faster is measured, not assumed: the copy engine's time
+ * with the batches that it executes; the compute engine's with a canary, an empty kernel in another
+ * stream that copies no bytes, and with the batches that a kernel executes. A measurement is valid
+ * for FRESH_NS. Without a valid one, the copy engine executes the batch, and a canary is sent
+ * behind it; more are sent while the batch runs, because the answer to the first would be too old
+ * at its end. So at most one batch is delayed when a GPU becomes busy, and a GPU that stays busy
+ * gets few canaries.
  *
  * The driver sends the small writes of such a batch inline, through the channel of the compute
- * engine, unless the stream is with a copy engine when they come. So they follow two rows
- * (cuda_copy.c) that go nowhere. In 256 writes behind such a lead, 1 batch of 1,000 was late;
- * without it, each. Reads of the same batch do not lead: writes behind them waited 1 to 2 ms.
- * Neighbours become one copy, and few copies go by themselves, each as two rows.
+ * engine, unless the stream's last work was a copy engine's when they arrive. So the writes follow
+ * two rows (cuda_copy.c) to scratch memory. Of 1,000 batches of 256 writes after such a lead, 1 was
+ * late; without a lead, all were. Reads of the same batch do not serve as a lead: writes behind
+ * them waited 1 to 2 ms. Adjacent copies are merged into one, and when there are few copies, each
+ * is sent alone, as two rows.
  *
- * A queue of a proxy (dg_pipe.beside_kernels) uses neither kernel nor canary: the posting kernel may
- * have every multiprocessor of the GPU, and wait for what they would come after.
+ * A queue of a proxy (dg_pipe.beside_kernels) uses neither the kernel nor canaries: the posting
+ * kernel may occupy every multiprocessor of the GPU while it waits for the very operations that
+ * would run after it.
  */
 #include <string.h>
 
@@ -28,18 +31,18 @@
 #include "cuda_gather.h"
 
 enum {
-	GATHER_MIN = 8, /* smallest number of operations worth a launch */
-	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy one; above, a warp */
+	GATHER_MIN = 8, /* smallest number of operations for which a launch is faster */
+	GATHER_SMALL = 64, /* up to this size in bytes, 8 threads copy each; above it, a warp */
 	THREADS = 256, /* per block */
-	FRESH_NS = 1000000, /* how long a measured answer is believed */
-	FRESH_PART = 4, /* or one part of so many of the time that the copy engine would take */
-	SLOW_NS = 250000, /* no write-value takes so long in a copy engine's channel */
-	REST = 8, /* a slow canary's time is at most one part of so many */
-	REST_NS = 20000000, /* and no longer than this until the next one */
-	FEW = 1, /* copies that cost less by themselves than in a call of many */
-	TWO_WORDS = 16, /* what has a multiple of it is written as two rows of whole words */
-	CLOSE = 4, /* expected times are close up to this factor */
-	RETRY = 16, /* of close calls, one in so many goes to the copy engine */
+	FRESH_NS = 1000000, /* how long a measured answer is valid */
+	FRESH_PART = 4, /* or this fraction of the time that the copy engine would take: 1/4 */
+	SLOW_NS = 250000, /* no write-value takes longer than this in a copy engine's channel */
+	REST = 8, /* the pause between canaries is this many times the last answer */
+	REST_NS = 20000000, /* but no longer than this */
+	FEW = 1, /* up to this number of copies, separate calls cost less than a call for many */
+	TWO_WORDS = 16, /* multiples of this size are written as two rows of whole words */
+	CLOSE = 4, /* expected times that differ by at most this factor are close */
+	RETRY = 16, /* when they are close, every 16th batch goes to the copy engine */
 };
 
 static CUfunction gather_function(struct cuda *c)
@@ -88,12 +91,12 @@ static CUresult send_together(struct cuda_queue *q, struct chunk *c)
 {
 	CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
 	size_t first = 0, refused;
-	q->stream->on_engine = c->which == READS; /* writes almost certainly are, too */
+	q->stream->on_engine = c->which == READS; /* the writes almost certainly are, too */
 	return cuda.cuMemcpyBatchAsync(c->dst, c->src, c->size, c->n, &attributes, &first, 1,
 				       &refused, q->stream->handle);
 }
 
-/* The copy at `at` as an operation. */
+/* Returns copy number `at` of c as an operation. */
 static struct dg_op op_of(const struct chunk *c, size_t at)
 {
 	struct dg_op op = *c->op[at];
@@ -106,8 +109,8 @@ static struct dg_op op_of(const struct chunk *c, size_t at)
 	return op;
 }
 
-/* Whether the copies are few, and none that was put together of several operations is one whose
- * source would be read now: is_held() asks only for each operation. */
+/* Whether the copies are few, and no merged copy has a source that would be read now: is_held()
+ * checks single operations only. */
 static bool are_few(const struct chunk *c)
 {
 	bool few = c->n <= (c->rows ? 1 : FEW);
@@ -186,7 +189,8 @@ static void in_chunks(struct cuda_queue *q, const struct group *g, enum directio
 	}
 	if (!code)
 		code = cuda_chunk_send(q, &c);
-	/* The driver does not say which copies of a refused call it made: each one again, alone. */
+	/* The driver does not say which copies of a refused call it made, so each is repeated
+	 * alone. */
 	if (code)
 		one_by_one(q, g, which);
 }
@@ -249,7 +253,7 @@ CUresult cuda_copy_rows(struct cuda_queue *q, const struct dg_op *op, uint32_t i
 CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, uint64_t n)
 {
 	struct chunk c;
-	q->stream->on_engine = false; /* almost certainly it is */
+	q->stream->on_engine = false; /* almost certainly the work is not the copy engine's */
 	if (!cuda_can_chunk(q->c))
 		return cuda.cuMemcpyHtoDAsync(dst, src, n, q->stream->handle);
 	chunk_of(&c, WRITES);
@@ -264,7 +268,7 @@ CUresult cuda_led_copy(struct cuda_queue *q, CUdeviceptr dst, const char *src, u
 
 bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
 {
-	if (q->bounce) /* of the compute engine there may be nothing left */
+	if (q->bounce) /* the compute engine may be fully occupied */
 		return false;
 	uint64_t now = now_ns(), engine_ns = n * q->engine_ns;
 	uint64_t fresh_ns = engine_ns / FRESH_PART > FRESH_NS ? engine_ns / FRESH_PART : FRESH_NS;
@@ -272,27 +276,29 @@ bool cuda_kernel_pays(struct cuda_queue *q, uint64_t n)
 	if (!q->answer_at_ns || now - q->answer_at_ns >= fresh_ns || q->answer_ns >= engine_ns ||
 	    !gather_function(q->c))
 		return false;
-	/* Where it is a close call, the copy engine's time is taken again now and then. */
+	/* When the expected times are close, the copy engine's time is measured again now and
+	 * then. */
 	return engine_ns > CLOSE * q->answer_ns || ++q->close_calls % RETRY;
 }
 
 void cuda_measure(struct cuda_queue *q, uint32_t upto, uint64_t now)
 {
 	struct timed *t = &q->timed;
-	/* Serial numbers: upto is at or after t->upto. */
+	/* Compares serial numbers: upto is at or after t->upto. */
 	if (!t->running || (int32_t)(upto - t->upto) < 0)
 		return;
 	uint64_t took = now - t->since_ns, each = took / t->n, known = q->engine_ns;
 	t->running = false;
 	if (t->form == BY_ENGINE) {
-		/* The first batch also pays for what the driver does once. A sleeper sees all times
-		 * later than they are, and compares them all the same. */
+		/* The first batch includes the driver's one-time initialization, so it is not
+		 * measured. For a sleeping caller all times are too long, but equally so, and are
+		 * still compared. */
 		if (q->engine_ran)
 			q->engine_ns = known && each > known ? known + (each - known) / REST : each;
 		q->engine_ran = true;
 	} else if (t->form == BY_KERNEL) {
 		q->answer_at_ns = now;
-		/* What a launch takes is the shortest of all answers, until one is late. */
+		/* A launch's cost is the shortest of all answers, until one is late. */
 		if (took < q->answer_ns || took >= t->n * known)
 			q->answer_ns = took;
 	} else if (took > SLOW_NS) {
@@ -308,7 +314,7 @@ void cuda_read_canary(struct cuda_queue *q, uint64_t now)
 		return;
 	c->seen = c->sent;
 	q->answer_ns = now - c->sent_ns;
-	if (now - q->last_poll_ns > LATE_NS) /* it came at any time since then */
+	if (now - q->last_poll_ns > LATE_NS) /* it arrived at any time since then */
 		q->answer_ns /= 2;
 	q->answer_at_ns = now;
 }
@@ -339,7 +345,7 @@ void cuda_send_canary(struct cuda_queue *q)
 
 void cuda_renew_canary(struct cuda_queue *q)
 {
-	/* Serial numbers: the batch is not done. */
+	/* Compares serial numbers: the batch is not complete. */
 	if ((int32_t)(q->done - q->canary_upto) >= 0)
 		return;
 	q->wants_canary = true;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies beside kernels: a proxy's queue, for whose operations a kernel waits that may have every
- * multiprocessor of the GPU.
+ * Copies beside kernels: for the queue of a proxy, whose operations a kernel waits for that may
+ * occupy every multiprocessor of the GPU.
  *
- * Beside such a kernel, copies between host and device go through, in all forms that cuda_copy.c and
- * cuda_batch.c use, and so do write-values. What does not, until the kernel ends: any kernel, any
- * copy on one GPU, cuMemFreeHost and cuMemHostUnregister. So bytes go from GPU to GPU memory by way
- * of a bounce buffer in pinned memory, in one stream: its order makes a copy out of the buffer come
- * after the copy into it, and the next copy into it after that.
+ * While such a kernel runs, all forms of copies between host and device that cuda_copy.c and
+ * cuda_batch.c use make progress, and so do write-values. These wait until the kernel ends: any
+ * other kernel, any copy within one GPU, cuMemFreeHost and cuMemHostUnregister. So copies from GPU
+ * to GPU memory go through a bounce buffer in pinned memory, in one stream, whose order ensures
+ * that a copy out of the buffer follows the copy into it and precedes the next copy into it.
  */
 #include "cuda.h"
 
@@ -34,7 +34,7 @@ CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t inde
 	return code;
 }
 
-/* Sends both: what the first copies into the buffer, the second copies out of it. */
+/* Sends both lists: the second one copies out of the buffer what the first one copied into it. */
 static CUresult send_both(struct cuda_queue *q, struct chunk *out, struct chunk *in)
 {
 	CUresult code = cuda_chunk_send(q, out);
@@ -67,7 +67,7 @@ CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 	return code || !used ? code : send_both(q, &out, &in);
 }
 
-/* Two planes of one row, as cuda_copy.c has them. */
+/* Copies two planes of one row each, the form that cuda_copy.c uses. */
 static void warm_planes(struct cuda_queue *q, CUdeviceptr at)
 {
 	const CUDA_MEMCPY3D c = {
@@ -90,7 +90,8 @@ CUresult cuda_warm_up(struct cuda_queue *q)
 {
 	const CUdeviceptr at = q->c->scratch_at + q->scratch;
 	CUmemOp word = {.writeValue = {.operation = CU_MEM_OP_WRITE_VALUE_64, .address = at}};
-	/* What the driver refuses now it refuses the operation that needs it, too. */
+	/* A call that the driver refuses here will also be refused for the operation that needs
+	 * it. */
 	cuda_take_engine(q);
 	cuda_led_copy(q, at, q->bounce, WORD);
 	warm_planes(q, at);

@@ -2,11 +2,12 @@
 /*
  * From the submission ring into a stream.
  *
- * Every operation rides on the GPU's copy engine, which takes care to ensure. The driver sends a
- * copy of less than 32 KiB from the host inline, through the channel of the compute engine, and
- * write-values through the channel of the stream's last work. While another process keeps the GPU
- * busy, the compute channel waits for its time slice: 2.4 ms on an H200 instead of 7 us. So a small
- * write takes one of these forms, all measured with the GPU idle and busy (tests/bench/forms):
+ * Every operation must be executed by the GPU's copy engine, which takes some care. The driver
+ * sends a copy of less than 32 KiB from the host inline, through the channel of the compute engine,
+ * and write-values through the channel of the stream's last work. While another process keeps the
+ * GPU busy, the compute channel waits for its time slice: 2.4 ms on an H200 instead of 7 us. So a
+ * small write takes one of these forms, all measured with the GPU idle and busy
+ * (tests/bench/forms):
  *
  *   words      up to 32 bytes in whole, aligned words, alone in the queue: write-values, and the
  *              completion's flag with them, in one call. 5 us for 8 bytes, 1 us for each word more.
@@ -21,10 +22,10 @@
  *              to scratch memory, directly behind two rows. It stays with the copy engine, which a
  *              single plain copy does not. 10 us; about 1 of 1,000 waits all the same.
  *
- * A row ends at a word of 8 bytes, so no word is torn. (A polling kernel saw 181 of 4,430 words of
- * two rows of 4 bytes torn, and none that were one row or one write-value.)
+ * A row ends at a word boundary of 8 bytes, so no word is torn. (With two rows of 4 bytes, a
+ * polling kernel saw 181 of 4,430 words torn; with one row or one write-value, none.)
  *
- * Operations posted together are a batch: see cuda_batch.c. Order holds between posts and not
+ * Operations posted together are a batch: see cuda_batch.c. Order is kept between posts, but not
  * within one.
  */
 #include "cuda.h"
@@ -38,7 +39,7 @@
 
 enum {
 	WORD = 8, /* bytes that a polling kernel never sees torn */
-	WORDS = 4, /* written by write-values: with more, two rows are faster */
+	WORDS = 4, /* written by write-values; for more words, two rows are faster */
 	REPEATED = 256, /* rows that the copy engine repeats in 100 us */
 	SMALL = 4096, /* largest operation of a batch, in bytes */
 	PUBLISHED = 64, /* completions published at a time */
@@ -77,7 +78,7 @@ static CUresult rows(struct cuda_queue *q, const struct dg_op *op, uint64_t widt
 
 CUresult cuda_take_engine(struct cuda_queue *q)
 {
-	/* What is copied does not matter. */
+	/* The copied bytes do not matter. */
 	struct dg_op op = {.dst = (char *)(uintptr_t)(q->c->scratch_at + q->scratch),
 			   .src = (char *)q->staging,
 			   .opcode = DG_WRITE,
@@ -85,8 +86,8 @@ CUresult cuda_take_engine(struct cuda_queue *q)
 	return rows(q, &op, WORD, 2, STAGED, WORD);
 }
 
-/* Copies n bytes from src, which has them twice, src_pitch apart, to dst and to the queue's part of
- * the scratch granule behind dst's block. */
+/* Copies n bytes from src, which holds them twice, src_pitch apart: once to dst, and once to the
+ * queue's part of the scratch granule behind dst's block. */
 static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, uint64_t n,
 			     uint64_t src_pitch, CUdeviceptr tail)
 {
@@ -94,8 +95,9 @@ static CUresult with_scratch(struct cuda_queue *q, char *dst, const char *src, u
 	uint64_t away = tail + q->scratch - gpu_ptr(dst), plane = q->c->granularity / 2;
 	if (away <= q->c->max_pitch)
 		return rows(q, &op, n, 2, away, src_pitch);
-	/* Too far apart for a pitch: two planes of one row, a number of half granules apart such
-	 * that the second one begins in the first half of the scratch granule, in any part. */
+	/* The distance is too large for a pitch: use two planes of one row each. The second plane
+	 * is a multiple of half a granule away, so that it begins anywhere in the first half of the
+	 * scratch granule. */
 	CUDA_MEMCPY3D c = {
 		.srcMemoryType = CU_MEMORYTYPE_HOST,
 		.srcHost = src,
@@ -124,8 +126,8 @@ static CUdeviceptr tail_of(const struct dg_op *op)
 	return m && m->kind == MAPPED_BLOCK ? m->tail : 0;
 }
 
-/* Whether the GPU may write op's target: copies to other memory are refused, but a write-value is
- * not known to be. */
+/* Whether the GPU may write op's target. The driver refuses copies to other memory; whether it also
+ * refuses write-values is not known. */
 static bool is_writable(const struct dg_op *op)
 {
 	const struct cuda_mapping *m = gpu_side(op)->region->provider_state;
@@ -139,7 +141,7 @@ bool cuda_has_room(const struct dg_op *op)
 	return op->src + 2 * op->size <= from->base + from->size;
 }
 
-/* Whether part of op's source is read when it is submitted, into staging memory. */
+/* Whether part of op's source is copied to staging memory when op is submitted. */
 static bool is_staged(const struct dg_op *op)
 {
 	return to_gpu(op) && !from_gpu(op) && op->rows == 1 && op->size < PLAIN_FROM &&
@@ -167,8 +169,8 @@ CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t
 	return with_scratch(q, op->dst + halves, (char *)staged, rest, STAGED / 2, tail);
 }
 
-/* Writes op by write-values, and its flag with them, if it has that form: see the top of this file.
- * Nothing else may be in the queue: the source is read here, and the flag completes op. */
+/* Submits op as write-values together with its flag, if op has that form: see the top of this file.
+ * The queue must otherwise be empty: the source is read here, and the flag completes op. */
 static bool write_words(struct cuda_queue *q, struct dg_op *op)
 {
 	CUmemOp ops[WORDS + 1] = {0};
@@ -184,7 +186,7 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 		ops[i].writeValue.address = gpu_ptr(op->dst) + (uint64_t)i * WORD;
 		memcpy(&ops[i].writeValue.value, op->src + (uint64_t)i * WORD, WORD);
 	}
-	/* Each write-value comes after those before it. */
+	/* Each write-value is executed after those before it. */
 	ops[n].writeValue.operation = CU_MEM_OP_WRITE_VALUE_32;
 	ops[n].writeValue.address = gpu_ptr(q->flag);
 	ops[n].writeValue.value = head;
@@ -207,8 +209,7 @@ static CUresult copy_row(struct cuda_queue *q, const struct dg_op *op, uint32_t 
 	return cuda_plain_copy(q, op);
 }
 
-/* Source rows overlap: copies them in columns that are as wide as the stride, each with one
- * call. */
+/* Copies overlapping source rows in columns that are as wide as the stride, one call for each. */
 static CUresult copy_columns(struct cuda_queue *q, const struct dg_op *op)
 {
 	uint64_t wide = op->src_stride;
@@ -236,7 +237,7 @@ static CUresult copy_repeated_row(struct cuda_queue *q, const struct dg_op *op, 
 			dg_copy_rows(op->dst + stride, op->dst, op->size, stride, 0, op->rows - 1);
 		return code;
 	}
-	/* On the GPU the compute engine copies. */
+	/* Within the GPU, the compute engine copies. */
 	if (!code && !from_gpu(op) && op->rows <= REPEATED && !cuda_kernel_pays(q, op->rows))
 		return cuda_copy_rows(q, op, index, 1);
 	next.flags |= OP_GPU;
@@ -255,7 +256,7 @@ CUresult cuda_copy(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 	if (op->rows == 1)
 		return copy_row(q, op, index);
 	if (op->src_stride > most || op->dst_stride > most)
-		return cuda_copy_rows(q, op, index, 0); /* no memory has room for many such rows */
+		return cuda_copy_rows(q, op, index, 0); /* no memory could hold so many rows */
 	/* Source rows may repeat or overlap, which the copy engine's pitch cannot express. */
 	if (op->src_stride == 0)
 		return copy_repeated_row(q, op, index);
@@ -277,7 +278,7 @@ void cuda_abort(struct cuda_queue *q, CUresult code)
 		if (sq_entry(q->p, i)->status == DG_OK)
 			sq_entry(q->p, i)->status = DG_IO_FAILED;
 	q->submitted = q->p->sq_head;
-	/* For the next poll and for the waker: nothing in the stream sets the flag any more. */
+	/* For the next poll and for the waker: nothing left in the stream sets the flag. */
 	atomic_store(q->flag, q->submitted);
 	cuda_publish(q, q->submitted, now_ns(), true);
 	dg_pipe_wake(q->p);
@@ -330,7 +331,7 @@ void cuda_check(struct cuda_queue *q)
 static void write_flag(struct cuda_queue *q, bool gpu)
 {
 	uint32_t head = q->p->sq_head;
-	if (!gpu && q->submitted == q->done) { /* all of it was copied by the CPU */
+	if (!gpu && q->submitted == q->done) { /* the CPU copied all of it */
 		q->submitted = head;
 		atomic_store(q->flag, head);
 		cuda_publish(q, head, now_ns(), false);
@@ -344,15 +345,15 @@ static void write_flag(struct cuda_queue *q, bool gpu)
 		cuda_abort(q, code);
 }
 
-/* Whether op has to wait until the stream is empty: a fence, which the stream keeps by itself, in
- * front of what the CPU copies or reads now. */
+/* Whether op has to wait until the stream is empty: a fence before an operation that the CPU copies
+ * or reads at submission. For other operations the stream's own order is enough. */
 static bool is_held(const struct cuda_queue *q, const struct dg_op *op)
 {
 	return (op->flags & DG_FENCE) && q->p->sq_head != q->done &&
 	       (!(op->flags & OP_GPU) || is_staged(op));
 }
 
-/* Gives q the stream that op is for. Returns false where what is in progress has to end first. */
+/* Selects the stream for op. Returns false if the work in progress has to end first. */
 static bool choose_stream(struct cuda_queue *q, const struct dg_op *op)
 {
 	const bool idle = q->p->sq_head == q->done;
@@ -413,7 +414,7 @@ void cuda_publish(struct cuda_queue *q, uint32_t upto, uint64_t stamp_ns, bool l
 				    (op->flags & OP_KERNEL ? CQE_KERNEL : 0);
 		if (n < PUBLISHED && q->done != upto)
 			continue;
-		/* The gates first: after seeing the completion, a caller may close the region
+		/* Leave the gates first: a caller that has seen the completion may close the region
 		 * without waiting. */
 		gates_flush(&gates);
 		if (n)

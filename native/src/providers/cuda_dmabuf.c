@@ -70,7 +70,7 @@ int dg_dmabuf_reason(int rc)
 	case DG_REASON_DMABUF_ADAPTER:
 	case DG_REASON_DMABUF_RDMA_CORE:
 		return reason;
-	case ENODEV: /* the context is lost, or is that of the parent process */
+	case ENODEV: /* the context is lost, or belongs to the parent process */
 		return EMEDIUMTYPE;
 	default:
 		return DG_REASON_DMABUF_GPU;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel for many small copies, in PTX: it needs no CUDA compiler, as the driver compiles it. 1
- * << shift threads run one operation: they copy 8 bytes at a time if both addresses and the size
- * are multiples of 8, otherwise single bytes. All accesses are volatile, so that they see what the
- * CPU or another process wrote and nothing is cached.
+ * The kernel for many small copies, in PTX: the driver compiles it, so no CUDA compiler is needed.
+ * Each operation is executed by 1 << shift threads, which copy 8 bytes at a time if both addresses
+ * and the size are multiples of 8, and single bytes otherwise. All accesses are volatile, so that
+ * they see writes of the CPU and of other processes, and nothing is cached.
  *
  *   dg_gather(struct gather_op *ops, u32 first, u32 mask, u32 n, u32 shift)
  *   operation i is ops[(first + i) & mask]

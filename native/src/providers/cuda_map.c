@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory for the GPU to access: pinned memory of this process, and blocks exported by other
+/* Makes memory accessible to the GPU: pinned memory of this process, and blocks exported by other
  * processes. */
 #include <errno.h>
 #include <inttypes.h>
@@ -13,19 +13,20 @@
 
 enum { PINS_VERSION = 1 };
 
-/* Host memory registered with CUDA, shared by all devices of this process: CUDA registers it only
- * once. */
+/* Host memory registered with CUDA, shared by all devices of this process, because CUDA registers a
+ * range only once. */
 struct pin {
 	struct pin *next;
 	char *lo, *hi;
 	uint32_t refs;
-	/* The context that registered it, retained: a registration ends with its context. */
+	/* The context that registered it, retained because a registration ends with its context. */
 	CUdevice dev;
 	CUcontext ctx;
 };
 
-/* All registrations. softdoca contains a second copy of this file: the two must use one list,
- * otherwise the first to end a registration would end it for the other's kernels. */
+/* All registrations. softdoca contains a second copy of this file; both copies must use one list,
+ * otherwise the first of them to end a registration would end it for the other's kernels as
+ * well. */
 struct pins {
 	uint32_t version; /* of this struct and struct pin */
 	pthread_mutex_t lock;
@@ -64,7 +65,7 @@ static struct pin *pin_find(const struct pins *pins, const char *lo, const char 
 	return p;
 }
 
-/* Whether all these bytes are in one allocation or registration that CUDA knows. */
+/* Whether all these bytes lie in one allocation or registration known to CUDA. */
 static bool is_registered(CUdeviceptr at, uint64_t reach)
 {
 	CUdeviceptr start = 0;
@@ -82,7 +83,7 @@ static CUresult host_register(const dg_memory *m)
 	    code == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
 		return code;
 	/* Pages that are mapped read-only. A read-only view of writable pages is not pinned
-	 * read-only: the memory that contains it may be registered later. */
+	 * read-only, because the memory that contains it may be registered later. */
 	CUresult readonly =
 		cuda.cuMemHostRegister(m->addr, m->size, flags | CU_MEMHOSTREGISTER_READ_ONLY);
 	return readonly == CUDA_ERROR_NOT_SUPPORTED ? code : readonly;
@@ -270,8 +271,8 @@ static int map_import(struct cuda *c, struct cuda_mapping *t, const dg_memory *m
 	return rc;
 }
 
-/* GPU memory of this process. A kernel that accessed another GPU's memory would lose the
- * context. */
+/* GPU memory of this process. It must be this GPU's: a kernel that accessed another GPU's memory
+ * would lose the context. */
 static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_region_entry *entry)
 {
 	if (!memcmp(m->uuid, c->uuid, sizeof c->uuid))

@@ -50,7 +50,8 @@ static int check_kind(CUdeviceptr at, int *ordinal)
 	return 0;
 }
 
-/* Finds the block that contains the bytes: the memory of one handle, or of one cudaMalloc. */
+/* Finds the block that contains the bytes: the memory of one handle, or one cudaMalloc
+ * allocation. */
 static int find_block(CUdeviceptr at, uint64_t size, bool virtual, dg_memory *out)
 {
 	uint64_t base = virtual ? pointer_attribute(CU_POINTER_MAPPING_BASE, at) : 0;
@@ -98,7 +99,7 @@ static void export_ipc(CUdeviceptr base, dg_memory *out)
 	out->kind = DG_KIND_CUDA_IPC;
 }
 
-/* handle: of virtual memory, retained; 0 for other memory. */
+/* handle: retained handle of virtual memory, 0 for other memory. */
 static int query_allocation(CUdeviceptr at, uint64_t size, CUmemHandle handle, dg_memory *out)
 {
 	bool pooled = pointer_attribute(CU_POINTER_MEMPOOL, at);

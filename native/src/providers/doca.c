@@ -29,7 +29,8 @@ static bool dma_supported(const struct doca_devinfo *info)
 	return !dg_doca.doca_dma_cap_task_memcpy_is_supported(info);
 }
 
-/* Queries a capability; true if this DOCA has no such query, and then the attempt decides. */
+/* Queries a capability. Returns true if this DOCA has no such query, so that the operation itself
+ * shows whether it is supported. */
 static bool capability(doca_error_t (*query)(const struct doca_devinfo *, uint8_t *),
 		       const struct doca_devinfo *info)
 {
@@ -133,8 +134,8 @@ static int find_function(struct doca *d, const char *pci, bool open, char *name,
 	return rc;
 }
 
-/* Runs in a child process: once loaded, the real libraries stay, and softdoca could not be used any
- * more; and a crash in them must not end this process. */
+/* Runs in a child process, for two reasons: the real libraries cannot be unloaded, and softdoca
+ * could then no longer be used; and a crash in them must not end this process. */
 static int probe_in_process(enum doca_kind kind)
 {
 	struct doca d = {.kind = kind};
@@ -143,7 +144,7 @@ static int probe_in_process(enum doca_kind kind)
 	return rc ? rc : find_function(&d, NULL, false, name, sizeof name);
 }
 
-/* What the child process of a probe finds. reason: 0 if there is a device. */
+/* Result of the child process of a probe. reason: 0 if there is a device. */
 struct answer {
 	int reason;
 	char text[400];
@@ -156,7 +157,7 @@ static bool write_answer(int fd, int rc)
 	return write(fd, &a, sizeof a) == sizeof a;
 }
 
-/* Reads fd until its end. Returns false if that does not come within PROBE_NS. */
+/* Reads fd until end-of-file. Returns false if that takes longer than PROBE_NS. */
 static bool read_answer(int fd, struct answer *out)
 {
 	struct pollfd p = {fd, POLLIN, 0};
@@ -174,8 +175,8 @@ static bool read_answer(int fd, struct answer *out)
 }
 
 /* Looks for a device in a child process, with a time limit: a driver may wait for its device
- * forever, and in a process with threads the child of a fork may wait for a lock that one of them
- * held. */
+ * forever, and in a multithreaded process the forked child may wait for a lock that another thread
+ * held at the fork. */
 static int probe_in_child(enum doca_kind kind)
 {
 	struct answer a = {DG_REASON_BLUEFIELD,
@@ -294,8 +295,8 @@ static void close_device(struct dg_device *dev, void *state)
 	free(d);
 }
 
-/* The same code with two libraries, each under its own name, so that a result always names the
- * right one. */
+/* The same code serves two libraries, each under its own provider name, so that a result always
+ * names the right one. */
 #define DOCA_OPS                                                                   \
 	.close = close_device, .attach = dg_doca_attach, .detach = dg_doca_detach, \
 	.doorbell = dg_doca_doorbell, .poll = dg_doca_poll, .arm = dg_doca_arm,    \

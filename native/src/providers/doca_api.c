@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Finding and loading DOCA's libraries, and the errors of doing so. */
+/* Finding and loading DOCA's libraries, and errors while doing so. */
 #include "doca_api.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool loaded;
 static enum doca_kind loaded_kind;
 
-/* Where DOCA's packages install the libraries; the loader does not always search this folder. */
+/* Folder in which DOCA's packages install the libraries; the loader does not always search it. */
 #if defined(__aarch64__)
 #define DOCA_FOLDER "/opt/mellanox/doca/lib/aarch64-linux-gnu"
 #else
@@ -55,7 +55,7 @@ static int soft_folder(char *out, size_t cap)
 	return 0;
 }
 
-/* Writes the path of the i-th attempt to load lib<name> to out, "" past the last one. */
+/* Writes the path of the i-th attempt to load lib<name> to out, or "" if there are no more. */
 static void attempt(enum doca_kind kind, const char *folder, const char *name, unsigned i,
 		    char *out, size_t cap)
 {
@@ -68,7 +68,7 @@ static void attempt(enum doca_kind kind, const char *folder, const char *name, u
 		snprintf(out, cap, DOCA_FOLDER "/lib%s%s", name, versions[i - N_VERSIONS]);
 }
 
-/* Whether the loader's cache, which lists the paths of libraries, has one of this name. */
+/* Whether the dynamic loader's cache lists a library with this name. */
 static bool in_cache(const char *file)
 {
 	FILE *f = fopen("/etc/ld.so.cache", "re");
@@ -158,14 +158,15 @@ static void *open_library(enum doca_kind kind, const char *folder, const char *n
 		if (lib)
 			return lib;
 		const char *said = dlerror();
-		/* "No such file" is less helpful than why an existing library does not load. */
+		/* The reason why an existing library does not load is more helpful than "No such
+		 * file". */
 		if (!why[0] || !strstr(said, "No such file"))
 			snprintf(why, cap, "%s", said);
 	}
 }
 
-/* Detects a library of the other kind, found through LD_LIBRARY_PATH or already loaded by the
- * program. */
+/* Detects a library of the other kind that was found through LD_LIBRARY_PATH or already loaded by
+ * the program. */
 static int wrong_kind(enum doca_kind kind, void *common, void *dma)
 {
 	void *arena = dlsym(common, "softdoca_arena");
@@ -225,7 +226,7 @@ static int load(enum doca_kind kind)
 		dg_softdoca_join(dlsym(common, "softdoca_share_pins"));
 		return 0;
 	}
-	/* No function of theirs was called, so they can be unloaded. */
+	/* None of their functions was called, so they can be unloaded. */
 	if (dma)
 		dlclose(dma);
 	if (common)

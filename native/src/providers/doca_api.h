@@ -95,7 +95,8 @@ enum doca_kind { DOCA_REAL, DOCA_SOFT };
 int dg_doca_load(enum doca_kind kind);
 /* Looks for the libraries without loading them. Errors: ENODEV with what is missing. */
 int dg_doca_locate(enum doca_kind kind);
-/* dg_fail(reason, "WHAT: DOCA_ERROR_NAME (detail)"); reason 0: the one that corresponds to e. */
+/* Reports the error "WHAT: DOCA_ERROR_NAME (detail)" by dg_fail(); reason 0 means the reason that
+ * corresponds to e. */
 int dg_doca_fail(int reason, const char *what, doca_error_t e);
 
 #endif

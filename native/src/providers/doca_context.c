@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue's DMA context: creating, starting and stopping it, and excluding its user while a region
- * is unmapped. */
+/* A queue's DMA context: creating, starting and stopping it, and excluding the queue's user while a
+ * region is unmapped. */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum {
 	TASKS_MAX = 1024,
-	POLLS = 64, /* of bare_loop(), between two readings of the clock */
+	POLLS = 64, /* iterations of bare_loop() between two readings of the clock */
 };
 #define STATE_NS 5000000000ull /* how long a context may take to start, or to stop */
 
@@ -181,7 +181,7 @@ static int make_fds(struct doca_queue *q)
 	return 0;
 }
 
-/* Frees a possibly incomplete queue, whose context is idle. */
+/* Frees a queue whose context is idle; the queue may be incompletely initialized. */
 static void queue_free(struct doca_queue *q)
 {
 	for (uint32_t i = 0; i < q->n_tasks; i++)
@@ -268,8 +268,8 @@ void dg_doca_detach(struct dg_device *dev, struct dg_pipe *p)
 	p->provider = NULL;
 	guard_leave(&q->listed.guard);
 	queue_list_remove(&d->queues, &q->listed);
-	/* A context that does not stop may still write: it keeps its buffers, and its regions'
-	 * gates stay entered. */
+	/* A context that does not stop may still write: its buffers are not freed, and the gates of
+	 * its regions stay entered. */
 	if (!stopped)
 		return;
 	pthread_mutex_lock(&d->lock);
@@ -335,9 +335,9 @@ int dg_doca_arm(struct dg_device *dev, struct dg_pipe *p)
 	return 0;
 }
 
-/* n tasks of the bare loop have not ended, and DOCA may still copy. They count as in flight and
- * hold their regions until they end, without completing an operation. Their group is the one on top
- * of the stack. */
+/* Abandons n tasks of the bare loop that have not ended, so DOCA may still copy. They count as in
+ * flight and hold their regions until they end, without completing an operation. Their group is the
+ * one on top of the stack. */
 static void abandon_tasks(struct doca_queue *q, const struct dg_op *op, uint32_t n)
 {
 	q->groups[q->free_groups[--q->n_free_groups]] =
@@ -370,8 +370,8 @@ static int bare_loop(struct doca_queue *q, const struct dg_op *op, uint32_t coun
 		if (seen == ended && ++empty % POLLS)
 			continue;
 		uint64_t now = now_ns();
-		/* On an oversubscribed machine the thread that completes the task may need this
-		 * very CPU. */
+		/* On an oversubscribed machine, the thread that completes the task may need this
+		 * CPU. */
 		if (seen == ended && now - before > YIELD_AFTER_NS)
 			sched_yield();
 		q->broken |= seen == ended && now - before > STATE_NS;
@@ -390,7 +390,7 @@ static int bare_loop(struct doca_queue *q, const struct dg_op *op, uint32_t coun
 		       : (int)count;
 }
 
-/* Loop of DOCA's own calls: submit a task, progress until it is complete. */
+/* Times DOCA's own calls: submit a task, then progress until it is complete. */
 int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op, uint32_t count,
 		 uint32_t window, uint64_t *samples_ns)
 {
@@ -407,8 +407,8 @@ int dg_doca_bare(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *o
 		rc = dg_fail(
 			EIO,
 			"the queue's DMA context is stopped after an error: open another queue");
-	/* Prepare the tasks that the loop takes, those on top of the stack: buffers bound to the
-	 * regions, and the source, which stays the same. */
+	/* Prepare the tasks that the loop will take, those on top of the stack: bind the buffers to
+	 * the regions, and set the source, which stays the same. */
 	for (uint32_t i = 0; i < window && !rc; i++) {
 		struct task *t = q->free[q->n_free - 1 - i];
 		t->size = (uint32_t)op->size;

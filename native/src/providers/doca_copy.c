@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From the submission ring into DMA tasks, and from DOCA's callbacks to completions.
+ * Turns operations of the submission ring into DMA tasks, and DOCA's callbacks into completions.
  *
- * Most operations are one task. An operation with rows, or larger than the device's limit, is
- * several tasks, and a chain is the tasks of all its requests; these are counted by a task group.
- * Each task holds one entry of its regions' gates, from before it is submitted until it is
- * complete. A single task uses its operation's own entry. With several tasks, each one enters the
- * gates in addition, and the operation's entry is left when the last task was submitted.
+ * Most operations are one task. An operation with rows, or larger than the device's limit, is split
+ * into several tasks, and a chain consists of the tasks of all its requests; a task group counts
+ * these. Each task holds one entry of its regions' gates from before its submission until its
+ * completion. A single task uses its operation's own entry. With several tasks, each enters the
+ * gates additionally, and the operation's entry is left once the last task was submitted.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,8 +19,8 @@ enum {
 	LOCAL,
 	REMOTE,
 };
-/* Bytes in flight at a time: enough to keep any device busy, not so much that a revocation waits
- * long. */
+/* Bytes in flight at a time: enough to keep any device busy, but few enough that a revocation does
+ * not wait long. */
 #define MAX_IN_FLIGHT ((uint64_t)64 << 20)
 
 static inline void done(struct doca_queue *q, uint32_t slot, int status)
@@ -28,7 +28,7 @@ static inline void done(struct doca_queue *q, uint32_t slot, int status)
 	ended_add(&q->ended, q->p, slot, status);
 }
 
-/* One task of the group, or the submission itself, has ended. */
+/* Accounts for the end of a task of the group, or of the submission itself. */
 static void group_member_ended(struct doca_queue *q, struct task_group *f, int status)
 {
 	if (status && !f->status)
@@ -40,7 +40,7 @@ static void group_member_ended(struct doca_queue *q, struct task_group *f, int s
 		done(q, f->slot, f->status);
 }
 
-/* The task, between these two regions, has ended and is free again. */
+/* Returns the task, which copied between these two regions and has ended, to the free tasks. */
 static inline void task_ended(struct doca_queue *q, struct task *t, uint32_t local, uint32_t remote,
 			      int status)
 {
@@ -68,7 +68,7 @@ void dg_doca_task_completed(struct doca_dma_task_memcpy *task, union doca_data t
 	task_ended(q, t, t->region[LOCAL], t->region[REMOTE], DG_OK);
 }
 
-/* Returns the status of a failed task: the most likely cause. */
+/* Returns the status of a failed task, according to the most likely cause. */
 static int failure_status(struct doca_queue *q, const struct task *t)
 {
 	struct dg_region_entry *remote = region_entry_at(t->region[REMOTE]);
@@ -93,7 +93,7 @@ void dg_doca_task_failed(struct doca_dma_task_memcpy *task, union doca_data task
 		task_ended(q, t, t->region[LOCAL], t->region[REMOTE], failure_status(q, t));
 }
 
-/* Gets a buffer over the whole region. Called with the device's lock held: maps are not
+/* Gets a buffer over the whole region. Call with the device's lock held: maps are not
  * thread-safe. */
 static doca_error_t rebind(struct doca_queue *q, struct task *t, int side, uint32_t region)
 {
@@ -157,7 +157,7 @@ static inline doca_error_t prepare_task(struct doca_queue *q, struct task *t,
 					     n);
 }
 
-/* Starts one task for n bytes of op. There must be room. */
+/* Submits one task for n bytes of op. There must be room for it. */
 static inline void send(struct doca_queue *q, const struct dg_op *op, char *dst, const char *src,
 			uint64_t n, uint32_t slot, uint16_t task_group)
 {
@@ -178,8 +178,8 @@ static inline void send(struct doca_queue *q, const struct dg_op *op, char *dst,
 
 int dg_doca_run(struct doca_queue *q, const struct dg_op *op)
 {
-	/* Long enough for a BlueField to copy a few KiB; after that the task is waited for like
-	 * others. */
+	/* Long enough for a BlueField to copy a few KiB; after that, the task is waited for like
+	 * any other. */
 	enum { POLLS = 64 };
 	uint32_t ended = 0;
 	if (op->rows != 1 || op->size > q->d->max_size || !q->n_free || q->in_flight || q->broken ||
@@ -216,14 +216,14 @@ static inline bool has_room(const struct doca_queue *q)
 	return q->n_free && q->bytes < MAX_IN_FLIGHT;
 }
 
-/* Completes op, which has no task, at once. */
+/* Completes op, which has no task, immediately. */
 static void complete_now(struct doca_queue *q, const struct dg_op *op, int status)
 {
 	gates_add(&q->ended.gates, op);
 	done(q, op->slot, status);
 }
 
-/* All tasks of the current operation were submitted, or it has failed. */
+/* Ends the current operation: all of its tasks were submitted, or it has failed. */
 static void end_op(struct doca_queue *q, const struct dg_op *op, int status)
 {
 	struct task_group *f = q->open_group;
@@ -241,7 +241,8 @@ static void end_op(struct doca_queue *q, const struct dg_op *op, int status)
 	group_member_ended(q, f, DG_OK);
 }
 
-/* Returns the size and addresses of op's next piece for one task, from p->progress on. */
+/* Returns the size and the addresses of op's next piece, which starts at p->progress and fits into
+ * one task. */
 static uint64_t next_piece(const struct doca_queue *q, const struct dg_op *op, char **dst,
 			   const char **src)
 {
@@ -258,8 +259,8 @@ static uint64_t next_piece(const struct doca_queue *q, const struct dg_op *op, c
 	return left < q->d->max_size ? left : q->d->max_size;
 }
 
-/* Submits the tasks of a multi-task operation, or of a request of a chain, as long as there is
- * room. Returns whether all were submitted. */
+/* Submits the tasks of an operation of several tasks, or of a request of a chain, as long as there
+ * is room. Returns whether all were submitted. */
 static bool send_pieces(struct doca_queue *q, const struct dg_op *op)
 {
 	struct dg_pipe *p = q->p;
@@ -292,7 +293,7 @@ static bool send_pieces(struct doca_queue *q, const struct dg_op *op)
 	return true;
 }
 
-/* Whether op is a single task and only its regions have to be checked. */
+/* Whether op is a single task, so that only its regions have to be checked. */
 static inline bool is_single_task(const struct doca_queue *q, const struct dg_op *op)
 {
 	return op->rows == 1 && op->size <= q->d->max_size &&
@@ -305,8 +306,8 @@ void dg_doca_submit(struct doca_queue *q)
 	if (q->dead)
 		dg_doca_flush(q, DG_IO_FAILED);
 	ended_before_submit(&q->ended, p, q->in_flight);
-	/* All operations in the ring have entered their gates, so one check serves a run between
-	 * the same regions. */
+	/* All operations in the ring have entered their gates, so one check is enough for
+	 * consecutive operations between the same regions. */
 	uint32_t local = NO_REGION, remote = NO_REGION;
 	int status = DG_OK;
 	for (struct dg_op *op; !q->broken && (op = next_op(q));) {
@@ -350,8 +351,8 @@ void dg_doca_flush(struct doca_queue *q, int status)
 	ended_publish(&q->ended, q->p);
 }
 
-/* Recovers from an error. A context that was stopped by it becomes idle once all its tasks are
- * freed, and is then started again. */
+/* Recovers from an error. A context that the error stopped becomes idle once all its tasks are
+ * freed, and is then restarted. */
 static void restart_context(struct doca_queue *q)
 {
 	enum doca_ctx_states state = DOCA_CTX_STATE_IDLE;

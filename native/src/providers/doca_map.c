@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory for DOCA to access: host and GPU memory of this process, and exports of other
+/* Makes memory accessible to DOCA: host and GPU memory of this process, and exports of other
  * processes. */
 #include "doca.h"
 
@@ -16,12 +16,13 @@
 /* A blob starts with the address of the memory in the exporter; DOCA's export follows. */
 #define BLOB_HEAD sizeof(uint64_t)
 
-/* Memory range of a map. It is set once, so another access mode needs another map. */
+/* Memory range of a map. It cannot be changed later, so a different access mode needs another
+ * map. */
 struct range {
 	void *addr;
 	uint64_t size;
 	uint32_t permissions;
-	int fd; /* dma-buf, or -1: by the address */
+	int fd; /* dma-buf, or -1 if the map is by address */
 	uint64_t offset;
 };
 
@@ -93,8 +94,8 @@ static uint32_t permissions(const struct doca *d, uint32_t access, bool may_expo
 	return p;
 }
 
-/* Maps GPU memory by its address, which DOCA's driver resolves through nvidia-peermem.
- * rc: the error of its dma-buf. */
+/* Maps GPU memory by its address, which DOCA's driver resolves through nvidia-peermem. rc: the
+ * error from mapping it as a dma-buf. */
 static int by_address(struct doca *d, struct range *r, struct doca_mmap **out, int rc)
 {
 	char first[200], second[300];
@@ -141,8 +142,8 @@ static int map_own(struct doca *d, struct doca_mapped *t, const dg_memory *m, ui
 	return m->kind == DG_KIND_HOST ? start(d, &r, out) : map_gpu(d, t, m, perms, out);
 }
 
-/* Returns the errno for errors of an import that concern the exporter or the descriptor; 0:
- * others. */
+/* Returns the errno for those errors of an import that concern the exporter or the descriptor, and
+ * 0 for others. */
 static int import_errno(doca_error_t e)
 {
 	switch (e) {
@@ -162,7 +163,7 @@ static int import_errno(doca_error_t e)
 	}
 }
 
-/* Checks that the map's range, if DOCA reports it, is the one in the blob. */
+/* Checks that the map's range is the one in the blob, if DOCA reports a range. */
 static int check_range(const struct doca_mmap *map, uint64_t addr, uint64_t size)
 {
 	void *start = NULL;
@@ -236,7 +237,7 @@ void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	struct doca *d = state;
 	struct doca_mapped *t = r->provider_state;
 	(void)dev;
-	if (r->entry) /* otherwise it was never in the region table, and no queue has used it */
+	if (r->entry) /* otherwise it was never in the region table, and no queue used it */
 		dg_doca_release_region(d, r->index);
 	pthread_mutex_lock(&d->lock);
 	dg_doca_map_free(t->readonly);
@@ -247,7 +248,7 @@ void dg_doca_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 	free(t);
 }
 
-/* Returns the map to export in *out: that of the region, or a read-only one. */
+/* Returns in *out the map to export: that of the region, or a read-only one. */
 static int exportable(struct doca *d, struct dg_region *r, uint32_t access, struct doca_mmap **out)
 {
 	struct doca_mapped *t = r->provider_state;
@@ -270,8 +271,8 @@ int dg_doca_export(struct dg_device *dev, void *state, struct dg_region *r, uint
 	const void *bytes = NULL;
 	size_t size = 0;
 	uint64_t addr = (uintptr_t)r->memory.addr;
-	/* A function of the DPU may not support exports: without a blob the descriptor works on
-	 * this machine only. */
+	/* A function of the DPU may not support exports: a descriptor without a blob works on this
+	 * machine only. */
 	if (!d->can_export)
 		return 0;
 	pthread_mutex_lock(&d->lock);

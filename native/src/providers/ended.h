@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Operations of a queue that have ended and are not yet published, where the provider learns of
- * completions by polling. Those of one poll were available together: they share a stamp, and all
- * are as late as the first one.
+ * Ended operations of a queue that are not published yet, for providers that learn of completions
+ * by polling. Those found in one poll became available together: they share a time stamp, and all
+ * of them are as late as the first one.
  */
 #ifndef DG_ENDED_H
 #define DG_ENDED_H
@@ -26,7 +26,7 @@ struct ended {
 
 static inline void ended_publish(struct ended *e, struct dg_pipe *p)
 {
-	/* The gates first: after seeing the completion, a caller may close the region without
+	/* Leave the gates first: a caller that has seen the completion may close the region without
 	 * waiting. */
 	gates_flush(&e->gates);
 	if (!e->n)
@@ -49,8 +49,8 @@ static inline void ended_add(struct ended *e, struct dg_pipe *p, uint32_t slot, 
 		ended_publish(e, p);
 }
 
-/* Before operations are submitted: those that end there were not in flight. If nothing was in
- * flight, the post counts as the last poll. */
+/* Called before operations are submitted: operations that end during the submission were not in
+ * flight. If nothing was in flight, the post counts as the last poll. */
 static inline void ended_before_submit(struct ended *e, const struct dg_pipe *p, bool in_flight)
 {
 	e->first = e->late = false;
@@ -58,7 +58,7 @@ static inline void ended_before_submit(struct ended *e, const struct dg_pipe *p,
 		e->last_poll_ns = p->posted_ns;
 }
 
-/* After a poll, before which `first` was set. */
+/* Called after a poll, before which `first` was set. */
 static inline void ended_after_poll(struct ended *e, struct dg_pipe *p)
 {
 	ended_publish(e, p);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Provider fault: wraps another provider and, by rule, makes operations fail, start late, run out
- * of order, or lose their completion. It has no thread: whenever the caller posts, polls or waits,
- * it passes operations from the queue's pipe to an inner pipe, and completions back.
+ * Provider fault: wraps another provider and, according to rules, makes operations fail, start
+ * late, run out of order, or lose their completion. It has no thread: whenever the caller posts,
+ * polls or waits, it passes operations from the queue's pipe to an inner pipe, and completions
+ * back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static void delay(struct wrap *w, const struct dg_op *op, uint64_t due_ns, bool 
 }
 
 /* Forwards the delayed operations that are due, in their order; with `after`, also those that
- * waited to be overtaken. */
+ * waited for another operation to overtake them. */
 static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool after)
 {
 	uint32_t kept = 0;
@@ -114,7 +115,7 @@ static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool af
 
 static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
 {
-	/* A chain is one operation: its requests are forwarded as they are, which keeps their
+	/* A chain is one operation: its requests are forwarded unchanged, which keeps their
 	 * order. */
 	bool in_chain = p->moved || (op->flags & DG_CHAIN);
 	const dg_fault_rule *r = in_chain ? NULL : match(w, op);
@@ -123,8 +124,8 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 	if (!r || r->action == DG_FAULT_LOSE) {
 		w->lose[op->slot] = r != NULL;
 		forward(dev, w, op);
-		/* Never between the requests of a chain: the inner provider would take them for
-		 * part of it. */
+		/* Never between the requests of a chain, where the inner provider would treat them
+		 * as part of it. */
 		if (w->n_delayed && !(op->flags & DG_CHAIN))
 			release(dev, w, 0, true);
 	} else if (r->action == DG_FAULT_ERROR) {
@@ -148,8 +149,9 @@ static void collect(struct dg_pipe *p, struct wrap *w)
 	}
 }
 
-/* Whether the chain at sq_head contains a fence; then all of it waits, so that nothing comes
- * between its requests. The chain is complete in the ring, because this thread published it. */
+/* Whether the chain at sq_head contains a fence. If so, the whole chain waits, so that nothing
+ * comes between its requests. The chain is completely in the ring, because this thread published
+ * it. */
 static bool fenced(struct dg_pipe *p)
 {
 	uint32_t i = p->sq_head;
@@ -317,7 +319,7 @@ static int wrap_open(struct wrap *w, struct dg_device *dev)
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e))
 		return dg_fail_errno("cannot create a fault queue's timer");
 	rc = w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
-	/* Only now: attach may have replaced wait_fd. */
+	/* Only now, because attach may have replaced wait_fd. */
 	if (!rc && epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e)) {
 		rc = dg_fail_errno("cannot watch the inner queue's fd");
 		w->fault->inner->detach(dev, &w->inner);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queues of a device, where each keeps something of a region between operations: mutual
- * exclusion of a queue's user and a thread that unmaps a region, which visits all of them.
+ * The queues of a device, for providers that keep state of a region in each queue between
+ * operations. The list excludes each queue's user while a thread that unmaps a region visits it.
  *
  * The user stores busy and then loads waiting; the other thread stores waiting and then loads busy.
  * Forbidden outcome: both proceed. The argument is that of the sleeping protocol in ring.h: the
@@ -34,11 +34,11 @@ static inline void guard_enter(struct queue_guard *g)
 
 static inline void guard_leave(struct queue_guard *g)
 {
-	/* Release: a thread that waits for the queue sees everything done in it. */
+	/* Release: a thread that waits for the queue sees everything that the user did with it. */
 	atomic_store_explicit(&g->busy, 0, memory_order_release);
 }
 
-/* One thread at a time. */
+/* Only one thread at a time may call it. */
 static inline void guard_exclude(struct queue_guard *g)
 {
 	atomic_store_explicit(&g->waiting, 1, memory_order_seq_cst);
@@ -64,7 +64,7 @@ struct queue_list {
 	uint32_t n;
 };
 
-/* With the list's lock. */
+/* Called with the list's lock held. */
 static inline void queue_list_add(struct queue_list *list, struct listed_queue *q)
 {
 	q->next = list->first;
@@ -72,7 +72,8 @@ static inline void queue_list_add(struct queue_list *list, struct listed_queue *
 	list->n++;
 }
 
-/* Outside the queue's guard: a visitor holds the list's lock while it waits for users inside. */
+/* Called outside the queue's guard: a visitor holds the list's lock while it waits for users
+ * inside. */
 static inline void queue_list_remove(struct queue_list *list, struct listed_queue *q)
 {
 	pthread_mutex_lock(&list->lock);
@@ -84,7 +85,7 @@ static inline void queue_list_remove(struct queue_list *list, struct listed_queu
 	pthread_mutex_unlock(&list->lock);
 }
 
-/* Makes each queue release a region, while the queue's user is excluded. */
+/* Makes each queue release a region, with the queue's user excluded. */
 static inline void queue_list_release(struct queue_list *list,
 				      void (*release)(struct listed_queue *q, uint32_t region),
 				      uint32_t region)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Provider soft: one engine thread for each device copies with the CPU what is not copied inline.
- * It serves the submission rings of the device's queues in turn, spins for a while when all are
- * empty, and then sleeps on a doorbell.
+ * Provider soft: one engine thread for each device copies with the CPU those operations that are
+ * not copied inline. It serves the submission rings of the device's queues in turn, spins for a
+ * while when all are empty, and then sleeps on a doorbell.
  */
 #include <errno.h>
 #include <poll.h>
@@ -25,14 +25,14 @@
 enum {
 	MAX_PIPES = 1024,
 	GROUP_OPS = 16, /* completions that may share a stamp */
-	GROUP_BYTES = 8192, /* and the bytes they may copy, so that the stamp is not stale */
+	GROUP_BYTES = 8192, /* bytes that these may copy, so that the stamp is not stale */
 	POLLS = 256, /* between two readings of the clock */
 	POLLS_PER_PAUSE = 16,
 };
 #define CHUNK_BYTES (1u << 20) /* copied for one queue before the next one is served */
 
 #define MOVE_EVERY_NS 1000000u /* between two moves of the engine to another CPU */
-/* A yield that took longer gave the CPU to a thread that needs it. */
+/* A yield that took longer than this gave the CPU to a thread that needs it. */
 #define CROWDED_NS 50000u
 
 struct engine {
@@ -80,7 +80,7 @@ struct group {
 	uint32_t n, done[GROUP_OPS];
 };
 
-/* Takes the operation at sq_head off the ring and adds its completion, unless its chain
+/* Removes the operation at sq_head from the ring and adds its completion, unless its chain
  * continues. */
 static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status, struct group *g)
 {
@@ -97,7 +97,7 @@ static inline void finish(struct dg_pipe *p, const struct dg_op *op, int status,
 
 static void publish(struct dg_pipe *p, struct group *g)
 {
-	/* The gates first: after seeing the completion, a caller may close the region without
+	/* Leave the gates first: a caller that has seen the completion may close the region without
 	 * waiting. */
 	gates_flush(&g->gates);
 	if (!g->n)
@@ -133,7 +133,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 	if (!op)
 		return false;
 	for (uint32_t n = 0; n < GROUP_OPS && bytes < GROUP_BYTES && op; n++) {
-		/* A copy by another process may wait for that process, so check for detach after
+		/* A copy by another process may wait for that process, so check for a detach after
 		 * each one. */
 		uint64_t size = op->flags & (OP_PLAIN | OP_ATOMIC) ? op->size * op->rows
 								   : GROUP_BYTES + 1;
@@ -146,7 +146,7 @@ static bool serve(struct engine *e, struct dg_pipe *p)
 			break;
 		finish(p, op, status, &g);
 		if (op->flags & OP_GROUP)
-			break; /* its requests share a stamp already */
+			break; /* the requests of a chain share a stamp already */
 		op = sq_has(p, p->sq_head) ? sq_entry(p, p->sq_head) : NULL;
 	}
 	publish(p, &g);
@@ -193,9 +193,9 @@ static void sleep_until_doorbell(struct engine *e)
 	atomic_store_explicit(&e->armed, 0, memory_order_relaxed);
 }
 
-/* Gives way to a caller that waits for this very CPU. Returns whether others took it for long: then
- * the engine sleeps when it is idle, because a thread that is woken gets the CPU before they do,
- * and one that only yielded gets it after their time slice. */
+/* Yields to a caller that waits for this CPU. Returns whether other threads used it for long. If
+ * so, the engine sleeps when it is idle, because a woken thread gets the CPU before those threads,
+ * while a thread that only yielded gets it after their time slice. */
 static bool yield(uint64_t now)
 {
 	sched_yield();
@@ -235,11 +235,11 @@ static void *run(void *arg)
 }
 
 /*
- * The kernel wakes a thread where its waker runs, and leaves two threads on one CPU as long as each
- * other one has as much to do. But they cannot hand anything to each other there: each transfer
- * then waits for two switches and the spinning between them, about 17 us. So a caller that has
- * waited for long and finds the engine on its CPU moves it away, once, and lets it go anywhere
- * again: the engine's own affinity is the same before and after.
+ * The kernel wakes a thread on the CPU of its waker, and leaves two threads on one CPU as long as
+ * every other CPU is equally loaded. There, however, the caller and the engine cannot run in
+ * parallel: each transfer waits for two context switches and the spinning between them, about 17
+ * us. So a caller that has waited for long and finds the engine on its CPU moves the engine away,
+ * once, and then restores the engine's affinity, which is the same before and after.
  */
 static bool soft_separate(struct dg_device *dev, struct dg_pipe *p)
 {
@@ -250,7 +250,7 @@ static bool soft_separate(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	if (cpu != atomic_load_explicit(&e->cpu, memory_order_relaxed))
 		return true;
-	/* Callers on several CPUs: not to and fro between them. */
+	/* With callers on several CPUs, do not move the engine back and forth between them. */
 	if (now - atomic_load_explicit(&e->moved_ns, memory_order_relaxed) < MOVE_EVERY_NS)
 		return false;
 	atomic_store_explicit(&e->moved_ns, now, memory_order_relaxed);

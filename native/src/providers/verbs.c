@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Provider verbs: an RDMA adapter moves the bytes, by one-sided operations of libibverbs on
- * reliable connections that the RDMA connection manager makes. It reaches other machines. Callers
- * post and poll in their own threads; one thread for each device makes and ends connections.
+ * Provider verbs: an RDMA adapter moves the bytes, with one-sided operations of libibverbs on
+ * reliable connections that the RDMA connection manager establishes. It reaches other machines.
+ * Callers post and poll in their own threads; one control thread for each device establishes and
+ * ends connections.
  */
 #include "verbs.h"
 
@@ -39,8 +40,8 @@ static int any_device(void)
 		       "interface will do (rdma link add rxe0 type rxe netdev INTERFACE)");
 }
 
-/* librdmacm opens every RDMA device once for a process, and the kernel refuses what a forked child
- * writes to files that its parent opened. Errors: ENODEV. */
+/* librdmacm opens every RDMA device once per process, and the kernel rejects writes of a forked
+ * child to files that its parent opened. Errors: ENODEV. */
 static int check_process(void)
 {
 	static atomic_int opened_by;
@@ -52,7 +53,7 @@ static int check_process(void)
 			       "processes with the spawn method (multiprocessing.set_start_method)");
 }
 
-/* Whether an address is worth trying: of an interface that is up, and of no single link. */
+/* Whether an address is worth trying: its interface is up, and it is not link-local. */
 static bool usable(const struct ifaddrs *a)
 {
 	if (!a->ifa_addr || !(a->ifa_flags & IFF_UP) || (a->ifa_flags & IFF_LOOPBACK))
@@ -63,14 +64,14 @@ static bool usable(const struct ifaddrs *a)
 	       !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)a->ifa_addr)->sin6_addr);
 }
 
-/* What a search for a device finds. */
+/* The result of a search for a device. */
 struct search {
 	const char *wanted; /* name of the device, or NULL */
-	char other[64]; /* a device with an address that is not the wanted one */
+	char other[64]; /* another device that has an address */
 };
 
-/* Binds an id to the address. Returns whether that is one of the wanted device's active ports,
- * whose id is then d->listener. */
+/* Binds an id to the address. If the address belongs to an active port of the wanted device, the id
+ * becomes d->listener. Returns whether it does. */
 static bool try_address(struct verbs *d, struct search *s, struct sockaddr *address)
 {
 	struct rdma_cm_id *id;
@@ -115,7 +116,7 @@ static int not_found(const struct search *s)
 		       "give its interface one (rdma link; ip addr add ADDRESS dev INTERFACE)");
 }
 
-/* Finds the device, its first active port and the address of that. IPv4 is preferred. */
+/* Finds the device, its first active port and that port's address. IPv4 is preferred. */
 static int find_port(struct verbs *d, const char *wanted)
 {
 	static const int families[] = {AF_INET, AF_INET6};
@@ -165,7 +166,7 @@ static uint32_t smaller(uint64_t a, uint64_t b)
 	return (uint32_t)(a < b ? a : b);
 }
 
-/* Whether there is hardware behind the device: one in software has no parent in sysfs. */
+/* Whether the device is hardware: a software device has no parent in sysfs. */
 static bool is_adapter(const struct verbs *d)
 {
 	char path[128];
@@ -192,14 +193,16 @@ static int read_limits(struct verbs *d)
 						  ? a.max_qp_rd_atom
 						  : a.max_qp_init_rd_atom),
 			       16);
-	/* What the responder does at a time, it does for reads and atomic operations alike. */
+	/* The responder's limit of concurrent operations covers reads and atomic operations
+	 * alike. */
 	d->atomics = d->max_reads && a.atomic_cap >= IBV_ATOMIC_NONE &&
 				     a.atomic_cap <= IBV_ATOMIC_GLOB
 			     ? (uint32_t)a.atomic_cap
 			     : IBV_ATOMIC_NONE;
-	/* A peer is given up after 7 of them: 0.9 s by the specification; 3.8 s in software, where
-	 * an emulated machine may stall. So the end of an idle one is known within 2 s or 5 s:
-	 * VERBS_PROBE_NS and a tick of the control thread later. */
+	/* A peer is given up after 7 time-outs: 0.9 s according to the specification, and 3.8 s for
+	 * a device in software, where an emulated machine may stall. So the loss of an idle peer is
+	 * detected within 2 s or 5 s, which includes VERBS_PROBE_NS and a tick of the control
+	 * thread. */
 	d->software = !is_adapter(d);
 	d->iwarp = d->context->device->transport_type == IBV_TRANSPORT_IWARP;
 	d->windows = (a.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B) && !d->iwarp;
@@ -231,7 +234,7 @@ static int make_objects(struct verbs *d)
 	if (!d->notice_channel)
 		return dg_fail_errno("the RDMA device %s has no more completion channels", d->name);
 	d->idle_cq = new_cq(d, 16, NULL);
-	/* Those in flight, and those of links that have ended since it was last polled. */
+	/* Room for the probes in flight, and for those of links that ended since the last poll. */
 	d->probe_cq = new_cq(d, 2 * VERBS_PROBES, NULL);
 	d->notice_cq = new_cq(d, VERBS_NOTICES, d->notice_channel);
 	if (!d->idle_cq || !d->probe_cq || !d->notice_cq)

@@ -33,24 +33,26 @@ enum {
 	VERBS_ENDPOINTS = 256, /* connections of a queue; must be a power of 2 */
 	VERBS_ENDPOINT_WRS = 256, /* in flight on an endpoint; must be a power of 2 */
 	VERBS_QUEUE_WRS = 1024, /* in flight on a queue */
-	VERBS_BATCH = 64, /* work requests of one doorbell */
-	VERBS_SGES = 8, /* of a work request */
+	VERBS_BATCH = 64, /* work requests per doorbell */
+	VERBS_SGES = 8, /* elements of a work request */
 	VERBS_SIGNAL_EVERY = 16, /* and the last one of each doorbell */
-	/* Soft-RoCE takes 7, the highest number, for "without end" (drivers/infiniband/sw/rxe/
-	 * rxe_comp.c), and would never give up on a peer whose link is down. */
+	/* Soft-RoCE treats 7, the highest number, as infinite
+	 * (drivers/infiniband/sw/rxe/rxe_comp.c), and would never give up on a peer whose link is
+	 * down. */
 	VERBS_RETRIES = 6,
 	VERBS_PROBES = 256, /* in flight at a time */
-	VERBS_ASKED = 256, /* importers that are asked to stop at a time */
-	VERBS_NOTICES = 4096, /* that arrive before the control thread takes them */
+	VERBS_ASKED = 256, /* importers asked to stop at a time */
+	VERBS_NOTICES = 4096, /* room for notices that the control thread has not taken yet */
 };
 #define VERBS_CONNECT_NS 5000000000ull /* how long a connection may take */
 #define VERBS_PROBE_NS 500000000ull /* between two probes of the other side */
 
-/* ENDPOINT: operations will be posted; otherwise the connection is a link. SHARED_GATE: the exporter
- * sees the import's gate, as on one machine, so it need not ask the importer to stop. */
+/* ENDPOINT: operations will be posted; without it the connection is a link. SHARED_GATE: the
+ * exporter can access the import's gate, as on one machine, so it need not ask the importer to
+ * stop. */
 enum { REQUEST_ENDPOINT = 1, REQUEST_SHARED_GATE = 2 };
 
-/* What an importer sends with its request for a connection. The key crosses the network in clear. */
+/* Private data of an importer's connection request. The key crosses the network unencrypted. */
 struct verbs_request {
 	uint64_t magic;
 	uint32_t version;
@@ -59,7 +61,7 @@ struct verbs_request {
 	uint64_t importer; /* number of the importer's device */
 };
 
-/* What the exporter answers, with its acceptance or its refusal. */
+/* Private data of the exporter's answer, an acceptance or a refusal. */
 struct verbs_reply {
 	uint64_t magic;
 	uint32_t error; /* positive errno of a refusal */
@@ -72,7 +74,7 @@ struct verbs_reply {
 #define VERBS_MAGIC   0x5342524556474bdeull
 #define VERBS_VERSION 2u
 
-/* Where an exporter listens: the blob of a descriptor. In network byte order. */
+/* Address at which an exporter listens: the blob of a descriptor. In network byte order. */
 struct verbs_blob {
 	uint16_t family; /* 4 or 6 */
 	uint16_t port;
@@ -83,8 +85,8 @@ struct verbs_blob {
 enum conn_step { STEP_ADDRESS, STEP_ROUTE, STEP_ANSWER };
 enum conn_state { CONN_CONNECTING, CONN_READY, CONN_FAILED, CONN_ENDED };
 
-/* A device that this one has connections with: an exporter's, known by the address where it listens,
- * or an importer's, known by its number. Guarded by the device's lock. */
+/* A device at the other end of connections: an exporter's, identified by the address at which it
+ * listens, or an importer's, identified by its number. Guarded by the device's lock. */
 struct verbs_peer {
 	struct sockaddr_storage address;
 	uint64_t importer; /* 0: an exporter */
@@ -98,23 +100,23 @@ struct verbs_peer {
 /* One end of a link. Guarded by the device's lock. */
 struct verbs_link {
 	struct verbs_link *next; /* in the device's list */
-	struct ibv_qp *qp; /* NULL: not open */
+	struct ibv_qp *qp; /* NULL: the link is not open */
 	struct verbs_peer *peer;
-	uint64_t number; /* wr_id of its receive */
+	uint64_t number; /* wr_id of its receive request */
 	uint64_t remote_address;
-	struct verbs_conn *conn; /* the importer's end */
-	struct verbs_guest *guest; /* the exporter's */
+	struct verbs_conn *conn; /* the importer's connection, or NULL */
+	struct verbs_guest *guest; /* the exporter's guest, or NULL */
 };
 
-/* An importer's connection: the link of an import, or that of an endpoint. The state's times and
- * steps, `id`, `why`, `next` and `peer` are guarded by the device's lock. */
+/* An importer's connection: the link of an import, or the connection of an endpoint. `id`, `why`,
+ * `next`, `peer` and the times and steps of the state are guarded by the device's lock. */
 struct verbs_conn {
 	struct verbs *d;
 	struct rdma_cm_id *id;
 	struct verbs_conn *next; /* in the device's list */
 	uint64_t deadline_ns;
-	uint64_t again_ns; /* when to ask again, or 0 */
-	uint32_t step, refusals; /* refusals: for lack of room */
+	uint64_t again_ns; /* when to repeat the request, or 0 */
+	uint32_t step, refusals; /* refusals: number of refusals for lack of room */
 	struct sockaddr_storage to;
 	struct verbs_request request;
 	struct verbs_reply reply; /* valid once READY */
@@ -125,50 +127,52 @@ struct verbs_conn {
 	char why[400];
 	struct verbs_peer *peer;
 	struct verbs_link link;
-	struct dg_gate *gate; /* of the import; NULL: an endpoint */
+	struct dg_gate *gate; /* of the import; NULL for an endpoint */
 	bool draining; /* the exporter revokes the region and waits until the gate is quiet */
-	/* Release by the control thread, acquire by others: then what is above is valid. */
+	/* Stored with release by the control thread and loaded with acquire by others, so that the
+	 * members above are valid for them. */
 	atomic_uint state;
 };
 
-/* A connection that the exporter has accepted. That of an endpoint has a window over the region's
- * registration, or a registration in a separate protection domain. Guarded by the device's lock. */
+/* A connection that the exporter has accepted. An endpoint's guest has a memory window over the
+ * region's registration, or a registration in a separate protection domain. Guarded by the device's
+ * lock. */
 struct verbs_guest {
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
-	struct ibv_mw *mw; /* NULL: no window, or its rights were taken */
+	struct ibv_mw *mw; /* NULL: no window, or its rights were revoked */
 	struct ibv_pd *pd;
-	struct ibv_mr *mr; /* NULL: no registration, or its rights were taken */
-	struct dg_region *region; /* NULL once it was closed */
+	struct ibv_mr *mr; /* NULL: no registration, or its rights were revoked */
+	struct dg_region *region; /* NULL once the region was closed */
 	struct verbs_guest *next;
 	struct verbs_peer *peer;
 	struct verbs_link link;
-	bool asked, stopped; /* the importer was asked to stop; has stopped, or need not be waited for */
+	bool asked, stopped; /* the importer was asked to stop; has stopped or is not waited for */
 };
 
-/* How the adapter gets at the memory of a region of this process. Settled by the first registration;
- * those for importers are made the same way. */
+/* How the adapter accesses the memory of a region of this process. Determined by the first
+ * registration; those for importers are made in the same way. */
 struct verbs_source {
 	enum dg_registration way;
-	int fd; /* DMABUF: the dma-buf, else -1 */
-	uint64_t offset; /* in it */
+	int fd; /* dma-buf of DMABUF, otherwise -1 */
+	uint64_t offset; /* in the dma-buf */
 };
 
 /* A region's provider_state. */
 struct verbs_region {
-	struct ibv_mr *mr; /* a region of this process */
-	struct verbs_source source; /* of that */
-	bool by_cpu; /* the CPU can read the memory, so that a work request can carry it inline */
-	struct dg_gate *gate; /* an import's: one that its exporter sees, or own_gate */
+	struct ibv_mr *mr; /* registration of a region of this process */
+	struct verbs_source source; /* how that was registered */
+	bool by_cpu; /* the CPU can read the memory, so a work request can carry it inline */
+	struct dg_gate *gate; /* of an import: shared with its exporter, or own_gate */
 	struct dg_gate own_gate;
-	struct verbs_conn *link; /* an import's */
+	struct verbs_conn *link; /* of an import */
 	struct sockaddr_storage exporter;
 	uint8_t key[16];
 	uint32_t rkey; /* of an import by a queue pair */
 };
 
-/* Whether a work request can carry `bytes` bytes of a write: the CPU copies them into it when it is
- * posted, and cannot access GPU memory. */
+/* Whether a work request can carry a write of `bytes` bytes inline: the CPU copies them into it
+ * when it is posted, and cannot access GPU memory. */
 static inline bool dg_verbs_fits_inline(uint32_t max_inline, const struct dg_op *op, uint64_t bytes)
 {
 	const struct verbs_region *local = region_entry_at(op->local)->region->provider_state;
@@ -179,46 +183,46 @@ static inline bool dg_verbs_fits_inline(uint32_t max_inline, const struct dg_op 
 struct verbs {
 	struct dg_device *dev;
 	struct ibv_context *context;
-	struct ibv_pd *pd; /* of local regions: remote access is by windows alone */
-	struct ibv_pd *link_pd; /* of links: nothing is registered in it */
+	struct ibv_pd *pd; /* of local regions: remote access is granted by windows only */
+	struct ibv_pd *link_pd; /* of links: no memory is registered in it */
 	struct ibv_cq *idle_cq; /* of endpoints: receives, and the bind of an exporter's window */
-	struct ibv_cq *probe_cq; /* of links, for sends */
-	struct ibv_cq *notice_cq; /* of links, for receives */
+	struct ibv_cq *probe_cq; /* of links: sends */
+	struct ibv_cq *notice_cq; /* of links: receives */
 	struct ibv_comp_channel *notice_channel;
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listener;
-	struct sockaddr_storage address; /* of the port; the listener's port number included */
+	struct sockaddr_storage address; /* of the port, including the listener's port number */
 	char name[64];
 	bool software, iwarp;
 	atomic_bool windows; /* the adapter has memory windows of type 2B, and none has failed */
 	uint8_t port;
-	uint64_t number; /* of this device, for exporters: random, never 0 */
-	atomic_bool removed; /* the device, by its driver or its user */
-	struct rdma_cm_id **waiting; /* ids that have ended, until the port is active */
+	uint64_t number; /* identifies this device to exporters: random, never 0 */
+	atomic_bool removed; /* the device was removed, by its driver or its user */
+	struct rdma_cm_id **waiting; /* ids that are destroyed when the port is active again */
 	uint32_t n_waiting;
 	uint32_t max_message, max_piece, max_sge, max_wr;
 	uint32_t max_reads; /* reads and atomic operations in flight on a connection */
 	uint32_t atomics; /* enum ibv_atomic_cap */
-	uint8_t ack_timeout; /* 4.096 us << this: until a packet is sent again */
+	uint8_t ack_timeout; /* time until a packet is sent again: 4.096 us << this */
 	pthread_t thread;
 	int wake_fd;
 	atomic_bool stop;
-	pthread_mutex_t lock; /* guards the event channel, all ids and the lists of them */
-	pthread_cond_t changed; /* the state of a connection */
+	pthread_mutex_t lock; /* guards the event channel, all ids and their lists */
+	pthread_cond_t changed; /* the state of a connection has changed */
 	struct verbs_conn *conns;
 	struct verbs_guest *guests;
 	uint32_t n_guests;
 	struct verbs_peer *peers;
 	struct verbs_link *links;
 	uint64_t last_link;
-	uint32_t n_probes; /* in flight */
+	uint32_t n_probes; /* probes in flight */
 	uint64_t last_probe;
-	uint32_t n_draining; /* importer's links */
+	uint32_t n_draining; /* importer's links that are draining */
 	struct queue_list queues;
-	atomic_uint n_qps; /* that are connected by hand */
+	atomic_uint n_qps; /* queue pairs that are connected by hand */
 };
 
-/* A part of an operation that is complete when `left` is 0: the operation itself, or a chain. */
+/* Work that is complete when `left` is 0: a single operation, or a chain. */
 struct verbs_work {
 	uint32_t left; /* work requests in flight, plus 1 while more may be posted */
 	uint32_t slot, local, remote; /* local NO_REGION: a chain, whose requests hold the gates */
@@ -226,16 +230,16 @@ struct verbs_work {
 	struct verbs_work *chain;
 };
 
-/* An endpoint: a connection for one queue and one import, or a queue pair that was connected by hand,
- * with what is in flight on it, in order. */
+/* An endpoint: a connection for one queue and one import, or a queue pair that was connected by
+ * hand, with the work requests in flight on it, in order. */
 struct verbs_endpoint {
-	struct verbs_conn *conn; /* NULL: a queue pair's */
-	struct verbs_qp *qp; /* NULL: a connection's */
-	struct verbs_endpoint *next; /* of its bucket */
-	uint32_t region; /* of a connection: index of the region table */
-	uint32_t number; /* its place in verbs_queue.endpoints, and above it a generation */
+	struct verbs_conn *conn; /* NULL for a queue pair */
+	struct verbs_qp *qp; /* NULL for a connection */
+	struct verbs_endpoint *next; /* in its hash bucket */
+	uint32_t region; /* of a connection: index in the region table */
+	uint32_t number; /* index in verbs_queue.endpoints, with a generation in the higher bits */
 	uint32_t head, tail, unsignaled;
-	int status; /* of the first error, after which the rest is flushed */
+	int status; /* of the first error, after which all other operations are flushed */
 	bool broken; /* its queue pair is in the error state or gone */
 	struct {
 		struct verbs_work *work;
@@ -243,22 +247,23 @@ struct verbs_endpoint {
 	} wrs[VERBS_ENDPOINT_WRS];
 };
 
-/* Memory that is registered for one queue pair. */
+/* Memory that is registered for a queue pair that is connected by hand. */
 struct verbs_registration {
 	struct verbs_registration *next;
 	struct ibv_mr *mr;
-	uint32_t region; /* index of the region table */
+	uint32_t region; /* index in the region table */
 	bool granted; /* to the peer; otherwise for the local side of operations */
 };
 
-/* A queue pair that is connected by hand. Its protection domain has nothing but its registrations, so
- * an rkey is of no use on another connection. Guarded by the queue's guard. */
+/* A queue pair that is connected by hand. Its protection domain contains only its own
+ * registrations, so their rkeys are of no use on another connection. Guarded by the queue's
+ * guard. */
 struct verbs_qp {
 	struct verbs_queue *queue;
 	struct dg_qp *core;
-	struct verbs_qp *next; /* of the queue */
+	struct verbs_qp *next; /* in the queue's list */
 	struct ibv_pd *pd;
-	struct ibv_qp *qp; /* NULL: ended */
+	struct ibv_qp *qp; /* NULL once the queue pair has ended */
 	struct verbs_registration *registrations, *last_used;
 	uint32_t max_inline, peer; /* peer: number of the other queue pair */
 	bool connected, closing;
@@ -276,21 +281,21 @@ struct verbs_queue {
 	struct verbs_qp *qps;
 	uint32_t last_generation;
 	bool any_broken;
-	/* The work request list of the next doorbell, all for one endpoint. */
+	/* The work requests of the next doorbell, all for one endpoint. */
 	struct verbs_endpoint *batch_endpoint;
 	uint32_t n_batch;
 	struct ibv_send_wr batch[VERBS_BATCH];
 	struct ibv_sge sges[VERBS_BATCH][VERBS_SGES];
 	/* In flight. */
-	uint32_t in_flight; /* work requests, those of the next doorbell included */
+	uint32_t in_flight; /* work requests, including those of the next doorbell */
 	uint64_t bytes;
 	struct verbs_work *works, **free_works, *current, *chain;
 	uint32_t n_free_works;
 	struct ended ended;
-	bool closing; /* what fails now is FLUSHED */
+	bool closing; /* operations that fail from now on end as FLUSHED */
 };
 
-/* Relaxed: where the answer has just changed, either is right. */
+/* Relaxed: while the value changes, either value is correct. */
 static inline bool dg_verbs_has_windows(const struct verbs *d)
 {
 	return atomic_load_explicit(&d->windows, memory_order_relaxed);
@@ -302,30 +307,32 @@ static inline bool dg_verbs_removed(const struct verbs *d)
 {
 	return atomic_load_explicit(&d->removed, memory_order_relaxed);
 }
-/* Stores the name of a device (the wanted one, unless that is NULL) whose port has no link. Returns
- * whether there is one. */
+/* Stores the name of a device whose port has no link; only `wanted` is considered unless it is
+ * NULL. Returns whether there is one. */
 bool dg_verbs_find_down(const char *wanted, char *out, size_t size);
 /* Returns the error for a port without a link. */
 int dg_verbs_no_link(const char *device);
-/* Errors: ENODEV, if the device was removed, or has no link. */
+/* Checks that the port can be used. Errors: ENODEV if the device was removed or has no link. */
 int dg_verbs_check_port(const struct verbs *d);
-/* Puts the queue pair of the id into the error state, and sends word to the other side, unless
- * that may not be. */
+/* Puts the queue pair of the id into the error state and notifies the other side, unless a message
+ * must not be sent (see verbs_port.c). */
 void dg_verbs_disconnect(const struct verbs *d, struct rdma_cm_id *id);
-/* Destroys the id, which has no queue pair any more: at once, or later. With the device's lock. */
+/* Destroys the id, which has no queue pair any more: immediately, or once the port is active. Call
+ * with the device's lock held. */
 void dg_verbs_id_free(struct verbs *d, struct rdma_cm_id *id);
-/* Whether the id is one that will be destroyed later. */
+/* Whether the destruction of the id was postponed. */
 bool dg_verbs_id_waits(const struct rdma_cm_id *id);
-/* Destroys the ids that were to be destroyed later. */
+/* Destroys the ids whose destruction was postponed. */
 void dg_verbs_ids_free(struct verbs *d);
-/* Does that if the port is active. Returns how long to sleep, in ms; -1: until an event. */
+/* Destroys the postponed ids if the port is active. Returns how long to sleep, in ms; -1: until an
+ * event. */
 int dg_verbs_look_at_port(struct verbs *d);
 
 /* verbs_gid.c */
-/* Fills in the port's GID and its index, lid, number, mtu and max_reads. Errors: ENODEV. */
+/* Fills in the port's GID and GID index, lid, number, mtu and max_reads. Errors: ENODEV. */
 int dg_verbs_port_address(const struct verbs *d, dg_qp_address *out);
-/* Returns 0 if packets from the port reach this address, as far as this machine knows. Errors: EXDEV,
- * EINVAL. */
+/* Returns 0 if packets from the port can reach this address, as far as this machine knows. Errors:
+ * EXDEV, EINVAL. */
 int dg_verbs_check_peer(const struct verbs *d, const dg_qp_address *own, const dg_qp_address *to);
 struct gid_text {
 	char text[INET6_ADDRSTRLEN];
@@ -336,44 +343,47 @@ struct gid_text dg_verbs_gid_text(const uint8_t *gid);
 extern const struct dg_qp_ops dg_verbs_qp_ops;
 /* Returns the key of a local region that dg_qp_check() has registered. */
 uint32_t dg_verbs_qp_lkey(struct verbs_qp *qp, uint32_t region);
-/* Ends the queue pair: nothing that was posted moves a byte of this process after it. */
+/* Ends the queue pair: afterwards, no posted work request moves a byte of this process. */
 void dg_verbs_qp_abort(struct verbs_qp *qp);
-/* Has each of the queue's queue pairs end its registrations of this region. Inside the guard. */
+/* Makes each of the queue's queue pairs end its registrations of this region. Call inside the
+ * guard. */
 void dg_verbs_qps_forget(struct verbs_queue *q, uint32_t region);
 
 /* verbs_listen.c: the exporter's side. Called by the control thread with the device's lock. */
 int dg_verbs_listen(struct verbs *d);
-/* Accepts or refuses the connection `id` that asks with `request`. */
+/* Accepts or refuses the connection request `asked` of `id`. */
 void dg_verbs_serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_param *asked);
-/* Ends the guest of this id. */
+/* Frees the guest of this id. */
 void dg_verbs_guest_left(struct verbs *d, struct rdma_cm_id *id);
 void dg_verbs_guests_free(struct verbs *d);
 /* Returns the number of links of the region. Takes the device's lock itself. */
 uint32_t dg_verbs_importers(void *state, struct dg_region *r);
-/* Takes the rights of every guest of the region. */
+/* Revokes the rights of every guest of the region. */
 void dg_verbs_rights_take(struct verbs *d, const struct dg_region *r);
-/* Takes the region's memory from every guest. Takes the device's lock itself. */
+/* Withdraws the region's memory from every guest. Takes the device's lock itself. */
 void dg_verbs_guests_forget(struct verbs *d, struct dg_region *r);
 
 /* verbs_rights.c: what one guest may do with its region. */
-/* Returns the flags of libibverbs that let a peer have this access; with read and write it has atomic
- * operations, too. */
+/* Returns libibverbs' access flags that give a peer this access. Read and write access together
+ * include atomic operations. */
 unsigned dg_verbs_remote_flags(const struct verbs *d, uint32_t access);
-/* Makes the guest's queue pair, ready to be accepted. With access 0, for a link: it has no rights. Else
- * stores the rkey by which the importer has that access. Errors: a negative errno, without a text. */
+/* Creates the guest's queue pair, ready to be accepted. A link has access 0 and gets no rights.
+ * Otherwise stores the rkey with which the importer has that access. Errors: a negative errno,
+ * without a text. */
 int dg_verbs_guest_open(struct verbs *d, struct verbs_guest *g, uint32_t access,
 			const struct rdma_conn_param *param, uint32_t *rkey);
-/* Takes its rights: the adapter refuses what the importer posts from then on. */
+/* Revokes its rights: from then on the adapter refuses what the importer posts. */
 void dg_verbs_guest_rights_take(struct verbs_guest *g);
-/* Takes its rights, and ends its queue pair. */
+/* Revokes its rights and destroys its queue pair. */
 void dg_verbs_guest_close(struct verbs_guest *g);
 
 /* verbs_revoke.c: revocation by agreement. */
-/* Asks the importers of r to stop, and waits until each has or the deadline, when it takes their
- * rights. Takes the device's lock itself. Errors: EBUSY, if one has not said that it has stopped. */
+/* Asks the importers of r to stop, and waits until each has stopped or the deadline has passed;
+ * those that have not stopped by then lose their rights. Takes the device's lock itself. Errors:
+ * EBUSY if an importer has not confirmed that it stopped. */
 int dg_verbs_revoke(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns);
-/* With the device's lock: handles the notices that have arrived, and answers exporters whose
- * regions are quiet. */
+/* Handles the notices that have arrived, and answers exporters whose regions are quiet. Call with
+ * the device's lock held. */
 void dg_verbs_notices(struct verbs *d);
 
 /* verbs_connect.c: the importer's side, and the control thread. */
@@ -383,58 +393,60 @@ struct address_text {
 };
 struct address_text dg_verbs_address_text(const struct sockaddr_storage *address);
 void dg_verbs_control_stop(struct verbs *d);
-/* Starts a connection to the exporter of t: an endpoint of that queue, or (cq NULL) a link. Errors: those
- * of dg_verbs_check_port(), and lack of memory or ids. */
+/* Starts a connection to the exporter of t: an endpoint of the queue with `cq`, or a link if cq is
+ * NULL. Errors: those of dg_verbs_check_port(), and lack of memory or ids. */
 int dg_verbs_connect(struct verbs *d, const struct verbs_region *t, struct ibv_cq *cq,
 		     struct dg_pipe *pipe, struct verbs_conn **out);
-/* Waits until it is READY. Errors: those of the connection. */
+/* Waits until the connection is READY. Errors: those of the connection. */
 int dg_verbs_connected(struct verbs_conn *c);
 void dg_verbs_conn_free(struct verbs_conn *c);
 /* Whether the system routes packets from one address to the other. */
 bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to);
-/* Whether the exporter of an imported region is known to be gone. */
+/* Whether the exporter of an imported region is known to have ended. */
 bool dg_verbs_lost(const struct dg_region *r);
-/* Ends the connection's queue pair: nothing that was posted moves a byte of this process after it. */
+/* Ends the connection's queue pair: afterwards, no posted work request moves a byte of this
+ * process. */
 void dg_verbs_conn_abort(struct verbs_conn *c);
 
-/* verbs_probe.c. With the device's lock. */
-/* Probes the other sides, and ends the connections with one that does not answer. Returns how long to
- * sleep, in ms; -1: until an event. */
+/* verbs_probe.c. Call these with the device's lock held. */
+/* Probes the other sides, and ends the connections with one that does not answer. Returns how long
+ * to sleep, in ms; -1: until an event. */
 int dg_verbs_probe(struct verbs *d);
-/* Returns the exporter at this address, or (address NULL) the importer with this number, with one more
- * connection; NULL: out of memory. */
+/* Returns the exporter at this address, or the importer with this number if address is NULL, and
+ * counts one more connection with it. NULL: out of memory. */
 struct verbs_peer *dg_verbs_peer_join(struct verbs *d, const struct sockaddr_storage *address,
 				      uint64_t importer);
-/* Takes a connection, which is about to end, from its peer. */
+/* Removes a connection, which is about to end, from its peer. */
 void dg_verbs_peer_leave(struct verbs *d, struct verbs_peer *p);
-/* Opens an end of a link, whose conn or guest is filled in: it can receive a notice. Errors: a negative
- * errno, without a text. */
+/* Opens one end of a link, whose conn or guest is filled in, so that it can receive a notice.
+ * Errors: a negative errno, without a text. */
 int dg_verbs_link_open(struct verbs *d, struct verbs_link *l, struct ibv_qp *qp, struct verbs_peer *p);
 /* Idempotent. */
 void dg_verbs_link_close(struct verbs *d, struct verbs_link *l);
-/* Sends the other end an empty message. Returns whether that was posted. */
+/* Sends an empty message to the other end. Returns whether it was posted. */
 bool dg_verbs_link_send(struct verbs_link *l);
-/* Ends a connection whose other side is gone, and wakes who waits for it. */
+/* Ends a connection whose other side is gone, and wakes the threads that wait for it. */
 void dg_verbs_conn_ended(struct verbs_conn *c);
 
 /* verbs_mr.c */
-/* Registers memory of this process for the local side of operations, in the best way that the adapter
- * takes: GPU memory as a dma-buf, else by its address. Fills *s, which verbs_source_close() closes,
- * and *out. On an error nothing is left open. Errors: ENOMEM; EOPNOTSUPP: no on-demand paging;
- * EMEDIUMTYPE: neither way for GPU memory; others of ibv_reg_mr(). */
+/* Registers memory of this process for the local side of operations, in the best way that the
+ * adapter supports: GPU memory as a dma-buf, otherwise by its address. Fills *out and *s, which
+ * verbs_source_close() closes; on an error nothing is left open. Errors: ENOMEM; EOPNOTSUPP: no
+ * on-demand paging; EMEDIUMTYPE: neither way works for GPU memory; others of ibv_reg_mr(). */
 int dg_verbs_register(const struct verbs *d, const dg_memory *m, int flags, struct verbs_source *s,
 		      struct ibv_mr **out);
-/* Registers that memory in this protection domain, in the same way. Returns NULL with errno. */
+/* Registers that memory in this protection domain, in the same way. Returns NULL and sets errno on
+ * an error. */
 struct ibv_mr *dg_verbs_mr(struct ibv_pd *pd, const dg_memory *m, const struct verbs_source *s,
 			   int flags);
-/* Returns the error that errno is of a registration of this kind. */
+/* Converts errno of a failed registration of this kind to an error. */
 int dg_verbs_mr_refused(const struct verbs *d, const dg_memory *m, enum dg_registration way);
 void dg_verbs_source_close(struct verbs_source *s);
-/* The folder of the kernel's modules, which a test replaces. */
+/* Folder of the loaded kernel modules; tests replace it. */
 extern const char *dg_verbs_modules;
 
 /* verbs_map.c */
-/* Returns the state of a region of which nothing is registered yet; NULL, with a text: out of memory. */
+/* Returns the state of a region without registrations. NULL, with an error text: out of memory. */
 struct verbs_region *dg_verbs_region_new(void);
 int dg_verbs_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		 struct dg_region_entry *entry);
@@ -449,29 +461,29 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p);
 int dg_verbs_direct(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
 void dg_verbs_doorbell(struct dg_device *dev, struct dg_pipe *p);
 void dg_verbs_poll(struct dg_device *dev, struct dg_pipe *p);
-/* Has every queue end its endpoint to the region with this index, and its queue pairs' registrations of
- * that. */
+/* Makes every queue end its endpoint to the region with this index, and its queue pairs'
+ * registrations of that region. */
 void dg_verbs_release_region(struct verbs *d, uint32_t region);
 
-/* verbs_post.c: the data path. Called inside the queue's guard. */
+/* verbs_post.c: the data path. Call these inside the queue's guard. */
 void dg_verbs_submit(struct verbs_queue *q);
 void dg_verbs_progress(struct verbs_queue *q);
-/* Runs an operation while nothing is in flight. Returns its status; OP_MORE: it is in flight; OP_NOT:
- * it has to be posted. */
+/* Executes an operation while nothing else is in flight. Returns its status; OP_MORE: it is in
+ * flight; OP_NOT: it has to be posted. */
 int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op);
 /* Completes everything with DG_FLUSHED, and ends all endpoints. */
 void dg_verbs_flush(struct verbs_queue *q);
 /* Finds the endpoint to this region, or starts one. Returns DG_OK; OP_MORE: it is not ready; or the
- * status of an operation that needs it. */
+ * status with which an operation that needs it ends. */
 int dg_verbs_endpoint_get(struct verbs_queue *q, uint32_t region, struct verbs_endpoint **out);
-/* Ends the queue pair of an endpoint, and what is in flight on it. The next operation on an import
- * makes another one; a queue pair that is connected by hand stays broken. */
+/* Ends the queue pair of an endpoint, and the work requests in flight on it. For an import, the
+ * next operation creates another endpoint; a queue pair that is connected by hand stays broken. */
 void dg_verbs_endpoint_break(struct verbs_queue *q, struct verbs_endpoint *ep);
-/* Ends the endpoint to this region, on which nothing is in flight. */
+/* Closes the endpoint to this region, on which nothing is in flight. */
 void dg_verbs_endpoint_close(struct verbs_queue *q, uint32_t region);
-/* Gives a queue pair's endpoint its number. Errors: EMFILE. */
+/* Assigns a number to a queue pair's endpoint. Errors: EMFILE. */
 int dg_verbs_endpoint_add(struct verbs_queue *q, struct verbs_endpoint *ep);
-/* Breaks the endpoint of a queue pair and takes it from the queue. */
+/* Breaks the endpoint of a queue pair and removes it from the queue. */
 void dg_verbs_endpoint_remove(struct verbs_queue *q, struct verbs_endpoint *ep);
 static inline struct ibv_qp *endpoint_qp(const struct verbs_endpoint *ep)
 {
@@ -481,7 +493,7 @@ static inline uint32_t endpoint_max_inline(const struct verbs_endpoint *ep)
 {
 	return ep->qp ? ep->qp->max_inline : ep->conn->max_inline;
 }
-/* The keys of a region, by its index, on this endpoint. */
+/* The two functions below return the keys of a region, by its index, on this endpoint. */
 static inline uint32_t endpoint_rkey(const struct verbs_endpoint *ep, uint32_t remote)
 {
 	const struct verbs_region *t = region_entry_at(remote)->region->provider_state;

@@ -48,9 +48,9 @@ static void load(void)
 	IBVERBS_FUNCTIONS(FROM_IBVERBS)
 	OPTIONAL_IBVERBS_FUNCTIONS(OPTIONAL_FROM_IBVERBS)
 	RDMACM_FUNCTIONS(FROM_RDMACM)
-	/* Kernels before 5.12 share pinned pages with a forked child until one side writes; this
-	 * has them leave registered memory out of the child. Later ones copy at the fork, and it
-	 * does nothing. */
+	/* Kernels before 5.12 share pinned pages with a forked child until one side writes. This
+	 * call excludes registered memory from the child. Later kernels copy such pages at the
+	 * fork; there the call does nothing. */
 	if (!load_error[0] && dg_verbs.ibv_fork_init()) {
 		load_reason = ENODEV;
 		snprintf(load_error, sizeof load_error,

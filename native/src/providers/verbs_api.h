@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of libibverbs and librdmacm that dgkit calls. Both are loaded at run time and neither's
- * headers are needed to build, so their binary interface is declared here: symbol versions
- * IBVERBS_1.1 and RDMACM_1.0, and IBVERBS_1.12 where it exists, which rdma-core keeps stable.
+ * The part of libibverbs and librdmacm that dgkit calls. Both libraries are loaded at run time, and
+ * their headers are not needed to build. So their binary interface is declared here: symbol
+ * versions IBVERBS_1.1 and RDMACM_1.0, and IBVERBS_1.12 where it exists, which rdma-core keeps
+ * stable.
  */
 #ifndef DG_VERBS_API_H
 #define DG_VERBS_API_H
@@ -76,7 +77,7 @@ enum ibv_wc_status {
 	IBV_WC_RESP_TIMEOUT_ERR = 20,
 };
 
-struct ibv_device { /* followed by what is not used here */
+struct ibv_device { /* further members are not used here */
 	void *unused[2];
 	int node_type, transport_type;
 };
@@ -96,7 +97,7 @@ struct ibv_device_attr {
 	uint8_t local_ca_ack_delay, phys_port_cnt;
 };
 
-/* An answer to query_device_ex(), as far as it is used here: later fields follow. */
+/* Result of query_device_ex(), up to the last field that is used here. */
 struct ibv_device_attr_ex {
 	struct ibv_device_attr orig_attr;
 	uint32_t comp_mask;
@@ -137,13 +138,13 @@ struct ibv_comp_channel {
 	int fd, refcnt;
 };
 
-struct ibv_cq { /* followed by what is not used here */
+struct ibv_cq { /* further members are not used here */
 	struct ibv_context *context;
 	struct ibv_comp_channel *channel;
 	void *cq_context;
 };
 
-struct ibv_qp { /* followed by what is not used here */
+struct ibv_qp { /* further members are not used here */
 	struct ibv_context *context;
 	void *qp_context;
 	struct ibv_pd *pd;
@@ -212,10 +213,10 @@ struct ibv_send_wr {
 			uint32_t rkey;
 		} atomic;
 	};
-	uint64_t other; /* of other operations */
+	uint64_t other; /* other operations */
 	struct {
 		struct ibv_mw *mw;
-		uint32_t rkey; /* the window's from then on */
+		uint32_t rkey; /* of the window, from the bind on */
 		struct ibv_mr *mr;
 		uint64_t addr, length;
 		unsigned access;
@@ -239,7 +240,7 @@ struct ibv_wc {
 	uint8_t sl, dlid_path_bits;
 };
 
-/* The calls that are inline functions in libibverbs' header: by a device's own table. */
+/* Calls that are inline functions in libibverbs' header; they use the device's own table. */
 struct ibv_context {
 	struct ibv_device *device;
 	void *before_alloc_mw[7];
@@ -258,8 +259,8 @@ struct ibv_context {
 	void *abi_compat;
 };
 
-/* What precedes an ibv_context whose abi_compat is VERBS_ABI_IS_EXTENDED. It grows at its start, so a
- * call is there if `sz` reaches from it to the end of the context. */
+/* Precedes an ibv_context whose abi_compat is VERBS_ABI_IS_EXTENDED. The struct grows at its start,
+ * so a call exists if `sz` covers it, counted from the end of the context. */
 struct verbs_context {
 	int (*query_device_ex)(struct ibv_context *, const uint32_t *, struct ibv_device_attr_ex *,
 			       size_t);
@@ -293,7 +294,7 @@ struct rdma_event_channel {
 	int fd;
 };
 
-struct rdma_cm_id { /* followed by what is not used here */
+struct rdma_cm_id { /* further members are not used here */
 	struct ibv_context *verbs;
 	struct rdma_event_channel *channel;
 	void *context;
@@ -313,7 +314,7 @@ struct rdma_conn_param {
 	uint32_t qp_num;
 };
 
-struct rdma_cm_event { /* followed by what is not used here */
+struct rdma_cm_event { /* further members are not used here */
 	struct rdma_cm_id *id, *listen_id;
 	int event, status;
 	struct rdma_conn_param conn;
@@ -342,7 +343,7 @@ struct rdma_cm_event { /* followed by what is not used here */
 	X(int, ibv_get_cq_event, (struct ibv_comp_channel *, struct ibv_cq **, void **)) \
 	X(void, ibv_ack_cq_events, (struct ibv_cq *, unsigned))
 
-/* NULL if the installed rdma-core lacks them: before 34 it has no ibv_reg_dmabuf_mr. */
+/* NULL if the installed rdma-core lacks them: versions before 34 have no ibv_reg_dmabuf_mr. */
 #define OPTIONAL_IBVERBS_FUNCTIONS(X)       \
 	X(struct ibv_mr *, ibv_reg_dmabuf_mr, \
 	  (struct ibv_pd *, uint64_t, size_t, uint64_t, int, int))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * dg_measure_bare() over verbs: the calls of libibverbs that a program without dgkit would make for
- * the same operation, on the same connection.
+ * dg_measure_bare() for verbs: makes the libibverbs calls that a program without dgkit would make
+ * for the same operation, on the same connection.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -12,13 +12,13 @@
 
 enum {
 	WC_BATCH = 32,
-	NAP_US = 1000, /* while a connection is made */
+	NAP_US = 1000, /* sleep while a connection is being established */
 };
-/* The adapter gives up earlier. */
+/* The adapter gives up earlier than this. */
 #define SILENCE_NS 20000000000ull
 
-/* Posts n copies with one doorbell. The ids of work requests are their numbers, from 1: below
- * 2^32, so that they belong to no endpoint. */
+/* Posts n copies with one doorbell. The ids of work requests are their numbers, starting at 1; they
+ * stay below 2^32, so that they belong to no endpoint. */
 static int post(struct ibv_qp *qp, struct ibv_send_wr *wrs, uint32_t posted, uint32_t n)
 {
 	struct ibv_send_wr *bad;
@@ -32,7 +32,7 @@ static int post(struct ibv_qp *qp, struct ibv_send_wr *wrs, uint32_t posted, uin
 	return qp->context->post_send(qp, wrs, &bad);
 }
 
-/* Returns the number of the last copy that has ended, `ended` if none has, or -EIO. */
+/* Returns the number of the last copy that has ended; `ended` if there is no new one; or -EIO. */
 static int64_t poll_once(struct ibv_cq *cq, uint32_t ended)
 {
 	struct ibv_wc wcs[WC_BATCH];
@@ -55,7 +55,7 @@ static int loop(struct verbs_queue *q, struct ibv_qp *qp, struct ibv_send_wr *wr
 		uint32_t n = window - (posted - ended);
 		if (n > count - posted)
 			n = count - posted;
-		/* All of a window, or as many as one completion covers. */
+		/* The whole window, or as many copies as one completion covers. */
 		if (n && (posted == ended || n >= VERBS_SIGNAL_EVERY)) {
 			if (post(qp, wrs, posted, n))
 				return -EIO;

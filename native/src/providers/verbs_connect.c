@@ -2,9 +2,9 @@
 /*
  * The control thread of the provider verbs, and the importer's side of connections.
  *
- * All of the connection manager happens under the device's lock: the control thread takes an event,
- * copies it, acknowledges it and handles it with the lock held, so a thread with the lock may end
- * any id, whose events were all acknowledged.
+ * All calls of the connection manager are made with the device's lock held: the control thread
+ * takes the lock, receives an event, copies it, acknowledges it and handles it. So a thread that
+ * holds the lock may destroy any id, because all events of the id were acknowledged.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -23,9 +23,9 @@
 
 enum {
 	RESOLVE_MS = 2000,
-	DRAIN_MS = 1, /* how often queues are polled whose transfers an exporter waits for */
-	TICK_MS = 100, /* how often deadlines are looked at, while there are any */
-	EVENTS = 64, /* handled at a time, while others wait for the lock */
+	DRAIN_MS = 1, /* interval of polling queues while an exporter waits for their transfers */
+	TICK_MS = 100, /* interval of checking deadlines while there are any */
+	EVENTS = 64, /* handled at a time while others wait for the lock */
 };
 
 /* An event, copied so that it can be acknowledged at once. */
@@ -41,14 +41,14 @@ static void settle(struct verbs_conn *c, enum conn_state state)
 	atomic_store_explicit(&c->state, state, memory_order_seq_cst);
 	pthread_cond_broadcast(&c->d->changed);
 	/* seq_cst: the caller of a queue stores its flag and then loads the state of its endpoints;
-	 * here the state is stored and then the flag is loaded, as in ring.h. */
+	 * here the state is stored first and the flag loaded afterwards, as in ring.h. */
 	if (c->pipe)
 		dg_pipe_wake(c->pipe);
 }
 
 void dg_verbs_conn_ended(struct verbs_conn *c)
 {
-	/* Has what is in flight flushed, which otherwise waits for its retries. */
+	/* Flush the work requests in flight, which would otherwise wait for their retries. */
 	dg_verbs_disconnect(c->d, c->id);
 	settle(c, CONN_ENDED);
 }
@@ -76,7 +76,7 @@ struct address_text dg_verbs_address_text(const struct sockaddr_storage *address
 	return t;
 }
 
-/* The connection manager reports the lack of a route as a time-out. */
+/* Needed because the connection manager reports a missing route as a time-out. */
 bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockaddr_storage *to)
 {
 	struct sockaddr_storage here = *from;
@@ -84,7 +84,7 @@ bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockad
 						   : sizeof(struct sockaddr_in6);
 	int fd = socket(here.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	((struct sockaddr_in *)&here)->sin_port = 0;
-	/* For datagrams connect() sends nothing. */
+	/* For a datagram socket connect() sends nothing. */
 	bool found = fd < 0 || bind(fd, (struct sockaddr *)&here, size) ||
 		     !connect(fd, (const struct sockaddr *)to, size);
 	if (fd >= 0)
@@ -92,7 +92,7 @@ bool dg_verbs_has_route(const struct sockaddr_storage *from, const struct sockad
 	return found;
 }
 
-/* The exporter's address is not reached from this device. */
+/* The exporter's address cannot be reached from this device. */
 static void unreachable(struct verbs_conn *c, int err)
 {
 	struct address_text to = dg_verbs_address_text(&c->to),
@@ -110,14 +110,14 @@ static void unreachable(struct verbs_conn *c, int err)
 		     to.text, c->d->name, from.text, strerror(err), to.text);
 }
 
-/* The exporter's address is known: makes the queue pair and asks. */
+/* Creates the queue pair and sends the request, once the exporter's address is known. */
 static void ask(struct verbs_conn *c)
 {
 	struct verbs *d = c->d;
 	struct ibv_qp_init_attr qp = {
 		.send_cq = c->cq ? c->cq : d->probe_cq,
 		.recv_cq = c->cq ? d->idle_cq : d->notice_cq,
-		.cap = {.max_send_wr = c->cq ? d->max_wr : 2, /* of a link: a probe and a notice */
+		.cap = {.max_send_wr = c->cq ? d->max_wr : 2, /* a link's probe and notice */
 			.max_recv_wr = 1,
 			.max_send_sge = d->max_sge,
 			.max_recv_sge = 1,
@@ -144,8 +144,8 @@ static void ask(struct verbs_conn *c)
 		return;
 	}
 	c->max_inline = qp.cap.max_inline_data;
-	/* Kernels before 5.2 do not know the option: then the connection manager's own time-out
-	 * holds. */
+	/* Kernels before 5.2 do not know the option; the connection manager's own time-out then
+	 * applies. */
 	if (dg_verbs.rdma_set_option(c->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT,
 				     &d->ack_timeout, sizeof d->ack_timeout) &&
 	    errno != ENOSYS) {
@@ -164,7 +164,7 @@ static void refused(struct verbs_conn *c, const struct event *e)
 	struct verbs_reply refusal = {0};
 	if (e->status == RDMA_REJECTED_BY_PEER && e->conn.private_data_len >= sizeof refusal)
 		memcpy(&refusal, e->data, sizeof refusal);
-	/* The exporter's kernel has more pending requests than it may. */
+	/* The exporter's kernel has reached its limit of pending requests. */
 	if (e->status == RDMA_REJECTED_BY_PEER && !e->conn.private_data_len) {
 		c->refusals++;
 		c->again_ns = now_ns() + (uint64_t)TICK_MS * 1000000u;
@@ -199,8 +199,8 @@ static void established(struct verbs_conn *c, const struct event *e)
 		settle(c, CONN_READY);
 }
 
-/* What a step waits for. An event that comes in another step is repeated or late: it is ignored, and
- * if the one that is waited for does not come, the deadline ends the connection. */
+/* The event that each step waits for. An event of another step is repeated or late and is ignored;
+ * if the expected one does not arrive, the connection ends at the deadline. */
 static const struct step {
 	int done, failed;
 } steps[] = {
@@ -266,7 +266,7 @@ static void exporter_event(struct verbs *d, const struct event *e)
 		dg_verbs_guest_left(d, e->id);
 }
 
-/* Takes an event. Returns false if there is none. */
+/* Receives an event. Returns false if there is none. */
 static bool take_event(struct verbs *d, struct event *out)
 {
 	struct rdma_cm_event *e;
@@ -286,14 +286,14 @@ static bool take_event(struct verbs *d, struct event *out)
 	return true;
 }
 
-/* The connection of an importer that has this id, or NULL: then the id is an exporter's. A new id
- * has the listener's context, which is NULL, as a guest's. */
+/* Returns the importer's connection with this id; NULL if the id is an exporter's. A new id has the
+ * listener's context, which is NULL, like a guest's. */
 static struct verbs_conn *importer_of(const struct event *e)
 {
 	return e->event == RDMA_CM_EVENT_CONNECT_REQUEST ? NULL : e->id->context;
 }
 
-/* Makes an id and has it find the way to the exporter. */
+/* Creates an id and starts resolving the address of the exporter. */
 static int resolve(struct verbs_conn *c)
 {
 	struct verbs *d = c->d;
@@ -334,8 +334,8 @@ static void late(struct verbs_conn *c)
 				    : "");
 }
 
-/* Fails the connections that are late, and asks again for those that were refused for lack of room.
- * Returns how long to sleep, in ms; -1: until an event. */
+/* Fails the connections whose deadline has passed, and repeats requests that were refused for lack
+ * of room. Returns how long to sleep, in ms; -1: until an event. */
 static int check_deadlines(struct verbs *d)
 {
 	int sleep_ms = -1;
@@ -382,7 +382,8 @@ static void *control(void *arg)
 	for (int sleep_ms = 0; !atomic_load(&d->stop);) {
 		poll(fds, sizeof fds / sizeof fds[0], sleep_ms);
 		eventfd_read(d->wake_fd, &n);
-		/* Without the lock, which queues take. The user of what drains may do something else. */
+		/* Without the lock, because queues take it. A draining queue's own user may be busy
+		 * elsewhere. */
 		if (draining)
 			dg_devices_poll();
 		pthread_mutex_lock(&d->lock);
@@ -510,7 +511,8 @@ void dg_verbs_conn_free(struct verbs_conn *c)
 	dg_verbs_link_close(d, &c->link);
 	d->n_draining -= c->draining;
 	dg_verbs_peer_leave(d, c->peer);
-	/* Without a queue pair this fails, and the exporter learns of it by the end of the id. */
+	/* Without a queue pair this fails, and the exporter is notified when the id is
+	 * destroyed. */
 	dg_verbs_disconnect(d, c->id);
 	if (c->id->qp)
 		dg_verbs.rdma_destroy_qp(c->id);

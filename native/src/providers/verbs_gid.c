@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The address of a port, for queue pairs that are connected by hand: its GID and lid; and whether
- * another GID is reached from it. On Ethernet (RoCE) a GID is an IPv6 address, or an IPv4 address
- * in the form ::ffff:1.2.3.4.
+ * The address of a port, for queue pairs that are connected by hand: its GID and lid. Also checks
+ * whether another GID can be reached from the port. On Ethernet (RoCE) a GID is an IPv6 address, or
+ * an IPv4 address in the form ::ffff:1.2.3.4.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "error.h"
 #include "verbs.h"
 
-enum { LID_MAX = 0xbfff }; /* above are multicast addresses */
+enum { LID_MAX = 0xbfff }; /* larger values are multicast addresses */
 static const uint8_t v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
 
 struct gid_text dg_verbs_gid_text(const uint8_t *gid)
@@ -41,11 +41,11 @@ static struct sockaddr_storage address_of(const uint8_t *gid)
 		out.ss_family = AF_INET6;
 		memcpy(&((struct sockaddr_in6 *)&out)->sin6_addr, gid, 16);
 	}
-	((struct sockaddr_in *)&out)->sin_port = htons(4791); /* RoCE v2's; any will do */
+	((struct sockaddr_in *)&out)->sin_port = htons(4791); /* RoCE v2; any port would do */
 	return out;
 }
 
-/* Whether the entry of the port's table is for RoCE v2: in UDP, so that it can be routed. */
+/* Whether the entry of the port's GID table is for RoCE v2: over UDP, so that it can be routed. */
 static bool is_v2(const struct verbs *d, int index)
 {
 	char path[160], type[32] = "";
@@ -60,7 +60,7 @@ static bool is_v2(const struct verbs *d, int index)
 	return !strncmp(type, "RoCE v2", 7);
 }
 
-/* Finds the place of the device's address in the port's table. */
+/* Finds the index of the device's address in the port's GID table. */
 static int find_gid(const struct verbs *d, int entries, dg_qp_address *out)
 {
 	union ibv_gid gid;
@@ -84,7 +84,8 @@ static int find_gid(const struct verbs *d, int entries, dg_qp_address *out)
 		entries, d->port, d->name, dg_verbs_gid_text(out->gid).text, d->name, d->port);
 }
 
-/* InfiniBand: the lid is enough within a subnet, and the first GID has the subnet's prefix. */
+/* Returns the first GID. On InfiniBand the lid is enough within a subnet, and the first GID has the
+ * subnet's prefix. */
 static int first_gid(const struct verbs *d, uint32_t lid, dg_qp_address *out)
 {
 	union ibv_gid gid;

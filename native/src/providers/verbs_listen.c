@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's side of the provider verbs: connections of importers, whose key names an export. That
- * of an endpoint gets the rights of the export; they end when the region is closed, and from then on
- * the adapter itself refuses the importer's operations.
+ * The exporter's side of the provider verbs: connections of importers, whose key names an export.
+ * The connection of an endpoint gets the rights of the export. They end when the region is closed;
+ * from then on the adapter itself refuses the importer's operations.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static struct rdma_conn_param answer(const struct verbs *d, const struct verbs_r
 	};
 }
 
-/* Frees a guest but for its id. */
+/* Frees a guest, except for its id. */
 static void guest_free(struct verbs *d, struct verbs_guest *g)
 {
 	dg_verbs_link_close(d, &g->link);
@@ -93,8 +93,8 @@ static int serve(struct verbs *d, struct rdma_cm_id *id, const struct rdma_conn_
 		rc = dg_share_enter(q.key, d->dev, &r, &access);
 	if (rc)
 		return rc;
-	/* The region stays open, and its memory mapped, until life_leave(). Its unmap(), which
-	 * takes the memory from its guests, comes after that. */
+	/* The region stays open, and its memory mapped, until life_leave(). unmap(), which
+	 * withdraws the memory from the guests, comes after that. */
 	struct verbs_guest *g = calloc(1, sizeof *g);
 	rc = g ? 0 : -ENOMEM;
 	if (g) {
@@ -162,8 +162,8 @@ uint32_t dg_verbs_importers(void *state, struct dg_region *r)
 
 void dg_verbs_rights_take(struct verbs *d, const struct dg_region *r)
 {
-	/* The connections stay until their importers end them, so that what these still post is
-	 * answered with an access error and not with silence. */
+	/* The connections stay until their importers end them, so that operations that these still
+	 * post fail with an access error instead of a time-out. */
 	for (struct verbs_guest *g = d->guests; g; g = g->next) {
 		if (g->region != r)
 			continue;
@@ -186,7 +186,7 @@ int dg_verbs_listen(struct verbs *d)
 {
 	if (dg_verbs.rdma_listen(d->listener, VERBS_BACKLOG))
 		return dg_fail_errno("cannot listen for RDMA connections on %s", d->name);
-	/* sin_port and sin6_port are at the same place. */
+	/* sin_port and sin6_port have the same offset. */
 	((struct sockaddr_in *)&d->address)->sin_port = dg_verbs.rdma_get_src_port(d->listener);
 	return 0;
 }

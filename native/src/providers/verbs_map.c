@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory for the provider verbs: of this process, registered; of others, by a connection. */
+/* Memory of the provider verbs: that of this process is registered, that of other processes is
+ * reached through a connection. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static int register_own(struct verbs *d, struct verbs_region *t, struct dg_regio
 	t->by_cpu = m->kind == DG_KIND_HOST;
 	r->registration = (uint8_t)t->source.way;
 	entry->base = m->addr;
-	/* MAP is what the CPU may access. */
+	/* The method is MAP where the CPU can access the memory. */
 	entry->method = t->by_cpu ? DG_METHOD_MAP : DG_METHOD_RDMA;
 	return 0;
 }
@@ -48,7 +49,7 @@ static int read_blob(const struct dg_descriptor *from, struct sockaddr_storage *
 	return 0;
 }
 
-/* Connects to the exporter. Its table decides size and access. */
+/* Connects to the exporter, whose table determines size and access. */
 static int open_import(struct verbs *d, struct verbs_region *t, struct dg_region *r,
 		       const dg_memory *m, struct dg_region_entry *entry)
 {
@@ -142,7 +143,7 @@ void dg_verbs_unmap(struct dg_device *dev, void *state, struct dg_region *r)
 bool dg_verbs_lost(const struct dg_region *r)
 {
 	const struct verbs_region *t = r->provider_state;
-	/* Without its own device this side knows nothing of the exporter. */
+	/* A side whose own device was removed knows nothing about the exporter. */
 	return t && t->link && !dg_verbs_removed(t->link->d) &&
 	       atomic_load_explicit(&t->link->state, memory_order_acquire) == CONN_ENDED;
 }
@@ -152,8 +153,8 @@ int dg_verbs_export(struct dg_device *dev, void *state, struct dg_region *r, uin
 {
 	struct verbs *d = state;
 	struct verbs_blob b = {.port = ((struct sockaddr_in *)&d->address)->sin_port};
-	(void)r; /* the key names it in the table of exports, */
-	(void)access; /* and what may be done with it */
+	(void)r; /* the key identifies it in the table of exports, */
+	(void)access; /* which also holds its access */
 	if (dg_verbs_removed(d))
 		return dg_verbs_check_port(d);
 	if (d->address.ss_family == AF_INET) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Registration of memory with an RDMA adapter: host memory, pinned or on demand, and GPU memory, as a
- * dma-buf or by its address. Addresses are the same in all of them: those of this process.
+ * Registration of memory with an RDMA adapter: host memory, pinned or with on-demand paging, and
+ * GPU memory, as a dma-buf or by its address. All registrations use the addresses of this process.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +60,7 @@ struct ibv_mr *dg_verbs_mr(struct ibv_pd *pd, const dg_memory *m, const struct v
 	else
 		mr = dg_verbs.ibv_reg_mr(pd, m->addr, m->size, flags);
 	if (!mr && !errno)
-		errno = EIO; /* a driver that does not say why */
+		errno = EIO; /* a driver that gives no reason */
 	return mr;
 }
 
@@ -71,7 +71,8 @@ void dg_verbs_source_close(struct verbs_source *s)
 	s->fd = -1;
 }
 
-/* Reads what the adapter pages on demand. Returns whether libibverbs can say so. */
+/* Queries the adapter's on-demand paging capabilities. Returns whether libibverbs can report
+ * them. */
 static bool query_paging(struct ibv_context *context, struct ibv_device_attr_ex *out)
 {
 	const struct verbs_context *all;
@@ -93,13 +94,14 @@ static int no_paging(const struct verbs *d, const char *why)
 		       d->name, why);
 }
 
-/* Errors: EOPNOTSUPP, if the adapter says that it cannot page what READ and WRITE access. */
+/* Checks on-demand paging. Errors: EOPNOTSUPP if the adapter reports that it cannot page memory
+ * that READ and WRITE access. */
 static int check_paging(const struct verbs *d)
 {
 	const uint32_t needed = IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_WRITE;
 	struct ibv_device_attr_ex a;
-	/* Soft-RoCE of Linux 7.2 and 7.3 reports it, and accesses each page at its start, whatever
-	 * the offset: it overwrites what is there. */
+	/* Soft-RoCE of Linux 7.2 and 7.3 reports paging, but accesses each page at its start,
+	 * whatever the offset, and overwrites the data there. */
 	if (d->software)
 		return no_paging(d, "a device in software is not trusted with it: Soft-RoCE "
 				    "accesses wrong bytes of each page (seen with Linux 7.2 "
@@ -115,7 +117,7 @@ static int check_paging(const struct verbs *d)
 
 int dg_verbs_mr_refused(const struct verbs *d, const dg_memory *m, enum dg_registration way)
 {
-	/* The kernel's answers for a driver without it, by version. */
+	/* Errors of the kernel for a driver without on-demand paging, depending on the version. */
 	if (way == DG_REGISTRATION_ON_DEMAND && (errno == EOPNOTSUPP || errno == EINVAL))
 		return no_paging(d, "its driver has no on-demand paging (ODP)");
 	if (errno == ENOMEM && way == DG_REGISTRATION_PINNED)
@@ -133,7 +135,8 @@ static int register_host(const struct verbs *d, const dg_memory *m, int flags,
 	}
 	if (rc)
 		return rc;
-	/* The kernel binds no window to a dma-buf, so windows are over pinned host memory alone. */
+	/* The kernel does not bind a window to a dma-buf, so windows are used over pinned host
+	 * memory only. */
 	if (dg_verbs_has_windows(d) && s->way == DG_REGISTRATION_PINNED)
 		flags |= IBV_ACCESS_MW_BIND;
 	*out = dg_verbs_mr(d->pd, m, s, flags);
@@ -174,7 +177,7 @@ static int by_dmabuf(const struct verbs *d, const dg_memory *m, int flags, struc
 	return rc;
 }
 
-/* Whether a kernel module is loaded that finds GPU memory by its address. */
+/* Whether a kernel module is loaded that resolves addresses of GPU memory. */
 static bool has_peermem(void)
 {
 	static const char *const names[] = {"nvidia_peermem", "nv_peer_mem"};

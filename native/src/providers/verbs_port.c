@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The port of a device of the provider verbs: whether it has a link, and what is not sent while it
- * has none.
+ * The port of a device of the provider verbs: whether it has a link, and which messages must not be
+ * sent while it has none.
  *
- * Soft-RoCE of Linux 6.1, in the testbed's DPU guest, receives no connection request any more after a
- * message of its connection manager had no route. So while the port of such a device is down,
- * connections end by their queue pair alone; their ids, whose end sends a message, are destroyed
- * when the port is active again.
+ * Soft-RoCE of Linux 6.1, in the testbed's DPU guest, receives no more connection requests once a
+ * message of its connection manager found no route. So while the port of such a device is down,
+ * connections are ended through their queue pairs only. Destroying an id sends a message, so it is
+ * postponed until the port is active again.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,9 +16,9 @@
 #include "error.h"
 #include "verbs.h"
 
-enum { LOOK_MS = 100 }; /* how often the port is looked at while ids wait for it */
+enum { LOOK_MS = 100 }; /* interval of checking the port while ids wait for it */
 
-static char waiting; /* context of an id that waits */
+static char waiting; /* its address is the context of ids that wait */
 
 static bool is_active(struct ibv_context *context, uint8_t number)
 {

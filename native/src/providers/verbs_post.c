@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * From the submission ring into work requests, and from work completions to completions.
+ * Turns operations of the submission ring into work requests, and work completions into
+ * completions.
  *
- * Each queue has an endpoint for each import that it uses, made at the first operation: until it is
- * ready, that operation stays at the head of the ring. On an endpoint work requests complete in order,
- * so one in 16 asks for a work completion, and the last of each doorbell. An error puts the endpoint's
- * queue pair into the error state: what was posted after it is flushed, and not executed.
+ * Each queue has an endpoint for each import that it uses, created at the first operation; until
+ * the endpoint is ready, that operation stays at the head of the ring. Work requests of an endpoint
+ * complete in order, so only one in 16 is signaled, and the last of each doorbell. An error puts
+ * the endpoint's queue pair into the error state: work requests posted later are flushed and not
+ * executed.
  *
  * An operation is one work request, or several if it has rows or is large; its gates are left when
- * the last one has ended.
+ * the last of them has ended.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,12 +23,12 @@
 enum {
 	NO_REGION = UINT32_MAX,
 	WC_BATCH = 32,
-	POLLS = 1000, /* in the caller's thread, for a single operation */
+	POLLS = 1000, /* polls in the caller's thread, for a single operation */
 };
-/* Bytes in flight at a time, so that a revocation does not wait long. */
+/* Bytes in flight at a time, limited so that a revocation does not wait long. */
 #define MAX_IN_FLIGHT ((uint64_t)16 << 20)
 
-/* A work request of w, or its submission, has ended. */
+/* Accounts for the end of a work request of w, or of its submission. */
 static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
 {
 	while (w) {
@@ -45,7 +47,7 @@ static void work_ended(struct verbs_queue *q, struct verbs_work *w, int status)
 	}
 }
 
-/* The oldest work request of the endpoint has ended. */
+/* Accounts for the end of the endpoint's oldest work request. */
 static void oldest_ended(struct verbs_queue *q, struct verbs_endpoint *ep, int status)
 {
 	uint32_t i = ep->head++ & (VERBS_ENDPOINT_WRS - 1);
@@ -76,7 +78,8 @@ static int status_of(int wc_status)
 	}
 }
 
-/* Soft-RoCE reports the lack of a link on this side as LOC_QP_OP_ERR. */
+/* Returns the status for wc_status. Soft-RoCE reports a missing link on this side as
+ * LOC_QP_OP_ERR. */
 static int status_with_port(const struct verbs *d, int wc_status)
 {
 	if (wc_status != IBV_WC_LOC_QP_OP_ERR)
@@ -84,7 +87,7 @@ static int status_with_port(const struct verbs *d, int wc_status)
 	return dg_verbs_port_active(d) ? DG_LOCAL_ERROR : DG_PEER_LOST;
 }
 
-/* Whether the exporter has ended, as far as is known. */
+/* Whether the exporter is known to have ended. */
 static bool exporter_gone(const struct verbs_endpoint *ep)
 {
 	struct dg_region_entry *remote = region_entry_at(ep->region);
@@ -93,8 +96,9 @@ static bool exporter_gone(const struct verbs_endpoint *ep)
 	return atomic_load(&remote->lost) || dg_importer_exporter_gone(remote->region);
 }
 
-/* Returns the status of operations behind an error of their queue pair. They are not executed, unless
- * there was no answer, of the peer or of this adapter: then that is unknown. */
+/* Returns the status of operations that follow an error of their queue pair. They were not
+ * executed, unless the error is a missing answer of the peer or of this adapter: then it is
+ * unknown. */
 static int broken_status(const struct verbs_endpoint *ep)
 {
 	bool answered = ep->status != DG_PEER_LOST && ep->status != DG_IO_FAILED;
@@ -103,7 +107,7 @@ static int broken_status(const struct verbs_endpoint *ep)
 	return answered || ep->qp->closing ? DG_FLUSHED : ep->status;
 }
 
-/* Returns the status of a failed work request of a queue pair, which is in the error state now. */
+/* Returns the status of a failed work request of a queue pair, which is now in the error state. */
 static int qp_failure(struct verbs_queue *q, struct verbs_endpoint *ep, int wc_status)
 {
 	ep->broken = true;
@@ -126,7 +130,7 @@ static int failure(struct verbs_queue *q, struct verbs_endpoint *ep, int wc_stat
 	if (dg_verbs_removed(q->d))
 		return DG_IO_FAILED;
 	if (gate_revoked(remote->gate) || ep->status == DG_REMOTE_ACCESS_ERROR) {
-		/* The exporter has closed the region: nothing more is posted to it. */
+		/* The exporter has closed the region, so nothing more is posted to it. */
 		atomic_store_explicit(&remote->gate->revoked, 1, memory_order_seq_cst);
 		return DG_REMOTE_ACCESS_ERROR;
 	}
@@ -179,7 +183,7 @@ void dg_verbs_endpoint_close(struct verbs_queue *q, uint32_t region)
 		endpoint_free(q, ep);
 }
 
-/* Returns a free place of q->endpoints; ends an idle endpoint if there is none. */
+/* Returns a free index of q->endpoints. If there is none, closes an idle endpoint first. */
 static uint32_t endpoint_place(struct verbs_queue *q)
 {
 	uint32_t idle = VERBS_ENDPOINTS;
@@ -218,7 +222,8 @@ static struct verbs_endpoint *endpoint_new(struct verbs_queue *q, uint32_t regio
 	return ep;
 }
 
-/* The endpoint's connection was refused, or has ended: the status of what would have used it. */
+/* Returns the status of operations that would have used the endpoint, whose connection was refused
+ * or has ended. */
 static int not_connected(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
 	struct dg_region_entry *remote = region_entry_at(ep->region);
@@ -237,7 +242,7 @@ static int not_connected(struct verbs_queue *q, struct verbs_endpoint *ep)
 	return status;
 }
 
-/* dg_verbs_endpoint_get() of an import by a queue pair, which is connected. */
+/* Does the work of dg_verbs_endpoint_get() for an import by a queue pair, which is connected. */
 static int qp_endpoint_get(const struct dg_region_entry *remote, struct verbs_endpoint **out)
 {
 	struct verbs_qp *qp = remote->region->qp->provider;
@@ -258,7 +263,7 @@ int dg_verbs_endpoint_get(struct verbs_queue *q, uint32_t region, struct verbs_e
 	if (!ep)
 		return DG_IO_FAILED;
 	*out = ep;
-	/* seq_cst: the sleeper's load, see settle() in verbs_connect.c. */
+	/* seq_cst: this is the sleeper's load, see settle() in verbs_connect.c. */
 	uint32_t state = atomic_load_explicit(&ep->conn->state, memory_order_seq_cst);
 	if (__builtin_expect(state == CONN_READY && !ep->broken, 1))
 		return DG_OK;
@@ -266,7 +271,7 @@ int dg_verbs_endpoint_get(struct verbs_queue *q, uint32_t region, struct verbs_e
 		return OP_MORE;
 	if (state != CONN_READY)
 		return not_connected(q, ep);
-	endpoint_free(q, ep); /* broken, and all that was posted has ended: another one */
+	endpoint_free(q, ep); /* broken, nothing in flight: the next call starts another */
 	return OP_MORE;
 }
 
@@ -292,7 +297,7 @@ static void abort_qp(const struct verbs_endpoint *ep)
 		dg_verbs_conn_abort(ep->conn);
 }
 
-/* Ends the endpoint's queue pair, and what is in flight on it. */
+/* Ends the endpoint's queue pair and the work requests in flight on it. */
 static void endpoint_abort(struct verbs_queue *q, struct verbs_endpoint *ep)
 {
 	abort_qp(ep);
@@ -342,15 +347,15 @@ static void ring(struct verbs_queue *q)
 	ep->unsignaled = 0;
 	q->batch_endpoint = NULL;
 	q->n_batch = 0;
-	/* Those before the one that is not accepted may be unsignaled, and then nothing would say
-	 * when they end. */
+	/* Those before the request that was not accepted may be unsignaled, and nothing would then
+	 * report their end. */
 	if (__builtin_expect(!qp || qp->context->post_send(qp, q->batch, &bad), 0)) {
 		ep->status = ep->qp ? DG_IO_FAILED : ep->status;
 		endpoint_abort(q, ep);
 	}
 }
 
-/* Fills in what a work request does, and where on the remote side. */
+/* Fills in a work request's operation and its remote address. */
 static void set_operation(struct ibv_send_wr *wr, const struct dg_op *op, uint64_t remote,
 			  uint32_t rkey)
 {
@@ -361,7 +366,7 @@ static void set_operation(struct ibv_send_wr *wr, const struct dg_op *op, uint64
 		[DG_COMPARE_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
 	};
 	wr->opcode = opcodes[op->opcode];
-	wr->rdma.remote_addr = remote; /* and atomic.remote_addr */
+	wr->rdma.remote_addr = remote; /* also sets atomic.remote_addr */
 	if (!(op->flags & OP_ATOMIC)) {
 		wr->rdma.rkey = rkey;
 		return;
@@ -371,7 +376,7 @@ static void set_operation(struct ibv_send_wr *wr, const struct dg_op *op, uint64
 	wr->atomic.rkey = rkey;
 }
 
-/* Appends a work request with n_sge filled in elements and `bytes` bytes. */
+/* Appends a work request of `bytes` bytes, whose n_sge elements are already filled in. */
 static void collect(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op,
 		    uint64_t remote, int n_sge, uint64_t bytes)
 {
@@ -400,8 +405,8 @@ static void collect(struct verbs_queue *q, struct verbs_endpoint *ep, const stru
 		ring(q);
 }
 
-/* Makes a work request of op's next bytes, from q->p->progress on: of one row, or of the rows that
- * are next to each other on the remote side. Returns how many bytes. */
+/* Creates a work request for op's next bytes, from q->p->progress on: for one row, or for several
+ * rows that are adjacent on the remote side. Returns the number of bytes. */
 static uint64_t next_piece(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
 	const struct verbs *d = q->d;
@@ -458,7 +463,7 @@ static void begin(struct verbs_queue *q, const struct dg_op *op)
 		q->chain->left++;
 }
 
-/* All of the operation was posted, or it has failed. */
+/* Ends the operation at the head of the ring: all of it was posted, or it has failed. */
 static void finish(struct verbs_queue *q, const struct dg_op *op, int status)
 {
 	struct verbs_work *w = q->current, *chain = q->chain;
@@ -475,7 +480,7 @@ static void finish(struct verbs_queue *q, const struct dg_op *op, int status)
 		work_ended(q, chain, DG_OK);
 }
 
-/* Posts work requests for the rest of op. Returns whether that is all of it. */
+/* Posts work requests for the rest of op. Returns whether the whole of it was posted. */
 static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 {
 	struct dg_pipe *p = q->p;
@@ -501,7 +506,7 @@ static bool submit_op(struct verbs_queue *q, const struct dg_op *op)
 			break;
 		if (q->batch_endpoint && q->batch_endpoint != ep) {
 			ring(q);
-			continue; /* that may have ended endpoints */
+			continue; /* ringing may have ended endpoints */
 		}
 		p->progress += next_piece(q, ep, op);
 	}
@@ -524,8 +529,8 @@ void dg_verbs_submit(struct verbs_queue *q)
 	ended_publish(&q->ended, q->p);
 }
 
-/* Posts op, of one piece, as the only work request of its doorbell. Returns the number of the work
- * request, or 0 if it was refused, after which nothing is in flight. */
+/* Posts op, which is one piece, as the only work request of its doorbell. Returns the number of the
+ * work request, or 0 if it was refused and nothing is in flight. */
 static uint64_t post_one(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
 	bool write = op->opcode == DG_WRITE;
@@ -548,7 +553,7 @@ static uint64_t post_one(struct verbs_queue *q, struct verbs_endpoint *ep, const
 	return qp && !qp->context->post_send(qp, wr, &bad) ? wr->wr_id : 0;
 }
 
-/* The request of post_one() has not ended yet: it is one as if it had come from the ring. */
+/* Records the request of post_one(), which has not ended yet, as if it had come from the ring. */
 static void track(struct verbs_queue *q, struct verbs_endpoint *ep, const struct dg_op *op)
 {
 	uint32_t i = ep->tail++ & (VERBS_ENDPOINT_WRS - 1);
@@ -562,7 +567,7 @@ static void track(struct verbs_queue *q, struct verbs_endpoint *ep, const struct
 	q->ended.last_poll_ns = now_ns();
 }
 
-/* The endpoint to this region, if it can be posted to; otherwise NULL. */
+/* Returns the endpoint to this region if it can be posted to, otherwise NULL. */
 static struct verbs_endpoint *ready_endpoint(const struct verbs_queue *q, uint32_t region)
 {
 	const struct dg_region_entry *remote = region_entry_at(region);
@@ -584,10 +589,10 @@ int dg_verbs_run(struct verbs_queue *q, const struct dg_op *op)
 		return OP_NOT;
 	uint64_t number = post_one(q, ep, op);
 	if (!number)
-		return OP_NOT; /* as the ring's first operation it will be refused again */
+		return OP_NOT; /* from the ring it will be refused again */
 	for (uint32_t i = 0; i < POLLS; i++) {
 		if (q->cq->context->poll_cq(q->cq, 1, &wc) <= 0 || wc.wr_id != number)
-			continue; /* none, or one of an endpoint that has ended */
+			continue; /* no completion, or that of an endpoint that has ended */
 		ep->head = ++ep->tail;
 		return wc.status ? failure(q, ep, wc.status) : DG_OK;
 	}

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The end of the other side of connections on which nothing is in flight. The connection manager
- * learns of the end of a process, but not of that of a machine or a network link. So one link with
- * each device of the other side carries a write of zero bytes now and then, which needs no rights and
- * moves nothing, and which the adapter gives up like every other work request. Importers probe
- * exporters, and exporters importers.
+ * Detects the loss of the other side on connections on which nothing is in flight. The connection
+ * manager notices the end of a process, but not that of a machine or a network link. So at
+ * intervals one link with each remote device carries a write of zero bytes. The write needs no
+ * rights and transfers nothing, and the adapter gives it up like any other work request. Importers
+ * probe exporters, and exporters importers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "verbs.h"
 
 enum {
-	ANSWER_MS = 100, /* how often the control thread looks for an answer */
+	ANSWER_MS = 100, /* interval at which the control thread looks for an answer */
 	WC_BATCH = 32,
 };
 
@@ -92,7 +92,8 @@ void dg_verbs_link_close(struct verbs *d, struct verbs_link *l)
 	l->qp = NULL;
 }
 
-/* Unsignaled: on a link a probe follows, whose completion makes its place free. */
+/* Unsignaled: each link also carries probes, and the completion of a later probe frees the place in
+ * the send queue. */
 bool dg_verbs_link_send(struct verbs_link *l)
 {
 	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_SEND};
@@ -101,7 +102,7 @@ bool dg_verbs_link_send(struct verbs_link *l)
 
 static bool is_ready(const struct verbs_conn *c)
 {
-	/* relaxed: states change under the device's lock. */
+	/* Relaxed: states change under the device's lock. */
 	return atomic_load_explicit(&c->state, memory_order_relaxed) == CONN_READY;
 }
 
@@ -114,11 +115,11 @@ static void link_lost(struct verbs *d, struct verbs_link *l)
 		dg_verbs_conn_ended(l->conn);
 }
 
-/* Whether what is in flight was executed is unknown, and none of it is posted again. */
+/* Whether the operations in flight were executed is unknown, so none of them is posted again. */
 static void peer_lost(struct verbs *d, struct verbs_peer *p)
 {
 	struct verbs_guest *next;
-	p->conns++; /* it is not freed with its last connection */
+	p->conns++; /* so that it is not freed with its last connection */
 	for (struct verbs_conn *c = d->conns; c; c = c->next)
 		if (c->peer == p && is_ready(c))
 			dg_verbs_conn_ended(c);
@@ -136,18 +137,18 @@ static void answered(struct verbs *d, const struct ibv_wc *wc)
 	while (p && p->probe != wc->wr_id)
 		p = p->next;
 	if (!p || !wc->wr_id)
-		return; /* its link has ended; or a notice, which failed with the link */
+		return; /* its link has ended, or it is a notice that failed with its link */
 	struct verbs_link *via = p->via;
 	forget_probe(d, p);
 	p->probe_ns = now_ns() + VERBS_PROBE_NS;
-	/* Soft-RoCE says LOC_QP_OP_ERR if there is no link on this side. */
+	/* Soft-RoCE reports a missing link on this side as LOC_QP_OP_ERR. */
 	if (wc->status == IBV_WC_RETRY_EXC_ERR || (wc->status && !dg_verbs_port_active(d)))
 		peer_lost(d, p);
 	else if (wc->status)
 		link_lost(d, via);
 }
 
-/* Sends a probe on a link with the peer, if there is one. */
+/* Sends a probe on a link with the peer, if there is a link. */
 static void send_probe(struct verbs *d, struct verbs_peer *p)
 {
 	struct verbs_link *l = d->links;
@@ -184,7 +185,7 @@ int dg_verbs_probe(struct verbs *d)
 		next = p->next;
 		p->conns++; /* its last connection may end here */
 		if (!p->probe && p->probe_ns <= now && d->n_probes < VERBS_PROBES) {
-			p->probe_ns = now + VERBS_PROBE_NS; /* unless it is sent */
+			p->probe_ns = now + VERBS_PROBE_NS; /* when to try again if it is not sent */
 			send_probe(d, p);
 		}
 		if (!p->probe && p->probe_ns < next_ns)

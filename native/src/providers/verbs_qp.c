@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Queue pairs that are connected by hand: the connection manager has no part in them, so the other
- * side may be any program that uses libibverbs.
+ * Queue pairs that are connected by hand: the connection manager is not involved, so the other side
+ * may be any program that uses libibverbs.
  *
- * Each has a separate protection domain. What its peer may access is registered there, by grant();
- * and so are the local regions of its operations, at the first one that is checked. The queue pairs
- * of connections are in other domains: what is granted to one peer is out of reach for all others.
+ * Each has a separate protection domain. Memory that its peer may access is registered there by
+ * grant(), and so are the local regions of its operations, when the first operation on each is
+ * checked. The queue pairs of connections belong to other domains, so memory granted to one peer is
+ * out of reach for all others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 
 enum {
 	BITS_24 = 0xffffff,
-	RNR_TIMER = 12, /* 0.64 ms; nothing here sends what needs a receive */
+	RNR_TIMER = 12, /* 0.64 ms; no operation here needs a receive request */
 	HOPS = 64,
 };
 
@@ -42,7 +43,7 @@ static int to_init(const struct verbs *d, struct verbs_qp *qp)
 	return modify(d, qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
 }
 
-/* The errors of the step that looks for the peer's hardware address. */
+/* Returns the error of the step that resolves the peer's hardware address. */
 static int unreachable(const struct verbs *d, const dg_qp_address *to, int rc)
 {
 	if (rc != -ETIMEDOUT && rc != -EHOSTUNREACH && rc != -ENETUNREACH && rc != -ENODATA)
@@ -123,7 +124,7 @@ static int connect_qp(struct dg_device *dev, struct dg_qp *core, const dg_qp_add
 	return rc;
 }
 
-/* Registers a region's memory for this queue pair. Inside the guard. */
+/* Registers a region's memory for this queue pair. Call inside the guard. */
 static int add_registration(const struct verbs *d, struct verbs_qp *qp, const struct dg_region *r,
 			    int flags, struct verbs_registration **out)
 {
@@ -214,7 +215,8 @@ static int import(struct dg_device *dev, struct dg_region *r, uint32_t rkey)
 	return 0;
 }
 
-/* Ends the registrations of this region, or all. Returns false if the adapter keeps one, so that the peer could still use it. */
+/* Ends the registrations of this region, or all of them. Returns false if the adapter keeps one, so
+ * that the peer could still use it. */
 static bool drop_registrations(struct verbs_qp *qp, bool all, uint32_t region)
 {
 	struct verbs_registration **at = &qp->registrations;
@@ -256,7 +258,7 @@ static void qp_free(struct verbs_qp *qp)
 	free(qp);
 }
 
-/* Makes the queue pair in the state INIT. */
+/* Creates the queue pair in the state INIT. */
 static int make(const struct verbs *d, struct verbs_qp *qp, dg_qp_address *out)
 {
 	struct ibv_qp_init_attr attr = {
@@ -325,7 +327,7 @@ static void close_qp(struct dg_device *dev, struct dg_qp *core)
 	qp_free(qp);
 	guard_leave(&q->listed.guard);
 	atomic_fetch_sub(&d->n_qps, 1);
-	/* Its caller may be asleep. */
+	/* The queue's caller may be asleep. */
 	if (cq_peek(q->p))
 		dg_pipe_wake(q->p);
 }

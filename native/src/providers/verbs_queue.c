@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A queue of the provider verbs: its completion queue, waiting, and the end of endpoints. */
+/* A queue of the provider verbs: its completion queue, waiting, and closing its endpoints. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void queue_free(struct verbs_queue *q)
 
 static int queue_new(struct verbs *d, struct dg_pipe *p, struct verbs_queue **out)
 {
-	/* An operation each, and a chain for each. */
+	/* One for each operation, and one for each chain. */
 	uint32_t n = 2 * (p->mask + 1);
 	struct verbs_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
 	if (!q)
@@ -160,7 +160,7 @@ int dg_verbs_arm(struct dg_device *dev, struct dg_pipe *p)
 		return 0;
 	guard_enter(&q->listed.guard);
 	bool requested = request_notification(q);
-	/* What completed before the request gives no notification. */
+	/* Completions from before the request cause no notification. */
 	dg_verbs_progress(q);
 	guard_leave(&q->listed.guard);
 	if (requested && !cq_peek(p))

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Revocation by agreement, and by the adapter where there is none.
+ * Revocation by agreement, or by the adapter if the importer does not agree.
  *
  *   exporter                                  importer
  *   sends a notice on the import's link  ->   revokes the import's gate: nothing more is posted
  *                                             polls its queues until the gate is quiet
  *   takes the importer's rights          <-   sends a notice on the link
  *
- * A notice is a message without bytes; a link carries at most one each way. What an honest importer
- * has in flight therefore ends well. An importer that does not answer before the deadline loses its
- * rights without that, and the adapter refuses what it still posts.
+ * A notice is a message without bytes; a link carries at most one in each direction. So the
+ * operations that a cooperating importer has in flight complete normally. An importer that does not
+ * answer before the deadline loses its rights anyway, and the adapter refuses what it still posts.
  */
 #include <errno.h>
 #include <time.h>
@@ -23,14 +23,14 @@ enum { WC_BATCH = 32 };
 
 static void stop(struct verbs *d, struct verbs_conn *c)
 {
-	/* seq_cst: as every revocation, see provider.h. */
+	/* seq_cst: as in every revocation, see provider.h. */
 	atomic_store_explicit(&c->gate->revoked, 1, memory_order_seq_cst);
 	if (!c->draining)
 		d->n_draining++;
 	c->draining = true;
 }
 
-/* Answers the exporters whose regions are quiet now. */
+/* Answers the exporters whose regions are quiet by now. */
 static void answer(struct verbs *d)
 {
 	for (struct verbs_link *l = d->links; d->n_draining && l; l = l->next) {
@@ -38,7 +38,7 @@ static void answer(struct verbs *d)
 			continue;
 		l->conn->draining = false;
 		d->n_draining--;
-		/* If it cannot be sent, the link has ended, and the exporter knows. */
+		/* If it cannot be sent, the link has ended, which the exporter notices. */
 		dg_verbs_link_send(l);
 	}
 }
@@ -74,7 +74,7 @@ static void request_notification(struct verbs *d)
 void dg_verbs_notices(struct verbs *d)
 {
 	struct ibv_wc wcs[WC_BATCH];
-	/* First: what arrives after the polls below makes the channel readable. */
+	/* Before the polls: later arrivals then make the channel readable. */
 	request_notification(d);
 	for (int n = WC_BATCH; n == WC_BATCH;) {
 		n = d->notice_cq->context->poll_cq(d->notice_cq, WC_BATCH, wcs);
@@ -91,7 +91,7 @@ static bool is_waited_for(const struct verbs_guest *g, const struct dg_region *r
 	return g->region == r && g->link.qp && !g->stopped;
 }
 
-/* Asks importers of r, so many at a time. Returns one that has not stopped, or NULL. */
+/* Asks importers of r, a limited number at a time. Returns one that has not stopped, or NULL. */
 static const struct verbs_guest *ask(struct verbs *d, const struct dg_region *r)
 {
 	const struct verbs_guest *late = NULL;
@@ -112,7 +112,7 @@ static const struct verbs_guest *ask(struct verbs *d, const struct dg_region *r)
 	return late;
 }
 
-/* Returns one that did not stop before the deadline, or NULL. */
+/* Returns an importer that did not stop before the deadline, or NULL. */
 static const struct verbs_guest *wait_for_all(struct verbs *d, const struct dg_region *r,
 					      uint64_t deadline_ns)
 {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What one guest may do with a region: its queue pair, and a memory window of type 2B that is bound to
- * it. The window gives this connection alone the access of its export; the rkey opens nothing to
- * another one, and the region's own registration, over which all its windows are, gives no remote
- * access at all. An adapter without such windows, or that cannot bind one, gets a registration for each
- * guest instead, in a separate protection domain.
+ * Rights of a guest in a region: its queue pair, and a memory window of type 2B that is bound to
+ * it. The window gives only this connection the access of its export: its rkey is useless on any
+ * other connection. The region's own registration, which all its windows refer to, gives no remote
+ * access at all. On an adapter that has no such windows, or cannot bind one, each guest gets a
+ * registration in a separate protection domain instead.
  *
- * A window is bound by a work request of the very queue pair, which has to be ready to send. So it is
- * made ready here, and not by rdma_accept(): the rkey opens the memory before the importer has it.
+ * A window is bound by a work request of the same queue pair, which must be ready to send. So the
+ * queue pair is made ready here and not by rdma_accept(): the window is bound before the importer
+ * has the rkey.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ static int new_qp(struct verbs *d, struct verbs_guest *g, struct ibv_pd *pd, boo
 	struct ibv_qp_init_attr a = {
 		.send_cq = link ? d->probe_cq : d->idle_cq,
 		.recv_cq = link ? d->notice_cq : d->idle_cq,
-		/* Of a link: a probe and a notice. */
+		/* A link sends a probe and a notice. */
 		.cap = {.max_send_wr = 2, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1},
 		.qp_type = IBV_QPT_RC,
 	};
@@ -47,7 +48,7 @@ static int change_state(const struct verbs *d, struct verbs_guest *g, int state,
 static int make_ready(struct verbs *d, struct verbs_guest *g, const struct rdma_conn_param *param)
 {
 	int rc = change_state(d, g, IBV_QPS_INIT, param);
-	/* The kernel does the rest for iWARP, when the connection is accepted. */
+	/* For iWARP the kernel does the rest when the connection is accepted. */
 	if (!rc && !d->iwarp)
 		rc = change_state(d, g, IBV_QPS_RTR, param);
 	if (!rc && !d->iwarp)
@@ -63,7 +64,7 @@ unsigned dg_verbs_remote_flags(const struct verbs *d, uint32_t access)
 	       (atomics ? IBV_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
-/* Waits for the completion of the only work request of idle_cq. */
+/* Waits for the completion of the only work request on idle_cq. */
 static int wait_for_bind(const struct verbs *d)
 {
 	uint64_t deadline_ns = now_ns() + BIND_NS;
@@ -88,7 +89,7 @@ static int bind_window(struct verbs *d, struct verbs_guest *g, uint32_t access)
 		.send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = {
 			.mw = g->mw,
-			/* Its lowest byte is the consumer's, and has to change. */
+			/* The lowest byte belongs to the consumer and has to change. */
 			.rkey = (g->mw->rkey & ~0xffu) | ((g->mw->rkey + 1) & 0xff),
 			.mr = t->mr,
 			.addr = (uintptr_t)r->memory.addr,
@@ -100,7 +101,8 @@ static int bind_window(struct verbs *d, struct verbs_guest *g, uint32_t access)
 	if (!rc)
 		rc = wait_for_bind(d);
 	if (rc)
-		atomic_store_explicit(&d->windows, false, memory_order_relaxed); /* the next one would fail too, perhaps as slowly */
+		/* The next one would fail, too, perhaps as slowly. */
+		atomic_store_explicit(&d->windows, false, memory_order_relaxed);
 	g->mw->rkey = wr.bind_mw.rkey;
 	return rc;
 }
@@ -157,7 +159,7 @@ void dg_verbs_guest_rights_take(struct verbs_guest *g)
 {
 	bool kept = g->mw && g->mw->context->dealloc_mw(g->mw);
 	kept |= g->mr && dg_verbs.ibv_dereg_mr(g->mr);
-	/* Without its queue pair the importer can use none. */
+	/* Without its queue pair the importer cannot use any of them. */
 	if (kept && !dg_verbs.ibv_destroy_qp(g->qp))
 		g->qp = NULL;
 	g->mw = NULL;
@@ -166,7 +168,7 @@ void dg_verbs_guest_rights_take(struct verbs_guest *g)
 
 void dg_verbs_guest_close(struct verbs_guest *g)
 {
-	/* The rights first: the adapter may still serve the importer. */
+	/* Revoke the rights first: the adapter may still serve the importer. */
 	dg_verbs_guest_rights_take(g);
 	if (g->qp)
 		dg_verbs.ibv_destroy_qp(g->qp);
