@@ -185,7 +185,7 @@ int dg_verbs_probe(struct verbs *d)
 		next = p->next;
 		p->conns++; /* its last connection may end here */
 		if (!p->probe && p->probe_ns <= now && d->n_probes < VERBS_PROBES) {
-			p->probe_ns = now + VERBS_PROBE_NS; /* when to try again if it is not sent */
+			p->probe_ns = now + VERBS_PROBE_NS; /* next try if it is not sent */
 			send_probe(d, p);
 		}
 		if (!p->probe && p->probe_ns < next_ns)

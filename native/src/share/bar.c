@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The BARs that this process maps, and its locks in their tables. */
+/* The BARs that this process maps, and this process's locks in their tables. */
 #include "share/bar.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ void dg_bar_forget_all(void)
 	bars = NULL;
 }
 
-/* Locks or unlocks the bytes of a page's export or of a slot. Returns whether that was done. */
+/* Locks or unlocks the bytes of a page's export or of a slot. Returns whether that succeeded. */
 static bool set_lock(const struct dg_bar *b, uint32_t page, uint32_t slot, short type)
 {
 	uint32_t place = slot == BAR_SLOTS ? 0 : slot + 1;
@@ -66,7 +66,7 @@ void dg_bar_let_go(struct dg_bar *b, uint32_t page, uint32_t slot)
 	set_lock(b, page, slot, F_UNLCK);
 }
 
-/* Copies the header, which the other machine may change meanwhile, and checks the copy. */
+/* Copies the header, which the other machine may change at any time, and checks the copy. */
 static int check_header(struct dg_bar *b, uint64_t file_size, const uint8_t *id)
 {
 	struct bar_header h;
@@ -101,7 +101,8 @@ static int map(struct dg_bar *b, uint64_t file_size)
 		return dg_fail_errno("cannot map the %" PRIu64 " bytes of a BAR", size);
 	b->base = at;
 	b->mapped = size;
-	/* A forked child has no use of it, and would keep this process's locks after its end. */
+	/* A forked child has no use for the mapping, and would keep the parent's locks after the
+	 * parent's end. */
 	return madvise(at, size, MADV_DONTFORK)
 		       ? dg_fail_errno("cannot exclude a BAR from forked children")
 		       : 0;
@@ -126,7 +127,7 @@ static int bar_new(int fd, uint64_t start, uint64_t file_size, const uint8_t *id
 	b->whole = whole;
 	b->start = start;
 	b->refs = 1;
-	/* A new open file description, since a lock belongs to one. */
+	/* A lock belongs to an open file description, so open a new one. */
 	snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
 	b->fd = open(name, O_RDWR | O_CLOEXEC);
 	int rc = b->fd < 0 ? dg_fail_errno("cannot open the file of a BAR again") : 0;
@@ -145,7 +146,7 @@ int dg_bar_take(int fd, uint64_t start, uint64_t file_size, const uint8_t *id, b
 		struct dg_bar **out)
 {
 	struct dg_bar *b = NULL;
-	/* From here on, so that a fork finds the file in the list, or no file. */
+	/* Locked from here on, so that a fork finds the file either in the list or not open. */
 	dg_bar_lock();
 	int rc = bar_new(fd, start, file_size, id, whole, &b);
 	struct dg_bar *known = rc ? NULL : bars;

@@ -3,8 +3,8 @@
  * Memory of one machine in a PCI BAR of another: in a testbed, a part of the host guest's RAM is
  * BAR 2 of a device of the DPU guest (QEMU's ivshmem). Emulator only: no hardware has such a BAR.
  *
- * The BAR begins with a table, which both machines map: a page for each export, with its range,
- * access and key, and a slot with a gate for each import of it.
+ * The BAR begins with a table, which both machines map. It has a page for each export, with the
+ * export's range, access and key, and in it a slot with a gate for each import of that export.
  *
  *       0  header      magic, version, size, a random id of this boot
  *    4096  page 1      export | slot 0 | slot 1 | ... | slot 14
@@ -19,16 +19,17 @@
  *   importing   slot = CLAIMED (seq_cst)   then load the export's state and key (seq_cst)
  *   closing     state = CLOSED (seq_cst)   then load the slots' states (seq_cst)
  *
- * Forbidden outcome: an import that the closer does not see. In the total order of the four accesses
- * either the closer's loads come after the claim, and it revokes and waits for that slot's gate; or
- * the importer's loads come after CLOSED, and it gives the slot back. A page is filled anew only
- * while all of its slots are FREE, with another key, so a claim of an earlier export fails, too.
+ * Forbidden outcome: an import that the closer does not see. In the total order of the four
+ * accesses either the closer's loads come after the claim, so that the closer revokes that slot's
+ * gate and waits for it; or the importer's loads come after CLOSED, and it releases the slot. A
+ * page is reused only while all of its slots are FREE, and with another key, so a claim of an
+ * earlier export fails, too.
  *
- * Who owns a page or a slot has a lock of its bytes on the file that it maps (F_OFD_SETLK, fcntl(2)),
- * which the kernel drops when the process has ended, after its last access to its memory. So an OPEN
- * export or a CLAIMED slot without a lock is that of a process that ended, and the next one of the
- * same machine that uses the table takes it back. Of the other machine's processes a machine knows
- * nothing but these words.
+ * The owner of a page or a slot holds a lock of its bytes on the file that it maps (F_OFD_SETLK,
+ * fcntl(2)). The kernel drops the lock when the process has ended, after its last access to its
+ * memory. So an OPEN export or a CLAIMED slot without a lock belongs to a process that has ended,
+ * and the next process of the same machine that uses the table reclaims it. About processes of the
+ * other machine, a machine knows nothing but these words.
  *
  * The DPU maps the BAR write-combining: Normal non-cacheable memory on Arm. There the exclusive
  * instructions of an atomic operation are guaranteed to work on the machine's own memory only (Arm
@@ -46,7 +47,7 @@
 
 #define BAR_MAGIC   0x5241424b4744ull /* "DGKBAR" */
 #define BAR_VERSION 1u
-#define BAR_PAGE    4096u /* of the layout; neither machine's page size */
+#define BAR_PAGE    4096u /* unit of the layout; neither machine's page size */
 #define BAR_PAGES   127u
 #define BAR_SLOTS   15u
 #define BAR_TABLE   ((uint64_t)BAR_PAGE * (BAR_PAGES + 1))
@@ -94,9 +95,9 @@ struct bar_blob {
 struct dg_bar {
 	struct dg_bar *next;
 	uint32_t refs;
-	bool whole; /* else: its table only */
-	int fd; /* this process's own open file description, which owns its locks */
-	uint64_t start; /* where the BAR begins in it */
+	bool whole; /* the whole BAR is mapped; otherwise its table only */
+	int fd; /* this process's own open file description, which holds its locks */
+	uint64_t start; /* where the BAR begins in the file */
 	uint64_t size; /* of the BAR */
 	uint8_t id[16];
 	char *base;
@@ -112,37 +113,38 @@ static inline struct bar_page *bar_page_at(const struct dg_bar *b, uint32_t page
 /* The table is guarded by one lock in each process. */
 void dg_bar_lock(void);
 void dg_bar_unlock(void);
-/* In a forked child: closes the files, whose locks are the parent's. */
+/* Closes the files in a forked child, because their locks belong to the parent. */
 void dg_bar_forget_all(void);
 
-/* Maps the BAR that begins at `start` of fd's file, whole or its table only, or takes another
- * reference to it. Its header is checked: `file_size` is how much of the file there is, 0 if that
- * is not known. id: of the BAR that is wanted, or NULL. Errors: EBADMSG if there is no BAR, or
- * another one; those of open(2) and mmap(2). */
+/* Maps the BAR that begins at `start` of fd's file, either whole or its table only, or takes
+ * another reference to it. Checks its header. file_size: size of the file, 0 if it is not known.
+ * id: id of the wanted BAR, or NULL. Errors: EBADMSG if there is no BAR, or a different one; those
+ * of open(2) and mmap(2). */
 int dg_bar_take(int fd, uint64_t start, uint64_t file_size, const uint8_t *id, bool whole,
 		struct dg_bar **out);
 void dg_bar_drop(struct dg_bar *b);
 
-/* Locks the bytes of a page's export (slot BAR_SLOTS) or of one of its slots for this process.
- * Called with the lock. Returns false if any process has them, this one included. */
+/* Locks the bytes of a page's export (slot BAR_SLOTS) or of one of its slots for this process. Call
+ * with the lock held. Returns false if any process holds them, including this one. */
 bool dg_bar_hold(struct dg_bar *b, uint32_t page, uint32_t slot);
 void dg_bar_let_go(struct dg_bar *b, uint32_t page, uint32_t slot);
 
-/* bar_export.c: the machine whose memory it is. Opens a page for blob's range and access, and fills
- * in the rest of the blob. Errors: EMFILE if the table is full. */
+/* bar_export.c: the machine that owns the memory. Opens a page for blob's range and access, and
+ * fills in the rest of the blob. Errors: EMFILE if the table is full. */
 int dg_bar_open(struct dg_bar *b, struct bar_blob *blob);
 /* Revokes the import in every slot. Returns a slot with transfers in flight, or -1. */
 int dg_bar_revoke(struct dg_bar *b, uint32_t page);
-/* Gives up a revoked page. */
+/* Releases a revoked page. */
 void dg_bar_close(struct dg_bar *b, uint32_t page);
 uint32_t dg_bar_imports(const struct dg_bar *b, uint32_t page);
 
-/* bar_import.c: the other machine. Claims a slot of the export that the blob opens; its range and
- * access are the table's. Errors: EBADMSG if the blob says otherwise, ENOKEY, EMFILE. */
+/* bar_import.c: the other machine. Claims a slot of the export that the blob opens; range and
+ * access are taken from the table. Errors: EBADMSG if the blob's differ from these, ENOKEY,
+ * EMFILE. */
 int dg_bar_claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot);
-/* Gives back a slot whose gate is quiet. */
+/* Releases a slot whose gate is quiet. */
 void dg_bar_release(struct dg_bar *b, uint32_t page, uint32_t slot);
-/* Gives back the slots of processes of this machine that have ended. */
+/* Releases the slots of processes of this machine that have ended. */
 void dg_bar_sweep(struct dg_bar *b);
 /* Folder in which PCI devices are searched; tests set it. */
 extern const char *dg_bar_devices;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of a BAR on the machine whose memory it is. */
+/* The table of a BAR, on the machine that owns the memory. */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -36,13 +36,13 @@ uint32_t dg_bar_imports(const struct dg_bar *b, uint32_t page)
 	return n;
 }
 
-/* Frees a page that this process has locked, as far as its importers let it. Returns whether it is
- * free. */
+/* Revokes a page that this process has locked, and frees it if no importer uses it any more.
+ * Returns whether it is free. */
 static bool settle(struct dg_bar *b, uint32_t page)
 {
 	struct bar_page *p = bar_page_at(b, page);
 	uint32_t state = atomic_load_explicit(&p->export.state, memory_order_seq_cst);
-	if (state == BAR_OPEN) /* without a lock: its process has ended */
+	if (state == BAR_OPEN) /* it was not locked: its process has ended */
 		atomic_store_explicit(&p->export.state, BAR_LOST, memory_order_seq_cst);
 	if (state != BAR_FREE)
 		revoke_all(p);
@@ -84,7 +84,7 @@ static void fill(struct bar_page *p, const struct bar_blob *blob)
 	atomic_store_explicit(&p->export.size, blob->size, memory_order_relaxed);
 	atomic_store_explicit(&p->export.key[0], blob->key[0], memory_order_seq_cst);
 	atomic_store_explicit(&p->export.key[1], blob->key[1], memory_order_seq_cst);
-	/* Release: an importer that sees OPEN sees all of the above. */
+	/* Release: an importer that sees OPEN also sees all stores above. */
 	atomic_store_explicit(&p->export.state, BAR_OPEN, memory_order_seq_cst);
 }
 

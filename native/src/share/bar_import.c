@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The table of a BAR on the machine of which it is a PCI device's, and the search for that device. */
+/* The table of a BAR, on the machine where the BAR is that of a PCI device, and the search for that
+ * device. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,8 +29,9 @@ static bool says(const char *device, const char *name, const char *text)
 	return read && !strcmp(line, text);
 }
 
-/* Maps a device's BAR 2 if it is the one with this id. Only write-combining: through the file
- * resource2 Arm maps Device memory, in which a copy's unaligned accesses raise SIGBUS. */
+/* Maps a device's BAR 2 if it is the one with this id. Uses the write-combining resource only:
+ * through the file resource2 Arm maps Device memory, in which a copy's unaligned accesses raise
+ * SIGBUS. */
 static int take_device(const char *device, const uint8_t id[16], struct dg_bar **out)
 {
 	char path[384];
@@ -68,7 +70,7 @@ int dg_bar_find(const uint8_t id[16], struct dg_bar **out)
 	return rc;
 }
 
-/* Copies an export's words, once, since the other machine may change them at any time. */
+/* Copies an export's words once, because the other machine may change them at any time. */
 static void read_export(struct bar_page *p, struct bar_blob *out, uint32_t *state)
 {
 	*state = atomic_load_explicit(&p->export.state, memory_order_seq_cst);
@@ -126,7 +128,7 @@ static int claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 	atomic_store_explicit(&s->boot_id[0], boot_id[0], memory_order_relaxed);
 	atomic_store_explicit(&s->boot_id[1], boot_id[1], memory_order_relaxed);
 	atomic_store_explicit(&s->claimed, 1, memory_order_seq_cst);
-	/* Again: the export may have been closed before the claim was visible. */
+	/* Check again: the export may have been closed before the claim was visible. */
 	rc = check_export(b, blob);
 	if (rc) {
 		atomic_store_explicit(&s->claimed, 0, memory_order_release);
@@ -152,13 +154,13 @@ int dg_bar_claim(struct dg_bar *b, const struct bar_blob *blob, uint32_t *slot)
 void dg_bar_release(struct dg_bar *b, uint32_t page, uint32_t slot)
 {
 	dg_bar_lock();
-	/* Release: what this process did with the memory is over. */
+	/* Release: this process's accesses to the memory have ended. */
 	atomic_store_explicit(&bar_page_at(b, page)->slots[slot].claimed, 0, memory_order_release);
 	dg_bar_let_go(b, page, slot);
 	dg_bar_unlock();
 }
 
-/* Gives a slot back if its process has ended: its lock is free. */
+/* Releases a slot if its process has ended, so that its lock is free. */
 static void sweep_slot(struct dg_bar *b, uint32_t page, uint32_t slot)
 {
 	struct bar_slot *s = &bar_page_at(b, page)->slots[slot];

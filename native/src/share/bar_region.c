@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Regions of the provider soft in a BAR: of this machine's memory, and of the other machine's. */
+/* Regions of the provider soft in a BAR: in this machine's memory, and in the other machine's. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "share/bar.h"
 #include "share/descriptor.h"
 
-/* A region's part of a BAR. */
+/* The part of a BAR that belongs to a region. */
 struct part {
 	struct dg_bar *bar;
 	uint64_t offset;
@@ -52,7 +52,7 @@ int dg_bar_region_register(struct dg_region *r, const dg_memory *m, struct dg_re
 			     m->size, m->fd_offset, t->bar->size);
 		goto fail;
 	}
-	/* To processes of this machine it is memory without an fd that they could map. */
+	/* To processes of this machine it is host memory without an fd that they could map. */
 	r->memory.kind = DG_KIND_HOST;
 	r->memory.fd = -1;
 	entry->base = m->addr;
@@ -91,7 +91,7 @@ int dg_bar_region_import(struct dg_region *r, const dg_memory *m, struct dg_regi
 			part_free(r);
 		return rc;
 	}
-	(void)m; /* has the descriptor's size, which is the table's */
+	(void)m; /* has only the size, which the table determines */
 	r->in_bar = true;
 	entry->base = t->bar->base + t->import.offset;
 	entry->gate = &bar_page_at(t->bar, t->import.page)->slots[t->slot].gate;
@@ -103,7 +103,7 @@ int dg_bar_region_export(struct dg_region *r, uint32_t access, struct dg_descrip
 	struct part *t = r->provider_state;
 	int rc = 0;
 	if (!t)
-		return 0; /* other memory: processes of this machine import it */
+		return 0; /* processes of this machine import it like other memory */
 	struct bar_blob *blob = &t->exports[access];
 	pthread_mutex_lock(&r->dev->lock);
 	if (atomic_load(&r->closing))
@@ -123,7 +123,7 @@ int dg_bar_region_export(struct dg_region *r, uint32_t access, struct dg_descrip
 	return rc;
 }
 
-/* The names of a slot's process, for an error. */
+/* Reports an error that names the process of a slot. */
 static int busy(const struct dg_region *r, const struct bar_slot *s)
 {
 	uint64_t own[2], boot_id[2] = {
@@ -146,7 +146,7 @@ int dg_bar_region_revoke(struct dg_region *r, uint64_t deadline_ns)
 	uint32_t naps = 0;
 	if (!t)
 		return 0;
-	/* Under the lock: dg_bar_region_export() adds none after r->closing was set. */
+	/* Under the lock: dg_bar_region_export() adds no export after r->closing was set. */
 	pthread_mutex_lock(&r->dev->lock);
 	memcpy(exports, t->exports, sizeof exports);
 	pthread_mutex_unlock(&r->dev->lock);

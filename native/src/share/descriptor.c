@@ -49,8 +49,8 @@ static int read_boot_id(uint8_t out[16])
 	return digits == 32 ? 0 : dg_fail(EIO, "/proc/sys/kernel/random/boot_id is not a UUID");
 }
 
-/* Read once: opening the file takes 12 us, a fifth of an import. Threads that come first at the
- * same time each read it, and store the same bytes. */
+/* Read once, because opening the file takes 12 us, a fifth of an import. Threads that arrive first
+ * at the same time each read it, and store the same bytes. */
 int dg_boot_id(uint8_t out[16])
 {
 	static _Atomic uint64_t words[2];

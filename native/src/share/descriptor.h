@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes that let another process import a region. Written and parsed in share/descriptor.c
- * only. */
+/* The bytes with which another process imports a region. Only share/descriptor.c writes and parses
+ * them. */
 #ifndef DG_SHARE_DESCRIPTOR_H
 #define DG_SHARE_DESCRIPTOR_H
 
@@ -13,13 +13,13 @@
 #define DESCRIPTOR_PATH  108
 #define DESCRIPTOR_BLOB  584
 
-/* Little-endian, without padding. A descriptor is a capability: the key opens the region. The
- * exporter's table decides range and access, not these bytes; size and access are for display and
- * early errors. */
+/* Little-endian, without padding. A descriptor is a capability: the key opens the region. Range and
+ * access are determined by the exporter's table, not by these bytes; size and access are for
+ * display and early errors. */
 struct dg_descriptor {
 	uint64_t magic;
-	uint16_t version, length; /* length: of the whole, with blob_length bytes of blob */
-	/* FNV-1a over `length` bytes with this field 0: detects accidents, not forgery */
+	uint16_t version, length; /* length: of the descriptor with blob_length bytes of blob */
+	/* FNV-1a over `length` bytes, with this field as 0: detects accidents, not forgery */
 	uint32_t checksum;
 	uint8_t boot_id[16];
 	uint8_t key[16];

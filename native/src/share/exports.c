@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The exporter's table: which key opens which region, which processes imported it, and revocation.
- * One lock guards all of it; the share server's thread and the callers of control functions take
- * it.
+ * The exporter's table: which key opens which region, and which processes have imported it; and
+ * revocation. One lock guards all of it, taken by the share server's thread and by the callers of
+ * control functions.
  */
 #include "share/exports.h"
 
@@ -38,7 +38,7 @@ struct dg_import {
 #define BUCKETS 16384u
 static struct dg_export *table[BUCKETS];
 static struct conn *conns; /* all connections of importers */
-static struct conn *self_conn; /* this process's own, if it imports from itself */
+static struct conn *self_conn; /* this process's own connection, if it imports from itself */
 
 static uint32_t bucket(const uint8_t key[16])
 {
@@ -62,7 +62,7 @@ int dg_share_export(struct dg_region *r, uint32_t access, uint8_t key[16])
 	struct dg_export *e = r->exports;
 	while (e && e->access != access)
 		e = e->next_region;
-	/* Under the lock: after remove_exports() of a closer nothing is added. */
+	/* Checked under the lock: after a closer's remove_exports() no export is added. */
 	if (atomic_load(&r->closing)) {
 		rc = dg_fail(ESTALE, "the region is closed");
 		goto unlock;
@@ -118,7 +118,7 @@ static void remove_exports(struct dg_region *r)
 	}
 }
 
-/* Connections and their slots. */
+/* Connections of importers, and their slots. */
 
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd)
 {
@@ -155,8 +155,8 @@ static int control_open(struct conn *c)
 	return 0;
 }
 
-/* Reserves the pages, so that running out of memory is an error here and not a signal at first
- * access. */
+/* Reserves the pages, so that running out of memory is an error here rather than a signal at the
+ * first access. */
 static int control_reserve(struct conn *c, uint64_t from, uint64_t size)
 {
 	if (fallocate(c->control_fd, 0, (off_t)from, (off_t)size))
@@ -226,8 +226,9 @@ static void import_unlink(struct dg_import *m)
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
-	/* Release: a reader that sees the value sees what the importer stored before it ended. The
-	 * kernel orders that end before the news of it, and the stores precede the end. */
+	/* Release: a reader that sees the value also sees what the importer stored before it ended.
+	 * Those stores precede the importer's end, and the kernel orders the end before its
+	 * notification. */
 	if (m->region->watched && !m->region->imports)
 		atomic_store_explicit(m->region->watched, m->region->watched_value,
 				      memory_order_release);
@@ -253,9 +254,9 @@ static void import_remove(struct conn *c, uint32_t slot)
 	free(m);
 }
 
-/* Whether the importing process has ended and its memory and files are freed. Without a pidfd, as on
- * kernels before 5.3, that is known once its parent has waited for it; if its number is then given to
- * another process, when that has ended, too. */
+/* Whether the importing process has ended and its memory and files are freed. Without a pidfd, as
+ * on kernels before 5.3, this is known only once its parent has waited for it; if its pid is reused
+ * by then, only once that process has ended, too. */
 static bool process_ended(const struct conn *c)
 {
 	if (c->pidfd >= 0)
@@ -263,17 +264,17 @@ static bool process_ended(const struct conn *c)
 	return c->pid > 0 && kill(c->pid, 0) && errno == ESRCH;
 }
 
-/* Whether no byte moves through the slot any more, once it is revoked or its connection has ended.
- * Either nothing is in flight, or all that could move the rest is gone:
+/* Whether no more bytes can move through the slot, once it is revoked or its connection has ended.
+ * Either nothing is in flight, or everything that could move the rest is gone:
  * - the process has ended;
  * - or, if only its CPUs move the bytes, no thread uses the address space that the import was made
- *   for. That is so after an exec, which ends all other threads of the process before it leaves the
- *   address space. Its pid and pidfd go on then, and the end of the connection alone would prove
- *   nothing: the process may have closed the socket, and a forked child may keep it open. A forked
- *   child has a copy of the address space without the threads that copied, and dgkit refuses its
- *   transfers.
- * What a device moves may go on until the kernel has closed the device's files, which an exec does
- * after it has left the address space: such a slot waits for the end of the process. */
+ *   for. An exec has this effect: it ends all other threads of the process before it leaves the
+ *   address space. The process keeps its pid and pidfd, and the end of the connection alone would
+ *   prove nothing: the process may have closed the socket, and a forked child may keep it open. A
+ *   forked child has a copy of the address space without the threads that copied, and dgkit refuses
+ *   its transfers.
+ * Transfers by a device may continue until the kernel has closed the device's files, which an exec
+ * does after it has left the address space: such a slot waits for the end of the process. */
 static bool import_over(const struct dg_import *m)
 {
 	const struct conn *c = m->conn;

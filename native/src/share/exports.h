@@ -25,19 +25,19 @@ void dg_share_lock(void);
 void dg_share_unlock(void);
 /* Adds a connection, which owns fd and pidfd (-1: none). Returns NULL if out of memory. */
 struct conn *dg_conn_new(int fd, pid_t pid, int pidfd);
-/* Ends a connection: voids its imports and closes its fds. */
+/* Ends a connection: invalidates its imports and closes its fds. */
 void dg_conn_free(struct conn *c);
-/* Whether a disconnected importer can do no more harm: nothing is in flight through any slot, or
- * what is in flight has ended with its process or address space. */
+/* Whether a disconnected importer can no longer access any memory: nothing is in flight through any
+ * slot, or its process or address space, and with it any transfer, has ended. */
 bool dg_conn_over(struct conn *c);
-/* Ends the disconnected connections that are over and have no pidfd whose event would end them. */
+/* Frees the disconnected connections that are over and have no pidfd whose event would do so. */
 void dg_conns_sweep(void);
 void dg_conns_free(void);
-/* In a forked child: empties the table, as its regions belong to the parent. */
+/* Empties the table in a forked child, because its regions belong to the parent. */
 void dg_exports_forget_all(void);
-/* Imports the region that q->key opens into a slot of the connection and fills *a. fds to send, in
- * order: the control memory (if a->has_control, stays owned by the connection), the memory (owned
- * by the caller). Errors: ENOKEY, EMFILE, ENOMEM. */
+/* Imports the region that q->key opens into a slot of the connection and fills *a. fds receives the
+ * descriptors to send, in this order: the control memory (if a->has_control; the connection keeps
+ * it), then the memory (the caller owns it). Errors: ENOKEY, EMFILE, ENOMEM. */
 int dg_conn_import(struct conn *c, const struct dg_share_request *q, struct dg_share_reply *a,
 		   int fds[2], int *n_fds);
 /* Frees a slot. Ignores slots that are not in use. */

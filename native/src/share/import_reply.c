@@ -13,8 +13,8 @@ static int malformed_reply(void)
 	return dg_fail(EBADMSG, "the exporter's reply is malformed");
 }
 
-/* Whether this process may copy the exporter's memory with process_vm_readv. Yama, containers and
- * emulators differ, so it is tried. DGKIT_NO_PROCESS_VM=1 turns it off, for tests. */
+/* Whether this process may copy the exporter's memory with process_vm_readv. This depends on Yama,
+ * containers and emulators, so a copy is tried. DGKIT_NO_PROCESS_VM=1 disables it, for tests. */
 static bool can_copy_directly(pid_t pid, uint64_t address)
 {
 	char byte;
@@ -23,7 +23,7 @@ static bool can_copy_directly(pid_t pid, uint64_t address)
 	return !(no && no[0] == '1') && process_vm_readv(pid, &local, 1, &remote, 1, 0) == 1;
 }
 
-/* GPU memory: the provider imports its block. */
+/* Imports the exporter's block of GPU memory with the provider. */
 static int import_block(struct dg_region *r, const struct dg_share_reply *reply, int fd,
 			struct dg_region_entry *entry)
 {
@@ -41,8 +41,8 @@ static int import_block(struct dg_region *r, const struct dg_share_reply *reply,
 	return dg_region_map(r, &m, entry);
 }
 
-/* For a provider that copies only registered memory: registers the mapping of the exporter's
- * memfd. */
+/* Registers the mapping of the exporter's memfd with a provider that copies only registered
+ * memory. */
 static int register_mapping(struct dg_region *r, const struct reply_source *source,
 			    struct dg_region_entry *entry)
 {

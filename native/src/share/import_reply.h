@@ -6,7 +6,7 @@
 #include "share/server.h"
 #include "share/mapping.h"
 
-/* The replying exporter: its process, its control memory, and its memfds mapped into this
+/* The exporter that replied: its process, its control memory, and its memfds mapped into this
  * process. */
 struct reply_source {
 	pid_t pid;
@@ -16,9 +16,9 @@ struct reply_source {
 	uint64_t deadline_ns; /* of the import */
 };
 
-/* Fills *entry, and r->mapping or r->provider_state. Called without any lock: it maps memory, and
- * the provider's library may contact the exporter, too. Errors: EBADMSG for a malformed reply,
- * EOPNOTSUPP, and those of map(). */
+/* Fills *entry, and r->mapping or r->provider_state. Call it without holding any lock: it maps
+ * memory, and the provider's library may also contact the exporter. Errors: EBADMSG for a malformed
+ * reply, EOPNOTSUPP, and those of map(). */
 int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source,
 			  const struct dg_share_reply *reply, const int fds[2], int n_fds,
 			  struct dg_region_entry *entry);

@@ -20,29 +20,29 @@
 
 struct dg_exporter {
 	struct dg_exporter *next;
-	uintptr_t id; /* cookie for the share server; a pointer might refer to a freed exporter */
+	uintptr_t id; /* cookie for the share server; a pointer could refer to a freed exporter */
 	uint32_t refs;
 	char path[SHARE_PATH_MAX];
 	int fd, pidfd;
 	pid_t pid;
-	bool connecting; /* a thread connects to it, without the lock */
+	bool connecting; /* a thread is connecting, without the lock */
 	char *control;
 	struct dg_mappings mappings;
 	struct dg_region *regions;
 	atomic_bool lost, unresponsive; /* unresponsive: it does not empty its socket */
 	pthread_mutex_t exchange_lock; /* held from a request to its reply */
 	uint32_t tag;
-	uint32_t late_replies; /* replies still to come to requests that were given up */
+	uint32_t late_replies; /* replies that are still to come for abandoned requests */
 };
 
-/* Guards the list, the fields that change, and the lists of regions. Nothing is done under it that
- * an exporter can delay: connecting, requests, messages, mapping of its memory. */
+/* Guards the list, the fields that change, and the lists of regions. Nothing that an exporter can
+ * delay is done with the lock held: connecting, requests, messages, mapping its memory. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t connected = PTHREAD_COND_INITIALIZER; /* an exporter has left `connecting` */
 static struct dg_exporter *exporters;
 static uintptr_t last_id;
 
-/* After this time a copy by an exporter that does not reply ends as DG_TIMED_OUT. */
+/* A copy by an exporter that does not reply within this time ends with DG_TIMED_OUT. */
 #define COPY_TIMEOUT_NS 1000000000ull
 
 void dg_importer_fork_lock(void)
@@ -63,12 +63,12 @@ void dg_importer_forget_all(void)
 			close(p->pidfd);
 	}
 	exporters = NULL;
-	/* The waiting threads are the parent's. */
+	/* Discard the waiting threads, which are the parent's. */
 	connected = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }
 
-/* The time of CLOCK_REALTIME at the deadline. CLOCK_REALTIME: pthread_mutex_clocklock is recent,
- * and sanitizers do not know it. */
+/* Converts the deadline to a time of CLOCK_REALTIME. That clock is used because
+ * pthread_mutex_clocklock is recent, and sanitizers do not support it. */
 static struct timespec realtime_at(uint64_t deadline_ns)
 {
 	struct timespec t;
@@ -103,7 +103,7 @@ static void close_fds(int fds[2], int *n_fds)
 		close(fds[--*n_fds]);
 }
 
-/* Receives one reply. Returns 0, or -errno and then no fds. */
+/* Receives one reply. Returns 0; or -errno, without fds. */
 static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fds[2], int *n_fds,
 			 uint64_t deadline_ns)
 {
@@ -148,17 +148,17 @@ static void send_release(struct dg_exporter *p, uint32_t slot)
 				     .kind = SHARE_RELEASE,
 				     .slot = slot};
 	struct pollfd fd = {p->fd, POLLOUT, 0};
-	/* A release that is not sent loses the slot, so a slow exporter is given 100 ms; one that
-	 * did not use them is not waited for again. */
+	/* A release that is not sent leaks the slot, so a slow exporter is given 100 ms. An
+	 * exporter that did not read its messages in that time is not waited for again. */
 	bool full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
 	if (full && !atomic_load(&p->unresponsive) && poll(&fd, 1, 100) == 1)
 		full = dg_unix_socket_send(p->fd, &q, sizeof q, NULL, 0) == -EAGAIN;
 	atomic_store(&p->unresponsive, full);
 }
 
-/* Receives the replies to requests that were given up, before the next request is sent: until then
- * the exporter may still read or write the bounce buffer for them. An import that is no longer
- * wanted is released; control memory that came with it is kept, because it is sent only once. */
+/* Receives the replies to abandoned requests before the next request is sent: until then the
+ * exporter may still read or write the bounce buffer for them. An import that is no longer wanted
+ * is released; control memory that came with it is kept, because it is sent only once. */
 static int receive_late_replies(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct dg_share_reply a;
@@ -195,8 +195,8 @@ static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg
 	return rc || a->tag == q->tag ? rc : -EPROTONOSUPPORT;
 }
 
-/* Connects p->fd, and checks whose socket it is. Without the lock: the exporter accepts when it
- * likes. */
+/* Connects p->fd, and checks who owns the socket. Called without the lock: the exporter may delay
+ * accepting. */
 static int exporter_connect(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -223,7 +223,7 @@ static int exporter_connect(struct dg_exporter *p, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Enters an exporter that is not connected yet into the list, under the lock. */
+/* Adds an exporter that is not connected yet to the list. Call with the lock held. */
 static int exporter_new(const char *path, struct dg_exporter **out)
 {
 	struct dg_exporter *p = calloc(1, sizeof *p);
@@ -247,9 +247,9 @@ static int exporter_new(const char *path, struct dg_exporter **out)
 	return 0;
 }
 
-/* Drops a reference, under the lock. Returns p if it was the last one: then the caller frees it
- * without the lock. The fds are closed under the lock, as a child that is forked later closes those
- * of the list only. */
+/* Drops a reference, with the lock held. Returns p if it was the last one, which the caller then
+ * frees without the lock. The fds are closed with the lock held, because a child that is forked
+ * later closes only those in the list. */
 static struct dg_exporter *exporter_drop(struct dg_exporter *p)
 {
 	if (--p->refs)
@@ -285,8 +285,8 @@ static void exporter_release(struct dg_exporter *p)
 	exporter_free(last);
 }
 
-/* Connects the exporter that this thread has entered into the list. If that fails, its reference
- * is dropped; a thread that waits then tries by itself. */
+/* Connects the exporter that this thread has added to the list. On failure its reference is
+ * dropped, and a waiting thread then tries by itself. */
 static int exporter_open(struct dg_exporter *p, uint64_t deadline_ns)
 {
 	int rc = exporter_connect(p, deadline_ns);
@@ -306,8 +306,9 @@ static int exporter_open(struct dg_exporter *p, uint64_t deadline_ns)
 	return rc;
 }
 
-/* Takes a reference to the exporter that listens on `path`. Of the threads that need one that is
- * not connected yet, one connects and the others wait for it, until their own deadlines. */
+/* Takes a reference to the exporter that listens on `path`. If several threads need an exporter
+ * that is not connected yet, one of them connects and the others wait for it, until their own
+ * deadlines. */
 static int exporter_take(const char *path, uint64_t deadline_ns, struct dg_exporter **out)
 {
 	struct timespec at = realtime_at(deadline_ns);
@@ -344,7 +345,7 @@ static int lock_exchange(struct dg_exporter *p, uint64_t deadline_ns)
 	return -pthread_mutex_timedlock(&p->exchange_lock, &t);
 }
 
-/* Returns the error of an import: that of exchange(), or the exporter's own. 0: none. */
+/* Returns the error of an import, which is that of exchange() or the exporter's own, or 0. */
 static int import_error(const struct dg_exporter *p, int rc, const struct dg_share_reply *a)
 {
 	if (rc == -ETIMEDOUT)
@@ -364,9 +365,9 @@ static int import_error(const struct dg_exporter *p, int rc, const struct dg_sha
 	return 0;
 }
 
-/* Whether this process may read the exporter's memory by its pid, and the pid is still the exporter's:
- * the pidfd, which was opened before the exporter replied, says so after the open. The exporter
- * allows it (PR_SET_PTRACER) before it replies. */
+/* Whether this process may read the exporter's memory by its pid, and the pid still belongs to the
+ * exporter. The latter is checked after opening the memory, with the pidfd that was opened before
+ * the exporter replied. The exporter allows the access (PR_SET_PTRACER) before it replies. */
 static bool can_read_memory(const struct dg_exporter *p)
 {
 	char path[32];
@@ -498,7 +499,8 @@ void dg_importer_exporter_died(void *cookie)
 	pthread_mutex_unlock(&lock);
 }
 
-/* A read by pid is right if the exporter lives afterwards: then its pid was not reused. */
+/* Reads by pid. The result is valid if the exporter is alive afterwards, because its pid was then
+ * not reused. */
 static ssize_t vm_read(const struct dg_exporter *p, void *to, uint64_t from, uint64_t n)
 {
 	struct iovec local = {to, n}, remote = {(void *)(uintptr_t)from, n};
@@ -510,8 +512,8 @@ static ssize_t vm_read(const struct dg_exporter *p, void *to, uint64_t from, uin
 	return got;
 }
 
-/* Reads by the exporter's pid. A write by pid could hit another process that got the same pid, so the
- * exporter's thread writes. */
+/* Reads by the exporter's pid. Writes are done by the exporter's thread, because a write by pid
+ * could hit another process that got the same pid. */
 int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t address, uint64_t n,
 			bool write, bool may_fault)
 {
@@ -545,8 +547,8 @@ static int request_copy(struct dg_exporter *p, struct dg_share_request *q, uint6
 	close_fds(fds, &n_fds);
 	if (rc)
 		return status_of_failure(rc);
-	/* The exporter's number is not trusted: OP_MORE would make the engine run past the end of
-	 * the operation. */
+	/* The exporter's value is not trusted: OP_MORE would make the engine continue past the end
+	 * of the operation. */
 	return a.error || a.status > DG_IO_FAILED ? DG_IO_FAILED : (int)a.status;
 }
 

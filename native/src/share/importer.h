@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exporters that this process imports from: the importer's side of the share protocol. */
+/* The exporters from which this process imports: the importer's side of the share protocol. */
 #ifndef DG_SHARE_IMPORTER_H
 #define DG_SHARE_IMPORTER_H
 
@@ -13,26 +13,27 @@
  * *entry. */
 int dg_importer_import(struct dg_region *r, const struct dg_descriptor *d, uint64_t timeout_ns,
 		       struct dg_region_entry *entry);
-/* Called once the region is in the region table: from now on it is marked lost when its exporter
+/* Called once the region is in the region table: from then on it is marked lost when its exporter
  * dies. */
 void dg_importer_add_region(struct dg_region *r);
 /* Returns the exporter's process id, 0 if it is on another machine. */
 int32_t dg_importer_exporter_pid(struct dg_region *r);
-/* Whether the exporter is dead or exiting, even if its end was not reported yet. */
+/* Whether the exporter is dead or exiting, even if this was not reported yet. */
 bool dg_importer_exporter_gone(struct dg_region *r);
 /* Releases the import. Nothing may be in flight on the region. */
 void dg_importer_release(struct dg_region *r);
-/* Copies between local and the exporter's memory at address (METHOD_VM), of the process that was
- * imported from alone, whatever its pid is used for later. Returns a dg_status. */
+/* Copies between `local` and the exporter's memory at `address` (METHOD_VM). Accesses only the
+ * process that was imported from, even if its pid is reused. Returns a dg_status. */
 int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t address, uint64_t n,
 			bool write, bool may_fault);
-/* Has the exporter copy n bytes at `offset` of its region (DG_METHOD_PROXY), in parts of
- * BOUNCE_SIZE, between the region and `local`. Returns a dg_status. */
+/* Has the exporter copy n bytes at `offset` of its region (DG_METHOD_PROXY) to or from `local`, in
+ * parts of BOUNCE_SIZE. Returns a dg_status. */
 int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
 			   bool write, bool may_fault);
-/* Called by the share server's thread: the watched exporter with this cookie hung up. */
+/* Called by the share server's thread when the watched exporter with this cookie has hung up. */
 void dg_importer_exporter_died(void *cookie);
-/* Around fork(). In the child, before the unlock: drops all exporters without a message to them. */
+/* Called around fork(). In the child, dg_importer_forget_all() must precede the unlock: it drops
+ * all exporters without sending them a message. */
 void dg_importer_fork_lock(void);
 void dg_importer_fork_unlock(void);
 void dg_importer_forget_all(void);

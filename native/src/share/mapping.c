@@ -15,7 +15,7 @@
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */
 #endif
 
-/* Maps fd's memfd whole. */
+/* Maps the whole of fd's memfd. */
 static int map_whole(int fd, const struct stat *st, bool writable, struct dg_mapping **out)
 {
 	struct dg_mapping *m = calloc(1, sizeof *m);
@@ -46,7 +46,7 @@ int dg_mapping_take(struct dg_mappings *all, int fd, bool writable, uint64_t nee
 		return dg_fail_errno("cannot query the exporter's memfd");
 	pthread_mutex_lock(&all->lock);
 	struct dg_mapping *m = all->first;
-	/* A memfd may have grown since it was mapped: only shrinking is ruled out by its seals. */
+	/* A memfd may have grown since it was mapped: its seals only prevent shrinking. */
 	while (m && (m->dev != st.st_dev || m->ino != st.st_ino || m->writable != writable ||
 		     m->size < need))
 		m = m->next;
@@ -68,7 +68,7 @@ int dg_mapping_take(struct dg_mappings *all, int fd, bool writable, uint64_t nee
 void dg_mapping_populate(const struct dg_mapping *m, int fd, uint64_t offset, uint64_t size,
 			 uint64_t deadline_ns)
 {
-	/* In parts: a call holds the lock of the address space, which every mmap() waits for. */
+	/* In parts: each call holds the lock of the address space, which every mmap() waits for. */
 	const uint64_t part = 16u << 20, page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct stat st;
 	if (fstat(fd, &st) || (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size)
@@ -76,7 +76,7 @@ void dg_mapping_populate(const struct dg_mapping *m, int fd, uint64_t offset, ui
 	for (uint64_t at = offset & ~(page - 1); at < offset + size; at += part) {
 		uint64_t n = offset + size - at < part ? offset + size - at : part;
 		if (now_ns() >= deadline_ns || madvise(m->base + at, n, MADV_POPULATE_READ))
-			return; /* an older kernel: the pages are mapped when they are used */
+			return; /* an older kernel: the pages are mapped at their first use */
 	}
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The share server's socket and thread, and the fork handlers. exports.c and importer.c do its
- * work. */
+/* The share server's socket and thread, and the fork handlers. The work itself is in exports.c and
+ * importer.c. */
 #include "share/server.h"
 
 #include <errno.h>
@@ -37,9 +37,9 @@ static struct {
 
 atomic_uint dg_fork_generation;
 
-/* The low bits of an event's 64-bit cookie say what it belongs to. */
+/* The low bits of an event's 64-bit cookie identify what it belongs to. */
 enum { ON_STOP, ON_LISTEN, ON_CONN, ON_EXPORTER, ON_POLL, ON_MASK = 7 };
-/* How long an exporter may wait for an importer that does not poll its queues. */
+/* Limits how long an exporter waits for an importer that does not poll its queues. */
 #define POLL_INTERVAL_NS 20000000
 
 void dg_share_lock(void)
@@ -92,7 +92,7 @@ static void remove_stale_sockets(const char *dir)
 	while ((e = readdir(d))) {
 		size_t len = strlen(e->d_name);
 		int pid = 0, n = snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", dir, e->d_name);
-		/* Left by a process that died before it listened. */
+		/* Left behind by a process that died before it listened. */
 		if (sscanf(e->d_name, "new-%d-", &pid) == 1 && kill(pid, 0) && errno == ESRCH)
 			unlink(a.sun_path);
 		if (strncmp(e->d_name, "share-", 6) || len < 11 ||
@@ -119,8 +119,8 @@ static int listen_open(void)
 	remove_stale_sockets(dir);
 	if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
 		return dg_fail_errno("cannot get random bytes");
-	/* Bound under another name and renamed once it listens, so that remove_stale_sockets() of
-	 * another process never finds it refusing connections. */
+	/* Bind under another name, and rename the socket once it listens, so that
+	 * remove_stale_sockets() of another process never finds it refusing connections. */
 	int n = snprintf(server.path, sizeof server.path, "%s/share-%d-%08x.sock", dir,
 			 (int)getpid(), salt);
 	int m = snprintf(a.sun_path, sizeof a.sun_path, "%s/new-%d-%08x", dir, (int)getpid(), salt);
@@ -163,8 +163,9 @@ void dg_share_server_unwatch(int fd, int pidfd)
 		epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, pidfd, NULL);
 }
 
-/* The process is out of fds, and a connection that is not accepted would wake the thread forever:
- * closing the spare fd makes room to accept one and close it. */
+/* Rejects a connection. The process has no free fds, and a connection that is not accepted would
+ * wake the thread forever: closing the spare fd makes room to accept the connection and close
+ * it. */
 static void reject_one(void)
 {
 	if (server.spare_fd < 0) {
@@ -206,8 +207,8 @@ static void on_listen(void)
 		dg_conn_free(c);
 }
 
-/* Opens the pidfd of an importer if fds were short when it connected. What it imports is not taken
- * from it while it lives, so its end must be noticed. Where pidfds do not exist at all, exports.c has
+/* Opens the pidfd of an importer if fds were short when it connected. An importer that lives keeps
+ * what it imports, so its end must be noticed. Where pidfds do not exist at all, exports.c has
  * other means. */
 static int watch_process(struct conn *c)
 {
@@ -255,13 +256,13 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 	ssize_t sent = dg_unix_socket_send(c->fd, &a, sizeof a, fds, n_fds);
 	if (sent == (ssize_t)sizeof a && a.has_control)
 		c->control_sent = true;
-	/* fds has the control memfd, which the connection keeps, and then the region's. */
+	/* fds contains the control memfd, which the connection keeps, followed by the region's. */
 	for (int i = (int)a.has_control; i < n_fds; i++)
 		close(fds[i]);
 }
 
-/* The socket was closed: ends the connection at once if nothing is in flight, otherwise with the
- * process. */
+/* The socket was closed: ends the connection immediately if nothing is in flight, otherwise when
+ * the process ends. */
 static void disconnect(struct conn *c)
 {
 	dg_share_server_unwatch(c->fd, -1);
@@ -327,8 +328,8 @@ static void *run(void *unused)
 	}
 }
 
-/* Number of calls of fork_prepare() for the current fork, as the handlers may be registered twice.
- * The first call before the fork locks, the last one after it unlocks: see dg_fork_watch_last(). */
+/* Number of calls of fork_prepare() for the current fork: the handlers may be registered twice. The
+ * first call before the fork locks, the last one after it unlocks: see dg_fork_watch_last(). */
 static _Thread_local int fork_depth;
 
 static void fork_prepare(void)
@@ -375,8 +376,8 @@ static void close_all(void)
 	dg_conns_free();
 }
 
-/* The child has no other threads. It must close the sockets whose end of file reports to other
- * processes that the parent died. */
+/* The child has no other threads. It must close the sockets whose end-of-file tells other processes
+ * that the parent died. */
 static void fork_child(void)
 {
 	if (--fork_depth)
@@ -470,12 +471,12 @@ int dg_share_server_acquire(void)
 	return rc;
 }
 
-/* Removes the socket of a process that exits, or unloads the library, with devices still open. After
- * _exit() or a kill, remove_stale_sockets() of another process does. */
+/* Removes the socket of a process that exits, or unloads the library, while devices are still open.
+ * After _exit() or a kill, remove_stale_sockets() of another process removes it. */
 __attribute__((destructor)) static void remove_own_socket(void)
 {
-	/* Another thread may be inside, and may have called exit() itself. In a forked child the path is
-	 * empty. */
+	/* Another thread may be starting or stopping the server, and may have called exit() itself.
+	 * In a forked child the path is empty. */
 	if (pthread_mutex_trylock(&lifecycle_lock))
 		return;
 	if (server.path[0])

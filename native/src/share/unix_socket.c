@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Messages with file descriptors over a Unix socket; whether a process, or its address space,
- * exists. */
+/* Messages with file descriptors over a Unix socket; checks whether a process, or its address
+ * space, still exists. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -82,15 +82,16 @@ bool dg_pidfd_dead(int pidfd)
 	return pidfd >= 0 && poll(&p, 1, 0) == 1;
 }
 
-/* The kernel looks up the address space when the file is opened and keeps the structure, but not its
- * users (proc_mem_open() and m_start() of fs/proc/task_mmu.c): a read returns no bytes once the last
- * thread that used it has left it, and fails with ESRCH once the process is reaped. */
+/* The kernel looks up the address space when the file is opened, and keeps the structure but not
+ * its users (proc_mem_open() and m_start() of fs/proc/task_mmu.c). So a read returns no bytes once
+ * no thread uses the address space any more, and fails with ESRCH once the process is reaped. */
 int dg_address_space_open(pid_t pid)
 {
 	char path[32], byte;
 	snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	/* The file of a process whose first thread has ended is empty, though others may run. */
+	/* The file of a process whose first thread has ended is empty, even if other threads still
+	 * run. */
 	if (fd >= 0 && pread(fd, &byte, 1, 0) != 1) {
 		close(fd);
 		fd = -1;
