@@ -20,12 +20,12 @@ static inline uint64_t add_sat(uint64_t a, uint64_t b)
 }
 
 /* After spinning this long, a thread yields its CPU each time it reads the clock: on an
- * oversubscribed machine the other side may be waiting for that very CPU. */
+ * oversubscribed machine, the other side may be waiting for this CPU. */
 #define YIELD_AFTER_NS 5000u
 
-/* Called before the stores of an operation: the stores of the previous operation become visible
- * first, so that writes of one queue become visible in posting order. x86 keeps the order of stores
- * by itself (streaming stores end in an sfence). */
+/* Called before the stores of an operation: makes the stores of the previous operation visible
+ * first, so that writes of one queue become visible in posting order. x86 itself keeps the order of
+ * stores (streaming stores end with an sfence). */
 static inline void order_stores(void)
 {
 #if defined(__aarch64__)

@@ -42,7 +42,8 @@ static void parts_free(struct dg_queue *q, struct dg_slot *s)
 	s->part = NO_SLOT;
 }
 
-/* Delivers the results of a group. Returns how many were stored in out, which has room for n. */
+/* Delivers the results of a group. Returns the number of completions stored in out, which has room
+ * for n. */
 static uint32_t deliver_group(struct dg_queue *q, const struct dg_slot *s, dg_wc *out, uint32_t n)
 {
 	if (s->kind == KIND_POLL && out && n >= s->pairs) {
@@ -62,8 +63,8 @@ static uint32_t deliver_group(struct dg_queue *q, const struct dg_slot *s, dg_wc
 	return 0;
 }
 
-/* Delivers the result in a slot. Returns how many completions were stored in out, which has room for
- * n. */
+/* Delivers the result in a slot. Returns the number of completions stored in out, which has room
+ * for n. */
 static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out, uint32_t n)
 {
 	struct dg_slot *s = &q->slots[slot];
@@ -97,8 +98,8 @@ static inline uint32_t deliver(struct dg_queue *q, uint32_t slot, dg_wc *out, ui
 	return direct;
 }
 
-/* Returns the provider's poll(), or NULL. NULL in a forked child as well: the provider's objects
- * are the parent's, and so are the gates, which the parent leaves. */
+/* Returns the provider's poll(), or NULL. Also NULL in a forked child, because the provider's
+ * objects belong to the parent, and so do the gates, which the parent leaves. */
 static inline poll_fn poll_op(const struct dg_queue *q)
 {
 	return dg_queue_forked(q) ? NULL : q->dev->ops->poll;
@@ -113,7 +114,7 @@ uint32_t dg_queue_process_completions(struct dg_queue *q, dg_wc *out, uint32_t n
 	poll_fn poll = poll_op(q);
 	if (poll)
 		poll(q->dev, p);
-	/* With completions in the ready ring no later one may go to `out`. */
+	/* While the ready ring holds completions, no later one may go to `out`. */
 	for (struct dg_cqe *e; (!out || (given < n && q->ready_head == q->ready_tail)) &&
 			       (e = cq_peek(p));
 	     p->cq_head++) {
@@ -155,8 +156,8 @@ uint32_t dg_queue_expire(struct dg_queue *q, uint64_t now)
 		if (s->state != SLOT_PENDING || s->kind == KIND_PART ||
 		    now < add_sat(s->post_ns, q->op_timeout_ns))
 			continue;
-		/* The provider may still have it: deliver the result now, free the slot when it is
-		 * returned. */
+		/* The provider may still hold the operation: deliver the result now, and free the
+		 * slot when the operation is returned. */
 		s->complete_ns = now;
 		s->status = DG_TIMED_OUT;
 		s->overdue = 1;
@@ -180,7 +181,8 @@ static int sleep_on_fd(struct dg_queue *q, uint64_t now, uint64_t deadline)
 	return 0;
 }
 
-/* Polls between two readings of the clock, and between two pauses (a pause may cost 140 cycles). */
+/* Number of polls between two readings of the clock, and between two pauses (a pause may cost 140
+ * cycles). */
 enum { POLLS = 64, POLLS_PER_PAUSE = 16 };
 
 bool dg_queue_spin(struct dg_queue *q)
@@ -197,8 +199,8 @@ bool dg_queue_spin(struct dg_queue *q)
 	return false;
 }
 
-/* Whether the provider's thread runs on another CPU: then yielding this one would not help it, and
- * could cost a time slice of another process. */
+/* Whether the provider's thread runs on another CPU. Yielding this CPU would then not help that
+ * thread, and could cost a time slice of another process. */
 static bool on_other_cpu(struct dg_queue *q)
 {
 	const struct dg_ops *ops = q->dev->ops;
@@ -225,8 +227,8 @@ int dg_queue_wait(struct dg_queue *q, uint64_t spin_until, uint64_t deadline)
 				sched_yield();
 			continue;
 		}
-		/* In a forked child nothing completes any more, and the fd is shared with the
-		 * parent: clearing it would take the parent's wake-up away. */
+		/* In a forked child nothing completes any more. The fd is shared with the parent,
+		 * so clearing it would take away the parent's wake-up. */
 		rc = dg_queue_postable(q);
 		if (rc)
 			break;

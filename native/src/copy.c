@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Copies of any size, and the methods for large ones: a table, so that tests/bench/copy_sweep.py
- * can run each method over all sizes.
+ * Copies of any size. The methods for large copies are in a table, so that
+ * tests/bench/copy_sweep.py can run each of them over all sizes.
  */
 #include "copy.h"
 
@@ -28,8 +28,9 @@ static void copy_libc(char *d, const char *s, uint64_t n)
 	memcpy(d, s, n);
 }
 
-/* Portable: four streams a page apart, so that several DRAM rows and several prefetchers work at
- * once. The compiler turns the inner copies into the widest moves of the baseline architecture. */
+/* Portable: copies four streams a page apart, so that several DRAM rows and several prefetchers
+ * work at the same time. The compiler turns the inner copies into the widest moves of the baseline
+ * architecture. */
 static void copy_pages(char *d, const char *s, uint64_t n)
 {
 	enum { PAGE = 4096, STREAMS = 4, BLOCK = PAGE * STREAMS };
@@ -46,7 +47,7 @@ static void copy_rep(char *d, const char *s, uint64_t n)
 	__asm__ __volatile__("rep movsb" : "+D"(d), "+S"(s), "+c"(n) : : "memory");
 }
 
-/* Streaming stores bypass the caches: dst is not read first, which saves a third of the memory
+/* Streaming stores bypass the caches. dst is not read first, which saves a third of the memory
  * traffic. */
 static void copy_stream(char *d, const char *s, uint64_t n)
 {
@@ -66,7 +67,7 @@ static void copy_stream(char *d, const char *s, uint64_t n)
 		_mm_stream_si128((__m128i *)(d + 32), c);
 		_mm_stream_si128((__m128i *)(d + 48), e);
 	}
-	/* Streaming stores are weakly ordered even on x86: they must be visible before the
+	/* Streaming stores are weakly ordered even on x86, and must be visible before the
 	 * completion. */
 	_mm_sfence();
 	memcpy(d, s, n);
@@ -134,9 +135,10 @@ void dg_copy(void *dst, const void *src, uint64_t n)
 		memcpy(dst, src, n);
 }
 
-/* The choice follows tests/bench/results/copy_sweep*.json: while a cache holds the bytes, libc's
- * memcpy is as good as any method. Beyond that, on x86-64, streaming stores over four pages are the
- * fastest or within 4 % of it; on other architectures libc's memcpy is tuned for the machine. */
+/* The choice follows tests/bench/results/copy_sweep*.json. As long as a cache holds the bytes,
+ * libc's memcpy is as good as any method. For larger sizes on x86-64, streaming stores over four
+ * pages are the fastest method or within 4 % of it; on other architectures libc's memcpy is tuned
+ * for the machine. */
 void dg_copy_large(void *dst, const void *src, uint64_t size)
 {
 #if defined(__x86_64__)
@@ -146,7 +148,7 @@ void dg_copy_large(void *dst, const void *src, uint64_t size)
 #endif
 }
 
-/* Reads n bytes from a pipe that has them. Returns 0 or -EFAULT. */
+/* Reads n bytes that a pipe already holds. Returns 0 or -EFAULT. */
 static int read_all(int fd, char *d, uint64_t n)
 {
 	while (n) {
@@ -158,8 +160,8 @@ static int read_all(int fd, char *d, uint64_t n)
 	return 0;
 }
 
-/* Copies through a pipe. Slower than process_vm_readv(), but supported everywhere, and for mappings
- * of device memory (VM_PFNMAP), too. */
+/* Copies through a pipe. This is slower than process_vm_readv(), but supported everywhere,
+ * including mappings of device memory (VM_PFNMAP). */
 static int copy_by_pipe(char *d, const char *s, uint64_t n)
 {
 	int ends[2], rc = 0;
@@ -185,8 +187,9 @@ int dg_copy_guarded(void *dst, const void *src, uint64_t n)
 	const char *s = src;
 	while (n) {
 		struct iovec to = {d, n}, from = {(void *)(uintptr_t)s, n};
-		/* A bare system call: to TSan a write by libc's function races with a program that reads
-		 * the bytes after another process said that they are there, an order it cannot see. */
+		/* A direct system call: TSan would report a race between a write by libc's function
+		 * and a program that reads the bytes after another process said that they are
+		 * there, because it cannot see that order. */
 		ssize_t got = syscall(SYS_process_vm_readv, getpid(), &to, 1UL, &from, 1UL, 0UL);
 		if (got <= 0)
 			return copy_by_pipe(d, s, n);

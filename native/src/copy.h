@@ -6,8 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Copies n <= 64 bytes with at most two loads and two stores, all loads first; fewer than 4 bytes,
- * one by one. A copy of 8 aligned bytes is a single store, so no reader sees half of it. */
+/* Copies n <= 64 bytes with at most two loads and two stores, with all loads first; fewer than 4
+ * bytes are copied one by one. A copy of 8 aligned bytes is a single store, so no reader sees half
+ * of it. */
 static inline void copy_upto64(char *d, const char *s, uint64_t n)
 {
 	/* Vector types instead of structs: the compiler keeps them in registers of any width. */

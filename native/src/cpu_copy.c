@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Running one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and
+/* Executing one operation with the CPU: rows, chunks, the three ways to reach remote bytes, and
  * atomic operations. */
 #include "share/importer.h"
 #include "provider.h"
@@ -13,7 +13,7 @@ int dg_op_allowed(const struct dg_op *op)
 		return DG_REMOTE_ACCESS_ERROR;
 	if (atomic_load_explicit(&remote->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
-	if (gate_revoked(local->gate)) /* that of an imported region by its exporter */
+	if (gate_revoked(local->gate)) /* an imported region's exporter revokes its gate */
 		return local->remote ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
 	if (atomic_load_explicit(&local->lost, memory_order_relaxed))
 		return DG_PEER_LOST;
@@ -26,7 +26,7 @@ void dg_op_leave(const struct dg_op *op)
 	gate_leave(region_entry_at(op->remote)->gate, 1);
 }
 
-/* Copies n bytes of which some may fault. */
+/* Copies n bytes. Accesses to some of them may fault. */
 static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t n)
 {
 	bool local = region_entry_at(op->local)->may_fault;
@@ -34,13 +34,15 @@ static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t
 			      local ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR);
 }
 
-/* Runs an atomic operation on a word that is mapped into this process. Sequentially consistent: all
- * atomic operations of all processes have one order, and so do CPUs that use such atomics.
+/* Executes an atomic operation on a word that is mapped into this process. It is sequentially
+ * consistent: all atomic operations of all processes have one total order, which includes those of
+ * CPUs that use such atomics.
  *
- * On Arm both builtins are acquire and release, by exclusives (ldaxr and stlxr), which every Armv8
- * core has; Cortex-A72 has no others. Where the core has LSE, the compiler's helpers find that out
- * when the program starts, and take ldaddal and casal. Stores that follow in the queue come after
- * order_stores(), because after an exclusive pair they could become visible before its store. */
+ * On Arm both builtins are acquire and release, and use exclusives (ldaxr and stlxr), which every
+ * Armv8 core has; Cortex-A72 has nothing else. The compiler's helpers detect LSE when the program
+ * starts, and use ldaddal and casal if the core has it. Stores that follow in the queue are issued
+ * after order_stores(), because after an exclusive pair they could become visible before its
+ * store. */
 static int run_atomic(const struct dg_op *op)
 {
 	uint64_t *word = (uint64_t *)(uintptr_t)op->src, old = op->dst_stride;

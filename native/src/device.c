@@ -50,8 +50,8 @@ uint64_t dg_now_ns(void)
 	return now_ns();
 }
 
-/* CPUs of cpu.max of the cgroup at this process's root: "QUOTA PERIOD" or "max PERIOD" (kernel
- * documentation, cgroup-v2). */
+/* Returns the number of CPUs in cpu.max of the cgroup at this process's root: "QUOTA PERIOD" or
+ * "max PERIOD" (kernel documentation, cgroup-v2). */
 static uint32_t quota_cpus(void)
 {
 	char quota[32];
@@ -77,9 +77,9 @@ uint32_t dg_cpus(void)
 
 void dg_devices_poll(void)
 {
-	/* trylock here and for each device's lock: dg_share_server_release() waits for the server's
-	 * thread with lifecycle_lock held, and other threads want that lock while they hold one of
-	 * these. */
+	/* Use trylock here and for each device's lock: dg_share_server_release() waits for the
+	 * server's thread with lifecycle_lock held, and other threads may wait for that lock while
+	 * they hold one of these. */
 	if (pthread_mutex_trylock(&polled_lock))
 		return;
 	for (struct dg_device *dev = polled; dev; dev = dev->next)
@@ -131,7 +131,8 @@ void dg_device_unref(struct dg_device *dev)
 
 int dg_device_enter(struct dg_device *dev)
 {
-	/* In a forked child no lock of the device is taken: a thread of the parent may hold it. */
+	/* In a forked child no lock of the device is taken, because a thread of the parent may hold
+	 * it. */
 	if (dev->fork_generation != atomic_load(&dg_fork_generation))
 		return dg_fail(EOWNERDEAD,
 			       "this device was opened before fork(): open one in the child");
@@ -198,7 +199,8 @@ void dg_device_free(dg_device *dev)
 	dg_device_unref(dev);
 }
 
-/* In a forked child neither the engine nor the share server runs: there is only memory to free. */
+/* Closes a device in a forked child, where neither the engine nor the share server runs, so that
+ * only memory has to be freed. */
 static int close_in_child(struct dg_device *dev)
 {
 	if (!life_close_forked(&dev->life))
@@ -209,7 +211,8 @@ static int close_in_child(struct dg_device *dev)
 	return 0;
 }
 
-/* These return a listed object, referenced: its user may close and free it meanwhile. */
+/* The following functions return a listed object with a reference, because its user may close and
+ * free it concurrently. */
 static struct dg_queue *first_queue(struct dg_device *dev)
 {
 	pthread_mutex_lock(&dev->lock);

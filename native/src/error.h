@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last error of each thread: its sentence and its reason, see dg_last_error(). */
+/* The last error of each thread: its message and its reason, see dg_last_error(). */
 #ifndef DG_ERROR_H
 #define DG_ERROR_H
 
 #include "dgkit.h"
 
-/* Stores the sentence and the reason of a failure. `reason`: a positive errno, or an enum dg_reason
- * where that says more. Returns the negative errno of the reason. */
+/* Stores the message and the reason of a failure. reason: a positive errno, or an enum dg_reason
+ * where that is more specific. Returns the negative errno of the reason. */
 int dg_fail(int reason, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 /* dg_fail() for a failed system call: the reason is errno, and strerror(errno) is appended. */
 int dg_fail_errno(const char *fmt, ...) __attribute__((format(printf, 1, 2), cold));
-/* Puts "PREFIX: " before the sentence of the failure that returned rc, and keeps its reason. Returns
+/* Prepends "PREFIX: " to the message of the failure that returned rc, and keeps its reason. Returns
  * rc. */
 int dg_fail_in(int rc, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 

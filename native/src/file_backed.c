@@ -30,7 +30,7 @@ static bool parse(const char *line, struct mapped_file *m)
 		      &m->offset, &m->major, &m->minor, &m->inode) == 6;
 }
 
-/* Whether fd is the mapped file, and a sealed memfd. The mapping ends at a page boundary, the file
+/* Whether fd is the mapped file, and a sealed memfd. The mapping ends at a page boundary; the file
  * may end within that page. */
 static bool is_sealed(int fd, const struct mapped_file *m)
 {
@@ -43,7 +43,7 @@ static bool is_sealed(int fd, const struct mapped_file *m)
 }
 
 /* Whether the mapped file is a memfd sealed against shrinking. Seals can only be read from an fd,
- * so this looks for an open one of the same file. */
+ * so this searches for an open fd of the same file. */
 static bool sealed(const struct mapped_file *m)
 {
 	bool found = false;
@@ -85,7 +85,7 @@ bool dg_memory_is_own(const void *addr, uint64_t size)
 	FILE *f = fopen("/proc/self/maps", "re");
 	if (!f)
 		return false;
-	/* Lines are in the order of addresses. */
+	/* Lines are in ascending order of addresses. */
 	while (at < end && fgets(line, sizeof line, f)) {
 		if (!parse(line, &m) || m.to <= at)
 			continue;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The proxy's end of a ring that a GPU's kernels post to. The layout, and the order of its accesses
- * with the argument for each, are in device/dgkit_device.cuh.
+ * The proxy's side of a ring that the kernels of a GPU post to. The layout, and the order of the
+ * accesses with the argument for each, are in device/dgkit_device.cuh.
  */
 #ifndef DG_GPU_RING_H
 #define DG_GPU_RING_H
@@ -26,14 +26,14 @@ static inline void ring_store(dg_u64 *word, dg_u64 value, memory_order order)
 	atomic_store_explicit((_Atomic dg_u64 *)word, value, order);
 }
 
-/* Copies a record once. Returns whether it is whole: the one of this sequence number. Rules 1 and 2:
- * each word is loaded with acquire, since any of them may be the last to arrive. */
+/* Copies a record once. Returns whether the record is complete, with this sequence number in each
+ * word. Rules 1 and 2: each word is loaded with acquire, because any of them may arrive last. */
 static inline bool ring_take(const struct dg_gpu_record *record, dg_u64 sequence, dg_u32 shift,
 			     dg_u64 *words)
 {
 	const dg_u64 epoch = dg_record_epoch(sequence, shift);
 	dg_u64 differ = 0;
-#pragma GCC unroll 8 /* so that the words stay in registers */
+#pragma GCC unroll 8 /* keeps the words in registers */
 	for (int i = 0; i < DG_RECORD_WORDS; i++) {
 		words[i] = ring_load(&record->word[i], memory_order_acquire);
 		differ |= words[i] ^ epoch;
@@ -41,7 +41,7 @@ static inline bool ring_take(const struct dg_gpu_record *record, dg_u64 sequence
 	return !(differ >> DG_SEQUENCE_BITS);
 }
 
-/* Rules 4 and 5: the bytes and the value precede the state. */
+/* Rules 4 and 5: the bytes and the value are stored before the state. */
 static inline void ring_complete(struct dg_gpu_completion *c, dg_u64 sequence, dg_u32 status,
 				 dg_u64 value)
 {
@@ -49,12 +49,12 @@ static inline void ring_complete(struct dg_gpu_completion *c, dg_u64 sequence, d
 	ring_store(&c->state, dg_completion_state(sequence, status), memory_order_release);
 }
 
-/* The proxy's stamps of a place, in the memory of a ring that another process reads: 0, or 1 more than
- * the number of the operation; op << 8 | status; seen, posted, completed. */
+/* The proxy's stamps of a place, in the memory of a ring that another process reads: the number of
+ * the operation plus 1, or 0; op << 8 | status; and the times seen, posted, completed. */
 enum { STAMP_WORDS = 5 };
 
-/* Release throughout, and acquire in ring_stamp_load(): a reader that sees one of the new words then
- * also sees that word 0 has changed. */
+/* All stores are release, and the loads in ring_stamp_load() acquire: a reader that sees one of the
+ * new words then also sees that word 0 has changed. */
 static inline void ring_stamp_store(dg_u64 *stamp, const dg_u64 *words)
 {
 	ring_store(stamp, 0, memory_order_relaxed);
@@ -70,7 +70,7 @@ static inline bool ring_stamp_load(const dg_u64 *stamp, dg_u64 sequence, dg_u64 
 	return words[0] == sequence + 1 && ring_load(stamp, memory_order_relaxed) == words[0];
 }
 
-/* Fills a new ring as if the lap before `first` had been completed. */
+/* Initializes a new ring as if the lap before `first` had been completed. */
 static inline void ring_reset(struct dg_gpu_ring *ring, struct dg_gpu_completion *completions,
 			      struct dg_gpu_record *records, dg_u32 depth, dg_u32 shift, dg_u64 first)
 {

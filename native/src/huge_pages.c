@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Fewer page faults for large memory. */
+/* Huge pages for large memory, so that it causes fewer page faults. */
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,8 +8,8 @@
 
 void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
 {
-	/* Whole pages of this system only: a page has 4 KiB or, on many Arm systems, 64 KiB. How
-	 * large a huge page is, and whether one fits, the kernel knows. */
+	/* Use whole pages of this system only: a page has 4 KiB or, on many Arm systems, 64 KiB.
+	 * The kernel knows the size of a huge page, and whether one fits. */
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = ((uintptr_t)addr + page - 1) & ~(page - 1);
 	uintptr_t to = ((uintptr_t)addr + size) & ~(page - 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a device or region whose handle several threads have.
+ * The life cycle of a device or region whose handle is shared by several threads.
  *
  *            life_close_begin             life_drain                 life_closed
  *   OPEN ---------------------> CLOSING -------------> DRAINED --------------------> CLOSED
@@ -8,12 +8,12 @@
  *     +----------------------------+----------------------+
  *                 life_reopen: EBUSY, or the device still has something open
  *
- * Users are calls that need the object to stay open while they are inside; one thread at a time is
- * the closer. The memory is freed with the last reference: one of the object while it is not
- * CLOSED, one of the handle, one of each object that points to it.
+ * Users are calls that need the object to stay open while they are inside. Only one thread at a
+ * time can be the closer. The memory is freed with the last reference; the object itself holds one
+ * while it is not CLOSED, its handle holds one, and so does each object that points to it.
  *
- * The data path has no part in this: a queue is entered by its own atomic operation (queue.h), and
- * a region is found by its id.
+ * The data path does not use this: it enters a queue by the queue's own atomic operation (queue.h),
+ * and finds a region by its id.
  */
 #ifndef DG_LIFE_H
 #define DG_LIFE_H
@@ -30,7 +30,7 @@
 enum life_state { LIFE_OPEN, LIFE_CLOSING, LIFE_DRAINED, LIFE_CLOSED };
 
 struct dg_life {
-	pthread_mutex_t lock; /* held for a few instructions; taken while any other lock is held */
+	pthread_mutex_t lock; /* held for a few instructions; taken inside any other lock */
 	uint32_t users; /* guarded by lock */
 	atomic_uint state; /* changed under lock */
 	atomic_uint refs;
@@ -51,14 +51,15 @@ static inline void life_ref(struct dg_life *l)
 /* Returns true if this was the last reference: the caller frees the object. */
 static inline bool life_unref(struct dg_life *l)
 {
-	/* acq_rel: what each holder did with the object happens before the last one frees it. */
+	/* acq_rel: everything that each holder did with the object happens before the last one
+	 * frees it. */
 	if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) != 1)
 		return false;
 	pthread_mutex_destroy(&l->lock);
 	return true;
 }
 
-/* Returns false if the object is closed, or its closer no longer admits users. */
+/* Returns false if the object is closed, or if its closer no longer admits users. */
 static inline bool life_enter(struct dg_life *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -78,7 +79,7 @@ static inline void life_leave(struct dg_life *l)
 static inline void life_set(struct dg_life *l, uint32_t state)
 {
 	pthread_mutex_lock(&l->lock);
-	/* Release: a thread that sees CLOSED without the lock sees what the closer did. */
+	/* Release: a thread that sees CLOSED without the lock also sees what the closer did. */
 	atomic_store_explicit(&l->state, state, memory_order_release);
 	pthread_mutex_unlock(&l->lock);
 }
@@ -88,7 +89,7 @@ static inline bool life_is_closed(struct dg_life *l)
 	return atomic_load_explicit(&l->state, memory_order_acquire) == LIFE_CLOSED;
 }
 
-/* Waits between two looks at what another thread has to do first. */
+/* Sleeps between two checks of something that another thread has to do first. */
 static inline void life_nap(uint32_t *naps)
 {
 	usleep((*naps)++ < 50 ? 20 : 500);
@@ -111,8 +112,8 @@ static inline int life_close_begin(struct dg_life *l, uint64_t deadline_ns)
 	}
 }
 
-/* The closer admits no more users and waits for those inside. Returns 0, or -EBUSY at the
- * deadline. */
+/* Stops admitting users and waits for those inside. Called by the closer. Returns 0, or -EBUSY at
+ * the deadline. */
 static inline int life_drain(struct dg_life *l, uint64_t deadline_ns)
 {
 	for (uint32_t naps = 0;; life_nap(&naps)) {
@@ -137,8 +138,8 @@ static inline void life_closed(struct dg_life *l)
 	life_set(l, LIFE_CLOSED);
 }
 
-/* In a forked child, where a thread of the parent may hold the lock for ever: closes the object
- * without it. Returns true for the first call if the parent had not closed it. */
+/* Closes the object in a forked child without taking the lock, which a thread of the parent may
+ * hold forever. Returns true for the first call if the parent had not closed it. */
 static inline bool life_close_forked(struct dg_life *l)
 {
 	return atomic_exchange(&l->state, LIFE_CLOSED) != LIFE_CLOSED;

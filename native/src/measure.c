@@ -67,7 +67,7 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 	return rc;
 }
 
-/* Takes up to n completions, waiting for the first one. All of them were posted by this loop. */
+/* Reaps up to n completions, waiting for the first. All of them were posted by this loop. */
 static int reap(struct dg_queue *q, dg_wc *wc, uint32_t n, dg_rate *out)
 {
 	int got = dg_queue_poll(q, wc, n, 1000000000u);
@@ -80,14 +80,14 @@ static int reap(struct dg_queue *q, dg_wc *wc, uint32_t n, dg_rate *out)
 	return got;
 }
 
-/* Posts up to `room` requests from *next on, contiguous ones with one call. */
+/* Posts up to `room` requests from *next on, those that are contiguous with one call. */
 static int refill(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t *next, uint32_t room)
 {
 	uint32_t posted = 0;
 	while (posted < room) {
 		uint32_t part = n - *next < room - posted ? n - *next : room - posted;
 		int rc = dg_queue_post(q, wr + *next, part);
-		if (rc) /* what was already posted counts; the next call reports the error */
+		if (rc) /* requests already posted count; the next call reports the error */
 			return posted ? (int)posted : rc;
 		posted += part;
 		*next = (*next + part) % n;
@@ -101,8 +101,8 @@ static int run_window(struct dg_queue *q, const dg_wr *wr, uint32_t n, uint32_t 
 	uint32_t next = 0, in_flight = 0, batch = window > 1 ? window / 2 : 1;
 	int rc = 0;
 	while (rc >= 0 && now_ns() < end_ns) {
-		/* Half a window at a time: a batch costs one doorbell, while the other half is in
-		 * flight. */
+		/* Post half a window at a time: a batch costs one doorbell, and the other half is
+		 * in flight meanwhile. */
 		while (rc >= 0 && window - in_flight >= batch) {
 			rc = refill(q, wr, n, &next, batch);
 			if (rc > 0)
@@ -227,11 +227,11 @@ int dg_measure_floor(uint32_t handoff, uint64_t size, uint32_t count, uint64_t *
 	return rc;
 }
 
-/* Polls between two looks at the clock. */
+/* Number of polls between two readings of the clock. */
 #define ANSWER_POLLS 1024
 
-/* The answer is the doorbell's own value, so there is nothing else that either could be ordered
- * against: the orders are those of a record and of its completion, for the same cost. */
+/* The answer is the doorbell's own value, so there is no other data to order either of them
+ * against. The memory orders are those of a record and its completion, at the same cost. */
 int dg_measure_answer(uint64_t *words, uint64_t timeout_ns)
 {
 	dg_u64 *doorbell = (dg_u64 *)words, *answer = (dg_u64 *)words + 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* From a work request to an operation that a provider may run: each check is done once. */
+/* Turns a work request into an operation that a provider may execute: each check is done once. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
 			       "%s region %u belongs to another device than this queue: register "
 			       "or import it with the queue's device",
 			       side, id);
-	/* GPU memory that is imported is mapped on the GPU, and may be the local side, too. */
+	/* Imported GPU memory is mapped on this GPU, so it may also be the local side. */
 	if (entry->remote != remote && (remote || entry->method != DG_METHOD_GPU))
 		return dg_fail(EINVAL, "region %u is %s: the %s side of a transfer must be %s", id,
 			       entry->remote ? "imported" : "registered", side,
@@ -29,7 +29,7 @@ static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
 	return 0;
 }
 
-/* Of operations that are neither DG_READ nor DG_WRITE. */
+/* Checks the shape of operations that are neither DG_READ nor DG_WRITE. */
 static __attribute__((cold, noinline)) int check_atomic_shape(const dg_wr *wr)
 {
 	if (wr->op > DG_COMPARE_SWAP)
@@ -75,7 +75,7 @@ static int check_shape(const dg_wr *wr)
 	return 0;
 }
 
-/* The side is named by the request: imported GPU memory may be the local one. */
+/* The request determines which side is reported: imported GPU memory may be the local one. */
 static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
 					       bool remote)
 {
@@ -121,8 +121,8 @@ static int check_access(const struct dg_region_entry *local, const struct dg_reg
 	return 0;
 }
 
-/* Checks whether the provider can run atomic operations on this word. check_access() has found what
- * a read needs. */
+/* Checks whether the provider can execute atomic operations on this word. check_access() has
+ * already checked what a read needs. */
 static int check_atomic(const struct dg_device *dev, const struct dg_region_entry *remote,
 			const dg_wr *wr)
 {
@@ -158,8 +158,8 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 	return 0;
 }
 
-/* One side is not ordinary memory, or the operation is atomic: checks whether the provider can run
- * it between the two. */
+/* Checks whether the provider can execute an operation between the two regions, where one of them
+ * is not ordinary memory, or the operation is atomic. */
 static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 						 const struct dg_region_entry *local,
 						 const struct dg_region_entry *remote,
@@ -226,7 +226,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	if (rc)
 		return rc;
 	char *local_at = local->base + wr->local_offset;
-	/* With METHOD_PROXY base is 0, so this is the offset itself. */
+	/* With METHOD_PROXY, base is 0, so this is the offset itself. */
 	char *remote_at = (char *)((uintptr_t)remote->base + wr->remote_offset);
 	op->dst = write ? remote_at : local_at;
 	op->src = write ? local_at : remote_at;
@@ -297,7 +297,7 @@ int dg_queue_room(struct dg_queue *q, uint32_t n)
 		q->depth - credits(q), q->depth, n);
 }
 
-/* Fills the slots of what was just posted, while the provider already works on it. */
+/* Fills the slots of the operations just posted, while the provider already works on them. */
 static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr *wr, uint32_t n,
 		       const struct dg_slot *like)
 {
@@ -321,7 +321,7 @@ static void fill_slots(struct dg_queue *q, const struct dg_op *ops, const dg_wr 
 	}
 }
 
-/* Operations that are published together: the provider works on them while the caller writes the
+/* Number of operations published together: the provider works on them while the caller writes the
  * next ones. */
 enum { PUT_OPS = 32 };
 
@@ -354,7 +354,7 @@ uint32_t dg_queue_submit(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr,
 	return ops[n - 1].slot;
 }
 
-/* Accounts for a direct operation that is in flight as if it had been posted. */
+/* Records a direct operation that is in flight as if it had been posted. */
 static __attribute__((noinline)) int track_direct(struct dg_queue *q, struct dg_op *op,
 						  const dg_wr *wr, uint64_t submit_ns)
 {
@@ -365,7 +365,7 @@ static __attribute__((noinline)) int track_direct(struct dg_queue *q, struct dg_
 		.kind = KIND_RUN,
 		.path = DG_PATH_WORKER,
 	};
-	/* Until now this call being inside the queue kept the local region from being closed. */
+	/* Until here, the region could not be closed because this call was inside the queue. */
 	gate_enter(region_entry_at(op->local)->gate, 1);
 	q->n_free--;
 	fill_slots(q, op, wr, 1, &like);
@@ -403,7 +403,7 @@ int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc
 	return 1;
 }
 
-/* Whether op is one run of at most 64 bytes to copy: with OP_ATOMIC << 4 the sum exceeds 64. */
+/* Whether op is a single copy of at most 64 bytes: with OP_ATOMIC << 4 the sum exceeds 64. */
 static inline bool small_copy(const struct dg_op *op)
 {
 	return op->rows == 1 && (op->size | (uint64_t)(op->flags & OP_ATOMIC) << 4) <= 64;
@@ -421,7 +421,7 @@ static inline int run_one(const struct dg_op *op)
 
 /* State of the inline copies of one call. */
 struct inline_run {
-	struct dg_gate *gate; /* gate of the current remote region, entered */
+	struct dg_gate *gate; /* entered gate of the current remote region */
 	uint32_t local, remote, since;
 	uint64_t bytes, size;
 	int status, allowed;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Prepared operations: requests are checked once; each run checks only what may have changed. */
+/* Prepared operations: requests are checked once, and each run checks only what may have
+ * changed. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "queue.h"
 #include "strided_copy.h"
 
-/* A run needs no time limit: its operations end as DG_TIMED_OUT at the latest. */
+/* A run needs no time limit, because its operations end with DG_TIMED_OUT at the latest. */
 #define NO_TIMEOUT UINT64_MAX
 
-/* Detects uniform requests, which run_uniform() copies without looking at each one. */
+/* Detects uniform requests, which run_uniform() copies without checking them individually. */
 static void find_uniform(struct dg_prep *p)
 {
 	const struct dg_op *first = &p->ops[0];
@@ -58,7 +59,7 @@ static int resolve_all(struct dg_prep *p)
 	return 0;
 }
 
-/* Allocates everything in one block, so a prepared operation of one request occupies few cache
+/* Allocates everything in one block, so that a prepared operation of one request occupies few cache
  * lines. */
 static struct dg_prep *prep_alloc(uint32_t n)
 {
@@ -122,7 +123,8 @@ const dg_wc *dg_prep_wc(dg_prep *p)
 	return p->wc;
 }
 
-/* Checks what may have changed since the requests were prepared: the regions may be closed. */
+/* Checks what may have changed since the requests were prepared: whether the regions are still
+ * open. */
 static inline int still_open(const struct dg_prep *p)
 {
 	for (uint32_t i = 0; i < p->n_runs; i++) {
@@ -157,7 +159,8 @@ static int first_failure(const struct dg_prep *p)
 	return 0;
 }
 
-/* dg_queue_run_inline() for uniform requests, straight into their completions. */
+/* Does what dg_queue_run_inline() does for uniform requests, and writes their completions
+ * directly. */
 static int run_uniform(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_gate *gate = p->runs[0].remote->gate;
@@ -191,7 +194,7 @@ static bool start_grouped(struct dg_prep *p, uint64_t submit_ns)
 	return true;
 }
 
-/* After -EINTR the run is in progress. */
+/* Runs the operations inside the queue. After -EINTR the run is still in progress. */
 static int run_entered(struct dg_prep *p, uint64_t submit_ns)
 {
 	struct dg_queue *q = p->q;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Interface between the core and its providers: regions as the data path sees them, their gates,
- * devices, and the ops table that a provider fills in.
+ * devices, and the ops table that each provider defines.
  */
 #ifndef DG_PROVIDER_H
 #define DG_PROVIDER_H
@@ -17,20 +17,21 @@
 #include "ring.h"
 
 /*
- * A gate counts the transfers that use a region, and revokes the region. The gate of a local region
- * is in private memory; a remote region has one for each import, in memory shared by exporter and
- * importer.
+ * A gate counts the transfers that use a region, and allows the region to be revoked. The gate of a
+ * local region is in private memory; a remote region has one gate for each import, in memory shared
+ * by exporter and importer.
  *
  *   posting    posted += n (seq_cst)  then, before any byte moves, load revoked (seq_cst)
  *   revoking   revoked = 1 (seq_cst)  then wait until done == posted
  *
  * Forbidden outcome: bytes move after the revoker saw done == posted. All four accesses are seq_cst
  * and have one total order. In it, either the revoker's load of posted comes after posted += n, so
- * the revoker waits; or it comes before, and then the store of revoked also precedes the poster's
- * load of it, which sees the revocation and moves nothing. done is incremented (release) after the
- * last byte, and loaded (acquire) before posted, so equality means that those bytes are complete.
+ * that the revoker waits; or it comes before, and then the store of revoked also precedes the
+ * poster's load of it, so that the poster sees the revocation and moves nothing. done is
+ * incremented (release) after the last byte, and loaded (acquire) before posted, so equality means
+ * that those bytes are complete.
  *
- * posted and done have a cache line each because the caller writes one and the engine the other.
+ * posted and done have separate cache lines because the caller writes one and the engine the other.
  * revoked shares the line of done: both are used by the thread that moves the bytes.
  */
 struct dg_gate {
@@ -63,7 +64,8 @@ static inline bool gate_quiet(struct dg_gate *g)
 
 /* A region as the data path sees it: an entry of the region table, one cache line. */
 struct dg_region_entry {
-	/* address in this process; METHOD_VM: in the exporter; METHOD_PROXY: 0, addresses are offsets */
+	/* address in this process; METHOD_VM: in the exporter; METHOD_PROXY: 0, so that addresses
+	 * are offsets */
 	char *base;
 	uint64_t size;
 	struct dg_gate *gate;
@@ -72,15 +74,15 @@ struct dg_region_entry {
 	uint8_t access, method, remote, may_fault;
 	atomic_uint lost; /* the exporter is gone */
 	uint32_t next_free;
-	int32_t pid; /* METHOD_VM: the process that base belongs to; else 0 */
+	int32_t pid; /* METHOD_VM: the process that base belongs to; otherwise 0 */
 	uint32_t slot;
 	uint32_t generation;
 	uint32_t device; /* dg_device.number */
 };
 _Static_assert(sizeof(struct dg_region_entry) == 64, "a region is one cache line on the data path");
 
-/* region_table.c: one table for the process, never freed. A stale id or index is therefore never a
- * dangling pointer, and a region of one device is never mistaken for a region of another. */
+/* region_table.c: one table for the process, which is never freed. So a stale id or index is never
+ * a dangling pointer, and a region of one device is never mistaken for a region of another. */
 #define REGION_TABLE_SIZE (1u << 20)
 #define REGION_INDEX(id)  ((id) & (REGION_TABLE_SIZE - 1))
 extern struct dg_region_entry *dg_region_table;
@@ -106,34 +108,34 @@ struct dg_device {
 	uint32_t fork_generation;
 	bool uses_share_server; /* the device holds a reference to the share server */
 	bool gpu; /* the provider can copy GPU memory */
-	bool on_demand; /* the provider takes DG_MEMORY_ON_DEMAND */
-	bool registers; /* the provider copies only memory that map() was given */
-	bool connects; /* even what this process exports is imported by map() of the blob */
-	bool blob_is_for_others; /* map() reads the blob of another machine's descriptor only */
-	/* provider name of descriptors whose blob map() reads and export() writes, or NULL */
+	bool on_demand; /* the provider supports DG_MEMORY_ON_DEMAND */
+	bool registers; /* the provider copies only memory that was passed to map() */
+	bool connects; /* exports of this process are also imported by map() of the blob */
+	bool blob_is_for_others; /* map() reads only the blobs of other machines' descriptors */
+	/* provider name in descriptors whose blob map() reads and export() writes, or NULL */
 	const char *blob_provider;
 	dg_caps caps;
 };
 
-/* Gives up a reference; the last one frees the device. */
+/* Drops a reference; the last one frees the device. */
 void dg_device_unref(struct dg_device *dev);
 /* Enters the device, so that it stays open until life_leave(&dev->life). Errors: EOWNERDEAD, ESTALE. */
 int dg_device_enter(struct dg_device *dev);
 
 /* Polls the queues of all devices whose provider has poll(). Such a provider makes progress only
- * when its queues are polled. While their user does something else, gates stay entered, and an
- * exporter's close would wait for that user; so whatever waits for a gate, and the share server's
- * thread, calls this repeatedly. Skips queues that a thread is inside and devices that are locked:
- * never blocks. */
+ * when its queues are polled. While the user of a queue does something else, its gates stay
+ * entered, and an exporter's close would wait for that user. So every thread that waits for a gate
+ * calls this repeatedly, and so does the share server's thread. Skips queues that a thread is
+ * inside and devices that are locked: never blocks. */
 void dg_devices_poll(void);
-/* Around fork(), before all other locks. In the child the list is emptied: nothing is polled any
- * more. */
+/* Called around fork(), before all other locks. In the child the list is emptied, so that nothing
+ * is polled any more. */
 void dg_devices_fork_lock(void);
 void dg_devices_fork_unlock(bool child);
 
 /* A queue pair that is connected by hand. Guarded by its queue: only the thread inside uses it. */
 struct dg_qp {
-	atomic_uint refs; /* one of its queue while it is open, one of the handle, one of each import */
+	atomic_uint refs; /* held by its open queue, by the handle and by each import */
 	struct dg_queue *q; /* referenced */
 	struct dg_qp *next; /* in the queue's list */
 	void *provider; /* state of the provider; NULL: closed */
@@ -141,20 +143,21 @@ struct dg_qp {
 	atomic_uint broken; /* in the error state, or closed: its imports are lost. Any thread. */
 };
 
-/* What a provider with queue pairs does. All are called by the thread inside the queue, with checked
- * arguments. */
+/* Operations of a provider that supports queue pairs. All are called by the thread inside the
+ * queue, with checked arguments. */
 struct dg_qp_ops {
 	/* Stores the provider's state in qp->provider and fills qp->address. */
 	int (*open)(struct dg_device *dev, struct dg_pipe *p, struct dg_qp *qp);
 	int (*connect)(struct dg_device *dev, struct dg_qp *qp, const dg_qp_address *to);
-	/* Lets the peer access r, which stays open during the call; unmap() takes it back. */
+	/* Allows the peer to access r, which stays open during the call; unmap() ends the
+	 * access. */
 	int (*grant)(struct dg_device *dev, struct dg_qp *qp, struct dg_region *r, uint32_t access,
 		     uint32_t *rkey);
 	/* Sets r->provider_state of an import, for unmap(). */
 	int (*import)(struct dg_device *dev, struct dg_region *r, uint32_t rkey);
 	/* Whether operations between local and an import of qp can be posted. */
 	int (*check)(struct dg_device *dev, struct dg_qp *qp, struct dg_region *local);
-	/* Completes what is in flight and takes back what was granted. */
+	/* Completes the operations in flight and ends all access that was granted. */
 	void (*close)(struct dg_device *dev, struct dg_qp *qp);
 };
 
@@ -164,88 +167,89 @@ enum { OP_MORE = -1, OP_NOT = -2 };
 struct dg_ops {
 	const char *name;
 	/* Returns 0 if the provider can be opened on this machine, otherwise dg_fail() with the
-	 * reason. With deep false, only what can be found out at once. NULL: always available. */
+	 * reason. If deep is false, checks only what takes no time. NULL: always available. */
 	int (*probe)(bool deep);
 	/* Stores the provider's state in *state and fills dev->caps. */
 	int (*open)(struct dg_device *dev, const dg_device_config *cfg, void **state);
 	void (*close)(struct dg_device *dev, void *state);
-	/* The provider owns the pipe's provider end from attach until detach returns. detach
-	 * quiesces: every operation then has a completion, and its gates have been left. */
+	/* From attach until detach returns, the provider owns its end of the pipe. detach quiesces:
+	 * afterwards every operation has a completion, and its gates have been left. */
 	int (*attach)(struct dg_device *dev, void *state, struct dg_pipe *p);
 	void (*detach)(struct dg_device *dev, struct dg_pipe *p);
 	/* The submission ring has new entries. */
 	void (*doorbell)(struct dg_device *dev, struct dg_pipe *p);
 	/* Makes progress in the caller's thread. NULL: the provider makes progress by itself. */
 	void (*poll)(struct dg_device *dev, struct dg_pipe *p);
-	/* As dg_pipe_arm(), which is used if this is NULL. */
+	/* Like dg_pipe_arm(), which is used if this is NULL. */
 	int (*arm)(struct dg_device *dev, struct dg_pipe *p);
-	/* Makes memory usable for this provider: memory of this process (m->addr), a GPU block that
-	 * another process exports (m->addr NULL), or what the blob of r->descriptor opens. Fills
-	 * entry->base and entry->method, and r->provider_state for unmap; r->registration, if an
-	 * RDMA adapter has it. NULL: dg_map_default(). */
+	/* Makes memory accessible to this provider: memory of this process (m->addr), a GPU block
+	 * that another process exports (m->addr is NULL), or the memory that the blob of
+	 * r->descriptor opens. Fills entry->base and entry->method, r->provider_state for unmap,
+	 * and r->registration if an RDMA adapter registers the memory. NULL: dg_map_default(). */
 	int (*map)(struct dg_device *dev, void *state, struct dg_region *r, const dg_memory *m,
 		   struct dg_region_entry *entry);
 	void (*unmap)(struct dg_device *dev, void *state, struct dg_region *r);
 	/* Asks importers that only the provider knows to stop using r, and waits until they have.
-	 * Errors: EBUSY at the deadline. NULL: there are none. */
+	 * Errors: EBUSY at the deadline. NULL: there are no such importers. */
 	int (*revoke)(struct dg_device *dev, void *state, struct dg_region *r, uint64_t deadline_ns);
-	/* Returns the number of imports of r. NULL: the share server knows. */
+	/* Returns the number of imports of r. NULL: the share server counts them. */
 	uint32_t (*importers)(void *state, struct dg_region *r);
 	/* Writes the provider's own export of r to d: provider, blob and blob_length. Required if
 	 * dev->blob_provider is set. */
 	int (*export)(struct dg_device *dev, void *state, struct dg_region *r, uint32_t access,
 		      struct dg_descriptor *d);
-	/* Whether the exporter of an imported region is known to be gone. NULL: only the share
-	 * server's connection, and operations, show that. */
+	/* Whether the exporter of an imported region is known to have ended. NULL: this shows only
+	 * in the share server's connection and in operations. */
 	bool (*lost)(const struct dg_region *r);
-	/* Runs one operation in the caller's thread if it completes within a few polls. The caller
-	 * handles its gates. Returns a dg_status; OP_MORE: it is in flight as if it had come from
-	 * the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be posted.
-	 * NULL: everything is posted. */
+	/* Executes one operation in the caller's thread if it completes within a few polls. The
+	 * caller handles its gates. Returns a dg_status; OP_MORE: it is in flight as if it had come
+	 * from the ring, and will complete op->slot; OP_NOT: nothing was done, and it has to be
+	 * posted. NULL: all operations are posted. */
 	int (*direct)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op);
-	/* The caller has spun for a while: has the provider's thread leave the caller's CPU, where it
-	 * may run on another one. Returns whether it is on another one. NULL: there is no thread. */
+	/* Called when the caller has spun for a while: moves the provider's thread away from the
+	 * caller's CPU if it may run on another. Returns whether it is on another CPU. NULL: there
+	 * is no thread. */
 	bool (*separate)(struct dg_device *dev, struct dg_pipe *p);
-	/* Adds to *out what the provider counts. NULL: nothing. */
+	/* Adds the provider's counters to *out. NULL: it has none. */
 	void (*stats)(void *state, dg_stats *out);
 	/* dg_measure_bare() for one checked operation. NULL: -EOPNOTSUPP. */
 	int (*bare)(struct dg_device *dev, struct dg_pipe *p, const struct dg_op *op,
 		    uint32_t count, uint32_t window, uint64_t *samples_ns);
-	/* Queue pairs that are connected by hand. NULL: -EOPNOTSUPP. */
+	/* NULL: queue pairs that are connected by hand are not supported (-EOPNOTSUPP). */
 	const struct dg_qp_ops *qp;
 	/* Whether the posting thread may copy with dg_op_run() itself. */
 	bool inline_copies;
-	/* Whether map() takes memory of DG_KIND_BAR. */
+	/* Whether map() supports memory of DG_KIND_BAR. */
 	bool bars;
-	/* Whether the provider takes operations with OP_GROUP, in posting order. */
+	/* Whether the provider supports operations with OP_GROUP, in posting order. */
 	bool groups;
 };
 
 extern const struct dg_ops dg_soft_ops, dg_cuda_ops, dg_verbs_ops, dg_doca_ops, dg_softdoca_ops,
 	dg_fault_ops;
-/* region.c: map() of a provider that cannot copy GPU memory: host memory is used as it is, GPU
+/* region.c: map() of a provider that cannot copy GPU memory: host memory is used directly, GPU
  * memory can only be exported. */
 int dg_map_default(struct dg_device *dev, const dg_memory *m, struct dg_region_entry *entry);
 const struct dg_ops *dg_ops_find(const char *name);
 
-/* Number of forks between the first process and this one: what was opened before a fork cannot be
+/* Number of forks between the first process and this one. Objects opened before a fork cannot be
  * used in the child. */
 extern atomic_uint dg_fork_generation;
 
-/* cpu_copy.c: one operation of a provider that copies with the CPU. */
+/* cpu_copy.c: functions for a provider that copies with the CPU. */
 /* Copies at most `budget` bytes of op, starting at *progress. Returns OP_MORE or the final
  * dg_status. */
 int dg_op_step(const struct dg_op *op, uint64_t *progress, uint64_t budget);
-/* Runs the whole operation. Returns a dg_status. */
+/* Executes the whole operation. Returns a dg_status. */
 int dg_op_run(const struct dg_op *op);
-/* Returns DG_OK if both regions of op may still be accessed, otherwise the status to complete it
- * with. */
+/* Returns DG_OK if both regions of op may still be accessed, otherwise the status with which to
+ * complete it. */
 int dg_op_allowed(const struct dg_op *op);
-/* Leaves both gates of op: after its last byte, or when it will not be run. */
+/* Leaves both gates of op: after its last byte, or when it will not be executed. */
 void dg_op_leave(const struct dg_op *op);
 
-/* Enters or leaves (`pass`) the gates of many operations with one atomic operation for each run of
- * operations between the same two regions. */
+/* Enters or leaves (`pass`) the gates of many operations, with one atomic operation for each
+ * sequence of operations between the same two regions. */
 struct dg_gates {
 	void (*pass)(struct dg_gate *g, uint32_t n);
 	uint32_t local, remote, n;
@@ -275,21 +279,22 @@ static inline void gates_add(struct dg_gates *l, const struct dg_op *op)
 }
 
 /* cuda_dmabuf.c: exports the pages that contain the GPU memory m->addr[0..size) as a dma-buf.
- * *offset is where the bytes start in it. The caller owns *fd. */
+ * *offset is the position of the bytes in it. The caller owns *fd. */
 int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset);
-/* Returns the reason why a device cannot be given GPU memory: that of rc, the error of its dma-buf. */
+/* Returns the reason why a device cannot access GPU memory, given rc, the error of exporting its
+ * dma-buf. */
 int dg_dmabuf_reason(int rc);
 
 /* copy.c */
 void dg_copy(void *dst, const void *src, uint64_t n);
-/* A run of at least so many bytes is for dg_copy_large(): no cache holds it. */
+/* Copies of at least this size use dg_copy_large(), because no cache holds them. */
 #define DG_LARGE (8u << 20)
 /* Copies by system calls, and returns -EFAULT where memcpy would raise a signal. Part of the bytes
- * may have been copied then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
+ * may have been copied by then. Errors: EFAULT; if process_vm_readv(2) refuses the copy and no pipe
  * can be opened to repeat it, EMFILE, ENFILE or ENOMEM of pipe2(2). */
 int dg_copy_guarded(void *dst, const void *src, uint64_t n);
 /* Returns the dg_status of a guarded copy: `fault` if memory could not be accessed, DG_IO_FAILED if
- * that could not be found out. */
+ * it could not be determined whether it can. */
 static inline int guarded_status(int rc, int fault)
 {
 	if (!rc)

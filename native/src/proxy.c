@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The proxy's thread; opening, connecting and closing rings. proxy.h has the states. */
+/* The proxy's thread; opening, connecting and closing rings. See proxy.h for the states. */
 #include "proxy.h"
 
 #include <fcntl.h>
@@ -14,10 +14,11 @@
 #include "share/server.h"
 #include "thread.h"
 
-/* Between two passes over idle rings the thread sleeps an eighth of the idle time, within these. */
+/* Between two passes over idle rings the thread sleeps an eighth of the idle time, within the first
+ * two limits. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
-/* Idle passes without a pause, some 10 us: a kernel that waits for each of its operations posts the
- * next one within them. A pause of an x86 core takes 50 ns. */
+/* Number of idle passes without a pause, about 10 us: a kernel that waits for each of its
+ * operations posts the next one within this time. A pause of an x86 core takes 50 ns. */
 enum { EAGER_PASSES = 1024 };
 enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
 
@@ -27,13 +28,14 @@ static uint64_t idle_sleep(uint64_t idle_ns)
 	return ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : ns;
 }
 
-/* The thread's own view of time. */
+/* The thread's record of time. */
 struct clockwork {
 	uint64_t idle_since, looked;
 	uint32_t idle_passes;
 };
 
-/* After idle passes: yields, or sleeps, without the lock, once it has spun long enough. */
+/* Called after idle passes: returns while the thread is still to spin, yielding its CPU after a
+ * while; once it has spun long enough, sleeps without the lock. */
 static void rest(struct dg_proxy *p, struct clockwork *c)
 {
 	const uint64_t now = now_ns();
@@ -55,7 +57,8 @@ static void rest(struct dg_proxy *p, struct clockwork *c)
 	p->stats.slept_ns += c->looked - now;
 }
 
-/* One pass over all rings, each for at most PASS_RECORDS. Returns whether anything was done. */
+/* Makes one pass over all rings, with at most PASS_RECORDS for each. Returns whether anything was
+ * done. */
 static bool pass(struct dg_proxy *p)
 {
 	bool busy = false;
@@ -66,7 +69,7 @@ static bool pass(struct dg_proxy *p)
 	return busy;
 }
 
-/* The mutex is not fair: lets the threads that wait for it go first. */
+/* Lets the threads that wait for the mutex go first, because the mutex is not fair. */
 static void give_way(struct dg_proxy *p)
 {
 	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
@@ -98,7 +101,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Between two passes. */
+/* Acquires the lock, which the proxy's thread releases between two passes. */
 static void proxy_lock(struct dg_proxy *p)
 {
 	atomic_fetch_add(&p->wanted, 1);
@@ -113,7 +116,7 @@ static int same_process(const struct dg_proxy *p)
 	return dg_fail(EOWNERDEAD, "this GPU queue was opened before fork(): open one in the child");
 }
 
-/* Takes the lock for a call to an open ring, which another thread may be closing. */
+/* Acquires the lock for a call on an open ring, which another thread may be closing. */
 static int enter(struct dg_ring *r)
 {
 	const int rc = same_process(r->proxy);
@@ -126,10 +129,11 @@ static int enter(struct dg_ring *r)
 	return dg_fail(ESTALE, "the GPU queue is closed");
 }
 
-/* Drops a reference: of the handle, or of a ring that is not freed yet. */
+/* Drops a reference, which is the handle's or that of a ring that is being freed. */
 static void proxy_unref(struct dg_proxy *p)
 {
-	/* acq_rel: what each holder did with the proxy happens before the last one frees it. */
+	/* acq_rel: everything that each holder did with the proxy happens before the last one frees
+	 * it. */
 	if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	pthread_mutex_destroy(&p->lock);
@@ -172,7 +176,7 @@ static void free_staging(struct dg_proxy *p, struct staging *s)
 
 int dg_proxy_close(dg_proxy *p)
 {
-	/* In the child of a fork there is no thread, and the lock may be held for ever. */
+	/* A forked child has no such thread, and the lock may be held forever. */
 	if (p->fork_generation != atomic_load(&dg_fork_generation))
 		return 0;
 	proxy_lock(p);
@@ -180,7 +184,8 @@ int dg_proxy_close(dg_proxy *p)
 	struct staging *stagings = serves ? NULL : p->stagings;
 	if (!serves) {
 		p->stagings = NULL;
-		/* Under the lock: a ring that is still being closed keeps no staging memory. */
+		/* Under the lock, so that a ring that is still being closed does not keep staging
+		 * memory. */
 		atomic_store_explicit(&p->stop, 1, memory_order_release);
 	}
 	pthread_mutex_unlock(&p->lock);
@@ -229,7 +234,8 @@ static int check_config(const dg_ring_config *cfg)
 	return 0;
 }
 
-/* The memory: dg_gpu_queue in the first page, then the kernel's trace, the proxy's stamps, the ring. */
+/* Layout of the memory: dg_gpu_queue in the first page, then the kernel's trace, the proxy's
+ * stamps, and the ring. */
 struct layout {
 	uint64_t trace, stamps, ring, size;
 };
@@ -263,8 +269,8 @@ static void place_ring(struct dg_ring *r, char *base, const dg_ring_config *cfg)
 	r->records = (struct dg_gpu_record *)(base + l.ring + DG_RING_RECORDS((uint64_t)cfg->depth));
 }
 
-/* Memory of this process: a memfd, sealed because the process of an emulated GPU maps it, too, and
- * could shrink it. */
+/* Allocates the memory in this process: a memfd, sealed because the process of an emulated GPU also
+ * maps it, and could otherwise shrink it. */
 static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	const uint64_t size = layout_of(cfg).size;
@@ -284,8 +290,9 @@ static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 	return 0;
 }
 
-/* Memory of another process, which is imported. Its gate stays entered until dg_ring_free(): if
- * this process dies, the exporter waits for its end before it reads the ring's words for the last time. */
+/* Imports the memory from another process. Its gate stays entered until dg_ring_free(): if this
+ * process dies, the exporter waits for its end before it reads the ring's words for the last
+ * time. */
 static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	struct dg_region_entry *entry = dg_region_table_find(cfg->memory);
@@ -326,7 +333,8 @@ static void set_numbers(struct dg_ring *r, const dg_ring_config *cfg)
 	r->index = cfg->index;
 }
 
-/* Fills the ring, with addresses as an emulated GPU sees them, which are those of this process. */
+/* Initializes the ring, with addresses as an emulated GPU sees them, which are those of this
+ * process. */
 static void fill_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
 	ring_reset(r->out, r->completions, r->records, r->depth, r->shift, r->first);
@@ -363,7 +371,7 @@ void dg_ring_words_get(const void *base, const dg_ring_config *cfg, dg_ring_word
 {
 	const struct dg_gpu_ring *ring =
 		(const struct dg_gpu_ring *)((const char *)base + layout_of(cfg).ring);
-	/* As a wait of a kernel: what is complete is visible, then its error. */
+	/* In the order of a kernel's wait: load what is complete first, then its error. */
 	out->closed = ring_load(&ring->closed, memory_order_acquire);
 	out->done = ring_load(&ring->done, memory_order_acquire);
 	out->first_error = ring_load(&ring->first_error, memory_order_relaxed);
@@ -378,9 +386,11 @@ int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stam
 	uint32_t found = 0;
 	if (!l.stamps)
 		return dg_fail(EINVAL, "the GPU queue was opened without a trace");
-	/* Acquire: the kernel's stamps of what is complete, where it has waited for it. */
+	/* Acquire: also makes the kernel's stamps of complete operations visible, where it has
+	 * waited for them. */
 	const uint64_t done = ring_load(&ring->done, memory_order_acquire);
-	/* From the latest one that may be complete to the oldest one that may still be stored. */
+	/* From the latest operation that may be complete to the oldest whose stamps may still be
+	 * stored. */
 	for (uint64_t left = 2ull * cfg->depth, count = done + cfg->depth; left-- && count-- && found < n;) {
 		const dg_u64 sequence = (cfg->first + count) & DG_SEQUENCE_MASK;
 		const dg_u64 at = sequence & (cfg->depth - 1);
@@ -418,7 +428,7 @@ static int no_staging(struct staging *s, int rc)
 	return rc;
 }
 
-/* Memory of the proxy that a provider copies from. */
+/* Allocates memory of the proxy that a provider copies from. */
 static int make_staging(struct dg_ring *r, struct staging *s)
 {
 	const uint64_t size = (uint64_t)r->depth * PLACE_STAGING;
@@ -439,7 +449,7 @@ static int make_staging(struct dg_ring *r, struct staging *s)
 	return 0;
 }
 
-/* Takes the staging memory of a closed ring, or allocates some. */
+/* Takes over the staging memory of a closed ring, or allocates some. */
 static int open_staging(struct dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
@@ -486,7 +496,7 @@ static int open_tables(struct dg_ring *r)
 		       : dg_fail(ENOMEM, "out of memory for a GPU queue of depth %u", r->depth);
 }
 
-/* Frees what a ring has on this device, whether it was opened whole or not. */
+/* Frees the ring's objects on this device, even if it was only partially opened. */
 static void free_tables(struct dg_ring *r)
 {
 	if (r->q)
@@ -512,7 +522,7 @@ static void free_memory(struct dg_ring *r)
 		munmap(r->base, r->size);
 	if (r->fd >= 0)
 		close(r->fd);
-	/* In the child of a fork the lock may be held for ever, and the proxy stays. */
+	/* In a forked child the lock may be held forever, and the proxy is not freed. */
 	if (r->fork_generation == atomic_load(&dg_fork_generation))
 		proxy_unref(r->proxy);
 	free(r);
@@ -541,7 +551,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		rc = open_tables(r);
 	if (!rc)
 		rc = open_staging(r);
-	/* Its depth: the operations, and the signals that follow them. */
+	/* The queue has room for the operations and the signals that follow them. */
 	if (!rc)
 		rc = dg_queue_open_for_kernels(p->dev, 4 * r->depth, p, &r->q);
 	if (rc) {
@@ -552,7 +562,7 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 	proxy_lock(p);
 	if (!r->index)
 		r->index = ++p->n_indices;
-	if (!r->gate) /* else its owner has filled it, and only the GPU writes records */
+	if (!r->gate) /* otherwise its owner has filled it, and only the GPU writes records */
 		fill_ring(r, cfg);
 	r->next = p->rings;
 	p->rings = r;
@@ -575,7 +585,7 @@ int dg_ring_info_get(dg_ring *r, dg_ring_info *out)
 	return 0;
 }
 
-/* The first place that is not filled although a later one is. */
+/* Returns the first place that is not filled although a later one is. */
 static uint64_t find_hole(struct dg_ring *r)
 {
 	dg_u64 words[DG_RECORD_WORDS];
@@ -659,7 +669,8 @@ int dg_ring_connect(dg_ring *a, dg_ring *b)
 	return rc;
 }
 
-/* The other end of a connection learns of the close: what it waits for will not come. */
+/* Tells the other end of a connection that the ring is closed, so that nothing waits for it any
+ * more. */
 static void lose_peer(struct dg_ring *peer)
 {
 	peer->peer = NULL;
@@ -670,7 +681,7 @@ static void lose_peer(struct dg_ring *peer)
 			dg_ring_finish(peer, count, DG_PEER_LOST, 0);
 }
 
-/* Takes an open ring from the thread that serves it and from its peer, under the lock. */
+/* Removes an open ring from the serving thread and from its peer. Call with the lock held. */
 static void retire(struct dg_ring *r)
 {
 	struct dg_ring **at = &r->proxy->rings;
@@ -685,7 +696,7 @@ static void retire(struct dg_ring *r)
 	dg_signal_disown(r->proxy, r);
 }
 
-/* Waits for the thread that closes the ring. */
+/* Waits until another thread has closed the ring. */
 static void wait_retired(struct dg_ring *r)
 {
 	for (uint32_t naps = 0; !atomic_load_explicit(&r->retired, memory_order_acquire);)
@@ -696,7 +707,7 @@ int dg_ring_close(dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
 	if (r->fork_generation != atomic_load(&dg_fork_generation))
-		return 0; /* of the parent of a fork() */
+		return 0; /* it belongs to the parent of a fork() */
 	proxy_lock(p);
 	const bool first = !r->closed;
 	if (first)
@@ -708,10 +719,10 @@ int dg_ring_close(dg_ring *r)
 	}
 	dg_queue_close(r->q);
 	dg_ring_flush(r);
-	/* Rule 6: after every completion. */
+	/* Rule 6: stored after every completion. */
 	ring_store(&r->out->closed, DG_RING_RETIRED, memory_order_release);
 	free_tables(r);
-	/* Release: another closer frees the ring once it sees this. */
+	/* Release: once another closer sees this, it frees the ring. */
 	atomic_store_explicit(&r->retired, 1, memory_order_release);
 	return 0;
 }

@@ -26,13 +26,13 @@
  *	  |                                                                     |
  *	  +-------------------> RECEIVING (until a message comes) --------------+
  *
- *	COMPLETE becomes FREE when everything before it is complete: then dg_gpu_ring.done passes it.
+ *	COMPLETE becomes FREE when all before it are complete: dg_gpu_ring.done then passes it.
  *
- * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring: it is
- * looked at again in the next pass, and no other ring waits for it.
+ * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring and is
+ * checked again in the next pass. No other ring waits for it.
  *
- * Threads: the proxy's thread holds the lock while it is awake. Between two passes it hands the lock to
- * threads that open, connect or close a ring. It no longer accesses a ring that is closed.
+ * Threads: the proxy's thread holds the lock while it is awake. Between two passes it releases the
+ * lock to threads that open, connect or close a ring. It does not access a ring once it is closed.
  */
 #ifndef DG_PROXY_H
 #define DG_PROXY_H
@@ -44,18 +44,18 @@ enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, 
 
 struct place {
 	uint64_t seen_ns, posted_ns, completed_ns;
-	uint64_t receive; /* of a put with an immediate value: the peer's receive that it completes */
+	uint64_t receive; /* of a put with an immediate value: count of the peer's receive */
 	uint8_t state, status, op;
 };
 
-/* A message on its way into a receive of the peer, copied in chunks. */
+/* A message that is being copied, in chunks, into a receive of the peer. */
 struct message {
 	bool active;
 	uint64_t from, to; /* counts of the send and of the receive */
 	uint64_t copied;
 };
 
-/* 64 bytes for each place of a ring: inline bytes, or a signal's value. */
+/* 64 bytes for each place of a ring, for inline bytes or a signal's value. */
 struct staging {
 	struct dg_region *region;
 	char *bytes;
@@ -74,7 +74,7 @@ struct dg_ring {
 	struct dg_gpu_completion *completions;
 	struct dg_gpu_record *records;
 	uint64_t *gpu_trace;
-	dg_u64 *stamps; /* of the proxy, STAMP_WORDS for each place; NULL but with trace 2 */
+	dg_u64 *stamps; /* of the proxy, STAMP_WORDS for each place; NULL unless trace is 2 */
 	char *base;
 	uint64_t size;
 	int fd;
@@ -83,17 +83,17 @@ struct dg_ring {
 	uint32_t fork_generation;
 	uint32_t depth, mask, shift, weak;
 	uint64_t first;
-	/* Counts of operations: taken; complete without a gap; the one from which a sender looks for
-	 * the next receive. The place of count n is (first + n) & mask. */
+	/* Counts of operations: those taken; those complete without a gap; and where a sender
+	 * starts searching for the next receive. The place of count n is (first + n) & mask. */
 	uint64_t head, done, receive;
 	uint64_t completed, failed;
-	uint64_t now; /* the last time stamp, for what is completed next */
-	uint64_t first_error; /* as dg_gpu_ring.first_error */
+	uint64_t now; /* the last time stamp, used for the next completions */
+	uint64_t first_error; /* like dg_gpu_ring.first_error */
 	bool waiting, changed;
 	bool closed; /* guarded by the proxy's lock */
-	atomic_uint retired; /* the thread that closes it has done so */
+	atomic_uint retired; /* the thread that closes the ring has finished */
 	struct place *places;
-	struct dg_gpu_request *requests; /* of the places; not filled for what is copied at once */
+	struct dg_gpu_request *requests; /* one per place; unused for immediate copies */
 	struct dg_ring *peer;
 	bool peer_lost;
 	struct message message;
@@ -101,14 +101,14 @@ struct dg_ring {
 	dg_wr *wr;
 	dg_wc *wc;
 	uint32_t n_wr;
-	uint32_t since; /* records that were taken in this pass */
+	uint32_t since; /* number of records taken in this pass */
 	bool inline_able;
 	uint64_t total;
 	struct op_run run;
 	struct dg_ring *next;
 };
 
-/* A word that is a running sum: its owner is the only ring that adds to it. */
+/* A word that holds a running sum; only its owner, a ring, adds to it. */
 struct signal_word {
 	uint32_t region;
 	uint64_t offset, sum;
@@ -119,13 +119,13 @@ struct dg_proxy {
 	struct dg_device *dev;
 	pthread_t thread;
 	pthread_mutex_t lock;
-	atomic_uint refs; /* one for the handle until it is closed, one for each ring until it is freed */
-	atomic_uint wanted; /* threads that want the lock */
+	atomic_uint refs; /* held by the handle until closed and by each ring until freed */
+	atomic_uint wanted; /* number of threads that wait for the lock */
 	atomic_uint stop;
 	uint64_t spin_ns;
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
-	/* Of closed rings, reused by later ones: a provider may have pinned it, and unpinning could
+	/* Memory of closed rings, for reuse: a provider may have pinned it, and unpinning could
 	 * wait for a kernel that waits for another ring. */
 	struct staging *stagings;
 	struct signal_word *words;
@@ -133,9 +133,9 @@ struct dg_proxy {
 	dg_proxy_stats stats;
 };
 
-/* Most records of a ring in one pass. */
+/* Maximum number of records of a ring in one pass. */
 enum { PASS_RECORDS = 64, PLACE_STAGING = 64 };
-enum { AHEAD = 16 }; /* records that are loaded into the cache before they are taken */
+enum { AHEAD = 16 }; /* records that are prefetched before they are taken */
 
 static inline struct place *place_of(struct dg_ring *r, uint64_t count)
 {
@@ -154,10 +154,10 @@ static inline uint64_t sequence_of(const struct dg_ring *r, uint64_t count)
 
 /* proxy_ring.c: one pass over a ring. Returns whether anything was done. */
 bool dg_ring_serve(struct dg_ring *r);
-/* Ends everything in progress, after the provider was quiesced. */
+/* Ends everything in progress, after the provider has quiesced. */
 void dg_ring_flush(struct dg_ring *r);
 
-/* A ring's places, records and completions are more than a core's own caches have room for. */
+/* Prefetches a place: the places, records and completions of a ring exceed a core's own caches. */
 static inline void ring_prefetch(struct dg_ring *r, uint64_t count)
 {
 	const uint64_t slot = (r->first + count) & r->mask;
@@ -166,35 +166,37 @@ static inline void ring_prefetch(struct dg_ring *r, uint64_t count)
 	__builtin_prefetch(&r->places[slot], 1);
 }
 
-/* proxy_copy.c: takes and completes puts and gets at the head of the ring that need nothing but a
- * small copy by this thread. Returns how many; 0: dg_ring_serve() has to look at the record. */
+/* proxy_copy.c: takes and completes those puts and gets at the head of the ring that need only a
+ * small copy by this thread. Returns their number; 0: dg_ring_serve() has to handle the record. */
 uint32_t dg_ring_copy_small(struct dg_ring *r);
 
 /* proxy_message.c */
-/* Starts to deliver the send at r->head. Returns DG_OK, WAIT or a dg_status. */
+/* Starts delivering the send at r->head. Returns DG_OK, WAIT or a dg_status. */
 int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request);
-/* Returns a dg_status: whether the memory of a receive may be written. */
+/* Checks whether the memory of a receive may be written. Returns a dg_status. */
 uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *request);
-/* Copies a part of the message on its way. Returns whether there is one. */
+/* Copies one chunk of the message in progress. Returns whether there is one. */
 bool dg_message_step(struct dg_ring *r);
-/* Finds the peer's next receive. Returns 0 and its count, or WAIT or a dg_status. */
+/* Finds the peer's next receive. Returns 0 and stores its count, or returns WAIT or a dg_status. */
 int dg_message_receiver(struct dg_ring *r, uint64_t *count);
 
 /* proxy_signal.c */
-/* Stages the store of a signal, once its bytes are at the target. Returns a dg_status. */
+/* Stages the store of a signal, once the bytes are at the target. Returns a dg_status. */
 uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count);
-/* Forgets the words that a ring has added to, which another ring may add to from now on. */
+/* Gives up ownership of the words that a ring has added to, so that another ring may add to
+ * them. */
 void dg_signal_disown(struct dg_proxy *p, struct dg_ring *r);
 
 /* proxy_place.c */
-/* Completes a place: its status and, of a receive, its value are the kernel's from now on. */
+/* Completes a place: hands its status and, for a receive, its value to the kernel. */
 void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
-/* The same for a receive of the peer. */
+/* Does the same for a receive of the peer. */
 void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t value);
-/* Adds a request to those of this pass. Returns a dg_status: not DG_OK if it may not run. */
+/* Adds a request to those of this pass. Returns a dg_status, which is not DG_OK if the request may
+ * not be executed. */
 uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr);
 
-/* Not a dg_status: look at the record again in the next pass. */
+/* Not a dg_status: the record has to be checked again in the next pass. */
 enum { WAIT = -1 };
 
 #endif

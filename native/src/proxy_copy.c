@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Small puts and gets of a ring whose provider copies inline: taken, checked, copied and completed in
- * one go, without a work request, an operation and a completion of the queue.
+ * Small puts and gets of a ring whose provider copies inline: taken, checked, copied and completed
+ * in one step, without a work request, an operation and a completion of the queue.
  *
- * What is taken together is a group: one pair of regions, one stamp. The queue's other operations
- * come before or after a group, as nothing is staged or in flight meanwhile.
+ * Records taken together form a group: they have the same pair of regions and share a stamp. The
+ * queue's other operations come before or after a group, because nothing is staged or in flight
+ * meanwhile.
  */
 #include "copy.h"
 #include "proxy.h"
 #include "region.h"
 
-enum { SMALL = 1024 }; /* bytes of a copy: those of a group are few enough to be copied inline */
+enum { SMALL = 1024 }; /* in bytes, so that a group is small enough to be copied inline */
 
 struct group {
-	struct dg_gate *gate; /* of the remote region, entered; NULL: no record was taken */
+	struct dg_gate *gate; /* entered gate of the remote region; NULL: no record was taken */
 	uint32_t local, remote;
 };
 
-/* Whether the ring may have groups now. */
+/* Whether the ring can use groups at the moment. */
 static bool is_open(const struct dg_ring *r)
 {
 	return !r->n_wr && !r->gpu_trace && !r->message.active &&
 	       queue_inline(r->q, r->q->dev->ops->inline_copies, STAMP_OPS * SMALL);
 }
 
-/* To a kernel of another process this process's memory is the remote one: its put is a read here. */
+/* Creates the work request. For a kernel of another process the memory of this process is the
+ * remote side, so its put is a read here. */
 static dg_wr work_request(const struct dg_ring *r, const dg_u64 *w)
 {
 	const bool put = (dg_u8)w[0] == DG_OP_PUT;
@@ -47,7 +49,7 @@ static dg_wr work_request(const struct dg_ring *r, const dg_u64 *w)
 	};
 }
 
-/* Whether the ring may name these regions, if it is another process's. */
+/* Whether a ring of another process may use these regions. */
 static bool admits(const struct dg_ring *r, const dg_wr *wr)
 {
 	bool known = !r->own;
@@ -56,7 +58,7 @@ static bool admits(const struct dg_ring *r, const dg_wr *wr)
 	return known;
 }
 
-/* Looks the pair of regions up, and enters the gate. The local region needs none: its closer waits
+/* Looks up the pair of regions and enters the gate. The local region needs none: its closer waits
  * until this thread has left the queue. */
 static bool begin(struct dg_ring *r, struct group *g, const dg_wr *wr)
 {
@@ -83,8 +85,8 @@ static bool in_bounds(const struct dg_region_entry *entry, uint64_t offset, uint
 	return entry->access & access && size <= entry->size && offset <= entry->size - size;
 }
 
-/* Takes one record and copies its bytes. Returns false for one that is not there or not of the group:
- * dg_ring_serve() then looks at it, and finds what is wrong with it. */
+/* Takes one record and copies its bytes. Returns false if the record is not there or does not
+ * belong to the group; dg_ring_serve() then handles it and reports any error. */
 static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
 {
 	dg_u64 w[DG_RECORD_WORDS];
@@ -116,11 +118,11 @@ static bool copy_one(struct dg_ring *r, struct group *g, uint64_t count)
 	return true;
 }
 
-/* Completes the n records at the head, which were seen at `seen_ns`. A kernel waits for the completions:
- * they come before the stamps. */
+/* Completes the n records at the head, which were seen at `seen_ns`. A kernel waits for the
+ * completions, so they are stored before the stamps. */
 static void complete(struct dg_ring *r, uint32_t n, uint64_t seen_ns)
 {
-	const bool next = r->done == r->head; /* nothing before them is in progress */
+	const bool next = r->done == r->head; /* nothing before these records is in progress */
 	const uint64_t end = r->head + n;
 	for (uint64_t count = r->head; count != end; count++) {
 		const uint64_t sequence = sequence_of(r, count);

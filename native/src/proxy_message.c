@@ -3,9 +3,9 @@
  * Messages between two connected rings of one proxy.
  *
  * The n-th send or put with an immediate value of a ring matches the n-th receive of its peer. A
- * message waits in its ring for a late receive; what was posted behind it waits, too. A message that
- * is longer than its receive ends both as DG_OUT_OF_BOUNDS, and no byte moves. When the peer is
- * closed, sends and receives end as DG_PEER_LOST.
+ * message waits in its ring for a receive that is posted later, and so do the records behind it. If
+ * a message is longer than its receive, both end with DG_OUT_OF_BOUNDS, and no byte moves. When the
+ * peer is closed, sends and receives end with DG_PEER_LOST.
  */
 #include "copy.h"
 #include "proxy.h"
@@ -29,7 +29,7 @@ int dg_message_receiver(struct dg_ring *r, uint64_t *count)
 	return WAIT;
 }
 
-/* Returns the bytes of a local region with its gate entered, or a dg_status. */
+/* Returns the bytes of a local region, with its gate entered, or a dg_status. */
 static uint32_t enter_local(struct dg_ring *r, const struct dg_gpu_request *q, uint32_t access,
 			    struct dg_region_entry **out, uint64_t size)
 {
@@ -56,7 +56,7 @@ uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *r
 	struct dg_region_entry *entry;
 	if (!r->peer)
 		return r->peer_lost ? DG_PEER_LOST : DG_UNSUPPORTED;
-	if (!request->size) /* for messages without bytes only */
+	if (!request->size) /* it accepts only messages without bytes */
 		return DG_OK;
 	const uint32_t status =
 		enter_local(r, request, DG_ACCESS_WRITE, &entry, request->size);
@@ -80,8 +80,8 @@ int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request)
 }
 
 /* Copies one chunk. Returns a dg_status. The gates are entered for each chunk, so that the owner of
- * a region need not wait for the whole message; the caller is inside the sender's queue, so an entry
- * that is found stays until it is left. */
+ * a region need not wait for the whole message. The caller is inside the sender's queue, so an
+ * entry that is found stays valid until the queue is left. */
 static uint32_t copy_chunk(struct dg_ring *r, struct message *m, uint64_t size)
 {
 	const struct dg_gpu_request *from = request_of(r, m->from);

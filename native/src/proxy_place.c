@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The two ends of an operation's place in its ring: stage its bytes for this pass, complete it. */
+/* Staging the bytes of a place's operation for this pass, and completing it. */
 #include <errno.h>
 
 #include "proxy.h"
@@ -16,7 +16,7 @@ void dg_ring_finish(struct dg_ring *r, uint64_t count, uint32_t status, uint64_t
 	r->changed = true;
 	if (status != DG_OK) {
 		r->failed++;
-		/* Rule 5: before any state that overtakes this one. */
+		/* Rule 5: stored before any state that overtakes this one. */
 		if (!r->first_error) {
 			r->first_error = dg_completion_state(sequence, status);
 			ring_store(&r->out->first_error, r->first_error, memory_order_relaxed);
@@ -36,7 +36,7 @@ void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uin
 	dg_ring_finish(r->peer, count, status, value);
 }
 
-/* The status of a record that dg_resolve() refuses. */
+/* Returns the status of a record that dg_resolve() refuses. */
 static uint32_t refusal(int rc, const dg_wr *wr)
 {
 	switch (-rc) {
@@ -60,11 +60,12 @@ uint32_t dg_ring_stage(struct dg_ring *r, const dg_wr *wr)
 	const int rc = dg_resolve(r->q, wr, op, &r->run, &fresh);
 	if (rc)
 		return refusal(rc, wr);
-	/* A provider without a thread would copy it in the proxy's, and its owner may let it wait. */
+	/* A provider without a thread would copy in the proxy's thread, and the memory's owner may
+	 * make it wait. */
 	if (r->q->dev->ops->poll && !(op->flags & (OP_PLAIN | OP_GPU)))
 		return DG_UNSUPPORTED;
 	r->inline_able = r->inline_able && (op->flags & OP_PLAIN);
 	r->total += wr->size;
-	r->wr[r->n_wr++].user = wr->user; /* what else it says is in *op */
+	r->wr[r->n_wr++].user = wr->user; /* everything else in it is in *op */
 	return DG_OK;
 }

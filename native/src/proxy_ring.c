@@ -3,7 +3,7 @@
 #include "proxy.h"
 #include "region.h"
 
-/* Rule 3: frees the places before which nothing is in progress. Once for each pass. */
+/* Rule 3: frees the places before which nothing is in progress. Called once per pass. */
 static void advance(struct dg_ring *r)
 {
 	if (!r->changed)
@@ -16,7 +16,8 @@ static void advance(struct dg_ring *r)
 	ring_store(&r->out->done, r->done, memory_order_release);
 }
 
-/* To a kernel of another process this process's memory is the remote one, and its own the local. */
+/* Whether the sides are exchanged: for a kernel of another process, the memory of this process is
+ * the remote side, and its own memory the local one. */
 static bool mirrored(const struct dg_ring *r, const struct dg_gpu_request *q)
 {
 	return r->own && (q->op == DG_OP_PUT || q->op == DG_OP_GET);
@@ -32,7 +33,8 @@ static uint32_t kernel_status(const struct dg_ring *r, const struct dg_gpu_reque
 	return status;
 }
 
-/* Admits only the regions that the ring of another process was opened with. Returns a dg_status. */
+/* Checks that a ring of another process uses only the regions that it was opened with. Returns a
+ * dg_status. */
 static uint32_t admit(const struct dg_ring *r, struct dg_gpu_request *q)
 {
 	bool known = q->op != DG_OP_PUT && q->op != DG_OP_GET;
@@ -44,7 +46,7 @@ static uint32_t admit(const struct dg_ring *r, struct dg_gpu_request *q)
 		return DG_LOCAL_ERROR;
 	if (mirrored(r, q) && q->remote != r->own)
 		return DG_REMOTE_ACCESS_ERROR;
-	/* What the core itself writes. */
+	/* Operations for which the core itself writes the bytes. */
 	if (q->op == DG_OP_PUT_INLINE || q->op == DG_OP_SIGNAL || q->flags & DG_SIGNAL) {
 		if (q->signal_region != r->own)
 			return DG_REMOTE_ACCESS_ERROR;
@@ -55,7 +57,7 @@ static uint32_t admit(const struct dg_ring *r, struct dg_gpu_request *q)
 
 static void bytes_complete(struct dg_ring *r, const dg_wc *wc);
 
-/* Posts what was staged, in one batch; small ones are copied here. */
+/* Posts what was staged, as one batch; small operations are copied here. */
 static void post_staged(struct dg_ring *r)
 {
 	const uint32_t n = r->n_wr;
@@ -76,7 +78,7 @@ static void post_staged(struct dg_ring *r)
 		bytes_complete(r, &r->wc[i]);
 }
 
-/* The provider has completed the bytes of a place, or its signal. */
+/* Handles the completion of a place's bytes or of its signal by the provider. */
 static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 {
 	struct place *p = place_of(r, wc->user);
@@ -97,7 +99,7 @@ static void bytes_complete(struct dg_ring *r, const dg_wc *wc)
 	dg_ring_finish(r, wc->user, status, 0);
 }
 
-/* Fills the work request of a put or get. */
+/* Creates the work request of a put or get. */
 static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu_request *q)
 {
 	dg_wr wr = {
@@ -124,7 +126,7 @@ static dg_wr work_request(struct dg_ring *r, uint64_t count, const struct dg_gpu
 	return wr;
 }
 
-/* Whether a counter has been reached. Returns DG_OK, WAIT or a dg_status. */
+/* Checks whether a counter has been reached. Returns DG_OK, WAIT or a dg_status. */
 static int counter_reached(struct dg_ring *r, const struct dg_gpu_request *q)
 {
 	for (struct dg_ring *other = r->proxy->rings; other; other = other->next)
@@ -133,8 +135,8 @@ static int counter_reached(struct dg_ring *r, const struct dg_gpu_request *q)
 	return DG_BAD_RECORD;
 }
 
-/* Whether a record may start now: its fence, its counter, the receive that it completes. Returns
- * DG_OK, WAIT or a dg_status. */
+/* Checks whether a record may start now: its fence, its counter, the receive that it completes.
+ * Returns DG_OK, WAIT or a dg_status. */
 static int may_start(struct dg_ring *r, uint64_t count, struct place *p)
 {
 	const struct dg_gpu_request *q = request_of(r, count);
@@ -171,8 +173,8 @@ static uint32_t start_copy(struct dg_ring *r, uint64_t count, const dg_u64 *word
 	return status;
 }
 
-/* Starts the operation of one record. Returns DG_OK: it is in progress or complete; WAIT; or the
- * dg_status that it completes with. */
+/* Starts the operation of one record. Returns DG_OK if it is in progress or complete, WAIT, or the
+ * dg_status with which it completes. */
 static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 {
 	struct place *p = place_of(r, count);
@@ -205,8 +207,8 @@ static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 	}
 }
 
-/* Whether the record at r->head, which has DG_HOLD, is followed by one without it, or the ring is
- * full. */
+/* Whether the record at r->head, which has DG_HOLD, is followed by a record without it, or the ring
+ * is full. */
 static bool held_complete(struct dg_ring *r)
 {
 	for (uint64_t n = r->head; n - r->done < r->depth; n++) {
@@ -221,8 +223,8 @@ static bool held_complete(struct dg_ring *r)
 	return true;
 }
 
-/* The records of a batch share a stamp, but for those of a ring whose kernels stamp theirs: there it
- * must be later than the kernel's. */
+/* Returns the time at which a record was seen. The records of a batch share it, except in a ring
+ * whose kernels take stamps, where it must be later than the kernel's stamp. */
 static uint64_t seen_stamp(struct dg_ring *r)
 {
 	if (r->gpu_trace || !r->since++)
@@ -236,7 +238,7 @@ static bool take_one(struct dg_ring *r)
 	struct place *p = place_of(r, count);
 	struct dg_gpu_request *request = request_of(r, count);
 	dg_u64 words[DG_RECORD_WORDS];
-	/* A kernel that ignores the rules may write past the places that are free. */
+	/* A kernel that violates the rules may write past the free places. */
 	if (count - r->done >= r->depth || r->message.active ||
 	    !ring_take(&r->records[(r->first + count) & r->mask], sequence_of(r, count), r->shift,
 		       words))
@@ -261,7 +263,7 @@ static bool take_one(struct dg_ring *r)
 	return true;
 }
 
-/* Whether a pass may have something to do: one load of the ring. */
+/* Whether a pass may have something to do; costs one load of the ring. */
 static bool anything(struct dg_ring *r)
 {
 	const uint64_t sequence = sequence_of(r, r->head);
@@ -308,7 +310,7 @@ void dg_ring_flush(struct dg_ring *r)
 	while ((n = dg_queue_poll(r->q, r->wc, 2 * PASS_RECORDS, 0)) > 0)
 		for (int i = 0; i < n; i++) {
 			struct place *p = place_of(r, r->wc[i].user);
-			/* The bytes may be there, and their signal will never be. */
+			/* The bytes may have arrived, but their signal never will. */
 			const bool lacks = request_of(r, r->wc[i].user)->flags & DG_SIGNAL &&
 					   p->state == PLACE_POSTED &&
 					   r->wc[i].status == DG_OK;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Signals: an 8-byte word of a remote region that is stored, or added to, once the bytes of a put are
- * at the target.
+ * Signals: an 8-byte word of a remote region that is stored, or added to, once the bytes of a put
+ * are at the target.
  *
- * Adding is a running sum that the proxy keeps, beginning with what the word has when it is first
- * added to. So a word has one ring that adds to it; another ring's add is DG_UNSUPPORTED until the
- * first one is closed. A set is the new sum. In GPU memory, which the proxy cannot read at once, a word
- * is set before it is added to.
+ * The proxy implements adding by keeping a running sum, which starts with the word's value when it
+ * is first added to. So only one ring can add to a word; an add by another ring is DG_UNSUPPORTED
+ * until the first ring is closed. A set replaces the sum. A word in GPU memory, which the proxy
+ * cannot read at once, must be set before it is added to.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static struct signal_word *word_find(struct dg_proxy *p, uint32_t region, uint64
 	return NULL;
 }
 
-/* The table grows to one entry for each word that is ever signalled. */
+/* Adds an entry. The table grows to one entry for each word that was ever signaled. */
 static struct signal_word *word_add(struct dg_proxy *p)
 {
 	if (p->n_words == p->words_room) {
@@ -45,8 +45,8 @@ void dg_signal_disown(struct dg_proxy *p, struct dg_ring *r)
 	p->n_words = kept;
 }
 
-/* Reads what the word has now. Its region is mapped here and within bounds, and cannot be closed
- * while this thread is inside the queue; the exporter may revoke it. */
+/* Reads the current value of the word. Its region is mapped here, the offset is within bounds, and
+ * the region cannot be closed while this thread is inside the queue; the exporter may revoke it. */
 static bool word_read(struct dg_region_entry *entry, uint64_t offset, uint64_t *value)
 {
 	gate_enter(entry->gate, 1);
@@ -58,7 +58,7 @@ static bool word_read(struct dg_region_entry *entry, uint64_t offset, uint64_t *
 	return allowed;
 }
 
-/* The value to store. Returns a dg_status. */
+/* Computes the value to store. Returns a dg_status. */
 static uint32_t next_value(struct dg_ring *r, const struct dg_gpu_request *q,
 			   struct dg_region_entry *entry, uint64_t *value)
 {
@@ -101,8 +101,9 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 	uint32_t status = dg_ring_stage(r, &wr);
 	if (status != DG_OK)
 		return status;
-	/* A word is whole only where one aligned store writes it: in memory that is mapped here, and
-	 * in a GPU's, where a row or write-value of 8 bytes is one (providers/cuda_copy.c). */
+	/* A word is never torn only where a single aligned store writes it: in memory that is
+	 * mapped here, and in GPU memory, where a row or write-value of 8 bytes is such a store
+	 * (providers/cuda_copy.c). */
 	if ((entry->method != DG_METHOD_MAP && entry->method != DG_METHOD_GPU) || entry->may_fault)
 		status = DG_UNSUPPORTED;
 	else if ((uintptr_t)(entry->base + q->signal_offset) & 7)

@@ -15,7 +15,7 @@ static int fail_forked(void)
 
 int dg_queue_refuse(struct dg_queue *q, uint32_t found, uint32_t state)
 {
-	if (dg_queue_forked(q)) { /* a thread of the parent, which is never going to leave */
+	if (dg_queue_forked(q)) { /* the thread belongs to the parent and will never leave */
 		if (state != QUEUE_CLOSING)
 			return fail_forked();
 		atomic_store(&q->in_use, state);
@@ -44,8 +44,8 @@ void dg_queues_poll(struct dg_device *dev)
 			continue;
 		if (!queue_closed(q)) {
 			dev->ops->poll(dev, &q->pipe);
-			/* The caller may sleep on the fd, and the provider may have failed to have
-			 * it woken. */
+			/* The caller may be asleep on the fd, and the provider may have failed to
+			 * have it woken. */
 			if (cq_peek(&q->pipe))
 				dg_pipe_wake(&q->pipe);
 		}
@@ -131,7 +131,7 @@ static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, ui
 	atomic_store(&q->refs, 1);
 	q->depth = depth;
 	q->path = path;
-	/* On a single CPU a spinning waiter only keeps the engine from running. */
+	/* On a single CPU, spinning would only keep the engine from running. */
 	q->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
 	q->op_timeout_ns = op_timeout_ns;
 	q->fork_generation = dev->fork_generation;
@@ -195,7 +195,8 @@ static void unlist(struct dg_queue *q)
 	pthread_mutex_unlock(&q->dev->lock);
 }
 
-/* Completes as FLUSHED what the provider has not returned: operations whose completion it lost. */
+/* Completes as FLUSHED the operations that the provider has not returned because it lost their
+ * completion. */
 static void flush_rest(struct dg_queue *q)
 {
 	uint64_t now = now_ns();
@@ -236,8 +237,8 @@ int dg_queue_close(dg_queue *q)
 	if (!closed)
 		dg_pipe_close(&q->pipe);
 	queue_leave(q);
-	/* After queue_leave(): dg_queues_grace() holds the list's lock while it waits for threads
-	 * inside. */
+	/* Only after queue_leave(): dg_queues_grace() holds the list's lock while it waits for
+	 * threads inside. */
 	if (listed)
 		unlist(q);
 	return 0;
@@ -246,7 +247,8 @@ int dg_queue_close(dg_queue *q)
 void dg_queue_unref(struct dg_queue *q)
 {
 	struct dg_device *dev = q->dev;
-	/* acq_rel: what each holder did with the queue happens before the last one frees it. */
+	/* acq_rel: everything that each holder did with the queue happens before the last one frees
+	 * it. */
 	if (atomic_fetch_sub_explicit(&q->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	free_tables(q);
@@ -257,8 +259,8 @@ void dg_queue_unref(struct dg_queue *q)
 void dg_queue_free(dg_queue *q)
 {
 	/* The caller guarantees that no other thread uses the queue, so a thread that died inside
-	 * must not keep us out. Only dg_queues_poll() and dg_device_close() may be inside, at any
-	 * time: dg_queue_close() waits for them. */
+	 * must not block the close. Only dg_queues_poll() and dg_device_close() may be inside, at
+	 * any time: dg_queue_close() waits for them. */
 	uint32_t found = atomic_load(&q->in_use);
 	if (found == QUEUE_POSTING || found == QUEUE_WAITING)
 		atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_FREE);
@@ -277,7 +279,7 @@ int dg_queue_arm(dg_queue *q)
 	if (rc)
 		return rc;
 	rc = dg_queue_postable(q);
-	/* A completion that just became TIMED_OUT is available already and will not signal the
+	/* A completion that just became TIMED_OUT is already available and will not signal the
 	 * fd. */
 	if (!rc && !dg_queue_expire(q, now_ns())) {
 		rc = q->dev->ops->arm ? q->dev->ops->arm(q->dev, &q->pipe) : dg_pipe_arm(&q->pipe);
@@ -291,7 +293,7 @@ int dg_queue_pending(dg_queue *q)
 	return (int)(q->depth - credits(q));
 }
 
-/* Runs staged operations: inline in this thread, or by the provider. */
+/* Executes staged operations, inline in this thread or by the provider. */
 static void post_staged(struct dg_queue *q, const dg_wr *wr, uint32_t n, bool able, uint64_t total,
 			uint64_t submit_ns)
 {
@@ -383,7 +385,7 @@ int dg_queue_poll(dg_queue *q, dg_wc *wc, uint32_t n, uint64_t timeout_ns)
 	return rc ? rc : (int)got;
 }
 
-/* Waits until every KIND_RUN of the last submit is in run_wc. */
+/* Waits until all completions of kind KIND_RUN of the last submit are in run_wc. */
 static int wait_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
 {
 	uint64_t start = 0, spin_end = 0;
@@ -437,7 +439,7 @@ int dg_queue_spin_run(struct dg_queue *q, uint64_t start_ns, uint64_t spin_ns)
 		dg_queue_process_completions(q, NULL, 0);
 		if (!q->run_left)
 			return 0;
-		/* Without spinning, as on one CPU, the engine needs this thread's. */
+		/* If this thread must not spin, as on a single CPU, the engine needs its CPU. */
 		if (!q->spin_ns || (!dg_queue_spin(q) && now_ns() - start_ns >= spin_ns))
 			return -EINPROGRESS;
 	}
@@ -470,17 +472,18 @@ int dg_queue_run_ops(struct dg_queue *q, struct dg_op *ops, const dg_wr *wr, uin
 	return dg_queue_finish_run(q, size, timeout_ns);
 }
 
-/* Leaves the queue, unless a signal interrupted the run. Returns the number of completions or rc. */
+/* Leaves the queue, unless a signal interrupted the run. Returns the number of completions, or
+ * rc. */
 static int leave_run(struct dg_queue *q, int rc)
 {
 	int n = (int)q->run_n;
 	if (rc == -EINTR)
 		return rc;
-	queue_leave(q); /* from here on run_n is another thread's */
+	queue_leave(q); /* from here on run_n may be used by another thread */
 	return rc ? rc : n;
 }
 
-/* Runs what was staged: inline in this thread, or by the provider. */
+/* Executes what was staged, inline in this thread or by the provider. */
 static int run_uniform(struct dg_queue *q, const struct dg_uniform *u, dg_wc *wc,
 		       uint64_t submit_ns, uint64_t timeout_ns)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Queue pairs that are connected by hand: their handles, and the checks of what a caller gives. */
+/* Queue pairs that are connected by hand: their handles, and the checks of arguments. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -57,7 +57,7 @@ int dg_qp_open(dg_queue *q, dg_qp **out)
 	return rc;
 }
 
-/* Enters the queue, if the queue pair is open. */
+/* Enters the queue if the queue pair is open. */
 static int enter(struct dg_qp *p)
 {
 	int rc = queue_enter(p->q);
@@ -97,7 +97,7 @@ static int check_mtu(const struct dg_qp *p, uint32_t mtu)
 	return 0;
 }
 
-/* Checks an address, and puts in what its zeroes stand for. */
+/* Checks an address, and replaces zeroes by their defaults. */
 static int complete(const struct dg_qp *p, dg_qp_address *to)
 {
 	int rc = check_24_bits("qpn", to->qpn);
@@ -127,7 +127,7 @@ int dg_qp_connect(dg_qp *p, const dg_qp_address *to)
 	return rc;
 }
 
-/* With the region entered, and inside the queue. */
+/* Grants access. Called with the region entered, and inside the queue. */
 static int grant_entered(struct dg_qp *p, struct dg_region *r, uint32_t access, dg_rdma_memory *out)
 {
 	struct dg_device *dev = p->q->dev;
@@ -179,8 +179,8 @@ int dg_qp_import(dg_qp *p, const dg_rdma_memory *memory, dg_region **out)
 	if (rc)
 		return rc;
 	rc = check_memory(memory);
-	/* dg_queues_grace() waits for this thread with the device's lock, which the import takes. If
-	 * the queue pair is closed from here on, its imports are lost. */
+	/* dg_queues_grace() waits for this thread while holding the device's lock, which the import
+	 * takes. If the queue pair is closed after this point, its imports are lost. */
 	queue_leave(p->q);
 	if (!rc)
 		rc = dg_device_enter(p->q->dev);
@@ -204,7 +204,7 @@ int dg_qp_check(const struct dg_queue *q, struct dg_qp *qp, struct dg_region *lo
 	return q->dev->ops->qp->check(q->dev, qp, local);
 }
 
-/* With the queue entered, and in the process that opened it. */
+/* Ends the queue pair. Called with the queue entered, in the process that opened it. */
 static void end(struct dg_qp *p)
 {
 	struct dg_device *dev = p->q->dev;
@@ -230,7 +230,7 @@ int dg_qp_close(dg_qp *p)
 	uint32_t found = QUEUE_FREE;
 	int rc = 0;
 	if (dg_queue_forked(q))
-		return 0; /* the parent's */
+		return 0; /* it belongs to the parent */
 	if (!atomic_compare_exchange_strong(&q->in_use, &found, QUEUE_CLOSING))
 		rc = dg_queue_refuse(q, found, QUEUE_CLOSING);
 	if (rc)
@@ -243,6 +243,6 @@ int dg_qp_close(dg_qp *p)
 
 void dg_qp_free(dg_qp *p)
 {
-	dg_qp_close(p); /* if a thread is inside the queue, it is closed with that */
+	dg_qp_close(p); /* if a thread is inside the queue, it is closed together with the queue */
 	dg_qp_unref(p);
 }

@@ -25,7 +25,8 @@ int dg_region_enter(struct dg_region *r)
 	return life_enter(&r->life) ? 0 : dg_fail(ESTALE, "the region is closed");
 }
 
-/* Returns a region with the references of its open state, its handle, and to its device. */
+/* Returns a region with the references that its open state and its handle hold, and with a
+ * reference to its device. */
 static struct dg_region *region_new(struct dg_device *dev)
 {
 	struct dg_region *r = calloc(1, sizeof *r);
@@ -64,7 +65,7 @@ void dg_region_free(dg_region *r)
 	dg_region_unref(r);
 }
 
-/* The provider checks the rest, by the BAR's own header. */
+/* Checks memory in a BAR; the provider checks the rest, against the BAR's own header. */
 static int check_bar(const struct dg_device *dev, const dg_memory *m)
 {
 	if (!dev->ops->bars)
@@ -78,7 +79,7 @@ static int check_bar(const struct dg_device *dev, const dg_memory *m)
 	return 0;
 }
 
-/* GPU memory must be within the block that importers import. */
+/* Checks that GPU memory is within the block that importers import. */
 static int check_block(const dg_memory *m)
 {
 	if (m->kind > DG_KIND_BAR)
@@ -278,7 +279,7 @@ int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 	return rc;
 }
 
-/* Exporter and importer are the same process. */
+/* Imports a region whose exporter is this process. */
 static int import_self(struct dg_region *r, const struct dg_descriptor *d,
 		       struct dg_region_entry *entry)
 {
@@ -297,8 +298,8 @@ static int import_self(struct dg_region *r, const struct dg_descriptor *d,
 	return rc;
 }
 
-/* There is no share server to contact on another machine: size and access are taken from the
- * descriptor, and the provider detects wrong ones. */
+/* Imports a region of another machine, with which no share server is shared: size and access are
+ * taken from the descriptor, and the provider detects wrong values. */
 static int import_other_machine(struct dg_region *r, const struct dg_descriptor *d,
 				struct dg_region_entry *entry)
 {
@@ -308,8 +309,8 @@ static int import_other_machine(struct dg_region *r, const struct dg_descriptor 
 	return dg_region_map(r, &m, entry);
 }
 
-/* Finds out whether the descriptor is of another machine, and whether it has an export that this
- * provider can open. Only a provider's own export works across machines. */
+/* Determines whether the descriptor is from another machine, and whether it contains an export that
+ * this provider can open. Only a provider's own export works across machines. */
 static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 {
 	uint8_t boot_id[16];
@@ -414,7 +415,7 @@ int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region 
 	struct dg_region *r = region_new(dev);
 	if (!r)
 		return -ENOMEM;
-	r->remote = r->other_machine = true; /* no share server knows of it */
+	r->remote = r->other_machine = true; /* no share server knows about it */
 	r->memory.size = m->size;
 	r->access = m->access;
 	int rc = dev->ops->qp->import(dev, r, m->rkey);
@@ -440,9 +441,9 @@ int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns)
 	int rc = 0;
 	pthread_mutex_lock(&dev->lock);
 	for (struct dg_queue *q = dev->queues; q && !rc; q = q->next) {
-		/* QUEUE_POSTING lasts as long as a post or an inline copy; a waiting thread need
-		 * not be waited for. leave_count is loaded after in_use, so a change of it is the
-		 * end of the entry that was seen. */
+		/* QUEUE_POSTING lasts as long as a post or an inline copy; a thread that waits for
+		 * completions need not be waited for. leave_count is loaded after in_use, so a
+		 * change means that the entry that was seen has ended. */
 		if (atomic_load_explicit(&q->in_use, memory_order_seq_cst) != QUEUE_POSTING)
 			continue;
 		uint32_t leave_count = atomic_load(&q->leave_count);
@@ -484,11 +485,12 @@ static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 {
 	int rc = 0;
 	atomic_store(&r->closing, true);
-	/* seq_cst, paired with a poster's exchange of in_use and its load of the id: see
+	/* seq_cst: paired with a poster's exchange of in_use and its load of the id: see
 	 * queue.h. */
 	atomic_store_explicit(&r->entry->id, 0, memory_order_seq_cst);
 	if (!r->remote) {
-		/* Before the grace period: an inline copy sees this at its next chunk, and ends. */
+		/* Before the grace period, so that an inline copy sees this at its next chunk and
+		 * ends. */
 		atomic_store_explicit(&r->entry->gate->revoked, 1, memory_order_seq_cst);
 		rc = dg_share_revoke(r, deadline_ns);
 		if (!rc && r->dev->ops->revoke)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A region as the control path sees it; the data path sees its dg_region_entry. */
+/* A region as the control path sees it; the data path uses its dg_region_entry. */
 #ifndef DG_REGION_H
 #define DG_REGION_H
 
@@ -22,19 +22,19 @@ struct dg_region {
 	uint32_t access;
 	bool remote;
 	uint8_t registration; /* enum dg_registration */
-	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() refuses from then on */
-	bool no_atomics; /* set by the provider's map(): the exporter's adapter has no atomic operations */
+	atomic_bool closing; /* set before dg_share_revoke(): dg_share_export() then refuses */
+	bool no_atomics; /* set by map(): the exporter's adapter has no atomic operations */
 	bool other_machine; /* imported from another machine, without a share server */
-	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this one */
-	const struct dg_descriptor *descriptor; /* during import: its blob is for map(), or NULL */
+	bool in_bar; /* imported from another machine, whose memory is a PCI BAR of this machine */
+	const struct dg_descriptor *descriptor; /* during import: its blob is for map(); or NULL */
 	void *provider_state; /* set by the provider's map() */
 	struct dg_qp *qp; /* of an import by a queue pair, referenced; otherwise NULL */
 	struct dg_region *next, *prev; /* list of the device */
 	/* exported: guarded by dg_share_lock() */
 	struct dg_export *exports;
 	struct dg_import *imports;
-	uint32_t importers_lost; /* processes that ended without releasing their import */
-	_Atomic uint64_t *watched; /* gets watched_value when the last import ends, or NULL */
+	uint32_t importers_lost; /* number of processes that ended without releasing their import */
+	_Atomic uint64_t *watched; /* set to watched_value when the last import ends; or NULL */
 	uint64_t watched_value;
 	/* imported: guarded by the lock of share/importer.c */
 	struct dg_exporter *exporter; /* NULL: this process, or another machine */
@@ -43,20 +43,20 @@ struct dg_region {
 	uint32_t slot;
 };
 
-/* dg_region_close() with a deadline instead of a time-out. */
+/* Like dg_region_close(), with a deadline instead of a time-out. */
 int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns);
-/* Gives up a reference; the last one frees the region. */
+/* Drops a reference; the last one frees the region. */
 void dg_region_unref(struct dg_region *r);
 
 /* Enters the region, so that it stays open until life_leave(&r->life). Errors: EOWNERDEAD, ESTALE. */
 int dg_region_enter(struct dg_region *r);
-/* Returns 0 if `access` is part of the region's own. `verb`: what is to be done with it, as in
- * "exported". Errors: EACCES; EINVAL for an imported region. */
+/* Returns 0 if `access` is part of the region's own access. verb: what is to be done with the
+ * region, as in "exported". Errors: EACCES; EINVAL for an imported region. */
 int dg_region_check_access(const struct dg_region *r, uint32_t access, const char *verb);
-/* Makes a remote region of memory that qp's peer has granted. Errors: ENOMEM, EMFILE. */
+/* Creates a remote region for memory that qp's peer has granted. Errors: ENOMEM, EMFILE. */
 int dg_region_import_by_qp(struct dg_qp *qp, const dg_rdma_memory *m, dg_region **out);
 
-/* Calls the provider's map(), or dg_map_default(); and the provider's unmap(). */
+/* These call the provider's map(), or dg_map_default(); and the provider's unmap(). */
 int dg_region_map(struct dg_region *r, const dg_memory *m, struct dg_region_entry *entry);
 void dg_region_unmap(struct dg_region *r);
 
@@ -68,11 +68,11 @@ int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 void dg_region_table_remove(struct dg_region *r);
 void dg_region_table_fork_lock(void);
 void dg_region_table_fork_unlock(void);
-/* Returns the entry that may be posted to under this id, or NULL. The load is seq_cst: it is the
- * poster's half of dg_queues_grace(). */
+/* Returns the entry with this id if operations may be posted to it, otherwise NULL. The load is
+ * seq_cst: it is the poster's half of dg_queues_grace(). */
 struct dg_region_entry *dg_region_table_find(uint32_t id);
-/* Waits for a grace period: until every thread that was inside a queue of the device when this was
- * called has left it. Errors: EBUSY at the deadline. */
+/* Waits for a grace period: until every thread that was inside a queue of the device at the time of
+ * the call has left it. Errors: EBUSY at the deadline. */
 int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);
 
 #endif

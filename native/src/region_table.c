@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table in which queues look up region ids. An id is an entry's index and its generation.
- * Entries are reused first in, first out, so that a stale id stays invalid for a long time. Address
- * space for all entries is reserved once; memory is used only for those that were needed.
+ * The table in which queues look up region ids. An id consists of an entry's index and its
+ * generation. Entries are reused first in, first out, so that a stale id stays invalid for a long
+ * time. Address space for all entries is reserved once; memory is used only for entries that were
+ * needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -77,7 +78,7 @@ static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_
 		 struct dg_region *r)
 {
 	uint32_t generation = entry->generation % GENERATIONS + 1;
-	/* All fields but id, which holders of a stale id may load at any time. */
+	/* All fields except id, which holders of a stale id may load at any time. */
 	entry->base = init->base;
 	entry->size = init->size;
 	entry->gate = init->gate;

@@ -32,9 +32,9 @@ void dg_sleeper_barrier(void)
 {
 	if (!atomic_load(&dg_asymmetric) || !syscall(SYS_membarrier, PRIVATE_EXPEDITED, 0, 0))
 		return;
-	/* A seccomp filter installed meanwhile forbids it. From now on producers use seq_cst
-	 * stores. A producer that is past its check has its release store visible long before this
-	 * sleep ends. */
+	/* A seccomp filter installed in the meantime forbids the system call. From now on producers
+	 * use seq_cst stores. A producer that is past its check makes its release store visible
+	 * long before this sleep ends. */
 	atomic_store(&dg_asymmetric, false);
 	usleep(1000);
 }
@@ -86,7 +86,7 @@ void dg_pipe_wake(struct dg_pipe *p)
 {
 	if (!atomic_load_explicit(&p->cq_armed, memory_order_seq_cst))
 		return;
-	/* One wake-up for each arming: only the thread that clears the flag writes the fd. */
+	/* One wake-up per arming: only the thread that clears the flag writes the fd. */
 	if (atomic_exchange_explicit(&p->cq_armed, 0, memory_order_acq_rel))
 		eventfd_write(p->event_fd, 1);
 }

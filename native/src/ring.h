@@ -3,7 +3,7 @@
  * The two rings of a queue, shaped like io_uring's: a submission ring and a completion ring.
  *
  * Each entry carries its own sequence number, so a hand-off moves one cache line; with a shared
- * tail index it would be two. Entry number i (counted from 0, 32 bits, wrapping) is at index i &
+ * tail index it would move two. Entry number i (counted from 0, 32 bits, wrapping) is at index i &
  * mask and is valid once its seq == i + 1. An entry is overwritten only after its operation was
  * reaped, so the rings cannot overflow, and a consumer need not report its head to the producer.
  */
@@ -17,14 +17,14 @@
 #include <string.h>
 
 /* A checked operation, one cache line. dst and src are addresses in this process; for a remote
- * region with DG_METHOD_VM an address in the exporter, with DG_METHOD_PROXY an offset into the
- * region. local and remote are indices of the region table. Of an atomic operation src is the
- * remote word, dst where its old value goes, dst_stride what is added or compared, src_stride what
- * is swapped in. */
+ * region with DG_METHOD_VM they are addresses in the exporter, with DG_METHOD_PROXY offsets into
+ * the region. local and remote are indices into the region table. For an atomic operation src is
+ * the remote word, dst receives its old value, dst_stride is the value to add or compare, and
+ * src_stride the value to swap in. */
 struct dg_op {
 	char *dst;
 	const char *src;
-	uint64_t size; /* of a row */
+	uint64_t size; /* of one row */
 	uint64_t dst_stride, src_stride;
 	uint32_t rows, slot;
 	uint32_t local, remote;
@@ -33,17 +33,17 @@ struct dg_op {
 	atomic_uint seq;
 };
 
-/* One copy of a group of `rows` copies of `size` bytes, which are one operation with OP_GROUP:
- * dst points to its pairs, in memory of the queue. */
+/* One copy of a group. A group of `rows` copies of `size` bytes is one operation with OP_GROUP: dst
+ * points to its pairs, in memory of the queue. */
 struct dg_pair {
 	char *dst;
 	const char *src;
 };
-#define GROUP_PAIRS 16u /* at most, as they share a stamp */
-#define GROUP_SIZE  64u /* at most */
+#define GROUP_PAIRS 16u /* maximum, as the pairs of a group share a stamp */
+#define GROUP_SIZE  64u /* maximum */
 
-/* In flags, in addition to dg_wr_flag. PLAIN: a copy, and both sides are ordinary memory mapped
- * into this process. ATOMIC: DG_FETCH_ADD or DG_COMPARE_SWAP, never PLAIN. GROUP: only for a
+/* Used in flags, in addition to dg_wr_flag. PLAIN: a copy where both sides are ordinary memory
+ * mapped into this process. ATOMIC: DG_FETCH_ADD or DG_COMPARE_SWAP, never PLAIN. GROUP: only for a
  * provider that sets dg_ops.groups. */
 #define OP_PLAIN      0x80u
 #define OP_GROUP      0x10u
@@ -58,8 +58,8 @@ struct dg_cqe {
 	uint32_t slot_status; /* slot << 8 | status */
 	atomic_uint seq;
 };
-/* In the status byte: the stamp is shared by several completions; it was taken late; a kernel
- * copied. */
+/* Flags in the status byte: the stamp is shared by several completions; it was taken late; a kernel
+ * made the copy. */
 #define CQE_SHARED 0x80u
 #define CQE_LATE   0x40u
 #define CQE_KERNEL 0x20u
@@ -94,8 +94,8 @@ _Static_assert(sizeof(struct dg_cqe) == 16, "four completions a cache line");
  * Arm.
  */
 extern atomic_bool dg_asymmetric;
-/* Finds out whether this machine has the asymmetric barrier. Call before the first pipe is opened
- * and before a thread that sleeps starts. */
+/* Determines whether this machine has the asymmetric barrier. Call before the first pipe is opened
+ * and before a thread that sleeps is started. */
 void dg_asymmetric_init(void);
 /* The sleeper's barrier, between its store of `armed` and its load of the ring. */
 void dg_sleeper_barrier(void);
@@ -118,24 +118,24 @@ struct dg_pipe {
 	struct dg_cqe *cq;
 	void *provider; /* the provider's state for this pipe */
 	uint32_t mask;
-	/* Set before attach, of a proxy's queue: the proxy, whose thread posts to all of its queues. A
-	 * kernel that fills the GPU may wait for what is posted here, so nothing may wait for that
-	 * kernel. */
+	/* Set before attach for a queue of a proxy: the proxy, whose thread posts to all of its
+	 * queues. A kernel that fills the GPU may wait for operations posted here, so nothing may
+	 * wait for that kernel. */
 	const void *beside_kernels;
 	int event_fd; /* written by the provider */
-	int wait_fd; /* the caller sleeps on it: event_fd, or an epoll fd that includes it */
-	/* written by the caller: a line that the provider's thread never reads */
+	int wait_fd; /* fd that the caller sleeps on: event_fd, or an epoll fd that includes it */
+	/* written by the caller: a cache line that the provider's thread never reads */
 	_Alignas(64) uint32_t sq_tail, cq_head;
 	uint64_t posted_ns; /* approximate time of the last post; for providers without a thread */
 	/* the caller's flag, read by the provider */
 	_Alignas(64) atomic_uint cq_armed;
 	/* written by the provider */
 	_Alignas(64) uint32_t sq_head, cq_tail;
-	uint64_t progress; /* bytes of the operation at sq_head that are copied */
+	uint64_t progress; /* bytes of the operation at sq_head that were already copied */
 	uint64_t moved; /* scratch space of the provider */
 	uint32_t chain_status;
 	atomic_uint detach; /* set by the caller: flush everything and release the pipe */
-	atomic_uint detached; /* set by the provider: it will not access the pipe again */
+	atomic_uint detached; /* set by the provider: it will not access the pipe any more */
 };
 
 static inline struct dg_op *sq_entry(struct dg_pipe *p, uint32_t i)
@@ -144,9 +144,9 @@ static inline struct dg_op *sq_entry(struct dg_pipe *p, uint32_t i)
 }
 
 /* Appends n operations to the submission ring and publishes them, the first one last. The provider
- * spins on the first one: were they published in order, it would keep up with the caller, and each
- * of them would cost one hand-off. Now it finds them all, and several lines travel at once.
- * The last store is the producer's half of the sleeping protocol. */
+ * spins on the first one: if they were published in order, it would keep up with the caller, and
+ * each of them would cost one hand-off. This way it finds them all, and several cache lines travel
+ * at the same time. The last store is the producer's half of the sleeping protocol. */
 static inline void sq_put(struct dg_pipe *p, const struct dg_op *ops, uint32_t n)
 {
 	uint32_t tail = p->sq_tail;
@@ -161,7 +161,7 @@ static inline void sq_put(struct dg_pipe *p, const struct dg_op *ops, uint32_t n
 	p->sq_tail = tail + n;
 }
 
-/* Returns the entry at sq_head if it is valid, or NULL. seq_cst: it is also the sleeper's load of
+/* Returns the entry at sq_head if it is valid, or NULL. seq_cst: this is also the sleeper's load of
  * the ring. */
 static inline struct dg_op *sq_peek(struct dg_pipe *p)
 {
@@ -174,7 +174,8 @@ static inline bool sq_has(struct dg_pipe *p, uint32_t i)
 	return atomic_load_explicit(&sq_entry(p, i)->seq, memory_order_acquire) == i + 1;
 }
 
-/* Returns the completion at cq_head if it is valid, or NULL. seq_cst: also the sleeper's load. */
+/* Returns the completion at cq_head if it is valid, or NULL. seq_cst: this is also the sleeper's
+ * load. */
 static inline struct dg_cqe *cq_peek(struct dg_pipe *p)
 {
 	struct dg_cqe *e = &p->cq[p->cq_head & p->mask];
@@ -186,8 +187,8 @@ static inline uint32_t slot_status(uint32_t slot, int status)
 	return slot << 8 | ((uint32_t)status & CQE_STATUS);
 }
 
-/* Publishes n completions with one time stamp, the first one last, as sq_put() does. The last store
- * is the producer's half. */
+/* Publishes n completions with one time stamp, the first one last, as in sq_put(). The last store
+ * is the producer's half of the sleeping protocol. */
 static inline void cq_publish(struct dg_pipe *p, const uint32_t *slot_statuses, uint32_t n,
 			      uint64_t stamp_ns)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Each function has one body and, on x86-64, two builds of it: one for the baseline and one for
- * AVX2, where a 64-byte copy is two moves instead of four. Measured on a Xeon of family 6 model 85
- * with 64-byte rows in the first-level cache: 2.7 ns per row with SSE2, 0.7 ns with AVX2
+ * Each function has one body. On x86-64 it is compiled twice: for the baseline, and for AVX2, where
+ * a 64-byte copy is two moves instead of four. Measured on a Xeon of family 6 model 85 with 64-byte
+ * rows in the first-level cache: 2.7 ns per row with SSE2, 0.7 ns with AVX2
  * (tests/bench/copy_sweep.py measures it).
  */
 #include "strided_copy.h"
@@ -14,7 +14,7 @@
 
 #define BODY static inline __attribute__((always_inline)) void
 
-/* The constant sizes let the compiler turn each loop into a handful of moves. */
+/* Constant sizes let the compiler turn each loop into a few moves. */
 #define FOR_SIZE(size, CASE) \
 	switch (size) {      \
 		CASE(8);     \

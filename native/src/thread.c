@@ -6,7 +6,7 @@
 int dg_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *arg)
 {
 	sigset_t all, old;
-	/* Signals are for the host program's own threads. */
+	/* Signals are left to the host program's own threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int rc = pthread_create(t, NULL, run, arg);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Batches of small requests of one size, between the same two regions: the regions are checked once,
- * the requests by a loop without branches, and the provider gets groups of them. A group is one
- * operation with one completion, from which each request gets its own: a hand-off of 16 requests
- * moves one entry of each ring and four lines of pairs, not 16 entries.
+ * Batches of small requests of one size, between the same two regions. The regions are checked
+ * once, the requests by a loop without branches, and the provider receives groups of them. A group
+ * is one operation with one completion, from which the completion of each request is derived: a
+ * hand-off of 16 requests moves one entry of each ring and four lines of pairs, not 16 entries.
  *
- * A pair is overwritten after its group has come back from the provider: pairs_out counts those that
- * have not, and groups come back in posting order.
+ * A pair is overwritten only after its group has come back from the provider: pairs_out counts the
+ * pairs that have not, and groups come back in posting order.
  */
 #include <string.h>
 
@@ -95,7 +95,8 @@ bool dg_uniform_load(struct dg_queue *q, const struct dg_pair *pairs, const uint
 	return true;
 }
 
-/* Length of the group that begins after i of n staged pairs: contiguous in the ring. */
+/* Returns the length of the group that starts after i of n staged pairs; a group is contiguous in
+ * the ring. */
 static uint32_t group_length(const struct dg_queue *q, uint32_t i, uint32_t n)
 {
 	uint32_t room = q->pair_mask + 1 - ((q->pair_tail + i) & q->pair_mask);
@@ -144,7 +145,7 @@ void dg_uniform_submit(struct dg_queue *q, const struct dg_uniform *u, uint32_t 
 	q->dev->ops->doorbell(q->dev, &q->pipe);
 }
 
-/* The completions of one group: all but `user`, which differs. */
+/* Fills the completions of one group, which differ in `user` only. */
 static void fill(dg_wc *wc, const uint64_t *users, uint32_t n, const dg_wc *like)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -152,7 +153,7 @@ static void fill(dg_wc *wc, const uint64_t *users, uint32_t n, const dg_wc *like
 	dg_fill_completions(wc, n, like);
 }
 
-/* The same for wc[i & mask], from i = first on. */
+/* Does the same for wc[i & mask], starting at i = first. */
 static void fill_ring(dg_wc *wc, uint32_t first, uint32_t mask, const uint64_t *users, uint32_t n,
 		      const dg_wc *like)
 {
