@@ -10,7 +10,7 @@ void dg_drop_arrays(struct queue_handle *h)
 	}
 }
 
-/* Has Python check an array that is not in the cache, and adds it. */
+/* Has Python check an array that is not in the cache, and adds it to the cache. */
 static struct array_entry *add_array(struct queue_handle *h, PyObject *array, int completions)
 {
 	PyObject *found = PyObject_CallMethod((PyObject *)h, "_array", "Oi", array, completions);
@@ -32,8 +32,8 @@ static struct array_entry *add_array(struct queue_handle *h, PyObject *array, in
 	return e;
 }
 
-/* The memory of a flat array of work requests or of completions, until the next call. Returns NULL
- * with an error for anything else. */
+/* Returns the memory of a flat array of work requests or of completions, valid until the next call.
+ * Returns NULL and sets an error for anything else. */
 static const struct array_entry *array_of(PyObject *self, PyObject *array, int completions)
 {
 	struct queue_handle *h = (struct queue_handle *)self;
@@ -41,7 +41,7 @@ static const struct array_entry *array_of(PyObject *self, PyObject *array, int c
 	for (unsigned i = 0; i < ARRAYS && !e; i++)
 		if (h->arrays[i].array == array && h->arrays[i].completions == completions)
 			e = &h->arrays[i];
-	if (e && e->n != PyObject_Size(array)) { /* resized in place, or no longer flat */
+	if (e && e->n != PyObject_Size(array)) { /* it was resized in place, or is no longer flat */
 		PyErr_Clear();
 		Py_CLEAR(e->array);
 		e = NULL;
@@ -49,14 +49,14 @@ static const struct array_entry *array_of(PyObject *self, PyObject *array, int c
 	return e ? e : add_array(h, array, completions);
 }
 
-/* Longer arrays than a queue is deep are refused whatever their length is. */
+/* Arrays longer than a queue's depth are refused, whatever their exact length is. */
 static uint32_t length(const struct array_entry *e)
 {
 	return e->n < UINT32_MAX ? (uint32_t)e->n : UINT32_MAX;
 }
 
-/* Reads `most` arguments by position or by name; the last one, timeout, may be absent: NULL.
- * Returns 0, or -1 with an error. */
+/* Reads `most` arguments by position or by name. The last one, timeout, may be absent: NULL.
+ * Returns 0, or -1 and sets an error. */
 static int arguments(const char *const *name, PyObject *const *args, Py_ssize_t n,
 		     PyObject *keywords, int most, PyObject **out)
 {
@@ -89,7 +89,7 @@ static int arguments(const char *const *name, PyObject *const *args, Py_ssize_t 
 	return 0;
 }
 
-/* The ns of a timeout: `absent` if it was not given. */
+/* Converts a timeout to ns; `absent` is the result if it was not given. */
 static int timeout_ns(PyObject *timeout, uint64_t absent, uint64_t *out)
 {
 	PyObject *ns = NULL;
@@ -126,7 +126,7 @@ PyObject *dg_batch_post(PyObject *self, PyObject *batch)
 		return dg_raise_closed(self);
 	const dg_wr *wr = e->at;
 	uint32_t n = length(e);
-	if (q->prompt && q->path == DG_PATH_WORKER) { /* it copies nothing */
+	if (q->prompt && q->path == DG_PATH_WORKER) { /* posting copies nothing in this thread */
 		rc = dg_queue_post(q, wr, n);
 	} else {
 		PyThreadState *state = PyEval_SaveThread();
@@ -175,7 +175,7 @@ PyObject *dg_batch_poll(PyObject *self, PyObject *const *args, Py_ssize_t n_args
 	return rc < 0 ? raise_in_queue(self, rc) : PyLong_FromLong(rc);
 }
 
-/* Posts and waits without the GIL. -EINTR: a signal's handler raised an exception, and the run was
+/* Posts and waits without the GIL. -EINTR: a signal handler raised an exception, and the run was
  * abandoned. */
 static int run_to_end(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint64_t wait_ns)
 {
@@ -219,7 +219,7 @@ PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 				    length(out), n);
 	if (!q)
 		return dg_raise_closed(self);
-	/* The handler of a signal may use other arrays, whose entries replace these. */
+	/* A signal handler may use other arrays, whose cache entries replace these. */
 	PyObject *raw = out->raw;
 	Py_INCREF(raw);
 	int rc = run_to_end(q, wr, n, wc, wait_ns);

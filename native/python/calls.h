@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Python types whose methods call the core directly, in the limited API: what a program calls once a
- * transfer. All else of dgkit.h is called through cffi, whose calls cost several times as much: they
- * release the GIL, and convert each argument by its declaration.
+ * Python types whose methods call the core directly, in the limited API. They cover what a program
+ * calls once per transfer. Everything else in dgkit.h is called through cffi, whose calls cost
+ * several times as much, because they release the GIL and convert each argument according to its
+ * declaration.
  *
  * These methods hold the GIL while nothing can block: a post, an inline copy of at most HELD_BYTES,
- * and the first HELD_NS of a wait. They release it for the rest. Unusual cases (other arguments than
+ * and the first HELD_NS of a wait. They release it otherwise. Unusual cases (arguments other than
  * ints, errors, time-outs) are handled by Python functions, the hooks, so that each check and each
- * error is written once.
+ * error is written only once.
  */
 #ifndef DG_PYTHON_CALLS_H
 #define DG_PYTHON_CALLS_H
@@ -28,7 +29,7 @@ struct hooks {
 };
 extern struct hooks dg_hooks;
 
-/* A view of a dg_wc: its own, or one that `owner` keeps alive. */
+/* A view of a dg_wc, which is its own or kept alive by `owner`. */
 struct completion {
 	PyObject_HEAD
 	const dg_wc *at; /* NULL: not complete */
@@ -43,14 +44,14 @@ struct pending {
 	PyObject *queue;
 };
 
-/* What regions derive from: the id that work requests carry. */
+/* The base of regions: the id that work requests carry. */
 struct region_handle {
 	PyObject_HEAD
 	uint32_t id;
 };
 
-/* A NumPy array of dg_wr or dg_wc that was passed lately: finding its memory costs as much as a
- * batch. `raw` is the buffer that keeps the memory in place. */
+/* A recently passed NumPy array of dg_wr or dg_wc, cached because finding its memory costs as much
+ * as a batch. `raw` is the buffer that keeps the memory in place. */
 struct array_entry {
 	PyObject *array, *raw;
 	void *at;
@@ -80,13 +81,14 @@ int dg_add_queue_types(PyObject *module);
 int dg_add_prepared_type(PyObject *module);
 extern PyTypeObject *dg_completion_type;
 
-/* Makes a type from its spec and adds it to the module under the spec's last name. NULL: error. */
+/* Creates a type from its spec and adds it to the module under the last part of the spec's name.
+ * Returns NULL on an error. */
 PyTypeObject *dg_add_type(PyObject *module, PyType_Spec *spec, PyObject *bases);
 /* Calls a hook that raises. Returns NULL. */
 PyObject *dg_call_hook(PyObject *hook, PyObject *argument);
 /* Raises the exception of a negative result. Returns NULL. */
 PyObject *dg_raise_for(int64_t rc);
-/* A completion of `type` that holds wc, or if wc is NULL one that is not complete. */
+/* Creates a completion of `type` that holds wc, or one that is not complete if wc is NULL. */
 struct completion *dg_completion_new(PyTypeObject *type, const dg_wc *wc);
 
 #endif

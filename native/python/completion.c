@@ -24,7 +24,7 @@ static void completion_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* The completion of self, or NULL with an error if it is not complete. */
+/* Returns the completion of self; NULL with an error set if it is not complete. */
 static const dg_wc *wc_of(PyObject *self)
 {
 	const dg_wc *at = ((struct completion *)self)->at;
@@ -67,7 +67,7 @@ static PyGetSetDef fields[] = {
 	{0},
 };
 
-/* _view(address, owner): shows the dg_wc at an address that `owner` keeps valid. */
+/* _view(address, owner): creates a view of the dg_wc at an address that `owner` keeps valid. */
 static PyObject *view(PyObject *self, PyObject *args)
 {
 	struct completion *c = (struct completion *)self;
@@ -87,7 +87,7 @@ static PyMethodDef completion_methods[] = {
 	{0},
 };
 
-/* The only argument of wait(): NULL if it is absent. Returns 0, or -1 with an error. */
+/* Reads the only argument of wait(): NULL if it is absent. Returns 0, or -1 with an error set. */
 static int timeout_argument(PyObject *const *args, Py_ssize_t n, PyObject *names, PyObject **out)
 {
 	Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -140,19 +140,20 @@ static PyMethodDef ready_methods[] = {
 	{0},
 };
 
-/* Waits for p's ticket, a microsecond or two with the GIL and the rest without. Returns 0 or a
- * negative errno. */
+/* Waits for p's ticket: a microsecond or two with the GIL held, and the rest without it. Returns 0
+ * or a negative errno. */
 static int look(struct pending *p, uint64_t timeout_ns)
 {
 	int64_t ticket = p->ticket;
 	int rc = -ETIME;
 	dg_wc wc;
-	if (!ticket) /* p may have no queue: one that Python made without a post */
+	if (!ticket) /* Python may have created p without a post, so that it has no queue */
 		return 0;
 	const dg_queue *q = ((struct queue_handle *)p->queue)->q;
 	if (!q)
 		return dg_fail(ESTALE, "the queue is closed");
-	/* Without spinning a wait sleeps at once: without the GIL, however short it is. */
+	/* If spinning is disabled, a wait sleeps immediately, so release the GIL even for a short
+	 * wait. */
 	bool held = q->prompt && (q->spin_ns || !timeout_ns);
 	if (held)
 		rc = dg_transfer_wait(ticket, timeout_ns < HELD_NS ? timeout_ns : HELD_NS, &wc);
@@ -172,7 +173,8 @@ static int look(struct pending *p, uint64_t timeout_ns)
 	return rc;
 }
 
-/* look() again after each signal, with the handlers of Python called. Returns -1 with an error. */
+/* Calls look() again after each signal, once Python's handlers were called. Returns -1 with an
+ * error set. */
 static int look_through_signals(struct pending *p, uint64_t timeout_ns)
 {
 	uint64_t end = timeout_ns == UINT64_MAX ? UINT64_MAX : add_sat(now_ns(), timeout_ns);
@@ -224,7 +226,7 @@ static PyObject *pending_done(PyObject *self, PyObject *none)
 	return PyBool_FromLong(!rc);
 }
 
-/* _look(timeout_ns): 0 once complete, else a negative errno. */
+/* _look(timeout_ns): returns 0 once complete, otherwise a negative errno. */
 static PyObject *pending_look(PyObject *self, PyObject *timeout_ns)
 {
 	uint64_t ns = PyLong_AsUnsignedLongLong(timeout_ns);
@@ -233,8 +235,8 @@ static PyObject *pending_look(PyObject *self, PyObject *timeout_ns)
 	return PyLong_FromLong(look((struct pending *)self, ns));
 }
 
-/* A transfer that nothing refers to any more is given up. Another thread may be inside the queue:
- * then the queue drops the ticket later. */
+/* Drops the ticket of a transfer that is no longer referenced. If another thread is inside the
+ * queue, the queue drops the ticket later. */
 static void pending_finalize(PyObject *self)
 {
 	struct pending *p = (struct pending *)self;
@@ -325,7 +327,8 @@ static PyType_Spec pending_spec = {
 	Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, pending_slots,
 };
 
-/* in_flight(Transfer): the base of the transfers that may be in flight, which derives from it. */
+/* in_flight(Transfer): returns the base class of transfers that may be in flight, derived from
+ * Transfer. */
 static PyObject *in_flight(PyObject *module, PyObject *transfer)
 {
 	PyObject *bases = PyTuple_Pack(1, transfer), *type;
@@ -337,7 +340,7 @@ static PyObject *in_flight(PyObject *module, PyObject *transfer)
 	return type;
 }
 
-/* set_transfers(Transfer, Pending): the classes of what a post returns. */
+/* set_transfers(Transfer, Pending): sets the classes that a post returns. */
 static PyObject *set_transfers(PyObject *module, PyObject *args)
 {
 	PyObject *transfer, *pending;

@@ -51,7 +51,7 @@ static PyObject *set_hooks(PyObject *module, PyObject *args)
 	if (!PyArg_ParseTuple(args, "OOOOOO", &raise_for, &raise_failed, &not_complete, &timed_out,
 			      &nanoseconds, &closed))
 		return NULL;
-	/* Once, and for the life of the process. */
+	/* Set only once, for the life of the process. */
 	if (dg_hooks.raise_for)
 		Py_RETURN_NONE;
 	Py_INCREF(raise_for);

@@ -5,12 +5,12 @@
 struct prepared {
 	PyObject_HEAD
 	dg_prep *p; /* NULL: closed */
-	PyObject *owner; /* what keeps p open: a run holds it, too */
+	PyObject *owner; /* keeps p open; a run references it, too */
 	PyObject *result; /* what run() returns */
 	bool raises; /* run() raises if an operation failed */
 };
 
-/* The object, if it is open; otherwise NULL with an error. */
+/* Returns the object if it is open; otherwise NULL with an error set. */
 static struct prepared *opened(PyObject *self)
 {
 	struct prepared *o = (struct prepared *)self;
@@ -33,8 +33,8 @@ static int start_large(dg_prep *p)
 	return dg_prep_start(p, 0);
 }
 
-/* Posts and waits; without the GIL but for the start of a small one. Returns the result of
- * dg_prep_run(); -EINTR: a signal's handler raised an exception, and the run was abandoned. */
+/* Posts and waits without the GIL, except at the start of a small run. Returns the result of
+ * dg_prep_run(); -EINTR: a signal handler raised an exception, and the run was abandoned. */
 static int run_to_end(dg_prep *p)
 {
 	bool held = p->q->prompt && p->total <= HELD_BYTES;
@@ -60,7 +60,7 @@ static PyObject *prepared_run(PyObject *self, PyObject *none)
 	PyObject *owner = o->owner, *result = o->result;
 	if (!result)
 		return dg_call_hook(dg_hooks.closed, self);
-	/* Another thread may close the object while this one waits. */
+	/* Another thread may close the object while this thread waits. */
 	Py_INCREF(owner);
 	Py_INCREF(result);
 	rc = run_to_end(p);
@@ -117,7 +117,7 @@ static PyObject *prepared_bind(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* _unbind(): closed. */
+/* _unbind(): marks the object as closed. */
 static PyObject *prepared_unbind(PyObject *self, PyObject *none)
 {
 	struct prepared *o = (struct prepared *)self;

@@ -17,12 +17,12 @@ static bool to_u64(PyObject *value, uint64_t *out)
 	*out = PyLong_AsUnsignedLongLong(value);
 	if (*out != UINT64_MAX || !PyErr_Occurred())
 		return true;
-	PyErr_Clear(); /* negative, or too large: the checked path says so */
+	PyErr_Clear(); /* negative, or too large: the checked path reports it */
 	return false;
 }
 
-/* Reads the usual arguments: two regions, and ints by name, with a size. Returns false for any
- * others, which the Python methods check. */
+/* Reads the usual arguments: two regions, and ints by name, including a size. Returns false for any
+ * other arguments, which the Python methods check. */
 static bool parse(PyObject *const *args, Py_ssize_t n, PyObject *names, struct request *out)
 {
 	Py_ssize_t named = names ? PyTuple_Size(names) : 0;
@@ -46,7 +46,7 @@ static bool parse(PyObject *const *args, Py_ssize_t n, PyObject *names, struct r
 	return sized;
 }
 
-/* Calls the Python method that checks each argument. */
+/* Calls the Python method, which checks each argument. */
 static PyObject *post_checked(PyObject *self, uint32_t op, PyObject *const *args, Py_ssize_t n,
 			      PyObject *names)
 {
@@ -68,7 +68,7 @@ static PyObject *post_checked(PyObject *self, uint32_t op, PyObject *const *args
 	return result;
 }
 
-/* The transfer of a post's result. */
+/* Returns the transfer for the result of a post. */
 static PyObject *transfer_of(PyObject *self, int64_t ticket, const dg_wc *wc)
 {
 	if (ticket < 0) {
@@ -81,7 +81,7 @@ static PyObject *transfer_of(PyObject *self, int64_t ticket, const dg_wc *wc)
 	if (!ticket && wc->status == DG_OK)
 		return (PyObject *)dg_completion_new(dg_hooks.transfer, wc);
 	struct completion *c = dg_completion_new(dg_hooks.pending, ticket ? NULL : wc);
-	if (!c) { /* out of memory: the ticket is lost otherwise */
+	if (!c) { /* out of memory: the ticket would be lost */
 		if (ticket)
 			dg_transfer_drop(ticket);
 		return NULL;
@@ -123,8 +123,9 @@ static PyObject *queue_read(PyObject *self, PyObject *const *args, Py_ssize_t n,
 	return post(self, DG_READ, args, n, names);
 }
 
-/* _post_records(address, n): posts the n dg_wr at an address as one transfer. In one call, so that no
- * signal's exception comes between the post and the transfer that has its ticket. */
+/* _post_records(address, n): posts the n dg_wr at an address as one transfer. It is one call, so
+ * that no exception of a signal handler comes between the post and the transfer that holds its
+ * ticket. */
 static PyObject *queue_post_records(PyObject *self, PyObject *args)
 {
 	dg_queue *q = ((struct queue_handle *)self)->q;
@@ -141,7 +142,7 @@ static PyObject *queue_post_records(PyObject *self, PyObject *args)
 	return transfer_of(self, ticket, &wc);
 }
 
-/* _bind(address, owner): the dg_queue of this handle, which owner keeps valid. */
+/* _bind(address, owner): sets the dg_queue of this handle, which `owner` keeps valid. */
 static PyObject *queue_bind(PyObject *self, PyObject *args)
 {
 	struct queue_handle *h = (struct queue_handle *)self;
