@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * How many records a second the proxy of GPU queues moves, with a thread in the place of the GPU:
+ * Measures how many records a second the proxy of GPU queues moves, with a thread in place of the
+ * GPU:
  *
  *	bench_gpu_ring [SECONDS]
  *

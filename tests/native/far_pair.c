@@ -12,7 +12,7 @@
  *	far_pair watch PORT             exports a region, says "up" when it is imported, and sees the
  *	                                importer's end; then it closes the region at once
  *
- * Descriptors and turns go over TCP, the bytes by RDMA.
+ * Descriptors and synchronization go over TCP, the bytes over RDMA.
  */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -56,7 +56,7 @@ static int connected(const char *address, uint16_t port)
 	check_failed(__FILE__, __LINE__, "%s does not answer", address);
 }
 
-/* Has the other side read and write the region, and once more after it is closed. */
+/* Lets the other side read and write the region, and try once more after it is closed. */
 static void be_used(int fd, dg_region *r, uint8_t *bytes)
 {
 	CHECK_EQ(hear_int(fd), 1);
@@ -86,7 +86,7 @@ static uint64_t atomically(struct fix *f, uint32_t op, uint64_t at, uint64_t ope
 	return old;
 }
 
-/* Changes a word of the other machine's and puts its value back. */
+/* Changes a word of the other machine and restores its value. */
 static void check_atomics(struct fix *f)
 {
 	uint64_t value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The fixture of most tests: a device, a local region, a remote region (exported and imported by
- * the same process) and queues, with each provider in turn. With `cuda` the remote bytes are GPU
+ * the same process) and queues, for each provider in turn. With `cuda` the remote bytes are GPU
  * memory.
  */
 #ifndef DGKIT_FIXTURE_H
@@ -39,7 +39,7 @@ struct fix {
 	dg_queue *q; /* tq.q */
 };
 
-/* A posted transfer: its ticket, or its completion if it completed at once (ticket 0), or an
+/* A posted transfer: its ticket; or its completion if it completed immediately (ticket 0); or an
  * errno (ticket < 0). */
 struct transfer {
 	int64_t ticket;
@@ -57,7 +57,7 @@ UNUSED static void fill(uint8_t *bytes, size_t n, unsigned seed)
 		bytes[i] = pattern(i, seed);
 }
 
-/* Checks that bytes[0..n) are what fill(base, .., seed) wrote at base + at. */
+/* Checks that bytes[0..n) contain what fill(base, .., seed) wrote at base + at. */
 UNUSED static void check_pattern(const uint8_t *bytes, size_t at, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++)
@@ -223,7 +223,7 @@ UNUSED static void fix_open(struct fix *f, size_t size, uint32_t depth)
 	CHECK(fix_try(f, size, depth, DG_PATH_WORKER));
 }
 
-/* Calls body with each path that the provider has. */
+/* Calls body for each path that the provider has. */
 UNUSED static void each_path(size_t size, uint32_t depth, void (*body)(struct fix *f, uint32_t path))
 {
 	for (uint32_t path = DG_PATH_AUTO; path <= DG_PATH_WORKER; path++) {
@@ -283,8 +283,9 @@ UNUSED static dg_wc done(struct test_queue *l, const dg_wr *wr)
 	return t.wc;
 }
 
-/* Runs tests of the provider verbs; without an RDMA device only the first, which needs none. Not deep:
- * that opens the devices, and the other process is forked after it. */
+/* Runs tests of the provider verbs. Without an RDMA device runs only the first test, which needs
+ * none. The probe is not deep, because a deep probe would open the devices before the other process
+ * is forked. */
 static UNUSED int run_verbs_tests(const struct test *tests, size_t n, const char *only)
 {
 	provider = "verbs";
@@ -295,7 +296,7 @@ static UNUSED int run_verbs_tests(const struct test *tests, size_t n, const char
 	return run_tests(tests, n, only);
 }
 
-/* Runs the tests with the current provider, or none if DG_ONLY_PROVIDER names another one
+/* Runs the tests with the current provider. Runs none if DG_ONLY_PROVIDER names another provider
  * (Valgrind is slow). */
 UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 {
@@ -304,8 +305,8 @@ UNUSED static int run_over(const struct test *tests, size_t n, const char *only)
 	if (chosen && strcmp(chosen, needs))
 		return CHECK_SKIPPED;
 	printf("-- %s%s%s\n", provider, wrapped ? " over " : "", wrapped ? wrapped : "");
-	/* Not deep: each test is a child process, and CUDA must not be initialized before the
-	 * fork. */
+	/* The probe is not deep: each test is a child process, and CUDA must not be initialized
+	 * before the fork. */
 	if (dg_provider_probe(needs, false)) {
 		printf("skip %s: %s\n", needs, dg_last_error());
 		/* softdoca is built with the tests, so it must be available. */

@@ -13,10 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Whether what runs this program lets a child live whose parent had other threads at work. The
- * address sanitizer's allocator may be locked in such a child, and so may qemu (known by its
- * lack of process_vm_readv); the thread sanitizer takes the threads that it does not have for
- * lost ones. */
+/* Whether the environment that runs this program supports a child of a multithreaded parent. The
+ * address sanitizer's allocator may be locked in such a child, and so may qemu (recognized by its
+ * lack of process_vm_readv); the thread sanitizer reports the parent's threads, which the child
+ * does not have, as leaked. */
 static inline bool fork_among_threads(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -27,7 +27,7 @@ static inline bool fork_among_threads(void)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-/* Whether the thread sleeps, by the state in /proc/self/task/TID/stat (proc(5)). */
+/* Whether the thread sleeps, according to /proc/self/task/TID/stat (proc(5)). */
 static inline bool thread_sleeps(const char *tid)
 {
 	char path[300], text[512];
@@ -45,8 +45,8 @@ static inline bool thread_sleeps(const char *tid)
 }
 #endif
 
-/* Returns when no other thread of this process runs, so that a child finds no lock held. Needed with
- * the address sanitizer, which takes its allocator's locks also where a thread starts. */
+/* Returns when no other thread of this process runs, so that a child finds no lock held. Needed
+ * with the address sanitizer, which also takes its allocator's locks when a thread starts. */
 static inline void others_sleep(void)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -43,7 +43,7 @@ UNUSED static void say(int fd, const void *what, size_t n)
 	CHECK_EQ(send(fd, what, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* Returns false at the end of the stream. */
+/* Reads n bytes. Returns false at end-of-file. */
 UNUSED static bool hears(int fd, void *what, size_t n)
 {
 	for (size_t got = 0; got < n;) {

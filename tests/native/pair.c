@@ -6,8 +6,9 @@
  *	pair COMMAND... import HEX HEX HEX    is what it runs: imports them, checks, reads, writes
  *
  * One region is a memfd, which the importer maps; the other is plain memory, which it reaches
- * through the exporter. The third one, a memfd, begins with a counter: the exporter's CPU and the
- * importer's atomic operations add to it at once.
+ * One region is a memfd, which the importer maps; the second is plain memory, which it reaches
+ * through the exporter. The third, a memfd, begins with a counter: the exporter's CPU and the
+ * importer's atomic operations add to it concurrently.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,7 +96,7 @@ static pid_t start_importer(char **command, int n, char hex[REGIONS][HEX])
 	return pid;
 }
 
-/* Adds to the counter while the importer does. */
+/* Adds to the counter while the importer does the same. */
 static void count_beside(pid_t importer, uint64_t *counter)
 {
 	pid_t ended = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory in a PCI BAR. A file is both the host's memory and the BAR of the other machine's device, and
- * a descriptor with another boot id is one of another machine.
+ * Memory in a PCI BAR. A file serves both as the host's memory and as the BAR of the other
+ * machine's device, and a descriptor with another boot id counts as one of another machine.
  */
 #include <sys/stat.h>
 
@@ -43,7 +43,7 @@ static void remove_bar(void)
 	CHECK_EQ(system(command), 0);
 }
 
-/* Makes the device with an empty BAR. */
+/* Creates the device with an empty BAR. */
 static void make_bar(void)
 {
 	struct bar_header h = header();
@@ -71,7 +71,7 @@ static dg_memory bar_memory(uint64_t offset, size_t size)
 	return m;
 }
 
-/* Makes a descriptor one of another machine, with a changed blob. */
+/* Makes a descriptor appear to be from another machine, and changes its blob. */
 static struct token far_with(struct token t, void (*change)(struct dg_descriptor *d, struct bar_blob *b))
 {
 	struct dg_descriptor d;
@@ -114,7 +114,7 @@ static void host_close(struct host *h)
 	close(h->memory.fd);
 }
 
-/* Makes a BAR, and a host that has registered the first bytes behind its table. */
+/* Creates a BAR, and a host that has registered the first bytes after its table. */
 static void bar_open(struct host *h)
 {
 	make_bar();
@@ -182,7 +182,7 @@ static void a_revoked_region_refuses_the_next_write(void)
 	memset(h.memory.addr, 0x5a, MY_BYTES);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
-	/* The same bytes exported again are another export: the first import stays revoked. */
+	/* Exporting the same bytes again creates another export: the first import stays revoked. */
 	host_open(&other, BAR_TABLE, MY_BYTES);
 	far(other.region, RW);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
@@ -343,7 +343,7 @@ static void an_import_to_read_writes_nothing(void)
 	bar_close(&h);
 }
 
-/* Maps the table, as the other machine may write it. */
+/* Maps the table for writing, as the other machine does. */
 static struct bar_page *table_of(const struct host *h)
 {
 	void *at = mmap(NULL, BAR_TABLE, PROT_READ | PROT_WRITE, MAP_SHARED, h->memory.fd, 0);
@@ -420,7 +420,7 @@ static void a_full_table_is_named(void)
 	}
 	CHECK_EQ(dg_region_export(h.region, RW, t.bytes, sizeof(t.bytes)), -EMFILE);
 	CHECK_SAYS(dg_last_error(), "room for 127 exports");
-	t = far(regions[0], RW); /* the same export again takes no other place */
+	t = far(regions[0], RW); /* exporting the same region again uses no other page */
 	for (uint32_t i = 0; i < BAR_SLOTS; i++)
 		imports[i] = import_of(h.dev, &t);
 	CHECK_EQ(info_of(regions[0]).importers, BAR_SLOTS);
@@ -428,7 +428,7 @@ static void a_full_table_is_named(void)
 	CHECK_SAYS(dg_last_error(), "15 importers");
 	CHECK_EQ(dg_region_close(imports[3], SECOND), 0);
 	imports[3] = import_of(h.dev, &t);
-	/* Closed, its place is in use until the last importer has closed, too. */
+	/* After the close, its page stays in use until the last importer has closed, too. */
 	CHECK_EQ(dg_region_close(regions[0], SECOND), 0);
 	CHECK_EQ(dg_region_export(h.region, RW, t.bytes, sizeof(t.bytes)), -EMFILE);
 	for (uint32_t i = 0; i < BAR_SLOTS; i++)
@@ -437,7 +437,7 @@ static void a_full_table_is_named(void)
 	bar_close(&h);
 }
 
-/* Imports, and is in the middle of a transfer for ever. */
+/* Imports a region and stays in the middle of a transfer forever. */
 static void stuck_importer(int fd)
 {
 	struct token token;
@@ -499,7 +499,7 @@ static void exporter(int fd)
 		pause();
 }
 
-/* Exports other bytes, so that the table is looked at. */
+/* Exports other bytes, so that the table is scanned. */
 static void next_exporter(int fd)
 {
 	struct host h;
@@ -526,7 +526,7 @@ static void a_killed_exporter_is_lost_once_another_one_comes(void)
 	import_fix(&f, &t, MY_BYTES, DEPTH);
 	wr = record(&f, DG_WRITE, MY_BYTES, 0, 0);
 	kill_and_reap(first);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK); /* nobody has these bytes yet */
+	CHECK_EQ(done(&f.tq, &wr).status, DG_OK); /* these bytes are still free */
 	CHECK_EQ(info_of(f.remote).lost, 0);
 	say_int(next.fd, 0);
 	CHECK_EQ(hear_int(next.fd), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Atomic operations: old values, order, what is refused. With every provider and path; where a
- * provider has none, each is refused. */
+/* Atomic operations: old values, order, errors. For each provider and path; a provider without
+ * atomic operations must refuse each of them. */
 #include <pthread.h>
 
 #include "fixture.h"
@@ -37,7 +37,7 @@ static uint64_t *remote_word(const struct fix *f)
 	return (uint64_t *)(f->remote_bytes + WORD);
 }
 
-/* Whether the provider has atomic operations. Where it has none, they must be refused. */
+/* Whether the provider supports atomic operations. If not, they must be refused. */
 static bool has_atomics(const struct fix *f)
 {
 	dg_wr wr = fetch_add(f, 1, 0);
@@ -134,7 +134,7 @@ static void a_batch_of_all_operations_keeps_their_order(void)
 
 static void forms(struct fix *f, uint32_t path)
 {
-	enum { N = 60 }; /* more than an adapter's responder takes at a time */
+	enum { N = 60 }; /* more than an adapter's responder accepts at the same time */
 	dg_wr wr[N], chain[2];
 	struct transfer t;
 	dg_prep *p;
@@ -208,7 +208,8 @@ static void atomics_honour_a_fence(void)
 	each_path(1 << 20, 8, fenced);
 }
 
-/* The record is refused with this error, alone and at the end of a batch that then does nothing. */
+/* The record is refused with this error, alone and at the end of a batch, which then does
+ * nothing. */
 static void refused(struct fix *f, dg_wr bad, int error, const char *says)
 {
 	const uint64_t before = *remote_word(f);
@@ -289,7 +290,7 @@ static void an_atomic_needs_read_and_write_access(void)
 	each_path(4096, 8, each_access);
 }
 
-/* The address counts, not the offset. */
+/* The alignment of the address matters, not that of the offset. */
 static void at_odd_address(struct fix *f, uint32_t path)
 {
 	dg_wr wr = fetch_add(f, 1, 0);
@@ -374,7 +375,7 @@ static void *add(void *arg)
 	return NULL;
 }
 
-/* Each old value is seen once: their sum is that of the numbers from 0 on. */
+/* Each old value is seen once, so their sum is that of the numbers from 0 on. */
 static void contended(struct fix *f, uint32_t path)
 {
 	struct adder a[2] = { { f, path, 0, 0 }, { f, path, 1, 0 } };

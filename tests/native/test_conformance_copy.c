@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes are moved: sizes, offsets, batches, chains, rows. With every provider and path. */
+/* Which bytes are moved: sizes, offsets, batches, chains, rows. For each provider and path. */
 #include "fixture.h"
 
 #define BIG ((1 << 20) + 3)

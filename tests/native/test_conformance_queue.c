@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Depth of a queue, transfers, waiting, fences, closing. With every provider and path. */
+/* Depth of a queue, transfers, waiting, fences, closing. For each provider and path. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -332,7 +332,7 @@ static void an_armed_fd_is_written_when_both_sides_sleep(void)
 	each_path(1 << 17, 4, sleepers);
 }
 
-/* The same inside the library, without spinning on either side. */
+/* Does the same inside the library, without spinning on either side. */
 static void waiting_without_spinning_loses_no_completion(void)
 {
 	struct fix f;
@@ -363,7 +363,7 @@ static void *wait_long(void *arg)
 
 	do
 		rc = take(&w->t, 60 * SECOND);
-	while (rc == -EALREADY); /* the other thread is inside for a moment */
+	while (rc == -EALREADY); /* the other thread is briefly inside */
 	CHECK_EQ(rc, 0);
 	atomic_store(&w->over, true);
 	return NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is refused, and what closing does to operations in flight. With every provider and path. */
+/* Which requests are refused, and what closing does to operations in flight. For each provider and
+ * path. */
 #include <pthread.h>
 
 #include "fixture.h"
@@ -50,13 +51,13 @@ static void not_one_byte_outside_a_region_is_allowed(void)
 	each_path(4096, 4, bounds);
 }
 
-/* A second import of the remote bytes. Returns its id. */
+/* Imports the remote bytes a second time. Returns the import's id. */
 static uint32_t imported_again(struct fix *f)
 {
 	return id_of(imported(f->dev, f->source, RW));
 }
 
-/* How a message names a region. Valid until the next call. */
+/* Returns the name of a region in an error message. Valid until the next call. */
 static const char *named(const char *side, uint32_t id)
 {
 	static char text[64];
@@ -241,8 +242,8 @@ static size_t huge(void)
 	return strcmp(provider, "cuda") ? HUGE_SIZE : HUGE_SIZE / 32;
 }
 
-/* Posts more huge operations than any machine copies in a second. A GPU finishes what it was
- * given, however long that takes, so it gets a single one. */
+/* Posts more huge operations than any machine copies in a second. A GPU completes all operations
+ * that it was given, however long that takes, so it gets only one. */
 static void post_huge(struct fix *f, struct transfer *t, uint32_t n)
 {
 	dg_wr wr;
@@ -312,7 +313,7 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	/* The gates were left: the regions close without waiting, and their memory can be freed. */
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
-	/* An exporter's thread may still be at the importer's request for a connection. */
+	/* An exporter's thread may still be handling the importer's connection request. */
 	CHECK_EQ(dg_region_close(f.source, strcmp(provider, "verbs") ? 0 : 10 * SECOND), 0);
 	take_all(&f, t, 16, DG_FLUSHED);
 	fix_close(&f);

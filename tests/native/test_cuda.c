@@ -39,8 +39,7 @@ static dg_memory gpu_block(size_t size)
 	return m;
 }
 
-/* The host: receives a size and an access, sends a descriptor, and ends at the end of the
- * stream. */
+/* The host: receives a size and an access, sends a descriptor, and exits at end-of-file. */
 static void lend(int fd)
 {
 	uint64_t size = 0;
@@ -63,7 +62,7 @@ static void lend(int fd)
 	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
 }
 
-/* Both sides. */
+/* State of both sides. */
 struct two {
 	struct other host;
 	struct fix f;
@@ -151,7 +150,7 @@ static void halves_are_rows_and_an_odd_rest_has_the_scratch_for_its_second(void)
 	two_close(&t);
 }
 
-/* Once the stream is a copy engine's. */
+/* The stream's last work must be the copy engine's. */
 static void a_few_whole_words_are_write_values(void)
 {
 	struct two t;
@@ -164,7 +163,8 @@ static void a_few_whole_words_are_write_values(void)
 		CHECK_EQ(gpu_calls("cuMemcpy2DAsync"), 1);
 		for (size_t n = 8; n <= 32; n += 8)
 			write_once(&t, n, 3, 4096 + n);
-		/* A late one is followed by two rows: the stream may not be a copy engine's. */
+		/* A late write-value is followed by two rows: the stream may not be with a copy
+		 * engine. */
 		words = gpu_calls("cuStreamBatchMemOp");
 		all += words;
 		CHECK_EQ(words + gpu_calls("cuMemcpy2DAsync"), 5);
@@ -204,7 +204,7 @@ static void without_write_values_of_64_bits_words_are_copied(void)
 	words_that_the_driver_refuses_are_copied("attr122=0");
 }
 
-/* A write reads its source when its turn comes, not when it is posted. */
+/* A write reads its source when the stream reaches it, not when it is posted. */
 static void a_fenced_write_sends_what_the_read_before_it_brought(void)
 {
 	static const size_t sizes[] = { 1, 8, 20, 64, 4096 };
@@ -218,7 +218,7 @@ static void a_fenced_write_sends_what_the_read_before_it_brought(void)
 
 		wr[1].flags = DG_FENCE;
 		gpu_knobs("");
-		write_once(&t, 64, 0, 65536); /* the stream is a copy engine's */
+		write_once(&t, 64, 0, 65536); /* now the stream is with a copy engine */
 		gpu_knobs("copy_us=3000");
 		fill(t.remote_bytes, n, (unsigned)i + 50);
 		memset(t.f.local_bytes, 0, LOCAL);
@@ -264,7 +264,7 @@ static void reads_and_rows_are_one_call_each(void)
 		gpu_knobs("");
 		memset(t.f.local_bytes, 0, LOCAL);
 		CHECK_EQ(done(&t.f.tq, &wr).status, DG_OK);
-		/* and one in front of each request to be woken */
+		/* and one before each wake-up request */
 		CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync"), 1 + gpu_calls("cuLaunchHostFunc"));
 		check_pattern(t.f.local_bytes + 7, n, n, 3);
 		CHECK_EQ(t.f.local_bytes[6], 0);
@@ -287,7 +287,8 @@ static void reads_and_rows_are_one_call_each(void)
 	two_close(&t);
 }
 
-/* The driver calls take the caller's time, so their number must not grow with that of the rows. */
+/* The driver calls cost the caller's time, so their number must not grow with the number of
+ * rows. */
 static void rows_that_repeat_or_overlap_are_few_calls(void)
 {
 	static const uint64_t sizes[] = { 1, 7, 8, 24 }, apart[] = { 0, 1, 5, 8, 23 };
@@ -321,8 +322,8 @@ static void rows_that_repeat_or_overlap_are_few_calls(void)
 	two_close(&t);
 }
 
-/* Posts n writes of `size` bytes together, 64 bytes apart, until a kernel copies them or `tries`
- * times. Returns how many a kernel copied. */
+/* Posts n writes of `size` bytes together, 64 bytes apart, until a kernel copies them, at most
+ * `tries` times. Returns the number of writes that a kernel copied. */
 static uint32_t by_kernel(struct two *t, uint32_t n, uint64_t size, uint32_t fence_at,
 			  const char *knobs, int tries)
 {
@@ -354,13 +355,13 @@ static uint32_t by_kernel(struct two *t, uint32_t n, uint64_t size, uint32_t fen
 
 enum { TRIES = 10000 };
 
-/* The batches before it found out that the GPU answers sooner than copies are made. */
+/* The earlier batches measured that the GPU answers sooner than the copies would be made. */
 static void a_batch_is_a_kernel_once_the_gpu_has_answered_sooner(void)
 {
 	struct two t;
 
 	two_open(&t, BLOCK, RW, "");
-	CHECK_EQ(by_kernel(&t, 300, 8, 0, "", 1), 0); /* nothing was measured */
+	CHECK_EQ(by_kernel(&t, 300, 8, 0, "", 1), 0); /* nothing was measured yet */
 	CHECK_EQ(by_kernel(&t, 7, 8, 0, "", 100), 0);
 	for (uint64_t size = 1; size <= 64; size += 7) {
 		CHECK_EQ(by_kernel(&t, 300, size, 0, "copy_us=1", TRIES), 300);
@@ -369,7 +370,7 @@ static void a_batch_is_a_kernel_once_the_gpu_has_answered_sooner(void)
 	two_close(&t);
 }
 
-/* Repeatedly, so that operations wrap around the end of the rings. */
+/* Runs batches repeatedly, so that operations wrap around the end of the rings. */
 static void batches_go_round_the_ring(void)
 {
 	struct two t;
@@ -382,7 +383,7 @@ static void batches_go_round_the_ring(void)
 
 enum { SLICE_MS = 300 }; /* how long the compute engine takes to answer */
 
-/* Runs n requests, well within the time slice. */
+/* Runs n requests, which must take far less than the time slice. */
 static void run_soon(struct two *t, const dg_wr *wr, uint32_t n)
 {
 	dg_wc wc[300];
@@ -428,7 +429,7 @@ static void while_the_gpu_computes_nothing_small_waits_for_it(void)
 	two_close(&t);
 }
 
-/* A sleeper waits for the driver's call, and the driver for the flag. */
+/* A sleeper waits for the driver's callback, and the driver for the flag. */
 static void while_the_gpu_computes_a_sleeper_is_woken_in_time(void)
 {
 	struct two t;
@@ -470,7 +471,8 @@ static void all_done(dg_queue *q, uint32_t n)
 	}
 }
 
-/* A queue of a proxy: from GPU to GPU memory and between host and GPU, while a kernel fills the GPU. */
+/* A queue of a proxy copies from GPU to GPU memory and between host and GPU, while a kernel
+ * occupies the GPU. */
 static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 {
 	static const size_t sizes[] = { 1, 8, 40, 64, 100, 4096, 4097, 70000 };
@@ -485,7 +487,7 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 	const dg_memory m = gpu_block(BLOCK);
 	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
 	fill(m.addr, BLOCK, 3);
-	for (int turn = 0; turn < 2; turn++) { /* the second queue has the first one's memory */
+	for (int turn = 0; turn < 2; turn++) { /* the second queue reuses the first one's memory */
 		CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, t.f.dev, &q), 0);
 		snprintf(full, sizeof full, "full=1%s", knobs);
 		gpu_knobs(full);
@@ -556,7 +558,7 @@ static void a_batch_that_the_driver_refuses_is_copied_one_by_one(void)
 	without_the_kernel_they_are_copies("cuMemcpyBatchAsync=1,missing=cuModuleLoadData");
 }
 
-/* The GPU's page tables stop an importer that does not keep to the protocol. */
+/* The GPU's page tables stop an importer that violates the protocol. */
 static void a_read_only_import_is_read_only_on_the_gpu(void)
 {
 	static const size_t sizes[] = { 1, 8, 100, 4096, 40000 };
@@ -645,12 +647,12 @@ static void a_sleeper_is_woken_at_the_first_of_many(void)
 		if (dg_queue_arm(t.f.q) == 1)
 			CHECK(readable(dg_queue_fileno(t.f.q), 20000));
 		got += dg_queue_poll(t.f.q, wc, 8, 0);
-		CHECK(woken || got < 8); /* not only when all was done */
+		CHECK(woken || got < 8); /* not only after all were complete */
 	}
 	two_close(&t);
 }
 
-/* Only the share server's thread polls the queue; it finds that the context is lost. */
+/* Only the share server's thread polls the queue, and finds that the context is lost. */
 static void a_sleeper_is_woken_when_the_context_is_lost(void)
 {
 	struct two t;
@@ -686,8 +688,8 @@ static void *work(void *arg)
 
 	CHECK_EQ(test_queue_open(&tq, f->dev, 64, DG_PATH_WORKER, 0, 60 * SECOND), 0);
 	for (uint32_t turn = 0; turn < 60; turn++) {
-		/* A single write is two halves; each thread's queue has its part of the
-		 * scratch granule for the rest. */
+		/* A single write is split in two halves. For other sizes, each thread's queue
+		 * writes to its own part of the scratch granule. */
 		uint32_t n = turn % 3 ? 64 : 1, size = n == 1 ? 16 * (turn + 1) : turn % 5 ? 8 + turn : 500;
 
 		for (uint32_t i = 0; i < n; i++) {
@@ -767,7 +769,7 @@ int main(int argc, char **argv)
 		TEST(each_thread_has_a_queue_and_others_look_at_it),
 	};
 
-	/* Not through dgkit, which would look up the available functions now. */
+	/* Not through dgkit, which would now look up the available functions. */
 	if (!dlopen("libcuda.so.1", RTLD_NOW)) {
 		printf("skip: %s\n", dlerror());
 		return CHECK_SKIPPED;

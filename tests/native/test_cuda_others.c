@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider cuda together with other threads, forks, other devices, and exporters with false
- * information.
+ * The provider cuda together with other threads, forks, other devices, and exporters that give
+ * false information.
  */
 #include <pthread.h>
 #include <sys/un.h>
@@ -74,8 +74,8 @@ static void a_sleeper_that_the_driver_does_not_wake_is_woken(void)
 	fix_close(&f);
 }
 
-/* The child has a copy of the queue's memory: polling it must not change anything shared with
- * the parent. */
+/* The child has a copy of the queue's memory. Polling it must not change anything shared with the
+ * parent. */
 static void a_forked_child_that_polls_changes_nothing(void)
 {
 	struct fix f;
@@ -190,7 +190,7 @@ static bool context_lives(int gpu)
 	return lives;
 }
 
-/* A registration ends with the context that made it. */
+/* A registration ends with the context that created it. */
 static void pinned_memory_keeps_the_context_that_pinned_it(void)
 {
 	dg_device_config first = { .gpu = 0 }, second = { .gpu = 1 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor is untrusted input: whatever was done to its bytes, it is refused with the right
+/* A descriptor is untrusted input: however its bytes were changed, it is refused with the right
  * error. */
 #include <errno.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The provider fault does what its rules say and leaves nothing behind. */
+/* The provider fault acts according to its rules and leaves nothing behind. */
 #include "fixture.h"
 
 #define ALWAYS .every = 1, .max_size = UINT64_MAX, .ppm = 1000000, .ops = 3
@@ -115,7 +115,7 @@ static void a_rule_matches_atomics_by_their_bits(void)
 		fault_open(&f, &rule, 1, 20 * SECOND);
 		for (uint32_t other = DG_READ; other <= DG_COMPARE_SWAP; other++) {
 			wr = record(&f, other, 8, 0, 0);
-			wr.remote_stride = 9; /* a zero word becomes 9 by the swap, and stays by the add */
+			wr.remote_stride = 9; /* a swap of a zero word stores 9, an add keeps it */
 			memset(f.remote_bytes, 0, 8);
 			CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), 1);
 			CHECK_EQ(wc.status, op == other ? DG_IO_FAILED : DG_OK);

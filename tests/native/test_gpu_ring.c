@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The ring of a GPU queue and its proxy, with threads of this process in the place of the GPU's.
+ * The ring of a GPU queue and its proxy, with threads of this process in place of the GPU's.
  *
- * Litmus tests. Each states what must not be seen; the argument for Arm is the rule of that number in
- * device/dgkit_device.cuh. A run on x86 or under emulation proves nothing for Arm; ThreadSanitizer
- * checks that each order named there is one of C11's.
+ * Litmus tests. Each states a forbidden outcome; the argument for Arm is the rule with that number
+ * in device/dgkit_device.cuh. A run on x86 or under emulation proves nothing for Arm;
+ * ThreadSanitizer checks that each order named there is provided by C11 atomics.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -83,7 +83,7 @@ static void poster_open(struct poster *p, struct world *w, uint64_t first)
 	p->next = first;
 }
 
-/* Stores the words of a record: each with release, in a drawn order. */
+/* Stores the words of a record in random order, each with release. */
 static uint64_t post_words(struct poster *p, const dg_u64 *words, uint64_t order)
 {
 	const uint64_t ticket = p->next++ & DG_SEQUENCE_MASK;
@@ -106,7 +106,7 @@ static uint64_t post(struct poster *p, const struct dg_gpu_request *r)
 	return post_words(p, words, p->next);
 }
 
-/* Returns the status of a ticket, or -1 when the ring was closed first. */
+/* Returns the status of a ticket, or -1 if the ring was closed first. */
 static int wait_for(struct poster *p, uint64_t ticket)
 {
 	for (;;) {
@@ -228,9 +228,10 @@ struct run {
 	int rounds;
 };
 
-/* Litmus 1, 2, 3 and 4. Forbidden: the target has other bytes than the poster stored before it posted
- * (1, 2); an operation runs that was not posted, or twice (3); the poster does not see the bytes of
- * the target, or of its get, after their completion (4). The payload is plain memory. */
+/* Litmus 1, 2, 3 and 4. Forbidden: the target has other bytes than the poster stored before it
+ * posted (1, 2); an operation runs that was not posted, or runs twice (3); the poster does not see
+ * the bytes of the target, or of its get, after their completion (4). The payload is plain
+ * memory. */
 static void *put_and_get(void *arg)
 {
 	struct run *r = arg;
@@ -365,7 +366,7 @@ static void *put_until_closed(void *arg)
 	}
 }
 
-/* Litmus 6. Forbidden: a wait that goes on after the close, or one that ends as closed although its
+/* Litmus 6. Forbidden: a wait continues after the close; or it ends as closed although its
  * completion was stored before (then `there` would not have been checked in the round it belongs
  * to). */
 static void closing_ends_every_wait(void)
@@ -385,8 +386,8 @@ static void closing_ends_every_wait(void)
 	world_close(&w);
 }
 
-/* Random records, some nearly right: none moves a byte outside the regions, and another ring is
- * served all the while. */
+/* Random records, some of them nearly valid: none moves a byte outside the regions, and another
+ * ring is served throughout. */
 static void random_records_move_nothing_outside_and_stop_no_other(void)
 {
 	struct world w;
@@ -414,7 +415,7 @@ static void random_records_move_nothing_outside_and_stop_no_other(void)
 			.signal_offset = 1024 + draw() % SIZE,
 			.addend = draw(),
 		};
-		/* A receive, a send and an immediate value would wait for the peer for ever. */
+		/* A receive, a send and an immediate value would wait for the peer forever. */
 		if (q.op == DG_OP_RECV || q.op == DG_OP_SEND)
 			q.op = 99;
 		q.flags &= (dg_u8)~DG_IMMEDIATE;
@@ -431,7 +432,7 @@ static void random_records_move_nothing_outside_and_stop_no_other(void)
 	world_close(&w);
 }
 
-/* A ring that several threads close and ask at once. */
+/* A ring that several threads close and query concurrently. */
 struct contested {
 	struct poster poster, other;
 	pthread_barrier_t start;
@@ -521,8 +522,8 @@ static void a_wrong_configuration_is_refused(void)
 	world_close(&w);
 }
 
-/* Small and large copies, both ways, some with a flag, some wrong: each ends with its own status, and
- * the bytes are those of the same operations one after the other. */
+/* Small and large copies in both directions, some with a flag, some invalid: each ends with its own
+ * status, and the bytes are as if the operations had been executed one after the other. */
 static void copies_of_all_kinds_are_made_in_posting_order(void)
 {
 	static struct world w;

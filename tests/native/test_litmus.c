@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The four places where two threads each store one variable and then load the other's (Dekker's
- * pattern). Each round runs both halves at once; forbidden outcomes are counted.
+ * pattern). Each round runs both halves concurrently; forbidden outcomes are counted.
  *
- * Seeing none on x86 or in an emulator proves nothing for Arm, where plain stores and loads may be
- * reordered: the arguments are in ring.h, provider.h and queue.h. This test catches a missing half.
+ * Observing none on x86 or in an emulator proves nothing for Arm, where plain stores and loads may
+ * be reordered: the arguments are in ring.h, provider.h and queue.h. This test detects a missing
+ * half.
  *
- * An emulator may violate seq_cst itself. QEMU's TCG puts a barrier before Arm's stlr and after ldar,
- * and none between the two, so an x86 host lets the load pass the store: two seq_cst variables and
- * nothing else show it a few times in 10,000 rounds (QEMU 7.2). So those two are tested first. If they
- * fail, one round in 1,000 of the others may fail, too; otherwise none may.
+ * An emulator may itself violate seq_cst. QEMU's TCG puts a barrier before Arm's stlr and after
+ * ldar, but none between the two, so an x86 host lets the load pass the store: a test of two
+ * seq_cst variables alone shows this a few times in 10,000 rounds (QEMU 7.2). So those two are
+ * tested first. If they fail, one round in 1,000 of the others may fail, too; otherwise none may.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -22,7 +23,7 @@
 #define ROUNDS 200000
 #define BUDGET (1500 * MS) /* rounds or time, whichever ends first */
 
-/* One round: reset, then left() and right() at once, then forbidden(). */
+/* One round: reset(), then left() and right() concurrently, then forbidden(). */
 struct litmus {
 	void (*reset)(void), (*left)(void), (*right)(void);
 	bool (*forbidden)(void);
@@ -68,7 +69,8 @@ static unsigned count(const struct litmus *l, unsigned *rounds)
 	while (round < ROUNDS && dg_now_ns() < end) {
 		l->reset();
 		atomic_store(&turn.begun, ++round);
-		/* Vary the delay of the left half, to meet different moments of the right half. */
+		/* Vary the delay of the left half, so that it meets the right half at different
+		 * points. */
 		for (unsigned i = 0; i < round % 64; i++)
 			cpu_relax();
 		l->left();
@@ -109,7 +111,7 @@ static bool flags_unseen(void)
 	return !left_saw && !right_saw;
 }
 
-/* Returns how often the machine itself violates seq_cst; measured once in each process. */
+/* Returns how often the machine itself violates seq_cst; measured once per process. */
 static unsigned machine_errors(void)
 {
 	static const struct litmus l = { flags_reset, flags_left, flags_right, flags_unseen };
@@ -213,7 +215,7 @@ static void an_engine_that_sleeps_is_woken(void)
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 20 * SECOND), 1);
 		bad += wc.status != DG_OK;
-		/* The engine is about to sleep: meet it at a different point each time. */
+		/* The engine is about to sleep: post at a different point each time. */
 		for (unsigned i = 0; i < round % 128; i++)
 			cpu_relax();
 	}

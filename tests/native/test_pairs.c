@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every two calls of dgkit.h that may run at once, in two threads: on one device with `shared`, its
- * regions, its queue, a ticket of it and an operation prepared on it. A call returns what dgkit.h
- * says, or one of the errors of a closed, closing or used object; the sanitizers look for the rest.
+ * Every two calls of dgkit.h that may run concurrently, in two threads: on one device with
+ * `shared`, its regions, its queue, a ticket of the queue and an operation prepared on it. A call
+ * returns what dgkit.h specifies, or an error for a closed, closing or used object; the sanitizers
+ * detect everything else.
  *
- * What dgkit.h forbids is not paired: a use of a handle at its free or later (dg_device_free,
- * dg_region_free, dg_queue_free, dg_prep_close); and what needs no handle has nothing to race for.
- * Two calls of dg_prep_close() and dg_queue_free() are paired with all calls on other handles.
+ * Calls that dgkit.h forbids are not paired: a use of a handle during or after its free
+ * (dg_device_free, dg_region_free, dg_queue_free, dg_prep_close). Calls without a handle have
+ * nothing to race for. Two calls of dg_prep_close() and dg_queue_free() are paired with all calls
+ * on other handles.
  *
  * DG_ROUNDS=N: rounds of each pair. DG_PAIR=text: only pairs with a call of that name.
  */
@@ -15,7 +17,7 @@
 
 #include "fixture.h"
 
-#define BYTES 4096u /* of each queue: the first half of a region, or the second */
+#define BYTES 4096u /* of each queue: one half of a region */
 #define REGION (2 * BYTES)
 
 struct shared {
@@ -32,7 +34,8 @@ struct shared {
 	pthread_barrier_t start;
 };
 
-/* A result that any call may have while another thread closes what it uses. */
+/* Checks a result: any call may return these errors while another thread closes an object it
+ * uses. */
 static void check_result(const char *name, int64_t rc)
 {
 	static const int allowed[] = { ESTALE, EALREADY, EBUSY, EAGAIN, ENOKEY, EINVAL, ENOSPC };
@@ -70,7 +73,7 @@ static int64_t region_register(struct shared *s)
 	return rc;
 }
 
-/* Leaves the close to the device's. */
+/* Leaves closing the region to the close of the device. */
 static int64_t register_and_free(struct shared *s)
 {
 	dg_memory m = plain_memory(s->local_bytes, 64);
@@ -399,7 +402,7 @@ static void shared_close(struct shared *s)
 struct half {
 	struct shared *s;
 	const struct call *call;
-	uint32_t late; /* how often it gives way to the other thread first */
+	uint32_t late; /* how often it first yields to the other thread */
 };
 
 static void *run_half(void *arg)
@@ -456,7 +459,7 @@ static void any_two_calls_may_run_at_once(void)
 	pthread_barrier_destroy(&s.start);
 }
 
-/* A second thread closes and frees what a first one just closes. */
+/* A second thread closes and frees an object that the first one is closing. */
 struct closer {
 	dg_region *r;
 	int rc;

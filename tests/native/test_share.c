@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two processes, with each method to reach the other's memory: bytes, access, files that shrink,
+/* Two processes, with each method of reaching the other's memory: bytes, access, files that shrink,
  * malformed requests. */
 #include "share/descriptor.h"
 #include "share/server.h"
@@ -60,7 +60,7 @@ static void check_moved(const uint8_t *bytes)
 	}
 }
 
-/* Exports SIZE bytes of m to another process, which moves bytes. Returns the method that it
+/* Exports SIZE bytes of m to another process, which moves bytes. Returns the method that process
  * used. */
 static int moved_by(dg_memory m)
 {

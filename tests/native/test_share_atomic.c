@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Atomic operations of two processes on memory that one of them exports. */
+/* Atomic operations by two processes on memory that one of them exports. */
 #include "two_sides.h"
 
 enum { ADDS = 20000, LOCKED = 2000, SIZE = 4096 };
@@ -14,7 +14,7 @@ static dg_wr atomic_record(const struct fix *f, uint32_t op, uint64_t at, uint64
 	return wr;
 }
 
-/* Imports what the other process exports, with a queue of this path. */
+/* Imports the other process's export, with a queue of this path. */
 static void import_at(struct fix *f, const struct token *t, uint32_t path)
 {
 	import_fix(f, t, SIZE, 8);
@@ -24,7 +24,7 @@ static void import_at(struct fix *f, const struct token *t, uint32_t path)
 	f->q = f->tq.q;
 }
 
-/* Runs the operation and returns the word's old value. */
+/* Executes the operation and returns the word's old value. */
 static uint64_t old_of(struct fix *f, dg_wr wr)
 {
 	uint64_t old;
@@ -46,8 +46,8 @@ static void add_many(struct fix *f)
 	}
 }
 
-/* Adds 1 to a number that a lock guards, by a read and a write. The write and the unlock are posted
- * together: the order of the queue is what keeps the number whole. */
+/* Adds 1 to a number that is protected by a lock, with a read and a write. The write and the unlock
+ * are posted together: the order of the queue keeps the number consistent. */
 static void add_locked(struct fix *f)
 {
 	const dg_wr lock = atomic_record(f, DG_COMPARE_SWAP, LOCK, 0, 1);
@@ -70,7 +70,7 @@ static void add_locked(struct fix *f)
 		CHECK_EQ(wc[0].status, DG_OK);
 		CHECK_EQ(wc[1].status, DG_OK);
 		memcpy(&number, f->local_bytes, sizeof(number));
-		CHECK_EQ(number, 1); /* nobody else had unlocked it */
+		CHECK_EQ(number, 1); /* no other process had unlocked it */
 	}
 }
 
@@ -93,7 +93,7 @@ static void other_side(int fd)
 	fix_close(&f);
 }
 
-/* Both processes work on exported memory, at once. Returns the value of the word at `at`. */
+/* Both processes work on exported memory concurrently. Returns the value of the word at `at`. */
 static uint64_t both(uint32_t path, bool locked, uint64_t at)
 {
 	struct other o = start(other_side);
@@ -174,7 +174,7 @@ static void memory_that_is_only_copied_has_no_atomics(void)
 	}
 }
 
-/* Memory whose file may shrink is copied by system calls: on the local side that is enough. */
+/* Memory whose file may shrink is copied by system calls, which is sufficient on the local side. */
 static void memory_that_may_fault_is_only_for_the_local_side(void)
 {
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
@@ -200,7 +200,7 @@ static void memory_that_may_fault_is_only_for_the_local_side(void)
 	fix_close(&f);
 }
 
-/* Adds until the region is revoked, and says how often. */
+/* Adds until the region is revoked, and reports how often. */
 static void adds_until_revoked(int fd)
 {
 	struct order o;
@@ -224,7 +224,7 @@ static void adds_until_revoked(int fd)
 	fix_close(&f);
 }
 
-/* After the close of the region the word has what was reported as done, and no more. */
+/* After the region was closed, the word must equal the number of reported additions. */
 static void no_atomic_comes_after_a_revocation(void)
 {
 	for (uint32_t path = DG_PATH_INLINE; path <= DG_PATH_WORKER; path++) {

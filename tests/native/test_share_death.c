@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One side is revoked, stopped or killed while bytes move: the other side finds out in time. */
+/* One side is revoked, stopped or killed while bytes move: the other side notices in time. */
 #include "region.h"
 #include "two_sides.h"
 
@@ -93,7 +93,8 @@ static void a_region_revoked_under_transfers_is_free_at_once(void)
 
 		export_to_busy(&e, how);
 		CHECK_EQ(dg_region_close(e.region, SECOND), 0);
-		/* No process writes to this memory any more: a changed byte would be noticed. */
+		/* No process writes to this memory any more, so any later change of a byte is
+		 * detected. */
 		memset(e.memory.addr, 0x5a, BIG);
 		for (uint32_t i = 0; i < DEPTH; i++) {
 			status = hear_int(e.importer.fd);
@@ -136,9 +137,10 @@ static void leave_a_keeper(int fd)
 		poll(NULL, 0, -1);
 }
 
-static bool keeps; /* whether the next importer leaves a keeper */
+static bool keeps; /* whether the next importer leaves a keeper behind */
 
-/* As busy_importer, but becomes another program while its transfers are in flight; fd closes. */
+/* Like busy_importer, but executes another program while its transfers are in flight; the exec
+ * closes fd. */
 static void importer_that_executes(int fd)
 {
 	struct transfer t[DEPTH];
@@ -167,7 +169,7 @@ static void an_importer_that_executes_another_program_holds_nothing(void)
 			CHECK(!hears(e.importer.fd, &byte, 1)); /* the program has been executed */
 			CHECK_EQ(dg_region_close(e.region, SECOND), 0);
 			memset(e.memory.addr, 0x5a, BIG);
-			CHECK_EQ(waitpid(e.importer.pid, NULL, WNOHANG), 0); /* it lives */
+			CHECK_EQ(waitpid(e.importer.pid, NULL, WNOHANG), 0); /* it is still alive */
 			for (size_t at = 0; at < BIG; at += 509)
 				CHECK_EQ(((uint8_t *)e.memory.addr)[at], 0x5a);
 			kill_and_reap(e.importer);
@@ -191,8 +193,8 @@ static void a_program_that_was_executed_is_no_importer(void)
 	let_go(&e);
 }
 
-/* From now on the system refuses pidfd_open, as a kernel before 5.3 does. False: it cannot be made
- * to, as under an emulator. */
+/* Makes the system refuse pidfd_open, as a kernel before 5.3 does. Returns false if that is not
+ * possible, as under an emulator. */
 static bool refuse_pidfds(void)
 {
 	struct sock_filter filter[] = {
@@ -207,7 +209,7 @@ static bool refuse_pidfds(void)
 	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* Ends its connections to an exporter, as if it had closed their sockets. */
+/* Ends this process's connections to an exporter, as if it had closed their sockets. */
 static void hang_up(void)
 {
 	for (int fd = 3; fd < 256; fd++) {
@@ -219,7 +221,7 @@ static void hang_up(void)
 	}
 }
 
-/* Ends its connection with an operation in flight, and lives on. */
+/* Ends its connection with an operation in flight, and keeps running. */
 static void importer_that_hangs_up(int fd)
 {
 	struct token token;
@@ -309,7 +311,7 @@ static struct other start_exporter(enum how how, struct token *t)
 	return o;
 }
 
-/* Asks the exporter for byte `what`, or with -1 for its number of importers. */
+/* Sends the exporter the byte `what`, or -1 to query its number of importers. */
 static int ask(struct other o, int what)
 {
 	say_int(o.fd, what);
@@ -383,7 +385,7 @@ static void an_import_that_came_too_late_is_given_back(void)
 	kill_and_reap(o);
 }
 
-/* A reply to a request that was given up must not affect later requests. */
+/* A reply to an abandoned request must not affect later requests. */
 static void a_copy_after_one_that_timed_out_moves_the_right_bytes(void)
 {
 	struct token token;

@@ -188,7 +188,7 @@ static void a_malformed_reply_is_refused(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* The error in a reply may be any number: the import fails. */
+/* The error in a reply may be any number; the import must fail. */
 static void an_error_outside_the_errno_range_is_still_an_error(void)
 {
 	static const uint32_t errors[] = { 100000, INT32_MAX, 1u << 31, UINT32_MAX };
@@ -211,7 +211,7 @@ static void an_error_outside_the_errno_range_is_still_an_error(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* Exports the first page of a memfd that may grow; then makes it grow and exports its last page. */
+/* Exports the first page of a memfd that may grow, then makes it grow and exports its last page. */
 static void exporter_that_grows(int fd)
 {
 	dg_device *dev = device_spinning(0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many regions, many cycles, forks: nothing is left behind, and nothing is mixed up. */
+/* Many regions, many cycles, forks: nothing is left behind, and regions are not confused. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -252,7 +252,7 @@ static void counting_exporter(int fd)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* One import stays open, so that the end of the connection does not release the others. */
+/* One import stays open, so that no end of the connection releases the others. */
 static void many_imports_that_close_at_once_are_all_given_back(void)
 {
 	enum { BURST = 2000 };

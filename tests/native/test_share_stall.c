@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exporter that stalls delays the imports from itself alone. */
+/* An exporter that stalls delays only the imports from itself. */
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,8 +9,8 @@
 #include "share/unix_socket.h"
 #include "two_sides.h"
 
-#define STALL (3 * SECOND) /* time that the importer of a stalled exporter has */
-#define PROMPT SECOND /* all that another import may take, on a busy machine, too */
+#define STALL (3 * SECOND) /* time limit of an import from a stalled exporter */
+#define PROMPT SECOND /* maximum time of any other import, even on a busy machine */
 #define SPARSE (4ull << 30)
 
 /* Exports one region until the test ends. */
@@ -44,7 +44,8 @@ static int listener_at(const char *path, int backlog)
 	return server;
 }
 
-/* Listens and has no room in its backlog for one more connection. Returns a connection in it. */
+/* Creates a listener whose backlog has no room for another connection. Returns the connection that
+ * fills the backlog. */
 static int listener_without_room(const char *path, int *server)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
@@ -68,7 +69,7 @@ static struct token token_of(const char *path)
 	return t;
 }
 
-/* One import on a thread of its own. */
+/* One import in a separate thread. */
 struct importing {
 	pthread_t thread;
 	dg_device *dev;
@@ -94,7 +95,7 @@ static void start_import(struct importing *i, dg_device *dev, const struct token
 	CHECK_EQ(pthread_create(&i->thread, NULL, importing, i), 0);
 }
 
-/* Imports from the honest exporter and closes until the stalled imports end; returns the longest
+/* Imports from the honest exporter and closes, until the stalled imports end. Returns the longest
  * time. */
 static uint64_t longest_beside(dg_device *dev, const struct token *honest, struct importing *stalled, int n)
 {
@@ -161,7 +162,7 @@ static void an_exporter_that_never_answers_delays_no_other_import(void)
 	CHECK(conn >= 0);
 	CHECK(longest_beside(dev, &honest, stalled, 3) < PROMPT);
 	CHECK_EQ(fcntl(server, F_SETFL, O_NONBLOCK), 0);
-	CHECK_EQ(accept(server, NULL, NULL), -1); /* all of them used one connection */
+	CHECK_EQ(accept(server, NULL, NULL), -1); /* all imports used one connection */
 	close(conn);
 	close(server);
 	unlink(path);
@@ -170,7 +171,7 @@ static void an_exporter_that_never_answers_delays_no_other_import(void)
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
-/* Room in the backlog: those that wait go on, with one connection. */
+/* Once there is room in the backlog, the waiting imports continue, with one connection. */
 static void imports_that_waited_for_a_connection_share_it(void)
 {
 	dg_device *dev = device_spinning(0);
@@ -188,7 +189,7 @@ static void imports_that_waited_for_a_connection_share_it(void)
 	close(accept(server, NULL, NULL));
 	conn = accept(server, NULL, NULL);
 	CHECK(conn >= 0);
-	close(conn); /* the exporter ends: each import does, now, and may not have to wait */
+	close(conn); /* the exporter ends, so each import ends now and need not wait */
 	CHECK_EQ(listen(server, 5), 0);
 	close(server);
 	unlink(path);
@@ -218,7 +219,7 @@ static uint64_t allocated(int fd)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-/* Answers one import on a connection with a sparse memfd, which it leaves in *memory. */
+/* Replies to one import on a connection with a sparse memfd, which is stored in *memory. */
 static int answer_with_sparse(int server, int *memory)
 {
 	struct dg_share_reply a = { .magic = SHARE_MAGIC, .version = SHARE_VERSION,
@@ -269,7 +270,7 @@ static void a_sparse_memfd_is_imported_without_its_pages(void)
 	fix_close(&f);
 }
 
-/* Imports from the exporter and closes, for a second. */
+/* Imports from the exporter and closes, repeatedly for a second. */
 static void *churning(void *arg)
 {
 	struct importing *i = arg;
@@ -284,7 +285,7 @@ static void *churning(void *arg)
 	return NULL;
 }
 
-/* Under ThreadSanitizer: the last reference to an exporter goes while others connect to it. */
+/* For ThreadSanitizer: the last reference to an exporter is dropped while others connect to it. */
 static void threads_import_from_honest_and_stalled_exporters(void)
 {
 	struct other first = start(honest_exporter), second = start(honest_exporter);

@@ -144,7 +144,7 @@ static void post_transfer(struct world *w)
 		CHECK_EQ(t.wc.status, DG_OK);
 }
 
-/* Takes any of the transfers, not the oldest; or drops it. */
+/* Takes one of the transfers, not necessarily the oldest; or drops it. */
 static void take_one(struct world *w)
 {
 	uint32_t i = w->n_out ? below(&w->seed, w->n_out) : 0;
@@ -189,7 +189,7 @@ static void settle(struct world *w)
 		take_one(w);
 	while (w->polled)
 		poll_some(w);
-	run_batch(w); /* ordered after the dropped ones */
+	run_batch(w); /* also waits for the dropped ones, by order */
 	CHECK(!memcmp(w->local_bytes, w->local_model, BYTES));
 	CHECK(!memcmp(w->remote_bytes, w->remote_model, BYTES));
 }

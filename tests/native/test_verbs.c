@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The provider verbs beyond the conformance suite: two processes, importers as on another machine,
- * rights, and ends of all kinds. Without an RDMA device only the first test runs; the stage testbed of
- * tests/run sets DG_ONLY_PROVIDER and has one.
+ * The provider verbs beyond the conformance suite: two processes, importers that act as on another
+ * machine, rights, and connections that end in various ways. Without an RDMA device only the first
+ * test runs; the stage testbed of tests/run sets DG_ONLY_PROVIDER and has a device.
  *
- * A descriptor with another boot id is one of another machine: then nothing but RDMA connects the two
- * sides, neither the share server nor shared gates.
+ * A descriptor with another boot id counts as one of another machine: the two sides are then
+ * connected by RDMA only, without a share server and without shared gates.
  */
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -117,8 +117,8 @@ static void short_blob(struct dg_descriptor *d)
 	d->blob_length--;
 }
 
-/* The exporting process: two regions, the second one to be read only. Says their descriptors, then
- * does what it is asked until the other side ends. */
+/* The exporting process: two regions, the second of them read-only. Sends their descriptors, then
+ * executes commands until the other side ends. */
 enum ask { CLOSE_FIRST = 1, CHECK_FIRST, END };
 
 static void exporting(int fd)
@@ -298,7 +298,7 @@ static int status_of_run(struct pair_fix *p, dg_region *from, uint64_t size)
 	return wc.status;
 }
 
-/* A single operation of an idle queue is not put on the ring. */
+/* A single operation of an idle queue is executed directly, without the ring. */
 static void an_operation_that_is_run_ends_as_one_that_is_posted(void)
 {
 	struct pair_fix p;
@@ -319,7 +319,7 @@ static void an_operation_that_is_run_ends_as_one_that_is_posted(void)
 	fix_close(&p.f);
 }
 
-/* Imports as on another machine, and posts reads until it is killed. */
+/* Imports as if on another machine, and posts reads until it is killed. */
 static void reading_on(int fd)
 {
 	struct token t;
@@ -338,7 +338,7 @@ static void reading_on(int fd)
 	}
 }
 
-/* A region of this process that the other one imports as on another machine. */
+/* A region of this process that the other process imports as if on another machine. */
 struct lent {
 	struct other o;
 	dg_device *dev;
@@ -406,7 +406,8 @@ static void a_descriptor_whose_address_is_not_reached_names_it_and_the_device(vo
 	pair_close(&p);
 }
 
-/* Has the kernel apply the limit of locked memory, which it does not for a process with this right. */
+/* Makes the kernel enforce the limit of locked memory, from which CAP_IPC_LOCK exempts a
+ * process. */
 static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -431,7 +432,7 @@ static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* Soft-RoCE from Linux 6.15 on offers it, and does it wrong. */
+/* Soft-RoCE offers on-demand paging since Linux 6.15, but implements it incorrectly. */
 static void memory_on_demand_is_refused_by_a_device_in_software(void)
 {
 	dg_memory m = plain_memory(pages(SIZE), SIZE);
@@ -448,14 +449,14 @@ static void memory_on_demand_is_refused_by_a_device_in_software(void)
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* Events of the connection manager, changed before the provider sees them. */
+/* Modifies events of the connection manager before the provider sees them. */
 static int (*next_event)(struct rdma_event_channel *c, struct rdma_cm_event **e);
 static int (*ack_event)(struct rdma_cm_event *e);
 static struct rdma_cm_event repeated, *last_event;
 static int n_repeated;
 static bool removal;
 
-/* Gives each event twice. */
+/* Delivers each event twice. */
 static int repeat(struct rdma_event_channel *c, struct rdma_cm_event **e)
 {
 	if (last_event) {
@@ -499,7 +500,7 @@ static void events_that_are_repeated_do_no_harm(void)
 	fix_close(&f);
 }
 
-/* Gives the answer of the exporter before the address is known, and not again. */
+/* Delivers the exporter's answer once, before the address is resolved. */
 static int answer_first(struct rdma_event_channel *c, struct rdma_cm_event **e)
 {
 	if (next_event(c, e))
@@ -525,7 +526,7 @@ static void an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_t
 	CHECK_EQ(dg_device_close(dev, SECOND), 0);
 }
 
-/* Has the next connection's first event say that its device was removed. */
+/* Makes the next connection's first event report that its device was removed. */
 static int remove_device(struct rdma_event_channel *c, struct rdma_cm_event **e)
 {
 	if (next_event(c, e))
@@ -558,7 +559,7 @@ static void a_device_that_was_removed_is_named(void)
 	fix_close(&f);
 }
 
-/* Requests with a magic number that is none, as many as there is time for, by an id each. */
+/* Sends requests with an invalid magic number, each with a new id, as many as there is time for. */
 static void flooding(int fd)
 {
 	enum { N = 400 };
@@ -637,7 +638,7 @@ static void forged_and_stale_descriptors_are_refused(void)
 	pair_close(&p);
 }
 
-/* The connections to the device's regions, by whether they are endpoints. */
+/* Finds the connections to the device's regions; the argument selects endpoints or links. */
 static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region *t)
 {
 	struct verbs *d = dev->provider;
@@ -648,8 +649,8 @@ static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region 
 	return NULL;
 }
 
-/* An importer that puts the rkey of a region that it may write into its requests for one that it may
- * only read, and the other way round, opens nothing: it has both rkeys from the exporter. */
+/* An importer has the rkeys of two regions from the exporter, a writable and a read-only one.
+ * Exchanging them in its requests must not open anything. */
 static void an_rkey_opens_nothing_to_another_connection(void)
 {
 	struct pair_fix p;
@@ -669,8 +670,8 @@ static void an_rkey_opens_nothing_to_another_connection(void)
 	pair_close(&p);
 }
 
-/* The adapter, and not only the importer's own check, keeps a region that is exported to be read from
- * being written. */
+/* A region that is exported read-only is protected by the adapter, not just by the importer's own
+ * check. */
 static void refused_by_the_adapter(uint32_t op, uint64_t size)
 {
 	struct pair_fix p;
@@ -705,7 +706,7 @@ static void an_exporter_whose_adapter_has_no_atomics_is_named(void)
 	dg_wc wc;
 
 	fix_open(&f, SIZE, 16);
-	((struct verbs *)f.dev->provider)->atomics = IBV_ATOMIC_NONE; /* what it answers from now on */
+	((struct verbs *)f.dev->provider)->atomics = IBV_ATOMIC_NONE; /* its answer from now on */
 	wr = record(&f, DG_FETCH_ADD, 8, 0, 0);
 	wr.remote = id_of(imported(f.dev, f.source, RW));
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 20 * SECOND), -EOPNOTSUPP);
@@ -716,7 +717,7 @@ static void an_exporter_whose_adapter_has_no_atomics_is_named(void)
 	fix_close(&f);
 }
 
-/* The registration that all windows of a region are over gives no remote access. */
+/* The region's own registration, which all of its windows refer to, gives no remote access. */
 static void the_rkey_of_the_regions_own_registration_opens_nothing(void)
 {
 	const struct verbs_region *t;
@@ -742,7 +743,7 @@ static int query_without_windows(struct ibv_context *c, struct ibv_device_attr *
 	return rc;
 }
 
-/* An adapter without memory windows: each connection has a registration. */
+/* Simulates an adapter without memory windows: each connection has a registration. */
 static void has_no_windows(void)
 {
 	CHECK_EQ(dg_verbs_load(), 0);
@@ -789,7 +790,7 @@ static struct ibv_qp *create_qp_without_windows(struct ibv_pd *pd, struct ibv_qp
 	return qp;
 }
 
-/* The adapter says that it has windows, and makes none. */
+/* The adapter reports windows, but cannot create any. */
 static void where_a_window_cannot_be_made_a_registration_takes_its_place(void)
 {
 	struct fix f;
@@ -807,7 +808,7 @@ static void where_a_window_cannot_be_made_a_registration_takes_its_place(void)
 	fix_close(&f);
 }
 
-/* Imports as on another machine, posts 16 reads of 64 KiB, and reaps them only when asked to. */
+/* Imports as if on another machine, posts 16 reads of 64 KiB, and reaps them only on request. */
 static void reading_without_reaping(int fd)
 {
 	enum { N = 16 };
@@ -836,7 +837,7 @@ static void reading_without_reaping(int fd)
 		}
 		got += n;
 	}
-	/* Nothing was refused by the adapter: that would have broken the connection. */
+	/* The adapter refused nothing: a refusal would have broken the connection. */
 	CHECK(endpoint_of(f.dev, f.remote->provider_state));
 	CHECK(!((struct verbs_queue *)f.q->pipe.provider)->any_broken);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
@@ -857,7 +858,7 @@ static void a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_
 	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
 }
 
-/* Reads, and again when asked to. */
+/* Reads, and reads again on request. */
 static void reading_twice(int fd)
 {
 	struct token t;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the provider verbs registers memory: which calls of libibverbs it makes, in which order, with which
- * arguments, and what it says if they fail. The functions of libibverbs are replaced by recorders, so no
- * RDMA device and no libibverbs is needed; GPU memory is that of the fake driver.
+ * How the provider verbs registers memory: which calls of libibverbs it makes, in which order, with
+ * which arguments, and which error it reports if they fail. The functions of libibverbs are
+ * replaced by recorders, so neither an RDMA device nor libibverbs is needed; GPU memory is that of
+ * the fake driver.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 #define SIZE 65536u
 
-/* The last call of each function, and what it answers: an errno, or 0. */
+/* Arguments of the last call of each function, and its result: an errno, or 0. */
 static struct {
 	int calls, answer, flags;
 	struct ibv_pd *pd;
@@ -98,7 +99,7 @@ static int query_device_ex(struct ibv_context *context, const uint32_t *input,
 	return query.answer;
 }
 
-/* A device whose libibverbs has all functions and refuses nothing. */
+/* Starts with a device whose libibverbs has all functions and refuses nothing. */
 static void start(void)
 {
 	dg_verbs.ibv_reg_mr = reg_mr;
@@ -123,7 +124,7 @@ static dg_memory host(uint32_t flags)
 	return (dg_memory){ .addr = bytes, .size = SIZE, .fd = -1, .flags = flags };
 }
 
-/* Bytes inside of GPU memory that do not begin at a page. */
+/* Returns bytes within GPU memory that do not begin at a page. */
 static dg_memory gpu(void)
 {
 	dg_memory m = { .size = SIZE, .fd = -1, .kind = DG_KIND_CUDA_OWN };
@@ -133,7 +134,7 @@ static dg_memory gpu(void)
 	return m;
 }
 
-/* A folder of kernel modules with this one. */
+/* Creates a folder of kernel modules that contains this one. */
 static void loaded(const char *module)
 {
 	static char folder[] = "/tmp/dgkit-modules-XXXXXX";
@@ -188,7 +189,7 @@ static void host_memory_is_pinned(void)
 	CHECK_EQ(query.calls + dmabuf.calls, 0);
 }
 
-/* The kernel binds no window to a dma-buf. */
+/* The kernel does not bind a window to a dma-buf. */
 static void only_pinned_host_memory_can_have_windows(void)
 {
 	dg_memory pinned = host(0), on_demand = host(DG_MEMORY_ON_DEMAND), on_gpu = gpu();
@@ -229,7 +230,7 @@ static void an_adapter_without_paging_is_not_asked_to_page(void)
 	CHECK_SAYS(dg_last_error(), "fake0 cannot register memory on demand");
 	CHECK_SAYS(dg_last_error(), "no on-demand paging");
 	query.general = IBV_ODP_SUPPORT;
-	query.rc = IBV_ODP_SUPPORT_WRITE; /* no reads */
+	query.rc = IBV_ODP_SUPPORT_WRITE; /* reads are not supported */
 	CHECK_EQ(registers(&m, 0), -EOPNOTSUPP);
 	CHECK_SAYS(dg_last_error(), "no RDMA reads and writes");
 	CHECK_EQ(plain.calls, 0);
@@ -248,7 +249,7 @@ static void a_device_in_software_is_not_asked_to_page(void)
 	CHECK_EQ(registers(&m, 0), 0);
 }
 
-/* What the kernel answers is taken where libibverbs does not say what the adapter pages. */
+/* If libibverbs cannot report what the adapter pages, the kernel's answer decides. */
 static void without_extended_verbs_the_registration_itself_shows_it(void)
 {
 	dg_memory m = host(DG_MEMORY_ON_DEMAND);
@@ -268,7 +269,7 @@ static void without_extended_verbs_the_registration_itself_shows_it(void)
 		CHECK_EQ(registers(&m, 0), -EOPNOTSUPP);
 		CHECK_SAYS(dg_last_error(), "its driver has no on-demand paging");
 	}
-	plain.answer = ENOMEM; /* nothing is pinned, so the limit for that is no reason */
+	plain.answer = ENOMEM; /* nothing is pinned, so that limit cannot be the reason */
 	CHECK_EQ(registers(&m, 0), -ENOMEM);
 	CHECK(!strstr(dg_last_error(), "locked memory"));
 }
@@ -294,7 +295,7 @@ static void gpu_memory_is_registered_as_a_dma_buf_at_its_own_address(void)
 	int fds;
 
 	start();
-	loaded("nvidia_peermem"); /* not used where there is a dma-buf */
+	loaded("nvidia_peermem"); /* not used if there is a dma-buf */
 	fds = open_fds();
 	CHECK_EQ(registers(&m, IBV_ACCESS_LOCAL_WRITE), 0);
 	CHECK_EQ(source.way, DG_REGISTRATION_DMABUF);
@@ -341,7 +342,7 @@ static void a_dma_buf_is_closed_once(void)
 	dg_verbs_source_close(&source);
 	CHECK_EQ(fcntl(fd, F_GETFD), -1);
 	again = open("/dev/null", O_RDONLY);
-	CHECK_EQ(again, fd); /* the lowest that is free */
+	CHECK_EQ(again, fd); /* the lowest free fd */
 	dg_verbs_source_close(&source);
 	CHECK(fcntl(again, F_GETFD) >= 0);
 }
@@ -362,7 +363,7 @@ static void an_adapter_that_takes_no_dma_buf_gets_the_address(const char *module
 	CHECK_EQ(plain.flags, IBV_ACCESS_LOCAL_WRITE);
 	CHECK_EQ(source.fd, -1);
 	CHECK_EQ(open_fds(), fds);
-	/* Importers by the address at once. */
+	/* Importers are registered by the address immediately. */
 	CHECK(dg_verbs_mr(OTHER_PD, &m, &source, IBV_ACCESS_REMOTE_WRITE) == &mr);
 	CHECK(!strcmp(order, "dpp"));
 	unload(module);
@@ -378,7 +379,7 @@ static void mellanox_peer_memory_will_do_as_well(void)
 	an_adapter_that_takes_no_dma_buf_gets_the_address("nv_peer_mem");
 }
 
-/* Registers GPU memory with no way left, and checks what is said of both. */
+/* Registers GPU memory when no method works, and checks the message about both methods. */
 static void refused(int reason, const char *of_dmabuf, const char *of_address)
 {
 	dg_memory m = gpu();
@@ -467,7 +468,7 @@ static void gpu_memory_of_a_region_is_not_accessed_by_the_cpu(void)
 	CHECK(entry->base == m.addr);
 	CHECK_EQ(of_gpu.registration, DG_REGISTRATION_DMABUF);
 	op.local = of_gpu.index;
-	CHECK(!dg_verbs_fits_inline(64, &op, 8)); /* the CPU would copy it into the work request */
+	CHECK(!dg_verbs_fits_inline(64, &op, 8)); /* the CPU would copy it into the request */
 
 	entry = mapped(&of_host, &h);
 	CHECK_EQ(entry->method, DG_METHOD_MAP);

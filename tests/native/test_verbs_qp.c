@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Queue pairs that are connected by hand. Without an RDMA device only the first test runs; the stage
- * testbed of tests/run sets DG_ONLY_PROVIDER and has one.
+ * Queue pairs that are connected by hand. Without an RDMA device only the first test runs; the
+ * stage testbed of tests/run sets DG_ONLY_PROVIDER and has a device.
  *
- * The two ends are of one device, each of another queue: `near` posts, `far` grants.
+ * Both ends belong to one device, but to different queues: `near` posts, `far` grants.
  */
 #include <sys/wait.h>
 
@@ -28,7 +28,7 @@ static void a_provider_without_queue_pairs_names_the_one_that_has_them(void)
 }
 
 struct ends {
-	struct fix f; /* source is granted, by `far`; remote is imported, by `near`, in its place */
+	struct fix f; /* `far` grants source; `near` imports remote, which replaces the fixture's */
 	struct test_queue far_queue;
 	dg_qp *near, *far;
 	dg_rdma_memory memory;
@@ -150,7 +150,7 @@ static void a_grant_to_be_read_is_not_written(void)
 	ends_close(&e);
 }
 
-/* Operations behind the refused one are not executed, those that were prepared before included. */
+/* Operations after the refused one are not executed, even if they were prepared before. */
 static void behind_a_refused_operation_nothing_is_executed(void)
 {
 	struct ends e;
@@ -240,7 +240,7 @@ static int status_on_endpoint_with(struct fix *f, dg_region *by_connection, uint
 	struct verbs_conn *c = d->conns;
 
 	wr.remote = id_of(by_connection);
-	CHECK_EQ(done(&f->tq, &wr).status, DG_OK); /* makes the endpoint */
+	CHECK_EQ(done(&f->tq, &wr).status, DG_OK); /* creates the endpoint */
 	for (c = d->conns; c && !c->cq; c = c->next)
 		;
 	CHECK(c);
@@ -270,8 +270,8 @@ static int status_of_next(struct ibv_cq *cq)
 	return -ETIMEDOUT;
 }
 
-/* An exporter posts on the endpoint that this process has made to it as an importer. (Nothing is registered
- * in the protection domain of links.) */
+/* An exporter posts on the endpoint that this process, as an importer, has with it. (Nothing is
+ * registered in the protection domain of links.) */
 static void an_rkey_of_a_grant_opens_nothing_to_an_exporter(void)
 {
 	dg_region *by_connection;
@@ -447,7 +447,8 @@ static void *register_and_close(void *arg)
 	return NULL;
 }
 
-/* A close waits for threads inside a queue, and an import by a queue pair takes what the close holds. */
+/* A close waits for threads inside a queue, and an import by a queue pair takes a lock that the
+ * close holds. */
 static void an_import_and_a_close_of_another_thread_do_not_wait_for_each_other(void)
 {
 	struct ends e;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libFuzzer: a descriptor that passes the parser keeps its promises, and packs to the same bytes. */
+/* libFuzzer: a descriptor that passes the parser is consistent, and packs to the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void check_parsed(const uint8_t *bytes, size_t size)
 	must(!memcmp(packed, bytes, size));
 }
 
-/* Makes header and checksum right, so that the parser gets past them. */
+/* Corrects header and checksum, so that the parser gets past them. */
 static void check_signed(const uint8_t *data, size_t size)
 {
 	struct dg_descriptor d = {0};

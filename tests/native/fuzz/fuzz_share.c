@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libFuzzer: packets of a hostile importer to the share server of this process. Whatever they are,
- * the server serves the next importer, read-only bytes and those around a region keep their values,
+ * libFuzzer: packets of a hostile importer to the share server of this process. Whatever the
+ * packets contain, the server serves the next importer, read-only bytes and those around a region
+ * keep their values, and no import and no fd is left.
  * and no import and no fd is left.
  */
 #include <dirent.h>
@@ -34,7 +35,7 @@ static struct {
 	int fds; /* fds of this process between two inputs; 0 before the first */
 } fuzz;
 
-/* The bytes of an input that are not yet used. */
+/* The unused rest of an input. */
 struct input {
 	const uint8_t *data;
 	size_t size;
@@ -58,7 +59,7 @@ static void take(struct input *in, void *out, size_t size)
 	in->size -= n;
 }
 
-/* Counts the fds but those of pipes, which libFuzzer opens to a program that prints symbols. */
+/* Counts the fds, except for pipes, which libFuzzer opens to a program that prints symbols. */
 static int open_fds(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -151,7 +152,7 @@ static void receive(int fd, int wait_ms, char **control)
 		close(fds[--n_fds]);
 }
 
-/* A request whose magic, version and key are mostly right. */
+/* Sends a request whose magic, version and key are usually valid. */
 static void send_request(int fd, struct input *in, uint8_t how, char **control)
 {
 	struct dg_share_request q;
