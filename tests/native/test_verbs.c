@@ -638,7 +638,7 @@ static void forged_and_stale_descriptors_are_refused(void)
 	pair_close(&p);
 }
 
-/* Finds the connections to the device's regions; the argument selects endpoints or links. */
+/* Finds the endpoint's connection to a region. */
 static struct verbs_conn *endpoint_of(dg_device *dev, const struct verbs_region *t)
 {
 	struct verbs *d = dev->provider;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of command lines: a program with a parameter of each type, which writes down what it
- * got. */
+/* For tests of command lines: a program with a parameter of each type, which records the values
+ * that it receives. */
 #ifndef SOFTDOCA_ARGP_CHECK_H
 #define SOFTDOCA_ARGP_CHECK_H
 
@@ -91,7 +91,7 @@ UNUSED static void set_up(void)
 		 0);
 }
 
-/* Starts with these arguments behind the program's name. */
+/* Starts with these arguments after the program's name. */
 #define START(...) start((char *[]){"prog", ##__VA_ARGS__, NULL})
 UNUSED static doca_error_t start(char **argv)
 {
@@ -102,8 +102,8 @@ UNUSED static doca_error_t start(char **argv)
 	return doca_argp_start(argc, argv);
 }
 
-/* Runs one start in a child; what it wrote to stdout and stderr goes to out. Gives its exit
- * status. */
+/* Runs one start in a child process. Its output to stdout and stderr is stored in out. Returns its
+ * exit status. */
 UNUSED static int start_apart(char **argv, char *out, size_t cap)
 {
 	int pipe_fds[2], status;
@@ -130,7 +130,7 @@ UNUSED static int start_apart(char **argv, char *out, size_t cap)
 	return WEXITSTATUS(status);
 }
 
-/* A file of this text; its path is good until the next one. */
+/* Creates a file with this text; its path is valid until the next call. */
 UNUSED static char *file_of(const char *text, size_t size)
 {
 	static char path[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of Comch: a side (a server or a client with a progress engine of its own) that counts
- * what its callbacks are told. Both may be in one process, or in two.
+ * For tests of Comch: a side (a server or a client with its own progress engine), which counts the
+ * calls of its callbacks. Both sides may be in one process, or in two.
  */
 #ifndef SOFTDOCA_COMCH_CHECK_H
 #define SOFTDOCA_COMCH_CHECK_H
@@ -30,10 +30,10 @@ struct side {
 	struct doca_comch_server *server;
 	struct doca_comch_client *client;
 	struct doca_ctx *ctx;
-	struct doca_comch_connection *peer; /* who connected last */
+	struct doca_comch_connection *peer; /* the last connection that was made */
 	uint32_t connects, unsuccessful, disconnects, received, sent, failed, told;
 	doca_error_t last_error;
-	char states[32]; /* the way it went: I idle, S starting, R running, P stopping */
+	char states[32]; /* the sequence of its states: I idle, S starting, R running, P stopping */
 	uint32_t last_len;
 	uint8_t last[MAX_MSG];
 	void *extra;
@@ -145,7 +145,7 @@ UNUSED static void consumer_cb(struct doca_comch_event_consumer *event,
 	check_failed(__FILE__, __LINE__, "a consumer %u where there are none", id);
 }
 
-/* The first device that can be what is asked for. */
+/* Opens the first device with the capability that `can` queries. */
 UNUSED static struct doca_dev *a_comch_dev(doca_error_t (*can)(const struct doca_devinfo *))
 {
 	struct doca_devinfo **list;
@@ -226,7 +226,8 @@ UNUSED static bool running(const struct side *s)
 	return state_of(s) == DOCA_CTX_STATE_RUNNING;
 }
 
-/* Progress of one side, or of two, until it is so. The runner's alarm ends one that never is. */
+/* Progresses one side, or two, until the condition holds. The runner's alarm ends a loop that never
+ * does. */
 #define UNTIL(s, cond)                             \
 	do {                                       \
 		while (!(cond))                    \
@@ -245,7 +246,7 @@ UNUSED static void connected(struct side *c)
 	OK(doca_comch_client_get_connection(c->client, &c->peer));
 }
 
-/* Both started and connected. */
+/* Creates both sides, started and connected. */
 UNUSED static void a_pair(struct side *s, struct side *c, const char *name)
 {
 	a_server(s, name);
@@ -277,7 +278,7 @@ UNUSED static void say(struct side *s, const void *msg, uint32_t len)
 	OK(doca_task_submit(task));
 }
 
-/* Sleeps until the handle says that there is something; then takes all of it. */
+/* Sleeps until the handle is readable, then progresses until nothing is left. */
 UNUSED static void wake_up(struct side *s)
 {
 	doca_notification_handle_t handle;
@@ -292,7 +293,8 @@ UNUSED static void wake_up(struct side *s)
 		;
 }
 
-/* Submits until tasks wait for room, as the peer receives nothing; gives how many do. */
+/* Submits until tasks wait for room, because the peer receives nothing. Returns how many tasks
+ * wait. */
 UNUSED static uint32_t fill_up(struct side *s)
 {
 	uint8_t bytes[MAX_MSG] = {0};
@@ -335,7 +337,7 @@ UNUSED static void both_stopped(struct side *s, struct side *c)
 	stopped(s);
 }
 
-/* Bytes that depend on i, so that none passes for another. */
+/* Fills in bytes that depend on i, so that no message can be mistaken for another. */
 UNUSED static void fill(uint8_t *at, uint32_t len, uint32_t i)
 {
 	for (uint32_t k = 0; k < len; k++)
@@ -350,7 +352,7 @@ UNUSED static void check_filled(const uint8_t *at, uint32_t len, uint32_t i)
 	CHECK(!memcmp(at, want, len));
 }
 
-/* ---- the folder of sockets: each program has one of its own ---- */
+/* ---- the folder of sockets: each program has a separate one ---- */
 
 static char folder[] = "/tmp/comch-XXXXXX";
 
@@ -371,7 +373,7 @@ UNUSED static int in_a_folder(const struct test *tests, size_t n, int argc, char
 	return rc;
 }
 
-/* The socket of the one server that there is; false: there is none. */
+/* Returns the socket of the only server. Returns false if there is none. */
 UNUSED static bool socket_path(struct sockaddr_un *a)
 {
 	char pattern[64];
@@ -399,8 +401,8 @@ UNUSED static bool leftovers(void)
 	return true;
 }
 
-/* Runs side(fd) in a process of its own, which dies with this one. Before this one has called
- * DOCA. */
+/* Runs side(fd) in a separate process, which dies with this one. Call before this process has
+ * called DOCA. */
 UNUSED static pid_t other_process(void (*side)(int fd), int *fd)
 {
 	int fds[2];
@@ -437,7 +439,7 @@ UNUSED static void killed(pid_t pid)
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 }
 
-/* The two processes of a test know by a byte that the other got somewhere. */
+/* The two processes of a test signal their progress to each other with a byte. */
 UNUSED static void tell(int fd)
 {
 	CHECK_EQ(send(fd, "x", 1, MSG_NOSIGNAL), 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of work: a rig is a device, a progress engine, a DMA context and two maps, and it writes down
- * what the callbacks were told. Every wait has an end.
+ * For tests of tasks: a rig is a device, a progress engine, a DMA context and two maps, and records
+ * the arguments of the callbacks. Every wait has a time limit.
  */
 #ifndef SOFTDOCA_DOCA_CHECK_H
 #define SOFTDOCA_DOCA_CHECK_H
@@ -31,10 +31,10 @@ struct rig {
 	size_t size;
 	uint32_t tasks;
 	bool free_in_callback;
-	/* what the callbacks saw */
+	/* what the callbacks have recorded */
 	unsigned done, failed;
 	doca_error_t last;
-	uint64_t order[4096]; /* the tasks' user data, in the order of their completion */
+	uint64_t order[4096]; /* user data of the tasks, in the order of their completion */
 	enum doca_ctx_states seen[16];
 	unsigned n_seen;
 };
@@ -55,7 +55,7 @@ UNUSED static double now_s(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* The same bytes for the same seed, and others for another place. */
+/* Fills bytes with a pattern that is the same for the same seed, and differs between positions. */
 UNUSED static void fill(uint8_t *bytes, size_t n, unsigned seed)
 {
 	for (size_t i = 0; i < n; i++)
@@ -70,7 +70,7 @@ UNUSED static uint8_t *pages(size_t size)
 	return at;
 }
 
-/* ---- what the callbacks do: they write it down, and free the task if they are asked to ---- */
+/* ---- the callbacks: they record the task, and free it on request ---- */
 
 UNUSED static void note(struct rig *r, struct doca_dma_task_memcpy *t, union doca_data task_data,
 			unsigned *count)
@@ -113,7 +113,7 @@ UNUSED static void on_state(const union doca_data user_data, struct doca_ctx *ct
 
 /* ---- a rig ---- */
 
-/* All but the start. */
+/* Does everything except the start. */
 UNUSED static void rig_make(struct rig *r, size_t size, uint32_t tasks)
 {
 	union doca_data data = { .ptr = r };
@@ -162,7 +162,7 @@ UNUSED static size_t in_flight(const struct rig *r)
 	return of_ctx;
 }
 
-/* Progress until that many tasks ended, one way or the other. */
+/* Progresses until this many tasks have ended, successfully or not. */
 UNUSED static void run_until(struct rig *r, unsigned ended)
 {
 	double end = now_s() + WAIT_SECONDS;
@@ -184,7 +184,7 @@ UNUSED static void run_until_idle(struct rig *r)
 				     state_of(r));
 }
 
-/* Gives everything but the context back: each call must succeed, so nothing may be left. */
+/* Frees everything but the context. Each call must succeed, so nothing may be left in use. */
 UNUSED static void rig_free(struct rig *r)
 {
 	OK(doca_pe_destroy(r->pe));
@@ -210,7 +210,7 @@ UNUSED static void rig_close(struct rig *r)
 
 /* ---- tasks ---- */
 
-/* n bytes of data, at an offset of the source; room for n, at one of the destination. */
+/* A source buffer with n bytes of data at an offset; a destination buffer with room for n bytes. */
 UNUSED static struct doca_buf *source(struct rig *r, size_t offset, size_t n)
 {
 	struct doca_buf *b;
@@ -253,7 +253,7 @@ UNUSED static size_t data_len(const struct doca_buf *b)
 	return n;
 }
 
-/* One memcpy to its end; gives its status. The buffers stay the caller's. */
+/* Executes one memcpy and returns its status. The caller keeps the buffers. */
 UNUSED static doca_error_t copied(struct rig *r, const struct doca_buf *src, struct doca_buf *dst)
 {
 	unsigned before = r->done + r->failed;
@@ -263,7 +263,7 @@ UNUSED static doca_error_t copied(struct rig *r, const struct doca_buf *src, str
 	return r->last;
 }
 
-/* The same between offsets. */
+/* Does the same between offsets. */
 UNUSED static doca_error_t copied_at(struct rig *r, size_t from, size_t to, size_t n)
 {
 	struct doca_buf *src = source(r, from, n), *dst = target(r, to, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of exports: a descriptor that a test may alter, its maker and its importer. */
+/* For tests of exports: a descriptor that a test may alter, its exporter and its importer. */
 #ifndef SOFTDOCA_EXPORT_CHECK_H
 #define SOFTDOCA_EXPORT_CHECK_H
 
@@ -14,7 +14,7 @@ struct desc {
 
 UNUSED static struct desc exported(struct doca_mmap *m, struct doca_dev *dev)
 {
-	struct desc d = {0}; /* all of it: tests send it whole */
+	struct desc d = {0}; /* initialize all of it, because tests send the whole struct */
 	const void *bytes;
 
 	OK(doca_mmap_export_pci(m, dev, &bytes, &d.len));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests of Comch's fast path: an end (a consumer or a producer of a side's connection) with a progress
- * engine and memory of its own, which counts what its callbacks are told.
+ * For tests of Comch's fast path: an end (a consumer or a producer of a side's connection) with its
+ * own progress engine and memory, which counts the calls of its callbacks.
  */
 #ifndef SOFTDOCA_FAST_CHECK_H
 #define SOFTDOCA_FAST_CHECK_H
@@ -26,12 +26,12 @@ struct end {
 	uint32_t done, failed, ended;
 	doca_error_t last_error;
 	char states[32];
-	bool keep; /* tasks are not freed */
+	bool keep; /* the callbacks do not free tasks */
 	void (*on_received)(struct end *e, struct doca_comch_consumer_task_post_recv *task);
 	void (*on_sent)(struct end *e, struct doca_comch_producer_task_send *task);
 };
 
-/* What the events of consumers told a side: ids are positive, the last one is here. */
+/* The consumer events of a side: ids are positive, and the last new id is recorded here. */
 struct consumers {
 	uint32_t added, expired, last;
 };
@@ -130,7 +130,7 @@ UNUSED static void not_produced_cb(struct doca_comch_producer_task_send *task,
 	doca_task_free(doca_comch_producer_task_send_as_task(task));
 }
 
-/* Beside a_server or a_client, before the start. */
+/* Called after a_server or a_client, before the start. */
 UNUSED static void with_consumers(struct side *s)
 {
 	if (s->server)
@@ -139,7 +139,7 @@ UNUSED static void with_consumers(struct side *s)
 		OK(doca_comch_client_event_consumer_register(s->client, added_cb, expired_cb));
 }
 
-/* a_pair, with the events of consumers. */
+/* Like a_pair, with consumer events. */
 UNUSED static void a_fast_pair(struct side *s, struct side *c, const char *name)
 {
 	a_server(s, name);
@@ -220,7 +220,7 @@ UNUSED static void a_producer(struct end *e, struct side *s, size_t size)
 	OK(doca_ctx_start(e->ctx));
 }
 
-/* Buffers of n bytes at an offset: empty, and full. */
+/* Buffers of n bytes at an offset: an empty and a full one. */
 UNUSED static struct doca_buf *room_at(struct end *e, size_t offset, size_t n)
 {
 	return a_buf(e->inv, e->map, e->bytes + offset, n);
@@ -258,7 +258,7 @@ UNUSED static struct doca_task *a_send(struct end *e, struct doca_buf *b, const 
 	return doca_comch_producer_task_send_as_task(task);
 }
 
-/* Repeats a submit as programs do: without progress. */
+/* Repeats a submit without progress, as programs do. */
 UNUSED static doca_error_t submit_soon(struct doca_task *task)
 {
 	doca_error_t error;
@@ -308,7 +308,7 @@ UNUSED static void close_end(struct end *e)
 	destroy_end(e);
 }
 
-/* As wake_up(). */
+/* Like wake_up(). */
 UNUSED static void wake_end(struct end *e)
 {
 	struct side as = {.pe = e->pe};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A side of a sample that leaves without a message once it is connected, as one that is killed:
- * leaving_side client, or leaving_side server, of comch_copy; with a third word, of comch_stream. */
+/* A side of a sample that exits without a message once it is connected, as if it were killed:
+ * leaving_side client, or leaving_side server, for comch_copy; with a third argument, for
+ * comch_stream. */
 #include "comch_check.h"
 
 static int client(const char *name)

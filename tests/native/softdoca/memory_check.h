@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of memory: a device, maps and buffers, and values that are no handle. */
+/* For tests of memory: a device, maps and buffers, and invalid handles. */
 #ifndef SOFTDOCA_MEMORY_CHECK_H
 #define SOFTDOCA_MEMORY_CHECK_H
 
@@ -24,7 +24,7 @@ const char *softdoca_last_refusal(void);
 #define PCI_RO     DOCA_ACCESS_FLAG_PCI_READ_ONLY
 #define PCI_RW     DOCA_ACCESS_FLAG_PCI_READ_WRITE
 
-/* Entries of /proc/self/fd, with a few that always are: for comparing. */
+/* Counts the entries of /proc/self/fd, including a few that always exist, for comparison. */
 UNUSED static int open_fds(void)
 {
 	DIR *fds = opendir("/proc/self/fd");
@@ -37,7 +37,7 @@ UNUSED static int open_fds(void)
 	return n;
 }
 
-/* The first device that there is. */
+/* Opens the first device. */
 UNUSED static struct doca_dev *a_dev(void)
 {
 	struct doca_devinfo **list;
@@ -108,7 +108,7 @@ UNUSED static uint32_t bufs_of(const struct doca_mmap *m)
 	return n;
 }
 
-/* A map that was destroyed. */
+/* Returns a map that was destroyed. */
 UNUSED static struct doca_mmap *a_dead_map(void)
 {
 	struct doca_mmap *m;
@@ -118,7 +118,8 @@ UNUSED static struct doca_mmap *a_dead_map(void)
 	return m;
 }
 
-/* What is no handle of any kind: each function must refuse it. `living` is one of another kind. */
+/* Values that are not a valid handle of the expected kind: each function must refuse them. `living`
+ * is an object of another kind. */
 #define NO_HANDLES(living)                  \
 	{NULL,                              \
 	 (void *)1,                         \
@@ -137,7 +138,7 @@ struct named_call {
 	call_with call;
 };
 
-/* That every call refuses every one of the handles as invalid. */
+/* Checks that every call refuses every one of the handles as invalid. */
 UNUSED static void all_refuse(const struct named_call *calls, size_t n, void *const *handles,
 			      size_t m)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For tests with two processes: a host that exports memory, and this one, which copies from and to it as
- * a DPU would.
+ * For tests with two processes: a host that exports memory, and this process, which copies from and
+ * to it like a DPU.
  */
 #ifndef SOFTDOCA_PAIR_CHECK_H
 #define SOFTDOCA_PAIR_CHECK_H
@@ -9,13 +9,13 @@
 #include "doca_check.h"
 #include "other_process.h"
 
-/* What the host tells of its memory. */
+/* What the host sends about its memory. */
 struct offer {
 	uint64_t addr, len, desc_len;
 	uint8_t desc[512];
 };
 
-/* Tells the other side to end, and waits until it has ended well. */
+/* Tells the other side to end, and waits until it has ended successfully. */
 UNUSED static void join(struct other o)
 {
 	int status;
@@ -26,8 +26,9 @@ UNUSED static void join(struct other o)
 	close(o.fd);
 }
 
-/* A host: exports `size` bytes of plain memory, filled with seed 5, until it is told to end. A byte that it
- * hears before asks for a look: it takes the memory back, and says whether it is as seed 6 has it. */
+/* A host: exports `size` bytes of plain memory, filled with seed 5, until it is told to end. For
+ * each byte that it receives before, it stops the map, and replies whether the memory is as filled
+ * with seed 6. */
 UNUSED static void export_and_wait(int fd, size_t size, uint32_t permissions)
 {
 	struct doca_dev *dev = a_dev();
@@ -47,7 +48,8 @@ UNUSED static void export_and_wait(int fd, size_t size, uint32_t permissions)
 	memcpy(offer.desc, desc, desc_len);
 	say(fd, &offer, sizeof(offer));
 	if (hears(fd, &asked, 1)) {
-		/* Takes the lock that copies for others are made under, so that TSan sees an order. */
+		/* Takes the lock that is held during copies for others, so that TSan sees an
+		 * order. */
 		OK(doca_mmap_stop(m));
 
 		uint8_t same = !memcmp(bytes, want, size);
@@ -61,7 +63,7 @@ UNUSED static void export_and_wait(int fd, size_t size, uint32_t permissions)
 	free(want);
 }
 
-/* The memory of the host, in this process. */
+/* Imports the memory of the host into this process. */
 UNUSED static struct doca_mmap *imported(struct rig *r, const struct offer *offer)
 {
 	struct doca_mmap *m;
@@ -70,7 +72,7 @@ UNUSED static struct doca_mmap *imported(struct rig *r, const struct offer *offe
 	return m;
 }
 
-/* A buffer over n bytes of it, full or empty, by the host's own address. */
+/* A buffer over n bytes of that memory, full or empty, at the host's own address. */
 UNUSED static struct doca_buf *far_buf(struct rig *r, struct doca_mmap *m, const struct offer *offer,
 				       size_t offset, size_t n, bool full)
 {
@@ -81,8 +83,9 @@ UNUSED static struct doca_buf *far_buf(struct rig *r, struct doca_mmap *m, const
 	return b;
 }
 
-/* How importers reach memory that is not shared, from now on and in the processes that start: by the
- * exporter's thread, or by the kernel where it lets them (else it is the thread again). */
+/* Selects how importers reach memory that is not shared, in this process and those started later:
+ * through the exporter's thread, or through the kernel where it permits that (otherwise through the
+ * thread). */
 UNUSED static void choose(bool by_thread)
 {
 	setenv("DGKIT_NO_PROCESS_VM", by_thread ? "1" : "0", 1);

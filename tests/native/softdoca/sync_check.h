@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of sync events: an event as a context, which counts what its callbacks are told. */
+/* For tests of sync events: an event as a context, which counts the calls of its callbacks. */
 #ifndef SOFTDOCA_SYNC_CHECK_H
 #define SOFTDOCA_SYNC_CHECK_H
 
@@ -18,7 +18,7 @@ struct events {
 	struct doca_ctx *ctx;
 	struct doca_pe *pe;
 	uint32_t done, failed;
-	uint64_t last; /* the user data of the last task */
+	uint64_t last; /* user data of the last task */
 	doca_error_t last_error;
 };
 
@@ -105,7 +105,7 @@ UNUSED static void submit_wait_gt(struct events *e, uint64_t value, uint64_t use
 	OK(doca_task_submit(doca_sync_event_task_wait_gt_as_doca_task(task)));
 }
 
-/* Sleeps until the handle says that there is something; then takes all of it. */
+/* Sleeps until the handle is readable, then progresses until nothing is left. */
 UNUSED static void sleep_once(struct events *e)
 {
 	doca_notification_handle_t handle;

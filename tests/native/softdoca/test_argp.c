@@ -348,7 +348,8 @@ static void what_is_no_parameter_is_never_touched(void)
 		set_all(wrong[i]);
 		CHECK_EQ(doca_argp_register_param(wrong[i]), DOCA_ERROR_INVALID_VALUE);
 	}
-	/* A setter without a value changes nothing, and one after registration neither. */
+	/* A setter without a value changes nothing, and neither does a setter after
+	 * registration. */
 	struct doca_argp_param *p = make("k", "kept", DOCA_ARGP_TYPE_STRING, on_text);
 	doca_argp_param_set_short_name(p, NULL);
 	doca_argp_param_set_long_name(p, NULL);

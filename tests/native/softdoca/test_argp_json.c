@@ -21,7 +21,7 @@ static void a_json_file_gives_values_of_each_type(void)
 	CHECK_EQ(start_json("{}"), DOCA_SUCCESS);
 }
 
-/* RFC 8259 has no comments; published programs' files have. */
+/* RFC 8259 has no comments, but the files of published programs do. */
 static void a_json_file_may_have_comments(void)
 {
 	set_up();
@@ -171,7 +171,7 @@ static void files_without_end_or_of_a_thousand_levels_are_refused(void)
 	CHECK_EQ(START("-j", "/tmp"), DOCA_ERROR_IO_FAILED);
 }
 
-/* Each start either succeeds or gives one of the documented errors; nothing else happens. */
+/* Each start either succeeds or returns one of the documented errors, and has no other effect. */
 static void altered_files_never_do_harm(void)
 {
 	const char good[] = "{\"doca_general_flags\": {\"log-level\": 60}, \"doca_program_flags\": "

@@ -62,7 +62,7 @@ static const struct named_call inventory_calls[] = {
 	NAMED(inventory_get_num_free_elements),
 };
 
-/* What most tests begin with. */
+/* Objects that most tests start with. */
 struct setup {
 	struct doca_mmap *map;
 	struct doca_buf_inventory *inv;
@@ -132,7 +132,7 @@ static void a_missing_place_for_the_answer_is_refused(void)
 	REFUSED(doca_buf_is_first_in_list(b, NULL), INVALID_VALUE);
 	REFUSED(doca_buf_is_in_list(b, NULL), INVALID_VALUE);
 	REFUSED(doca_buf_get_list_len(b, NULL), INVALID_VALUE);
-	OK(doca_buf_inc_refcount(b, NULL)); /* this one may be left out */
+	OK(doca_buf_inc_refcount(b, NULL)); /* the result may be omitted */
 	OK(doca_buf_dec_refcount(b, NULL));
 	OK(doca_buf_dec_refcount(b, NULL));
 	end(s);
@@ -176,7 +176,7 @@ static void data_moves_within_its_buffer_only(void)
 	REFUSED(doca_buf_set_data(b, NULL, 0), INVALID_VALUE);
 	REFUSED(doca_buf_set_data_len(b, 151), INVALID_VALUE);
 	OK(doca_buf_get_data_len(b, &len));
-	CHECK_EQ(len, 150); /* as it was before what was refused */
+	CHECK_EQ(len, 150); /* unchanged by the refused calls */
 	OK(doca_buf_set_data_len(b, 7));
 	OK(doca_buf_get_data_len(b, &len));
 	CHECK_EQ(len, 7);
@@ -185,7 +185,7 @@ static void data_moves_within_its_buffer_only(void)
 	CHECK_EQ(len, 0);
 	OK(doca_buf_get_data(b, &out));
 	CHECK(out == bytes + 150);
-	OK(doca_buf_set_data(b, bytes + 300, 0)); /* its very end */
+	OK(doca_buf_set_data(b, bytes + 300, 0)); /* the very end of its memory */
 	OK(doca_buf_dec_refcount(b, NULL));
 	end(s);
 }
@@ -229,7 +229,7 @@ static void nothing_is_taken_before_map_and_inventory_are_started(void)
 	OK(doca_buf_inventory_stop(inv));
 	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
 	REFUSED(doca_buf_inventory_buf_dup(inv, b, &got), BAD_STATE);
-	OK(doca_buf_dec_refcount(b, NULL)); /* what was taken goes back */
+	OK(doca_buf_dec_refcount(b, NULL)); /* free the buffer that was allocated */
 	OK(doca_mmap_stop(m));
 	OK(doca_buf_inventory_start(inv));
 	REFUSED(doca_buf_inventory_buf_get_by_addr(inv, m, bytes, 1, &got), BAD_STATE);
@@ -439,7 +439,7 @@ static void inventories_come_and_go(void)
 		OK(doca_buf_inventory_destroy(an_inventory(1 + (size_t)i % 300)));
 }
 
-/* softdoca has no data path on a GPU; an array's parameters are checked all the same. */
+/* softdoca has no data path on a GPU, but still checks an array's parameters. */
 static void an_array_for_a_gpu_is_not_supported(void)
 {
 	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Lists of buffers: chained, taken apart, given back. */
+/* Lists of buffers: chaining, unchaining, freeing. */
 #include "memory_check.h"
 
 enum { MOST = 12 };
@@ -12,7 +12,7 @@ static uint16_t count;
 static uint32_t number;
 static uint8_t flag;
 
-/* n buffers, each alone. */
+/* Allocates n buffers, none of them chained. */
 static void begin(int n)
 {
 	map = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
@@ -27,7 +27,7 @@ static void end(void)
 	OK(doca_mmap_destroy(map));
 }
 
-/* That b[from] to b[to - 1] are a list, as each of them says. */
+/* Checks that b[from] to b[to - 1] form a list, according to each of them. */
 static void is_list(int from, int to)
 {
 	OK(doca_buf_get_list_len(b[from], &number));
@@ -48,7 +48,7 @@ static void is_list(int from, int to)
 	}
 }
 
-/* Chains b[from] to b[to - 1], one behind the other. */
+/* Chains b[from] to b[to - 1] in this order. */
 static void chain(int from, int to)
 {
 	for (int i = from + 1; i < to; i++)
@@ -90,7 +90,7 @@ static void the_heads_last_reference_gives_the_whole_list_back(void)
 	CHECK_EQ(bufs_of(map), 0);
 	for (int i = 0; i < MOST; i++)
 		REFUSED(doca_buf_dec_refcount(b[i], NULL), BAD_STATE);
-	for (int i = 0; i < MOST; i++) { /* and each is taken again, alone */
+	for (int i = 0; i < MOST; i++) { /* and each can be allocated again, unchained */
 		b[i] = a_buf(inv, map, bytes, 1);
 		is_list(i, i + 1);
 	}
@@ -123,17 +123,17 @@ static void what_cannot_be_chained_is_refused_and_unchanged(void)
 	REFUSED(doca_buf_chain_list(b[0], b[0]), INVALID_VALUE);
 	REFUSED(doca_buf_chain_list(b[0], b[1]), NOT_PERMITTED); /* its own member */
 	REFUSED(doca_buf_chain_list(b[1], b[0]), NOT_PERMITTED);
-	REFUSED(doca_buf_chain_list(b[1], b[4]), NOT_PERMITTED); /* not a head */
+	REFUSED(doca_buf_chain_list(b[1], b[4]), NOT_PERMITTED); /* not a list head */
 	REFUSED(doca_buf_chain_list(b[0], b[3]), NOT_PERMITTED);
 	OK(doca_buf_inc_refcount(b[4], NULL));
 	REFUSED(doca_buf_chain_list(b[0], b[4]), NOT_PERMITTED); /* two references */
-	OK(doca_buf_chain_list(b[4], b[2])); /* a first list may have more than one */
+	OK(doca_buf_chain_list(b[4], b[2])); /* the first list may have several references */
 	REFUSED(doca_buf_chain_list(NULL, b[0]), INVALID_VALUE);
 	REFUSED(doca_buf_chain_list(b[0], NULL), INVALID_VALUE);
 	REFUSED(doca_buf_chain_list((void *)map, b[0]), INVALID_VALUE);
 	is_list(0, 2);
 	OK(doca_buf_dec_refcount(b[0], NULL));
-	REFUSED(doca_buf_chain_list(b[4], b[0]), INVALID_VALUE); /* given back */
+	REFUSED(doca_buf_chain_list(b[4], b[0]), INVALID_VALUE); /* it was freed */
 	OK(doca_buf_dec_refcount(b[4], NULL));
 	OK(doca_buf_dec_refcount(b[4], NULL));
 	end();
@@ -149,7 +149,7 @@ static void a_list_comes_apart_at_every_place(void)
 		is_list(at, 6);
 		OK(doca_buf_get_refcount(b[at], &count));
 		CHECK_EQ(count, 1);
-		for (int i = 5; i > at; i--) /* until each is alone again */
+		for (int i = 5; i > at; i--) /* until each is unchained again */
 			OK(doca_buf_unchain_list(b[at], b[i]));
 		for (int i = at - 1; i > 0; i--)
 			OK(doca_buf_unchain_list(b[0], b[i]));
@@ -182,7 +182,7 @@ static void what_is_no_part_of_the_list_is_not_unchained(void)
 	REFUSED(doca_buf_unchain_list(b[0], b[0]), INVALID_VALUE);
 	REFUSED(doca_buf_unchain_list(b[0], b[3]), INVALID_VALUE);
 	REFUSED(doca_buf_unchain_list(b[0], b[4]), INVALID_VALUE);
-	REFUSED(doca_buf_unchain_list(b[2], b[1]), INVALID_VALUE); /* it lies before */
+	REFUSED(doca_buf_unchain_list(b[2], b[1]), INVALID_VALUE); /* it comes earlier */
 	REFUSED(doca_buf_unchain_list(NULL, b[1]), INVALID_VALUE);
 	REFUSED(doca_buf_unchain_list(b[0], NULL), INVALID_VALUE);
 	REFUSED(doca_buf_unchain_list(b[0], (void *)inv), INVALID_VALUE);
@@ -239,7 +239,7 @@ static void members_of_a_list_go_back_to_their_own_inventories(void)
 	end();
 }
 
-/* Random chains and cuts beside a plain array that says what must be. */
+/* Chains and unchains randomly, and compares with a plain array that holds the expected lists. */
 static void lists_stay_lists_through_thousands_of_random_changes(void)
 {
 	int first[MOST];
@@ -251,10 +251,10 @@ static void lists_stay_lists_through_thousands_of_random_changes(void)
 	for (int round = 0; round < 5000; round++) {
 		int at = 1 + rand_r(&seed) % (MOST - 1), to = at;
 
-		/* Members lie side by side, so a list is [first, first + length). */
+		/* Members are adjacent, so a list is [first, first + length). */
 		while (to < MOST && first[to] == first[at])
 			to++;
-		if (first[at] == at) /* a head: behind the list that ends before it */
+		if (first[at] == at) /* a list head: append it to the list that ends before it */
 			OK(doca_buf_chain_list(b[first[at - 1]], b[at]));
 		else
 			OK(doca_buf_unchain_list(b[first[at]], b[at]));

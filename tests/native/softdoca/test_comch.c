@@ -14,7 +14,7 @@ static void a_server_runs_at_once_and_a_client_once_it_is_accepted(void)
 	OK(doca_ctx_start(s.ctx));
 	CHECK(running(&s));
 	REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
-	/* However often only the client looks: the server has to accept. */
+	/* However often the client alone progresses: the server has to accept. */
 	for (int i = 0; i < 100; i++)
 		doca_pe_progress(c.pe);
 	CHECK_EQ(state_of(&c), DOCA_CTX_STATE_STARTING);
@@ -67,8 +67,8 @@ static void in_order(struct side *s, const uint8_t *bytes, uint32_t len,
 	check_filled(bytes, len, i);
 }
 
-/* More than a socket holds, while nobody receives: tasks wait, none is lost, and all keep their
- * order. */
+/* Sends more than a socket holds, while neither side receives: tasks wait, none is lost, and all
+ * keep their order. */
 static void tasks_that_find_the_socket_full_wait_in_order(void)
 {
 	enum { N = 2000 };
@@ -167,7 +167,7 @@ static void user_data_come_back_and_a_task_can_be_sent_again(void)
 
 static void keep_data(struct side *s, struct doca_comch_connection *c)
 {
-	/* The last message came before this, and the connection can still be asked. */
+	/* The last message arrived before this event, and the connection can still be queried. */
 	CHECK_EQ(s->received, TASKS);
 	CHECK_EQ(doca_comch_connection_get_user_data(c).u64, 99);
 	REFUSED(doca_comch_server_disconnect(s->server, c), INVALID_VALUE);
@@ -180,7 +180,7 @@ static void a_client_that_leaves_is_heard_to_the_end_then_the_event_comes(void)
 
 	a_pair(&s, &c, "leaves");
 	OK(doca_comch_connection_set_user_data(s.peer, mine));
-	say(&s, "never read", 10); /* what it has not read must not hide what it said */
+	say(&s, "never read", 10); /* an unread message must not hide those that it sent */
 	for (uint32_t i = 0; i < TASKS; i++)
 		say(&c, "bye", 3);
 	stopped(&c);
@@ -191,7 +191,7 @@ static void a_client_that_leaves_is_heard_to_the_end_then_the_event_comes(void)
 	stopped(&s);
 }
 
-/* On a BlueField-3 a server's own disconnect gives it no event (facts in server.c). */
+/* On a BlueField-3, a server that disconnects a client gets no event for it (facts in server.c). */
 static void a_client_that_is_sent_away_goes_idle_and_the_server_gets_no_event(void)
 {
 	struct side s = {0}, c = {0};
@@ -270,7 +270,7 @@ static void a_client_without_a_server_gives_up_and_is_idle(void)
 	REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
 	UNTIL(&c, idle(&c));
 	CHECK(!strcmp(c.states, "SPI"));
-	/* It can be stopped while it looks, too. */
+	/* It can also be stopped while it is searching. */
 	REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
 	OK(doca_ctx_stop(c.ctx));
 	CHECK(idle(&c));
@@ -353,7 +353,7 @@ static void the_notification_handle_wakes_for_all_that_comes(void)
 
 	a_client(&c, "sleep");
 	REFUSED(doca_ctx_start(c.ctx), IN_PROGRESS);
-	wake_up(&c); /* to look for the server again */
+	wake_up(&c); /* so that it searches for the server again */
 	a_server(&s, "sleep");
 	OK(doca_ctx_start(s.ctx));
 	while (!running(&c)) {
@@ -370,7 +370,7 @@ static void the_notification_handle_wakes_for_all_that_comes(void)
 	size_t waiting = fill_up(&s), done = s.sent;
 	CHECK(waiting);
 	UNTIL(&c, c.received == done);
-	wake_up(&s); /* there is room again */
+	wake_up(&s); /* now there is room again */
 	CHECK(s.sent > done);
 	stopped(&c);
 	while (!s.disconnects)
@@ -439,7 +439,8 @@ static void the_clients_of_a_server_are_limited_and_one_more_is_refused(void)
 	stopped(&s);
 }
 
-/* The program frees its last task while it does not wait, and waits for the end only then. */
+/* The program frees its last task at a time when it is not waiting, and only then waits for the
+ * end. */
 static void the_end_of_a_stop_wakes_who_waits_for_it(void)
 {
 	struct side s = {0}, c = {0};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comch and bad input: wrong handles, values and orders. */
+/* Comch with invalid input: wrong handles, values and order of calls. */
 #include "comch_check.h"
 
 /* ---- handles ---- */
 
-/* A connected pair: what the calls below get beside the handle in question. */
+/* A connected pair: valid arguments of the calls below, besides the handle under test. */
 static struct side s, c;
 static struct doca_comch_task_send *task_out;
 static struct doca_comch_client *client_out;
@@ -111,7 +111,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 	a_pair(&s, &c, "handles");
 	OK(doca_comch_client_create(c.dev, "dead", &dead));
 	OK(doca_comch_client_destroy(dead));
-	/* The engine is a living object of a kind that none of them takes. */
+	/* The engine is a valid object of a kind that none of the functions accepts. */
 	void *const handles[] = NO_HANDLES((void *)s.pe);
 	all_refuse(calls, sizeof(calls) / sizeof(calls[0]), handles,
 		   sizeof(handles) / sizeof(handles[0]));
@@ -125,7 +125,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 		CHECK(!doca_comch_client_get_client_ctx(handles[i]));
 		CHECK_EQ(doca_comch_connection_get_user_data(handles[i]).u64, 0);
 	}
-	/* A client is no server, and a connection of one side is not one of the other. */
+	/* A client is not a server, and a connection of one side does not belong to the other. */
 	REFUSED(doca_comch_server_destroy((void *)c.client), INVALID_VALUE);
 	REFUSED(doca_comch_client_destroy((void *)s.server), INVALID_VALUE);
 	REFUSED(server_peer(c.peer), INVALID_VALUE);
@@ -234,8 +234,8 @@ static void nothing_is_configured_or_destroyed_while_it_runs(void)
 	REFUSED(server_consumer(s.server), BAD_STATE);
 	REFUSED(server_set_msg(s.server), BAD_STATE);
 	REFUSED(server_set_recv(s.server), BAD_STATE);
-	/* A task in flight is neither submitted again nor freed; one that is not holds its
-	 * context. */
+	/* A task in flight can be neither submitted again nor freed; a task that is not in flight
+	 * keeps its context in use. */
 	OK(alloc_send(&c, c.peer, "x", 1, &task));
 	OK(doca_task_submit(task));
 	CHECK(doca_task_submit(task) != DOCA_SUCCESS);

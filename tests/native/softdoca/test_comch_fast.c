@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comch's fast path with both sides in one process: what consumers and producers do, and bad input. */
+/* Comch's fast path with both sides in one process: the behavior of consumers and producers, and
+ * invalid input. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -77,7 +78,7 @@ static void a_send_is_again_until_there_is_a_receive_and_each_takes_one(void)
 	REFUSED(doca_task_submit(second), AGAIN);
 	UNTIL(&to, to.done);
 	REFUSED(doca_task_submit(second), AGAIN);
-	receive_into(&to, in); /* after the data that it has */
+	receive_into(&to, in); /* appended to the data that it already has */
 	OK(doca_task_submit(second));
 	UNTIL(&from, from.done == 2);
 	UNTIL(&to, to.done == 2);
@@ -176,7 +177,7 @@ static void a_message_above_its_buffer_fails_that_receive_alone(void)
 		CHECK_EQ(to.last_error, DOCA_ERROR_IO_FAILED);
 		CHECK_EQ(data_len(small), 0);
 		CHECK_EQ(data_len(large), size);
-		CHECK(!to.bytes[10] && !to.bytes[15]); /* nothing beyond it */
+		CHECK(!to.bytes[10] && !to.bytes[15]); /* nothing is written beyond it */
 		CHECK_EQ(end_state(&to), DOCA_CTX_STATE_RUNNING);
 		let_go(small);
 		let_go(large);
@@ -203,7 +204,7 @@ static void memory_that_is_no_longer_accessible_fails_the_task(void)
 	OK(doca_task_submit(a_send(&from, out, NULL, id)));
 	UNTIL(&from, from.failed);
 	CHECK_EQ(from.last_error, DOCA_ERROR_IO_FAILED);
-	/* The receive is still there for another message. */
+	/* The receive is still available for another message. */
 	CHECK_EQ(mprotect(at, page, PROT_READ), 0);
 	OK(doca_task_submit(a_send(&from, out, NULL, id)));
 	UNTIL(&from, from.done);
@@ -229,7 +230,7 @@ static void a_consumer_that_stops_flushes_its_receives_and_expires(void)
 	receive_into(&to, in);
 	REFUSED(doca_ctx_stop(to.ctx), IN_PROGRESS);
 	struct doca_task *late = a_send(&from, out, NULL, id);
-	REFUSED(doca_task_submit(late), NOT_CONNECTED); /* before its side knows */
+	REFUSED(doca_task_submit(late), NOT_CONNECTED); /* before its side has learned of it */
 	UNTIL(&to, end_state(&to) == DOCA_CTX_STATE_IDLE);
 	CHECK_EQ(to.failed, 2);
 	CHECK_EQ(to.last_error, DOCA_ERROR_IO_FAILED);
@@ -237,7 +238,7 @@ static void a_consumer_that_stops_flushes_its_receives_and_expires(void)
 	UNTIL(&c, of_client.expired);
 	REFUSED(doca_task_submit(late), INVALID_VALUE); /* the id is unknown */
 	doca_task_free(late);
-	/* The same consumer can start again, and is a new one to the other side. */
+	/* The same consumer can start again, and appears to the other side as a new one. */
 	REFUSED(doca_ctx_start(to.ctx), IN_PROGRESS);
 	UNTIL(&to, end_state(&to) == DOCA_CTX_STATE_RUNNING);
 	UNTIL(&c, of_client.added == 2);
@@ -251,7 +252,7 @@ static void a_consumer_that_stops_flushes_its_receives_and_expires(void)
 	done(&to, &from);
 }
 
-/* As public programs end: they free buffers and tasks in flight, and stop. */
+/* Public programs end like this: they free buffers and tasks in flight, and stop. */
 static void receives_that_are_freed_in_flight_keep_nothing_alive(void)
 {
 	struct doca_comch_consumer_task_post_recv *task[8];
@@ -282,7 +283,7 @@ static void receives_that_are_freed_in_flight_keep_nothing_alive(void)
 	done(&to, &from);
 }
 
-/* Sends until some wait, as the consumer receives nothing. */
+/* Sends until some messages wait, while the consumer receives nothing. */
 static uint32_t fill_channel(struct end *to, struct end *from, struct doca_buf *in,
 			     struct doca_buf *out, uint32_t id)
 {
@@ -431,7 +432,7 @@ static void a_program_may_sleep_at_every_end(void)
 	OK(doca_buf_reset_data_len(in));
 	uint32_t n = fill_channel(&to, &from, in, out, id), before = from.done;
 	CHECK(before < 100 + n);
-	wake_end(&to); /* takes all: now there is space */
+	wake_end(&to); /* takes all messages, so there is space again */
 	while (from.done < 100 + n) {
 		wake_end(&from);
 		while (doca_pe_progress(to.pe))
@@ -449,7 +450,7 @@ static void a_program_may_sleep_at_every_end(void)
 	both_stopped(&s, &c);
 }
 
-/* ---- threads: each end has its own, and the connections theirs ---- */
+/* ---- threads: one for each end, and one for the connections ---- */
 
 enum { THREADS = 3, EACH = 2000 };
 static atomic_uint ids[THREADS], finished;
@@ -554,7 +555,7 @@ static void a_forked_child_does_not_hold_the_channels(void)
 	UNTIL(&to, to.done);
 	UNTIL(&from, from.done);
 	stop_end(&to);
-	UNTIL(&c, of_client.expired); /* the child has the channel no more */
+	UNTIL(&c, of_client.expired); /* the child does not hold the channel any more */
 	close(fds[1]);
 	ended_well(child);
 	let_go(in);
@@ -612,7 +613,7 @@ static const struct named_call calls[] = {
 	ALL_OF(p_cap_list),  ALL_OF(p_cap_n),      ALL_OF(p_conf),     ALL_OF(p_alloc),
 };
 
-/* Functions without a result: that they survive it, and yield nothing. */
+/* Functions without a result: they must survive an invalid handle, and return nothing. */
 static void no_task(void *h)
 {
 	doca_comch_consumer_task_post_recv_set_buf(h, NULL);
@@ -642,7 +643,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 		   sizeof(handles) / sizeof(handles[0]));
 	for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
 		no_task(handles[i]);
-	/* A handle of the other kind, and one that was freed. */
+	/* A handle of the other kind, and a freed one. */
 	struct doca_comch_producer_task_send *send;
 	OK(doca_comch_producer_task_send_alloc_init(from_all.producer, NULL, NULL, 0, id, &send));
 	CHECK(!doca_comch_consumer_task_post_recv_as_task((void *)send));
@@ -673,7 +674,7 @@ static void values_out_of_range_are_refused(void)
 	struct doca_task *nobody = a_send(&from, NULL, NULL, id + 1000);
 	REFUSED(doca_task_submit(nobody), INVALID_VALUE);
 	doca_task_free(nobody);
-	/* A buffer of another map than the consumer's; a map that is read-only. */
+	/* A buffer from a map other than the consumer's; a read-only map. */
 	struct doca_buf *alien = room_at(&from, 0, 10);
 	struct doca_comch_consumer_task_post_recv *receive = a_receive(&to, alien);
 	REFUSED(doca_task_submit(doca_comch_consumer_task_post_recv_as_task(receive)),
@@ -752,7 +753,7 @@ static void settings_and_tasks_have_their_states(void)
 	CHECK(!memcmp(doca_comch_producer_task_send_get_imm_data(send), "now", 3));
 	doca_task_free(doca_comch_producer_task_send_as_task(send));
 	let_go(out);
-	/* As many tasks as were asked for. */
+	/* At most as many tasks as were configured. */
 	struct doca_task *tasks[FAST_TASKS];
 	for (uint32_t i = 0; i < FAST_TASKS; i++)
 		tasks[i] = a_send(&from, NULL, NULL, id);

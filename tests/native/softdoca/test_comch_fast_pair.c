@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comch's fast path between two processes, as the host and as the DPU: streams, deaths, strangers. */
+/* Comch's fast path between two processes, as host and DPU: streams, deaths, hostile clients. */
 #include <sys/eventfd.h>
 
 #include "comch/fast.h"
@@ -31,7 +31,7 @@ static void as_dpu(struct side *s, int fd)
 
 /* ---- streams ---- */
 
-/* Receives in order, and submits each receive again. */
+/* Checks that messages arrive in order, and submits each receive again. */
 static void check_next(struct end *e, struct doca_comch_consumer_task_post_recv *task)
 {
 	struct doca_buf *b = doca_comch_consumer_task_post_recv_get_buf(task);
@@ -63,7 +63,8 @@ static void send_next(struct end *from, struct doca_buf *out, uint32_t i, uint32
 	OK(submit_soon(doca_comch_producer_task_send_as_task(task)));
 }
 
-/* Both ways at once. A side that sleeps looks only when a handle says so. */
+/* Sends in both directions concurrently. A side that sleeps progresses only when its handle is
+ * readable. */
 static void stream(struct side *s, struct consumers *others)
 {
 	struct end to = {.on_received = check_next}, from = {0};
@@ -78,7 +79,7 @@ static void stream(struct side *s, struct consumers *others)
 	}
 	UNTIL(s, others->added);
 	for (uint32_t i = 0; i < N; i++) {
-		/* Neither waits for the other's receives without receiving itself. */
+		/* No side may wait for the other's receives without receiving itself. */
 		struct doca_comch_producer_task_send *task;
 		doca_error_t error;
 
@@ -96,7 +97,7 @@ static void stream(struct side *s, struct consumers *others)
 	for (uint32_t k = 0; k < FAST_TASKS; k++)
 		let_go(in[k]);
 	let_go(out);
-	say(s, "done", 4); /* the other side's messages are all received */
+	say(s, "done", 4); /* the other side's messages have all been received */
 	UNTIL(s, s->received || !running(s));
 	close_end(&from);
 	close_end(&to);
@@ -146,7 +147,7 @@ static void sleeping_server(int fd)
 	stopped(&s);
 }
 
-/* One wake-up that is lost, and this never ends. */
+/* A single lost wake-up makes this test hang. */
 static void messages_find_a_consumer_asleep(void)
 {
 	struct side c = {0};
@@ -211,7 +212,7 @@ static void a_killed_consumer_is_an_error_and_an_event(void)
 	OK(doca_ctx_get_num_inflight_tasks(from.ctx, &waiting));
 	CHECK(waiting); /* the channel is full */
 	killed(other);
-	/* A loop over AGAIN ends, although nobody progresses the connection. */
+	/* A retry loop on AGAIN ends, although no thread progresses the connection. */
 	REFUSED(submit_soon(late), NOT_CONNECTED);
 	while (from.failed < waiting)
 		wake_end(&from);
@@ -284,9 +285,9 @@ static void a_side_killed_while_a_consumer_starts_ends_it(void)
 	destroyed(&c);
 }
 
-/* ---- strangers: any program of this user may connect and say anything ---- */
+/* ---- strangers: any program of this user may connect and send anything ---- */
 
-/* A client by hand, which announces a consumer with these fds. */
+/* Connects as a client without the library, and announces a consumer with these fds. */
 static int announce(const int *fds, size_t n, uint32_t id)
 {
 	struct hello h = {.p = {PACKET_MAGIC, PACKET_VERSION, PACKET_HELLO}, .max_msg = MSG_MAX};
@@ -398,7 +399,7 @@ static void a_stranger_s_consumer_expires_with_its_channel(void)
 	stopped(&strange);
 }
 
-/* What a stranger sends to a consumer, whose channel it was given. */
+/* Sends arbitrary packets to a consumer whose channel it was given. */
 static void noise_on_a_channel_ends_the_consumer_alone(void)
 {
 	const struct fast_message good = {.magic = FAST_MESSAGE_MAGIC, .producer = 9, .size = 4};
@@ -426,7 +427,7 @@ static void noise_on_a_channel_ends_the_consumer_alone(void)
 		receive_into(&to, in);
 		memcpy(packet, i < 6 ? &bad[i] : &good, sizeof(good));
 		memcpy(packet + sizeof(good), "good", 4);
-		/* The only channel of this process's other side. */
+		/* The only channel to the other side, which is in this process. */
 		struct remote *r = c.peer->fast->remotes;
 		CHECK_EQ(send(r->fd, packet, size, 0), (ssize_t)size);
 		UNTIL(&to, to.ended);

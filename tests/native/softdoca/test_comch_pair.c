@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Comch between two processes, as the host and as the DPU: streams of messages,
- * deaths, and what the application dma_copy does: export descriptors over
- * Comch, then DMA.
+ * Comch between two processes, as host and DPU: streams of messages, deaths, and the steps of the
+ * application dma_copy: export descriptors over Comch, then DMA.
  */
 #include "comch_check.h"
 
@@ -93,7 +92,8 @@ static void sleeping_server(int fd)
 	stopped(&s);
 }
 
-/* Neither side looks unless its handle says so: one wake-up that is lost, and this never ends. */
+/* A side progresses only when its handle is readable, so a single lost wake-up makes this test
+ * hang. */
 static void ten_thousand_messages_find_both_sides_asleep(void)
 {
 	struct side c = {0};
@@ -123,7 +123,7 @@ static void in_order(struct side *s, const uint8_t *bytes, uint32_t len,
 	check_filled(bytes, len, i);
 }
 
-/* As many as there are tasks for; takes what comes meanwhile. */
+/* Sends as many messages as there are tasks for, and receives meanwhile. */
 static void stream(struct side *s)
 {
 	struct doca_task *task;
@@ -232,7 +232,7 @@ static void a_server_that_is_killed_ends_its_client_and_its_name_is_free(void)
 	doca_task_free(task);
 	UNTIL(&c, idle(&c));
 	CHECK(!strcmp(c.states, "SRPI"));
-	/* What it left is no server: the next one takes its place. */
+	/* The remains of the dead server are not a server: the next one replaces it. */
 	CHECK(leftovers());
 	setenv("SOFTDOCA_SIDE", "both", 1);
 	a_server(&s, "dies");
@@ -243,7 +243,7 @@ static void a_server_that_is_killed_ends_its_client_and_its_name_is_free(void)
 	CHECK(!leftovers());
 }
 
-/* It has a child that lives on, which must not seem to be the server. */
+/* The server has a child that keeps running, which must not be mistaken for the server. */
 static void forking_server(int fd)
 {
 	struct side s = {0};
@@ -273,7 +273,7 @@ static void a_child_of_a_killed_server_does_not_hold_its_clients(void)
 
 	hear(fd);
 	as_host(&c, "forks");
-	hear(fd); /* the child has done what must not harm its parent's server */
+	hear(fd); /* the child has tried what must not harm its parent's server */
 	CHECK(socket_path(&a));
 	say(&c, "still there", 11);
 	UNTIL(&c, c.sent);
@@ -289,7 +289,7 @@ static void a_child_of_a_killed_server_does_not_hold_its_clients(void)
 
 /* ---- a small dma_copy ---- */
 
-#define FILE_SIZE ((size_t)3 << 20) /* more than one task may move */
+#define FILE_SIZE ((size_t)3 << 20) /* larger than one task may copy */
 #define PIECE     ((size_t)1 << 20)
 
 struct offer {
@@ -329,7 +329,7 @@ static doca_error_t copy_piece(struct doca_pe *pe, struct doca_dma *dma, struct 
 	return result;
 }
 
-/* All of what the offer describes, to `to`, by DMA. */
+/* Copies everything that the offer describes to `to`, by DMA. */
 static void copy_all(struct side *s, const struct offer *o, uint8_t *to)
 {
 	struct doca_mmap *remote, *local = a_started_map(s->dev, to, FILE_SIZE, READ_WRITE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Comch and strangers: whatever other programs of this user say on its sockets. */
+/* Comch and hostile clients: other programs of this user send anything to its sockets. */
 #include "comch_check.h"
 
 static struct side s, c;
@@ -23,7 +23,7 @@ static uint32_t rnd(void)
 	return seed ^= seed << 5;
 }
 
-/* The first packet of a client, overheard. */
+/* Records the first packet that a client sends. */
 static size_t overhear(uint8_t *out, size_t cap)
 {
 	struct side spy = {0};
@@ -31,7 +31,7 @@ static size_t overhear(uint8_t *out, size_t cap)
 	char hidden[sizeof(a.sun_path) + 8];
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	/* In the server's place for a moment. */
+	/* Take the server's place for a moment. */
 	CHECK(socket_path(&a));
 	snprintf(hidden, sizeof(hidden), "%s.away", a.sun_path);
 	CHECK_EQ(rename(a.sun_path, hidden), 0);
@@ -85,7 +85,7 @@ static void a_server_outlives_strangers_who_say_anything(void)
 		size_t len = i % 3 ? n : 1 + rnd() % sizeof(bytes);
 		for (size_t k = 0; k < len; k++)
 			bytes[k] = i % 3 ? hello[k] : (uint8_t)rnd();
-		if (i % 3 == 1) /* a hello with an altered bit, or cut short */
+		if (i % 3 == 1) /* a hello with an altered bit, or truncated */
 			bytes[rnd() % n] ^= (uint8_t)(1u << rnd() % 8);
 		else if (i % 3 == 2)
 			len = rnd() % n;
@@ -95,7 +95,8 @@ static void a_server_outlives_strangers_who_say_anything(void)
 		close(fd);
 		quiet_server();
 	}
-	/* Some altered bits make another size of the largest message: a good hello all the same. */
+	/* Some altered bits only change the size of the largest message, so that the hello is still
+	 * valid. */
 	CHECK_EQ(s.connects, s.disconnects);
 	CHECK_EQ(s.received, 0);
 	served("strangers");
@@ -135,11 +136,11 @@ static void one_who_greets_well_and_then_says_anything_is_gone(void)
 		int fd = dial();
 		CHECK_EQ(send(fd, hello, n, MSG_NOSIGNAL), (ssize_t)n);
 		UNTIL(&s, s.connects == i);
-		size_t len = i % 8 ? 1 + rnd() % sizeof(bytes) : 0; /* an empty packet, too */
+		size_t len = i % 8 ? 1 + rnd() % sizeof(bytes) : 0; /* includes an empty packet */
 		for (size_t k = 0; k < len; k++)
 			bytes[k] = (uint8_t)rnd();
 		if (i % 4 == 1)
-			memcpy(bytes, hello, len < 8 ? len : 8); /* a hello where a message goes */
+			memcpy(bytes, hello, len < 8 ? len : 8); /* a hello in place of a message */
 		CHECK_EQ(send(fd, bytes, len, MSG_NOSIGNAL), (ssize_t)len);
 		UNTIL(&s, s.disconnects == i);
 		close(fd);
@@ -165,8 +166,8 @@ static void one_who_says_nothing_keeps_nobody_waiting(void)
 	stopped(&s);
 }
 
-/* What answers in a server's place is no server: the client ends, with no callback but its
- * state's. */
+/* A process that answers in the server's place is not accepted as a server: the client ends, and
+ * only its state callback is called. */
 static void a_client_outlives_a_liar_in_its_servers_place(void)
 {
 	struct sockaddr_un a;
@@ -190,7 +191,7 @@ static void a_client_outlives_a_liar_in_its_servers_place(void)
 		for (size_t k = i % 2 ? 8 : 0; k < len; k++)
 			bytes[k] = (uint8_t)rnd();
 		if (i % 2)
-			bytes[6] = (uint8_t)(rnd() % 6); /* each kind, after a good magic */
+			bytes[6] = (uint8_t)(rnd() % 6); /* each kind, after a valid magic number */
 		send(in, bytes, len, MSG_NOSIGNAL);
 		close(in);
 		UNTIL(&c, idle(&c));

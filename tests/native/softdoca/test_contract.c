@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the official samples rely on, line by line: facts/doca.md, "What the official samples rely on".
- * Each test's number is that line's.
+ * What the official samples rely on, line by line: facts/doca.md, "What the official samples rely
+ * on". The number of each test is that of the line.
  */
 #include <dlfcn.h>
 
@@ -282,7 +282,8 @@ static void line_11_relaxed_ordering_is_not_exported(void)
 	OK(doca_dev_close(dev));
 }
 
-/* An fd that is no dma-buf leaves the map as it was, so the address can be given; but only once. */
+/* An fd that is not a dma-buf leaves the map unchanged, so that the address can still be set; but
+ * only once. */
 static void line_12_after_a_refused_dmabuf_the_address_is_given(void)
 {
 	struct doca_dev *dev = a_dev();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Devices and representors: what there is by default, what is known of each, and their
- * lifetimes. */
+/* Devices and representors: which exist by default, their properties, and their lifetimes. */
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
 #include "check.h"
@@ -13,7 +12,7 @@ const char *softdoca_last_refusal(void);
 #include "doca_dma.h"
 #include "doca_mmap.h"
 
-/* The list of this process's side; `n` functions are in it. */
+/* Returns the list of this process's side and checks that it has `want` functions. */
 static struct doca_devinfo **list_of(const char *side, uint32_t want)
 {
 	struct doca_devinfo **list;
@@ -90,7 +89,7 @@ static void an_address_is_compared_long_or_short_in_either_case(void)
 	uint8_t equal;
 	static const struct {
 		const char *text;
-		int want; /* -1: it is none */
+		int want; /* -1: not a PCI address */
 	} addresses[] = {
 		{"0000:03:00.0", 1},   {"03:00.0", 1},	   {"0000:03:00.1", 0}, {"0001:03:00.0", 0},
 		{"3b:00.0", 0},	       {"3B:00.0", 0},	   {"", -1},		{"03:00", -1},
@@ -322,7 +321,7 @@ static void too_many_rules_of_faults_are_refused(void)
 	CHECK_EQ(doca_dev_open(list[0], &dev), DOCA_SUCCESS);
 }
 
-/* Open files, so that a leak of them is seen. */
+/* Counts open files, to detect leaks. */
 static int open_files(void)
 {
 	int n = 0;
@@ -365,10 +364,10 @@ static void threads_share_a_device(void)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 }
 
-/* With the thread sanitizer a child of a process with threads may start none, which a device's
- * engine is. */
+/* With the thread sanitizer, a child of a multithreaded process cannot start threads, but a device
+ * has an engine thread. */
 #ifndef __SANITIZE_THREAD__
-/* Forks while other threads open and close: the child must find no lock held. */
+/* Forks while other threads open and close devices: the child must not find a lock held. */
 static void a_child_opens_a_device_of_its_own(void)
 {
 	pthread_t threads[3];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* SOFTDOCA_DEVICES: functions as a file describes them. */
+/* SOFTDOCA_DEVICES: functions described by a file. */
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
 #include "check.h"
@@ -10,7 +10,7 @@ const char *softdoca_last_refusal(void);
 
 static char path[64];
 
-/* The list that a file of this text gives; *n functions are in it. */
+/* Returns the list of functions that a file with this text describes; *n is their number. */
 static doca_error_t described(const char *text, size_t size, struct doca_devinfo ***list,
 			      uint32_t *n)
 {
@@ -73,7 +73,7 @@ static void representors_are_the_host_s_functions_of_the_file(void)
 	setenv("SOFTDOCA_SIDE", "dpu", 1);
 	CHECK_EQ(described(world, sizeof world - 1, &list, &n), DOCA_SUCCESS);
 	CHECK_EQ(doca_dev_open(list[0], &dev), DOCA_SUCCESS);
-	/* The file is read again, and is gone by now. */
+	/* The file is read again, but was removed. */
 	CHECK_EQ(doca_devinfo_rep_create_list(dev, 0, &reps, &n), DOCA_ERROR_BAD_CONFIG);
 	CHECK_SAYS(softdoca_last_refusal(), path);
 	FILE *f = fopen(path, "w");
@@ -221,7 +221,7 @@ static void altered_files_never_do_harm(void)
 		for (int k = i % 5; k >= 0; k--) {
 			random = random * 6364136223846793005u + 1442695040888963407u;
 			text[(random >> 33) % (sizeof world - 1)] =
-				bytes[(random >> 20) % sizeof bytes]; /* its NUL, too */
+				bytes[(random >> 20) % sizeof bytes]; /* including its NUL */
 		}
 		doca_error_t error = described(text, sizeof world - 1, &list, &n);
 		CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_BAD_CONFIG);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies in one process: every byte arrives, and no other is touched. */
+/* Copies within one process: every byte arrives, and no other byte changes. */
 #include "doca_check.h"
 
 #define SIZE ((size_t)4 << 20)
 
-/* Copies n bytes and looks at them and at those around them. */
+/* Copies n bytes and checks them and the bytes around them. */
 static void check_copy(struct rig *r, size_t from, size_t to, size_t n)
 {
 	size_t before = to < 64 ? to : 64, after = r->size - to - n < 64 ? r->size - to - n : 64;
@@ -104,7 +104,7 @@ static struct doca_buf *list_of(struct rig *r, bool src, const size_t *sizes, un
 	return first;
 }
 
-/* That the bytes of one list came to the other, as one stream. */
+/* Checks that the bytes of one list arrived in the other, as one stream. */
 static void check_lists(struct rig *r, const size_t *from, unsigned n_from, size_t from_gap,
 			const size_t *to, unsigned n_to, size_t to_gap)
 {
@@ -202,13 +202,13 @@ static void empty_buffers_of_a_list_are_passed_over(void)
 	rig_close(&r);
 }
 
-/* ---- what fails, and how ---- */
+/* ---- failures ---- */
 
 enum kind { NO_DATA, NO_ROOM, TOO_LARGE, TOO_MANY, READ_ONLY, NO_DEVICE, KINDS };
 
 static struct doca_mmap *other_map;
 
-/* A task that cannot be, of each kind. */
+/* Creates a task that must fail, of each kind. */
 static struct doca_dma_task_memcpy *hopeless(struct rig *r, enum kind kind)
 {
 	const size_t ones[65] = { [0 ... 64] = 1 };
@@ -301,7 +301,7 @@ static void try_submit_takes_a_good_task(void)
 	rig_close(&r);
 }
 
-/* ---- many at a time ---- */
+/* ---- many tasks at a time ---- */
 
 static void mixed_sizes_in_flight_complete_in_order_with_their_bytes(void)
 {

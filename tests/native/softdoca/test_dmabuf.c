@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Maps over a dma-buf: of GPU memory, over CUDA's driver or the fake one, and of a udmabuf where
- * the system has /dev/udmabuf. The fake driver's dma-bufs are memfds, so this program says of them what
- * the kernel would say of a dma-buf: see readlink() below.
+ * Maps over a dma-buf: of GPU memory, with CUDA's driver or the fake one, and of a udmabuf where
+ * the system has /dev/udmabuf. The fake driver's dma-bufs are memfds, so this program reports for
+ * them what the kernel would report for a dma-buf: see readlink() below.
  */
 #include <doca_log.h>
 #include <errno.h>
@@ -19,9 +19,10 @@
 
 enum { GPU_SIZE = 4 << 20 };
 
-static int fake_dmabuf = -1; /* the fd that the fake driver made as a dma-buf, or a duplicate of it */
+static int fake_dmabuf = -1; /* the fake driver's dma-buf, or a duplicate of that fd */
 
-/* Takes the place of libc's for the whole program: the link of a dma-buf begins with its file system. */
+/* Replaces libc's readlink() for the whole program: the link of a dma-buf starts with its file
+ * system. */
 __attribute__((visibility("default"))) ssize_t readlink(const char *path, char *out, size_t n)
 {
 	char of_gpu[64];
@@ -66,7 +67,7 @@ static struct doca_mmap *dmabuf_map(struct doca_dev *dev, int fd, void *at, size
 	return m;
 }
 
-/* CUDA virtual memory with a POSIX fd to share it by. */
+/* Allocates CUDA virtual memory that can be shared by a POSIX fd. */
 static void *virtual_pages(size_t size)
 {
 	/* CUmemAllocationProp and CUmemAccessDesc as words: pinned, POSIX fd, device 0, for
@@ -132,7 +133,7 @@ static void a_range_that_leaves_the_dma_buf_is_refused(void)
 	gpu_free(at);
 }
 
-/* The fake driver, as the H200's driver, makes dma-bufs that cannot be mapped. */
+/* Like the H200's driver, the fake driver creates dma-bufs that cannot be mapped. */
 static void a_dma_buf_that_is_neither_mapped_nor_of_a_gpu_is_not_supported(void)
 {
 	static char bytes[4096];
@@ -167,7 +168,7 @@ static void that_only_the_dma_bufs_identity_counts_is_logged(void)
 	gpu_free(at);
 }
 
-/* Copies from host memory to the map, and back: at the map's own addresses. */
+/* Copies from host memory to the map and back, using the map's own addresses. */
 static void bytes_come_and_go(struct doca_mmap *map, uint8_t *at)
 {
 	struct rig r;
@@ -202,7 +203,7 @@ static void exercise_gpu(char *at)
 	int fd = dmabuf_of(at, GPU_SIZE);
 	struct doca_mmap *m = dmabuf_map(dev, fd, at + 64, 64, GPU_SIZE - 64, READ_WRITE | PCI_RW);
 
-	close(fd); /* the map has its own */
+	close(fd); /* the map has its own fd */
 	for (int round = 0; round < 2; round++) {
 		OK(doca_mmap_start(m));
 		DRIVER("cuMemsetD8_v2", (unsigned long long, unsigned char, size_t),
@@ -250,7 +251,7 @@ struct offer {
 	uint8_t *at;
 };
 
-/* The host: GPU memory behind a dma-buf, exported. It ends when told. */
+/* The host: exports GPU memory behind a dma-buf, until it is told to end. */
 static void gpu_host(int fd, bool virtual)
 {
 	static uint8_t want[SIZE], seen[SIZE];
@@ -358,8 +359,8 @@ static void gpu_maps_leave_no_fd_behind(void)
 		if (i == 0)
 			before = open_fds();
 	}
-	CHECK(open_fds() < before + 100); /* dgkit's thread has some of its own, now and then */
-	CHECK_EQ(close(fd), 0); /* the program's own is still open */
+	CHECK(open_fds() < before + 100); /* dgkit's thread has some fds open now and then */
+	CHECK_EQ(close(fd), 0); /* the program's own fd is still open */
 	OK(doca_dev_close(dev));
 }
 
@@ -386,7 +387,7 @@ static void a_udmabuf_is_mapped_and_copied(void)
 	seen = mmap(NULL, 2 * SIZE, PROT_READ, MAP_SHARED, (int)create.memfd, 0);
 	CHECK(seen != MAP_FAILED);
 	dev = a_dev();
-	/* The addresses are the program's own, and need not be any of this process. */
+	/* The addresses are the program's own, and need not be mapped in this process. */
 	m = dmabuf_map(dev, fd, (void *)(16 * page), page + 10, SIZE, READ_WRITE);
 	OK(doca_mmap_start(m));
 	bytes_come_and_go(m, (uint8_t *)(16 * page));

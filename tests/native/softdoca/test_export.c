@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Exports of maps and their imports in one process, and what is refused. */
+/* Exports of maps and their imports within one process, and what is refused. */
 #include "export_check.h"
 
 static void an_export_is_imported_by_its_own_process(void)
@@ -28,7 +28,7 @@ static void an_export_is_imported_by_its_own_process(void)
 	CHECK(at == r.from);
 	CHECK_EQ(len, SIZE);
 	OK(doca_mmap_destroy(r.from_map));
-	r.from_map = m; /* the rig's source is the import now */
+	r.from_map = m; /* the rig's source is now the import */
 	fill(r.from, SIZE, 3);
 	OK(copied_at(&r, 5, 9, 1000));
 	CHECK(!memcmp(r.from + 5, r.to + 9, 1000));
@@ -221,7 +221,7 @@ static void what_was_exported_for_reading_is_not_written(void)
 	rig_close(&r);
 }
 
-/* A stop waits for transfers, but not for ever. What it has ended by then stays ended. */
+/* A stop waits for transfers, but not forever. Exports that it has already ended stay ended. */
 static void a_stop_that_failed_half_way_leaves_a_map_to_stop_again(void)
 {
 	struct doca_devinfo **list;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Bytes that are no export descriptor, or one that was altered. */
+/* Bytes that are not an export descriptor, or are an altered one. */
 #include "export_check.h"
 
-/* Of softdoca's descriptor and of dgkit's within: where the checksum is, and the second's start. */
+/* In softdoca's descriptor and dgkit's inside it: where the checksum is, and where the inner one
+ * starts. */
 enum { SUM_AT = 12, INNER_AT = 40 };
 
 static uint32_t fnv(const uint8_t *p, size_t n)
@@ -14,7 +15,7 @@ static uint32_t fnv(const uint8_t *p, size_t n)
 	return h;
 }
 
-/* Makes both checksums right again. */
+/* Corrects both checksums. */
 static void seal(struct desc *d)
 {
 	uint32_t sum = fnv(d->bytes + INNER_AT, d->len - INNER_AT);
@@ -42,9 +43,9 @@ static struct victim a_victim(void)
 
 static void release(struct victim v)
 {
-	OK(doca_mmap_destroy(imported(&v.desc, v.dev))); /* the true one still works */
+	OK(doca_mmap_destroy(imported(&v.desc, v.dev))); /* the original descriptor still works */
 	OK(doca_mmap_destroy(v.map));
-	OK(doca_dev_close(v.dev)); /* and nothing of the others is left */
+	OK(doca_dev_close(v.dev)); /* and nothing of the others is left behind */
 }
 
 static void a_descriptor_cut_anywhere_is_refused(void)
@@ -52,7 +53,7 @@ static void a_descriptor_cut_anywhere_is_refused(void)
 	struct victim v = a_victim();
 
 	for (size_t n = 0; n < v.desc.len; n++) {
-		uint8_t *exact = malloc(n ? n : 1); /* a sanitizer sees what is read behind it */
+		uint8_t *exact = malloc(n ? n : 1); /* a sanitizer detects reads past its end */
 
 		memcpy(exact, v.desc.bytes, n);
 		REFUSED(import_error(exact, n, v.dev), INVALID_VALUE);
@@ -91,7 +92,8 @@ static void random_bytes_are_refused(void)
 	release(v);
 }
 
-/* Who makes the checksums right gets no more than the exporter's table gives: its size, its access. */
+/* With correct checksums an importer still gets no more than the exporter's table permits: its size
+ * and access. */
 static void an_altered_descriptor_with_right_checksums_opens_nothing_more(void)
 {
 	static const uint8_t values[] = {0, 1, 2, 3, 0x7f, 0x80, 0xff};
@@ -114,7 +116,7 @@ static void an_altered_descriptor_with_right_checksums_opens_nothing_more(void)
 			CHECK_EQ(len, 4096);
 			OK(doca_mmap_destroy(m));
 		}
-	CHECK(taken > 0); /* the address, or what was not changed at all */
+	CHECK(taken > 0); /* the address, or bytes without effect */
 	release(v);
 }
 

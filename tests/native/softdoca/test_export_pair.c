@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A host exports and a DPU imports, each a process. */
+/* A host exports and a DPU imports, in separate processes. */
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@ struct other {
 	int fd;
 };
 
-/* What the exporter is told to do. */
+/* Commands to the exporter. */
 enum word { STOP_MAP = 1, LOOK, END };
 
 struct offer {
@@ -42,7 +42,7 @@ static void tell(int fd, enum word w)
 	say(fd, &w, sizeof(w));
 }
 
-/* A host: exports SIZE bytes, and does as it is told. */
+/* A host: exports SIZE bytes, and executes commands. */
 static void host_side(int fd)
 {
 	struct offer offer = {.at = pages(SIZE)};
@@ -99,7 +99,7 @@ static void kill_host(struct other o)
 	close(o.fd);
 }
 
-/* A rig whose source, or whose target, is the host's memory: at the host's own addresses. */
+/* A rig whose source or target is the host's memory, at the host's own addresses. */
 static void dpu_reads(struct rig *r, const struct offer *offer)
 {
 	rig_open(r, SIZE, 8);
@@ -118,7 +118,7 @@ static void dpu_writes(struct rig *r, const struct offer *offer)
 	r->to = offer->at;
 }
 
-/* As rig_close; nothing at these addresses is ours to unmap. */
+/* Like rig_close; none of these addresses is mapped here, so nothing is unmapped. */
 static void dpu_ends(struct rig *r, const struct offer *offer)
 {
 	if (r->from == offer->at)
@@ -162,7 +162,7 @@ static void bytes_of_another_process_are_read_and_written_at_its_addresses(void)
 	read_and_write("0");
 }
 
-/* By process_vm_readv where the system lets it, else as above. */
+/* Uses process_vm_readv if the system permits it; otherwise as above. */
 static void a_process_that_shares_itself_is_read_and_written_too(void)
 {
 	read_and_write("1");

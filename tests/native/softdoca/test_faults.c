@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* SOFTDOCA_FAULTS: what the rules say happens to tasks, and nothing else does. */
+/* SOFTDOCA_FAULTS: tasks behave as the rules say, and otherwise normally. */
 #include "doca_check.h"
 
 #define SIZE ((size_t)1 << 20)
@@ -11,7 +11,7 @@ static void open_with(struct rig *r, const char *rules, uint32_t tasks)
 	fill(r->from, SIZE, 2);
 }
 
-/* After a failure the context is idle: starts it again, with what was seen forgotten. */
+/* Starts the context, which is idle after a failure, again, and resets what was recorded. */
 static void restart(struct rig *r)
 {
 	run_until_idle(r);
@@ -86,7 +86,7 @@ static void a_task_that_is_overtaken_completes_after_the_other(void)
 	struct rig r;
 	struct doca_buf *src, *dst;
 
-	open_with(&r, "reorder count=1 ms=10000", 4); /* or when another has gone */
+	open_with(&r, "reorder count=1 ms=10000", 4); /* or when another task has overtaken it */
 	src = source(&r, 0, 64);
 	dst = target(&r, 0, 1024);
 	OK(doca_task_submit(a_task(&r, src, dst, 1)));
@@ -100,7 +100,7 @@ static void a_task_that_is_overtaken_completes_after_the_other(void)
 	rig_close(&r);
 }
 
-/* No completion comes until the context is stopped; others are not held up. */
+/* The completion does not come before the context is stopped; other tasks are not delayed. */
 static void a_lost_completion_ends_with_the_context(void)
 {
 	struct rig r;
@@ -156,7 +156,7 @@ static void random_faults_leave_nothing_behind(void)
 	for (int i = 0; i < N; i++)
 		dst[i] = target(&r, i * 1000, 500);
 	for (int round = 0; round < 60; round++) {
-		double end = now_s() + 0.02; /* a lost one would keep us here */
+		double end = now_s() + 0.02; /* if it were lost, this loop would not end */
 
 		for (int i = 0; i < N; i++) {
 			OK(doca_buf_reset_data_len(dst[i]));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Tasks with GPU memory: they go to the GPU by a pipe of their own, beside that of the CPU. Over CUDA's
- * driver, or the fake one. What the maps are made of is test_dmabuf.c's.
+ * Tasks with GPU memory: they are sent to the GPU through a separate pipe, in addition to that of
+ * the CPU. Uses CUDA's driver or the fake one. test_dmabuf.c tests how the maps are created.
  */
 #include <sys/epoll.h>
 
@@ -186,7 +186,8 @@ static void host(int fd)
 	export_and_wait(fd, SIZE, READ_WRITE | PCI_RW);
 }
 
-/* Plain memory of another process is copied by the CPU; a task that joins it with GPU memory fails. */
+/* The CPU copies plain memory of another process; a task between such memory and GPU memory
+ * fails. */
 static void what_the_gpu_cannot_reach_fails_at_completion(void)
 {
 	struct other o = start(host);

@@ -30,7 +30,7 @@ static struct doca_mmap *exported(struct doca_dev *dev)
 	return m;
 }
 
-/* A Comch server and an exporter. */
+/* Starts a Comch server and an exporter. */
 static void open_all(struct side *s, const char *name)
 {
 	a_server(s, name);
@@ -69,7 +69,7 @@ static void a_process_that_exits_without_closing_leaves_no_file(void)
 	CHECK_EQ(files(), 0);
 }
 
-/* A child of fork that exits must leave its parent's files alone. */
+/* A forked child that exits must not remove its parent's files. */
 static void a_child_that_exits_leaves_its_parent_s_files(void)
 {
 	static struct side s;
@@ -106,7 +106,7 @@ static void files_of_a_killed_process_are_removed_by_the_next(void)
 	living = other_process(lives_on, &live_fd);
 	hear(live_fd);
 	CHECK_EQ(files(), 3);
-	/* What lives is left alone. */
+	/* Files of live processes are not removed. */
 	a_server(&s, "next");
 	OK(doca_ctx_start(s.ctx));
 	m = exported(s.dev);
@@ -120,7 +120,7 @@ static void files_of_a_killed_process_are_removed_by_the_next(void)
 	CHECK_EQ(files(), 0);
 }
 
-/* The one server or client in the folder looks for leftovers while others start and stop. */
+/* The only server or client in the folder removes leftovers while others start and stop. */
 static void starts_and_stops(int fd)
 {
 	char name[16];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Log records, and the words for errors and versions. */
+/* Log records, and the texts of errors and versions. */
 #define CHECK_DETAIL() ""
 #include "check.h"
 
@@ -13,7 +13,8 @@
 
 DOCA_LOG_REGISTER(TEST::LOG);
 
-/* Runs in a child with stdout and stderr in files of their own; gives what either got. */
+/* Runs in a child process with stdout and stderr in separate files, and returns the contents of
+ * both. */
 static char outs[2][1 << 16];
 
 static void apart(void (*run)(void))
@@ -41,7 +42,7 @@ static void apart(void (*run)(void))
 	CHECK_EQ(status, 0);
 }
 
-/* A call that is refused, and so logged at WARNING by the library. */
+/* Makes a call that is refused, so that the library logs it at WARNING. */
 static void refuse(void)
 {
 	CHECK_EQ(doca_devinfo_create_list(NULL, NULL), DOCA_ERROR_INVALID_VALUE);

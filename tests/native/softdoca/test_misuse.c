@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Every function of doca_ctx.h, doca_pe.h and doca_dma.h with what is no handle of its kind: an error, and
- * never a crash. And with no place for the result.
+ * Calls every function of doca_ctx.h, doca_pe.h and doca_dma.h with invalid handles, and without a
+ * place for the result: each returns an error, and none crashes.
  */
 #include "doca_check.h"
 
@@ -67,7 +67,7 @@ CALL(dma_cap_task_memcpy_get_max_buf_list_len, &count)
 
 static void *freed_ctx, *freed_pe, *freed_dma, *freed_task;
 
-/* A rig that runs, and handles whose objects are gone. */
+/* Creates a running rig, and handles whose objects were freed. */
 static void prepare(void)
 {
 	struct doca_dma *dma;
@@ -85,7 +85,7 @@ static void prepare(void)
 	doca_task_free(freed_task);
 }
 
-/* That each refuses what is of another kind, what is freed, and what is no handle at all. */
+/* Checks that each call refuses objects of another kind, freed objects, and invalid pointers. */
 static void refuse_all(const struct named_call *calls, size_t n, void *living, void *freed)
 {
 	void *none[] = NO_HANDLES(living);
@@ -179,7 +179,7 @@ static void capabilities_and_create_refuse_what_is_no_device(void)
 	rig_close(&rig);
 }
 
-/* Functions that cannot give an error do nothing, and give nothing. */
+/* Functions that cannot return an error do nothing, and return nothing. */
 static void functions_without_an_error_do_nothing_with_what_is_none(void)
 {
 	struct doca_buf *src, *dst;
@@ -251,7 +251,7 @@ static void nothing_runs_on_a_gpu(void)
 	rig_close(&rig);
 }
 
-/* Buffers are looked at when the task is submitted: they may have been given back since. */
+/* Buffers are checked when the task is submitted, because they may have been freed by then. */
 static void a_task_with_what_is_no_buffer_is_refused(void)
 {
 	struct doca_buf *src, *dst, *gone, *second;
@@ -300,7 +300,8 @@ static void a_task_with_what_is_no_buffer_is_refused(void)
 	rig_close(&rig);
 }
 
-/* DOCA leaves it undefined: here the copy may be wrong, but nothing else is touched, and it ends. */
+/* DOCA leaves this undefined: in softdoca the copy may be wrong, but it ends and accesses nothing
+ * else. */
 static void buffers_changed_while_a_task_is_in_flight_break_nothing(void)
 {
 	struct doca_buf *src, *dst, *second;

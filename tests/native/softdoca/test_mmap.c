@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Memory maps: what they are made of, their states, and what each function refuses. */
+/* Memory maps: their properties, their states, and what each function refuses. */
 #include "memory_check.h"
 
 #include <pthread.h>
@@ -124,7 +124,7 @@ static void a_missing_place_for_the_answer_is_refused(void)
 	REFUSED(doca_mmap_cap_is_export_pci_supported(doca_dev_as_devinfo(d), NULL), INVALID_VALUE);
 	CHECK_EQ(flag, 0);
 	OK(doca_mmap_get_exported(m, &flag));
-	CHECK_EQ(flag, 0); /* none of the refused exports was one */
+	CHECK_EQ(flag, 0); /* none of the refused exports took effect */
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(d));
 }
@@ -163,7 +163,7 @@ static void a_range_that_is_none_is_refused(void)
 	REFUSED(doca_mmap_set_memrange(m, NULL, 100), INVALID_VALUE);
 	REFUSED(doca_mmap_set_memrange(m, bytes, 0), INVALID_VALUE);
 	REFUSED(doca_mmap_set_memrange(m, bytes, SIZE_MAX), INVALID_VALUE);
-	REFUSED(doca_mmap_start(m), INVALID_VALUE); /* it still has none */
+	REFUSED(doca_mmap_start(m), INVALID_VALUE); /* it has no memory range yet */
 	OK(doca_mmap_set_memrange(m, bytes, 100));
 	REFUSED(doca_mmap_set_memrange(m, bytes, 100), NOT_PERMITTED); /* once only */
 	REFUSED(doca_mmap_set_dmabuf_memrange(m, 0, bytes, 0, 100), NOT_PERMITTED);
@@ -178,7 +178,7 @@ static void memory_that_is_not_there_is_refused_at_start(void)
 	struct doca_mmap *whole, *reader;
 
 	CHECK(at != MAP_FAILED);
-	/* A hole would be found by a sanitizer's own allocations, and filled. */
+	/* A hole could be filled by a sanitizer's own allocations, so protect the page instead. */
 	CHECK_EQ(mprotect(at + page, page, PROT_NONE), 0);
 	CHECK_EQ(mprotect(at + 3 * page, page, PROT_READ), 0);
 	whole = a_map(d, at, 3 * page, READ_WRITE);
@@ -186,7 +186,7 @@ static void memory_that_is_not_there_is_refused_at_start(void)
 	reader = a_map(d, at + 2 * page, 2 * page, READ_WRITE);
 	REFUSED(doca_mmap_start(reader), DRIVER); /* the last page cannot be written */
 	OK(doca_mmap_set_permissions(reader, PCI_RO));
-	OK(doca_mmap_start(reader)); /* what failed can be put right */
+	OK(doca_mmap_start(reader)); /* the cause of the failure was removed */
 	OK(doca_mmap_destroy(reader));
 	OK(doca_mmap_destroy(whole));
 	whole = a_map(d, (void *)(uintptr_t)page, (size_t)1 << 46, READ_WRITE);
@@ -369,7 +369,7 @@ static void the_free_callback_comes_at_destroy_of_what_was_started(void)
 	CHECK_EQ(f.times, 1);
 }
 
-/* What a thread does again and again; ThreadSanitizer sees what is not guarded. */
+/* Run by a thread repeatedly, so that ThreadSanitizer detects what is not guarded. */
 static void *turn(void *arg)
 {
 	struct doca_mmap *m = arg;
@@ -427,7 +427,7 @@ static void hundreds_of_maps_leave_nothing_behind(void)
 	int before = open_fds();
 	for (int i = 0; i < 300; i++)
 		export_one(d);
-	/* The door's thread has some of its own, now and then. */
+	/* The share server's thread has some fds open now and then. */
 	for (time_t end = time(NULL) + 10; open_fds() > before;)
 		CHECK(time(NULL) < end);
 	OK(doca_dev_close(d));

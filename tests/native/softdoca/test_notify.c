@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Event-driven programs: who sleeps on the notification handle gets every completion, once. The loop is
- * the documented one: request, wait, clear, progress until there is nothing.
+ * Event-driven programs: a program that sleeps on the notification handle gets every completion,
+ * once. The loop is the documented one: request, wait, clear, progress until nothing is left.
  */
 #include <stdatomic.h>
 #include <sys/epoll.h>
@@ -28,7 +28,7 @@ static bool readable(int fd, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
-/* Sleeps until something is there; a wake-up that never comes fails the test. */
+/* Sleeps until the handle is readable; a wake-up that never comes fails the test. */
 static void sleep_on(struct rig *r, int epoll_fd)
 {
 	struct epoll_event e;
@@ -46,7 +46,7 @@ static int epoll_over(const struct rig *r)
 	return fd;
 }
 
-/* Sleeps until `ended` tasks ended. Never polls more than what a wake-up allows. */
+/* Sleeps until `ended` tasks have ended. Progresses only after a wake-up. */
 static void sleep_until(struct rig *r, int epoll_fd, unsigned ended)
 {
 	while (r->done + r->failed < ended) {
@@ -185,7 +185,7 @@ static void after_a_clear_the_handle_rests_until_the_next_request(void)
 	OK(doca_task_submit(a_task(&r, src, dst, 0)));
 	CHECK(!readable(handle_of(&r), 0));
 	OK(doca_pe_request_notification(r.pe));
-	CHECK(readable(handle_of(&r), 0)); /* the large one waits to be delivered */
+	CHECK(readable(handle_of(&r), 0)); /* the large one still has to be delivered */
 	run_until(&r, 2);
 	OK(doca_pe_clear_notification(r.pe, handle_of(&r)));
 	CHECK(!readable(handle_of(&r), 0));
@@ -318,7 +318,7 @@ static void memory_of_another_process_wakes_too(void)
 	join(o);
 }
 
-/* Programs for Linux pass 0: the handle is for Windows. */
+/* Programs for Linux pass 0, because the handle is for Windows only. */
 static void clearing_takes_any_handle(void)
 {
 	struct rig r;
@@ -341,7 +341,7 @@ static void clearing_takes_any_handle(void)
 	rig_close(&r);
 }
 
-/* In place of the C library's: the library says through it that there is something, from any thread. */
+/* Replaces the C library's function, with which the library signals an event from any thread. */
 static atomic_uint said;
 
 __attribute__((visibility("default"))) int eventfd_write(int fd, eventfd_t n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Handles: whatever a program passes where one is wanted, it gets an error and nothing is touched.
- * Each function that takes a handle is called with each value that is none of its kind.
+ * Handles: whatever a program passes in place of a handle, the call returns an error and accesses
+ * nothing. Each function that takes a handle is called with each invalid value.
  */
 #define CHECK_DETAIL() softdoca_last_refusal()
 const char *softdoca_last_refusal(void);
@@ -35,7 +35,7 @@ static void *living[N_KINDS];
 static char *bytes; /* BYTES of them */
 enum { BYTES = 4096 };
 static union doca_data nothing;
-/* For whatever a function writes. */
+/* Receives the output of the functions. */
 static _Alignas(64) char out[512];
 #define OUT ((void *)out)
 
@@ -55,14 +55,15 @@ static void on_state(const union doca_data d, struct doca_ctx *ctx, enum doca_ct
 	(void)d, (void)ctx, (void)prev, (void)next;
 }
 
-/* A function of one argument for each call: p where the handle under test stands. */
+/* A function with one argument for each call: p is the handle under test. */
 #define TRY(id, expression) \
 	static doca_error_t id(void *p) \
 	{ \
 		return (expression); \
 	}
-/* Functions that give something else: NULL, 0 or nothing are their refusal. Where NULL is a
- * value of its own (nothing to close, a buffer that comes later) it is left out. */
+/* For functions that return no error: returning NULL or 0, or doing nothing, counts as refusal.
+ * Functions for which NULL is a valid argument (nothing to close, a buffer that comes later) are
+ * left out. */
 #define REFUSED(condition) ((condition) ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS)
 #define QUIET(call) ((call), DOCA_ERROR_INVALID_VALUE)
 
@@ -310,7 +311,7 @@ static void an_address_just_beside_an_object_is_refused_by_every_function(void)
 		}
 }
 
-/* In the order in which they can go. */
+/* In an order in which they can be freed. */
 static void free_all(void)
 {
 	doca_task_free(living[TASK]);
@@ -335,7 +336,7 @@ static void a_freed_handle_is_refused_by_every_function(void)
 	free_all();
 	for (int k = NONE + 1; k < LOG; k++)
 		refused_by_all_of_kind((enum kind)k, freed[k], "a freed one");
-	/* Nor do they pass for the next ones, which are made of the same memory some day. */
+	/* Freed handles are not valid for later objects either, which may reuse their memory. */
 	make_all();
 	for (int k = NONE + 1; k < LOG; k++)
 		refused_by_all_of_kind((enum kind)k, freed[k], "a freed one, with new ones there");
@@ -378,7 +379,8 @@ static void *make_and_free(void *arg)
 	return NULL;
 }
 
-/* From the first object on: who looks at a handle meanwhile must not be misled. */
+/* Runs from the first object on: concurrent checks of a handle must not be confused by the
+ * others. */
 static void *ask_about_anything(void *arg)
 {
 	size_t n;
@@ -428,9 +430,10 @@ static void a_child_has_objects_and_makes_more(void)
 	OK(doca_mmap_destroy(mine));
 }
 
-/* A sanitizer takes more addresses than any of these limits. */
+/* A sanitizer uses more address space than any of these limits. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* Whether this process may have no more addresses than that; under qemu it may. */
+/* Limits the address space of this process. Returns whether the limit has an effect; under qemu it
+ * has none. */
 static bool limited_to(rlim_t size)
 {
 	struct rlimit limit = {size, size};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What published programs do, beyond DOCA's own samples: each test is the like of one of them. */
+/* What published programs do, beyond DOCA's own samples: each test is modeled on one of them. */
 
-/* Such programs include DOCA's headers alone, and count on what those bring along. */
+/* Such programs include only DOCA's headers, and rely on what those include. */
 #include <doca_buf_inventory.h>
 #include <doca_dma.h>
 #include <doca_log.h>
@@ -49,7 +49,7 @@ static void the_headers_of_doca_are_enough_for_sizes_bytes_memory_and_locks(void
 	CHECK(!strcmp(text, "1099511627776"));
 }
 
-/* What the program prints by DOCA_LOG_INFO, with this limit. */
+/* Returns the size of what the program prints by DOCA_LOG_INFO, with this log level. */
 static size_t printed_with(uint32_t limit)
 {
 	char path[] = "/tmp/softdoca-XXXXXX";
@@ -138,7 +138,7 @@ static void any_handle_clears_notifications(void)
 	rig_close(&r);
 }
 
-/* One copy into a map of these permissions alone. */
+/* Makes one copy into a map that has only these permissions. */
 static doca_error_t copied_into(uint32_t permissions, size_t n)
 {
 	struct rig r;
@@ -247,8 +247,8 @@ static void begin_inner(struct doca_dma_task_memcpy *t, union doca_data task_dat
 	OK(doca_ctx_start(ctx));
 }
 
-/* Sleeps for each event without a time limit of its own, as such programs do: a
- * lost one ends the test. */
+/* Sleeps for each event without a time limit, as such programs do: a lost event makes the test
+ * hang. */
 static void run_by_events(struct rig *r)
 {
 	struct pollfd fd = {.events = POLLIN};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Calls in random order, from the program and from callbacks, over two contexts of one engine: each submitted
- * task has one completion, whatever comes between, and in the end everything can be given back.
+ * Makes calls in random order, from the program and from callbacks, on two contexts of one engine:
+ * each submitted task has one completion, whatever happens in between, and in the end everything
+ * can be freed.
  */
 #include "doca_check.h"
 
@@ -26,7 +27,7 @@ struct side {
 static struct rig rig;
 static struct side sides[CONTEXTS];
 static unsigned seed;
-static bool closing; /* callbacks call nothing any more */
+static bool closing; /* callbacks make no more calls */
 
 static unsigned draw(unsigned n)
 {
@@ -107,7 +108,7 @@ static void ended_badly(struct doca_dma_task_memcpy *t, union doca_data task_dat
 static void make_task(struct side *s, struct slot *slot)
 {
 	const size_t sizes[] = { 1, 64, 4000, 16384, 16385, 200000 };
-	size_t n = sizes[draw(6)], room = draw(200) ? n : n - 1; /* seldom one that cannot be */
+	size_t n = sizes[draw(6)], room = draw(200) ? n : n - 1; /* rarely a copy that must fail */
 	union doca_data data = { .ptr = slot };
 	struct doca_dma_task_memcpy *t;
 	size_t at = ((size_t)(s - sides) * SLOTS + (size_t)(slot - s->slots)) * AREA;
@@ -138,7 +139,7 @@ static void with_slot(struct side *s)
 	if (!slot->task)
 		make_task(s, slot);
 	else if (slot->in_flight)
-		doca_task_free(slot->task); /* which does nothing */
+		doca_task_free(slot->task); /* has no effect */
 	else if (draw(4))
 		submit_one(s, slot);
 	else
@@ -156,7 +157,7 @@ static void with_state(struct side *s)
 		error = doca_ctx_stop(s->ctx);
 		CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_PROGRESS);
 	} else if (state == DOCA_CTX_STATE_STOPPING) {
-		for (unsigned i = 0; i < SLOTS; i++) /* else it never comes to rest */
+		for (unsigned i = 0; i < SLOTS; i++) /* otherwise it never becomes idle */
 			if (s->slots[i].task && !s->slots[i].in_flight)
 				drop_task(&s->slots[i]);
 	} else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies between this process and one that exports memory; and when it dies. */
+/* Copies between this process and a process that exports memory, also when that process dies. */
 #include "pair_check.h"
 
 #define SIZE ((size_t)2 << 20)
@@ -35,7 +35,7 @@ static void remote_close(struct remote *m)
 	rig_close(&m->r);
 }
 
-/* Reads n bytes of the host. */
+/* Reads n bytes from the host. */
 static doca_error_t pull(struct remote *m, size_t offset, size_t n)
 {
 	struct doca_buf *src = far_buf(&m->r, m->map, &m->offer, offset, n, true);
@@ -113,7 +113,7 @@ static void lists_join_memory_of_two_processes(void)
 	join(m.host);
 }
 
-/* From one place of the host to another, which is not mapped here at all. */
+/* Copies from one place of the host to another; neither is mapped in this process. */
 static void far_to_far(bool by_thread)
 {
 	struct remote m;
@@ -166,7 +166,7 @@ static void a_read_only_export_is_not_written_to(void)
 	join(m.host);
 }
 
-/* Copies go on while the host is killed: the last one fails, and the context comes to rest. */
+/* Copies continue while the host is killed: the last one fails, and the context becomes idle. */
 static void killed_while_copying(bool by_thread)
 {
 	struct remote m;
@@ -248,7 +248,8 @@ static void memory_that_its_host_took_back_is_not_reached_any_more(void)
 	join(m.host);
 }
 
-/* One process may be host and DPU: the bytes are mapped here then, and progress copies small ones. */
+/* One process may be both host and DPU: the bytes are then mapped here, and progress copies small
+ * ones itself. */
 static void an_export_may_come_back_to_its_own_process(void)
 {
 	struct rig r;
@@ -274,14 +275,14 @@ static void an_export_may_come_back_to_its_own_process(void)
 		drop(src);
 		drop(dst);
 	}
-	/* From the one import to the other. */
+	/* From one import to the other. */
 	struct doca_buf *src = far_buf(&r, back, &offer, 0, 4096, true);
 	struct doca_buf *dst = far_buf(&r, back, &offer, 8192, 4096, false);
 
 	OK(copied(&r, src, dst));
 	CHECK_EQ(memcmp(bytes, bytes + 8192, 4096), 0);
 	OK(doca_buf_reset_data_len(dst));
-	/* The exporter takes it back while the import is there. */
+	/* The exporter withdraws the memory while the import exists. */
 	OK(doca_mmap_destroy(own));
 	CHECK_DOCA(copied(&r, src, dst), DOCA_ERROR_IO_FAILED);
 	drop(src);

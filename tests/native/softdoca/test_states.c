@@ -3,7 +3,7 @@
 #include "doca_check.h"
 
 #define SIZE 65536
-#define BIG  (48 << 10) /* more than progress copies itself */
+#define BIG  (48 << 10) /* progress does not copy so much itself */
 
 static void check_seen(const struct rig *r, unsigned n, const enum doca_ctx_states *want)
 {
@@ -223,7 +223,7 @@ static void tasks_in_flight_end_by_progress_after_a_stop(void)
 	CHECK_EQ(r.done + r.failed, 0);
 	CHECK_EQ(in_flight(&r), 1);
 	CHECK_EQ(doca_pe_progress(r.pe), 1);
-	CHECK_EQ(r.failed, 1); /* it had not begun */
+	CHECK_EQ(r.failed, 1); /* it had not started */
 	CHECK_DOCA(r.last, DOCA_ERROR_IO_FAILED);
 	CHECK_EQ(data_len(dst), 0);
 	CHECK_EQ(state_of(&r), DOCA_CTX_STATE_IDLE);
@@ -332,7 +332,7 @@ static void a_task_is_freed_once(void)
 	CHECK_EQ(doca_task_get_user_data(task).u64, 0);
 	CHECK_DOCA(doca_task_submit(task), DOCA_ERROR_INVALID_VALUE);
 	CHECK_DOCA(doca_task_get_status(task), DOCA_ERROR_INVALID_VALUE);
-	OK(doca_ctx_stop(r.ctx)); /* none is left */
+	OK(doca_ctx_stop(r.ctx)); /* no task is left */
 	rig_close(&r);
 }
 
@@ -369,7 +369,8 @@ static void a_failed_task_stops_the_context_and_ends_the_others(void)
 	rig_close(&r);
 }
 
-/* The program hears of the state first, and may free all that it can: not the task whose callback is next. */
+/* The program is notified of the state first, and may free every task except the one whose callback
+ * is next. */
 static struct doca_task *owned[2];
 
 static void free_all(const union doca_data user_data, struct doca_ctx *ctx,
@@ -408,7 +409,7 @@ static void a_failed_task_lives_until_its_callback(void)
 	rig_close(&r);
 }
 
-/* ---- a context that is destroyed in the callback that says that it is idle ---- */
+/* ---- a context that is destroyed in the callback that reports it as idle ---- */
 
 static void destroy_when_idle(const union doca_data user_data, struct doca_ctx *ctx,
 			      enum doca_ctx_states prev, enum doca_ctx_states next)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Sync events in one process: operations, waits, tasks, states and bad input. */
+/* Sync events in one process: operations, waits, tasks, states and invalid input. */
 #include "sync_check.h"
 
 #include <pthread.h>
@@ -21,11 +21,11 @@ static void an_event_is_set_added_to_and_read(void)
 	OK(doca_sync_event_get(event, &value));
 	CHECK_EQ(value, (1ull << 60) + 5);
 	OK(doca_sync_event_stop(event));
-	OK(doca_sync_event_start(event)); /* keeps its value */
+	OK(doca_sync_event_start(event)); /* keeps the value */
 	OK(doca_sync_event_get(event, &value));
 	CHECK_EQ(value, (1ull << 60) + 5);
 	REFUSED(doca_dev_close(dev), IN_USE);
-	OK(doca_sync_event_destroy(event)); /* stops it */
+	OK(doca_sync_event_destroy(event)); /* also stops it */
 	OK(doca_dev_close(dev));
 }
 
@@ -56,7 +56,7 @@ static void *publish(void *arg)
 	(void)arg;
 	for (uint64_t i = 0; i < 2000; i++) {
 		OK(doca_sync_event_wait_eq(shared, 2 * i, ALL));
-		written[i] = ~i; /* what the update publishes */
+		written[i] = ~i; /* must be replaced by what the update publishes */
 		OK(doca_sync_event_update_add(shared, 1, &before));
 		CHECK_EQ(before, 2 * i);
 	}
@@ -132,7 +132,7 @@ static void the_value_can_be_the_program_s(void)
 	REFUSED(doca_sync_event_set_doca_buf(event, eight), NOT_PERMITTED); /* no data */
 	OK(doca_buf_set_data_len(eight, 8));
 	OK(doca_sync_event_set_doca_buf(event, eight));
-	OK(doca_buf_dec_refcount(eight, NULL)); /* the event has a reference */
+	OK(doca_buf_dec_refcount(eight, NULL)); /* the event holds a reference */
 	CHECK_EQ(free_bufs(inv), 0);
 	OK(doca_sync_event_start(event));
 	OK(doca_sync_event_update_add(event, 1, &value));
@@ -219,7 +219,7 @@ static void fields_of_tasks_are_set_and_read(void)
 	doca_task_free(doca_sync_event_task_get_as_doca_task(get));
 	doca_task_free(doca_sync_event_task_notify_set_as_doca_task(set));
 	doca_task_free(doca_sync_event_task_notify_add_as_doca_task(add));
-	/* A task of another kind is no handle. */
+	/* A task of another kind is not a valid handle. */
 	CHECK(!doca_sync_event_task_get_as_doca_task((void *)gt));
 	doca_task_free(doca_sync_event_task_wait_gt_as_doca_task(gt)); /* taken back */
 	size_t n;
@@ -478,7 +478,7 @@ static void every_function_refuses_what_is_no_handle_of_its_kind(void)
 		doca_sync_event_task_wait_neq_set_mask(handles[i], 0);
 	}
 	OK(doca_sync_event_destroy(event_out));
-	REFUSED(doca_sync_event_start(event_out), INVALID_VALUE); /* freed */
+	REFUSED(doca_sync_event_start(event_out), INVALID_VALUE); /* it was freed */
 	REFUSED(doca_sync_event_create(NULL), INVALID_VALUE);
 	OK(doca_pe_destroy(pe));
 	OK(doca_dev_close(any));

@@ -11,7 +11,7 @@ struct blob {
 	uint8_t bytes[1024];
 };
 
-/* An event that the other side publishes and this one waits for, or the other way round. */
+/* An event that the other side publishes and this side waits for, or vice versa. */
 static struct doca_sync_event *offered(struct doca_dev *dev, bool remote_publishes, struct blob *out)
 {
 	struct doca_sync_event *event;
@@ -42,7 +42,7 @@ static struct doca_sync_event *taken(struct doca_dev *dev, const struct blob *b)
 	return event;
 }
 
-/* The other process: a host that exports an event and does what `act` does. */
+/* The other process: a host that exports an event and runs `act`. */
 static bool remote_publishes;
 static void (*act)(struct doca_sync_event *event, int fd);
 
@@ -189,7 +189,7 @@ static void a_killed_exporter_ends_waits_and_updates(void)
 	submit_wait_gt(&e, 5, 1);
 	kill_host(o);
 	REFUSED(doca_sync_event_wait_gt(event, 5, ALL), CONNECTION_RESET);
-	OK(doca_sync_event_wait_eq(event, 5, ALL)); /* which is so */
+	OK(doca_sync_event_wait_eq(event, 5, ALL)); /* which is true */
 	while (!e.failed)
 		sleep_once(&e);
 	CHECK_EQ(e.last_error, DOCA_ERROR_CONNECTION_RESET);
@@ -230,7 +230,7 @@ static void an_exporter_that_ends_the_event_is_noticed(void)
 	OK(doca_dev_close(dev));
 }
 
-/* The importer dies, in the midst of what the exporter waits for. */
+/* The importer dies while the exporter waits for it. */
 static void wait_for_the_importer(int fd)
 {
 	struct blob b;
@@ -279,7 +279,7 @@ static void an_importer_that_leaves_well_does_not_end_waits(void)
 	struct doca_sync_event *event = offered(dev, true, &b);
 
 	as_context(&e, event);
-	for (int i = 0; i < 3; i++) { /* of this very process */
+	for (int i = 0; i < 3; i++) { /* from this process itself */
 		struct doca_sync_event *mine = taken(dev, &b);
 
 		OK(doca_sync_event_start(mine));
@@ -322,14 +322,14 @@ static void altered_descriptors_open_nothing(void)
 		altered.bytes[i] ^= 0x41;
 		doca_error_t error = doca_sync_event_create_from_export(dev, altered.bytes, b.size,
 									&out);
-		if (error == DOCA_SUCCESS) /* a byte that does not matter */
+		if (error == DOCA_SUCCESS) /* the byte has no effect */
 			OK(doca_sync_event_destroy(out));
 	}
 	for (size_t size = 0; size < b.size; size++)
 		REFUSED(doca_sync_event_create_from_export(dev, b.bytes, size, &out), INVALID_VALUE);
 	OK(doca_mmap_export_pci(m, dev, &desc, &n));
 	REFUSED(doca_sync_event_create_from_export(dev, desc, n, &out), INVALID_VALUE);
-	/* The memory of a map, behind the header of an event. */
+	/* A map's descriptor behind the header of an event's. */
 	const size_t head = 16, of_map = 40;
 	memcpy(altered.bytes, b.bytes, head);
 	memcpy(altered.bytes + head, (const uint8_t *)desc + of_map, n - of_map);
@@ -338,7 +338,7 @@ static void altered_descriptors_open_nothing(void)
 	REFUSED(doca_sync_event_create_from_export(dev, altered.bytes, length, &out),
 		INVALID_VALUE);
 	REFUSED(doca_sync_event_remote_net_create_from_export(dev, b.bytes, b.size, &net),
-		INVALID_VALUE); /* of the other kind */
+		INVALID_VALUE); /* a descriptor of the other kind */
 	OK(doca_sync_event_destroy(event));
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));

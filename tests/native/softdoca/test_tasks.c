@@ -3,7 +3,7 @@
 #include "doca_check.h"
 
 #define SIZE 65536
-#define BIG  (48 << 10) /* more than progress copies itself */
+#define BIG  (48 << 10) /* progress does not copy so much itself */
 
 /* ---- within callbacks ---- */
 
@@ -142,7 +142,7 @@ static void two_contexts_of_one_engine_get_their_turn(void)
 	CHECK_EQ(other.done, 33);
 	OK(doca_ctx_stop(other.ctx));
 	OK(doca_dma_destroy(second));
-	OK(copied_at(&r, 0, 0, 100)); /* the first one goes on */
+	OK(copied_at(&r, 0, 0, 100)); /* the first context continues */
 	drop(src);
 	drop(dst);
 	rig_close(&r);
@@ -173,7 +173,7 @@ static void tasks_wait_for_a_flush(void)
 	run_until(&r, 6);
 	for (unsigned i = 0; i < 6; i++)
 		CHECK_EQ(r.order[i], i + 1);
-	/* And one that is never flushed ends with the context. */
+	/* A task that is never flushed ends with the context. */
 	OK(doca_task_submit_ex(a_task(&r, src, dst, 7), DOCA_TASK_SUBMIT_FLAG_NONE));
 	CHECK_DOCA(doca_ctx_stop(r.ctx), DOCA_ERROR_IN_PROGRESS);
 	run_until_idle(&r);
@@ -249,7 +249,8 @@ static void user_data_is_given_back_as_it_was(void)
 
 /* ---- fork ---- */
 
-/* In the child: everything ends, nothing begins, and the parent feels nothing of it. */
+/* In the child every call that ends something succeeds, nothing new can start, and the parent is
+ * not affected. */
 static void end_in_child(struct rig *r, struct doca_task *task)
 {
 	enum doca_ctx_states before = state_of(r);
@@ -261,7 +262,7 @@ static void end_in_child(struct rig *r, struct doca_task *task)
 	doca_task_free(task);
 	CHECK_DOCA(doca_ctx_stop(r->ctx), DOCA_ERROR_IN_PROGRESS);
 	run_until_idle(r);
-	CHECK_EQ(r->failed, 1); /* what was in the parent's pipe */
+	CHECK_EQ(r->failed, 1); /* the request in the parent's pipe */
 	CHECK_DOCA(doca_ctx_start(r->ctx), DOCA_ERROR_BAD_STATE);
 	OK(doca_dma_destroy(r->dma));
 	OK(doca_pe_destroy(r->pe));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Threads: one at a time inside a progress engine, with its contexts and tasks. Several engines run side by
- * side; who comes in between on one of them is turned away, and nothing is lost or broken by it.
+ * Threads: only one at a time may be inside a progress engine, with its contexts and tasks. Several
+ * engines run side by side. A thread that enters an engine in use is refused, and nothing is lost
+ * or broken by it.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -13,11 +14,11 @@
 
 enum { N = 64, OPS = 20000 };
 
-/* ---- each thread an engine of its own ---- */
+/* ---- one engine for each thread ---- */
 
 struct worker {
 	struct rig r;
-	struct doca_buf *shared; /* a source that all use */
+	struct doca_buf *shared; /* a source buffer that all threads use */
 	pthread_t thread;
 };
 
@@ -62,7 +63,7 @@ static void engines_of_several_threads_share_a_source(void)
 		CHECK_EQ(pthread_create(&w[i].thread, NULL, copy_on_and_on, &w[i]), 0);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(pthread_join(w[i].thread, NULL), 0);
-	drop(shared); /* in no task any more: the count is exact */
+	drop(shared); /* no task uses it any more, so the count is exact */
 	for (int i = 0; i < 3; i++)
 		rig_close(&w[i].r);
 }
@@ -81,7 +82,7 @@ static void *interfere(void *arg)
 		doca_error_t error = doca_task_submit(own);
 
 		CHECK(error == DOCA_SUCCESS || error == DOCA_ERROR_IN_USE ||
-		      error == DOCA_ERROR_BAD_STATE); /* in flight still */
+		      error == DOCA_ERROR_BAD_STATE); /* it is still in flight */
 		atomic_fetch_add(&turned_away, error == DOCA_ERROR_IN_USE);
 		atomic_fetch_add(&calls, doca_pe_progress(rig.pe));
 	}
@@ -95,7 +96,7 @@ static void count_only(struct doca_dma_task_memcpy *t, union doca_data task_data
 
 	(void)task_data;
 	OK(doca_buf_reset_data_len(doca_dma_task_memcpy_get_dst(t)));
-	r->done++; /* by whoever is inside, alone */
+	r->done++; /* only by the thread that is inside */
 }
 
 static void two_threads_at_one_engine_lose_nothing(void)
@@ -134,7 +135,8 @@ static void two_threads_at_one_engine_lose_nothing(void)
 	rig_close(&rig);
 }
 
-/* Inside a callback of one thread, another is turned away by every function that would go in. */
+/* While one thread is inside a callback, every function that would enter the engine refuses
+ * another. */
 
 static atomic_bool inside, tried;
 
@@ -196,7 +198,7 @@ static void another_thread_is_turned_away_while_one_is_inside(void)
 	rig_close(&rig);
 }
 
-/* An engine may go from thread to thread, if the program hands it over. */
+/* Different threads may use an engine, if the program hands it over. */
 
 static void *copy_once(void *arg)
 {
@@ -222,10 +224,10 @@ static void an_engine_goes_from_thread_to_thread(void)
 	rig_close(&r);
 }
 
-/* ---- the end of memory that another thread's engine used ---- */
+/* ---- freeing memory that another thread's engine used ---- */
 
-/* What a thread does as soon as it may: nobody else told it that the copy is over. For a race detector, and
- * for a CPU that moves loads behind stores. */
+/* Run by a thread as soon as the calls succeed: nothing else tells it that the copy is over. This
+ * is for a race detector, and for CPUs that move loads after stores. */
 static void *destroy_the_map(void *map)
 {
 	while (doca_mmap_destroy(map))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Copies of memory that the program unmapped or protected behind a started map: they fail, and no
- * process is killed by a signal. */
+/* Copies of memory that the program unmapped or protected while its map is started: they fail, and
+ * no process is killed by a signal. */
 #include "pair_check.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 #include <sys/syscall.h>
 
 #define SIZE ((size_t)2 << 20)
-#define HOLE ((size_t)1 << 20) /* offset of the page that is taken away */
+#define HOLE ((size_t)1 << 20) /* offset of the page that is removed */
 #define PAGE ((size_t)4096)
 
-/* A page of the map is taken away or protected, and put back. */
+/* How a page of the map is removed or protected, before it is restored. */
 enum loss { UNMAPPED, NO_ACCESS, NO_WRITE, LOSSES };
 
 static void lose(uint8_t *at, enum loss how)
@@ -24,8 +24,8 @@ static void lose(uint8_t *at, enum loss how)
 		CHECK_EQ(mprotect(at, PAGE, how == NO_WRITE ? PROT_READ : PROT_NONE), 0);
 }
 
-/* By a bare system call: TSan takes mmap() for a write to the page, and does not see that the importer
- * orders it behind the copies of the exporter's thread. */
+/* Uses a direct system call: TSan treats mmap() as a write to the page, and cannot see that the
+ * importer orders it after the copies of the exporter's thread. */
 static void restore(uint8_t *at)
 {
 	CHECK_EQ(syscall(SYS_mmap, at, PAGE, PROT_READ | PROT_WRITE,
@@ -33,7 +33,7 @@ static void restore(uint8_t *at)
 		 (intptr_t)at);
 }
 
-/* Copies n bytes that begin `before` bytes before the hole of either the source or the target. */
+/* Copies n bytes that begin `before` bytes before the hole in either the source or the target. */
 static void fails_without_a_signal(bool source_lost, enum loss how, size_t before, size_t n)
 {
 	struct rig r;
@@ -76,8 +76,8 @@ static void a_copy_to_memory_that_was_lost_fails(void)
 	each_way_to_lose_a_page(false);
 }
 
-/* From now on the system refuses process_vm_readv and process_vm_writev, as some containers do.
- * False: it cannot be made to, as under an emulator. */
+/* Makes the system refuse process_vm_readv and process_vm_writev, as some containers do. Returns
+ * false if that is not possible, as under an emulator. */
 static bool refuse_process_vm(void)
 {
 	struct sock_filter filter[] = {
@@ -113,8 +113,8 @@ static void so_it_is_without_process_vm_readv(void)
 	join(o);
 }
 
-/* A host that exports plain memory; at each byte that it hears it changes a page of it: to what the byte
- * says, or back. */
+/* A host that exports plain memory. For each byte that it receives it changes a page of the memory:
+ * to the state that the byte specifies, or back. */
 static void host_that_loses_a_page(int fd)
 {
 	struct doca_dev *dev = a_dev();
@@ -181,7 +181,7 @@ static void the_importer_gets_an_error(bool by_thread)
 			ask(host, (uint8_t)how);
 			CHECK_DOCA(far_copy(&r, map, &offer, read, 5000), DOCA_ERROR_IO_FAILED);
 			run_until_idle(&r);
-			ask(host, LOSSES); /* it lives */
+			ask(host, LOSSES); /* it is still alive */
 			r.n_seen = 0;
 			OK(doca_ctx_start(r.ctx));
 		}
@@ -200,7 +200,7 @@ static void memory_that_its_host_unmapped_fails_by_the_kernel(void)
 	the_importer_gets_an_error(false);
 }
 
-/* The importer's own side is lost. */
+/* The importer's own memory is removed. */
 static void an_importers_own_memory_may_be_lost(void)
 {
 	struct other host;
