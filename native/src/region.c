@@ -298,7 +298,7 @@ static int import_self(struct dg_region *r, const struct dg_descriptor *d,
 	return rc;
 }
 
-/* Imports a region of another machine, with which no share server is shared: size and access are
+/* Imports a region of another machine, which has no share server to contact: size and access are
  * taken from the descriptor, and the provider detects wrong values. */
 static int import_other_machine(struct dg_region *r, const struct dg_descriptor *d,
 				struct dg_region_entry *entry)

@@ -112,7 +112,7 @@ struct cuda_queue {
 	uint64_t answer_ns, answer_at_ns, engine_ns;
 	bool engine_ran;
 	uint32_t close_calls;
-	bool wants_canary; /* a batch went to the copy engine for lack of a recent answer */
+	bool wants_canary; /* a batch went to the copy engine */
 	uint32_t canary_upto; /* where that batch ends */
 	int submit_chain, publish_chain; /* status of the current chain */
 	uint64_t last_poll_ns, last_query_ns;
