@@ -13,6 +13,8 @@ from .base import Report, ends, own_fields
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .system_info import Machine  # noqa: F401  # of an inherited field, for the API reference
+
 __all__ = ["BandwidthReport"]
 
 

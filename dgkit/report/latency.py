@@ -15,6 +15,8 @@ from .samples import Histogram, Percentiles
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from .system_info import Machine  # noqa: F401  # of an inherited field, for the API reference
+
 __all__ = ["LatencyReport"]
 
 
