@@ -1,6 +1,6 @@
 """Addresses, ipc:///PATH and tcp://HOST:PORT?key=HEX, and socket files in the runtime folder.
 
-That of an agent on a slow machine ends with &heartbeat=SECONDS.
+The address of an agent on a slow machine also has &heartbeat=SECONDS at its end.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
     "sweep",
 ]
 
-# Seconds without a message after which either side of a tcp:// connection ends it. The agent's
-# address carries the agent's value, so both sides use the same.
+# Either side of a tcp:// connection ends it after this many seconds without a message. The agent's
+# address carries the agent's value, so both sides use the same one.
 HEARTBEAT_S = 0.6
 HEARTBEAT_MAX_S = 30.0
 
@@ -108,7 +108,7 @@ def check_heartbeat(seconds: str | float) -> float:
     """Return the heartbeat in seconds, within its bounds.
 
     Raises:
-        ValueError: It is no number, or out of bounds.
+        ValueError: It is not a number, or is out of bounds.
     """
     try:
         value = float(seconds)
@@ -130,7 +130,7 @@ def fresh() -> Address:
 
 @contextlib.contextmanager
 def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
-    """Hold the right to bind at `path`, where at most a dead socket exists.
+    """Hold the right to bind at `path`, where no file exists, or only a dead socket.
 
     libzmq removes an existing file when it binds. The folder is locked (flock(2)) meanwhile, so
     two agents cannot claim one path.
@@ -157,7 +157,7 @@ def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
 
 
 def _lock(fd: int, path: Path, stop_fds: Sequence[int]) -> None:
-    """Lock the folder of `path`; raise if another program does not release its lock."""
+    """Lock the folder of `path`; raise if another program keeps it locked."""
     deadline = time.monotonic() + _LOCK_S
     stop = select.poll()
     for stop_fd in stop_fds:
@@ -210,12 +210,12 @@ def remove_of(pid: int) -> None:
     """Remove the socket files of a process that was killed or exits without closing them."""
     for path in runtime_dir().glob(f"*-{pid}-*.sock"):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            if _listener(path) in (0, pid):  # another: same pid in another container
+            if _listener(path) in (0, pid):  # any other pid: same pid in another container
                 path.unlink()
 
 
 def _is_past_binding(path: Path) -> bool:
-    """Return whether bind() and listen() cannot still be in progress: between them it refuses."""
+    """Return whether bind() and listen() cannot still be in progress: in between, it refuses."""
     kind, pid, *_ = path.name.split("-")
     if kind == "share":  # it gets this name when it listens (native/src/share/server.c)
         return True
@@ -224,7 +224,7 @@ def _is_past_binding(path: Path) -> bool:
 
 
 def _listener(path: Path) -> int:
-    """Return the pid that listens at `path`; 0 for none, -1 for one that is not visible here."""
+    """Return the pid that listens at `path`; 0 if none, -1 if it is not visible from here."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_SEQPACKET):  # agent, exporter
         with socket.socket(socket.AF_UNIX, kind | socket.SOCK_NONBLOCK) as probe:
             try:

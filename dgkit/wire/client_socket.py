@@ -58,7 +58,7 @@ class ClientSocket:
         sock.linger = 0
         sock.maxmsgsize = MAX_REPLY
         sock.rcvtimeo = _RECEIVE_MS
-        sock.reconnect_ivl = -1  # never: the agent would take it for a new client without regions
+        sock.reconnect_ivl = -1  # never: to the agent it would be a new client, without regions
         if identity is not None:
             set_heartbeat(sock, address.heartbeat)
             set_client_curve(sock, identity, address.key)
@@ -69,7 +69,7 @@ class ClientSocket:
 
     def disconnect(self) -> None:
         """End the connection, and discard what it has received. Idempotent."""
-        with contextlib.suppress(zmq.ZMQError):  # it has ended
+        with contextlib.suppress(zmq.ZMQError):  # it has already ended
             self.socket.disconnect(self._endpoint)
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ def to_wire(exc: BaseException, request_id: int) -> Failed:
 def _text(exc: BaseException) -> str:
     try:
         return str(exc)
-    except Exception:  # that of a broken __str__ says nothing about the request
+    except Exception:  # an error in __str__ says nothing about the request
         return "(no text)"
 
 
@@ -92,7 +92,7 @@ def printable(text: str) -> str:
 
 
 def to_exception(failed: Failed) -> Exception:
-    """Return the exception that a message describes; one that is not known becomes PeerError."""
+    """Return the exception that a message describes; an unknown class becomes PeerError."""
     failed.text = printable(failed.text)
     try:
         return _exception(failed)

@@ -22,7 +22,7 @@ def host_name() -> str:
 
 
 def ends_within(pid: int, seconds: float) -> bool:
-    """Return whether a process ends within `seconds`: a killed one loses its sockets first."""
+    """Return whether a process ends within `seconds`: a killed process loses its sockets first."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -30,7 +30,7 @@ def ends_within(pid: int, seconds: float) -> bool:
     except OSError:  # no descriptors left
         return process_state(pid) == "gone"
     try:
-        watch = select.poll()  # select() takes no descriptor above 1023
+        watch = select.poll()  # select() accepts no descriptor above 1023
         watch.register(fd, select.POLLIN)
         return bool(watch.poll(1000 * seconds))
     finally:

@@ -2,7 +2,8 @@
 
 libzmq keeps the parts of a message until the last one arrives; no option limits them (ZMQ_RCVHWM
 counts whole messages, ZMQ_MAXMSGSIZE limits one part). So this module watches the memory of the
-process, and once that has grown, the bytes of each connection since its last whole message.
+process and, once that has grown, checks how many bytes each connection has received since its last
+whole message.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ import time
 
 __all__ = ["Growth", "Inflow", "Stream", "trim_heap"]
 
-_STEP = 32 << 20  # bytes by which memory grows between two checks of the connections
-_MOST = 8 << 20  # bytes of an incomplete message of a connection, received or waiting to be read
-_HEARTBEATS = 1 << 10  # bytes a second that heartbeats do not exceed: about 330 with CURVE
+_STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
+_MOST = 8 << 20  # most bytes of an incomplete message, received or waiting to be read
+_HEARTBEATS = 1 << 10  # upper bound of a heartbeat's bytes per second: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
 
 
 class Growth:
-    """Growth of this process's own memory, without what is mapped from files or shared.
+    """Growth of this process's private memory: without mapped files and shared memory.
 
     Args:
-        step: Bytes by which it must have grown.
+        step: Bytes by which it must have grown to be reported.
     """
 
     def __init__(self, step: int = _STEP) -> None:
@@ -36,7 +37,7 @@ class Growth:
         self._base = _own_bytes()
 
     def __call__(self) -> bool:
-        """Return whether the memory has grown by a step since the last time, or since it shrank."""
+        """Return whether memory has grown by a step since the last True, or since it shrank."""
         size = _own_bytes()
         if self._base <= size < self._base + self._step:
             return False
@@ -46,7 +47,7 @@ class Growth:
 
 
 def _own_bytes() -> int:
-    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a Path takes three times as long
+    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a Path takes thrice as long
     try:
         _, resident, shared, _ = os.read(fd, 256).split(None, 3)
     finally:
@@ -55,8 +56,8 @@ def _own_bytes() -> int:
 
 
 def trim_heap() -> None:
-    """Return freed memory to the kernel: else the next growth would be seen too late."""
-    import ctypes  # needed after an attack only
+    """Return freed memory to the kernel; otherwise the next growth is noticed too late."""
+    import ctypes  # imported here: needed only after an attack
 
     with contextlib.suppress(AttributeError):  # only glibc has the function
         ctypes.CDLL(None).malloc_trim(0)
@@ -65,15 +66,15 @@ def trim_heap() -> None:
 class Inflow:
     """Bytes of one connection since its last whole message, as far as the kernel counts them.
 
-    The kernel counts them over TCP. On a Unix socket, bytes that wait to be read at two checks show
-    a message that never ends, since libzmq reads whatever arrives at once.
+    The kernel counts them over TCP only. On a Unix socket, unread bytes at two checks reveal a
+    message that never ends, since libzmq reads whatever arrives at once.
     """
 
     def __init__(self) -> None:
         self._progress = -1
-        self._mark = 0  # bytes received by the last progress
+        self._mark = 0  # bytes received at the last progress
         self._since = time.monotonic()
-        self._waited = 0  # checks since then at which bytes waited
+        self._waited = 0  # checks since then that found unread bytes
 
     def is_endless(self, fd: int, progress: int) -> bool:
         """Check a connection.
@@ -83,7 +84,7 @@ class Inflow:
             progress: A number that each whole message changes; 0 if there was none.
 
         Returns:
-            Whether it has sent more than it may since its last whole message.
+            Whether it has sent more than the limit since its last whole message.
         """
         received = _received(fd)
         if progress != self._progress:
@@ -112,13 +113,13 @@ class Stream:
         self.ended = False
         self._inode = os.fstat(
             fd
-        ).st_ino  # the number may belong to another connection by the time it is used
+        ).st_ino  # the fd number may be reused by another connection before it is used
         self._inflow = Inflow()
 
     def end(self) -> None:
         """Shut it down. Idempotent."""
         self.ended = True
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # it has already ended
             copy = os.dup(self.fd)
             if os.fstat(copy).st_ino != self._inode:
                 os.close(copy)
@@ -136,7 +137,7 @@ class Stream:
 
 
 def _received(fd: int) -> int:
-    """Return the bytes that a TCP connection has received; 0 for another or an ended one."""
+    """Return the bytes that a TCP connection has received; 0 if it is not TCP or has ended."""
     try:
         copy = os.dup(fd)
     except OSError:
@@ -149,7 +150,7 @@ def _received(fd: int) -> int:
 
 
 def _waits(fd: int) -> bool:
-    """Return whether there are bytes to read."""
+    """Return whether a connection has unread bytes."""
     size = bytearray(4)
     with contextlib.suppress(OSError):
         fcntl.ioctl(fd, termios.FIONREAD, size)

@@ -17,7 +17,7 @@ from .sockets import readable
 __all__ = ["Liveness", "connection_error", "endless"]
 
 _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
-_ENDS_S = 0.1  # from the end of a process's connections to its own
+_ENDS_S = 0.1  # a process may outlive its connections by this long
 
 
 class Liveness:
@@ -89,7 +89,7 @@ def connection_error(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exceptio
 
     Args:
         monitor: The PAIR socket of the monitor (zmq_socket_monitor(3)).
-        liveness: Gets the connection, and is set to connected when the handshake succeeds.
+        liveness: Its `stream` and, once the handshake succeeds, `connected` are set.
     """
     while readable(monitor):
         event, value = struct.unpack("=Hi", monitor.recv_multipart()[0])
@@ -103,7 +103,7 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
     """Return the error for one socket monitor event, if any (zmq_socket_monitor(3))."""
     where = liveness.endpoint
     if event == zmq.EVENT_CONNECTED:
-        with contextlib.suppress(OSError):  # ended already; its event follows
+        with contextlib.suppress(OSError):  # already ended; its event follows
             liveness.stream = Stream(value)
         return None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:

@@ -136,7 +136,8 @@ MAX_BLOCK = 40 << 10  # bytes of a published block
 class Start(Struct, frozen=True):
     """Configuration of a software DPU, from the process that starts it.
 
-    It and the reply use the socket pair whose end-of-file ends the software DPU with the session.
+    Both it and the reply travel over a socket pair, whose end-of-file ends the software DPU
+    together with the session.
     """
 
     provider: str

@@ -65,8 +65,8 @@ class Allocated(Message, tag=66):
     """Reply to Allocate.
 
     `token` is the descriptor, empty unless requested. `place` is where the bytes are (host, pinned,
-    cuda:0); `chosen` is the reason if the agent chose the place, else "". `registration` is how an
-    RDMA adapter has them (dgkit.Region), else "".
+    cuda:0); `chosen` is the reason if the agent chose the place, else "". `registration` is
+    how an RDMA adapter registered the memory (dgkit.Region), else "".
     """
 
     region: Handle
@@ -94,9 +94,10 @@ class Exported(Message, tag=68):
 class Moved(Message, tag=69):
     """Reply to Move.
 
-    The timestamps are those of the last DMA, by the agent's clock, and those named `first_` of the
-    first DMA; zeros from an agent that does not report them. `read_ns` and `write_ns` are the sums
-    over all `chunks` of the latencies of the first and of the second DMA.
+    The timestamps are those of the last DMA, by the agent's clock; those named `first_` are of
+    the first DMA, and are zeros from an agent that does not report them. `read_ns` and
+    `write_ns` are the sums over all `chunks` of the latencies of the first and of the second
+    DMA of each chunk.
     """
 
     size: Size
@@ -176,8 +177,9 @@ class StatsDone(Message, tag=75):
 class Subscribed(Message, tag=76):
     """Reply to Subscribe: the address of the telemetry socket.
 
-    The samples of this client's moves and latency measurements are published with the number
-    `monitor`, which it must keep secret, or with 0 if the agent shares the telemetry of all.
+    The samples of this client's moves and latency measurements are published under the number
+    `monitor`, which the client must keep secret, or under 0 if the agent shares the telemetry
+    of all clients.
     """
 
     endpoint: str
@@ -218,8 +220,8 @@ class Fetched(Message, tag=81):
 class Failed(Message, tag=127):
     """An exception: class name, message, errno, and the doctor's check that explains it.
 
-    `errno` is 0 and `check` is "" where they do not apply. `id` 0 is about a message that could not
-    be decoded.
+    `errno` is 0 and `check` is "" where they do not apply. `id` is 0 if the error is about a
+    message that could not be decoded.
     """
 
     kind: str

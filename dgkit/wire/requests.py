@@ -45,12 +45,12 @@ __all__ = [
 ]
 
 VERSION = 8
-MAX_SAMPLES = 1_000_000  # of one latency request
-MAX_RINGS = 8  # GPU queues of one client at a time
+MAX_SAMPLES = 1_000_000  # most in one latency request
+MAX_RINGS = 8  # most GPU queues of one client at a time
 RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h
-MONITORS = 8  # of one client at a time
-MONITOR_SAMPLES = 4096  # of one block of a monitor
-EVERY_S = (0.01, 60.0)  # from one block of a monitor to the next
+MONITORS = 8  # most of one client at a time
+MONITOR_SAMPLES = 4096  # most in one block of a monitor
+EVERY_S = (0.01, 60.0)  # bounds of a monitor's period
 
 Id = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -177,7 +177,7 @@ class Bye(Message, tag=13):
 class Outstanding(Message, tag=15):
     """Request the numbers of this client's earlier requests that are not answered yet.
 
-    The replies to all others precede the reply to this one.
+    Replies to all earlier requests not in that list precede this reply.
     """
 
 
@@ -202,9 +202,9 @@ class Watch(Message, tag=14):
 class OpenRing(Message, tag=16):
     """Serve a ring that kernels of the client post to.
 
-    `memory` is the descriptor of the ring, `region` the DPU's memory, `locals` the client's regions
-    that kernels read and write. `index` is the client's number of the ring. With `trace` the ring's
-    memory has room for stamps.
+    `memory` is the descriptor of the ring, `region` the DPU's memory, `locals` the client's
+    regions that kernels read and write. `index` is the client's number of the ring. With
+    `trace` the ring's memory also has room for time stamps.
     """
 
     memory: Token
@@ -217,7 +217,7 @@ class OpenRing(Message, tag=16):
 
 
 class CloseRing(Message, tag=17):
-    """Close a ring: every wait of a kernel ends. Done is sent once the agent does not use it."""
+    """Close a ring: every kernel's wait ends. Done is sent once the agent no longer uses it."""
 
     ring: Handle
 

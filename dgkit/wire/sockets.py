@@ -24,7 +24,7 @@ __all__ = [
 _HEARTBEAT_MS = 300
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
-# Numbers, since an operation on pyzmq's flags takes longer than the call that they are for.
+# Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
 _POLLIN = int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
 _RCVMORE = int(zmq.RCVMORE)

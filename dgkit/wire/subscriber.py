@@ -17,7 +17,7 @@ from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
 
 __all__ = ["Subscriber"]
 
-_SLICE_S = 0.05  # how long wait_connected() keeps close() waiting
+_SLICE_S = 0.05  # maximum time that close() waits for wait_connected()
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
 _EVENTS = (
     zmq.EVENT_CONNECTED
@@ -66,7 +66,7 @@ class Subscriber:
             set_client_curve(sock, identity, address.key)
         name = f"inproc://dgkit-subscriber-{next(_serial)}"
         sock.monitor(name, _EVENTS)
-        self._monitor.rcvhwm = 0  # else libzmq's thread would wait for a reader of its events
+        self._monitor.rcvhwm = 0  # unlimited: else libzmq's thread blocks until its events are read
         self._monitor.connect(name)
 
     def wait_connected(self, timeout: float) -> None:
@@ -104,7 +104,7 @@ class Subscriber:
         """Return the messages that have arrived, at most 200 per call, without waiting.
 
         Raises:
-            PeerError: The agent sent a message without end; all before it were returned.
+            PeerError: The agent sends an endless message; all messages before it were returned.
         """
         with self._lock:
             if len(self._arrived) < _BATCH:
@@ -122,14 +122,14 @@ class Subscriber:
     def end_endless(self) -> None:
         """Close the connection if the agent sends a message without end.
 
-        Call it when this process's memory has grown. It receives what has arrived, of which the
-        oldest is lost if take() is not called.
+        Call this when the memory of this process has grown. It receives the messages that have
+        arrived; the oldest of these are dropped if take() is not called.
         """
         with self._lock:
             if self._socket.closed:
                 return
             self._receive(2 * TELEMETRY_HWM)
-            connection_error(self._monitor, self._liveness)  # for a connection made anew
+            connection_error(self._monitor, self._liveness)  # sets the stream of a new connection
             stream = self._liveness.stream
             if stream is not None and stream.is_endless(self._received):
                 self._error = endless(self._endpoint)
@@ -137,7 +137,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
-        self._closed = True  # before the lock: wait_connected() does not take it again
+        self._closed = True  # before the lock, so that wait_connected() does not take it again
         with self._lock:
             self._close()
 

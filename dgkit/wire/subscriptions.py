@@ -24,8 +24,8 @@ __all__ = ["Subscriptions"]
 class Subscriptions:
     """Telemetry subscriptions of one connection.
 
-    `on_end` maps the number of a Watch request to the callback that gets the exception should that
-    monitor end before it is cancelled.
+    `on_end` maps the number of a Watch request to the callback that gets the exception if that
+    monitor ends before it is cancelled.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Subscriptions:
         return replace(self._address, endpoint=f"{host}:{port}")
 
     def end_endless(self) -> None:
-        """Close those at which the agent sends a message that never ends; see Subscriber."""
+        """Close the subscriptions on which the agent sends an endless message; see Subscriber."""
         for subscriber in list(self._subscribers):
             subscriber.end_endless()
 
@@ -84,7 +84,7 @@ class Subscriptions:
             self._subscribers.remove(subscriber)
 
     def close(self) -> None:
-        """Close all subscriptions; a context with open sockets cannot be terminated."""
+        """Close all subscriptions: a ZeroMQ context cannot be terminated while sockets are open."""
         with self._lock:
             self._closed = True
         for subscriber in list(self._subscribers):

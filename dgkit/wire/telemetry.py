@@ -12,7 +12,7 @@ class Sampled(Struct, array_like=True, frozen=True, gc=False):
     """Published block of latency samples.
 
     Attributes:
-        monitor: Number of the monitor that took the samples. Those of moves and of latency
+        monitor: Number of the monitor that took the samples. Samples of moves and of latency
             measurements have the number in the reply to Subscribe (0 if the agent shares its
             telemetry); their `source` is "move" or "latency" and their `size` is 0.
         number: Counts the blocks of one monitor from 0, so a missing number is a lost block.
@@ -23,7 +23,7 @@ class Sampled(Struct, array_like=True, frozen=True, gc=False):
         samples: Latencies in nanoseconds, native-endian u64.
         op: "read" or "write"; empty unless `source` is "monitor".
         size: Bytes of each timed transfer.
-        path: "inline", "worker", or "mixed" where the block has samples of both.
+        path: "inline", "worker", or "mixed" if the block has samples of both.
     """
 
     monitor: int

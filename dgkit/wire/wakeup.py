@@ -1,9 +1,9 @@
 """Messages that wake the agent's loop, which blocks only in its ROUTER socket.
 
 Blocking there gives the lowest latency: polling several sockets costs 15 us more per request. So
-worker threads send a message over inproc when they have queued a reply, and a thread does so for
-everything else (socket monitor, handshakes, the end of the parent process), whose descriptors it
-watches, edge-triggered. All of them use one socket, in turn.
+worker threads send a message over inproc when they have queued a reply. For everything else (socket
+monitor, handshakes, the end of the parent process), a thread watches the descriptors,
+edge-triggered, and sends the message. All threads share one socket, under a lock.
 """
 
 from __future__ import annotations
@@ -24,22 +24,20 @@ from .sockets import fd_of
 
 __all__ = ["Wakeup"]
 
-_TICK_S = 1.0  # between two wake-ups while there is a connection
-_GROWTH_S = 0.05  # between two checks of the process's memory while bytes arrive
-_QUIET_S = (
-    1.0  # without an event, after which the thread sleeps for a second, or until bytes arrive
-)
-_INTERVAL_S = 0.003  # at least, between two for connections: a storm of them is handled at once
+_TICK_S = 1.0  # interval of wake-ups while there is a connection
+_GROWTH_S = 0.05  # interval of checks of the process's memory while bytes arrive
+_QUIET_S = 1.0  # without events, after which the thread sleeps for a second or until bytes arrive
+_INTERVAL_S = 0.003  # least between two EVENTs, so that a burst of connections is handled together
 
 
 class Wakeup:
     """Context manager around the wake-up thread of an agent's loop.
 
-    The loop receives REPLIES after wake() or an event of `wake_fds`, EVENT after one of the
-    connections, GROWTH when the process's memory has grown, or PARENT_EXIT once `parent_fd` is
-    readable, from
-    `route`: 16 random bytes, since a client that could guess them could send these messages, or
-    connect first and so keep them from the loop.
+    The loop receives one of these messages from `route`: REPLIES after wake() or an event of
+    `wake_fds`, EVENT after an event of the connections, GROWTH when the process's memory has
+    grown, PARENT_EXIT once `parent_fd` is readable. `route` is 16 random bytes, since a client
+    that could guess them could send these messages, or connect under that name first and so
+    keep them from the loop.
 
     Args:
         listener: The agent's sockets.
@@ -68,7 +66,7 @@ class Wakeup:
         self._epoll.register(self._arrivals.fileno(), select.EPOLLIN)
         self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
         self._lock = threading.Lock()
-        self._socket = listener.context.socket(zmq.DEALER)  # used under the lock alone
+        self._socket = listener.context.socket(zmq.DEALER)  # used only under the lock
         self._socket.linger = 0
         self._socket.routing_id = self.route
         self._socket.connect(listener.inside)
@@ -88,7 +86,7 @@ class Wakeup:
         os.close(self._end)
 
     def wake(self) -> None:
-        """Send REPLIES; nothing once the context has ended. Any thread may, no signal handler."""
+        """Send REPLIES, or nothing if the context has ended. Not for signal handlers."""
         with self._lock:
             if not self._socket.closed:
                 self._socket.send(self.REPLIES)
@@ -98,15 +96,15 @@ class Wakeup:
             self._socket.send(news)
 
     def _run(self) -> None:
-        tick = 0.0  # when the deadlines were last looked at
+        tick = 0.0  # when the deadlines were last checked
         heard = time.monotonic()  # the latest event; the first may precede the registration
-        due, held = 0.0, False  # when the next EVENT may be sent, and whether one is to be
+        due, held = 0.0, False  # when the next EVENT may be sent, and whether one is pending
         while True:
             now = time.monotonic()
             quiet = now - heard >= _QUIET_S and self._trim_at == math.inf
             if quiet:
                 self._arrivals.rearm()
-                self._look_at_memory(now, force=True)  # for what came since the last look
+                self._look_at_memory(now, force=True)  # for bytes that came since the last check
             ready = self._wait(max(0.0, due - now) if held else self._pause(quiet))
             if self._end in ready:
                 return
@@ -141,7 +139,7 @@ class Wakeup:
             return
         self._looked = now
         if self._grown():
-            self._trim_at = now + _TICK_S  # the connection that is ended now is gone by then
+            self._trim_at = now + _TICK_S  # by then, a connection that is ended now is gone
             self._send(self.GROWTH)
         elif now > self._trim_at:
             self._trim_at = math.inf
