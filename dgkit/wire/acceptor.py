@@ -1,11 +1,11 @@
 """Limits of accepted connections: their number, and the time in which each must send a Hello.
 
 libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of
-descriptors while it accepts on a Unix socket. zmq_unbind(3) would end the connections that exist,
-too. So beyond the limit, this side shuts down the oldest connection that has sent no Hello. An
-honest client sends its Hello within milliseconds, so silent connections cannot keep it out.
+descriptors while it accepts on a Unix socket. zmq_unbind(3) would also end the existing
+connections. So beyond the limit, this side shuts down the oldest connection that has sent no Hello.
+An honest client sends its Hello within milliseconds, so silent connections cannot keep it out.
 
-A connection also ends when the process that opened it ends: a child that was forked without
+A connection also ends when the process that opened it ends: otherwise a child forked without
 Python's functions would keep the socket open.
 """
 
@@ -33,16 +33,16 @@ class _Connection(Stream):
     def __init__(self, fd: int) -> None:
         super().__init__(fd)
         self.accepted = time.monotonic()
-        self.process = -1  # pidfd of the process that made it
+        self.process = -1  # pidfd of the process that opened it
 
 
 class Arrivals:
     """One-shot notification that bytes arrived at a connection; rearm() renews it. Thread-safe.
 
-    libzmq's threads read the bytes; this only wakes a thread that sleeps while all connections
-    are quiet. It may miss bytes that are read at once (epoll(7) reports what is there when it is
-    asked), but not those that arrive faster than they are read. A connection that is closed is
-    removed by the kernel.
+    libzmq's threads read the bytes; this only wakes a thread that sleeps while all connections are
+    quiet. It may miss bytes that libzmq reads at once (epoll(7) reports what is present when
+    queried), but not bytes that arrive faster than they are read. The kernel removes a connection
+    that is closed.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Arrivals:
 
     def add(self, fd: int) -> None:
         """Add a connection."""
-        with contextlib.suppress(OSError):  # it has ended, or its number is added
+        with contextlib.suppress(OSError):  # it has ended, or its fd is already added
             self._epoll.register(fd, _ONCE)
 
     def take(self) -> None:
@@ -65,7 +65,7 @@ class Arrivals:
     def rearm(self) -> None:
         """Re-arm notification for the connections collected by take()."""
         while self._seen:
-            with contextlib.suppress(OSError):  # it has ended
+            with contextlib.suppress(OSError):  # it has already ended
                 self._epoll.modify(self._seen.pop(), _ONCE)
 
     def close(self) -> None:
@@ -79,9 +79,9 @@ class Acceptor:
     Args:
         sock: The socket, before it is bound.
         name: Address of its monitor, inproc://.
-        limit: Connections at a time.
-        hello_s: Seconds within which each must be admitted.
-        arrivals: Each connection is added to it.
+        limit: Maximum number of connections at a time.
+        hello_s: Seconds within which each connection must be admitted.
+        arrivals: Gets every connection added.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Acceptor:
         self._hello_s = hello_s
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
-        self._silent: dict[int, _Connection] = {}  # those without a Hello, the oldest first
+        self._silent: dict[int, _Connection] = {}  # connections without a Hello, oldest first
         self._by_process: dict[int, int] = {}  # connections, by pidfd
         sock.monitor(name, _EVENTS)
         self.monitor = sock.context.socket(zmq.PAIR)
@@ -113,7 +113,7 @@ class Acceptor:
     def admit(self, fd: int, pid: int = 0) -> None:
         """Exempt a connection from the deadline for a Hello, and end it with its process, if given.
 
-        Without a pidfd, as on kernels before 5.3, the end of the socket ends it.
+        Without a pidfd, as on kernels before 5.3, only the end of the socket ends it.
         """
         self._silent.pop(fd, None)
         connection = self._connections.get(fd)
@@ -148,11 +148,11 @@ class Acceptor:
             self._connections[fd].end()
 
     def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that keep sending a message which never ends.
+        """Shut down the connections that keep sending a message without end.
 
         Args:
-            progress: Maps the descriptor of a connection to a number that each whole message
-                changes.
+            progress: Maps the descriptor of a connection to a number that changes with each whole
+                message.
         """
         for fd, connection in self._connections.items():
             if connection.is_endless(progress(fd)):
@@ -167,7 +167,7 @@ class Acceptor:
     def _forget_process(self, connection: _Connection) -> None:
         process, connection.process = connection.process, -1
         if self._by_process.pop(process, None) is not None:
-            os.close(process)  # which removes it from `ends`
+            os.close(process)  # this also removes it from `ends`
 
     def close(self) -> None:
         """Close the descriptors, after the socket was closed."""
@@ -183,10 +183,10 @@ class Acceptor:
 
     def _events(self) -> Iterator[int]:
         for frames in drain(self.monitor):
-            event, fd = struct.unpack("=Hi", frames[0])  # the manual
+            event, fd = struct.unpack("=Hi", frames[0])  # zmq_socket_monitor(3)
             if event == zmq.EVENT_ACCEPTED:
-                with contextlib.suppress(OSError):  # ended already; its event follows
-                    self._remove(fd)  # the newest comes last
+                with contextlib.suppress(OSError):  # already ended; its event follows
+                    self._remove(fd)  # reinserted below, since the newest comes last
                     connection = _Connection(fd)
                     self._connections[fd] = self._silent[fd] = connection
                     self._arrivals.add(fd)

@@ -44,10 +44,10 @@ from .sockets import readable
 __all__ = ["Connection", "Pending", "ReplyLost"]
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
-_LOOK_S = 0.02  # least interval between two checks of this process's memory
+_LOOK_S = 0.02  # minimum interval between two checks of this process's memory
 _STEP = 8 << 20  # bytes by which that memory grows between two checks of the connections
 _BATCH = 1000  # messages received before a waiting thread looks at the time
-_STRAYS = 1000  # most notifications without a pending request; few arrive after its end
+_STRAYS = 1000  # limit of notifications without a pending request; few arrive after its end
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -63,8 +63,8 @@ class Pending:
     """Request that was sent and not yet answered.
 
     `then` is called with this object when the reply has arrived or the request has failed: once, or
-    again if an exception such as Ctrl-C interrupted it. `news` is called for each Progress and
-    Block; if it raises PeerError, the connection ends. Both run under the connection's lock and
+    again if an exception such as Ctrl-C interrupted the call. `news` is called for each Progress
+    and Block; if it raises PeerError, the connection ends. Both run under the connection's lock and
     must not block.
     """
 
@@ -83,7 +83,7 @@ class Pending:
 
     @property
     def sent(self) -> bool:
-        """Return whether the request was given to the connection, which then calls `then`."""
+        """Return whether the connection has taken the request; from then on it calls `then`."""
         return self.number >= 0
 
     def result(self) -> Any:
@@ -116,11 +116,11 @@ class Connection:
         self._leader: Pending | None = None
         self._draining = False
         self._waiting_senders: dict[int, None] = {}  # by thread
-        self._interrupted = False  # while it sent or received
+        self._interrupted = False  # while a message was sent or received
         self._forked = False
         self._last_received = self._looked = time.monotonic()
         self._grown = Growth(_STEP)
-        self._received = 0  # messages
+        self._received = 0  # number of messages
         self._strays = 0  # since the latest reply
         self._refused = False
         self._tied: Connection | None = None
@@ -194,13 +194,13 @@ class Connection:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
         self._last_received = time.monotonic()  # silence is counted from here
         pending.expected = REPLIES[kind]
-        # No call between these, so that no signal handler runs: all or none of it happens.
+        # No calls in the next lines, so that no signal handler runs: all of them happen or none.
         self._next = number + 1
         pending.number = number
         self._pending[number] = pending
         try:
             self._send(message, pending)
-            if len(self._pending) > 1:  # sending may have consumed the edge of another reply
+            if len(self._pending) > 1:  # sending may have consumed another reply's event
                 self._drain()
         except BaseException:
             self._note_interruption()
@@ -208,7 +208,7 @@ class Connection:
         return pending
 
     def exchange(self, kind: Any, fields: tuple[Any, ...], then: Any) -> Pending | None:
-        """Send a request and wait briefly inside libzmq, which has the lowest latency.
+        """Send a request and wait briefly inside libzmq, which gives the lowest latency.
 
         Only for kinds whose encoding is always small.
 
@@ -241,7 +241,7 @@ class Connection:
                 then(pending)
                 self._pending.pop(number, None)
                 return pending
-            except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() finds out
+            except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() tells
                 return pending
             except UNREADABLE as exc:
                 self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
@@ -264,9 +264,10 @@ class Connection:
     def _note_interruption(self) -> None:
         """Note that Ctrl-C or an error came while a message was sent, received or dispatched.
 
-        Whether a request was sent, or a reply received and lost, is then unknown. libzmq's binding
-        handles signals between the two, so that this cannot be avoided. The next _drain() finishes
-        the requests that were answered, and asks the agent which of the others it has not answered.
+        It is then unknown whether a request was sent, or a reply received and lost: libzmq's
+        binding handles signals between the two steps, so this cannot be avoided. The next _drain()
+        finishes the requests that were answered, and asks the agent which of the others are
+        unanswered.
         """
         self._interrupted = True
 
@@ -345,7 +346,7 @@ class Connection:
             return
         ready: list[tuple[int, int]] = []
         try:
-            with contextlib.suppress(ValueError, OSError):  # closed: then `pending` is done
+            with contextlib.suppress(ValueError, OSError):  # closed: `pending` is done then
                 ready = self._client.epoll.poll(seconds)
         finally:
             self._resign(pending, [fd for fd, _ in ready])
@@ -396,7 +397,7 @@ class Connection:
     def _refuse(self, error: Exception) -> None:
         """End the connection to an agent that breaks the protocol: nothing more is received."""
         self._refused = True
-        self.fail(error)  # first, so that Ctrl-C before the next line leaves no request pending
+        self.fail(error)  # first: Ctrl-C before the next line must leave no request pending
         self._client.disconnect()
         self.subscriptions.close()
 
@@ -427,13 +428,13 @@ class Connection:
                 self._finish(pending)
 
     def _find_lost(self) -> None:
-        """Ask the agent for the requests that it has not answered, to fail all others."""
+        """Ask the agent which requests are unanswered, and fail those whose reply is lost."""
         if self._pending:
             query = Pending()
             query.then = self._fail_lost
             try:
                 self._post(Outstanding, (), query)
-            except PeerTimeout:  # the agent accepts no request now: the next _drain() asks it
+            except PeerTimeout:  # the agent accepts no request now: the next _drain() retries
                 return
         self._interrupted = False
 
@@ -493,7 +494,7 @@ class Connection:
     def _notify(self, news: Callable[[Any], None], message: Reply) -> None:
         try:
             news(message)
-        except PeerError as exc:  # the agent sends more than was requested
+        except PeerError as exc:  # the agent sent more than was requested
             self._refuse(exc)
 
     def _finish(self, pending: Pending) -> None:
@@ -513,7 +514,7 @@ class Connection:
             self.fail(error)
 
     def oldest(self) -> Pending | None:
-        """Return the request that was sent first of those pending, or None."""
+        """Return the pending request that was sent first, or None."""
         with self.lock:
             return next((p for p in self._pending.values() if not p.done), None)
 
@@ -545,10 +546,10 @@ class Connection:
             self.fail(ClosedError("the session is closed"))
             if self._forked or self._socket.closed:
                 return
-            self._leader = None  # its sockets are closed here, and its request is done
+            self._leader = None  # the sockets are closed here, and the leader's request is done
             self._client.close()
             if self._refused:
-                trim_heap()  # it may have sent much
+                trim_heap()  # the agent may have sent much
 
     @property
     def idle_s(self) -> float:

@@ -5,8 +5,8 @@ mode 0700): NAME.secret (mode 0600) and NAME.public. The file `allowed` has one 
 allowed client: the public key, a space, a name. Keys are written as 64 hex digits, which need no
 quoting in a shell or a URL.
 
-A change holds a lock (flock on the file `.lock`) and replaces a file whole, so that changes at the
-same time are all kept, and a full disk or a killed process leaves the old file.
+Each change holds a lock (flock on the file `.lock`) and replaces a file as a whole, so that
+concurrent changes are all kept, and a full disk or a killed process leaves the old file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ += ["listing", "load", "make", "remove"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LOCK_S = 30.0  # maximum wait for another process that changes keys
-_SETTLED_NS = 2_000_000_000  # two changes within a tick of a file's clock may have the same time
+_SETTLED_NS = 2_000_000_000  # changes within one tick of a file's clock have equal times
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """Stored public key. `own`: its secret key is stored, too. `allowed`: agents accept it."""
+    """Stored public key. `own`: its secret key is stored as well. `allowed`: agents accept it."""
 
     name: str
     public: str
@@ -90,7 +90,7 @@ def _make_folder(path: Path) -> None:
 
 
 def make(name: str = "default") -> KeyPair:
-    """Create a key pair and store it. A public key whose secret is lost is replaced.
+    """Create a key pair and store it. Replace a public key whose secret is lost.
 
     Raises:
         FileExistsError: A pair of that name exists.
@@ -109,7 +109,7 @@ def make(name: str = "default") -> KeyPair:
         part = _new_file(path, f"{secret}\n", 0o600)
         try:
             _replace(path.with_suffix(".public"), f"{public}\n", 0o644)
-            part.replace(path)  # last: without its secret there is no pair
+            part.replace(path)  # last: the secret is what makes it a pair
         finally:
             part.unlink(missing_ok=True)
         _sync_folder(where)
@@ -194,9 +194,9 @@ def allowed() -> dict[str, str]:
 
 
 class AllowedKeys:
-    """List of allowed clients, whose file is read again once it has changed. Not thread-safe.
+    """List of allowed clients, whose file is read again after it has changed. Not thread-safe.
 
-    The file is opened at each read: that is when a network file system asks for its state.
+    Each read opens the file, because only then does a network file system fetch its current state.
     """
 
     def __init__(self) -> None:
@@ -316,7 +316,7 @@ def _try_lock(fd: int) -> bool:
 
 
 def _replace(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write a file whole: after an error or a crash it has either the old text or the new one."""
+    """Replace a file atomically: after an error or a crash it has the old text or the new one."""
     part = _new_file(path, text, mode)
     try:
         part.replace(path)
@@ -328,7 +328,7 @@ def _replace(path: Path, text: str, mode: int = 0o600) -> None:
 def _new_file(path: Path, text: str, mode: int) -> Path:
     """Write and sync the text to PATH.new, and return that path; leave no file if it fails."""
     part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # of a process that was killed
+    part.unlink(missing_ok=True)  # left by a process that was killed
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(fd, "w", encoding="utf-8") as out:
@@ -343,7 +343,7 @@ def _new_file(path: Path, text: str, mode: int) -> Path:
 
 
 def _sync_folder(path: Path) -> None:
-    """Write the names in a folder to the disk: a rename lasts only then (fsync(2))."""
+    """Sync a folder to disk: only then does a rename survive a crash (fsync(2))."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

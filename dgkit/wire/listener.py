@@ -26,25 +26,25 @@ from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
 
 __all__ = ["CONNECTIONS", "Caller", "Listener"]
 
-# libzmq's threads, as bits of ZMQ_AFFINITY: what floods the publisher delays no request. Never two
-# for one socket, since the monitor could then report the end of a connection before its start.
+# libzmq's threads, as bits of ZMQ_AFFINITY: a flood on the publisher must not delay requests. Never
+# two threads for one socket: the monitor could then report a connection's end before its start.
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2
 _THREADS = 2
-# Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. By libzmq's
-# default, an unfinished handshake occupies a connection for 30 s.
+# Deadline of a handshake, and of the Hello after it; at least as long as a heartbeat. libzmq's
+# default lets an unfinished handshake occupy a connection for 30 s.
 _HELLO_S = 5.0
 _ZAP = "inproc://zeromq.zap.01"  # ZAP, https://rfc.zeromq.org/spec/27
 CONNECTIONS = 320  # at a time, to each of the two sockets
-_SEND_BUFFER = 256 << 10  # bytes of replies of one connection in the kernel
-_RECEIVE_BUFFER = 128 << 10  # likewise of requests, which are read even after its end
-_REPLIES_HWM = 64  # of one connection; more wait in the agent, which limits their bytes
-# No limit, since libzmq 4.3.5 may abort the process if a connection ends that it had stopped to
-# read (stream_engine_base.cpp: a heartbeat calls out_event() without a look at _io_error). The
+_SEND_BUFFER = 256 << 10  # bytes of one connection's replies in the kernel
+_RECEIVE_BUFFER = 128 << 10  # likewise for requests, which are read even after the connection ends
+_REPLIES_HWM = 64  # for each connection; more wait in the agent, which limits their bytes
+# No limit, since libzmq 4.3.5 may abort the process when a connection ends that it has stopped
+# reading (stream_engine_base.cpp: a heartbeat calls out_event() without checking _io_error). The
 # loop reads at once whatever arrives, and disconnects clients that send too much.
 _REQUESTS_HWM = 0
-_SUBSCRIPTIONS_HWM = 64  # subscriptions of one connection that wait to be read
-_KEEPALIVE_S = 5  # of connections to the publisher, by the kernel
-_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE has up to 500
+_SUBSCRIPTIONS_HWM = 64  # unread subscriptions of one connection
+_KEEPALIVE_S = 5  # TCP keepalive of connections to the publisher
+_MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
 _serial = itertools.count()
@@ -75,7 +75,7 @@ class Listener:
     Args:
         address: Where to listen; None picks a new socket in the runtime folder.
         keys: Name of the agent's key pair, for tcp://; None is "default".
-        connections: Most connections at a time.
+        connections: Maximum number of connections at a time.
         stop_fds: Descriptors that are readable when the agent is to end; negative ones are ignored.
         telemetry_port: Port of the publisher, over tcp://; 0: a free one.
         heartbeat: Seconds without an answer after which a connection ends, over tcp://; the address
@@ -83,14 +83,14 @@ class Listener:
 
     Attributes:
         is_penalized: Called with an owner (see Caller); returns whether its connections to the
-            publisher are refused. Those to the router get the reason by the reply to Hello.
+            publisher are refused. Its connections to the router get the reason in the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be checked.
         keys_allowed: Number of allowed keys at the latest handshake; 0 over ipc://.
         arrivals: Bytes that arrive at any of its connections.
 
     Raises:
         NativeError: The address is in use or cannot be bound.
-        ValueError: A `telemetry_port` or a `heartbeat` with ipc://, or one that is out of bounds.
+        ValueError: `telemetry_port` or `heartbeat` is given with ipc://, or is out of bounds.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Listener:
             self.router.affinity = _ROUTER_THREAD
             self.router.rcvhwm, self.router.sndhwm = _REQUESTS_HWM, _REPLIES_HWM
             self.router.sndbuf, self.router.rcvbuf = _SEND_BUFFER, _RECEIVE_BUFFER
-            self.router.router_mandatory = True  # a reply that is not taken is an error
+            self.router.router_mandatory = True  # a reply that cannot be routed is an error
             self.address = self._bind(self.router, self._requested)
             self.inside = f"inproc://dgkit-inside-{next(_serial)}"
             self.router.bind(self.inside)
@@ -155,7 +155,7 @@ class Listener:
         acceptor = Acceptor(sock, name, self._connections, self._hello_s, self.arrivals)
         self._open.append(acceptor.monitor)
         self._acceptors.append(acceptor)
-        # A new name of the publisher has no other claimant, and nothing may delay the agent's loop.
+        # No other process claims the publisher's new name, and nothing may delay the agent's loop.
         is_shared = path is not None and address is self._requested
         with claimed(path, self._stop_fds) if is_shared and path else contextlib.nullcontext():
             try:
@@ -175,9 +175,9 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """Return an XPUB socket with the same keys, and its address, of the same kind.
+        """Return an XPUB socket with the same keys, and its address, which has the same transport.
 
-        Its subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
+        Subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
         """
         sock = self._socket(zmq.XPUB)
         try:
@@ -222,7 +222,7 @@ class Listener:
         """Answer handshakes; return the fds of the connections that ended since the last call.
 
         Returns:
-            Those of clients, and those to the publisher.
+            The fds of clients' connections, and those of connections to the publisher.
         """
         if self._zap is not None:
             self._authenticate(self._zap)
@@ -231,20 +231,20 @@ class Listener:
 
     @property
     def waiting(self) -> bool:
-        """Return whether service() is due within a second, without an event. Thread-safe."""
+        """Return whether service() must run within a second even without an event. Thread-safe."""
         return any(acceptor.waiting for acceptor in list(self._acceptors))
 
     @property
     def connected(self) -> bool:
-        """Return whether there is a connection. Thread-safe."""
+        """Return whether any connection exists. Thread-safe."""
         return any(map(len, list(self._acceptors)))
 
     def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that keep sending a message which never ends.
+        """Shut down the connections that keep sending a message without end.
 
         Args:
-            progress: Maps the descriptor of a client's connection to a number that each of its
-                messages changes.
+            progress: Maps the descriptor of a client's connection to a number that changes with
+                each of its messages.
         """
         for acceptor in self._acceptors:
             acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
@@ -299,7 +299,7 @@ class Listener:
         """Return ZAP's status code and text for a client; `key` is empty if it has none."""
         try:
             known = self._allowed.read() if key else {}
-        except Exception as exc:  # the file or its folder is damaged: refuse, and go on
+        except Exception as exc:  # the file or its folder is damaged: refuse, but keep running
             self.on_error("reading the allowed keys", exc)
             return b"500", b"the allowed keys cannot be read"
         self.keys_allowed = len(known) or self.keys_allowed
@@ -324,7 +324,7 @@ class Listener:
 
 
 def _no_message(_fd: int) -> int:
-    """Return the progress of a connection to the publisher, whose subscriptions are few."""
+    """Return the progress of a connection to the publisher: always 0, as subscriptions are few."""
     return 0
 
 
