@@ -37,9 +37,9 @@ class BandwidthReport(Report):
     def of(
         cls, bytes: int, ops: int, elapsed_ns: int, *, floor_gbps: Sequence[float], **fields: Any
     ) -> Self:
-        """Make the report of one run; raise ValueError unless `elapsed_ns` is positive.
+        """Build the report of one run; raise ValueError unless `elapsed_ns` is positive.
 
-        `fields`: the other fields of the class.
+        `fields` are the other fields of the class.
         """
         if elapsed_ns <= 0:
             raise ValueError(f"elapsed_ns is {elapsed_ns}; it must be 1 or more")
@@ -49,7 +49,7 @@ class BandwidthReport(Report):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
+        """Build a report from to_dict() output, also after JSON; raise ValueError for other data."""
         return cls(**own_fields(cls, data) | {"floor_gbps": tuple(data["floor_gbps"])})
 
     @property
@@ -64,7 +64,7 @@ class BandwidthReport(Report):
 
     @property
     def floor_ratio(self) -> float | None:
-        """Rate divided by the floor's; None if the floor moved or was not measured."""
+        """Rate divided by the floor's rate; None if the floor moved or was not measured."""
         floor = 0 if self.floor_moved or not self.floor_gbps else median(self.floor_gbps)
         return self.gb_per_s / floor if floor else None
 

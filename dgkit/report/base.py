@@ -19,7 +19,7 @@ from .system_info import Machine
 __all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields", "path_text"]
 
 FLOOR_MOVED = "floor moved: figures not comparable"
-_FLOOR_RATIO = 1.5  # a machine's floor has two states more than 4x apart; its noise is below 1.5x
+_FLOOR_RATIO = 1.5  # a floor may switch between two states over 4x apart; noise stays below 1.5x
 
 
 def ends(name: str, floors: Sequence[float]) -> dict[str, float | str]:
@@ -33,7 +33,7 @@ def path_text(path: str, provider: str, machine: Machine, *, spinning: bool) -> 
     """Return the path of transfers for a title, and what copies the bytes."""
     if path != "worker":
         return f"{path} path"
-    if provider == "cuda":  # which has no worker thread
+    if provider == "cuda":  # the provider has no worker thread
         return "copy engine" if machine.engine else "copied by the CPU"
     if provider in DOCA:
         return "DMA tasks"
@@ -43,7 +43,7 @@ def path_text(path: str, provider: str, machine: Machine, *, spinning: bool) -> 
 
 
 def _plain(value: Any) -> Any:
-    """Replace tuples by lists, as a round trip through JSON does."""
+    """Replace tuples with lists, as a round trip through JSON does."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
@@ -53,7 +53,7 @@ def own_fields(cls: type[Report], data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `cls` from its to_dict(); raise ValueError for another class."""
     if data.get("kind") != cls.__name__:
         raise ValueError(f"kind is {data.get('kind')!r}; it must be {cls.__name__!r}")
-    # Reports that were stored before sleeps were counted have no such field.
+    # Reports stored before sleeps were counted do not have this field.
     data = {"sleeps": 0, **data}
     own = {field.name: data[field.name] for field in fields(cls)}
     return own | {"machine": Machine(**data["machine"])}
@@ -61,10 +61,10 @@ def own_fields(cls: type[Report], data: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report(ABC):
-    """Base of all reports. `size` and `op` are of one operation; `where` names the two sides.
+    """Base of all reports. `size` and `op` are those of one operation; `where` names the two sides.
 
-    `sleeps` is how often the engine's thread slept during the measurement: what it then had to be
-    woken for took longer.
+    `sleeps` is how often the engine's thread slept during the measurement: operations that had to
+    wake it took longer.
     """
 
     size: int
@@ -117,7 +117,7 @@ class Report(ABC):
 
     @property
     def _copied_by(self) -> str:
-        """The provider that the label is for: `soft` where `cuda` had the CPU copy."""
+        """The provider that the label names: `soft` where `cuda` had the CPU copy."""
         return self.machine.mover(self.provider)
 
     @property

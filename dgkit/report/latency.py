@@ -33,9 +33,9 @@ class LatencyReport(Report):
 
     @classmethod
     def of(cls, samples_ns: Sequence[int], *, floor_ns: Sequence[int], **fields: Any) -> Self:
-        """Make the report of samples in ns, in any order; raise ValueError if there are none.
+        """Build the report of samples in ns, in any order; raise ValueError if there are none.
 
-        `fields`: the other fields of the class.
+        `fields` are the other fields of the class.
         """
         if not len(samples_ns):
             raise ValueError("a latency report requires at least one sample")
@@ -47,7 +47,7 @@ class LatencyReport(Report):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a report from to_dict(), also after JSON; raise ValueError for other data."""
+        """Build a report from to_dict() output, also after JSON; raise ValueError for other data."""
         own = own_fields(cls, data)
         own["percentiles"] = Percentiles(**data["percentiles"])
         own["histogram"] = Histogram(*(tuple(data["histogram"][k]) for k in ("edges_ns", "counts")))

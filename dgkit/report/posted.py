@@ -9,7 +9,7 @@ from .bandwidth import BandwidthReport
 from .base import Report
 from .latency import LatencyReport
 
-if TYPE_CHECKING:  # of inherited fields, for the API reference
+if TYPE_CHECKING:  # types of inherited fields, for the API reference
     from .samples import Histogram, Percentiles  # noqa: F401
     from .system_info import Machine  # noqa: F401
 
@@ -20,12 +20,12 @@ _BELOW = ("fenced", "gpu", "emulated", "owner", "proxy", "memory", "rings", "thr
 
 
 def posted_label(label: str, *, emulated: bool) -> str:
-    """Return the label of a provider with that of the GPU, if it is the emulated one."""
+    """Return the label of a provider, with "emulated GPU" added if the GPU is emulated."""
     return f"{label}, emulated GPU" if emulated else label
 
 
 class _Posted(Report):
-    """Report of posted operations: how they were posted."""
+    """Fields that say how a GPU's kernel posted the operations of a report."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class _Posted(Report):
 
     @property
     def label(self) -> str:
-        """Label of the provider, and "emulated GPU" if it was."""
+        """Label of the provider, with "emulated GPU" added if the GPU was emulated."""
         return posted_label(super().label, emulated=self.emulated)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -59,16 +59,17 @@ class _Posted(Report):
 class PostedLatencyReport(_Posted, LatencyReport):
     """Time of one operation of a kernel's thread, until its wait has seen the completion.
 
-    The floor is a doorbell of a kernel that a loop in C answers.
+    The floor is the round trip of a kernel's doorbell that a C loop on the CPU answers.
 
     Attributes:
-        fenced: What the kernel wrote is released first; False: DG_NO_RELEASE; None: no bytes.
+        fenced: The kernel's writes are released first; False: DG_NO_RELEASE; None: no bytes.
         gpu: Name of the GPU, or "emulated GPU".
         emulated: The kernel ran on the emulated GPU: the figures are those of this CPU.
         owner: "idle", or "busy": another kernel computed meanwhile.
         proxy: Process of the proxy: "this process" or "DPU process".
-        memory: From which kind of memory to which: "host to host", "pinned to GPU", "GPU to GPU";
-            ", scattered" if the places of neighbouring threads are no neighbours.
+        memory: Kinds of memory, source to destination: "host to host", "pinned to GPU", "GPU to
+            GPU"; ", scattered" is appended if neighbouring threads use addresses that are not
+            adjacent.
         rings: Queues that were posted to.
         threads: Threads for each queue.
     """
@@ -92,8 +93,8 @@ class PostedLatencyReport(_Posted, LatencyReport):
 class PostedRateReport(_Posted, BandwidthReport):
     """Operations of one kernel, from its first post until all are complete.
 
-    The floor is the rate at which the same threads store records that are not taken. Attributes as
-    those of PostedLatencyReport.
+    The floor is the rate at which the same threads store records that nothing consumes. Attributes
+    are those of PostedLatencyReport.
     """
 
     fenced: bool | None

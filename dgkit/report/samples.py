@@ -1,8 +1,9 @@
 """Percentiles and histograms of times.
 
-Percentiles use the nearest rank: the smallest sample that at least that share of the samples does
-not exceed, so each is a measured time. This is definition 1 of R. J. Hyndman and Y. Fan, "Sample
-Quantiles in Statistical Packages", The American Statistician 50(4), 1996.
+Percentiles use the nearest rank: the smallest sample such that at least the given share of the
+samples do not exceed it, so each percentile is a measured time. This is definition 1 of R. J.
+Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages", The American Statistician 50(4),
+1996.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Percentiles:
     def of(cls, ordered: Sequence[int]) -> Percentiles:
         """Compute the percentiles of at least one time, in ascending order."""
         n = len(ordered)
-        shares = (500, 900, 990, 999)  # of 1000; the rank is this share of n, rounded up
+        shares = (500, 900, 990, 999)  # per mille; the rank is this share of n, rounded up
         p50, p90, p99, p999 = (ordered[-(-n * share // 1000) - 1] for share in shares)
         return cls(n, ordered[0], p50, p90, p99, p999, ordered[-1])
 
@@ -65,7 +66,7 @@ class Histogram:
 
 
 def _edges(k: int, rate: int, high: int) -> Iterator[int]:
-    """Yield 10^(k/rate), 10^((k+1)/rate)... rounded, each once, up to the first above `high`."""
+    """Yield 10^(k/rate), 10^((k+1)/rate)... rounded and unique, up to the first above `high`."""
     last = 0
     while last <= high:
         edge = round(10 ** (k / rate))

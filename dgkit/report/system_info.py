@@ -1,4 +1,4 @@
-"""Machine that took a figure."""
+"""Description of the machine that took a measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Machine"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Machine that took the figures, without its name.
+    """Machine that took the measurements, without its host name.
 
     `virtual` is None if unknown. `engine` is the device that copied, "" for the CPU: a GPU's number
     and name with the driver's version, or DOCA's version with the function's name.
@@ -43,7 +43,7 @@ class Machine:
         return cls(_cpu_name(cpuinfo), *fields, f"{engine}{driver}")
 
     def mover(self, provider: str) -> str:
-        """Return the provider that labels figures of `provider`.
+        """Return the provider whose name labels figures that `provider` took.
 
         That is `soft` where `cuda` had the CPU copy, as it does between host memories.
         """
