@@ -1,10 +1,10 @@
 """The DPU as a service on plain values, in whichever process it is; below `session` and `agent`.
 
 service.py      DpuService: what a DPU does with regions
-values.py       what it takes and returns
-region_ref.py   region as the DPU refers to it: its own, or imported
+values.py       arguments and results of the service
+region_ref.py   reference to a region: the DPU's own, or an imported one
 job.py          copies, transfers and digests, cut into chunks by one loop
-job_worker.py   thread that runs jobs where the user's process is the DPU
+job_worker.py   thread that runs jobs if the user's process is the DPU
 copier.py       queues and bounce memory of one thread, and its small copies
 benchmark.py    latency and bandwidth measurements
 baseline.py     the machine's floor, reported with each measurement

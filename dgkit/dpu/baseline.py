@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["Baseline"]
 
 _SAMPLES = 2000
-_LEAST = 5  # copies, even where they are more than FLOOR_BYTES
+_LEAST = 5  # copies, even if they move more than FLOOR_BYTES
 _FEW, _LONGEST_NS = 20, 200_000_000
-_TOGETHER = 500  # copies in one call of the bare loop: each call refills its window
+_TOGETHER = 500  # copies per call of the bare loop, since each call has to refill its window
 
 
 class Baseline:
@@ -26,9 +26,9 @@ class Baseline:
 
     For GPU memory it is a bare C loop over the driver that makes the same copy, with up to `window`
     copies in flight; for the providers `doca`, `softdoca` and `verbs`, a bare C loop over the
-    library's own calls, whatever the memory. For other memory it is the machine's: one memcpy, or
-    with `handoff` one memcpy by another thread, including its doorbell and its flag; the provider
-    `cuda` has no worker thread, so `handoff` is ignored for it.
+    library's own calls, whatever the memory. For other memory it is that of the machine: one
+    memcpy, or with `handoff` one memcpy by another thread, including its doorbell and its flag; the
+    provider `cuda` has no worker thread, so `handoff` is ignored for it.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Baseline:
         self._count = max(_LEAST, min(_SAMPLES, FLOOR_BYTES // max(self._size, 1)))
 
     def measure_ns(self) -> int:
-        """Measure now; return nanoseconds per copy, or 0 if there is none to compare with.
+        """Measure now; return nanoseconds per copy, or 0 if there is nothing to compare with.
 
-        A hand-off needs two CPUs.
+        A hand-off to another thread needs two CPUs; with one, the result is 0.
         """
         from ..dma import cpus, measure
 
@@ -62,7 +62,7 @@ class Baseline:
         return _median(measure.floor(self._size, self._count, handoff=handoff))
 
     def _median_latency(self) -> int:
-        """Return the median; of fewer copies where a busy GPU makes each take milliseconds."""
+        """Return the median; takes fewer copies if a busy GPU makes each last milliseconds."""
         taken = self._bare_loop(min(self._count, _FEW), 1)
         more = min(self._count - len(taken), _LONGEST_NS // max(_median(taken), 1))
         if taken and more > 0:

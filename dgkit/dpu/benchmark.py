@@ -88,7 +88,7 @@ def latency(
 def _sample(
     task: LatencyTask, bench: BenchmarkQueue, remote: RemoteRegion, listener: MeasurementListener
 ) -> int:
-    """Pass on all samples in blocks; return the number of blocks."""
+    """Pass all samples to the listener in blocks; return the number of blocks."""
     from ..dma import measure
 
     block: array[int] = array("Q")
@@ -119,7 +119,7 @@ def rate(
 ) -> RateResult:
     """Count the bytes moved in `task.seconds`, with the baseline before and after.
 
-    The measurement runs in slices, each timed by C. Arguments as for latency().
+    The measurement runs in slices, each timed by C. The arguments are those of latency().
     """
     remote = ref.as_remote()
     local_size = min(task.size * task.window, max(task.size, RATE_BYTES))
@@ -164,8 +164,8 @@ def _count(
 def machine_fields(device: Device, remote: RemoteRegion) -> MachineFields:
     """Return the measuring machine as the fields of dgkit.report.Machine.
 
-    Between two memories of the host the provider `cuda` copies with the CPU: then `engine` is
-    empty. Of RDMA it also says how the exporter's adapter has the memory.
+    Between two host memories the provider `cuda` copies with the CPU: `engine` is empty then. For
+    RDMA, `engine` also says how the exporter's adapter registered the memory.
     """
     from ..dma import cpus
     from ..report import Machine

@@ -41,8 +41,8 @@ class Copier:
     def queue_for(self, *remotes: RemoteRegion) -> Queue:
         """Return the queue for transfers with these regions.
 
-        What the CPU copies and reaches directly is copied inline, whatever its size: an engine
-        thread would only occupy a second CPU.
+        Memory that the CPU reaches and copies directly is copied inline, whatever the size: an
+        engine thread would only occupy a second CPU.
         """
         if not self._has_inline:
             return self.queue
@@ -56,7 +56,7 @@ class Copier:
         return self._inline
 
     def copies_inline(self, queue: Queue) -> bool:
-        """Return whether a queue of queue_for() copies in the caller's thread."""
+        """Return whether a queue returned by queue_for() copies in the caller's thread."""
         return queue is self._inline
 
     @property
@@ -76,11 +76,11 @@ class Copier:
         return self._memory.buffer
 
     def take_slot(self) -> int | None:
-        """Return the offset of a free slot; None: all are in use."""
+        """Return the offset of a free slot, or None if all are in use."""
         return self._free.pop() if self._free else None
 
     def give_slot(self, slot: int) -> None:
-        """Take a slot back."""
+        """Return a slot to the free ones."""
         self._free.append(slot)
 
     @property
@@ -102,14 +102,14 @@ class Copier:
         return moved(first, last, size, first.latency_ns, last.latency_ns, 1)
 
     def write_small(self, view: memoryview | bytes, dst: RemoteRegion, offset: int) -> Moved:
-        """Write bytes of this process that fit one slot. Errors as copy_small()."""
+        """Write bytes of this process that fit in one slot. Errors as copy_small()."""
         size, queue, bounce = len(view), self.queue_for(dst), self._bounce or self.bounce
         self.bounce_bytes[:size] = view
         done = queue.write(bounce, dst, size=size, remote_offset=offset).wait()
         return moved(done, done, size, 0, done.latency_ns, 1)
 
     def read_small(self, src: RemoteRegion, offset: int, size: int) -> bytes:
-        """Read bytes that fit one slot. Errors as copy_small()."""
+        """Read bytes that fit in one slot. Errors as copy_small()."""
         queue, bounce = self.queue_for(src), self._bounce or self.bounce
         queue.read(bounce, src, size=size, remote_offset=offset).wait()
         return bytes(self.bounce_bytes[:size])

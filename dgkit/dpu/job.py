@@ -23,7 +23,7 @@ __all__ = ["DigestJob", "Job", "ReadJob", "TransferJob", "WriteJob", "copy_job"]
 
 
 class _Chunk:
-    """`size` bytes from byte `at` of a job on, in bounce memory at `slot`; `dma` is in flight."""
+    """`size` bytes of a job, from byte `at`, in bounce memory at `slot`; `dma` is in flight."""
 
     __slots__ = ("at", "dma", "size", "slot")
 
@@ -39,19 +39,19 @@ class _Chunk:
 class Job:
     """Work on `size` bytes, in chunks of one slot of bounce memory each.
 
-    Each chunk is loaded into its slot and then stored from there, in order; either step is a DMA,
-    or is done at once by the CPU. `run()` of a copier and the worker of a service drive a job by
-    `start_chunk()` and `advance()`, in one thread. Other threads may read `done` and `ended`, and
-    set `error` to end the job early.
+    Each chunk is first loaded into its slot and then stored from there, in order; either step is a
+    DMA, or a copy that the CPU completes at once. `run()`, or the worker of a service, drives a job
+    by `start_chunk()` and `advance()`, in one thread. Other threads may read `done` and `ended`,
+    and set `error` to end the job early.
 
     Attributes:
         refs: Regions that the job uses.
         after: Jobs that must end first.
-        posted: Bytes whose chunks were started.
+        posted: Bytes in the chunks that were started.
         done: Bytes that are done.
         step: Called with the bytes done after each chunk; may raise to end the job.
         error: First error; the job ends once none of its DMA is in flight.
-        ended: Nothing more will happen.
+        ended: The job is over; no attribute changes any more.
     """
 
     _copier: Copier
@@ -81,26 +81,26 @@ class Job:
         self._chunk_size = min(self._chunk_size, copier.slot_size)
 
     def _load(self, chunk: _Chunk) -> Transfer | None:
-        """Start to get the bytes of a chunk into its slot; None: they are there."""
+        """Start loading a chunk into its slot; return None if that is complete already."""
         raise NotImplementedError
 
     def _store(self, chunk: _Chunk) -> Transfer | None:
-        """Start to put the bytes of a chunk where they belong; None: they are there."""
+        """Start storing a chunk at its destination; return None if that is complete already."""
         raise NotImplementedError
 
     @property
     def counted(self) -> tuple[int, int]:
-        """Requests for DMA that it counts as, and the bytes that they moved."""
+        """Number of DMA requests that the job counts as, and the bytes they moved."""
         return 0, 0
 
     @property
     def share(self) -> tuple[int, int]:
-        """Return slots in use, then bytes posted: the job with the smallest gets the next slot."""
+        """Return (slots in use, bytes posted): the job with the smallest gets the next slot."""
         return len(self._loading) + len(self._storing), self.posted
 
     @property
     def oldest(self) -> Transfer | None:
-        """Return the DMA that was posted first and is in flight."""
+        """Return the oldest DMA in flight."""
         head = self._storing or self._loading
         return head[0].dma if head else None
 
@@ -134,12 +134,12 @@ class Job:
         return self.result()
 
     def start_chunk(self, copier: Copier) -> bool:
-        """Start the next chunk; return False if there is none, or no slot, or its turn comes later.
+        """Start the next chunk; return False if none is left, no slot is free, or it must wait.
 
         A chunk that the CPU loads is stored at once.
 
         Args:
-            copier: Provides queues and slots; always the same.
+            copier: Provides queues and slots; the same one in each call.
         """
         if not self._has_next() or not self._begin(copier):
             return False
@@ -172,7 +172,7 @@ class Job:
             self._begun, self._copier = True, copier
             try:
                 self._prepare(copier)
-            except Exception as exc:  # such as an exporter that is gone
+            except Exception as exc:  # for example, the exporter is gone
                 self.fail(exc)
         return self.error is None
 
@@ -189,17 +189,17 @@ class Job:
         return True
 
     def _try(self, chunk: _Chunk, step: Callable[[_Chunk], Transfer | None]) -> bool:
-        """Take a step of a chunk; if it fails, note the error and free the slot."""
+        """Run one step of a chunk; if it fails, keep the error and free the slot."""
         try:
             chunk.dma = step(chunk)
-        except Exception as exc:  # such as a region that was closed: the requester's to see
+        except Exception as exc:  # for example a closed region: reported to the requester
             self.fail(exc)
             self._copier.give_slot(chunk.slot)
             return False
         return True
 
     def fail(self, error: Exception) -> None:
-        """End the job early, unless it has failed before; a DMA in flight still completes."""
+        """End the job early, unless it has failed already; a DMA in flight still completes."""
         self.error = self.error or error
 
     def _begin_store(self, chunk: _Chunk) -> None:
@@ -224,7 +224,7 @@ class Job:
                     self.fail(exc)
 
     def _reap(self, chunk: _Chunk) -> None:
-        """Take the completion of a chunk's DMA."""
+        """Record the completion of a chunk's DMA."""
         dma, chunk.dma = chunk.dma, None
         if dma is None:
             return
@@ -239,7 +239,7 @@ class Job:
     def _dma(
         self, start: Callable[..., Transfer], ref: RegionRef, offset: int, chunk: _Chunk
     ) -> Transfer:
-        """Start a DMA between the slot of a chunk and its place in a region, `offset` onward."""
+        """Start a DMA between a chunk's slot and its place in a region, counted from `offset`."""
         return start(
             self._copier.bounce, ref.as_remote(), size=chunk.size,
             local_offset=chunk.slot, remote_offset=offset + chunk.at,
@@ -249,7 +249,7 @@ class Job:
         return self._copier.bounce_bytes[chunk.slot : chunk.slot + chunk.size]
 
     def _check(self) -> None:
-        """Raise the error, unless everything was done before it came."""
+        """Raise the error, unless all bytes were done before it occurred."""
         if self.error is not None and (self.done < self.size or not self._started):
             raise self.error.with_traceback(None)
 
@@ -263,10 +263,10 @@ class Job:
         )
 
     def end(self) -> None:
-        """Say that the job has ended, to those who wait for it."""
+        """Mark the job as ended and notify the threads and callbacks that wait for it."""
         self.ended = True
         while self._on_end:
-            with contextlib.suppress(Exception):  # such as an event loop that was closed
+            with contextlib.suppress(Exception):  # for example, the event loop was closed
                 self._on_end.pop()()
 
     def call_on_end(self, call: Callable[[], object]) -> None:
@@ -296,11 +296,11 @@ class _Copy(Job):
 
     @property
     def counted(self) -> tuple[int, int]:
-        """One request, if it succeeded."""
+        """Return one request if the copy succeeded, and its bytes."""
         return (1, self.size) if self._started and self.done >= self.size else (0, 0)
 
     def _prepare(self, copier: Copier) -> None:
-        """Have the CPU copy a chunk at a time, which its cache keeps."""
+        """Choose chunks that fit the CPU's cache, for copies by the CPU."""
         super()._prepare(copier)
         if copier.copies_inline(self._queue):
             self._chunk_size, self._window = min(self._chunk_size, CACHED), 1
@@ -313,7 +313,7 @@ class _Copy(Job):
 
 
 class _DirectCopy(_Copy):
-    """One DMA a chunk: one of the regions is the DPU's own, or a GPU reaches both."""
+    """Copy by one DMA per chunk: one region is the DPU's own, or a GPU reaches both."""
 
     def _prepare(self, copier: Copier) -> None:
         """Choose the queue and the direction."""
@@ -342,8 +342,8 @@ class _DirectCopy(_Copy):
 def copy_job(src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, size: int) -> Job:
     """Return the job that copies `size` bytes of `src` to `dst`.
 
-    From GPU to GPU, or on one GPU, there is no detour through the host's memory: the device has
-    mapped both regions, so its GPU has peer access to the one that is not its own.
+    From GPU to GPU, or within one GPU, the bytes do not pass through the host's memory: the device
+    has mapped both regions, so its GPU has peer access to the one that is not its own.
     """
     direct = src.remote is None or dst.remote is None
     if not direct and size > GPU_LEAST:
@@ -352,20 +352,20 @@ def copy_job(src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, s
 
 
 class TransferJob(Job):
-    """Transfer between bytes of this process and a region, by as many DMAs as there are slots."""
+    """Transfer between bytes of this process and a region, with a DMA in flight for each slot."""
 
     def __init__(self, ref: RegionRef, offset: int, size: int) -> None:
-        ref.as_remote()  # raises its error now
+        ref.as_remote()  # so that its error is raised now
         super().__init__(size, ref, window=LARGE_SLOTS)
         self._ref, self._offset = ref, offset
 
     @property
     def counted(self) -> tuple[int, int]:
-        """One request for each chunk that was moved."""
+        """Return one request for each chunk that was moved, and their bytes."""
         return self.chunks, self.done
 
     def _prepare(self, copier: Copier) -> None:
-        """Use the queue with an engine, if there is a next chunk to stage while it copies."""
+        """Use the queue with an engine if a next chunk can be staged while the engine copies."""
         super()._prepare(copier)
         self._chunk_size = copier.slot_size
         if self.size > INLINE_MAX:
@@ -373,7 +373,7 @@ class TransferJob(Job):
 
 
 class WriteJob(TransferJob):
-    """Write of bytes of this process, which must not change until it has ended."""
+    """Write of bytes of this process, which must not change until the job has ended."""
 
     def __init__(self, ref: RegionRef, offset: int, view: memoryview) -> None:
         super().__init__(ref, offset, len(view))
@@ -388,13 +388,13 @@ class WriteJob(TransferJob):
         return self._dma(self._queue.write, self._ref, self._offset, chunk)
 
     def end(self) -> None:
-        """Release the bytes, then say that the job has ended."""
+        """Release the bytes, then mark the job as ended."""
         self._view = None
         super().end()
 
 
 class ReadJob(TransferJob):
-    """Read into a bytes object that nothing else has seen, by `fill(offset, bytes)`."""
+    """Read into a new bytes object, by `fill(offset, bytes)`, before other code sees it."""
 
     def __init__(
         self, ref: RegionRef, offset: int, size: int, fill: Callable[[int, memoryview], None]
@@ -412,7 +412,7 @@ class ReadJob(TransferJob):
 class DigestJob(Job):
     """SHA-256 over bytes that are read by DMA: one chunk is hashed while the next is read."""
 
-    _started = True  # no bytes have a digest, too
+    _started = True  # zero bytes have a digest as well
 
     def __init__(self, ref: RegionRef, offset: int, size: int) -> None:
         import hashlib

@@ -1,4 +1,4 @@
-"""Worker thread of a DPU in the process of its user: runs jobs side by side, by chunks."""
+"""Worker thread of a DPU in its user's process: interleaves the chunks of concurrent jobs."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_WATCH_S = 0.05  # how often who waits for a job looks whether the thread runs
+_WATCH_S = 0.05  # interval at which a waiter checks that the thread runs
 
 
 class Worker:
     """Thread that shares one copier among all jobs; it starts with the first one. Thread-safe.
 
-    A free slot goes to the job with the smallest share, and while one DMA is waited for, those of
-    the other jobs go on. Ctrl-C is raised in the main thread only, so it cannot interrupt a job.
-    It can interrupt the methods of this class, which therefore hold no lock and use C calls that
-    happen as a whole: `threading.Thread.start()` and `threading.Condition` are in Python.
+    A free slot goes to the job with the smallest share, and while the thread waits for one DMA,
+    those of the other jobs proceed. Ctrl-C is raised in the main thread only, so it cannot
+    interrupt a job. It can interrupt the methods of this class, which therefore hold no lock and
+    rely on C calls that are atomic: `threading.Thread.start()` and `threading.Condition` are
+    written in Python.
 
     Args:
         device: Device that moves the bytes.
-        on_end: Called with each job that has ended, before those who wait for it are told.
+        on_end: Called with each job that has ended, before its waiters are notified.
     """
 
     def __init__(self, device: Device, on_end: Callable[[Job], None]) -> None:
-        self.jobs: dict[Job, None] = {}  # that have not ended, in the order of submission
+        self.jobs: dict[Job, None] = {}  # jobs that have not ended, in the order of submission
         self.closed = False
         self.copier = Copier(device, LARGE, LARGE_SLOTS)
         self._on_end = on_end
         self._wake: SimpleQueue[None] = SimpleQueue()
-        self._running = threading.Lock()  # held by the thread
+        self._running = threading.Lock()  # held by the thread while it runs
         self._pid = os.getpid()
 
     def submit(self, job: Job) -> None:
@@ -70,7 +71,7 @@ class Worker:
             ) from exc
 
     def wait(self, job: Job, timeout: float) -> bool:
-        """Wait until a job has ended; return whether it has.
+        """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended.
 
         Raises:
             ClosedError: This is a forked child, which has no such thread.
@@ -79,7 +80,7 @@ class Worker:
             return True
         if self._pid != os.getpid():
             raise ClosedError("the session is the parent's: this process was forked")
-        self._ensure_thread()  # Ctrl-C may have come before its start
+        self._ensure_thread()  # Ctrl-C may have come before the thread was started
         latch = threading.Lock()
         latch.acquire()
         job.call_on_end(latch.release)
@@ -103,14 +104,14 @@ class Worker:
                     self._wake.get()
                 self._turn()
             self._fail_all(ClosedError("the session is closed"))
-        except Exception as exc:  # a defect of dgkit: those who wait must see it
+        except Exception as exc:  # a defect of dgkit: the waiters must see it
             self._fail_all(exc)
         finally:
             self._running.release()
 
     def _turn(self) -> None:
         """Handle what has completed, and wait for a DMA if nothing has."""
-        # by what each has moved: in the order of submission, the first would be served more often
+        # By bytes posted: in the order of submission, the first job would be served more often.
         jobs = sorted(self.jobs, key=lambda job: job.posted)
         moved = self._start_chunks(jobs)
         for job in jobs:
@@ -145,7 +146,7 @@ class Worker:
         job.end()
 
     def _fail_all(self, error: Exception) -> None:
-        """End all jobs; the caller holds `_running`. Closing the queues ends their DMA."""
+        """Fail all jobs; the caller holds `_running`. Closing the queues ends their DMA."""
         self.copier.close()
         for job in list(self.jobs):
             job.fail(error)

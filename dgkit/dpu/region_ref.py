@@ -35,7 +35,7 @@ class RegionRef:
         self.region, self.memory, self.remote = region, memory, remote
         self.charged = charged
         self.size = (region or remote).size  # type: ignore[union-attr]
-        self._lock = threading.Lock()  # of this region's import alone
+        self._lock = threading.Lock()  # protects only this region's import
         self._loopback: RemoteRegion | None = None
         self.inline_ok = remote is None or remote.method in ("map", "gpu")
         if remote is not None and remote.method == "doca":
@@ -45,11 +45,11 @@ class RegionRef:
     def as_remote(self) -> RemoteRegion:
         """Return the region as the remote end of a DMA.
 
-        The DPU's own memory is imported by its own descriptor, once.
+        The DPU's own memory is imported once, through its own descriptor.
         """
         if self.remote is not None:
             return self.remote
-        with self._lock:  # worker threads ask concurrently
+        with self._lock:  # worker threads call this concurrently
             if self._loopback is None:
                 assert self.region is not None
                 self._loopback = RemoteRegion(self.region.device, self.region.export())
@@ -62,7 +62,7 @@ class RegionRef:
             self._loopback = None
 
     def close(self, timeout: float) -> None:
-        """Close the region and free the memory under it; a part that fails keeps no other.
+        """Close the region and free the memory under it; a failed step does not skip the others.
 
         Raises:
             RegionBusy: An importer has a transfer in flight; call again.

@@ -41,14 +41,14 @@ _Result = TypeVar("_Result")
 class DpuService:
     """DPU: works on regions that it has allocated or imported. Thread-safe.
 
-    Small copies run in the calling thread, if no job with the same region is in progress; the rest
-    runs on one worker thread. An agent has a thread for each client instead, in which it runs jobs
-    itself; it uses neither start() nor copy() and digest().
+    Small copies run in the calling thread, if no job with the same region is in progress; all other
+    jobs run on one worker thread. An agent instead runs jobs in a thread for each client; it uses
+    neither start() nor copy() nor digest().
 
     Args:
         device: Device that moves the bytes.
-        copies_inline: Whether a small copy ends soon, so that a thread that must not block may make
-            it; an injected fault may take long.
+        copies_inline: Whether small copies end soon, so that a thread that must not block may run
+            them; with injected faults they may take long.
         inline_timeout: Seconds after which a small copy fails.
     """
 
@@ -56,10 +56,10 @@ class DpuService:
         self, device: Device, *, copies_inline: bool = True, inline_timeout: float = 30.0
     ) -> None:
         self.device = device
-        self.moves = self.bytes = 0  # requests for DMA that succeeded, and what they moved
+        self.moves = self.bytes = 0  # successful DMA requests, and the bytes they moved
         self._copies_inline = copies_inline
         self._inline_timeout = inline_timeout
-        self._inline: list[Copier] = []  # that are idle
+        self._inline: list[Copier] = []  # the idle ones
         self._count_lock = threading.RLock()
         self._worker = Worker(device, lambda job: self._count(*job.counted))
 
@@ -106,7 +106,7 @@ class DpuService:
         except DgkitError:
             self._put_back(copier)
             raise
-        except BaseException:  # such as Ctrl-C: a DMA may be in flight to its memory
+        except BaseException:  # such as Ctrl-C: a DMA to the copier's memory may be in flight
             with contextlib.suppress(DgkitError):
                 copier.close()
             raise
@@ -124,39 +124,39 @@ class DpuService:
                 self._inline.pop().close()
 
     def is_quick(self, ref: RegionRef, size: int) -> bool:
-        """Return whether a transfer is small, and no job with its region in progress."""
+        """Return whether a transfer is small and no job with its region is in progress."""
         return size <= INLINE_MAX and not (self._worker.jobs and self._is_busy(ref))
 
     def _is_busy(self, ref: RegionRef) -> bool:
         return any(ref in job.refs for job in list(self._worker.jobs))
 
     def write_quickly(self, ref: RegionRef, offset: int, view: memoryview | bytes) -> Moved:
-        """Write bytes of this process in this thread; is_quick() was true. Errors as copy()."""
+        """Write bytes of this process in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
         moved = self._run_inline(lambda copier: copier.write_small(view, remote, offset))
         self._count(1, moved.size)
         return moved
 
     def read_quickly(self, ref: RegionRef, offset: int, size: int) -> bytes:
-        """Return bytes of a region, read in this thread; is_quick() was true. Errors as copy()."""
+        """Read bytes of a region in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
         data = self._run_inline(lambda copier: copier.read_small(remote, offset, size))
         self._count(1, size)
         return data
 
     def start(self, job: TransferJob) -> None:
-        """Start a transfer; one that is small and does not block is over on return."""
+        """Start a transfer; a small one that cannot block has ended on return."""
         (ref,) = job.refs
         if not (self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size)):
             self._worker.submit(job)
             return
-        with contextlib.suppress(DgkitError):  # the job keeps it
+        with contextlib.suppress(DgkitError):  # the job keeps the error
             self._run_inline(job.run)
         self._count(*job.counted)
         job.end()
 
     def wait(self, job: Job, timeout: float) -> bool:
-        """Wait at most `timeout` seconds, or less, for a job; return whether it has ended."""
+        """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended."""
         return self._worker.wait(job, timeout)
 
     def copy(self, src: RegionRef, dst: RegionRef, size: int) -> Moved:
@@ -174,7 +174,7 @@ class DpuService:
         return moved
 
     def digest(self, ref: RegionRef, offset: int, size: int) -> Digested:
-        """Return the SHA-256 of bytes that DMA reads; ordered, and errors, as copy()."""
+        """Return the SHA-256 of bytes that DMA reads. Order and errors as copy()."""
         job = DigestJob(ref, offset, size)
         quick = self.is_quick(ref, size)
         result: Digested = self._run_inline(job.run) if quick else self._run(job)
@@ -207,11 +207,11 @@ class DpuService:
         return benchmark.rate(task, ref, self.device, listener)
 
     def watch(self, ref: RegionRef, task: WatchTask) -> Sampler:
-        """Return the sampler of a monitor, whose caller drives it."""
+        """Return the sampler of a monitor; the caller drives it."""
         return Sampler(self.device, ref, task)
 
     def wait_unused(self, ref: RegionRef) -> None:
-        """Wait until no copy and no digest uses a region; a transfer fails once it is closed."""
+        """Wait until no copy or digest uses a region; transfers fail once the region is closed."""
         while any(
             ref in job.refs and not isinstance(job, TransferJob) for job in list(self._worker.jobs)
         ):

@@ -33,10 +33,10 @@ MachineFields = dict[str, "str | int | bool | None"]
 
 
 class Moved(NamedTuple):
-    """Result of a copy. Timestamps are of its last DMA, those named `first_` of its first one.
+    """Result of a copy. Timestamps are those of its last DMA; those named `first_`, of its first.
 
     `op` is a code of dgkit.types.Op, `path` one of dgkit.types.Path. `read_ns` and `write_ns` are
-    the summed latencies of its DMA reads and DMA writes, over `chunks` chunks.
+    the summed latencies of its DMA reads and of its DMA writes, over `chunks` chunks.
     """
 
     size: int
@@ -102,8 +102,8 @@ class WatchTask(NamedTuple):
 class LatencyResult(NamedTuple):
     """End of a latency measurement, whose samples were passed on in `blocks` blocks.
 
-    The floors are in ns per copy, before and after; 0 where there is none. `sleeps` is how often
-    the engine slept meanwhile.
+    The floors are in ns per copy, before and after; 0 if not measured. `sleeps` is how often the
+    engine slept during the measurement.
     """
 
     blocks: int
@@ -148,7 +148,7 @@ class MeasurementListener(Protocol):
         """Take latencies: u64 nanoseconds in native byte order; blocks are numbered from 0."""
 
     def add_progress(self, done: int, total: int) -> None:
-        """Take how far the measurement is."""
+        """Take the progress of the measurement."""
 
     def check(self) -> None:
-        """Return, or raise to end the measurement; called between two slices of it."""
+        """Raise to end the measurement, else return; called between its slices."""
