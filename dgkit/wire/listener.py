@@ -83,7 +83,7 @@ class Listener:
 
     Attributes:
         is_penalized: Called with an owner (see Caller); returns whether its connections to the
-            publisher are refused. Its connections to the router get the reason in the reply to Hello.
+            publisher are refused. Those to the router get the reason in the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be checked.
         keys_allowed: Number of allowed keys at the latest handshake; 0 over ipc://.
         arrivals: Bytes that arrive at any of its connections.

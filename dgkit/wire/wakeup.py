@@ -26,7 +26,9 @@ __all__ = ["Wakeup"]
 
 _TICK_S = 1.0  # interval of wake-ups while there is a connection
 _GROWTH_S = 0.05  # interval of checks of the process's memory while bytes arrive
-_QUIET_S = 1.0  # without events, after which the thread sleeps for a second or until bytes arrive
+_QUIET_S = (
+    1.0  # without any event, after which the thread sleeps for a second, or until bytes arrive
+)
 _INTERVAL_S = 0.003  # least between two EVENTs, so that a burst of connections is handled together
 
 
