@@ -49,7 +49,7 @@ class BandwidthReport(Report):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a report from to_dict() output, also after JSON; raise ValueError for other data."""
+        """Build a report from to_dict() output, also after JSON; raise ValueError for others."""
         return cls(**own_fields(cls, data) | {"floor_gbps": tuple(data["floor_gbps"])})
 
     @property

@@ -47,7 +47,7 @@ class LatencyReport(Report):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build a report from to_dict() output, also after JSON; raise ValueError for other data."""
+        """Build a report from to_dict() output, also after JSON; raise ValueError for others."""
         own = own_fields(cls, data)
         own["percentiles"] = Percentiles(**data["percentiles"])
         own["histogram"] = Histogram(*(tuple(data["histogram"][k]) for k in ("edges_ns", "counts")))
