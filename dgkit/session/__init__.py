@@ -1,25 +1,25 @@
-"""A host and a DPU put together; one of them is this process.
+"""Sessions: a host and a DPU, one of which is usually this process.
 
 connect.py          connect(): reach an agent, or start a software DPU
 spawn.py            the software DPU as a second process
 handshake.py        keys and Hello
 session.py          Session, the public interface
 sides.py            the two sides, as connect() found them
-lifecycle.py        the end of a session, at a fork and at exit, too
-describe.py         Session.info, repr, card
+lifecycle.py        end of a session: close(), fork, exit of the process
+describe.py         Session.info, repr and notebook card
 argument_checks.py  checks of the arguments
 region.py           SessionRegion
 region_factory.py   how regions are created
 region_registry.py  the open regions, and callbacks for their changes
 backend.py          Backend: the protocol of the two DPUs
-remote_dpu.py       the DPU is an agent
-local_dpu.py        this process is the DPU
+remote_dpu.py       backend where the DPU is an agent
+local_dpu.py        backend where this process is the DPU
 transfer.py         SessionTransfer and TransferReport
-remote_transfer.py  transfer with an agent, a request for each chunk
-two_agents.py       where both sides are agents
+remote_transfer.py  transfer with an agent, one request for each chunk
+two_agents.py       backend where both sides are agents
 staging.py          memory that carries data between this process and the DPU
 measure.py          latency and bandwidth reports
-scratch.py          memory that measurements write to instead of a region
+scratch.py          memory to which measurements write instead of a region
 monitor.py          continuous latency monitoring
 sample_source.py    where a monitor's samples come from
 gpu_queue.py        queue that kernels of this process post to
@@ -51,7 +51,7 @@ __all__ += ["TransferReport", "connect", "inspect"]
 
 
 def __getattr__(name: str) -> object:
-    """Import late: connect() starts the other process first and imports while that one starts."""
+    """Import on demand: connect() first starts the other process, then imports while it starts."""
     from importlib import import_module
 
     if name not in _HOME:

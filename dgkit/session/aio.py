@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["wait"]
 
-_POLL_S = 0.1  # another thread may handle the reply, and with it clear the descriptor
+_POLL_S = 0.1  # another thread may handle the reply, and so consume the descriptor's event
 
 
 async def wait(transfer: SessionTransfer) -> TransferReport:
-    """Return or raise what transfer.wait() would, while the event loop runs."""
+    """Return or raise what transfer.wait() would, without blocking the event loop."""
     if transfer.done():
         return transfer.wait()
     loop = asyncio.get_running_loop()
@@ -27,7 +27,7 @@ async def wait(transfer: SessionTransfer) -> TransferReport:
     with contextlib.ExitStack() as undo:
         undo.callback(transfer.cancel_call, notify)
         if transfer.fileno() >= 0:
-            fd = os.dup(transfer.fileno())  # a descriptor has one reader: each await needs its own
+            fd = os.dup(transfer.fileno())  # asyncio allows one reader per fd
             undo.callback(os.close, fd)
             loop.add_reader(fd, ready.set)
             undo.callback(loop.remove_reader, fd)

@@ -38,7 +38,7 @@ def seconds(
     Args:
         what: Name of the argument, for the error.
         value: Value to check.
-        zero: Whether 0 is valid, too.
+        zero: Whether 0 is valid as well.
         least: Smallest valid value, if not 0.
         most: Largest valid value.
     """

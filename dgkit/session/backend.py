@@ -1,4 +1,4 @@
-"""Backend protocol: the DPU of a session, in this process or at an agent."""
+"""Backend protocol: what a session requires of a DPU, in this process or at an agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Backend(Protocol):
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None, /
     ) -> SessionTransfer:
-        """Start a write of `view`, or a read if that is None."""
+        """Start a write of `view`, or a read if `view` is None."""
 
     def write(
         self, region: SessionRegion, view: memoryview | bytes, offset: int, /

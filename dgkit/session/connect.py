@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["connect", "inspect"]
 
 _TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
-_DESCRIPTORS = 32  # file descriptors of a session after its first transfer, and a reserve
+_DESCRIPTORS = 32  # file descriptors that a session uses after its first transfer, plus a reserve
 
 
 def connect(
@@ -41,16 +41,16 @@ def connect(
 
     Args:
         address: What `dgkit serve` prints: ipc:///PATH, or tcp://HOST:PORT?key=KEY. None: start a
-            software DPU. The arguments from `provider` to `max_memory` are those of the software
-            DPU, or, if the agent is a host's, of this process, which then moves the bytes.
+            software DPU. The arguments from `provider` to `max_memory` configure the software DPU,
+            or this process if the agent is a host's, since this process then moves the bytes.
         host: Address of the host's agent, if both sides are agents and `address` is the DPU's. This
-            process is then neither: its data crosses the connection to the DPU, without DMA, and
-            the arguments from `provider` to `max_memory` have no effect.
+            process is then on neither side: its data crosses the connection to the DPU, without
+            DMA, and the arguments from `provider` to `max_memory` have no effect.
         provider: How bytes move. With "verbs", "doca" and "softdoca" both sides use it.
         rules: Faults to inject, for the provider "fault".
         keys: Name of this side's key pair, for tcp; "default" if None.
-        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for the start
-            if that includes a GPU's.
+        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for a start that
+            includes starting a GPU.
         max_memory: Bytes that the other side may allocate.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of this process's PCI function, for DOCA; None: the first usable one.
@@ -62,8 +62,8 @@ def connect(
         PeerTimeout: The agent did not answer in time.
         DeviceUnavailable: The provider cannot be used.
         Unsupported: The agent is a DPU's on another machine, which the provider does not reach.
-            With a host's agent there, the session is for control and inspection: its moves raise
-            this error.
+            With a host's agent there, the session opens for control and inspection, and its
+            transfers raise this error.
         ValueError: `host` without `address`, or an agent has the other role.
     """
     slow = timeout is None and provider == "cuda"
@@ -97,10 +97,10 @@ def connect(
 def inspect(
     address: str, *, keys: str | None = None, timeout: float = _TIMEOUT_S
 ) -> tuple[Welcome, dict[str, int]]:
-    """Return what an agent says of itself, and its counters, as Session.stats() names them.
+    """Return an agent's description of itself, and its counters as named by Session.stats().
 
-    This process needs no provider that reaches the agent's memory. Arguments and errors as
-    connect().
+    This process does not need a provider that reaches the agent's memory. Arguments and errors are
+    those of connect().
     """
     from ..wire.address import parse
     from ..wire.connection import Connection
@@ -115,7 +115,7 @@ def inspect(
 def _check_descriptors(needed: int) -> None:
     """Raise LimitReached if too few descriptors are left.
 
-    libzmq, which would reach the limit later, ends the process then (epoll.cpp).
+    If libzmq reached the limit later, it would abort the process (epoll.cpp).
     """
     taken: list[int] = []
     try:
@@ -191,10 +191,10 @@ def _open(
 
 
 def _why_no_dma(welcome: Welcome, mover: str) -> Unsupported | None:
-    """Return why the provider that moves the bytes does not reach a host's agent, or None.
+    """Return why the provider that moves the bytes cannot reach the agent of a host, or None.
 
     Raises:
-        Unsupported: It does not reach a DPU's, which moves the bytes.
+        Unsupported: The agent is a DPU's, which moves the bytes, and is out of reach.
     """
     from ..wire.host_id import boot_id
     from .handshake import check_reach
@@ -232,7 +232,7 @@ def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: fl
 def _greeted(
     address: str, role: str, keys: str | None, timeout: float, undo: contextlib.ExitStack
 ) -> tuple[Connection, Welcome]:
-    """Return a connection to an agent of that role, which `undo` closes, and its Welcome."""
+    """Return a connection to an agent of the given role, closed by `undo`, and its Welcome."""
     from ..wire.address import parse
     from ..wire.connection import Connection
     from .handshake import greet, identity

@@ -1,4 +1,4 @@
-"""Descriptions of a session: for repr, for notebooks, for scripts."""
+"""Descriptions of a session for repr, notebooks and scripts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def agent_info(agent: Welcome) -> Info:
 
 
 def state(link: Connection, closed: bool) -> str:
-    """Return "closed", "lost" (the agent is gone), or nothing."""
+    """Return "closed", "lost" (the agent is gone), or "" for an open session."""
     if closed:
         return "closed"
     pid = link.liveness.pid
@@ -58,7 +58,7 @@ def state(link: Connection, closed: bool) -> str:
 
 
 def line(info: Info, state: str) -> str:
-    """Return one line: the DPU, the processes, the side of this process."""
+    """Return one line with the DPU, the processes and the side of this process."""
     dpu, host = info["dpu"], info["host"]
     kind = _kind(dpu).removesuffix(f", {dpu['provider']}")  # the line names the provider anyway
     role = "neither" if info["role"] == "neither" else f"the {info['role']}"

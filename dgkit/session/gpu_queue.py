@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 def _check(sides: Sides, region: SessionRegion, local: Sequence[SessionRegion]) -> None:
-    """Check that the agent can serve a ring of this process, between these regions."""
+    """Check that the agent can serve a ring of this process for these regions."""
     if sides.role != "host":
         raise Unsupported(
             errno.EOPNOTSUPP,
@@ -57,7 +57,7 @@ class SessionGpuQueue(KernelQueue):
     """Queue of a session that kernels of this process post to. Created by `Session.gpu_queue`.
 
     Its ring is in this process's memory; the DPU serves it. If the DPU's process dies, every wait
-    of a kernel ends as CLOSED.
+    of a kernel ends with status CLOSED.
     """
 
     def __init__(
@@ -115,19 +115,19 @@ class SessionGpuQueue(KernelQueue):
 
     @property
     def completed(self) -> int:
-        """Operations that are complete, counted without a gap."""
+        """Number of complete operations: all up to the first that is not complete."""
         return self._words()[1]
 
     @property
     def first_error(self) -> tuple[Status, int | None]:
-        """Status and ticket of the first operation that failed; OK and None if none did."""
+        """Status and ticket of the first failed operation; OK and None if none failed."""
         _, _, status, ticket = self._words()
         return status, ticket
 
     def trace(self) -> list[GpuStamp]:
         """Return the stamps of the latest complete operations, at most `depth`, oldest first.
 
-        The DPU stores its stamps in memory that both sides share; both use one machine's clock.
+        The DPU stores its stamps in shared memory; both sides use the same machine's clock.
 
         Raises:
             ValueError: The queue was opened without `trace=True`.
@@ -138,7 +138,7 @@ class SessionGpuQueue(KernelQueue):
 
     @property
     def lost(self) -> bool:
-        """True if the DPU does not serve the queue any more."""
+        """True if the DPU no longer serves the queue."""
         return bool(self._words()[0])
 
     def _words(self) -> tuple[int, int, Status, int | None]:
@@ -154,7 +154,7 @@ class SessionGpuQueue(KernelQueue):
     def close(self) -> None:
         """Refuse new operations and end every wait of a kernel. Idempotent.
 
-        Never waits for a kernel.
+        This never waits for a kernel.
         """
         if self._closed:
             return
@@ -163,7 +163,7 @@ class SessionGpuQueue(KernelQueue):
             if self._link.dead is None:
                 self._link.ask(CloseRing, self._handle, timeout=self._timeout)
         except (PeerError, ClosedError):
-            pass  # the agent is gone, and with it the ring's user
+            pass  # the agent, which used the ring, is gone
         finally:
             self._free(self._give_back)
 
@@ -202,7 +202,7 @@ def open_gpu_queue(
     timeout: float,
     trace: bool,
 ) -> SessionGpuQueue:
-    """Open a queue as Session.gpu_queue(), between regions of the session."""
+    """Open a queue between regions of the session, as Session.gpu_queue() does."""
     _check(sides, region, local)
     return SessionGpuQueue(
         sides, region, local, depth=whole("depth", depth, 1), weak=weak, timeout=timeout,

@@ -56,15 +56,15 @@ def greet(link: Connection, timeout: float) -> Any:
 
 
 def check_reach(welcome: Any, mover: str, boot: str) -> None:
-    """Check that the provider that moves the bytes reaches the agent's machine.
+    """Check that the provider which moves the bytes reaches the agent's machine.
 
     Args:
-        welcome: The agent's.
-        mover: The provider.
+        welcome: The agent's Welcome.
+        mover: The provider that moves the bytes.
         boot: Boot id of the machine at the other end.
 
     Raises:
-        Unsupported: It does not.
+        Unsupported: The provider does not reach it.
     """
     if welcome.boot == boot:
         return

@@ -1,4 +1,4 @@
-"""End of a session: by close(), in the child of a fork, at the exit of the process."""
+"""End of a session: by close(), in a forked child, or at the exit of the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Lifetime", "close_at_exit", "close_forgotten", "open_sessions"]
 
-#: The sessions of this process that are not closed: of type session.Session.
+#: The open sessions of this process, of type session.Session.
 open_sessions = LiveSet()
 
 
@@ -40,10 +40,10 @@ class Lifetime:
         self.gpu_queues = LiveSet()
         self._sides = sides
         self._registry = registry
-        self._closer: dict[str, int] = {}  # which thread closes the session
+        self._closer: dict[str, int] = {}  # the thread that closes the session
 
     def close(self) -> bool:
-        """Free everything as Session.close(); return False if it was closed, or is being closed."""
+        """Free everything as Session.close() does; return False if closed or being closed."""
         me = threading.get_ident()
         try:
             if self.closed or self._closer.setdefault("thread", me) != me:
@@ -51,8 +51,8 @@ class Lifetime:
             self.closed = True
             self._free()
         except Exception:
-            raise  # the other steps were done
-        except BaseException:  # Ctrl-C: the next close() does what is left
+            raise  # all other steps were done
+        except BaseException:  # Ctrl-C: the next close() does the remaining steps
             if self._closer.get("thread") == me:
                 self.closed = False
                 self._closer.clear()
@@ -75,12 +75,12 @@ class Lifetime:
                 last_to_first.callback(queue.close)
 
     def _leave(self) -> None:
-        """Close the monitors, and say Bye to an agent that goes on."""
+        """Close the monitors, and send Bye to an agent that outlives the session."""
         sides, link = self._sides, self._sides.dpu.link
         for monitor in list(self.monitors):
             monitor.close()
         if sides.owned is None and link.dead is None:
-            with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
+            with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
                 link.ask(Bye, timeout=min(sides.timeout, 1.0))
 
     def abandon(self) -> None:
@@ -110,10 +110,10 @@ os.register_at_fork(after_in_child=_abandon_all)
 
 
 def close_at_exit() -> None:
-    """Have the open sessions closed at the exit of the process, before their devices.
+    """Arrange for the open sessions to be closed at exit, before their devices.
 
-    Exit functions run in reverse order of registration, so a session calls this once its device is
-    open.
+    Exit functions run in reverse order of registration, so a session calls this after opening its
+    device.
     """
     atexit.unregister(_close_all)
     atexit.register(_close_all)

@@ -1,4 +1,4 @@
-"""Backend where this process is the DPU: it moves the bytes, and the agent lends host memory."""
+"""Backend where this process is the DPU: it moves the bytes; the agent has the host memory."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _Local = TypeVar("_Local", bound="LocalTransfer")
 
 
 class LocalDpu:
-    """Moves bytes by a DPU service of this process. Thread-safe.
+    """Moves bytes with a DPU service in this process. Thread-safe.
 
     Args:
         link: Connection to the agent.
         device: Device of this process, which moves the bytes.
         timeout: Seconds, for each plain request.
-        no_dma: Why the device does not reach the agent's memory, if so: moves of it raise this.
+        no_dma: Why the device cannot reach the agent's memory, else None; transfers raise it.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LocalDpu:
         return ref
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Write and wait; in this thread if it is small."""
+        """Write and wait; a small write runs in this thread."""
         ref = self._ref(region)
         if self.service.is_quick(ref, len(view)):
             return TransferReport(self.service.write_quickly(ref, offset, view), self.provider)
@@ -85,7 +85,7 @@ class LocalDpu:
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
-        """Start a write of `view`, or a read if that is None."""
+        """Start a write of `view`, or a read if `view` is None."""
         return self._transfer(self._ref(region), offset, size, view).start()
 
     def _transfer(
@@ -102,7 +102,7 @@ class LocalDpu:
         return TransferReport(moved, self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
-        """Return the SHA-256, in hex digits, of bytes that DMA reads; ordered as copy()."""
+        """Return the SHA-256, in hex digits, of bytes that DMA reads; ordered like copy()."""
         return self.service.digest(self._ref(region), offset, size).sha256
 
     def latency(
@@ -174,10 +174,10 @@ class LocalTransfer(SessionTransfer):
         self._dpu, self._job = dpu, job
 
     def start(self: _Local) -> _Local:
-        """Start the job, which goes on by itself."""
+        """Start the job, which then runs without further calls."""
         try:
             self._dpu.service.start(self._job)
-        except BaseException:  # Ctrl-C, too: the caller has no transfer to cancel
+        except BaseException:  # also Ctrl-C: the caller has no transfer to cancel
             self.cancel()
             raise
         return self
@@ -199,7 +199,7 @@ class LocalTransfer(SessionTransfer):
         return self._job.done
 
     def cancel(self) -> None:
-        """End the transfer early, as SessionTransfer.cancel()."""
+        """End the transfer early, as described at SessionTransfer.cancel()."""
         self._job.fail(PeerError("the transfer was interrupted"))
 
     def fileno(self) -> int:

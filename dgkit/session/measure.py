@@ -52,7 +52,7 @@ class _Listener:
             raise PeerError(f"{self._count} samples were requested, and the agent sent more")
 
     def add_progress(self, done: int, total: int) -> None:
-        """Keep how far the measurement is, for check()."""
+        """Store the progress for check()."""
         self._latest = (done, total)
 
     def check(self) -> None:
@@ -90,7 +90,7 @@ class Measured:
 def measured(
     factory: RegionFactory, given: Measured, spread: int, *, destructive: bool
 ) -> Iterator[Measured]:
-    """Put scratch memory of `spread` bytes in the place of the region, unless `destructive`."""
+    """Replace the region by `spread` bytes of scratch memory, unless `destructive`."""
     made = scratch_for(factory, given.region, 0, spread, op=given.op, destructive=destructive)
     try:
         yield given if made is None else replace(given, region=made.region)
@@ -100,7 +100,7 @@ def measured(
 
 
 def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCall) -> LatencyReport:
-    """Measure latencies as Session.latency()."""
+    """Measure latencies for Session.latency()."""
     count = argument_checks.within("count", count, 1, MAX_SAMPLES)
     argument_checks.function("progress", progress)
     listener = _Listener(progress, count)
@@ -119,7 +119,7 @@ def latency(backend: Backend, of: Measured, *, count: int, progress: ProgressCal
 def bandwidth(
     backend: Backend, of: Measured, *, seconds: float, window: int, progress: ProgressCall
 ) -> BandwidthReport:
-    """Measure bandwidth as Session.bandwidth()."""
+    """Measure bandwidth for Session.bandwidth()."""
     seconds = argument_checks.seconds("seconds", seconds)
     window = argument_checks.within("window", window, 1, 65536)
     argument_checks.function("progress", progress)
@@ -136,7 +136,7 @@ def bandwidth(
 
 
 def samples_for(size: int, count: int) -> int:
-    """Return `count` samples of a latency, or fewer for large sizes, but at least 20."""
+    """Return the number of latency samples: `count`, or fewer for large sizes (at least 20)."""
     return max(20, min(count, SWEEP_BYTES // size))
 
 

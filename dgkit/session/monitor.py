@@ -28,14 +28,14 @@ __all__ = ["Monitor", "Sampled"]
 class Monitor:
     """Continuous latency measurement, created by Session.monitor(). Thread-safe.
 
-    Close it with close() or a `with` block; the end of the session closes it, too.
+    Close it with close() or a `with` block; closing the session also closes it.
 
     The DPU takes `count` samples every `every_s` seconds, independently of this process; where this
-    process is the DPU, read() takes them when they are due. `path` is that of a first transfer,
-    which is not a sample. Python stamps a block's `t_ns` when the block is complete: it places the
-    block on a time axis and is not part of any sample. `lost` counts the blocks that did not
-    arrive: about 1,000 are buffered between two calls of read(). `where` names the region and the
-    processes.
+    process is the DPU, read() takes them when they are due. `path` is the path of the first
+    transfer, which is not a sample. Python stamps a block's `t_ns` when the block is complete: it
+    places the block on a time axis and is not part of any sample. `lost` counts the blocks that did
+    not arrive, since only about 1,000 are buffered between two calls of read(). `where` names the
+    region and the processes.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Monitor:
             raise
         with self._lock:
             self._source = source
-        if self.closed:  # by another thread, with the session
+        if self.closed:  # another thread has closed the session
             source.stop()
             self._free_scratch()
             raise ClosedError("the session is closed")
@@ -111,7 +111,7 @@ class Monitor:
 
     @property
     def buffered(self) -> bool:
-        """Return whether blocks are taken also between two calls of read()."""
+        """Return whether blocks are also taken between two calls of read()."""
         return self._source.buffered
 
     @property
@@ -132,7 +132,7 @@ class Monitor:
     def read(self) -> list[Sampled]:
         """Return the blocks that came since the last call, oldest first, without waiting.
 
-        Once all blocks were returned and no more will come, raise the reason.
+        If the monitor has ended and all blocks were returned, raise the reason.
 
         Raises:
             ClosedError: The monitor, its region or its session was closed.
@@ -143,7 +143,7 @@ class Monitor:
         with self._lock:
             if self._dead is not None:
                 raise self._dead.with_traceback(None)
-            if self.region.closed:  # of scratch memory, blocks would still come
+            if self.region.closed:  # scratch memory would still yield blocks
                 self._raise_if_ended()
             blocks = self._source.take()
             for block in blocks:

@@ -39,10 +39,10 @@ class SessionRegion:
         name: Name given at creation, or one made of `on` and `id`.
         on: Side that has the bytes: `host` or `dpu`.
         place: Where the bytes are: `host`, `pinned`, `cuda:0`.
-        provider: How the session's DPU moves them.
+        provider: Provider by which the session's DPU moves the bytes.
         size: Bytes.
         access: What DMA may do to it.
-        chosen: What on="auto" chose, and why; else empty.
+        chosen: The place that on="auto" chose, and why; else empty.
         registration: How an RDMA adapter registered the memory (see dgkit.Region); else empty.
         handle: Handle at the agent; 0 if not registered with the agent.
         token: Descriptor.
@@ -94,12 +94,12 @@ class SessionRegion:
         provider: str,
         close: Callable[[SessionRegion, float], None],
     ) -> None:
-        """Make it a region of a session, registered with neither side yet.
+        """Move the region to another session, where it is not registered with either side yet.
 
         Args:
-            session: Session.
-            number: Number within the session.
-            provider: How the session's DPU moves the bytes.
+            session: The new session.
+            number: Number within that session.
+            provider: How that session's DPU moves the bytes.
             close: Closes the region on both sides, within a number of seconds.
         """
         self.session, self.id, self._close, self.closed = session, number, close, False
@@ -124,7 +124,7 @@ class SessionRegion:
             Unsupported: The bytes are at the agent; session.read() returns them.
             ClosedError: The region is closed.
         """
-        local = self.local  # once: another thread may close the region
+        local = self.local  # read once: another thread may close the region
         if self.closed:
             raise ClosedError(f"region {self.name!r} is closed")
         if local is None:
@@ -140,7 +140,7 @@ class SessionRegion:
 
         Raises:
             TypeError: `offset` or `size` is not a whole number.
-            BoundsError: The span leaves the region.
+            BoundsError: The span exceeds the region.
             ClosedError: The region is closed.
         """
         if self.closed:
@@ -148,7 +148,7 @@ class SessionRegion:
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 1:
             offset, size = whole("offset", offset), whole("size", size, 1)
         if offset + size > self.size:
-            from ..units import plural  # late: connect() must be quick
+            from ..units import plural  # imported late: connect() must be quick
 
             verb = "leaves" if size == 1 else "leave"
             raise BoundsError(
@@ -168,7 +168,7 @@ class SessionRegion:
             self.closed = True
 
     def free(self, timeout: float) -> None:
-        """Close this process's side, and the memory if the region owns it."""
+        """Close this process's side of the region, and its memory if the region owns it."""
         remote, local, owner = self.remote, self.local, self._owner
         if remote is not None:
             remote.close()
@@ -185,7 +185,7 @@ class SessionRegion:
         self.close()
 
     def __repr__(self) -> str:
-        from ..units import plural  # late: connect() must be quick
+        from ..units import plural  # imported late: connect() must be quick
 
         about = f"{plural(self.size, 'byte')}, {self.access}"
         about += f", {self.registration}" if self.registration else ""
@@ -212,7 +212,7 @@ class SessionRegion:
 def checked_span(session: object, region: Any, offset: int, size: int) -> tuple[int, int]:
     """Return the checked offset and size of a transfer of a session.
 
-    It synchronizes with the stream that produces the bytes. Errors as SessionRegion.span().
+    Synchronizes with the stream that produces the bytes. Errors as SessionRegion.span().
 
     Raises:
         TypeError, ValueError: `region` is not a region of `session`.
@@ -226,7 +226,7 @@ def checked_span(session: object, region: Any, offset: int, size: int) -> tuple[
 
 
 def not_of_session(session: object, value: Any) -> Exception:
-    """Return the error for a value given as a region that is not a region of `session`."""
+    """Return the error for an argument that is not a region of `session`."""
     if isinstance(value, SessionRegion):
         return ValueError(
             f"region {value.name!r} is of another session; {session!r} can use only those that its "

@@ -27,9 +27,9 @@ class RegionFactory:
     """Creates and closes the regions of one session.
 
     Args:
-        session: Session that the regions name as theirs; referenced weakly.
-        sides: Its two sides.
-        registry: Its open regions.
+        session: Session that the regions belong to; referenced weakly.
+        sides: The session's two sides.
+        registry: The session's open regions.
     """
 
     def __init__(self, session: object, sides: Sides, registry: RegionRegistry) -> None:
@@ -38,7 +38,7 @@ class RegionFactory:
         self.sides = sides
 
     def empty(self, shape: Any, dtype: Any, on: str, name: str | None) -> SessionRegion:
-        """Create a region as Session.empty()."""
+        """Create a region for Session.empty()."""
         side, place = _parse_on(on)
         local = side == self.sides.role
         place, chosen = _reachable_place(self.sides, place, local=local)
@@ -53,7 +53,7 @@ class RegionFactory:
     def register(
         self, obj: Any, access: Access | None, name: str | None, share_block: bool
     ) -> SessionRegion:
-        """Create a region as Session.register()."""
+        """Create a region for Session.register()."""
         mem = obj
         if not is_memory(obj):
             if memory.is_gpu_array(obj):
@@ -68,8 +68,8 @@ class RegionFactory:
     def like(self, region: SessionRegion, size: int, name: str) -> SessionRegion:
         """Create a region with the place, the access and the method of another.
 
-        It is not in the registry. A user's array on the host is replaced by a bytearray, which the
-        DPU reaches in the same way; one on a GPU by memory that dgkit allocates there.
+        It is not in the registry. For a user's array on the host, it uses a bytearray, which the
+        DPU reaches in the same way; for one on a GPU, memory that dgkit allocates there.
         """
         if region.local is None:
             return self._at_agent(region.on, region.place, "", size, name)
@@ -82,7 +82,7 @@ class RegionFactory:
         return self._owning(mem, region.access, region.on, name)
 
     def replace_others(self, region: SessionRegion) -> SessionRegion:
-        """Close the other open regions of this one's name, and return it.
+        """Close the other open regions that have this region's name, and return this region.
 
         Raises:
             RegionBusy: One of them has a transfer in flight; `region` was closed instead.
@@ -97,13 +97,13 @@ class RegionFactory:
         return region
 
     def take_over(self, region: SessionRegion, lost: RegionRegistry) -> None:
-        """Move a region of this process's memory to this session as Session.take_over().
+        """Move a region of this process's memory to this session, for Session.take_over().
 
-        `lost` is the registry of the session that it belongs to.
+        `lost` is the registry of the session that the region belongs to.
         """
         assert region.local is not None
         sides, memory_ = self.sides, region.local.memory
-        region.local.close(sides.timeout)  # raises RegionBusy; then it can be tried again
+        region.local.close(sides.timeout)  # may raise RegionBusy; the caller can retry
         local = sides.device.register(memory_, region.access, name=region.name)
         lost.remove(region)
         self._enter(region)
@@ -124,7 +124,7 @@ class RegionFactory:
         self._registry.remove(region)
 
     def _owning(self, mem: Any, access: Access, on: str, name: str | None) -> SessionRegion:
-        """Return a region that closes its memory, which is closed at once if this fails."""
+        """Return a region that owns its memory; if this fails, close the memory at once."""
         try:
             region = self._registered(mem, access, on, name)
         except BaseException:
@@ -186,10 +186,10 @@ def _parse_on(on: Any) -> tuple[str, str]:
 
 
 def _reachable_place(sides: Sides, place: str, *, local: bool = False) -> tuple[str, str]:
-    """Return the place, or for "auto" one that the DPU reaches, and the reason if it differs.
+    """Return the place (for "auto", one that the DPU reaches) and the reason if it differs.
 
     Args:
-        sides: Those of the session whose DPU is to reach the memory.
+        sides: The sides of the session whose DPU must reach the memory.
         place: Requested place.
         local: Whether the memory is allocated in this process.
 

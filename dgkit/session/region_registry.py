@@ -50,12 +50,12 @@ class RegionRegistry:
         self._notify()
 
     def free_all(self, undo: ExitStack) -> None:
-        """Have `undo` free the regions."""
+        """Register the freeing of all regions with `undo`."""
         for region in self.open:
             undo.callback(region.free, 1.0)
 
     def on_session_closed(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Mark all regions as closed unless an error occurred; the exit callback that runs last."""
+        """Mark all regions as closed unless an error occurred; runs as the last exit callback."""
         if kind is None:
             for region in self.open:
                 region.closed = True
@@ -63,7 +63,7 @@ class RegionRegistry:
         self._notify()
 
     def on_change(self, call: Call) -> Callable[[], None]:
-        """Call a function after each change; return a function that undoes this."""
+        """Register a function to call after each change; return a function that unregisters it."""
         self._calls.append(call)
 
         def undo() -> None:

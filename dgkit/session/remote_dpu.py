@@ -1,4 +1,4 @@
-"""Backend where the DPU is an agent: this process lends its memory and sends requests."""
+"""Backend where the DPU is an agent: this process provides host memory and sends requests."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RemoteDpu:
         pool.buffer[slot : slot + size] = view
         spans = (pool.handle, slot, region.handle, offset, size)
 
-        def then(_: Pending) -> None:  # it keeps the chunk, and so the slot, until the reply
+        def then(_: Pending) -> None:  # keeps the chunk, and so its slot, in use until the reply
             chunk.finished = True
             pool.wake()
 
@@ -99,7 +99,7 @@ class RemoteDpu:
             pending = self.link.post(Move, *spans, then=then)
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
-        except ReplyLost:  # written or not, to write it once more is harmless
+        except ReplyLost:  # repeating the write is harmless
             return self.write(region, view, offset)
         return TransferReport(reply, self.provider)
 
@@ -116,7 +116,7 @@ class RemoteDpu:
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
-        """Start a write of `view`, or a read if that is None."""
+        """Start a write of `view`, or a read if `view` is None."""
         return self._transfer(region, offset, size, view).start()
 
     def _transfer(
@@ -127,11 +127,11 @@ class RemoteDpu:
         return self._transfer_kind(self.link, self.pool(size), self.provider, target, view, data)
 
     def _wait(self, pending: Pending) -> Any:
-        """Return the reply to a request; wait as long as the agent lives and sends anything."""
+        """Return the reply to a request; wait as long as the agent lives and is not silent."""
         try:
             while not self.link.wait(pending, SILENCE_S):
                 check_silence(self.link)
-        except BaseException:  # Ctrl-C, too: the result is not wanted any more
+        except BaseException:  # also Ctrl-C: the result is no longer wanted
             cancel(self.link, pending)
             raise
         return pending.result()
@@ -146,7 +146,7 @@ class RemoteDpu:
         return str(self._request(Digest, region.handle, offset, size).sha256)
 
     def _request(self, kind: type, *fields: Any) -> Any:
-        """Send a request that may be repeated, and return the reply."""
+        """Send a request that is safe to repeat, and return the reply."""
         while True:
             try:
                 return self._wait(self.link.post(kind, *fields))
@@ -185,7 +185,7 @@ class RemoteDpu:
             while not self.link.wait(pending, _PROGRESS_S):
                 listener.check()
                 check_silence(self.link)
-        except BaseException:  # Ctrl-C, too: the agent need not continue
+        except BaseException:  # also Ctrl-C: the agent need not continue
             cancel(self.link, pending)
             raise
         listener.check()
@@ -216,7 +216,7 @@ class RemoteDpu:
             self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters that Session.stats() adds to the agent's: none."""
+        """Return the counters that Session.stats() adds to the agent's counters: none."""
         return {}
 
     def close(self) -> None:

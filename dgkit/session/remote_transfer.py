@@ -1,4 +1,4 @@
-"""Transfer of a session whose DPU is an agent: chunks through staging memory, a request each."""
+"""Transfer where the DPU is an agent: chunks in staging memory, one request for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RemoteTransfer", "cancel", "check_silence"]
 
-SILENCE_S = 30.0  # a request whose agent sends nothing for so long is given up
+SILENCE_S = 30.0  # a request is given up if the agent sends nothing for this long
 
 _Remote = TypeVar("_Remote", bound="RemoteTransfer")
 
@@ -33,7 +33,7 @@ def check_silence(link: Connection) -> None:
 
 
 def cancel(link: Connection, pending: Pending) -> None:
-    """Ask the agent to end a request early, if it has not been answered."""
+    """Ask the agent to end a request early, unless it has been answered."""
     if link.dead is None and not pending.done:
         link.post(messages.Cancel, pending.number)
 
@@ -49,7 +49,7 @@ class _Totals:
     def add(self, chunk: Chunk, moved: messages.Moved) -> None:
         """Add the reply to one chunk, and finish the chunk.
 
-        No call is made, so that no signal handler runs in between.
+        It makes no calls, so that no signal handler runs in between.
         """
         self.done += moved.size
         self.read_ns += moved.read_ns
@@ -74,10 +74,10 @@ class _Totals:
 
 
 class RemoteTransfer(SessionTransfer):
-    """Transfer by one Move per chunk, of a staging slot each; as many are in flight as slots.
+    """Transfer by one Move request per chunk, with one chunk in flight for each staging slot.
 
-    A transfer larger than the staging memory advances while it is waited for, awaited, or polled
-    with done(). `_post` starts a chunk, `_end_chunk` takes its result in, and both hold the
+    A transfer larger than the staging memory advances only while it is waited for, awaited, or
+    polled with done(). `_post` starts a chunk, `_end_chunk` records its result, and both hold the
     connection's lock.
     """
 
@@ -90,7 +90,7 @@ class RemoteTransfer(SessionTransfer):
         view: memoryview | None,
         data: bytes | None,
     ) -> None:
-        """Take the agent's handle of a region and an offset, and bytes to write or to read into."""
+        """Set up a transfer between a region, by its handle at the agent, and local bytes."""
         super().__init__(len(view if data is None else data), data)  # type: ignore[arg-type]
         self._link, self._pool, self._provider = link, pool, provider
         self._handle, self._offset = region
@@ -109,12 +109,12 @@ class RemoteTransfer(SessionTransfer):
                 if self._error is not None:
                     raise self._error
             return self
-        except BaseException:  # Ctrl-C, too: the caller has no transfer to cancel
+        except BaseException:  # also Ctrl-C: the caller has no transfer to cancel
             self.cancel()
             raise
 
     def _go_on(self) -> None:
-        """Post chunks, then pass on the slots that are left. The caller holds the lock."""
+        """Post chunks, then pass on the remaining slots. The caller holds the lock."""
         self._post_chunks()
         self._pool.wake()
 
@@ -130,7 +130,7 @@ class RemoteTransfer(SessionTransfer):
             raise
 
     def _resume(self) -> None:
-        """Post the chunks that an exception such as Ctrl-C kept from being posted."""
+        """Post the chunks that an exception such as Ctrl-C prevented from being posted."""
         self._torn = False
         for chunk in list(self._in_flight):
             if not chunk.finished and self._is_posted(chunk):
@@ -152,7 +152,7 @@ class RemoteTransfer(SessionTransfer):
         if slot is None:
             self._wait_for_slot()
             return False
-        self._posted = at + chunk.size  # no call before the next line is done: both or none happen
+        self._posted = at + chunk.size  # no call before the end of the next line: both or neither
         self._in_flight.append(chunk)
         self._stage_and_post(chunk)
         return True
@@ -169,7 +169,7 @@ class RemoteTransfer(SessionTransfer):
     def _finish_chunk(
         self, chunk: Chunk, reply: messages.Moved | None, error: Exception | None
     ) -> None:
-        """Take in the result of a chunk, and free its slot. The caller holds the lock.
+        """Record the result of a chunk, and free its slot. The caller holds the lock.
 
         If an exception such as Ctrl-C interrupts it, it is called again.
         """
@@ -182,17 +182,17 @@ class RemoteTransfer(SessionTransfer):
                     staged = self._pool.buffer[chunk.slot : chunk.slot + chunk.size]
                     BytePool.fill(self._data, chunk.at, staged)
                 self._totals.add(chunk, reply)
-        chunk.request = None  # it refers back to the transfer
+        chunk.request = None  # break the reference cycle with the transfer
         if self._totals.done == self.size and self._report is None:
-            # before the removal, after which nothing would repeat it
+            # Before the removal, because nothing would repeat it afterwards.
             self._report = self._totals.report(self._provider, self.over_wire)
-        with contextlib.suppress(ValueError):  # removed before an interruption
+        with contextlib.suppress(ValueError):  # already removed before an interruption
             self._in_flight.remove(chunk)
         if self._ended:
             self._view = None
 
     def _oldest_request(self) -> Any:
-        """Return the request of the chunk that was posted first and is in flight, or None."""
+        """Return the request of the oldest chunk in flight, or None."""
         try:
             return self._in_flight[0].request
         except IndexError:
@@ -235,23 +235,23 @@ class RemoteTransfer(SessionTransfer):
         return chunk.request is not None and chunk.request.sent
 
     def _wait_for_slot(self) -> None:
-        if not self._in_flight:  # else its next reply posts the next chunk
+        if not self._in_flight:  # otherwise the next reply posts the next chunk
             self._pool.call_on_release(self._post_chunks)
 
     def _on_reply(self, chunk: Chunk, pending: Pending) -> None:
         self._end_chunk(chunk, pending, pending.reply)
 
     def _end_chunk(self, chunk: Chunk, pending: Pending, reply: messages.Moved | None) -> None:
-        """Take in the result of a chunk, and go on with the others."""
+        """Record the result of a chunk, and continue with the others."""
         if chunk.request is not pending and not chunk.finished:
-            return  # it was repeated
-        if isinstance(pending.error, ReplyLost):  # moved or not, to move it once more is harmless
+            return  # a repeated call
+        if isinstance(pending.error, ReplyLost):  # repeating the move is harmless
             self._torn = True
             chunk.request = None
         else:
             reply = reply if pending.error is None else None
             self._finish_chunk(chunk, reply, pending.error)
-        self._pool.wake()  # before its own next chunk: the others have waited for longer
+        self._pool.wake()  # before posting its own next chunk: others have waited longer
         self._go_on()
         if self._ended:
             calls, self._on_end = self._on_end, []
@@ -260,14 +260,14 @@ class RemoteTransfer(SessionTransfer):
 
     def _cancel_in_flight(self) -> None:
         self._pool.cancel_call(self._post_chunks)
-        self._go_on()  # posts nothing more; finishes chunks that were not posted
+        self._go_on()  # posts nothing any more; finishes the chunks that were not posted
         for chunk in list(self._in_flight):
             if chunk.request is not None:
                 cancel(self._link, chunk.request)
 
     def _advance(self, timeout: float) -> None:
         link = self._link
-        if self._torn or not self._in_flight:  # no reply may post the next chunk
+        if self._torn or not self._in_flight:  # no reply will post the next chunk
             with link.lock:
                 self._go_on()
         pending = self._oldest_request() or link.oldest()

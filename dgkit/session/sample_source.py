@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalSource", "RemoteSource", "SampleSource"]
 
-_BUDGET_NS = 10_000_000  # of one take(), where this process measures
+_BUDGET_NS = 10_000_000  # duration of one take() where this process measures
 
 
 class SampleSource(Protocol):
@@ -31,7 +31,7 @@ class SampleSource(Protocol):
         path: Path of the first transfer, which is not a sample: `inline` or `worker`.
         machine: Machine that takes the samples.
         ended: Error that ended the source, or None.
-        buffered: Blocks are taken also between two calls of take().
+        buffered: Blocks are also taken between two calls of take().
     """
 
     buffered: bool
@@ -50,7 +50,7 @@ class SampleSource(Protocol):
         """Free this process's resources; take() must not be called again."""
 
     def free(self) -> None:
-        """Free the agent's resources; may wait for it."""
+        """Free the agent's resources; may wait for the agent."""
 
 
 class LocalSource:
@@ -80,7 +80,7 @@ class LocalSource:
         self._sampler.close()
 
     def free(self) -> None:
-        """Do nothing: the agent has no part in it."""
+        """Do nothing: the agent has no resources of this source."""
 
 
 class RemoteSource:
@@ -102,7 +102,7 @@ class RemoteSource:
             if not link.wait(self._pending, timeout):
                 raise PeerTimeout(f"the agent did not start the monitor within {timeout} s")
             watching = self._pending.result()
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # also Ctrl-C
             self.stop()
             self._cancel()
             raise
@@ -132,7 +132,7 @@ class RemoteSource:
         return blocks
 
     def _pump(self) -> None:
-        """Handle the messages that have arrived, unless another thread does so now."""
+        """Handle the messages that have arrived, unless another thread is doing so."""
         if self._link.lock.acquire(blocking=False):
             try:
                 self._link.pump()

@@ -20,10 +20,11 @@ _MAX_NAME = 128  # characters of a region's name
 
 
 class Scratch:
-    """Memory like a region's, which belongs to a measurement and not to the session.
+    """Memory of the same kind as a region, which belongs to a measurement and not to the session.
 
-    It has the region's place, access and method (how the DPU reaches it): memory that dgkit
-    allocated is allocated in the same way, an array of the user is replaced by another array.
+    It has the region's place, access and method (how the DPU reaches it). If dgkit allocated the
+    region's memory, scratch memory is allocated in the same way; in place of a user's array,
+    another array is used.
 
     Attributes:
         region: What to measure instead of the user's region.
@@ -42,7 +43,7 @@ class Scratch:
         if not region.closed:
             timeout = self._sides.timeout
             try:
-                with contextlib.suppress(PeerError):  # gone or stuck: it frees its side by itself
+                with contextlib.suppress(PeerError):  # a lost or stuck agent frees its side itself
                     self._sides.dpu.forget(region, timeout)
             finally:  # also after Ctrl-C
                 region.free(timeout)

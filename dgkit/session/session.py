@@ -32,9 +32,9 @@ __all__ = ["Session"]
 class Session:
     """Host and DPU put together, created by dgkit.connect(). Thread-safe.
 
-    `role` is this process's side: "host" or "dpu", or "neither" where both are agents. A session
-    that was open before a fork() is the parent's: in the child each call raises ClosedError, and
-    the child's exit does not affect it.
+    `role` is this process's side: "host" or "dpu", or "neither" if both sides are agents. A session
+    that was open before a fork() belongs to the parent: in the child each call raises ClosedError,
+    and the child's exit does not affect the session.
     """
 
     def __init__(self, sides: Sides) -> None:
@@ -64,8 +64,8 @@ class Session:
         """Allocate a region, filled with zeros and registered with both sides.
 
         Args:
-            shape: As NumPy's; at the agent the bytes are flat.
-            dtype: As NumPy's.
+            shape: As in NumPy; memory at the agent keeps only the total size: its bytes are flat.
+            dtype: As in NumPy.
             on: "dpu" or "host", or another kind of the host's memory: "pinned" (the GPU reaches
                 it), "gpu" (the current or the first), "cuda:1", or "auto" (a GPU if one is usable
                 and this session's DPU reaches it, else "host"; the region says which, and why).
@@ -119,10 +119,10 @@ class Session:
         """Take the regions of this process's memory from a session whose other side is lost.
 
         The same region objects become regions of this session, with their names, bytes and access,
-        registered and exported again. Memory that the lost side had is gone with it.
+        registered and exported again. Memory on the lost side is gone.
 
         Returns:
-            Each such region, and None or why it could not be taken over.
+            Each such region, mapped to None or to the error that prevented taking it over.
 
         Raises:
             ValueError: `lost` is this session, or its process has the other role.
@@ -146,12 +146,12 @@ class Session:
         return self._registry.open
 
     def on_change(self, call: Callable[[], object]) -> Callable[[], None]:
-        """Call a function after each creation and close of a region, and after the session's close.
+        """Call a function after each region is created or closed, and after the session is closed.
 
         It is called in the thread that made the change.
 
         Returns:
-            A function that undoes this.
+            A function that unregisters it.
         """
         return self._registry.on_change(call)
 
@@ -185,7 +185,7 @@ class Session:
         return self._dpu.start(region, offset, size, view)
 
     def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
-        """Start a read; `data` of the transfer has the bytes. Errors as write()."""
+        """Start a read; the transfer's `data` has the bytes. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size)
         return self._dpu.start(region, offset, size, None)
@@ -193,8 +193,8 @@ class Session:
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
         """Copy all of `src` to the start of `dst`, and wait.
 
-        More than 64 KiB between memory of GPUs are copied from GPU to GPU, all else through the
-        DPU's memory: `direct` of the report says which.
+        Copies of more than 64 KiB between GPU memories go directly from GPU to GPU, all others
+        through the DPU's memory: `direct` of the report says which.
         """
         self._link.check()
         _, size = checked_span(self, src, 0, getattr(src, "size", 0))
@@ -223,7 +223,7 @@ class Session:
         *,
         destructive: bool = False,
     ) -> LatencyReport:
-        """Measure the latency of transfers, in C, at the DPU. Ctrl-C ends it early.
+        """Measure the latency of transfers, in C, at the DPU. Ctrl-C ends the measurement early.
 
         Args:
             region: Region at the remote end. Writes go to scratch memory of the same kind, which
@@ -232,7 +232,7 @@ class Session:
             op: "read" or "write", seen from the DPU.
             count: Transfers, at most 1,000,000.
             path: "auto", "inline" or "worker".
-            progress: Called with (transfers done, total) now and then, in this thread.
+            progress: Called periodically with (transfers done, total), in this thread.
             destructive: Write to the region itself: its first `size` bytes become zeros.
         """
         from .measure import Measured, latency, measured
@@ -257,8 +257,8 @@ class Session:
     ) -> BandwidthReport:
         """Measure bandwidth, in C, at the DPU, with `window` transfers in flight for `seconds`.
 
-        Other arguments as for latency(). Scratch memory is as large as the region, at most 16 MiB
-        or `size`; a destructive write fills as much of the region with zeros.
+        The other arguments are those of latency(). Scratch memory is as large as the region, at
+        most 16 MiB or `size`; a destructive write fills that much of the region with zeros.
         """
         from .measure import Measured, bandwidth, measured
 
@@ -321,9 +321,9 @@ class Session:
         Args:
             region: Memory of the DPU (on="dpu"): the remote region of the kernels.
             local: Memory of the host: the kernels' local regions, at most 8.
-            depth: Most operations posted and not complete: rounded up to a power of two, 64 to
-                16,384.
-            weak: Kernels name the place of each operation, instead of taking the next one.
+            depth: Maximum number of operations posted and not complete: rounded up to a power of
+                two, 64 to 16,384.
+            weak: Kernels choose the slot of each operation, instead of taking the next one.
             timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
             trace: Kernels and the DPU store their clocks for each operation; see
                 `SessionGpuQueue.trace`.
@@ -350,12 +350,12 @@ class Session:
     def stats(self) -> dict[str, int]:
         """Return the agent's counters, and the number of this session's regions.
 
-        `moves` and `bytes` count requests for DMA that succeeded and the bytes they moved, of this
-        session, as `your_moves` and `your_bytes` do; of all clients if the agent was started with
-        --shared-telemetry, as do the other counters then. A transfer larger than
-        2 MiB is several requests, and a panel that shows memory makes requests, too. Bytes
+        `moves` and `bytes` count the DMA requests that succeeded and the bytes they moved, of this
+        session, as `your_moves` and `your_bytes` do; if the agent was started with
+        --shared-telemetry, they and the other counters are those of all clients. A transfer larger
+        than 2 MiB is several requests, and a panel that shows memory makes requests as well. Bytes
         moved by monitors, measurements and digests are not counted. `engine_sleeps` is how often
-        the thread of the DPU that copies slept: the next operation then waits until it is awake.
+        the DPU's copying thread slept: the next operation then waits until the thread is awake.
         """
         self._link.check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
@@ -376,7 +376,7 @@ class Session:
 
     @property
     def info(self) -> dict[str, Any]:
-        """Return both sides, the agent's address, and what this session is.
+        """Return a description of both sides, the agent's address and this session.
 
         `host` and `dpu` each have a provider, why no better one was chosen, pid, machine and cpus.
         `role` is this process's side, `owned` whether it started the agent, `no_dma` why no DMA
@@ -402,7 +402,7 @@ class Session:
     def close(self) -> None:
         """Free everything on both sides, and end the software DPU if it started one. Idempotent.
 
-        After an exception such as Ctrl-C, call it again.
+        If an exception such as Ctrl-C interrupts it, call it again.
 
         Raises:
             RegionBusy: Another process has a transfer in flight with memory of this session.

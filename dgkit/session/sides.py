@@ -17,12 +17,12 @@ __all__ = ["Sides"]
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Host and DPU of a session. Shared by the session and what it creates; closed by Lifetime.
+    """Host and DPU of a session. Shared with the objects it creates; closed by Lifetime.
 
     Attributes:
         role: This process's side: "host" or "dpu", or "neither" if both sides are agents.
-        agent: Welcome of the agent; of the DPU's if both sides are agents.
-        other: Description of the other side (Session.info): this process, or the host's agent.
+        agent: Welcome of the agent; that of the DPU's agent if both sides are agents.
+        other: Description of the other side for Session.info: this process, or the host's agent.
         device: Device of this process.
         dpu: Backend that moves the bytes.
         timeout: Seconds, for each plain request.
@@ -45,7 +45,7 @@ class Sides:
     @property
     def info(self) -> dict[str, Any]:
         """Return Session.info."""
-        from ..html_cards import provider_label  # late: connect() must be quick
+        from ..html_cards import provider_label  # imported late: connect() must be quick
 
         other, remote = dict(self.other), agent_info(self.agent)
         host, dpu = (remote, other) if self.role == "dpu" else (other, remote)

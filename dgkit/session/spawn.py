@@ -1,8 +1,8 @@
 """The software DPU as a second process.
 
 A socket pair ties the two together: when this process closes its end, or dies in any way, the other
-reads end-of-file and exits. It runs in its own process session, so a Ctrl-C in the terminal of a
-notebook does not reach it.
+process reads end-of-file and exits. It runs in its own process session, so Ctrl-C in a notebook's
+terminal does not reach it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SoftwareDpu"]
 
-# Without -m, so that no file in the working directory shadows a module; with the search path of
+# Without -m, so that no file in the working directory shadows a module. With the search path of
 # this process, so that both sides run the same dgkit.
 _PROGRAM = (
     "import sys; sys.path[:] = sys.argv.pop().split(':'); "
@@ -67,7 +67,7 @@ class SoftwareDpu:
     ) -> str:
         """Configure the DPU and return its address. Arguments as for dgkit.connect().
 
-        An error of the other process, such as DeviceUnavailable, is raised in this one.
+        An error in the other process, such as DeviceUnavailable, is raised in this one.
 
         Raises:
             PeerTimeout: It was not ready within `timeout` seconds.
@@ -112,4 +112,4 @@ class SoftwareDpu:
                 self._process.wait()
         from ..wire.address import remove_of
 
-        remove_of(self._process.pid)  # its socket files, which are left only if it was killed
+        remove_of(self._process.pid)  # its socket files, left behind only if it was killed

@@ -19,10 +19,10 @@ __all__ = ["Chunk", "SlotPool", "StagingPool", "flat"]
 
 
 class Chunk:
-    """Part of a transfer: `size` bytes from byte `at` on, in the staging slot at offset `slot`.
+    """Part of a transfer: `size` bytes from byte `at`, in the staging slot at offset `slot`.
 
     `request` is the request or DMA that the backend posted for it. A slot is in use as long as its
-    chunk lives and is not finished.
+    chunk exists and is not finished.
     """
 
     __slots__ = ("__weakref__", "at", "finished", "request", "size", "slot")
@@ -35,11 +35,11 @@ class Chunk:
 
 
 class SlotPool:
-    """`count` slots of `slot_size` bytes in one buffer, each lent to one chunk at a time.
+    """`count` slots of `slot_size` bytes in one buffer, each assigned to one chunk at a time.
 
-    No count and no free list is kept, which an exception such as Ctrl-C could leave wrong: a slot
-    is free if its chunk is finished or gone. `handle` is the agent's handle of the staging memory
-    in which each slot has the same offset.
+    There is no counter and no free list, which an exception such as Ctrl-C could leave wrong: a
+    slot is free if its chunk is finished or no longer exists. `handle` is the agent's handle of the
+    staging memory, in which each slot has the same offset.
     """
 
     def __init__(self, slot_size: int, count: int, buffer: memoryview) -> None:
@@ -47,7 +47,7 @@ class SlotPool:
         self.buffer = buffer
         self.handle = 0
         self._owners: list[weakref.ref[Chunk] | None] = [None] * count
-        self._lock = threading.RLock()  # a finalizer may call acquire() in the middle of it
+        self._lock = threading.RLock()  # reentrant: a finalizer may call acquire() inside acquire()
         self._closed = False
         self._waiting: dict[Callable[[], None], None] = {}  # in the order of their calls
 
@@ -66,7 +66,7 @@ class SlotPool:
         return not all(map(self._in_use, self._owners))
 
     def acquire(self, chunk: Chunk) -> int | None:
-        """Return the offset of a free slot, which is the chunk's from now on; None: all are in use.
+        """Assign a free slot to the chunk and return its offset; None if all are in use.
 
         Thread-safe.
 
@@ -78,8 +78,8 @@ class SlotPool:
             if self._closed:
                 raise ClosedError("the session is closed")
             for number, owner in enumerate(self._owners):
-                # No call between the second condition and the assignment, so that no finalizer
-                # takes the slot meanwhile.
+                # No call between the second condition and the assignment, so that no finalizer can
+                # take the slot in between.
                 if not self._in_use(owner) and self._owners[number] is owner:
                     self._owners[number] = new
                     chunk.slot = number * self.slot_size
@@ -87,10 +87,11 @@ class SlotPool:
         return None
 
     def wake(self) -> None:
-        """Call the functions that wait for a slot, in their order, as long as one is free.
+        """Call the functions that wait for a slot, in order, as long as a slot is free.
 
-        Each call takes a slot, needs none any more, or waits again: then no slot is left. The
-        callers have freed slots; a function that is called here must not call wake().
+        Each called function takes a slot, or no longer needs one, or waits again because no slot is
+        left. The callers of wake() have freed slots; a function called from here must not call
+        wake().
         """
         while self._waiting and self._has_free:
             call = next(iter(self._waiting))
@@ -98,7 +99,7 @@ class SlotPool:
             call()
 
     def call_on_release(self, call: Callable[[], None]) -> None:
-        """Call a function once, when a slot is free and those before it were called. Idempotent."""
+        """Call a function once, in turn, when a slot is free. Idempotent."""
         self._waiting[call] = None
 
     def cancel_call(self, call: Callable[[], None]) -> None:
@@ -111,7 +112,7 @@ class SlotPool:
         return len(self._waiting)
 
     def close(self) -> None:
-        """Lend no slot any more."""
+        """Assign no more slots."""
         with self._lock:
             self._closed = True
         self.buffer = memoryview(b"")

@@ -22,13 +22,14 @@ _Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 
 
 class TransferReport:
-    """Result of a transfer. The timestamps are those of its last DMA, on the DPU's clock.
+    """Result of a transfer. The timestamps are those of its last DMA, by the DPU's clock.
 
-    `read_ns` and `write_ns` are the summed latencies of its DMA reads and DMA writes, over `chunks`
-    chunks: data of this process needs two DMAs, staging to DPU and DPU to region. `provider` is
-    the provider that moved the bytes. With `over_wire` this process is on neither side: its data
-    crossed the control connection to the DPU, without DMA, and was not timed. The report says
-    that the bytes were moved, not that the other side is alive or has seen them (see dgkit.Status).
+    `read_ns` and `write_ns` are the summed latencies of its DMA reads and of its DMA writes, over
+    `chunks` chunks: data of this process needs two DMAs, staging to DPU and DPU to region.
+    `provider` is the provider that moved the bytes. `over_wire` means that this process is on
+    neither side: its data crossed the control connection to the DPU, without DMA, and that was not
+    timed. The report says that the bytes were moved, not that the other side is alive or has seen
+    them (see dgkit.Status).
     """
 
     __slots__ = ("_moved", "over_wire", "provider", "size")
@@ -57,7 +58,7 @@ class TransferReport:
     def first_stamps(self) -> tuple[int, int, int] | None:
         """Return `(submit_ns, post_ns, complete_ns)` of the first DMA.
 
-        It is the last one, too, if there was one only; None if the agent does not report it.
+        The first is also the last if there was only one; None if the agent does not report it.
         """
         moved = self._moved
         if not moved.first_complete_ns:
@@ -66,7 +67,7 @@ class TransferReport:
 
     @property
     def direct(self) -> bool:
-        """Return whether one DMA moved each byte, not two by way of the DPU's memory.
+        """Return whether one DMA moved each byte, instead of two through the DPU's memory.
 
         A copy from GPU to GPU is direct where one of them has peer access to the other.
         """
@@ -112,20 +113,20 @@ def _pieces(count: int) -> str:
 
 
 class SessionTransfer(ABC):
-    """Transfer in progress, which this process waits for, awaits or polls with done()."""
+    """Transfer in progress; wait for it with wait() or `await`, or poll it with done()."""
 
-    #: As of TransferReport.
+    #: As in TransferReport.
     over_wire = False
 
     def __init__(self, size: int, data: bytes | None) -> None:
         self.size = size
-        self._data = data  # of a read
+        self._data = data  # bytes of a read
         self._report: TransferReport | None = None
         self._error: Exception | None = None
 
     @abstractmethod
     def start(self: _Transfer) -> _Transfer:
-        """Start and return the transfer; raise the error if that fails."""
+        """Start the transfer and return it; raise the error if starting fails."""
 
     @abstractmethod
     def _advance(self, timeout: float) -> None:
@@ -134,7 +135,7 @@ class SessionTransfer(ABC):
     @property
     @abstractmethod
     def _ended(self) -> bool:
-        """Return whether the report or the error is there, and nothing is in flight."""
+        """Return whether the report or the error is available and nothing is in flight."""
 
     @property
     @abstractmethod
@@ -154,7 +155,7 @@ class SessionTransfer(ABC):
 
     @abstractmethod
     def call_on_end(self, call: Callable[[], object]) -> None:
-        """Call once, from the thread that ends the transfer; at once if it has ended."""
+        """Call `call` once, from the thread that ends the transfer; at once if it has ended."""
 
     @abstractmethod
     def cancel_call(self, call: Callable[[], object]) -> object:
@@ -165,7 +166,7 @@ class SessionTransfer(ABC):
 
     @property
     def progress(self) -> float:
-        """Return the part that has been moved, from 0.0 to 1.0."""
+        """Return the fraction of the bytes that has been moved, from 0.0 to 1.0."""
         return self._bytes_done / self.size
 
     def done(self) -> bool:
@@ -183,7 +184,7 @@ class SessionTransfer(ABC):
 
         Args:
             timeout: Seconds to wait at most; None: no limit.
-            progress: Called with (bytes done, total bytes) now and then and at the end, in this
+            progress: Called periodically and at the end with (bytes done, total bytes), in this
                 thread.
 
         Raises:
@@ -210,7 +211,7 @@ class SessionTransfer(ABC):
         return self._report
 
     def run(self) -> TransferReport:
-        """Start, wait and return the report; cancel if an exception such as Ctrl-C interrupts."""
+        """Start, wait and return the report; cancel if an exception such as Ctrl-C comes."""
         try:
             self.start()
             return self.wait()
@@ -238,7 +239,7 @@ class SessionTransfer(ABC):
         return self.first(self.size)
 
     def first(self, size: int) -> bytes:
-        """Return the first `size` bytes of a read, or all if it has fewer; else as `data`."""
+        """Return the first `size` bytes of a read, or all if it has fewer. See `data`."""
         if self._data is None:
             raise ValueError("a write returns no data")
         self.wait()

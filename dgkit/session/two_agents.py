@@ -1,4 +1,4 @@
-"""Backend where both sides are agents: no DMA reaches this process, whose bytes cross the wire."""
+"""Backend where both sides are agents: this process's bytes cross the wire, without DMA."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BYE_S = 1.0
 
 
 class _WireTransfer(RemoteTransfer):
-    """Each chunk is a Stage and a Move, or a Move and a Fetch."""
+    """Transfer whose chunks are each a Stage and a Move, or a Move and a Fetch."""
 
     over_wire = True
 
@@ -48,7 +48,7 @@ class _WireTransfer(RemoteTransfer):
         self._go_on_with(chunk, pending, lambda: self._request(chunk, then, Fetch, *fields))
 
     def _go_on_with(self, chunk: Chunk, pending: Pending, step: Callable[[], None]) -> None:
-        """Take the second step of a chunk, unless the first failed or the transfer has ended."""
+        """Start the second step of a chunk, unless the first failed or the transfer has ended."""
         if pending.error is not None or self._error is not None or chunk.request is not pending:
             self._end_chunk(chunk, pending, None)
             return
@@ -58,7 +58,7 @@ class _WireTransfer(RemoteTransfer):
             pending.error = exc
             chunk.request = pending
             self._on_reply(chunk, pending)
-        except BaseException:  # such as Ctrl-C: the chunk is posted anew
+        except BaseException:  # such as Ctrl-C: the chunk is posted again
             self._torn = True
             raise
 
@@ -74,10 +74,10 @@ class _WireTransfer(RemoteTransfer):
 
 
 class TwoAgents(RemoteDpu):
-    """Moves bytes by requests to the DPU's agent, between its memory and that of the host's.
+    """Moves bytes by requests to the DPU's agent, between its memory and that of the host's agent.
 
-    Data of this process crosses the DPU's connection, in pieces of at most 32 KiB, to staging
-    memory of the DPU. The end of either connection ends both.
+    Data of this process crosses the connection to the DPU, in pieces of at most 32 KiB, into
+    staging memory of the DPU. The end of either connection ends both.
 
     Args:
         link: Connection to the DPU's agent.
@@ -113,7 +113,7 @@ class TwoAgents(RemoteDpu):
         return self._transfer(region, offset, len(view), memoryview(view)).run()
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
-        """Have one of the agents allocate the memory; the DPU's imports that of the host."""
+        """Have one of the agents allocate memory; the DPU's agent imports memory of the host's."""
         if region.on == "dpu":
             return super().allocate(region, name, place, timeout)
         fields = (region.size, int(region.access), True, name, place)
@@ -140,7 +140,7 @@ class TwoAgents(RemoteDpu):
         )
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Have the DPU's agent close its import, then the host's the region."""
+        """Have the DPU's agent close its import, then the host's agent the region."""
         super().forget(region, timeout)
         region.handle = 0
         handle = self._at_host.get(region.id)
@@ -152,6 +152,6 @@ class TwoAgents(RemoteDpu):
         """Free the staging memory and end the connection to the host's agent."""
         super().close()
         if self._host.dead is None:
-            with contextlib.suppress(PeerError):  # gone or stuck: it frees everything by itself
+            with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
                 self._host.ask(Bye, timeout=min(self._timeout, _BYE_S))
         self._host.close()
