@@ -1,8 +1,8 @@
 """The software DPU that connect() starts: `python -m dgkit.agent FD`.
 
 FD is one end of a socket pair. The process that started this one has the other end: when it closes
-that end, or dies in any way, this process ends and leaves no file. It watches the process itself,
-too, since a child that was forked without Python's functions keeps the other end open.
+that end, or dies in any way, this process ends and leaves no file. This process also watches the
+parent process itself, since a child forked without Python's functions keeps the other end open.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ def main(fd: int) -> int:
 
     with socket.socket(fileno=fd) as parent:
         request = parent.recv(1 << 20)
-        if not request:  # the parent is gone already
+        if not request:  # the parent is already gone
             return 0
         start = decode_start(request)
         try:
             with _end_of(parent) as end:
                 ended = _serve(start, parent, end.fileno())
-        except Exception as exc:  # every error is the parent's to see
+        except Exception as exc:  # every error is reported to the parent
             _send(parent, Started("", to_wire(exc, 0)))
             return 1
-        sweep()  # the parent's files, too, if it was killed
+        sweep()  # also the parent's files, if it was killed
     if not ended:
-        leave(0)  # a transfer hangs in a thread, and this process must be gone within a second
+        leave(0)  # a transfer hangs in a thread, but this process must end within a second
     return 0
 
 
@@ -58,16 +58,16 @@ def _send(parent: socket.socket, started: Any) -> None:
 
 @contextlib.contextmanager
 def _end_of(parent: socket.socket) -> Iterator[select.epoll]:
-    """Return what is readable once the parent has closed its end, or has ended."""
+    """Yield an epoll that is readable once the parent has closed its end or has ended."""
     # The process that made the socket pair (unix(7), SO_PEERCRED).
     pid, _, _ = struct.unpack("3i", parent.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     with select.epoll() as end, contextlib.ExitStack() as undo:
         end.register(parent, select.EPOLLIN)
-        with contextlib.suppress(OSError):  # not with this kernel; or it has ended: then see below
+        with contextlib.suppress(OSError):  # old kernel, or the parent has ended: see below
             process = os.pidfd_open(pid)
             undo.callback(os.close, process)
             end.register(process, select.EPOLLIN)
-        if os.getppid() != pid:  # and until now the number was the parent's
+        if os.getppid() != pid:  # getppid() changes when the parent ends
             parent.shutdown(socket.SHUT_RDWR)
         yield end
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Account", "Allowance", "MemoryLimit", "check_user"]
 
-_PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # after a flood: no new clients
-_FORGIVEN_S = 600.0  # without a flood, after which the next penalty is short again
+_PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
+_FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 
-# Of each field of Quota: what it counts, and what sets it beside --max-share.
+# For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
 _NAMES = {
     "clients": ("clients", "`dgkit serve --max-clients`"),
     "regions": ("regions", "`dgkit serve --max-regions`"),
@@ -32,7 +32,7 @@ _NAMES = {
 
 
 class MemoryLimit:
-    """Limit in bytes on the host memory that all clients together allocate. Thread-safe."""
+    """Limit in bytes of the host memory that all clients together allocate. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -43,7 +43,7 @@ class MemoryLimit:
         """Charge `size` bytes.
 
         Raises:
-            OutOfMemory: Less is left; nothing was charged.
+            OutOfMemory: Less than `size` is left; nothing was charged.
         """
         with self._lock:
             if self.used + size > self.limit:
@@ -64,8 +64,8 @@ class Account:
     """Resources that the clients of one key or user hold. Thread-safe.
 
     Args:
-        name: Whose it is, for error texts: "key 0123abcd", "user 1000".
-        quota: What they may hold. It changes with the number of allowed keys.
+        name: Owner, for error texts: "key 0123abcd", "user 1000".
+        quota: Limits of the account. They change with the number of allowed keys.
     """
 
     def __init__(self, name: str, quota: Quota) -> None:
@@ -77,10 +77,10 @@ class Account:
         self._lock = threading.Lock()
 
     def take(self, **amounts: int) -> None:
-        """Charge amounts of what Quota lists: all of them, or none.
+        """Charge amounts of the resources named in Quota: all of them, or none.
 
         Raises:
-            LimitReached: One of them exceeds the quota. The message names it and its options.
+            LimitReached: An amount exceeds the quota. The message names it and its options.
         """
         with self._lock:
             for kind, amount in amounts.items():
@@ -90,7 +90,7 @@ class Account:
             self.used.update(amounts)
 
     def penalize(self) -> None:
-        """Refuse new clients of this account for some seconds, twice as long each time."""
+        """Refuse new clients of this account for some seconds, doubling the time at each call."""
         now = time.monotonic()
         if now - self._refused_until > _FORGIVEN_S:
             self._penalty_s = _PENALTY_S
@@ -125,7 +125,7 @@ class Account:
             self.used.subtract(amounts)
 
     def counters(self) -> dict[str, int]:
-        """Return what is used and the quota, for Session.stats()."""
+        """Return the amounts in use and the quota, for Session.stats()."""
         with self._lock:
             used = {f"user_{kind}": self.used[kind] for kind in _NAMES}
         return used | {f"max_user_{kind}": getattr(self.quota, kind) for kind in _NAMES}
@@ -143,14 +143,14 @@ class Allowance:
     """Share of one client in its account and in the agent's memory. Thread-safe.
 
     Args:
-        account: That of the client's key or user.
-        memory: That of the agent.
-        limits: Those of the agent.
+        account: Account of the client's key or user.
+        memory: Memory limit of the agent.
+        limits: Limits of the agent.
     """
 
     def __init__(self, account: Account, memory: MemoryLimit, limits: Limits) -> None:
         self.account = account
-        self.memory = 0  # bytes that are charged
+        self.memory = 0  # bytes charged to the client
         self._limit = memory
         self._limits = limits
         self._lock = threading.Lock()
@@ -160,7 +160,7 @@ class Allowance:
 
         Raises:
             OutOfMemory: The agent has less left; nothing was charged.
-            LimitReached: The client or its account may not have so much; nothing was charged.
+            LimitReached: It exceeds the limit of the client or its account; nothing was charged.
         """
         self._limit.take(size)
         try:
@@ -193,10 +193,10 @@ class Allowance:
         self._limit.give(size)
 
     def take_region(self, held: int) -> None:
-        """Charge a region and its file descriptors to a client that has `held` regions.
+        """Charge one region and its file descriptors to a client that has `held` regions.
 
         Raises:
-            LimitReached: The client or its account may not have one more.
+            LimitReached: The client or its account may not have another region.
         """
         most = self._limits.regions_each
         if held >= most:
@@ -213,9 +213,10 @@ class Allowance:
 
 
 def check_user(uid: int) -> None:
-    """Check that the user of a Unix connection is the agent's, or root; -1 is a connection by tcp.
+    """Check that the user of a Unix connection is the agent's or root; -1 means tcp.
 
-    The socket may be in a folder that others can reach. Keys identify the clients of tcp.
+    The socket may be in a folder that other users can reach. Clients over tcp are identified by
+    keys.
 
     Raises:
         PeerRefused: It is another user.

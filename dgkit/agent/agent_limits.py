@@ -22,17 +22,17 @@ __all__ = [
 
 CLIENTS = 256
 REGIONS = 100_000
-SUBSCRIPTIONS = 64  # of one connection to the telemetry socket
-# File descriptors that are charged to a key or user: for a monitor its queue and its memory, for a
-# region its memory or the connection to its exporter. A client is counted, and uses the reserve.
+SUBSCRIPTIONS = 64  # most of one connection to the telemetry socket
+# File descriptors charged to a key or user: for a monitor its queue and its memory; for a region
+# its memory or the connection to its exporter. Clients are counted and use the reserve instead.
 MONITOR_FDS, REGION_FDS = 4, 2
-_MAX_CONNECTIONS = 64  # more than clients, for those that have not sent Hello
-_MAX_SHARES = 16  # however many keys are allowed, each may have a 16th
-_CLIENT_MEMORY = 0.75  # of the agent's: what one client may have, unless the operator says more
+_MAX_CONNECTIONS = 64  # connections beyond the clients, for those that have not sent Hello
+_MAX_SHARES = 16  # each key may have a 16th, however many keys are allowed
+_CLIENT_MEMORY = 0.75  # fraction of the agent's memory that one client may have by default
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of file descriptors to the hard one; return the limit."""
+    """Raise the soft limit of file descriptors to the hard limit, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -41,7 +41,7 @@ def raise_descriptor_limit() -> int:
 
 @dataclass(frozen=True)
 class Quota:
-    """Limits of what the clients of one key or user have together; memory in bytes."""
+    """Limits on the resources that the clients of one key or user share; memory in bytes."""
 
     clients: int
     regions: int
@@ -52,7 +52,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of an agent, as it was started.
+    """Limits of an agent, set when it starts.
 
     Attributes:
         memory: Bytes of host memory that all clients allocate.
@@ -61,8 +61,8 @@ class Limits:
         descriptors: RLIMIT_NOFILE when the agent started.
         client_memory: Bytes that one client allocates; 0: three quarters of `memory`.
         share: Percent of the clients, regions, descriptors, memory and subscriptions that one key
-            or user may have; 0: all for the user of a Unix socket; for a key as much as for each
-            other allowed one, but a 16th at least.
+            or user may have. 0: the user of a Unix socket may have all; a key may have as much as
+            each other allowed key, but at least a 16th.
     """
 
     memory: int
@@ -79,24 +79,24 @@ class Limits:
 
     @property
     def connections(self) -> int:
-        """Return the connections at a time, to each of the two sockets."""
+        """Return the maximum number of connections at a time to each of the two sockets."""
         return max(8, min(self.clients + _MAX_CONNECTIONS, self.descriptors // 4))
 
     @property
     def regions_each(self) -> int:
-        """Return the regions of one client: half of the descriptors are for the others."""
+        """Return the maximum regions of one client; half of the descriptors are left to others."""
         return max(8, min(self.regions, (self.descriptors - self.reserve) // (2 * REGION_FDS)))
 
     @property
     def memory_each(self) -> int:
-        """Return the bytes of host memory of one client."""
+        """Return the maximum bytes of host memory of one client."""
         return min(self.client_memory or int(self.memory * _CLIENT_MEMORY), self.memory)
 
     def quota(self, keys: int) -> Quota:
-        """Return what one key or user may have.
+        """Return the limits of one key or user.
 
-        Args:
-            keys: Keys that are allowed; 0 for the user of a Unix socket, which is the agent's own.
+        Args: keys: Number of allowed keys; 0 for the user of a Unix socket, which is the agent's
+            own user.
         """
         share = self.share / 100 or 1 / min(max(1, keys), _MAX_SHARES)
         usable = self.descriptors - self.reserve
@@ -110,7 +110,7 @@ class Limits:
 
     @property
     def has_descriptors(self) -> bool:
-        """Return whether something new may take file descriptors."""
+        """Return whether a new resource may take file descriptors."""
         try:
             self.check_descriptors()
         except LimitReached:
@@ -118,9 +118,10 @@ class Limits:
         return True
 
     def check_descriptors(self) -> None:
-        """Check that something new may take file descriptors.
+        """Check that a new resource may take file descriptors.
 
-        The system always gives the lowest free number, so that one shows how many are in use.
+        The system always assigns the lowest free number, so a new descriptor shows how many are in
+        use.
 
         Raises:
             LimitReached: Only the reserve is left.

@@ -26,18 +26,18 @@ __all__ = ["COUNTERS", "Client", "Waiting", "on_gpu"]
 
 COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
-_RATE = 10_000  # requests of one client in _WINDOW_NS
+_RATE = 10_000  # most requests of one client in _WINDOW_NS
 _WINDOW_NS = 100_000_000
-_RELEASE_TRIES = 60  # seconds; longer than any transfer takes to time out
-_RELEASE_FAILURES = 3  # of one region, until it is given up
-_MAX_UNSENT = 512 << 10  # bytes of replies that a client does not read
-_MESSAGE_BYTES = 200  # that a short reply takes beside its body
-_MAX_WAITING = 2 << 20  # bytes of requests that wait to be served
-_REQUEST_BYTES = 1 << 10  # that each counts beside its body: 2,000 short requests may wait
+_RELEASE_TRIES = 60  # one per second; longer than any transfer takes to time out
+_RELEASE_FAILURES = 3  # of one region, after which it is given up
+_MAX_UNSENT = 512 << 10  # most bytes of replies that a client has not read
+_MESSAGE_BYTES = 200  # memory of a short reply besides its body
+_MAX_WAITING = 2 << 20  # most bytes of requests that wait to be served
+_REQUEST_BYTES = 1 << 10  # added to each body: 2,000 short requests may wait
 
 
 def on_gpu(place: str) -> bool:
-    """Return whether a place is GPU memory, which no limit counts."""
+    """Return whether a place is GPU memory, which is not charged to any limit."""
     return place == "gpu" or place.startswith("cuda:")
 
 
@@ -57,10 +57,10 @@ class Client:
         self.next_id = first_id
         self.regions: dict[int, RegionRef] = {}
         self.active: set[int] = set()  # ids of requests whose reply is pending; used by the loop
-        self.cancelled: set[int] = set()  # those of them that are to end
+        self.cancelled: set[int] = set()  # active requests that are to end
         self.allowance = allowance
         self.unsent: deque[bytes] = deque()  # replies that its connection does not accept yet
-        self.blocks_queued = 0  # by the worker of the measurements
+        self.blocks_queued = 0  # by the measurements' worker
         self.blocks_sent = 0  # by the loop
         self._unsent_bytes = 0
         self._report = report
@@ -84,7 +84,7 @@ class Client:
 
     @property
     def leaving(self) -> bool:
-        """Return whether the connection is gone, or sent Bye."""
+        """Return whether the connection has ended or the client has sent Bye."""
         return self.control.stopping
 
     def admit(self) -> None:
@@ -107,19 +107,20 @@ class Client:
         return self._copier
 
     def postpone(self, body: bytes) -> bool:
-        """Queue a reply that the connection does not accept yet; return False if too many are."""
+        """Queue a reply that the connection does not accept yet; return False if too many wait."""
         self.unsent.append(body)
         self._unsent_bytes += len(body) + _MESSAGE_BYTES
         return self._unsent_bytes <= _MAX_UNSENT
 
     def sent(self) -> None:
-        """Remove the first queued reply, which was sent."""
+        """Remove the first queued reply, after it was sent."""
         self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
 
     def take_region(self) -> None:
-        """Charge a region that is about to be made.
+        """Charge a region that is about to be created.
 
         Raises:
+            LimitReached: The client, or its key or user, has as many regions as it may.
             LimitReached: The client, or all of its key or user, have as many as they may.
         """
         self.allowance.take_region(len(self.regions))
@@ -129,7 +130,7 @@ class Client:
         self.allowance.give_region()
 
     def add(self, ref: RegionRef) -> int:
-        """Register a region with this client, which take_region() charged; return its handle."""
+        """Register a region that take_region() has charged; return its handle."""
         self._handles += 1
         self.regions[self._handles] = ref
         return self._handles
@@ -183,14 +184,14 @@ class Client:
             self._step("the end of a monitor", monitor.end)
 
     def _step(self, place: str, step: Callable[[], object]) -> None:
-        """Take one step of the release; whatever it raises, the next ones follow."""
+        """Run one step of the release; report its exception so that the next steps run."""
         try:
             step()
         except Exception as exc:
             self._report(place, exc)
 
     def _release(self) -> None:
-        """Free everything; the last job of the `control` worker."""
+        """Free everything, as the last job of the `control` worker."""
         for worker in (self.moves, self.measures):
             self._step("the end of a worker", worker.finish)
             self._step("the end of a worker", partial(worker.join, _RELEASE_TRIES))
@@ -200,7 +201,7 @@ class Client:
         if self._copier is not None:
             self._step("release of a queue", self._copier.close)
         self._step("release of a GPU queue", self.rings.close_all)
-        # What counts against the memory limit first: to unmap a large import takes a while.
+        # Regions charged to the memory limit first: unmapping a large import takes a while.
         regions = sorted(self.regions.items(), key=lambda each: each[1].charged, reverse=True)
         for handle, _ in regions:
             self._release_region(handle)
@@ -208,7 +209,7 @@ class Client:
     def _release_region(self, handle: int) -> None:
         failures = 0
         for _ in range(_RELEASE_TRIES):
-            if handle not in self.regions:  # its monitors failed to end, but it is closed
+            if handle not in self.regions:  # closed, although its monitors failed to end
                 return
             try:
                 self.free(handle, 1.0)
@@ -223,10 +224,10 @@ class Client:
 
 
 class Waiting:
-    """Requests of one connection, in the order of arrival; their number is bounded by their bytes.
+    """Waiting requests of one connection, in order of arrival; their total size is limited.
 
     Attributes:
-        messages: Each with whether it had further parts, which were dropped.
+        messages: Each message, and whether it had further parts, which were dropped.
     """
 
     __slots__ = ("_bytes", "messages")

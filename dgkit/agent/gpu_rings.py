@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["ClientRings"]
 
 _SPIN_US = 1000.0
-_PLACE_BYTES = 512  # what the core keeps for each place of a ring
+_PLACE_BYTES = 512  # memory that the C core uses for each slot of a ring
 
 
 class ClientRings:
-    """Rings of one client, and the proxy that serves them alone. Its control worker calls it.
+    """Rings of one client, with a proxy of their own. Called by the client's control worker.
 
     Args:
-        allowance: The client's, which a ring is charged to.
-        regions: Its regions.
+        allowance: The client's allowance, to which a ring is charged.
+        regions: The client's regions.
         region: Returns the region of a handle, or raises ClosedError.
     """
 
@@ -51,7 +51,7 @@ class ClientRings:
             LimitReached: The client has as many rings as it may, or too little memory is left.
             Unsupported: The provider, the ring's memory or a region cannot be used.
             ClosedError: A region is unknown.
-            PeerError: A region is on the wrong side.
+            PeerError: A region belongs to the wrong side.
         """
         if len(self._rings) >= MAX_RINGS:
             raise LimitReached(
@@ -98,7 +98,7 @@ class ClientRings:
         return own, ref.as_remote(), peers
 
     def close(self, handle: int) -> None:
-        """Close a ring; every wait of its kernels ends.
+        """Close a ring; this ends every wait of its kernels.
 
         Raises:
             ClosedError: The handle is unknown.
@@ -113,7 +113,7 @@ class ClientRings:
             steps.callback(ring.close)
 
     def close_all(self) -> None:
-        """Close all rings and stop the proxy: before the client's regions are closed."""
+        """Close all rings and stop the proxy, before the client's regions are closed."""
         with contextlib.ExitStack() as steps:
             if self._proxy is not None:
                 steps.callback(self._proxy.close)

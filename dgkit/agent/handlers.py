@@ -75,7 +75,7 @@ class Handlers:
         )
 
     def allocate(self, client: Client, request: m.Allocate) -> None:
-        """Allocate in a worker: the pages of a large region take a while."""
+        """Allocate in a worker, since providing the pages of a large region takes a while."""
         work = lambda: self._allocate(client, request)  # noqa: E731
         self._state.run_job(client, client.control, request, work)
 
@@ -93,7 +93,7 @@ class Handlers:
             region = ref.region
             assert region is not None
             token = region.export() if request.export else b""
-            # "auto" may have taken GPU memory
+            # "auto" may have chosen GPU memory
             ref.charged = 0 if on_gpu(region.place) else charged
             handle = client.add(ref)
             undo.pop_all()
@@ -102,7 +102,7 @@ class Handlers:
         return m.Allocated(request.id, handle, token, region.place, chosen, region.registration)
 
     def import_(self, client: Client, request: m.Import) -> None:
-        """Import in a worker: the exporter may be slow to answer."""
+        """Import in a worker, since the exporter may be slow to answer."""
 
         def work() -> m.Imported:
             self._state.limits.check_descriptors()
@@ -129,17 +129,17 @@ class Handlers:
         return m.Exported(request.id, region.export(access))
 
     def stage(self, client: Client, request: m.Stage) -> m.Done:
-        """Store bytes in memory of the client, at once: they are few."""
+        """Store bytes in the client's memory; they are few, so no worker is needed."""
         _bytes(client, request.region, request.offset, len(request.data))[:] = request.data
         return m.Done(request.id)
 
     def fetch(self, client: Client, request: m.Fetch) -> m.Fetched:
-        """Return bytes of memory of the client."""
+        """Return bytes of the client's memory."""
         span = _bytes(client, request.region, request.offset, request.size)
         return m.Fetched(request.id, bytes(span))
 
     def free(self, client: Client, request: m.Free) -> None:
-        """Close a region in the worker: an exporter can delay the end of an import by a second."""
+        """Close a region in the worker: an exporter can delay closing an import by a second."""
         client.region(request.region)
 
         def work() -> m.Done:
@@ -149,7 +149,7 @@ class Handlers:
         self._state.run_job(client, client.moves, request, work)
 
     def move(self, client: Client, request: m.Move) -> m.Moved | None:
-        """Copy: at once if it is small and no move of this client is queued, else in a worker."""
+        """Copy at once if it is small and no move of this client is queued, else in a worker."""
         service, size = self._state.service, request.size
         src, dst = client.region(request.src), client.region(request.dst)
         span = (src, request.src_offset, dst, request.dst_offset, size)
@@ -164,7 +164,7 @@ class Handlers:
         return None
 
     def digest(self, client: Client, request: m.Digest) -> None:
-        """Hash in the worker of the moves, after those that were requested before."""
+        """Hash in the moves' worker, after the moves that were requested earlier."""
         ref = client.region(request.region)
 
         def work() -> m.Digested:
@@ -175,7 +175,7 @@ class Handlers:
         self._state.run_job(client, client.moves, request, work)
 
     def latency(self, client: Client, request: m.Latency) -> None:
-        """Measure latencies in the worker of the measurements."""
+        """Measure latencies in the measurements' worker."""
         ref, task = client.region(request.region), LatencyTask(*astuple(request)[2:])
         measure = self._state.service.latency
         self._measure(
@@ -184,7 +184,7 @@ class Handlers:
         )  # fmt: skip
 
     def rate(self, client: Client, request: m.Rate) -> None:
-        """Measure bandwidth in the worker of the measurements."""
+        """Measure bandwidth in the measurements' worker."""
         ref, task = client.region(request.region), RateTask(*astuple(request)[2:])
         measure = self._state.service.rate
         self._measure(
@@ -217,7 +217,7 @@ class Handlers:
         Monitor(self._state, client, request, ref).start()
 
     def open_ring(self, client: Client, request: m.OpenRing) -> None:
-        """Serve a GPU queue of the client; its rings are the control worker's."""
+        """Serve a GPU queue of the client, in the control worker, which handles its rings."""
         state = self._state
 
         def work() -> m.RingOpened:
@@ -236,7 +236,7 @@ class Handlers:
         self._state.run_job(client, client.control, request, work)
 
     def cancel(self, client: Client, request: m.Cancel) -> m.Done | None:
-        """End a request early: a job at its next slice; for a monitor, reply once it has ended."""
+        """End a request early: a job at its next slice. Reply for a monitor once it has ended."""
         monitor = client.monitors.get(request.target)
         if monitor is not None:
             client.active.add(request.id)
@@ -247,17 +247,16 @@ class Handlers:
         return m.Done(request.id)
 
     def outstanding(self, client: Client, request: m.Outstanding) -> None:
-        """Queue the reply behind those to all others; the loop enters the numbers when it sends."""
+        """Queue the reply behind all other replies; the loop fills in the numbers on sending."""
         self._state.send(client, m.OutstandingDone(request.id, []))
 
     def stats(self, client: Client, request: m.Stats) -> m.StatsDone:
         """Return the counters since the agent started and what is in use now.
 
-        `moves` counts requests for DMA that succeeded, `bytes` the bytes they moved. A name that
-        starts with `your_` counts this client's alone, one with `user_` those of its key or user,
-        and so do the others unless the agent shares its telemetry; `engine_sleeps` (of the thread
-        that copies), `internal_errors` and the limits
-        are always the agent's.
+        `moves` counts the DMA requests that succeeded, `bytes` the bytes they moved. Names that
+        start with `your_` count this client alone, names with `user_` those of its key or user. So
+        do all others, unless the agent shares its telemetry; but `engine_sleeps` (of the thread
+        that copies), `internal_errors` and the limits are always the agent's.
         """
         state = self._state
         seen = list(state.clients.values()) if state.shared_telemetry else [client]
@@ -302,7 +301,7 @@ class Handlers:
     def _stepper(self, client: Client, number: int, total: int) -> Callable[[int], None]:
         """Return a step function that checks for cancellation and reports progress.
 
-        A client that does not read its replies gets no reports: they would end it as flooding.
+        A client that does not read its replies gets no reports: they would count as flooding.
         """
         reported = time.monotonic()
 
@@ -323,7 +322,7 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
     Raises:
         PeerError: The region was imported.
         Unsupported: It is memory of a GPU.
-        BoundsError: The span leaves it.
+        BoundsError: The span exceeds the region.
     """
     ref = client.region(handle)
     if ref.region is None or ref.memory is None:
@@ -339,7 +338,7 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
 
 
 class _Measurement:
-    """Listener that sends what it receives to the client, and waits while that does not read."""
+    """Listener that sends samples and progress to the client, and waits until it reads them."""
 
     def __init__(self, state: AgentState, client: Client, number: int) -> None:
         self._state, self._client, self._number = state, client, number
@@ -355,7 +354,7 @@ class _Measurement:
         self._state.send(self._client, m.Block(self._number, number, samples))
 
     def add_progress(self, done: int, total: int) -> None:
-        """Send how far the measurement is."""
+        """Send the progress of the measurement."""
         self._wait()
         self._state.send(self._client, m.Progress(self._number, done, total))
 

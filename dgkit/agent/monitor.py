@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Monitor"]
 
-_SLICE_NS = 50_000_000  # sampling time between two looks at the requested end
+_SLICE_NS = 50_000_000  # sampling time between two checks for a requested end
 
 
 class Monitor:
-    """Monitor of a client: sends the blocks that a Watch requests, until its end is requested.
+    """Monitor of a client: sends the blocks that a Watch requests, until it is told to end.
 
-    Its thread frees its resources.
+    Its thread frees the monitor's resources.
     """
 
     def __init__(self, state: AgentState, client: Client, request: Watch, ref: RegionRef) -> None:
@@ -41,8 +41,8 @@ class Monitor:
         """Start the thread, which first replies Watching or Failed.
 
         Raises:
-            LimitReached: The system has no thread left, or the client's key or user has all the
-                file descriptors that it may.
+            LimitReached: The system has no thread left, or the client's key or user has used up its
+                file descriptors.
         """
         self._client.allowance.account.take(descriptors=MONITOR_FDS)
         try:
@@ -71,7 +71,7 @@ class Monitor:
         if sampler is not None:
             try:
                 self._sample(sampler)
-            except Exception as exc:  # every error is the client's to see
+            except Exception as exc:  # every error is reported to the client
                 error = exc
         self._client.monitors.pop(self._request.id, None)
         error = self._end.reached() or error

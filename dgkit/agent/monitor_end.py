@@ -1,4 +1,4 @@
-"""End of a client's monitor: requested by the loop or a worker, reached by the monitor's thread."""
+"""End of a client's monitor: requested by the loop or a worker, executed by its own thread."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["MonitorEnd"]
 
 
 class MonitorEnd:
-    """End of one monitor, and the functions to call once it has freed its resources. Thread-safe.
+    """End of one monitor, with the callbacks to run once its resources are freed. Thread-safe.
 
     Attributes:
-        region: Handle of the region that it times.
+        region: Handle of the region that the monitor measures.
     """
 
     def __init__(self, region: int, worker: SerialWorker) -> None:
@@ -31,7 +31,7 @@ class MonitorEnd:
     def end(
         self, *, reason: Exception | None = None, on_end: Callable[[], None] | None = None
     ) -> None:
-        """Ask the thread to end; return at once.
+        """Ask the thread to end, without waiting for it.
 
         Args:
             reason: Error that the client receives as the reason.
@@ -55,12 +55,12 @@ class MonitorEnd:
         return self._requested.wait(seconds)
 
     def reached(self) -> Exception | None:
-        """Note that the thread samples no more; return the reason that end() was given."""
+        """Record that the thread has stopped sampling; return the reason given to end()."""
         with self._lock:
             self._ended = True
             return self._reason
 
     def notify(self) -> None:
-        """Call the functions that wait for the end: everything is freed."""
+        """Run the callbacks of end(), after everything is freed."""
         for on_end in self._on_end:
             on_end()

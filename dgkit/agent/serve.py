@@ -33,12 +33,12 @@ def serve(
     Args:
         address: Address to listen at; a new socket in the runtime folder if None.
         ready: Called with the address once the agent listens.
-        watch_fd: Descriptor whose end-of-file ends the agent, too.
+        watch_fd: Descriptor whose end-of-file also ends the agent.
         options: The other attributes of ServeOptions.
 
     Returns:
-        False if a client's work did not end: call leave() then, which ends the process despite the
-        thread that hangs.
+        False if a client's work did not end: then call leave(), which ends the process despite the
+        hanging thread.
 
     Raises:
         PeerRefused: tcp without keys.
@@ -64,14 +64,14 @@ def serve(
 
 def leave(code: int) -> NoReturn:
     """End this process at once, whatever its threads do, and remove its sockets."""
-    with contextlib.suppress(Exception):  # nothing may prevent the exit
+    with contextlib.suppress(Exception):  # no error may prevent the exit
         remove_of(os.getpid())
     os._exit(code)
 
 
 @contextlib.contextmanager
 def _short_turns() -> Iterator[None]:
-    """Shorten the switch interval: at each step a client's worker waits for the busy loop."""
+    """Shorten the switch interval, since workers wait for the busy loop at each step."""
     previous = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
     try:
@@ -81,9 +81,9 @@ def _short_turns() -> Iterator[None]:
 
 
 class _StopSignals:
-    """Stops the agent on a signal, or as soon as it is attached if the signal came before.
+    """Stops the agent on a signal; if the signal came before the agent is attached, on attach().
 
-    `fd` is readable once a signal has come, and `received` says so.
+    `fd` is readable and `received` is true once a signal has come.
     """
 
     def __init__(self, fd: int = -1) -> None:
@@ -108,8 +108,9 @@ class _StopSignals:
 def _signals() -> Iterator[_StopSignals]:
     """Install signal handlers for the duration of the block.
 
-    Python runs handlers in the main thread, which sleeps in libzmq: a signal that another thread
-    took, or that came just before that sleep, would not end it. So each also writes to a pipe.
+    Python runs handlers in the main thread, which sleeps in libzmq: a signal delivered to another
+    thread, or just before that sleep, would not end the sleep. So each signal also writes to a
+    pipe.
     """
     if threading.current_thread() is not threading.main_thread():
         yield _StopSignals()

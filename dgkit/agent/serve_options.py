@@ -37,10 +37,10 @@ class ServeOptions:
         max_client_memory: Bytes of host memory that one client may allocate; None: three quarters
             of `max_memory`.
         max_share: Percent of clients, regions, file descriptors, memory and subscriptions that one
-            key or user may have. None: for the user of an ipc:// address all, for a key as much
-            as for each other allowed key, but at least a 16th.
-        shared_telemetry: Whether a client sees the samples and totals of all clients; if not, it
-            sees those that it caused.
+            key or user may have. None: the user of an ipc:// address may have all; a key may have
+            as much as each other allowed key, but at least a 16th.
+        shared_telemetry: Whether a client sees the samples and totals of all clients; if false,
+            only those that it caused.
         telemetry_port: Port for latency samples, over tcp://; 0: a free one.
         heartbeat: Seconds without a message after which either side of a tcp:// connection ends
             it; 0.6 to 30, more on a slow machine. Clients take it from the address.

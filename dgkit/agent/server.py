@@ -56,11 +56,11 @@ _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
-_RETRY_MS = 5  # between two looks at connections that did not take a reply
-_DRAIN_S = 0.002  # of work, after which the loop reads what has arrived meanwhile
+_RETRY_MS = 5  # interval of retries for connections that did not accept a reply
+_DRAIN_S = 0.002  # time of serving requests, after which the loop reads new messages
 _MAX_DRAINED = 200  # messages read at once
 _MAX_DROPPED = 1024  # routes whose messages are dropped
-_END_S = 0.5  # for the workers to end, of the second in which an agent must be gone
+_END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
 
 class Agent:
@@ -91,11 +91,11 @@ class Agent:
         self._clients = self._state.clients
         self._by_fd: dict[int, bytes] = {}
         self._leaving: list[tuple[Client, Callable[[], None]]] = []
-        self._unread: dict[bytes, Client] = {}  # by route: those that do not read their replies
+        self._unread: dict[bytes, Client] = {}  # clients that do not read their replies, by route
         self._retried = 0.0
-        self._waiting: dict[bytes, Waiting] = {}  # requests that are read, by route, in turn
-        self._hellos: dict[bytes, tuple[zmq.Frame, bool]] = {}  # first messages, in turn
-        self._dropped: dict[bytes, None] = {}  # routes that are read no more, the oldest first
+        self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
+        self._hellos: dict[bytes, tuple[zmq.Frame, bool]] = {}  # first messages, in order of turns
+        self._dropped: dict[bytes, None] = {}  # routes whose messages are dropped, oldest first
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
@@ -137,12 +137,12 @@ class Agent:
                 self._retry()
             if time.monotonic() - self._drained > _DRAIN_S:
                 self._drain(router)
-                continue  # a stop may have been drained, which would have ended recv()
+                continue  # draining may have consumed the wake-up by stop(), which ends recv()
             if (self._waiting or self._hellos) and self._serve_waiting():
                 continue
             try:
                 route = recv()
-            except zmq.Again:  # only with telemetry, or replies that are not read
+            except zmq.Again:  # only with telemetry or unread replies
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
@@ -160,7 +160,7 @@ class Agent:
             self._serve(client, body)
 
     def _drain(self, router: zmq.Socket[bytes]) -> None:
-        """Read what has arrived, of all clients; it is served in turn.
+        """Read the messages of all clients that have arrived; requests are then served in turn.
 
         libzmq must not stop reading a connection, as it would at a high-water mark: if the peer
         then disconnects, the next heartbeat aborts the process ("Assertion failed: !_io_error",
@@ -168,14 +168,14 @@ class Agent:
         disconnected.
         """
         if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
-            self._service(Wakeup.EVENT)  # as it is when the loop has nothing to do
+            self._service(Wakeup.EVENT)  # as the loop does when it is idle
         with contextlib.suppress(zmq.Again):
             for _ in range(_MAX_DRAINED):
                 self._hold(router.recv(zmq.NOBLOCK), router)
         self._drained = time.monotonic()
 
     def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """Read the rest of a message, to be served at this client's turn."""
+        """Read the rest of a message and queue it until this client's turn."""
         client = self._clients.get(route)
         if client is None:
             self._hold_hello(route, router)
@@ -191,8 +191,9 @@ class Agent:
     def _hold_hello(self, route: bytes, router: zmq.Socket[bytes]) -> None:
         """Read the rest of a message from a route without a client: a wake-up, or a Hello.
 
-        What a connection has sent before it ended, or after a first message that still waits for
-        its turn, is dropped. The Hello's deadline ends a connection whose messages are dropped.
+        Messages that a connection sent before it ended, or after a first message that still waits
+        for its turn, are dropped. The Hello's deadline ends a connection whose messages are
+        dropped.
         """
         if route in self._dropped or self._hellos.pop(route, None) is not None:
             router.recv()
@@ -207,7 +208,7 @@ class Agent:
             self._hellos[route] = (frame, several)
 
     def _drop_messages(self, route: bytes) -> None:
-        """Drop what else arrives from a route."""
+        """Drop all further messages from a route."""
         self._dropped[route] = None
         if len(self._dropped) > _MAX_DROPPED:
             del self._dropped[next(iter(self._dropped))]
@@ -235,7 +236,7 @@ class Agent:
         return client is not None
 
     def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
-        """Call `work`; an exception is reported, and the loop goes on."""
+        """Call `work`; report an exception, so that the loop continues."""
         try:
             work(*args)
         except Exception as exc:
@@ -257,7 +258,7 @@ class Agent:
         self._reply(route, to_wire(error, 0))
 
     def _skip(self, router: zmq.Socket[bytes]) -> bool:
-        """Read the rest of a message in several parts; return whether there was any."""
+        """Read the remaining parts of a message; return whether there were any."""
         several = False
         while router.get(_RCVMORE):
             router.recv()
@@ -265,7 +266,7 @@ class Agent:
         return several
 
     def _service(self, news: bytes) -> None:
-        """Handle a wake-up: for replies of workers, or for connections, with the telemetry."""
+        """Handle a wake-up: send workers' replies, or handle connections and telemetry."""
         if news == Wakeup.REPLIES:
             self._flush()
             return
@@ -288,7 +289,7 @@ class Agent:
                 self._state.telemetry.ended(fd)
 
     def _progress(self, fd: int) -> int:
-        """Return a number that each message of the client of a connection changes; 0 for none."""
+        """Return a number that changes with each message of a connection's client; 0 if none."""
         client = self._clients.get(self._by_fd.get(fd, b""))
         if client is None:
             return 0
@@ -316,7 +317,7 @@ class Agent:
             account.take(clients=1)
             undo.callback(account.give, clients=1)
             client = Client(route, caller, first_id, allowance, self._state.report)
-            client.control.start()  # it frees what the client has; without it, it is refused
+            client.control.start()  # it frees the client's resources; refuse if it cannot start
             undo.pop_all()
         self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
@@ -365,7 +366,7 @@ class Agent:
         self._forget_released()
 
     def _forget_released(self) -> None:
-        """Forget the clients that have left; start the release of one that could not be started."""
+        """Forget the clients that have left; retry a release that could not be started."""
         for client, released in self._leaving:
             if not client.leaving:
                 self._guard("a disconnect", client.leave, released)
@@ -380,7 +381,7 @@ class Agent:
         if not isinstance(message, _NOTIFICATIONS):
             client.active.discard(message.id)
             client.cancelled.discard(message.id)
-        if type(message) is OutstandingDone:  # exact: what is not sent by now comes after it
+        if type(message) is OutstandingDone:  # exact: unsent replies come after this one
             message.numbers = list(client.active)
         client.blocks_sent += type(message) is Block
         self._answer(client, message)
@@ -404,7 +405,7 @@ class Agent:
             self._disconnect_flooding(client)
 
     def _deliver(self, route: bytes, body: bytes) -> bool:
-        """Send a reply; return False if the connection takes no more now."""
+        """Send a reply; return False if the connection cannot accept it now."""
         router = self._listener.router
         try:
             router.send(route, _PART)
@@ -435,7 +436,7 @@ class Agent:
     def _disconnect_flooding(self, client: Client) -> None:
         """Disconnect a client that sends too much, or reads too few of its replies.
 
-        Its key is refused new clients for a while, longer each time.
+        New clients of its key are refused for a while, longer each time.
         """
         self._state.count(client, "lost_replies", len(client.unsent))
         if client.caller.key:
@@ -470,7 +471,7 @@ class Agent:
 
         Returns:
             False if a worker did not end in time, or another process has a transfer in flight with
-            memory of this one.
+            this process's memory.
         """
         for route in list(self._clients):
             self._guard("a disconnect", self._drop, route)

@@ -34,7 +34,7 @@ class AgentState:
     Only send() and report() may be called from another thread.
 
     Attributes:
-        service: The DPU. The loop itself makes its small copies.
+        service: The DPU. The loop itself runs small copies.
         shared_telemetry: Whether a client sees the samples and totals of all clients.
         outbox: Replies of workers and blocks of monitors, which the loop sends.
         wakeup: Wakes the loop for the outbox; None before the loop runs.
@@ -74,7 +74,7 @@ class AgentState:
     def report(self, place: str, exc: Exception) -> None:
         """Count an exception that does not end the agent; log the first of each class and place.
 
-        The others are not logged, so that a peer cannot fill the log. Thread-safe.
+        Repeated exceptions are not logged, so that a peer cannot fill the log. Thread-safe.
 
         Args:
             place: What failed, for the log.
@@ -94,7 +94,7 @@ class AgentState:
         return account
 
     def is_penalized(self, owner: str) -> bool:
-        """Return whether a key or user flooded the agent a short time ago."""
+        """Return whether a key or user is penalized for flooding the agent recently."""
         account = self._accounts.get(owner)
         return account is not None and account.penalized
 
@@ -104,7 +104,7 @@ class AgentState:
         client.counters[name] += number
 
     def count_move(self, client: Client, reply: Moved) -> None:
-        """Count a Move that succeeded, once its reply was sent: the client does not wait for it."""
+        """Count a successful Move; called after its reply, so that the client does not wait."""
         for counters in (self.counters, client.counters):
             counters["moves"] += 1
             counters["bytes"] += reply.size
@@ -112,13 +112,13 @@ class AgentState:
     def run_job(
         self, client: Client, worker: SerialWorker, request: Any, work: Callable[[], Any]
     ) -> None:
-        """Run `work` in a worker of the client, and send its result or its error as the reply."""
+        """Run `work` in a worker of the client, and send its result or error as the reply."""
         self.count(client, "jobs")
 
         def job() -> None:
             try:
                 reply = work()
-            except Exception as exc:  # every error is the client's to see
+            except Exception as exc:  # every error is reported to the client
                 reply = to_wire(exc, request.id)
             worker.job_finished()
             self.send(client, reply)
@@ -131,7 +131,7 @@ class AgentState:
             raise
 
     def start_telemetry(self) -> Telemetry:
-        """Return the publisher of samples, opened by the first call."""
+        """Return the publisher of samples; the first call opens it."""
         if self.telemetry is None:
             self.limits.check_descriptors()
             self.telemetry = Telemetry(

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Telemetry"]
 
-_MAX_TOPIC = 16  # bytes; that of a monitor has at most 10
-_MAX_SAMPLES = 4096  # of one block
-_INTERVAL_NS = 50_000_000  # 20 blocks a second: as many as a plot can draw
+_MAX_TOPIC = 16  # bytes; a monitor's topic has at most 10
+_MAX_SAMPLES = 4096  # most samples of one block
+_INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw
 _SUBSCRIBER_FDS = 1
-_MAX_APPROVED = 64  # messages read at once
+_MAX_APPROVED = 64  # most messages read at once
 
 
 @dataclass(slots=True)
 class _Subscriber:
-    """A connection: its inode, since a descriptor's number is used again, and what it holds."""
+    """A connection: its inode, since fd numbers are reused, and the resources it holds."""
 
     inode: int
     account: Account
@@ -46,14 +46,15 @@ class _Subscriber:
 class Telemetry:
     """Collects the samples of moves and publishes them in blocks. Not thread-safe.
 
-    A client's samples have a number that only this client knows, and a subscription must name one
-    number in full, so a client sees its own samples only. libzmq stores each subscription, byte by
-    byte: a connection with more than SUBSCRIPTIONS is closed, and so is one whose key or user has
-    as many as it may, or that is another user's. What no client of dgkit sends, too many or too
-    long ones, keeps the key out for a while, since it takes milliseconds.
+    A client's samples are published under a number that only this client knows, and a subscription
+    must name one number in full, so a client sees only its own samples. libzmq stores each
+    subscription byte by byte; a connection is closed if it has more than SUBSCRIPTIONS, if its key
+    or user is at its limit, or if it belongs to another user. Subscriptions that no dgkit client
+    sends (too many, or too long) also block the key for a while, since handling them takes
+    milliseconds.
 
     Args:
-        listener: The agent's sockets; one more is opened.
+        listener: The agent's sockets; the telemetry opens another one.
         provider: Provider that moves the bytes.
         account_of: Returns the account of a sender.
         shared: Publish the samples of all clients, under the number 0, to every client.
@@ -73,7 +74,7 @@ class Telemetry:
         self._provider = provider
         self._account_of = account_of
         self._shared = shared
-        self._samples: dict[int, array[int]] = {}  # by the number that they are published with
+        self._samples: dict[int, array[int]] = {}  # by the number under which they are published
         self._numbers: Counter[int] = Counter()
         self._subscribers: dict[int, _Subscriber] = {}  # by descriptor
         self._sent_ns = time.monotonic_ns()
@@ -107,7 +108,7 @@ class Telemetry:
                 self._publish(number, "move", samples.tobytes())
 
     def publish(self, client: Client, source: str, samples: bytes) -> None:
-        """Publish one block; the socket drops it for a subscriber that cannot keep up."""
+        """Publish one block; the socket drops it for subscribers that cannot keep up."""
         self._publish(self.number(client), source, samples)
 
     def _publish(self, monitor: int, source: str, samples: bytes) -> None:
@@ -117,12 +118,12 @@ class Telemetry:
         self.send(Sampled(monitor, number, self._sent_ns, self._provider, source, samples))
 
     def send(self, block: Sampled) -> None:
-        """Publish a monitor's block, which the monitor has numbered."""
+        """Publish a block that a monitor has numbered."""
         self.approve()
         self._socket.send(encode_sampled(block))
 
     def approve(self) -> None:
-        """Approve or ignore the subscriptions that have arrived; a bounded number of them."""
+        """Approve or ignore a bounded number of the subscriptions that have arrived."""
         for _ in range(_MAX_APPROVED):
             try:
                 frame = self._socket.recv(zmq.NOBLOCK, copy=False)
@@ -153,11 +154,11 @@ class Telemetry:
             account.penalize()
 
     def _charge(self, sender: Caller) -> None:
-        """Charge one subscription; those of a connection are refunded when it ends.
+        """Charge one subscription; a connection's subscriptions are refunded when it ends.
 
         Raises:
             PeerRefused: The sender is another user.
-            LimitReached: The connection, or its key or user, has as many as it may.
+            LimitReached: The connection, or its key or user, has reached its limit.
         """
         check_user(sender.uid)
         inode = _inode(sender.fd)
@@ -176,7 +177,7 @@ class Telemetry:
             found.subscriptions += 1
 
     def ended(self, fd: int) -> None:
-        """Refund what an ended connection to this socket was charged."""
+        """Refund the charges of an ended connection to this socket."""
         subscriber = self._subscribers.get(fd)
         if subscriber is not None and subscriber.inode != _inode(fd):
             del self._subscribers[fd]
@@ -185,7 +186,7 @@ class Telemetry:
             )
 
     def _allows(self, name: bytes) -> bool:
-        """Return whether `name` is a topic in full: a prefix would match other clients' numbers."""
+        """Return whether `name` is a complete topic; a prefix could match other clients."""
         if self._shared:
             return True
         try:

@@ -15,11 +15,11 @@ _BACKLOG = 1024  # queued requests of one client
 
 
 class SerialWorker:
-    """Runs jobs in submission order on one thread, which starts at the first job, or by start().
+    """Runs jobs in submission order on one thread, started by the first job or by start().
 
     Args:
         name: Name of the thread.
-        on_error: Called with each exception that a job raises; the thread goes on.
+        on_error: Called with each exception that a job raises; the thread continues.
     """
 
     def __init__(self, name: str, on_error: Callable[[Exception], None]) -> None:
@@ -109,7 +109,7 @@ class SerialWorker:
                 return
 
     def job_finished(self) -> None:
-        """Mark the job as finished; it calls this before it sends its reply.
+        """Mark the job as finished; a job calls this before it sends its reply.
 
         The client's next request then finds the worker idle.
         """
