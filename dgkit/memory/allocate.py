@@ -62,9 +62,9 @@ def empty(  # noqa: F811
         on: `"host"`; `"pinned"`, host memory that every GPU can access; `"gpu"`, the GPU of the
             current CUDA context, else the first; `"cuda:1"`, that GPU; `"auto"`, a GPU if one can
             be used, else the host (the memory's `chosen` and repr say which, and why); `"bar"`,
-            memory of a testbed's host guest that its DPU guest has as a PCI BAR, emulated.
-        readonly_export: No other process can ever map the memory writable (F_SEAL_FUTURE_WRITE,
-            then F_SEAL_SEAL: fcntl(2)). Host memory only.
+            memory of a testbed's host guest that its DPU guest sees as a PCI BAR (emulated).
+        readonly_export: Prevent other processes from mapping the memory writable, for ever
+            (F_SEAL_FUTURE_WRITE, then F_SEAL_SEAL: fcntl(2)). Host memory only.
         name: Shown in its repr and cards.
 
     Raises:
@@ -75,7 +75,7 @@ def empty(  # noqa: F811
         DeviceUnavailable: The GPU or the BAR cannot be used; the message says why and what to do.
     """
     lengths = as_shape(shape)
-    total_size(lengths, dtype)  # a wrong shape or dtype is reported before a wrong place
+    total_size(lengths, dtype)  # report an invalid shape or dtype before an invalid place
     kind, number = parse_on(on)
     chosen = ""
     if kind == "auto":

@@ -1,10 +1,10 @@
 """Memory of a testbed's host guest in the PCI BAR of its DPU guest. Emulator only.
 
-The host guest's kernel does not use a part of its RAM, and its command line says which:
-`dgkit.bar=SIZE@ADDRESS`. Processes map it by /dev/mem. It begins with a table of exports, which
-native/src/share/bar.h explains; the rest is allocated here. An allocation is a lock of its bytes on
-/dev/mem (F_OFD_SETLK, fcntl(2)) that its mapping holds, so the kernel frees it with the last one,
-also if the process is killed.
+The host guest's kernel leaves a part of its RAM unused; its command line says which:
+`dgkit.bar=SIZE@ADDRESS`. Processes map that part through /dev/mem. It begins with a table of
+exports, described in native/src/share/bar.h; the rest is allocated here. An allocation is a lock of
+its bytes on /dev/mem (F_OFD_SETLK, fcntl(2)) that its mapping holds, so the kernel frees it with
+the last mapping, even if the process is killed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _HEADER = struct.Struct("<QIIQ16s")
 _MAGIC, _VERSION = int.from_bytes(b"DGKBAR", "little"), 1
 _FREE, _LOST = 0, 3
 _KIND = 4  # DG_KIND_BAR of native/dgkit.h
-_STATE, _OFFSET, _SIZE = 0, 8, 16  # of an export
-_POSTED, _DONE, _REVOKED, _CLAIMED = 0, 64, 72, 128  # of a slot
+_STATE, _OFFSET, _SIZE = 0, 8, 16  # offsets in an export
+_POSTED, _DONE, _REVOKED, _CLAIMED = 0, 64, 72, 128  # offsets in a slot
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid
 _ZEROS = bytes(1 << 20)
@@ -97,7 +97,7 @@ def _where() -> tuple[str, int, int]:
     """Return the file with the BAR, and its address and size there.
 
     Raises:
-        DeviceUnavailable: This machine has none.
+        DeviceUnavailable: This machine has no BAR.
     """
     with open("/proc/cmdline", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
         found = _WHERE.search(file.read())
@@ -124,7 +124,7 @@ def _allocate(fd: int, start: int, size: int, wanted: int) -> int:
     """Lock bytes that are free, and return their offset in the BAR.
 
     Raises:
-        OutOfMemory: There is no such run of bytes.
+        OutOfMemory: There is no free range of `size` bytes.
     """
     length = -(-wanted // mmap.PAGESIZE) * mmap.PAGESIZE
     at = _TABLE
@@ -162,7 +162,7 @@ def _lock(fd: int, start: int, length: int) -> int:
     """Lock bytes of a file for this open file description.
 
     Returns:
-        0, or the end of a range that another one has locked and that is in the way.
+        0, or the end of a conflicting range that another open file description has locked.
     """
     wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
     while True:
@@ -183,9 +183,9 @@ def _unlock(fd: int, start: int, length: int) -> None:
 
 
 class _Exports:
-    """Table of exports, from which those of ended processes are removed.
+    """Table of exports; removes the exports of processes that have ended.
 
-    Whoever allocates bytes finds an export of them only if their previous owner has ended.
+    If a newly allocated range still has an export, the previous owner of the range has ended.
 
     Args:
         table: The table, mapped.
@@ -201,7 +201,7 @@ class _Exports:
         """Revoke exports of a range of the BAR.
 
         Returns:
-            0 if no importer can reach the range any more, or where such bytes end.
+            0 if no importer can reach the range any more, else the end of the bytes still in reach.
         """
         with memoryview(self._table) as view, view.cast("I") as words, view.cast("Q") as longs:
             for page in range(_PAGE, _TABLE, _PAGE):

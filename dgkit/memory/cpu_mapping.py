@@ -1,4 +1,4 @@
-"""GPU memory mapped for the CPU: by a dma-buf if the driver maps it, else by GDRCopy."""
+"""GPU memory mapped for the CPU: through a dma-buf if the driver can, else by GDRCopy."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def cpu_view(span: GpuSpan, keep: object, *, managed: bool, share_block: bool) -
 
     Args:
         span: Where the bytes are.
-        keep: Object that the view holds.
+        keep: Object that the view keeps alive.
         managed: The bytes are CUDA managed memory.
         share_block: The view may include other parts of the allocation.
 
     Raises:
-        Unsupported: Neither way works; the message says why.
+        Unsupported: Neither method works; the message says why.
     """
     view, why_no_map = _by_dmabuf(span, keep, managed, share_block)
     if view is not None:
@@ -48,7 +48,7 @@ def _by_dmabuf(
 ) -> tuple[memoryview | None, str]:
     """Return the mapped dma-buf, or None and the reason.
 
-    The mapping is tried: drivers before CUDA 13.3 do not report whether they support it.
+    The mapping is attempted, since drivers before CUDA 13.3 do not report support for it.
     """
     if cuda.attribute(span.gpu, "DMA_BUF_MMAP_SUPPORTED") == 0:
         return None, "the driver does not map dma-bufs"

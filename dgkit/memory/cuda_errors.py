@@ -27,10 +27,10 @@ _MISMATCH = (
     "unload the nvidia modules and load them again"
 )
 
-# Codes for a GPU, or all GPUs, that cannot be used. Those in _OWN concern this process alone: no
-# check of the doctor covers them.
+# Codes that mean that a GPU, or all GPUs, cannot be used. Those in _OWN concern only this process:
+# no check of the doctor covers them.
 _OWN = frozenset((3, CLOSING))
-_CHECKS = {36: "driver-version", 101: "gpu-present"}  # all other codes: cuda-driver
+_CHECKS = {36: "driver-version", 101: "gpu-present"}  # for all other codes, cuda-driver
 _UNAVAILABLE = {
     3: FORKED,
     CLOSING: "this process is exiting, and CUDA is shut down",

@@ -14,7 +14,7 @@ from .host import Fd
 __all__ = ["allocated_sizes", "find_span"]
 
 # Address and requested bytes of dgkit's own allocations. The rest of such an allocation is padding,
-# so an importer of all of it gets nothing else.
+# so an importer of the whole allocation gets no other data.
 allocated_sizes: dict[int, int] = {}
 
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
@@ -113,7 +113,7 @@ def _block(address: int, size: int, *, is_virtual: bool) -> tuple[int, int]:
 def _export(
     address: int, size: int, base: int, block: int, handle: Any, share_block: bool
 ) -> tuple[dict[str, Any], Fd | None]:
-    """Return the fields of a GpuSpan that say how to import the allocation, and the fd in them."""
+    """Return the fields of a GpuSpan that say how to import the allocation, and its fd."""
     why = _unshareable(address)
     if not why and address + size > base + block:
         why = _PARTS

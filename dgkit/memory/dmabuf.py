@@ -1,6 +1,6 @@
 """dma-buf of GPU memory: an fd by which another device accesses the memory without the CPU.
 
-If the driver exports none, the older way remains: the device's library gets the address, and the
+If the driver exports none, the older method remains: the device's library gets the address, and the
 kernel module nvidia-peermem looks up the memory. Order and requirements: NVIDIA's "DOCA GPUNetIO:
 Installation and Setup", section "GPU Memory Mapping"; Linux 5.12 is the minimum for CUDA's dma-buf
 in the GPU Operator's documentation.
@@ -28,7 +28,7 @@ class DmaBuf:
     """dma-buf of GPU memory: `size` bytes, `offset` bytes into the object of the descriptor `fd`.
 
     Owns the fd: close it or use it in a `with` statement. The dma-buf consists of whole system
-    pages, `length` bytes, and includes whatever else is in them.
+    pages, `length` bytes, and includes whatever other data is in those pages.
 
     The stream that produced the data was synchronized. `sync_memops` says whether every later copy
     or fill by CUDA completes before its call returns, so that the device sees what it wrote
@@ -57,12 +57,12 @@ class DmaBuf:
         return self._fd is None
 
     def map(self, keep: object = None) -> mmap.mmap:
-        """Map all of it into this process. Raises OSError if unsupported, ClosedError once closed.
+        """Map the whole dma-buf into this process. Raises OSError if unsupported, else ClosedError.
 
         Args:
-            keep: Object that the mapping holds.
+            keep: Object that the mapping keeps alive.
         """
-        fd = self._fd  # once: another thread may close the dma-buf
+        fd = self._fd  # read once: another thread may close the dma-buf
         if fd is None:
             raise ClosedError(f"{self!r} is closed")
         mapped = _Mapping(fd.number, self.length)
@@ -97,7 +97,7 @@ class DmaBuf:
 
 
 class _Mapping(mmap.mmap):
-    """Mapping that holds the memory under it."""
+    """Mapping that keeps the memory under it alive."""
 
     keep: object = None
 
@@ -214,7 +214,7 @@ def _sync_memops(address: int) -> bool:
 
 def _refusal(gpu: int, code: int) -> Exception:
     error = cuda.error("cuMemGetHandleForAddressRange", code)
-    if is_lost(code):  # nothing about dma-bufs
+    if is_lost(code):  # a lost context, not a property of dma-bufs
         return error
     cause, check = _cause(gpu, code)
     text = f"no dma-buf of this memory: {cause} ({error.strerror})"

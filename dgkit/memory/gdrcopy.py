@@ -36,9 +36,9 @@ class _Info(ctypes.Structure):
 
 
 class GdrMapping:
-    """`size` bytes of GPU memory from `address` on, mapped for the CPU; unmapped by its finalizer.
+    """`size` bytes of GPU memory from `address`, mapped for the CPU; unmapped by its finalizer.
 
-    It holds `keep`. Raises GdrUnavailable if the memory cannot be mapped.
+    It keeps `keep` alive. Raises GdrUnavailable if the memory cannot be mapped.
     """
 
     def __init__(self, address: int, size: int, keep: object) -> None:

@@ -34,9 +34,9 @@ class GpuMemory(GpuBase):
         self.size = total_size(shape, dtype)
         cupy = cuda.require_cupy()
         number = _number(gpu)
-        with cuda.primary_context(number):  # if it fails, the error is dgkit's and not CuPy's
+        with cuda.primary_context(number):  # if this fails, dgkit's error is raised, not CuPy's
             uuid = uuid_of(number)
-        cupy.ndarray((0,), dtype)  # CuPy's ValueError for a dtype that it does not have
+        cupy.ndarray((0,), dtype)  # raises CuPy's ValueError for an unsupported dtype
         from .vmm import Allocation
 
         self._allocation = allocation = Allocation(number, self.size)
@@ -57,7 +57,7 @@ class GpuMemory(GpuBase):
 
     @property
     def array(self) -> Any:
-        """The bytes as a `cupy.ndarray` of `shape` and `dtype`, which keeps them.
+        """The bytes as a `cupy.ndarray` of `shape` and `dtype`, which keeps them alive.
 
         Raises:
             Unsupported: The current GPU is another one, without peer access to this memory: a
@@ -77,7 +77,7 @@ class GpuMemory(GpuBase):
         return cupy.ndarray(self.shape, self.dtype, memptr=start)
 
     def close(self) -> None:
-        """Release the memory; regions and arrays over it keep its bytes. Idempotent."""
+        """Release the memory; regions and arrays over it keep its bytes alive. Idempotent."""
         self._span = self._allocation = None
 
     def __enter__(self) -> GpuMemory:

@@ -38,7 +38,7 @@ class GpuBase:
     @property
     def gpu(self) -> GpuSpan:
         """Address range of the bytes. Raises ClosedError after close()."""
-        span = self._span  # once: another thread may close the memory
+        span = self._span  # read once: another thread may close the memory
         if span is None:
             raise ClosedError(f"{self!r} is closed")
         return span

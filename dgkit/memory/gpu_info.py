@@ -31,9 +31,9 @@ class GpuInfo:
         pci: PCI address.
         total: Memory.
         free: Free memory.
-        driver: Version of the loaded kernel modules.
+        driver: Version of the loaded NVIDIA kernel modules.
         cuda: CUDA version that the driver supports.
-        flavour: Of the loaded kernel modules: "open", "closed" or "unknown".
+        flavour: Flavour of the loaded kernel modules: "open", "closed" or "unknown".
         flavour_why: Why the flavour is unknown; else "".
         bar1_total: BAR1, through which other devices access the GPU's memory.
         bar1_free: Free part of BAR1.
@@ -127,7 +127,7 @@ def _info(index: int) -> GpuInfo:
 def uuid_of(index: int) -> bytes:
     """Return the 16 bytes that identify a GPU; a MIG instance has its own."""
     module = cuda.driver()
-    # CUDA 12's bindings have both; there cuDeviceGetUuid returns that of the whole GPU.
+    # CUDA 12's bindings have both functions; their cuDeviceGetUuid returns the whole GPU's UUID.
     second = hasattr(module, "cuDeviceGetUuid_v2")
     function = "cuDeviceGetUuid_v2" if second else "cuDeviceGetUuid"
     return bytes(cuda.call(function, cuda.call("cuDeviceGet", index)).bytes)[:16]
@@ -153,7 +153,7 @@ def _ordering(value: int | None) -> str | None:
 
 
 def _free(index: int) -> int | None:
-    """Return free memory from the driver, which creates a context; NVML (`_memory`) needs none."""
+    """Return free memory from the driver, which creates a context; NVML (`_memory`) does not."""
     with contextlib.suppress(NativeError), cuda.primary_context(index):
         return int(cuda.call("cuMemGetInfo")[0])
     return None
@@ -181,7 +181,7 @@ def _memory(pci: str) -> tuple[int | None, int | None, int | None, str]:
         free = int(nvml.device_get_memory_info_v2(handle).free)
         bar1 = nvml.device_get_bar1_memory_info(handle)
         return int(bar1.bar1_total), int(bar1.bar1_free), free, ""
-    except Exception as error:  # NVML's errors have no common base, and these are only figures
+    except Exception as error:  # NVML's errors have no common base, and the figures are optional
         total = _bar1_size(pci)
         why = f"NVML fails ({error})"
         if total is None:
@@ -190,7 +190,7 @@ def _memory(pci: str) -> tuple[int | None, int | None, int | None, str]:
 
 
 def open_nvml() -> Any:
-    """Return cuda.bindings.nvml, initialized; raises an error of any class where it cannot be."""
+    """Return cuda.bindings.nvml, initialized; may raise an error of any class."""
     from cuda.bindings import nvml
 
     nvml.init_v2()

@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuLoad", "gpu_loads"]
 
-# Bytes per second of a lane and direction, by generation: transfers per second less the encoding,
-# 8b/10b up to generation 2, 128b/130b up to 5, flits of 236/256 in 6 (PCI Express Base 6.0, 4.2).
+# Bytes per second of one lane in one direction, by generation: transfers per second less the
+# encoding, 8b/10b up to generation 2, 128b/130b up to 5, flits of 236/256 in 6 (PCI Express Base
+# 6.0, 4.2).
 _LANE = {1: 0.25e9, 2: 0.5e9, 3: 0.985e9, 4: 1.969e9, 5: 3.938e9, 6: 7.375e9}
 
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """One reading of a GPU; what NVML does not tell is None, and `why` has its first error.
+    """One reading of a GPU; values that NVML does not report are None, and `why` has the reason.
 
     Attributes:
         index: NVML's number of the GPU.
@@ -48,7 +49,7 @@ class GpuLoad:
 def gpu_loads() -> tuple[list[GpuLoad], str]:
     """Return a reading of each GPU of this machine; if there is none, also why.
 
-    It takes about 40 ms per GPU, in which NVML counts the bytes of PCIe.
+    It takes about 40 ms per GPU, during which NVML counts the bytes on PCIe.
     """
     try:
         nvml = open_nvml()

@@ -56,13 +56,13 @@ class HostBase:
     @property
     def buffer(self) -> memoryview:
         """All bytes, flat."""
-        buffer = self._buffer  # once: another thread may close the memory
+        buffer = self._buffer  # read once: another thread may close the memory
         if buffer is None:
             raise ClosedError(f"{self!r} is closed")
         return buffer
 
     def close(self) -> None:
-        """Release the bytes; regions and arrays over them keep them. Idempotent."""
+        """Release the bytes; regions and arrays over them keep them alive. Idempotent."""
         self._buffer = None
 
     def __enter__(self: Self) -> Self:
@@ -75,9 +75,9 @@ class HostBase:
 class HostMemory(HostBase):
     """Host memory that other processes can map. Created by `dgkit.empty`.
 
-    `size` bytes, zeroed. The pages are reserved: if memory is short, the allocation raises, not a
-    later access. The memfd is sealed against shrinking and growing, so it cannot kill an importer.
-    Closing frees the bytes once no region and no array uses them.
+    `size` bytes, zeroed. The pages are reserved: if memory is short, the allocation raises an
+    error, not a later access. The memfd is sealed against shrinking and growing, so it cannot crash
+    an importer. Closing frees the bytes once no region and no array uses them.
     """
 
     share_process = False
@@ -105,7 +105,7 @@ class HostMemory(HostBase):
     @property
     def fd(self) -> int:
         """The memfd."""
-        keep = self._keep  # once: another thread may close the memory
+        keep = self._keep  # read once: another thread may close the memory
         if keep is None:
             raise ClosedError(f"{self!r} is closed")
         return keep.number
@@ -118,7 +118,7 @@ class HostMemory(HostBase):
         return np.frombuffer(self.buffer, dtype=self.dtype).reshape(self.shape)
 
     def close(self) -> None:
-        """Release the memory; regions and arrays over it keep its bytes. Idempotent."""
+        """Release the memory; regions and arrays over it keep its bytes alive. Idempotent."""
         super().close()
         self._keep = None
 
@@ -166,11 +166,12 @@ def _allocate(
 def _populate(mapped: mmap.mmap) -> bool:
     """Map the pages now, so that their first accesses raise no page faults.
 
-    In parts, because the GIL is held during a call and other threads run only between two calls.
-    mmap() with MAP_POPULATE would stop them for the whole time, a third of a second for 1 GiB.
+    It works in parts, because the GIL is held during a call and other threads run only between two
+    calls. mmap() with MAP_POPULATE would block them for the whole time, a third of a second for 1
+    GiB.
 
     Returns:
-        False if the kernel cannot.
+        False if the kernel does not support it.
     """
     for start in range(0, len(mapped), _PART):
         try:

@@ -20,8 +20,8 @@ _V2 = ("memory.max", "memory.current", "")
 def available_bytes() -> int:
     """Return the smaller of the machine's MemAvailable and the cgroups' remaining limits, in bytes.
 
-    Each cgroup from that of this process up to the root counts. Page cache can be reclaimed, so it
-    counts as available, as in MemAvailable.
+    Each cgroup from this process's own up to the root is considered. Page cache can be reclaimed,
+    so it counts as available, as in MemAvailable.
 
     Sources: proc_meminfo(5); the kernel's admin-guide, cgroup-v2.rst and cgroup-v1/memory.rst.
     """
@@ -60,7 +60,7 @@ def _mem_available() -> int:
 def _limits() -> Iterator[tuple[str, tuple[str, str, str], int]]:
     """Yield folder, file names and limit of each cgroup that limits this process.
 
-    A limit above the machine's memory does not; cgroup v1 has such a number for "no limit".
+    Limits above the machine's memory are skipped: cgroup v1 represents "no limit" by such a number.
     """
     paths, machine = _paths(), _machine_bytes()
     for files, root, mount in _memory_mounts():

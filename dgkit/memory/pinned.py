@@ -38,7 +38,7 @@ class _PinnedPages(mmap.mmap):
             with (
                 contextlib.suppress(Exception),
                 cuda.primary_context(self.gpu),
-            ):  # also a lost context
+            ):  # e.g. a lost context
                 cuda.try_call("cuCtxSynchronize")
                 cuda.try_call("cuMemHostUnregister", self.address)
 
@@ -58,7 +58,7 @@ class PinnedMemory(HostMemory):
     def __init__(
         self, shape: tuple[int, ...], dtype: Any, *, readonly_export: bool, name: str | None
     ) -> None:
-        cuda.count()  # before anything is allocated
+        cuda.count()  # raises before anything is allocated
         super().__init__(shape, dtype, readonly_export=readonly_export, name=name)
         self.buffer.obj.register()  # type: ignore[attr-defined]
 

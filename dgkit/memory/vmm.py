@@ -2,8 +2,8 @@
 
 It replaces cuda.core's VirtualMemoryResource, whose versions 1.2 keep the physical memory of each
 closed buffer until the process exits (NVIDIA/cuda-python, issue 2882), so that repeated allocations
-exhaust the GPU. Here the handle is released once the memory is mapped: the mapping alone keeps the
-memory, which is freed with it.
+exhaust the GPU. Here the handle is released once the memory is mapped: only the mapping keeps the
+memory, so unmapping frees it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
     """Memory resource of one GPU: whole granules (2 MiB), for GPUDirect RDMA where supported.
 
     `fds` maps the address of each new buffer to its POSIX fd; the caller of `allocate` removes it.
-    `gpus` has the GPUs that may use a buffer: its own and those with peer access to it. A kernel
-    of any other GPU that used it would lose its context.
+    `gpus` has the GPUs that may use a buffer: its own GPU and those with peer access to it. A
+    kernel on any other GPU that used the buffer would lose its context.
     """
 
     def __init__(self, gpu: int) -> None:
@@ -185,7 +185,7 @@ def _synchronize(gpu: int) -> None:
 
 
 def _zero(address: int, size: int) -> None:
-    """Zero memory on a new non-blocking stream, which waits for no kernel of the user."""
+    """Zero memory on a new non-blocking stream, which does not wait for the user's kernels."""
     flag = cuda.driver().CUstream_flags.CU_STREAM_NON_BLOCKING
     stream = cuda.call("cuStreamCreate", flag)
     try:

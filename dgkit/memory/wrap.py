@@ -22,8 +22,8 @@ _HOST = (bytes, bytearray, memoryview)
 class ForeignMemory(HostBase):
     """Bytes of a user's object, in place. Created by `dgkit.wrap`, or by registering the object.
 
-    Other processes access the bytes through this one: a thread of it copies for them, or they copy
-    themselves where the system lets them open this process (`share_process` requests that).
+    Other processes access the bytes through this process: one of its threads copies for them, or
+    they copy themselves if the system lets them open this process (`share_process` requests that).
     """
 
     fd = -1
@@ -64,7 +64,7 @@ def is_gpu_array(obj: Any) -> bool:
     """
     if isinstance(obj, _HOST):
         return False
-    check_no_grad(obj)  # before PyTorch's own error, which the next line would pass on
+    check_no_grad(obj)  # raises before PyTorch's own error in the next line
     if hasattr(obj, "__cuda_array_interface__"):
         return True
     device = getattr(obj, "__dlpack_device__", None)
@@ -80,7 +80,7 @@ def wrap(
         obj: Object with the buffer protocol, `__cuda_array_interface__` or DLPack.
         share_process: Other processes may open this one to copy the host bytes themselves.
         share_block: Other processes may import the whole allocation that holds an array on a GPU.
-        name: Shown in its repr and cards.
+        name: Name shown in the memory's repr and cards.
 
     Raises:
         TypeError: The object exposes no bytes.

@@ -27,7 +27,7 @@ class ForeignGpuMemory(GpuBase):
 
     Another process can import only the whole allocation that contains the array. If the allocation
     has other contents (CuPy's pool cuts arrays from large blocks), that requires
-    `share_block=True`. `gpu.kind` says how it is imported, `gpu.why` why it cannot be.
+    `share_block=True`. `gpu.kind` says how the memory is imported, or `gpu.why` why it cannot be.
     """
 
     def __init__(self, obj: Any, *, share_block: bool = False, name: str | None = None) -> None:
@@ -35,7 +35,7 @@ class ForeignGpuMemory(GpuBase):
         self.kind = type(obj).__name__
         self.share_block, self.name = share_block, name
         self._object: Any = obj
-        # A property may compute the interface; PyTorch's raises errors that hasattr passes on.
+        # The interface may be a property; PyTorch's raises errors that hasattr does not catch.
         readonly = False
         if not hasattr(obj, "__cuda_array_interface__"):
             readonly = _dlpack_readonly(obj)
@@ -58,7 +58,7 @@ class ForeignGpuMemory(GpuBase):
         return cupy.asarray(self._object)
 
     def close(self) -> None:
-        """Release the object; regions over it keep it. Idempotent."""
+        """Release the object; regions over it keep it alive. Idempotent."""
         self._span = self._object = self._fd = None
 
     def __enter__(self) -> ForeignGpuMemory:
@@ -68,7 +68,7 @@ class ForeignGpuMemory(GpuBase):
         self.close()
 
     def _producer(self) -> int:
-        """Return the stream that the interface names now; if none (PyTorch), all streams.
+        """Return the stream that the interface names now, or all streams if none (PyTorch).
 
         In version 3 None means that no synchronization is needed; synchronizing anyway is safe.
         """
