@@ -3,7 +3,7 @@
 Modules:
     _ffi: Access to the C core; imports `_native` and turns its error codes into exceptions.
     device: Open provider.
-    context: Open provider as its regions and queues use it.
+    context: State that a device shares with its regions and queues.
     region: Memory regions, registered or imported.
     gpu_queue: Queue that a GPU's kernels post to.
     proxy: Thread that serves the GPU queues of one device.
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .system import now_ns as now_ns
     from .system import providers as providers
 
-# Loaded on first use: a first transfer does not need them.
+# Loaded on first use, since a first transfer does not need them.
 _LAZY = {
     "Caps": "system",
     "DeviceStats": "system",

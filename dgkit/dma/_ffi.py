@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 __all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "native"]
 __all__ += ["raise_for"]
 
-native = _native  # the types whose methods are called once a transfer: native/python
+native = _native  # types whose methods are called for each transfer: native/python
 ffi = _native.ffi
 lib = _native.lib
 
 FOREVER = (1 << 64) - 1
 
-# What an error of the core is in Python, by its reason: its class, and the check of `dgkit doctor`
-# that explains it; "": it concerns this process or this memory, which no check covers.
+# For each reason of the core's errors: the Python class, and the check of `dgkit doctor` that
+# explains it; "" if it concerns this process or this memory, which no check covers.
 # native/dgkit.h documents the reasons: errno values, and enum dg_reason.
 _ERRORS: dict[int, tuple[type[Exception], str]] = {
     errno.ERANGE: (BoundsError, ""),
@@ -98,7 +98,7 @@ def last_error() -> str:
 
 
 def error_of(rc: int) -> Exception:
-    """Return the exception for `rc`, the negative result of this thread's last call of the core."""
+    """Return the exception for `rc`, the negative result of this thread's last C call."""
     code, text = -rc, last_error()
     kind, check = _ERRORS.get(lib.dg_last_reason(rc), (NativeError, ""))
     if kind is DeviceUnavailable:

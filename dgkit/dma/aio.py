@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Waiters", "running_waiters"]
 
-# How often a loop looks for operations that timed out: no completion of theirs wakes the loop.
+# Interval of checks for operations that timed out, since no completion of theirs wakes the loop.
 _TIMEOUT_CHECK_S = 0.1
 
 
@@ -60,7 +60,7 @@ class Waiters:
         queue = self._queue()
         if queue is None or queue.closed:
             return True
-        # Another thread is using the queue briefly, as a finalizer does: the timer looks again.
+        # Another thread is using the queue briefly, as a finalizer does: the timer will retry.
         with contextlib.suppress(QueueInUse):
             return queue.arm()
         return True
@@ -85,7 +85,7 @@ class Waiters:
         if asyncio._get_running_loop() is self.loop:
             self._resolve()
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits in it
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits in it any more
             self.loop.call_soon_threadsafe(self._resolve)
 
     def _stop(self) -> None:

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 __all__ = ["BytePool"]
 
-_LEAST = 1 << 20  # bytes; the C library reuses the memory of smaller objects
-_MOST = 256 << 20  # bytes of the objects that a pool keeps
-_STREAMED = 8 << 20  # bytes of an object that no cache keeps: as DG_LARGE in provider.h
+_LEAST = 1 << 20  # bytes; for smaller objects the C library reuses memory
+_MOST = 256 << 20  # bytes of all objects that a pool keeps
+_STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in provider.h
 
 
 class BytePool:
-    """Bytes objects that nothing refers to yet, for the results of reads. Thread-safe.
+    """Pool of unreferenced bytes objects for the results of reads. Thread-safe.
 
-    The first access to each page of new memory is a page fault: 64 MiB of them take five to ten
-    times as long as the copy that fills them. Therefore the pool keeps the latest large objects, at
-    most 256 MiB, and returns one again when nothing else refers to it. It keeps no list
-    of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
+    The first access to each page of new memory is a page fault: for 64 MiB, the faults take five to
+    ten times as long as the copy that fills the memory. Therefore the pool keeps the latest large
+    objects, at most 256 MiB, and returns an object again when nothing else refers to it. It keeps
+    no list of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
 
-    An object is not reused once its hash was taken, which CPython stores in it.
+    An object is not reused once its hash was computed, because CPython stores the hash in it.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -44,7 +44,7 @@ class BytePool:
         if not _LEAST <= size <= self._most or not _REUSABLE:
             return _create(size)
         thread = threading.get_ident()
-        if thread in self._inside:  # in a finalizer or a signal's handler that interrupted take()
+        if thread in self._inside:  # in a finalizer or signal handler that interrupted take()
             return _create(size)
         self._inside[thread] = None
         try:
@@ -65,7 +65,7 @@ class BytePool:
         return data
 
     def clear(self) -> None:
-        """Forget all objects; those in use stay valid. A take() in progress keeps the old list."""
+        """Drop all objects; those in use stay valid. A take() in progress keeps the old list."""
         self._kept = []
 
     @staticmethod
@@ -73,12 +73,12 @@ class BytePool:
         """Copy bytes into an object that take() returned and nothing else has seen, or into memory.
 
         Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
-        the end, nor may `source` change.
+        the end, and `source` must not change.
 
         Args:
             data: The object, or writable memory.
-            offset: Where to begin in it.
-            source: Contiguous bytes, at most as many as `data` has from there on.
+            offset: Where to begin in `data`.
+            source: Contiguous bytes, at most as many as `data` has from `offset` on.
         """
         size = len(source)
         if not 0 <= offset <= len(data) - size:
@@ -87,12 +87,12 @@ class BytePool:
         if len(data) < _STREAMED:
             ffi.memmove(target + offset, start, size)
         else:
-            lib.dg_copy_large(target + offset, start, size)  # its arguments keep both exports
+            lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
 
 
 def _create(size: int) -> bytes:
     try:
-        data = bytes(size)  # by calloc(): large memory gets its pages at their first access
+        data = bytes(size)  # by calloc(): pages of large memory are provided at first access
     except (MemoryError, OverflowError) as error:
         raise MemoryError(f"no memory for the {size} bytes of a read") from error
     if size >= _LEAST:
@@ -101,7 +101,7 @@ def _create(size: int) -> bytes:
 
 
 def _hash_field(data: bytes) -> Any:
-    """Return a pointer to where CPython stores the hash of a bytes object: before its bytes."""
+    """Return a pointer to the hash that CPython stores in a bytes object, before its bytes."""
     return ffi.cast("int64_t *", ffi.cast("char *", ffi.from_buffer("char[]", data)) - 8)
 
 
@@ -110,17 +110,17 @@ def _references(objects: list[bytes], number: int) -> int:
 
 
 def _is_alone(objects: list[bytes], number: int) -> bool:
-    """Return whether only the list refers to this object of it.
+    """Return whether only the list refers to its object at index `number`.
 
-    What the call itself adds to the count depends on the interpreter's version and on how it has
-    specialized this code so far. Therefore the same code counts, at the same time, the references
-    to an object that is known to be alone, and the two counts are compared.
+    The references that the call itself adds depend on the interpreter's version and on how far it
+    has specialized this code. Therefore the same code also counts, at the same time, the references
+    to an object known to be referenced by one list only, and the two counts are compared.
     """
     return _references(objects, number) == _references(_ALONE, 0)
 
 
 def _is_free(objects: list[bytes], number: int) -> bool:
-    """Return whether only the list refers to this object of it, and its hash was never taken."""
+    """Return whether only the list refers to the object, and its hash was never computed."""
     return _is_alone(objects, number) and _hash_field(objects[number])[0] == -1
 
 
@@ -128,8 +128,8 @@ def _reusable() -> bool:
     """Return whether this interpreter counts references and stores hashes as CPython does.
 
     A free-threaded build has no such count, even while its GIL is on: importing an extension turns
-    the GIL on, at times for the import only. From 3.14 on a reference on the stack may
-    not be counted, so there nothing is reused.
+    the GIL on, sometimes only during the import. From 3.14 on, a reference on the stack may not be
+    counted, so nothing is reused there.
     """
     if sys.implementation.name != "cpython" or "t" in sys.abiflags or sys.version_info >= (3, 14):
         return False

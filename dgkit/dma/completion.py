@@ -33,7 +33,7 @@ class Completion(native.Completion):
     operation was requested, `post_ns` when it was handed to the provider, `complete_ns` after the
     last byte.
 
-    It reports on the bytes, not on the other process: see `Status`.
+    It reports that bytes were moved, not the state of the other process: see `Status`.
     """
 
     __slots__ = ()
@@ -60,17 +60,17 @@ class Completion(native.Completion):
 
     @property
     def shared_stamp(self) -> bool:
-        """True if a stamp was taken once for several operations of a batch."""
+        """True if several operations of a batch share one stamp."""
         return bool(self._flags & 1)
 
     @property
     def late_stamp(self) -> bool:
-        """True if `complete_ns` is when the queue was next polled: the bytes had moved before."""
+        """True if `complete_ns` is the time of the next poll: the bytes had been moved earlier."""
         return bool(self._flags & 2)
 
     @property
     def by_kernel(self) -> bool:
-        """True if a kernel on the GPU copied, as part of a batch, and not its copy engine."""
+        """True if a GPU kernel copied, as part of a batch, instead of the copy engine."""
         return bool(self._flags & 4)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Open provider as its regions and queues use it."""
+"""State that a device shares with its regions and queues."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["DeviceContext", "provider_name"]
 
 
 def provider_name(provider: str, emulated: str) -> str:
-    """Return a provider's name as reprs and reports show it, with what is emulated."""
+    """Return a provider's name for reprs and reports, including any emulated memory."""
     return f"{provider}, emulated {emulated}" if emulated else provider
 
 
 class DeviceContext:
-    """State that a device shares with its regions and queues, which hold it. Base of Device.
+    """State that a device shares with its regions and queues, which keep it. Base of Device.
 
     Attributes:
         provider: Name of the provider.
-        emulated: What is emulated of the memory that was registered or imported; "" if nothing.
+        emulated: Kind of emulated memory that was registered or imported; "" if none.
     """
 
     provider: str

@@ -42,8 +42,8 @@ _open_devices = LiveSet()
 class Device(DeviceContext):
     """Open provider. Closing it closes its queues and regions; use it in a `with` statement.
 
-    Any thread may use a device, its regions and its queues, also while another closes them: a call
-    after the close raises ClosedError.
+    Any thread may use a device, its regions and its queues, even while another thread closes them:
+    calls after the close raise ClosedError.
 
     Args:
         provider: `"soft"` (this machine's CPU copies: the software DPU), `"cuda"` (a GPU's copy
@@ -83,8 +83,8 @@ class Device(DeviceContext):
         config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
         out = ffi.new("dg_device **")
         check(lib.dg_device_open(provider.encode(), config, out))
-        # The C object is freed with the last reference to `_d`. A call in progress has one, so a
-        # thread may close what another one uses.
+        # The C object is freed with the last reference to `_d`. A call in progress holds a
+        # reference, so a thread may close a device that another thread uses.
         self._d = ffi.gc(out[0], lib.dg_device_free)
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
@@ -116,7 +116,7 @@ class Device(DeviceContext):
 
     @property
     def why(self) -> dict[str, str]:
-        """Each other provider, and why it was not chosen."""
+        """Map each other provider to the reason why it was not chosen."""
         from .system import providers
 
         others = (p for p in providers(deep=False) if p.name != self.provider)
@@ -215,10 +215,10 @@ class Device(DeviceContext):
     ) -> GpuQueue:
         """Open a queue that kernels post to (dgkit_device.cuh). A thread of this process serves it.
 
-        Args:
-            depth: Most operations posted and not complete: rounded up to a power of two, 64 to
+        depth: Maximum number of operations posted and not complete: rounded up to a power of two,
+            64 to 16,384.
                 16,384.
-            weak: Kernels name the place of each operation, instead of taking the next one.
+            weak: Kernels choose the slot of each operation, instead of taking the next one.
             timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
             trace: Kernels store their clock for each operation; see `GpuQueue.trace`.
             first: Number of the first operation, up to 2**56 - 1.
@@ -252,14 +252,14 @@ class Device(DeviceContext):
             RegionBusy: A region is still in use, or a kernel that was launched with a GPU queue
                 of a provider `"cuda"` still runs. The device stays open, and close() may be called
                 again.
-            QueueInUse: Another thread is using a queue. The device stays open, too.
+            QueueInUse: Another thread is using a queue. The device stays open.
         """
         if self._closed:
             return
         self._close_children(timeout)
         check(lib.dg_device_close(self._d, nanoseconds(timeout)))
         self._closed = True
-        self._close_children(timeout)  # those that another thread opened meanwhile
+        self._close_children(timeout)  # children that another thread opened meanwhile
 
     def _close_children(self, timeout: float) -> None:
         for gpu_queue in self._gpu_queues:
@@ -346,7 +346,7 @@ def _check_name(
 def _device_config(
     spin_us: float, over: str, rules: Sequence[FaultRule], gpu: int, names: dict[str, str | None]
 ) -> tuple[native.dg_device_config, list[native.Array]]:
-    """Return a `dg_device_config`, and what to hold while it is in use."""
+    """Return a `dg_device_config`, and the objects to keep alive while it is in use."""
     config = ffi.new("dg_device_config *")
     config.shared = 1
     config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")

@@ -33,8 +33,8 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 #: Work request, 64 bytes: user, local, remote (region ids), local_offset, remote_offset, size
 #: (bytes of a row), local_stride, remote_stride (bytes), rows, op (0 read, 1 write, 2 fetch-add, 3
-#: compare-swap), flags (1 fence, 2 chain). Of 2 and 3 size is 8, local_stride what to add or to
-#: compare with, remote_stride what to store if the word equals it.
+#: compare-swap), flags (1 fence, 2 chain). For ops 2 and 3, size is 8, local_stride is the addend
+#: or the value to compare with, remote_stride the value to store if the word equals it.
 WR_DTYPE = _dtype("dg_wr")
 
 #: Completion, 48 bytes: user, size (bytes), submit_ns, post_ns, complete_ns, status, op, path
@@ -43,12 +43,12 @@ WC_DTYPE = _dtype("dg_wc")
 
 
 def work_requests(array: Any) -> native.Array:
-    """Return a flat array of WR_DTYPE as `dg_wr[]`. Raises TypeError for any other."""
+    """Return a flat array of WR_DTYPE as `dg_wr[]`. Raises TypeError otherwise."""
     return _pointer(array, WR_DTYPE, "WR", writable=False)
 
 
 def completions(array: Any) -> native.Array:
-    """Return a flat, writable array of WC_DTYPE as `dg_wc[]`. Raises TypeError for others."""
+    """Return a flat, writable array of WC_DTYPE as `dg_wc[]`. Raises TypeError otherwise."""
     return _pointer(array, WC_DTYPE, "WC", writable=True)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["FaultRule", "native_rules"]
 
 _ACTIONS = {"error": 0, "delay": 1, "reorder": 2, "lose": 3}
-_OPS = {"r": 1, "w": 2, "a": 4 | 8}  # of dg_fault_rule.ops
+_OPS = {"r": 1, "w": 2, "a": 4 | 8}  # bits of dg_fault_rule.ops
 _EVERY_MAX = (1 << 32) - 1
 _DELAY_MAX_US = 1e15  # 31 years: a CLOCK_MONOTONIC stamp plus this delay fits 64 bits
 
@@ -69,7 +69,7 @@ class FaultRule:
 
 
 def _ops(ops: str | Access) -> int:
-    """Return the bits of `dg_fault_rule.ops`; raise ValueError for anything but known letters."""
+    """Return the bits of `dg_fault_rule.ops`; raise ValueError for unknown letters."""
     if isinstance(ops, Access) and ops:
         return int(ops)
     if not isinstance(ops, str) or not ops or len(set(ops)) < len(ops) or set(ops) - set(_OPS):

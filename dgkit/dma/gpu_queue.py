@@ -42,13 +42,13 @@ _SERVED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 # Functions that free the rings of closed queues that no kernel uses any more; each returns True if
-# no running kernel uses a queue. Added by the package that registers rings with CUDA.
+# no running kernel uses a queue. The package that registers rings with CUDA adds them.
 collectors: list[Callable[[], bool]] = []
 
 
 @dataclass(frozen=True, slots=True)
 class GpuStamp:
-    """One operation on both clocks; ns, 0 where not taken.
+    """Time stamps of one operation by the clocks of CPU and GPU, in ns; 0 if not taken.
 
     Attributes:
         ticket: Ticket of the operation.
@@ -78,11 +78,11 @@ class GpuQueueStats:
     Attributes:
         taken: Records that the proxy has taken.
         completed: Operations that are complete.
-        failed: Those with a status other than OK.
+        failed: Operations with a status other than OK.
         waiting: The next record waits for a counter, a receive or a fence.
-        hole: First place that is not filled although a later one is, or None.
+        hole: First slot that is empty although a later slot is filled, or None.
         first_error: Status of the first operation that failed, or OK.
-        first_failed: Its ticket, or None.
+        first_failed: Ticket of that operation, or None.
     """
 
     taken: int
@@ -99,8 +99,8 @@ class RingConfig:
     """Configuration of the ring of a GPU queue.
 
     Attributes:
-        depth: Most operations that are posted and not complete: a result of `ring_depth`.
-        weak: Kernels name the places themselves.
+        depth: Maximum number of operations posted and not complete; a result of `ring_depth`.
+        weak: Kernels choose the slots themselves.
         timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
         trace: Kernels store their clock for each operation.
         first: Number of the first operation.
@@ -125,7 +125,7 @@ class RingConfig:
         """Return a new `dg_ring_config`.
 
         Args:
-            trace: Its `trace`, if this configuration has one.
+            trace: Value of the C field `trace`, if this configuration has a trace.
         """
         raw = ffi.new("dg_ring_config *")
         raw.depth, raw.weak, raw.index, raw.first = self.depth, self.weak, self.index, self.first
@@ -136,10 +136,10 @@ class RingConfig:
 
 
 def ring_depth(depth: int) -> int:
-    """Return the number of places of a queue: the next power of two, 64 or more.
+    """Return the number of slots of a queue: the next power of two, 64 or more.
 
     Raises:
-        ValueError: It exceeds 16,384.
+        ValueError: The number exceeds 16,384.
     """
     wanted = whole("depth", depth, 1)
     if wanted > _DEPTH_MAX:
@@ -148,10 +148,10 @@ def ring_depth(depth: int) -> int:
 
 
 def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]) -> None:
-    """Check that a device's provider can copy for kernels, and between these regions.
+    """Check that a device's provider can copy for kernels between these regions.
 
     Raises:
-        Unsupported: It cannot; the error names the region and the way out.
+        Unsupported: It cannot; the error names the region and the remedy.
         ValueError: A region belongs to another device.
         ClosedError: A region is closed.
     """
@@ -198,7 +198,7 @@ def _why_not(device: DeviceContext, region: Region | RemoteRegion) -> str:
 
 def free_rings() -> bool:
     """Free the rings of closed queues that no kernel uses; return whether no kernel uses any."""
-    return not sum(not collect() for collect in collectors)  # each is called
+    return not sum(not collect() for collect in collectors)  # unlike any(), calls each one
 
 
 def wait_for_kernels(timeout: float) -> None:
@@ -208,7 +208,7 @@ def wait_for_kernels(timeout: float) -> None:
     would block the proxy that such a kernel waits for.
 
     Raises:
-        RegionBusy: One still runs.
+        RegionBusy: A kernel still runs.
     """
     end = time.monotonic() + timeout
     while not free_rings():
@@ -233,12 +233,12 @@ def stamps(raw: core.Array, count: int) -> list[GpuStamp]:
 
 
 class KernelQueue:
-    """Queue that a kernel gets as one pointer: of a device, or of a session.
+    """Queue of a device or of a session; a kernel gets it as one pointer.
 
     Attributes:
         timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
-        depth: Most operations that are posted and not complete.
-        weak: Kernels name the places themselves.
+        depth: Maximum number of operations posted and not complete.
+        weak: Kernels choose the slots themselves.
     """
 
     timeout: float
@@ -246,8 +246,8 @@ class KernelQueue:
     weak: bool
 
     def __init__(self) -> None:
-        # Functions that unregister the ring's memory from CUDA; each gets the function that frees
-        # the memory afterwards.
+        # Functions that unregister the ring's memory from CUDA; each is called with the function
+        # that frees the memory afterwards.
         self._on_close: list[Callable[[Callable[[], None]], None]] = []
 
     def _shared_memory(self) -> tuple[int, int, int, int]:
@@ -274,9 +274,9 @@ class GpuQueue(KernelQueue):
     dgkit_device.cuh. Regions are named by their `id`.
 
     Args:
-        proxy: Thread that serves it.
-        config: Of its ring.
-        regions: Checked now: those that kernels will name.
+        proxy: Thread that serves the queue.
+        config: Configuration of the queue's ring.
+        regions: Regions that kernels will use; checked now.
     """
 
     def __init__(
@@ -312,16 +312,16 @@ class GpuQueue(KernelQueue):
         return int(info.fd), int(info.size), int(info.address), int(info.handle)
 
     def connect(self, other: GpuQueue) -> None:
-        """Join two queues of one device: a send of one is a message to the other's next receive.
+        """Connect two queues of one device: a send on one matches the next receive on the other.
 
         The n-th send or put with an immediate value matches the n-th receive. A message waits for a
-        late receive, and so does what its kernel posted behind it; a message that is longer than
-        its receive ends both as OUT_OF_BOUNDS. Once one queue is closed, operations of the other
-        that need it end as PEER_LOST.
+        late receive, as do the operations that its kernel posted behind it; if a message is longer
+        than its receive, both end as OUT_OF_BOUNDS. Once one queue is closed, operations of the
+        other that need it end as PEER_LOST.
 
         Raises:
-            RegionBusy: One of them was connected before.
-            ValueError: They are one queue, or of two devices.
+            RegionBusy: One of the queues is already connected.
+            ValueError: They are the same queue, or belong to two devices.
         """
         if self._proxy is not other._proxy:
             raise ValueError("a GPU queue is connected to another one of the same device")
@@ -363,9 +363,9 @@ class GpuQueue(KernelQueue):
         return self._r is None
 
     def close(self) -> None:
-        """Refuse new operations, end those in progress, and let every wait of a kernel end.
+        """Refuse new operations, end those in progress, and end every wait of a kernel. Idempotent.
 
-        Idempotent. Never waits for a kernel: its waits end as FLUSHED or CLOSED.
+        It never waits for a kernel: a kernel's waits end as FLUSHED or CLOSED.
         """
         with self._proxy.using:
             if self._r is None:

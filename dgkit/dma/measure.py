@@ -119,7 +119,7 @@ def rate(
 ) -> Rate:
     """Measure the throughput with `window` transfers in flight.
 
-    The transfers use consecutive parts of both regions, from the offsets on, as many as fit.
+    The transfers use as many consecutive parts of both regions as fit, starting at the offsets.
 
     Args:
         queue: Queue to post to.
@@ -197,18 +197,18 @@ def answer(memory: Any, timeout: float) -> None:
 
     Args:
         memory: From `dgkit.empty`, host or pinned. The kernel stores 1, 2, ... to its first 8
-            bytes, each time waits for the same value at byte 64, and at the end stores 2**64 - 1.
-        timeout: Most seconds without a doorbell.
+            bytes, waits each time for the same value at byte 64, and finally stores 2**64 - 1.
+        timeout: Maximum number of seconds without a doorbell.
 
     Raises:
-        PeerTimeout: No doorbell was rung for so long.
+        PeerTimeout: No doorbell was rung for `timeout` seconds.
     """
     words = ffi.from_buffer("uint64_t[16]", memory.buffer, require_writable=True)
     check(lib.dg_measure_answer(words, nanoseconds(timeout, "timeout")))
 
 
 def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> array[int]:
-    """Measure a prepared operation's lower bound: the provider's calls, no queue, no checks.
+    """Measure a prepared operation's lower bound: only the provider's calls, no queue or checks.
 
     Args:
         prepared: Operation to measure.

@@ -18,7 +18,7 @@ __all__ = ["BatchQueue", "PreparedBatch", "PreparedOp"]
 
 
 class _Prepared(native.Prepared):
-    # The C object and its completions live as long as `_op`, `_wcs` or a view of `_wcs` does: the
+    # The C object and its completions live as long as `_op`, `_wcs` or a view of `_wcs`: the
     # completions of a run stay readable after close() and after the last reference to this object.
     __slots__ = ("_n", "_op", "_queue", "_wcs")
     _queue: Any
@@ -36,7 +36,7 @@ class _Prepared(native.Prepared):
         return ClosedError("this prepared operation is closed")
 
     def _summary(self) -> str:
-        """Return what the operation does, for `repr`."""
+        """Return a description of the operation for `repr`."""
         return f"of {self._n} records"
 
     def __repr__(self) -> str:
@@ -76,7 +76,7 @@ class PreparedOp(_Prepared):
 
     def __init__(self, queue: BatchQueue, requests: Any, n: int) -> None:
         super().__init__(queue, requests, n)
-        self._wr = requests  # the array: a reference to its item 0 does not keep it alive
+        self._wr = requests  # keep the array: a reference to its item 0 does not
         #: Completion of the last run: the same object each time, with new values.
         self.completion = completion_at(self._wcs, 0)
         self._bind(int(ffi.cast("uintptr_t", self._op)), self._op, self.completion, True)
@@ -112,7 +112,7 @@ class BatchQueue(CompletionQueue):
     """Queue operations on arrays of WR_DTYPE and WC_DTYPE, one C call per batch."""
 
     def prepare(self, batch: np.ndarray[Any, Any]) -> PreparedBatch:
-        """Check a flat array of WR_DTYPE once and return a prepared batch of a copy of it."""
+        """Copy a flat array of WR_DTYPE, check it once, and return it as a prepared batch."""
         from .dtypes import work_requests
 
         raw = work_requests(batch)
@@ -120,7 +120,7 @@ class BatchQueue(CompletionQueue):
         return PreparedBatch(self, raw, len(batch), len(batch) - chained)
 
     def _array(self, array: Any, completions: int) -> tuple[Any, int, int]:
-        """Return the buffer, address and length of an array that the C methods do not know yet."""
+        """Return buffer, address and length of an array that the C methods have not cached."""
         from . import dtypes
 
         raw = dtypes.completions(array) if completions else dtypes.work_requests(array)

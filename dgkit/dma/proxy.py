@@ -19,15 +19,15 @@ __all__ = ["Proxy", "ProxyStats"]
 
 @dataclass(frozen=True, slots=True)
 class ProxyStats:
-    """Counts of a device's proxy: its passes, and the time that it spins and sleeps.
+    """Counts of a device's proxy: its passes, and the time it spends spinning and sleeping.
 
     Attributes:
-        rings: Queues that it serves.
-        passes: Passes over all of them.
+        rings: Queues that the proxy serves.
+        passes: Passes over all queues.
         idle: Passes that found nothing to do.
         spun_ns: Time of idle passes.
         sleeps: Sleeps between idle passes.
-        slept_ns: Their time.
+        slept_ns: Total time of the sleeps.
         records: Records taken.
         batches: Posts to the provider.
     """
@@ -43,7 +43,7 @@ class ProxyStats:
 
 
 class Proxy:
-    """Thread that serves the GPU queues of one device. Opened with the first of them.
+    """Thread that serves the GPU queues of one device. Opened with the first GPU queue.
 
     Attributes:
         device: The device.
@@ -61,7 +61,7 @@ class Proxy:
     @property
     def using(self) -> threading.RLock:
         """Lock for calls to the proxy and its queues, which another thread may close."""
-        if self._pid != os.getpid():  # forked: another thread of the parent may hold it
+        if self._pid != os.getpid():  # forked: another thread of the parent may hold the lock
             self._pid, self._using = os.getpid(), threading.RLock()
         return self._using
 

@@ -64,13 +64,13 @@ class Queue(BatchQueue):
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
         check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
-        self._q = ffi.gc(out[0], lib.dg_queue_free)  # as Device._d
+        self._q = ffi.gc(out[0], lib.dg_queue_free)  # freed like Device._d
         super().__init__()
         self._queue_pairs: LiveSet | None = None
-        self._waiters: Waiters | None = None  # of the last event loop that awaited transfers
+        self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
 
-    # The C methods write and read call these two for unusual arguments: no size, a fence, or values
-    # that are not ints. Python's TypeError for a wrong call shows the __qualname__.
+    # The C methods write and read call these two functions for unusual arguments: no size, a fence,
+    # or values that are not ints. Python's TypeError for a wrong call shows the __qualname__.
     def _write(
         self,
         local: Region | RemoteRegion,
@@ -171,8 +171,8 @@ class Queue(BatchQueue):
     ) -> Transfer:
         """Add to a remote word of 8 bytes, atomically, and read its old value.
 
-        The sum wraps at 2^64. `Caps.atomics` says with respect to what it is atomic. A word is an
-        unsigned number in the byte order of the host (little-endian).
+        The sum wraps at 2^64. `Caps.atomics` says with respect to which other accesses it is
+        atomic. A word is an unsigned number in the byte order of the host (little-endian).
 
         Args:
             local: Region to write the old value to.
@@ -211,7 +211,7 @@ class Queue(BatchQueue):
     ) -> Transfer:
         """Store a remote word of 8 bytes if it has an expected value, and read its old value.
 
-        It was stored if the old value equals `compare`. All else is as in `fetch_add`.
+        The value was stored if the old value equals `compare`. All else is as in `fetch_add`.
 
         Args:
             local: Region to write the old value to.
@@ -269,10 +269,10 @@ class Queue(BatchQueue):
         return waiters.add(transfer)
 
     def queue_pair(self) -> QueuePair:
-        """Make a queue pair that is connected by hand, with any program that uses libibverbs.
+        """Open a queue pair to be connected manually to any program that uses libibverbs.
 
         Raises:
-            Unsupported: The provider has no queue pairs; `verbs` has.
+            Unsupported: The provider has no queue pairs; only `verbs` has.
             DeviceUnavailable: The port has no link, or no GID with the device's address.
         """
         from ..live_set import LiveSet

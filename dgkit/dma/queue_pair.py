@@ -1,4 +1,4 @@
-"""Queue pair that is connected by hand, with any program that uses libibverbs."""
+"""Queue pair that is connected manually to any program that uses libibverbs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class QueuePairAddress:
 
     Attributes:
         qpn: Number of the queue pair; 24 bits.
-        psn: Number of the first packet that it sends; 24 bits.
+        psn: Packet sequence number of the first packet that it sends; 24 bits.
         gid: Address of its port, 16 bytes; on Ethernet (RoCE) an IPv6 address, or an IPv4 address
             as ::ffff:1.2.3.4.
         gid_index: Index of `gid` in the port's table.
         lid: Local address of a port of InfiniBand; 0 on Ethernet.
         port: Number of the port, from 1.
         mtu: Active MTU of the port, in bytes.
-        max_reads: How many RDMA reads of the other side it answers at a time
+        max_reads: How many RDMA reads from the other side it answers at a time
             (`max_dest_rd_atomic`).
     """
 
@@ -51,7 +51,7 @@ class QueuePairAddress:
 
     @property
     def gid_text(self) -> str:
-        """`gid` as the text of an IPv6 address, which `QueuePair.connect` takes, too."""
+        """`gid` as the text of an IPv6 address, which `QueuePair.connect` also accepts."""
         from socket import AF_INET6, inet_ntop
 
         return inet_ntop(AF_INET6, self.gid)
@@ -82,15 +82,15 @@ class RdmaMemory:
 
 
 class QueuePair:
-    """Queue pair that is connected by hand. Created by `Queue.queue_pair`.
+    """Queue pair that is connected manually. Created by `Queue.queue_pair`.
 
     Both sides open a queue pair, exchange `address` by any means, and connect. The peer may be
     any program that uses libibverbs. Memory is used by address and rkey, without descriptors.
 
-    Like its queue it is used by one thread at a time. An error puts it into the error state for
-    good: operations behind the one that failed end as FLUSHED, and were not executed, or as
-    PEER_LOST if the peer did not answer. Later ones raise PeerLost; open and connect another queue
-    pair on both sides. The next operation notices that a peer has ended or is switched off.
+    Like its queue, it is used by one thread at a time. An error puts it into the error state
+    permanently: operations behind the failed one end as FLUSHED, and were not executed, or as
+    PEER_LOST if the peer did not answer. Later operations raise PeerLost; open and connect another
+    queue pair on both sides. The next operation detects that a peer has ended or is switched off.
     """
 
     def __init__(self, queue: BatchQueue) -> None:
@@ -105,7 +105,7 @@ class QueuePair:
             check(lib.dg_qp_open(queue._q, out))
         finally:
             if out[0]:
-                self._p = ffi.gc(out[0], lib.dg_qp_free)  # as Device._d
+                self._p = ffi.gc(out[0], lib.dg_qp_free)  # freed like Device._d
         raw = ffi.new("dg_qp_address *")
         check(lib.dg_qp_address_get(self._p, raw))
         self.address = QueuePairAddress(
@@ -140,12 +140,12 @@ class QueuePair:
     ) -> None:
         """Connect to a queue pair of the other side, which connects to this one.
 
-        The state goes from INIT by RTR (ready to receive) to RTS (ready to send). This side does
+        The state goes from INIT to RTR (ready to receive) to RTS (ready to send). This side does
         not wait for the other one, so exchange a message before the first operation.
 
         Args:
             qpn: Number of the other queue pair.
-            psn: Number of the first packet that it sends.
+            psn: Packet sequence number of the first packet that the other side sends.
             gid: Address of its port: 16 bytes, or the text of an IPv6 address.
             lid: Its local address, on InfiniBand.
             mtu: Bytes of a packet, the same on both sides: 256, 512, 1024, 2048 or 4096; None for
@@ -168,9 +168,9 @@ class QueuePair:
         self._peer = raw.qpn
 
     def grant(self, region: Region, access: str | Access | None = None) -> RdmaMemory:
-        """Let the peer of this queue pair use a region, until the region or this is closed.
+        """Let the peer use a region, until the region or this queue pair is closed.
 
-        After `region.close()` the adapter refuses the peer. Each call makes another rkey.
+        After `region.close()` the adapter refuses the peer. Each call creates another rkey.
 
         Args:
             region: Region of this queue's device.
@@ -178,13 +178,13 @@ class QueuePair:
                 allows.
 
         Returns:
-            What the peer needs.
+            The address, size and rkey that the peer needs.
 
         Raises:
             TypeError: `region` is not a region.
             AccessDenied: `access` would widen the region's.
             ValueError: The region is imported, or of another device.
-            OutOfMemory: The adapter cannot pin it once more.
+            OutOfMemory: The adapter cannot pin the memory once more.
         """
         if not hasattr(region, "_r"):
             raise TypeError(f"region is {region!r:.60}; it must be a Region (Device.register)")
@@ -208,7 +208,7 @@ class QueuePair:
             address: Address of the first byte in the peer's process.
             size: Bytes.
             rkey: Key of the peer's registration; 32 bits.
-            access: What this side will do.
+            access: What this side will do with the memory.
 
         Raises:
             BoundsError: `size` is 0, `rkey` has more than 32 bits, or the range exceeds 2^64.

@@ -43,7 +43,7 @@ _REGISTRATION_TEXTS = {
     "nvidia-peermem": "with the RDMA adapter, by its address (nvidia-peermem)",
 }
 
-# Regions that a finalizer could not close because transfers are in flight: keep their memory.
+# Regions that a finalizer could not close, since transfers are in flight; keeps their memory.
 _leaked: list[tuple[Any, ...]] = []
 
 
@@ -67,7 +67,7 @@ class _Base(native.RegionHandle):
         self._pid = os.getpid()
         self.name = name
         self.emulated = ""
-        # Before the C call, so that the device closes the region even if Ctrl-C interrupts.
+        # Before the C call, so that the device closes the region even if Ctrl-C interrupts it.
         device._regions.add(self)
 
     def _open(self, call: Any, *args: Any) -> None:
@@ -77,7 +77,7 @@ class _Base(native.RegionHandle):
             check(call(*args, out))
         finally:
             if out[0]:
-                self._r = ffi.gc(out[0], lib.dg_region_free)  # as Device._d
+                self._r = ffi.gc(out[0], lib.dg_region_free)  # freed like Device._d
         info = self._info()
         if not info.size:
             raise ClosedError("another thread has closed the device")
@@ -136,7 +136,7 @@ class _Base(native.RegionHandle):
         if getattr(self, "_r", None) is None or self.closed:
             return
         try:
-            # Without `access`, Ctrl-C interrupted the constructor: nobody had the region.
+            # Without `access`, Ctrl-C interrupted the constructor: no caller got the region.
             if self._pid == os.getpid() and hasattr(self, "access"):
                 warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         finally:
@@ -182,7 +182,7 @@ class Region(_Base):
     """Memory registered with a device. Created by `Device.register`.
 
     While the region is open its bytes cannot move: a bytearray cannot be resized, an mmap cannot be
-    closed. Once `close()` returns, no importer can move a byte of it any more.
+    closed. Once `close()` returns, no importer can access the bytes any more.
 
     Attributes:
         registration: How the memory is registered with the RDMA adapter: `pinned`, `on demand`,
@@ -213,7 +213,7 @@ class Region(_Base):
             if known and getattr(memory, "gpu", None) is not None:
                 self._span = memory.gpu
                 raw = _describe_gpu(memory, *part)
-                flags &= ~SHARE_PROCESS  # for memory that the CPU accesses
+                flags &= ~SHARE_PROCESS  # applies only to memory that the CPU accesses
             else:
                 raw = self._describe(known, *part)
             if access is None:
@@ -229,7 +229,7 @@ class Region(_Base):
         view = flat_view(self.memory.buffer if known else self.memory)
         self._bytes = ffi.from_buffer("char[]", view)
         flags = _READONLY if view.readonly else 0
-        del view  # a traceback would keep it, and with it the caller's buffer locked
+        del view  # else a traceback would keep the view, and so the caller's buffer exported
         if known and self.memory.share_process:
             flags |= SHARE_PROCESS
         start, length = _part(len(self._bytes), offset, size)
@@ -290,7 +290,7 @@ class Region(_Base):
 
     @property
     def _has_own_export(self) -> bool:
-        """True if the provider exports by itself, and shares GPU memory that CUDA cannot."""
+        """True if the provider has its own export, which can share GPU memory that CUDA cannot."""
         return self._device.provider in OWN_EXPORT
 
     @property

@@ -25,7 +25,7 @@ class ExportedRing:
 
     Args:
         region: Region of `dgkit.empty()` memory of this process, at least `size_of` bytes.
-        config: Of the ring.
+        config: Configuration of the ring.
     """
 
     def __init__(self, region: Region, config: RingConfig) -> None:
@@ -37,7 +37,7 @@ class ExportedRing:
 
     @staticmethod
     def size_of(config: RingConfig) -> int:
-        """Return the bytes that a ring takes."""
+        """Return the size of a ring in bytes."""
         return int(lib.dg_ring_memory_size(config.native(_TRACE_SHARED)))
 
     @property
@@ -46,7 +46,7 @@ class ExportedRing:
         return int(ffi.cast("uintptr_t", self._bytes))
 
     def words(self) -> tuple[int, int, Status, int | None]:
-        """Return whether it is closed, how many are done, the first error and its ticket."""
+        """Return whether the ring is closed, the completed count, the first error, its ticket."""
         raw = ffi.new("dg_ring_words *")
         lib.dg_ring_words_get(self._bytes, self._config, raw)
         error = int(raw.first_error)
@@ -72,14 +72,15 @@ class ExportedRing:
 
 
 class ImportedRing:
-    """Ring in the memory of another process, whose kernels read and write memory of this one.
+    """Ring in another process's memory, whose kernels read and write this process's memory.
 
     Args:
-        proxy: It serves the ring.
-        memory: The ring.
-        config: Of the ring; its time limit is the kernels' and is not used.
+        proxy: Proxy that serves the ring.
+        memory: Memory of the ring.
+        config: Configuration of the ring; its time limit applies to the kernels and is not used
+            here.
         own: Memory of this process; to a kernel it is the remote region.
-        own_import: The same, imported.
+        own_import: The same memory, imported.
         peers: Memory of the other process; to a kernel they are local regions.
 
     Raises:

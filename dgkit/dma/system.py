@@ -14,16 +14,16 @@ class Caps:
     """Capabilities of an open provider. Sizes are bytes.
 
     Attributes:
-        provider: Its name.
+        provider: Name of the provider.
         max_size: Largest operation.
         inline_max: Largest copy that the path `auto` does inline.
         spin_ns: How long the provider's engine spins before it sleeps; 0: it sleeps at once.
-        ordered: Writes of one queue become visible in posting order. Where False, writes behind a
-            fence do, and with `cuda` those of different posts.
-        max_queues: Most queues open at a time.
+        ordered: Writes of one queue become visible in posting order. If False, writes become
+            visible in order only behind a fence, and with `cuda` also those of different posts.
+        max_queues: Maximum number of queues open at a time.
         engine: Description of what copies: "GPU 0, NVIDIA H200", "DOCA 3.0.0058, 0000:03:00.0
             mlx5_0"; "" for this machine's CPU.
-        atomics: 0: no fetch-add and compare-swap; 1: they are atomic with respect to those of the
+        atomics: 0: no fetch-add and compare-swap; 1: they are atomic with respect to atomics of the
             same adapter; 2: also with respect to CPUs.
     """
 
@@ -45,7 +45,7 @@ class DeviceStats:
         engine_sleeps: How often the engine's thread slept. The next operation then waits until it
             is awake.
         engine_moves: How often the engine was found on the CPU of the caller that waited for it,
-            and was moved to another one.
+            and was moved to another CPU.
     """
 
     engine_sleeps: int

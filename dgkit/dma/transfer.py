@@ -117,7 +117,7 @@ class CompletionQueue(native.QueueHandle):
         """Drop the tickets that finalizers could not drop, then raise the error of `rc`."""
         error = error_of(rc)  # before a drop that fails overwrites its text
         for ticket in list(self._undropped):
-            # EALREADY: another thread is still using the queue. To drop one twice is harmless.
+            # EALREADY: another thread still uses the queue. Dropping a ticket twice is harmless.
             if lib.dg_transfer_drop(ticket) != -errno.EALREADY:
                 with contextlib.suppress(ValueError):  # another thread has dropped it
                     self._undropped.remove(ticket)

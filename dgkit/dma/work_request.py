@@ -59,8 +59,8 @@ def atomic_fields(
     Args:
         op: `Op.FETCH_ADD` or `Op.COMPARE_SWAP`.
         ids: The ids of the local and of the remote region.
-        operands: What to add or to compare with, and what to swap in.
-        offsets: Of the old value in the local region, and of the word in the remote one.
+        operands: The addend or the value to compare with, and the value to swap in.
+        offsets: Offset of the old value in the local region, and of the word in the remote region.
         fence: Start only when all operations posted before are complete.
     """
     return {
