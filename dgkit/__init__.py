@@ -20,8 +20,7 @@ cli        the `dgkit` command
 _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
 Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
-units (sizes and times as text), html_cards,
-runtime_folder (folders that end with their process).
+units (sizes and times as text), html_cards, runtime_folder (folders removed with their process).
 
 Public names are imported when they are first used: `import dgkit` loads this file and the version.
 """
@@ -31,7 +30,7 @@ import sys
 
 from ._version import __version__
 
-TYPE_CHECKING = False  # type checkers treat it as typing's, whose import costs 3 ms
+TYPE_CHECKING = False  # type checkers treat it like typing.TYPE_CHECKING, whose import costs 3 ms
 if TYPE_CHECKING:
     from .dma import WC_DTYPE as WC_DTYPE
     from .dma import WR_DTYPE as WR_DTYPE

@@ -25,7 +25,7 @@ def flat_view(obj: Any) -> memoryview:
     check_no_grad(obj)
     try:
         view = memoryview(obj)
-    except BufferError as error:  # JAX, of types that the buffer protocol does not know
+    except BufferError as error:  # JAX, for dtypes that the buffer protocol lacks
         raise Unsupported(errno.EOPNOTSUPP, f"{kind} exposes no bytes: {error}") from error
     except TypeError:
         if hasattr(obj, "__cuda_array_interface__"):

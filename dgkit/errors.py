@@ -93,7 +93,7 @@ class Unsupported(NativeError):
 
 
 class QueueFull(NativeError):
-    """`depth` operations are posted and not reaped: poll or wait, then post again."""
+    """The queue has `depth` operations posted and not reaped: poll or wait, then post again."""
 
 
 class QueueInUse(NativeError):

@@ -33,10 +33,10 @@ class Html(str):
 
 
 def provider_label(provider: str) -> str:
-    """Return `hardware` for providers of a DPU, else `software DPU` with what copies.
+    """Return `hardware` for providers of a DPU, else `software DPU` and what copies.
 
     `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
-    `softdoca` is one, too: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
+    `softdoca` is also one: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
     device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
     The label of a device with memory in a testbed's PCI BAR says so.
     """

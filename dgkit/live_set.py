@@ -1,4 +1,4 @@
-"""Weak set that one thread iterates while others add to it and drop its members."""
+"""Weak set that a thread can iterate while other threads add and drop members."""
 
 from __future__ import annotations
 

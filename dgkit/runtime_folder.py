@@ -1,4 +1,4 @@
-"""The runtime folder, and folders in it that are removed with their process, however it ends."""
+"""The runtime folder, and its subfolders, which are removed however their process ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["runtime_dir", "runtime_folder"]
 def runtime_dir() -> Path:
     """Return the folder for sockets, created if missing: $XDG_RUNTIME_DIR/dgkit or /tmp/dgkit-UID.
 
-    The C core has its sockets in the same one (dg_runtime_dir() of dgkit.h).
+    The C core puts its sockets into the same folder (dg_runtime_dir() of dgkit.h).
 
     Raises:
         PeerRefused: It is not owned by this user, or its mode is not 0700.
@@ -29,7 +29,7 @@ def runtime_dir() -> Path:
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
-    except FileExistsError:  # it is no folder
+    except FileExistsError:  # it is not a folder
         found = path.lstat()
     except OSError as exc:
         raise NativeError(
@@ -49,17 +49,17 @@ def runtime_dir() -> Path:
 def runtime_folder(prefix: str, name: str | None = None) -> Iterator[Path]:
     """Create a folder for this user only, and remove it at the end.
 
-    It is locked (flock(2)) while its process lives, so the folders of killed processes can be
-    recognized and are removed here.
+    The folder is locked (flock(2)) while its process lives. Folders of killed processes are
+    recognized by the missing lock and are removed here.
 
     Args:
-        prefix: First part of its name, and of the names of the folders that are looked through.
-        name: Its name, which begins with `prefix`. Default: a new one.
+        prefix: First part of the name, and of the names of the folders checked for removal.
+        name: Name that begins with `prefix`. Default: a new one.
 
     Raises:
-        FileExistsError: A living process has the folder of that name.
+        FileExistsError: A running process uses the folder of that name.
     """
-    import shutil  # late: connect() must be quick
+    import shutil  # imported late: connect() must be quick
 
     parent = runtime_dir()
     with contextlib.ExitStack() as last_to_first:

@@ -1,4 +1,4 @@
-"""Sizes of chunks, slots, windows and messages of data, of the DPU and its clients."""
+"""Sizes of the data chunks, slots, windows and messages of the DPU and its clients."""
 
 from __future__ import annotations
 
@@ -31,41 +31,41 @@ KIB, MIB = 1 << 10, 1 << 20
 INLINE_MAX = 64 * KIB
 #: Chunk of a copy, a digest or a move; an agent checks for cancellation after each.
 COPY_CHUNK = 1 * MIB
-#: Chunk of a copy by the CPU: when it is written, the cache still has what the read put there.
+#: Chunk of a copy by the CPU: still in the cache, after it was read, when it is written.
 CACHED = 256 * KIB
-#: Copies of more than this between memory of GPUs go from GPU to GPU, without bounce memory.
+#: Larger copies between GPU memories go directly from GPU to GPU, without bounce memory.
 GPU_LEAST = 64 * KIB
 #: Chunk of a copy from GPU to GPU: 256 MiB take 0.7 ms by NVLink.
 GPU_CHUNK = 256 * MIB
-#: Chunks of a job that are in flight at a time: one is read while the one before it is written.
+#: Chunks of a job in flight at a time: one is read while the previous one is written.
 WINDOW = 2
-#: How long the worker of a DPU waits for one DMA before it looks at the other jobs.
+#: How long a DPU's worker waits for one DMA before it checks the other jobs.
 WAIT_S = 0.02
 
 #: Staging slot for data of at most this size, which one request of a session moves.
 SMALL = 64 * KIB
-#: Small staging slots of a session: requests that threads have in flight together.
+#: Number of small staging slots of a session: requests in flight from all threads together.
 SMALL_SLOTS = 16
-#: Staging slot, and so chunk, of larger data.
+#: Staging slot for larger data, and so the size of its chunks.
 LARGE = 2 * MIB
-#: Large staging slots of a session: three hide the latency of a request behind the DMA of others.
+#: Number of large staging slots of a session: three hide a request's latency behind other DMA.
 LARGE_SLOTS = 4
 #: Piece of data that crosses the control connection where both sides are agents; half a request.
 STAGE_BYTES = 32 * KIB
-#: Such pieces in flight; with the replies that are not read, less than an agent allows.
+#: Such pieces in flight; with unread replies, they stay below the limit of an agent.
 STAGE_SLOTS = 8
 
 #: Latency samples in one message: 32 KiB.
 SAMPLES_A_BLOCK = 4096
-#: Such messages of a measurement that an agent has queued before it pauses the measurement.
+#: Such messages that an agent queues before it pauses the measurement.
 BLOCKS_AHEAD = 16
 #: Local memory that a window of small transfers cycles through when bandwidth is measured.
 RATE_BYTES = 16 * MIB
 #: Scratch memory that a window of writes spreads over when bandwidth is measured.
 SPREAD = 16 * MIB
-#: Bytes that the measurement of a floor copies at most.
+#: Most bytes that the measurement of a floor copies.
 FLOOR_BYTES = 64 * MIB
-#: Bytes that one point of a latency sweep moves at most, so that 64 MiB do not take minutes.
+#: Most bytes that one point of a latency sweep moves, so that 64 MiB do not take minutes.
 SWEEP_BYTES = 512 * MIB
 #: An offset into scratch memory is kept modulo this, so that its alignment is that of the region.
 SCRATCH_PAGE = 4096

@@ -14,7 +14,7 @@ __all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "GpuSpan", "Memory", "Op", "
 __all__ += ["is_memory", "parse_access", "parse_path"]
 
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
-OWN_EXPORT = DOCA | {"verbs"}  # providers that import only what the same one exports
+OWN_EXPORT = DOCA | {"verbs"}  # providers that import only their own exports
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker
 
 
@@ -43,7 +43,7 @@ class Op(IntEnum):
 
 
 class Path(Enum):
-    """Executor of an operation: the caller at once, the engine, or (AUTO) the faster of them."""
+    """Executor of an operation: the calling thread, the engine, or (AUTO) the faster of both."""
 
     AUTO = 0
     INLINE = 1
@@ -68,7 +68,7 @@ class Status(IntEnum):
     TIMED_OUT = 4
     FLUSHED = 5
     IO_FAILED = 6
-    # Of operations that a GPU's kernel posted.
+    # Only for operations that a GPU's kernel posted.
     OUT_OF_BOUNDS = 7
     ACCESS_DENIED = 8
     BAD_RECORD = 9
@@ -84,14 +84,14 @@ class GpuSpan:
     Attributes:
         kind: "vmm" (CUDA virtual memory, exported as `fd`), "ipc" (cudaMalloc, exported as
             `handle`) or "none" (cannot be exported, for the reason in `why`).
-        address: Of the first byte, in the CUDA address space of this process.
+        address: Address of the first byte, in the CUDA address space of this process.
         size: Bytes.
         gpu: Number of the GPU in this process.
         uuid: UUID of the GPU, 16 bytes.
         fd: POSIX file descriptor of the allocation, or -1.
         handle: CUDA IPC handle of the allocation, 64 bytes, or empty.
         block: Size of the allocation in bytes.
-        offset: Of the first byte in the allocation.
+        offset: Offset of the first byte in the allocation.
         why: Why the memory cannot be exported, and what to do.
     """
 
@@ -120,10 +120,10 @@ class Memory(Protocol):
     """Bytes and where they are: `memory` allocates them, `dma` registers them.
 
     Host memory also has `buffer`, a flat memoryview of its bytes. GPU memory has `gpu`, a GpuSpan,
-    and no buffer. A kind that is registered in another way than host memory also has
+    and no buffer. A kind that is registered differently from host memory also has
     `native_fields(start)`, which returns the fields of `dg_memory` (native/dgkit.h) that differ,
-    for the bytes from `start` on. A kind that no hardware has names what is emulated in
-    `emulated`; reprs, cards and measurements add it to the provider's name.
+    for the bytes from `start` on. Emulated memory, for which there is no hardware, names what is
+    emulated in `emulated`; reprs, cards and measurements add it to the provider's name.
     """
 
     @property
