@@ -23,7 +23,7 @@ _ID = "dgkit.dma"
 
 
 def add(shell: Any) -> None:
-    """Add the matcher to the shell's completer, if that takes matchers (IPython 8.6 and later)."""
+    """Add the matcher to the shell's completer if it supports matchers (IPython 8.6 or later)."""
     matchers = getattr(shell.Completer, "custom_matchers", None)
     if matchers is None:
         return

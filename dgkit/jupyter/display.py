@@ -71,7 +71,7 @@ class Overview:
 
     @classmethod
     def of(cls, variables: dict[str, SessionRegion]) -> Overview:
-        """Return an overview; `variables` are those of the notebook that hold regions."""
+        """Return an overview; `variables` are the notebook's variables that hold regions."""
         found = sessions()
         if not found:
             none = "No session is open. Open one: session = dgkit.connect()"

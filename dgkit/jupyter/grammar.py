@@ -45,7 +45,7 @@ class Command(argparse.ArgumentParser):
         )  # fmt: skip
 
     def option(self, *names: str, **more: Any) -> None:
-        """Add an option, which takes a value."""
+        """Add an option that takes a value."""
         action = self.add_argument(*names, **more)
         self.options.update(dict.fromkeys(action.option_strings, action))
 

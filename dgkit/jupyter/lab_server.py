@@ -1,9 +1,9 @@
 """JupyterLab as a child process of `dgkit lab`: `python -c ... FD`.
 
-FD is one end of a socket pair. It delivers the arguments of JupyterLab, including the token, since
-every user of a machine can read a command line (proc(5)). It returns the server's information as
-JSON once the server runs. When the other end closes, also because its process died, this process
-ends its kernels and itself.
+FD is one end of a socket pair. Through it this process receives the arguments of JupyterLab,
+including the token, since every user of a machine can read a command line (proc(5)). Once the
+server runs, it sends back the server's information as JSON. When the other end closes, even because
+its process died, this process ends its kernels and itself.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Dma:
         except LineError as exc:
             raise UsageError(str(exc)) from None
         except DgkitError as exc:
-            raise exc.with_traceback(None) from None  # dgkit's frames do not help the reader
+            raise exc.with_traceback(None) from None  # dgkit's frames do not help the user
         return None if call.quiet else result
 
     def _cell(self, line: str, cell: str) -> None:
@@ -68,7 +68,7 @@ class Dma:
                 result = self._run(call)
             except LineError as exc:
                 raise UsageError(f"line {at}: {exc}; {_ran(ran)}") from None
-            except BaseException as exc:  # Ctrl-C, too
+            except BaseException as exc:  # also Ctrl-C
                 _add_note(exc, f"in %%dma, line {at}: {text}; {_ran(ran)}")
                 raise
             ran.append(at)
@@ -107,7 +107,7 @@ class Dma:
         try:
             with ProgressBar(self.shell, f"{title}, bytes") as bar:
                 return transfer.wait(progress=bar)
-        except BaseException:  # Ctrl-C, too
+        except BaseException:  # also Ctrl-C
             transfer.cancel()
             raise
 
@@ -134,7 +134,7 @@ class Dma:
                 raise LineError(str(exc)) from None  # too many samples
 
 
-no_var_expand(Dma.dma)  # {} and $ are Python's
+no_var_expand(Dma.dma)  # {} and $ belong to Python
 
 
 def _parse_line(at: int, text: str) -> tuple[int, str, Call] | None:

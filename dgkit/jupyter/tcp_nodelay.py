@@ -23,7 +23,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 
 def _load_jupyter_server_extension(server: Any) -> None:
-    """Enable the option; called by the server at start, which continues in any case."""
+    """Enable the option; called by the server at start, which continues even if this fails."""
     try:
         from jupyter_server.services.kernels.websocket import KernelWebsocketHandler
     except ImportError as exc:
@@ -41,7 +41,7 @@ def _load_jupyter_server_extension(server: Any) -> None:
 
 
 def enable(handler: Any, log: Any) -> str:
-    """Make each websocket of `handler`, or of a subclass that calls its open(), set the option.
+    """Make every websocket of `handler` or of a subclass that calls its open() set the option.
 
     Idempotent.
 
@@ -50,7 +50,7 @@ def enable(handler: Any, log: Any) -> str:
         log: The server's logger.
 
     Returns:
-        "" on success, or what the handler lacks; it is then unchanged.
+        "" on success, else what the handler lacks; the handler is then unchanged.
     """
     opens = vars(handler).get("open")
     if getattr(opens, _MARK, False):
@@ -64,7 +64,7 @@ def enable(handler: Any, log: Any) -> str:
     async def open_without_delay(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             self.set_nodelay(True)
-        except Exception as exc:  # the websocket works without the option, too
+        except Exception as exc:  # the websocket also works without the option
             log.debug("dgkit: TCP_NODELAY could not be set: %r", exc)
         return await opens(self, *args, **kwargs)
 

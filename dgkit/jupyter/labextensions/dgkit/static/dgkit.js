@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prebuilt extension of JupyterLab 4: cards in the launcher, commands, a sidebar; static pictures in
-// the outputs of a notebook that are those of the moment when it is saved.
+// Prebuilt extension of JupyterLab 4: cards in the launcher, commands, a sidebar; it also updates
+// the static pictures in a notebook's outputs when the notebook is saved.
 //
-// It is written in the form in which JupyterLab loads one, a container of webpack's module
+// It is written in the form in which JupyterLab loads extensions, a container of webpack's module
 // federation (init and get), so that no bundler is needed. JupyterLab's own modules come from the
-// scope that it shares; a module that is missing there only leaves out what needs it.
+// scope that it shares; if a module is missing there, only the features that need it are left out.
 (() => {
   const ICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" width="16">
     <g class="jp-icon3" fill="#616161"><path d="M3 5h7v14H3zm2 2v10h3V7zM14 5h7v14h-7zm2 2v10h3V7z"/>
@@ -33,7 +33,7 @@
       source: ["import dgkit", "", "doctor = dgkit.DoctorPanel()", "doctor"].join("\n"),
     },
   };
-  // As the page was opened: JupyterLab changes its address when it opens a file.
+  // Read when the page is opened, since JupyterLab changes its address when it opens a file.
   const wanted = new URLSearchParams(window.location.search).get("dgkit");
   const files = new URL(".", document.currentScript.src);
   let scope = {};
@@ -62,7 +62,7 @@
     return panel;
   }
 
-  // A student keeps what he wrote: the file is made only where there is none.
+  // Creates the file only if it is missing, so that a student's changes are kept.
   async function openWelcome(app) {
     const { contents } = app.serviceManager;
     const there = (await contents.get("", { content: true })).content.some(({ name }) => name === WELCOME);
@@ -121,7 +121,7 @@
     app.shell.add(widget, "left", { rank: 900 });
   }
 
-  // The static pictures in a notebook: their outputs, and what the kernel calls them.
+  // The static pictures in a notebook: their outputs, and their ids in the kernel.
   function picturesOf(notebook) {
     return [...(notebook.cells ?? [])]
       .flatMap(({ outputs }) =>
@@ -134,8 +134,8 @@
       .filter(({ picture }) => picture);
   }
 
-  // Waits a second at most until a kernel is idle, since it also answers the panels of the page;
-  // resolves to whether it is.
+  // Waits at most a second until a kernel is idle, since the kernel also answers the page's panels;
+  // resolves to whether it is idle.
   function isIdle(kernel) {
     return new Promise((resolve) => {
       const look = () => kernel.status === "idle" && end(true);
@@ -165,7 +165,7 @@
       const states = Object.fromEntries(shown.map(({ picture, state }) => [picture, state]));
       await comm.send({ states }).done;
     } finally {
-      comm.dispose(); // this page's side only
+      comm.dispose(); // closes only this page's side
     }
     for (const { outputs, index, picture, state } of picturesOf(content.model)) {
       const renewed = pictures[picture];
@@ -174,7 +174,7 @@
     }
   }
 
-  // Renews a notebook's pictures whenever it is saved; nothing of that can keep it from being saved.
+  // Renews a notebook's pictures whenever it is saved; a failure does not prevent the save.
   function renewAtSave(panel) {
     const { context } = panel;
     const save = context.save.bind(context);
