@@ -30,7 +30,7 @@ function checkMemory(c, parameter, size) {
 async function sendMemory(view, c, parameter, status) {
   const fill = parameter ? `${c.fill.value}:${c.value.value}` : c.fill.value;
   const fields = { shape: c.shape.value, dtype: c.dtype.value, on: c.on.value, fill, name: c.name.value.trim() };
-  view.clear(); // before: what the call starts may fail, and say so, before the reply
+  view.clear(); // first: the work that the call starts may report an error before the reply
   status.textContent = "Allocating…";
   try {
     await view.call("make", fields);
@@ -294,7 +294,7 @@ function makeRegister(view, status) {
   return { part, controls: c };
 }
 
-// One line a job, created once and updated in place, so that its button can be clicked meanwhile.
+// One line per job, created once and updated in place, so that its button stays clickable.
 function makeJobs(view) {
   const part = h("div");
   const lines = new Map();

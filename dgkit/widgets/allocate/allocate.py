@@ -86,8 +86,8 @@ class AllocatePanel(Panel):
         self._jobs: dict[int, Job] = {}
         self._job_count = 0
         self._places: list[dict[str, Any]] = []
-        self._fills: dict[int, tuple[Pattern, str]] = {}  # by the id of a region that was filled
-        self._variables: dict[int, str] = {}  # by the id of a region that was registered
+        self._fills: dict[int, tuple[Pattern, str]] = {}  # by the id of the filled region
+        self._variables: dict[int, str] = {}  # by the id of the registered region
         super().__init__()
         self._model.subscribe(self)
         self.on_close(self._model.listen(self._session_changed))
@@ -279,7 +279,7 @@ class AllocatePanel(Panel):
 
     @handler
     def as_python(self, region: int) -> dict[str, str]:
-        """Return the lines of Python that make and fill a region like this one."""
+        """Return Python code that creates and fills a region like this one."""
         found = self._model.region(region)
         lines = [*session_lines(self._session), *self._creation(found)]
         if found.id in self._fills:

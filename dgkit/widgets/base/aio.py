@@ -10,11 +10,11 @@ from collections.abc import Callable
 __all__ = ["Later", "in_own_thread"]
 
 _OWN_THREADS = ("dgkit-frames", "dgkit-background")
-_loops: list[asyncio.AbstractEventLoop] = []  # the last one that a panel was made on
+_loops: list[asyncio.AbstractEventLoop] = []  # the loop on which the latest panel was created
 
 
 def in_own_thread() -> bool:
-    """Return whether this is a thread of dgkit's panels: it must not wait, nor call observers."""
+    """Return whether this is a panel's own thread, which must not wait or call observers."""
     return threading.current_thread().name in _OWN_THREADS
 
 
@@ -28,7 +28,7 @@ class Later:
         self._call = call
         self._due: asyncio.AbstractEventLoop | None = None
         if threading.current_thread() is threading.main_thread():
-            with contextlib.suppress(RuntimeError):  # no kernel
+            with contextlib.suppress(RuntimeError):  # not in a kernel
                 _loops[:] = [asyncio.get_running_loop()]
 
     def __call__(self) -> None:
@@ -38,9 +38,9 @@ class Later:
             self._run()
         elif loop is not self._due:
             self._due = loop
-            with contextlib.suppress(RuntimeError):  # the kernel ends
+            with contextlib.suppress(RuntimeError):  # the kernel is ending
                 loop.call_soon_threadsafe(self._run)
 
     def _run(self) -> None:
-        self._due = None  # first: what changes meanwhile causes another call
+        self._due = None  # first: a change during the call causes another call
         self._call()

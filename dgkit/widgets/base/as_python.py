@@ -1,4 +1,4 @@
-"""Python code that does in a notebook cell what a panel did."""
+"""Python code that repeats a panel's action in a notebook cell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["add_namer", "bytes_expression", "pattern_expression", "region_lines"
 __all__ += ["session_expression", "session_lines"]
 
 _namers: list[Callable[[Session], str]] = []
-_MAX_LITERAL = 1 << 10  # bytes written as a literal
-_MAX_ENCODED = 1 << 16  # bytes written in base64
+_MAX_LITERAL = 1 << 10  # most bytes written as a literal
+_MAX_ENCODED = 1 << 16  # most bytes written in base64
 
 
 def session_expression(session: Session) -> str:
@@ -50,13 +50,13 @@ def region_lines(region: SessionRegion) -> list[str]:
 
 
 def session_lines(session: Session) -> list[str]:
-    """Return the line that binds `session`; none if it is bound."""
+    """Return the line that binds `session`; no line if it is already bound."""
     expression = session_expression(session)
     return [] if expression == "session" else [f"session = {expression}"]
 
 
 def bytes_expression(data: bytes, elsewhere: str) -> str:
-    """Return an expression for bytes; `elsewhere` if they are too many for a cell."""
+    """Return an expression for bytes, or `elsewhere` if they are too many for a cell."""
     if len(data) <= _MAX_LITERAL:
         return repr(bytes(data))
     if len(data) <= _MAX_ENCODED:

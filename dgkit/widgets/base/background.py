@@ -1,8 +1,8 @@
 """Blocking calls in their own threads, so that the frame thread keeps drawing.
 
-Reserving the pages of new memory takes seconds for gigabytes, and an agent that is stopped does not
-answer. The thread ends with its call. It may use the session, which is thread-safe, and of a panel
-only what a handler may call. It runs in a copy of the caller's context, so that the messages it
+Reserving the pages of new memory takes seconds for gigabytes, and a stopped agent does not answer.
+The thread ends with its call. It may use the session, which is thread-safe, but of a panel only the
+methods that a handler may call. It runs in a copy of the caller's context, so that the messages it
 sends reach the caller's page.
 """
 

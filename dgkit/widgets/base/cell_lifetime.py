@@ -1,8 +1,8 @@
 """Closing the panels of a cell that is run again.
 
-The first new panel of a run closes the panels of the previous runs of that cell. If the cell makes
-no panel, they are closed when it has ended. A panel that the cell displays or requests again stays
-open. The front end names the cell in each request to execute; where it does not (a console),
+The first new panel of a run closes the panels of the previous runs of that cell. If the cell
+creates no panel, they are closed when it has ended. A panel that the cell displays or requests
+again stays open. The front end names the cell in each execute request; if it does not (a console),
 nothing is closed.
 """
 
@@ -29,7 +29,7 @@ class _Use(NamedTuple):
 
     Attributes:
         run: The run of the cell that used it.
-        close: Closes it; weak, as the panel is.
+        close: Closes the panel; a weak reference, like that to the panel.
         shared: A later run may request the same panel, so it is closed after that run has ended.
     """
 
@@ -71,7 +71,7 @@ def detached() -> Iterator[None]:
 
 
 def register(panel: object, close: Callable[[], None], *, shared: bool = False) -> None:
-    """Bind a panel to the running cell and close what earlier runs of that cell made.
+    """Bind a panel to the running cell and close the panels of earlier runs of that cell.
 
     Args:
         panel: The panel.
@@ -89,7 +89,7 @@ def register(panel: object, close: Callable[[], None], *, shared: bool = False) 
 
 
 def mark_used(panel: object) -> None:
-    """Keep a panel open that the running cell made in an earlier run and displays again."""
+    """Keep open a panel that an earlier run of the running cell created, as it is used again."""
     cell, run = current_run()
     with _lock:
         if panel in _panels.get(cell, ()):
@@ -119,7 +119,7 @@ def _close(cell: str, run: str, *, all_of_them: bool) -> bool:
         try:
             if (close := stale[panel].close()) is not None:
                 close()
-        except Exception:  # must affect neither the cell nor the other panels
+        except Exception:  # must not affect the cell or the other panels
             _log.exception("cannot close %r", type(panel).__name__)
     return bool(unused)
 

@@ -43,14 +43,14 @@ export class Channel {
   }
   #receive(message, buffers) {
     if (message.kind !== "reply") {
-      const { kind, snapshot = Infinity } = message; // older states than the shown one are ignored
+      const { kind, snapshot = Infinity } = message; // states older than the shown one are ignored
       if (snapshot < this.#newest.get(kind)) return;
       if (Number.isFinite(snapshot)) this.#newest.set(kind, snapshot);
       this.#listeners.get(message.kind)?.forEach((listener) => listener(message, buffers));
       return;
     }
     const pending = this.#pending.get(message.id);
-    if (!pending) return; // the reply to another view
+    if (!pending) return; // this is the reply to another view
     this.#pending.delete(message.id);
     if (message.error) pending.reject(new KernelError(message.error));
     else pending.resolve({ ...message.value, buffers });
@@ -75,21 +75,21 @@ export class Channel {
 
 const REPLY_MS = 2000;
 
-// anywidget drops all messages of the kernel to a model whose script took more than two seconds to
-// load, as on a busy page. This connects the models of this class to their comms directly.
+// anywidget drops all kernel messages to a model whose script took more than two seconds to load,
+// as can happen on a busy page. This connects the models of this class to their comms directly.
 async function listenToComms(model) {
   const listen = (one) => {
     if (!one.comm || one.get("_anywidget_id") !== model.get("_anywidget_id")) return;
     const handlers = [];
     for (let at = one; at; at = Object.getPrototypeOf(at))
       if (Object.hasOwn(at, "_handle_comm_msg")) handlers.push(at._handle_comm_msg);
-    if (handlers.length > 1) one.comm.on_msg(handlers[1].bind(one)); // the first one is anywidget's
+    if (handlers.length > 1) one.comm.on_msg(handlers[1].bind(one)); // the first is anywidget's own
   };
   for (const one of Object.values(model.widget_manager?._models ?? {})) one.then(listen, () => {});
-  await sleep(0); // all models that are there have been handled
+  await sleep(0); // all existing models have been handled
 }
 
-// The reply to `hello`. If it does not come, `slow` is called, and the view asks once more.
+// Resolves to the reply to `hello`. If none comes, calls `slow` and sends the request once more.
 export function greeting(view, slow) {
   return new Promise((resolve, reject) => {
     const ask = () =>

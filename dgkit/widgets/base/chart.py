@@ -39,7 +39,7 @@ Points = Sequence[float]
 
 @cache
 def font(size: int) -> Any:
-    """Return Pillow's own font, which has little more than ASCII (see `write`)."""
+    """Return Pillow's built-in font, which has little more than ASCII (see `write`)."""
     return ImageFont.load_default(size)
 
 
@@ -63,7 +63,7 @@ def write(
     left = at[0] - text_width(text, face) * {"l": 0, "m": 0.5, "r": 1}[anchor[0]]
     base = at[1] + {"a": ascent, "m": (ascent - descent) / 2, "s": 0}[anchor[1]]
     for index, letter in enumerate(text):
-        if letter == _MICRO:  # a u with a stem
+        if letter == _MICRO:  # drawn as a u with a stem
             x = round(left + text_width(text[:index], face) + face.getbbox("u", anchor="ls")[0])
             pen.line((x, base - 2, x, base + 0.8 * descent), fill=colour)
 
@@ -81,8 +81,8 @@ class Axis:
     Attributes:
         label: Quantity and unit.
         log: Logarithmic; values of 0 or less are not drawn.
-        span: Start and end, or None for those of the values.
-        start: Start, where the end is that of the values.
+        span: Start and end; None for those of the values.
+        start: Start, if only the end is that of the values.
         names: Positions with their names, instead of numbers.
         hidden: Draw neither ticks nor label.
     """
@@ -225,7 +225,7 @@ class _Drawing:
         return math.ceil(used / max(width, 1))
 
     def _at(self, x: float, y: float) -> tuple[float, float] | None:
-        """Return the pixel of a point; None if it has none."""
+        """Return the pixel of a point, or None if the point cannot be drawn."""
         left, top, right, bottom = self._area
         across, up = self._chart.x.scaled(x), self._chart.y.scaled(y)
         if not (math.isfinite(across) and math.isfinite(up)):

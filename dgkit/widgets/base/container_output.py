@@ -1,4 +1,4 @@
-"""Static pictures of the panels in a container of ipywidgets: HBox, Tab, Output, interact.
+"""Static pictures of the panels in an ipywidgets container: HBox, Tab, Output, interact.
 
 A container displays its own view, and below it one picture of all open panels in it. A container
 without panels is displayed as ipywidgets does.
@@ -99,7 +99,7 @@ def _display(container: Any) -> None:
         bundle = container._repr_mimebundle_()
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         if next(_panels_in(container), None) is not None:
-            data = {**data, "text/plain": f"<{type(container).__name__}>"}  # not of all its traits
+            data = {**data, "text/plain": f"<{type(container).__name__}>"}  # without all its traits
         publish_display_data(data, rest[0] if rest else None)
     _pictures[container] = picture = ContainerPicture(container)
     picture.publish()

@@ -18,7 +18,7 @@ export function mark(control, message = "") {
   return !message;
 }
 
-// Shows an error in the strip and marks the field that it belongs to.
+// Shows an error in the strip and marks the field at fault.
 export function showFieldError(view, controls, error) {
   view.fail(error);
   const control = controls[error.field];

@@ -46,9 +46,9 @@ export function onVisible(element, change, signal) {
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-// Keeps keys from JupyterLab: all of them in elements that take text or handle keys themselves,
+// Keeps keys from JupyterLab: all keys in elements that take text or handle keys themselves,
 // elsewhere those without Ctrl, Alt or Meta. JupyterLab binds commands to single letters and may
-// handle the event first, so its own attribute suppresses them.
+// handle the event first, so its own attribute is used to suppress these commands.
 const TAKES_KEYS = "input, textarea, select, [contenteditable], [role=grid]";
 
 export function keepKeys(root, signal) {

@@ -67,7 +67,7 @@ export function panel({ name, draw }) {
 function makeView(name, model, signal) {
   const root = h("section", { class: `dgkit dgkit-${name}` });
   const { strip, show, clear } = makeStrip(root);
-  const outermost = () => !root.parentElement?.closest(".dgkit"); // shows the error for nested panels, too
+  const outermost = () => !root.parentElement?.closest(".dgkit"); // shows nested panels' errors too
   const living = new AbortController();
   signal.addEventListener("abort", () => living.abort());
   const channel = new Channel(model, signal, (error) => {
@@ -86,7 +86,7 @@ function makeView(name, model, signal) {
   };
   channel.on("failed", (message) => show(message.error));
   const attempt = async (name, fields, buffers) => {
-    clear(); // before: what the call starts may fail, and say so, before the reply
+    clear(); // first: the work that the call starts may report an error before the reply
     try {
       return await channel.call(name, fields, buffers);
     } catch (error) {
@@ -107,9 +107,9 @@ function makeView(name, model, signal) {
 }
 
 /**
- * A button that copies the lines of Python that do what the panel did; `fields()` are those of the
- * kernel's handler, `say(text)` reports it.
- * @param {Record<string, any>} [attributes] those of the button, and its `text`
+ * A button that copies Python code that does what the panel did. `fields()` returns the fields for
+ * the kernel's handler, `say(text)` reports the copy.
+ * @param {Record<string, any>} [attributes] attributes of the button, and its `text`
  */
 export const pythonButton = (view, say, fields = () => ({}), attributes = {}) => {
   const { text = "Copy as Python", ...others } = attributes;

@@ -2,7 +2,7 @@
 
 Python holds the state, and a view requests all of it with `hello` when it is drawn. So a reloaded
 page loses nothing, and all views show the same. Views do not read the panel's traits (see
-`traits`): these are for cells and for other widgets.
+`traits`): traits are for cells and for other widgets.
 
 A closed panel keeps its model, which says that it is closed. A container of an earlier output may
 refer to the model, and a page that is reloaded loads either all models of the kernel or none.
@@ -118,7 +118,7 @@ class Panel(anywidget.AnyWidget, Pictured):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise PanelClosed for what close() removed."""
+            """Raise PanelClosed for an attribute that close() removed."""
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if vars(self).get("closed"):
                 raise PanelClosed(f"the panel is closed: {text}")
@@ -142,7 +142,7 @@ class Panel(anywidget.AnyWidget, Pictured):
                 trait.store(self)
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the stored values of the traits, for a page."""
+        """Return the stored values of the traits, to be sent to a page."""
         token = as_stored.set(True)
         try:
             state: dict[str, Any] = super().get_state(*args, **kwargs)
@@ -190,7 +190,7 @@ class Panel(anywidget.AnyWidget, Pictured):
     def broadcast_state(self, kind: str, snapshot: Callable[[], dict[str, Any]]) -> None:
         """Send a part of the state to all views, which ignore it if they have a newer one.
 
-        Two threads may send their snapshots in another order than they took them.
+        Two threads may send their snapshots in a different order than they took them.
 
         Args:
             kind: The kind of the message.
@@ -239,10 +239,10 @@ class Panel(anywidget.AnyWidget, Pictured):
         self._on_close.callback(call)
 
     def end(self) -> None:
-        """End what the panel runs and free what it owns, for close()."""
+        """End the panel's tasks and free the resources it owns, for close()."""
 
     def close(self) -> None:
-        """Close the panel: its views say so, and what it held is freed. Idempotent.
+        """Close the panel: its views show that, and its resources are freed. Idempotent.
 
         Only the attributes of the widget itself remain.
         """
@@ -259,7 +259,7 @@ class Panel(anywidget.AnyWidget, Pictured):
     def _release(self) -> None:
         text = f"{self.title}: this panel was closed. Run its cell for a new one."
         kept = {"closed"} | self._widget_attributes
-        self.closed = True  # first: another thread finds an attribute, or that the panel is closed
+        self.closed = True  # first: another thread finds the attribute, or a closed panel
         for name in self._states:
             self.unobserve_all(name)
             self._trait_values.pop(name, None)
@@ -269,7 +269,7 @@ class Panel(anywidget.AnyWidget, Pictured):
             self._esm, self._css = _CLOSED_MODULE % json.dumps(text), ""
 
     def static_html(self) -> str:
-        """Return what is shown without a kernel: in an untrusted notebook, or by nbconvert."""
+        """Return the HTML shown without a kernel: in an untrusted notebook, or by nbconvert."""
         return f"<p>{html.escape(self.title)}: run the cell for the live view.</p>"
 
     def static_text(self) -> str:
@@ -286,7 +286,7 @@ class Panel(anywidget.AnyWidget, Pictured):
         """Replace the static picture in the output soon: the state has changed.
 
         Args:
-            live: The state changes all the time: replace the picture every 10 s only.
+            live: The state changes continuously: replace the picture only every 10 s.
         """
         if self.closed:
             return
@@ -295,7 +295,7 @@ class Panel(anywidget.AnyWidget, Pictured):
             host.renew_picture(live=live)
 
     def hosted_by(self, host: Any) -> None:
-        """Renew also the picture of another panel or a container, which shows this one, too."""
+        """Also renew the picture of another panel or a container that contains this panel."""
         self._hosts.add(host)
 
     def _ipython_display_(self) -> None:
@@ -326,7 +326,7 @@ class Panel(anywidget.AnyWidget, Pictured):
 
 
 def next_snapshot() -> int:
-    """Return the number of a snapshot that is taken now: a higher number is a newer state.
+    """Return a number for a snapshot taken now: a higher number means a newer state.
 
     Each change is followed by a snapshot with a new number: the highest one includes all changes.
     """

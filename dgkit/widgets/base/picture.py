@@ -21,9 +21,9 @@ __all__ = ["WIDTH", "Drawing", "Picture"]
 
 WIDTH = 720  # px
 _MARGIN = 10  # px
-_CELL, _LINE = 7, 15  # px, of a character of fixed width
-_NOTE = 16  # px, of the line below it
-_COLOURS = 48  # of the palette: enough for antialiased text and a palette of bytes
+_CELL, _LINE = 7, 15  # px, size of a character of fixed width
+_NOTE = 16  # px, height of the note below the picture
+_COLOURS = 48  # palette size: enough for antialiased text and the colours of bytes
 
 _Block = tuple[int, Callable[[Image.Image, int], None]]  # height in px, and how to draw it at y
 
@@ -40,7 +40,7 @@ class Picture:
         self._blocks: list[_Block] = []
 
     def text(self, text: str, *, size: int = 12, colour: str = TEXT) -> None:
-        """Add a line, cut where the picture ends."""
+        """Add a line, cut off at the edge of the picture."""
         line = _cut(text, font(size), WIDTH - 2 * _MARGIN)
 
         def draw(image: Image.Image, y: int) -> None:
@@ -103,12 +103,12 @@ class Picture:
         self._blocks.append((chart.height, draw))
 
     def add(self, other: Picture) -> None:
-        """Add what another picture shows."""
+        """Add the content of another picture."""
         self._blocks.append((8, _rule))
         self._blocks += other._blocks
 
     def drawn(self, note: str = "") -> Drawing:
-        """Draw the picture, and below it a note, which its state does not depend on."""
+        """Draw the picture and below it a note, which does not affect `Drawing.state`."""
         height = sum(block for block, _ in self._blocks) + 2 * _MARGIN + (_NOTE if note else 0)
         image = Image.new("RGB", (WIDTH, height), "white")
         y = _MARGIN
@@ -122,7 +122,7 @@ class Picture:
         return Drawing(self.alt, image, state)
 
     def png(self) -> bytes:
-        """Return the picture as a file."""
+        """Return the picture as the bytes of a PNG file."""
         return self.drawn().png()
 
 
@@ -141,7 +141,7 @@ class Drawing:
     state: str
 
     def png(self) -> bytes:
-        """Return it as a file."""
+        """Return the drawing as the bytes of a PNG file."""
         out = io.BytesIO()
         self.image.quantize(_COLOURS, Image.Quantize.FASTOCTREE).save(out, "PNG")
         return out.getvalue()

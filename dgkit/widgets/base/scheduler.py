@@ -6,8 +6,8 @@ as each of them has run a step; after `yield`, at the next tick; after `yield t`
 time.monotonic() has reached t. The thread sleeps while all tasks wait for such a time. It starts
 with the first task and ends after the last one.
 
-It runs in a copy of the context in which it was started: ipykernel takes the parent header of a
-message from there, and without it a reloaded page receives no messages.
+It runs in a copy of the context in which it was started: ipykernel takes a message's parent header
+from the context, and without that header a reloaded page receives no messages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Steps = Generator[Any, None, Any]
 
 
 class Task:
-    """A generator that the frame thread runs; made by `start`.
+    """A generator that the frame thread runs; created by `start`.
 
     Attributes:
         eager: The task wants its next step without waiting for the tick.
@@ -43,7 +43,7 @@ class Task:
     ) -> None:
         self._steps: Any = steps  # None once the task has ended
         self._failed, self._ended = failed, ended
-        self._lock = threading.RLock()  # held by a step and by cancel(), never both at once
+        self._lock = threading.RLock()  # held by a step or by cancel(), so that they never overlap
         self.eager = True
         self.due = 0.0
 
@@ -73,8 +73,8 @@ class Task:
             return False
 
     def hasten(self, due: float) -> None:
-        """Run the next step at this time.monotonic(), if it is due later."""
-        with self._lock:  # not while a step decides when the next one comes
+        """Move the next step forward to this time.monotonic(), if it is due later."""
+        with self._lock:  # not while a step decides when the next step is due
             if due >= self.due:
                 return
             self.due = due
@@ -95,7 +95,7 @@ class Task:
             except BaseException as raised:
                 error = raised
             self._finish(error)
-        _scheduler.wake()  # it may have been the last one
+        _scheduler.wake()  # this may have been the last task
 
     def _finish(self, error: BaseException | None) -> None:
         """Call `ended`, then `failed`; an exception of either is logged."""
@@ -140,7 +140,7 @@ class _Scheduler:
         self._wakeup.set()
 
     def wake(self) -> None:
-        """Wake the thread to look at its tasks, which may all have ended."""
+        """Wake the thread so that it checks its tasks, which may all have ended."""
         self._wakeup.set()
 
     def _live_tasks(self) -> list[Task]:
@@ -154,7 +154,7 @@ class _Scheduler:
     def _run(self) -> None:
         try:
             self._loop()
-        finally:  # after an unexpected error, too, so that the next task starts a new thread
+        finally:  # also after an unexpected error, so that the next task starts a new thread
             with self._lock:
                 if self._thread is threading.current_thread():
                     self._thread = None

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SessionModel", "describe", "regions_trait", "selected_trait"]
 
-_MAX_REGIONS = 200  # in one message: the newest
+_MAX_REGIONS = 200  # the newest regions, in one message
 
 _log = logging.getLogger("dgkit.widgets")
 _create_lock = threading.Lock()
@@ -94,7 +94,7 @@ class SessionModel:
 
     @classmethod
     def of(cls, session: Session) -> SessionModel:
-        """Return the model of a session, the same at each call."""
+        """Return the model of a session; every call returns the same model."""
         with _create_lock:
             model = _models.get(session)
             if model is None:
@@ -219,10 +219,10 @@ class SessionModel:
         return sum(show(number, start, stop) for show in views)
 
     def add_byte_view(self, show: Callable[[int, int, int], bool]) -> Callable[[], None]:
-        """Have show_bytes() call a function with region, start and stop, which returns success.
+        """Register a function that show_bytes() calls with region, start, stop; it returns success.
 
         Returns:
-            A function that undoes this.
+            A function that unregisters it.
         """
         return self._listed(self._byte_views, show)
 
@@ -238,10 +238,10 @@ class SessionModel:
             self._panels.discard(panel)
 
     def listen(self, call: Callable[[str], None]) -> Callable[[], None]:
-        """Call a function with `regions`, `select` or `written` after each change.
+        """Register a function to call with `regions`, `select` or `written` after each change.
 
         Returns:
-            A function that undoes this.
+            A function that unregisters it.
         """
         return self._listed(self._listeners, call)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STALL_TIMEOUT_S", "STEP_S", "StallTimer", "cancel_all", "wait_done"]
 
-STEP_S = 0.01  # of the frame thread, for one step
+STEP_S = 0.01  # time of one step on the frame thread
 STALL_TIMEOUT_S = 30.0  # without progress; the same as a session's own limit
 _GRACE_S = 1.0  # for cancelled transfers to end
 
@@ -26,7 +26,7 @@ class StallTimer:
         self._since = time.monotonic()
 
     def check(self, progress: object) -> float:
-        """Return the seconds since `progress` last had another value.
+        """Return the seconds since the value of `progress` last changed.
 
         Raises:
             PeerTimeout: It has not changed for STALL_TIMEOUT_S.
@@ -47,7 +47,7 @@ def wait_done(transfer: SessionTransfer, seconds: float = STEP_S) -> bool:
     """
     try:
         transfer.wait(max(0.0, seconds))
-    except PeerTimeout:  # of this wait, or the transfer's own failure, which wait() raises again
+    except PeerTimeout:  # of this wait, or the transfer's own, which wait() raises again
         if not transfer.done():
             return False
         transfer.wait()

@@ -3,10 +3,10 @@
 The picture is a second output, a PNG, which every notebook viewer shows, even for an untrusted
 notebook. While the live view is there, the panel's style sheet hides it.
 
-Before a notebook is saved, dgkit's extension of JupyterLab requests the current pictures, by a
-message to the kernel's comm with the target `dgkit.pictures`. Its `states` has, by picture id, the
-state of each picture in the page (from the output's metadata). The reply has in `pictures` those
-whose state has changed: the data and the metadata of each output.
+Before a notebook is saved, dgkit's extension of JupyterLab requests the current pictures with a
+message to the kernel's comm with the target `dgkit.pictures`. The message's `states` maps each
+picture id to the state of that picture in the page (from the output's metadata). The reply's
+`pictures` has those whose state has changed: data and metadata of each output.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Pictured", "StaticOutput"]
 
-_INTERVAL_S = 2.0  # between two pictures of a panel, at least
-_LIVE_INTERVAL_S = 10.0  # the same while its state changes all the time
-_MARK = {"needs_background": "light"}  # becomes a class of the image, by which it is hidden
-# Hides "Loading widget..." and "model not found" of JupyterLab where a picture follows. For trusted
-# notebooks only: in others the view's text is shown instead.
+_INTERVAL_S = 2.0  # minimum between two pictures of a panel
+_LIVE_INTERVAL_S = 10.0  # the same, while the state changes continuously
+_MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it
+# Hides JupyterLab's "Loading widget..." and "model not found" where a picture follows. Only for
+# trusted notebooks: in others the view's text is shown instead.
 _STYLE = """<style class="dgkit-static">
 .jp-OutputArea-child:has(> .lm-Panel.jp-OutputArea-output):not(:has(> div > *)):has(
   + .jp-OutputArea-child > .jp-RenderedImage > img.jp-needs-light-background),
@@ -43,7 +43,7 @@ _published: weakref.WeakSet[StaticOutput] = weakref.WeakSet()
 
 
 class Pictured:
-    """A widget with a static picture, which a container or another panel may show in its own.
+    """A widget with a static picture, which the picture of a container or panel may include.
 
     Attributes:
         title: The heading that the user sees.
@@ -60,7 +60,7 @@ class Pictured:
         raise NotImplementedError
 
     def hosted_by(self, host: Any) -> None:
-        """Renew also the picture of another panel or a container, which shows this one, too."""
+        """Also renew the picture of another panel or a container that contains this one."""
         raise NotImplementedError
 
 
@@ -68,11 +68,11 @@ class StaticOutput:
     """The picture of one display of a panel or a container; a later display replaces it.
 
     Attributes:
-        headless: It was displayed in a cell of nbclient: it is renewed at the end of each cell.
+        headless: It was displayed by nbclient, so it is renewed at the end of each cell.
     """
 
     def __init__(self, draw: Callable[[], Picture]) -> None:
-        """Create it; nothing is published yet.
+        """Create the output without publishing anything.
 
         Args:
             draw: Returns the picture. Called in any thread.
@@ -83,7 +83,7 @@ class StaticOutput:
         self._published = 0.0
         self._due = 0.0
         self.headless = False
-        self._state = ""  # of the picture that was published last
+        self._state = ""  # state of the picture that was published last
         self._output: dict[str, Any] = {}
 
     @property
@@ -92,7 +92,7 @@ class StaticOutput:
         return bool(self._display_id)
 
     def publish(self) -> None:
-        """Publish the picture below what the running cell has put out so far."""
+        """Publish the picture below the running cell's output so far."""
         from IPython.display import publish_display_data
 
         self._display_id = uuid.uuid4().hex
@@ -109,7 +109,7 @@ class StaticOutput:
         """Have the frame thread replace the picture soon, if it was published and has changed.
 
         Args:
-            live: The state changes all the time: every 10 s is enough.
+            live: The state changes continuously: every 10 s is enough.
         """
         due = self._published + (_LIVE_INTERVAL_S if live else _INTERVAL_S)
         if not self._display_id or self.headless:
@@ -130,7 +130,7 @@ class StaticOutput:
         return self._output
 
     def end(self) -> None:
-        """Leave the picture as it is."""
+        """Stop renewing the picture and leave it as it is."""
         self._display_id = ""
         _published.discard(self)
         if self._task is not None:
@@ -211,7 +211,7 @@ def _answer_pages() -> None:
     manager = comm.get_comm_manager()
     if not hasattr(get_ipython(), "kernel") or _TARGET in manager.comms:
         return
-    # not primary: as if a page had opened the comm; no page is asked to open its side
+    # Not primary: as if a page had opened the comm, so no page is asked to open its side.
     channel = comm.create_comm(target_name=_TARGET, comm_id=_TARGET, primary=False)
     manager.register_comm(channel)
 

@@ -33,9 +33,9 @@ class State(TraitType[T, Any]):
         read: Returns the value, given the panel.
         assign: Acts on the panel, given the panel and the new value; without it the trait is
             read-only.
-        to_json: Returns what a view is sent, given the value.
-        freshen: Called before a cell gets the value, given the panel: brings it up to date.
-        help: What the trait is.
+        to_json: Returns the value's form for a view, given the value.
+        freshen: Called with the panel before a cell gets the value, to bring it up to date.
+        help: Description of the trait.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class State(TraitType[T, Any]):
         return None if obj is None or obj.closed else self._read(obj)
 
     def get(self, obj: Any, cls: Any = None) -> Any:
-        """Return the stored value, brought up to date unless it is for a page."""
+        """Return the stored value, after updating it unless it is read for a page."""
         if self._freshen is not None and not as_stored.get() and not obj.closed:
             self._freshen(obj)
             value = self._read(obj)
-            if obj._trait_values.get(self.name, value) != value:  # the first that asks for it
+            if obj._trait_values.get(self.name, value) != value:  # the first access
                 obj._trait_values[self.name] = value
                 obj.send_state(self.name)
         return super().get(obj, cls)
@@ -98,7 +98,7 @@ def _text_of(name: str | None, value: object, error: Exception) -> str:
 
 
 def choose_region(session: Session, value: Any, regions: tuple[SessionRegion, ...]) -> int:
-    """Return the id of a region that was assigned to a trait: as a region, its id or its name.
+    """Return the id of the region assigned to a trait as a region, an id or a name.
 
     Raises:
         ValueError: The value names none of `regions`.
@@ -111,5 +111,5 @@ def choose_region(session: Session, value: Any, regions: tuple[SessionRegion, ..
 
 
 def region_id(region: SessionRegion | None) -> int | None:
-    """Return what a page is sent of a region."""
+    """Return the id of a region, which is what a page is sent; None without a region."""
     return None if region is None else region.id

@@ -14,7 +14,7 @@ export function parseSize(text) {
 
 const boundedBytes = (bytes) => (bytes < 1n << 63n ? Number(bytes) : NaN);
 
-// A size in the largest binary unit that it reaches, as units.size_text writes it.
+// A size in the largest binary unit that does not exceed it, as units.size_text writes it.
 export function shortSize(size) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;

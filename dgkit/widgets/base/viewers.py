@@ -1,9 +1,9 @@
 """Visible views of a panel, and how often to draw for them.
 
-A view reports when it becomes visible or hidden, and every few seconds while it is visible. A page
-that was closed reports nothing, and messages to it accumulate in the Jupyter server. But while a
-cell is running, the kernel may not receive the reports of a visible view. So a view that has not
-reported for a minute gets one frame a second, and after an hour it gets none.
+A view reports when it becomes visible or hidden, and every few seconds while it is visible. A
+closed page reports nothing, and messages to it accumulate in the Jupyter server. But while a cell
+is running, the kernel may not receive the reports of a visible view either. So a view that has not
+reported for a minute gets one frame a second, and none after an hour.
 """
 
 from __future__ import annotations

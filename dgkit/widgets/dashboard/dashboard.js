@@ -10,7 +10,7 @@ const ARRANGEMENTS = [
   ["rows", "Rows"],
   ["tabs", "Tabs"],
 ];
-const METADATA = "dgkit"; // the key of the notebook's metadata that has the user's choice, as `dashboard`
+const METADATA = "dgkit"; // key in the notebook's metadata; its `dashboard` has the user's choice
 const REPORT_MS = 20000; // between reports of a visible view
 
 function pairs(list) {
@@ -27,15 +27,16 @@ function reasons(why) {
   );
 }
 
-// The choice of rows or tabs. It is state of the kernel, so that all views show the same, and is kept
-// for the next kernel in the notebook's metadata, except in pages without a notebook (Voila).
+// The choice of rows or tabs. It is part of the kernel's state, so that all views show the same,
+// and is kept for the next kernel in the notebook's metadata, except in pages without a notebook
+// (Voila).
 function makeArrangement(view, slots) {
   const buttons = ARRANGEMENTS.map(([name, text]) =>
     button(text, () => choose({ arrangement: name }), { "data-name": name }),
   );
   const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
   const notebook = view.model.widget_manager.context?.model;
-  let calls = 0; // while one of this view's own is in progress, messages are about an earlier choice
+  let calls = 0; // while a call of this view is in progress, messages are about an earlier choice
   const show = (arranged) => {
     view.state.arranged = { ...view.state.arranged, ...arranged };
     for (const one of buttons)

@@ -1,7 +1,7 @@
 """dashboard(): the four panels of a session together, with the session's state.
 
-The dashboard is itself a panel, which hosts the views of the four: they share one landmark and one
-error strip, and its grid places them side by side or below each other.
+The dashboard is itself a panel, which hosts the views of the four panels: they share one landmark
+and one error strip, and its grid places them side by side or below each other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["Dashboard", "dashboard"]
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
 _ARRANGEMENTS = ("rows", "tabs")
-_VIEW_EXPIRY_S = 60.0  # a view without a report for this long is gone with its page
+_VIEW_EXPIRY_S = 60.0  # a view that has not reported for this long is closed
 
 _lock = threading.RLock()  # guards _open
 _open: list[Dashboard] = []
@@ -47,7 +47,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
     """Open the dashboard of a session, or of a software DPU that it starts.
 
     Repeated calls return the same dashboard while its session is open, so a cell that runs twice
-    starts nothing twice and loses no region. A dashboard of a given session is closed when its cell
+    starts nothing again and loses no region. A dashboard of a given session is closed when its cell
     runs again without requesting it.
 
     Args:
@@ -110,7 +110,7 @@ class Dashboard(Panel):
     name = "dashboard"
     title = "dgkit dashboard"
     shared = True
-    _ending = False  # set under _lock
+    _ending = False  # protected by _lock
 
     regions = regions_trait(lambda panel: SessionModel.of(panel.session))
     selected = selected_trait(lambda panel: SessionModel.of(panel.session))
@@ -142,7 +142,7 @@ class Dashboard(Panel):
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
         self._arrangement, self._tab = "rows", "allocate"
-        self._arranged = False  # by a user or a cell
+        self._arranged = False  # whether a user or a cell chose the arrangement
         super().__init__()
         self._host_panels()
         _open.append(self)
@@ -188,7 +188,7 @@ class Dashboard(Panel):
 
     @handler
     def show_me(self) -> None:
-        """Begin to allocate, write, look and measure; `sample` messages report each step."""
+        """Start the sample run: allocate, write, look, measure; `sample` messages report steps."""
         if self._sample_task is not None and not self._sample_task.done:
             raise ValueError("the steps are running: wait until they have ended")
         self._sample = SampleRun(self.session, self.panels, self._sample_changed)
@@ -196,7 +196,7 @@ class Dashboard(Panel):
 
     @handler
     def hide_sample(self) -> None:
-        """Remove the steps of the sample run from the views; if it runs, it ends."""
+        """Remove the steps of the sample run from the views, and end the run if it is running."""
         if self._sample_task is not None:
             self._sample_task.cancel()
         self._sample = None
@@ -282,12 +282,12 @@ class Dashboard(Panel):
 
     @handler
     def start(self) -> None:
-        """Begin to start the plot's monitor; a `status` message reports it, `failed` an error."""
+        """Start the plot's monitor without waiting; `status` reports it, `failed` an error."""
         scheduler.start(self._then_update(self.panels.plot.start), self.fail)
 
     @handler
     def stop(self) -> None:
-        """Begin to stop the plot's monitor; the plot keeps its samples."""
+        """Stop the plot's monitor without waiting; the plot keeps its samples."""
         scheduler.start(self._then_update(self.panels.plot.stop), self.fail)
 
     def _then_update(self, call: Callable[[], None]) -> scheduler.Steps:
@@ -296,7 +296,7 @@ class Dashboard(Panel):
 
     @handler
     def restart(self) -> None:
-        """Begin to replace a lost software DPU by a new one; a `restarted` message reports it.
+        """Replace a lost software DPU without waiting; a `restarted` message reports the new one.
 
         Regions of this process's memory are exported to the new DPU, under their names; memory of
         the lost DPU is gone. The plot keeps its samples.

@@ -19,7 +19,7 @@ _LEAST_TICKS = 10  # per CPU, usually of 10 ms each: fewer give no percentage
 
 
 class Gauges:
-    """Reads the load of this machine; each reading is of the time since the previous one."""
+    """Reads the load of this machine; each reading covers the time since the previous one."""
 
     def __init__(self) -> None:
         self._cpu_times = _cpu_times()
@@ -34,7 +34,7 @@ class Gauges:
             unknown) and `title` (where the value is from).
         """
         loads: list[GpuLoad] = []
-        if not self._why_no_gpu:  # a GPU does not appear later
+        if not self._why_no_gpu:  # a missing GPU does not appear later
             loads, self._why_no_gpu = gpu_loads()
         gauges = [self._read_cpu(), *(gauge for load in loads for gauge in _of_gpu(load))]
         if not loads:

@@ -29,7 +29,7 @@ class Panels(NamedTuple):
 
 
 def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
-    """Create the panels of a session, which belong to no cell.
+    """Create the panels of a session; they do not belong to a cell.
 
     Args:
         session: The session.
@@ -46,7 +46,7 @@ def create_panels(session: Session, plot: LatencyPlot | None = None) -> Panels:
 
 
 def close_all(panels: Iterable[Panel], session: Session | None) -> None:
-    """Close panels in reverse order, then a session; an error of one does not stop the others."""
+    """Close panels in reverse order, then a session; an error in one does not stop the others."""
     with contextlib.ExitStack() as stack:
         if session is not None:
             stack.callback(session.close)

@@ -26,7 +26,7 @@ _MEASURE_S = 3.0
 
 @dataclass(slots=True)
 class _Step:
-    panel: str  # which shows it
+    panel: str  # the panel that shows the step
     title: str
     python: str
     state: str = "waiting"  # running, done, failed

@@ -60,8 +60,8 @@ def run(
 ) -> Result:
     """Run the doctor. Blocks for seconds: never call it on the kernel's event loop.
 
-    The findings of a single check, and of those that followed from it, replace those in the result
-    `before`.
+    The findings of a single check and of its consequences replace the corresponding ones in the
+    result `before`.
 
     Raises:
         ValueError: As `diagnose`.
@@ -81,14 +81,14 @@ def run(
 def _topology(made: Diagnosis) -> TopologyModel | None:
     try:
         return topology_model(made)
-    except Exception:  # malformed readings cost the drawing, nothing else
+    except Exception:  # malformed readings prevent only the drawing
         return None
 
 
 def _with_consequences(old: Diagnosis, check: str) -> list[str]:
     """Return a check and its consequences, whose findings have no remedies of their own."""
     only = [check]
-    for cause in only:  # it grows: a consequence is a cause of others
+    for cause in only:  # the list grows: a consequence may cause others
         follow = {one.check for one in old.findings if one.follows == cause}
         only += sorted(follow.difference(only))
     return only

@@ -35,7 +35,7 @@ __all__ = ["DoctorPanel"]
 
 AUTO = "auto"
 _PICTURE_ROWS = 12  # findings in the static picture
-_CARD_S = 0.5  # a cell waits so long for the card of a saved notebook; snapshots take less
+_CARD_S = 0.5  # how long a cell waits for the card of a saved notebook; snapshots take less
 
 
 class DoctorPanel(BokehPanel):
@@ -68,7 +68,7 @@ class DoctorPanel(BokehPanel):
         self._error: Exception | None = None
         self._lock = threading.Lock()
         self._current: Request | None = None
-        self._next: Request | None = None  # the last that was requested during the current run
+        self._next: Request | None = None  # the last request made during the current run
         self._progress = (0, 0)
         self._task: scheduler.Task | None = None
         self._idle = threading.Event()
@@ -171,7 +171,7 @@ class DoctorPanel(BokehPanel):
                 return
             if self._current is not None:
                 if not request.check or self._next is None or self._next.check:
-                    self._next = request  # unless all checks are requested: they include this one
+                    self._next = request  # unless all checks are requested, which include this one
                 return
             self._start(request)
         self._send_state()

@@ -1,4 +1,4 @@
-// Findings and data paths: what was found, what it blocks, and the commands that fix it.
+// Findings and data paths: each problem, what it blocks, and the commands that fix it.
 
 import { button, focusedElement, h } from "../base/elements.js";
 import { tableOf } from "../base/forms.js";
@@ -28,10 +28,10 @@ export function rowOf(lines, at) {
   return at - lines.slice(0, at).findLastIndex(isComment);
 }
 
-// `&&`: the first failure stops the row, and no command is read as input of the one before.
+// `&&`: the first failure stops the row, and no command becomes input of the previous one.
 export const inARow = (lines) => lines.join(lines.some((line) => line.includes(" #")) ? "\n" : " && ");
 
-// Commands in order, each with a button, and one for a row; `copied(text)` copies to the clipboard.
+// Commands in order, with a button for each and for a row; `copied(text)` copies to the clipboard.
 function remedyOf(finding, copied) {
   const about = finding.subject ? `${finding.title}, ${finding.subject}` : finding.title;
   const lines = finding.remedy;
@@ -142,7 +142,7 @@ export function makePaths() {
   return { part, draw };
 }
 
-// The problems as a list; below it, collapsed, what is ok or not applicable.
+// The problems as a list; below it, collapsed, the checks that are ok or not applicable.
 export function makeFindings(acts) {
   const opened = new Map();
   const wrong = h("ul", { class: "dg-findings", "aria-label": "Problems, the worst first" });

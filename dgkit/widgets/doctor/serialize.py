@@ -23,7 +23,7 @@ __all__ = [
     "truncate",
 ]
 
-MAX_FINDINGS = 300  # the worst
+MAX_FINDINGS = 300  # the worst ones are kept
 THIS_MACHINE = {"name": "this machine", "kind": "", "source": "", "side": ""}
 _MAX_TEXT = 2000  # characters
 _MAX_LINES = 40  # commands, sources and subjects of a finding
@@ -112,5 +112,5 @@ def _source(source: Source) -> dict[str, str]:
 
 
 def truncate(text: str, max_length: int = _MAX_TEXT) -> str:
-    """Return a text truncated and on one line: a line copied to a terminal is one command."""
+    """Return a text truncated and on one line, so that it is one command in a terminal."""
     return printable(text if len(text) <= max_length else f"{text[:max_length]}…")

@@ -112,9 +112,9 @@ def draw(model: TopologyModel, pair: Pair | None) -> figure:
 def _children(nodes: Sequence[Node], steps: Sequence[str]) -> dict[str, list[Node]]:
     """Return the children of each node by its id, from left to right; sockets by number.
 
-    If the tree is wider than a page, the two ends of the path are put side by side at the left:
-    the branch of the first with its end at the right, then that of the second with its end at the
-    left.
+    If the tree is wider than a page, the two ends of the path are placed side by side at the left:
+    first the branch of the first device, ending with that device, then the branch of the second,
+    which begins with that device.
     """
     parents = {node.id: node.parent for node in nodes}
     children: dict[str, list[Node]] = {}

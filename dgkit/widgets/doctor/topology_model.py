@@ -18,7 +18,7 @@ __all__ = ["MAX_DEVICES", "Pair", "TopologyModel", "topology_model"]
 
 Pair = tuple[str, str]
 _MAX_NAME = 120  # characters of a device's name
-MAX_DEVICES = 64  # that are drawn: GPUs first, then DPUs, then NICs
+MAX_DEVICES = 64  # devices drawn: GPUs first, then DPUs, then NICs
 _RANK = {"gpu": 0, "dpu": 1, "nic": 2}
 
 
@@ -181,7 +181,7 @@ def _details(tree: pci.PciTree, node: Node, name: str, link: PcieLink | None) ->
 
 
 def _link(link: PcieLink | None) -> str:
-    """Return the link's speed now, and at most if that is more: `PCIe 4 x16, 31.5 GB/s`."""
+    """Return the link's current speed, and its maximum if higher: `PCIe 4 x16, 31.5 GB/s`."""
     if link is None:
         return "not a PCIe device"
     if not link.speed or not link.lanes:

@@ -28,7 +28,7 @@ export function makeTree(view) {
         const wanted = current && `${current.pair} ${isDark()}`;
         if (!wanted || !seen || wanted === drawn || view.live.aborted) return;
         drawn = wanted;
-        const height = place.offsetHeight; // what is below does not move
+        const height = place.offsetHeight; // so that the elements below do not move
         place.style.minHeight = `${height}px`;
         const made = await drawFigures(view, (document) => document.roots().map(() => place));
         figures?.remove();

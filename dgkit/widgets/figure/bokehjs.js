@@ -55,7 +55,7 @@ function skipUnchangedStyles(Bokeh) {
 async function runOnce(names, sources) {
   for (const [at, name] of names.entries()) {
     const known = bokehPage.loading.get(name);
-    const entry = known && !known.done ? known : { done: false }; // done but missing: load it again
+    const entry = known && !known.done ? known : { done: false }; // if done but missing, reload
     bokehPage.loading.set(name, entry);
     const failed = (error) => {
       bokehPage.loading.delete(name); // the next view tries again
@@ -73,7 +73,7 @@ async function runOnce(names, sources) {
 // {Bokeh, document, views, remove}, or null if the view has ended meanwhile.
 export async function drawFigures(view, places) {
   const { bokeh } = view.state;
-  const core = loadBokeh(view, bokeh, ["bokeh"]); // while the kernel creates the figures
+  const core = loadBokeh(view, bokeh, ["bokeh"]); // runs while the kernel creates the figures
   const [figures] = await Promise.all([view.call("figures", { dark: isDark() }), core]);
   const Bokeh = await loadBokeh(view, bokeh, figures.components);
   if (view.signal.aborted) return null;

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BokehPanel", "BokehView", "document_state", "show"]
 
-_MAX_SAVED = 1 << 20  # characters of figures in the widget state, which each page of them loads
+_MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 
 
 class BokehPanel(Panel):
@@ -64,7 +64,7 @@ class BokehView(BokehPanel):
     name = "figure"
     title = "Figure"
 
-    # For `inline`: what a page without a kernel needs to draw the figures, empty if it is too much.
+    # For `inline`: the data that a page without a kernel needs to draw; empty if it is too large.
     saved = traitlets.Dict().tag(sync=True)
 
     def __init__(self, *roots: Model, alt: str = "") -> None:

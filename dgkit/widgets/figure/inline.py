@@ -38,7 +38,7 @@ class InlineFigures(Preprocessor):
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
         """Return the notebook with its figures, and the resources as they were."""
         states = nb.metadata.get("widgets", {}).get(_STATE, {}).get("state", {})
-        have: set[str] = set()  # parts of BokehJS that the page has
+        have: set[str] = set()  # parts of BokehJS already in the page
         for cell in nb.cells:
             for at, output in _views(cell):
                 saved = states.get(output["data"][_VIEW]["model_id"], {}).get("state", {})
@@ -67,7 +67,7 @@ def _views(cell: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _html(figure: dict[str, Any], place: str, lacking: set[str]) -> str:
-    """Return a figure as HTML, behind the parts of BokehJS that the page lacks."""
+    """Return a figure as HTML, preceded by the parts of BokehJS that the page lacks."""
     order = [name for name in ("bokeh", "widgets", "tables", "gl") if name in lacking]
     scripts = [f"<script>{script.decode()}</script>" for script in bokehjs.scripts(order)]
     text = json.dumps({name: figure[name] for name in ("document", "roots")})

@@ -100,7 +100,7 @@ class HeatMapView {
     this.#view.titled({ ...this.#view.state, label });
     this.#view.root.dataset.done = String(done);
   }
-  // Fills the figure; one of another shape, of a sweep with more pairs, is drawn anew.
+  // Fills the figure; redraws it if its shape changed because the sweep has more pairs.
   #setCells({ shape, line }, [cells]) {
     if (!this.#figures) {
       this.#waiting = [{ shape, line }, [cells]];

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["HeatMap"]
 
 _FIGURES = {"p50_ns": "latency", "gb_per_s": "time of a byte"}
-_EVERY_S = 0.5  # between two looks at the rows
-_SLOW, _SHOWN = 1.25, 10  # what is in the table: times the median, and its rows
+_EVERY_S = 0.5  # interval of checks for new rows
+_SLOW, _SHOWN = 1.25, 10  # table: least multiple of the median, and most rows
 
 
 class _Sweep(Protocol):
@@ -105,7 +105,7 @@ class HeatMap(BokehPanel):
                 seen = self._sweep.rows
                 self._send_frame()
             yield
-        self._sweep.wait(0)  # raises what ended the sweep
+        self._sweep.wait(0)  # raises the error that ended the sweep
 
     def _send_frame(self) -> None:
         fields, buffers = self._frame()

@@ -10,7 +10,7 @@ live_view       pages of the views, read again while live viewing is on
 change_tracker  bytes that changed since they were first shown
 search          search for a pattern or a difference, chunk by chunk
 search_task     the one running search of a panel
-region_scan     scans of the region, for the next two
+region_scan     scans of the region, for overview and image
 overview        mean value, entropy and changes of each part of the region
 image           a pixel per item of the region
 structure       structures: fields of ctypes classes, dtypes and dicts, and their values

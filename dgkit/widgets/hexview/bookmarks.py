@@ -24,7 +24,7 @@ class Bookmarks:
     """Ranges of bytes by name, for each region of the session."""
 
     def __init__(self, selection: RegionSelection, changed: Callable[[], None]) -> None:
-        """Create it empty; `changed()` is called when the bookmarks have changed."""
+        """Start without bookmarks; `changed()` is called when the bookmarks have changed."""
         self._selection, self._changed = selection, changed
         self._regions: dict[int, dict[str, Range]] = {}
 
@@ -37,7 +37,7 @@ class Bookmarks:
         """Replace the bookmarks of the region shown.
 
         Raises:
-            TypeError: It is not a dict of names and (start, stop), or an offset is not an int.
+            TypeError: It is not a dict of name: (start, stop), or an offset is not an int.
             ValueError: A name is empty or too long.
             BoundsError: A range is not in the region, or there are too many.
             ClosedError: No region is shown.
@@ -53,7 +53,7 @@ class Bookmarks:
 
     @handler
     def bookmark(self, start: int, stop: int, name: str = "") -> dict[str, str]:
-        """Bookmark bytes, or move the bookmark of this name; without a name it is their offset.
+        """Bookmark bytes, or move the bookmark of this name; the default name is their offset.
 
         Raises:
             TypeError, ValueError, BoundsError, ClosedError: As raised by assign().

@@ -32,9 +32,9 @@ export class HexBox {
   page = null; // the bytes drawn, with their marks
   layout = null; // null until the box has a width
   count = INITIAL_ROWS;
-  moved = false; // by the user, since the last request
+  moved = false; // whether the user scrolled since the last request
   writing = new Map(); // bytes typed whose write has not ended, by offset
-  notice = ""; // text of the status line in front of the cursor's
+  notice = ""; // status text shown before the cursor's
   hues = null; // colours of a structure's bytes, from StructureTable
   region;
   key = "";
@@ -144,7 +144,7 @@ export class HexBox {
     if (!this.layout || !this.size()) return;
     const { per } = this.layout;
     const fields = { view: this.id, at: this.scroller.top * per, n: this.count * per + TAIL, scrolled: this.moved };
-    this.moved = false; // since the user scrolled, not the kernel
+    this.moved = false; // reported to the kernel in this request
     const reply = await this.view.call("fetch", fields);
     if (!reply.region) return this.setStatus("The region is being freed.");
     if (this.fetchAgain || reply.region !== this.view.state.region?.id || reply.sources !== this.layout.sources) return;
@@ -311,7 +311,7 @@ export class HexBox {
     this.moved = true;
     this.refresh();
   }
-  // Scrolls, on a message of the kernel, so that the row of a byte is the first.
+  // Scrolls, on a message from the kernel, so that the row of a byte becomes the first.
   scrollTo(at) {
     if (!this.layout) return;
     this.scroller.go(Math.floor(at / this.layout.per));

@@ -58,7 +58,7 @@ class EditHistory:
         return len(self._undo)
 
     def write(self, region: SessionRegion, at: int, data: bytes, reader: Reader) -> Edit:
-        """Read the bytes that an edit replaces, where they can be read, and start the write.
+        """Read the bytes that an edit replaces, if they can be read, and start the write.
 
         Raises:
             AccessDenied: The region cannot be written.

@@ -1,7 +1,7 @@
 """Reads of a region: as the DPU reads it, by DMA, and as the host sees it, in its own memory.
 
 The wait for a read is bounded, and no further read is started until the DPU has answered it. So a
-stopped DPU delays a view once, by that limit.
+stopped DPU delays a view only once, by that limit.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import { DTYPES, HEX } from "./values.js";
 export const ROW_PX = 20;
 const TALLEST_PX = 8_000_000; // Chromium clamps heights near 33.5 million px: beyond this the scroll bar is scaled
 
-// Marks of a byte: bits, and above them the colour of the field of a structure that it belongs to.
+// Marks of a byte: flag bits, and above them the colour of the structure's field it belongs to.
 const CHANGED = [1, 2]; // by side
 export const DIFFERS = 4;
 export const SELECTED = 8;

@@ -131,7 +131,7 @@ function draw(view) {
   if (view.state.region) grid.cursor.select(start, Math.min(stop, grid.size()));
 }
 
-// Fits the rows to the box, and reports to the kernel while the view is visible, and when it is not.
+// Fits the rows to the box, and reports to the kernel whether the view is visible.
 function trackVisibility(view, grid, scans) {
   const { signal } = view;
   const size = new ResizeObserver(() => grid.arrange());

@@ -36,8 +36,8 @@ __all__ = ["HexView"]
 class HexView(Panel, ValueWidget):  # type: ignore[misc]
     """Hex view of the region selected in the session, or of the given one.
 
-    goto(), select(), find() and edit() do from a cell what the controls of the panel do. As a
-    widget with a value it can be an argument of ipywidgets.interact().
+    goto(), select(), find() and edit() do the same from a cell as the controls of the panel. Since
+    the panel is a widget with a value, it can be an argument of ipywidgets.interact().
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the
@@ -47,7 +47,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             it scrolls the views to them.
         value: The bytes of the selection, its first 64 KiB at most; read-only. They are read again
             when a panel writes to the region, and with each change that live viewing shows.
-        columns: Bytes per row: 8, 16, 32 or 64; 0 for 16 or 8, as the width allows.
+        columns: Bytes per row: 8, 16, 32 or 64; 0 for 16, or 8 if the width is too small.
         source: What is shown: `dpu` (read by DMA), `host` or `both`.
         structure: A structure laid over the bytes, whose fields are listed and coloured: a
             ctypes.Structure class, a structured NumPy dtype, a dict such as
@@ -157,7 +157,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         return self._options.sources(self._selection.current())
 
     def models(self) -> tuple[object, ...]:
-        """Return what answers calls of a view besides the panel."""
+        """Return the objects besides the panel whose handlers a view can call."""
         return self._search, self._structure, self._bookmarks, self._overview, self._image
 
     def _changed(self) -> None:
@@ -186,7 +186,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     # Traits.
 
     def _assign_region(self, value: Any) -> None:
-        if value is not self._selection.current():  # None, too: a linked panel has no region either
+        if value is not self._selection.current():  # also None: linked panels may have no region
             live = self._selection.model.regions
             self.choose(choose_region(self._session, value, live))
 
@@ -220,7 +220,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self._selected.read_later()
 
     def _take_value(self, page: Page) -> None:
-        """Take the selected bytes from a page that was read, if it has them."""
+        """Take the selected bytes from a page that was read, if it contains them."""
         if self._selected.take(page):
             self.refresh_traits()
         else:
@@ -424,7 +424,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._update_traits()
 
     def _show_bytes(self, number: int, start: int, stop: int) -> bool:
-        """Scroll to bytes that another panel names, if they are of the shown region."""
+        """Scroll to bytes that another panel names, if they belong to the shown region."""
         region = self._selection.current()
         if region is None or region.id != number:
             return False
@@ -432,7 +432,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         return True
 
     def _on_frame_thread(self, call: Callable[[], None]) -> None:
-        """Run a call of a cell on the frame thread, which alone sends messages."""
+        """Run a cell's call on the frame thread, the only thread that sends messages."""
 
         def once() -> Generator[None, None, None]:
             call()

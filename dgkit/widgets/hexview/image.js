@@ -5,8 +5,8 @@ import { plural } from "../base/units.js";
 import { DTYPES, hexOffset, numberText, small } from "./values.js";
 
 const IMAGE_HEIGHT = 420;
-const IMAGE_SCALE = 16; // px of the image at most, and of a pixel
-const IMAGE_ODD = [255, 0, 255]; // what is not a finite number
+const IMAGE_SCALE = 16; // px: maximum height of the image, and of a pixel
+const IMAGE_ODD = [255, 0, 255]; // colour of values that are not finite
 const IMAGE_KEYS = {
   ArrowRight: [1, 0],
   ArrowLeft: [-1, 0],
@@ -112,7 +112,7 @@ export class RegionImage {
     this.#buttons();
     this.ask();
   }
-  // An image is sent by another thread than the state, and may arrive before the state names its region.
+  // Images and states come from different threads: an image may arrive before its region's state.
   #receive(message, buffers) {
     this.#early = this.#on && message.region === this.view.state.region?.id ? null : [message, buffers];
     if (this.#early) return;

@@ -163,14 +163,14 @@ class RegionImage(RegionScan):
     """The image of the shown region.
 
     Attributes:
-        on: It is shown; else nothing is read for it.
+        on: Whether the image is shown; if not, nothing is read for it.
     """
 
     kind = "image"
     live_s = 0.25
 
     def __init__(self, *args: Any, endian: Callable[[], str], changed: Callable[[], None]) -> None:
-        """Create it hidden; `changed()` is called when its setting has changed."""
+        """Create a hidden image; `changed()` is called when its setting has changed."""
         super().__init__(*args)
         self._endian, self._changed = endian, changed
         self._setting = ImageSetting()
@@ -214,7 +214,7 @@ class RegionImage(RegionScan):
         self._changed()
 
     def reset(self) -> None:
-        """Discard everything known; another region is shown from its start."""
+        """Discard all results; another region is shown from its start."""
         self._setting, self._pixels = replace(self._setting, offset=0), None
         super().reset()
 

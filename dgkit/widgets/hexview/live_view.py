@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_PAGE", "LiveView", "Page"]
 
 MAX_PAGE = 4096  # bytes
-MAX_VIEWS = 8  # kept per region; a page that was reloaded leaves one behind
+MAX_VIEWS = 8  # kept per region; a reloaded page leaves its old view behind
 
 
 class Page:
@@ -75,7 +75,7 @@ class _RegionState:
 class LiveView:
     """Pages of all views of a panel.
 
-    Thread-safe: each method uses the region state that it started with, by one dict operation.
+    Thread-safe: each method works on the region state it started with, by one dict operation.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LiveView:
         send: Callable[[str, Page], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Create it with live viewing off.
+        """Create the pages with live viewing off.
 
         Args:
             reader: Reads the bytes.

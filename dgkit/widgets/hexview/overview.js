@@ -88,7 +88,7 @@ export class OverviewStrip {
     }
     this.#draw();
   }
-  // A scan is sent by another thread than the state, and may arrive before the state names its region.
+  // Scans and states come from different threads: a scan may arrive before its region's state.
   #receive(message, buffers) {
     const { region, size, source, read, error } = message;
     this.#latest = [message, buffers];
@@ -126,7 +126,7 @@ export class OverviewStrip {
     this.changes.setAttribute("d", changes);
     this.drawWindow();
   }
-  // What the strip shows, and how much of the region was read for it, and how.
+  // What the strip shows, how much of the region was read for it, and how.
   #text() {
     const { size, source, read, value, changed } = this.#parts;
     const count = changed.reduce((sum, one) => sum + one, 0);

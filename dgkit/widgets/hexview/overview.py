@@ -1,6 +1,6 @@
 """Overview of a whole region: mean value, entropy and changes of each of 256 parts of it.
 
-A region of up to 4 MiB is read whole; of a larger one the middle 4 KiB of each part, 1 MiB in all.
+Regions up to 4 MiB are read whole; of larger ones the middle 4 KiB of each part, 1 MiB in all.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Overview(RegionScan):
         self.renew(urgent=True)
 
     def reset(self) -> None:
-        """Discard everything known: the region was replaced or freed."""
+        """Discard all results: the region was replaced or freed."""
         self._reference = None
         super().reset()
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Key", "Read", "RegionScan"]
 
-_PAUSE_S = 0.5  # between a scan and the next that no user asked for
+_PAUSE_S = 0.5  # between a scan and the next automatic one
 
 Key = tuple[int, str]  # the region's id, and the source of the bytes
-Read = Callable[[int, int], Generator[bool, None, bytes]]  # of a size at an offset, in steps
+Read = Callable[[int, int], Generator[bool, None, bytes]]  # reads (offset, size), in steps
 
 
 class RegionScan(ABC):
@@ -44,7 +44,7 @@ class RegionScan(ABC):
         send: Callable[..., None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """Create it; nothing is read until a view asks.
+        """Create the scan; nothing is read until a view requests it.
 
         Args:
             reader: Reads the bytes.
@@ -89,7 +89,7 @@ class RegionScan(ABC):
         self._viewers.update(view, on)
 
     def reset(self) -> None:
-        """Discard everything known: the region was replaced or freed."""
+        """Discard all results: the region was replaced or freed."""
         self._sent = None
         self.renew(urgent=True)
 
@@ -116,7 +116,7 @@ class RegionScan(ABC):
         self._failed(error)
 
     def _again(self, scanned: float) -> bool | None:
-        """Return whether to scan now; None to ask again later, and False to end the task."""
+        """Return True to scan now, None to check again later, and False to end the task."""
         passed = time.monotonic() - scanned
         live = self._live() and self._wanted_now()
         with self._lock:

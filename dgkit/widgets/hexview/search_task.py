@@ -35,7 +35,7 @@ class SearchTask:
         send: Callable[..., None], fail: Callable[[Exception], None],
         on_match: Callable[[int, int], None],
     ) -> None:  # fmt: skip
-        """Prepare it.
+        """Prepare the task without starting a search.
 
         Args:
             reader: Reads the bytes.
@@ -87,7 +87,7 @@ class SearchTask:
 
     @handler
     def as_python(self) -> dict[str, str]:
-        """Return the lines of Python that do what the last search did.
+        """Return Python code that repeats the last search.
 
         Raises:
             ValueError: Nothing was searched in this region.
@@ -130,7 +130,7 @@ class SearchTask:
         self._update(done=done)
 
     def _failed(self, error: Exception) -> None:
-        if isinstance(error, ClosedError):  # the session reports the freed region, too
+        if isinstance(error, ClosedError):  # the session also reports the freed region
             self._update(status="freed")
             return
         self._update(status="failed")

@@ -60,7 +60,7 @@ class RegionSelection:
         """Return the shown region.
 
         Raises:
-            ClosedError: There is none, or it was freed.
+            ClosedError: There is no region, or it was freed.
         """
         region = self.current()
         if region is None:
@@ -147,7 +147,7 @@ class RegionSelection:
     def state(self) -> dict[str, Any]:
         """Return the shared state of the session's panels, and the shown region.
 
-        `region` describes the one that is shown; if it is None, `empty_reason` says why.
+        `region` describes the shown region; if it is None, `empty_reason` says why.
         """
         region = self.current()
         about = None if region is None else {

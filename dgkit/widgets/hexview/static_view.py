@@ -25,7 +25,7 @@ _BYTES = 256
 def bytes_picture(
     title: str, selection: RegionSelection, reader: Reader, sources: Sequence[str]
 ) -> Picture:
-    """Return the bytes in view. The host reads them where it can: a picture moves no bytes."""
+    """Return the bytes in view. The host reads them if it can: a picture causes no DMA."""
     region = selection.current()
     if region is None:
         picture = Picture(f"{title}: {selection.empty_reason}")

@@ -100,7 +100,7 @@ export class StructureTable {
         this.#show(await this.view.call("fields"));
       } while (this.#again);
     } catch {
-      /* the kernel has ended: the panel says so */
+      /* the kernel has ended, which the panel shows */
     } finally {
       this.#asking = false;
     }

@@ -1,4 +1,4 @@
-"""Structures laid over the bytes of a region: their fields and the values of these.
+"""Structures laid over the bytes of a region: their fields and the fields' values.
 
 A structure is described by a ctypes.Structure or Union class, by a structured NumPy dtype, or by a
 dict of names and types, packed: `{"magic": "u32", "size": "u64be", "name": "char[16]"}`.
@@ -19,8 +19,8 @@ from ...units import plural
 __all__ = ["MAX_BYTES", "MAX_FIELDS", "Field", "Structure", "parse_structure"]
 
 MAX_FIELDS = 256
-MAX_BYTES = 4096  # of a structure
-_MAX_SHOWN = 8  # elements of an array in its value
+MAX_BYTES = 4096  # size limit of a structure
+_MAX_SHOWN = 8  # array elements shown in a value
 
 _TYPES = {
     "u8": "u1", "i8": "i1", "u16": "u2", "i16": "i2", "u32": "u4", "i32": "i4", "u64": "u8",
@@ -69,7 +69,7 @@ class Field(NamedTuple):
 
 
 class Structure(NamedTuple):
-    """A structure: what it was made from, its name, its size in bytes, and its fields."""
+    """A structure: the description it was made from, its name, size in bytes and fields."""
 
     source: Any
     name: str
@@ -90,7 +90,7 @@ def parse_structure(source: Any) -> Structure:
             and `[count]` for an array.
 
     Raises:
-        TypeError: It is none of these, or a field has a type that cannot be shown.
+        TypeError: `source` is none of these, or a field has a type that cannot be shown.
         ValueError: A declared type is unknown, or it has no fields.
         BoundsError: It has more than 256 fields or 4,096 bytes.
     """
@@ -141,7 +141,7 @@ def _declared(name: object, text: object) -> Any:
 
 
 def _of_dtype(dtype: np.dtype[Any], name: str, at: int) -> Iterator[Field]:
-    """Yield the fields of a dtype; those of nested structures one by one."""
+    """Yield the fields of a dtype, and the fields inside nested structures."""
     base, count = dtype.base, dtype.itemsize // dtype.base.itemsize if dtype.base.itemsize else 0
     if base.names:
         for index in range(count):
@@ -175,7 +175,7 @@ def _type_text(dtype: np.dtype[Any]) -> str:
 
 
 def _of_ctypes(kind: Any, name: str, at: int) -> Iterator[Field]:
-    """Yield the fields of a ctypes class; those of nested classes one by one."""
+    """Yield the fields of a ctypes class, and the fields inside nested classes."""
     for owner in reversed(kind.__mro__):
         for entry in vars(owner).get("_fields_", ()):
             part, inner = entry[0], entry[1]
@@ -218,7 +218,7 @@ def _of_ctype(kind: Any, name: str, at: int) -> Iterator[Field]:
 
 
 def _scalar(kind: Any) -> np.dtype[Any]:
-    """Return the dtype of a simple ctypes type; of a wide character its code.
+    """Return the dtype of a simple ctypes type; for a wide character, that of its code.
 
     Raises:
         TypeError or NotImplementedError: NumPy does not know the type: it is a pointer.
@@ -240,7 +240,7 @@ def _is_simple(kind: Any) -> bool:
 
 
 def _text(value: Any, *, plain: bool = False) -> str:
-    """Return a NumPy scalar or an int as text; of an int also its hex digits unless `plain`."""
+    """Return a NumPy scalar or an int as text; an int also in hex digits unless `plain`."""
     kind = np.asarray(value).dtype.kind
     if kind == "V":
         return bytes(value.tobytes()).hex(" ")

@@ -32,7 +32,7 @@ class StructureView:
         source: Callable[[], str],
         changed: Callable[[], None],
     ) -> None:
-        """Create it without a structure; `changed()` is called when it has changed."""
+        """Start without a structure; `changed()` is called when the structure has changed."""
         self._changed = changed
         self._reader, self._region, self._source = reader, region, source
         self._structure: Structure | None = None
@@ -44,7 +44,7 @@ class StructureView:
         return None if self._structure is None else self._structure.source
 
     def assign(self, source: Any) -> None:
-        """Lay a structure over the bytes at the current offset, or none.
+        """Lay a structure over the bytes at the current offset, or remove it if None.
 
         Raises:
             TypeError, ValueError, BoundsError: As raised by parse_structure() and place().
@@ -94,7 +94,7 @@ class StructureView:
 
     @handler
     def fields(self) -> dict[str, Any]:
-        """Read the bytes of the structure and return `at` and `values`, or why not in `error`."""
+        """Read the bytes of the structure; return `at` and `values`, or the reason in `error`."""
         structure, region = self._structure, self._region()
         if structure is None or region is None:
             return {"at": self.offset, "values": [], "error": ""}
@@ -111,7 +111,7 @@ class StructureView:
         return {"at": at, "values": structure.values(data), "error": ""}
 
     def of_page(self, page: Page) -> dict[str, Any] | None:
-        """Return the same from a page that was read, or None if it has not all the bytes."""
+        """Return the same as fields() from a page that was read, or None if bytes are missing."""
         structure, at = self._structure, self.offset - page.at
         if structure is None or at < 0 or at + structure.size > len(page.parts[0]):
             return None

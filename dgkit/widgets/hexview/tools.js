@@ -179,8 +179,8 @@ export function makeActions(commands) {
   return { row, more, form, apply };
 }
 
-// The toolbar: one row of what is needed at all times, a second one that "More" opens, and a third one
-// while there is a comparison or a search to control.
+// The toolbar: a row of controls needed at all times, a second row that "More" opens, and a third
+// row while there is a comparison or a search to control.
 export function makeBar({ choices, search, actions }) {
   const second = h(
     "div",

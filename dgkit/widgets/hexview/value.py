@@ -20,7 +20,7 @@ MAX_BYTES = 1 << 16
 
 
 class SelectedBytes:
-    """The first 64 KiB of the selection, as they were read last.
+    """The first 64 KiB of the selection, as last read.
 
     Attributes:
         data: The bytes; empty if the DPU does not answer.
@@ -31,13 +31,13 @@ class SelectedBytes:
         self, reader: Reader, selection: RegionSelection, sources: Callable[[], Sequence[str]],
         on_read: Callable[[], None],
     ) -> None:  # fmt: skip
-        """Prepare it; nothing is read yet.
+        """Prepare the value without reading anything.
 
         Args:
             reader: Reads the bytes.
             selection: The region and the selected bytes.
             sources: Returns the sources shown; the first is read.
-            on_read: Called on the frame thread when read_later() has read them.
+            on_read: Called on the frame thread when read_later() has read the bytes.
         """
         self.data = b""
         self.stale = True
@@ -55,7 +55,7 @@ class SelectedBytes:
                     self.data = self._reader.read(region, self._sources()[:1], start, size)[0]
 
     def take(self, page: Page) -> bool:
-        """Take the bytes from a page that was read; return whether it has them."""
+        """Take the bytes from a page that was read; return whether it contains them."""
         region, start, size = self._range()
         at = start - page.at
         if region is None or region.id != page.region:

@@ -2,12 +2,12 @@
 
 latency      the panel: requests of its views and calls from a cell
 live_measurement  start, switch, stop, frames
-sweeps       the sweep that runs or ran, and the one kept for comparison
+sweeps       the last sweep, and the one kept for comparison
 size_sweep   one sweep over sizes
 measurement  what to measure: the setting, the memory used, the monitor
 run          one run: its configuration, its samples, its report
 history      samples of a run: points over time, histogram, percentiles
-view_model   the run shown, the run before, and the next frame
+view_model   the current run, the previous run, and the next frame
 figures      the Bokeh figures
 export       runs as CSV, HTML and JSON files
 

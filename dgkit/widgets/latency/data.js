@@ -9,11 +9,11 @@ function floats(view) {
   return new Float64Array(buffer.slice(byteOffset, byteOffset + byteLength));
 }
 
-const PACED = 4; // points of a frame that are shown one after the other; more come at once
-const MOST_MS = 100; // from one of them to the next
+const PACED = 4; // up to this many points of a frame are shown one by one; more are shown at once
+const MOST_MS = 100; // between two of them
 
-// The newest points, at least `capacity` once there are as many; rows that are not newer than the
-// last one are ignored. Points are drawn once they are shown.
+// The newest points, at least `capacity` once that many have arrived; rows that are not newer than
+// the last one are ignored. Points are drawn once they are shown.
 export class Points {
   #rows;
   #capacity;
@@ -59,7 +59,7 @@ export class Points {
     this.#length = this.#capacity;
     this.#shown = Math.max(0, this.#shown - this.#capacity);
   }
-  // The columns of what is shown from time `from` (s) on, in µs; `x` is the time before `now` in
+  // The columns of the shown points from time `from` (s) on, in µs; `x` is the time before `now` in
   // units of `unit` s, negative.
   window(from, now, unit) {
     let first = this.#shown;
@@ -143,7 +143,7 @@ export class LatencyData {
   #distribution(bins, curve, { samples, figures }) {
     return { ...histogramOf(bins, Math.max(samples, 1)), curve: curveOf(curve), figures };
   }
-  // Shows the points of the frame before and the first of this one; fine.show(1) shows the next.
+  // Shows the points of the previous frame and the first of this one; fine.show(1) shows the next.
   // Returns whether the distribution changed, or null if a frame is missing and the full state must
   // be requested.
   addFrame(message, buffers) {

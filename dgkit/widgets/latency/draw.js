@@ -139,7 +139,7 @@ export class LatencyDraw {
     this.time(seconds);
     this.distribution();
   }
-  // Draws a sweep, over the one before.
+  // Draws a sweep over the previous one.
   sizes({ sweep, sweep_before: before }) {
     const rows = sweep?.rows ?? [];
     const earlier = before?.rows ?? [];

@@ -45,8 +45,8 @@ def export_file(runs: Runs, kind: str) -> tuple[str, str]:
 def _points(history: History) -> Any:
     """Return rows (s, p50, p99, max, samples): per second, and per block where still available.
 
-    The figures of a row are of one window: of its second, or of its block and the blocks before
-    it, up to one second or 1,000 samples (see History).
+    The figures of a row cover one window: its second, or its block and the blocks before it, up to
+    one second or 1,000 samples (see History).
     """
     coarse, fine = history.coarse.all(), history.fine.all()
     older = coarse[coarse[:, 0] < fine[0, 0]] if len(fine) else coarse
@@ -70,7 +70,7 @@ def csv_table(runs: Runs, what: str = "time") -> str:
     """Return a table as CSV.
 
     Comment lines (#) describe each run; each row starts with the name of its run. A gap is a row
-    without figures. In the table "time", p50, p99, max and samples of a row are of one window; the
+    without figures. In the table "time", p50, p99, max and samples of a row cover one window; the
     windows of blocks overlap.
 
     Args:
@@ -97,7 +97,7 @@ def csv_table(runs: Runs, what: str = "time") -> str:
 def sweep_csv(sweeps: Sweeps) -> str:
     """Return a row per size and round as CSV, after comment lines (#) that describe each sweep.
 
-    p99 is empty for fewer than 100 samples, the floors where there is none.
+    p99 is empty for fewer than 100 samples; floors are empty if not measured.
     """
     out = io.StringIO()
     for name, sweep in sweeps.items():

@@ -118,7 +118,7 @@ def _legend(
 def _legend_only(fig: Any, drawn: Any) -> Any:
     """Return a renderer with the same look and no points.
 
-    BokehJS rebuilds a legend, empty, with each change of the data of its renderers.
+    BokehJS rebuilds a legend, and leaves it empty, whenever the data of its renderers change.
     """
     renderer = GlyphRenderer(
         glyph=drawn.glyph,

@@ -28,7 +28,7 @@ EDGES_NS = 10.0 ** (np.arange(_DECADES * _FINE_BINS // _SHOWN + 1) * _SHOWN / _F
 
 _NAMED = (("p50", 0.5, 2), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p99.9", 0.999, 1000))
 
-Floats = Any  # np.ndarray of float64: its type's name differs between versions of NumPy
+Floats = Any  # np.ndarray of float64, whose type name differs between versions of NumPy
 _CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles per nine
 
 
@@ -60,7 +60,7 @@ class Ring:
         self.total += 1
 
     def since(self, total: int) -> Floats:
-        """Return a copy of the rows added after the first `total`, as far as still available."""
+        """Return a copy of the rows added after the first `total` that are still available."""
         count = min(self.total - total, len(self))
         start = (self.total - count) % self._capacity
         first = self._rows[start : start + count]
@@ -143,7 +143,7 @@ class History:
         return {"samples": self.samples, "lost": self.lost, "rate": self.rate}
 
     def gap(self, lost: int = 0) -> None:
-        """Record a gap before the next block: `lost` blocks are missing, or it was stopped."""
+        """Record a gap before the next block: `lost` blocks are missing, or measuring stopped."""
         self.lost += lost
         self._gap = self._start_ns is not None
 
@@ -208,7 +208,7 @@ class History:
             self._second = []
 
     def _flush(self) -> None:
-        """Add pending blocks to the histogram: a call per block would cost ten times as much."""
+        """Add pending blocks to the histogram; one call per block would cost ten times as much."""
         if not self._pending:
             return
         samples, self._pending = np.concatenate(self._pending), []
@@ -256,7 +256,7 @@ class History:
         return np.clip(10.0 ** ((bins + 0.5) / _FINE_BINS), self._min_ns, self._max_ns)
 
     def figures(self) -> dict[str, float]:
-        """Return min, max and the percentiles that there are enough samples for, in ns."""
+        """Return min, max and the percentiles for which there are enough samples, in ns."""
         if not self.samples:
             return {}
         named = [(name, share) for name, share, least in _NAMED if self.samples >= least]

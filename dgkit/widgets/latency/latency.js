@@ -140,7 +140,7 @@ class LatencyView {
     if (control) control.toggleAttribute("aria-invalid", false);
     if (control && !done) control.setAttribute("aria-invalid", "true");
   }
-  // As #call, with several fields: the control that an error belongs to is marked and focused.
+  // Like #call, with several fields: marks and focuses the control at fault if there is an error.
   async #callFields(name, fields = {}, controls = {}) {
     this.#view.clear();
     for (const control of Object.values(controls)) control.removeAttribute("aria-invalid");
@@ -199,7 +199,7 @@ class LatencyView {
     else this.#scheduleDraw(changed);
     this.#pace();
   }
-  // Shows the other points of a frame one after the other, as far apart as the DPU has taken them.
+  // Shows the remaining points of a frame one by one, at the intervals at which the DPU took them.
   #pace() {
     clearTimeout(this.#pacing);
     const wait = this.#data.fine.nextMs;

@@ -1,8 +1,8 @@
 """LatencyPlot: latencies measured by the DPU, live or over sizes, and a comparison of two runs.
 
-`live_measurement` reads the samples into the view model and sends what is new to the visible views,
-in numbered frames: two blocks a frame, which a view draws one after the other. A view that misses a
-frame requests the full state.
+`live_measurement` reads the samples into the view model and sends new data to the visible views, in
+numbered frames of two blocks, which a view draws one after the other. A view that misses a frame
+requests the full state.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _of_setting(name: str, *, help: str) -> State[Any]:
 class LatencyPlot(BokehPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
-    The DPU takes `count` samples of `size` bytes every 50 ms, also while a cell is busy; with the
-    path "GPU-initiated" a kernel of this process does, or of the emulated GPU. Without
-    `region` the plot allocates its own region. With one, writes go to scratch memory of the same
-    kind (see Session.monitor). A change while it runs starts a new run: samples of two settings are
-    never mixed. It keeps a point per block for 2 minutes, a point per second for an hour, and the
-    last 1,000,000 samples.
+    The DPU takes `count` samples of `size` bytes every 50 ms, even while a cell is busy; with the
+    path "GPU-initiated", a kernel of this process or of the emulated GPU takes them. Without
+    `region` the plot allocates its own region. With a region, writes go to scratch memory of the
+    same kind (see Session.monitor). A change while it runs starts a new run: samples of two
+    settings are never mixed. It keeps a point per block for 2 minutes, a point per second for an
+    hour, and the last 1,000,000 samples.
 
     sweep() measures latency over sizes instead, and shows it with the floor of each size.
 
@@ -69,7 +69,7 @@ class LatencyPlot(BokehPanel):
     Attributes:
         running: It measures; assigning True or False starts or stops it.
         region: The region that is measured; None: the plot's own memory.
-        size: Bytes per operation, at most those of the region.
+        size: Bytes per operation, at most the size of the region.
         op: `write` or `read`.
         path: `auto`, `inline`, `worker` or `GPU-initiated`.
         p50_ns: The median of the run so far, in ns; None without samples. Read-only.
@@ -142,7 +142,7 @@ class LatencyPlot(BokehPanel):
 
     @property
     def measuring(self) -> bool:
-        """True while it measures, also in the middle of a cell; `running` follows at its end."""
+        """True while it measures, even within a cell; `running` is updated at the cell's end."""
         return not self.closed and self._live.measuring
 
     @property
@@ -152,7 +152,7 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def start(self, **changes: Any) -> None:
-        """Start to measure; a sweep is stopped. On an error nothing is changed.
+        """Start measuring; stop a running sweep. On an error nothing is changed.
 
         Args:
             **changes: Changes of the setting, such as size=4096; see change().
@@ -174,7 +174,7 @@ class LatencyPlot(BokehPanel):
         self._live.change(changes)
 
     def _figures_changed(self, changed: bool) -> None:
-        """Draw the picture anew: frames, which would renew it, are sent to visible views only."""
+        """Redraw the picture: frames, which would renew it, are sent to visible views only."""
         self.renew_picture(live=True)
         if changed:
             self.refresh_traits()
@@ -199,14 +199,14 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def stop(self) -> None:
-        """Stop measuring, also a sweep; the samples stay. Idempotent."""
+        """Stop measuring and stop a sweep; the samples stay. Idempotent."""
         with self._live.lock:
             self._sweeps.end()
             self._live.stop()
 
     @handler
     def clear(self) -> None:
-        """Discard the samples of the run; if it measures, it continues. The run before stays."""
+        """Discard the samples of the run; if it measures, it continues. The previous run stays."""
         self._live.error = None
         self._view_model.clear()
         self._send_state()
@@ -284,7 +284,7 @@ class LatencyPlot(BokehPanel):
         """Keep the sweep as `before`: the next one is drawn over it, with the ratio of each size.
 
         Raises:
-            ValueError: There is none yet, or it is running.
+            ValueError: There is no sweep yet, or it is running.
         """
         self._sweeps.keep()
         self._send_state()
@@ -306,7 +306,7 @@ class LatencyPlot(BokehPanel):
         return run.report()
 
     def to_csv(self, what: str = "time") -> str:
-        """Return a table of the run and of the run before as CSV.
+        """Return a table of the run and of the previous run as CSV.
 
         Comment lines (#) name the operation, the provider and the machine.
 
@@ -324,7 +324,7 @@ class LatencyPlot(BokehPanel):
     def export(self, kind: str) -> Reply:
         """Return a file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (reports).
 
-        Of the sweep: `sweep` (CSV) or `sweep-json` (reports).
+        For the sweep: `sweep` (CSV) or `sweep-json` (reports).
         """
         if kind in SWEEP_FILES:
             name, text = sweep_file(self._sweeps.named(), kind)

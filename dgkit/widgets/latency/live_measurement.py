@@ -36,11 +36,11 @@ class LiveMeasurement:
 
     Attributes:
         lock: Serializes start and stop; the frame thread never takes it.
-        setting: What is measured, or will be.
+        setting: The setting that is measured, or will be.
         monitor: The open monitor, or None.
-        error: What ended the measurement (see `explain`), or None.
+        error: The error that ended the measurement (see `explain`), or None.
         waiting: Why no samples arrive at present, or "".
-        figures: p50, p99 and max of the run, as far as it has them, in ns.
+        figures: Those of p50, p99 and max that the run has, in ns.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class LiveMeasurement:
         send: Callable[..., None], changed: Callable[[], None],
         figures_changed: Callable[[bool], None],
     ) -> None:  # fmt: skip
-        """Prepare it; start() starts it.
+        """Prepare the measurement; start() starts it.
 
         Args:
             session: The session whose DPU is measured.
             setting: What is measured.
-            samples: Where the samples go.
+            samples: View model that receives the samples.
             send: Sends a message to the views: a kind, buffers, fields.
             changed: Called when the state has changed by more than new samples.
             figures_changed: Called every 0.4 s while it measures, with whether `figures` changed.
@@ -81,7 +81,7 @@ class LiveMeasurement:
         return self.monitor is not None
 
     def move_to(self, session: Session) -> None:
-        """Stop, and measure another session from now on, in memory of the plot's own."""
+        """Stop, and then measure another session, in the plot's own memory."""
         self.end_task()
         self._measurement.close()
         self._measurement = Measurement(session)
@@ -126,7 +126,7 @@ class LiveMeasurement:
         self._changed()
 
     def end_task(self) -> None:
-        """Stop without a word to the views."""
+        """Stop without notifying the views."""
         task, self._task, self.waiting = self._task, None, ""
         self.monitor = None
         if task is not None:
@@ -152,7 +152,7 @@ class LiveMeasurement:
             yield due if monitor.buffered else None
 
     def take_figures(self) -> None:
-        """Take the figures of the run."""
+        """Copy the figures of the run into `figures`."""
         self._figures_at = time.monotonic()
         before, self.figures = self.figures, self._samples.figures()
         self._figures_changed(self.figures != before)
@@ -182,7 +182,7 @@ class LiveMeasurement:
             self._set_waiting("")
 
     def _set_waiting(self, text: str) -> None:
-        """Report once why no samples arrive, and once (empty) that they arrive again."""
+        """Report once why no samples arrive, and once, with "", that they arrive again."""
         if text != self.waiting:
             self.waiting = text
             self._send("waiting", text=text)

@@ -193,7 +193,7 @@ class Measurement:
             end: Ends the monitor of `old`.
 
         Returns:
-            The monitor, and the error if it is one of `old`.
+            The monitor, and the error if the monitor is one of `old`.
 
         Raises:
             DgkitError: As raised by open().
@@ -208,7 +208,7 @@ class Measurement:
             return self.open(old), error
 
     def label(self, setting: Setting, run: Run | None) -> str:
-        """Return the provider's label of the run, or of what would be measured.
+        """Return the provider's label for the run, or for the setting that would be measured.
 
         A GPU is named only if it copies: between host memories the provider `cuda` uses the CPU.
         """

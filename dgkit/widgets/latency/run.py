@@ -31,7 +31,7 @@ class RunConfig:
     spinning: bool
     count: int
     every_s: float
-    posted: tuple[tuple[str, Any], ...] = ()  # what a report of a kernel's operations adds
+    posted: tuple[tuple[str, Any], ...] = ()  # fields that a report of a kernel's operations adds
 
     @classmethod
     def of(cls, monitor: Any) -> RunConfig:
@@ -122,7 +122,7 @@ class Run:
         return replace(self, history=deepcopy(self.history))
 
     def report(self) -> LatencyReport:
-        """Return a report on the last samples, at most 1,000,000; `where` says of how many.
+        """Return a report on the last samples, at most 1,000,000; `where` says how many.
 
         Raises:
             ValueError: There are no samples yet.

@@ -1,6 +1,6 @@
 """Latency over sizes: a sweep of a LatencyPlot, in rounds, with the floor beside each figure.
 
-A round measures each size once. A change on the machine meanwhile therefore widens the band of all
+A round measures each size once. So a change on the machine during the sweep widens the band of all
 sizes, instead of distorting the curve at one size.
 """
 
@@ -31,7 +31,7 @@ __all__ = ["P99_LEAST", "SizeSweep", "SweepSetting", "python_lines"]
 
 _SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
 _MOST_SIZES, _MOST_ROUNDS, _MOST_SAMPLES = 32, 100, 100_000
-_BYTES, _LEAST = 64 << 20, 20  # moved for a size and round at most, but for so many samples
+_BYTES, _LEAST = 64 << 20, 20  # most bytes moved for a size and round, but at least so many samples
 P99_LEAST = 100  # samples
 
 
@@ -103,12 +103,12 @@ class SweepSetting:
 
 
 class SizeSweep:
-    """One sweep: `run` measures, in a background thread; all else may be used meanwhile.
+    """One sweep: `run` measures in a background thread; other methods may be used meanwhile.
 
     Attributes:
-        setting: What is swept.
+        setting: Sizes, rounds and samples of the sweep.
         status: `running`, `done`, `stopped` or `failed`.
-        error: What ended it, or None.
+        error: The error that ended the sweep, or None.
         done: Measurements that have ended, of `total`.
     """
 
@@ -237,10 +237,11 @@ class SizeSweep:
         """Return a row for each size that was measured.
 
         Returns:
-            `size`, `path`, `rounds`, `samples` of all rounds, and in ns the median over the rounds
-            of `p50`, `p99` (None for fewer than 100 samples a round) and `floor` (None without
-            one), `low` and `high`: least and greatest p50 of a round. `ratio` is the median of p50
-            divided by the floor, of the rounds whose floor was steady; `moved` counts the others.
+            `size`, `path`, `rounds`, `samples` of all rounds; in ns, the median over the rounds of
+            `p50`, `p99` (None for fewer than 100 samples a round) and `floor` (None if there is
+            none); `low` and `high`, the least and greatest p50 of a round. `ratio` is the median of
+            p50 divided by the floor, over the rounds whose floor was steady; `moved` counts the
+            other rounds.
         """
         return [_row(size, reports) for size, reports in self.reports.items()]
 

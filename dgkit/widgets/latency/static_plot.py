@@ -13,9 +13,9 @@ from .size_sweep import SizeSweep
 __all__ = ["latency_picture", "sweep_picture"]
 
 _BAND, _FLOOR, _BEFORE = "#b9d5ea", "#3c763d", "#7b3294"
-_MAX_SIZES = 9  # labelled on the axis
+_MAX_SIZES = 9  # most sizes labelled on the axis
 _COLOURS = {"p50": "#0072b2", "p99": "#b34700", "max": "#5f6368"}
-_POINTS = 700  # of a line: the picture is not wider
+_POINTS = 700  # most points of a line: the picture has no more columns
 
 
 def latency_picture(title: str, label: str, runs: Mapping[str, Run]) -> Picture:
@@ -56,7 +56,7 @@ def _over_time(run: Run) -> Chart:
 
 
 def sweep_picture(title: str, sweeps: Mapping[str, SizeSweep]) -> Picture:
-    """Return latency over sizes of the last sweep, with its band and floor, over the one before.
+    """Return latency over sizes of the last sweep, with its band and floor, over the previous one.
 
     Args:
         title: Heading.

@@ -55,7 +55,7 @@ export function sweepActions(call, python) {
     drop.hidden = !kept;
     bar.hidden = !running;
     if (running) Object.assign(bar, { max: sweep.total, value: sweep.done });
-    if (JSON.stringify(setting) === shown) return; // what was typed stays until a sweep is started
+    if (JSON.stringify(setting) === shown) return; // typed values stay until a sweep is started
     shown = JSON.stringify(setting);
     for (const [name, input] of Object.entries(inputs)) input.value = setting[name];
   };

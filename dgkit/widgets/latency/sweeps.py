@@ -29,7 +29,7 @@ class Sweeps:
         self, live: LiveMeasurement, *, send: Callable[..., None], changed: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:  # fmt: skip
-        """Prepare it without a sweep.
+        """Start without a sweep.
 
         Args:
             live: The live measurement.
@@ -43,7 +43,7 @@ class Sweeps:
         self.task: scheduler.Task | None = None
         self._live = live
         self._send, self._changed, self._fail = send, changed, fail
-        self._resume = False  # the live measurement, after the sweep
+        self._resume = False  # whether to resume the live measurement after the sweep
 
     def start(self, changes: Mapping[str, Any]) -> SizeSweep:
         """Start a sweep of what the live measurement measures.
@@ -76,7 +76,7 @@ class Sweeps:
         self.stop()
 
     def close(self) -> None:
-        """End the sweep and what follows it."""
+        """End the sweep and the task that follows it."""
         self.end()
         if self.task is not None:
             self.task.cancel()
@@ -129,7 +129,7 @@ class Sweeps:
         return python_lines(self._live.session, self._live.setting, self.setting)
 
     def state(self) -> dict[str, Any]:
-        """Return the sweeps for a view; one that is compared with itself is no comparison."""
+        """Return the sweeps for a view; a sweep is not compared with itself."""
         sweep, before = self.current, self.kept
         before = None if before is sweep else before
         return {

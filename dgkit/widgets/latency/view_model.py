@@ -1,4 +1,4 @@
-"""View model of a LatencyPlot: the current run, the run before, and the data of the next frame.
+"""View model of a LatencyPlot: the current run, the previous run, the data of the next frame.
 
 Handlers and the frame thread use it concurrently: each method holds its lock.
 """
@@ -65,12 +65,12 @@ class ViewModel:
 
     @_locked
     def clear(self) -> None:
-        """Discard the samples of the run; the run before stays."""
+        """Discard the samples of the run; the previous run stays."""
         self.run = self._new(self.run.config, self.run) if self.run is not None else None
 
     @_locked
     def keep(self) -> None:
-        """Make the run the run before, and start a new one.
+        """Keep the run as the previous run, and start a new one.
 
         Raises:
             ValueError: There are no samples yet.
@@ -80,7 +80,7 @@ class ViewModel:
 
     @_locked
     def drop(self) -> None:
-        """Discard the run before."""
+        """Discard the previous run."""
         self.before = None
 
     @_locked
@@ -115,9 +115,9 @@ class ViewModel:
 
     @_locked
     def frame(self) -> Frame | None:
-        """Return what is new since the last frame, or None if nothing is or no view is visible.
+        """Return the data since the last frame, or None if there is none or no view is visible.
 
-        Buffers: points per block, points per second, and at times histogram and percentiles.
+        Buffers: points per block, points per second, and in some frames histogram and percentiles.
         """
         run = self.run
         if run is None or run.history.fine.total == self._sent[0] or not self.viewers.due():
@@ -146,9 +146,9 @@ class ViewModel:
 
     @_locked
     def buffers(self) -> list[bytes]:
-        """Return both rings, histogram and percentiles of the run; the last two of the one before.
+        """Return rings, histogram and percentiles of the run; the last two of the previous run.
 
-        Six buffers; empty ones if there is no such run.
+        There are six buffers; buffers of a missing run are empty.
         """
         rings = (self.run.history.fine, self.run.history.coarse) if self.run else ()
         points = [ring.all().tobytes() for ring in rings] or [b"", b""]

@@ -26,7 +26,7 @@ _ROWS = (
 def success_record(number: int, request: Request, report: TransferReport) -> dict[str, Any]:
     """Describe a completed transfer; times are in ns after the submit of its last DMA.
 
-    `first` has those of the first DMA (submit, post, complete), if it was another one.
+    `first` has the times of the first DMA (submit, post, complete), unless it is the last.
     """
     stamps = report.first_stamps
     two = stamps is not None and stamps[0] != report.submit_ns

@@ -30,7 +30,7 @@ class Run:
     Attributes:
         requests: The requests.
         error: The exception that ended the run.
-        timings: By the id of the request.
+        timings: Timings by the id of the request.
         ended: Nothing is left to do.
         silent_s: Seconds without progress.
     """
@@ -124,7 +124,7 @@ class Run:
                 break
 
     def finish(self) -> None:
-        """End the run after its task has ended or was cancelled, and wake those who wait."""
+        """End the run after its task has ended or was cancelled, and wake the waiting threads."""
         for transfer in self._in_flight:
             transfer.cancel()
         request = self.requests[self._index]

@@ -17,7 +17,7 @@ const TIME_UNITS = [
   [1, "ns"],
 ];
 
-// A time in the largest unit that it reaches, to `digits` significant digits.
+// A time in the largest unit that does not exceed it, with `digits` significant digits.
 export function timeText(ns, digits = 4) {
   const [scale, unit] = TIME_UNITS.find(([size]) => Math.abs(ns) >= size) ?? TIME_UNITS.at(-1);
   return `${(ns / scale).toLocaleString("en-US", { maximumSignificantDigits: digits })} ${unit}`;
@@ -36,7 +36,7 @@ export class Timeline {
   #data = null;
   #range = null;
   #preset = "latest";
-  #origin = 0; // origin: where the axis has 0
+  #origin = 0; // time at which the axis has 0
   // `choose` is called with the number of a transfer that is clicked.
   constructor(choose) {
     this.choose = choose;

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["BURST_GAP_NS", "timeline"]
 
-BURST_GAP_NS = 50_000_000  # transfers that are further apart are not of one burst
+BURST_GAP_NS = 50_000_000  # transfers further apart belong to different bursts
 
 
 def timeline(records: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

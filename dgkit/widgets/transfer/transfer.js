@@ -205,7 +205,7 @@ function makeSummary() {
   return { part: box, draw };
 }
 
-// A line of 16 bytes (html_cards.hex_lines) as one of 8 bytes or two, for a narrow panel.
+// A line of 16 bytes (html_cards.hex_lines) as one or two lines of 8, for a narrow panel.
 export function halves(line) {
   const [, offset, bytes, text] = /^(\w+) {2}(.{48}) {2}(.*)$/.exec(line) ?? [];
   if (!offset) return [line];

@@ -345,7 +345,7 @@ class TransferPanel(Panel):
 
     @handler
     def as_python(self, number: int) -> dict[str, str]:
-        """Return the lines of Python that do the transfers of a completion."""
+        """Return Python code that repeats the transfers of a completion."""
         if number not in self._python:
             raise ValueError(f"no completion {number} is listed")
         return {"text": self._python[number]}

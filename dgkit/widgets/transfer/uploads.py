@@ -31,7 +31,7 @@ class Uploads:
         """Append a chunk to a file.
 
         Args:
-            key: Key of the file; a chunk at offset 0 starts it anew.
+            key: Key of the file; a chunk at offset 0 restarts the file.
             name: Name of the file, for error texts.
             size: Size of the whole file in bytes.
             at: Offset of the chunk in bytes.
