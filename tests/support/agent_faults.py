@@ -1,6 +1,6 @@
 """Fault injector for an agent: an exception or a delay at any of its boundaries, on demand.
 
-The agent runs on a thread of this process, so that a test can change what it calls.
+The agent runs on a thread of this process, so that a test can patch the functions it calls.
 """
 
 import errno
@@ -72,7 +72,7 @@ def _takes_text(kind: type) -> bool:
 class Injector:
     """Raise `fault` in the agent's next `times` calls of one boundary, after `delay` seconds.
 
-    Calls by the thread that made the injector are left alone.
+    Calls by the thread that created the injector are not affected.
     """
 
     def __init__(self, owner: object, name: str) -> None:
@@ -101,7 +101,7 @@ def inject(patch: object, boundary: str) -> Injector:
     owner, name = BOUNDARIES[boundary]
     injector = Injector(owner, name)
 
-    def bound(*args: object, **options: object) -> object:  # a method, too, unlike an instance
+    def bound(*args: object, **options: object) -> object:  # binds as a method, unlike an instance
         return injector(*args, **options)
 
     patch.setattr(owner, name, bound)  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ PAGES += ("jupyter", "agent", "wire", "gpu_initiated")
 
 
 def resolve(name: str) -> None:
-    """Import a package and load its lazy names: pdoc looks only at what a module has already."""
+    """Import a package and load its lazy names, since pdoc sees only names already loaded."""
     module = importlib.import_module(name)
     for public in getattr(module, "__all__", ()):
         setattr(module, public, getattr(module, public))

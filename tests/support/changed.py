@@ -1,4 +1,4 @@
-"""Tests that a change touches: the stages, and the test files that import what was changed."""
+"""Tests affected by a change: the stages, and the test files that import changed modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-# Tests of changes that Python's imports do not show: prefix of the path, stages, test files.
+# Tests for changes that Python's imports do not reveal: prefix of the path, stages, test files.
 RULES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("native/softdoca/", ("plain", "unit"), ("tests/unit/test_softdoca*.py",)),
     ("native/", ("plain", "unit"), ("tests/unit/test_dma*.py", "tests/unit/test_packaging.py")),

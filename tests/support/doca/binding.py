@@ -1,4 +1,4 @@
-"""What the tests of dgkit.doca share: a copy that is ready to go, over softdoca."""
+"""Shared code of the tests of dgkit.doca: a copy that is ready to start, over softdoca."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dgkit import doca
 
 doca.use("softdoca")
 
-# The first lines of programs that tests start; SOFTDOCA_SIDE says which side they are.
+# First lines of the programs that tests start; SOFTDOCA_SIDE selects their side.
 START = """
 import gc, os, sys, warnings
 import dgkit
@@ -41,14 +41,14 @@ class Copy:
         return [self.pe, self.device, self.inventory]
 
     def again(self) -> None:
-        """The target as it was before any copy."""
+        """Reset the target to its state before any copy."""
         self.dst.reset_data()
         self.target[:] = bytes(len(self.target))
 
 
 @contextmanager
 def copying(size: int = 4096, **options: int) -> Iterator[Copy]:
-    """A Copy that is closed at the end of the block, however that ends."""
+    """Yield a Copy, which is closed at the end of the block even after an exception."""
     made = Copy(size, **options)
     try:
         yield made

@@ -106,7 +106,7 @@ def test_a_range_that_leaves_the_dma_buf_or_the_allocation_is_refused():
             said = host(mmap.format(size, offset))
             assert said.startswith("InvalidValue"), said
             assert "exceed the dma-buf of" in said
-        # of the dma-buf, but not at that address; and by the address alone
+        # by the dma-buf but a different address, and by the address alone
         for more in ("", ", dmabuf=it.shared.fd"):
             said = host(f"doca.Mmap((it.gpu.address + {MIB}, {2 * MIB}), it.device{more})")
             assert said.startswith("InvalidValue" if more else "Driver"), said

@@ -1,7 +1,7 @@
-"""GPU memory under maps of dgkit.doca, over softdoca: its owner, and who copies it.
+"""GPU memory under maps of dgkit.doca, over softdoca: its owner, and the side that copies it.
 
-Each runs in its own process, which evaluates the lines that it reads: so both sides are as a
-host and a DPU are, and the tests' process need not load softdoca.
+Each side runs in its own process, which evaluates the lines that it reads. So the sides are as
+separate as a host and a DPU, and the tests' process need not load softdoca.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from dgkit.doca import Access
 from dgkit.memory import cuda
 
 MIB = 1 << 20
-TASK = 2 * MIB  # bytes: what one task copies at most
+TASK = 2 * MIB  # most bytes that one task copies
 SIZES = [*range(1, 10), 63, 64, 65, 4095, 4096, 4097, 65537, TASK - 1, TASK, TASK + 1, 16 * MIB]
-SIZE = 16 * MIB + 4100  # of memory in which each of them has room
+SIZE = 16 * MIB + 4100  # bytes of memory, enough for each of them
 IDENTITY = "dma-buf identity only"
 BOTH = Access.LOCAL_READ_WRITE | Access.PCI_READ_WRITE
 
@@ -43,7 +43,7 @@ _NOISE.flags.writeable = False
 
 
 def noise(size: int, seed: int) -> np.ndarray:
-    """Bytes of a seed, up to 16 MiB and some; not to be written to."""
+    """Return the bytes of a seed, slightly over 16 MiB at most; callers must not write to them."""
     return _NOISE[seed * 4099 % MIB :][:size]
 
 
@@ -52,7 +52,7 @@ def digest(data: Any) -> str:
 
 
 def answer(line: str, it: Any) -> str:
-    """What a line gives, or the error that it raises, in one line of text."""
+    """Return the value of an expression, or the error it raises, as one line of text."""
     try:
         return str(eval(line, {"it": it, "noise": noise, "digest": digest, "doca": doca}))
     except Exception as error:
@@ -60,7 +60,7 @@ def answer(line: str, it: Any) -> str:
 
 
 def _fake_cuda() -> str:
-    """The path of the fake driver's library if that is the driver here; else ""."""
+    """Return the path of the fake driver's library if it is the driver in use, else ""."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.partition("/")[2]
         if path.endswith("/libcuda.so.1") and b"dgkitFakeCuda" in Path(f"/{path}").read_bytes():
@@ -69,9 +69,9 @@ def _fake_cuda() -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Environment of a process that recognizes dma-bufs.
+    """Return the environment of a process that recognizes dma-bufs.
 
-    The fake driver's are memfds, which look like dma-bufs to a process with it in LD_PRELOAD.
+    The fake driver's dma-bufs are memfds, which a process with it in LD_PRELOAD takes for dma-bufs.
     """
     path = _fake_cuda()
     return {"SOFTDOCA_LOG": "info", **({"LD_PRELOAD": path} if path else {}), **more}
@@ -94,20 +94,20 @@ def side(name: str, *args: object, **more: str) -> Iterator[Callable[..., str]]:
 
 @contextlib.contextmanager
 def pair(*args: object) -> Iterator[tuple[Callable[..., str], Callable[..., str]]]:
-    """A Host, and a Copier that has imported its memory."""
+    """Yield a Host, and a Copier that has imported its memory."""
     with side("Host", *args) as host, side("Copier", bytes.fromhex(host.token)) as dpu:
         yield host, dpu
 
 
 def end(process: Child) -> str:
-    """Its end, which must be a good one; what it logged."""
+    """End a process, which must succeed, and return its log."""
     code, said = process.end(60)
     assert code == 0, said
     return said
 
 
 class Memory:
-    """`size` bytes of a GPU, as CuPy sees them. kind: "vmm", CUDA virtual memory; "malloc"."""
+    """`size` bytes on a GPU as a CuPy array; `kind` is "vmm" (CUDA virtual memory) or "malloc"."""
 
     def __init__(self, kind: str, size: int) -> None:
         cupy = cuda.require_cupy()
@@ -124,7 +124,7 @@ class Memory:
         self.address, self.size = self.memory.gpu.address, size
 
     def free(self) -> None:
-        """Gives it back to CUDA, whatever still uses it."""
+        """Free the memory even if something still uses it."""
         self.array = self.memory = None
         self._stack.close()
 
@@ -149,14 +149,14 @@ class Host:
         self.token = self.map.export_pci()
 
     def set(self, seed: int) -> str:
-        """Fills the memory; the digest of what it holds."""
+        """Fill the memory, and return the digest of its content."""
         wanted = noise(self.gpu.size, seed)
         self.gpu.array.set(wanted)
         self.gpu.memory.synchronize()
         return digest(wanted)
 
     def holds(self, seed: int, at: int, size: int, before: int) -> bool:
-        """Whether a kernel sees the bytes of `seed` there, and those of `before` beside them."""
+        """Return whether a kernel sees the bytes of `seed` there, and of `before` next to them."""
         import cupy
 
         wanted = noise(self.gpu.size, before).copy()
@@ -170,7 +170,7 @@ class Host:
 
 
 class Copier:
-    """Copies between the map of a descriptor and a bytearray of its size, by tasks of DMA."""
+    """Copies between the map of a descriptor and a bytearray of the same size, by DMA tasks."""
 
     def __init__(self, token: bytes) -> None:
         doca.use("softdoca")
@@ -189,7 +189,7 @@ class Copier:
         self.dma.start()
 
     def copy(self, src: doca.Mmap, dst: doca.Mmap, at: int, size: int) -> int:
-        """The same bytes of both maps, in tasks that are not too large."""
+        """Copy the same range between both maps, in tasks of at most TASK bytes."""
         for start in range(at, at + size, TASK):
             part = (start, min(TASK, at + size - start))
             source = self.inventory.buf_by_data(src, *part)
@@ -200,7 +200,7 @@ class Copier:
         return size
 
     def get(self, at: int, size: int) -> str:
-        """Reads; the digest of what came, if nothing came beside it."""
+        """Read; return the digest of the bytes, if no bytes next to them changed."""
         memory = np.frombuffer(self.memory, "u1")
         memory[:] = 0xEE
         self.copy(self.far, self.near, at, size)
@@ -208,12 +208,12 @@ class Copier:
         return digest(memory[at : at + size]) if beside else "something came beside it"
 
     def put(self, seed: int, at: int, size: int) -> int:
-        """Writes the bytes of a seed."""
+        """Write the bytes of a seed."""
         np.frombuffer(self.memory, "u1")[at : at + size] = noise(size, seed)
         return self.copy(self.near, self.far, at, size)
 
     def gather(self, parts: int, size: int) -> str:
-        """Reads every second `size` bytes by one task with a list; the digest of what came."""
+        """Read every second block of `size` bytes by one task with a list; return the digest."""
         take = self.inventory.buf_by_data
         with take(self.far, 0, size) as first:
             for i in range(1, parts):
@@ -224,7 +224,7 @@ class Copier:
         return digest(np.frombuffer(self.memory, "u1")[: parts * size])
 
     def too_large(self, size: int) -> str:
-        """One task of `size` bytes; the state that its failure leaves behind."""
+        """Submit one task of `size` bytes; return the state after its failure."""
         with self.inventory.buf_by_data(self.far, 0, size) as source:
             target = self.inventory.buf_by_addr(self.near, 0, size)
             with target, self.dma.memcpy(source, target) as task:
@@ -247,8 +247,10 @@ class Both(Copier):
     kept: tuple[Any, ...] = ()
 
     def through(self, seed: int, at: int, size: int) -> str:
-        """Bytes of the seed go to the GPU's memory by a map of so many bytes of a page alone, and
-        come back; the map stays open beside those before it. Their digest."""
+        """Write bytes of the seed to GPU memory and read them back; return their digest.
+
+        It uses a map of that many bytes within one page, which stays open beside the earlier maps.
+        """
         part = memoryview(self.page)[at : at + size]
         near = doca.Mmap(part, self.device)
         self.kept += (near,)

@@ -28,7 +28,7 @@ SOFTWARE = "software DPU, softdoca"
 
 @pytest.fixture(scope="module", params=WHERE)
 def lent(request):
-    """An array under a region of softdoca's, and a DPU that has imported it."""
+    """Yield an array registered with softdoca, and a DPU that has imported the region."""
     with dgkit.empty(SIZE, on="gpu") as memory, WHERE[request.param](memory, "softdoca") as do:
         yield Side(memory, do)
 
@@ -151,8 +151,8 @@ def test_cycles_leave_both_processes_as_they_were():
         assert cycles(50) == before
 
 
-# Host memory that softdoca pins and then dgkit's own core does, or the other way round; the first
-# gives it up, and a kernel of the second reads it. It loses the context if it is pinned no more.
+# Host memory that softdoca pins and then dgkit's own core does, or the other way round. The first
+# unpins it, then a kernel of the second reads it; if it is no longer pinned, the context is lost.
 PINNED_TWICE = """
 import sys, numpy as np, dgkit
 from dgkit import Device, WC_DTYPE, WR_DTYPE

@@ -1,8 +1,8 @@
-"""A program for DOCA, built against the installed package and run: by its `dgkit softdoca` alone.
+"""Build and run a DOCA program with only the installed package's `dgkit softdoca`.
 
     python tests/support/doca/installed.py
 
-Exit status 0 if it copied what it was given.
+The exit status is 0 if the program copied its input.
 """
 
 import os
@@ -16,7 +16,7 @@ DGKIT = Path(sys.executable).with_name("dgkit")
 
 
 def shell(script: str, folder: Path) -> str:
-    """What a shell script says on stdout. As for a user: `dgkit` is on the path."""
+    """Return the stdout of a shell script, run with `dgkit` on the path, as for a user."""
     path = f"{DGKIT.parent}{os.pathsep}{os.environ['PATH']}"
     command = ["sh", "-eu", "-c", script]
     environment = os.environ | {"PATH": path}
@@ -27,7 +27,7 @@ def shell(script: str, folder: Path) -> str:
 
 
 def main() -> int:
-    """Builds the samples in a folder of their own and runs one, in both ways."""
+    """Build the samples in a folder of their own and run one of them, in both ways."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         where = shlex.quote(str(folder / "samples"))

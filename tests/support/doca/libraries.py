@@ -1,4 +1,4 @@
-"""softdoca's libraries as they are installed, looked at by readelf. Shared by its tests."""
+"""Inspect softdoca's installed libraries with readelf. Shared by its tests."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ NODES = ["DOCA_2", "EXPERIMENTAL", "INTERNAL"]
 
 
 def tool(name, package):
-    """Its path. Where it is not here the test is skipped, and says what brings it."""
+    """Return the path of a tool; if it is missing, skip the test and name its package."""
     found = shutil.which(name)
     if not found:
         pytest.skip(f"{name} is not here: apt install {package}")
@@ -27,7 +27,7 @@ def readelf(path, *options):
 
 
 def exported(path):
-    """{function: node} of a library; what has no node has None."""
+    """Return {function: version node} of a library; None for functions without a node."""
     found = {}
     for line in readelf(path, "--dyn-syms").splitlines():
         match = re.search(r"(?:FUNC|OBJECT) +(?:GLOBAL|WEAK) +\w+ +(\S+) (\S+)", line)
@@ -46,6 +46,6 @@ def dynamic(path, tag):
 
 
 def public(part):
-    """What programs may call in a library: {function: node}."""
+    """Return the functions of a library that programs may call: {function: version node}."""
     found = exported(HOME / f"lib/libdoca_{part}.so.3")
     return {name: node for name, node in found.items() if name.startswith("doca_")}

@@ -1,4 +1,4 @@
-"""Readings of a DOCA that is installed, and of what the loader finds of it."""
+"""Readings of an installed DOCA, and of the libraries that the loader finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATE = Reading(fault="late", why="no answer")
 
 
 def installed(running: str = "3.2.1025", parts: tuple[str, ...] = PARTS) -> dict[str, object]:
-    """A DOCA on a host."""
+    """Return the readings of a DOCA installation on a host."""
     return {
         f"text {ROOT}/applications/VERSION": f"{running}\n",
         f"names {LIB}": [f"libdoca_{part}.so.3.2.1025" for part in parts]
@@ -25,7 +25,7 @@ def installed(running: str = "3.2.1025", parts: tuple[str, ...] = PARTS) -> dict
 
 
 def loadable(**files: str) -> dict[str, object]:
-    """What the loader finds, by name."""
+    """Return the libraries that the loader finds, by name."""
     names = ("libdoca_common", "libdoca_dma", "libdoca_gpunetio", "libibverbs")
     said = {
         f"{name}.so": {"path": files.get(name, ""), "why": "" if name in files else f"no {name}"}

@@ -22,7 +22,7 @@ def _output(*command: object) -> str:
 
 
 def samples_in(folder: Path) -> Path:
-    """The samples' sources as `dgkit softdoca samples` gives them, and two of them built by cc."""
+    """Write the samples with `dgkit softdoca samples`, and build two of them with cc."""
     _output(*cli.command("softdoca", "samples", folder))
     home = json.loads(_output(*cli.command("softdoca", "env", "--json")))
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-DDOCA_ALLOW_EXPERIMENTAL_API", "-O2", "-Wall"]
@@ -40,9 +40,9 @@ def _sample(side_of: str, program: Path, *args: object, **more: str) -> "subproc
 
 
 def export_of_the_sample(samples: Path, folder: Path, size: int, **more: str) -> str:
-    """gpu_export lends `size` bytes and remote_copy_receiver writes to them; what the first said.
+    """Run gpu_export with `size` bytes, and remote_copy_receiver to write them; return its output.
 
-    `more` is its environment, by default one that recognizes dma-bufs."""
+    `more` is gpu_export's environment, by default one that recognizes dma-bufs."""
     files = ["--descriptor-path", folder / "descriptor", "--buffer-path", folder / "buffer"]
     text = ["--text", "from the GPU", "--size", size]
     with _sample("host", samples / "gpu_export", *files, *text, **more or environment()) as host:

@@ -1,4 +1,4 @@
-"""Readings of cards of NVIDIA's, of their settings and of the interfaces beside them."""
+"""Readings of NVIDIA cards, their settings and their network interfaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARM = {"ask uname": {**UNAME, "machine": "aarch64"}, "text /etc/mlnx-release": "
 
 
 def cards(*functions: tuple[str, str]) -> dict[str, object]:
-    """Readings of network functions: (address, device number)."""
+    """Return the readings of network functions, given as (address, device number)."""
     said: dict[str, object] = {f"names {PCI}": [address for address, _ in functions]}
     for address, device in functions:
         said[f"link {PCI}/{address}"] = f"/sys/devices/pci0000:9e/0000:9e:01.0/{address}"
@@ -24,7 +24,7 @@ def cards(*functions: tuple[str, str]) -> dict[str, object]:
 
 
 def table(now: dict[str, int], then: dict[str, int] | None = None) -> str:
-    """What mlxconfig prints of these."""
+    """Return the output of mlxconfig for these settings."""
     rows = "".join(
         f"        {name:<44}V(0)   V({value})   V({(then or now)[name]})\n"
         for name, value in now.items()
@@ -33,12 +33,12 @@ def table(now: dict[str, int], then: dict[str, int] | None = None) -> str:
 
 
 def asked(names: tuple[str, ...], answer: object, address: str = AT) -> dict[str, object]:
-    """What mlxconfig answers when it is asked for these."""
+    """Return the reading of mlxconfig's answer to a query for these names."""
     return {f"run {shlex.join(mlxconfig.command(address, names))}": answer}
 
 
 def nets(**ports: str) -> dict[str, object]:
-    """Network interfaces, each with its phys_port_name."""
+    """Return the readings of network interfaces, each with its phys_port_name."""
     return {
         "names /sys/class/net": sorted(ports),
         **{f"text /sys/class/net/{net}/phys_port_name": port for net, port in ports.items()},
@@ -52,7 +52,7 @@ DPU, NIC = (1, 0, 0, 0, 0), (1, 1, 1, 1, 1)
 def settings(
     now: tuple[int, ...], then: tuple[int, ...] | None = None, **more: int
 ) -> dict[str, object]:
-    """The readings of a card's mode."""
+    """Return the readings of a card's mode."""
     before = dict(zip(bluefield.MODE, now, strict=True)) | more
     after = dict(zip(bluefield.MODE, then or now, strict=True)) | more
     return asked(bluefield.QUERIED, table(before, after))

@@ -1,4 +1,4 @@
-"""Machines with GPUs, in short: what several tests of the GPU family begin with."""
+"""Machines with GPUs, from which several tests of the GPU family start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from support.doctor.machines import machine
 from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.machine import Machine
 
-# As the kernel modules write it: open 580 (seen on an H200), closed 535, and on Arm.
+# As written by the kernel modules: open 580 (seen on an H200), closed 535, and on Arm.
 OPEN = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (x@)  \n"
     "GCC version:  gcc version 15.3.0 (GCC) \n"
@@ -37,7 +37,7 @@ def smi(
     addressing: str = "None",
     virtualization: str = "None",
 ) -> str:
-    """An output of `nvidia-smi -q`, with what the doctor looks at; `bar1`: total and free."""
+    """Return `nvidia-smi -q` output with the lines the doctor reads; `bar1`: total and free."""
     head = (
         "\n==============NVSMI LOG==============\n\n"
         f"Timestamp                                 : Sat Nov 21 23:22:46 2026\n"
@@ -70,7 +70,7 @@ def smi(
 def with_gpu(
     readings: dict[str, object] | None = None, *, driver: str = "nvidia", pci_id: str = "10DE:2335"
 ) -> Machine:
-    """One GPU at ADDRESS on the PCI bus, and these readings."""
+    """Return a machine with one GPU at ADDRESS on the PCI bus, and these readings."""
     folder = f"/sys/bus/pci/devices/{ADDRESS}"
     bus: dict[str, object] = {
         "names /sys/bus/pci/devices": (ADDRESS,),
@@ -82,7 +82,7 @@ def with_gpu(
 
 
 def h200(readings: dict[str, object] | None = None, *, without: tuple[str, ...] = ()) -> Machine:
-    """A machine on which all is well, changed by these readings, without some."""
+    """Return a machine without problems, with these readings added and some removed."""
     well: dict[str, object] = {
         "run nvidia-smi -q": smi(),
         "text /proc/driver/nvidia/version": OPEN,
@@ -102,5 +102,5 @@ WITH_NIC: dict[str, object] = {
 
 
 def h200_and_nic(readings: dict[str, object] | None = None, **more: tuple[str, ...]) -> Machine:
-    """The same with a ConnectX-7, which may use GPU memory."""
+    """Return the same machine with a ConnectX-7 that may use GPU memory."""
     return h200({**WITH_NIC, **(readings or {})}, **more)

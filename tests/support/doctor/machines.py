@@ -1,4 +1,4 @@
-"""Machines out of readings, and checks run on them."""
+"""Machines built from readings, and checks run on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNAME = {"system": "Linux", "node": "box", "release": "6.8.0", "version": "#1", 
 
 
 def reading(key: str, value: object) -> Reading:
-    """A Reading as it is; else what a look of that kind gives: text, bytes, names, plain values."""
+    """Return a Reading unchanged, and other values as a Reading of the key's kind."""
     if isinstance(value, Reading):
         return value
     kind = key.partition(" ")[0]
@@ -32,7 +32,7 @@ def reading(key: str, value: object) -> Reading:
 
 
 def machine(readings: Mapping[str, object], *, name: str = "synthetic") -> Machine:
-    """A machine that has just this: whatever else is looked for is not there."""
+    """Return a machine with just these readings; everything else is absent."""
     made = {"ask uname": UNAME, **readings}
     answers = {key: reading(key, value) for key, value in made.items()}
     snapshot = Snapshot(source="synthetic: a test", otherwise="absent", readings=answers)
@@ -42,5 +42,5 @@ def machine(readings: Mapping[str, object], *, name: str = "synthetic") -> Machi
 def judge(
     check: str, *machines: Machine, goal: Goal = Goal.ARM_DMA, size: int = 64 << 20
 ) -> tuple[Finding, ...]:
-    """What one check (or family) says of a machine, or of a host and a DPU."""
+    """Return the findings of one check (or family) for a machine, or for a host and a DPU."""
     return diagnose(machines, goal=goal, only=[check], size=size).findings

@@ -1,4 +1,4 @@
-"""Machines for the doctor's panel and its drawing: PCIe trees out of a few paths, as snapshots."""
+"""Machines for the doctor's panel and its drawing: snapshots of PCIe trees from a few paths."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ KINDS = {
 
 
 def pcie(paths: Mapping[str, tuple[str, int]]) -> dict[str, object]:
-    """`{"b0/b0:02.0/b1:00.0/b2:00.0/b3:00.0": ("gpu", 1)}`: the way from a host bridge down to a
-    device, its kind and its NUMA node. What is above it are bridges."""
+    """Return the readings of a PCIe tree, such as `{"b0/b0:02.0/b1:00.0": ("gpu", 1)}`.
+
+    A path leads from a host bridge down to a device, through bridges; its value is the device's
+    kind and NUMA node.
+    """
     found: dict[str, object] = {}
     names: set[str] = set()
     nodes = {numa for _, numa in paths.values() if numa >= 0}
@@ -60,8 +63,10 @@ GPU, DPU, NIC, SAME_SOCKET, FAR = (f"0000:{one}:00.0" for one in ("1a", "1b", "1
 
 
 def large() -> dict[str, tuple[str, int]]:
-    """Eight GPUs and ten NICs, after the layout of a DGX H100: four switches, each with two GPUs
-    and two NICs, and two NICs at root ports."""
+    """Return eight GPUs and ten NICs, laid out as in a DGX H100.
+
+    There are four switches, each with two GPUs and two NICs, and two NICs at root ports.
+    """
     found = {}
     for at in range(4):
         bus, numa = 0x10 + 0x20 * at, at // 2
@@ -75,19 +80,19 @@ def large() -> dict[str, tuple[str, int]]:
 
 
 def snapshot(paths: Mapping[str, tuple[str, int]], **more: object) -> Snapshot:
-    """A synthetic machine with that tree."""
+    """Return the snapshot of a synthetic machine with that tree."""
     made = {"ask uname": {**UNAME, "release": "5.15.0-25-generic"}, **pcie(paths), **more}
     answers = {key: reading(key, value) for key, value in made.items()}
     return Snapshot(source="synthetic: a test's machine", otherwise="absent", readings=answers)
 
 
 def machine(paths: Mapping[str, tuple[str, int]], **more: object) -> Machine:
-    """The same as the doctor sees it."""
+    """Return the same machine as the doctor sees it."""
     return Machine(RecordedReader(snapshot(paths, **more)), "test.snap")
 
 
 def saved(folder: Path, paths: Mapping[str, tuple[str, int]] = SMALL, name: str = "test") -> Path:
-    """The same in a file."""
+    """Save the same snapshot in a file, and return its path."""
     path = folder / f"{name}.snap"
     snapshot(paths).save(path)
     return path

@@ -10,7 +10,7 @@ GPU, NIC, BRIDGE = "30200", "20000", "60400"
 
 
 class Dev(NamedTuple):
-    """`path`: below /sys/devices, from the host bridge on. `files`: more of its files."""
+    """PCI device; `path` is below /sys/devices, from the host bridge on; `files` are more files."""
 
     path: str
     ids: str = "8086:352A"
@@ -40,7 +40,7 @@ def dpu(path: str, numa: int = 0, ids: str = "15B3:A2DC", **more: object) -> Dev
 def sysfs(
     devices: Iterable[Dev], *, nodes: str = "0-1", prefix: str = "/sys/devices"
 ) -> dict[str, object]:
-    """Readings of a machine that has these; bridges that only paths name are made too."""
+    """Return the readings of a machine with these devices, and with the bridges in their paths."""
     all_of = {one.address: one for one in devices}
     for one in tuple(all_of.values()):
         parts = one.path.split("/")
@@ -73,9 +73,9 @@ def config(
     bars: Iterable[tuple[int, int, int]] = (),
     size: int = 4096,
 ) -> bytes:
-    """A configuration space: `port` is the PCIe capability's type, `acs` its control word.
+    """Return a configuration space; `port` is the PCIe capability's type, `acs` its control word.
 
-    `bars`: number, the mask of sizes (bit 0 is 1 MiB), and the exponent of the size now.
+    `bars`: number, the mask of sizes (bit 0 is 1 MiB), and the exponent of the current size.
     """
     raw = bytearray(4096)
 
@@ -115,7 +115,7 @@ GUEST = {"text /proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu vme sse2 hypervis
 
 
 def link(now: str, width: str, most: str = "32.0 GT/s PCIe", widest: str = "16") -> dict[str, str]:
-    """The files of a PCIe link."""
+    """Return the sysfs files of a PCIe link."""
     return {
         "current_link_speed": f"{now}\n",
         "current_link_width": f"{width}\n",

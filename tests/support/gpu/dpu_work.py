@@ -1,4 +1,4 @@
-"""DPU of the tests of a real GPU, in the tests' process or in another one."""
+"""DPU for the tests of a real GPU, in the tests' process or in another process."""
 
 import contextlib
 import hashlib
@@ -15,11 +15,11 @@ import dgkit
 from dgkit import WC_DTYPE, WR_DTYPE, Device
 from dgkit.errors import TransferError
 
-SLOT = 4096  # bytes: where each record of a batch has its place
-SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # of records
+SLOT = 4096  # bytes between the places of a batch's records
+SIZES = (1, 3, 7, 8, 16, 24, 64, 100, 1000, 4096)  # sizes of records
 
 # Imports the descriptor argv[1] by the provider argv[2]; evaluates each line that it reads, and
-# prints what came out.
+# prints the result.
 PROGRAM = """
 import sys
 from support.gpu.dpu_work import Dpu, answer
@@ -32,7 +32,7 @@ dpu.close()
 
 
 def noise(size: int, seed: int) -> np.ndarray:
-    """Bytes of a seed."""
+    """Return the bytes of a seed."""
     return np.random.default_rng(seed).integers(0, 256, size, "u1")
 
 
@@ -41,7 +41,7 @@ def digest(data: Any) -> str:
 
 
 def answer(line: str, dpu: "Dpu") -> str:
-    """What a line gives, or the error that it raises, in one line of text."""
+    """Return the value of an expression, or the error it raises, as one line of text."""
     try:
         return str(eval(line, {"dpu": dpu, "noise": noise, "digest": digest}))
     except Exception as error:
@@ -49,7 +49,7 @@ def answer(line: str, dpu: "Dpu") -> str:
 
 
 def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.ndarray:
-    """n work requests, each in its own place on both sides, in any order in the remote region."""
+    """Return n work requests, each with its own slot on both sides, shuffled in the remote one."""
     rng = np.random.default_rng(seed)
     batch = np.zeros(n, WR_DTYPE)
     batch["local"], batch["remote"], batch["op"] = local, remote, op
@@ -63,8 +63,8 @@ def batch_of(n: int, op: int, seed: int, local: int = 0, remote: int = 0) -> np.
 class Echo:
     """`count` writes of `size` bytes of noise, each read back behind a fence, posted at once.
 
-    `statuses()` waits for all; `right()` says whether each read that ended as OK brought what was
-    written.
+    `statuses()` waits for all; `right()` says whether each read that ended as OK returned the bytes
+    that were written.
     """
 
     def __init__(self, device: Device, remote: Any, size: int, count: int) -> None:
@@ -96,7 +96,7 @@ class Echo:
         return all((sent == back).all() for (sent, back), ok in zip(pairs, done, strict=True) if ok)
 
     def ended_after(self, t_ns: int) -> int:
-        """How many completed as OK after a time of CLOCK_MONOTONIC."""
+        """Return how many operations completed as OK after a time of CLOCK_MONOTONIC."""
         ok = dgkit.Status.OK
         return sum(c.status is ok and c.complete_ns > t_ns for c in self.completions)
 
@@ -123,7 +123,7 @@ class Dpu:
             end.close()
 
     def open(self, token: str) -> int:
-        """Imports another region; its bytes."""
+        """Import another region, and return its size in bytes."""
         self.opened.append(self.device.import_region(bytes.fromhex(token), timeout=10))
         return self.opened[-1].size
 
@@ -131,20 +131,20 @@ class Dpu:
         self.array[:] = noise(len(self.array), seed)
 
     def put(self, seed: int, size: int, at: int, far: int) -> int:
-        """Writes the bytes of a seed."""
+        """Write the bytes of a seed."""
         self.array[at : at + size] = noise(size, seed)
         place = {"size": size, "local_offset": at, "remote_offset": far}
         return self.queue.write(self.local, self.remote, **place).wait(20).size
 
     def get(self, size: int, at: int, far: int) -> tuple[str, bool]:
-        """Reads: the digest of what came, and whether the byte behind it is as before."""
+        """Read; return the digest of the bytes, and whether the byte behind them is unchanged."""
         self.array[at : at + size + 1] = 0xEE
         place = {"size": size, "local_offset": at, "remote_offset": far}
         self.queue.read(self.local, self.remote, **place).wait(20)
         return digest(self.array[at : at + size]), bool(self.array[at + size] == 0xEE)
 
     def many(self, n: int, op: int, seed: int) -> str:
-        """A batch. The digest of the local bytes after it."""
+        """Run a batch, and return the digest of the local bytes afterwards."""
         self.fill(seed)
         batch, out = batch_of(n, op, seed, self.local.id, self.remote.id), np.zeros(n, WC_DTYPE)
         self.queue.run(batch, out, timeout=20)
@@ -156,7 +156,7 @@ class Dpu:
         return getattr(self.queue, f"{op}_2d")(self.local, self.remote, **shape).wait(20).size
 
     def scribble(self, value: int, turns: int) -> int:
-        """Writes words of one value at random places of the first 64 KiB."""
+        """Write words of one value at random places of the first 64 KiB."""
         self.array[:1024] = value
         rng = np.random.default_rng(value)
         batch, out = np.zeros(500, WR_DTYPE), np.zeros(500, WC_DTYPE)
@@ -171,7 +171,7 @@ class Dpu:
         return turns
 
     def count(self, words: int, writes: int) -> int:
-        """Writes that many words at once, whose halves are equal; the last have all bits set."""
+        """Write that many words at once, whose halves are equal; the last have all bits set."""
         view = self.array[: 8 * words].view("u8")
         with self.queue.prepare_write(self.local, self.remote, size=8 * words) as put:
             for value in range(1, writes + 1):
@@ -182,7 +182,7 @@ class Dpu:
         return writes
 
     def asleep(self, turns: int) -> int:
-        """Waits without spinning, by wait() and by the queue's fd."""
+        """Wait without spinning, by wait() and by the queue's fd."""
         pair = (self.local, self.remote)
         with self.device.queue(64, spin_us=0) as queue:
             for i in range(turns):
@@ -195,19 +195,19 @@ class Dpu:
         return turns
 
     def by_gpu(self, size: int) -> int:
-        """Reads into memory of a GPU of this process, and writes half of it behind."""
+        """Read into GPU memory of this process, and write half of it behind."""
         with dgkit.empty(size, on="gpu") as mine, self.device.register(mine) as near:
             self.queue.read(near, self.remote, size=size).wait(20)
             half = {"size": size // 2, "remote_offset": size}
             return self.queue.write(near, self.remote, **half).wait(20).size
 
     def post(self, n: int) -> int:
-        """Posts n writes of all bytes, and waits for none."""
+        """Post n writes of all bytes without waiting for them."""
         self.kept += [self.queue.write(self.local, self.remote) for _ in range(n)]
         return len(self.kept)
 
     def cycle(self, token: str) -> str:
-        """Imports a region, uses it and closes it."""
+        """Import a region, use it and close it."""
         with (
             self.device.import_region(bytes.fromhex(token), timeout=10) as far,
             self.device.queue(8) as queue,
@@ -218,14 +218,14 @@ class Dpu:
         return "done"
 
 
-# What lends GPU memory to a DPU of a provider: DOCA reaches only what it exported itself.
+# Provider that exports GPU memory to a DPU's provider: DOCA imports only its own exports.
 LENDERS = {"cuda": "soft", "softdoca": "softdoca"}
 METHODS = {"cuda": "gpu", "softdoca": "doca"}
 
 
 @contextlib.contextmanager
 def here(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
-    """A DPU in this process, over GPU memory of it: what evaluates a line there."""
+    """Yield a function that evaluates a line at a DPU in this process, over its GPU memory."""
     with Device(LENDERS[provider]) as device, device.register(memory) as region:
         dpu = Dpu(region.export(), provider)
         yield lambda line: answer(line, dpu)
@@ -233,21 +233,21 @@ def here(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
 
 
 class Side:
-    """An array of this process, and who copies it: `do` evaluates a line there."""
+    """An array of this process and the DPU that copies it; `do` evaluates a line at the DPU."""
 
     def __init__(self, memory: Any, do: Callable[[str], str]) -> None:
         self.memory, self.array, self.do = memory, memory.array, do
         self.bytes = noise(memory.size + 5000, 1)
 
     def set(self, seed: int) -> np.ndarray:
-        """Fills the array, and gives what it holds."""
+        """Fill the array, and return its content."""
         wanted = self.bytes[seed % 5000 :][: self.memory.size].copy()
         self.array.set(wanted)
         self.memory.synchronize()
         return wanted
 
     def holds(self, wanted: np.ndarray) -> bool:
-        """Whether a kernel sees these bytes."""
+        """Return whether a kernel sees these bytes."""
         import cupy
 
         return bool(cupy.array_equal(self.array, cupy.asarray(wanted)))
@@ -265,7 +265,7 @@ def second(region: Any, provider: str = "cuda") -> Iterator[Child]:
 
 @contextlib.contextmanager
 def there(memory: Any, provider: str = "cuda") -> Iterator[Callable[[str], str]]:
-    """As `here`, with the DPU in another process."""
+    """Do the same as `here`, with the DPU in another process."""
     with (
         Device(LENDERS[provider]) as device,
         device.register(memory) as region,

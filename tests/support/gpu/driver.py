@@ -12,11 +12,11 @@ READ = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READ
 WRITE = driver.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
 DEVICE = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
 PORTABLE = 3  # with DEVICEMAP
-SIZE = 2 << 20  # of a block: the granularity
+SIZE = 2 << 20  # bytes of a block: the allocation granularity
 
 
 def ask(name, *args):
-    """The code that a function answers, and what it gives."""
+    """Return the result code of a driver function, and its output."""
     code, *given = getattr(driver, name)(*args)
     return int(code), given[0] if len(given) == 1 else given
 
@@ -26,20 +26,20 @@ def code(name, *args):
 
 
 def call(name, *args):
-    """What a function gives; it must answer 0."""
+    """Return the output of a driver function, which must return 0."""
     answer, given = ask(name, *args)
     assert answer == 0, f"{name} answers {answer}"
     return given
 
 
 def begin(gpu=0):
-    """A current context."""
+    """Make a context current."""
     call("cuInit", 0)
     call("cuCtxSetCurrent", call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", gpu)))
 
 
 def create(size=SIZE, gpu=0, handle_type=POSIX_FD):
-    """The code of cuMemCreate, and a block."""
+    """Return the result code of cuMemCreate, and the block."""
     wanted = driver.CUmemAllocationProp()
     wanted.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
     wanted.location.type, wanted.location.id = DEVICE, gpu
@@ -48,7 +48,7 @@ def create(size=SIZE, gpu=0, handle_type=POSIX_FD):
 
 
 def mapped(block, access=WRITE, gpu=0):
-    """The address where a block of SIZE bytes is mapped, for this GPU."""
+    """Map a block of SIZE bytes for this GPU, and return its address."""
     address = call("cuMemAddressReserve", SIZE, 0, 0, 0)
     call("cuMemMap", address, SIZE, 0, block, 0)
     right = driver.CUmemAccessDesc()
@@ -63,24 +63,24 @@ def unmap(address):
 
 
 def export(block):
-    """A POSIX fd of a block."""
+    """Return a POSIX fd of a block."""
     return int(call("cuMemExportToShareableHandle", block, POSIX_FD, 0))
 
 
 def read(address, size):
-    """Bytes of a GPU."""
+    """Return bytes of GPU memory."""
     into = ctypes.create_string_buffer(size)
     call("cuMemcpyDtoH", ctypes.addressof(into), address, size)
     return into.raw
 
 
 def write(address, data):
-    """The code of a copy to a GPU."""
+    """Return the result code of a copy to a GPU."""
     return code("cuMemcpyHtoD", address, data, len(data))
 
 
 def rows(to, source, width, to_pitch, pitch):
-    """A copy of two rows, from memory of the host to a GPU's."""
+    """Return the parameters of a copy of two rows from host memory to GPU memory."""
     kinds = driver.CUmemorytype
     it = driver.CUDA_MEMCPY2D()
     it.srcMemoryType, it.srcHost, it.srcPitch = kinds.CU_MEMORYTYPE_HOST, source, pitch
@@ -90,7 +90,7 @@ def rows(to, source, width, to_pitch, pitch):
 
 
 def batch(stream, to, source, sizes):
-    """The code of a batch of copies, with the one attribute that it must have."""
+    """Return the result code of a batch of copies, with the one required attribute."""
     how = driver.CUmemcpyAttributes()
     how.srcAccessOrder = driver.CUmemcpySrcAccessOrder.CU_MEMCPY_SRC_ACCESS_ORDER_STREAM
     to, source = ([driver.CUdeviceptr(one) for one in many] for many in (to, source))
@@ -98,7 +98,7 @@ def batch(stream, to, source, sizes):
 
 
 class Rig:
-    """A context, a block that is mapped, a stream, and 16 pages of the host."""
+    """A context, a mapped block, a stream, and 16 pages of host memory."""
 
     def __init__(self) -> None:
         begin()

@@ -1,4 +1,4 @@
-"""For the tests of GPU memory: what is free, memory as other libraries make it, foreign arrays."""
+"""Helpers of the GPU memory tests: free memory, allocations as in other libraries, arrays."""
 
 import contextlib
 import gc
@@ -14,20 +14,20 @@ MIB = 1 << 20
 
 
 def free(gpu=0):
-    """Bytes of a GPU that are free."""
+    """Return the free bytes of a GPU."""
     gc.collect()
     with cuda.primary_context(gpu):
         return int(cuda.call("cuMemGetInfo")[0])
 
 
 def fds():
-    """The fds of this process."""
+    """Return the fds of this process."""
     gc.collect()
     return set(Path("/proc/self/fd").iterdir())
 
 
 def read(address, size):
-    """Bytes of GPU memory, by the driver."""
+    """Return bytes of GPU memory, read with the driver."""
     got = np.empty(size, "u1")
     with cuda.primary_context(0):
         cuda.call("cuMemcpyDtoH", got.ctypes.data, address, size)
@@ -35,7 +35,7 @@ def read(address, size):
 
 
 class Shown:
-    """An object that shows an address by __cuda_array_interface__, version 3 by default."""
+    """Object that exposes an address by __cuda_array_interface__, version 3 by default."""
 
     def __init__(self, address, shape=(16,), typestr="|u1", readonly=False, **more):
         self.__cuda_array_interface__ = {
@@ -48,7 +48,7 @@ class Shown:
 
 
 class OnlyDlpack:
-    """An array that shows itself by DLPack alone."""
+    """Array that is exposed only by DLPack."""
 
     def __init__(self, array):
         self._array = array
@@ -62,7 +62,7 @@ class OnlyDlpack:
 
 @contextlib.contextmanager
 def allocator() -> Iterator[SimpleNamespace]:
-    """Functions that allocate by CUDA itself, on the first GPU; all is freed at the end."""
+    """Yield functions that allocate with CUDA on the first GPU; free everything at the end."""
     given = []
 
     def keep(free_by, address):
@@ -92,7 +92,7 @@ def allocator() -> Iterator[SimpleNamespace]:
 
 @contextlib.contextmanager
 def virtual(size, *, blocks=1, shareable=True) -> Iterator[int]:
-    """Virtual memory as another library makes it: `blocks` handles, mapped side by side."""
+    """Yield virtual memory as other libraries create it: `blocks` handles, mapped side by side."""
     driver = cuda.driver()
     prop = driver.CUmemAllocationProp()
     prop.type = driver.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED

@@ -71,14 +71,14 @@ device.close()
 
 
 def seen_here(memory: Any) -> np.ndarray:
-    """All bytes of the block of this process's GPU memory."""
+    """Return all bytes of the block of this process's GPU memory."""
     span = memory.gpu
     block = (ctypes.c_char * span.block).from_address(span.address - span.offset)
     return np.frombuffer(block, "u1")
 
 
 def seen_there(host: Child, fd: int, block: int) -> np.ndarray:
-    """All bytes of a block of another process, whose fd there is `fd`."""
+    """Return all bytes of another process's block, whose fd there is `fd`."""
     mine = os.open(f"/proc/{host.pid}/fd/{fd}", os.O_RDWR)
     pages = mmap.mmap(mine, block)
     os.close(mine)
@@ -120,7 +120,7 @@ def _of_another(stack: ExitStack, size: int, access: str) -> Any:
 
 @contextmanager
 def rig(where: str, *, size: int = MIB, access: str = "rw", **queue: Any) -> Iterator[Rig]:
-    """`where` is "one process" or "two processes"; `access` is what is exported."""
+    """Yield a Rig in "one process" or "two processes" (`where`), exported with `access`."""
     with ExitStack() as stack:
         device = keep(Device("cuda"))
         stack.callback(device.close)
@@ -139,12 +139,12 @@ def rig(where: str, *, size: int = MIB, access: str = "rw", **queue: Any) -> Ite
 
 
 def noise(size: int, seed: int) -> np.ndarray:
-    """Bytes of a seed."""
+    """Return the bytes of a seed."""
     return np.random.default_rng(seed).integers(0, 256, size, "u1")
 
 
 def records(r: Rig, n: int) -> np.ndarray:
-    """n records of WR_DTYPE between the two regions, numbered from 100 on, to be filled in."""
+    """Return n WR_DTYPE records between the two regions, numbered from 100 on, to be filled in."""
     batch = np.zeros(n, WR_DTYPE)
     batch["local"], batch["remote"] = r.local.id, r.remote.id
     batch["user"] = np.arange(n) + 100
@@ -152,7 +152,7 @@ def records(r: Rig, n: int) -> np.ndarray:
 
 
 def completions(queue: Queue, n: int) -> np.ndarray:
-    """Polls until n are there."""
+    """Poll until n completions have arrived."""
     out, got = np.zeros(n, WC_DTYPE), 0
     while got < n:
         count = queue.poll(out[got:], timeout=20)
@@ -162,7 +162,7 @@ def completions(queue: Queue, n: int) -> np.ndarray:
 
 
 def move(here: np.ndarray, there: np.ndarray, record: Any) -> None:
-    """What a record of one run of bytes does, by NumPy."""
+    """Do with NumPy what a record of one contiguous range does."""
     at, size = int(record["local_offset"]), int(record["size"])
     far = int(record["remote_offset"])
     if record["op"]:
@@ -172,13 +172,13 @@ def move(here: np.ndarray, there: np.ndarray, record: Any) -> None:
 
 
 def holdings() -> tuple[dict[str, int], int]:
-    """What this process has, once nothing is on its way any more, and what the GPU has free."""
+    """Return what this process holds once all work has ended, and the GPU's free bytes."""
     gc.collect()
     return steady(held), free()
 
 
 def free() -> int:
-    """Bytes of the first GPU that are free."""
+    """Return the free bytes of the first GPU."""
     import cupy
 
     return int(cupy.cuda.runtime.memGetInfo()[0])

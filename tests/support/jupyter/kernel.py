@@ -1,4 +1,4 @@
-"""A notebook's kernel as a process of its own, and what it says."""
+"""A notebook kernel in a process of its own, and its messages."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ class Kernel:
         self.manager, self.client = manager, client
 
     def run(self, code, timeout=60):
-        """The reply, and all that the cell put out, as (kind, content)."""
+        """Run code; return the reply and all outputs of the cell, as (kind, content)."""
         said = []
         reply = self.client.execute_interactive(
             code, timeout=timeout, allow_stdin=False,
@@ -37,14 +37,14 @@ class Kernel:
         return reply["content"], said
 
     def complete(self, text):
-        """What Tab offers behind `text`: the text with each offer in it."""
+        """Return the text after each completion that Tab offers behind `text`."""
         reply = self.client.complete(text, reply=True, timeout=60)["content"]
         return [text[: reply["cursor_start"]] + match for match in reply["matches"]]
 
 
 @contextmanager
 def kernel(home):
-    """Starts one that finds what this process finds, with folders of its own under `home`."""
+    """Start a kernel with this process's import path, and its own folders under `home`."""
     folders = {name: str(home / name) for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR")}
     environment = os.environ | folders | {"PYTHONPATH": os.pathsep.join(sys.path)}
     manager = KernelManager(connection_file=str(home / "kernel.json"))

@@ -24,7 +24,7 @@ FRONT_ENDS = os.environ.get("DGKIT_FRONT_ENDS", "")
 
 
 def jupyter_environment(home: Path) -> dict[str, str]:
-    """The variables of this process, with Jupyter's folders in `home`."""
+    """Return this process's environment, with Jupyter's folders in `home`."""
     folders = {
         "JUPYTER_CONFIG_DIR": "config",
         "JUPYTER_DATA_DIR": "data",
@@ -38,12 +38,12 @@ def jupyter_environment(home: Path) -> dict[str, str]:
 
 
 def has_front_end(module: str) -> bool:
-    """Whether there is Voila, or Notebook 7."""
+    """Return whether Voila or Notebook 7 is installed."""
     return bool(FRONT_ENDS) or find_spec(module) is not None
 
 
 def front_ends_environment(home: Path) -> dict[str, str]:
-    """The same; this Python finds the other front ends, and they their own files."""
+    """Return the same, so that this Python finds the other front ends, and they their files."""
     environment = jupyter_environment(home)
     if FRONT_ENDS:
         (site,) = Path(FRONT_ENDS).glob("lib/python3*/site-packages")
@@ -55,9 +55,9 @@ def front_ends_environment(home: Path) -> dict[str, str]:
 
 
 class Lab:
-    """A server that runs. `root` is where its notebooks lie, `log` what it said.
+    """A running server. `root` is the folder of its notebooks, `log` its output.
 
-    With `front_ends` it has Notebook 7, too.
+    With `front_ends` it also has Notebook 7.
     """
 
     def __init__(self, folder: Path, *, front_ends: bool = False) -> None:
@@ -77,7 +77,7 @@ class Lab:
         self.url = waiting.until(self._listening, "JupyterLab listens", timeout=60)
 
     def _quiet_news(self) -> None:
-        """No look for updates, no question about news: both would ask the network."""
+        """Disable update checks and the question about news: both would use the network."""
         settings = self._home / "settings/@jupyterlab/apputils-extension"
         settings.mkdir(parents=True)
         news = {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}
@@ -115,7 +115,7 @@ class Lab:
         return ""
 
     def get(self, path: str, method: str = "GET") -> Any:
-        """Asks the server's REST API."""
+        """Send a request to the server's REST API."""
         asked = urllib.request.Request(
             self.url + path, method=method, headers={"Authorization": f"token {self.token}"}
         )
@@ -124,13 +124,13 @@ class Lab:
         return json.loads(text) if text else None
 
     def end_kernels(self, paths: Collection[str]) -> None:
-        """Shuts down the kernels of these notebooks: they outlive the pages that started them."""
+        """Shut down the kernels of these notebooks, which outlive the pages that started them."""
         for session in self.get("api/sessions"):
             if session["path"] in paths:
                 self.get(f"api/sessions/{session['id']}", "DELETE")
 
     def close(self) -> None:
-        """Ends the kernels and the server."""
+        """End the kernels and the server."""
         try:
             self.end_kernels([session["path"] for session in self.get("api/sessions")])
         finally:
@@ -144,7 +144,7 @@ class Lab:
 
 @contextmanager
 def lab(folder: Path, *, front_ends: bool = False) -> Iterator[Lab]:
-    """A server in `folder` that ends with the block."""
+    """Run a server in `folder` until the end of the block."""
     made = Lab(folder, front_ends=front_ends)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Runs notebooks without a browser, each with a kernel of its own, and sees who stays behind."""
+"""Run notebooks without a browser, each in its own kernel, and detect processes left behind."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _MARK = "DGKIT_TEST_RUN"
 
 
 def notebook(*sources: str) -> Any:
-    """A notebook with these code cells."""
+    """Return a notebook with these code cells."""
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     return nbformat.v4.new_notebook(metadata={"kernelspec": kernel}, cells=cells)
 
 
 class _Here(AsyncKernelManager):
-    """A kernel of the interpreter that runs the tests, whatever kernels this user has installed."""
+    """Kernel of the tests' interpreter, whatever kernels the user has installed."""
 
     @property
     def kernel_spec(self) -> KernelSpec:
@@ -38,7 +38,7 @@ class _Here(AsyncKernelManager):
 
 
 def _marked(mark: str) -> list[int]:
-    """The processes that a run with this mark started, and theirs."""
+    """Return the pids of the processes that a run with this mark started, and their children."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -50,9 +50,10 @@ def _marked(mark: str) -> list[int]:
 
 
 def run(notebook: Any, folder: Path, timeout: int = 90) -> Any:
-    """All cells in a fresh kernel; what came of them. `timeout`: seconds for a cell.
+    """Run all cells in a fresh kernel and return the result; `timeout` is seconds for a cell.
 
-    nbclient's CellExecutionError shows what a cell raised. AssertionError: a process stays behind.
+    nbclient's CellExecutionError shows a cell's exception. AssertionError: a process is left
+    behind.
     """
     mark = f"{_MARK}={uuid.uuid4().hex}"
     name, _, value = mark.partition("=")
@@ -67,18 +68,18 @@ def run(notebook: Any, folder: Path, timeout: int = 90) -> Any:
 
 
 def read(name: str) -> Any:
-    """A tutorial by its name, as it is in the repository."""
+    """Return a tutorial of the repository by its name."""
     return nbformat.read(TUTORIALS / f"{name}.ipynb", as_version=4)
 
 
 def cell(notebook: Any, tag: str) -> Any:
-    """The one cell with this tag."""
+    """Return the one cell with this tag."""
     (found,) = [one for one in notebook.cells if tag in one.metadata.get("tags", [])]
     return found
 
 
 def solution(notebook: Any) -> str:
-    """The code of a tutorial's solution, which is folded in a cell with this tag."""
+    """Return the code of a tutorial's solution, from the folded cell with that tag."""
     (code,) = re.findall(r"```python\n(.*?)\n```", cell(notebook, "solution").source, re.DOTALL)
     return code
 
@@ -100,13 +101,13 @@ def attempted(notebook: Any, *answers: str) -> Any:
 
 
 def said(cell: Any) -> str:
-    """What a cell printed, and what it raised."""
+    """Return the text that a cell printed, and its exception."""
     parts = [out.get("text", "") or out.get("ename", "") for out in cell.outputs]
     return "".join(parts)
 
 
 def pictures(notebook: Any) -> list[Any]:
-    """The outputs that are figures."""
+    """Return the outputs that are figures."""
     shown = [out for one in notebook.cells if one.cell_type == "code" for out in one.outputs]
     data = [out.data for out in shown if "data" in out]
     return [one for one in data if WIDGET in one and one["text/plain"].startswith("<Figure")]

@@ -23,7 +23,7 @@ WAIT_MS = 20_000
 DASHBOARD = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd"
 PANELS = ("dashboard", "allocate", "transfer", "hexview", "latency")
 
-# What each script below finds its notebook by.
+# Function by which the scripts below find their notebook.
 FIND = """
 const app = window.jupyterapp;
 const find = (path) => [...app.shell.widgets("main")].find((one) => one.context?.path === path);
@@ -65,7 +65,7 @@ COMMAND = """async ([path, name, args]) => {
 
 
 class Lost(AssertionError):
-    """What a cell raised."""
+    """Exception that a cell raised."""
 
 
 class Notebook:
@@ -78,17 +78,17 @@ class Notebook:
         return self.lab_page.ask(script, argument)
 
     def open(self) -> Notebook:
-        """Shows it, with a kernel that is ready."""
+        """Show the notebook, and wait until its kernel is ready."""
         self.lab_page.opened.add(self.path)
         self._ask(OPEN, self.path)
         return self
 
     def add(self, source: str) -> int:
-        """A new cell at the end; its number."""
+        """Add a cell at the end, and return its number."""
         return int(self._ask(ADD, [self.path, source]))
 
     def run(self, index: int, wait: bool = True) -> list[dict[str, Any]]:
-        """Runs a cell; its outputs. Lost: it raised."""
+        """Run a cell and return its outputs; raise Lost if the cell raised."""
         self._ask(RUN, [self.path, index, wait])
         outputs: list[dict[str, Any]] = self._ask(OUTPUTS, [self.path, index]) if wait else []
         for output in outputs:
@@ -97,63 +97,63 @@ class Notebook:
         return outputs
 
     def cell(self, source: str, wait: bool = True) -> list[dict[str, Any]]:
-        """Runs code in a new cell at the end."""
+        """Run code in a new cell at the end."""
         return self.run(self.add(source), wait)
 
     def dashboard(self) -> Notebook:
-        """Runs the one cell that makes the dashboard `d`; all its panels are drawn."""
+        """Run a cell that opens the dashboard `d`, and wait until all its panels are drawn."""
         self.cell(DASHBOARD)
         for name in PANELS:
             self.ready(name)
         return self
 
     def value(self, expression: str) -> Any:
-        """What a Python expression is in the kernel, by its repr. Lost: it raised."""
+        """Return the value of an expression in the kernel, by its repr; raise Lost if it raised."""
         answer = self._ask(VALUE, [self.path, expression])
         if answer["status"] != "ok":
             raise Lost(f"{expression}: {answer['ename']}: {answer['evalue']}")
         return ast.literal_eval(answer["data"]["text/plain"])
 
     def quiet(self) -> None:
-        """Returns when the kernel has answered what the page asked, and what it asked upon that."""
+        """Wait until the kernel has answered the page's requests and the requests that followed."""
         for _ in range(2):
             self.value("None")
 
     def command(self, name: str, **args: Any) -> None:
-        """Runs a command of JupyterLab with this notebook in front."""
+        """Run a JupyterLab command with this notebook in front."""
         self._ask(COMMAND, [self.path, name, args])
 
     def busy(self) -> bool:
-        """Whether a cell runs: its number is a star. (A kernel that answers beside it is idle.)"""
+        """Return whether a cell runs: its number is a star. (The kernel's status may say idle.)"""
         return bool(self._ask(BUSY, self.path))
 
     def interrupt(self) -> None:
-        """Ends the cell that runs, as by Ctrl-C, and waits for that."""
+        """Interrupt the running cell, as Ctrl-C does, and wait for its end."""
         self._ask("(path) => find(path).sessionContext.session.kernel.interrupt()", self.path)
         waiting.until(lambda: not self.busy(), "the cell has ended", timeout=20)
 
     def restart_kernel(self) -> None:
-        """A new kernel process for the same notebook."""
+        """Start a new kernel process for the same notebook."""
         self._ask("(path) => find(path).sessionContext.restartKernel()", self.path)
         self._ask("(path) => find(path).sessionContext.session.kernel.info", self.path)
 
     def save(self) -> Path:
-        """Writes the file; where it is."""
+        """Save the file, and return its path."""
         self._ask("(path) => find(path).context.save()", self.path)
         return self.lab_page.lab.root / self.path
 
     def output(self, index: int = -1) -> Locator:
-        """The output of a cell, counted among those that have one."""
+        """Return the output of a cell, counted among the cells with output."""
         shown = self.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell-outputArea")
         return shown.nth(index)
 
     def panel(self, name: str, nth: int = 0) -> Locator:
-        """The nth panel of that name that is drawn in this page."""
+        """Return the nth panel of that name that is drawn in this page."""
         found = self.page.locator(f".jp-NotebookPanel:not(.lm-mod-hidden) .dgkit-{name}")
         return found.nth(nth)
 
     def ready(self, name: str, nth: int = 0, timeout_ms: float = WAIT_MS) -> Locator:
-        """The same, once its view has what it draws."""
+        """Return the same as panel(), once its view has its data."""
         panel = self.panel(name, nth)
         panel.and_(self.page.locator("[data-ready]")).wait_for(timeout=timeout_ms)
         if name == "hexview":  # tests use the controls of its second row, too
@@ -191,12 +191,12 @@ class LabPage:
         return page
 
     def strangers(self) -> list[str]:
-        """What the page asked of anybody but its own server."""
+        """Return the page's requests to hosts other than its own server."""
         own = (self.lab.url, self.lab.url.replace("http", "ws"), "blob:", "data:")
         return [url for url in self.asked if not url.startswith(own)]
 
     def go(self) -> LabPage:
-        """Loads JupyterLab with nothing open."""
+        """Load JupyterLab with nothing open."""
         self.page.goto(f"{self.lab.url}lab?token={self.lab.token}&reset")
         self._loaded()
         return self
@@ -211,24 +211,24 @@ class LabPage:
         self.page.wait_for_selector("#jupyterlab-splash", state="detached")
 
     def reload(self) -> None:
-        """As by the browser's own button."""
+        """Reload the page, as the browser's button does."""
         self.page.reload()
         self._loaded()
 
     def ask(self, script: str, argument: Any = None) -> Any:
-        """Runs a script with `app` and `find(path)`; what it returns or resolves to in a minute."""
+        """Run a script with `app` and `find(path)`; return its result, resolved within a minute."""
         late = "new Promise((_, no) => setTimeout(() => no(new Error('not in a minute')), 60000))"
         body = f"{FIND} return Promise.race([({script})(argument), {late}]);"
         return self.page.evaluate(f"(argument) => {{ {body} }}", argument)
 
     def notebook(self, name: str, *sources: str) -> Notebook:
-        """A new notebook with these cells, open, its kernel ready."""
+        """Open a new notebook with these cells, and wait until its kernel is ready."""
         path = f"{name}.ipynb"
         nbformat.write(notebook(*sources), self.lab.root / path)
         return Notebook(self, path).open()
 
     def theme(self, dark: bool) -> None:
-        """JupyterLab's dark or light theme."""
+        """Switch JupyterLab to its dark or light theme."""
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
         light = "false" if dark else "true"
@@ -236,7 +236,7 @@ class LabPage:
         self._splash_gone()
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
-        """Keeps a picture of the page, or of a part of it."""
+        """Save a screenshot of the page, or of a part of it."""
         SHOTS.mkdir(parents=True, exist_ok=True)
         path = SHOTS / (re.sub(r"[^\w.-]+", "-", name) + ".png")
         (of or self.page).screenshot(path=path, animations="disabled")
@@ -252,7 +252,7 @@ class LabPage:
         return said
 
     def check(self) -> None:
-        """AssertionError: an exception that nobody caught, or a look outside, since the last."""
+        """Raise AssertionError after an uncaught exception or an outside request since the last."""
         errors, self.errors = self.errors, []
         if self.forgiven:
             errors = [error for error in errors if self.forgiven not in error]
@@ -260,7 +260,7 @@ class LabPage:
         assert not self.strangers(), "the page asked outside"
 
     def close(self) -> None:
-        """Closes the tab, and ends the kernels of its notebooks."""
+        """Close the tab, and end the kernels of its notebooks."""
         self.context.close()
         self.lab.end_kernels(self.opened)
 

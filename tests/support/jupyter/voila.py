@@ -19,7 +19,7 @@ from support.processes import waiting
 
 @contextmanager
 def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
-    """The address of a page that runs this notebook anew for each visitor."""
+    """Yield the address of a page that runs this notebook anew for each visitor."""
     path, log = folder / "page.ipynb", folder / "voila.log"
     nbformat.write(book, path)
     command = [
@@ -38,7 +38,7 @@ def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
     try:
         yield waiting.until(address, "Voila listens", timeout=90)
     finally:
-        process.send_signal(signal.SIGINT)  # it ends its kernels, too
+        process.send_signal(signal.SIGINT)  # this also ends its kernels
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
@@ -47,7 +47,7 @@ def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
 
 
 def _free_port() -> int:
-    """A port that is free; if somebody takes it meanwhile, Voila takes another one."""
+    """Return a free port; if it is taken in the meantime, Voila chooses another."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
