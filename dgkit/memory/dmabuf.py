@@ -57,7 +57,7 @@ class DmaBuf:
         return self._fd is None
 
     def map(self, keep: object = None) -> mmap.mmap:
-        """Map the whole dma-buf into this process. Raises OSError if unsupported, else ClosedError.
+        """Map the whole dma-buf. Raises OSError if unsupported, ClosedError once closed.
 
         Args:
             keep: Object that the mapping keeps alive.
