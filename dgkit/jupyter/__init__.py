@@ -4,7 +4,7 @@ magics       %dma and %%dma
 grammar      parser of a line: commands, options, help
 tokenizer    tokens of a line
 arguments    regions, numbers and bytes that a line refers to
-completion   tab completion
+completer    tab completion
 display      results: bytes read, open sessions, help
 progress     progress bar
 tcp_nodelay  server extension: TCP_NODELAY on kernel websockets
