@@ -29,7 +29,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 #: Largest copy that runs in the thread that requests it: about 10 us.
 INLINE_MAX = 64 * KIB
-#: Chunk of a copy, a digest or a move; an agent checks for cancellation after each.
+#: Chunk of a copy between regions, of a digest, and of a request that an agent serves; between
+#: two chunks the agent checks for cancellation.
 COPY_CHUNK = 1 * MIB
 #: Chunk of a copy by the CPU: still in the cache, after it was read, when it is written.
 CACHED = 256 * KIB
@@ -37,7 +38,7 @@ CACHED = 256 * KIB
 GPU_LEAST = 64 * KIB
 #: Chunk of a copy from GPU to GPU: 256 MiB take 0.7 ms by NVLink.
 GPU_CHUNK = 256 * MIB
-#: Chunks of a job in flight at a time: one is read while the previous one is written.
+#: Such chunks in flight: one is read while the one before it is written.
 WINDOW = 2
 #: How long a DPU's worker waits for one DMA before it checks the other jobs.
 WAIT_S = 0.02
@@ -46,9 +47,9 @@ WAIT_S = 0.02
 SMALL = 64 * KIB
 #: Number of small staging slots of a session: requests in flight from all threads together.
 SMALL_SLOTS = 16
-#: Staging slot for larger data, and so the size of its chunks.
+#: Chunk and staging slot of larger data of a session's write or read.
 LARGE = 2 * MIB
-#: Number of large staging slots of a session: three hide a request's latency behind other DMA.
+#: Such chunks in flight: the latency of a request hides behind the DMA of the three others.
 LARGE_SLOTS = 4
 #: Piece of data that crosses the control connection where both sides are agents; half a request.
 STAGE_BYTES = 32 * KIB
