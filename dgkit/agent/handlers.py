@@ -176,29 +176,27 @@ class Handlers:
 
     def latency(self, client: Client, request: m.Latency) -> None:
         """Measure latencies in the measurements' worker."""
-        ref, task = client.region(request.region), LatencyTask(*astuple(request)[2:])
-        measure = self._state.service.latency
-        self._measure(
-            client, request,
-            lambda listener: m.LatencyDone(request.id, *measure(ref, task, listener)),
-        )  # fmt: skip
+        self._measure(client, request, LatencyTask, self._state.service.latency, m.LatencyDone)
 
     def rate(self, client: Client, request: m.Rate) -> None:
         """Measure bandwidth in the measurements' worker."""
-        ref, task = client.region(request.region), RateTask(*astuple(request)[2:])
-        measure = self._state.service.rate
-        self._measure(
-            client, request,
-            lambda listener: m.RateDone(request.id, *measure(ref, task, listener)),
-        )  # fmt: skip
+        self._measure(client, request, RateTask, self._state.service.rate, m.RateDone)
 
     def _measure(
-        self, client: Client, request: Any, measure: Callable[[_Measurement], Any]
+        self,
+        client: Client,
+        request: Any,
+        task_type: Callable[..., Any],
+        measure: Callable[..., Any],
+        reply: Callable[..., Any],
     ) -> None:
+        ref, task = client.region(request.region), task_type(*astuple(request)[2:])
+
         def work() -> Any:
             client.allowance.take_memory(request.size)
             try:
-                return measure(_Measurement(self._state, client, request.id))
+                listener = _Measurement(self._state, client, request.id)
+                return reply(request.id, *measure(ref, task, listener))
             finally:
                 client.allowance.give_memory(request.size)
 
