@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from . import finding, references
-from .facts import gpus, nvidia_proc, pci
+from .facts import gpudirect, gpus, nvidia_proc, pci
 from .facts.nvidia_smi import smi
 from .finding import Finding
 from .machine import Case, Machine
@@ -24,6 +24,7 @@ __all__ = [
     "device",
     "driver_loaded",
     "gpu_present",
+    "gpudirect_possible",
     "missing_device",
     "pci_unread",
     "readable",
@@ -128,3 +129,6 @@ def _has_driver(case: Case) -> bool:
 
 
 driver_loaded = applies(_has_driver, "no NVIDIA driver is loaded")  # driver-loaded says more
+gpudirect_possible = applies(
+    lambda case: gpudirect.is_direct(case.machine), "not on this machine: see gpudirect-platform"
+)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import gpudirect, nvidia_proc
+from ..facts import nvidia_proc
 from ..facts.distribution import family
 from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import Goal
 from ..machine import Case, Machine
-from ..prerequisites import applies, driver_loaded, gpu_present
+from ..prerequisites import driver_loaded, gpu_present, gpudirect_possible
 from ..registry import check
 
 _SOURCES = (references.GPUNETIO("GDRCopy Installation"), references.GDRCOPY("README"))
@@ -41,10 +41,7 @@ _PACKAGES = {
     requires=[
         gpu_present,
         driver_loaded,
-        applies(
-            lambda case: gpudirect.is_direct(case.machine),
-            "not on this machine: see gpudirect-platform",
-        ),
+        gpudirect_possible,
     ],
 )
 def _gdrcopy(case: Case) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ from ..facts.peermem import (
 from ..finding import Finding
 from ..goals import WITH_GPU
 from ..machine import Case, Machine
-from ..prerequisites import applies, driver_loaded, gpu_present, missing_device
+from ..prerequisites import driver_loaded, gpu_present, gpudirect_possible, missing_device
 from ..registry import check
 
 _SOURCES = (
@@ -49,10 +49,7 @@ _ORIGIN_DISAGREES = (
     requires=[
         gpu_present,
         driver_loaded,
-        applies(
-            lambda case: gpudirect.is_direct(case.machine),
-            "not on this machine: see gpudirect-platform",
-        ),
+        gpudirect_possible,
     ],
 )
 def _peermem(case: Case) -> Iterator[Finding]:
