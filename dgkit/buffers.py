@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["check_no_grad", "flat_view", "has_objects"]
-
 
 def flat_view(obj: Any) -> memoryview:
     """Return all bytes of an object in place, as a flat memoryview of format B.

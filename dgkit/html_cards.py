@@ -15,9 +15,6 @@ from math import log10
 
 from .units import us
 
-__all__ = ["Html", "access_text", "badge", "card", "chart", "hex_lines"]
-__all__ += ["provider_badge", "provider_label", "table"]
-
 _HARDWARE = frozenset({"doca"})
 _SOFTWARE = {"fault": ", injected faults", "cuda": ", GPU copy engine", "softdoca": ", softdoca"}
 _SOFTWARE["soft, emulated bar"] = ", emulated PCI bar"  # memory in a testbed's PCI BAR

@@ -9,8 +9,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["LiveSet"]
-
 
 class LiveSet:
     """Weak references to objects, in the order in which they were added. Thread-safe.

@@ -12,8 +12,6 @@ from pathlib import Path
 
 from .errors import NativeError, PeerRefused
 
-__all__ = ["runtime_dir", "runtime_folder"]
-
 
 def runtime_dir() -> Path:
     """Return the folder for sockets, created if missing: $XDG_RUNTIME_DIR/dgkit or /tmp/dgkit-UID.

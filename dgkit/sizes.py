@@ -2,29 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BLOCKS_AHEAD",
-    "CACHED",
-    "COPY_CHUNK",
-    "FLOOR_BYTES",
-    "GPU_CHUNK",
-    "GPU_LEAST",
-    "INLINE_MAX",
-    "LARGE",
-    "LARGE_SLOTS",
-    "RATE_BYTES",
-    "SAMPLES_A_BLOCK",
-    "SCRATCH_PAGE",
-    "SMALL",
-    "SMALL_SLOTS",
-    "SPREAD",
-    "STAGE_BYTES",
-    "STAGE_SLOTS",
-    "SWEEP_BYTES",
-    "WAIT_S",
-    "WINDOW",
-]
-
 KIB, MIB = 1 << 10, 1 << 20
 
 #: Largest copy that runs in the thread that requests it: about 10 us.

@@ -10,9 +10,6 @@ if TYPE_CHECKING:
 else:
     Protocol = object
 
-__all__ = ["DOCA", "MIXED", "OWN_EXPORT", "Access", "GpuSpan", "Memory", "Op", "Path", "Status"]
-__all__ += ["is_memory", "parse_access", "parse_path"]
-
 DOCA = frozenset({"doca", "softdoca"})  # providers that move bytes by libdoca's DMA tasks
 OWN_EXPORT = DOCA | {"verbs"}  # providers that import only their own exports
 MIXED = "mixed"  # path of several operations, some of them inline and some by the worker

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["gb_per_s", "parse_size", "plural", "size_text", "us"]
-
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
 _LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)

@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # importing typing costs more than this whole module
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["real", "whole"]
-
 LIMIT = (1 << 64) - 1
 
 

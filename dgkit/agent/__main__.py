@@ -16,8 +16,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["main"]
-
 _UNLIMITED = (1 << 63) - 1
 
 

@@ -16,8 +16,6 @@ from .agent_limits import REGION_FDS
 if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
 
-__all__ = ["Account", "Allowance", "MemoryLimit", "check_user"]
-
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 

@@ -9,17 +9,6 @@ from dataclasses import dataclass
 
 from ..errors import LimitReached
 
-__all__ = [
-    "CLIENTS",
-    "MONITOR_FDS",
-    "REGIONS",
-    "REGION_FDS",
-    "SUBSCRIPTIONS",
-    "Limits",
-    "Quota",
-    "raise_descriptor_limit",
-]
-
 CLIENTS = 256
 REGIONS = 100_000
 SUBSCRIPTIONS = 64  # most of one connection to the telemetry socket

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .account import Allowance
     from .monitor_end import MonitorEnd
 
-__all__ = ["COUNTERS", "Client", "Waiting", "on_gpu"]
-
 COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
 _RATE = 10_000  # most requests of one client in _WINDOW_NS

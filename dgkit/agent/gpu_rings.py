@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..dpu.region_ref import RegionRef
     from .account import Allowance
 
-__all__ = ["ClientRings"]
-
 _SPIN_US = 1000.0
 _PLACE_BYTES = 512  # memory that the C core uses for each slot of a ring
 

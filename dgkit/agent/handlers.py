@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .state import AgentState
 
-__all__ = ["Handlers"]
-
 _PROGRESS_S = 0.1
 _WAIT_S = 0.001
 

@@ -15,8 +15,6 @@ from ..wire.messages import VERSION, Hello, Welcome
 if TYPE_CHECKING:
     from .state import AgentState
 
-__all__ = ["check_hello", "welcome"]
-
 
 def check_hello(hello: Hello, clients: int, limit: int) -> None:
     """Check that a client may connect to an agent that already serves `clients` of `limit`.

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .state import AgentState
 
-__all__ = ["Monitor"]
-
 _SLICE_NS = 50_000_000  # sampling time between two checks for a requested end
 
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .worker import SerialWorker
 
-__all__ = ["MonitorEnd"]
-
 
 class MonitorEnd:
     """End of one monitor, with the callbacks to run once its resources are freed. Thread-safe.

@@ -16,8 +16,6 @@ from ..wire.address import remove_of
 from .serve_options import ServeOptions
 from .server import Agent
 
-__all__ = ["leave", "serve"]
-
 _TURN_S = 0.0005  # Python's default is 5 ms
 
 

@@ -13,8 +13,6 @@ from .agent_limits import CLIENTS, REGIONS, Limits, raise_descriptor_limit
 if TYPE_CHECKING:
     from ..dma import FaultRule
 
-__all__ = ["ServeOptions", "default_memory"]
-
 
 @dataclass(frozen=True)
 class ServeOptions:

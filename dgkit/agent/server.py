@@ -47,8 +47,6 @@ from .state import TELEMETRY_MS, AgentState
 if TYPE_CHECKING:
     from .serve_options import ServeOptions
 
-__all__ = ["Agent"]
-
 _RCVMORE = int(zmq.RCVMORE)
 _PART = int(zmq.SNDMORE | zmq.NOBLOCK)
 _LAST = int(zmq.NOBLOCK)

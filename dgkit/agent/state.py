@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .client import Client
     from .worker import SerialWorker
 
-__all__ = ["TELEMETRY_MS", "AgentState"]
-
 TELEMETRY_MS = 50  # how often the loop wakes to publish
 _log = logging.getLogger("dgkit.agent")
 

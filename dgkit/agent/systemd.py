@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import sys
 
-__all__ = ["quote", "unit"]
-
 _SIMPLE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 

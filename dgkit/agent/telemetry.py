@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .account import Account
     from .client import Client
 
-__all__ = ["Telemetry"]
-
 _MAX_TOPIC = 16  # bytes; a monitor's topic has at most 10
 _MAX_SAMPLES = 4096  # most samples of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw

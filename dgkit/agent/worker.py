@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from ..errors import ClosedError, LimitReached, QueueFull
 
-__all__ = ["SerialWorker"]
-
 _BACKLOG = 1024  # queued requests of one client
 
 

@@ -25,8 +25,6 @@ from .exit_codes import (
     explain,
 )
 
-__all__ = ["Dgkit", "main"]
-
 _COMMANDS = {
     "demo": "Copy a file by DMA through a DPU process, verify it, time transfers.",
     "info": "List usable providers, DOCA devices and GPUs, and why others are not.",

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..session import Session
 
-__all__ = ["bench"]
-
 
 @click.group(short_help="Measure latency and bandwidth.", invoke_without_command=True)
 @click.option(

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ..report import PostedLatencyReport, PostedRateReport
     from ..session import Session
 
-__all__ = ["gpu_initiated"]
-
 _HERE, _DPU = "here", "dpu"
 _PROXIES = {_HERE: "this process", _DPU: "DPU process"}
 _SAMPLES = 100_000  # most samples of one latency

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["console", "notice_after", "print_json", "progress_bar", "progress_bars", "say"]
-
 Advance = Callable[[int, int], None]
 
 

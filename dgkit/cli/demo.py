@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..session import Session
 
-__all__ = ["demo"]
-
 _SIZES = (8, 64, 512, 4096, 1 << 16, 1 << 20)
 _RATE_SIZE, _RATE_DEPTH = 1 << 20, 32
 _COPIES = {"host": 2, "pinned": 2}  # copies of the file in host memory: one for each region

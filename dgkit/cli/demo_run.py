@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .demo_source import Source
     from .demo_target import Target
 
-__all__ = ["Moved", "Step", "move", "sides"]
-
 _FIRST_BYTES = 64
 
 

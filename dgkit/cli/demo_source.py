@@ -14,8 +14,6 @@ from ..memory.meminfo import available_bytes
 from ..units import size_text
 from .demo_target import CHUNK, Target
 
-__all__ = ["Source"]
-
 _DEFAULT_SIZE = 16 << 20
 _TEXT = b"dgkit demo: these bytes were read and written by DMA.\n"
 _PERIOD = 1_000_003  # bytes; a prime, so that a misplaced chunk changes the digest

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..session import SessionRegion
 
-__all__ = ["CHUNK", "Target", "target_of"]
-
 CHUNK = 4 << 20  # bytes
 
 

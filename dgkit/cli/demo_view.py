@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from .demo_run import Moved
 
-__all__ = ["show_moved", "show_sides", "show_times"]
-
 
 def show_sides(processes: dict[str, Any]) -> None:
     """Print the host's and the DPU's process, and what takes the place of the hardware."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..doctor import Diagnosis
     from ..doctor.format.terminal import Line
 
-__all__ = ["doctor"]
-
 _STYLES = {
     "fail": "bold red",
     "warn": "yellow",

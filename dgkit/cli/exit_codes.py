@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from .. import errors
 
-__all__ = ["EXIT_CODES", "exit_code", "explain"]
-
 OK, FAILED, USAGE, NO_DEVICE, NO_PEER, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
 EXIT_CODES = """\

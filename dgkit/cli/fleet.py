@@ -26,8 +26,6 @@ from .tables import plain_table
 if TYPE_CHECKING:
     from ..fleet import Fleet, Sweep
 
-__all__ = ["fleet"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN = 20  # most pairs, stragglers and failures on the screen; --json has all of them

@@ -17,8 +17,6 @@ from .options import address as address_option
 from .options import as_json
 from .place_option import driver_notice
 
-__all__ = ["info"]
-
 
 @click.command(short_help="List what is usable on this machine.")
 @click.option(

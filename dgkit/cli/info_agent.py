@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["collect", "lines"]
-
 # Name of the limit, to whom it applies, counter of its use, counter of the limit, option that sets
 # it. The use by all clients together is known only if the agent shares its telemetry.
 _USER = "key or user"

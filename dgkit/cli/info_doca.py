@@ -7,8 +7,6 @@ import subprocess
 import sys
 from typing import Any
 
-__all__ = ["collect", "lines", "print_facts"]
-
 _KINDS = ("doca", "softdoca")
 _TIMEOUT_S = 30.0  # after which a device is reported as not answering
 

@@ -9,8 +9,6 @@ from typing import Any
 from ..errors import NativeError
 from ..units import size_text
 
-__all__ = ["collect", "lines"]
-
 _CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
 _FLAGS = {
     "dma_buf": "dma-buf",

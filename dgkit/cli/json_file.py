@@ -10,8 +10,6 @@ import click
 
 from .console import print_json, say
 
-__all__ = ["STDOUT", "json_option", "output_file", "write_document"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 STDOUT = "-"  # the option's value without FILE

@@ -7,8 +7,6 @@ import click
 from .console import print_json
 from .options import as_json
 
-__all__ = ["keys"]
-
 
 @click.group(short_help="Manage the key pairs of tcp:// addresses.")
 def keys() -> None:

@@ -18,8 +18,6 @@ from .console import notice_after, say
 from .exit_codes import FAILED, OK
 from .options import address as parsed_address
 
-__all__ = ["lab"]
-
 # Keyed by the last part of an option's name: JupyterLab accepts it with several class names.
 _SET_BY = {
     "port": "--port", "port_retries": "--port", "root_dir": "FOLDER", "notebook_dir": "FOLDER",

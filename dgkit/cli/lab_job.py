@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HOST", "Lab", "agent", "own_port"]
-
 HOST = "127.0.0.1"
 _WELCOME = "dgkit=welcome"  # makes dgkit's JupyterLab extension open the welcome notebook
 _PROGRAM = (

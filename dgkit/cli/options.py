@@ -7,9 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["address", "as_json", "choice", "comma_separated", "count_option", "duration", "integer"]
-__all__ += ["ops_option", "seconds_option", "size"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 

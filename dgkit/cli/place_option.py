@@ -11,8 +11,6 @@ import click
 from ..types import OWN_EXPORT
 from .console import notice_after
 
-__all__ = ["Place", "driver_notice", "on_option", "resolve_place"]
-
 _GPU_PROVIDERS = {None, "cuda", *OWN_EXPORT}
 F = TypeVar("F", bound=Callable[..., Any])
 _WAITING = (

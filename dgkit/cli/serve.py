@@ -17,8 +17,6 @@ from .options import duration, size
 if TYPE_CHECKING:
     from ..agent import ServeOptions
 
-__all__ = ["serve"]
-
 
 @click.command(short_help="Run an agent.")
 @click.option(

@@ -17,8 +17,6 @@ import click
 from .console import print_json, say
 from .options import as_json
 
-__all__ = ["softdoca"]
-
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell returns (POSIX, "Exit Status for Commands")
 
 _side = click.option(

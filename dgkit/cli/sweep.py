@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..session import Session, SessionRegion
 
-__all__ = ["Case", "latencies", "rates"]
-
 
 @dataclass(frozen=True, slots=True)
 class Case:

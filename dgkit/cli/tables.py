@@ -22,9 +22,6 @@ from ..units import size_text, us
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["bar", "floor_note", "latency_table", "posted_latency_table", "posted_rate_table"]
-__all__ += ["plain_table", "rate_table", "spark"]
-
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
 

@@ -10,8 +10,6 @@ import click
 from .console import say
 from .options import duration, integer, size
 
-__all__ = ["teach"]
-
 _LEAST_MEMORY = 256 << 20  # what a server with one kernel needs
 _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 

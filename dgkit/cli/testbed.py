@@ -14,8 +14,6 @@ from .options import as_json, duration, size
 if TYPE_CHECKING:
     from ..testbed import Testbed
 
-__all__ = ["testbed"]
-
 _guest = click.argument("guest", type=click.Choice(["host", "dpu"]))
 
 

@@ -37,9 +37,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import NoReturn
 
-__all__ = ["FOREVER", "check", "error_of", "ffi", "last_error", "lib", "nanoseconds", "native"]
-__all__ += ["raise_for"]
-
 native = _native  # types whose methods are called for each transfer: native/python
 ffi = _native.ffi
 lib = _native.lib

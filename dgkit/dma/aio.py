@@ -14,8 +14,6 @@ from ._ffi import error_of
 if TYPE_CHECKING:
     from .transfer import CompletionQueue, Pending
 
-__all__ = ["Waiters", "running_waiters"]
-
 # Interval of checks for operations that timed out, since no completion of theirs wakes the loop.
 _TIMEOUT_CHECK_S = 0.1
 

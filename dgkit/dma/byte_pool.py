@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["BytePool"]
-
 _LEAST = 1 << 20  # bytes; for smaller objects the C library reuses memory
 _MOST = 256 << 20  # bytes of all objects that a pool keeps
 _STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in provider.h

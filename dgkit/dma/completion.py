@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Completion", "completion_at", "raise_failed"]
-
 _PATHS = ("auto", "inline", "worker")
 _LATE = "late: when the queue was next polled"
 _STAMPS = ("per operation", "shared by a batch", _LATE, f"shared by a batch, {_LATE}")

@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DeviceContext", "provider_name"]
-
 
 def provider_name(provider: str, emulated: str) -> str:
     """Return a provider's name for reprs and reports, including any emulated memory."""

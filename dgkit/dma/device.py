@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .fault import FaultRule
     from .system import Caps, DeviceStats
 
-__all__ = ["Device"]
-
 
 _GPU_MAX = (1 << 32) - 1
 _ORDER, _FENCED = {"cuda": "between posts", "verbs": "within a region"}, "behind a fence"

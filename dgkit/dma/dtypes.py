@@ -11,8 +11,6 @@ from ._ffi import ffi
 if TYPE_CHECKING:
     from ._ffi import native
 
-__all__ = ["WC_DTYPE", "WR_DTYPE", "completions", "work_requests"]
-
 _FORMATS = {1: "u1", 2: "<u2", 4: "<u4", 8: "<u8"}
 
 

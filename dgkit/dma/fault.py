@@ -13,8 +13,6 @@ from ._ffi import ffi, nanoseconds
 if TYPE_CHECKING:
     from ._ffi import native
 
-__all__ = ["FaultRule", "native_rules"]
-
 _ACTIONS = {"error": 0, "delay": 1, "reorder": 2, "lose": 3}
 _OPS = {"r": 1, "w": 2, "a": 4 | 8}  # bits of dg_fault_rule.ops
 _EVERY_MAX = (1 << 32) - 1

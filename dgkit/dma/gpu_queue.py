@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from .proxy import Proxy
     from .region import Region, RemoteRegion
 
-__all__ = ["TICKET_MAX", "GpuQueue", "GpuQueueStats", "GpuStamp", "KernelQueue", "RingConfig"]
-__all__ += ["check_served", "collectors", "free_rings", "ring_depth", "stamps", "wait_for_kernels"]
-
 # Limits in native/device/dgkit_device.cuh.
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 TICKET_MAX = (1 << 56) - 1

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .region import Region, RemoteRegion
 
-__all__ = ["Rate", "Samples", "answer", "copy_methods", "copy_ns", "floor", "latency"]
-__all__ += ["measure_bare", "rate"]
-
 _BLOCK = 2000  # samples between two checks for signals and updates of a progress bar
 _OFFSETS = ("local_offset", "remote_offset")
 Progress = Callable[[float], None]

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["BatchQueue", "PreparedBatch", "PreparedOp"]
-
 
 class _Prepared(native.Prepared):
     # The C object and its completions live as long as `_op`, `_wcs` or a view of `_wcs`: the

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ._ffi import native
     from .context import DeviceContext
 
-__all__ = ["Proxy", "ProxyStats"]
-
 
 @dataclass(frozen=True, slots=True)
 class ProxyStats:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Segment = tuple[Region, int, int]
 
-__all__ = ["Queue"]
-
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
 _FETCH_ADD, _COMPARE_SWAP = int(Op.FETCH_ADD), int(Op.COMPARE_SWAP)
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .prepared import BatchQueue
     from .region import Region
 
-__all__ = ["QueuePair", "QueuePairAddress", "RdmaMemory"]
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class QueuePairAddress:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from .context import DeviceContext
 
-__all__ = ["ON_DEMAND", "SHARE_PROCESS", "Region", "RemoteRegion", "region_ids", "region_method"]
-
 _READONLY, SHARE_PROCESS, _MAY_FAULT, ON_DEMAND = 1, 2, 4, 8  # enum dg_memory_flags
 _GPU_KINDS = {"vmm": 1, "ipc": 2, "none": 3}  # enum dg_memory_kind
 _METHODS = ("map", "vm", "proxy", "gpu", "export_only", "doca", "rdma", "bar", "qp")

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .proxy import Proxy
     from .region import Region, RemoteRegion
 
-__all__ = ["ExportedRing", "ImportedRing"]
-
 _TRACE_SHARED = 2  # dg_ring_config.trace: the proxy stores its stamps in the ring's memory
 
 

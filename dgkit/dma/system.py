@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ._ffi import ffi, last_error, lib
 
-__all__ = ["Caps", "DeviceStats", "ProviderInfo", "cpus", "now_ns", "providers"]
-
 
 @dataclass(frozen=True, slots=True)
 class Caps:

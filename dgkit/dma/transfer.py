@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..errors import ClosedError
     from ..types import Path
 
-__all__ = ["CompletionQueue", "Pending", "Transfer"]
-
 # How long an await polls before it suspends its task: about the cost of one turn of an event loop.
 AWAIT_SPIN_NS = 5_000
 

@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["atomic_fields", "chain", "wr_fields"]
-
 _FIELDS = {"size", "local_offset", "remote_offset", "rows", "local_stride", "remote_stride", "user"}
 _CHAIN = 2
 _ROWS_MAX = (1 << 32) - 1

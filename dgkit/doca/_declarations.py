@@ -7,8 +7,6 @@ by value. Both are passed as one INTEGER eightbyte in a general register (System
 size and register class.
 """
 
-__all__ = ["CDEF"]
-
 CDEF = """
 struct doca_buf;
 struct doca_buf_inventory;

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["CONTROL", "Library", "after_fork", "forked", "label", "library", "use", "version"]
-
 # Serializes control calls: DOCA's objects are not thread-safe. Reentrant, because a finalizer may
 # run inside a call.
 CONTROL = threading.RLock()

@@ -14,8 +14,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Buf", "BufInventory"]
-
 
 class BufInventory(Handle):
     """Pool of at most `size` buffers (`doca_buf_inventory`).

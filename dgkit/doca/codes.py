@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import IntEnum, IntFlag
 
-__all__ = ["Access", "Code", "FunctionType", "RepresentorFilter", "State"]
-
 
 class _Named(IntEnum):
     """Enum that prints as its name."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ._library import Library
 
-__all__ = ["Device", "DeviceInfo", "Representor", "RepresentorInfo", "devices"]
-
 # Sizes of DOCA's strings, including the terminator (doca_dev.h).
 _PCI, _IBDEV, _IFACE, _VUID = 13, 64, 256, 128
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-__all__ = ["Dma", "MemcpyTask", "ProgressEngine"]
-
 _NO_FLUSH = 0  # DOCA_TASK_SUBMIT_FLAG_NONE
 
 

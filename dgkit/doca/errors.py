@@ -5,42 +5,6 @@ from __future__ import annotations
 from ..errors import DgkitError
 from .codes import Code
 
-__all__ = [
-    "Again",
-    "AlreadyExist",
-    "Authentication",
-    "BadConfig",
-    "BadState",
-    "ConnectionAborted",
-    "ConnectionInProgress",
-    "ConnectionReset",
-    "DeviceFatalError",
-    "DocaError",
-    "Driver",
-    "Empty",
-    "Full",
-    "InProgress",
-    "InUse",
-    "Initialization",
-    "InvalidValue",
-    "IoFailed",
-    "NoLock",
-    "NoMemory",
-    "NotConnected",
-    "NotFound",
-    "NotPermitted",
-    "NotSupported",
-    "OperatingSystem",
-    "Shutdown",
-    "Skipped",
-    "TimeOut",
-    "TooBig",
-    "Unexpected",
-    "Unknown",
-    "UnsupportedVersion",
-    "error_class",
-]
-
 
 class DocaError(DgkitError):
     """DOCA refused a call, or a task failed. `code` is the error code; the message says why.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..html_cards import Html
 
-__all__ = ["CLOSING_S", "Handle", "TryLock", "library_card"]
-
 CLOSING_S = 5.0  # how long close() waits for tasks in flight
 
 # Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.

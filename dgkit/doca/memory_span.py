@@ -13,8 +13,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["MemorySpan", "span_of"]
-
 _WRITES = Access.LOCAL_READ_WRITE | Access.RDMA_WRITE | Access.RDMA_ATOMIC | Access.PCI_READ_WRITE
 
 

@@ -15,8 +15,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Mmap"]
-
 
 class Mmap(Handle):
     """Memory map (`doca_mmap`): created with its devices, memory and permissions, then started.

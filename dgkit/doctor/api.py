@@ -24,18 +24,6 @@ from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 
-__all__ = [
-    "CallableModule",
-    "examine",
-    "load_machine",
-    "parse_export_size",
-    "parse_goal",
-    "record",
-    "redacted_machine",
-    "report",
-    "snapshot_paths",
-]
-
 
 def parse_goal(goal: Goal | str | None) -> Goal | None:
     """Return the goal with this name; None if the name is "auto" or None.

@@ -18,8 +18,6 @@ from .facts.doca import doca
 from .goals import Goal
 from .machine import Machine
 
-__all__ = ["RULES", "Rule", "Signs", "choose", "nic_mode", "signs"]
-
 
 class Signs(msgspec.Struct, frozen=True, kw_only=True):
     """Devices and software of a machine that decide its goal.

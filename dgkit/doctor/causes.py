@@ -12,8 +12,6 @@ from .data_paths import DataPath
 from .finding import Finding, Verdict
 from .goals import Goal
 
-__all__ = ["BY_OTHERS", "CONSEQUENCES", "OWN", "lead", "order"]
-
 _USE = ("cuda-context", "cuda-python", "dgkit-providers", "driver-persistence")
 _ACCESS = ("dmabuf-gpu", "peermem", "driver-flavour", "bar1-size", "bar1-resizable", "gdrcopy")
 _GPUNETIO = tuple(f"gpunetio-{part}" for part in ("ethernet", "rdma", "verbs", "dma"))

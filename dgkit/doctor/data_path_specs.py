@@ -8,16 +8,6 @@ import msgspec
 
 from .goals import ALL, ANY_GPU, Goal
 
-__all__ = [
-    "ADVISORY",
-    "ANY_DEVICE_SUFFICES",
-    "CUDA",
-    "DATA_PATH_SPECS",
-    "REPLACED",
-    "DataPathSpec",
-    "DeviceKind",
-]
-
 
 class DeviceKind(Enum):
     """Kind of device that a data path needs: text if it is missing, checks that look for it."""

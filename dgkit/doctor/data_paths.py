@@ -16,12 +16,10 @@ from .data_path_specs import (
     DataPathSpec,
     DeviceKind,
 )
-from .facts import pairs, pci, virtual
+from .facts import pairs, pci, pci_ids, virtual
 from .finding import Finding, Verdict, worst
 from .goals import Goal
 from .machine import Case
-
-__all__ = ["DataPath", "judge_data_paths"]
 
 
 class DataPath(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +175,7 @@ def _devices_present(case: Case) -> dict[DeviceKind, bool | None]:
 
 def _has_nic(case: Case, tree: pci.PciTree) -> bool:
     """Return whether there is a NIC for the goal: GPUNetIO supports only NVIDIA's NICs."""
-    if case.host is None or any(nic.vendor == pci.MELLANOX for nic in tree.nics):
+    if case.host is None or any(nic.vendor == pci_ids.MELLANOX for nic in tree.nics):
         return case.host is not None
     return case.goal is Goal.RDMA and bool(pairs.peers(case.host, case.goal))
 

@@ -15,8 +15,6 @@ from .finding import Finding, Verdict, worst
 from .goals import Goal
 from .machine import Case
 
-__all__ = ["Diagnosis", "register_formatters"]
-
 _EXIT_CODES = {Verdict.FAIL: 1, Verdict.WARN: 5, Verdict.CANNOT_TELL: 6}
 
 

@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Executor", "Job"]
-
 T = TypeVar("T")
 
 

@@ -10,9 +10,6 @@ import msgspec
 
 from .references import Source
 
-__all__ = ["Finding", "Verdict", "attribute", "fail", "n_a", "ok", "sentence", "unknown", "warn"]
-__all__ += ["worst"]
-
 
 class Verdict(IntEnum):
     """Verdict on a subject, ordered from best to worst; findings are sorted by it."""

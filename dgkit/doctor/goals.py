@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["ALL", "ANY_GPU", "BY_ARM", "WITH_CARD", "WITH_GPU", "WITH_PEERS", "Goal"]
-
 
 class Goal(Enum):
     """Intended use of a machine. Without a goal (`auto`), automatic_goal.py derives it."""

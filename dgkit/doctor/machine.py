@@ -13,8 +13,6 @@ from .collect.reader import Reader
 from .collect.trace import Trace, note_fact, tracing
 from .goals import Goal
 
-__all__ = ["SIZE", "Case", "Machine"]
-
 SIZE = 64 << 20  # default number of bytes of GPU memory to export at once
 
 T = TypeVar("T")

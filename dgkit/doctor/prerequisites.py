@@ -17,20 +17,6 @@ from .finding import Finding
 from .machine import Case, Machine
 from .references import Source
 
-__all__ = [
-    "NO_GPU",
-    "Requirement",
-    "applies",
-    "device",
-    "driver_loaded",
-    "gpu_present",
-    "gpudirect_possible",
-    "missing_device",
-    "pci_unread",
-    "readable",
-    "reason",
-]
-
 NO_GPU = "no NVIDIA GPU"
 
 Requirement = Callable[[Case], "Finding | None"]

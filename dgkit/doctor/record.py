@@ -12,8 +12,6 @@ from .redact.filter import filter_reading
 from .redact.redactor import Redactor
 from .runner import Progress, read_everything
 
-__all__ = ["record"]
-
 
 def record(
     machine: Machine,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-__all__ = ["Document", "Source"]
-
 
 class Source(msgspec.Struct, frozen=True):
     """Section of a document."""

@@ -13,8 +13,6 @@ from .goals import ALL, Goal
 from .machine import Case
 from .prerequisites import Requirement
 
-__all__ = ["FAMILIES", "Check", "check", "checks", "named"]
-
 # Each family is a module of `checks`, in the order in which findings are listed.
 FAMILIES = (
     *("dgkit", "kernel", "driver", "cuda", "dmabuf", "peermem", "gdrcopy", "bar1"),

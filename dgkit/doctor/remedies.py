@@ -14,17 +14,6 @@ from .facts.virtual import container
 from .finding import Finding, Verdict
 from .machine import Machine
 
-__all__ = [
-    "OFF_AND_ON",
-    "RESETS",
-    "RESETS_DISAGREE",
-    "SettingsAccess",
-    "fit",
-    "power_cycle",
-    "restart_once",
-    "with_devices",
-]
-
 OFF_AND_ON = "shut the host down, and switch its power off and on"
 _REBOOT = " && sudo reboot"
 _RESTART = "# Then restart the machine: sudo reboot"

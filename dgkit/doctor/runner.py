@@ -24,8 +24,6 @@ from .machine import SIZE, Case, Machine
 from .registry import Check, checks, named
 from .remedies import fit, restart_once
 
-__all__ = ["Progress", "diagnose", "live_machine", "read_everything"]
-
 T = TypeVar("T")
 D = TypeVar("D")
 

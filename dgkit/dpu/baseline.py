@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..dma import Queue, Region, RemoteRegion
     from .values import LatencyTask, RateTask
 
-__all__ = ["Baseline"]
-
 _SAMPLES = 2000
 _LEAST = 5  # copies, even if they move more than FLOOR_BYTES
 _FEW, _LONGEST_NS = 20, 200_000_000

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .region_ref import RegionRef
     from .values import MachineFields
 
-__all__ = ["BenchmarkQueue", "latency", "machine_fields", "rate"]
-
 _SLICE_NS = 50_000_000  # how long a C loop runs before cancellation is checked
 _RATE_SLICE_S = 0.1
 

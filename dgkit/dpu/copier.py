@@ -10,8 +10,6 @@ from .values import Moved, moved
 if TYPE_CHECKING:
     from ..dma import Device, Queue, Region, RemoteRegion
 
-__all__ = ["Copier"]
-
 _DEPTH = 64
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .copier import Copier
     from .region_ref import RegionRef
 
-__all__ = ["DigestJob", "Job", "ReadJob", "TransferJob", "WriteJob", "copy_job"]
-
 
 class _Chunk:
     """`size` bytes of a job, from byte `at`, in bounce memory at `slot`; `dma` is in flight."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..dma import Device
     from .job import Job
 
-__all__ = ["Worker"]
-
 _WATCH_S = 0.05  # interval at which a waiter checks that the thread runs
 
 

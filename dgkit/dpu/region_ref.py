@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ..dma import Region
     from ..memory import HostMemory
 
-__all__ = ["RegionRef"]
-
 
 class RegionRef:
     """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .region_ref import RegionRef
     from .values import WatchTask
 
-__all__ = ["Sampler"]
-
 _OP_TIMEOUT_S = 5.0
 _WARM_NS = 1_000_000  # a transfer that takes longer gains nothing from a warm-up
 

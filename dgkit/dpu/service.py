@@ -32,8 +32,6 @@ if TYPE_CHECKING:
         WatchTask,
     )
 
-__all__ = ["DpuService"]
-
 _NAP_S = 0.001
 _Result = TypeVar("_Result")
 

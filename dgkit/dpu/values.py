@@ -13,20 +13,6 @@ from ..types import Path
 if TYPE_CHECKING:
     from ..dma.completion import Completion
 
-__all__ = [
-    "Digested",
-    "LatencyResult",
-    "LatencyTask",
-    "MachineFields",
-    "MeasurementListener",
-    "Moved",
-    "RateResult",
-    "RateTask",
-    "SampleBlock",
-    "WatchTask",
-    "moved",
-]
-
 _PATHS = {str(path): path.value for path in Path}
 
 MachineFields = dict[str, "str | int | bool | None"]

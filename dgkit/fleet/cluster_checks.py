@@ -15,8 +15,6 @@ from .scheduler_calls import all_workers_s, ask
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["check_certificates", "check_encryption", "exposed", "version_differences"]
-
 _COMPARED = ("python", "dask", "distributed")
 
 

@@ -13,8 +13,6 @@ from .sweep import Sweep
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["diff"]
-
 _FIGURES = ["p50_ns", "gb_per_s", "floor_moved"]
 
 

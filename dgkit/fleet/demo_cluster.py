@@ -20,8 +20,6 @@ from .scheduler_calls import limited
 if TYPE_CHECKING:
     from tornado.ioloop import IOLoop
 
-__all__ = ["connected", "local"]
-
 _CONNECT_S = 10.0
 
 

@@ -16,8 +16,6 @@ from ..doctor.record import record
 from ..doctor.runner import diagnose, live_machine
 from ..units import plural
 
-__all__ = ["FleetDiagnosis", "Group", "judge", "record_here"]
-
 _VERSION = re.compile(r"\d+\.\d+")
 _SHOWN = 8  # maximum number of machine names in a group's line
 

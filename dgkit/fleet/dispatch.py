@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .pair import Pair
     from .pair_registry import PairRegistry
 
-__all__ = ["Dispatcher", "Job", "Outcome"]
-
 _TICK_S = 0.5  # interval between checks of the workers
 _RESULT_S = 15.0  # limit for fetching results of finished jobs; a lost worker never sends its own
 _LATER_S, _MOST_LATER_S = 0.5, 5.0  # first and longest delay of a retry after a side is lost

@@ -33,8 +33,6 @@ from .sweep import Sweep, SweepOptions
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Fleet"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_MODULE = "No module named 'dgkit"  # in Dask's error if a worker cannot unpickle the plugin

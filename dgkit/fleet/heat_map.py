@@ -12,8 +12,6 @@ from .pair import natural_key
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["heat_map", "slowness"]
-
 _FIGURES = ("p50_ns", "gb_per_s")
 _FULL = 2.0  # slowness from which a cell has the full colour
 _SHOWN = 200  # maximum number of pairs in the table

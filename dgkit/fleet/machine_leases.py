@@ -13,8 +13,6 @@ from .scheduler_calls import ask
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["MachineLeases"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -11,8 +11,6 @@ from typing import Any
 from .._version import __version__
 from ..html_cards import provider_label
 
-__all__ = ["Pair", "named_pairs", "natural_key"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:

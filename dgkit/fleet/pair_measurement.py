@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..report import BandwidthReport, LatencyReport
     from ..session import Session
 
-__all__ = ["measure", "measure_session"]
-
 _WINDOW = 32  # transfers in flight when a rate is measured; Session.bandwidth()'s default
 
 

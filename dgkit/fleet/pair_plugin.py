@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from ..session import Session
 
-__all__ = ["PairPlugin", "describe", "plugin_here", "session_here"]
-
 
 class PairPlugin(WorkerPlugin):  # type: ignore[misc]
     """Dask plugin that opens a worker's session: with its agent, or with a software DPU.

@@ -17,8 +17,6 @@ from .scheduler_calls import address_of, ask
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-__all__ = ["PairRegistry"]
-
 _DESCRIBE_S = 30.0  # long enough for a worker that is busy or starts a software DPU
 
 

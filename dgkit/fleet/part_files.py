@@ -19,8 +19,6 @@ from .row_table import RowTable, schema
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["PartFiles", "read_folder"]
-
 _PLAN, _LOCK = "_sweep.json", "_lock"  # readers of data sets skip names that start with _ or .
 _FORMAT, _VERSION = "dgkit fleet sweep", 1
 _PART = ".part"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     import pyarrow
     from numpy.typing import NDArray
 
-__all__ = ["KEY", "RowTable", "as_table", "schema"]
-
 KEY = ("pair", "op", "requested_path", "size")  # identifies a row
 
 _TEXTS = ("pair", "host", "op", "requested_path", "path", "provider", "label", "region", "dgkit")

@@ -13,8 +13,6 @@ from ..errors import PeerLost, PeerTimeout
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["address_of", "all_workers_s", "ask", "check_connection", "limited"]
-
 T = TypeVar("T")
 
 CALL_S = 15.0  # limit of one call; Dask's own connect timeout is 30 s

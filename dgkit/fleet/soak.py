@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from .pair_registry import PairRegistry
 
-__all__ = ["SoakReport", "soak", "soak_here"]
-
 _SLICE_S = 5.0  # duration of a pair's turn, before the next pair of the machine
 _SPARE_S = 60.0  # time to wait for a turn's result beyond its duration
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from .pair_registry import PairRegistry
 
-__all__ = ["Failure", "Plan", "Sweep", "SweepOptions", "row_name"]
-
 _STRAGGLER = ("pair", "op", "path", "size", "p50 µs", "GB/s", "z latency", "z rate")
 _OPS, _PATHS = ("write", "read"), ("auto", "inline", "worker")
 _WRITERS = 4  # threads that write files, each waiting for the disk

@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # importing typing takes longer than importing this whole
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["TYPES", "KernelMemory", "alloc"]
-
 TYPES = ("gpu", "gpu_cpu", "cpu_gpu")  # DOCA_GPU_MEM_TYPE_GPU, _GPU_CPU, _CPU_GPU
 _ON_GPU, _MAPPED = "GPU memory", "GPU memory, mapped for the CPU"
 _PINNED, _HOST = "pinned host memory", "host memory"

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from ..errors import KernelError, Unsupported
 
-__all__ = ["compile_program", "find_compiler", "include_dir", "kernel_names"]
-
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
 _FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")

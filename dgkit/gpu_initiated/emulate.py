@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["EmulatedKernel", "EmulatedModule", "emulate"]
-
 LABEL = "emulated GPU"
 # Limits of a block (CUDA C++ Programming Guide, technical specifications per compute capability).
 _THREADS, _SHARED = 1024, 228 << 10

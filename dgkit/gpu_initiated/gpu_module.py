@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-__all__ = ["GpuKernel", "GpuModule", "launching", "raw_module"]
-
 # Layout of struct dg_gpu_queue in native/device/dgkit_device.cuh: its size in bytes, then indices
 # of 64-bit words.
 _HANDLE_SIZE = 384

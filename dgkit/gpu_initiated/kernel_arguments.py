@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-__all__ = ["Arguments", "Mapping"]
-
 _INT64 = 1 << 63
 
 

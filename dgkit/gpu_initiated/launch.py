@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import IO
 
-__all__ = ["Command", "Grid", "Launch"]
-
 # Exit statuses of native/device/emulated_gpu.cpp.
 _WRONG_ARGUMENTS, _TIMED_OUT, _DEADLOCK, _ADDRESS_TAKEN = 2, 3, 4, 9
 _ATTEMPTS = 8  # most starts of a child, whose own random addresses may collide with those to map

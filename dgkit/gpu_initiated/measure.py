@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from ..dma import KernelQueue
     from .launch import Launch
 
-__all__ = [
-    "RATE_RINGS",
-    "RATE_SIZE",
-    "RATE_THREADS",
-    "Counted",
-    "Meter",
-    "Pending",
-    "gpu_name",
-    "shared_meter",
-]
-
 RATE_RINGS, RATE_THREADS, RATE_SIZE = 8, 256, 64  # most rings; threads per ring; bytes per put
 _LIMIT = 10.0  # seconds that a kernel waits for the CPU
 _PLACES = 4096  # records in a ring without a proxy

@@ -23,8 +23,6 @@ from numba import cuda, types
 
 from .compiler import include_dir
 
-__all__ = ["DECLARED", "SHIMS"]  # and each name in DECLARED
-
 _TYPES = {"i": types.int32, "I": types.uint32, "Q": types.uint64}
 _COPY = "QIQIQQ"  # queue, remote and its offset, local and its offset, size
 _POSTED = {

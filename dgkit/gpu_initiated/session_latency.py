@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from .measure import Meter, Pending
 
-__all__ = ["KernelBlock", "KernelMonitor", "latency"]
-
 _BLOCK = 2000  # samples of one launch
 _SECONDS = 5.0  # longest duration of one launch
 _MOST = 1_000_000

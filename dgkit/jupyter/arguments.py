@@ -9,8 +9,6 @@ from ..session.lifecycle import open_sessions
 from .grammar import LineError
 from .tokenizer import unquote
 
-__all__ = ["data", "find_region", "integer", "live_regions", "region_variables", "sessions"]
-
 _MAX_LISTED = 8
 
 

@@ -12,8 +12,6 @@ from . import arguments
 from .grammar import COMMANDS, Command
 from .tokenizer import tokenize
 
-__all__ = ["add", "complete", "remove"]
-
 Completions = list[tuple[str, str]]  # (text, IPython's type of a completion)
 
 _LINE = re.compile(r"\s*(?:[^%'\"#=]+=\s*)?%?dma\s+(?P<rest>.*)", re.DOTALL)

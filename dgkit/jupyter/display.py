@@ -17,8 +17,6 @@ from ..session import Session, SessionRegion
 from ..units import size_text
 from .arguments import sessions
 
-__all__ = ["BytesRead", "Help", "Overview"]
-
 _MAX_LINES = 16
 _MONO = (
     "margin:6px 0px 0px 0px;font-size:12px;line-height:1.35;overflow-x:auto;"

@@ -10,8 +10,6 @@ from ..report import GPU_INITIATED
 from ..units import parse_size
 from .tokenizer import Token, tokenize, unquote
 
-__all__ = ["COMMANDS", "Call", "Command", "LineError", "help_text", "parse"]
-
 
 class LineError(ValueError):
     """An invalid line of %dma; its message is one line and says what is valid."""

@@ -15,8 +15,6 @@ import socket
 import threading
 from typing import Any
 
-__all__ = ["main"]
-
 
 def main(fd: int) -> int:
     """Serve until the socket closes or JupyterLab is shut down from its menu."""

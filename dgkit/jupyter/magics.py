@@ -17,8 +17,6 @@ from .display import BytesRead, Help, Overview
 from .grammar import Call, LineError, help_text, parse
 from .progress import ProgressBar
 
-__all__ = ["Dma", "load_ipython_extension", "unload_ipython_extension"]
-
 _NAME = "dma"
 _LATENCY_SIZE = 64  # default, bytes
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from IPython.display import display
 
-__all__ = ["ProgressBar"]
-
 _DELAY_S, _STEP_S = 0.4, 0.1  # time before it appears; interval of updates
 _BOX = "height:8px;border-radius:4px"
 _TRACK = f"{_BOX};background-color:#c8c8c8;background-color:var(--jp-border-color2,#c8c8c8)"

@@ -13,8 +13,6 @@ import functools
 import inspect
 from typing import Any
 
-__all__ = ["enable"]
-
 _MARK = "_dgkit_nodelay"
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-__all__ = ["Token", "tokenize", "unquote"]
-
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
 

@@ -21,8 +21,6 @@ else:
         return function
 
 
-__all__ = ["choose", "empty", "parse_on"]
-
 _CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number), 'auto' or 'bar' (of a testbed)"
 
 

@@ -25,8 +25,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["BarMemory", "lay_out"]
-
 # The layout of native/src/share/bar.h.
 _PAGE, _PAGES, _SLOTS, _RECORD = 4096, 127, 15, 256
 _TABLE = _PAGE * (_PAGES + 1)

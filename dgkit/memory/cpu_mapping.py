@@ -13,8 +13,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..types import GpuSpan
 
-__all__ = ["cpu_view"]
-
 
 def cpu_view(span: GpuSpan, keep: object, *, managed: bool, share_block: bool) -> memoryview:
     """Return the bytes of GPU memory in place.

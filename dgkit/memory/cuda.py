@@ -15,9 +15,6 @@ from typing import Any
 from ..errors import DeviceUnavailable, NativeError, Unsupported
 from .cuda_errors import FORKED, error_of
 
-__all__ = ["attribute", "call", "count", "current_device", "driver", "error", "forked"]
-__all__ += ["primary_context", "require", "require_cupy", "struct_bytes", "try_call"]
-
 _driver: Any = None
 _pid = 0
 _contexts: dict[int, Any] = {}

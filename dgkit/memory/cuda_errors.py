@@ -10,8 +10,6 @@ import os
 
 from ..errors import DeviceUnavailable, NativeError, OutOfMemory, Unsupported
 
-__all__ = ["CLOSING", "FORKED", "check_of", "error_of", "is_lost"]
-
 FORKED = (
     "the parent process used CUDA before fork(), so this process cannot: start such processes "
     "with spawn, multiprocessing.get_context('spawn')"

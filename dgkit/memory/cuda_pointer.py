@@ -11,8 +11,6 @@ from . import cuda
 from .gpu_info import uuid_of
 from .host import Fd
 
-__all__ = ["allocated_sizes", "find_span"]
-
 # Address and requested bytes of dgkit's own allocations. The rest of such an allocation is padding,
 # so an importer of the whole allocation gets no other data.
 allocated_sizes: dict[int, int] = {}

@@ -18,8 +18,6 @@ from . import cuda
 from .cuda_errors import is_lost
 from .host import Fd
 
-__all__ = ["DmaBuf", "PeerMem", "dmabuf_or_peermem", "export_dmabuf"]
-
 _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"
 

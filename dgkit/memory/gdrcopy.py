@@ -10,8 +10,6 @@ import ctypes
 import os
 from typing import Any
 
-__all__ = ["GdrMapping", "GdrUnavailable"]
-
 _NAMES = ("libgdrapi.so.2", "libgdrapi.so")
 
 

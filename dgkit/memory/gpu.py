@@ -13,8 +13,6 @@ from .gpu_base import GpuBase
 from .gpu_info import uuid_of
 from .shape import total_size
 
-__all__ = ["GpuMemory"]
-
 
 class GpuMemory(GpuBase):
     """Memory on a GPU that other processes can import. Created by `dgkit.empty(on="gpu")`.

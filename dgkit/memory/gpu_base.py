@@ -10,8 +10,6 @@ from ..types import GpuSpan
 from . import cuda
 from .dmabuf import DmaBuf, PeerMem, dmabuf_or_peermem, export_dmabuf
 
-__all__ = ["ALL_STREAMS", "GpuBase", "stream_address", "synchronize_stream"]
-
 ALL_STREAMS = -1  # every stream of the context
 
 

@@ -10,9 +10,6 @@ from typing import Any
 from ..errors import DeviceUnavailable, NativeError
 from . import cuda
 
-__all__ = ["GpuInfo", "gpu_error", "gpus", "kernel_modules", "open_nvml", "uuid_of"]
-__all__ += ["uuid_text", "why_no_gpu"]
-
 _VERSION = Path("/proc/driver/nvidia/version")
 _PCI = Path("/sys/bus/pci/devices")
 

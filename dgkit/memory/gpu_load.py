@@ -11,8 +11,6 @@ from .gpu_info import open_nvml
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["GpuLoad", "gpu_loads"]
-
 # Bytes per second of one lane in one direction, by generation: transfers per second less the
 # encoding, 8b/10b up to generation 2, 128b/130b up to 5, flits of 236/256 in 6 (PCI Express Base
 # 6.0, 4.2).

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     Self = TypeVar("Self", bound="HostBase")
 
-__all__ = ["Fd", "HostBase", "HostMemory"]
-
 _MADV_POPULATE_READ = 22  # <linux/mman.h>; Linux 5.14
 _PART = 4 << 20  # bytes that are mapped in one call: about 1 ms
 # <linux/fcntl.h>; Python's fcntl lacks some of them.

@@ -10,8 +10,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["available_bytes", "total_bytes"]
-
 # Files of a memory cgroup: limit, usage, and the prefix of the hierarchical sums in memory.stat.
 _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
 _V2 = ("memory.max", "memory.current", "")

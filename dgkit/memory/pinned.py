@@ -11,8 +11,6 @@ from . import cuda
 from .gpu_base import synchronize_stream
 from .host import HostMemory
 
-__all__ = ["PinnedMemory"]
-
 
 class _PinnedPages(mmap.mmap):
     """Mapping registered with CUDA until nothing uses it."""

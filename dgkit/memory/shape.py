@@ -11,8 +11,6 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
-__all__ = ["as_shape", "total_size"]
-
 _SIMPLE = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1", "c8"))
 
 

@@ -20,8 +20,6 @@ from ..errors import DeviceUnavailable, OutOfMemory
 from . import cuda
 from .cuda_pointer import allocated_sizes
 
-__all__ = ["Allocation", "SharedMemoryResource"]
-
 _inherited: list[Any] = []
 _NEEDED = {
     "VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED": "CUDA virtual memory",

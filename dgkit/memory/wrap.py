@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .wrap_gpu import ForeignGpuMemory
 
-__all__ = ["ForeignMemory", "is_gpu_array", "wrap"]
-
 _ON_GPU = (2, 13)  # DLPack's kDLCUDA and kDLCUDAManaged (dlpack.h, DLDeviceType)
 _HOST = (bytes, bytearray, memoryview)
 

@@ -17,8 +17,6 @@ from .cuda_pointer import find_span
 from .gpu_base import ALL_STREAMS, GpuBase
 from .shape import as_shape
 
-__all__ = ["ForeignGpuMemory"]
-
 _VERSIONED = b"dltensor_versioned"
 
 

@@ -16,8 +16,6 @@ from ..types import DOCA
 from ..units import size_text
 from .system_info import Machine
 
-__all__ = ["FLOOR_MOVED", "Report", "ends", "own_fields", "path_text"]
-
 FLOOR_MOVED = "floor moved: figures not comparable"
 _FLOOR_RATIO = 1.5  # a floor may switch between two states over 4x apart; noise stays below 1.5x
 

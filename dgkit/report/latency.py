@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from .system_info import Machine  # noqa: F401  # of an inherited field, for the API reference
 
-__all__ = ["LatencyReport"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LatencyReport(Report):

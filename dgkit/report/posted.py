@@ -13,8 +13,6 @@ if TYPE_CHECKING:  # types of inherited fields, for the API reference
     from .samples import Histogram, Percentiles  # noqa: F401
     from .system_info import Machine  # noqa: F401
 
-__all__ = ["GPU_INITIATED", "PostedLatencyReport", "PostedRateReport", "posted_label"]
-
 GPU_INITIATED = "GPU-initiated"  # path of such operations
 _BELOW = ("fenced", "gpu", "emulated", "owner", "proxy", "memory", "rings", "threads")
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, log10
 
-__all__ = ["Histogram", "Percentiles"]
-
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ..units import size_text
 
-__all__ = ["Machine"]
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .transfer import SessionTransfer, TransferReport
 
 
-__all__ = ["wait"]
-
 _POLL_S = 0.1  # another thread may handle the reply, and so consume the descriptor's event
 
 

@@ -11,8 +11,6 @@ from ..validate import whole
 if TYPE_CHECKING:
     from ..dma import FaultRule
 
-__all__ = ["fault_rules", "function", "name", "op", "path", "seconds", "text", "within"]
-
 LONGEST_S = 3600.0
 NAME = 128  # characters of a region's name, which panels show and messages carry
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .sample_source import SampleSource
     from .transfer import SessionTransfer, TransferReport
 
-__all__ = ["Backend"]
-
 
 class Backend(Protocol):
     """Moves the bytes of a session; LocalDpu, RemoteDpu and TwoAgents implement it. Thread-safe.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .session import Session
     from .spawn import SoftwareDpu
 
-__all__ = ["connect", "inspect"]
-
 _TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
 _DESCRIPTORS = 32  # file descriptors that a session uses after its first transfer, plus a reserve
 

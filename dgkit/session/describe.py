@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.messages import Welcome
 
-__all__ = ["agent_info", "html", "line", "local_info", "machine_of", "state"]
-
 Info = dict[str, Any]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .sides import Sides
 
-__all__ = ["SessionGpuQueue", "open_gpu_queue"]
-
 _numbers = itertools.count(1)
 
 

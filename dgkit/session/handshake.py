@@ -15,8 +15,6 @@ from ..wire.connection import Connection
 from ..wire.host_id import boot_id, host_name
 from ..wire.messages import VERSION, Hello
 
-__all__ = ["check_reach", "greet", "identity"]
-
 
 def identity(where: Address, keys: str | None) -> tuple[str, str] | None:
     """Return this side's key pair for tcp, as (public, secret); None for ipc.

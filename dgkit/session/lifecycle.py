@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .region_registry import RegionRegistry
     from .sides import Sides
 
-__all__ = ["Lifetime", "close_at_exit", "close_forgotten", "open_sessions"]
-
 #: The open sessions of this process, of type session.Session.
 open_sessions = LiveSet()
 

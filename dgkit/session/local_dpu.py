@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .sample_source import SampleSource
 
-__all__ = ["LocalDpu", "LocalTransfer"]
-
 _Local = TypeVar("_Local", bound="LocalTransfer")
 
 

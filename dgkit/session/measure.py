@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .region_factory import RegionFactory
 
-__all__ = ["Measured", "bandwidth", "describe_sides", "latency", "measured", "samples_for"]
-__all__ += ["spinning"]
-
 ProgressCall = Optional[Callable[[int, int], None]]  # noqa: UP045 (evaluated on 3.10)
 Info = dict[str, Any]  # Session.info
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..dpu.values import WatchTask
 from ..errors import ClosedError, LimitReached
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
-from ..wire.telemetry import Sampled
+from ..wire.telemetry import Sampled as Sampled
 from . import argument_checks
 from .measure import describe_sides, spinning
 from .scratch import scratch_for
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .sample_source import SampleSource
     from .scratch import Scratch
     from .sides import Sides
-
-__all__ = ["Monitor", "Sampled"]
 
 
 class Monitor:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..dma import Region, RemoteRegion
 
-__all__ = ["SessionRegion", "checked_span", "not_of_session"]
-
 
 def _synchronize(memory: Any, gpu: int) -> None:
     """Synchronize with the producing stream, also after the memory was closed."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .region_registry import RegionRegistry
     from .sides import Sides
 
-__all__ = ["RegionFactory"]
-
 _MAY_REFUSE = "an RDMA adapter may refuse GPU memory; on='gpu' tries it"
 _PAGES_PER_S = 1 << 27  # bytes: lower bound of the rate at which a machine provides pages
 

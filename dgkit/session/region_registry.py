@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from .region import SessionRegion
 
-__all__ = ["RegionRegistry"]
-
 Call = Callable[[], object]
 
 

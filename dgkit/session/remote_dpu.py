@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .sample_source import SampleSource
 
-__all__ = ["RemoteDpu"]
-
 _PROGRESS_S = 0.1  # how often a measurement reports progress
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from .staging import SlotPool
 
-__all__ = ["RemoteTransfer", "cancel", "check_silence"]
-
 SILENCE_S = 30.0  # a request is given up if the agent sends nothing for this long
 
 _Remote = TypeVar("_Remote", bound="RemoteTransfer")

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..report import Machine
     from ..wire.connection import Connection, Pending
 
-__all__ = ["LocalSource", "RemoteSource", "SampleSource"]
-
 _BUDGET_NS = 10_000_000  # duration of one take() where this process measures
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .region_factory import RegionFactory
 
-__all__ = ["Scratch", "scratch_for"]
-
 _MAX_NAME = 128  # characters of a region's name
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .sides import Sides
     from .transfer import SessionTransfer, TransferReport
 
-__all__ = ["Session"]
-
 
 class Session:
     """Host and DPU put together, created by dgkit.connect(). Thread-safe.

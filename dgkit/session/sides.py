@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from .backend import Backend
     from .spawn import SoftwareDpu
 
-__all__ = ["Sides"]
-
 
 @dataclass(frozen=True, eq=False)
 class Sides:

@@ -19,8 +19,6 @@ from ..errors import PeerLost, PeerTimeout
 if TYPE_CHECKING:
     from ..dma import FaultRule
 
-__all__ = ["SoftwareDpu"]
-
 # Without -m, so that no file in the working directory shadows a module. With the search path of
 # this process, so that both sides run the same dgkit.
 _PROGRAM = (

@@ -15,8 +15,6 @@ from ..errors import ClosedError
 if TYPE_CHECKING:
     from ..dma import Device
 
-__all__ = ["Chunk", "SlotPool", "StagingPool", "flat"]
-
 
 class Chunk:
     """Part of a transfer: `size` bytes from byte `at`, in the staging slot at offset `slot`.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..dpu.values import Moved
     from ..wire import messages
 
-__all__ = ["SessionTransfer", "TransferReport"]
-
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
 _Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 

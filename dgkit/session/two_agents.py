@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..dma import Device
     from .region import SessionRegion
 
-__all__ = ["TwoAgents"]
-
 _BYE_S = 1.0
 
 

@@ -18,19 +18,6 @@ from typing import Any
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "MOVE",
-    "NAMES",
-    "Job",
-    "Result",
-    "example",
-    "naive_sharing",
-    "run",
-    "test_changing_work",
-    "test_few_hours",
-    "test_schedule",
-]
-
 NAMES = ("big", "small")
 MOVE = 1.0  # time to move the state of a job to the other accelerator, in seconds
 _SHARED = 0.9  # total speed of an accelerator that several jobs share

@@ -11,8 +11,6 @@ from traitlets import Bool, Float, Integer, Unicode
 
 from . import course, grader, sandbox, student_notebook
 
-__all__ = ["Grader"]
-
 
 class Grader(NbGraderPreprocessor):  # type: ignore[misc]
     """Grade each test cell by `dgkit.teach.grader` and write its points and feedback as outputs."""

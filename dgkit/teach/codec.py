@@ -15,8 +15,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["MAX_MESSAGE", "BadMessage", "decode", "encode", "receive", "send"]
-
 MAX_MESSAGE = 1 << 20
 _LENGTH = struct.Struct("<I")
 _SCALARS = (bool, int, float, str, type(None))

@@ -7,8 +7,6 @@ import secrets
 import shutil
 from pathlib import Path
 
-__all__ = ["hidden_folders", "init", "labs_folder", "ratios", "read_seed"]
-
 SEED_FILE = "course_seed"
 _CONFIG = '''\
 """nbgrader's configuration of this course, made by `dgkit teach init`."""

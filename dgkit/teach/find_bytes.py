@@ -21,21 +21,6 @@ from ..memory import empty
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "HEADER",
-    "MAGIC",
-    "NODE",
-    "ForeignMemory",
-    "example",
-    "hexdump",
-    "test_damage",
-    "test_few_reads",
-    "test_header",
-    "test_header_damage",
-    "test_node",
-    "test_walk",
-]
-
 MAGIC = b"DGKITLST"
 HEADER = struct.Struct("<8sHHIQ")  # the CRC and four zero bytes follow
 NODE = struct.Struct("<QIHH")

@@ -12,8 +12,6 @@ from . import sandbox, verdict
 from .student_notebook import Test
 from .submission import Submission, SubmissionFailed
 
-__all__ = ["Grade", "grade"]
-
 
 @dataclass(frozen=True, slots=True)
 class Grade:

@@ -14,8 +14,6 @@ from typing import Any
 from .. import errors
 from . import codec
 
-__all__ = ["Proxy", "main", "serve"]
-
 _CELL = "cell:"  # file name of a cell's code
 
 

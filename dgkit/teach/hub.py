@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .. import units
 
-__all__ = ["SPAWNERS", "Limits", "configuration"]
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

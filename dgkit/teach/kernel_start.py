@@ -27,16 +27,6 @@ from . import sandbox, submission, verdict
 from .find_bytes import hexdump
 from .verdict import expect
 
-__all__ = [
-    "Machine",
-    "compiled",
-    "test_few_puts",
-    "test_put",
-    "test_squares",
-    "test_transform",
-    "test_transform_hidden",
-]
-
 _SOURCE_BYTES = 64 << 10
 _THREADS = 1024  # largest number of threads whose status is kept
 _DEPTH = 1024

@@ -18,19 +18,6 @@ from typing import Any
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_SIZE",
-    "OPERATIONS",
-    "Device",
-    "Parameters",
-    "example",
-    "test_depth",
-    "test_few_operations",
-    "test_latency",
-    "test_predict",
-]
-
 MAX_DEPTH, MAX_SIZE = 256, 1 << 20
 OPERATIONS = 20_000  # number of operations after which a device refuses more
 _COLD, _COLD_FACTOR = 100, 4  # number of cold transfers at the start, and their slowdown

@@ -21,23 +21,6 @@ from ..memory import empty
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "FLAG",
-    "Inbox",
-    "Mailbox",
-    "Outbox",
-    "Program",
-    "example_programs",
-    "replay",
-    "test_few_fences",
-    "test_late",
-    "test_late_hidden",
-    "test_poll",
-    "test_publish",
-    "test_send",
-    "test_snapshot",
-]
-
 FLAG = 0
 _LIMIT = 1 << 64
 _POSTS = 1000

@@ -14,16 +14,6 @@ from pathlib import Path
 
 from ..errors import KernelError
 
-__all__ = [
-    "NOBODY",
-    "Isolation",
-    "Limits",
-    "compile_kernels",
-    "isolation",
-    "kernel_prefix",
-    "start",
-]
-
 NOBODY = 65534  # the overflow uid and gid of Linux: user_namespaces(7)
 _PROBE_S = 30.0
 _PROGRAM = "import sys; sys.path[:] = sys.argv.pop().split(':')\n"

@@ -20,20 +20,6 @@ from ..memory import empty
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "COUNT",
-    "LEASE",
-    "Access",
-    "Log",
-    "example",
-    "test_append",
-    "test_few_accesses",
-    "test_kill",
-    "test_lease",
-    "test_takeover",
-    "test_takeover_hidden",
-]
-
 COUNT, LEASE, RECORDS = 0, 1, 2
 RECORD = 4
 _LIMIT = 1 << 64

@@ -15,19 +15,6 @@ from typing import Any
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "ARMED",
-    "HEAD",
-    "SLOT",
-    "TAIL",
-    "Ring",
-    "test_batch",
-    "test_doorbell",
-    "test_few_accesses",
-    "test_one_side",
-    "test_schedules",
-]
-
 TAIL, HEAD, ARMED, SLOT = 0, 1, 2, 3
 _MASK = (1 << 32) - 1
 _NAMES = {TAIL: "tail", HEAD: "head", ARMED: "armed"}

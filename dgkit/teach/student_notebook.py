@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Test", "cells_of", "solutions", "tests"]
-
 _MAX_BYTES = 10 << 20
 
 

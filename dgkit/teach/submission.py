@@ -15,8 +15,6 @@ from typing import Any
 from ..errors import DgkitError
 from . import codec, harness, sandbox
 
-__all__ = ["Call", "RemoteFunction", "Request", "Served", "Submission", "SubmissionFailed", "local"]
-
 _END_S = 5.0
 _NONE = sandbox.Isolation("", note="functions of this process")
 _HANGS = 2  # number of time-outs after which no more calls are made

@@ -26,17 +26,6 @@ from ..memory import empty
 from . import submission, verdict
 from .verdict import expect
 
-__all__ = [
-    "Dpu",
-    "Network",
-    "Times",
-    "example",
-    "fed_by_cpu",
-    "test_cpu_share",
-    "test_feed",
-    "test_overlap",
-]
-
 _ROWS, _COLUMNS = 32, 7  # shape of a batch; the last column is the label
 _SIZE = _ROWS * _COLUMNS * 8  # bytes of a batch
 _HALF = _SIZE // 2

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from .submission import SubmissionFailed
 
-__all__ = ["Case", "Grading", "Report", "WrongAnswer", "expect", "grading", "seeded"]
-
 EXAMPLE_SEED = "example"
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from .service import Service, shell_environment
 
-__all__ = ["Agent"]
-
 _HEARTBEAT_S = 20  # an emulated guest may not run for seconds
 _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
 # The keys are generated in the guest at each boot, so that no image contains a secret.

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from ..errors import TestbedError
 
-__all__ = ["depends", "download", "native", "root", "unpack"]
-
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -11,8 +11,6 @@ import os
 
 from ..memory.bar import lay_out
 
-__all__ = ["MACHINES", "SIZE", "address", "device", "make", "ram", "words"]
-
 SIZE = 64 << 20
 MACHINES = ("x86_64",)  # host guests with a BAR: other kernels lack `memmap=SIZE$ADDRESS`
 # q35 places all RAM below 4 GiB if its size is less than 2.75 GiB; otherwise it places 2 GiB below

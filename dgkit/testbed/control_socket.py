@@ -12,8 +12,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["DONE", "ERROR", "ERRORS", "OUTPUT", "frame", "frames", "read_line", "send"]
-
 OUTPUT, ERRORS = b"o", b"e"  # bytes that a command printed
 DONE, ERROR = b"d", b"x"  # exit status as text; reason why there is no exit status
 _HEAD = struct.Struct("<cI")

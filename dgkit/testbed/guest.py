@@ -19,8 +19,6 @@ from .initramfs import CHANNELS
 from .qemu import CONSOLES, qemu
 from .qmp import Monitor
 
-__all__ = ["ADDRESSES", "MANAGEMENT", "Channel", "Guest"]
-
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
 MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}

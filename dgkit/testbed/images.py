@@ -23,9 +23,6 @@ from typing import Any
 from ..errors import TestbedError
 from . import apt, initramfs, kernel, qemu
 
-__all__ = ["Image", "Progress", "cache", "clean", "in_use", "prepare", "site_name", "size"]
-__all__ += ["ssh_server", "sweep"]
-
 Progress = Callable[[str], None]
 
 _DPU = (

@@ -12,8 +12,6 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["CHANNELS", "END", "INIT", "write"]
-
 CHANNELS = 4  # maximum number of commands that run at the same time
 END = b"\x1e"  # precedes the mark that ends a command's output
 

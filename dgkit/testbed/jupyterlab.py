@@ -9,8 +9,6 @@ from typing import Any
 from .guest import MANAGEMENT
 from .service import Service, shell_environment
 
-__all__ = ["LabServer"]
-
 _FOLDER = "/run/lab"
 _SERVES = "JupyterLab serves"
 # Its log goes to standard error.

@@ -12,8 +12,6 @@ from pathlib import Path
 from ..errors import TestbedError
 from . import apt, requirements
 
-__all__ = ["image", "modules", "packages", "read_module"]
-
 _METAS = ("linux-image-{}", "linux-image-generic")  # Debian's, Ubuntu's
 _PARTS = re.compile(r"^linux-(image|modules|modules-extra)-\d")
 # rdma_rxe of Linux 6.1 needs crc32_generic, but does not declare the dependency.

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from .requirements import find
 
-__all__ = ["CONSOLES", "kvm_boots", "qemu"]
-
 CONSOLES = {"x86_64": "ttyS0", "aarch64": "ttyAMA0"}
 _MACHINES = {
     "x86_64": ["qemu-system-x86_64", "-machine", "q35", "-cpu", "max"],

@@ -12,8 +12,6 @@ from typing import IO, Any
 
 from ..errors import TestbedError
 
-__all__ = ["Monitor"]
-
 _TRIES = 20
 _ANSWER_S = 30.0
 

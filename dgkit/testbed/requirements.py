@@ -11,8 +11,6 @@ from pathlib import Path
 
 from ..errors import TestbedError
 
-__all__ = ["check", "find", "missing"]
-
 # Programs, and the Debian packages that contain them.
 _PROGRAMS = {
     "qemu-system-aarch64": "qemu-system-arm",

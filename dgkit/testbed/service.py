@@ -15,8 +15,6 @@ from ..errors import TestbedError
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frames
 from .guest import MANAGEMENT, Guest
 
-__all__ = ["Service", "shell_environment"]
-
 # Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
 _KEPT = 4000  # number of last characters of a server's output that are kept

@@ -14,8 +14,6 @@ from .guest import MANAGEMENT
 from .requirements import find
 from .service import Service, shell_environment
 
-__all__ = ["SshConfig", "SshServer"]
-
 _SERVES = re.compile(r"^(ssh-\S+ \S+).*\nserves$", re.MULTILINE)
 # Home of root, with the permissions that Dropbear requires. The guest's own root is read-only.
 _HOME = "/run/sshd"

@@ -34,8 +34,6 @@ from .jupyterlab import LabServer
 from .service import Service
 from .ssh import SshConfig, SshServer
 
-__all__ = ["PREFIX", "SOCKET", "main"]
-
 PREFIX = "testbed-"  # of the folders of testbeds in the runtime folder
 SOCKET = "control"  # in such a folder
 _MESSAGE = 1 << 16

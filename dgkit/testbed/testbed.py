@@ -32,8 +32,6 @@ from .supervisor import PREFIX, SOCKET
 if TYPE_CHECKING:
     from ..session import Session
 
-__all__ = ["LAB_MEMORY", "MEMORY", "START_S", "Testbed", "running", "up"]
-
 MEMORY = 1 << 30  # bytes of a guest
 LAB_MEMORY = 3 << 29  # bytes of a guest with JupyterLab
 START_S = 300.0  # an emulated guest starts in half a minute on a busy machine with two cores

@@ -12,8 +12,6 @@ from pathlib import Path
 from ..errors import TestbedError
 from . import images
 
-__all__ = ["site"]
-
 # Source: packaging.python.org, "Binary distribution format", the .data directory.
 _SCHEMES = ("data", "purelib", "platlib")
 

@@ -23,8 +23,6 @@ import zmq
 from .inflow import Stream
 from .sockets import drain
 
-__all__ = ["Acceptor", "Arrivals"]
-
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
 _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 

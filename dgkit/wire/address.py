@@ -25,18 +25,6 @@ from ..runtime_folder import runtime_dir
 from .host_id import process_state
 from .keys import check_public
 
-__all__ = [
-    "HEARTBEAT_MAX_S",
-    "HEARTBEAT_S",
-    "Address",
-    "check_heartbeat",
-    "claimed",
-    "fresh",
-    "parse",
-    "remove_of",
-    "sweep",
-]
-
 # Either side of a tcp:// connection ends it after this many seconds without a message. The agent's
 # address carries the agent's value, so both sides use the same one.
 HEARTBEAT_S = 0.6

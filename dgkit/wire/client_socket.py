@@ -14,8 +14,6 @@ from .messages import MAX_REPLY
 from .sockets import fd_of, set_client_curve, set_heartbeat
 from .subscriptions import Subscriptions
 
-__all__ = ["ClientSocket"]
-
 _EVENTS = (
     zmq.EVENT_CONNECTED
     | zmq.EVENT_CLOSED

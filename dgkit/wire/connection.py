@@ -41,8 +41,6 @@ from .messages import (
 from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
-__all__ = ["Connection", "Pending", "ReplyLost"]
-
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
 _LOOK_S = 0.02  # minimum interval between two checks of this process's memory
 _STEP = 8 << 20  # bytes by which that memory grows between two checks of the connections

@@ -10,8 +10,6 @@ from .. import errors
 from ..types import Op, Path, Status
 from .messages import Failed, Failure
 
-__all__ = ["FailedCompletion", "printable", "to_exception", "to_wire"]
-
 _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in errors.__all__}
 _EXPLAINED = (errors.DeviceUnavailable, errors.ExportError)
 _KINDS |= {cls.__name__: cls for cls in (ValueError, TypeError)}

@@ -7,8 +7,6 @@ import select
 from functools import lru_cache
 from pathlib import Path
 
-__all__ = ["boot_id", "ends_within", "host_name", "process_state"]
-
 
 @lru_cache(maxsize=1)
 def boot_id() -> str:

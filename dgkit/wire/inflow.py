@@ -17,8 +17,6 @@ import struct
 import termios
 import time
 
-__all__ = ["Growth", "Inflow", "Stream", "trim_heap"]
-
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
 _MOST = 8 << 20  # most bytes of an incomplete message, received or waiting to be read
 _HEARTBEATS = 1 << 10  # upper bound of a heartbeat's bytes per second: about 330 with CURVE

@@ -23,9 +23,6 @@ from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
 
-__all__ = ["AllowedKeys", "KeyInfo", "KeyPair", "allow", "allowed", "check_public", "folder"]
-__all__ += ["listing", "load", "make", "remove"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LOCK_S = 30.0  # maximum wait for another process that changes keys

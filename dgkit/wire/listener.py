@@ -24,8 +24,6 @@ from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, pars
 from .messages import MAX_REQUEST
 from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
 
-__all__ = ["CONNECTIONS", "Caller", "Listener"]
-
 # libzmq's threads, as bits of ZMQ_AFFINITY: a flood on the publisher must not delay requests. Never
 # two threads for one socket: the monitor could then report a connection's end before its start.
 _ROUTER_THREAD, _PUBLISHER_THREAD = 1, 2

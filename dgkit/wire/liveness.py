@@ -14,8 +14,6 @@ from .host_id import ends_within, process_state
 from .inflow import Stream
 from .sockets import readable
 
-__all__ = ["Liveness", "connection_error", "endless"]
-
 _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
 _ENDS_S = 0.1  # a process may outlive its connections by this long
 

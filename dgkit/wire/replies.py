@@ -6,31 +6,8 @@ from typing import Annotated, Union
 
 from msgspec import Meta, Struct
 
-from .requests import RING_LOCALS, STAGE_BYTES, Handle, Message, Size
-
-__all__ = [
-    "Allocated",
-    "Block",
-    "Digested",
-    "Done",
-    "Ended",
-    "Exported",
-    "Failed",
-    "Failure",
-    "Fetched",
-    "Imported",
-    "LatencyDone",
-    "Moved",
-    "OutstandingDone",
-    "Progress",
-    "RateDone",
-    "Reply",
-    "RingOpened",
-    "StatsDone",
-    "Subscribed",
-    "Watching",
-    "Welcome",
-]
+from ..sizes import STAGE_BYTES
+from .requests import RING_LOCALS, Handle, Message, Size
 
 
 class Welcome(Message, tag=64):

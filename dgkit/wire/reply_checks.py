@@ -9,8 +9,6 @@ import msgspec
 from . import messages as m
 from .error_codec import printable
 
-__all__ = ["REPLIES", "UNREADABLE", "clean"]
-
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # by decode_reply()
 
 # The reply to each request, unless it is Failed.

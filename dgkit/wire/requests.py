@@ -12,38 +12,6 @@ from msgspec import Meta, Struct
 
 from ..sizes import STAGE_BYTES
 
-__all__ = [
-    "EVERY_S",
-    "MAX_RINGS",
-    "MAX_SAMPLES",
-    "MONITORS",
-    "MONITOR_SAMPLES",
-    "RING_LOCALS",
-    "STAGE_BYTES",
-    "VERSION",
-    "Allocate",
-    "Bye",
-    "Cancel",
-    "CloseRing",
-    "Digest",
-    "Export",
-    "Fetch",
-    "Free",
-    "Hello",
-    "Import",
-    "Latency",
-    "Message",
-    "Move",
-    "OpenRing",
-    "Outstanding",
-    "Rate",
-    "Request",
-    "Stage",
-    "Stats",
-    "Subscribe",
-    "Watch",
-]
-
 VERSION = 8
 MAX_SAMPLES = 1_000_000  # most in one latency request
 MAX_RINGS = 8  # most GPU queues of one client at a time

@@ -7,17 +7,6 @@ from collections.abc import Iterator
 
 import zmq
 
-__all__ = [
-    "PUBLISHED_HWM",
-    "TELEMETRY_HWM",
-    "drain",
-    "fd_of",
-    "readable",
-    "set_client_curve",
-    "set_heartbeat",
-    "z85_of",
-]
-
 # TCP only. libzmq's I/O thread sends and answers heartbeats whatever Python does, so a dead or
 # stopped side is noticed 0.3 s after address.HEARTBEAT_S. On ipc:// the kernel closes the socket of
 # a dead process.

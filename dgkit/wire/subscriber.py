@@ -15,8 +15,6 @@ from .liveness import Liveness, connection_error, endless
 from .messages import MAX_BLOCK
 from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
 
-__all__ = ["Subscriber"]
-
 _SLICE_S = 0.05  # maximum time that close() waits for wait_connected()
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
 _EVENTS = (

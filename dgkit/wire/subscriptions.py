@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from .messages import Ended
 
-__all__ = ["Subscriptions"]
-
 
 class Subscriptions:
     """Telemetry subscriptions of one connection.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-__all__ = ["Sampled", "decode_sampled", "encode_sampled", "topic"]
-
 
 class Sampled(Struct, array_like=True, frozen=True, gc=False):
     """Published block of latency samples.

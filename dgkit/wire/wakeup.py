@@ -22,8 +22,6 @@ from .inflow import Growth, trim_heap
 from .listener import Listener
 from .sockets import fd_of
 
-__all__ = ["Wakeup"]
-
 _TICK_S = 1.0  # interval of wake-ups while there is a connection
 _GROWTH_S = 0.05  # interval of checks of the process's memory while bytes arrive
 _QUIET_S = (

@@ -19,7 +19,7 @@ from doctor.snapshots import NAMES, SYNTHETIC, TUTORIAL_FILES, machine, snapshot
 from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot, load
 from dgkit.doctor.diagnosis import Diagnosis
-from dgkit.doctor.facts import nvidia_topo, pci, topology
+from dgkit.doctor.facts import nvidia_topo, pci, pci_ids, topology
 from dgkit.doctor.finding import Verdict, worst
 from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
@@ -194,7 +194,7 @@ def test_each_machine_says_where_it_comes_from(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(NEAR))
 def test_a_gpu_and_a_nic_are_as_near_as_the_machines_name_says(name: str) -> None:
     tree = machine(name).know(pci.tree)
-    nics = [one for one in tree.nics if one.vendor == pci.MELLANOX]
+    nics = [one for one in tree.nics if one.vendor == pci_ids.MELLANOX]
     near = [topology.path(tree, a.address, b.address).near for a in tree.gpus for b in nics]
     assert str(min(near)) == NEAR[name]
 

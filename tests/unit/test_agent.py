@@ -14,6 +14,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.agent import default_memory, serve, unit
 from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Unsupported
+from dgkit.sizes import SAMPLES_A_BLOCK
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.telemetry import decode_sampled
@@ -208,7 +209,7 @@ def test_telemetry_comes_in_numbered_blocks(dpu):
             session.latency(region, count=9000)
             while sub.poll(1000) and blocks[-1].source != "latency":
                 blocks.append(decode_sampled(sub.recv()))
-            while len(blocks[-1].samples) == 8 * m.SAMPLES_A_BLOCK:
+            while len(blocks[-1].samples) == 8 * SAMPLES_A_BLOCK:
                 blocks.append(decode_sampled(sub.recv()))
         numbers = [block.number for block in blocks]
         assert numbers == list(range(numbers[0], numbers[0] + len(blocks)))
@@ -321,6 +322,6 @@ def test_nobody_at_an_address_is_peer_lost_at_once():
 
 
 def test_replies_have_a_bound_that_no_reply_reaches():
-    block = m.Block(2**62, 2**31, b"x" * 8 * m.SAMPLES_A_BLOCK)
+    block = m.Block(2**62, 2**31, b"x" * 8 * SAMPLES_A_BLOCK)
     assert len(m.encode(block)) < m.MAX_REPLY
     assert msgspec.msgpack.decode(m.encode(m.Done(1))) == [65, 1]

@@ -15,6 +15,7 @@ from support.processes.waiting import until
 import dgkit
 from dgkit.agent import serve
 from dgkit.session import inspect
+from dgkit.sizes import STAGE_BYTES
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 
@@ -39,7 +40,7 @@ def session(sides):
 
 
 @pytest.mark.parametrize("on", ["host", "dpu"])
-@pytest.mark.parametrize("size", [1, m.STAGE_BYTES, m.STAGE_BYTES + 1, (1 << 20) + 7])
+@pytest.mark.parametrize("size", [1, STAGE_BYTES, m.STAGE_BYTES + 1, (1 << 20) + 7])
 def test_bytes_of_this_process_reach_a_region_and_come_back(on, size, session):
     data = os.urandom(size)
     region = session.empty(size + 5, on=on)
@@ -185,7 +186,7 @@ def test_an_agent_stores_and_returns_only_bytes_of_the_clients_own_memory(sessio
     link.ask(m.Stage, region.handle, 99, b"z")
     assert link.ask(m.Fetch, region.handle, 98, 2).data == b"\0z"
     with pytest.raises(dgkit.PeerError):  # larger than the wire allows
-        link.ask(m.Fetch, region.handle, 0, m.STAGE_BYTES + 1)
+        link.ask(m.Fetch, region.handle, 0, STAGE_BYTES + 1)
 
 
 def test_the_telemetry_port_is_the_one_that_was_given(tmp_path, monkeypatch):

@@ -15,8 +15,6 @@ from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 
-__all__ = ["GUIDE", "MODES", "REQUIRED_MODE", "ModeState", "card_label", "judge_mode"]
-
 MODES = references.MODES("DPU mode, NIC mode")
 GUIDE = references.GPUNETIO("BlueField NIC")
 _ONE_MODE = (

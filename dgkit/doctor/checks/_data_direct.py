@@ -12,8 +12,6 @@ from ..facts.distribution import restart
 from ..finding import Finding
 from ..machine import Machine
 
-__all__ = ["judge_acs", "judge_groups"]
-
 _TOPO = references.RDMA_TOPO("compute_acs, check")
 _GUIDE = references.GRACE_CX8("Platform Software and Configuration")
 _SOURCES = (_TOPO, _GUIDE)

@@ -13,13 +13,6 @@ from ..facts.nvidia_smi import smi
 from ..finding import Finding, Verdict
 from ..machine import Machine
 
-__all__ = [
-    "any_of",
-    "only_good",
-    "per_gpu",
-    "smi_command",
-]
-
 
 def smi_command(machine: Machine, command: str) -> list[str]:
     """Return an nvidia-smi command or, if nvidia-smi is not installed, how to get the driver."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .. import finding, references
-from ..facts import distribution, pci
+from ..facts import distribution, pci, pci_ids
 from ..facts.bluefield import side
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
@@ -13,18 +13,6 @@ from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
 from ..prerequisites import missing_device, pci_unread
-
-__all__ = [
-    "DMA",
-    "ETHERNET",
-    "INSTALL",
-    "RDMA",
-    "VERBS",
-    "Part",
-    "install_commands",
-    "judge_part",
-    "missing_card",
-]
 
 INSTALL = references.GPUNETIO("Installation and Setup")
 _CUDA = references.GPUNETIO("CUDA Dependency")
@@ -84,7 +72,7 @@ def missing_card(case: Case) -> Finding | None:
         return None
     if case.goal in BY_ARM:
         return None if tree.bluefields else missing_device(case.machine, "no BlueField")
-    has_nic = any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    has_nic = any(nic.vendor == pci_ids.MELLANOX for nic in tree.nics)
     return None if has_nic else missing_device(case.machine, "no NVIDIA NIC")
 
 

@@ -15,8 +15,6 @@ from ..machine import Case, Machine
 from ..remedies import RESETS, RESETS_DISAGREE, SettingsAccess, power_cycle
 from ._bluefield_mode import GUIDE, card_label
 
-__all__ = ["ethernet_required", "infiniband_only", "judge_link", "nics", "query_commands"]
-
 _Card = tuple[Adapter, Config]
 _KEEP = {2: bluefield.KEEP_LINK_UP, 1: bluefield.KEEP_LINK_UP[::-1]}
 _NAMES = {1: "InfiniBand", 2: "Ethernet"}

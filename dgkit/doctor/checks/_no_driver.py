@@ -8,8 +8,6 @@ from ..facts.distribution import install_driver, os_release, restart
 from ..finding import Finding
 from ..machine import Machine
 
-__all__ = ["MODULES", "SMI_FAILURES", "driver_not_loaded"]
-
 _SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 MODULES = references.OPEN_MODULES("README")
 _REBOOT = ("sudo reboot",)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from .. import finding, references
 from ..collect.reader import Reading
-from ..facts import coherent, cuda, data_direct, gpus, pci, virtual
+from ..facts import coherent, cuda, data_direct, gpus, pci, pci_ids, virtual
 from ..facts.cmdline import Cmdline, add_parameter, cmdline
 from ..facts.kconfig import kconfig
 from ..facts.pci import PciDevice
@@ -45,7 +45,7 @@ _TYPES = {
 
 def _devices(machine: Machine) -> tuple[PciDevice, ...]:
     tree = machine.know(pci.tree)
-    return (*tree.gpus, *(nic for nic in tree.nics if nic.vendor == pci.MELLANOX))
+    return (*tree.gpus, *(nic for nic in tree.nics if nic.vendor == pci_ids.MELLANOX))
 
 
 @check(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import cuda, gpudirect, pairs, pci
+from ..facts import cuda, gpudirect, pairs, pci, pci_ids
 from ..facts.distribution import restart
 from ..facts.gpudirect import Kind
 from ..facts.gpus import Gpu
@@ -154,7 +154,7 @@ def _no_gpudirect(found: str, kind: Kind, goal: Goal) -> Finding:
 def _judge_grace(found: str, machine: Machine) -> Finding:
     """Return the finding on Grace, where ConnectX-8 without PCIe ATS needs a newer kernel."""
     nics = machine.know(pci.tree).nics
-    connectx8 = any(nic.vendor == pci.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
+    connectx8 = any(nic.vendor == pci_ids.MELLANOX and nic.device in _CONNECTX8 for nic in nics)
     source = [references.GRACE_CX8("Reference Code")]
     if connectx8 and (0,) < machine.know(uname).version < (6, 14):
         why = "A ConnectX-8 reaches GPU memory through its Data Direct interface, which needs "

@@ -31,8 +31,6 @@ from ..prerequisites import NO_GPU, applies, readable, reason
 from ..registry import check
 from ._devices import only_good
 
-__all__ = ["GPU_AND_PEER"]
-
 _GUIDE = references.GPUNETIO("Installation and Setup, nvidia-smi topo -m")
 _RDMA = references.GPUDIRECT("Overview, Supported Systems")
 _SMI = references.NVIDIA_SMI("topo -m, Legend")

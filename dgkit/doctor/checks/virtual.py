@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import cuda, pci
+from ..facts import cuda, pci, pci_ids
 from ..facts.devices import refused
 from ..facts.pairs import peers
 from ..facts.virtual import Container, container, virtual
@@ -128,7 +128,7 @@ def _missing(case: Case, found: Container) -> Iterator[str]:
     if gpu and not any(_numbered(name, "nvidia") for name in found.devices):
         yield "GPU"
     alone = case.goal in (Goal.P2P, Goal.GPU)
-    nics = not alone and any(nic.vendor == pci.MELLANOX for nic in tree.nics)
+    nics = not alone and any(nic.vendor == pci_ids.MELLANOX for nic in tree.nics)
     nics |= case.goal is Goal.RDMA and bool(peers(case.machine, case.goal))
     if nics and not any(_numbered(name, "uverbs") for name in found.infiniband):
         yield "/dev/infiniband"

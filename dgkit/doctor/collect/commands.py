@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 
 from .reader import Reading
 
-__all__ = ["COMMAND_S", "Commands"]
-
 COMMAND_S = 5.0  # time limit of one command
 _KEPT_BYTES = 4 << 20  # of each output stream
 _MAX_BYTES = 64 << 20  # of an output stream; a command that prints more is killed

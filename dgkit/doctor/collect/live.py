@@ -22,11 +22,9 @@ from types import TracebackType
 from typing import Any
 
 from ..executor import Executor, Job
-from .commands import COMMAND_S, Commands
+from .commands import Commands
 from .reader import KINDS, Reader, Reading
 from .trace import note
-
-__all__ = ["COMMAND_S", "FAST_S", "FILE_S", "FULL_S", "QUERIES", "LiveReader"]
 
 FULL_S, FAST_S = 10.0, 2.0  # time limits for all checks together
 FILE_S = 3.0  # time limit for one file: the driver may have to wake a GPU first

@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LIBRARIES", "main"]
-
 # CUdevice_attribute: NVIDIA CUDA driver API, "Data types used by CUDA driver"; 152 since CUDA 13.3.
 _ATTRIBUTES = {
     "INTEGRATED": 18,

@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["KINDS", "Fault", "Reader", "Reading"]
-
 # The first word of a key:
 # text   the text of a file
 # raw    the first 4,096 bytes of a file

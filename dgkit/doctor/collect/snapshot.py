@@ -10,8 +10,6 @@ import msgspec
 from .reader import Reader, Reading
 from .trace import note
 
-__all__ = ["RecordedReader", "Snapshot", "load"]
-
 FORMAT, VERSION = "dgkit snapshot", 1
 _MAX_BYTES = 64 << 20  # of a snapshot file
 

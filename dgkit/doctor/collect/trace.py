@@ -9,8 +9,6 @@ from typing import Any
 
 from .reader import Reading
 
-__all__ = ["Trace", "note", "note_fact", "tracing"]
-
 
 class Trace:
     """Readings by key, in the order in which they were used, and facts by name.

@@ -14,29 +14,6 @@ from .firmware import Adapter
 from .mlxconfig import Config
 from .uname import uname
 
-__all__ = [
-    "KEEP_LINK_UP",
-    "LINKS",
-    "MODE",
-    "QUERIED",
-    "TX_SCHEDULING",
-    "Mode",
-    "Representor",
-    "Tmfifo",
-    "addresses",
-    "cards",
-    "configs",
-    "mode",
-    "representors",
-    "rshim",
-    "rshim_devices",
-    "rshim_runs",
-    "settings_tool",
-    "side",
-    "tmfifo",
-    "zero_trust_card",
-]
-
 
 def side(machine: Machine) -> str:
     """Return `dpu` or `host`.

@@ -10,8 +10,6 @@ from ..machine import Machine
 from . import config_space, lspci, pci
 from .config_space import Acs
 
-__all__ = ["Bridge", "bridges"]
-
 
 class Bridge(msgspec.Struct, frozen=True):
     """A PCI bridge.

@@ -10,8 +10,6 @@ from ..collect.reader import Reading
 from ..machine import Machine
 from .distribution import family, restart
 
-__all__ = ["PATH", "RECORDED", "Cmdline", "add_parameter", "cmdline", "filter_parameters", "parse"]
-
 PATH = "/proc/cmdline"
 # The parameters that checks use (Linux, admin-guide/kernel-parameters). A recording contains no
 # others, as these may hold disk names, keys or addresses.

@@ -8,8 +8,6 @@ from .cmdline import cmdline
 from .gpudirect import Kind, kind
 from .uname import uname
 
-__all__ = ["is_coherent", "smmu_passthrough"]
-
 _PASID_LINUX = (6, 11)  # first release whose SMMU driver allows a PASID on a passthrough domain
 
 

@@ -12,22 +12,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-__all__ = [
-    "ACS_BITS",
-    "DOWNSTREAM",
-    "PORTS",
-    "ROOT_PORT",
-    "UPSTREAM",
-    "Acs",
-    "Bar",
-    "Link",
-    "acs",
-    "has_extended",
-    "link",
-    "port",
-    "resizable_bars",
-]
-
 _EXPRESS, _ACS, _RESIZABLE = 0x10, 0x0D, 0x15  # capabilities: PCIe; extended: ACS, resizable BAR
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "root port", "upstream port", "downstream port"
 # Values of the field Device/Port Type of the PCIe capability.

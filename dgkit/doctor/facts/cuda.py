@@ -12,8 +12,6 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .nvidia_smi import pci_address, smi
 
-__all__ = ["Context", "Cuda", "Toolkits", "attribute", "contexts", "cuda", "read_nvcc", "toolkits"]
-
 
 class Cuda(msgspec.Struct, frozen=True):
     """The CUDA driver.

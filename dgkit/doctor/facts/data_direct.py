@@ -14,8 +14,6 @@ from . import pci
 from .pci import PciDevice, PciTree
 from .pci_ids import DATA_DIRECT, MELLANOX, NVIDIA
 
-__all__ = ["Placement", "acs_masks", "functions", "is_function", "placements"]
-
 _ROOT_PORTS = frozenset({(NVIDIA, 0x22B1), (NVIDIA, 0x22B2), (NVIDIA, 0x22B8)})  # Grace
 _SWITCHES = frozenset({(MELLANOX, 0x197B), (MELLANOX, 0x197C)})  # BlueField-3's, ConnectX's
 _DEFAULT_ACS = {"SrcValid": True, "ReqRedir": True, "CmpltRedir": True, "UpstreamFwd": True}

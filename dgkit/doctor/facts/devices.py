@@ -8,8 +8,6 @@ from ..machine import Machine
 from .nvidia_smi import smi
 from .virtual import container
 
-__all__ = ["RULES", "read_rules", "refused"]
-
 RULES = "/sys/fs/cgroup/devices/devices.list"
 _NVIDIA = 195  # Linux, Documentation/admin-guide/devices.txt
 

@@ -6,9 +6,6 @@ from ..machine import Machine
 from . import gpudirect, gpus, nvidia_proc
 from .uname import uname
 
-__all__ = ["as_root", "family", "has_yum_only", "initramfs", "install", "install_dgkit"]
-__all__ += ["install_driver", "os_release", "package_manager", "restart"]
-
 _RED_HAT = frozenset({"rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"})
 _DEBIAN = frozenset({"debian", "ubuntu", "linuxmint", "pop", "raspbian", "devuan", "dgx"})
 _MODULAR = frozenset({"8", "9", "2023"})  # Red Hat 8 and 9, Amazon Linux 2023: module streams

@@ -10,8 +10,6 @@ from ..machine import Machine
 from . import versions
 from .versions import Version
 
-__all__ = ["Doca", "Release", "doca", "release"]
-
 _ROOT = "/opt/mellanox/doca"
 # Library directories of Debian and Ubuntu on x86 and on Arm, then of RHEL.
 _LIBRARIES = ("lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64")

@@ -10,8 +10,6 @@ from ..machine import Machine
 from . import pci, pci_ids, rdma, versions
 from .versions import Version
 
-__all__ = ["BUNDLED", "FAMILIES", "Adapter", "adapters", "ethtool", "flint"]
-
 # First number of the firmware version by card family. Source: NVIDIA DOCA, General Support.
 FAMILIES = {
     "BlueField": 18,

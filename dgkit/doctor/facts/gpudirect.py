@@ -13,8 +13,6 @@ from .gpus import Gpu
 from .nvidia_proc import version_key
 from .uname import uname
 
-__all__ = ["DmaBuf", "Kind", "before_turing", "dma_buf", "is_open_only", "kind", "last_branch"]
-
 # Architectures before Turing: the open kernel modules, and therefore dma-buf, do not support them.
 _TOO_OLD = frozenset({"fermi", "kepler", "maxwell", "pascal", "volta"})
 _TURING = 0x1E00  # in the PCI ID list, Volta's devices end at 1dff and Turing's begin at 1e02

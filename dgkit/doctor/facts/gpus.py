@@ -8,8 +8,6 @@ from ..machine import Machine
 from . import nvidia_proc, pci
 from .nvidia_smi import SmiGpu, smi
 
-__all__ = ["Gpu", "bar1_size", "gpus", "usable"]
-
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU, one PCI function. Sizes are in bytes; None and "" mean unknown.

@@ -8,8 +8,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["IbvDevice", "IbvDevices", "devinfo", "parse"]
-
 _LINE = re.compile(r"^\s*([a-z_]\w*):\s*(.*?)\s*$")
 
 

@@ -9,8 +9,6 @@ import msgspec
 from ..machine import Machine
 from .nvidia_smi import smi
 
-__all__ = ["CHANNELS", "NAME", "Imex", "imex", "is_multi_node"]
-
 NAME = "nvidia-caps-imex-channels"
 CHANNELS = f"/dev/{NAME}"
 

@@ -9,8 +9,6 @@ import msgspec
 from ..machine import Machine
 from .uname import uname
 
-__all__ = ["RECORDED", "Kconfig", "filter_options", "kconfig", "parse", "paths"]
-
 # The options that checks use; a recording contains only these.
 RECORDED = (
     *("CONFIG_PCI_P2PDMA", "CONFIG_HMM_MIRROR", "CONFIG_DEVICE_PRIVATE", "CONFIG_ZONE_DEVICE"),

@@ -11,8 +11,6 @@ from ..machine import Machine
 from .pci import DEVICES
 from .topology import Path
 
-__all__ = ["PcieLink", "generation", "gigabytes", "links", "traversed"]
-
 _FILES = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 # By speed in GT/s: the generation and the efficiency of the line code, which is 8b/10b up to
 # PCIe 2, 128b/130b up to PCIe 5, and flits from PCIe 6 (Linux, drivers/pci/pci.h,

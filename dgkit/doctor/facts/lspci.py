@@ -15,8 +15,6 @@ from .config_space import ACS_BITS, Acs, Link
 from .link import generation
 from .pci import PciDevice, address
 
-__all__ = ["Details", "details", "name", "names", "parse_names"]
-
 # 0000:b3:00.0 Ethernet controller [0200]: Mellanox Technologies MT42822 ... [15b3:a2d6] (rev 01)
 _DEVICE = re.compile(
     r"(?P<address>\S+) (?P<kind>[^\[\]]{1,80}?)(?: \[[0-9a-f]{4}\])?: (?P<name>.*?)"

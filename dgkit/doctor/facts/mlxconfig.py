@@ -12,8 +12,6 @@ import msgspec
 from ..collect.reader import Reading
 from ..machine import Machine
 
-__all__ = ["Config", "Setting", "command", "number", "parse", "queries", "query"]
-
 _NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:\[\d+(?:\.\.\d+)?\])?")
 _COLUMNS = {"Default": "default", "Current": "current", "Next": "next", "New": "new"}
 _END = re.compile(r"^[ \t]*(?:The '|Apply new|-[EIW]-)", re.MULTILINE)

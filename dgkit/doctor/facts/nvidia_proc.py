@@ -8,9 +8,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["Driver", "Module", "driver", "information", "key_values", "modules", "registry"]
-__all__ += ["read_modules", "read_version", "version_key"]
-
 _PROC = "/proc/driver/nvidia"
 _VERSION = re.compile(r"\b(\d{2,4}\.\d{1,3}(?:\.\d{1,3})?)\b")
 

@@ -12,8 +12,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["Smi", "SmiGpu", "pci_address", "read_smi", "smi"]
-
 _LINE = re.compile(r"^(\s*)(\S(?:.*?\S)?)\s+:(?:\s+(.*))?$")
 _GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\s*$")
 _ADDRESS = re.compile(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")

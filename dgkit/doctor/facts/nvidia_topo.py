@@ -16,9 +16,6 @@ from . import gpus as gpu_facts
 from . import rdma
 from .topology import Near
 
-__all__ = ["COMMAND", "PEERS", "TopologyMatrix", "addresses", "parse", "parse_peers"]
-__all__ += ["peer_access", "topology_matrix"]
-
 COMMAND = "nvidia-smi topo -m"
 PEERS = "nvidia-smi topo -p2p r"
 _ESCAPE = re.compile(r"\x1b?\[[0-9;]*m|\x1b")  # copied text may lack the escape character

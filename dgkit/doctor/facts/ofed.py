@@ -9,8 +9,6 @@ from ..machine import Machine
 from . import versions
 from .versions import Version
 
-__all__ = ["Ofed", "ofed"]
-
 
 class Ofed(msgspec.Struct, frozen=True):
     """Readings: `info` of `ofed_info -s`, `module` of the version of the module mlx5_core."""

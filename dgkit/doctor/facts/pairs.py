@@ -14,8 +14,6 @@ from .data_direct import is_function
 from .pci import PciDevice, PciTree
 from .topology import Path
 
-__all__ = ["Pair", "label", "pairs", "peers"]
-
 
 def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
     """Return the devices that could access the goal's memory, one function per card.
@@ -32,7 +30,9 @@ def peers(machine: Machine, goal: Goal) -> tuple[PciDevice, ...]:
         return tree.gpus if len(tree.gpus) > 1 else ()
     others = machine.know(rdma.devices).devices if goal is not Goal.GPUNETIO else ()
     rdma_capable = {device.address for device in others}
-    nics = [nic for nic in tree.nics if nic.vendor == pci.MELLANOX or nic.address in rdma_capable]
+    nics = [
+        nic for nic in tree.nics if nic.vendor == pci_ids.MELLANOX or nic.address in rdma_capable
+    ]
     if goal in BY_ARM and any(nic.bluefield for nic in nics):
         nics = [nic for nic in nics if nic.bluefield]
     nics = [nic for nic in nics if nic.physfn not in tree.devices and not is_function(nic)]

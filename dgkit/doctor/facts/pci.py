@@ -10,19 +10,6 @@ from ..machine import Machine
 from . import config_space, pci_ids
 from .pci_ids import BLUEFIELD, MELLANOX, NVIDIA
 
-__all__ = [
-    "BLUEFIELD",
-    "DEVICES",
-    "MELLANOX",
-    "NVIDIA",
-    "PciDevice",
-    "PciTree",
-    "address",
-    "is_host_bridge",
-    "parse_list",
-    "tree",
-]
-
 DEVICES = "/sys/bus/pci/devices"
 _ADDRESS = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{2}):([01][0-9a-f])\.([0-7])", re.IGNORECASE)
 # A host bridge in sysfs. VMD and similar controllers create domains from 10000 on.

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BLUEFIELD",
-    "CONNECTX",
-    "DATA_DIRECT",
-    "MANAGEMENT",
-    "MELLANOX",
-    "NVIDIA",
-    "known",
-    "name",
-]
-
 NVIDIA, MELLANOX = 0x10DE, 0x15B3
 
 # Network functions of DPUs, visible from the host and the Arm side. a2d9 is BlueField-3 Lx.

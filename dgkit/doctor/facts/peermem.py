@@ -11,20 +11,6 @@ from .nvidia_proc import version_key
 from .ofed import ofed
 from .uname import uname
 
-__all__ = [
-    "PEERS",
-    "is_outdated",
-    "is_separate",
-    "lacks_interface",
-    "lists_peers",
-    "log_lines",
-    "other_ofed",
-    "peermem_state",
-    "prefers_peermem",
-    "registered",
-    "trouble",
-]
-
 PEERS = "/sys/kernel/mm/memory_peers"
 _MODULES = frozenset({"nvidia_peermem", "nv_peer_mem"})
 _REFUSED = re.compile(

@@ -7,8 +7,6 @@ import re
 from ..machine import Machine
 from .virtual import container
 
-__all__ = ["IPC_LOCK", "SYS_ADMIN", "has_admin", "holds", "in_user_namespace"]
-
 IPC_LOCK, SYS_ADMIN = 1 << 14, 1 << 21  # linux/capability.h
 _UID_MAP = "/proc/self/uid_map"
 

@@ -8,8 +8,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["RdmaDevice", "RdmaDevices", "RdmaPort", "devices"]
-
 _CLASS = "/sys/class/infiniband"
 _FILES = ("fw_ver", "board_id", "hca_type", "parent")
 _PORT_FILES = ("link_layer", "state", "phys_state", "rate")

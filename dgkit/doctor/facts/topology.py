@@ -27,20 +27,6 @@ from . import nvidia_proc
 from .config_space import DOWNSTREAM, ROOT_PORT, UPSTREAM
 from .pci import PciTree, is_host_bridge
 
-__all__ = [
-    "OVERRIDE",
-    "Near",
-    "Node",
-    "Path",
-    "drawing",
-    "is_first_qpi",
-    "is_intel_client",
-    "one_bridge",
-    "override",
-    "path",
-    "route",
-]
-
 PARAMS, OVERRIDE = "/proc/driver/nvidia/params", "GrdmaPciTopoCheckOverride"
 
 

@@ -9,8 +9,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = ["Uname", "uname"]
-
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
 

@@ -8,18 +8,6 @@ import msgspec
 
 from ..machine import Machine
 
-__all__ = [
-    "Libraries",
-    "Version",
-    "driver",
-    "find",
-    "libraries",
-    "library",
-    "ofed",
-    "rdma_core",
-    "version",
-]
-
 _NUMBER = re.compile(r"\d{1,9}(?:[.-]\d{1,9})*")
 _FILE = re.compile(r"\.so\.(\d{1,9}(?:\.\d{1,9})*)$")
 

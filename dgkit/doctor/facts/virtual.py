@@ -9,8 +9,6 @@ import msgspec
 from ..machine import Machine
 from .uname import uname
 
-__all__ = ["Container", "Virtual", "container", "is_confidential", "virtual"]
-
 _DMI = "/sys/class/dmi/id"
 # Names of hypervisors in the DMI tables, as in systemd-detect-virt.
 _NAMES = (

@@ -16,8 +16,6 @@ from ..registry import checks
 from .summary import group_findings, needed_text, printable
 from .terminal import WIDTH, Line, Span
 
-__all__ = ["explain"]
-
 _MAX_KEYS, _MAX_FACTS = 14, 8  # shown for a check; for the rest, only their number
 _LABEL = 10
 _FAULTS = {

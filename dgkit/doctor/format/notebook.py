@@ -25,8 +25,6 @@ from .summary import (
 )
 from .terminal import WIDTH, page
 
-__all__ = ["html", "text"]
-
 _QUIET = (Verdict.OK, Verdict.NOT_APPLICABLE)
 _OTHER_SIDE = "none: these checks run on the other side, host or DPU"
 _GREY = "#8a8a8a"

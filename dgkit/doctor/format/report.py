@@ -17,8 +17,6 @@ from ..finding import Finding, Verdict
 from ..machine import Machine
 from .summary import group_findings, needed_text, origins, printable, reason
 
-__all__ = ["LINES", "report"]
-
 LINES, _WIDTH = 40, 100
 _LABEL = 10
 # What the readers of a forum thread ask first. For each line: the checks whose findings it shows,

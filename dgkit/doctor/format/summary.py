@@ -13,18 +13,6 @@ from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Machine
 
-__all__ = [
-    "FindingGroup",
-    "group_findings",
-    "headline",
-    "needed_text",
-    "origins",
-    "other_goals",
-    "printable",
-    "proviso",
-    "reason",
-]
-
 _MAX_SUBJECTS = 4  # subjects shown by name; for the rest, only their number
 
 

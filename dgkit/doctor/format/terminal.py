@@ -21,8 +21,6 @@ from .summary import (
     reason,
 )
 
-__all__ = ["WIDTH", "Line", "Span", "page"]
-
 WIDTH = 100
 _LINES = 40  # lines of a screen
 _SHORTEST_NOTE = 3

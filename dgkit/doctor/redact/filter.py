@@ -10,8 +10,6 @@ import msgspec
 from ..collect.reader import Reading
 from ..facts import cmdline, kconfig, peermem
 
-__all__ = ["filter_reading"]
-
 _DEVICES = re.compile(
     r"null|nvidia|sev-guest|tdx_guest|infiniband|gdrdrv|rshim|mst|dma_heap|udmabuf|dri|vfio|tmfifo"
 )

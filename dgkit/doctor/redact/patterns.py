@@ -10,15 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = [
-    "PLACEHOLDER",
-    "VERSIONS_ONLY",
-    "build",
-    "is_identifying",
-    "is_version",
-    "kind_from_context",
-]
-
 _H = "[0-9A-Fa-f]"
 _QUAD = r"\d{1,3}(?:\.\d{1,3}){3}"
 _GROUPS = rf"{_H}{{1,4}}(?::{_H}{{1,4}}){{0,6}}"

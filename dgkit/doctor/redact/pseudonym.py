@@ -9,8 +9,6 @@ import ipaddress
 import os
 from collections.abc import Callable
 
-__all__ = ["PseudonymGenerator", "match_format"]
-
 _BENCHMARK = int(ipaddress.IPv4Address("198.18.0.0"))  # /15, RFC 2544
 _DOCUMENTATION = int(ipaddress.IPv6Address("2001:db8::"))  # /32, RFC 3849
 _KEPT = tuple(

@@ -24,8 +24,6 @@ from . import patterns
 from .pseudonym import PseudonymGenerator, match_format
 from .vocabulary import is_allowed
 
-__all__ = ["Redactor"]
-
 _HOST_KEYS = ("ask hostname", "text /etc/hostname", "text /proc/sys/kernel/hostname")
 _SERIAL_FILE = re.compile(r"(?i)text \S*(?:_serial|/serial|/serial_number|_asset_tag)\Z")
 _HEX_KINDS = {12: "mac", 16: "guid", 32: "uuid", 64: "container"}  # by number of digits

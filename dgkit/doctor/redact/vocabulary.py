@@ -6,8 +6,6 @@ prose of the source, so that editing a sentence does not change what a recording
 
 import re
 
-__all__ = ["WORDS", "is_allowed"]
-
 _TEXT = """
 aarch abhltv abi about above absent abstract access accurate acs acscap acsctl active ada adapter
 adapters add addr address addresses addressing admin advice advisory aeae after again against ages

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ..base.picture import Picture
 
-__all__ = ["DTYPES", "AllocatePanel"]
-
 Steps = Generator[Any, None, None]
 
 DTYPES = ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f2", "f4", "f8")

@@ -13,8 +13,6 @@ from ..base.stall import StallTimer, wait_done
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["fill_region"]
-
 
 def fill_region(region: SessionRegion, pattern: Pattern, dtype: str = "u1") -> Iterator[int]:
     """Fill a region in steps.

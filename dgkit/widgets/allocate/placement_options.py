@@ -11,8 +11,6 @@ from ...units import size_text
 if TYPE_CHECKING:
     from ...session import Session
 
-__all__ = ["placement_options"]
-
 _PROBING = "dgkit is still detecting GPUs"
 _NO_GPU_ACCESS = (
     "the provider {provider!r} of this session's DPU cannot access GPU memory: "

@@ -7,8 +7,6 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-__all__ = ["Later", "in_own_thread"]
-
 _OWN_THREADS = ("dgkit-frames", "dgkit-background")
 _loops: list[asyncio.AbstractEventLoop] = []  # the loop on which the latest panel was created
 

@@ -12,9 +12,6 @@ from .fill_patterns import Pattern
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["add_namer", "bytes_expression", "pattern_expression", "region_lines", "script"]
-__all__ += ["session_expression", "session_lines"]
-
 _namers: list[Callable[[Session], str]] = []
 _MAX_LITERAL = 1 << 10  # most bytes written as a literal
 _MAX_ENCODED = 1 << 16  # most bytes written in base64

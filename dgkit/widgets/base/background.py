@@ -13,8 +13,6 @@ import threading
 from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
-__all__ = ["BackgroundCall", "in_background"]
-
 T = TypeVar("T")
 
 _SHORT_CALL_S = 0.005  # most calls return within this time

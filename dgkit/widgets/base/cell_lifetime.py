@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from IPython.core.getipython import get_ipython
 
-__all__ = ["after_each_cell", "close_stale", "current_run", "detached", "mark_used", "register"]
-
 _log = logging.getLogger("dgkit.widgets")
 
 

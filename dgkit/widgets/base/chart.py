@@ -12,8 +12,6 @@ from typing import Any, ClassVar
 
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = ["GREY", "TEXT", "Axis", "Chart", "font", "text_width", "write"]
-
 TEXT, GREY, _LINE = "#212121", "#6b6f73", "#d0d0d0"
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 24, 40  # px around the plot area
 _MAX_LEFT = 260  # px, for long names on the y axis

@@ -20,8 +20,6 @@ from .static_output import Pictured, StaticOutput
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["install", "note_displayed"]
-
 _hooked: weakref.WeakSet[Any] = weakref.WeakSet()  # shells
 _pictures: weakref.WeakKeyDictionary[Any, ContainerPicture] = weakref.WeakKeyDictionary()
 _displayed: weakref.WeakKeyDictionary[Output, list[Pictured]] = weakref.WeakKeyDictionary()

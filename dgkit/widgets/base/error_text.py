@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ... import errors
 
-__all__ = ["explain", "hint_for"]
-
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
     (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or restart it."),

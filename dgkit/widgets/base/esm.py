@@ -17,8 +17,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-__all__ = ["link"]
-
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))", re.MULTILINE)
 _OTHER_IMPORT = re.compile(r"^import\b[^\n]*", re.MULTILINE)

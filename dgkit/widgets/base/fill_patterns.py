@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     Block = np.ndarray[Any, np.dtype[np.uint8]]
 
-__all__ = ["BLOCK", "KINDS", "Pattern"]
-
 BLOCK = 1 << 20  # bytes generated and copied in one step, a few milliseconds
 
 # Kind, label, and name of the value after the colon ("" if the kind takes none).

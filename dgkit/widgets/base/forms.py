@@ -8,8 +8,6 @@ from typing import Any
 
 from ...units import parse_size
 
-__all__ = ["bounded_int", "for_field", "to_offset", "to_shape", "to_size"]
-
 
 @contextlib.contextmanager
 def for_field(field: str) -> Iterator[None]:

@@ -12,9 +12,6 @@ from ... import memory
 from ...buffers import has_objects
 from ...units import plural, size_text
 
-__all__ = ["all_variables", "bind", "candidates", "check_available", "evaluate"]
-__all__ += ["still_bound", "variable"]
-
 T = TypeVar("T")
 
 _MAX_CANDIDATES = 200

@@ -37,8 +37,6 @@ from .traits import State, as_stored
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["Buffers", "Panel", "PanelClosed", "Reply", "handler", "next_snapshot"]
-
 Buffers = Sequence[memoryview]
 Reply = tuple[dict[str, Any], list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])

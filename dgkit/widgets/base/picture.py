@@ -17,8 +17,6 @@ from PIL import Image, ImageDraw
 
 from .chart import GREY, TEXT, Chart, font, text_width, write
 
-__all__ = ["WIDTH", "Drawing", "Picture"]
-
 WIDTH = 720  # px
 _MARGIN = 10  # px
 _CELL, _LINE = 7, 15  # px, size of a character of fixed width

@@ -21,8 +21,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
-__all__ = ["TICK_S", "Task", "sleep", "start"]
-
 _log = logging.getLogger("dgkit.widgets")
 
 TICK_S = 0.05  # upper limit of the frame rate: 20 frames a second

@@ -20,8 +20,6 @@ from .traits import State, choose_region, region_id
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["SessionModel", "describe", "regions_trait", "selected_trait"]
-
 _MAX_REGIONS = 200  # the newest regions, in one message
 
 _log = logging.getLogger("dgkit.widgets")

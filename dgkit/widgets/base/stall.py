@@ -11,8 +11,6 @@ from ...errors import DgkitError, PeerTimeout
 if TYPE_CHECKING:
     from ...session import SessionTransfer
 
-__all__ = ["STALL_TIMEOUT_S", "STEP_S", "StallTimer", "cancel_all", "wait_done"]
-
 STEP_S = 0.01  # time of one step on the frame thread
 STALL_TIMEOUT_S = 30.0  # without progress; the same as a session's own limit
 _GRACE_S = 1.0  # for cancelled transfers to end

@@ -25,8 +25,6 @@ from .background import in_background
 if TYPE_CHECKING:
     from .picture import Picture
 
-__all__ = ["Pictured", "StaticOutput"]
-
 _INTERVAL_S = 2.0  # minimum between two pictures of a panel
 _LIVE_INTERVAL_S = 10.0  # the same, while the state changes continuously
 _MARK = {"needs_background": "light"}  # becomes a CSS class of the image, used to hide it

@@ -19,8 +19,6 @@ from ...errors import AccessDenied
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["State", "as_stored", "choose_region", "region_id"]
-
 T = TypeVar("T")
 
 as_stored: ContextVar[bool] = ContextVar("dgkit_as_stored", default=False)

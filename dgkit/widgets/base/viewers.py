@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Viewers"]
-
 _RECENT_S, _EXPIRED_S = 60.0, 3600.0
 _SLOW_S = 1.0  # between frames for views without a recent report
 _MAX_VIEWS, _MAX_NAME = 32, 64  # views remembered, and characters of a view's name

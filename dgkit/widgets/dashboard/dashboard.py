@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
     from ..latency.latency import LatencyPlot
 
-__all__ = ["Dashboard", "dashboard"]
-
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
 _ARRANGEMENTS = ("rows", "tabs")

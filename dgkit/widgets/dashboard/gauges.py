@@ -12,8 +12,6 @@ from ...units import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Gauges"]
-
 _STAT = Path("/proc/stat")
 _LEAST_TICKS = 10  # per CPU, usually of 10 ms each: fewer give no percentage
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..latency.latency import LatencyPlot
     from ..transfer.transfer import TransferPanel
 
-__all__ = ["Panels", "close_all", "create_panels", "sides_state"]
-
 
 class Panels(NamedTuple):
     """The four panels of one session."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from .panels import Panels
 
-__all__ = ["SampleRun"]
-
 _SIZE = 1 << 20  # bytes of the sample region
 _TEXT = b"hello from the DPU"
 _MEASURE_S = 3.0

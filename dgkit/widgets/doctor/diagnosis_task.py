@@ -17,8 +17,6 @@ from ...doctor.registry import checks
 from ...doctor.runner import diagnose, live_machine
 from .topology_model import TopologyModel, topology_model
 
-__all__ = ["Request", "Result", "open_machines", "run"]
-
 Progress = Callable[[int, int], None]
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from ...doctor.diagnosis import Diagnosis
     from ..base.picture import Picture
 
-__all__ = ["DoctorPanel"]
-
 AUTO = "auto"
 _PICTURE_ROWS = 12  # findings in the static picture
 _CARD_S = 0.5  # how long a cell waits for the card of a saved notebook; snapshots take less

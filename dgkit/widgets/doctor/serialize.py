@@ -14,15 +14,6 @@ from ...doctor.format.summary import FindingGroup, group_findings, headline, pri
 from ...doctor.machine import Machine
 from ...doctor.references import Source
 
-__all__ = [
-    "MAX_FINDINGS",
-    "THIS_MACHINE",
-    "require_different_sides",
-    "serialize_diagnosis",
-    "serialize_machine",
-    "truncate",
-]
-
 MAX_FINDINGS = 300  # the worst ones are kept
 THIS_MACHINE = {"name": "this machine", "kind": "", "source": "", "side": ""}
 _MAX_TEXT = 2000  # characters

@@ -20,8 +20,6 @@ from ...doctor.facts.topology import Near, Node
 from ...doctor.machine import Machine
 from .topology_model import Pair, TopologyModel, topology_model
 
-__all__ = ["COLOURS", "draw", "show_topology", "topology_figure"]
-
 COLOURS = {
     Near.PIX: "#009e73",
     Near.PXB: "#1a7fbf",

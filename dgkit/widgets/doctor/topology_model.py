@@ -14,8 +14,6 @@ from ...doctor.goals import BY_ARM
 from ...doctor.machine import Machine
 from .serialize import truncate
 
-__all__ = ["MAX_DEVICES", "Pair", "TopologyModel", "topology_model"]
-
 Pair = tuple[str, str]
 _MAX_NAME = 120  # characters of a device's name
 MAX_DEVICES = 64  # devices drawn: GPUs first, then DPUs, then NICs

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-__all__ = ["components", "scripts", "snapshot", "version"]
-
 _PARTS = ("widgets", "tables", "gl")
 
 

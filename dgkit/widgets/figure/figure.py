@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..base.picture import Picture
 
-__all__ = ["BokehPanel", "BokehView", "document_state", "show"]
-
 _MAX_SAVED = 1 << 20  # most characters of figures in the widget state, which every page loads
 
 

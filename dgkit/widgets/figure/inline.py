@@ -15,8 +15,6 @@ from nbconvert.preprocessors import Preprocessor
 
 from . import bokehjs
 
-__all__ = ["InlineFigures"]
-
 _VIEW = "application/vnd.jupyter.widget-view+json"
 _STATE = "application/vnd.jupyter.widget-state+json"
 _PICTURE_AND_STYLE = 2  # outputs below a view, see base/static_output.py

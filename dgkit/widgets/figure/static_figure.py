@@ -19,8 +19,6 @@ from PIL import Image, ImageColor
 from ..base.chart import Axis, Chart
 from ..base.picture import Picture
 
-__all__ = ["figure_picture"]
-
 _TITLE_HEIGHT = 280  # px, height of a chart unless its figure is lower
 _MOST_NAMES = 6  # of factors on an axis; of more, the groups are named
 _AXIS_OF = {"x": 0, "left": 0, "right": 0, "y": 1, "y1": 1, "y2": 1, "top": 1, "bottom": 1}

@@ -10,8 +10,6 @@ from bokeh.models.annotations import ColorBar
 from bokeh.palettes import YlOrRd9
 from bokeh.plotting import figure
 
-__all__ = ["SLOWEST", "cell_figure"]
-
 SLOWEST = 2.0  # multiple of the median from which a cell has the full colour
 _MOST_NAMES = 40  # most names of pairs on the axis
 _ROW, _LEAST, _MOST = 18, 120, 640  # px: height of a row and of the figure

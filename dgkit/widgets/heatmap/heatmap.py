@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..base.picture import Picture
 
-__all__ = ["HeatMap"]
-
 _FIGURES = {"p50_ns": "latency", "gb_per_s": "time of a byte"}
 _EVERY_S = 0.5  # interval of checks for new rows
 _SLOW, _SHOWN = 1.25, 10  # table: least multiple of the median, and most rows

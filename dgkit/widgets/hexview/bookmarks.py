@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from ...session import SessionRegion
     from .selection import RegionSelection
 
-__all__ = ["MAX_BOOKMARKS", "Bookmarks"]
-
 MAX_BOOKMARKS = 100  # per region
 _MAX_NAME = 64  # characters
 

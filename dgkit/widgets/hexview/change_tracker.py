@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BLOCK", "CHANGED", "DIFFERS", "ChangeTracker", "block_range"]
-
 BLOCK = 256  # bytes remembered together; reads are rounded to whole blocks
 MAX_BLOCKS = 16_384  # 4 MiB
 

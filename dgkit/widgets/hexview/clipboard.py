@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["DTYPES", "FORMATS", "MAX_BYTES", "format_bytes"]
-
 MAX_BYTES = 1 << 20  # bytes per copy
 
 # Value types of the hex view: size in bytes, and NumPy's type code (bf16 has none).

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...session import SessionRegion
     from .fetch import Reader
 
-__all__ = ["Edit", "EditHistory"]
-
 MAX_UNDO = 100  # edits
 MAX_IN_FLIGHT = 32  # writes
 TIMEOUT_S = 5.0

@@ -16,8 +16,6 @@ from ..base.stall import StallTimer, wait_done
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["SOURCES", "Fetch", "Reader", "host_bytes", "why_no_dpu", "why_no_host", "why_no_write"]
-
 SOURCES = {"dpu": ("dpu",), "host": ("host",), "both": ("dpu", "host")}
 TIMEOUT_S = 1.5  # within this time a stopped DPU is noticed and reported
 STEP_S = 0.008  # longest wait of the frame thread in one step

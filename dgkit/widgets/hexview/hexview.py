@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from ..base.picture import Picture
 
-__all__ = ["HexView"]
-
 
 class HexView(Panel, ValueWidget):  # type: ignore[misc]
     """Hex view of the region selected in the session, or of the given one.

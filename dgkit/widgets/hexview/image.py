@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from ...session import SessionRegion
     from ..base.chart import Chart
 
-__all__ = ["MAX_PIXELS", "MAX_WIDTH", "PALETTES", "ImageSetting", "Layout", "RegionImage"]
-__all__ += ["levels_of", "palette"]
-
 MAX_WIDTH = 4096  # pixels per row
 MAX_PIXELS, MAX_READ = 1 << 17, 1 << 20
 _CHUNK_BYTES = 256 << 10  # per read

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..base.panel import Reply
     from .fetch import Reader
 
-__all__ = ["MAX_PAGE", "LiveView", "Page"]
-
 MAX_PAGE = 4096  # bytes
 MAX_VIEWS = 8  # kept per region; a reloaded page leaves its old view behind
 

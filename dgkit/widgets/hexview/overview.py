@@ -17,8 +17,6 @@ from .region_scan import Key, Read, RegionScan
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["PARTS", "SAMPLE_BYTES", "WHOLE_BYTES", "Overview", "Scan", "reads_of", "scan"]
-
 PARTS = 256
 WHOLE_BYTES = 4 << 20  # a region of at most this size is read whole
 SAMPLE_BYTES = 4096  # of each part of a larger region

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...session import SessionRegion
     from .fetch import Reader
 
-__all__ = ["Key", "Read", "RegionScan"]
-
 _PAUSE_S = 0.5  # between a scan and the next automatic one
 
 Key = tuple[int, str]  # the region's id, and the source of the bytes

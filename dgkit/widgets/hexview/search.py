@@ -11,9 +11,6 @@ import numpy as np
 
 from .fetch import Fetch
 
-__all__ = ["DifferenceMatcher", "Match", "Matcher", "PatternMatcher", "chunks"]
-__all__ += ["parse_pattern", "run_search"]
-
 CHUNK = 1 << 20  # bytes searched in one step: a few milliseconds at most
 READ_AHEAD = 4  # chunks in flight; a session has as many slots for large data
 PROGRESS_S = 0.2  # interval of progress reports

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .fetch import Fetch, Reader
     from .selection import RegionSelection
 
-__all__ = ["SearchTask"]
-
 _READ = "session.read(region, region.size)"
 
 

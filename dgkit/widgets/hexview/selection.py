@@ -13,8 +13,6 @@ from .fetch import why_no_dpu, why_no_host, why_no_write
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion
 
-__all__ = ["RegionSelection"]
-
 
 class RegionSelection:
     """The shown region by id and name, without a reference to it, and the position in it.

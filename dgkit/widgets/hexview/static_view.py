@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .fetch import Reader
     from .selection import RegionSelection
 
-__all__ = ["bytes_html", "bytes_picture"]
-
 _BYTES = 256
 
 

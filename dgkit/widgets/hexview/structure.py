@@ -16,8 +16,6 @@ import numpy as np
 from ...errors import BoundsError
 from ...units import plural
 
-__all__ = ["MAX_BYTES", "MAX_FIELDS", "Field", "Structure", "parse_structure"]
-
 MAX_FIELDS = 256
 MAX_BYTES = 4096  # size limit of a structure
 _MAX_SHOWN = 8  # array elements shown in a value

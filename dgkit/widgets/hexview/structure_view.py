@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .fetch import Reader
     from .live_view import Page
 
-__all__ = ["StructureView"]
-
 
 class StructureView:
     """Structure and offset of a panel; they stay when another region is shown.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from .live_view import Page
     from .selection import RegionSelection
 
-__all__ = ["SelectedBytes"]
-
 MAX_BYTES = 1 << 16
 
 

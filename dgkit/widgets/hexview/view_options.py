@@ -10,8 +10,6 @@ from .fetch import SOURCES, why_no_dpu, why_no_host
 if TYPE_CHECKING:
     from ...session import SessionRegion
 
-__all__ = ["Options"]
-
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "source": (*SOURCES,), "dtype": ("hex", *DTYPES), "endian": ("little", "big"),
     "columns": (0, 8, 16, 32, 64), "overview_of": ("value", "entropy"),

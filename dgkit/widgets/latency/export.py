@@ -14,9 +14,6 @@ from .history import History
 from .run import Run
 from .size_sweep import P99_LEAST, SizeSweep
 
-__all__ = ["SWEEP_FILES", "TABLES", "csv_table", "export_file", "html_page", "sweep_csv"]
-__all__ += ["sweep_file"]
-
 TABLES = ("time", "histogram", "percentiles")
 SWEEP_FILES = ("sweep", "sweep-json")
 

@@ -22,8 +22,6 @@ from bokeh.models.annotations import Legend, LegendItem
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
-__all__ = ["document"]
-
 _NINES = 9
 _TIPS = [
     ("ago", "@ago{0.0} s"),

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COARSE", "EDGES_NS", "FINE", "TAIL", "History", "Ring", "percentile"]
-
 FINE = 2400  # points: 20 per second for 2 minutes
 COARSE = 3600  # points: one per second for an hour
 TAIL = 1_000_000  # raw samples

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
     from .size_sweep import SizeSweep
 
-__all__ = ["LatencyPlot", "Setting"]
-
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _MODES = ("live", "sweep")
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Monitor: TypeAlias = SessionMonitor | KernelMonitor
 
-__all__ = ["LiveMeasurement"]
-
 _FIGURES_S = 0.4  # between updates of the figures
 _FRAME_S = 0.1  # between two frames: a message costs more than the samples in it
 _KEPT = "The samples measured so far stay on the plot."

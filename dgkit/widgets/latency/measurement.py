@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...session.monitor import Monitor
     from .run import Run
 
-__all__ = ["Measurement", "Setting"]
-
 _EVERY_S = 0.05  # interval between blocks
 _OWN_BYTES = 1 << 16  # least size of the plot's own region
 

@@ -15,8 +15,6 @@ from ...types import MIXED
 from ...units import size_text
 from .history import History
 
-__all__ = ["Run", "RunConfig"]
-
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from .measurement import Setting
 
-__all__ = ["P99_LEAST", "SizeSweep", "SweepSetting", "python_lines"]
-
 _SIZES = (8, 64, 512, 4096, 32768, 262144, 1048576)
 _MOST_SIZES, _MOST_ROUNDS, _MOST_SAMPLES = 32, 100, 100_000
 _BYTES, _LEAST = 64 << 20, 20  # most bytes moved for a size and round, but at least so many samples

@@ -10,8 +10,6 @@ from ..base.picture import Picture
 from .run import Run
 from .size_sweep import SizeSweep
 
-__all__ = ["latency_picture", "sweep_picture"]
-
 _BAND, _FLOOR, _BEFORE = "#b9d5ea", "#3c763d", "#7b3294"
 _MAX_SIZES = 9  # most sizes labelled on the axis
 _COLOURS = {"p50": "#0072b2", "p99": "#b34700", "max": "#5f6368"}

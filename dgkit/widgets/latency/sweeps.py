@@ -12,8 +12,6 @@ from .size_sweep import SizeSweep, SweepSetting, python_lines
 if TYPE_CHECKING:
     from .live_measurement import LiveMeasurement
 
-__all__ = ["Sweeps"]
-
 
 class Sweeps:
     """Starts and stops sweeps; the live measurement pauses meanwhile.

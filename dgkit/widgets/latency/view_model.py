@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from ..base.viewers import Viewers
 from .run import Run, RunConfig
 
-__all__ = ["Frame", "ViewModel"]
-
 _DISTRIBUTION_S = 0.4  # interval at which histogram and percentiles are sent
 
 Frame = tuple[dict[str, Any], list[bytes]]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ...session import TransferReport
     from .request import Request
 
-__all__ = ["Timings", "as_json", "failure_record", "success_record", "timeline_html"]
-
 # The rows of a repeat's statistics: times on the DPU's clock, stamped in C.
 _ROWS = (
     ("last", "last DMA of a transfer, submit to complete"),

@@ -15,8 +15,6 @@ from ..base.fill_patterns import Pattern
 from ..base.forms import for_field, to_size
 from .uploads import Uploads
 
-__all__ = ["MAX_PAYLOAD", "Payload", "from_form", "from_python", "parse_hex"]
-
 MAX_PAYLOAD = 1 << 30  # bytes of one payload, and of all reads in flight; held in this process
 _SEPARATORS = re.compile(r"0[xX]|[\s,:_]+")
 _NOT_HEX = re.compile(r"[^0-9a-fA-F]")

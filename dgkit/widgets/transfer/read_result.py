@@ -11,8 +11,6 @@ from ..base import namespace
 if TYPE_CHECKING:
     from ...session import SessionTransfer
 
-__all__ = ["ReadResult"]
-
 _HEAD = 128  # bytes that are displayed
 
 

@@ -16,8 +16,6 @@ from .payload import MAX_PAYLOAD, Payload
 if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
 
-__all__ = ["MAX_DEPTH", "MAX_REPEAT", "How", "Request", "check_list_size", "make_request"]
-
 MAX_DEPTH = 64  # transfers of a request in flight at once
 MAX_REPEAT = 100_000  # transfers of a request
 

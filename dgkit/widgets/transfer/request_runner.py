@@ -19,8 +19,6 @@ from .request import Request
 if TYPE_CHECKING:
     from ...session import SessionTransfer, TransferReport
 
-__all__ = ["Run"]
-
 Steps = Generator[Any, None, None]
 
 

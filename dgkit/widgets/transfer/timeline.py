@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["BURST_GAP_NS", "timeline"]
-
 BURST_GAP_NS = 50_000_000  # transfers further apart belong to different bursts
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion, SessionTransfer
     from ..base.picture import Picture
 
-__all__ = ["MAX_COMPLETIONS", "TransferPanel"]
-
 MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
 _MAX_STATIC_ROWS = 10  # completions in a saved notebook

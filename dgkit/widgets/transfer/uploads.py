@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from ...units import size_text
 
-__all__ = ["CHUNK", "MAX_FILE", "Uploads"]
-
 MAX_FILE = 16 << 20  # bytes
 CHUNK = 1 << 20  # bytes of a message
 _MAX_FILES = 4  # kept; each view uses a single key
