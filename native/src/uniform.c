@@ -18,7 +18,7 @@
 struct common {
 	uint32_t local, remote, rows;
 	uint64_t size, local_most, remote_most; /* the largest offsets */
-	char *local_base, *remote_base;
+	uintptr_t local_base, remote_base;
 	uint8_t op;
 };
 
@@ -28,7 +28,8 @@ static bool fits(const struct dg_queue *q, uint32_t n)
 }
 
 /* Checks n requests and stores their pairs, contiguously. Each request is read once, so a caller
- * that modifies it meanwhile cannot bypass the checks. */
+ * that modifies it meanwhile cannot bypass the checks. The addresses are integers: they are computed
+ * before the bounds are known, and a pointer must not leave its object. */
 static bool stage_run(const struct common *c, const dg_wr *wr, uint32_t n, struct dg_pair *pairs,
 		      uint64_t *users)
 {
@@ -36,7 +37,8 @@ static bool stage_run(const struct common *c, const dg_wr *wr, uint32_t n, struc
 	bool write = c->op == DG_WRITE;
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t local_offset = wr[i].local_offset, remote_offset = wr[i].remote_offset;
-		char *local = c->local_base + local_offset, *remote = c->remote_base + remote_offset;
+		void *local = (void *)(c->local_base + local_offset);
+		void *remote = (void *)(c->remote_base + remote_offset);
 		differs |= (wr[i].local ^ c->local) | (wr[i].remote ^ c->remote) |
 			   (wr[i].size ^ c->size) | (wr[i].rows ^ c->rows) | (wr[i].op ^ c->op) |
 			   wr[i].flags;
@@ -65,8 +67,8 @@ bool dg_uniform_stage(struct dg_queue *q, const dg_wr *wr, uint32_t n, struct dg
 		.size = first.size,
 		.local_most = run.local->size - first.size,
 		.remote_most = run.remote->size - first.size,
-		.local_base = run.local->base,
-		.remote_base = run.remote->base,
+		.local_base = (uintptr_t)run.local->base,
+		.remote_base = (uintptr_t)run.remote->base,
 		.op = first.op,
 	};
 	u->local = run.local;

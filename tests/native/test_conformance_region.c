@@ -37,6 +37,15 @@ static void bounds(struct fix *f, uint32_t path)
 		CHECK_EQ(dg_transfer_post(f->q, DG_READ, f->l, f->r, out[i].size, 0, out[i].offset, 0, &wc),
 			 -ERANGE);
 		CHECK_SAYS(dg_last_error(), "4096");
+		/* The same behind valid requests of one size: such a batch is checked as a whole. */
+		dg_wr batch[4];
+		for (size_t k = 0; k < 4; k++)
+			batch[k] = record(f, DG_WRITE, 8, 0, 0);
+		batch[2].local_offset = out[i].offset | 4096;
+		CHECK_EQ(dg_queue_post(f->q, batch, 4), -ERANGE);
+		batch[2].local_offset = 0;
+		batch[3].remote_offset = out[i].offset | 4096;
+		CHECK_EQ(dg_queue_post(f->q, batch, 4), -ERANGE);
 	}
 	for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++) {
 		dg_wr wr = record(f, DG_READ, in[i].size, in[i].offset, in[i].offset);
