@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _DEPTH_MIN, _DEPTH_MAX = 64, 16384
 TICKET_MAX = (1 << 56) - 1
 _NO_HOLE = (1 << 64) - 1
+_STATUSES = frozenset(Status)
 _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "commit")
 
 
@@ -218,11 +219,16 @@ def wait_for_kernels(timeout: float) -> None:
         time.sleep(0.001)
 
 
+def status_of(raw: int) -> Status:
+    """Return the status with this number in a ring's memory, which a peer may also have written."""
+    return Status(raw) if raw in _STATUSES else Status.IO_FAILED
+
+
 def stamps(raw: core.Array, count: int) -> list[GpuStamp]:
     """Return `count` items of `dg_ring_stamp[]`."""
     return [
         GpuStamp(
-            s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", Status(s.status),
+            s.ticket, _OPS[s.op] if s.op < len(_OPS) else f"op {s.op}", status_of(s.status),
             s.seen_ns, s.posted_ns, s.completed_ns, s.gpu_post_ns, s.gpu_complete_ns,
         )
         for s in raw[0:count]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..types import Status
 from ._ffi import check, ffi, lib
-from .gpu_queue import TICKET_MAX, RingConfig, stamps
+from .gpu_queue import TICKET_MAX, RingConfig, stamps, status_of
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from ..types import Status
     from ._ffi import native
     from .gpu_queue import GpuStamp
     from .proxy import Proxy
@@ -49,7 +49,7 @@ class ExportedRing:
         lib.dg_ring_words_get(self._bytes, self._config, raw)
         error = int(raw.first_error)
         ticket = ((error >> 8) - 1) & TICKET_MAX if error else None
-        return int(raw.closed), int(raw.done), Status(error & 255), ticket
+        return int(raw.closed), int(raw.done), status_of(error & 255), ticket
 
     def trace(self) -> list[GpuStamp]:
         """Return the stamps of the latest complete operations, oldest first.

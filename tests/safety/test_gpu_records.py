@@ -10,6 +10,8 @@ import pytest
 
 import dgkit
 from dgkit import Status
+from dgkit.dma.gpu_queue import RingConfig
+from dgkit.dma.remote_ring import ExportedRing
 from dgkit.gpu_initiated import emulate
 
 SIZE, GUARD, RECORDS = 4096, 0xA5, 4000
@@ -100,3 +102,17 @@ def test_many_puts_move_exactly_their_bytes() -> None:
     for rig in puts.RIGS:
         verdict = puts.verify(rig, 1)
         assert verdict["ok"], verdict
+
+
+def test_what_a_peer_stored_in_a_rings_memory_is_read_whatever_it_is():
+    rng, config = random.Random(29), RingConfig(64, trace=True)
+    with dgkit.Device() as device, dgkit.empty(ExportedRing.size_of(config)) as memory:
+        ring = ExportedRing(device.register(memory), config)
+        for _ in range(300):
+            memory.buffer[:] = rng.randbytes(len(memory.buffer))
+            _, _, status, ticket = ring.words()
+            stamps = ring.trace()
+            assert all(type(each) is Status for each in (status, *(s.status for s in stamps)))
+            assert len(stamps) <= 64
+            assert ticket is None or 0 <= ticket < 1 << 56
+        ring.release()
