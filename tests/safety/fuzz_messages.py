@@ -14,6 +14,7 @@ from dgkit.wire.address import parse
 
 HELLO = m.Hello(0, m.VERSION, 17, "boot", "machine", "0.1.0")
 REPLY_MS = 30_000
+UNTYPED = "the other side failed"  # how an agent reports an exception that is not one of dgkit's
 
 numbers = st.one_of(
     st.integers(0, 9),
@@ -104,6 +105,8 @@ def _exchange(socket: zmq.Socket[bytes], body: bytes) -> int:
     while True:
         assert socket.poll(REPLY_MS), f"no reply to {body!r}"
         reply = m.decode_reply(socket.recv())
+        if isinstance(reply, m.Failed):
+            assert UNTYPED not in reply.text, f"{reply.text}: {body!r}"
         if not isinstance(reply, m.Block | m.Progress | m.Ended):
             return reply.id
 
