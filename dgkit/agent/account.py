@@ -20,6 +20,7 @@ _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused aft
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 
 # For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
+_STAGING = 2  # regions of a client that may be staging memory: for small data, and for large
 _NAMES = {
     "clients": ("clients", "`dgkit serve --max-clients`"),
     "regions": ("regions", "`dgkit serve --max-regions`"),
@@ -149,6 +150,7 @@ class Allowance:
     def __init__(self, account: Account, memory: MemoryLimit, limits: Limits) -> None:
         self.account = account
         self.memory = 0  # bytes charged to the client
+        self._staging = 0  # its regions that are staging memory
         self._limit = memory
         self._limits = limits
         self._lock = threading.Lock()
@@ -190,24 +192,33 @@ class Allowance:
         self.account.give(memory=size)
         self._limit.give(size)
 
-    def take_region(self, held: int) -> None:
+    def take_region(self, held: int, *, staging: bool = False) -> bool:
         """Charge one region and its file descriptors to a client that has `held` regions.
+
+        Staging memory is charged its file descriptors only. Return whether the region is staging
+        memory: the client said so, and has less than _STAGING others.
 
         Raises:
             LimitReached: The client or its account may not have another region.
         """
         most = self._limits.regions_each
-        if held >= most:
-            raise LimitReached(
-                errno.ENOSPC,
-                f"a client may have {most} regions at this agent: close some first (`dgkit serve "
-                "--max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
-            )
-        self.account.take(regions=1, descriptors=REGION_FDS)
+        with self._lock:
+            staging = staging and self._staging < _STAGING
+            if held - self._staging >= most and not staging:
+                raise LimitReached(
+                    errno.ENOSPC,
+                    f"a client may have {most} regions at this agent: close some first (`dgkit "
+                    "serve --max-regions` and the limit of file descriptors, `ulimit -Hn`, set it)",
+                )
+            self.account.take(regions=int(not staging), descriptors=REGION_FDS)
+            self._staging += staging
+        return staging
 
-    def give_region(self) -> None:
-        """Return what take_region() charged."""
-        self.account.give(regions=1, descriptors=REGION_FDS)
+    def give_region(self, *, staging: bool = False) -> None:
+        """Return what take_region() charged; `staging` is what it returned."""
+        with self._lock:
+            self._staging -= staging
+        self.account.give(regions=int(not staging), descriptors=REGION_FDS)
 
 
 def check_user(uid: int) -> None:

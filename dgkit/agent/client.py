@@ -114,18 +114,13 @@ class Client:
         """Remove the first queued reply, after it was sent."""
         self._unsent_bytes -= len(self.unsent.popleft()) + _MESSAGE_BYTES
 
-    def take_region(self) -> None:
-        """Charge a region that is about to be created.
+    def take_region(self, *, staging: bool) -> bool:
+        """Charge a region that is about to be created; return whether it is staging memory.
 
         Raises:
-            LimitReached: The client, or its key or user, has as many regions as it may.
             LimitReached: The client, or all of its key or user, have as many as they may.
         """
-        self.allowance.take_region(len(self.regions))
-
-    def give_region(self) -> None:
-        """Return what take_region() charged."""
-        self.allowance.give_region()
+        return self.allowance.take_region(len(self.regions), staging=staging)
 
     def add(self, ref: RegionRef) -> int:
         """Register a region that take_region() has charged; return its handle."""
@@ -153,7 +148,7 @@ class Client:
             ref.close(timeout)
             if self.regions.pop(handle, None) is not None:
                 self.allowance.give_memory(ref.charged)
-                self.give_region()
+                self.allowance.give_region(staging=ref.staging)
 
     def monitors_of(self, handle: int) -> list[MonitorEnd]:
         """Return the monitors of a region."""

@@ -81,8 +81,8 @@ class Handlers:
         allowance, charged = client.allowance, 0 if on_gpu(request.place) else request.size
         self._state.limits.check_descriptors()
         with contextlib.ExitStack() as undo:
-            client.take_region()
-            undo.callback(client.give_region)
+            staging = client.take_region(staging=request.staging)
+            undo.callback(allowance.give_region, staging=staging)
             allowance.take_memory(charged)
             undo.callback(allowance.give_memory, charged)
             access, name = Access(request.access), request.name or None
@@ -93,6 +93,7 @@ class Handlers:
             token = region.export() if request.export else b""
             # "auto" may have chosen GPU memory
             ref.charged = 0 if on_gpu(region.place) else charged
+            ref.staging = staging
             handle = client.add(ref)
             undo.pop_all()
         allowance.give_memory(charged - ref.charged)
@@ -105,10 +106,11 @@ class Handlers:
         def work() -> m.Imported:
             self._state.limits.check_descriptors()
             with contextlib.ExitStack() as undo:
-                client.take_region()
-                undo.callback(client.give_region)
+                staging = client.take_region(staging=request.staging)
+                undo.callback(client.allowance.give_region, staging=staging)
                 ref = self._state.service.import_(request.token)
                 undo.callback(ref.close, 0.0)
+                ref.staging = staging
                 handle = client.add(ref)
                 undo.pop_all()
             remote = ref.as_remote()

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 class RegionRef:
     """Region that the DPU can transfer with: its own (`region`, `memory`) or imported (`remote`).
 
-    `charged` is how many bytes of the agent's memory limit the region takes. `inline_ok` says
+    `charged` is how many bytes of the agent's memory limit the region takes; `staging` says that it
+    does not count as one of the client's regions. `inline_ok` says
     whether a small copy may run on the agent's event loop: no other process takes part in it.
     """
 
-    __slots__ = ("_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size")
+    __slots__ = (
+        "_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size",
+        "staging",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -31,7 +35,7 @@ class RegionRef:
         charged: int = 0,
     ) -> None:
         self.region, self.memory, self.remote = region, memory, remote
-        self.charged = charged
+        self.charged, self.staging = charged, False
         self.size = (region or remote).size  # type: ignore[union-attr]
         self._lock = threading.Lock()  # protects only this region's import
         self._loopback: RemoteRegion | None = None

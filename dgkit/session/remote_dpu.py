@@ -69,7 +69,7 @@ class RemoteDpu:
         pool = StagingPool(self._device, slot_size, count)
         try:
             token = pool.region.export()
-            pool.handle = self.link.ask(Import, token, timeout=self._timeout).region
+            pool.handle = self.link.ask(Import, token, True, timeout=self._timeout).region
         except BaseException:
             pool.close()
             raise

@@ -101,7 +101,7 @@ class TwoAgents(RemoteDpu):
             if STAGE_BYTES not in self._pools:
                 buffer = memoryview(bytearray(STAGE_SLOTS * STAGE_BYTES))
                 pool = SlotPool(STAGE_BYTES, STAGE_SLOTS, buffer)
-                fields = (len(buffer), int(Access.RW), False, "staging", "host")
+                fields = (len(buffer), int(Access.RW), False, "staging", "host", True)
                 pool.handle = self.link.ask(Allocate, *fields, timeout=self._timeout).region
                 self._pools[STAGE_BYTES] = pool
             return self._pools[STAGE_BYTES]

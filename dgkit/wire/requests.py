@@ -51,7 +51,7 @@ class Allocate(Message, tag=2):
     """Allocate and register `size` bytes at the agent.
 
     `export` requests the region's descriptor in the reply. `place` is the `on` of dgkit.empty():
-    host, pinned, gpu, cuda:N, auto.
+    host, pinned, gpu, cuda:N, auto. `staging`: see Import.
     """
 
     size: Size
@@ -59,12 +59,18 @@ class Allocate(Message, tag=2):
     export: bool
     name: Name
     place: Name = "host"
+    staging: bool = False
 
 
 class Import(Message, tag=3):
-    """Import the region of this descriptor at the agent."""
+    """Import the region of this descriptor at the agent.
+
+    `staging` says that the memory carries the client's data to and from its regions. A client at
+    its limit of regions needs it to use them, so two such regions of each client do not count.
+    """
 
     token: Token
+    staging: bool = False
 
 
 class Export(Message, tag=4):

@@ -63,11 +63,15 @@ def test_the_soft_limit_is_raised_to_the_hard_one():
         assert session.stats()["max_descriptors"] == 4096
 
 
-def test_regions_beyond_the_limit_are_refused_and_another_client_goes_on():
+def test_regions_beyond_the_limit_are_refused_and_those_that_it_has_and_other_clients_go_on():
     with agent() as (address, process), dgkit.connect(address) as one:
+        first = one.empty(1 << 20, on="dpu")
         with pytest.raises(dgkit.LimitReached, match="--max-regions"):
             _fill([one], 1000)
         assert one.stats()["your_regions"] == one.stats()["max_regions"]
+        for size in (64, first.size):  # each size has staging memory of its own
+            one.write(first, b"w" * size)
+            assert one.read(first, size) == b"w" * size
         assert descriptors(process.pid) < 900
         with dgkit.connect(address) as two:
             works(two)
