@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import NativeError, PeerRefused
+from .files import is_own
 
 
 def runtime_dir() -> Path:
@@ -35,7 +36,7 @@ def runtime_dir() -> Path:
             f"cannot create the runtime folder {path} (set XDG_RUNTIME_DIR to a folder that you "
             f"own): {exc.strerror}",
         ) from exc
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(found.st_mode) or not is_own(found, 0o077):
         raise PeerRefused(
             f"the runtime folder {path} must be a folder of this user with mode 0700: fix it, or "
             "set XDG_RUNTIME_DIR"

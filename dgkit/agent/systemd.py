@@ -8,6 +8,9 @@ import sys
 _SIMPLE = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
+# Modules are not imported from the working folder; before Python 3.11 that folder is /.
+_SAFE_PATH = " -P" if sys.version_info >= (3, 11) else ""
+
 _UNIT = """\
 [Unit]
 Description=dgkit agent: serves this machine's memory or its DPU to notebooks
@@ -15,6 +18,7 @@ Documentation=man:systemd.unit(5)
 
 [Service]
 Type=exec
+WorkingDirectory=/
 ExecStart={python} -m dgkit.cli serve{options}
 Restart=on-failure
 RestartSec=1
@@ -43,4 +47,5 @@ def unit(options: str = "") -> str:
     Save it as ~/.config/systemd/user/dgkit.service, then run
     `systemctl --user enable --now dgkit`.
     """
-    return _UNIT.format(python=quote(sys.executable), options=f" {options}" if options else "")
+    python = quote(sys.executable) + _SAFE_PATH
+    return _UNIT.format(python=python, options=f" {options}" if options else "")

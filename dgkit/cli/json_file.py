@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from ..files import replace_file
 from .console import print_json, say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,10 +48,5 @@ def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> Non
     if path is None:
         print_json(document)
         return
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    replace_file(path, (json.dumps(document, indent=2) + "\n").encode())
     say(f"written to {path}")

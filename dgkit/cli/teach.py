@@ -66,7 +66,7 @@ def check(lab: Path, all_: bool) -> int:
     """
     from ..teach import grader, sandbox, student_notebook
 
-    cells = student_notebook.cells_of(lab)
+    _, cells = student_notebook.load(lab)
     tests = student_notebook.tests(cells)
     if not tests:
         raise click.UsageError(f"{lab} has no test cells: is it a lab?")

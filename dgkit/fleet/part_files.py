@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..files import open_regular, read_regular, replace_file
+from ..json_input import read_json
 from ..wire.host_id import host_name
 from .row_table import RowTable, schema
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 _PLAN, _LOCK = "_sweep.json", "_lock"  # readers of data sets skip names that start with _ or .
 _FORMAT, _VERSION = "dgkit fleet sweep", 1
-_PART = ".part"
+_DIGEST = b"dgkit rows sha256"  # key in a file's metadata
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # a file system without locks
 
 
@@ -51,7 +53,7 @@ class PartFiles:
         self._unlock = weakref.finalize(self, os.close, _locked(folder))
         try:
             if not path.exists():
-                _replace(path, (json.dumps(document, indent=1) + "\n").encode())
+                replace_file(path, (json.dumps(document, indent=1) + "\n").encode())
             elif not resume and self.present():
                 raise ValueError(
                     f"{folder} has files of this sweep: continue it with resume=True (`--resume`), "
@@ -81,33 +83,18 @@ class PartFiles:
         import pyarrow.parquet as pq
 
         sink = pa.BufferOutputStream()
-        pq.write_table(rows, sink)
-        _replace(path, sink.getvalue().to_pybytes())
+        digest = {_DIGEST: _digest(rows)}
+        pq.write_table(rows.replace_schema_metadata(digest), sink)
+        replace_file(path, sink.getvalue().to_pybytes())
 
     def read(self) -> RowTable:
         """Return the rows of all files."""
         return _read(self.present())
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a temporary file beside `path`, fsync it, and rename it to `path`."""
-    part = path.with_name(f".{path.name}{_PART}")
-    try:
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        # add the path, which an error of write() lacks
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        part.unlink(missing_ok=True)
-
-
 def _is_ours(path: Path) -> bool:
     """Return whether a file was left by a sweep that ended before it wrote its plan."""
-    return path.name == _LOCK or (path.name.startswith(".") and path.name.endswith(_PART))
+    return path.name == _LOCK or (path.name.startswith(".") and path.name.endswith(".part"))
 
 
 def _locked(folder: Path) -> int:
@@ -116,7 +103,7 @@ def _locked(folder: Path) -> int:
     Raises:
         ValueError: The folder is already locked.
     """
-    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    lock = open_regular(folder / _LOCK, os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.truncate(lock, 0)
@@ -136,7 +123,7 @@ def _locked(folder: Path) -> int:
 
 def _check_same(path: Path, plan: Mapping[str, Any]) -> None:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(read_regular(path))
     except ValueError as exc:
         raise ValueError(f"{path} is not the plan of a sweep: {exc}") from None
     if not isinstance(found, dict):
@@ -154,10 +141,22 @@ def _read(paths: list[Path]) -> RowTable:
     rows = RowTable()
     for path in paths:
         try:
-            rows.append(pq.read_table(path, schema=schema()))
-        except (pa.ArrowInvalid, pa.ArrowKeyError, ValueError) as exc:
-            raise ValueError(f"{path} is not a file of a sweep: {exc}") from None
+            content = pa.py_buffer(read_regular(path))
+            part = pq.read_table(content, schema=schema())
+            digest = (pq.read_metadata(content).metadata or {}).get(_DIGEST)
+            if digest is not None and digest != _digest(part):
+                raise ValueError("its rows changed since they were written")
+            rows.append(part)
+        except (pa.ArrowException, OSError, ValueError) as exc:
+            raise ValueError(
+                f"{path} is not a file of a sweep: {exc}; without it, resume=True (`--resume`) "
+                "measures its rows again"
+            ) from None
     return rows
+
+
+def _digest(rows: pyarrow.Table) -> bytes:
+    return hashlib.sha256(repr(rows.to_pylist()).encode()).hexdigest().encode()
 
 
 def read_folder(folder: Path) -> RowTable:

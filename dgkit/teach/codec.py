@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ..json_input import read_json
+
 MAX_MESSAGE = 1 << 20
 _LENGTH = struct.Struct("<I")
 _SCALARS = (bool, int, float, str, type(None))
@@ -103,8 +105,8 @@ def receive(sock: socket.socket, deadline: float | None = None) -> list[Any]:
     if size > MAX_MESSAGE:
         raise BadMessage(f"a message of {size} bytes; the limit is {MAX_MESSAGE}")
     try:
-        message = json.loads(_receive_exactly(sock, size, deadline))
-    except (ValueError, RecursionError):
+        message = read_json(_receive_exactly(sock, size, deadline))
+    except ValueError:
         raise BadMessage("a message that is not JSON") from None
     if not isinstance(message, list) or not message:
         raise BadMessage("a message that is not a list")

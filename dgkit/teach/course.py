@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
+import tempfile
 from pathlib import Path
+
+from ..files import write_new
+from . import student_notebook
 
 SEED_FILE = "course_seed"
 _CONFIG = '''\
@@ -69,17 +72,27 @@ def init(course: Path) -> list[str]:
     labs = labs_folder()
     if not labs.is_dir():
         raise FileNotFoundError(f"the labs are not in {labs}: reinstall dgkit")
-    if course.exists() and (not course.is_dir() or any(course.iterdir())):
-        raise FileExistsError(f"{course} exists and is not empty: name a new folder")
-    course.mkdir(mode=0o700, exist_ok=True)
-    course.chmod(0o700)
-    shutil.copytree(labs, course / "source")
-    (course / "nbgrader_config.py").write_text(
-        _CONFIG.format(course=course.resolve().name), encoding="utf-8"
-    )
-    seed = course / SEED_FILE
-    seed.touch(mode=0o600)
-    seed.write_text(secrets.token_hex(16) + "\n", encoding="ascii")
+    if exists := course.exists():
+        if not course.is_dir() or any(course.iterdir()):
+            raise FileExistsError(f"{course} exists and is not empty: name a new folder")
+        course.chmod(0o700)
+    elif not course.parent.is_dir():
+        raise FileNotFoundError(f"{course.parent} is no folder: make it first")
+    part = Path(tempfile.mkdtemp(prefix=".course-", dir=course if exists else course.parent))
+    try:
+        shutil.copytree(labs, part / "source")
+        config = _CONFIG.format(course=course.resolve().name)
+        write_new(part / "nbgrader_config.py", config.encode())
+        write_new(part / SEED_FILE, secrets.token_hex(16).encode() + b"\n", 0o600)
+        if exists:
+            for path in part.iterdir():
+                path.rename(course / path.name)
+        else:
+            part.rename(course)
+    except (OSError, shutil.Error) as exc:
+        raise OSError(exc.errno, f"{exc}; nothing was made", str(course)) from exc
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     return sorted(path.name for path in (course / "source").iterdir() if path.is_dir())
 
 
@@ -101,9 +114,13 @@ def hidden_folders(course: Path) -> tuple[str, ...]:
 
 
 def ratios(course: Path, lab: str) -> list[tuple[float, str]]:
-    """Return ratio and student of each graded notebook of a lab with a bonus, best first."""
+    """Return ratio and student of each graded notebook of a lab with a bonus, best first.
+
+    Raises:
+        ValueError: A file is not a notebook.
+    """
     found = []
     for path in (course / "autograded").glob(f"*/{lab}/*.ipynb"):
-        made = json.loads(path.read_bytes())["metadata"].get("dgkit", {}).get("ratios", {})
-        found += [(float(ratio), path.parts[-3]) for ratio in made.values()]
+        metadata, _ = student_notebook.load(path)
+        found += [(ratio, path.parts[-3]) for ratio in student_notebook.ratios(metadata)]
     return sorted(found, key=lambda row: (-row[0], row[1]))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..json_input import read_json
+
 _MAX_BYTES = 10 << 20
+_MAX_NUMBER = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,8 @@ class Test:
     points: float
 
 
-def cells_of(path: Path) -> list[Mapping[str, Any]]:
-    """Return the cells of a notebook file.
+def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """Return the metadata and the cells of a notebook file.
 
     Raises:
         ValueError: The file is not a notebook of format 4, or is larger than 10 MiB.
@@ -36,14 +38,40 @@ def cells_of(path: Path) -> list[Mapping[str, Any]]:
     if (size := path.stat().st_size) > _MAX_BYTES:
         raise ValueError(f"{path} has {size} bytes; the limit is {_MAX_BYTES}")
     try:
-        notebook = json.loads(path.read_bytes())
-        cells = notebook["cells"]
-        right = all(isinstance(cell["metadata"], dict) and cell["cell_type"] for cell in cells)
-    except (ValueError, KeyError, TypeError, RecursionError):
+        notebook = read_json(path.read_bytes())
+        metadata, cells = notebook.get("metadata", {}), notebook["cells"]
+        right = isinstance(metadata, dict) and isinstance(cells, list) and all(map(_is_cell, cells))
+    except (ValueError, KeyError, TypeError, AttributeError):
         right = False
     if not right:
         raise ValueError(f"{path} is not a notebook of format 4")
-    return list(cells)
+    return metadata, cells
+
+
+def _is_cell(cell: Any) -> bool:
+    """Return whether a cell has what is read of it, in the types of nbformat 4."""
+    source = cell["source"]
+    lines = source if isinstance(source, list) else [source]
+    metadata, kind = cell["metadata"], cell["cell_type"]
+    return (
+        isinstance(metadata, dict)
+        and isinstance(kind, str)
+        and all(isinstance(line, str) for line in lines)
+    )
+
+
+def ratios(metadata: Mapping[str, Any]) -> list[float]:
+    """Return the ratios of bonuses that the grader wrote into a notebook's metadata."""
+    written = metadata.get("dgkit")
+    found = written.get("ratios") if isinstance(written, dict) else None
+    values = found.values() if isinstance(found, dict) else ()
+    return [ratio for ratio in map(_number, values) if ratio]
+
+
+def _number(value: Any) -> float:
+    """Return a number as a float; 0 for what neither the grader nor nbgrader writes."""
+    right = isinstance(value, (int, float)) and 0 <= value <= _MAX_NUMBER
+    return float(value) if right else 0.0
 
 
 def _source(cell: Mapping[str, Any]) -> str:
@@ -69,7 +97,7 @@ def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def tests(cells: Sequence[Mapping[str, Any]]) -> list[Test]:
     """Return the test cells of a notebook."""
     return [
-        Test(str(marks["grade_id"]), _source(cell), float(marks.get("points", 0)))
+        Test(str(marks["grade_id"]), _source(cell), _number(marks.get("points")))
         for cell in cells
         if (marks := _marks(cell)) and marks.get("grade") and not marks.get("solution")
     ]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
+from ..files import is_own, replace_file, sync_folder, write_new
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -66,8 +67,8 @@ def _folder_path() -> str:
 
 
 def _check_folder(path: str) -> None:
-    stat = os.stat(path)  # noqa: PTH116 - at each handshake: pathlib takes five times as long
-    if stat.st_uid != os.geteuid() or stat.st_mode & 0o022:
+    # at each handshake: pathlib takes five times as long
+    if not is_own(os.stat(path)):  # noqa: PTH116
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
 
 
@@ -103,13 +104,15 @@ def make(name: str = "default") -> KeyPair:
         path = where / f"{name}.secret"
         if path.exists():
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-        part = _new_file(path, f"{secret}\n", 0o600)
+        part = path.with_name(f".{path.name}.part")
+        part.unlink(missing_ok=True)  # left by a process that was killed
+        write_new(part, f"{secret}\n".encode(), 0o600)
         try:
-            _replace(path.with_suffix(".public"), f"{public}\n", 0o644)
+            replace_file(path.with_suffix(".public"), f"{public}\n".encode(), 0o644)
             part.replace(path)  # last: the secret is what makes it a pair
         finally:
             part.unlink(missing_ok=True)
-        _sync_folder(where)
+        sync_folder(where)
     return KeyPair(name, public, secret)
 
 
@@ -131,7 +134,7 @@ def load(name: str = "default") -> KeyPair:
             "`dgkit keys allow KEY`"
         )
     stat = path.stat()
-    if stat.st_mode & 0o077 or stat.st_uid != os.geteuid():
+    if not is_own(stat, 0o077):
         mode = f"{stat.st_mode & 0o777:03o}"
         raise AccessDenied(
             f"other users can read the secret key {path} (mode {mode}, owner {stat.st_uid}): "
@@ -163,7 +166,7 @@ def allow(public: str, name: str = "") -> None:
         raise ValueError(f"key name {name!r} has characters that cannot be printed")
     with _locked() as where:
         if key not in allowed():
-            _replace(where / "allowed", "".join([*_lines(where), f"{key} {name}\n"]))
+            _write_allowed(where, [*_lines(where), f"{key} {name}\n"])
 
 
 def remove(public: str) -> str:
@@ -181,7 +184,7 @@ def remove(public: str) -> str:
         if key not in clients:
             raise ValueError(f"{key} is not an allowed key: `dgkit keys list` shows them")
         others = [line for line in _lines(where) if line.partition(" ")[0].strip() != key]
-        _replace(where / "allowed", "".join(others))
+        _write_allowed(where, others)
     return clients[key]
 
 
@@ -280,6 +283,10 @@ def _lines(where: Path) -> list[str]:
     return [f"{line}\n" for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+def _write_allowed(where: Path, lines: list[str]) -> None:
+    replace_file(where / "allowed", "".join(lines).encode(), 0o600)
+
+
 @contextlib.contextmanager
 def _locked() -> Iterator[Path]:
     """Hold the lock for changes to the keys folder, and yield the folder.
@@ -310,39 +317,3 @@ def _try_lock(fd: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _replace(path: Path, text: str, mode: int = 0o600) -> None:
-    """Replace a file atomically: after an error or a crash it has the old text or the new one."""
-    part = _new_file(path, text, mode)
-    try:
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _new_file(path: Path, text: str, mode: int) -> Path:
-    """Write and sync the text to PATH.new, and return that path; leave no file if it fails."""
-    part = path.with_name(f"{path.name}.new")
-    part.unlink(missing_ok=True)  # left by a process that was killed
-    fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as out:
-            os.fchmod(fd, mode)
-            out.write(text)
-            out.flush()
-            os.fsync(fd)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    return part
-
-
-def _sync_folder(path: Path) -> None:
-    """Sync a folder to disk: only then does a rename survive a crash (fsync(2))."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -73,7 +73,7 @@ import json, time
 from pathlib import Path
 from dgkit.teach import course, find_bytes, student_notebook
 (path,) = (course.labs_folder() / "lab1").glob("*.ipynb")
-for _, source in student_notebook.solutions(student_notebook.cells_of(path)):
+for _, source in student_notebook.solutions(student_notebook.load(path)[1]):
     exec(source)
 """
 CELL = "t = time.perf_counter(); find_bytes.test_walk(walk); print(time.perf_counter() - t)"

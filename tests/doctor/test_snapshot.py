@@ -175,6 +175,10 @@ def test_folders_packed_deep_and_huge_files_are_told_why(tmp_path: Path) -> None
         load(_written(tmp_path, gzip.compress(json.dumps(PLAIN).encode())))
     with pytest.raises(ValueError, match="is not a snapshot"):
         load(_written(tmp_path, b'{"readings":' + b"[" * 100_000))
+    deep = b'{"readings":{"probe x":{"data":%b}}}' % (b"[" * 900 + b"]" * 900)
+    deep = json.dumps(PLAIN).encode()[:-1].replace(b'"readings": {}', deep[1:-1]) + b"}"
+    with pytest.raises(ValueError, match="levels deep"):
+        load(_written(tmp_path, deep))
     with (tmp_path / "huge.snap").open("wb") as file:
         file.truncate((64 << 20) + 1)
     with pytest.raises(ValueError, match="larger than the limit of a snapshot"):

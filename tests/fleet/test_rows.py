@@ -1,7 +1,9 @@
 """Rows, files, stragglers and differences of sweeps, names of pairs; without a cluster."""
 
+import contextlib
 import json
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -371,3 +373,71 @@ def test_a_worker_with_another_dgkit_or_without_a_session_says_so():
     assert found["a/2"].state == "DeviceUnavailable: no device"
     (mute,) = named_pairs({"tcp://a:1": "no answer"})
     assert (mute.usable, mute.state) == (False, "no answer")
+
+
+def _swap(path, kind, victim):
+    """Put a symbolic link, a further name or a FIFO at the place of a file."""
+    path.unlink(missing_ok=True)
+    if kind == "symlink":
+        path.symlink_to(victim)
+    elif kind == "hard link":
+        path.hardlink_to(victim)
+    else:
+        os.mkfifo(path)
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hard link", "fifo"])
+@pytest.mark.parametrize(
+    "name", ["_lock", "_sweep.json", "._sweep.json.part", "part-a.parquet", ".part-a.parquet.part"]
+)
+def test_a_prepared_folder_overwrites_and_reads_no_file_outside(tmp_path, name, kind):
+    victim, folder = tmp_path / "victim", tmp_path / "sweep"
+    victim.write_text(json.dumps({"format": "mine"}))
+    folder.mkdir()
+    _swap(folder / name, kind, victim)
+    refused = contextlib.nullcontext()
+    if name in ("_lock", "_sweep.json"):
+        refused = pytest.raises(OSError, match=re.escape(name))
+    elif name == "part-a.parquet":
+        refused = pytest.raises(ValueError, match="is not empty and has no sweep")
+    with refused:
+        files = PartFiles(folder, PLAN, resume=True)
+        files.write(folder / "part-a.parquet", as_table([row()]))
+        assert len(files.read()) == 1
+        files.close()
+    assert victim.read_text() == '{"format": "mine"}'
+
+
+@pytest.mark.parametrize("kind", ["symlink", "hard link", "fifo"])
+def test_a_part_file_that_is_a_link_or_a_fifo_is_named_and_not_read(tmp_path, kind):
+    files = PartFiles(tmp_path / "sweep", PLAN, resume=False)
+    path = files.path("a/0", "write", "auto")
+    files.write(path, as_table([row()]))
+    path.rename(victim := tmp_path / "victim")
+    _swap(path, kind, victim)
+    with pytest.raises(ValueError, match=path.name):
+        read_folder(files.folder)
+
+
+def test_a_file_that_changed_on_disk_is_named(tmp_path):
+    files = PartFiles(tmp_path, PLAN, resume=False)
+    path = files.path("a/0", "write", "auto")
+    files.write(path, as_table([row(), row("a/1", p50=345)]))
+    good, right = path.read_bytes(), read_folder(tmp_path).frame()
+    named = 0
+    for at in range(0, len(good), 149):
+        path.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
+        try:
+            found = read_folder(tmp_path).frame()
+        except ValueError as error:
+            named += str(path) in str(error)
+        else:
+            assert found.equals(right), at
+    assert named > 25
+
+
+def test_a_plan_that_is_nested_deeply_is_refused(tmp_path):
+    for depth in (900, 100_000):
+        (tmp_path / "_sweep.json").write_text('{"count": ' + "[" * depth + "]" * depth + "}")
+        with pytest.raises(ValueError, match=r"_sweep\.json.* levels deep"):
+            PartFiles(tmp_path, PLAN, resume=True)

@@ -18,7 +18,7 @@ def source(lab: str) -> Path:
 
 def solution(lab: str) -> dict[str, str]:
     """Return the solution cells by their names."""
-    return dict(student_notebook.solutions(student_notebook.cells_of(source(lab))))
+    return dict(student_notebook.solutions(student_notebook.load(source(lab))[1]))
 
 
 def skeleton(lab: str) -> dict[str, str]:
@@ -35,7 +35,7 @@ def changed(cells: dict[str, str], name: str, old: str, new: str) -> dict[str, s
 
 def tests(lab: str) -> dict[str, student_notebook.Test]:
     """Return the test cells by their names."""
-    found = student_notebook.tests(student_notebook.cells_of(source(lab)))
+    found = student_notebook.tests(student_notebook.load(source(lab))[1])
     return {test.name: test for test in found}
 
 

@@ -19,6 +19,7 @@ NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter
 
 # Packages and top-level modules that each one may import, type-only imports included.
 _BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards", "sizes"}
+_BASE |= {"files", "json_input"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
@@ -26,6 +27,8 @@ ALLOWED = {
     "sizes": set(),
     "errors": set(),
     "units": set(),
+    "files": set(),
+    "json_input": set(),
     "validate": {"errors"},
     "buffers": {"errors"},
     "live_set": set(),
@@ -37,7 +40,7 @@ ALLOWED = {
     "wire": _BASE | {"runtime_folder"},
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
     "doctor": _BASE | {"_version", "wire"},  # for the number of its version
-    "runtime_folder": {"errors"},
+    "runtime_folder": {"errors", "files"},
     "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
     "dpu": _BOTTOM - {"wire"},

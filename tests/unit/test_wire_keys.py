@@ -190,10 +190,10 @@ def test_a_full_disk_that_shows_at_fsync_leaves_the_list_as_it_was(monkeypatch):
 
 def test_what_a_killed_process_left_is_replaced():
     keys.allow("ab" * 32)
-    (keys.folder() / "allowed.new").write_text("half a line")
+    (keys.folder() / ".allowed.part").write_text("half a line")
     keys.allow("cd" * 32)
     assert list(keys.allowed()) == ["ab" * 32, "cd" * 32]
-    assert "allowed.new" not in contents()
+    assert ".allowed.part" not in contents()
 
 
 def test_a_last_line_without_newline_keeps_its_name_and_what_follows():

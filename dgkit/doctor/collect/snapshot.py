@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from ...files import replace_file
+from ...json_input import check_depth
 from .reader import Reader, Reading
 from .trace import note
 
@@ -41,7 +43,8 @@ class Snapshot(msgspec.Struct, kw_only=True, omit_defaults=True):
         # `format` and `version` are always written, although they have defaults.
         head = {"format": self.format, "version": self.version, **msgspec.to_builtins(self)}
         readings = _lines(head.pop("readings"), b"  ")
-        path.write_bytes(b'{\n%b,\n "readings": {\n%b\n }\n}\n' % (_lines(head, b" "), readings))
+        text = b'{\n%b,\n "readings": {\n%b\n }\n}\n' % (_lines(head, b" "), readings)
+        replace_file(path, text)
 
 
 def _lines(fields: dict[str, Any], indent: bytes) -> bytes:
@@ -91,11 +94,13 @@ def load(path: Path) -> Snapshot:
         head = msgspec.json.decode(data, type=_Head)
         if (head.format, head.version) == (FORMAT, VERSION):
             found = msgspec.json.decode(data, type=Snapshot)
+            for reading in found.readings.values():
+                check_depth(reading.data)
             for query, kind in _ANSWERS.items():
                 if (answer := found.readings.get(f"ask {query}")) and answer.ok:
                     msgspec.convert(answer.data, kind)
             return found
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a snapshot of dgkit doctor: {error}") from None
     what = f"format {head.format!r}, version {head.version}"
     raise ValueError(f"{path} has {what}; this dgkit reads {FORMAT!r}, version {VERSION}")

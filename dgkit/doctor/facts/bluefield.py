@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from enum import Enum
 
 import msgspec
 
+from ...json_input import read_json
 from ..machine import Machine
 from . import firmware, mlxconfig
 from .firmware import Adapter
@@ -209,7 +209,7 @@ def tmfifo(machine: Machine) -> Tmfifo:
 def addresses(text: str) -> dict[str, tuple[str, ...]] | None:
     """Parse `ip -j addr show`: IPv4 addresses by interface; None if malformed."""
     try:
-        links = json.loads(text)
+        links = read_json(text)
         return {
             str(link["ifname"]): tuple(
                 f"{info['local']}/{info['prefixlen']}"
@@ -219,5 +219,5 @@ def addresses(text: str) -> dict[str, tuple[str, ...]] | None:
             for link in links
             if "ifname" in link
         }
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None

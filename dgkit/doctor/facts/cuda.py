@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...json_input import read_json
 from ..machine import Machine
 from .gpus import Gpu
 from .nvidia_proc import version_key
@@ -161,7 +162,7 @@ def toolkits(machine: Machine) -> Toolkits:
 
 def _json_version(text: str) -> tuple[int, ...]:
     try:
-        found = msgspec.json.decode(text)
+        found = read_json(text)
         return version_key(str(found["cuda"]["version"]))[:2]
-    except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return ()

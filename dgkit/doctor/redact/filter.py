@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from ...json_input import read_json
 from ..collect.reader import Reading
 from ..facts import cmdline, kconfig, peermem
 
@@ -93,10 +94,10 @@ def strip_processes(text: str) -> str:
 def _tmfifo(text: str) -> str:
     """Reduce `ip -j addr show` to the tmfifo interfaces, which link a BlueField and its host."""
     try:
-        links = json.loads(text)
+        links = read_json(text)
         tmfifo = [link for link in links if str(link["ifname"]).startswith("tmfifo")]
         wanted = [{name: link[name] for name in ("ifname", "addr_info") if name in link}
                   for link in tmfifo]  # fmt: skip
         return json.dumps(wanted)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         return ""

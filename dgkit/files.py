@@ -1,0 +1,102 @@
+"""Files that other users may have prepared: owner and mode, no symbolic links, atomic writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+def is_own(found: os.stat_result, others: int = 0o022) -> bool:
+    """Return whether a file is this user's and gives others none of the permissions `others`."""
+    return found.st_uid == os.geteuid() and not found.st_mode & others
+
+
+def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """Open a regular file with one name; return its file descriptor.
+
+    Symbolic links and further hard links may lead to a file outside the folder, and a FIFO
+    would block.
+
+    Raises:
+        OSError: It cannot be opened, or is no such file; nothing was changed.
+    """
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file with one name: remove it", str(path))
+    return fd
+
+
+def read_regular(path: Path) -> bytes:
+    """Return the content of a regular file with one name.
+
+    Raises:
+        OSError: It cannot be read, or is no such file.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read()
+
+
+def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write and sync a file that must not exist; leave no file if it fails.
+
+    Args:
+        path: The file.
+        content: What to write.
+        mode: Its mode, whatever the umask is. Default: 0666 less the umask.
+
+    Raises:
+        FileExistsError: The file exists.
+        OSError: It cannot be written; the error names the file.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o666 if mode is None else 0o600)
+    try:
+        with os.fdopen(fd, "wb") as out:
+            if mode is not None:
+                os.fchmod(fd, mode)
+            out.write(content)
+            out.flush()
+            os.fsync(fd)
+    except BaseException as exc:
+        path.unlink(missing_ok=True)
+        if isinstance(exc, OSError):  # an error of write() has no path
+            raise OSError(exc.errno, exc.strerror, str(path)) from exc
+        raise
+
+
+def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Replace a file atomically: after an error or a crash it has the old content or the new one.
+
+    The content is written to .NAME.part, then renamed. A symbolic link at `path` is replaced.
+
+    Args:
+        path: The file.
+        content: What to write.
+        mode: Its mode, whatever the umask is. Default: 0666 less the umask.
+
+    Raises:
+        OSError: It cannot be written; the error names `path`.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.unlink(missing_ok=True)  # left by a process that was killed
+        write_new(part, content, mode)
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as exc:
+        raise OSError(exc.errno, exc.strerror, str(path)) from exc
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(path: Path) -> None:
+    """Sync a folder to disk: only then does a rename survive a crash (fsync(2))."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,79 @@
+"""Notebooks that are malformed, and courses that are not finished."""
+
+import errno
+import json
+import os
+import shutil
+
+import pytest
+
+from dgkit.cli import main
+from dgkit.teach import course, student_notebook
+
+CELL = {"cell_type": "code", "metadata": {}, "source": "1"}
+TEST = {"grade_id": "t", "grade": True, "solution": False}
+MALFORMED = {
+    "a list": [],
+    "metadata in a list": {"metadata": [], "cells": []},
+    "cells in a dict": {"metadata": {}, "cells": {}},
+    "a cell that is a text": {"metadata": {}, "cells": ["x"]},
+    "no source": {"metadata": {}, "cells": [{"cell_type": "code", "metadata": {"nbgrader": TEST}}]},
+    "no metadata of a cell": {"metadata": {}, "cells": [{"cell_type": "code", "source": ""}]},
+    "numbers in a source": {"metadata": {}, "cells": [CELL | {"source": [1, 2]}]},
+    "a type that is a list": {"metadata": {}, "cells": [CELL | {"cell_type": ["code"]}]},
+}
+TEXTS = {name: json.dumps(content) for name, content in MALFORMED.items()}
+TEXTS |= {"deep": "[" * 100_000, "deep metadata": '{"metadata":' + "[" * 900 + "]" * 900 + "}"}
+
+
+@pytest.mark.parametrize("malformed", TEXTS)
+def test_a_malformed_notebook_is_named_by_check_and_board(malformed, tmp_path, capsys):
+    path = tmp_path / "autograded/mary/lab1/lab.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(TEXTS[malformed])
+    for words in (["check", str(path)], ["board", str(tmp_path), "lab1"]):
+        assert main(["teach", *words]) in (1, 2)
+        assert f"{path} is not a notebook of format 4" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("marks", ["text", {"ratios": 3}, {"ratios": {"t": "much"}}, None])
+def test_ratios_that_the_grader_did_not_write_are_not_shown(marks, tmp_path, capsys):
+    path = tmp_path / "autograded/mary/lab1/lab.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"metadata": {"dgkit": marks}, "cells": []}))
+    assert main(["teach", "board", str(tmp_path), "lab1"]) == 2
+    assert "has no graded notebook" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("points", ["much", None, [1], -1, 10**400, float("nan")])
+def test_points_that_nbgrader_does_not_write_are_none(points):
+    cell = CELL | {"metadata": {"nbgrader": TEST | {"points": points}}}
+    assert [test.points for test in student_notebook.tests([cell])] == [0.0]
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("at", ["labs", "config"])
+def test_a_full_disk_leaves_no_course(exists, at, tmp_path, monkeypatch):
+    place = tmp_path / "dma101"
+    if exists:
+        place.mkdir()
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(*((shutil, "copytree", full) if at == "labs" else (os, "fsync", full)))
+        with pytest.raises(OSError, match=r"No space left on device.*nothing was made") as caught:
+            course.init(place)
+    assert caught.value.filename == str(place)
+    assert list(tmp_path.rglob("*")) == ([place] if exists else [])
+    assert "lab1" in course.init(place)
+    assert {path.name for path in place.iterdir()} == {
+        "source", "nbgrader_config.py", "course_seed",
+    }  # fmt: skip
+    assert place.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_course_needs_the_folder_around_it(tmp_path, capsys):
+    assert main(["teach", "init", str(tmp_path / "no" / "course")]) == 1
+    assert "make it first" in capsys.readouterr().err

@@ -1,0 +1,62 @@
+"""Files that other users may have prepared, and atomic writes."""
+
+import errno
+import os
+
+import pytest
+
+from dgkit.cli.json_file import write_document
+from dgkit.doctor.collect.snapshot import Snapshot
+from dgkit.files import replace_file, write_new
+
+
+def _replaced_by_json(path):
+    write_document(path, "dgkit bench", {})
+
+
+def _saved_snapshot(path):
+    Snapshot(source="synthetic: a test", readings={}).save(path)
+
+
+WRITERS = [lambda path: replace_file(path, b"new"), _replaced_by_json, _saved_snapshot]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_symbolic_link_at_the_file_or_beside_it_is_not_followed(write, tmp_path):
+    victim, path = tmp_path / "victim", tmp_path / "file"
+    victim.write_text("mine")
+    for link in (path, tmp_path / ".file.part"):
+        link.symlink_to(victim)
+    write(path)
+    assert victim.read_text() == "mine"
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "victim"]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_a_full_disk_leaves_the_old_file_and_names_it(write, tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_text("old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write(path)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_new_file_has_its_mode_whatever_the_umask_is_and_replaces_none(tmp_path):
+    path, before = tmp_path / "file", os.umask(0o277)
+    try:
+        write_new(path, b"first", 0o640)
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileExistsError):
+        write_new(path, b"second")
+    assert path.read_bytes() == b"first"
