@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import KernelError, Unsupported
+from ..files import check_own_folder, is_own, read_regular
 
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
@@ -86,11 +88,31 @@ def find_compiler() -> str:
 
 
 def _cache() -> Path:
-    """Return the folder for compiled programs, accessible to this user only."""
+    """Return the folder for compiled programs, accessible to this user only.
+
+    Raises:
+        AccessDenied: It belongs to another user, or other users can write to it.
+    """
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = root / "dgkit" / "emulated_gpu"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own_folder(str(folder))
     return folder
+
+
+def _program_name(key: str, content: bytes) -> str:
+    """Return the file name of a program: the digests of what it was compiled from, and of both."""
+    return f"{key}-{hashlib.sha256(key.encode() + content).hexdigest()[:32]}"
+
+
+def _find(folder: Path, key: str) -> Path | None:
+    """Return the program of a key; remove files that are not this user's, or changed."""
+    for path in folder.glob(f"{key}-*"):
+        with contextlib.suppress(OSError):  # a link, or removed by another process
+            if is_own(path.lstat()) and path.name == _program_name(key, read_regular(path)):
+                return path
+        path.unlink(missing_ok=True)
+    return None
 
 
 def _run(command: Sequence[str]) -> None:
@@ -117,29 +139,29 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         The program.
 
     Raises:
+        AccessDenied: The cache's folder is not this user's, or others can write to it.
         KernelError: The source does not compile; the message includes the compiler's output.
         Unsupported: No C++ compiler is installed.
     """
-    compiler, headers, text = find_compiler(), include_dir(), translate(source)
-    runtime = headers / "emulated_gpu.cpp"
-    flags = [*_FLAGS, *_WARNINGS, f"-I{headers}"]
+    headers, text = include_dir(), translate(source)
+    command = [find_compiler(), *_FLAGS, *_WARNINGS, f"-I{headers}"]
     sanitizer = ["-fsanitize=thread"] if tsan else []
     digest = hashlib.sha256()
-    for part in (compiler, *flags, *sanitizer, *options, text):
+    for part in (*command, *sanitizer, *options, text):
         digest.update(part.encode() + b"\0")
     for header in sorted(headers.iterdir()):
         digest.update(header.read_bytes())
-    program = _cache() / digest.hexdigest()[:32]
-    if program.exists():
+    cache, key = _cache(), digest.hexdigest()[:32]
+    if program := _find(cache, key):
         return program
-    with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
         work = Path(folder)
         (work / "kernel.cpp").write_text(text, encoding="utf-8")
         objects = [str(work / "kernel.o"), str(work / "runtime.o")]
-        first = [compiler, *flags, *sanitizer, *options, "-c", str(work / "kernel.cpp")]
-        _run([*first, "-o", objects[0]])
+        _run([*command, *sanitizer, *options, "-c", f"{work}/kernel.cpp", "-o", objects[0]])
         define = ["-DDG_EMU_TSAN"] if tsan else []
-        _run([compiler, *flags, *define, "-c", str(runtime), "-o", objects[1]])
-        _run([compiler, *flags, *sanitizer, *objects, "-o", str(work / "program")])
-        (work / "program").replace(program)  # atomic: other processes may compile the same source
-    return program
+        _run([*command, *define, "-c", str(headers / "emulated_gpu.cpp"), "-o", objects[1]])
+        _run([*command, *sanitizer, *objects, "-o", str(made := work / "program")])
+        made.chmod(0o700)
+        # atomic: other processes may compile the same source
+        return made.replace(cache / _program_name(key, made.read_bytes()))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
+from ..files import check_own_folder
 from . import apt, initramfs, kernel, qemu
 
 Progress = Callable[[str], None]
@@ -75,7 +76,8 @@ def cache() -> Path:
 
 @contextlib.contextmanager
 def _lock(how: int) -> Iterator[None]:
-    cache().mkdir(parents=True, exist_ok=True)
+    cache().mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_own_folder(str(cache()))
     fd = os.open(cache() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, how)

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
-from ..files import is_own, replace_file, sync_folder, write_new
+from ..files import check_own_folder, is_own, replace_file, sync_folder, write_new
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -57,19 +57,13 @@ def folder() -> Path:
     """
     path = Path(_folder_path())
     _make_folder(path)
-    _check_folder(str(path))
+    check_own_folder(str(path))
     return path
 
 
 def _folder_path() -> str:
     config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return f"{config}/dgkit/keys"
-
-
-def _check_folder(path: str) -> None:
-    # at each handshake: pathlib takes five times as long
-    if not is_own(os.stat(path)):  # noqa: PTH116
-        raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
 
 
 def _make_folder(path: Path) -> None:
@@ -212,7 +206,7 @@ class AllowedKeys:
         where = _folder_path()
         path = f"{where}/allowed"
         try:
-            _check_folder(where)
+            check_own_folder(where)
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return {}

@@ -27,7 +27,7 @@ ALLOWED = {
     "sizes": set(),
     "errors": set(),
     "units": set(),
-    "files": set(),
+    "files": {"errors"},
     "json_input": set(),
     "validate": {"errors"},
     "buffers": {"errors"},
