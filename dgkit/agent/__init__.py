@@ -18,7 +18,8 @@ systemd.py        systemd user unit
 __main__.py       the software DPU that connect() starts
 """
 
-from .serve import leave, serve
+from ..wire.essential import leave
+from .serve import serve
 from .serve_options import ServeOptions, default_memory
 from .server import Agent
 from .systemd import unit

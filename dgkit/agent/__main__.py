@@ -27,8 +27,8 @@ def main(fd: int) -> int:
     """
     from ..wire.address import sweep
     from ..wire.error_codec import to_wire
+    from ..wire.essential import leave
     from ..wire.messages import Started, decode_start
-    from .serve import leave
 
     with socket.socket(fileno=fd) as parent:
         request = parent.recv(1 << 20)

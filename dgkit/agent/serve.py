@@ -9,10 +9,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from ..errors import NativeError
-from ..wire.address import remove_of
 from .serve_options import ServeOptions
 from .server import Agent
 
@@ -58,13 +57,6 @@ def serve(
         finally:
             ended = agent.close()
     return ended
-
-
-def leave(code: int) -> NoReturn:
-    """End this process at once, whatever its threads do, and remove its sockets."""
-    with contextlib.suppress(Exception):  # no error may prevent the exit
-        remove_of(os.getpid())
-    os._exit(code)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ..errors import ClosedError, LimitReached, QueueFull
+from ..wire.essential import essential_thread
 
 _BACKLOG = 1024  # queued requests of one client
 
@@ -68,7 +69,7 @@ class SerialWorker:
     def _start(self) -> None:
         if self._thread is not None:
             return
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        thread = essential_thread(self._name, self._run)
         try:
             thread.start()
         except RuntimeError as exc:  # "can't start new thread"

@@ -13,6 +13,7 @@ EXIT_CODES = """\
 3  the provider is not usable on this machine
 4  the other side is lost, refuses, does not answer, or has another version
 5, 6  doctor: works with warnings; cannot tell whether it works
+70  serve: a thread of the agent failed, which the log explains
 130, 143  ended by Ctrl-C; by SIGTERM (serve ends with 0 on both)"""
 
 _HINTS: tuple[tuple[type[BaseException], int, str], ...] = (

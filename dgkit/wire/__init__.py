@@ -10,6 +10,8 @@ address.py        ipc:// and tcp:// addresses, socket files in the runtime folde
 host_id.py        identity of this machine, state of a process on it
 sockets.py        ZeroMQ socket options and helpers shared by both ends
 liveness.py       state of the peer, as exceptions
+essential.py      threads whose end is the end of their process
+inflow.py         limit on messages that never end
 acceptor.py       limits of the connections of one of the agent's sockets
 listener.py       the agent's end: a ROUTER socket that tracks its clients
 wakeup.py         thread that wakes the agent's loop for events other than requests

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 
 import zmq
 
-from .inflow import Stream
+from .inflow import Duplicate, Spare, Stream
 from .sockets import drain
 
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
@@ -28,8 +28,8 @@ _EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class _Connection(Stream):
-    def __init__(self, fd: int) -> None:
-        super().__init__(fd)
+    def __init__(self, fd: int, duplicate: Duplicate) -> None:
+        super().__init__(fd, duplicate)
         self.accepted = time.monotonic()
         self.process = -1  # pidfd of the process that opened it
 
@@ -88,6 +88,7 @@ class Acceptor:
         self.limit = limit
         self._arrivals = arrivals
         self._hello_s = hello_s
+        self._spare = Spare()  # connections can end when they have taken all descriptors
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
         self._silent: dict[int, _Connection] = {}  # connections without a Hello, oldest first
@@ -172,6 +173,7 @@ class Acceptor:
         for fd in list(self._connections):
             self._remove(fd)
         self.ends.close()
+        self._spare.close()
 
     def _enforce_limit(self) -> None:
         silent = [connection for connection in self._silent.values() if not connection.ended]
@@ -185,7 +187,7 @@ class Acceptor:
             if event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # already ended; its event follows
                     self._remove(fd)  # reinserted below, since the newest comes last
-                    connection = _Connection(fd)
+                    connection = _Connection(fd, self._spare.duplicate)
                     self._connections[fd] = self._silent[fd] = connection
                     self._arrivals.add(fd)
                     if len(self._connections) > self.limit:

@@ -25,7 +25,7 @@ from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
-from .inflow import Growth, trim_heap
+from .inflow import Growth, heap_trimmer
 from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
@@ -384,7 +384,7 @@ class Connection:
         if self._forked or now - self._looked < _LOOK_S:
             return
         self._looked = now
-        if not self._grown():
+        if self._socket.closed or not self._grown():
             return
         self._drain()  # a whole message is progress
         stream = self.liveness.stream
@@ -546,8 +546,9 @@ class Connection:
                 return
             self._leader = None  # the sockets are closed here, and the leader's request is done
             self._client.close()
+            self._grown.close()
             if self._refused:
-                trim_heap()  # the agent may have sent much
+                heap_trimmer()()  # the agent may have sent much
 
     @property
     def idle_s(self) -> float:

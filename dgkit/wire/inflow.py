@@ -16,6 +16,8 @@ import socket
 import struct
 import termios
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
 _MOST = 8 << 20  # most bytes of an incomplete message, received or waiting to be read
@@ -26,39 +28,83 @@ _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux
 class Growth:
     """Growth of this process's private memory: without mapped files and shared memory.
 
+    It keeps its file open, since a peer can leave this process without a free descriptor.
+
     Args:
         step: Bytes by which it must have grown to be reported.
     """
 
     def __init__(self, step: int = _STEP) -> None:
         self._step = step
-        self._base = _own_bytes()
+        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._base = self._own_bytes()
 
     def __call__(self) -> bool:
         """Return whether memory has grown by a step since the last True, or since it shrank."""
-        size = _own_bytes()
+        size = self._own_bytes()
         if self._base <= size < self._base + self._step:
             return False
         grown = size > self._base
         self._base = size
         return grown
 
+    def _own_bytes(self) -> int:
+        _, resident, shared, _ = os.pread(self._fd, 256, 0).split(None, 3)
+        return (int(resident) - int(shared)) * mmap.PAGESIZE
 
-def _own_bytes() -> int:
-    fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)  # a Path takes thrice as long
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+
+def heap_trimmer() -> Callable[[], object]:
+    """Return a function that returns freed memory to the kernel; it opens nothing.
+
+    Without it, the next growth would be noticed too late.
+    """
+    import ctypes  # imported here: a client needs it only after an attack
+
     try:
-        _, resident, shared, _ = os.read(fd, 256).split(None, 3)
-    finally:
-        os.close(fd)
-    return (int(resident) - int(shared)) * mmap.PAGESIZE
+        trim = ctypes.CDLL(None).malloc_trim
+    except AttributeError:  # only glibc has the function
+        return int
+    return lambda: trim(0)
 
 
-def trim_heap() -> None:
-    """Return freed memory to the kernel; otherwise the next growth is noticed too late."""
-    import ctypes  # imported here: needed only after an attack
+Duplicate = Callable[[int], AbstractContextManager[socket.socket]]
 
-    with contextlib.suppress(AttributeError):  # only glibc has the function
-        ctypes.CDLL(None).malloc_trim(0)
+
+@contextlib.contextmanager
+def duplicate(fd: int) -> Iterator[socket.socket]:
+    """Yield a duplicate of a socket, which stays the same when `fd` is closed and reused."""
+    with socket.socket(fileno=os.dup(fd)) as copy:
+        yield copy
+
+
+class Spare:
+    """Descriptor reserved for duplicates of connections, for when no other is free."""
+
+    def __init__(self) -> None:
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.dup(self._null)
+
+    @contextlib.contextmanager
+    def duplicate(self, fd: int) -> Iterator[socket.socket]:
+        """Yield a duplicate of a socket, one at a time."""
+        os.dup2(fd, self._fd, inheritable=False)
+        try:
+            copy = socket.socket(fileno=self._fd)
+            try:
+                yield copy
+            finally:
+                copy.detach()
+        finally:
+            os.dup2(self._null, self._fd, inheritable=False)
+
+    def close(self) -> None:
+        """Close the descriptor."""
+        os.close(self._fd)
+        os.close(self._null)
 
 
 class Inflow:
@@ -68,7 +114,8 @@ class Inflow:
     message that never ends, since libzmq reads whatever arrives at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, duplicate: Duplicate = duplicate) -> None:
+        self._duplicate = duplicate
         self._progress = -1
         self._mark = 0  # bytes received at the last progress
         self._since = time.monotonic()
@@ -84,7 +131,7 @@ class Inflow:
         Returns:
             Whether it has sent more than the limit since its last whole message.
         """
-        received = _received(fd)
+        received = self._received(fd)
         if progress != self._progress:
             self._mark = received if progress else 0
             self._progress, self._waited, self._since = progress, 0, time.monotonic()
@@ -94,9 +141,21 @@ class Inflow:
         self._waited += _waits(fd)
         return self._waited > 1
 
+    def _received(self, fd: int) -> int:
+        """Return the bytes that a TCP connection has received; 0 if it is not TCP or has ended."""
+        with contextlib.suppress(OSError), self._duplicate(fd) as copy:
+            info = copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
+            if len(info) == _BYTES_RECEIVED + 8:  # Linux 4.1
+                return int(struct.unpack_from("=Q", info, _BYTES_RECEIVED)[0])
+        return 0
+
 
 class Stream:
     """Connection of a socket of libzmq, as the socket's monitor reports it.
+
+    Args:
+        fd: Its descriptor.
+        duplicate: Duplicates it.
 
     Attributes:
         fd: Its descriptor.
@@ -106,24 +165,21 @@ class Stream:
         OSError: It has ended.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, duplicate: Duplicate = duplicate) -> None:
         self.fd = fd
         self.ended = False
+        self._duplicate = duplicate
         self._inode = os.fstat(
             fd
         ).st_ino  # the fd number may be reused by another connection before it is used
-        self._inflow = Inflow()
+        self._inflow = Inflow(duplicate)
 
     def end(self) -> None:
         """Shut it down. Idempotent."""
         self.ended = True
-        with contextlib.suppress(OSError):  # it has already ended
-            copy = os.dup(self.fd)
-            if os.fstat(copy).st_ino != self._inode:
-                os.close(copy)
-                return
-            with socket.socket(fileno=copy) as duplicate:
-                duplicate.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:  # it may have ended
+            if os.fstat(copy.fileno()).st_ino == self._inode:
+                copy.shutdown(socket.SHUT_RDWR)
 
     def is_endless(self, progress: int) -> bool:
         """Check it; return whether it keeps sending a message that never ends.
@@ -132,19 +188,6 @@ class Stream:
             progress: A number that each whole message changes; 0 if there was none.
         """
         return not self.ended and self._inflow.is_endless(self.fd, progress)
-
-
-def _received(fd: int) -> int:
-    """Return the bytes that a TCP connection has received; 0 if it is not TCP or has ended."""
-    try:
-        copy = os.dup(fd)
-    except OSError:
-        return 0
-    with contextlib.suppress(OSError), socket.socket(fileno=copy) as duplicate:
-        info = duplicate.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
-        if len(info) == _BYTES_RECEIVED + 8:  # Linux 4.1
-            return int(struct.unpack_from("=Q", info, _BYTES_RECEIVED)[0])
-    return 0
 
 
 def _waits(fd: int) -> bool:

@@ -18,7 +18,8 @@ from typing import ClassVar
 
 import zmq
 
-from .inflow import Growth, trim_heap
+from .essential import essential_thread
+from .inflow import Growth, heap_trimmer
 from .listener import Listener
 from .sockets import fd_of
 
@@ -65,13 +66,14 @@ class Wakeup:
         self._arrivals = listener.arrivals
         self._epoll.register(self._arrivals.fileno(), select.EPOLLIN)
         self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
+        self._trim_heap = heap_trimmer()
         self._lock = threading.Lock()
         self._socket = listener.context.socket(zmq.DEALER)  # used only under the lock
         self._socket.linger = 0
         self._socket.routing_id = self.route
         self._socket.connect(listener.inside)
         self._socket.send(self.EVENT)  # for events that precede the edge-triggered registration
-        self._thread = threading.Thread(target=self._run, name="dgkit-wakeup", daemon=True)
+        self._thread = essential_thread("dgkit-wakeup", self._run)
 
     def __enter__(self) -> Wakeup:
         self._thread.start()
@@ -83,6 +85,7 @@ class Wakeup:
         with self._lock:
             self._socket.close()
         self._epoll.close()
+        self._grown.close()
         os.close(self._end)
 
     def wake(self) -> None:
@@ -143,4 +146,4 @@ class Wakeup:
             self._send(self.GROWTH)
         elif now > self._trim_at:
             self._trim_at = math.inf
-            trim_heap()
+            self._trim_heap()

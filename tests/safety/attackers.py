@@ -5,9 +5,10 @@
 
 The honest client writes, reads, registers, allocates and connects anew, and compares every byte:
 before and after beside eight programs that burn CPU and never touch the agent, in between beside
-eight attackers, each with an allowed key of its own and a way of its own. The verdict is FAILED if
-anything of the honest client fails, if its p99 under attack is more than twice that beside the
-burners, if the agent ends, or if an attacker does nothing.
+eight attackers, each with an allowed key of its own and a way of its own. Before that, agents with
+256, 512, 1024 and 4096 descriptors get bursts of 3000 connections without a key. The verdict is
+FAILED if anything of the honest client fails, if its p99 under attack is more than twice that
+beside the burners, if an agent ends, or if an attacker does nothing.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DESCRIPTORS = 1024
 MAX_RATIO = 2.0  # of the p99 under attack to that beside the burners
 BASELINE_S = 40.0  # at most, half of it before the attack and half after; of a short run, a third
+BURST, BURST_DESCRIPTORS = 3000, (256, 512, 1024, 4096)  # connections; the agent's hard limits
+BURSTS_S = 10.0  # at most, of each limit; of a short run, a 60th of it
 CONNECT_EVERY_S = 1.0  # between two connections that the honest client opens anew
 MIB = 1 << 20
 EXPORTER = """
@@ -360,10 +363,64 @@ def summary(taken: list[int]) -> dict[str, float]:
     }
 
 
-def serve(max_memory: int) -> None:
+def burst(address: str, seconds: float) -> int:
+    """Open BURST connections at a time and close them, without a key; return their number."""
+    from dgkit.wire.address import parse
+
+    host, _, port = parse(address).endpoint.removeprefix("tcp://").rpartition(":")
+    most = min(BURST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 100)
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.ExitStack() as stack:
+            for _ in range(most):
+                each = stack.enter_context(socket.socket())
+                each.setblocking(False)
+                each.connect_ex((host, int(port)))
+            time.sleep(0.1)  # in which the agent accepts as many as it can
+        count += most
+    return count
+
+
+def burst_failures(descriptors: int, seconds: float, max_memory: int) -> list[str]:
+    """Return what failed at an agent with this many descriptors, during bursts or after them."""
+    with _process("--serve", str(max_memory), str(descriptors), stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None
+        address = agent.stdout.readline().strip()
+        count = burst(address, seconds)
+        honest = Honest(address)
+        with contextlib.suppress(Exception):  # noted by _time()
+            session = honest._time("connect", honest.connect)
+            with session, session.empty(MIB) as region:
+                honest.round(session, region)
+        failures = honest.failures
+        if agent.poll() is not None:
+            failures.append(f"the agent ended with {agent.returncode}")
+        agent.terminate()
+        try:
+            agent.wait(5.0)
+        except subprocess.TimeoutExpired:
+            failures.append("the agent did not end at SIGTERM")
+    where = f"{count:,} connections to an agent with {descriptors} descriptors"
+    return [f"{where}: {each}" for each in failures]
+
+
+def all_burst_failures(seconds: float, max_memory: int) -> list[str]:
+    """Return what failed at agents with each number of descriptors that this machine permits."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return [
+        text
+        for descriptors in BURST_DESCRIPTORS
+        if descriptors <= hard
+        for text in burst_failures(descriptors, seconds, max_memory)
+    ]
+
+
+def serve(max_memory: int, descriptors: int) -> None:
     """Run the agent, which prints its address."""
     from dgkit.agent import serve as run_agent
 
+    resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     run_agent("tcp://127.0.0.1:0", max_memory=max_memory, ready=lambda at: print(at, flush=True))
 
 
@@ -402,7 +459,7 @@ def phase(seconds: float, others: list[list[str]], max_memory: int) -> dict[str,
     """
     with contextlib.ExitStack() as stack:
         start = lambda *args, **more: stack.enter_context(_process(*args, **more))  # noqa: E731
-        agent = start("--serve", str(max_memory), stdout=subprocess.PIPE)
+        agent = start("--serve", str(max_memory), str(DESCRIPTORS), stdout=subprocess.PIPE)
         address = agent.stdout.readline().strip()
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         for each in others:
@@ -441,10 +498,13 @@ def merged(phases: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def judge(
-    baseline: dict[str, Any], attacked: dict[str, Any], attempts: dict[str, int]
+    baseline: dict[str, Any],
+    attacked: dict[str, Any],
+    attempts: dict[str, int],
+    bursts: list[str],
 ) -> dict[str, Any]:
-    """Return the report with its verdict."""
-    failures = [f"beside burners: {each}" for each in baseline["failures"]]
+    """Return the report with its verdict; `bursts` are the failures of the bursts."""
+    failures = bursts + [f"beside burners: {each}" for each in baseline["failures"]]
     failures += attacked["failures"]
     failures += [f"the attacker {name} did nothing" for name, each in attempts.items() if not each]
     ratio = None
@@ -469,6 +529,8 @@ def run(seconds: float, max_memory: int = 256 * MIB) -> dict[str, Any]:
         os.environ["XDG_CONFIG_HOME"] = home
         try:
             make_keys()
+            bursts = all_burst_failures(min(BURSTS_S, seconds / 60), max_memory)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
             burners = [["--burn"]] * len(ATTACKS)
             part = min(BASELINE_S, max(5.0, seconds / 3)) / 2
             beside = [phase(part, burners, max_memory)]
@@ -482,7 +544,7 @@ def run(seconds: float, max_memory: int = 256 * MIB) -> dict[str, Any]:
             del os.environ["XDG_CONFIG_HOME"]
             if previous is not None:
                 os.environ["XDG_CONFIG_HOME"] = previous
-    return judge(merged(beside), merged([attacked]), attempts)
+    return judge(merged(beside), merged([attacked]), attempts, bursts)
 
 
 def show(report: dict[str, Any]) -> None:
@@ -510,7 +572,7 @@ def _parsed() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=5.0, help="of the attack (5)")
     parser.add_argument("--hours", type=float, help="the same in hours")
     parser.add_argument("--json", type=Path, help="file for the report")
-    parser.add_argument("--serve", metavar="BYTES", help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=2, type=int, help=argparse.SUPPRESS)
     parser.add_argument("--honest", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--attack", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--burn", action="store_true", help=argparse.SUPPRESS)
@@ -523,7 +585,7 @@ def main() -> int:
     if given.burn:
         burn()
     if given.serve:
-        serve(int(given.serve))
+        serve(*given.serve)
         return 0
     if given.attack:
         attack(given.attack[0], given.attack[1], Path(given.attack[2]))
@@ -532,7 +594,6 @@ def main() -> int:
         honest.run(float(given.honest[1]))
         print(json.dumps(honest.report()))
         return 0
-    resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     report = run(given.hours * 3600 if given.hours else given.minutes * 60)
     show(report)
     if given.json:

@@ -19,17 +19,18 @@ DONE = {each.__name__: 1 for each in ATTACKS}
 
 
 @pytest.mark.parametrize(
-    ("attacked", "done", "ok"),
+    ("attacked", "done", "bursts", "ok"),
     [
-        (part(199.0), DONE, True),
-        (part(201.0), DONE, False),
-        (part(100.0, ["read: bytes differ"]), DONE, False),
-        ({"failures": ["the agent ended with -6"]}, DONE, False),
-        (part(100.0), DONE | {"storms": 0}, False),
+        (part(199.0), DONE, [], True),
+        (part(201.0), DONE, [], False),
+        (part(100.0, ["read: bytes differ"]), DONE, [], False),
+        ({"failures": ["the agent ended with -6"]}, DONE, [], False),
+        (part(100.0), DONE | {"storms": 0}, [], False),
+        (part(100.0), DONE, ["the agent ended with 70"], False),
     ],
 )
-def test_the_verdict(attacked, done, ok):
-    assert judge(part(100.0), attacked, done)["ok"] is ok
+def test_the_verdict(attacked, done, bursts, ok):
+    assert judge(part(100.0), attacked, done, bursts)["ok"] is ok
 
 
 def test_the_p99_is_that_of_the_samples():
@@ -42,6 +43,7 @@ def test_nothing_of_an_honest_client_fails_beside_eight_attackers(tmp_path):
         [sys.executable, SCRIPT, "--minutes", "0.25", "--json", told], check=False, timeout=120
     )
     report = json.loads(told.read_text())
+    assert not [each for each in report["failures"] if "descriptors" in each]
     assert not report["baseline"]["failures"]
     assert not report["attacked"]["failures"]
     assert report["attacked"]["latency_us"]["all"]["count"] > 10
