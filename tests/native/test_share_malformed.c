@@ -5,7 +5,6 @@
 
 #include "share/descriptor.h"
 #include "share/server.h"
-#include "share/unix_socket.h"
 #include "two_sides.h"
 
 static int memfd_of(size_t size, int seals)
@@ -85,7 +84,7 @@ static void send_case(int conn, const struct reply_case *reply_case)
 	struct dg_share_request q;
 	int fds[2], n = 0;
 
-	CHECK_EQ(dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
+	CHECK_EQ(packet_from(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
 	a.tag += q.tag;
 	if (reply_case->send_control)
 		fds[n++] = memfd_of(reply_case->control_size, F_SEAL_SHRINK | F_SEAL_GROW);
@@ -94,7 +93,7 @@ static void send_case(int conn, const struct reply_case *reply_case)
 	CHECK_EQ(dg_unix_socket_send(conn, &a, reply_case->size, fds, n), (ssize_t)reply_case->size);
 	while (n)
 		close(fds[--n]);
-	while (dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n) > 0)
+	while (packet_from(conn, &q, sizeof(q), fds, &n) > 0)
 		; /* until the importer disconnects */
 }
 
@@ -273,7 +272,7 @@ static void exporter_with_undefined_status(int fd)
 	say_int(fd, 0);
 	conn = accept(server, NULL, NULL);
 	CHECK(conn >= 0);
-	for (int i = 0; dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n) == (ssize_t)sizeof(q); i++) {
+	for (int i = 0; packet_from(conn, &q, sizeof(q), fds, &n) == (ssize_t)sizeof(q); i++) {
 		reply_case.answer.method = DG_METHOD_PROXY;
 		reply_case.answer.tag = q.tag;
 		reply_case.answer.size = i ? 0 : 4096;

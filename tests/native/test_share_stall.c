@@ -6,7 +6,6 @@
 
 #include "share/descriptor.h"
 #include "share/server.h"
-#include "share/unix_socket.h"
 #include "two_sides.h"
 
 #define STALL (3 * SECOND) /* time limit of an import from a stalled exporter */
@@ -229,7 +228,7 @@ static int answer_with_sparse(int server, int *memory)
 	struct dg_share_request q;
 
 	CHECK(conn >= 0);
-	CHECK_EQ(dg_unix_socket_recv(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
+	CHECK_EQ(packet_from(conn, &q, sizeof(q), fds, &n), (ssize_t)sizeof(q));
 	a.tag = q.tag;
 	fds[0] = sealed_memfd(CONTROL_SIZE);
 	fds[1] = *memory = sealed_memfd(SPARSE);

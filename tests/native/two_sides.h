@@ -8,8 +8,11 @@
 #include <dirent.h>
 #include <sys/uio.h>
 
+#include <poll.h>
+
 #include "fixture.h"
 #include "other_process.h"
+#include "share/unix_socket.h"
 
 enum how { BY_MAP = DG_METHOD_MAP, BY_VM = DG_METHOD_VM, BY_PROXY = DG_METHOD_PROXY };
 
@@ -17,6 +20,15 @@ struct token {
 	int len;
 	uint8_t bytes[DG_DESCRIPTOR_MAX];
 };
+
+/* Waits for a packet; then as dg_unix_socket_recv(). */
+UNUSED static ssize_t packet_from(int fd, void *packet, size_t size, int *fds, int *n)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	CHECK_EQ(poll(&p, 1, -1), 1);
+	return dg_unix_socket_recv(fd, packet, size, fds, n);
+}
 
 UNUSED static void say_int(int fd, int value)
 {

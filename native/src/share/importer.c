@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "share/import_reply.h"
+#include "share/peer_fds.h"
 #include "share/unix_socket.h"
 #include "clock.h"
 #include "error.h"
@@ -100,7 +101,7 @@ static int wait_readable(int fd, uint64_t deadline_ns)
 static void close_fds(int fds[2], int *n_fds)
 {
 	while (*n_fds)
-		close(fds[--*n_fds]);
+		close_peer_fd(fds[--*n_fds]);
 }
 
 /* Receives one reply. Returns 0; or -errno, without fds. */

@@ -22,8 +22,13 @@
 #include "share/bar.h"
 #include "share/exports.h"
 #include "share/importer.h"
+#include "share/peer_fds.h"
 #include "share/unix_socket.h"
 #include "thread.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 
 static pthread_mutex_t lifecycle_lock = PTHREAD_MUTEX_INITIALIZER; /* starting and stopping */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* the table of exports: dg_share_lock() */
@@ -134,6 +139,9 @@ static int listen_open(void)
 		return dg_fail_errno("cannot create the share server's socket");
 	if (bind(server.listen_fd, (struct sockaddr *)&a, sizeof a))
 		return dg_fail_errno("cannot bind a socket to %s", a.sun_path);
+	/* Importers send no fds. Linux 6.16 and later refuse them; see close_peer_fd(). */
+	const int none = 0;
+	setsockopt(server.listen_fd, SOL_SOCKET, SO_PASSRIGHTS, &none, sizeof none);
 	if (chmod(a.sun_path, 0600) || listen(server.listen_fd, 128) ||
 	    rename(a.sun_path, server.path)) {
 		rc = dg_fail_errno("cannot listen on %s", server.path);
@@ -283,7 +291,7 @@ static void on_conn(struct conn *c, uint32_t events)
 	}
 	ssize_t n = dg_unix_socket_recv(c->fd, &q, sizeof q, fds, &n_fds);
 	for (int i = 0; i < n_fds; i++)
-		close(fds[i]);
+		close_peer_fd(fds[i]);
 	if (n == -EAGAIN && !(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
 		return;
 	if (n != (ssize_t)sizeof q || q.magic != SHARE_MAGIC)

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "share/peer_fds.h"
 #include "share/unix_socket.h"
 
 enum { FDS = 2 };
@@ -35,17 +36,14 @@ ssize_t dg_unix_socket_send(int fd, const void *msg, size_t size, const int *fds
 	}
 	ssize_t n;
 	do
-		n = sendmsg(fd, &m, MSG_NOSIGNAL);
+		n = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
 ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds)
 {
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(sizeof(int) * FDS)];
-	} control;
+	union peer_fds control;
 	struct iovec iov = {msg, size};
 	struct msghdr m = {.msg_iov = &iov,
 			   .msg_iovlen = 1,
@@ -54,17 +52,11 @@ ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds
 	ssize_t n;
 	*n_fds = 0;
 	do
-		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
+		n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return -errno;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		int got = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-		memcpy(fds, CMSG_DATA(c), sizeof(int) * (size_t)got);
-		*n_fds = got;
-	}
+	*n_fds = take_peer_fds(&m, fds);
 	return n;
 }
 

@@ -8,10 +8,11 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Sends one message with n_fds (at most 2) file descriptors. Returns the bytes sent, or -errno. */
+/* Sends one message with n_fds (at most 2) file descriptors, without waiting, whatever the flags of
+ * the socket. Returns the bytes sent, or -errno. */
 ssize_t dg_unix_socket_send(int fd, const void *msg, size_t size, const int *fds, int n_fds);
 /* Receives one message of at most `size` bytes and up to 2 file descriptors, which the caller then
- * owns; *n_fds receives their number. Returns the bytes received, 0 at the end of the stream, or
+ * owns (see peer_fds.h); *n_fds receives their number. Does not wait. Returns the bytes received, 0 at the end of the stream, or
  * -errno. */
 ssize_t dg_unix_socket_recv(int fd, void *msg, size_t size, int *fds, int *n_fds);
 /* pidfd_open(2). Returns the file descriptor, or -1 with errno set. */

@@ -3,9 +3,9 @@
  * libFuzzer: packets of a hostile importer to the share server of this process. Whatever the
  * packets contain, the server serves the next importer, read-only bytes and those around a region
  * keep their values, and no import and no fd is left.
- * and no import and no fd is left.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -131,7 +131,9 @@ static void send_packet(int fd, const void *packet, size_t size, int n_fds)
 {
 	const int fds[2] = {fuzz.null_fd, fuzz.null_fd};
 
-	dg_unix_socket_send(fd, packet, size, fds, n_fds);
+	/* Since Linux 6.16 the server's socket accepts no fds. */
+	if (dg_unix_socket_send(fd, packet, size, fds, n_fds) == -EPERM)
+		dg_unix_socket_send(fd, packet, size, NULL, 0);
 }
 
 /* Receives the reply to a request, if one comes, and maps the control memory that comes with it. */
@@ -185,10 +187,13 @@ static void check_alive(void)
 		.magic = SHARE_MAGIC, .version = SHARE_VERSION, .kind = SHARE_IMPORT, .tag = 7};
 	struct dg_share_reply reply = {0};
 	int fds[2], n_fds = 0, fd = connect_to_server();
+	struct pollfd p = {fd, POLLIN, 0};
 
 	memcpy(q.key, fuzz.keys[PLAIN], sizeof(q.key));
 	send_packet(fd, &q, sizeof(q), 0);
-	must(dg_unix_socket_recv(fd, &reply, sizeof(reply), fds, &n_fds) == (ssize_t)sizeof(reply),
+	must(poll(&p, 1, -1) == 1 && /* libFuzzer's -timeout ends this */
+		     dg_unix_socket_recv(fd, &reply, sizeof(reply), fds, &n_fds) ==
+			     (ssize_t)sizeof(reply),
 	     "the server is gone");
 	must(!reply.error && reply.tag == 7 && reply.size == REGION && n_fds == 1,
 	     "the server refuses the next importer");
