@@ -318,6 +318,12 @@ SOFTDOCA_INTERNAL void softdoca_pe_leave(struct doca_pe *pe, enum pe_entry how);
 /* Wakes the program if it is waiting, because there is an event to deliver. */
 SOFTDOCA_INTERNAL void softdoca_pe_kick(struct doca_pe *pe);
 
+/* page.c: pages of memory that two processes share, each in a memfd. Create one; *fd is its memfd.
+ * Map the one of another process. Both return NULL on failure, new() with errno set. */
+SOFTDOCA_INTERNAL void *softdoca_page_new(const char *name, int *fd);
+SOFTDOCA_INTERNAL void *softdoca_page_map(int fd);
+SOFTDOCA_INTERNAL void softdoca_page_free(void *page);
+
 /* Result of tasks that a stopped context did not finish. */
 #define FLUSHED DOCA_ERROR_IO_FAILED /* guess */
 

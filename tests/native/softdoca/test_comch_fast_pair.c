@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Comch's fast path between two processes, as host and DPU: streams, deaths, hostile clients. */
+#include <fcntl.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include "comch/fast.h"
 #include "fast_check.h"
+#include "lingering.h"
 
 enum { N = 5000 };
 #define PIECE 200u
@@ -335,6 +339,17 @@ static void a_strange_server(void)
 	OK(doca_ctx_start(strange.ctx));
 }
 
+/* Returns the memfd of a counter of receives, which is 0. */
+static int a_counter(int seals)
+{
+	int fd = memfd_create("counter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ftruncate(fd, sysconf(_SC_PAGESIZE)), 0);
+	CHECK_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
 static void wrong_fds_are_no_consumer_and_are_closed(void)
 {
 	int pair[2], pipes[2];
@@ -343,10 +358,12 @@ static void wrong_fds_are_no_consumer_and_are_closed(void)
 	int before = open_fds();
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	CHECK_EQ(pipe(pipes), 0);
-	int counter = eventfd(0, EFD_SEMAPHORE), stream = socket(AF_UNIX, SOCK_STREAM, 0);
+	int counter = a_counter(F_SEAL_SHRINK), stream = socket(AF_UNIX, SOCK_STREAM, 0);
+	int shrinks = a_counter(0), event = eventfd(0, EFD_NONBLOCK);
 	const int wrong[][4] = {
 		{pair[0], pair[0], -1, -1}, {counter, counter, -1, -1}, {pipes[0], counter, -1, -1},
 		{pair[0], pipes[0], -1, -1}, {counter, pair[0], -1, -1}, {stream, counter, -1, -1},
+		{pair[0], shrinks, -1, -1}, {pair[0], event, -1, -1},
 	};
 	uint32_t n = sizeof(wrong) / sizeof(wrong[0]);
 	for (uint32_t i = 0; i < n + 3; i++) {
@@ -369,7 +386,32 @@ static void wrong_fds_are_no_consumer_and_are_closed(void)
 	}
 	close(counter);
 	close(stream);
+	close(shrinks);
+	close(event);
 	CHECK_EQ(open_fds(), before);
+	stopped(&strange);
+}
+
+static void an_fd_whose_close_would_wait_delays_nobody(void)
+{
+	int peers[4], fds[4];
+
+	a_strange_server();
+	int before = open_fds();
+	for (int i = 0; i < 4; i++)
+		fds[i] = lingering_socket(&peers[i]);
+	int fd = announce(fds, 4, 7);
+	for (int i = 0; i < 4; i++)
+		close(fds[i]); /* so that the server's close is the last one */
+	time_t start = time(NULL);
+	UNTIL(&strange, strange.connects);
+	close(fd);
+	UNTIL(&strange, strange.disconnects);
+	CHECK(time(NULL) - start < LINGER_S / 2);
+	for (int i = 0; i < 4; i++)
+		close(peers[i]);
+	CHECK_EQ(open_fds(), before);
+	CHECK_EQ(of_server.added, 0);
 	stopped(&strange);
 }
 
@@ -380,7 +422,7 @@ static void a_stranger_s_consumer_expires_with_its_channel(void)
 	a_strange_server();
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 	fds[0] = pair[0];
-	fds[1] = eventfd(0, EFD_SEMAPHORE); /* which blocks, unless it is changed */
+	fds[1] = a_counter(F_SEAL_SHRINK);
 	int fd = announce(fds, 2, 7);
 	UNTIL(&strange, of_server.added);
 	CHECK_EQ(of_server.last, 7);
@@ -451,6 +493,7 @@ int main(int argc, char **argv)
 		TEST(a_killed_producer_ends_a_consumer_after_its_last_message),
 		TEST(a_side_killed_while_a_consumer_starts_ends_it),
 		TEST(wrong_fds_are_no_consumer_and_are_closed),
+		TEST(an_fd_whose_close_would_wait_delays_nobody),
 		TEST(a_stranger_s_consumer_expires_with_its_channel),
 		TEST(noise_on_a_channel_ends_the_consumer_alone),
 	};

@@ -29,6 +29,37 @@ static void an_event_is_set_added_to_and_read(void)
 	OK(doca_dev_close(dev));
 }
 
+static void an_event_keeps_each_device_of_its_locations_open(void)
+{
+	struct doca_devinfo **list;
+	struct doca_sync_event *event;
+	struct doca_dev *devs[2];
+	uint32_t n;
+	char path[] = "/tmp/softdoca-devices-XXXXXX";
+	static const char *two = "side=both pci=0000:03:00.0\nside=both pci=0000:04:00.0\n";
+	int fd = mkstemp(path);
+
+	CHECK_EQ(write(fd, two, strlen(two)), (ssize_t)strlen(two));
+	close(fd);
+	setenv("SOFTDOCA_DEVICES", path, 1);
+	OK(doca_devinfo_create_list(&list, &n));
+	unlink(path);
+	CHECK_EQ(n, 2);
+	for (int i = 0; i < 2; i++)
+		OK(doca_dev_open(list[i], &devs[i]));
+	OK(doca_devinfo_destroy_list(list));
+	OK(doca_sync_event_create(&event));
+	for (int i = 0; i < 4; i++)
+		OK(doca_sync_event_add_publisher_location_cpu(event, devs[i % 2]));
+	OK(doca_sync_event_add_subscriber_location_cpu(event, devs[1]));
+	OK(doca_sync_event_start(event));
+	REFUSED(doca_dev_close(devs[0]), IN_USE);
+	REFUSED(doca_dev_close(devs[1]), IN_USE);
+	OK(doca_sync_event_destroy(event));
+	OK(doca_dev_close(devs[0]));
+	OK(doca_dev_close(devs[1]));
+}
+
 static void waits_that_are_over_return_at_once(void)
 {
 	struct doca_dev *dev = a_dev();
@@ -488,6 +519,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(an_event_is_set_added_to_and_read),
+		TEST(an_event_keeps_each_device_of_its_locations_open),
 		TEST(waits_that_are_over_return_at_once),
 		TEST(threads_take_turns_and_see_what_was_written_before),
 		TEST(additions_of_threads_are_all_counted),

@@ -46,7 +46,7 @@ enum packet_kind {
 	PACKET_CONSUMER, /* used by the fast path: see fast.h */
 };
 #define PACKET_MAGIC   0x63636473u
-#define PACKET_VERSION 2u
+#define PACKET_VERSION 3u
 
 struct packet {
 	uint32_t magic;

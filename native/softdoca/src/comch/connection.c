@@ -4,6 +4,7 @@
  * access the folder, but any of their programs may connect.
  */
 #include "fast.h"
+#include "share/peer_fds.h"
 
 #include <errno.h>
 #include <stddef.h>
@@ -211,8 +212,9 @@ bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 	if (n == -EAGAIN)
 		return false;
 	bool called = n > 0 ? arrived(c, &m, n, fds) : ended(c, DOCA_ERROR_CONNECTION_RESET);
-	fast_close(&fds[0]); /* unless a consumer has taken them */
-	fast_close(&fds[1]);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0) /* unless a consumer has taken it */
+			close_peer_fd(fds[i]);
 	return called;
 }
 

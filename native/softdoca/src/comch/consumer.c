@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -31,8 +30,9 @@ static void watch(struct fast_ctx *p, int op)
 static doca_error_t open_channel(struct fast_ctx *p)
 {
 	int fds[2], code = 0;
-	int counter = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-	if (counter < 0 || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
+	int counter;
+	p->receives = softdoca_page_new("softdoca-receives", &counter);
+	if (!p->receives || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds)) {
 		code = errno;
 		fds[0] = fds[1] = -1;
 	}
@@ -90,7 +90,7 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	fast_add(&p->pending, t);
 	if (first)
 		watch(p, EPOLL_CTL_MOD);
-	eventfd_write(p->counter, 1);
+	receives_add(p->receives);
 	return DOCA_SUCCESS;
 }
 
@@ -99,9 +99,8 @@ static bool cancel(struct doca_task *task)
 {
 	struct fast_task *t = fast_task_of(task);
 	struct fast_ctx *p = fast_ctx_of(task->ctx);
-	eventfd_t one;
 	if (t->place == IN_PENDING)
-		eventfd_read(p->counter, &one);
+		receives_take(p->receives);
 	fast_ctx_unlink(p, t);
 	fast_ctx_release(t);
 	return true;

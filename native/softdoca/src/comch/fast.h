@@ -9,14 +9,17 @@
  *
  *      consumer                                       the other side's producers
  *      doca_ctx_start: a channel (a pair of SEQPACKET
- *      sockets) and a counter of receives (an eventfd)
+ *      sockets) and a counter of receives (a word in a
+ *      page of shared memory)
  *      progress: CONSUMER with both fds ------------> the event of a new consumer
  *      a receive is submitted: counter + 1            a send is submitted: counter - 1 (AGAIN if 0),
  *      progress: into its buffer <------------------- then the message, into the channel
  *      end: the channel is closed ------------------> the event of an expired consumer
  *
  * So a send does not depend on the consumer making progress, the death of either side closes the
- * channel, and no process ever writes to another's memory. Producers in all threads share a
+ * channel, and the counter is all that a process writes in another's memory. A producer trusts no
+ * number in it, and no call on what it was given can block: an eventfd would, once the other side
+ * clears O_NONBLOCK, which is a flag of the description that both share. Producers in all threads share a
  * consumer's channel and counter. A message larger than INLINE_MAX is sent as a memfd.
  *
  * Threads. Endpoint, consumer and producer may belong to three different progress engines. One lock
@@ -44,7 +47,7 @@
 /* Far below the default size of a socket's buffer, 208 KiB. */
 #define INLINE_MAX ((size_t)32 << 10)
 
-/* The message CONSUMER, sent with the fds of the channel and of the counter. */
+/* The message CONSUMER, sent with the fds of the channel and of the counter's page. */
 struct announcement {
 	struct packet p;
 	uint32_t id, imm_max;
@@ -77,7 +80,8 @@ struct remote {
 	struct fast_link *link;
 	struct remote *next;
 	uint32_t id, imm_max;
-	int fd, counter; /* fd: the channel */
+	int fd; /* the channel */
+	_Atomic(uint32_t) *receives; /* the counter, in the consumer's page */
 	uint64_t full_in; /* the producer's `pass` in which the channel was found full */
 	struct item expired;
 };
@@ -129,8 +133,9 @@ struct fast_ctx {
 	struct fast_list pending; /* receives, or sends that found a channel full */
 	struct fast_list done; /* completed, to be delivered */
 	struct fast_task *tasks, *free_tasks;
-	int channel, counter; /* of a consumer */
-	int offered; /* the other end of the channel, until it is sent to the other side */
+	int channel; /* of a consumer */
+	_Atomic(uint32_t) *receives; /* of a consumer: its counter, in a page of its own */
+	int offered, counter; /* the other end, the page's memfd: until they are sent */
 };
 
 struct doca_comch_consumer {
@@ -168,6 +173,22 @@ static inline struct fast_task *fast_take(struct fast_list *l)
 	if (t)
 		l->first = t->next;
 	return t;
+}
+
+/* Counts a receive. relaxed: the message, which comes through the channel, orders the rest. */
+static inline void receives_add(_Atomic(uint32_t) *receives)
+{
+	atomic_fetch_add_explicit(receives, 1, memory_order_relaxed);
+}
+
+/* Takes a receive; returns whether there was one. */
+static inline bool receives_take(_Atomic(uint32_t) *receives)
+{
+	uint32_t n = atomic_load_explicit(receives, memory_order_relaxed);
+	while (n && !atomic_compare_exchange_weak_explicit(receives, &n, n - 1, memory_order_relaxed,
+							   memory_order_relaxed))
+		;
+	return n;
 }
 
 /* ---- link.c ---- */

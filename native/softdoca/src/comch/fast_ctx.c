@@ -103,6 +103,8 @@ void fast_ctx_ended(struct doca_ctx *ctx)
 	fast_close(&p->channel);
 	fast_close(&p->offered);
 	fast_close(&p->counter);
+	softdoca_page_free(p->receives);
+	p->receives = NULL;
 	fast_unlock();
 	for (struct fast_task *t; (t = p->tasks);) {
 		p->tasks = t->next_made;

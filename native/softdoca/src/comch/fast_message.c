@@ -4,6 +4,7 @@
  * that unmapped or protected memory makes the task fail instead of raising a signal.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,43 +12,15 @@
 #include <unistd.h>
 
 #include "fast.h"
+#include "share/peer_fds.h"
 
 #define PARTS_MAX (LIST_MAX + 1) /* the header, and each buffer of a list */
 
 /* ---- packets with fds ---- */
 
-#define PASSED_MAX 253 /* the kernel's SCM_MAX_FD */
-
-union control {
-	struct cmsghdr align;
-	char bytes[CMSG_SPACE(PASSED_MAX * sizeof(int))];
-};
-
-/* Keeps the first two fds and closes the others. */
-static void take_fds(struct msghdr *m, int fds[2])
-{
-	size_t taken = 0;
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			int fd;
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-			if (taken < 2)
-				fds[taken++] = fd;
-			else
-				close(fd);
-		}
-	}
-}
-
 ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 {
-	/* Has space for as many fds as can be sent. The kernel drops fds that exceed the buffer,
-	 * but an emulator (QEMU), which passes a larger buffer to the kernel, would leave them
-	 * open. */
-	union control control;
+	union peer_fds control;
 	struct msghdr m = {.msg_iov = iov,
 			   .msg_iovlen = n,
 			   .msg_control = control.bytes,
@@ -61,13 +34,13 @@ ssize_t fast_receive(int fd, struct iovec *iov, size_t n, int fds[2])
 	while (got < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (got < 0)
 		return -errno;
-	take_fds(&m, fds);
+	take_peer_fds(&m, fds);
 	return got;
 }
 
 int fast_send(int fd, struct iovec *iov, size_t n, const int *fds, size_t n_fds)
 {
-	union control control;
+	union peer_fds control;
 	struct msghdr m = {.msg_iov = iov, .msg_iovlen = n};
 	ssize_t sent;
 	if (n_fds) {
@@ -247,9 +220,12 @@ static bool well_formed(const struct fast_message *head, ssize_t got, int memfd,
 	if ((size_t)got < sizeof *head)
 		return false;
 	uint64_t inline_size = head->in_memfd ? 0 : head->size;
+	/* Reading any other kind of file may block. */
+	bool is_memfd = memfd >= 0 && fcntl(memfd, F_GET_SEALS) >= 0;
 	return head->magic == FAST_MESSAGE_MAGIC && head->in_memfd <= 1 &&
 	       head->imm_len <= imm_max && head->size <= FAST_MAX &&
-	       (uint64_t)got == sizeof *head + inline_size && (memfd >= 0) == head->in_memfd;
+	       (uint64_t)got == sizeof *head + inline_size && (memfd >= 0) == head->in_memfd &&
+	       is_memfd == head->in_memfd;
 }
 
 /* Appends the bytes received to the data of the list. */
@@ -304,7 +280,8 @@ int fast_message_receive(struct fast_task *t, int channel, uint32_t imm_max)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
 			     "a consumer received %zd bytes that are not a message of softdoca",
 			     got);
-	fast_close(&fds[0]);
-	fast_close(&fds[1]);
+	for (int i = 0; i < 2; i++)
+		if (fds[i] >= 0)
+			close_peer_fd(fds[i]);
 	return well ? 0 : -EPIPE;
 }

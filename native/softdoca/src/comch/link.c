@@ -2,18 +2,14 @@
 /*
  * The state shared by a connection, its consumers and its producers, and the consumers of the other
  * side. The fds of a remote consumer come from another process and are checked: a channel is a Unix
- * socket, a counter is an eventfd, which cannot block once it is O_NONBLOCK.
+ * socket, a counter is a memfd that cannot shrink.
  */
 #include "fast.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,7 +52,8 @@ static void in_child(void)
 			close_context(p);
 		for (struct remote *r = l->remotes; r; r = r->next) {
 			fast_close(&r->fd);
-			fast_close(&r->counter);
+			softdoca_page_free(r->receives);
+			r->receives = NULL;
 		}
 	}
 	after_fork();
@@ -142,7 +139,8 @@ static void remote_close(struct remote *r)
 	 * also watches it, and a forked child may hold a copy. */
 	epoll_ctl(r->e->epoll_fd, EPOLL_CTL_DEL, r->fd, NULL);
 	fast_close(&r->fd);
-	fast_close(&r->counter);
+	softdoca_page_free(r->receives);
+	r->receives = NULL;
 }
 
 void link_end(struct doca_comch_connection *c, struct items *events)
@@ -223,8 +221,10 @@ int link_announce(struct fast_ctx *p, uint32_t imm_max)
 	int rc = p->link->fd < 0
 			 ? -EPIPE
 			 : fast_send(p->link->fd, &(struct iovec){&a, sizeof a}, 1, fds, 2);
-	if (!rc)
+	if (!rc) {
 		fast_close(&p->offered); /* so that the channel ends when the other side ends */
+		fast_close(&p->counter);
+	}
 	fast_unlock();
 	return rc;
 }
@@ -247,24 +247,19 @@ static bool is_channel(int fd)
 	       !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &m) && type == SOCK_SEQPACKET;
 }
 
-static bool is_counter(int fd)
-{
-	static const char wanted[] = "anon_inode:[eventfd]";
-	char path[32], name[sizeof wanted] = {0};
-	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	int flags = fcntl(fd, F_GETFL);
-	return readlink(path, name, sizeof name) == sizeof wanted - 1 && !strcmp(name, wanted) &&
-	       flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-}
-
+/* Takes ownership of the channel fds[0]. */
 static struct remote *remote_new(struct doca_comch_connection *c, const struct announcement *a,
 				 int fds[2])
 {
 	struct remote *r = softdoca_object_new(OBJECT_COMCH_REMOTE, sizeof *r);
 	struct epoll_event event = {.events = 0, .data.ptr = r}; /* EPOLLHUP is always reported */
-	if (!r || epoll_ctl(c->e->epoll_fd, EPOLL_CTL_ADD, fds[0], &event)) {
-		if (r)
+	if (r)
+		r->receives = softdoca_page_map(fds[1]);
+	if (!r || !r->receives || epoll_ctl(c->e->epoll_fd, EPOLL_CTL_ADD, fds[0], &event)) {
+		if (r) {
+			softdoca_page_free(r->receives);
 			softdoca_object_free(r);
+		}
 		return NULL;
 	}
 	r->e = c->e;
@@ -273,9 +268,8 @@ static struct remote *remote_new(struct doca_comch_connection *c, const struct a
 	r->id = a->id;
 	r->imm_max = a->imm_max;
 	r->fd = fds[0];
-	r->counter = fds[1];
 	r->expired.consumer = r;
-	fds[0] = fds[1] = -1;
+	fds[0] = -1;
 	return r;
 }
 
@@ -283,7 +277,7 @@ bool remote_announced(struct doca_comch_connection *c, const struct announcement
 {
 	struct fast_link *l = c->fast;
 	struct remote *r = NULL;
-	if (a->id && a->imm_max <= IMM_MAX && is_channel(fds[0]) && is_counter(fds[1])) {
+	if (a->id && a->imm_max <= IMM_MAX && is_channel(fds[0])) {
 		fast_lock();
 		if (l->n_remotes < REMOTES_MAX && !remote_find(l, a->id))
 			r = remote_new(c, a, fds);

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #include "fast.h"
 
@@ -27,7 +26,6 @@ static bool hung_up(int channel)
 static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_task *t)
 {
 	const struct remote *r = remote_find(p->link, t->peer);
-	eventfd_t one;
 	if (p->link->fd < 0)
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the connection has ended");
 	if (!r)
@@ -40,7 +38,7 @@ static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_tas
 	if (hung_up(r->fd))
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "consumer %u has ended", r->id);
 	/* Not logged, because programs retry at once. */
-	return eventfd_read(r->counter, &one) ? DOCA_ERROR_AGAIN : DOCA_SUCCESS;
+	return receives_take(r->receives) ? DOCA_SUCCESS : DOCA_ERROR_AGAIN;
 }
 
 /* Maps a negative errno to a task's status: guess. */
@@ -55,11 +53,12 @@ static doca_error_t status_of(int rc)
 /* Sends a message for which a receive was taken. Call with the lock held. */
 static int send_now(const struct fast_ctx *p, const struct fast_task *t)
 {
-	struct remote *r = remote_find(p->link, t->peer);
+	/* In a forked child the link has ended, but its consumers are still listed. */
+	struct remote *r = p->link->fd < 0 ? NULL : remote_find(p->link, t->peer);
 	int rc = r ? fast_message_send(p, t, r->fd) : -EPIPE;
 	/* The message was not sent because of an error on this side, so return the receive. */
 	if (r && rc && rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
-		eventfd_write(r->counter, 1);
+		receives_add(r->receives);
 	return rc;
 }
 
@@ -93,7 +92,7 @@ static void post(struct fast_ctx *p, struct fast_task *t)
 	} else if (rc) {
 		const struct remote *r = remote_find(p->link, t->peer);
 		if (r)
-			eventfd_write(r->counter, 1);
+			receives_add(r->receives);
 	}
 	fast_unlock();
 	if (!wait) {

@@ -7,10 +7,9 @@
 #include "sync_event.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -59,14 +58,16 @@ void sync_use_dev(struct doca_dev **slot, struct doca_dev *dev)
 static void release(void *object)
 {
 	struct doca_sync_event *e = object;
-	if (e->page)
-		munmap(e->page, (size_t)sysconf(_SC_PAGESIZE));
+	softdoca_page_free(e->page);
 	if (e->memfd >= 0)
 		close(e->memfd);
 	if (e->buf)
 		doca_buf_dec_refcount(e->buf, NULL);
-	for (size_t i = 0; i < sizeof e->devs / sizeof e->devs[0]; i++)
-		sync_use_dev(&e->devs[i], NULL);
+	for (int i = 0; i < 2; i++) {
+		for (uint32_t k = 0; k < e->devs[i].n; k++)
+			sync_use_dev(&e->devs[i].at[k], NULL);
+		free(e->devs[i].at);
+	}
 	sync_use_dev(&e->dev, NULL);
 	softdoca_object_free(e);
 }
@@ -110,10 +111,20 @@ static doca_error_t add_location(struct doca_sync_event *e, bool publisher, uint
 static doca_error_t add_cpu(struct doca_sync_event *e, struct doca_dev *dev, bool publisher,
 			    const char *func)
 {
+	struct sync_devs *devs = &e->devs[!publisher];
 	doca_error_t error = add_location(e, publisher, SYNC_CPU, func);
-	if (error == DOCA_SUCCESS)
-		sync_use_dev(&e->devs[!publisher], dev);
-	return error;
+	if (error != DOCA_SUCCESS)
+		return error;
+	for (uint32_t i = 0; i < devs->n; i++)
+		if (devs->at[i] == dev)
+			return DOCA_SUCCESS;
+	struct doca_dev **more = realloc(devs->at, (devs->n + 1) * sizeof *more);
+	if (!more)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a location");
+	more[devs->n] = NULL;
+	devs->at = more;
+	sync_use_dev(&more[devs->n++], dev);
+	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_sync_event_add_publisher_location_cpu(struct doca_sync_event *event,
@@ -246,26 +257,12 @@ doca_error_t doca_sync_event_set_doca_buf(struct doca_sync_event *event, struct 
 
 /* ---- the value ---- */
 
-/* Creates a page that importers can map safely: its memfd can neither shrink nor grow. */
 static doca_error_t make_page(struct doca_sync_event *e)
 {
-	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	size_t size = (size_t)sysconf(_SC_PAGESIZE);
-	void *at = MAP_FAILED;
-	int fd = memfd_create("softdoca-sync-event", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (fd >= 0 && !ftruncate(fd, (off_t)size) && !fallocate(fd, 0, 0, (off_t)size) &&
-	    !fcntl(fd, F_ADD_SEALS, seals))
-		at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED) {
-		int code = errno;
-		if (fd >= 0)
-			close(fd);
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no shared memory for a sync event: %s",
-			      strerror(code));
-	}
-	e->memfd = fd;
-	e->page = at;
-	return DOCA_SUCCESS;
+	e->page = softdoca_page_new("softdoca-sync-event", &e->memfd);
+	return e->page ? DOCA_SUCCESS
+		       : REFUSE(DOCA_ERROR_NO_MEMORY, "no shared memory for a sync event: %s",
+				strerror(errno));
 }
 
 doca_error_t sync_place_value(struct doca_sync_event *e)

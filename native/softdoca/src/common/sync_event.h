@@ -59,6 +59,12 @@ struct sync_conf {
 
 enum sync_mode { SYNC_NEW, SYNC_ALONE, SYNC_CONTEXT };
 
+/* Devices that are kept from being closed, in the order in which they were added. */
+struct sync_devs {
+	struct doca_dev **at;
+	uint32_t n;
+};
+
 struct doca_sync_event {
 	struct object o;
 	enum sync_mode mode; /* CONTEXT once doca_sync_event_as_ctx was called */
@@ -69,7 +75,7 @@ struct doca_sync_event {
 	struct doca_buf *buf; /* buffer that contains `at`, or NULL */
 	void *page; /* shared memory that holds the value, or NULL */
 	int memfd;
-	struct doca_dev *devs[2]; /* of the CPU locations, publisher first */
+	struct sync_devs devs[2]; /* of the CPU locations, publishers first */
 	struct doca_dev *dev; /* device that exports or imported the event */
 	dg_region *region; /* the exported page */
 	dg_region *import; /* set for an event created from an export */

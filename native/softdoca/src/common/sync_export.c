@@ -151,7 +151,8 @@ doca_error_t doca_sync_event_export_to_remote_net(struct doca_sync_event *event,
 	CHECK_EVENT(event);
 	CHECK_OUT(data);
 	CHECK_OUT(sz);
-	struct doca_dev *dev = event->devs[0] ? event->devs[0] : event->devs[1];
+	const struct sync_devs *from = &event->devs[!event->devs[0].n];
+	struct doca_dev *dev = from->n ? from->at[0] : NULL;
 	if (!dev) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event has no CPU location, whose device "
 						    "would export it");
