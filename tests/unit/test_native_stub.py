@@ -1,8 +1,6 @@
 """The stub of the C core, by which mypy checks its calls, declares what the core has."""
 
 import ast
-import importlib.util
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from dgkit.dma._ffi import ffi, lib
 ROOT = Path(__file__).parents[2]
 STUB = ROOT / "dgkit" / "_native.pyi"
 
-pytestmark = pytest.mark.skipif(not STUB.exists(), reason="needs the source tree")
+pytestmark = pytest.mark.skipif(not STUB.exists(), reason="needs an installation in place")
 
 
 def declared(name):
@@ -22,16 +20,6 @@ def declared(name):
         node for node in module.body if isinstance(node, ast.ClassDef) and node.name == name
     ]
     return found.body
-
-
-def test_the_stub_is_generated_from_the_header_as_it_is(tmp_path):
-    spec = importlib.util.spec_from_file_location("build_ffi", ROOT / "native" / "build_ffi.py")
-    build_ffi = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(build_ffi)
-    again = shutil.copy(STUB, tmp_path)
-    build_ffi.main(str(ROOT / "native" / "dgkit.h"), str(again))
-    command = "python native/build_ffi.py native/dgkit.h dgkit/_native.pyi"
-    assert Path(again).read_text() == STUB.read_text(), f"run {command}"
 
 
 def test_the_stub_has_each_constant_and_each_function_with_its_parameters():
