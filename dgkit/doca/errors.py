@@ -14,6 +14,10 @@ class DocaError(DgkitError):
 
     code: int = Code.UNKNOWN
 
+    def __init_subclass__(cls, code: Code = Code.UNKNOWN) -> None:
+        super().__init_subclass__()
+        cls.code = code
+
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
         if code is not None:
@@ -24,184 +28,124 @@ class Unknown(DocaError):
     """Unknown error."""
 
 
-class NotPermitted(DocaError, PermissionError):
+class NotPermitted(DocaError, PermissionError, code=Code.NOT_PERMITTED):
     """The map's permissions or state forbid this."""
 
-    code = Code.NOT_PERMITTED
 
-
-class InUse(DocaError):
+class InUse(DocaError, code=Code.IN_USE):
     """The object is in use: by a child, a task in flight, or another thread."""
 
-    code = Code.IN_USE
 
-
-class NotSupported(DocaError):
+class NotSupported(DocaError, code=Code.NOT_SUPPORTED):
     """The device or this version of DOCA does not support this."""
 
-    code = Code.NOT_SUPPORTED
 
-
-class Again(DocaError):
+class Again(DocaError, code=Code.AGAIN):
     """There is no room at the moment: make progress, then retry."""
 
-    code = Code.AGAIN
 
-
-class InvalidValue(DocaError, ValueError):
+class InvalidValue(DocaError, ValueError, code=Code.INVALID_VALUE):
     """DOCA rejects an argument."""
 
-    code = Code.INVALID_VALUE
 
-
-class NoMemory(DocaError, MemoryError):
+class NoMemory(DocaError, MemoryError, code=Code.NO_MEMORY):
     """Memory is exhausted, or all buffers of an inventory or tasks of a context are in use."""
 
-    code = Code.NO_MEMORY
 
-
-class Initialization(DocaError):
+class Initialization(DocaError, code=Code.INITIALIZATION):
     """Initialization failed."""
 
-    code = Code.INITIALIZATION
 
-
-class TimeOut(DocaError, TimeoutError):
+class TimeOut(DocaError, TimeoutError, code=Code.TIME_OUT):
     """The operation timed out."""
 
-    code = Code.TIME_OUT
 
-
-class Shutdown(DocaError):
+class Shutdown(DocaError, code=Code.SHUTDOWN):
     """The object is shutting down."""
 
-    code = Code.SHUTDOWN
 
-
-class ConnectionReset(DocaError):
+class ConnectionReset(DocaError, code=Code.CONNECTION_RESET):
     """The peer closed the connection."""
 
-    code = Code.CONNECTION_RESET
 
-
-class ConnectionAborted(DocaError):
+class ConnectionAborted(DocaError, code=Code.CONNECTION_ABORTED):
     """The connection was aborted."""
 
-    code = Code.CONNECTION_ABORTED
 
-
-class ConnectionInProgress(DocaError):
+class ConnectionInProgress(DocaError, code=Code.CONNECTION_INPROGRESS):
     """The connection is being established."""
 
-    code = Code.CONNECTION_INPROGRESS
 
-
-class NotConnected(DocaError):
+class NotConnected(DocaError, code=Code.NOT_CONNECTED):
     """The object is not connected."""
 
-    code = Code.NOT_CONNECTED
 
-
-class NoLock(DocaError):
+class NoLock(DocaError, code=Code.NO_LOCK):
     """A lock could not be acquired."""
 
-    code = Code.NO_LOCK
 
-
-class NotFound(DocaError):
+class NotFound(DocaError, code=Code.NOT_FOUND):
     """The object was not found; the message lists those that exist."""
 
-    code = Code.NOT_FOUND
 
-
-class IoFailed(DocaError):
+class IoFailed(DocaError, code=Code.IO_FAILED):
     """The bytes could not be moved, or the device failed."""
 
-    code = Code.IO_FAILED
 
-
-class BadState(DocaError):
+class BadState(DocaError, code=Code.BAD_STATE):
     """The object is in the wrong state for this call."""
 
-    code = Code.BAD_STATE
 
-
-class UnsupportedVersion(DocaError):
+class UnsupportedVersion(DocaError, code=Code.UNSUPPORTED_VERSION):
     """The versions are incompatible."""
 
-    code = Code.UNSUPPORTED_VERSION
 
-
-class OperatingSystem(DocaError):
+class OperatingSystem(DocaError, code=Code.OPERATING_SYSTEM):
     """A call of the operating system failed."""
 
-    code = Code.OPERATING_SYSTEM
 
-
-class Driver(DocaError):
+class Driver(DocaError, code=Code.DRIVER):
     """A driver failed."""
 
-    code = Code.DRIVER
 
-
-class Unexpected(DocaError):
+class Unexpected(DocaError, code=Code.UNEXPECTED):
     """Unexpected error."""
 
-    code = Code.UNEXPECTED
 
-
-class AlreadyExist(DocaError):
+class AlreadyExist(DocaError, code=Code.ALREADY_EXIST):
     """The object already exists."""
 
-    code = Code.ALREADY_EXIST
 
-
-class Full(DocaError):
+class Full(DocaError, code=Code.FULL):
     """The object is full."""
 
-    code = Code.FULL
 
-
-class Empty(DocaError):
+class Empty(DocaError, code=Code.EMPTY):
     """The object is empty."""
 
-    code = Code.EMPTY
 
-
-class InProgress(DocaError):
+class InProgress(DocaError, code=Code.IN_PROGRESS):
     """The operation was started, and completes when progress is made."""
 
-    code = Code.IN_PROGRESS
 
-
-class TooBig(DocaError):
+class TooBig(DocaError, code=Code.TOO_BIG):
     """The size exceeds the limit."""
 
-    code = Code.TOO_BIG
 
-
-class Authentication(DocaError):
+class Authentication(DocaError, code=Code.AUTHENTICATION):
     """Authentication failed."""
 
-    code = Code.AUTHENTICATION
 
-
-class BadConfig(DocaError):
+class BadConfig(DocaError, code=Code.BAD_CONFIG):
     """The configuration is wrong."""
 
-    code = Code.BAD_CONFIG
 
-
-class Skipped(DocaError):
+class Skipped(DocaError, code=Code.SKIPPED):
     """The operation was skipped."""
 
-    code = Code.SKIPPED
 
-
-class DeviceFatalError(DocaError):
+class DeviceFatalError(DocaError, code=Code.DEVICE_FATAL_ERROR):
     """The device failed permanently."""
-
-    code = Code.DEVICE_FATAL_ERROR
 
 
 _CLASSES: dict[int, type[DocaError]] = {kind.code: kind for kind in DocaError.__subclasses__()}
