@@ -65,7 +65,11 @@ class Dgkit(click.Group):
             "software DPU takes its place: a second process on this machine that copies with the "
             "CPU or with a GPU's copy engine. Every figure names what copied.",
             epilog=f"\b\nExamples:\n{_EXAMPLES}\n\n\b\nExit codes:\n{EXIT_CODES}",
-            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+            context_settings={
+                "help_option_names": ["-h", "--help"],
+                "max_content_width": 100,
+                "show_default": True,
+            },
         )
         self.traceback = False
         self.params += [self._traceback(), _version()]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     "--sizes",
     type=comma_separated(size),
     default="8,64,4K,64K,1M",
-    show_default=True,
     metavar="LIST",
     help="Bytes per operation; K is 1024.",
 )
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
     "--depths",
     type=comma_separated(integer(1, 65536)),
     default="1,32,256",
-    show_default=True,
     metavar="LIST",
     help="Operations in flight for the rates.",
 )

@@ -93,7 +93,6 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
     "--proxies",
     type=comma_separated(choice(_HERE, _DPU)),
     default="here,dpu",
-    show_default=True,
     metavar="LIST",
     help="Process that runs the proxy, the CPU thread that serves a kernel. here: this process, "
     "which also launches the kernel.",
@@ -102,7 +101,6 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
     "--owners",
     type=comma_separated(choice("idle", "busy")),
     default="idle,busy",
-    show_default=True,
     metavar="LIST",
     help="busy: another kernel of this process runs at the same time.",
 )
@@ -110,7 +108,6 @@ def _gpu_cases(owners: Sequence[str], proxies: Sequence[str]) -> tuple[list[_Cas
     "--seconds",
     type=duration(0.01, 10),
     default=0.1,
-    show_default=True,
     metavar="SECONDS",
     help="Duration of each measurement.",
 )

@@ -36,8 +36,7 @@ _MAX_WIDTH = 100
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table below.  "
-    "[default: auto]",
+    help="arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table below.",
 )
 @click.option(
     "--size",
@@ -45,7 +44,7 @@ _MAX_WIDTH = 100
     default="64M",
     type=size,
     metavar="SIZE",
-    help="GPU memory to export at a time.  [default: 64M]",
+    help="GPU memory to export at a time.",
 )
 @click.option("--fast", is_flag=True, help="Take at most 2 s instead of 10 s.")
 @click.option("--verbose", is_flag=True, help="Show all checks with their questions and sources.")
@@ -77,6 +76,7 @@ _MAX_WIDTH = 100
 @click.option(
     "--word",
     default="",
+    show_default=False,
     metavar="WORD",
     help="With --record: secret from which pseudonyms are derived; use the same for both sides.",
 )

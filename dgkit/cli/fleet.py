@@ -56,7 +56,6 @@ def _sweep_options(command: F) -> F:
             "--sizes",
             type=comma_separated(size),
             default="64,4K,64K,1M",
-            show_default=True,
             metavar="LIST",
             help="Bytes per operation; K is 1024.",
         ),
@@ -65,7 +64,6 @@ def _sweep_options(command: F) -> F:
             "--paths",
             type=comma_separated(choice("auto", "inline", "worker")),
             default="auto",
-            show_default=True,
             metavar="LIST",
             help="inline: the caller copies; worker: the provider's thread copies; auto: the "
             "faster one.",
@@ -118,7 +116,6 @@ def _cluster_options(command: F) -> F:
     "--pairs",
     type=click.IntRange(1, 64),
     default=8,
-    show_default=True,
     help="Workers, each with a software DPU.",
 )
 @_sweep_options
@@ -165,7 +162,6 @@ def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> 
     "--goal",
     type=click.Choice(["auto", "arm-dma", "host-dma", "rdma", "gpunetio", "p2p", "gpu", "laptop"]),
     default="auto",
-    show_default=True,
     help="What the machines are meant for, as for `dgkit doctor`.",
 )
 @json_option
@@ -197,12 +193,10 @@ def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
 @fleet.command(short_help="Write, read back and compare on all pairs for hours.")
 @_cluster_options
 @click.option(
-    "--hours", type=click.FloatRange(0, 10_000, min_open=True), default=1.0, show_default=True,
+    "--hours", type=click.FloatRange(0, 10_000, min_open=True), default=1.0,
     help="Duration; each pair has at least one turn.",
 )  # fmt: skip
-@click.option(
-    "--size", type=size, default="1M", show_default=True, help="Bytes compared in a round."
-)
+@click.option("--size", type=size, default="1M", help="Bytes compared in a round.")
 @json_option
 def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | None) -> int:
     """Write random bytes on each pair, and compare the DPU's digest and a read, for hours.

@@ -81,7 +81,9 @@ def list_(json_: bool) -> int:
 
 @keys.command()
 @click.argument("public")
-@click.option("--name", default="", help="Name of the client, for `dgkit keys list`.")
+@click.option(
+    "--name", default="", show_default=False, help="Name of the client, for `dgkit keys list`."
+)
 def allow(public: str, name: str) -> int:
     """Allow the client with this PUBLIC key (64 hex digits).
 

@@ -83,9 +83,7 @@ def _check_extra(ctx: click.Context, argument: str) -> None:
     "of ten ports derived from your user id.",
 )
 @click.option("--no-browser", is_flag=True, help="Do not open a browser.")
-@click.option(
-    "--agent/--no-agent", default=True, help="Start a software DPU, or not.  [default: agent]"
-)
+@click.option("--agent/--no-agent", default=True, help="Start a software DPU, or not.")
 @click.option(
     "--address",
     type=parsed_address,

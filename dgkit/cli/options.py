@@ -92,7 +92,6 @@ ops_option = click.option(
     "--ops",
     type=comma_separated(choice("write", "read")),
     default="write,read",
-    show_default=True,
     metavar="LIST",
     help="write: DPU to host; read: host to DPU.",
 )
@@ -100,14 +99,12 @@ count_option = click.option(
     "--count",
     type=click.IntRange(1, 1_000_000),
     default=10_000,
-    show_default=True,
     help="Samples per latency; fewer for large sizes.",
 )
 seconds_option = click.option(
     "--seconds",
     type=duration(0.01, 60),
     default=0.2,
-    show_default=True,
     metavar="SECONDS",
     help="Duration of each rate measurement.",
 )

@@ -54,7 +54,6 @@ def on_option(command: F) -> F:
         "--on",
         type=_parse,
         default="host",
-        show_default=True,
         metavar="PLACE",
         help="Where the host's memory is: host, pinned (host memory that a GPU reaches), gpu, "
         "cuda:N, or auto (a GPU if one is usable).",

@@ -29,20 +29,17 @@ if TYPE_CHECKING:
     "--role",
     type=click.Choice(["dpu", "host"]),
     default="dpu",
-    show_default=True,
     help="dpu: move bytes. host: provide memory.",
 )
 @click.option(
     "--provider",
     default="soft",
-    show_default=True,
     help="What moves the bytes: soft, cuda, verbs, doca, softdoca.",
 )
 @click.option(
     "--gpu",
     type=click.IntRange(0, 1 << 16),
     default=0,
-    show_default=True,
     help="With --provider cuda: number of the GPU that copies.",
 )
 @click.option(
@@ -71,14 +68,12 @@ if TYPE_CHECKING:
     "--max-clients",
     type=click.IntRange(1, 1 << 16),
     default=256,
-    show_default=True,
     help="Limit of the clients at a time.",
 )
 @click.option(
     "--max-regions",
     type=click.IntRange(1, 1 << 20),
     default=100_000,
-    show_default=True,
     help="Limit of the regions of one client; less where file descriptors are short (ulimit -Hn).",
 )
 @click.option(
@@ -105,6 +100,7 @@ if TYPE_CHECKING:
     "--telemetry-port",
     type=click.IntRange(0, 65535),
     default=0,
+    show_default=False,
     metavar="PORT",
     help="With tcp://: port for latency samples, which a firewall or a tunnel must pass, too. "
     "Default: a free one.",
@@ -113,7 +109,6 @@ if TYPE_CHECKING:
     "--heartbeat",
     type=duration(0.6, 30),
     default=0.6,
-    show_default=True,
     metavar="SECONDS",
     help="With tcp://: seconds without a message after which either side ends the connection; "
     "more on a slow machine. Clients take it from the printed address.",

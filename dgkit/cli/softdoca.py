@@ -25,7 +25,6 @@ _side = click.option(
     envvar="SOFTDOCA_SIDE",
     show_envvar=True,
     default="both",
-    show_default=True,
     help="Side whose devices the program sees.",
 )
 

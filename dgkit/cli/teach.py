@@ -135,31 +135,30 @@ def _image(text: str) -> str:
     "--spawner",
     type=click.Choice(["systemd", "docker"]),
     default="systemd",
-    show_default=True,
     help="What runs and limits a student's server: a systemd unit or a Docker container.",
 )
 @click.option(
-    "--students", type=integer(1, 10_000), default="20", show_default=True, metavar="N",
+    "--students", type=integer(1, 10_000), default="20", metavar="N",
     help="Most servers that run at the same time.",
 )  # fmt: skip
 @click.option(
-    "--memory", type=_memory, default="1G", show_default=True, metavar="SIZE",
+    "--memory", type=_memory, default="1G", metavar="SIZE",
     help="Memory limit of a student: the server, its kernels and their software DPUs.",
 )  # fmt: skip
 @click.option(
-    "--cpus", type=duration(0.1, 1024), default="1", show_default=True, metavar="N",
+    "--cpus", type=duration(0.1, 1024), default="1", metavar="N",
     help="CPU limit of a student: CPU seconds per second, that is, cores.",
 )  # fmt: skip
 @click.option(
-    "--processes", type=integer(64, 100_000), default="256", show_default=True, metavar="N",
+    "--processes", type=integer(64, 100_000), default="256", metavar="N",
     help="Most processes and threads of a student.",
 )  # fmt: skip
 @click.option(
-    "--sockets", type=integer(256, 1_000_000), default="1024", show_default=True, metavar="N",
+    "--sockets", type=integer(256, 1_000_000), default="1024", metavar="N",
     help="Most sockets and other open files of a process.",
 )  # fmt: skip
 @click.option(
-    "--image", type=_image, default="dgkit-class", show_default=True, metavar="NAME",
+    "--image", type=_image, default="dgkit-class", metavar="NAME",
     help="Container image, for --spawner docker.",
 )  # fmt: skip
 def hub(
