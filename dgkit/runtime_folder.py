@@ -1,4 +1,8 @@
-"""The runtime folder, and its subfolders, which are removed however their process ends."""
+"""The runtime folder, and subfolders with a lock.
+
+A subfolder is removed when its process exits; after a kill, by the next process that makes a
+subfolder with the same prefix.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 
-# For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
 _STAGING = 2  # regions of a client that may be staging memory: for small data, and for large
+# For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
 _NAMES = {
     "clients": ("clients", "`dgkit serve --max-clients`"),
     "regions": ("regions", "`dgkit serve --max-regions`"),
@@ -196,7 +196,7 @@ class Allowance:
         """Charge one region and its file descriptors to a client that has `held` regions.
 
         Staging memory is charged its file descriptors only. Return whether the region is staging
-        memory: the client said so, and has less than _STAGING others.
+        memory: the client said so, and has fewer than _STAGING others.
 
         Raises:
             LimitReached: The client or its account may not have another region.

@@ -333,7 +333,7 @@ class Dispatcher:
             yield Outcome(job, error=PeerLost(why))
 
     def _pairs_gone(self, now: float) -> Iterator[Outcome]:
-        """Drop the jobs of pairs that have had no usable worker for too long."""
+        """Drop the jobs of pairs whose worker cannot serve, or is gone for longer than `rejoin`."""
         pairs = self._registry.by_name
         for name, jobs in self._pairs.items():
             gone = {job.partner for job in jobs.waiting if self._unavailable(job.partner)}

@@ -1,4 +1,8 @@
-"""State of the peer, as exceptions whose messages say what to do."""
+"""State of the peer, as exceptions whose messages say what to do.
+
+Silence is judged elsewhere: of a TCP connection by libzmq (sockets.py), of a request that gets no
+reply by its caller (session/remote_transfer.py).
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import zmq
 
-# TCP only. libzmq's I/O thread sends and answers heartbeats whatever Python does, so a dead or
-# stopped side is noticed 0.3 s after address.HEARTBEAT_S. On ipc:// the kernel closes the socket of
-# a dead process.
+# TCP only. libzmq's I/O thread sends and answers heartbeats whatever Python does: a side that is
+# silent for address.HEARTBEAT_S is lost, which is noticed within another 0.3 s. On ipc:// the
+# kernel closes the socket of a dead process.
 _HEARTBEAT_MS = 300
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber

@@ -165,7 +165,7 @@ struct dg_gpu_record {
 struct dg_gpu_completion {
 	dg_u64 value, state;
 };
-/* done: the number of consecutive complete operations, counted from the first sequence number.
+/* done (the tail): the number of consecutive complete operations, counted from the first sequence number.
  * first_error: the state of the first completion that was not DG_OK, or 0; it never changes
  * back. */
 struct dg_gpu_ring {

@@ -7,8 +7,9 @@ forms that can be linked by lines, and `link` refuses all others:
 - an export stands before a `const`, a `function` or a `class` at the start of a line;
 - the panel's own module has `export default`, and no module imports it.
 
-Each module becomes a function's body, so that what it does not export stays its own, as in a page
-that loads the files. A style sheet belongs to the module beside it that has the same name.
+Each imported module becomes a function's body, so that what it does not export stays its own, as in
+a page that loads the files; the panel's own module follows unchanged. A style sheet belongs to the
+module beside it that has the same name.
 """
 
 from __future__ import annotations
