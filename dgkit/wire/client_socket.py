@@ -55,6 +55,7 @@ class ClientSocket:
         sock = self.socket
         sock.linger = 0
         sock.maxmsgsize = MAX_REPLY
+        sock.rcvhwm = 0  # libzmq may abort behind a full queue: see listener.py, _REQUESTS_HWM
         sock.rcvtimeo = _RECEIVE_MS
         sock.reconnect_ivl = -1  # never: to the agent it would be a new client, without regions
         if identity is not None:

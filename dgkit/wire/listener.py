@@ -22,7 +22,7 @@ from . import keys as keyring
 from .acceptor import Acceptor, Arrivals
 from .address import HEARTBEAT_S, Address, check_heartbeat, claimed, fresh, parse
 from .messages import MAX_REQUEST
-from .sockets import PUBLISHED_HWM, drain, set_heartbeat, z85_of
+from .sockets import PUBLISHED_HWM, drain, set_heartbeat, set_keepalive, z85_of
 
 # libzmq's threads, as bits of ZMQ_AFFINITY: a flood on the publisher must not delay requests. Never
 # two threads for one socket: the monitor could then report a connection's end before its start.
@@ -41,7 +41,6 @@ _REPLIES_HWM = 64  # for each connection; more wait in the agent, which limits t
 # loop reads at once whatever arrives, and disconnects clients that send too much.
 _REQUESTS_HWM = 0
 _SUBSCRIPTIONS_HWM = 64  # unread subscriptions of one connection
-_KEEPALIVE_S = 5  # TCP keepalive of connections to the publisher
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
@@ -185,8 +184,7 @@ class Listener:
             sock.maxmsgsize = _MAX_SUBSCRIPTION
             sock.rcvhwm = _SUBSCRIPTIONS_HWM
             sock.heartbeat_ivl = 0  # see _REQUESTS_HWM; this queue has a limit
-            sock.tcp_keepalive, sock.tcp_keepalive_idle = 1, _KEEPALIVE_S
-            sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
+            set_keepalive(sock)
             sock.sndhwm = PUBLISHED_HWM
             address = fresh()
             if self._requested.tcp:

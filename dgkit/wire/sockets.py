@@ -11,6 +11,7 @@ import zmq
 # silent for address.HEARTBEAT_S is lost, which is noticed within another 0.3 s. On ipc:// the
 # kernel closes the socket of a dead process.
 _HEARTBEAT_MS = 300
+_KEEPALIVE_S = 5
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 # Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
@@ -23,6 +24,12 @@ def set_heartbeat(sock: zmq.Socket[bytes], timeout: float) -> None:
     """Enable heartbeats on a TCP socket; `timeout` seconds without an answer end a connection."""
     sock.heartbeat_ivl = _HEARTBEAT_MS
     sock.heartbeat_timeout = int(1000 * timeout)
+
+
+def set_keepalive(sock: zmq.Socket[bytes]) -> None:
+    """Have the kernel end a TCP connection whose other side does not answer for 20 s."""
+    sock.tcp_keepalive, sock.tcp_keepalive_idle = 1, _KEEPALIVE_S
+    sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
 
 
 def set_client_curve(

@@ -13,7 +13,7 @@ from ..errors import ClosedError, PeerError, PeerTimeout
 from .address import Address
 from .liveness import Liveness, connection_error, endless
 from .messages import MAX_BLOCK
-from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_heartbeat
+from .sockets import TELEMETRY_HWM, readable, set_client_curve, set_keepalive
 
 _SLICE_S = 0.05  # maximum time that close() waits for wait_connected()
 _BATCH = 200  # messages received per call: 10 s of blocks, about 100 us
@@ -60,7 +60,8 @@ class Subscriber:
         sock.rcvhwm = TELEMETRY_HWM
         sock.maxmsgsize = MAX_BLOCK
         if identity is not None:
-            set_heartbeat(sock, address.heartbeat)
+            # No heartbeats: the queue has a limit, see listener.py, _REQUESTS_HWM.
+            set_keepalive(sock)
             set_client_curve(sock, identity, address.key)
         name = f"inproc://dgkit-subscriber-{next(_serial)}"
         sock.monitor(name, _EVENTS)

@@ -1,16 +1,23 @@
 """A hostile agent that sends without end takes little memory of its client, which gets an error."""
 
 import contextlib
+import fcntl
 import socket
+import struct
+import termios
 import threading
 import time
 
 import pytest
+import zmq
 from support.processes.agents import program
+from support.processes.waiting import until
 from support.processes.zmtp import PART, Zmtp, frame, own_bytes
 
 from dgkit.wire import messages as m
+from dgkit.wire.address import Address
 from dgkit.wire.host_id import boot_id
+from dgkit.wire.subscriber import Subscriber
 from dgkit.wire.telemetry import Sampled, encode_sampled
 
 MIB = 1 << 20
@@ -59,6 +66,20 @@ try:
 except dgkit.DgkitError as error:
     print(type(error).__name__, error, flush=True)
 sys.stdin.readline()  # a session that failed is open until then
+"""
+
+IDLE = """
+import sys
+import dgkit
+from dgkit.wire.address import Address
+from dgkit.wire.connection import Connection
+from dgkit.wire.messages import Stats
+link = Connection(Address(sys.argv[1]), None)
+sys.stdin.readline()
+try:
+    link.ask(Stats)
+except dgkit.DgkitError as error:
+    print(type(error).__name__, flush=True)
 """
 
 MACHINE = {
@@ -224,3 +245,37 @@ def test_telemetry_without_end_takes_little_memory(tmp_path, use, telemetry):
     if (use, telemetry) == ("monitor", _parts):
         assert said.startswith("PeerError "), said
     assert most < AT_MOST
+
+
+def test_a_connection_that_ends_behind_unread_messages_and_pings_does_not_end_the_process():
+    unread = frame(m.encode(m.Progress(77, 1, 2))) * 1001 + b"\x04\x07\x04PING\0\0" * 50
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        program(IDLE, f"tcp://127.0.0.1:{server.getsockname()[1]}") as client,
+    ):
+        with Zmtp(server.accept()[0], b"ROUTER") as agent:
+            agent.socket.sendall(unread)
+            until(lambda: not unacknowledged(agent.socket), "libzmq reads all")
+            reset = struct.pack("ii", 1, 0)
+            agent.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        client.stdin.write("\n")
+        client.stdin.flush()
+        assert client.stdout.readline() in ("PeerLost\n", "PeerError\n")  # the end, or strays
+        assert client.wait(10) == 0
+
+
+def test_a_subscriber_whose_queue_has_a_limit_sends_no_heartbeats():
+    with zmq.Context() as context:
+        address = Address("tcp://127.0.0.1:9", "ab" * 32)
+        subscriber = Subscriber(context, address, ("ab" * 32, "cd" * 32), b"")
+        try:
+            assert subscriber._socket.rcvhwm > 0
+            assert subscriber._socket.heartbeat_ivl == 0
+        finally:
+            subscriber.close()
+
+
+def unacknowledged(connected):
+    """Returns how many bytes the other side's kernel has not acknowledged."""
+    (size,) = struct.unpack("i", fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4)))
+    return size

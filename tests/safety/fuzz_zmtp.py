@@ -1,0 +1,330 @@
+"""Damaged bytes on TCP connections of clients and agents: neither process may end.
+
+libzmq aborts its process where an assertion of its own fails. So a client and an agent, each in a
+process of its own, get connections of these kinds:
+
+    proxy    between both, with keys: bits flipped, bytes inserted, removed or repeated, an end or a
+             reset anywhere, from the greeting to encrypted messages
+    flood    from an agent whose key the client trusts: more replies than the client reads, then the
+             end
+    server   to the client: greetings, commands and frames of ZMTP as raw bytes, any lengths
+    raw      to the agent: the same
+
+    python tests/safety/fuzz_zmtp.py --minutes 5
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = ("proxy", "flood", "server", "raw")
+CLIENTS = 4  # at a time
+CLIENT = """
+import concurrent.futures, random, sys, threading, time
+import dgkit
+def say(line):
+    sys.stdout.write(f"{line}\\n")  # at once, not as print() does
+    sys.stdout.flush()
+def use(address):
+    try:
+        with dgkit.connect(address, timeout=1.0) as session:
+            time.sleep(random.choice((0, 0, 0.7)))  # heartbeats go on meanwhile
+            region = session.empty(64, on="dpu")
+            session.write(region, b"x" * 64)
+            assert session.read(region, 64) == b"x" * 64
+        say("used")
+    except dgkit.DgkitError as error:
+        say(type(error).__name__)
+    except BaseException as error:
+        say(f"WRONG {error!r}")
+with concurrent.futures.ThreadPoolExecutor(int(sys.argv[1])) as pool:
+    for line in sys.stdin:
+        pool.submit(use, line.strip())
+"""
+# Answers Hello with more messages than a client's queue of libzmq took, and dies behind them.
+FLOOD = """
+import random, sys, zmq
+from dgkit.wire import keys, messages as m
+from dgkit.wire.host_id import boot_id
+from dgkit.wire.sockets import z85_of
+pair = keys.load("default")
+router = zmq.Context().socket(zmq.ROUTER)
+router.sndhwm, router.heartbeat_ivl, router.linger = 0, 50, 0
+router.curve_server, router.curve_secretkey = True, z85_of(pair.secret)
+print(router.bind("tcp://127.0.0.1:0") and "" or router.last_endpoint.decode(), flush=True)
+while True:
+    route, body = router.recv_multipart()
+    number = getattr(m.decode_request(body), "id", 0)
+    limits = (2, 1 << 30, 1 << 30, 0, False, "", "0")
+    welcome = m.Welcome(number, m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", *limits)
+    router.send_multipart([route, m.encode(welcome)])
+    for _ in range(random.choice((1, 400, 1100, 3000))):
+        router.send_multipart([route, m.encode(m.Progress(number + 77, 1, 2))])
+"""
+GREETING = b"\xff" + b"\0" * 7 + b"\x01\x7f"
+
+
+def mutate(rng: random.Random, chunk: bytes) -> bytes:
+    """Return damaged bytes."""
+    at, data = rng.randrange(len(chunk)), bytearray(chunk)
+    how = rng.randrange(5)
+    if how == 0:
+        data[at] ^= 1 << rng.randrange(8)
+    elif how == 1:
+        data[at:at] = rng.randbytes(rng.choice((1, 9, 200)))
+    elif how == 2:
+        del data[at : at + rng.choice((1, 8, 64))]
+    elif how == 3:
+        data[at:at] = data[at:]
+    else:
+        data[at:] = rng.randbytes(len(data) - at)
+    return bytes(data)
+
+
+def reset(end: socket.socket) -> None:
+    """Close a connection by RST."""
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    end.close()
+
+
+def finish(rng: random.Random, end: socket.socket) -> None:
+    """End a connection in one of the ways that TCP has."""
+    how = rng.choice(("reset", "fin", "half", "hold"))
+    with contextlib.suppress(OSError):
+        if how == "half":
+            end.shutdown(socket.SHUT_WR)
+        if how in ("half", "hold"):
+            time.sleep(rng.choice((0.01, 0.8)))
+    reset(end) if how != "fin" else end.close()
+
+
+def script(rng: random.Random) -> bytes:
+    """Return what a raw peer sends: a greeting, then frames, most of them nearly well-formed."""
+    version, minor = rng.choice(((3, 1), (3, 1), (3, 0), (2, 0), (1, 0), (0, 0), (255, 255)))
+    mechanism = rng.choice((b"CURVE", b"CURVE", b"NULL", b"PLAIN", b"GSSAPI", rng.randbytes(20)))
+    greeting = GREETING + bytes((version, minor)) + mechanism.ljust(20, b"\0")
+    sent = greeting + bytes((rng.randrange(3),)) + b"\0" * 31
+    if rng.random() < 0.1:
+        sent = rng.choice((b"\x01\x00", GREETING + b"\x01\x05", b"GET / HTTP/1.1\r\n"))
+    for _ in range(rng.randrange(8)):
+        name = rng.choice(("HELLO", "WELCOME", "INITIATE", "READY", "ERROR", "MESSAGE", "PING",
+                           "PONG", "SUBSCRIBE", "CANCEL", "X" * 255)).encode()  # fmt: skip
+        sizes = {b"HELLO": 194, b"WELCOME": 160, b"INITIATE": 250, b"PING": 2, b"ERROR": 9}
+        fill = rng.randbytes(sizes.get(name, rng.randrange(1, 40)) + rng.choice((0, 0, -1, 1, 300)))
+        if name == b"HELLO":
+            fill = b"\x01\0" + bytes(72) + fill[74:]
+        body = bytes((len(name),)) + name + fill
+        flags = rng.choice((4, 4, 4, 0, 1, 2, 3, 6, 6, 7, 255))
+        size = rng.choice((len(body), len(body), len(body), 0, 1, 2**31, 2**63, 2**64 - 1))
+        head = struct.pack(">Q", size) if flags & 2 else bytes((size & 255,))
+        sent += bytes((flags,)) + head + body
+    return sent if rng.random() < 0.7 or len(sent) < 2 else mutate(rng, sent)
+
+
+class Fuzz:
+    """The processes under test, and the servers that they connect to.
+
+    Attributes:
+        ended: Connections by kind, and results of the client by the name of its error.
+    """
+
+    def __init__(self, seed: int, stack: contextlib.ExitStack) -> None:
+        from support.processes.agents import agent, python
+
+        from dgkit.wire import keys
+
+        keys.allow(keys.make().public)
+        self._rng, self._lock = random.Random(seed), threading.Lock()
+        self.ended: Counter[str] = Counter()
+        self.agent = stack.enter_context(agent(address="tcp://127.0.0.1:0"))
+        self._key = "?" + self.agent.address.partition("?")[2]
+        self._closing = False
+        self._agent_at = self._place(self.agent.address)
+        self.flood = self._child(stack, python(FLOOD))
+        self._flood_at = self._place(self._line(self.flood.stdout))
+        self.client = self._child(stack, python(CLIENT, str(CLIENTS)))
+        self._servers = {
+            "proxy": self._serve(stack, lambda rng, end: self._proxy(rng, end, self._agent_at)),
+            "flood": self._serve(stack, lambda rng, end: self._proxy(rng, end, self._flood_at)),
+            "server": self._serve(stack, self._raw),
+        }
+
+    @staticmethod
+    def _child(stack: contextlib.ExitStack, command: list[str]) -> subprocess.Popen[str]:
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        child = stack.enter_context(subprocess.Popen(command, text=True, **pipes))
+        stack.callback(child.kill)
+        return child
+
+    @staticmethod
+    def _line(stream: IO[str] | None) -> str:
+        assert stream is not None
+        return stream.readline().strip()
+
+    @staticmethod
+    def _place(endpoint: str) -> tuple[str, int]:
+        host, _, port = endpoint.partition("?")[0].removeprefix("tcp://").rpartition(":")
+        return host, int(port)
+
+    def _random(self) -> random.Random:
+        with self._lock:
+            return random.Random(self._rng.getrandbits(64))
+
+    def _serve(
+        self, stack: contextlib.ExitStack, run: Callable[[random.Random, socket.socket], None]
+    ) -> int:
+        """Start a server; return its port."""
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=64))
+        stack.callback(server.shutdown, socket.SHUT_RDWR)
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    end = server.accept()[0]
+                    threading.Thread(target=one, args=(end,), daemon=True).start()
+
+        def one(end: socket.socket) -> None:
+            with contextlib.suppress(OSError):
+                run(self._random(), end)
+
+        threading.Thread(target=accept, daemon=True).start()
+        return int(server.getsockname()[1])
+
+    def _raw(self, rng: random.Random, end: socket.socket) -> None:
+        """Send a script in pieces, reading what comes, then end."""
+        sent, end_s = script(rng), time.monotonic() + 2
+        end.settimeout(0.02)
+        while sent and time.monotonic() < end_s:
+            n = rng.choice((len(sent), len(sent), 1, 10, 64))
+            end.sendall(sent[:n])
+            sent = sent[n:]
+            with contextlib.suppress(TimeoutError):
+                end.recv(4096)
+        finish(rng, end)
+
+    def _proxy(self, rng: random.Random, end: socket.socket, to: tuple[str, int]) -> None:
+        """Forward both ways; at some byte of one way, damage what follows once, or end."""
+        other = socket.create_connection(to)
+        flood = to is self._flood_at
+        left, way = rng.randrange(rng.choice((70, 400, 2500, 200_000))), rng.randrange(2)
+        damage, ends = rng.random() < 0.6 and not flood, (end, other)
+        stop = time.monotonic() + 4
+        while time.monotonic() < stop:
+            for source in select.select(ends, (), (), 0.1)[0]:
+                chunk = source.recv(1 << 16)
+                if source is ends[way] and left is not None:
+                    left -= len(chunk)
+                    if left < 0 and not damage:
+                        finish(rng, end)
+                        return finish(rng, other)
+                    if left < 0 and chunk:
+                        chunk, left = mutate(rng, chunk), 1 << 60
+                if not chunk:
+                    end.close()
+                    return other.close()
+                ends[source is end].sendall(chunk)
+        finish(rng, end)
+        return finish(rng, other)
+
+    def check(self) -> None:
+        """Raise AssertionError if a process has ended."""
+        for name, process in (("agent", self.agent.process), ("client", self.client)):
+            if process.poll() is not None:
+                said = process.stderr.read()[-500:] if process.stderr else ""
+                raise AssertionError(f"the {name} ended with {process.returncode}: {said}")
+
+    def one(self, kind: str) -> None:
+        """Make one connection of a kind; those of the client go on in the background."""
+        self.ended[kind] += 1
+        if kind == "raw":
+            with contextlib.suppress(OSError):
+                self._raw(self._random(), socket.create_connection(self._agent_at))
+            return
+        assert self.client.stdin is not None
+        self.client.stdin.write(f"tcp://127.0.0.1:{self._servers[kind]}{self._key}\n")
+        self.client.stdin.flush()
+
+    def results(self) -> None:
+        """Read the client's results until it ends."""
+        assert self.client.stdout is not None
+        for line in self.client.stdout:
+            self.ended[line.split()[0]] += 1
+            if line.startswith("WRONG"):
+                self.ended[line.strip()] += 1
+
+    def waiting(self) -> int:
+        """Return the connections of the client that have not ended."""
+        asked = sum(self.ended[kind] for kind in KINDS[:3])
+        return asked - sum(n for name, n in self.ended.items() if name not in KINDS)
+
+
+@contextlib.contextmanager
+def _own_keys() -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CONFIG_HOME"] = folder
+        yield
+
+
+def run(seconds: float, seed: int, kinds: tuple[str, ...] = KINDS) -> str:
+    """Make connections for some seconds; return their numbers.
+
+    Raises:
+        AssertionError: The client or the agent ended, or raised an error that is not dgkit's, or
+            the agent does not serve afterwards.
+    """
+    import dgkit
+
+    with _own_keys(), contextlib.ExitStack() as stack:
+        fuzz = Fuzz(seed, stack)
+        threading.Thread(target=fuzz.results, daemon=True).start()
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for kind in kinds:
+                fuzz.one(kind)
+            while fuzz.waiting() > 2 * CLIENTS:
+                fuzz.check()
+                time.sleep(0.01)
+            fuzz.check()
+        limit = time.monotonic() + 30
+        while fuzz.waiting() and time.monotonic() < limit:
+            fuzz.check()
+            time.sleep(0.05)
+        assert not fuzz.waiting(), f"{fuzz.waiting()} calls of the client hang"
+        assert not fuzz.ended["WRONG"], [name for name in fuzz.ended if name.startswith("WRONG ")]
+        with dgkit.connect(fuzz.agent.address) as session:
+            session.stats()
+        fuzz.check()
+        return ", ".join(f"{count:,} {name}" for name, count in sorted(fuzz.ended.items()))
+
+
+def main() -> int:
+    """Run the fuzzer; return the exit status."""
+    parser = argparse.ArgumentParser(description="damaged bytes between clients and agents")
+    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "little"))
+    parser.add_argument("kinds", nargs="*", default=KINDS, help=f"default: {' '.join(KINDS)}")
+    args = parser.parse_args()
+    print(f"seed {args.seed}", flush=True)
+    print(run(60 * args.minutes, args.seed, tuple(args.kinds)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "tests"))
+    sys.exit(main())
