@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 LONGEST_S = 3600.0
 NAME = 128  # characters of a region's name, which panels show and messages carry
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 def within(what: str, value: Any, least: int, most: int) -> int:
@@ -69,6 +71,9 @@ def name(value: Any, *, required: Any = False) -> None:
         raise ValueError("replace=True replaces the region of a name: pass name=")
     if value is not None and len(value) > NAME:
         raise ValueError(f"name has {len(value)} characters; it may have at most {NAME}")
+    if value is not None and _CONTROL.search(value):
+        rule = "it must be text without control characters and lone surrogates"
+        raise ValueError(f"name is {value!r}; {rule}")
 
 
 def function(what: str, value: Any) -> None:

@@ -215,6 +215,9 @@ def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
 @pytest.mark.parametrize("make", ["empty", "register"])
 def test_a_name_longer_than_its_limit_is_refused_and_the_limit_named(session, make):
     what = 64 if make == "empty" else bytearray(64)
+    for text in ("a\x1b[2J", "a\nb", "\x9b1m", "\ud800"):
+        with pytest.raises(ValueError, match="without control characters and lone surrogates"):
+            session.empty(64, name=text)
     with pytest.raises(ValueError, match="129 characters; it may have at most 128"):
         getattr(session, make)(what, name="n" * 129)
     with getattr(session, make)(what, name="\N{SNOWMAN}" * 128) as region:

@@ -2,6 +2,7 @@
 
 `panel`: the base class of a panel and its views, with panel.js, channel.js, elements.js, page.js
 and units.js.
+`page_message`: checks of what a page sends.
 `esm`: linking a panel's ES modules to the one that anywidget takes.
 `session_model`: the state that the panels of one session share.
 `scheduler`: the frame thread, which runs long work in steps and draws.

@@ -22,6 +22,8 @@ _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.TransferError, "See the completion's status: the region may be revoked or freed."),
 )
 
+_MAX_TEXT = 1000  # characters
+
 
 def hint_for(error: BaseException) -> str:
     """Return a remedy for an error as one sentence.
@@ -49,5 +51,8 @@ def explain(error: Exception) -> dict[str, str]:
         text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     if isinstance(error, TypeError) and "argument" in text and "handler" not in text:
         text = f"invalid message to the panel: {text}"
+    if len(text) > _MAX_TEXT:
+        text = f"{text[:_MAX_TEXT]}..."
+    text = text.encode(errors="backslashreplace").decode()  # a page gets no lone surrogates
     field = str(getattr(error, "field", ""))
     return {"kind": type(error).__name__, "text": text, "hint": hint_for(error), "field": field}

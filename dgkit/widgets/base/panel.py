@@ -31,6 +31,7 @@ from . import cell_lifetime, container_output
 from .aio import Later
 from .error_text import explain
 from .esm import link
+from .page_message import check_fields, check_json, check_traits, reply_id
 from .static_output import Pictured, StaticOutput
 from .traits import State, as_stored
 
@@ -151,8 +152,9 @@ class Panel(anywidget.AnyWidget, Pictured):
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Set traits from a page; on a refused value, show the error and send the old value."""
         try:
+            check_traits(sync_data)
             super().set_state(sync_data)
-        except (traitlets.TraitError, DgkitError) as error:
+        except (traitlets.TraitError, DgkitError, ValueError) as error:
             self.fail(error)
             self.send_state([name for name in sync_data if name in self.keys])
 
@@ -205,10 +207,12 @@ class Panel(anywidget.AnyWidget, Pictured):
 
     def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
         if not isinstance(content, dict):
-            _log.error("%s received an invalid message: %r", type(self).__name__, content)
+            kind = type(content).__name__
+            _log.error("%s received an invalid message of type %s", type(self).__name__, kind)
             return
-        number, name = content.get("id"), content.get("call")
+        number, name = reply_id(content.get("id")), content.get("call")
         try:
+            check_json(content)
             reply, out = self._call(name, content.get("fields") or {}, buffers)
         except Exception as error:  # the view awaits a reply in every case
             if not isinstance(error, _EXPECTED):
@@ -227,6 +231,7 @@ class Panel(anywidget.AnyWidget, Pictured):
             raise ValueError(f"{type(self).__name__} has no handler {name!r}")
         if not isinstance(fields, dict):
             raise ValueError(f"invalid message to the panel: {fields!r}")
+        check_fields(method, fields)
         if accepts == "buffers":
             fields = {**fields, "buffers": buffers}
         result = method(receiver, **fields)

@@ -32,6 +32,7 @@ MAX_COMPLETIONS = 50  # listed
 _MAX_REQUESTS = 100  # in the list
 _MAX_STATIC_ROWS = 10  # completions in a saved notebook
 _RESULTS_INTERVAL_S = 0.25  # between updates of the completions during a run
+_FORM_FIELDS = {"op", "region", "kind", "payload", "offset", "size", "repeat", "depth"}
 _LIMITS = {"chunk": CHUNK, "upload": MAX_FILE, "largest": MAX_PAYLOAD, "repeat": MAX_REPEAT}
 
 
@@ -188,6 +189,8 @@ class TransferPanel(Panel):
         return make_request(next(self._ids), op, region, payload, how)
 
     def _from_form(self, form: dict[str, Any]) -> Request:
+        if missing := sorted(_FORM_FIELDS.difference(form)):
+            raise ValueError(f"invalid message to the panel: the form lacks {', '.join(missing)}")
         with for_field("region"):
             region = self._model.region(form["region"])
         payload = None
