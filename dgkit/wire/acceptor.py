@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator
 import zmq
 
 from .inflow import Duplicate, Spare, Stream
-from .sockets import drain
+from .sockets import drain, refuse_descriptors
 
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
-_EVENTS = zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
 
 
 class _Connection(Stream):
@@ -184,7 +184,9 @@ class Acceptor:
     def _events(self) -> Iterator[int]:
         for frames in drain(self.monitor):
             event, fd = struct.unpack("=Hi", frames[0])  # zmq_socket_monitor(3)
-            if event == zmq.EVENT_ACCEPTED:
+            if event == zmq.EVENT_LISTENING:
+                refuse_descriptors(fd)
+            elif event == zmq.EVENT_ACCEPTED:
                 with contextlib.suppress(OSError):  # already ended; its event follows
                     self._remove(fd)  # reinserted below, since the newest comes last
                     connection = _Connection(fd, self._spare.duplicate)

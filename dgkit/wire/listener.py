@@ -161,6 +161,7 @@ class Listener:
                 raise NativeError(exc.errno, f"cannot listen at {address.endpoint}: {exc}") from exc
             if path is not None:
                 self._files.append((path, path.lstat().st_ino))
+                acceptor.service()  # reads that the socket listens, before the first connection
         endpoint = sock.getsockopt_string(zmq.LAST_ENDPOINT)
         return Address(endpoint, self._pair.public if self._pair else "", self._heartbeat)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from collections.abc import Iterator
 
 import zmq
@@ -12,6 +14,7 @@ import zmq
 # kernel closes the socket of a dead process.
 _HEARTBEAT_MS = 300
 _KEEPALIVE_S = 5
+_SO_PASSRIGHTS = 83  # include/uapi/asm-generic/socket.h
 TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 # Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
@@ -30,6 +33,16 @@ def set_keepalive(sock: zmq.Socket[bytes]) -> None:
     """Have the kernel end a TCP connection whose other side does not answer for 20 s."""
     sock.tcp_keepalive, sock.tcp_keepalive_idle = 1, _KEEPALIVE_S
     sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
+
+
+def refuse_descriptors(fd: int) -> None:
+    """Have connections to a listening Unix socket accept no file descriptors (Linux 6.16).
+
+    libzmq takes none, so the kernel closes them in libzmq's thread, and the close of a socket with
+    SO_LINGER and unsent data waits for as long as its sender has set.
+    """
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
 
 
 def set_client_curve(

@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.wire import listener
+from dgkit.wire import listener, sockets
 
 STRANGER = """
 import os, sys
@@ -88,6 +89,26 @@ def test_a_subscriber_of_another_user_hears_nothing(monkeypatch, tmp_path):
             patch.setattr(listener, "Caller", Stranger)
             assert not heard(session, near, far)
         assert heard(session, near, far)
+
+
+def has_passrights():
+    """Returns whether this kernel can refuse descriptors: Linux 6.16 and later."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            return probe.getsockopt(socket.SOL_SOCKET, sockets._SO_PASSRIGHTS) == 1
+        except OSError:
+            return False
+
+
+def test_descriptors_that_a_client_sends_are_refused(tmp_path):
+    refused = pytest.raises(PermissionError) if has_passrights() else contextlib.nullcontext()
+    with running(f"ipc://{tmp_path}/x.sock") as one, dgkit.connect(one.endpoint) as session:
+        for endpoint in (one.endpoint, session.telemetry_topic()[0]):
+            with socket.socket(socket.AF_UNIX) as raw:
+                raw.connect(endpoint.removeprefix("ipc://"))
+                with refused:
+                    socket.send_fds(raw, [b"x"], [0])
+        session.write(session.empty(64), b"x")
 
 
 def test_a_signal_ends_a_start_that_waits_for_a_lock_at_once(tmp_path):
