@@ -9,9 +9,9 @@
 #include "region.h"
 
 static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
-		  struct dg_region_entry **out)
+		  struct dg_region_entry **out, uint64_t *full)
 {
-	struct dg_region_entry *entry = dg_region_table_find(id);
+	struct dg_region_entry *entry = dg_region_table_find(id, full);
 	const char *side = remote ? "remote" : "local";
 	if (!entry)
 		return dg_fail(ESTALE, "%s region %u is closed", side, id);
@@ -199,12 +199,14 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	       bool *fresh)
 {
 	int rc = 0;
-	*fresh = wr->local != run->local_id || wr->remote != run->remote_id || !run->local;
+	uint64_t local_id, remote_id;
+	*fresh = wr->local != REGION_NAME(run->local_id) ||
+		 wr->remote != REGION_NAME(run->remote_id) || !run->local;
 	struct dg_region_entry *local = run->local, *remote = run->remote;
 	if (*fresh) {
-		rc = lookup(q->dev, wr->local, false, &local);
+		rc = lookup(q->dev, wr->local, false, &local, &local_id);
 		if (!rc)
-			rc = lookup(q->dev, wr->remote, true, &remote);
+			rc = lookup(q->dev, wr->remote, true, &remote, &remote_id);
 		if (rc)
 			return rc;
 	}
@@ -239,7 +241,7 @@ int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_
 	op->opcode = wr->op;
 	op->flags = (uint8_t)(wr->flags | (plain ? OP_PLAIN : special_flags(local, remote, wr)));
 	if (*fresh)
-		*run = (struct op_run){local, remote, wr->local, wr->remote};
+		*run = (struct op_run){local, remote, local_id, remote_id};
 	return 0;
 }
 

@@ -70,26 +70,36 @@ struct dg_region_entry {
 	uint64_t size;
 	struct dg_gate *gate;
 	struct dg_region *region;
-	atomic_uint id; /* 0: closed to new operations */
+	_Atomic uint64_t id; /* generation << 20 | index; 0: closed to new operations */
 	uint8_t access, method, remote, may_fault;
 	atomic_uint lost; /* the exporter is gone */
-	uint32_t next_free;
 	int32_t pid; /* METHOD_VM: the process that base belongs to; otherwise 0 */
 	uint32_t slot;
-	uint32_t generation;
 	uint32_t device; /* dg_device.number */
 };
 _Static_assert(sizeof(struct dg_region_entry) == 64, "a region is one cache line on the data path");
 
 /* region_table.c: one table for the process, which is never freed. So a stale id or index is never
- * a dangling pointer, and a region of one device is never mistaken for a region of another. */
+ * a dangling pointer, and a region of one device is never mistaken for a region of another.
+ *
+ * An id has 64 bits, and no other region of the process ever gets it: whatever keeps an id keeps all
+ * of them. A work request or a record of a GPU queue has the low 32 bits, its name, which another
+ * region may get after 67 million closes. */
 #define REGION_TABLE_SIZE (1u << 20)
-#define REGION_INDEX(id)  ((id) & (REGION_TABLE_SIZE - 1))
+#define REGION_INDEX(id)  ((uint32_t)(id) & (REGION_TABLE_SIZE - 1))
+#define REGION_NAME(id)   ((uint32_t)(id))
 extern struct dg_region_entry *dg_region_table;
 
 static inline struct dg_region_entry *region_entry_at(uint32_t index)
 {
 	return dg_region_table + index;
+}
+
+/* Whether operations may still be posted to the region with this id. Inside a queue, the region then
+ * stays open until the queue is left: see dg_queues_grace(). */
+static inline bool region_is_open(uint64_t id)
+{
+	return atomic_load_explicit(&region_entry_at(REGION_INDEX(id))->id, memory_order_seq_cst) == id;
 }
 
 struct dg_ops;

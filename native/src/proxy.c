@@ -290,12 +290,32 @@ static int map_ring(struct dg_ring *r, const dg_ring_config *cfg)
 	return 0;
 }
 
+static int find_id(uint32_t name, uint64_t *id)
+{
+	return dg_region_table_find(name, id)
+		       ? 0
+		       : dg_fail(ESTALE, "region %u of the GPU queue is closed", name);
+}
+
+/* Keeps the ids of the regions that the kernels of another process may use. */
+static int refer(struct dg_ring *r, const dg_ring_config *cfg)
+{
+	int rc = find_id(cfg->own, &r->own);
+	if (!rc)
+		rc = find_id(cfg->own_import, &r->own_import);
+	for (uint32_t i = 0; i < cfg->n_peers && !rc; i++)
+		rc = find_id(cfg->peers[i], &r->peers[i]);
+	r->n_peers = cfg->n_peers;
+	return rc;
+}
+
 /* Imports the memory from another process. Its gate stays entered until dg_ring_free(): if this
  * process dies, the exporter waits for its end before it reads the ring's words for the last
  * time. */
 static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 {
-	struct dg_region_entry *entry = dg_region_table_find(cfg->memory);
+	uint64_t id;
+	struct dg_region_entry *entry = dg_region_table_find(cfg->memory, &id);
 	const uint64_t size = layout_of(cfg).size;
 	if (!entry || !entry->remote || entry->device != r->proxy->dev->number)
 		return dg_fail(ESTALE, "the memory of the GPU queue, region %u, is closed",
@@ -309,16 +329,15 @@ static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 			       "the memory of the GPU queue has %llu bytes; depth %u needs %llu",
 			       (unsigned long long)entry->size, cfg->depth,
 			       (unsigned long long)size);
+	const int rc = refer(r, cfg);
+	if (rc)
+		return rc;
 	gate_enter(entry->gate, 1);
 	if (gate_revoked(entry->gate)) {
 		gate_leave(entry->gate, 1);
 		return dg_fail(ESTALE, "the memory of the GPU queue was closed by its owner");
 	}
 	r->gate = entry->gate;
-	r->own = cfg->own;
-	r->own_import = cfg->own_import;
-	r->n_peers = cfg->n_peers;
-	memcpy(r->peers, cfg->peers, sizeof r->peers);
 	place_ring(r, entry->base, cfg);
 	return 0;
 }

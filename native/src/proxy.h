@@ -44,7 +44,10 @@ enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, 
 
 struct place {
 	uint64_t seen_ns, posted_ns, completed_ns;
-	uint64_t receive; /* of a put with an immediate value: count of the peer's receive */
+	union {
+		uint64_t receive; /* of a put with an immediate value: count of the peer's receive */
+		uint64_t region; /* of a send or receive: id of its region; 0 before the first use */
+	};
 	uint8_t state, status, op;
 };
 
@@ -79,7 +82,8 @@ struct dg_ring {
 	uint64_t size;
 	int fd;
 	struct dg_gate *gate; /* of the imported memory, if another process allocated it */
-	uint32_t own, own_import, n_peers, peers[DG_RING_PEERS]; /* see dg_ring_config */
+	uint64_t own, own_import, peers[DG_RING_PEERS]; /* ids: see dg_ring_config */
+	uint32_t n_peers;
 	uint32_t fork_generation;
 	uint32_t depth, mask, shift, weak;
 	uint64_t first;
@@ -110,8 +114,7 @@ struct dg_ring {
 
 /* A word that holds a running sum; only its owner, a ring, adds to it. */
 struct signal_word {
-	uint32_t region;
-	uint64_t offset, sum;
+	uint64_t region, offset, sum;
 	struct dg_ring *owner;
 };
 
@@ -174,7 +177,7 @@ uint32_t dg_ring_copy_small(struct dg_ring *r);
 /* Starts delivering the send at r->head. Returns DG_OK, WAIT or a dg_status. */
 int dg_message_start(struct dg_ring *r, const struct dg_gpu_request *request);
 /* Checks whether the memory of a receive may be written. Returns a dg_status. */
-uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *request);
+uint32_t dg_message_receivable(struct dg_ring *r, uint64_t count);
 /* Copies one chunk of the message in progress. Returns whether there is one. */
 bool dg_message_step(struct dg_ring *r);
 /* Finds the peer's next receive. Returns 0 and stores its count, or returns WAIT or a dg_status. */

@@ -52,10 +52,14 @@ static dg_wr work_request(const struct dg_ring *r, const dg_u64 *w)
 /* Whether a ring of another process may use these regions. */
 static bool admits(const struct dg_ring *r, const dg_wr *wr)
 {
-	bool known = !r->own;
-	for (uint32_t i = 0; i < r->n_peers && r->own == wr->local; i++)
-		known |= r->peers[i] == wr->remote;
-	return known;
+	if (!r->own)
+		return true;
+	if (wr->local != REGION_NAME(r->own) || !region_is_open(r->own))
+		return false;
+	for (uint32_t i = 0; i < r->n_peers; i++)
+		if (wr->remote == REGION_NAME(r->peers[i]))
+			return region_is_open(r->peers[i]);
+	return false;
 }
 
 /* Looks up the pair of regions and enters the gate. The local region needs none: its closer waits

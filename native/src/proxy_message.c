@@ -29,13 +29,19 @@ int dg_message_receiver(struct dg_ring *r, uint64_t *count)
 	return WAIT;
 }
 
-/* Returns the bytes of a local region, with its gate entered, or a dg_status. */
-static uint32_t enter_local(struct dg_ring *r, const struct dg_gpu_request *q, uint32_t access,
+/* Returns the bytes of the local region of a send or receive, with its gate entered, or a
+ * dg_status. The operation may wait for long: it keeps the id that its record's name had. */
+static uint32_t enter_local(struct dg_ring *r, uint64_t count, uint32_t access,
 			    struct dg_region_entry **out, uint64_t size)
 {
-	struct dg_region_entry *entry = dg_region_table_find(q->local);
-	if (!entry || entry->device != r->proxy->dev->number || entry->remote)
+	const struct dg_gpu_request *q = request_of(r, count);
+	struct place *p = place_of(r, count);
+	uint64_t id;
+	struct dg_region_entry *entry = dg_region_table_find(q->local, &id);
+	if (!entry || (p->region && p->region != id) || entry->device != r->proxy->dev->number ||
+	    entry->remote)
 		return DG_LOCAL_ERROR;
+	p->region = id;
 	if (entry->method != DG_METHOD_MAP || entry->may_fault)
 		return DG_UNSUPPORTED;
 	if (!(entry->access & access))
@@ -51,15 +57,15 @@ static uint32_t enter_local(struct dg_ring *r, const struct dg_gpu_request *q, u
 	return DG_OK;
 }
 
-uint32_t dg_message_receivable(struct dg_ring *r, const struct dg_gpu_request *request)
+uint32_t dg_message_receivable(struct dg_ring *r, uint64_t count)
 {
+	const struct dg_gpu_request *request = request_of(r, count);
 	struct dg_region_entry *entry;
 	if (!r->peer)
 		return r->peer_lost ? DG_PEER_LOST : DG_UNSUPPORTED;
 	if (!request->size) /* it accepts only messages without bytes */
 		return DG_OK;
-	const uint32_t status =
-		enter_local(r, request, DG_ACCESS_WRITE, &entry, request->size);
+	const uint32_t status = enter_local(r, count, DG_ACCESS_WRITE, &entry, request->size);
 	if (status == DG_OK)
 		gate_leave(entry->gate, 1);
 	return status;
@@ -88,10 +94,10 @@ static uint32_t copy_chunk(struct dg_ring *r, struct message *m, uint64_t size)
 	const struct dg_gpu_request *to = request_of(r->peer, m->to);
 	const uint64_t n = size - m->copied < CHUNK ? size - m->copied : CHUNK;
 	struct dg_region_entry *source, *target;
-	uint32_t status = enter_local(r, from, DG_ACCESS_READ, &source, size);
+	uint32_t status = enter_local(r, m->from, DG_ACCESS_READ, &source, size);
 	if (status != DG_OK)
 		return status;
-	status = enter_local(r, to, DG_ACCESS_WRITE, &target, size);
+	status = enter_local(r->peer, m->to, DG_ACCESS_WRITE, &target, size);
 	if (status == DG_OK) {
 		dg_copy(target->base + to->local_offset + m->copied,
 			source->base + from->local_offset + m->copied, n);

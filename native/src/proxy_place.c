@@ -39,6 +39,7 @@ void dg_ring_finish_peer(struct dg_ring *r, uint64_t count, uint32_t status, uin
 /* Returns the status of a record that dg_resolve() refuses. */
 static uint32_t refusal(int rc, const dg_wr *wr)
 {
+	uint64_t id;
 	switch (-rc) {
 	case ERANGE:
 		return DG_OUT_OF_BOUNDS;
@@ -47,7 +48,7 @@ static uint32_t refusal(int rc, const dg_wr *wr)
 	case EOPNOTSUPP:
 		return DG_UNSUPPORTED;
 	case ESTALE:
-		return dg_region_table_find(wr->local) ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
+		return dg_region_table_find(wr->local, &id) ? DG_REMOTE_ACCESS_ERROR : DG_LOCAL_ERROR;
 	default:
 		return DG_BAD_RECORD;
 	}

@@ -40,17 +40,18 @@ static uint32_t admit(const struct dg_ring *r, struct dg_gpu_request *q)
 	bool known = q->op != DG_OP_PUT && q->op != DG_OP_GET;
 	if (!r->own)
 		return DG_OK;
-	for (uint32_t i = 0; i < r->n_peers; i++)
-		known |= q->local == r->peers[i];
+	for (uint32_t i = 0; i < r->n_peers && !known; i++)
+		known = q->local == REGION_NAME(r->peers[i]) && region_is_open(r->peers[i]);
 	if (!known)
 		return DG_LOCAL_ERROR;
-	if (mirrored(r, q) && q->remote != r->own)
+	if (!region_is_open(r->own) || !region_is_open(r->own_import) ||
+	    (mirrored(r, q) && q->remote != REGION_NAME(r->own)))
 		return DG_REMOTE_ACCESS_ERROR;
 	/* Operations for which the core itself writes the bytes. */
 	if (q->op == DG_OP_PUT_INLINE || q->op == DG_OP_SIGNAL || q->flags & DG_SIGNAL) {
-		if (q->signal_region != r->own)
+		if (q->signal_region != REGION_NAME(r->own))
 			return DG_REMOTE_ACCESS_ERROR;
-		q->signal_region = r->own_import;
+		q->signal_region = REGION_NAME(r->own_import);
 	}
 	return DG_OK;
 }
@@ -194,10 +195,12 @@ static int start(struct dg_ring *r, uint64_t count, const dg_u64 *words)
 		p->state = PLACE_SIGNALLING;
 		return (int)dg_signal_stage(r, count);
 	case DG_OP_SEND:
+		p->region = 0;
 		return dg_message_start(r, q);
 	case DG_OP_RECV:
 		p->state = PLACE_RECEIVING;
-		return (int)dg_message_receivable(r, q);
+		p->region = 0;
+		return (int)dg_message_receivable(r, count);
 	case DG_OP_FENCE:
 	case DG_OP_COMMIT:
 		dg_ring_finish(r, count, DG_OK, 0);

@@ -14,7 +14,7 @@
 #include "proxy.h"
 #include "region.h"
 
-static struct signal_word *word_find(struct dg_proxy *p, uint32_t region, uint64_t offset)
+static struct signal_word *word_find(struct dg_proxy *p, uint64_t region, uint64_t offset)
 {
 	for (uint32_t i = 0; i < p->n_words; i++)
 		if (p->words[i].region == region && p->words[i].offset == offset)
@@ -58,12 +58,12 @@ static bool word_read(struct dg_region_entry *entry, uint64_t offset, uint64_t *
 	return allowed;
 }
 
-/* Computes the value to store. Returns a dg_status. */
+/* Computes the value to store in the region with this id. Returns a dg_status. */
 static uint32_t next_value(struct dg_ring *r, const struct dg_gpu_request *q,
-			   struct dg_region_entry *entry, uint64_t *value)
+			   struct dg_region_entry *entry, uint64_t id, uint64_t *value)
 {
 	const bool set = q->flags & DG_SIGNAL_SET;
-	struct signal_word *word = word_find(r->proxy, q->signal_region, q->signal_offset);
+	struct signal_word *word = word_find(r->proxy, id, q->signal_offset);
 	if (word && word->owner != r)
 		return DG_UNSUPPORTED;
 	if (!word) {
@@ -75,7 +75,7 @@ static uint32_t next_value(struct dg_ring *r, const struct dg_gpu_request *q,
 		word = word_add(r->proxy);
 		if (!word)
 			return DG_IO_FAILED;
-		*word = (struct signal_word){q->signal_region, q->signal_offset, sum, r};
+		*word = (struct signal_word){id, q->signal_offset, sum, r};
 	}
 	word->sum = set ? q->addend : word->sum + q->addend;
 	*value = word->sum;
@@ -86,8 +86,11 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 {
 	const struct dg_gpu_request *q = request_of(r, count);
 	const uint64_t slot = (r->first + count) & r->mask;
-	struct dg_region_entry *entry = dg_region_table_find(q->signal_region);
-	uint64_t value;
+	uint64_t id, value;
+	struct dg_region_entry *entry = dg_region_table_find(q->signal_region, &id);
+	/* Closed since the put was posted, or since this pass looked up its regions. */
+	if (!entry || (r->own && id != r->own_import))
+		return DG_REMOTE_ACCESS_ERROR;
 	const dg_wr wr = {
 		.user = count,
 		.local = r->staging->id,
@@ -109,7 +112,7 @@ uint32_t dg_signal_stage(struct dg_ring *r, uint64_t count)
 	else if ((uintptr_t)(entry->base + q->signal_offset) & 7)
 		status = DG_BAD_RECORD;
 	else
-		status = next_value(r, q, entry, &value);
+		status = next_value(r, q, entry, id, &value);
 	if (status != DG_OK) {
 		r->n_wr--;
 		r->total -= wr.size;

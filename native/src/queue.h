@@ -119,7 +119,7 @@ enum { STAMP_OPS = 16, STAMP_BYTES = 65536 };
 /* Consecutive operations between the same two regions, which are looked up once. */
 struct op_run {
 	struct dg_region_entry *local, *remote;
-	uint32_t local_id, remote_id;
+	uint64_t local_id, remote_id;
 };
 
 /* A batch of small requests of one size between the same two regions. */

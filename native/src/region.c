@@ -474,7 +474,7 @@ static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
 			return dg_fail(EBUSY,
 				       "%s region %u still has transfers in flight; new ones are "
 				       "refused: keep its memory and close it again",
-				       r->remote ? "remote" : "local", r->id);
+				       r->remote ? "remote" : "local", r->name);
 		usleep(naps++ < 50 ? 20 : 500);
 	}
 	return 0;
@@ -501,7 +501,7 @@ static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 	if (!rc)
 		rc = wait_quiet(r, deadline_ns);
 	if (!rc && life_drain(&r->life, deadline_ns))
-		rc = dg_fail(EBUSY, "another thread is still using region %u: close it again", r->id);
+		rc = dg_fail(EBUSY, "another thread is still using region %u: close it again", r->name);
 	return rc;
 }
 
@@ -515,7 +515,7 @@ int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns)
 	int rc = life_close_begin(&r->life, deadline_ns);
 	if (rc < 0)
 		return dg_fail(EBUSY, "another thread is still closing region %u: close it again",
-			       r->id);
+			       r->name);
 	if (!rc)
 		return 0;
 	rc = revoke_and_wait(r, deadline_ns);
@@ -556,7 +556,7 @@ int dg_region_info_get(dg_region *r, dg_region_info *out)
 	bool lost = atomic_load(&r->entry->lost) || (r->qp && atomic_load(&r->qp->broken));
 	*out = (dg_region_info){
 		.size = r->memory.size,
-		.id = r->id,
+		.id = r->name,
 		.access = r->access,
 		.remote = r->remote,
 		.method = r->in_bar ? DG_METHOD_BAR : r->entry->method,

@@ -17,7 +17,7 @@ struct dg_region {
 	struct dg_life life;
 	struct dg_device *dev;
 	struct dg_region_entry *entry;
-	uint32_t index, id;
+	uint32_t index, name; /* in the region table */
 	dg_memory memory;
 	uint32_t access;
 	bool remote;
@@ -68,9 +68,11 @@ int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 void dg_region_table_remove(struct dg_region *r);
 void dg_region_table_fork_lock(void);
 void dg_region_table_fork_unlock(void);
-/* Returns the entry with this id if operations may be posted to it, otherwise NULL. The load is
- * seq_cst: it is the poster's half of dg_queues_grace(). */
-struct dg_region_entry *dg_region_table_find(uint32_t id);
+/* Returns the entry of the region with this name if operations may be posted to it, and stores its
+ * id, otherwise NULL. The load is seq_cst: it is the poster's half of dg_queues_grace(). */
+struct dg_region_entry *dg_region_table_find(uint32_t name, uint64_t *id);
+/* For tests: the next region at this index, which is free, gets the generation after this one. */
+void dg_region_table_set_generation(uint32_t index, uint64_t generation);
 /* Waits for a grace period: until every thread that was inside a queue of the device at the time of
  * the call has left it. Errors: EBUSY at the deadline. */
 int dg_queues_grace(struct dg_device *dev, uint64_t deadline_ns);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The table in which queues look up region ids. An id consists of an entry's index and its
- * generation. Entries are reused first in, first out, so that a stale id stays invalid for a long
- * time. Address space for all entries is reserved once; memory is used only for entries that were
- * needed.
+ * The table in which queues look up regions. An id consists of an entry's index and its generation,
+ * which has 44 bits and never wraps. Entries are reused first in, first out, so that a stale name,
+ * with 12 bits of the generation, stays invalid for a long time. Address space for all entries is
+ * reserved once; memory is used only for entries that were needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,24 +12,32 @@
 #include "error.h"
 #include "region.h"
 
-/* At least MIN_FREE entries stay free, so that an id is reused only after 67 million closes. */
-enum { GENERATIONS = 0xfff, MIN_FREE = 16384 };
+/* At least MIN_FREE entries stay free, so that a name is reused only after 67 million closes. */
+enum { INDEX_BITS = 20, MIN_FREE = 16384 };
+_Static_assert(REGION_TABLE_SIZE == 1u << INDEX_BITS, "an index has INDEX_BITS bits");
 
 struct dg_region_entry *dg_region_table;
 static struct dg_gate *gates;
+/* What only this file uses of an entry. */
+static struct cold {
+	uint64_t generation; /* of the latest region */
+	uint32_t next_free;
+} *colds;
 static uint32_t used, live, free_head = UINT32_MAX, free_tail = UINT32_MAX;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void reserve(void)
 {
 	size_t hots = sizeof *dg_region_table * REGION_TABLE_SIZE,
-	       all = hots + sizeof *gates * REGION_TABLE_SIZE;
+	       gated = hots + sizeof *gates * REGION_TABLE_SIZE,
+	       all = gated + sizeof *colds * REGION_TABLE_SIZE;
 	void *at = mmap(NULL, all, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (at == MAP_FAILED)
 		return;
 	dg_region_table = at;
 	gates = (struct dg_gate *)((char *)at + hots);
+	colds = (struct cold *)((char *)at + gated);
 }
 
 int dg_region_table_open(void)
@@ -51,17 +59,25 @@ void dg_region_table_fork_unlock(void)
 	pthread_mutex_unlock(&lock);
 }
 
-struct dg_region_entry *dg_region_table_find(uint32_t id)
+struct dg_region_entry *dg_region_table_find(uint32_t name, uint64_t *id)
 {
-	struct dg_region_entry *entry = region_entry_at(REGION_INDEX(id));
-	return id && atomic_load_explicit(&entry->id, memory_order_seq_cst) == id ? entry : NULL;
+	struct dg_region_entry *entry = region_entry_at(REGION_INDEX(name));
+	*id = atomic_load_explicit(&entry->id, memory_order_seq_cst);
+	return *id && REGION_NAME(*id) == name ? entry : NULL;
+}
+
+void dg_region_table_set_generation(uint32_t index, uint64_t generation)
+{
+	pthread_mutex_lock(&lock);
+	colds[index].generation = generation;
+	pthread_mutex_unlock(&lock);
 }
 
 static int take(uint32_t *index)
 {
 	if (free_head != UINT32_MAX && used - live > MIN_FREE) {
 		*index = free_head;
-		free_head = region_entry_at(*index)->next_free;
+		free_head = colds[*index].next_free;
 		if (free_head == UINT32_MAX)
 			free_tail = UINT32_MAX;
 		return 0;
@@ -74,10 +90,15 @@ static int take(uint32_t *index)
 	return 0;
 }
 
+/* Returns the id of the latest region at an index. */
+static uint64_t id_at(uint32_t index)
+{
+	return colds[index].generation << INDEX_BITS | index;
+}
+
 static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_region_entry *init,
 		 struct dg_region *r)
 {
-	uint32_t generation = entry->generation % GENERATIONS + 1;
 	/* All fields except id, which holders of a stale id may load at any time. */
 	entry->base = init->base;
 	entry->size = init->size;
@@ -90,15 +111,17 @@ static void fill(struct dg_region_entry *entry, uint32_t index, const struct dg_
 	atomic_store(&entry->lost, 0);
 	entry->pid = init->pid;
 	entry->slot = init->slot;
-	entry->generation = generation;
 	entry->device = r->dev->number;
 	if (!entry->gate) {
 		entry->gate = &gates[index];
 		atomic_store(&entry->gate->revoked, 0);
 	}
 	r->entry = entry;
+	/* The name is not 0: a generation whose low bits are 0 is skipped. */
+	uint64_t *generation = &colds[index].generation;
+	*generation += (*generation + 1) << INDEX_BITS & UINT32_MAX ? 1 : 2;
 	r->index = index;
-	r->id = generation << 20 | index;
+	r->name = REGION_NAME(id_at(index));
 }
 
 int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
@@ -121,7 +144,7 @@ int dg_region_table_add(struct dg_region *r, const struct dg_region_entry *init)
 	dev->regions = r;
 	pthread_mutex_unlock(&dev->lock);
 	/* Everything above is visible before the id can be found. */
-	atomic_store_explicit(&r->entry->id, r->id, memory_order_seq_cst);
+	atomic_store_explicit(&r->entry->id, id_at(r->index), memory_order_seq_cst);
 	return 0;
 }
 
@@ -137,11 +160,11 @@ void dg_region_table_remove(struct dg_region *r)
 		r->next->prev = r->prev;
 	pthread_mutex_unlock(&dev->lock);
 	pthread_mutex_lock(&lock);
-	r->entry->next_free = UINT32_MAX;
+	colds[r->index].next_free = UINT32_MAX;
 	if (free_tail == UINT32_MAX)
 		free_head = r->index;
 	else
-		region_entry_at(free_tail)->next_free = r->index;
+		colds[free_tail].next_free = r->index;
 	free_tail = r->index;
 	live--;
 	pthread_mutex_unlock(&lock);

@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "gpu_ring.h"
+#include "region.h"
 
 enum { SIZE = 4096, DEPTH = 64 };
 static const uint64_t SECOND = 1000000000;
@@ -71,16 +72,22 @@ static void world_close(struct world *w)
 	CHECK_EQ(dg_device_close(w->dev, 10 * SECOND), 0);
 }
 
+/* handle: address of the ring's dg_gpu_queue. */
+static void poster_of(struct poster *p, uintptr_t handle, uint64_t first)
+{
+	p->q = (struct dg_gpu_queue *)handle;
+	p->out = (struct dg_gpu_ring *)(uintptr_t)p->q->ring;
+	p->completions = (struct dg_gpu_completion *)(uintptr_t)p->q->completions;
+	p->records = (struct dg_gpu_record *)(uintptr_t)p->q->records;
+	p->next = first;
+}
+
 static void poster_open(struct poster *p, struct world *w, uint64_t first)
 {
 	const dg_ring_config cfg = {.depth = DEPTH, .first = first, .limit = SECOND};
 	CHECK_EQ(dg_ring_open(w->proxy, &cfg, &p->ring), 0);
 	dg_ring_info_get(p->ring, &p->info);
-	p->q = (struct dg_gpu_queue *)(uintptr_t)p->info.handle;
-	p->out = (struct dg_gpu_ring *)(uintptr_t)p->q->ring;
-	p->completions = (struct dg_gpu_completion *)(uintptr_t)p->q->completions;
-	p->records = (struct dg_gpu_record *)(uintptr_t)p->q->records;
-	p->next = first;
+	poster_of(p, p->info.handle, first);
 }
 
 /* Stores the words of a record in random order, each with release. */
@@ -575,6 +582,167 @@ static void copies_of_all_kinds_are_made_in_posting_order(void)
 	world_close(&w);
 }
 
+/* A ring as if its kernels were another process's: they use w->local by its import, and w->remote. */
+struct foreign {
+	struct world w;
+	struct poster p;
+	dg_memory memory;
+	dg_region *exported, *ring, *own_import;
+};
+
+static dg_region *import_of(struct world *w, dg_region *region)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	dg_region *out;
+	const int length = dg_region_export(region, 3, descriptor, sizeof descriptor);
+	CHECK(length > 0);
+	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, SECOND, &out), 0);
+	return out;
+}
+
+static uint32_t name_of(dg_region *region)
+{
+	dg_region_info info;
+	CHECK_EQ(dg_region_info_get(region, &info), 0);
+	return info.id;
+}
+
+static void foreign_open(struct foreign *f)
+{
+	dg_ring_config cfg = {.depth = DEPTH, .limit = SECOND};
+	world_open(&f->w);
+	f->memory = (dg_memory){.size = dg_ring_memory_size(&cfg), .fd = -1};
+	f->memory.addr = aligned_alloc(SIZE, f->memory.size);
+	CHECK_EQ(dg_ring_lay_out(f->memory.addr, &cfg), 0);
+	CHECK_EQ(dg_region_register(f->w.dev, &f->memory, 3, &f->exported), 0);
+	f->ring = import_of(&f->w, f->exported);
+	f->own_import = import_of(&f->w, f->w.local);
+	cfg.memory = name_of(f->ring);
+	cfg.own = f->w.local_id;
+	cfg.own_import = name_of(f->own_import);
+	cfg.n_peers = 1;
+	cfg.peers[0] = f->w.remote_id;
+	CHECK_EQ(dg_ring_open(f->w.proxy, &cfg, &f->p.ring), 0);
+	poster_of(&f->p, (uintptr_t)f->memory.addr, 0);
+}
+
+static void foreign_close(struct foreign *f)
+{
+	dg_ring_free(f->p.ring);
+	world_close(&f->w);
+	free(f->memory.addr);
+}
+
+/* Puts `size` bytes from the kernel's region into that of the ring's process; returns the status. */
+static int put_from(struct foreign *f, uint64_t size)
+{
+	const struct dg_gpu_request r = {
+		.op = DG_OP_PUT, .local = f->w.remote_id, .remote = f->w.local_id, .size = size};
+	return wait_for(&f->p, post(&f->p, &r));
+}
+
+/* Returns another region with the name of a closed one, as after 67 million closes: registered
+ * memory, or an import if `of` is given. */
+static dg_region *namesake(struct world *w, uint32_t name, const dg_memory *memory, dg_region *of)
+{
+	dg_region *region;
+	dg_region_table_set_generation(REGION_INDEX(name), (name >> 20) + (1u << 12) - 1);
+	for (;;) {
+		if (of)
+			region = import_of(w, of);
+		else
+			CHECK_EQ(dg_region_register(w->dev, memory, 3, &region), 0);
+		if (name_of(region) == name)
+			return region;
+		CHECK(REGION_INDEX(name_of(region)) != REGION_INDEX(name));
+		CHECK_EQ(dg_region_close(region, SECOND), 0);
+	}
+}
+
+static void a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one(void)
+{
+	static char stranger[SIZE];
+	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
+	struct foreign f;
+	foreign_open(&f);
+	memset(f.w.target_bytes, 1, sizeof f.w.target_bytes);
+	CHECK_EQ(put_from(&f, 8), DG_OK);
+	CHECK_EQ(put_from(&f, SIZE), DG_OK);
+	CHECK_EQ(memcmp(f.w.local_bytes, f.w.target_bytes, SIZE), 0);
+	CHECK_EQ(dg_region_close(f.own_import, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.w.local, SECOND), 0);
+	CHECK_EQ(put_from(&f, 8), DG_REMOTE_ACCESS_ERROR);
+	namesake(&f.w, f.w.local_id, &memory, NULL);
+	CHECK_EQ(put_from(&f, 8), DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(put_from(&f, SIZE), DG_REMOTE_ACCESS_ERROR);
+	for (int i = 0; i < SIZE; i++)
+		CHECK_EQ(stranger[i], 0);
+	foreign_close(&f);
+}
+
+static void a_ring_does_not_read_a_region_with_the_name_of_its_closed_one(void)
+{
+	struct foreign f;
+	foreign_open(&f);
+	CHECK_EQ(put_from(&f, 8), DG_OK);
+	CHECK_EQ(dg_region_close(f.w.remote, SECOND), 0);
+	namesake(&f.w, f.w.remote_id, NULL, f.w.target);
+	CHECK_EQ(put_from(&f, 8), DG_LOCAL_ERROR);
+	CHECK_EQ(put_from(&f, SIZE), DG_LOCAL_ERROR);
+	foreign_close(&f);
+}
+
+static void a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one(void)
+{
+	static char stranger[SIZE];
+	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
+	struct world w;
+	struct poster from, to;
+	dg_region *source;
+	world_open(&w);
+	const dg_memory bytes = {.addr = w.target_bytes, .size = SIZE, .fd = -1};
+	memset(w.target_bytes, 1, SIZE);
+	CHECK_EQ(dg_region_register(w.dev, &bytes, 3, &source), 0);
+	poster_open(&from, &w, 0);
+	poster_open(&to, &w, 0);
+	CHECK_EQ(dg_ring_connect(from.ring, to.ring), 0);
+	const struct dg_gpu_request receive = {.op = DG_OP_RECV, .local = w.local_id, .size = 8};
+	const struct dg_gpu_request send = {.op = DG_OP_SEND, .local = name_of(source), .size = 8};
+	const uint64_t received = post(&to, &receive);
+	dg_ring_stats stats;
+	do
+		CHECK_EQ(dg_ring_stats_get(to.ring, &stats), 0);
+	while (!stats.taken);
+	CHECK_EQ(dg_region_close(w.local, SECOND), 0);
+	namesake(&w, w.local_id, &memory, NULL);
+	CHECK_EQ(wait_for(&from, post(&from, &send)), DG_LOCAL_ERROR);
+	CHECK_EQ(wait_for(&to, received), DG_LOCAL_ERROR);
+	CHECK_EQ(stranger[0], 0);
+	dg_ring_free(from.ring);
+	dg_ring_free(to.ring);
+	world_close(&w);
+}
+
+static void a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one(void)
+{
+	static char stranger[SIZE];
+	const dg_memory memory = {.addr = stranger, .size = SIZE, .fd = -1};
+	struct world w;
+	dg_queue *q;
+	dg_prep *prepared;
+	world_open(&w);
+	CHECK_EQ(dg_queue_open(w.dev, DEPTH, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	const dg_wr wr = {.local = w.local_id, .remote = w.remote_id, .size = 8, .op = DG_WRITE};
+	CHECK_EQ(dg_prep_open(q, &wr, 1, &prepared), 0);
+	CHECK_EQ(dg_region_close(w.local, SECOND), 0);
+	namesake(&w, w.local_id, &memory, NULL);
+	CHECK_EQ(dg_prep_run(prepared), -ESTALE);
+	CHECK_EQ(dg_prep_close(prepared), 0);
+	CHECK_EQ(dg_queue_close(q), 0);
+	dg_queue_free(q);
+	world_close(&w);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -593,6 +761,10 @@ int main(int argc, char **argv)
 		TEST(threads_close_and_ask_one_ring),
 		TEST(a_closed_ring_outlives_its_proxy),
 		TEST(a_wrong_configuration_is_refused),
+		TEST(a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one),
+		TEST(a_ring_does_not_read_a_region_with_the_name_of_its_closed_one),
+		TEST(a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one),
+		TEST(a_prepared_operation_does_not_use_a_region_with_the_name_of_its_closed_one),
 	};
 	return RUN_TESTS(tests, argc, argv);
 }

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WARM_UP = 0.25  # share of the samples that is left out: caches and pools fill
 MIN_SAMPLES, MAX_SAMPLES = 8, 400  # of one run
 HANG_S = 60  # no round may take longer
-# Growth over the run that is normal: the table of regions takes 192 bytes for each of its first
+# Growth over the run that is normal: the table of regions takes 208 bytes for each of its first
 # 16,384 entries before it reuses one (native/src/region_table.c: 3 MiB), and allocators keep some.
 LIMITS = {"rss_kib": 4096, "fds": 2, "threads": 2}
 CLIENT = """

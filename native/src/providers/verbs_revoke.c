@@ -141,7 +141,7 @@ int dg_verbs_revoke(struct dg_device *dev, void *state, struct dg_region *r, uin
 			"before the time-out; its access was withdrawn and its transfers are "
 			"refused: "
 			"close it again",
-			r->id, dg_verbs_address_text(&late->id->dst_addr).text);
+			r->name, dg_verbs_address_text(&late->id->dst_addr).text);
 	dg_verbs_rights_take(d, r);
 	pthread_mutex_unlock(&d->lock);
 	return rc;

@@ -135,7 +135,7 @@ static int busy(const struct dg_region *r, const struct bar_slot *s)
 		       "local region %u: process %u of %s still has transfers in flight on it, "
 		       "through the PCI BAR; new ones are refused: keep its memory and close it "
 		       "again. If that process has ended, the next import there takes its slot back",
-		       r->id, atomic_load_explicit(&s->pid, memory_order_relaxed),
+		       r->name, atomic_load_explicit(&s->pid, memory_order_relaxed),
 		       known ? "this machine" : "the DPU guest");
 }
 

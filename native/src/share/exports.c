@@ -526,7 +526,7 @@ int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 				       "local region %u: process %d still has transfers in flight "
 				       "on it; new ones are refused: keep its memory and close it "
 				       "again, or end that process",
-				       r->id, (int)pid);
+				       r->name, (int)pid);
 		dg_devices_poll(); /* the importer may be this process itself */
 		usleep(naps < 50 ? 20 : 500);
 	}
