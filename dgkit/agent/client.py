@@ -140,15 +140,19 @@ class Client:
         return ref
 
     def free(self, handle: int, timeout: float) -> None:
-        """End the monitors of a region and close it. After RegionBusy it stays registered."""
+        """End the monitors and GPU queues of a region and close it.
+
+        After RegionBusy it stays registered.
+        """
         ref = self.region(handle)
-        try:
-            self._end_monitors(handle, timeout)
-        finally:
-            ref.close(timeout)
-            if self.regions.pop(handle, None) is not None:
-                self.allowance.give_memory(ref.charged)
-                self.allowance.give_region(staging=ref.staging)
+        with self.rings.revoked(handle):
+            try:
+                self._end_monitors(handle, timeout)
+            finally:
+                ref.close(timeout)
+                if self.regions.pop(handle, None) is not None:
+                    self.allowance.give_memory(ref.charged)
+                    self.allowance.give_region(staging=ref.staging)
 
     def monitors_of(self, handle: int) -> list[MonitorEnd]:
         """Return the monitors of a region."""

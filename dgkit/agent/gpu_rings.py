@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..dma.gpu_queue import RingConfig, check_served
@@ -13,7 +15,7 @@ from ..errors import ClosedError, LimitReached, PeerError
 from ..wire.messages import MAX_RINGS, OpenRing, RingOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable, Iterator, Sized
 
     from ..dma import Device, Region, RemoteRegion
     from ..dpu.region_ref import RegionRef
@@ -23,8 +25,18 @@ _SPIN_US = 1000.0
 _PLACE_BYTES = 512  # memory that the C core uses for each slot of a ring
 
 
+@dataclass(frozen=True, slots=True)
+class _Served:
+    ring: ImportedRing
+    memory: RemoteRegion
+    charged: int  # bytes
+    region: int  # handle of the region that its kernels put into
+
+
 class ClientRings:
-    """Rings of one client, with a proxy of their own. Called by the client's control worker.
+    """Rings of one client, with a proxy of their own. Thread-safe.
+
+    The client's control worker opens and closes rings, and its moves' worker frees regions.
 
     Args:
         allowance: The client's allowance, to which a ring is charged.
@@ -38,7 +50,8 @@ class ClientRings:
         self._allowance = allowance
         self._regions = regions
         self._region = region
-        self._rings: dict[int, tuple[ImportedRing, RemoteRegion, int]] = {}
+        self._lock = threading.RLock()
+        self._rings: dict[int, _Served] = {}
         self._proxy: Proxy | None = None
         self._handles = 0
 
@@ -51,6 +64,10 @@ class ClientRings:
             ClosedError: A region is unknown.
             PeerError: A region belongs to the wrong side.
         """
+        with self._lock:
+            return self._open(device, request)
+
+    def _open(self, device: Device, request: OpenRing) -> RingOpened:
         if len(self._rings) >= MAX_RINGS:
             raise LimitReached(
                 errno.ENOSPC,
@@ -75,7 +92,7 @@ class ClientRings:
             )
             undo.pop_all()
         self._handles += 1
-        self._rings[self._handles] = ring, memory, charged
+        self._rings[self._handles] = _Served(ring, memory, charged, request.region)
         return RingOpened(request.id, self._handles, own.id, [peer.id for peer in peers])
 
     def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
@@ -101,18 +118,31 @@ class ClientRings:
         Raises:
             ClosedError: The handle is unknown.
         """
-        if handle not in self._rings:
-            raise ClosedError(f"GPU queue {handle} is unknown to the agent, or was closed")
-        ring, memory, charged = self._rings.pop(handle)
-        with contextlib.ExitStack() as steps:  # in reverse order
+        with self._lock, contextlib.ExitStack() as steps:  # in reverse order
+            served = self._rings.pop(handle, None)
+            if served is None:
+                raise ClosedError(f"GPU queue {handle} is unknown to the agent, or was closed")
             steps.callback(self._allowance.give_region)
-            steps.callback(self._allowance.give_memory, charged)
-            steps.callback(memory.close)
-            steps.callback(ring.close)
+            steps.callback(self._allowance.give_memory, served.charged)
+            steps.callback(served.memory.close)
+            steps.callback(served.ring.close)
+
+    @contextlib.contextmanager
+    def revoked(self, region: int) -> Iterator[None]:
+        """Close the rings whose kernels put into a region; the block may free it.
+
+        No ring opens during the block. A ring whose kernels put from the region refuses that, and
+        serves its other regions.
+        """
+        with self._lock:
+            for handle, served in list(self._rings.items()):
+                if served.region == region:
+                    self.close(handle)
+            yield
 
     def close_all(self) -> None:
         """Close all rings and stop the proxy, before the client's regions are closed."""
-        with contextlib.ExitStack() as steps:
+        with self._lock, contextlib.ExitStack() as steps:
             if self._proxy is not None:
                 steps.callback(self._proxy.close)
             for handle in list(self._rings):

@@ -317,8 +317,10 @@ class Session:
         """Open a queue that kernels of this process post to (dgkit_device.cuh); the DPU serves it.
 
         Args:
-            region: Memory of the DPU (on="dpu"): the remote region of the kernels.
-            local: Memory of the host: the kernels' local regions, at most 8.
+            region: Memory of the DPU (on="dpu"): the remote region of the kernels. Closing it ends
+                the queue.
+            local: Memory of the host: the kernels' local regions, at most 8. The queue refuses
+                one that is closed, and serves the others.
             depth: Maximum number of operations posted and not complete: rounded up to a power of
                 two, 64 to 16,384.
             weak: Kernels choose the slot of each operation, instead of taking the next one.

@@ -136,15 +136,19 @@ def test_a_kernel_names_no_other_region(kernels: Any) -> None:
         assert r.queue.first_error[0] == Status.REMOTE_ACCESS_ERROR
 
 
-def test_a_closed_region_fails_on_its_own_side(kernels: Any) -> None:
+def test_a_closed_local_region_fails_and_the_close_of_the_dpus_region_ends_the_queue(
+    kernels: Any,
+) -> None:
     with rig(kernels) as r:
         args = r.arguments(status := np.zeros(16, np.int32))
         r.host.close()
         r.kernels["put"](1, 1, (*args, 0, 0, 8))
         assert status[0] == Status.LOCAL_ERROR
+        assert not r.queue.lost
         r.dpu.close()
+        assert r.queue.lost
         r.kernels["put"](1, 1, (*args, 0, 0, 8))
-        assert status[0] == Status.REMOTE_ACCESS_ERROR
+        assert status[0] == Status.CLOSED
 
 
 def wait_for(reached: Any) -> None:
@@ -164,6 +168,17 @@ def test_the_dpus_death_ends_the_waits_of_a_running_kernel(kernels: Any) -> None
         launch.wait()
         assert time.monotonic() - begin < 5
         assert set(status) == {Status.CLOSED}
+        assert r.queue.lost
+
+
+def test_closing_the_dpus_region_ends_the_waits_of_a_running_kernel(kernels: Any) -> None:
+    with rig(kernels, timeout=60) as r:
+        status = np.full(64, -7, np.int32)
+        launch = r.kernels["forever"].start(1, 64, r.arguments(status))
+        wait_for(lambda: r.queue.completed > 1000)
+        r.dpu.close()
+        launch.wait()
+        assert set(status) <= {Status.CLOSED, Status.FLUSHED}
         assert r.queue.lost
 
 
