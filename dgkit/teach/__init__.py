@@ -9,6 +9,7 @@ submission.py   the grader's end: calls functions of a submission in another pro
 harness.py      the submission's end: runs the student's cells and answers calls
 codec.py        messages between the two ends, which contain only plain values
 sandbox.py      isolation and limits of the submission's process
+cgroup.py       limits of all its processes together
 student_notebook.py
                 cells of a notebook: solutions and tests
 grader.py       grades the tests of a notebook against a submission

@@ -17,7 +17,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
 
     course = Unicode(".", help="Folder of the course").tag(config=True)
     time_s = Float(10.0, help="Time of one call, in seconds").tag(config=True)
-    memory_bytes = Integer(2 << 30, help="Address space of a submission").tag(config=True)
+    memory_bytes = Integer(2 << 30, help="Memory of a submission").tag(config=True)
     allow_not_isolated = Bool(
         False, help="Grade even if submissions cannot be isolated: they then run with your rights"
     ).tag(config=True)

@@ -41,7 +41,7 @@ c.OverwriteCells.add_missing_cells = True
 c.Grader.course = str(Path(__file__).resolve().parent)
 c.Grader.max_bonus = 5.0  # most points of extra credit, if a lab has a bonus
 
-# Limits of a submission: time of one call of a function, memory of its process.
+# Limits of a submission: time of one call of a function, memory of its processes.
 c.Grader.time_s = 10.0
 c.Grader.memory_bytes = 2 << 30
 # Grade even if neither another user nor bubblewrap can isolate submissions. They then run with

@@ -1,0 +1,209 @@
+"""What a hostile submission can use up, leave behind and see, in each kind of isolation."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from dgkit.teach import cgroup, course, sandbox
+from dgkit.teach.submission import Submission, SubmissionFailed
+
+HIDDEN = (str(course.labs_folder()),)
+CODE = """
+import os, signal, time
+
+def start(count):
+    '''Start processes; return the number that could be started.'''
+    children = []
+    try:
+        while len(children) < count:
+            child = os.fork()
+            if not child:
+                signal.pause()
+            children.append(child)
+    except OSError:
+        pass
+    for child in children:
+        os.kill(child, signal.SIGKILL)
+    return len(children)
+
+def survivors(count, size):
+    '''Start processes that each touch memory and end; return the number that succeeded.'''
+    for _ in range(count):
+        if not os.fork():
+            kept = b"x" * size
+            time.sleep(0.5)
+            os._exit(0)
+    return sum(os.waitpid(-1, 0)[1] == 0 for _ in range(count))
+
+def fill():
+    '''Write files wherever it is possible; return the folders and the sum of bytes.'''
+    folders, written = [], 0
+    for folder, names, _ in os.walk("/"):
+        if folder in ("/proc", "/usr") or folder.count("/") > 3:
+            names.clear()
+        try:
+            for n in range(1000):
+                with open(f"{folder}/left {n}", "wb") as file:
+                    written += file.write(bytes(1 << 20))
+                folders += [folder] * (not n)
+        except OSError:
+            pass
+    return folders, written
+
+def seen(*paths):
+    return [path for path in paths if os.path.exists(path)]
+
+def leave_group():
+    os.setsid()
+    time.sleep(60)
+
+def user():
+    return os.getuid()
+"""
+
+
+def _ways():
+    if program := shutil.which("bwrap"):
+        yield "bubblewrap", sandbox._bubblewrap(program, HIDDEN)
+    if os.geteuid() == 0:
+        yield "another user", sandbox._another_user(HIDDEN)
+
+
+WAYS = dict(_ways())
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def isolation(request):
+    assert not sandbox._fails(WAYS[request.param], HIDDEN)
+    return sandbox._tried(sandbox.Isolation(request.param, WAYS[request.param]))
+
+
+def _submission(isolation, **limits):
+    options = sandbox.Limits(**limits)
+    return Submission.of_cells([("code", CODE)], limits=options, isolation=isolation)
+
+
+def test_all_processes_together_have_the_memory_of_one_or_the_grade_says_so(isolation):
+    with _submission(isolation, memory_bytes=256 << 20) as submission:
+        try:
+            survived = submission.function("survivors")(8, 100 << 20)
+        except SubmissionFailed:  # its process was among those that were killed
+            survived = 0
+    if isolation.in_cgroup:
+        assert survived <= 2
+    else:
+        assert "a limit of the memory of all its processes together" in str(isolation)
+
+
+def test_a_submission_starts_no_more_processes_than_its_limit(isolation):
+    assert isolation.in_cgroup or isolation.counts_processes
+    with _submission(isolation) as submission:
+        assert 32 < submission.function("start")(300) < sandbox.Limits().processes
+
+
+def test_what_a_submission_writes_is_limited_and_gone_with_it(isolation):
+    with _submission(isolation) as submission:
+        folders, written = submission.function("fill")()
+    assert set(folders) == {*sandbox._FOLDERS}
+    assert written <= len(sandbox._FOLDERS) * sandbox._FOLDER_BYTES
+    left = [f"{folder}/left 0" for folder in folders]
+    assert not any(map(os.path.exists, left))
+    with _submission(isolation) as submission:
+        assert submission.function("seen")(*left) == []
+
+
+def test_a_submission_sees_neither_files_of_the_host_nor_copies_of_the_labs(isolation, tmp_path):
+    copy = tmp_path / "labs"
+    shutil.copytree(course.labs_folder(), copy)
+    for folder in (copy, *copy.parents[:3]):
+        folder.chmod(0o755)
+    files = [Path(folder, "dgkit-host-file") for folder in sandbox._FOLDERS]
+    hidden = [f"{HIDDEN[0]}/lab1", *map(str, (copy, *files)), "/etc/passwd", "/sys/kernel"]
+    try:
+        for file in files:
+            file.write_text("mine")
+        with _submission(isolation) as submission:
+            assert submission.function("seen")(*hidden) == []
+            assert submission.function("seen")(sandbox.__file__) == [sandbox.__file__]
+    finally:
+        for file in files:
+            file.unlink()
+
+
+def test_a_submission_of_root_is_another_user(isolation):
+    with _submission(isolation) as submission:
+        user = submission.function("user")()
+    assert user == os.geteuid() or user >= sandbox._FIRST_USER
+    assert user != 0
+
+
+def test_a_submission_that_leaves_its_process_group_ends_with_the_call(isolation):
+    marker = b"\x004321\x00"  # its limit of CPU time, an argument
+    with (
+        _submission(isolation, cpu_s=4321, time_s=1.0) as submission,
+        pytest.raises(SubmissionFailed, match="did not return within 1 s"),
+    ):
+        submission.function("leave_group")()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and any(marker in line for line in _command_lines()):
+        time.sleep(0.01)
+    assert not any(marker in line for line in _command_lines())
+
+
+def _command_lines():
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            yield path.read_bytes()
+        except OSError:
+            continue
+
+
+def test_a_grade_names_the_limits_that_do_not_hold(monkeypatch):
+    def none(*_):
+        raise cgroup.NoCgroup("no cgroup here")
+
+    monkeypatch.setattr(cgroup, "command", none)
+    monkeypatch.setattr(sandbox, "_run", lambda *_: ("24", ""))
+    used = sandbox._tried(sandbox.Isolation("bubblewrap", missing=("a limit of files",)))
+    assert str(used) == (
+        "isolated: bubblewrap; missing: a limit of files; a limit of the memory of all its "
+        "processes together (no cgroup here); a limit of the number of its processes"
+    )
+
+
+def test_a_cgroup_that_limits_nothing_is_not_counted(monkeypatch):
+    monkeypatch.setattr(cgroup, "command", lambda *_: ("env",))
+    used = sandbox._tried(sandbox.Isolation("nothing"))
+    assert not used.in_cgroup
+    assert "(its cgroup does not limit it)" in str(used)
+
+
+V2 = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max")
+
+
+@pytest.mark.parametrize("own", ["", "service"])
+def test_a_cgroup_of_version_2_is_made_where_it_can_have_limits(own, tmp_path, monkeypatch):
+    """A folder with processes has no limited children, so the second one is beside it."""
+    (tmp_path / "service").mkdir()
+    for folder in (tmp_path, tmp_path / "service"):
+        (folder / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "service/cgroup.subtree_control").mkdir()  # cannot be written
+    made = []
+
+    def make(folder, limits):
+        made.append((folder, limits))
+        return folder
+
+    monkeypatch.setattr(cgroup, "_SYSTEMD", tmp_path / "missing")
+    monkeypatch.setattr(cgroup, "_own_folders", lambda: {"": tmp_path / own})
+    monkeypatch.setattr(cgroup, "_make", make)
+    cgroup._folders.cache_clear()
+    words = cgroup.command(1 << 20, 9)
+    cgroup._folders.cache_clear()
+    ((folder, limits),) = made
+    assert folder.parent == tmp_path
+    assert tuple(limits) == V2
+    assert str(folder / "cgroup.procs") in words
