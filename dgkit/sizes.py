@@ -17,14 +17,14 @@ GPU_LEAST = 64 * KIB
 GPU_CHUNK = 256 * MIB
 #: Such chunks in flight: one is read while the one before it is written.
 WINDOW = 2
-#: How long a DPU's worker waits for one DMA before it checks the other jobs.
+#: How long a session's worker waits for one chunk before it checks the other jobs.
 WAIT_S = 0.02
 
 #: Staging slot for data of at most this size, which one request of a session moves.
 SMALL = 64 * KIB
-#: Number of small staging slots of a session: requests in flight from all threads together.
+#: Number of small staging slots of a session: such writes and reads of all threads together.
 SMALL_SLOTS = 16
-#: Chunk and staging slot of larger data of a session's write or read.
+#: Chunk and staging slot of all other transfers of a session.
 LARGE = 2 * MIB
 #: Such chunks in flight: the latency of a request hides behind the DMA of the three others.
 LARGE_SLOTS = 4

@@ -3,9 +3,9 @@
 service.py      DpuService: what a DPU does with regions
 values.py       arguments and results of the service
 region_ref.py   reference to a region: the DPU's own, or an imported one
-job.py          copies, transfers and digests, cut into chunks by one loop
-job_worker.py   thread that runs jobs if the user's process is the DPU
-copier.py       queues and bounce memory of one thread, and its small copies
+job.py          transfers, copies and digests, cut into chunks by one loop
+job_worker.py   thread that runs the jobs of a session
+copier.py       slots of jobs; queues and bounce memory of one thread, and its small copies
 benchmark.py    latency and bandwidth measurements
 baseline.py     the machine's floor, reported with each measurement
 sampler.py      periodic blocks of latency samples

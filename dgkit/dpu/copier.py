@@ -1,4 +1,4 @@
-"""Queues and bounce memory of one thread's copies, by DMA through the DPU's own memory."""
+"""Slots for the chunks of jobs; queues and bounce memory of one thread's copies by DMA."""
 
 from __future__ import annotations
 
@@ -13,16 +13,44 @@ if TYPE_CHECKING:
 _DEPTH = 64
 
 
-class Copier:
+class Slots:
+    """`slots` slots of `slot_size` bytes in one memory, each with one chunk. Not thread-safe."""
+
+    def __init__(self, slot_size: int, slots: int) -> None:
+        self.slot_size, self.slots = slot_size, slots
+        self._free = [number * slot_size for number in reversed(range(slots))]
+
+    def take_slot(self) -> int | None:
+        """Return the offset of a free slot, or None if all are in use."""
+        return self._free.pop() if self._free else None
+
+    def give_slot(self, slot: int) -> None:
+        """Return a slot to the free ones."""
+        self._free.append(slot)
+
+    @property
+    def free(self) -> int:
+        """Number of free slots."""
+        return len(self._free)
+
+    @property
+    def buffer(self) -> memoryview:
+        """Bytes of the memory; none if it is another process's."""
+        return memoryview(b"")
+
+    def close(self) -> None:
+        """Free the memory. Idempotent."""
+
+
+class Copier(Slots):
     """Queues, and slots of bounce memory, created on first use. Not thread-safe."""
 
     def __init__(
         self, device: Device, slot_size: int, slots: int, op_timeout: float = 30.0
     ) -> None:
-        self.slot_size, self.slots = slot_size, slots
+        super().__init__(slot_size, slots)
         self._device = device
         self._op_timeout = op_timeout
-        self._free = [number * slot_size for number in reversed(range(slots))]
         self._has_inline = device.caps.inline_max > 0
         self._queue: Queue | None = None
         self._inline: Queue | None = None
@@ -66,25 +94,12 @@ class Copier:
         return self._bounce
 
     @property
-    def bounce_bytes(self) -> memoryview:
+    def buffer(self) -> memoryview:
         """Bytes of the bounce memory."""
         if self._memory is None:
             _ = self.bounce
         assert self._memory is not None
         return self._memory.buffer
-
-    def take_slot(self) -> int | None:
-        """Return the offset of a free slot, or None if all are in use."""
-        return self._free.pop() if self._free else None
-
-    def give_slot(self, slot: int) -> None:
-        """Return a slot to the free ones."""
-        self._free.append(slot)
-
-    @property
-    def free(self) -> int:
-        """Number of free slots."""
-        return len(self._free)
 
     def copy_small(
         self, src: RemoteRegion, src_offset: int, dst: RemoteRegion, dst_offset: int, size: int
@@ -102,7 +117,7 @@ class Copier:
     def write_small(self, view: memoryview | bytes, dst: RemoteRegion, offset: int) -> Moved:
         """Write bytes of this process that fit in one slot. Errors as copy_small()."""
         size, queue, bounce = len(view), self.queue_for(dst), self._bounce or self.bounce
-        self.bounce_bytes[:size] = view
+        self.buffer[:size] = view
         done = queue.write(bounce, dst, size=size, remote_offset=offset).wait()
         return moved(done, done, size, 0, done.latency_ns, 1)
 
@@ -110,7 +125,7 @@ class Copier:
         """Read bytes that fit in one slot. Errors as copy_small()."""
         queue, bounce = self.queue_for(src), self._bounce or self.bounce
         queue.read(bounce, src, size=size, remote_offset=offset).wait()
-        return bytes(self.bounce_bytes[:size])
+        return bytes(self.buffer[:size])
 
     def close(self) -> None:
         """Close the queues, then free the bounce memory. Idempotent."""

@@ -1,61 +1,73 @@
-"""Jobs of a DPU: copies, transfers of this process's data and digests, cut into chunks."""
+"""Transfers, copies and digests, cut into chunks by one loop."""
 
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dma.byte_pool import BytePool
 from ..errors import DgkitError
-from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, LARGE_SLOTS, WINDOW
+from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
 from .values import Digested, moved
 
 if TYPE_CHECKING:
     from ..dma import Queue, Transfer
     from ..dma.completion import Completion
-    from .copier import Copier
+    from .copier import Copier, Slots
     from .region_ref import RegionRef
 
+_ALL_SLOTS = 1 << 30  # chunks in flight: no limit but that of the slots
 
-class _Chunk:
-    """`size` bytes of a job, from byte `at`, in bounce memory at `slot`; `dma` is in flight."""
 
-    __slots__ = ("at", "dma", "size", "slot")
+class Step(Protocol):
+    """Step of a chunk in flight: a DMA, or a request to an agent."""
+
+    def done(self) -> bool:
+        """Return whether wait() would return at once."""
+
+    def wait(self, timeout: float | None = None, /) -> Any:
+        """Wait, then return the result or raise the error."""
+
+
+class Chunk:
+    """`size` bytes of a job, from byte `at`, in the slot at offset `slot`; `step` is in flight."""
+
+    __slots__ = ("at", "size", "slot", "step")
 
     def __init__(self, at: int, size: int, slot: int) -> None:
         self.at, self.size, self.slot = at, size, slot
-        self.dma: Transfer | None = None
+        self.step: Step | None = None
 
     @property
     def arrived(self) -> bool:
-        return self.dma is None or self.dma.done()
+        """Return whether no step is in flight."""
+        return self.step is None or self.step.done()
 
 
-class Job:
-    """Work on `size` bytes, in chunks of one slot of bounce memory each.
+class Job(ABC):
+    """Work on `size` bytes, in chunks of one slot each.
 
-    Each chunk is first loaded into its slot and then stored from there, in order; either step is a
-    DMA, or a copy that the CPU completes at once. `run()`, or the worker of a service, drives a job
-    by `start_chunk()` and `advance()`, in one thread. Other threads may read `done` and `ended`,
-    and set `error` to end the job early.
+    Each chunk is first loaded into its slot and then stored from there, in order. Either step is a
+    copy that the CPU completes at once, or is in flight for a while: as a DMA on a queue, or as a
+    request to an agent. `run()`, or a Worker, drives a job by `start_chunk()` and `advance()`, in
+    one thread. Other threads may read `done` and `ended`, and call `cancel()`.
 
     Attributes:
         refs: Regions that the job uses.
         after: Jobs that must end first.
+        begun: The job has had a slot, or has failed.
         posted: Bytes in the chunks that were started.
         done: Bytes that are done.
         step: Called with the bytes done after each chunk; may raise to end the job.
-        error: First error; the job ends once none of its DMA is in flight.
+        error: First error; the job ends once no chunk is in flight.
         ended: The job is over; no attribute changes any more.
     """
 
-    _copier: Copier
-    _queue: Queue
-
-    def __init__(self, size: int, *refs: RegionRef, window: int = WINDOW) -> None:
+    def __init__(self, size: int, *refs: Any, window: int = WINDOW) -> None:
         self.size, self.refs = size, refs
         self.after: list[Job] = []
         self.posted = self.done = 0
@@ -63,28 +75,34 @@ class Job:
         self.step: Callable[[int], None] | None = None
         self.error: Exception | None = None
         self.ended = False
-        self._begun = False
+        self.begun = False
         self._chunk_size, self._window = COPY_CHUNK, window
-        self._loading: deque[_Chunk] = deque()
-        self._storing: deque[_Chunk] = deque()
+        self._loading: deque[Chunk] = deque()
+        self._storing: deque[Chunk] = deque()
         self._ns = [0, 0]  # summed latencies, by the code of the operation
-        self._first: Completion | None = None
-        self._last: Completion | None = None
+        self._first: Any = None  # the results of the first and the last DMA
+        self._last: Any = None
         self._on_end: list[Callable[[], object]] = []
 
-    def _prepare(self, copier: Copier) -> None:
-        """Choose the queue, and the size of the chunks."""
-        remotes = [ref.as_remote() for ref in self.refs]
-        self._queue = copier.queue_for(*remotes)
-        self._chunk_size = min(self._chunk_size, copier.slot_size)
+    @abstractmethod
+    def _prepare(self, slots: Any) -> None:
+        """Choose the size of the chunks, and what moves them."""
 
-    def _load(self, chunk: _Chunk) -> Transfer | None:
+    @abstractmethod
+    def _load(self, chunk: Chunk) -> Step | None:
         """Start loading a chunk into its slot; return None if that is complete already."""
-        raise NotImplementedError
 
-    def _store(self, chunk: _Chunk) -> Transfer | None:
+    @abstractmethod
+    def _store(self, chunk: Chunk) -> Step | None:
         """Start storing a chunk at its destination; return None if that is complete already."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def _record(self, chunk: Chunk, result: Any) -> None:
+        """Add the result of a step that was in flight to the job's."""
+
+    @abstractmethod
+    def _total(self) -> Any:
+        """Return the result of the job."""
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -97,17 +115,17 @@ class Job:
         return len(self._loading) + len(self._storing), self.posted
 
     @property
-    def oldest(self) -> Transfer | None:
-        """Return the oldest DMA in flight."""
+    def oldest(self) -> Step | None:
+        """Return the oldest step in flight."""
         head = self._storing or self._loading
-        return head[0].dma if head else None
+        return head[0].step if head else None
 
     def wait_oldest(self, timeout: float | None = None) -> None:
-        """Wait for the oldest DMA in flight; advance() reports its error."""
-        dma = self.oldest
-        if dma is not None:
+        """Wait for the oldest step in flight; advance() reports its error."""
+        step = self.oldest
+        if step is not None:
             with contextlib.suppress(TimeoutError, DgkitError):
-                dma.wait(timeout)
+                step.wait(timeout)
 
     @property
     def over(self) -> bool:
@@ -121,36 +139,37 @@ class Job:
         """Return whether a chunk was moved: a copy of 0 bytes has one, which fails."""
         return self.chunks > 0
 
-    def run(self, copier: Copier, step: Callable[[int], None] | None = None) -> Any:
+    def run(self, slots: Slots, step: Callable[[int], None] | None = None) -> Any:
         """Run to the end in this thread, and return the result."""
         self.step = step
         while not self.over:
-            while self.start_chunk(copier):
+            while self.start_chunk(slots):
                 pass
             if not self.advance():
                 self.wait_oldest()
         return self.result()
 
-    def start_chunk(self, copier: Copier) -> bool:
-        """Start the next chunk; return False if none is left, no slot is free, or it must wait.
+    def start_chunk(self, slots: Slots) -> bool:
+        """Start the next chunk; return False if none is left, it fails, or it must wait.
 
         A chunk that the CPU loads is stored at once.
 
         Args:
-            copier: Provides queues and slots; the same one in each call.
+            slots: Provides the slots, and what moves the chunks; the same object in each call.
         """
-        if not self._has_next() or not self._begin(copier):
+        if not self._has_next() or not self._begin(slots):
             return False
-        slot = copier.take_slot()
+        slot = slots.take_slot()
         if slot is None:
             return False
-        chunk = _Chunk(self.posted, min(self._chunk_size, self.size - self.posted), slot)
+        chunk = Chunk(self.posted, min(self._chunk_size, self.size - self.posted), slot)
         self.posted += chunk.size
-        if self._try(chunk, self._load):
-            if chunk.dma is None:
-                self._begin_store(chunk)
-            else:
-                self._loading.append(chunk)
+        if not self._try(chunk, self._load):
+            return False
+        if chunk.step is None:
+            self._begin_store(chunk)
+        else:
+            self._loading.append(chunk)
         while self._window == 1 and self.advance():
             pass  # copied inline, so it is complete
         return True
@@ -165,17 +184,17 @@ class Job:
             self.after = [job for job in self.after if not job.ended]
         return not self.after
 
-    def _begin(self, copier: Copier) -> bool:
-        if not self._begun:
-            self._begun, self._copier = True, copier
+    def _begin(self, slots: Slots) -> bool:
+        if not self.begun:
+            self.begun, self._slots = True, slots
             try:
-                self._prepare(copier)
+                self._prepare(slots)
             except Exception as exc:  # for example, the exporter is gone
                 self.fail(exc)
         return self.error is None
 
     def advance(self) -> bool:
-        """Handle the oldest DMA if it is complete; return whether it was."""
+        """Handle the oldest step in flight if it is complete; return whether it was."""
         if self._storing and self._storing[0].arrived:
             self._finish(self._storing.popleft())
         elif self._loading and self._loading[0].arrived:
@@ -186,32 +205,36 @@ class Job:
             return False
         return True
 
-    def _try(self, chunk: _Chunk, step: Callable[[_Chunk], Transfer | None]) -> bool:
-        """Run one step of a chunk; if it fails, keep the error and free the slot."""
+    def _try(self, chunk: Chunk, step: Callable[[Chunk], Step | None]) -> bool:
+        """Start one step of a chunk; if it fails, keep the error and free the slot."""
         try:
-            chunk.dma = step(chunk)
+            chunk.step = step(chunk)
         except Exception as exc:  # for example a closed region: reported to the requester
             self.fail(exc)
-            self._copier.give_slot(chunk.slot)
+            self._slots.give_slot(chunk.slot)
             return False
         return True
 
     def fail(self, error: Exception) -> None:
-        """End the job early, unless it has failed already; a DMA in flight still completes."""
+        """End the job early, unless it has failed already; a step in flight still completes."""
         self.error = self.error or error
 
-    def _begin_store(self, chunk: _Chunk) -> None:
+    def cancel(self, error: Exception) -> None:
+        """End the job early with an error, from any thread."""
+        self.fail(error)
+
+    def _begin_store(self, chunk: Chunk) -> None:
         if self.error is not None:
-            self._copier.give_slot(chunk.slot)
+            self._slots.give_slot(chunk.slot)
         elif self._try(chunk, self._store):
-            if chunk.dma is None:
+            if chunk.step is None:
                 self._finish(chunk)
             else:
                 self._storing.append(chunk)
 
-    def _finish(self, chunk: _Chunk) -> None:
+    def _finish(self, chunk: Chunk) -> None:
         self._reap(chunk)
-        self._copier.give_slot(chunk.slot)
+        self._slots.give_slot(chunk.slot)
         if self.error is None:
             self.done += chunk.size
             self.chunks += 1
@@ -221,30 +244,18 @@ class Job:
                 except Exception as exc:
                     self.fail(exc)
 
-    def _reap(self, chunk: _Chunk) -> None:
-        """Record the completion of a chunk's DMA."""
-        dma, chunk.dma = chunk.dma, None
-        if dma is None:
+    def _reap(self, chunk: Chunk) -> None:
+        """Record the result of a chunk's step."""
+        step, chunk.step = chunk.step, None
+        if step is None:
             return
         try:
-            last = dma.wait()
+            self._record(chunk, step.wait())
         except DgkitError as exc:
             self.fail(exc)
-            return
-        self._first, self._last = self._first or last, last
-        self._ns[last.op] += last.latency_ns
 
-    def _dma(
-        self, start: Callable[..., Transfer], ref: RegionRef, offset: int, chunk: _Chunk
-    ) -> Transfer:
-        """Start a DMA between a chunk's slot and its place in a region, counted from `offset`."""
-        return start(
-            self._copier.bounce, ref.as_remote(), size=chunk.size,
-            local_offset=chunk.slot, remote_offset=offset + chunk.at,
-        )  # fmt: skip
-
-    def _bytes(self, chunk: _Chunk) -> memoryview:
-        return self._copier.bounce_bytes[chunk.slot : chunk.slot + chunk.size]
+    def _bytes(self, chunk: Chunk) -> memoryview:
+        return self._slots.buffer[chunk.slot : chunk.slot + chunk.size]
 
     def _check(self) -> None:
         """Raise the error, unless all bytes were done before it occurred."""
@@ -254,11 +265,7 @@ class Job:
     def result(self) -> Any:
         """Return the result of a job that has ended, or raise its error."""
         self._check()
-        assert self._first is not None
-        assert self._last is not None
-        return moved(
-            self._first, self._last, self.size, self._ns[Op.READ], self._ns[Op.WRITE], self.chunks
-        )
+        return self._total()
 
     def end(self) -> None:
         """Mark the job as ended and notify the threads and callbacks that wait for it."""
@@ -282,7 +289,36 @@ class Job:
         return True
 
 
-class _Copy(Job):
+class _DmaJob(Job):
+    """Job whose steps are DMAs on a queue of a copier; `refs` are the regions that they access."""
+
+    refs: tuple[RegionRef, ...]
+    _slots: Copier
+    _queue: Queue
+
+    def _prepare(self, slots: Copier) -> None:
+        self._queue = slots.queue_for(*[ref.as_remote() for ref in self.refs])
+        self._chunk_size = min(self._chunk_size, slots.slot_size)
+
+    def _dma(
+        self, start: Callable[..., Transfer], ref: RegionRef, offset: int, chunk: Chunk
+    ) -> Transfer:
+        """Start a DMA between a chunk's slot and its place in a region, counted from `offset`."""
+        return start(
+            self._slots.bounce, ref.as_remote(), size=chunk.size,
+            local_offset=chunk.slot, remote_offset=offset + chunk.at,
+        )  # fmt: skip
+
+    def _record(self, _: Chunk, result: Completion) -> None:
+        self._first, self._last = self._first or result, result
+        self._ns[result.op] += result.latency_ns
+
+    def _total(self) -> Any:
+        read_ns, write_ns = self._ns[Op.READ], self._ns[Op.WRITE]
+        return moved(self._first, self._last, self.size, read_ns, write_ns, self.chunks)
+
+
+class _Copy(_DmaJob):
     """Copy from region to region: each chunk is read into bounce memory and written from there."""
 
     def __init__(
@@ -297,36 +333,36 @@ class _Copy(Job):
         """Return one request if the copy succeeded, and its bytes."""
         return (1, self.size) if self._started and self.done >= self.size else (0, 0)
 
-    def _prepare(self, copier: Copier) -> None:
+    def _prepare(self, slots: Copier) -> None:
         """Choose chunks that fit the CPU's cache, for copies by the CPU."""
-        super()._prepare(copier)
-        if copier.copies_inline(self._queue):
+        super()._prepare(slots)
+        if slots.copies_inline(self._queue):
             self._chunk_size, self._window = min(self._chunk_size, CACHED), 1
 
-    def _load(self, chunk: _Chunk) -> Transfer | None:
+    def _load(self, chunk: Chunk) -> Transfer | None:
         return self._dma(self._queue.read, self._src, self._src_offset, chunk)
 
-    def _store(self, chunk: _Chunk) -> Transfer:
+    def _store(self, chunk: Chunk) -> Transfer:
         return self._dma(self._queue.write, self._dst, self._dst_offset, chunk)
 
 
 class _DirectCopy(_Copy):
     """Copy by one DMA per chunk: one region is the DPU's own, or a GPU reaches both."""
 
-    def _prepare(self, copier: Copier) -> None:
+    def _prepare(self, slots: Copier) -> None:
         """Choose the queue and the direction."""
         self._writes = self._dst.remote is not None
         if self._writes and self._src.remote is not None:
-            self._queue, self._chunk_size = copier.queue, GPU_CHUNK
+            self._queue, self._chunk_size = slots.queue, GPU_CHUNK
         else:
             remote = self._dst if self._writes else self._src
-            self._queue = copier.queue_for(remote.as_remote())
-            self._chunk_size = min(self._chunk_size, copier.slot_size)
+            self._queue = slots.queue_for(remote.as_remote())
+            self._chunk_size = min(self._chunk_size, slots.slot_size)
 
-    def _load(self, _: _Chunk) -> None:
+    def _load(self, _: Chunk) -> None:
         """Do nothing: the bytes do not pass through bounce memory."""
 
-    def _store(self, chunk: _Chunk) -> Transfer:
+    def _store(self, chunk: Chunk) -> Transfer:
         local, remote, start = self._dst, self._src, self._queue.read
         at = (self._dst_offset, self._src_offset)
         if self._writes:
@@ -350,64 +386,79 @@ def copy_job(src: RegionRef, src_offset: int, dst: RegionRef, dst_offset: int, s
 
 
 class TransferJob(Job):
-    """Transfer between bytes of this process and a region, with a DMA in flight for each slot."""
+    """Transfer between bytes of this process and a region, with a chunk in flight for each slot.
 
-    def __init__(self, ref: RegionRef, offset: int, size: int) -> None:
+    Args:
+        size: Bytes.
+        ref: The region.
+        view: Bytes to write, which must not change until the job has ended; None: read.
+        data: Result of a read, which no other code has seen.
+    """
+
+    def __init__(self, size: int, ref: Any, view: memoryview | None, data: bytes) -> None:
+        super().__init__(size, ref, window=_ALL_SLOTS)
+        self.writes = view is not None
+        self.view, self.data = view, data
+
+    @abstractmethod
+    def _move(self, chunk: Chunk) -> Step:
+        """Start moving a chunk between its slot and the region."""
+
+    def _load(self, chunk: Chunk) -> Step | None:
+        if self.view is None:
+            return self._move(chunk)
+        source = self.view[chunk.at : chunk.at + chunk.size]
+        BytePool.fill(self._bytes(chunk), 0, source)  # without the GIL, unlike a slice
+        return None
+
+    def _store(self, chunk: Chunk) -> Step | None:
+        if self.writes:
+            return self._move(chunk)
+        BytePool.fill(self.data, chunk.at, self._bytes(chunk))
+        return None
+
+    def end(self) -> None:
+        """Release the bytes to write, then mark the job as ended."""
+        self.view = None
+        super().end()
+
+
+class DmaTransferJob(TransferJob, _DmaJob):
+    """Transfer by one DMA for each chunk.
+
+    Args:
+        ref: The region.
+        offset: Its byte to start at.
+        size: Bytes.
+        view: As in TransferJob.
+        data: As in TransferJob.
+    """
+
+    def __init__(
+        self, ref: RegionRef, offset: int, size: int, view: memoryview | None, data: bytes = b""
+    ) -> None:
         ref.as_remote()  # so that its error is raised now
-        super().__init__(size, ref, window=LARGE_SLOTS)
-        self._ref, self._offset = ref, offset
+        super().__init__(size, ref, view, data)
+        self._offset = offset
 
     @property
     def counted(self) -> tuple[int, int]:
         """Return one request for each chunk that was moved, and their bytes."""
         return self.chunks, self.done
 
-    def _prepare(self, copier: Copier) -> None:
+    def _prepare(self, slots: Copier) -> None:
         """Use the queue with an engine if a next chunk can be staged while the engine copies."""
-        super()._prepare(copier)
-        self._chunk_size = copier.slot_size
+        super()._prepare(slots)
+        self._chunk_size = slots.slot_size
         if self.size > INLINE_MAX:
-            self._queue = copier.queue
+            self._queue = slots.queue
+
+    def _move(self, chunk: Chunk) -> Transfer:
+        start = self._queue.write if self.writes else self._queue.read
+        return self._dma(start, self.refs[0], self._offset, chunk)
 
 
-class WriteJob(TransferJob):
-    """Write of bytes of this process, which must not change until the job has ended."""
-
-    def __init__(self, ref: RegionRef, offset: int, view: memoryview) -> None:
-        super().__init__(ref, offset, len(view))
-        self._view: memoryview | None = view
-
-    def _load(self, chunk: _Chunk) -> None:
-        assert self._view is not None
-        source = self._view[chunk.at : chunk.at + chunk.size]
-        BytePool.fill(self._bytes(chunk), 0, source)  # without the GIL, unlike a slice
-
-    def _store(self, chunk: _Chunk) -> Transfer:
-        return self._dma(self._queue.write, self._ref, self._offset, chunk)
-
-    def end(self) -> None:
-        """Release the bytes, then mark the job as ended."""
-        self._view = None
-        super().end()
-
-
-class ReadJob(TransferJob):
-    """Read into a new bytes object, by `fill(offset, bytes)`, before other code sees it."""
-
-    def __init__(
-        self, ref: RegionRef, offset: int, size: int, fill: Callable[[int, memoryview], None]
-    ) -> None:
-        super().__init__(ref, offset, size)
-        self._fill = fill
-
-    def _load(self, chunk: _Chunk) -> Transfer:
-        return self._dma(self._queue.read, self._ref, self._offset, chunk)
-
-    def _store(self, chunk: _Chunk) -> None:
-        self._fill(chunk.at, self._bytes(chunk))
-
-
-class DigestJob(Job):
+class DigestJob(_DmaJob):
     """SHA-256 over bytes that are read by DMA: one chunk is hashed while the next is read."""
 
     _started = True  # zero bytes have a digest as well
@@ -419,13 +470,11 @@ class DigestJob(Job):
         self._ref, self._offset = ref, offset
         self._hasher = hashlib.sha256()
 
-    def _load(self, chunk: _Chunk) -> Transfer:
+    def _load(self, chunk: Chunk) -> Transfer:
         return self._dma(self._queue.read, self._ref, self._offset, chunk)
 
-    def _store(self, chunk: _Chunk) -> None:
+    def _store(self, chunk: Chunk) -> None:
         self._hasher.update(self._bytes(chunk))
 
-    def result(self) -> Digested:
-        """Return the digest, or raise the error."""
-        self._check()
+    def _total(self) -> Digested:
         return Digested(self._hasher.hexdigest(), self._ns[Op.READ])

@@ -1,4 +1,4 @@
-"""Worker thread of a DPU in its user's process: interleaves the chunks of concurrent jobs."""
+"""Worker thread of a session: interleaves the chunks of concurrent jobs."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from ..errors import ClosedError, LimitReached
-from ..sizes import LARGE, LARGE_SLOTS, WAIT_S
-from .copier import Copier
+from ..errors import ClosedError, DgkitError, LimitReached
+from ..sizes import WAIT_S
 
 if TYPE_CHECKING:
-    from ..dma import Device
+    from .copier import Slots
     from .job import Job
 
 _WATCH_S = 0.05  # interval at which a waiter checks that the thread runs
 
 
 class Worker:
-    """Thread that shares one copier among all jobs; it starts with the first one. Thread-safe.
+    """Thread that shares some slots among all jobs; it starts with the first one. Thread-safe.
 
-    A free slot goes to the job with the smallest share, and while the thread waits for one DMA,
+    A free slot goes to the job with the smallest share, and while the thread waits for one chunk,
     those of the other jobs proceed. Ctrl-C is raised in the main thread only, so it cannot
     interrupt a job. It can interrupt the methods of this class, which therefore hold no lock and
     rely on C calls that are atomic: `threading.Thread.start()` and `threading.Condition` are
     written in Python.
 
     Args:
-        device: Device that moves the bytes.
+        slots: Slots for the chunks; the thread alone uses them, and closes them.
         on_end: Called with each job that has ended, before its waiters are notified.
     """
 
-    def __init__(self, device: Device, on_end: Callable[[Job], None]) -> None:
+    def __init__(self, slots: Slots, on_end: Callable[[Job], None]) -> None:
         self.jobs: dict[Job, None] = {}  # jobs that have not ended, in the order of submission
         self.closed = False
-        self.copier = Copier(device, LARGE, LARGE_SLOTS)
+        self.slots = slots
         self._on_end = on_end
         self._wake: SimpleQueue[None] = SimpleQueue()
         self._running = threading.Lock()  # held by the thread while it runs
@@ -54,6 +53,10 @@ class Worker:
         self.jobs[job] = None
         self._wake.put(None)
         self._ensure_thread()
+
+    def using(self, ref: object) -> list[Job]:
+        """Return the jobs with a region that have not ended."""
+        return [job for job in list(self.jobs) if ref in job.refs]
 
     def _ensure_thread(self) -> None:
         """Start the thread unless it runs. A second one, started by a race, ends at once."""
@@ -96,30 +99,33 @@ class Worker:
     def _run(self) -> None:
         if not self._running.acquire(blocking=False):
             return
+        error: Exception = ClosedError("the session is closed")
         try:
             while not self.closed:
                 if not self.jobs:
                     self._wake.get()
                 self._turn()
-            self._fail_all(ClosedError("the session is closed"))
         except Exception as exc:  # a defect of dgkit: the waiters must see it
-            self._fail_all(exc)
+            error = exc
         finally:
+            with contextlib.suppress(DgkitError):  # close() raises it
+                self._fail_all(error)
             self._running.release()
 
     def _turn(self) -> None:
-        """Handle what has completed, and wait for a DMA if nothing has."""
+        """Handle what has completed, and wait for a chunk if nothing has."""
+        moved = self._start_chunks()
         # By bytes posted: in the order of submission, the first job would be served more often.
-        jobs = sorted(self.jobs, key=lambda job: job.posted)
-        moved = self._start_chunks(jobs)
+        begun = (job for job in list(self.jobs) if job.begun or job.error)
+        jobs = sorted(begun, key=lambda job: job.posted)
         for job in jobs:
             if job.advance():
                 moved = True
-                self._start_chunks(jobs)  # before the next job, so that DMA never pauses
+                self._start_chunks()  # before the next job, so that no slot is idle
             if job.over:
                 self._end(job)
                 moved = True
-        if moved or not jobs:
+        if moved or not self.jobs:
             return
         waiting = next((job for job in jobs if job.oldest is not None), None)
         if waiting is not None:
@@ -128,15 +134,18 @@ class Worker:
             with contextlib.suppress(Empty):
                 self._wake.get(timeout=WAIT_S)
 
-    def _start_chunks(self, jobs: list[Job]) -> bool:
+    def _start_chunks(self) -> bool:
         """Give each free slot to the job with the smallest share; return whether one was taken."""
         started = False
-        while self.copier.free:
-            ready = sorted(jobs, key=lambda job: job.share) if len(jobs) > 1 else jobs
-            if not any(job.start_chunk(self.copier) for job in ready):
-                break
+        while self.slots.free and any(job.start_chunk(self.slots) for job in self._by_share()):
             started = True
         return started
+
+    def _by_share(self) -> Iterator[Job]:
+        """Iterate over the jobs, those with the smallest share first."""
+        jobs = list(self.jobs)
+        yield from (job for job in jobs if not job.begun)
+        yield from sorted((job for job in jobs if job.begun), key=lambda job: job.share)
 
     def _end(self, job: Job) -> None:
         self.jobs.pop(job, None)
@@ -145,7 +154,9 @@ class Worker:
 
     def _fail_all(self, error: Exception) -> None:
         """Fail all jobs; the caller holds `_running`. Closing the queues ends their DMA."""
-        self.copier.close()
-        for job in list(self.jobs):
-            job.fail(error)
-            self._end(job)
+        try:
+            self.slots.close()
+        finally:
+            for job in list(self.jobs):
+                job.fail(error)
+                self._end(job)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import memory
 from ..errors import ClosedError, DgkitError
-from ..sizes import INLINE_MAX
+from ..sizes import INLINE_MAX, LARGE, LARGE_SLOTS
 from . import benchmark
 from .copier import Copier
 from .job import DigestJob, Job, TransferJob, copy_job
@@ -41,7 +41,7 @@ class DpuService:
 
     Small copies run in the calling thread, if no job with the same region is in progress; all other
     jobs run on one worker thread. An agent instead runs jobs in a thread for each client; it uses
-    neither start() nor copy() nor digest().
+    neither submit() nor copy() nor digest().
 
     Args:
         device: Device that moves the bytes.
@@ -59,7 +59,8 @@ class DpuService:
         self._inline_timeout = inline_timeout
         self._inline: list[Copier] = []  # the idle ones
         self._count_lock = threading.RLock()
-        self._worker = Worker(device, lambda job: self._count(*job.counted))
+        slots = Copier(device, LARGE, LARGE_SLOTS)
+        self._worker = Worker(slots, lambda job: self._count(*job.counted))
 
     def allocate(self, size: int, place: str, access: Access, name: str | None) -> RegionRef:
         """Allocate memory and register it; `place` is the `on` of dgkit.empty()."""
@@ -123,10 +124,7 @@ class DpuService:
 
     def is_quick(self, ref: RegionRef, size: int) -> bool:
         """Return whether a transfer is small and no job with its region is in progress."""
-        return size <= INLINE_MAX and not (self._worker.jobs and self._is_busy(ref))
-
-    def _is_busy(self, ref: RegionRef) -> bool:
-        return any(ref in job.refs for job in list(self._worker.jobs))
+        return size <= INLINE_MAX and not (self._worker.jobs and self._worker.using(ref))
 
     def write_quickly(self, ref: RegionRef, offset: int, view: memoryview | bytes) -> Moved:
         """Write bytes of this process in this thread; is_quick() must be true. Errors as copy()."""
@@ -142,9 +140,9 @@ class DpuService:
         self._count(1, size)
         return data
 
-    def start(self, job: TransferJob) -> None:
+    def submit(self, job: TransferJob) -> None:
         """Start a transfer; a small one that cannot block has ended on return."""
-        (ref,) = job.refs
+        ref: RegionRef = job.refs[0]
         if not (self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size)):
             self._worker.submit(job)
             return
@@ -210,25 +208,13 @@ class DpuService:
 
     def wait_unused(self, ref: RegionRef) -> None:
         """Wait until no copy or digest uses a region; transfers fail once the region is closed."""
-        while any(
-            ref in job.refs and not isinstance(job, TransferJob) for job in list(self._worker.jobs)
-        ):
+        while not all(isinstance(job, TransferJob) for job in self._worker.using(ref)):
             time.sleep(_NAP_S)
 
     def _count(self, moves: int, size: int) -> None:
         with self._count_lock:
             self.moves += moves
             self.bytes += size
-
-    @property
-    def transfers(self) -> list[TransferJob]:
-        """Transfers that have not ended."""
-        return [job for job in list(self._worker.jobs) if isinstance(job, TransferJob)]
-
-    @property
-    def free_slots(self) -> int:
-        """Free slots of the worker's staging memory, of LARGE_SLOTS."""
-        return self._worker.copier.free
 
     def close(self) -> None:
         """End the worker and its jobs, and free the queues and their memory. Idempotent."""

@@ -15,7 +15,7 @@ backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       backend where the DPU is an agent
 local_dpu.py        backend where this process is the DPU
 transfer.py         SessionTransfer and TransferReport
-remote_transfer.py  transfer with an agent, one request for each chunk
+remote_transfer.py  job whose chunks are moved by requests to an agent
 two_agents.py       backend where both sides are agents
 staging.py          memory that carries data between this process and the DPU
 measure.py          latency and bandwidth reports

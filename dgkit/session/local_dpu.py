@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ..dma.byte_pool import BytePool
-from ..dpu.job import ReadJob, TransferJob, WriteJob
+from ..dpu.job import DmaTransferJob
 from ..dpu.region_ref import RegionRef
 from ..dpu.service import DpuService
-from ..errors import ClosedError, PeerError, Unsupported
+from ..errors import ClosedError, Unsupported
 from ..wire.messages import Allocate, Allocated, Free
 from .transfer import SessionTransfer, TransferReport
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from .region import SessionRegion
     from .sample_source import SampleSource
-
-_Local = TypeVar("_Local", bound="LocalTransfer")
 
 
 class LocalDpu:
@@ -88,11 +84,10 @@ class LocalDpu:
 
     def _transfer(
         self, ref: RegionRef, offset: int, size: int, view: memoryview | None
-    ) -> LocalTransfer:
-        if view is not None:
-            return LocalTransfer(self, WriteJob(ref, offset, view), None)
-        data = self._results.take(size)
-        return LocalTransfer(self, ReadJob(ref, offset, size, partial(BytePool.fill, data)), data)
+    ) -> SessionTransfer:
+        data = self._results.take(size) if view is None else b""
+        job = DmaTransferJob(ref, offset, size, view, data)
+        return SessionTransfer(self.service, job, self.provider)
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
         """Copy and wait, after the transfers with these regions that were started before."""
@@ -162,57 +157,3 @@ class LocalDpu:
             ref.close_loopback()
         self._refs.clear()
         self._results.clear()
-
-
-class LocalTransfer(SessionTransfer):
-    """Transfer by a job of the DPU service of this process."""
-
-    def __init__(self, dpu: LocalDpu, job: TransferJob, data: bytes | None) -> None:
-        super().__init__(job.size, data)
-        self._dpu, self._job = dpu, job
-
-    def start(self: _Local) -> _Local:
-        """Start the job, which then runs without further calls."""
-        try:
-            self._dpu.service.start(self._job)
-        except BaseException:  # also Ctrl-C: the caller has no transfer to cancel
-            self.cancel()
-            raise
-        return self
-
-    def _advance(self, timeout: float) -> None:
-        self._dpu.service.wait(self._job, timeout)
-
-    @property
-    def _ended(self) -> bool:
-        if self._job.ended and self._report is None and self._error is None:
-            try:
-                self._report = TransferReport(self._job.result(), self._dpu.provider)
-            except Exception as exc:
-                self._error = exc
-        return self._job.ended
-
-    @property
-    def _bytes_done(self) -> int:
-        return self._job.done
-
-    def cancel(self) -> None:
-        """End the transfer early, as described at SessionTransfer.cancel()."""
-        self._job.fail(PeerError("the transfer was interrupted"))
-
-    def fileno(self) -> int:
-        """Return -1: call_on_end() says when the transfer has ended."""
-        return -1
-
-    def call_on_end(self, call: Callable[[], object]) -> None:
-        """Call once, from the thread that ends the transfer; at once if it has ended."""
-        self._job.call_on_end(call)
-
-    def cancel_call(self, call: Callable[[], object]) -> Any:
-        """Undo call_on_end()."""
-        return self._job.cancel_call(call)
-
-    def __await__(self) -> Generator[Any, None, TransferReport]:
-        from .aio import wait
-
-        return wait(self).__await__()

@@ -24,8 +24,8 @@ from ..wire.messages import (
     Progress,
     Rate,
 )
-from .remote_transfer import SILENCE_S, RemoteTransfer, cancel, check_silence
-from .staging import Chunk, SlotPool, StagingPool
+from .remote_transfer import SILENCE_S, RemoteJob, RemoteWorker, cancel, check_silence
+from .staging import Staging
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
@@ -37,79 +37,96 @@ if TYPE_CHECKING:
 _PROGRESS_S = 0.1  # how often a measurement reports progress
 
 
+class _SmallMove(Pending):
+    """Request that uses the small staging slot at offset `slot` as long as it is pending."""
+
+    data = b""  # of a read
+
+    def __init__(self, slot: int) -> None:
+        super().__init__()
+        self.slot = slot
+
+    def take(self, staged: memoryview, size: int) -> None:
+        """Copy the bytes of a read out of the slot, before another request uses it."""
+        if self.error is None:
+            self.data = bytes(staged[self.slot : self.slot + size])
+
+
 class RemoteDpu:
     """Moves bytes by requests to an agent. Thread-safe."""
 
-    _transfer_kind = RemoteTransfer
+    _job_type = RemoteJob
+    over_wire = False
 
     def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
         self.provider = provider
         self.no_dma: Unsupported | None = None
-        self._device = device
         self._timeout = timeout
-        self._pools: dict[int, SlotPool] = {}
-        self._small: SlotPool | None = None
-        self.results = BytePool()
+        self._small = Staging(link, device, SMALL, SMALL_SLOTS, timeout)
+        self._worker = RemoteWorker(link, self._staging(device))
+        self._results = BytePool()
         self._create_lock = threading.Lock()
 
-    def pool(self, size: int) -> SlotPool:
-        """Return the staging memory for data of `size` bytes; the agent imports it on first use."""
-        slot_size = SMALL if size <= SMALL else LARGE
-        pool = self._pools.get(slot_size)
-        if pool is None:
-            with self._create_lock:
-                if slot_size not in self._pools:
-                    self._pools[slot_size] = self._create_pool(slot_size)
-                pool = self._pools[slot_size]
-        return pool
-
-    def _create_pool(self, slot_size: int) -> StagingPool:
-        count = SMALL_SLOTS if slot_size == SMALL else LARGE_SLOTS
-        pool = StagingPool(self._device, slot_size, count)
-        try:
-            token = pool.region.export()
-            pool.handle = self.link.ask(Import, token, True, timeout=self._timeout).region
-        except BaseException:
-            pool.close()
-            raise
-        return pool
+    def _staging(self, device: Device) -> Staging:
+        """Return the staging memory of the worker."""
+        return Staging(self.link, device, LARGE, LARGE_SLOTS, self._timeout)
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a small slot."""
-        size = len(view)
-        if size > SMALL:
-            return self._transfer(region, offset, size, memoryview(view)).run()
-        pool = self._small or self._small_pool()
-        chunk = Chunk(0, size)
-        slot = pool.acquire(chunk)
-        if slot is None:
-            return self._transfer(region, offset, size, memoryview(view)).run()
-        pool.buffer[slot : slot + size] = view
-        spans = (pool.handle, slot, region.handle, offset, size)
-
-        def then(_: Pending) -> None:  # keeps the chunk, and so its slot, in use until the reply
-            chunk.finished = True
-            pool.wake()
-
-        pending = self.link.exchange(Move, spans, then)
+        pending = self._move_small(region, offset, len(view), view)
         if pending is None:
-            pending = self.link.post(Move, *spans, then=then)
+            return self._transfer(region, offset, len(view), memoryview(view)).run()
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless
             return self.write(region, view, offset)
         return TransferReport(reply, self.provider)
 
-    def _small_pool(self) -> SlotPool:
-        self._small = self.pool(SMALL)
-        return self._small
-
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        transfer = self._transfer(region, offset, size, None)
-        transfer.run()
-        return transfer.data
+        pending = self._move_small(region, offset, size, None)
+        if pending is None:
+            transfer = self._transfer(region, offset, size, None)
+            transfer.run()
+            return transfer.data
+        try:
+            self._wait(pending)
+        except ReplyLost:  # repeating the read is harmless
+            return self.read(region, offset, size)
+        return pending.data
+
+    def _move_small(
+        self, region: SessionRegion, offset: int, size: int, view: memoryview | bytes | None
+    ) -> _SmallMove | None:
+        """Send the one request of a small transfer; None if the worker has to do it."""
+        if size > SMALL or (self._worker.jobs and self._worker.using(region.handle)):
+            return None
+        small = self._small
+        if not small.handle:
+            with self._create_lock:
+                small.open()
+        with self.link.lock:  # so that no other thread finds the same slot
+            slot = self._free_slot()
+            if slot is None:
+                return None
+            pending = _SmallMove(slot)
+            if view is None:
+                fields = (region.handle, offset, small.handle, slot, size)
+                pending.then = lambda _: pending.take(small.buffer, size)
+            else:
+                fields = (small.handle, slot, region.handle, offset, size)
+                small.buffer[slot : slot + size] = view
+            if not self.link.exchange(Move, fields, pending):
+                self.link.post(Move, *fields, pending=pending)
+        return pending
+
+    def _free_slot(self) -> int | None:
+        """Return a small slot that no pending request uses; the caller holds the link's lock."""
+        slot, used = 0, [p.slot for p in self.link.pending if isinstance(p, _SmallMove)]
+        while slot in used:
+            slot += SMALL
+        return slot if slot < SMALL * SMALL_SLOTS else None
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
@@ -120,9 +137,9 @@ class RemoteDpu:
     def _transfer(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
-        data = self.results.take(size) if view is None else None
-        target = (region.handle, offset)
-        return self._transfer_kind(self.link, self.pool(size), self.provider, target, view, data)
+        data = self._results.take(size) if view is None else b""
+        job = self._job_type(self.link, region.handle, offset, size, view, data)
+        return SessionTransfer(self._worker, job, self.provider, self.over_wire)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and is not silent."""
@@ -135,13 +152,21 @@ class RemoteDpu:
         return pending.result()
 
     def copy(self, src: SessionRegion, dst: SessionRegion, size: int) -> TransferReport:
-        """Copy and wait; the DPU reads `src` and writes `dst`."""
+        """Copy and wait, after the transfers with these regions that were started before."""
+        self._finish_transfers(src, dst)
         moved = self._request(Move, src.handle, 0, dst.handle, 0, size)
         return TransferReport(moved, self.provider)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
-        """Return the SHA-256, in hex digits, of bytes that the DPU reads."""
+        """Return the SHA-256, in hex digits, of bytes that the DPU reads; ordered like copy()."""
+        self._finish_transfers(region)
         return str(self._request(Digest, region.handle, offset, size).sha256)
+
+    def _finish_transfers(self, *regions: SessionRegion) -> None:
+        """Wait for the transfers with some regions that were started before."""
+        for job in [job for region in regions for job in self._worker.using(region.handle)]:
+            while not self._worker.wait(job, 1.0):
+                pass
 
     def _request(self, kind: type, *fields: Any) -> Any:
         """Send a request that is safe to repeat, and return the reply."""
@@ -219,7 +244,6 @@ class RemoteDpu:
 
     def close(self) -> None:
         """Free the staging memory; the link is closed by then, so nothing uses it."""
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
-        self.results.clear()
+        self._worker.close()
+        self._small.close()
+        self._results.clear()

@@ -3,136 +3,61 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..buffers import has_objects
-from ..errors import ClosedError
+from ..dpu.copier import Slots
+from ..wire.messages import Import
 
 if TYPE_CHECKING:
-    from ..dma import Device
+    from ..dma import Device, Region
+    from ..wire.connection import Connection
 
 
-class Chunk:
-    """Part of a transfer: `size` bytes from byte `at`, in the staging slot at offset `slot`.
+class Staging(Slots):
+    """Slots in memory of this process that is registered for DMA and imported by the agent.
 
-    `request` is the request or DMA that the backend posted for it. A slot is in use as long as its
-    chunk exists and is not finished.
+    `handle` is the agent's handle of the memory, in which each slot has the same offset; 0 before
+    open().
     """
 
-    __slots__ = ("__weakref__", "at", "finished", "request", "size", "slot")
-
-    def __init__(self, at: int, size: int) -> None:
-        self.at, self.size = at, size
-        self.slot = -1
-        self.request: Any = None
-        self.finished = False
-
-
-class SlotPool:
-    """`count` slots of `slot_size` bytes in one buffer, each assigned to one chunk at a time.
-
-    There is no counter and no free list, which an exception such as Ctrl-C could leave wrong: a
-    slot is free if its chunk is finished or no longer exists. `handle` is the agent's handle of the
-    staging memory, in which each slot has the same offset.
-    """
-
-    def __init__(self, slot_size: int, count: int, buffer: memoryview) -> None:
-        self.slot_size = slot_size
-        self.buffer = buffer
+    def __init__(
+        self, link: Connection, device: Device, slot_size: int, slots: int, timeout: float
+    ) -> None:
+        super().__init__(slot_size, slots)
         self.handle = 0
-        self._owners: list[weakref.ref[Chunk] | None] = [None] * count
-        self._lock = threading.RLock()  # reentrant: a finalizer may call acquire() inside acquire()
-        self._closed = False
-        self._waiting: dict[Callable[[], None], None] = {}  # in the order of their calls
-
-    @staticmethod
-    def _in_use(owner: weakref.ref[Chunk] | None) -> bool:
-        chunk = None if owner is None else owner()
-        return chunk is not None and not chunk.finished
+        self._link, self._device, self._timeout = link, device, timeout
+        self._memory: memory.HostMemory | None = None
+        self._region: Region | None = None
 
     @property
-    def free(self) -> int:
-        """Return the number of free slots."""
-        return sum(not self._in_use(owner) for owner in self._owners)
+    def buffer(self) -> memoryview:
+        """Bytes of the memory; open() must have been called."""
+        assert self._memory is not None
+        return self._memory.buffer
 
-    @property
-    def _has_free(self) -> bool:
-        return not all(map(self._in_use, self._owners))
-
-    def acquire(self, chunk: Chunk) -> int | None:
-        """Assign a free slot to the chunk and return its offset; None if all are in use.
-
-        Thread-safe.
-
-        Raises:
-            ClosedError: The pool is closed.
-        """
-        new = weakref.ref(chunk)
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the session is closed")
-            for number, owner in enumerate(self._owners):
-                # No call between the second condition and the assignment, so that no finalizer can
-                # take the slot in between.
-                if not self._in_use(owner) and self._owners[number] is owner:
-                    self._owners[number] = new
-                    chunk.slot = number * self.slot_size
-                    return chunk.slot
-        return None
-
-    def wake(self) -> None:
-        """Call the functions that wait for a slot, in order, as long as a slot is free.
-
-        Each called function takes a slot, or no longer needs one, or waits again because no slot is
-        left. The callers of wake() have freed slots; a function called from here must not call
-        wake().
-        """
-        while self._waiting and self._has_free:
-            call = next(iter(self._waiting))
-            del self._waiting[call]
-            call()
-
-    def call_on_release(self, call: Callable[[], None]) -> None:
-        """Call a function once, in turn, when a slot is free. Idempotent."""
-        self._waiting[call] = None
-
-    def cancel_call(self, call: Callable[[], None]) -> None:
-        """Undo call_on_release()."""
-        self._waiting.pop(call, None)
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of functions that wait for a free slot."""
-        return len(self._waiting)
-
-    def close(self) -> None:
-        """Assign no more slots."""
-        with self._lock:
-            self._closed = True
-        self.buffer = memoryview(b"")
-
-
-class StagingPool(SlotPool):
-    """Slots in memory that is registered for DMA."""
-
-    def __init__(self, device: Device, slot_size: int, count: int) -> None:
-        self._memory = memory.empty(slot_size * count, name="staging")
+    def open(self) -> None:
+        """Allocate the memory and have the agent import it, unless that was done before."""
+        if self.handle:
+            return
         try:
-            self.region = device.register(self._memory)
+            self._memory = memory.empty(self.slots * self.slot_size, name="staging")
+            self._region = self._device.register(self._memory)
+            token = self._region.export()
+            self.handle = self._link.ask(Import, token, True, timeout=self._timeout).region
         except BaseException:
-            self._memory.close()
+            self.close()
             raise
-        super().__init__(slot_size, count, self._memory.buffer)
 
     def close(self) -> None:
         """Free the memory now, without waiting for the garbage collector."""
-        super().close()
-        self.region.close()
-        self._memory.close()
+        self.handle = 0
+        if self._region is not None:
+            self._region.close()
+        if self._memory is not None:
+            self._memory.close()
+        self._region = self._memory = None
 
 
 def flat(data: Any) -> memoryview:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import PeerTimeout
+from ..errors import PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
+    from ..dpu.job import TransferJob
     from ..dpu.values import Moved
     from ..wire import messages
 
 _OVER_WIRE = "between this process and the DPU by the control connection, without DMA"
-_Transfer = TypeVar("_Transfer", bound="SessionTransfer")
 
 
 class TransferReport:
@@ -110,67 +109,83 @@ def _pieces(count: int) -> str:
     return plural(count, "piece")
 
 
-class SessionTransfer(ABC):
-    """Transfer in progress; wait for it with wait() or `await`, or poll it with done()."""
+class Jobs(Protocol):
+    """Runs the jobs of transfers: the DPU service of this process, or a worker."""
 
-    #: As in TransferReport.
-    over_wire = False
+    def submit(self, job: TransferJob) -> None:
+        """Start a job."""
 
-    def __init__(self, size: int, data: bytes | None) -> None:
-        self.size = size
-        self._data = data  # bytes of a read
+    def wait(self, job: TransferJob, timeout: float) -> bool:
+        """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended."""
+
+
+class SessionTransfer:
+    """Transfer in progress; wait for it with wait() or `await`, or poll it with done().
+
+    `over_wire` is as in TransferReport.
+    """
+
+    def __init__(
+        self, jobs: Jobs, job: TransferJob, provider: str, over_wire: bool = False
+    ) -> None:
+        self.size, self.over_wire = job.size, over_wire
+        self._jobs, self._job, self._provider = jobs, job, provider
         self._report: TransferReport | None = None
         self._error: Exception | None = None
 
-    @abstractmethod
-    def start(self: _Transfer) -> _Transfer:
-        """Start the transfer and return it; raise the error if starting fails."""
-
-    @abstractmethod
-    def _advance(self, timeout: float) -> None:
-        """Handle the completions that have arrived; wait at most `timeout` seconds for one."""
+    def start(self) -> SessionTransfer:
+        """Start the transfer, which then proceeds without further calls, and return it."""
+        try:
+            self._jobs.submit(self._job)
+        except BaseException:  # also Ctrl-C: the caller has no transfer to cancel
+            self.cancel()
+            raise
+        return self
 
     @property
-    @abstractmethod
     def _ended(self) -> bool:
         """Return whether the report or the error is available and nothing is in flight."""
+        if self._job.ended and self._report is None and self._error is None:
+            try:
+                result = self._job.result()
+                self._report = TransferReport(result, self._provider, self.over_wire)
+            except Exception as exc:
+                self._error = exc
+        return self._job.ended
 
-    @property
-    @abstractmethod
-    def _bytes_done(self) -> int:
-        """Return the bytes that have been moved."""
-
-    @abstractmethod
     def cancel(self) -> None:
         """End the transfer early: nothing more is posted, and wait() raises PeerError. Idempotent.
 
         Chunks in flight may still complete.
         """
+        self._job.cancel(PeerError("the transfer was interrupted"))
 
-    @abstractmethod
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when done() has something to handle; -1 if none."""
-
-    @abstractmethod
     def call_on_end(self, call: Callable[[], object]) -> None:
         """Call `call` once, from the thread that ends the transfer; at once if it has ended."""
+        self._job.call_on_end(call)
 
-    @abstractmethod
-    def cancel_call(self, call: Callable[[], object]) -> object:
+    def cancel_call(self, call: Callable[[], object]) -> None:
         """Undo call_on_end()."""
+        self._job.cancel_call(call)
 
-    @abstractmethod
-    def __await__(self) -> Generator[Any, None, TransferReport]: ...
+    def __await__(self) -> Generator[Any, None, TransferReport]:
+        return self._wait_in_loop().__await__()
+
+    async def _wait_in_loop(self) -> TransferReport:
+        from .aio import until_done
+
+        await until_done(self.done, self.call_on_end, self.cancel_call)
+        return self.wait()
 
     @property
     def progress(self) -> float:
         """Return the fraction of the bytes that has been moved, from 0.0 to 1.0."""
-        return self._bytes_done / self.size
+        return self._job.done / self.size
 
     def done(self) -> bool:
         """Return whether wait() would return at once."""
         if not self._ended:
-            self._advance(0.0)
+            self._jobs.wait(self._job, 0.0)
         return self._ended
 
     def wait(
@@ -196,11 +211,11 @@ class SessionTransfer(ABC):
         while not self._ended:
             left = 1.0 if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                done = self._bytes_done
+                done = self._job.done
                 raise PeerTimeout(f"{done:,} of {self.size:,} bytes moved in {timeout} s")
-            self._advance(min(left, 1.0))
+            self._jobs.wait(self._job, min(left, 1.0))
             if progress is not None:
-                progress(self._bytes_done, self.size)
+                progress(self._job.done, self.size)
         if self._error is not None:
             raise self._error.with_traceback(None)
         assert self._report is not None
@@ -220,7 +235,7 @@ class SessionTransfer(ABC):
     def __repr__(self) -> str:
         from ..units import plural
 
-        kind = "write" if self._data is None else "read"
+        kind = "write" if self._job.writes else "read"
         if self._error is not None:
             state = f"failed: {self._error}"
         else:
@@ -238,7 +253,7 @@ class SessionTransfer(ABC):
 
     def first(self, size: int) -> bytes:
         """Return the first `size` bytes of a read, or all if it has fewer. See `data`."""
-        if self._data is None:
+        if self._job.writes:
             raise ValueError("a write returns no data")
         self.wait()
-        return self._data[: within("size", size, 0, 1 << 63)]
+        return self._job.data[: within("size", size, 0, 1 << 63)]

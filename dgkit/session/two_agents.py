@@ -4,71 +4,56 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DgkitError, PeerError, Unsupported
+from ..dma.byte_pool import BytePool
+from ..errors import PeerError, Unsupported
 from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access
-from ..wire.connection import Connection, Pending
-from ..wire.messages import Allocate, Allocated, Bye, Fetch, Free, Import, Moved, Stage
+from ..wire.connection import Connection
+from ..wire.messages import Allocate, Allocated, Bye, Fetch, Fetched, Free, Import, Stage
 from .remote_dpu import RemoteDpu
-from .remote_transfer import RemoteTransfer
-from .staging import Chunk, SlotPool
-from .transfer import TransferReport
+from .remote_transfer import RemoteJob, Request
+from .staging import Staging
 
 if TYPE_CHECKING:
     from ..dma import Device
+    from ..dpu.job import Chunk, Step
     from .region import SessionRegion
 
 _BYE_S = 1.0
 
 
-class _WireTransfer(RemoteTransfer):
+class _WireStaging(Staging):
+    """Slots in memory of the DPU's agent."""
+
+    def open(self) -> None:
+        """Have the agent allocate the memory, unless that was done before."""
+        if not self.handle:
+            fields = (self.slots * self.slot_size, int(Access.RW), False, "staging", "host", True)
+            self.handle = self._link.ask(Allocate, *fields, timeout=self._timeout).region
+
+
+class _WireJob(RemoteJob):
     """Transfer whose chunks are each a Stage and a Move, or a Move and a Fetch."""
 
-    over_wire = True
+    def _load(self, chunk: Chunk) -> Step | None:
+        if self.view is None:
+            return self._move(chunk)
+        staged = bytes(self.view[chunk.at : chunk.at + chunk.size])
+        return Request(self._link, Stage, self._slots.handle, chunk.slot, staged)
 
-    def _post(self, chunk: Chunk) -> None:
-        if self._data is not None:
-            self._move(chunk, self._on_moved)
-            return
-        staged = bytes(self._pool.buffer[chunk.slot : chunk.slot + chunk.size])
-        self._request(chunk, self._on_staged, Stage, self._pool.handle, chunk.slot, staged)
+    def _store(self, chunk: Chunk) -> Step | None:
+        if self.writes:
+            return self._move(chunk)
+        return Request(self._link, Fetch, self._slots.handle, chunk.slot, chunk.size)
 
-    def _on_staged(self, chunk: Chunk, pending: Pending) -> None:
-        self._go_on_with(chunk, pending, lambda: self._move(chunk, self._on_reply))
-
-    def _on_moved(self, chunk: Chunk, pending: Pending) -> None:
-        moved = pending.reply
-        fields = (self._pool.handle, chunk.slot, chunk.size)
-        then = lambda chunk, pending: self._on_fetched(moved, chunk, pending)  # noqa: E731
-        self._go_on_with(chunk, pending, lambda: self._request(chunk, then, Fetch, *fields))
-
-    def _go_on_with(self, chunk: Chunk, pending: Pending, step: Callable[[], None]) -> None:
-        """Start the second step of a chunk, unless the first failed or the transfer has ended."""
-        if pending.error is not None or self._error is not None or chunk.request is not pending:
-            self._end_chunk(chunk, pending, None)
-            return
-        try:
-            step()
-        except DgkitError as exc:
-            pending.error = exc
-            chunk.request = pending
-            self._on_reply(chunk, pending)
-        except BaseException:  # such as Ctrl-C: the chunk is posted again
-            self._torn = True
-            raise
-
-    def _on_fetched(self, moved: Moved, chunk: Chunk, pending: Pending) -> None:
-        if pending.error is None and chunk.request is pending and not chunk.finished:
-            data: Any = pending.reply.data
-            if len(data) == chunk.size:
-                self._pool.buffer[chunk.slot : chunk.slot + chunk.size] = data
-                self._end_chunk(chunk, pending, moved)
-                return
-            pending.error = PeerError(f"the DPU sent {len(data)} bytes of {chunk.size}")
-        self._on_reply(chunk, pending)
+    def _record(self, chunk: Chunk, result: Any) -> None:
+        super()._record(chunk, result)
+        if isinstance(result, Fetched):
+            if len(result.data) != chunk.size:
+                raise PeerError(f"the DPU sent {len(result.data)} bytes of {chunk.size}")
+            BytePool.fill(self.data, chunk.at, memoryview(result.data))
 
 
 class TwoAgents(RemoteDpu):
@@ -85,7 +70,8 @@ class TwoAgents(RemoteDpu):
         timeout: Seconds, for each plain request.
     """
 
-    _transfer_kind = _WireTransfer
+    _job_type = _WireJob
+    over_wire = True
 
     def __init__(
         self, link: Connection, host: Connection, device: Device, provider: str, timeout: float
@@ -95,20 +81,12 @@ class TwoAgents(RemoteDpu):
         self._at_host: dict[int, int] = {}  # handles at the host's agent, by the region's id
         link.tie(host)
 
-    def pool(self, size: int) -> SlotPool:  # noqa: ARG002 - one size of slot serves all
-        """Return the buffer of this process; the DPU's memory is allocated on first use."""
-        with self._create_lock:
-            if STAGE_BYTES not in self._pools:
-                buffer = memoryview(bytearray(STAGE_SLOTS * STAGE_BYTES))
-                pool = SlotPool(STAGE_BYTES, STAGE_SLOTS, buffer)
-                fields = (len(buffer), int(Access.RW), False, "staging", "host", True)
-                pool.handle = self.link.ask(Allocate, *fields, timeout=self._timeout).region
-                self._pools[STAGE_BYTES] = pool
-            return self._pools[STAGE_BYTES]
+    def _staging(self, device: Device) -> Staging:
+        """Return the staging memory of the worker, which is the DPU's."""
+        return _WireStaging(self.link, device, STAGE_BYTES, STAGE_SLOTS, self._timeout)
 
-    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Write and wait."""
-        return self._transfer(region, offset, len(view), memoryview(view)).run()
+    def _move_small(self, *_: Any) -> None:
+        """Leave all transfers to the worker: their bytes cross the wire."""
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have one of the agents allocate memory; the DPU's agent imports memory of the host's."""

@@ -16,7 +16,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import zmq
@@ -78,11 +78,6 @@ class Pending:
 
     def __init__(self, number: int = -1) -> None:
         self.number = number
-
-    @property
-    def sent(self) -> bool:
-        """Return whether the connection has taken the request; from then on it calls `then`."""
-        return self.number >= 0
 
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
@@ -169,7 +164,7 @@ class Connection:
             fields: Its fields after the number.
             then: See Pending.
             news: See Pending.
-            pending: Object to use for the request; None: a new one.
+            pending: Object to use for the request, with its own `then` and `news`; None: a new one.
 
         Raises:
             ValueError: The encoded request is larger than MAX_REQUEST.
@@ -180,7 +175,7 @@ class Connection:
             self._waiting_senders.pop(thread, None)
             if pending is None:
                 pending = Pending()
-            pending.then, pending.news = then, news
+                pending.then, pending.news = then, news
             return self._post(kind, fields, pending)
 
     def _post(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> Pending:
@@ -205,26 +200,25 @@ class Connection:
             raise
         return pending
 
-    def exchange(self, kind: Any, fields: tuple[Any, ...], then: Any) -> Pending | None:
+    def exchange(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> bool:
         """Send a request and wait briefly inside libzmq, which gives the lowest latency.
 
         Only for kinds whose encoding is always small.
 
         Returns:
-            The request, perhaps not yet done; None, with nothing sent, if other threads use the
-            connection.
+            True if the request was sent, and is perhaps not yet done; False if other threads use
+            the connection.
         """
         with self.lock:
             self._look_at_memory()
             if self._pending or self._waiting_senders or self.dead is not None:
-                return None
+                return False
             number = self._next
-            pending = Pending(number)
-            pending.then = then
             pending.expected = REPLIES[kind]
             message = encode(kind(number, *fields))
             self._last_received = time.monotonic()
             self._next = number + 1
+            pending.number = number
             self._pending[number] = pending
             try:
                 self._socket.send(message, _NOBLOCK)
@@ -233,17 +227,19 @@ class Connection:
                 reply = decode_reply(body)
                 if reply.id != number or type(reply) is not REPLIES[kind]:
                     self._dispatch(reply)
-                    return pending
+                    return True
                 pending.reply = reply
+                if pending.then is not None:
+                    pending.then(pending)
+                    pending.then = None  # it may refer back to the request
                 pending.done = True
-                then(pending)
                 self._pending.pop(number, None)
-                return pending
+                return True
             except zmq.Again:  # slower than _RECEIVE_MS, or the peer is gone: wait() tells
-                return pending
+                return True
             except UNREADABLE as exc:
                 self._refuse(PeerError(f"the other side sent an invalid reply: {exc}"))
-                return pending
+                return True
             except BaseException:
                 self._note_interruption()
                 raise
@@ -422,7 +418,7 @@ class Connection:
     def _finish_interrupted(self) -> None:
         """Finish the requests that were answered when an exception interrupted the dispatch."""
         for pending in list(self._pending.values()):
-            if pending.done or pending.reply is not None:
+            if pending.done or pending.reply is not None or pending.error is not None:
                 self._finish(pending)
 
     def _find_lost(self) -> None:
@@ -497,9 +493,9 @@ class Connection:
 
     def _finish(self, pending: Pending) -> None:
         """Complete a request; repeated from the start if an exception interrupts it."""
-        pending.done = True
         if pending.then is not None:
             pending.then(pending)
+        pending.done = True  # after the call, whose effect the waiting thread relies on
         self._pending.pop(pending.number, None)
         pending.then = None  # it may refer back to the request
         if self._leader is pending:
@@ -511,10 +507,10 @@ class Connection:
         if error is not None:
             self.fail(error)
 
-    def oldest(self) -> Pending | None:
-        """Return the pending request that was sent first, or None."""
-        with self.lock:
-            return next((p for p in self._pending.values() if not p.done), None)
+    @property
+    def pending(self) -> Iterable[Pending]:
+        """Requests that are not yet completed; the caller holds the lock."""
+        return self._pending.values()
 
     def fail(self, error: Exception) -> None:
         """End the connection: fail all pending and all later requests with `error`."""

@@ -165,14 +165,15 @@ def calls_of(session: Any, region: Any, other: Any) -> list[Callable[[], object]
 
 
 def is_settled(session: Any) -> bool:
-    """Return whether all slots of a session's staging memory are free, and no transfer waits."""
+    """Return whether all slots of a session are free, and no request is pending."""
     from dgkit.sizes import LARGE_SLOTS
 
+    dpu = session.dpu
     if session.role == "dpu":
-        service = session.dpu.service
-        return service.free_slots == LARGE_SLOTS and not service.transfers
-    pools = session.dpu._pools.values()
-    return all(pool.free == len(pool._owners) and not pool.waiting for pool in pools)
+        worker, pending = dpu.service._worker, ()
+    else:
+        worker, pending = dpu._worker, dpu.link.pending
+    return worker.slots.free == LARGE_SLOTS and not worker.jobs and not pending
 
 
 def settle(session: Any, region: Any) -> bool:

@@ -19,7 +19,6 @@ from support.processes.waiting import stop, until
 
 import dgkit
 from dgkit.errors import ClosedError, PeerError, PeerTimeout
-from dgkit.session import remote_transfer
 from dgkit.sizes import LARGE_SLOTS
 
 pytestmark = [
@@ -35,6 +34,7 @@ pytestmark = [
 MIB = 1 << 20
 SIZE = 9 * MIB  # more than the staging memory
 COPIES = ("copy", "digest")  # without staging memory
+AGENT_OF = {"host": "dpu", "dpu": "host"}  # by the session's role
 
 
 @pytest.fixture(params=["dpu", "host"], ids=["remote", "local"])
@@ -43,12 +43,14 @@ def session(request):
         yield made
 
 
+def worker_of(session):
+    return session.dpu.service._worker if session.role == "dpu" else session.dpu._worker
+
+
 def is_settled(session):
-    if session.role == "dpu":
-        service = session.dpu.service
-        return service.free_slots == LARGE_SLOTS and not service.transfers
-    pools = session.dpu._pools.values()
-    return all(pool.free == len(pool._owners) and not pool.waiting for pool in pools)
+    worker, link = worker_of(session), session.dpu.link
+    used = worker.slots.free < LARGE_SLOTS or worker.jobs
+    return not used and (session.role == "dpu" or not link.pending)
 
 
 def in_thread(call):
@@ -122,54 +124,38 @@ def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
         assert rounds > 5
 
 
-@pytest.mark.parametrize("session", ["dpu"], ids=["remote"], indirect=True)
-def test_ctrl_c_after_the_last_chunk_and_before_the_report_leaves_a_transfer_that_ends(
-    session, monkeypatch
-):
-    real, interruptions = remote_transfer._Totals.report, [KeyboardInterrupt]
-
-    def report(totals, *how):
-        if interruptions:
-            raise interruptions.pop()
-        return real(totals, *how)
+def test_a_transfer_whose_wait_is_interrupted_goes_on(session, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
 
     with session.empty(SIZE) as region:
         data = bytes([6]) * SIZE
         started = session.start_write(region, data)
-        monkeypatch.setattr(remote_transfer._Totals, "report", report)
-        with pytest.raises(KeyboardInterrupt):
-            started.wait(20)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(worker_of(session)), "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                started.wait(20)
         want = hashlib.sha256(data).hexdigest()
         assert in_thread(lambda: session.digest(region)) == want  # it waits for the transfer
         assert in_thread(lambda: started.wait(10)).size == SIZE
         check(session, region, 7)
 
 
-@pytest.mark.parametrize("session", ["dpu"], ids=["remote"], indirect=True)
-def test_a_transfer_that_is_cancelled_while_it_waits_for_a_slot_is_forgotten_at_once(session):
-    with session.empty(SIZE) as region:
-        session.write(region, bytes(SIZE))  # makes the staging memory
-        (pool,) = session.dpu._pools.values()
-        stop(session.info["dpu"]["pid"])
-        try:
-            first = session.start_write(region, bytes(SIZE))
-            waiting = [session.start_write(region, bytes(SIZE)) for _ in range(100)]
-            polled = [transfer.done() for transfer in waiting * 3]
-            assert (any(polled), pool.waiting) == (False, len(waiting))
-            cancel_and_forget(waiting)
-            assert pool.waiting == 0
-        finally:
-            os.kill(session.info["dpu"]["pid"], signal.SIGCONT)
-        assert first.wait(20).size == SIZE
-        check(session, region, 4)
-
-
-@pytest.mark.parametrize("session", ["host"], ids=["local"], indirect=True)
 def test_a_transfer_that_is_cancelled_with_no_dma_in_flight_is_forgotten_at_once(session):
     with session.empty(SIZE) as region:
-        first = session.start_write(region, bytes(SIZE))  # it has all slots
-        cancel_and_forget([session.start_write(region, bytes(SIZE)) for _ in range(100)])
-        until(lambda: session.dpu.service.transfers in ([first._job], []), "the others are ended")
+        session.write(region, bytes(SIZE))  # makes the staging memory
+        worker, stopped = worker_of(session), session.role == "host"
+        if stopped:
+            stop(session.info["dpu"]["pid"])
+        try:
+            first = session.start_write(region, bytes(SIZE))
+            until(lambda: not (stopped and worker.slots.free), "the first one has all slots")
+            waiting = [session.start_write(region, bytes(SIZE)) for _ in range(100)]
+            assert not (stopped and any(transfer.done() for transfer in waiting * 3))
+            cancel_and_forget(waiting)
+            until(lambda: list(worker.jobs) in ([first._job], []), "the others are ended")
+        finally:
+            os.kill(session.info[AGENT_OF[session.role]]["pid"], signal.SIGCONT)
         assert first.wait(20).size == SIZE
         check(session, region, 4)
 
@@ -183,7 +169,7 @@ def cancel_and_forget(transfers):
 
 def test_large_transfers_under_a_stop_of_five_seconds_end_with_the_right_bytes(session):
     """The host's agent moves no bytes, so nothing may even notice that it is stopped."""
-    pid = session.info["dpu" if session.role == "host" else "host"]["pid"]
+    pid = session.info[AGENT_OF[session.role]]["pid"]
     with contextlib.ExitStack() as stack:
         regions = [stack.enter_context(session.empty(SIZE)) for _ in range(4)]
         check(session, regions[0], 7)

@@ -149,6 +149,23 @@ def test_requests_that_the_agent_still_works_on_are_not_given_up(session, monkey
     assert {pending.result().sha256 for pending in digests[1:]} == {want}
 
 
+def test_a_request_is_not_done_until_its_reply_is_handled(session):
+    link, region, interruptions = session.dpu.link, filled(session, 9), [KeyboardInterrupt]
+
+    def then(_):
+        if interruptions:
+            raise interruptions.pop()
+
+    for kind, fields in ((m.Digest, (region.handle, 0, 64)), (m.Digest, (1 << 40, 0, 64))):
+        interruptions[:] = [KeyboardInterrupt]
+        pending = link.post(kind, *fields, then=then)
+        with pytest.raises(KeyboardInterrupt):
+            link.wait(pending, 20)
+        assert (pending.done, interruptions) == (False, [])
+        assert link.wait(pending, 20)
+        assert pending.then is None
+
+
 def test_an_agent_says_which_requests_it_has_not_answered(session):
     link, region = session.dpu.link, filled(session, 9, 64 * MIB)
     digests = [link.post(m.Digest, region.handle, 0, region.size) for _ in range(3)]

@@ -12,16 +12,15 @@ import pytest
 from support.processes.agents import agent
 
 import dgkit
-from dgkit.dpu.job import DigestJob, Job, ReadJob, TransferJob, WriteJob, copy_job
+from dgkit.dpu.job import DigestJob, DmaTransferJob, Job, copy_job
 from dgkit.dpu.region_ref import RegionRef
-from dgkit.errors import ClosedError, PeerError
-from dgkit.session import SessionTransfer
+from dgkit.errors import PeerError, PeerTimeout
 from dgkit.session.backend import Backend
-from dgkit.session.local_dpu import LocalDpu, LocalTransfer
+from dgkit.session.local_dpu import LocalDpu
 from dgkit.session.remote_dpu import RemoteDpu
-from dgkit.session.remote_transfer import RemoteTransfer
-from dgkit.session.staging import Chunk, StagingPool
+from dgkit.session.remote_transfer import RemoteJob
 from dgkit.session.two_agents import TwoAgents
+from dgkit.sizes import SMALL, SMALL_SLOTS
 
 MIB = 1 << 20
 PACKAGE = Path(dgkit.__file__).parent
@@ -54,7 +53,7 @@ def test_a_session_has_the_backend_of_its_role(session):
 
 
 def test_no_module_of_the_session_asks_which_backend_it_has():
-    kinds = {"LocalDpu", "RemoteDpu", "TwoAgents", "LocalTransfer", "RemoteTransfer"}
+    kinds = {"LocalDpu", "RemoteDpu", "TwoAgents"}
     for path in (PACKAGE / "session").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "type"):
@@ -62,15 +61,8 @@ def test_no_module_of_the_session_asks_which_backend_it_has():
                 assert not names & kinds, f"{path.name}:{node.lineno}"
 
 
-def test_the_backends_wait_in_one_way():
-    for kind in (LocalTransfer, RemoteTransfer):
-        assert issubclass(kind, SessionTransfer)
-        for name in ("wait", "done", "run", "progress", "first"):
-            assert getattr(kind, name) is getattr(SessionTransfer, name)
-
-
-def test_the_jobs_of_a_dpu_have_no_chunk_loop_of_their_own():
-    kinds = [DigestJob, ReadJob, WriteJob]
+def test_no_job_has_a_chunk_loop_of_its_own():
+    kinds = [DigestJob, DmaTransferJob, RemoteJob, TwoAgents._job_type]
     kinds += [type(copy_job(ref(a), 0, ref(b), 0, 64)) for a in (0, 1) for b in (0, 1)]
     for kind in kinds:
         for name in ("start_chunk", "advance", "over", "fail"):
@@ -105,17 +97,17 @@ def test_after_a_cancel_all_staging_slots_are_free_again(session):
 
 
 def test_a_chunk_that_cannot_be_posted_fails_its_transfer_alone(session, monkeypatch):
-    kind, name = {"host": (RemoteTransfer, "_post"), "dpu": (TransferJob, "_dma")}[session.role]
-    post, left = getattr(kind, name), [3]
+    kind = {"host": RemoteJob, "dpu": DmaTransferJob}[session.role]
+    move, left = kind._move, [3]
 
     def failing(self, *how):
         left[0] -= 1
         if left[0] < 0:
             raise PeerError("no more")
-        return post(self, *how)
+        return move(self, *how)
 
     with session.empty(16 * MIB) as region:
-        monkeypatch.setattr(kind, name, failing)
+        monkeypatch.setattr(kind, "_move", failing)
         with pytest.raises(PeerError, match="no more"):
             session.write(region, bytes(16 * MIB))
         monkeypatch.undo()
@@ -137,104 +129,34 @@ def test_the_last_reply_ends_a_transfer_once(session):
     assert {report.size for report in ends} == {8 * MIB}
 
 
-def test_a_closed_staging_pool_lends_no_slot():
-    with dgkit.Device("soft") as device:
-        pool = StagingPool(device, 64, 2)
-        chunks = [Chunk(0, 64), Chunk(64, 64), Chunk(128, 64)]
-        assert sorted(pool.acquire(chunk) for chunk in chunks[:2]) == [0, 64]
-        assert pool.acquire(chunks[2]) is None
-        chunks[0].finished = True
-        pool.close()
-        chunks[1].finished = True
-        with pytest.raises(ClosedError):
-            pool.acquire(chunks[2])
+def test_a_small_slot_is_in_use_as_long_as_its_request_is_pending():
+    with agent() as running, dgkit.connect(running.address) as session:
+        dpu, region = session.dpu, session.empty(64)
+        session.write(region, b"creates the staging memory")
+        running.send(signal.SIGSTOP)
+        moves = [dpu._move_small(region, 0, 64, None) for _ in range(SMALL_SLOTS)]
+        assert sorted(move.slot for move in moves) == [SMALL * n for n in range(SMALL_SLOTS)]
+        assert dpu._move_small(region, 0, 64, None) is None
+        running.send(signal.SIGCONT)
+        assert {dpu._wait(move).size for move in moves} == {64}
+        assert {move.data[:7] for move in moves} == {b"creates"}
+        assert dpu._move_small(region, 0, 64, None).slot == 0
 
 
-def test_a_slot_is_free_when_its_chunk_is_finished_or_gone():
-    with dgkit.Device("soft") as device:
-        pool = StagingPool(device, 64, 2)
-        first, second = Chunk(0, 64), Chunk(64, 64)
-        offsets = pool.acquire(first), pool.acquire(second)
-        assert pool.free == 0
-        first.finished = True
-        assert pool.free == 1
-        assert pool.acquire(Chunk(0, 64)) == offsets[0]
-        assert pool.free == 1
-        del second
-        assert pool.free == 2
-        pool.close()
+def test_an_agent_that_was_asked_nothing_is_not_silent():
+    with agent() as running, dgkit.connect(running.address) as session:
+        region, worker = session.empty(64), session.dpu._worker
+        with worker._running:  # so that nothing is sent
+            started = session.start_write(region, b"x" * 64)
+            session.dpu.link._last_received -= 60
+            with pytest.raises(PeerTimeout, match="0 of 64 bytes"):
+                started.wait(0.1)
+        assert started.wait(20).size == 64
 
 
-def test_all_who_wait_for_a_slot_are_woken():
-    with dgkit.Device("soft") as device:
-        pool = StagingPool(device, 64, 1)
-        woken = []
-        for number in range(3):
-            pool.call_on_release(lambda number=number: woken.append(number))
-        pool.wake()
-        pool.wake()
-        assert woken == [0, 1, 2]
-        pool.close()
-
-
-def test_a_free_slot_is_offered_until_one_takes_it_and_not_to_all():
-    with dgkit.Device("soft") as device:
-        pool = StagingPool(device, 64, 1)
-        held, called = [], []
-
-        def wants_none():
-            called.append("none")
-
-        def wants_a_slot():
-            called.append("a slot")
-            chunk = Chunk(0, 64)
-            assert pool.acquire(chunk) is not None
-            held.append(chunk)
-
-        pool.call_on_release(wants_none)
-        pool.call_on_release(wants_a_slot)
-        for _ in range(1000):
-            pool.call_on_release(lambda: called.append("a slot that is not free"))
-        pool.wake()
-        assert called == ["none", "a slot"]
-        assert pool.waiting == 1000
-        pool.close()
-
-
-def test_a_finalizer_in_the_middle_of_an_acquire_gets_another_slot(monkeypatch):
-    with dgkit.Device("soft") as device:
-        pool = StagingPool(device, 64, 2)
-        first, second = Chunk(0, 64), Chunk(64, 64)
-        in_use = StagingPool._in_use
-        finalizers = [lambda: pool.acquire(second)]
-
-        def look(owner):
-            found = in_use(owner)
-            if finalizers:
-                finalizers.pop()()
-            return found
-
-        monkeypatch.setattr(StagingPool, "_in_use", staticmethod(look))
-        thread = threading.Thread(target=pool.acquire, args=[first], daemon=True)
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive()
-        assert {first.slot, second.slot} == {0, 64}
-        pool.close()
-
-
-@pytest.fixture
-def looks_for_a_slot(monkeypatch):
-    looks = []
-    acquire = StagingPool.acquire
-    monkeypatch.setattr(
-        StagingPool, "acquire", lambda pool, chunk: looks.append(chunk.at) or acquire(pool, chunk)
-    )
-    return looks
-
-
-def test_the_work_of_transfers_that_wait_is_linear_in_their_number(looks_for_a_slot):
-    count = 1000
+def test_the_work_of_transfers_that_wait_is_linear_in_their_number(monkeypatch):
+    looks, count, has_next = [], 1000, Job._has_next
+    monkeypatch.setattr(Job, "_has_next", lambda job: looks.append(job) or has_next(job))
     with agent() as running, dgkit.connect(running.address) as session:
         region = session.empty(64 * count)
         data = [b"%064d" % number for number in range(count)]
@@ -245,7 +167,7 @@ def test_the_work_of_transfers_that_wait_is_linear_in_their_number(looks_for_a_s
         for transfer in started:
             transfer.wait(30)
         assert bytes(region.array) == b"".join(data)
-        assert len(looks_for_a_slot) < 4 * count
+        assert len(looks) < 4 * count
 
 
 def test_thousands_that_wait_for_a_slot_end_with_the_agent():

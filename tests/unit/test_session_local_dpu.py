@@ -11,7 +11,7 @@ from support.processes.agents import agent
 
 import dgkit
 from dgkit.dpu.copier import Copier
-from dgkit.dpu.job import Job, TransferJob
+from dgkit.dpu.job import DmaTransferJob, Job, TransferJob
 from dgkit.dpu.job_worker import Worker
 from dgkit.errors import ClosedError
 from dgkit.sizes import LARGE, LARGE_SLOTS
@@ -178,13 +178,13 @@ def test_a_slot_is_used_again_before_the_next_chunk_is_collected(session, monkey
     """Else the engine would have nothing to do while the data of a read is copied."""
     calls = []
     for name in ("_dma", "_finish"):
-        method = getattr(TransferJob, name)
+        method = getattr(DmaTransferJob, name)
 
         def noting(self, *rest, name=name, method=method):
             calls.append(name)
             return method(self, *rest)
 
-        monkeypatch.setattr(TransferJob, name, noting)
+        monkeypatch.setattr(DmaTransferJob, name, noting)
     slots = LARGE_SLOTS
     region = session.empty(2 * slots * LARGE)
     advance = Job.advance
@@ -219,7 +219,7 @@ def test_transfers_that_start_together_advance_together(session):
 def test_a_defect_in_the_worker_reaches_those_who_wait(session, monkeypatch):
     region = session.empty(4 * MIB)
 
-    def fails(_worker, _jobs):
+    def fails(_worker):
         raise AttributeError("a defect")
 
     with monkeypatch.context() as patched:
