@@ -409,6 +409,8 @@ class Connection:
                 self._receive(self._socket.recv(_NOBLOCK))
                 if not self._pending:
                     return
+        except zmq.Again:
+            pass  # the connection ended, and its last message went with it
         except BaseException:
             self._note_interruption()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -113,10 +114,11 @@ class Subscriber:
             return [self._arrived.popleft() for _ in range(min(_BATCH, len(self._arrived)))]
 
     def _receive(self, most: int) -> None:
-        while most and not self._socket.closed and readable(self._socket):
-            self._arrived.append(self._socket.recv(zmq.NOBLOCK))
-            self._received += 1
-            most -= 1
+        with contextlib.suppress(zmq.Again):  # the connection ended, and its last message with it
+            while most and not self._socket.closed and readable(self._socket):
+                self._arrived.append(self._socket.recv(zmq.NOBLOCK))
+                self._received += 1
+                most -= 1
 
     def end_endless(self) -> None:
         """Close the connection if the agent sends a message without end.

@@ -16,6 +16,7 @@ from support.processes.zmtp import PART, Zmtp, frame, own_bytes
 
 from dgkit.wire import messages as m
 from dgkit.wire.address import Address
+from dgkit.wire.connection import Connection
 from dgkit.wire.host_id import boot_id
 from dgkit.wire.subscriber import Subscriber
 from dgkit.wire.telemetry import Sampled, encode_sampled
@@ -262,6 +263,17 @@ def test_a_connection_that_ends_behind_unread_messages_and_pings_does_not_end_th
         client.stdin.flush()
         assert client.stdout.readline() in ("PeerLost\n", "PeerError\n")  # the end, or strays
         assert client.wait(10) == 0
+
+
+def test_a_message_that_ended_with_its_connection_is_none(monkeypatch):
+    for module in ("connection", "subscriber"):
+        monkeypatch.setattr(f"dgkit.wire.{module}.readable", lambda _socket: True)
+    with socket.create_server(("127.0.0.1", 0)) as server, zmq.Context() as context:
+        address = Address(f"tcp://127.0.0.1:{server.getsockname()[1]}")
+        with contextlib.closing(Connection(address, None)) as link:
+            link.pump()
+        with contextlib.closing(Subscriber(context, address, None, b"")) as subscriber:
+            assert subscriber.take() == []
 
 
 def test_a_subscriber_whose_queue_has_a_limit_sends_no_heartbeats():
