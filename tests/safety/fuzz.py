@@ -1,16 +1,18 @@
-"""Fuzzers of what other processes send: descriptors, packets, messages, key files.
+"""Fuzzers of what others send: descriptors, packets, messages, connections, files.
 
     tests/run fuzz                  about a minute, as in CI
     tests/run fuzz --hours 2        by hand
 
 The C programs of tests/native/fuzz run under libFuzzer with AddressSanitizer and
-UndefinedBehaviorSanitizer; messages to an agent and key files come from hypothesis. Each fuzzer
-gets the same share of the time. An input that fails is kept in .cache/fuzz and named.
+UndefinedBehaviorSanitizer; messages to an agent and files come from hypothesis, connections over
+TCP from fuzz_zmtp.py. Each fuzzer gets the same share of the time.
+An input that fails is kept in .cache/fuzz and named.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import subprocess
@@ -80,11 +82,29 @@ def batches(batch: Callable[[int, int], None], seconds: float) -> str:
 
 
 def messages(seconds: float) -> str:
-    """Send malformed and unusual requests to an agent; the next client must be served."""
+    """Send malformed and unusual requests to agents; the next client must be served.
+
+    One is the DPU, the other the host of sessions between two agents.
+    """
     from safety import fuzz_messages
 
-    with fuzz_messages.agent() as running:
-        return batches(lambda seed, n: fuzz_messages.batch(running, seed, n), seconds)
+    with fuzz_messages.agent() as dpu, fuzz_messages.agent(role="host") as host:
+        sides = itertools.cycle((dpu, host))
+        return batches(lambda seed, n: fuzz_messages.batch(next(sides), seed, n), seconds)
+
+
+def zmtp(seconds: float) -> str:
+    """Damage connections between a client and an agent over TCP; neither process may end."""
+    from safety import fuzz_zmtp
+
+    return fuzz_zmtp.run(seconds, int.from_bytes(os.urandom(4), "little"))
+
+
+def files(seconds: float) -> str:
+    """Read sweeps, notebooks and messages of submissions that are damaged: only ValueErrors."""
+    from safety import fuzz_files
+
+    return batches(fuzz_files.batch, seconds)
 
 
 def keys(seconds: float) -> str:
@@ -96,17 +116,23 @@ def keys(seconds: float) -> str:
         return batches(fuzz_keys.batch, seconds)
 
 
+PYTHON: dict[str, Callable[[float], str]] = {
+    "messages": messages, "zmtp": zmtp, "keys": keys, "files": files,
+}  # fmt: skip
+C = ("descriptor", "share")
+
+
 def main() -> int:
     """Read the command line, run the fuzzers, print their figures; 1 if one found a failure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hours", type=float, default=1 / 60, help="time in all (a minute)")
-    parser.add_argument("only", nargs="*", help="descriptor, share, messages, keys (default: all)")
+    parser.add_argument("only", nargs="*", help=f"{', '.join((*PYTHON, *C))} (default: all)")
     arguments = parser.parse_args()
-    fuzzers: dict[str, Callable[[float], str]] = {"messages": messages, "keys": keys}
-    if not {"descriptor", "share"}.isdisjoint(arguments.only or {"share"}) and build():
-        fuzzers |= {name: libfuzzer(name) for name in ("descriptor", "share")}
+    fuzzers = dict(PYTHON)
+    if not set(C).isdisjoint(arguments.only or C) and build():
+        fuzzers |= {name: libfuzzer(name) for name in C}
     fuzzers = {n: run for n, run in fuzzers.items() if n in (arguments.only or fuzzers)}
-    if os.environ.get("CI") == "true" and len(fuzzers) < 4:
+    if os.environ.get("CI") == "true" and len(fuzzers) < len(PYTHON) + len(C):
         sys.exit("CI runs all fuzzers")
     failed = 0
     for name, run in fuzzers.items():

@@ -31,7 +31,7 @@ values = st.one_of(
     st.lists(numbers, max_size=3),
     st.dictionaries(st.text(max_size=3), numbers, max_size=2),
 )
-KINDS = st.integers(0, 16)
+KINDS = st.integers(0, 20)
 
 
 # Any array: kind, number, fields. The number None is replaced by the one that is due.
@@ -59,6 +59,12 @@ def _valid() -> st.SearchStrategy[m.Request]:
         st.builds(m.Cancel, number, any_size),
         st.builds(m.Stats, number),
         st.builds(m.Subscribe, number),
+        st.builds(m.OpenRing, number, st.binary(max_size=768), small, st.lists(small, max_size=9),
+                  st.integers(0, 1 << 15), st.booleans(), st.integers(0, 2**32), st.booleans()),
+        st.builds(m.CloseRing, number, small),
+        st.builds(m.Stage, number, small, size, st.binary(max_size=200)),
+        st.builds(m.Fetch, number, small, size, few),
+        st.builds(m.Outstanding, number),
         st.builds(m.Watch, number, small, small, size, st.integers(1, 4096), op, small, path,
                   st.floats(0.01, 60)),
     )  # fmt: skip
@@ -72,6 +78,10 @@ BODIES = st.lists(
     min_size=5,
     max_size=5,
 )
+
+
+# What each client has when its own requests begin: regions 1 and 2, of the agent's memory.
+OWN = [(m.Allocate(0, 4096, 3, True, "", "host"), None)] * 2
 
 
 def message(drawn: object, number: int) -> bytes:
@@ -137,7 +147,7 @@ def batch(running: agents.Agent, number: int, examples: int) -> None:
             socket.send(m.encode(HELLO))
             assert socket.poll(REPLY_MS), "no Welcome"
             first = m.decode_reply(socket.recv()).first_id
-            for drawn in bodies:
+            for drawn in (*OWN, *bodies):
                 body = message(drawn, first)
                 first = max(first, _exchange(socket, body) + 1)
                 if first >= 2**63 or _is_bye(body):  # what follows Bye is dropped

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("proxy", "flood", "server", "raw")
 CLIENTS = 4  # at a time
 CLIENT = """
-import concurrent.futures, random, sys, threading, time
+import concurrent.futures, random, sys, time, traceback
 import dgkit
 def say(line):
     sys.stdout.write(f"{line}\\n")  # at once, not as print() does
@@ -52,7 +52,9 @@ def use(address):
     except dgkit.DgkitError as error:
         say(type(error).__name__)
     except BaseException as error:
-        say(f"WRONG {error!r}")
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        where = [f"{each.filename}:{each.lineno}" for each in frames]
+        say(f"WRONG {error!r} {where}")
 with concurrent.futures.ThreadPoolExecutor(int(sys.argv[1])) as pool:
     for line in sys.stdin:
         pool.submit(use, line.strip())
@@ -306,7 +308,7 @@ def run(seconds: float, seed: int, kinds: tuple[str, ...] = KINDS) -> str:
             fuzz.check()
             time.sleep(0.05)
         assert not fuzz.waiting(), f"{fuzz.waiting()} calls of the client hang"
-        assert not fuzz.ended["WRONG"], [name for name in fuzz.ended if name.startswith("WRONG ")]
+        assert not fuzz.ended["WRONG"], fuzz.ended
         with dgkit.connect(fuzz.agent.address) as session:
             session.stats()
         fuzz.check()

@@ -120,8 +120,11 @@ def drop(table: dict[str, Callable[[Any], object]], *attributes: str) -> None:
 CORE: dict[str, Callable[[Any], object]] = {}
 
 
+_CORE_NAMES = ("ring", "inline", "queue", "remote", "region", "local")
+
+
 class Core(World):
-    """Device with regions, a queue, a transfer that is not complete and a prepared operation."""
+    """Device with regions, queues, a transfer that is not complete and a prepared operation."""
 
     methods = CORE
 
@@ -144,9 +147,10 @@ class Core(World):
         self.batch["size"] = 64
         self.prepared: Any = self.queue.prepare(self.batch)
         self.transfer: Any = self.queue.write(self.local, self.remote, size=SIZE)
+        self.ring: Any = self.device.gpu_queue(64, trace=True, spin_us=0)
 
     def close(self) -> None:
-        for name in ("transfer", "op", "prepared", "inline", "queue", "remote", "region", "local"):
+        for name in ("transfer", "op", "prepared", *_CORE_NAMES):
             setattr(self, name, None)
         if self.device is not None:
             self.device.close(timeout=10)
@@ -193,9 +197,21 @@ def _core() -> None:
         on(f"{kind}.prepare", kind, "local", "remote")(
             lambda q, a, b: q.prepare_read(a, b, size=64).run()
         )
+        on(f"{kind}.fetch_add", kind, "local", "remote")(
+            lambda q, a, b: q.fetch_add(a, b, 1).wait(10)
+        )
+        on(f"{kind}.compare_swap", kind, "local", "remote")(
+            lambda q, a, b: q.compare_swap(a, b, 0, 1, remote_offset=8).wait(10)
+        )
         on(f"{kind}.close", kind)(lambda q: q.close())
         on(f"{kind}.repr", kind)(lambda q: (repr(q), q.closed, q.pending))
         on(f"{kind}.html", kind)(lambda q: q._repr_html_())
+    on("device.gpu_queue", "device")(lambda d: d.gpu_queue(64).close())
+    on("device.gpu_queue and drop", "device")(lambda d: d.gpu_queue(64))
+    on("ring.connect", "ring", "device")(lambda q, d: q.connect(d.gpu_queue(64)))
+    on("ring.close", "ring")(lambda q: q.close())
+    on("ring.stats", "ring")(lambda q: (q.stats(), q.trace()))
+    on("ring.repr", "ring")(lambda q: (repr(q), q.closed))
     on("queue.gather", "queue", "local", "remote")(
         lambda q, a, b: q.gather([(a, 0, 8), (a, 16, 8)], b).wait(10)
     )
@@ -221,14 +237,17 @@ def _core() -> None:
     on("memory.fd", "memory")(lambda m: m.fd)
     on("memory.repr", "memory")(lambda m: (repr(m), m._repr_html_()))
     on("memory.register", "memory", "device")(lambda m, d: d.register(m).close())
-    drop(CORE, "device", "region", "remote", "local", "queue", "inline", "transfer", "op", "memory")
+    drop(CORE, "device", "transfer", "op", "memory", *_CORE_NAMES)
 
 
 SESSION: dict[str, Callable[[Any], object]] = {}
 
 
 class SessionWorld(World):
-    """Session with two regions, a transfer and a monitor; `remote`: the DPU is another process."""
+    """Session with regions, a transfer, a monitor and, where the DPU is an agent, a GPU queue.
+
+    `remote`: the DPU is another process. `two`: both sides are.
+    """
 
     methods = SESSION
 
@@ -236,15 +255,30 @@ class SessionWorld(World):
         self.session: Any = make()
         self.region: Any = self.session.empty(SIZE)
         self.other: Any = self.session.empty(SIZE)
-        self.own: Any = self.session.empty(SIZE, on=self.session.role)  # this process's memory
-        self.array = bytearray(SIZE)
+        self.own: Any = None  # this process's memory
+        self.array: Any = None
+        self.far: Any = self.session.empty(SIZE, on="dpu")
+        self.ring: Any = None
+        if self.session.role != "neither":
+            self.own = self.session.empty(SIZE, on=self.session.role)
+            self.array = bytearray(SIZE)
+        if self.session.role == "host":
+            self.ring = self.session.gpu_queue(self.far, self.region, depth=64, trace=True)
         self.transfer: Any = self.session.start_write(self.region, b"x" * SIZE)
         self.monitor: Any = self.session.monitor(self.region, every_s=0.01, count=8)
 
     def close(self) -> None:
         self.transfer = self.monitor = self.region = self.other = self.own = None
+        self.ring = self.far = None
         self.session.close()
         assert self.session.closed
+
+
+def _close_device(session: Any) -> None:
+    from dgkit.errors import RegionBusy
+
+    with contextlib.suppress(RegionBusy):  # the agent serves a GPU queue in its memory
+        session.device.close()
 
 
 def _session() -> None:
@@ -276,8 +310,15 @@ def _session() -> None:
     on("transfer.done", "transfer")(lambda t: (t.done(), repr(t)))
     on("monitor.read", "monitor")(lambda m: m.read())
     on("monitor.close", "monitor")(lambda m: m.close())
-    on("device.close", "session")(lambda s: s.device.close())
-    drop(SESSION, "region", "other", "transfer", "monitor")
+    on("device.close", "session")(_close_device)
+    on("far.close", "far")(lambda r: r.close())
+    on("ring.close", "ring")(lambda q: q.close())
+    on("ring.words", "ring")(lambda q: (q.completed, q.first_error, q.lost, q.trace()))
+    on("ring.repr", "ring")(lambda q: (repr(q), q.closed))
+    on("session.gpu_queue", "session", "ring", "far", "region")(
+        lambda s, _, a, b: s.gpu_queue(a, b, depth=64).close()
+    )
+    drop(SESSION, "region", "other", "transfer", "monitor", "ring")
 
 
 DOCA: dict[str, Callable[[Any], object]] = {}
@@ -363,6 +404,12 @@ def worlds(kind: str) -> Iterator[Callable[[], World]]:
         yield DocaWorld
     elif kind == "remote":  # the DPU is another process
         yield lambda: SessionWorld(dgkit.connect)
+    elif kind == "two":
+        sys.path.insert(0, str(ROOT / "tests"))
+        from support.processes.agents import agent
+
+        with agent(role="host") as host, agent(role="dpu") as dpu:
+            yield lambda: SessionWorld(lambda: dgkit.connect(dpu.address, host=host.address))
     else:  # this process is the DPU, the host another one
         yield _LocalWorld
 
@@ -385,8 +432,9 @@ class _LocalWorld(SessionWorld):
             super().close()
 
 
+TWO: dict[str, Callable[[Any], object]] = {}  # of SESSION, those that end no agent of others
 KINDS: dict[str, dict[str, Callable[[Any], object]]] = {
-    "core": CORE, "doca": DOCA, "remote": SESSION, "local": SESSION,
+    "core": CORE, "doca": DOCA, "remote": SESSION, "local": SESSION, "two": TWO,
 }  # fmt: skip
 
 
@@ -396,6 +444,7 @@ def fill_tables() -> None:
         _core()
         _doca()
         _session()
+        TWO.update({name: call for name, call in SESSION.items() if name != "session kill"})
 
 
 def _use_after_free(_: object) -> object:
@@ -565,7 +614,7 @@ def main() -> int:
         if args.pairs is not None:
             pairs = random.Random(args.seed).sample(pairs, min(args.pairs, len(pairs)))
         began = time.monotonic()
-        rounds = max(1, args.rounds // 10) if KINDS[kind] is SESSION else args.rounds
+        rounds = args.rounds if kind in ("core", "doca") else max(1, args.rounds // 10)
         failed = run(kind, pairs, rounds, extension)
         for pair, wrong in failed.items():
             print(f"{kind}: {' and '.join(pair)}: {wrong}\n")

@@ -9,6 +9,7 @@ from support.processes import programs
 SEED = random.randrange(1 << 32)
 # How many pairs of each kind, and rounds of each: a minute together.
 SAMPLES = {"core": (200, 8), "doca": (120, 4), "remote": (12, 1), "local": (12, 1)}
+SAMPLES |= {"two": (12, 1)}
 
 
 @pytest.fixture(scope="module")
