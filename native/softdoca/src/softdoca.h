@@ -70,6 +70,11 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 		if (__builtin_expect(!(p), 0))                                     \
 			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #p); \
 	} while (0)
+/* Stores a result of a public function and evaluates to its error: return SET_OUT(size, map->len); */
+#define SET_OUT(out, value)                               \
+	(__builtin_expect((out) != NULL, 1)               \
+		 ? (void)(*(out) = (value)), DOCA_SUCCESS \
+		 : REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #out))
 /* Set the level limit of the program's records, and of every SDK backend. Return false for an
  * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);

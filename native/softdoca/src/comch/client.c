@@ -43,9 +43,7 @@ doca_error_t doca_comch_client_get_max_msg_size(const struct doca_comch_client *
 						uint32_t *size)
 {
 	CLIENT(comch_client);
-	CHECK_OUT(size);
-	*size = comch_client->e.max_msg;
-	return DOCA_SUCCESS;
+	return SET_OUT(size, comch_client->e.max_msg);
 }
 
 doca_error_t doca_comch_client_set_recv_queue_size(struct doca_comch_client *comch_client,
@@ -59,18 +57,14 @@ doca_error_t doca_comch_client_get_recv_queue_size(const struct doca_comch_clien
 						   uint32_t *size)
 {
 	CLIENT(comch_client);
-	CHECK_OUT(size);
-	*size = comch_client->e.recv_queue;
-	return DOCA_SUCCESS;
+	return SET_OUT(size, comch_client->e.recv_queue);
 }
 
 doca_error_t doca_comch_client_get_device(const struct doca_comch_client *comch_client,
 					  struct doca_dev **dev)
 {
 	CLIENT(comch_client);
-	CHECK_OUT(dev);
-	*dev = comch_client->e.ctx.dev;
-	return DOCA_SUCCESS;
+	return SET_OUT(dev, comch_client->e.ctx.dev);
 }
 
 doca_error_t doca_comch_client_event_msg_recv_register(struct doca_comch_client *comch_client,

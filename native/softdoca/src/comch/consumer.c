@@ -238,9 +238,7 @@ doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer)
 doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id)
 {
 	CONSUMER(consumer);
-	CHECK_OUT(id);
-	*id = consumer->p.id;
-	return DOCA_SUCCESS;
+	return SET_OUT(id, consumer->p.id);
 }
 
 doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *consumer,
@@ -260,9 +258,7 @@ doca_error_t doca_comch_consumer_get_imm_data_len(const struct doca_comch_consum
 						  uint32_t *imm_data_len)
 {
 	CONSUMER(consumer);
-	CHECK_OUT(imm_data_len);
-	*imm_data_len = consumer->imm_max;
-	return DOCA_SUCCESS;
+	return SET_OUT(imm_data_len, consumer->imm_max);
 }
 
 struct doca_ctx *doca_comch_consumer_as_ctx(struct doca_comch_consumer *consumer)

@@ -253,9 +253,7 @@ doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer)
 doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id)
 {
 	PRODUCER(producer);
-	CHECK_OUT(id);
-	*id = producer->p.id;
-	return DOCA_SUCCESS;
+	return SET_OUT(id, producer->p.id);
 }
 
 struct doca_ctx *doca_comch_producer_as_ctx(struct doca_comch_producer *producer)

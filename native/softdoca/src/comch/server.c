@@ -46,9 +46,7 @@ doca_error_t doca_comch_server_get_max_msg_size(const struct doca_comch_server *
 						uint32_t *size)
 {
 	SERVER(comch_server);
-	CHECK_OUT(size);
-	*size = comch_server->e.max_msg;
-	return DOCA_SUCCESS;
+	return SET_OUT(size, comch_server->e.max_msg);
 }
 
 doca_error_t doca_comch_server_set_recv_queue_size(struct doca_comch_server *comch_server,
@@ -62,27 +60,21 @@ doca_error_t doca_comch_server_get_recv_queue_size(const struct doca_comch_serve
 						   uint32_t *size)
 {
 	SERVER(comch_server);
-	CHECK_OUT(size);
-	*size = comch_server->e.recv_queue;
-	return DOCA_SUCCESS;
+	return SET_OUT(size, comch_server->e.recv_queue);
 }
 
 doca_error_t doca_comch_server_get_device(const struct doca_comch_server *comch_server,
 					  struct doca_dev **dev)
 {
 	SERVER(comch_server);
-	CHECK_OUT(dev);
-	*dev = comch_server->e.ctx.dev;
-	return DOCA_SUCCESS;
+	return SET_OUT(dev, comch_server->e.ctx.dev);
 }
 
 doca_error_t doca_comch_server_get_device_repr(const struct doca_comch_server *comch_server,
 					       struct doca_dev_rep **repr)
 {
 	SERVER(comch_server);
-	CHECK_OUT(repr);
-	*repr = comch_server->e.rep;
-	return DOCA_SUCCESS;
+	return SET_OUT(repr, comch_server->e.rep);
 }
 
 doca_error_t doca_comch_server_event_msg_recv_register(struct doca_comch_server *comch_server,

@@ -72,41 +72,31 @@ doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount)
 doca_error_t doca_buf_get_refcount(const struct doca_buf *buf, uint16_t *refcount)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(refcount);
-	*refcount = buf->refcount;
-	return DOCA_SUCCESS;
+	return SET_OUT(refcount, buf->refcount);
 }
 
 doca_error_t doca_buf_get_len(const struct doca_buf *buf, size_t *len)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(len);
-	*len = buf->len;
-	return DOCA_SUCCESS;
+	return SET_OUT(len, buf->len);
 }
 
 doca_error_t doca_buf_get_head(const struct doca_buf *buf, void **head)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(head);
-	*head = buf->head;
-	return DOCA_SUCCESS;
+	return SET_OUT(head, buf->head);
 }
 
 doca_error_t doca_buf_get_data(const struct doca_buf *buf, void **data)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(data);
-	*data = buf->data;
-	return DOCA_SUCCESS;
+	return SET_OUT(data, buf->data);
 }
 
 doca_error_t doca_buf_get_data_len(const struct doca_buf *buf, size_t *data_len)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(data_len);
-	*data_len = buf->data_len;
-	return DOCA_SUCCESS;
+	return SET_OUT(data_len, buf->data_len);
 }
 
 /* DOCA Buf: data that exceeds the buffer is undefined. Here it is refused. */

@@ -10,41 +10,31 @@
 doca_error_t doca_buf_get_next_in_list(struct doca_buf *buf, struct doca_buf **next_buf)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(next_buf);
-	*next_buf = buf->next;
-	return DOCA_SUCCESS;
+	return SET_OUT(next_buf, buf->next);
 }
 
 doca_error_t doca_buf_get_last_in_list(struct doca_buf *buf, struct doca_buf **last_buf)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(last_buf);
-	*last_buf = buf->first->last;
-	return DOCA_SUCCESS;
+	return SET_OUT(last_buf, buf->first->last);
 }
 
 doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_last)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(is_last);
-	*is_last = !buf->next;
-	return DOCA_SUCCESS;
+	return SET_OUT(is_last, !buf->next);
 }
 
 doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(is_first);
-	*is_first = buf->first == buf;
-	return DOCA_SUCCESS;
+	return SET_OUT(is_first, buf->first == buf);
 }
 
 doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list)
 {
 	CHECK_BUF(buf);
-	CHECK_OUT(is_in_list);
-	*is_in_list = buf->next || buf->first != buf;
-	return DOCA_SUCCESS;
+	return SET_OUT(is_in_list, buf->next || buf->first != buf);
 }
 
 doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_elements)

@@ -196,9 +196,7 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
 {
 	CHECK_CTX(ctx);
-	CHECK_OUT(state);
-	*state = ctx->state;
-	return DOCA_SUCCESS;
+	return SET_OUT(state, ctx->state);
 }
 
 doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
@@ -221,17 +219,13 @@ doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data user_d
 doca_error_t doca_ctx_get_user_data(const struct doca_ctx *ctx, union doca_data *user_data)
 {
 	CHECK_CTX(ctx);
-	CHECK_OUT(user_data);
-	*user_data = ctx->user_data;
-	return DOCA_SUCCESS;
+	return SET_OUT(user_data, ctx->user_data);
 }
 
 doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t *num_inflight_tasks)
 {
 	CHECK_CTX(ctx);
-	CHECK_OUT(num_inflight_tasks);
-	*num_inflight_tasks = ctx->in_flight;
-	return DOCA_SUCCESS;
+	return SET_OUT(num_inflight_tasks, ctx->in_flight);
 }
 
 doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev)

@@ -111,18 +111,14 @@ doca_error_t doca_buf_inventory_get_num_elements(const struct doca_buf_inventory
 						 uint32_t *num_of_elements)
 {
 	CHECK_INVENTORY(inventory);
-	CHECK_OUT(num_of_elements);
-	*num_of_elements = (uint32_t)inventory->n;
-	return DOCA_SUCCESS;
+	return SET_OUT(num_of_elements, (uint32_t)inventory->n);
 }
 
 doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inventory *inventory,
 						      uint32_t *num_of_free_elements)
 {
 	CHECK_INVENTORY(inventory);
-	CHECK_OUT(num_of_free_elements);
-	*num_of_free_elements = (uint32_t)inventory->n_free;
-	return DOCA_SUCCESS;
+	return SET_OUT(num_of_free_elements, (uint32_t)inventory->n_free);
 }
 
 /* DOCA Buf Inventory lists BAD_STATE for the start state ambiguously. Published programs set user
@@ -141,9 +137,7 @@ doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *i
 					      union doca_data *user_data)
 {
 	CHECK_INVENTORY(inventory);
-	CHECK_OUT(user_data);
-	*user_data = inventory->user_data;
-	return DOCA_SUCCESS;
+	return SET_OUT(user_data, inventory->user_data);
 }
 
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv)

@@ -17,57 +17,43 @@ doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr, s
 doca_error_t doca_mmap_get_user_data(const struct doca_mmap *mmap, union doca_data *user_data)
 {
 	CHECK_MMAP(mmap);
-	CHECK_OUT(user_data);
-	*user_data = mmap->user_data;
-	return DOCA_SUCCESS;
+	return SET_OUT(user_data, mmap->user_data);
 }
 
 doca_error_t doca_mmap_get_num_bufs(const struct doca_mmap *mmap, uint32_t *num_bufs)
 {
 	CHECK_MMAP(mmap);
-	CHECK_OUT(num_bufs);
-	*num_bufs = atomic_load(&mmap->bufs);
-	return DOCA_SUCCESS;
+	return SET_OUT(num_bufs, atomic_load(&mmap->bufs));
 }
 
 doca_error_t doca_mmap_get_exported(const struct doca_mmap *mmap, uint8_t *exported)
 {
 	CHECK_MMAP(mmap);
-	CHECK_OUT(exported);
-	*exported = mmap->exported;
-	return DOCA_SUCCESS;
+	return SET_OUT(exported, mmap->exported);
 }
 
 doca_error_t doca_mmap_get_from_export(const struct doca_mmap *mmap, uint8_t *from_export)
 {
 	CHECK_MMAP(mmap);
-	CHECK_OUT(from_export);
-	*from_export = mmap->from_export;
-	return DOCA_SUCCESS;
+	return SET_OUT(from_export, mmap->from_export);
 }
 
 doca_error_t doca_mmap_get_max_num_devices(const struct doca_mmap *mmap, uint32_t *max_num_devices)
 {
 	CHECK_MMAP(mmap);
-	CHECK_OUT(max_num_devices);
-	*max_num_devices = mmap->max_attached;
-	return DOCA_SUCCESS;
+	return SET_OUT(max_num_devices, mmap->max_attached);
 }
 
 doca_error_t doca_mmap_cap_is_export_pci_supported(const struct doca_devinfo *devinfo,
 						   uint8_t *mmap_export)
 {
 	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a device's description");
-	CHECK_OUT(mmap_export);
-	*mmap_export = !!(devinfo->f.caps & CAP_EXPORT_PCI);
-	return DOCA_SUCCESS;
+	return SET_OUT(mmap_export, !!(devinfo->f.caps & CAP_EXPORT_PCI));
 }
 
 doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const struct doca_devinfo *devinfo,
 							       uint8_t *from_export)
 {
 	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a device's description");
-	CHECK_OUT(from_export);
-	*from_export = !!(devinfo->f.caps & CAP_FROM_EXPORT_PCI);
-	return DOCA_SUCCESS;
+	return SET_OUT(from_export, !!(devinfo->f.caps & CAP_FROM_EXPORT_PCI));
 }

@@ -252,9 +252,7 @@ doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
 					     doca_notification_handle_t *handle)
 {
 	CHECK_PE(pe);
-	CHECK_OUT(handle);
-	*handle = pe->epoll_fd;
-	return DOCA_SUCCESS;
+	return SET_OUT(handle, pe->epoll_fd);
 }
 
 doca_error_t doca_pe_request_notification(struct doca_pe *pe)

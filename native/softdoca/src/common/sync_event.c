@@ -460,35 +460,18 @@ static doca_error_t wait(struct doca_sync_event *e, enum sync_op op, uint64_t va
 	return error;
 }
 
-doca_error_t doca_sync_event_wait_gt(struct doca_sync_event *event, uint64_t value, uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_GT, value, mask, false, __func__);
-}
+#define WAIT(name, OP)                                                                       \
+	doca_error_t doca_sync_event_##name(struct doca_sync_event *event, uint64_t value,   \
+					    uint64_t mask)                                   \
+	{                                                                                    \
+		return wait(event, OP, value, mask, false, __func__);                        \
+	}                                                                                    \
+	doca_error_t doca_sync_event_##name##_yield(struct doca_sync_event *event,           \
+						    uint64_t value, uint64_t mask)           \
+	{                                                                                    \
+		return wait(event, OP, value, mask, true, __func__);                         \
+	}
 
-doca_error_t doca_sync_event_wait_gt_yield(struct doca_sync_event *event, uint64_t value,
-					   uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_GT, value, mask, true, __func__);
-}
-
-doca_error_t doca_sync_event_wait_eq(struct doca_sync_event *event, uint64_t value, uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_EQ, value, mask, false, __func__);
-}
-
-doca_error_t doca_sync_event_wait_eq_yield(struct doca_sync_event *event, uint64_t value,
-					   uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_EQ, value, mask, true, __func__);
-}
-
-doca_error_t doca_sync_event_wait_neq(struct doca_sync_event *event, uint64_t value, uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_NEQ, value, mask, false, __func__);
-}
-
-doca_error_t doca_sync_event_wait_neq_yield(struct doca_sync_event *event, uint64_t value,
-					    uint64_t mask)
-{
-	return wait(event, SYNC_WAIT_NEQ, value, mask, true, __func__);
-}
+WAIT(wait_gt, SYNC_WAIT_GT)
+WAIT(wait_eq, SYNC_WAIT_EQ)
+WAIT(wait_neq, SYNC_WAIT_NEQ)

@@ -53,9 +53,7 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_dev
 doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_num_tasks)
 {
 	CHECK_DMA(dma);
-	CHECK_OUT(max_num_tasks);
-	*max_num_tasks = TASKS_MAX;
-	return DOCA_SUCCESS;
+	return SET_OUT(max_num_tasks, TASKS_MAX);
 }
 
 /* ---- contexts ---- */
