@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
-from ..files import check_own_folder
+from ..files import check_own_folder, replace_file
 from . import apt, initramfs, kernel, qemu
 
 Progress = Callable[[str], None]
@@ -165,7 +165,8 @@ def _kvm(host: Path, progress: Progress) -> bool:
         return False
     if not answer.exists():
         progress("trying KVM")
-        answer.write_text(str(int(qemu.kvm_boots(platform.machine(), host / "vmlinuz"))))
+        boots = qemu.kvm_boots(platform.machine(), host / "vmlinuz")
+        replace_file(answer, str(int(boots)).encode())
     return answer.read_text() == "1"
 
 

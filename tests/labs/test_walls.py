@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 
@@ -207,3 +208,26 @@ def test_a_cgroup_of_version_2_is_made_where_it_can_have_limits(own, tmp_path, m
     assert folder.parent == tmp_path
     assert tuple(limits) == V2
     assert str(folder / "cgroup.procs") in words
+
+
+def test_systemd_makes_a_scope_with_the_limits_and_the_environment_of_the_grader(
+    tmp_path, monkeypatch
+):
+    """systemd-run needs the environment to find the user's systemd; a submission gets another."""
+    program = tmp_path / "systemd-run"
+    program.write_text(f'#!/bin/sh\necho "$XDG_RUNTIME_DIR $*" >> {tmp_path}/asked\n'
+                       'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n')  # fmt: skip
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    monkeypatch.setattr(cgroup, "_SYSTEMD", tmp_path)
+    code = "import os; print(os.environ.get('XDG_RUNTIME_DIR'))"
+    used = sandbox.Isolation("", in_cgroup=True)
+    limits = sandbox.Limits(memory_bytes=1 << 30, processes=99)
+    words = sandbox._limited(code, limits, used, 1)
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "None\n"
+    user = "--user " if os.geteuid() else ""
+    assert (tmp_path / "asked").read_text().startswith(
+        f"/run/user/7 {user}--scope --quiet --collect --property=MemoryMax=1073741824 "
+        "--property=MemorySwapMax=0 --property=TasksMax=99 -- env -i "
+    )  # fmt: skip
