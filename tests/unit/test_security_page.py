@@ -27,6 +27,16 @@ def test_each_link_leads_somewhere(link):
     assert (PAGE.parent / link).exists()
 
 
+def test_each_boundary_names_a_test():
+    section = TEXT.partition("## What each boundary checks")[2].partition("\n\nFuzzers")[0]
+    rows = [line.split(" | ") for line in section.splitlines() if line.startswith("| ")]
+    heading, *boundaries = rows
+    assert len(boundaries) > 15
+    for row in boundaries:
+        assert len(row) == len(heading), row[0]
+        assert "`tests/" in row[-1], row[0]
+
+
 def test_each_anchor_is_a_heading():
     assert docs.anchors(TEXT) <= docs.headings(TEXT)
 

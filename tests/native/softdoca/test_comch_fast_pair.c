@@ -291,17 +291,10 @@ static void a_side_killed_while_a_consumer_starts_ends_it(void)
 
 /* ---- strangers: any program of this user may connect and send anything ---- */
 
-/* Connects as a client without the library, and announces a consumer with these fds. */
-static int announce(const int *fds, size_t n, uint32_t id)
+/* Connects as a client without the library. */
+static int a_stranger(void)
 {
 	struct hello h = {.p = {PACKET_MAGIC, PACKET_VERSION, PACKET_HELLO}, .max_msg = MSG_MAX};
-	struct announcement a = {{PACKET_MAGIC, PACKET_VERSION, PACKET_CONSUMER}, id, 8};
-	union {
-		struct cmsghdr align;
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-	} control = {0};
-	struct iovec part = {&a, sizeof(a)};
-	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
 	struct sockaddr_un to;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -310,6 +303,19 @@ static int announce(const int *fds, size_t n, uint32_t id)
 	CHECK(socket_path(&to));
 	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
 	CHECK_EQ(send(fd, &h, sizeof(h), 0), sizeof(h));
+	return fd;
+}
+
+/* Sends a packet with at most 4 fds. Returns its size, or -1. */
+static ssize_t send_with(int fd, void *packet, size_t size, const int *fds, size_t n)
+{
+	union {
+		struct cmsghdr align;
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+	} control = {0};
+	struct iovec part = {packet, size};
+	struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+
 	if (n) {
 		control.align.cmsg_level = SOL_SOCKET;
 		control.align.cmsg_type = SCM_RIGHTS;
@@ -318,7 +324,16 @@ static int announce(const int *fds, size_t n, uint32_t id)
 		m.msg_control = control.bytes;
 		m.msg_controllen = CMSG_SPACE(n * sizeof(int));
 	}
-	CHECK_EQ(sendmsg(fd, &m, 0), sizeof(a));
+	return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The same, and announces a consumer with these fds. */
+static int announce(const int *fds, size_t n, uint32_t id)
+{
+	struct announcement a = {{PACKET_MAGIC, PACKET_VERSION, PACKET_CONSUMER}, id, 8};
+	int fd = a_stranger();
+
+	CHECK_EQ(send_with(fd, &a, sizeof(a), fds, n), sizeof(a));
 	return fd;
 }
 
@@ -415,6 +430,69 @@ static void an_fd_whose_close_would_wait_delays_nobody(void)
 	stopped(&strange);
 }
 
+/* What a producer of this side sends reaches whatever a stranger announced as a consumer, whose
+ * counter and flags the stranger changes meanwhile. */
+static void whatever_a_stranger_announces_the_server_goes_on(void)
+{
+	enum { ROUNDS = 400 };
+	unsigned seed = (unsigned)time(NULL);
+	int pair[2], pipes[2], page = a_counter(F_SEAL_SHRINK), event = eventfd(0, EFD_NONBLOCK);
+	uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
+	uint32_t *count = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
+
+	printf("seed %u\n", seed);
+	a_strange_server();
+	int before = open_fds();
+	CHECK(count != MAP_FAILED && !pipe(pipes));
+	for (int i = 0; i < ROUNDS; i++) {
+		CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
+		const int all[] = {pair[0], page, event, pipes[0], pair[1], a_counter(0)};
+		uint32_t connects = strange.connects;
+		int fd = a_stranger();
+
+		UNTIL(&strange, strange.connects > connects);
+		struct end from = {0};
+		a_producer(&from, &strange, 100);
+		for (int k = rand_r(&seed) % 6; k >= 0; k--) {
+			struct announcement a = {{PACKET_MAGIC, PACKET_VERSION, PACKET_CONSUMER},
+						 rand_r(&seed) % 4, rand_r(&seed) % 40};
+			int fds[4] = {pair[0], page};
+			for (int f = 0; rand_r(&seed) % 3 == 0 && f < 4; f++)
+				fds[f] = all[rand_r(&seed) % 6];
+			if (rand_r(&seed) % 4 == 0)
+				((uint8_t *)&a)[rand_r(&seed) % sizeof(a)] ^= 1u << rand_r(&seed) % 8;
+			send_with(fd, &a, sizeof(a) - (rand_r(&seed) % 8 == 0), fds,
+				  rand_r(&seed) % 4 ? 2 : rand_r(&seed) % 3);
+			*count = rand_r(&seed) % 3 ? (uint32_t)rand_r(&seed) % 3 : UINT32_MAX;
+			fcntl(pair[0], F_SETFL, 0); /* clears O_NONBLOCK */
+			while (doca_pe_progress(strange.pe))
+				;
+			while (doca_pe_progress(from.pe))
+				;
+			if (end_state(&from) != DOCA_CTX_STATE_RUNNING)
+				break; /* a malformed packet ended the connection */
+			struct doca_task *send = a_send(&from, NULL, "imm", 1 + rand_r(&seed) % 3);
+			if (doca_task_submit(send) != DOCA_SUCCESS)
+				doca_task_free(send);
+			while (doca_pe_progress(from.pe))
+				;
+		}
+		close(fd);
+		for (int f = 0; f < 2; f++)
+			close(pair[f]);
+		close(all[5]);
+		UNTIL(&strange, strange.disconnects == strange.connects);
+		close_end(&from);
+	}
+	close(page);
+	close(event);
+	for (int f = 0; f < 2; f++)
+		close(pipes[f]);
+	munmap(count, size);
+	CHECK_EQ(open_fds(), before - 2); /* the page and the event were opened before */
+	stopped(&strange);
+}
+
 static void a_stranger_s_consumer_expires_with_its_channel(void)
 {
 	int pair[2], fds[2];
@@ -494,6 +572,7 @@ int main(int argc, char **argv)
 		TEST(a_side_killed_while_a_consumer_starts_ends_it),
 		TEST(wrong_fds_are_no_consumer_and_are_closed),
 		TEST(an_fd_whose_close_would_wait_delays_nobody),
+		TEST(whatever_a_stranger_announces_the_server_goes_on),
 		TEST(a_stranger_s_consumer_expires_with_its_channel),
 		TEST(noise_on_a_channel_ends_the_consumer_alone),
 	};
