@@ -160,6 +160,8 @@ class Telemetry:
         """
         check_user(sender.uid)
         inode = _inode(sender.fd)
+        if not inode:  # the connection has ended, and no event would refund it
+            return
         found = self._subscribers.get(sender.fd)
         if found is None or found.inode != inode:
             for fd in list(self._subscribers):  # libzmq may report an end before it closes the fd

@@ -43,3 +43,10 @@ def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, accou
         os.close(second)
     telemetry.ended(second)
     assert not any(account.used.values())
+
+
+def test_a_subscription_whose_connection_has_ended_is_not_charged(telemetry, account):
+    descriptor = os.memfd_create("ended")
+    os.close(descriptor)
+    telemetry._charge(caller(descriptor))
+    assert not any(account.used.values())
