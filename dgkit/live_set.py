@@ -29,6 +29,9 @@ class LiveSet:
         """Remove an object if it is a member."""
         self._by_id.pop(id(member), None)
 
+    def __len__(self) -> int:
+        return len(self._by_id)
+
     def __iter__(self) -> Iterator[Any]:
         """Iterate over a snapshot; members stay referenced during iteration."""
         members = [ref() for ref in self._by_id.valuerefs()]  # valuerefs() copies in one step

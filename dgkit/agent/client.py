@@ -52,7 +52,7 @@ class Client:
     ) -> None:
         self.route = route
         self.caller = caller
-        self.next_id = first_id
+        self.next_id = self._first_id = first_id
         self.regions: dict[int, RegionRef] = {}
         self.active: set[int] = set()  # ids of requests whose reply is pending; used by the loop
         self.cancelled: set[int] = set()  # active requests that are to end
@@ -70,7 +70,6 @@ class Client:
         self.secret = int.from_bytes(os.urandom(7), "little") + 1  # number of its samples
         self.rings = ClientRings(allowance, self.regions, self.region)
         self._copier: Copier | None = None
-        self._handles = 0
         self._window_ns = 0
         self._count = 0
 
@@ -122,11 +121,15 @@ class Client:
         """
         return self.allowance.take_region(len(self.regions), staging=staging)
 
-    def add(self, ref: RegionRef) -> int:
-        """Register a region that take_region() has charged; return its handle."""
-        self._handles += 1
-        self.regions[self._handles] = ref
-        return self._handles
+    def handle(self, number: int) -> int:
+        """Return the handle of what a request creates; request numbers are secret, handles not."""
+        return number - self._first_id + 1
+
+    def add(self, number: int, ref: RegionRef) -> int:
+        """Register the region of a request, which take_region() has charged; return its handle."""
+        handle = self.handle(number)
+        self.regions[handle] = ref
+        return handle
 
     def region(self, handle: int) -> RegionRef:
         """Return the region of a handle.
@@ -202,6 +205,18 @@ class Client:
         regions = sorted(self.regions.items(), key=lambda each: each[1].charged, reverse=True)
         for handle, _ in regions:
             self._release_region(handle)
+
+    def has_created(self, number: int) -> bool:
+        """Return whether undo() has something to free."""
+        handle = self.handle(number)
+        return handle in self.regions or handle in self.rings
+
+    def undo(self, number: int) -> None:
+        """Free what a request created, as a job of the `control` worker."""
+        handle = self.handle(number)
+        if handle in self.rings:
+            self.rings.close(handle)
+        self._release_region(handle)
 
     def _release_region(self, handle: int) -> None:
         failures = 0

@@ -53,10 +53,12 @@ class ClientRings:
         self._lock = threading.RLock()
         self._rings: dict[int, _Served] = {}
         self._proxy: Proxy | None = None
-        self._handles = 0
 
-    def open(self, device: Device, request: OpenRing) -> RingOpened:
-        """Serve a ring.
+    def __contains__(self, handle: int) -> bool:
+        return handle in self._rings
+
+    def open(self, device: Device, request: OpenRing, handle: int) -> RingOpened:
+        """Serve a ring under a new handle.
 
         Raises:
             LimitReached: The client has as many rings as it may, or too little memory is left.
@@ -65,9 +67,9 @@ class ClientRings:
             PeerError: A region belongs to the wrong side.
         """
         with self._lock:
-            return self._open(device, request)
+            return self._open(device, request, handle)
 
-    def _open(self, device: Device, request: OpenRing) -> RingOpened:
+    def _open(self, device: Device, request: OpenRing, handle: int) -> RingOpened:
         if len(self._rings) >= MAX_RINGS:
             raise LimitReached(
                 errno.ENOSPC,
@@ -91,9 +93,8 @@ class ClientRings:
                 self._proxy, memory, config, own=own, own_import=own_import, peers=peers
             )
             undo.pop_all()
-        self._handles += 1
-        self._rings[self._handles] = _Served(ring, memory, charged, request.region)
-        return RingOpened(request.id, self._handles, own.id, [peer.id for peer in peers])
+        self._rings[handle] = _Served(ring, memory, charged, request.region)
+        return RingOpened(request.id, handle, own.id, [peer.id for peer in peers])
 
     def _used(self, request: OpenRing) -> tuple[Region, RemoteRegion, list[RemoteRegion]]:
         """Return the DPU's region, its import, and the client's regions."""

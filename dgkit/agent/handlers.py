@@ -94,7 +94,7 @@ class Handlers:
             # "auto" may have chosen GPU memory
             ref.charged = 0 if on_gpu(region.place) else charged
             ref.staging = staging
-            handle = client.add(ref)
+            handle = client.add(request.id, ref)
             undo.pop_all()
         allowance.give_memory(charged - ref.charged)
         chosen = getattr(ref.memory, "chosen", "")
@@ -111,7 +111,7 @@ class Handlers:
                 ref = self._state.service.import_(request.token)
                 undo.callback(ref.close, 0.0)
                 ref.staging = staging
-                handle = client.add(ref)
+                handle = client.add(request.id, ref)
                 undo.pop_all()
             remote = ref.as_remote()
             return m.Imported(request.id, handle, ref.size, int(remote.access), str(remote.method))
@@ -220,7 +220,7 @@ class Handlers:
 
         def work() -> m.RingOpened:
             state.limits.check_descriptors()
-            return client.rings.open(state.device, request)
+            return client.rings.open(state.device, request, client.handle(request.id))
 
         state.run_job(client, client.control, request, work)
 
@@ -234,7 +234,10 @@ class Handlers:
         self._state.run_job(client, client.control, request, work)
 
     def cancel(self, client: Client, request: m.Cancel) -> m.Done | None:
-        """End a request early: a job at its next slice. Reply for a monitor once it has ended."""
+        """End a request early, a job at its next slice, and free what it created.
+
+        The loop frees what a job creates that has not replied.
+        """
         monitor = client.monitors.get(request.target)
         if monitor is not None:
             client.active.add(request.id)
@@ -242,6 +245,14 @@ class Handlers:
             return None
         if request.target in client.active:
             client.cancelled.add(request.target)
+        elif client.has_created(request.target):
+
+            def work() -> m.Done:
+                client.undo(request.target)
+                return m.Done(request.id)
+
+            self._state.run_job(client, client.control, request, work)
+            return None
         return m.Done(request.id)
 
     def outstanding(self, client: Client, request: m.Outstanding) -> None:

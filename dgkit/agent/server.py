@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +20,7 @@ import zmq
 
 from ..dma import Device
 from ..dpu.service import DpuService
-from ..errors import DgkitError, PeerError, RegionBusy
+from ..errors import ClosedError, DgkitError, PeerError, QueueFull, RegionBusy
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
 from ..wire.listener import Listener
@@ -378,13 +379,21 @@ class Agent:
             return
         if not isinstance(message, _NOTIFICATIONS):
             client.active.discard(message.id)
-            client.cancelled.discard(message.id)
+            if message.id in client.cancelled:
+                client.cancelled.discard(message.id)
+                self._undo(client, message.id)
         if type(message) is OutstandingDone:  # exact: unsent replies come after this one
             message.numbers = list(client.active)
         client.blocks_sent += type(message) is Block
         self._answer(client, message)
         if telemetry is not None and isinstance(message, Block):
             telemetry.publish(client, "latency", message.samples)
+
+    def _undo(self, client: Client, number: int) -> None:
+        """Free what a request created that was cancelled before it was answered."""
+        if client.has_created(number):
+            with contextlib.suppress(ClosedError, QueueFull):  # its end frees everything
+                client.control.submit(partial(client.undo, number))
 
     def _reply(self, route: bytes, message: Any) -> None:
         router = self._listener.router

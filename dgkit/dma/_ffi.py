@@ -35,7 +35,8 @@ from ..errors import (
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from collections.abc import Iterator
+    from typing import Any, NoReturn
 
 native = _native  # types whose methods are called for each transfer: native/python
 ffi = _native.ffi
@@ -110,6 +111,15 @@ def error_of(rc: int) -> Exception:
 def raise_for(rc: int) -> NoReturn:
     """Raise the exception for the negative result `rc`."""
     raise error_of(rc)
+
+
+def holder(owner: object, name: str, out: Any, free: Any) -> Iterator[None]:
+    """Return an iterator that sets an attribute to `out[0]`, freed with its last reference.
+
+    Make it before the C call that fills `out`, and call next() in a `finally`: Ctrl-C between
+    ffi.gc() and an assignment would leave an open object without a handle.
+    """
+    return map(setattr, (owner,), (name,), map(ffi.gc, out, (free,)))
 
 
 def check(rc: int) -> int:

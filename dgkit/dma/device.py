@@ -14,7 +14,7 @@ from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, lib, nanoseconds
+from ._ffi import check, ffi, holder, lib, nanoseconds
 from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
 from .proxy import Proxy
@@ -79,15 +79,19 @@ class Device(DeviceContext):
         _check_name("pci", pci, "'03:00.0'", DOCA, (provider, over))
         _check_name("rdma", rdma, "'mlx5_0'", {"verbs"}, (provider, over))
         config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
-        out = ffi.new("dg_device **")
-        check(lib.dg_device_open(provider.encode(), config, out))
-        # The C object is freed with the last reference to `_d`. A call in progress holds a
-        # reference, so a thread may close a device that another thread uses.
-        self._d = ffi.gc(out[0], lib.dg_device_free)
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
+        out = ffi.new("dg_device *[1]")
+        # The C object is freed with the last reference to `_d`. A call in progress holds a
+        # reference, so a thread may close a device that another thread uses.
+        hold = holder(self, "_d", out, lib.dg_device_free)
+        try:
+            check(lib.dg_device_open(provider.encode(), config, out))
+        finally:
+            if out[0]:
+                next(hold)
         _open_devices.add(self)
 
     @property

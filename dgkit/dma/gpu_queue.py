@@ -289,14 +289,16 @@ class GpuQueue(KernelQueue):
         self._r: core.dg_ring | None = None
         self._device, self._proxy, self._pid = proxy.device, proxy, os.getpid()
         check_served(proxy.device, regions)
+        self.weak, self.timeout = config.weak, config.timeout
         raw = config.native()
         out = ffi.new("dg_ring **")
-        with proxy.using:
-            check(lib.dg_ring_open(proxy._handle(), raw, out))
-        self._r = out[0]
+        try:
+            with proxy.using:
+                check(lib.dg_ring_open(proxy._handle(), raw, out))
+        finally:  # also if Ctrl-C interrupts
+            self._r = out[0] or None
         info = self._info()
         self.depth, self.index = int(info.depth), int(info.index)
-        self.weak, self.timeout = config.weak, config.timeout
 
     def _handle(self) -> core.dg_ring:
         if self._r is None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import dataclass
 
-from ..errors import ClosedError
+from ..errors import ClosedError, DgkitError
 from ._ffi import check, ffi, lib, nanoseconds
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -53,8 +54,10 @@ class Proxy:
         self._pid, self._using = os.getpid(), threading.RLock()
         out = ffi.new("dg_proxy **")
         spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
-        check(lib.dg_proxy_open(device._handle(), spin_ns, out))
-        self._p = out[0]
+        try:
+            check(lib.dg_proxy_open(device._handle(), spin_ns, out))
+        finally:  # also if Ctrl-C interrupts
+            self._p = out[0] or None
 
     @property
     def using(self) -> threading.RLock:
@@ -84,3 +87,8 @@ class Proxy:
             if self._p is not None:
                 check(lib.dg_proxy_close(self._p))
             self._p = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_p", None) is not None:  # Ctrl-C came before the device got it
+            with contextlib.suppress(DgkitError):
+                self.close()

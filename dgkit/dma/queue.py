@@ -61,8 +61,11 @@ class Queue(BatchQueue):
         times = (spin_ns, nanoseconds(op_timeout, "op_timeout"))
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
-        check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
-        self._q = ffi.gc(out[0], lib.dg_queue_free)  # freed like Device._d
+        try:
+            check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
+        finally:  # also if Ctrl-C interrupts
+            if out[0]:
+                self._q = ffi.gc(out[0], lib.dg_queue_free)  # freed like Device._d
         super().__init__()
         self._queue_pairs: LiveSet | None = None
         self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
@@ -314,7 +317,7 @@ class Queue(BatchQueue):
         self.close()
 
     def __del__(self) -> None:
-        if self._q is None or self._closed:
+        if getattr(self, "_q", None) is None or self._closed:
             return
         if self._pid == os.getpid() and not self._device.closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)

@@ -10,7 +10,7 @@ from ..errors import BoundsError, ClosedError
 from ..live_set import LiveSet
 from ..types import Access, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, lib
+from ._ffi import check, ffi, holder, lib
 from .region import RemoteRegion
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -98,14 +98,15 @@ class QueuePair:
         self._pid = os.getpid()
         self._imports = LiveSet()
         self._peer: int | None = None
-        out = ffi.new("dg_qp **")
+        out = ffi.new("dg_qp *[1]")
+        hold = holder(self, "_p", out, lib.dg_qp_free)  # freed like Device._d
         try:
             check(lib.dg_qp_open(queue._q, out))
         finally:
             if out[0]:
-                self._p = ffi.gc(out[0], lib.dg_qp_free)  # freed like Device._d
+                next(hold)
         raw = ffi.new("dg_qp_address *")
-        check(lib.dg_qp_address_get(self._p, raw))
+        check(lib.dg_qp_address_get(out[0], raw))
         self.address = QueuePairAddress(
             raw.qpn, raw.psn, bytes(raw.gid), raw.gid_index, raw.lid, raw.port, raw.mtu,
             raw.max_reads,
@@ -244,7 +245,7 @@ class QueuePair:
         self.close()
 
     def __del__(self) -> None:
-        if self._p is None or self.closed or self._pid != os.getpid():
+        if getattr(self, "_p", None) is None or self.closed or self._pid != os.getpid():
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
 

@@ -11,7 +11,7 @@ from ..buffers import flat_view
 from ..errors import AccessDenied, BoundsError, ClosedError, DgkitError, ExportError
 from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, lib, nanoseconds, native, raise_for
+from ._ffi import check, ffi, holder, lib, nanoseconds, native, raise_for
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -70,12 +70,13 @@ class _Base(native.RegionHandle):
 
     def _open(self, call: Any, *args: Any) -> None:
         """Create the C region by `call`; keep its handle even if Ctrl-C interrupts."""
-        out = ffi.new("dg_region **")
+        out = ffi.new("dg_region *[1]")
+        hold = holder(self, "_r", out, lib.dg_region_free)  # freed like Device._d
         try:
             check(call(*args, out))
         finally:
             if out[0]:
-                self._r = ffi.gc(out[0], lib.dg_region_free)  # freed like Device._d
+                next(hold)
         info = self._info()
         if not info.size:
             raise ClosedError("another thread has closed the device")

@@ -22,8 +22,8 @@ class RegionRef:
     """
 
     __slots__ = (
-        "_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote", "size",
-        "staging",
+        "__weakref__", "_lock", "_loopback", "charged", "inline_ok", "memory", "region", "remote",
+        "size", "staging",
     )  # fmt: skip
 
     def __init__(

@@ -111,7 +111,7 @@ def _where() -> tuple[str, int, int]:
 
 def _opened(path: str) -> Fd:
     try:
-        return Fd(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return Fd(os.open, path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         raise DeviceUnavailable(
             error.errno, f"{path}: {error.strerror}; memory in the BAR needs root", check=""

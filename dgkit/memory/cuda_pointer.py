@@ -157,7 +157,7 @@ def _by_fd(handle: Any) -> tuple[dict[str, Any], Fd | None]:
     code, number = cuda.try_call("cuMemExportToShareableHandle", handle, posix, 0)
     if code:
         return {"kind": "none", "why": _NO_FD}, None
-    fd = Fd(int(number))
+    fd = Fd(int, number)
     os.set_inheritable(fd.number, False)
     return {"kind": "vmm", "fd": fd.number}, fd
 

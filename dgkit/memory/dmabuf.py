@@ -40,7 +40,7 @@ class DmaBuf:
     way = "dmabuf"
 
     def __init__(self, fd: int, *, offset: int, size: int, length: int, sync_memops: bool) -> None:
-        self._fd: Fd | None = Fd(fd)
+        self._fd: Fd | None = Fd(int, fd)
         self.offset, self.size, self.length, self.sync_memops = offset, size, length, sync_memops
 
     @property

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+from itertools import starmap
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
 from .meminfo import available_bytes
@@ -13,6 +14,7 @@ from .shape import total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, TypeVar
 
     import numpy as np
@@ -27,15 +29,26 @@ _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
 
 
 class Fd:
-    """File descriptor that is closed with the last reference to it."""
+    """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
 
-    __slots__ = ("number",)
+    The opener is called here, because Ctrl-C between its return and an assignment would leak the
+    descriptor: extend() calls and stores in one step.
+    """
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    __slots__ = ("_numbers",)
+
+    def __init__(self, opener: Callable[..., int], *args: object) -> None:
+        self._numbers: list[int] = []
+        self._numbers.extend(starmap(opener, (args,)))
+
+    @property
+    def number(self) -> int:
+        """The descriptor."""
+        return self._numbers[0]
 
     def __del__(self) -> None:
-        os.close(self.number)
+        for number in getattr(self, "_numbers", ()):  # Ctrl-C may have interrupted the constructor
+            os.close(number)
 
 
 class HostBase:
@@ -144,7 +157,7 @@ def _allocate(
         if size > limit:
             text = f"{size} bytes requested, {limit} available; none were allocated"
             raise OutOfMemory(errno.ENOMEM, text)
-        keep = Fd(os.memfd_create("dgkit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        keep = Fd(os.memfd_create, "dgkit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.posix_fallocate(keep.number, 0, size)
         mapped = mmap_class(keep.number, size, flags=mmap.MAP_SHARED)
         if not _populate(mapped):

@@ -15,11 +15,11 @@ from ..dma.remote_ring import ExportedRing
 from ..errors import ClosedError, DgkitError, PeerError, Unsupported
 from ..types import Access, Status
 from ..validate import whole
+from ..wire.connection import Creation
 from ..wire.host_id import boot_id
 from ..wire.messages import RING_LOCALS, CloseRing, OpenRing
 
 if TYPE_CHECKING:
-    from ..wire.connection import Connection
     from .region import SessionRegion
     from .sides import Sides
 
@@ -71,7 +71,7 @@ class SessionGpuQueue(KernelQueue):
     ) -> None:
         super().__init__()
         self._closed, self._pid = True, os.getpid()
-        self._link: Connection = sides.dpu.link
+        self._link = sides.dpu.link
         self._timeout = sides.timeout
         self.provider = sides.dpu.provider
         self.depth, self.weak, self.timeout = ring_depth(depth), bool(weak), timeout
@@ -82,18 +82,21 @@ class SessionGpuQueue(KernelQueue):
         self._memory = memory.empty(ExportedRing.size_of(config))
         self._region = sides.device.register(self._memory, Access.RW)
         self._ring = ExportedRing(self._region, config)
+        self._creation = Creation(self._link)
         try:
             opened = self._link.ask(
                 OpenRing, self._region.export(), region.handle, [each.handle for each in local],
                 self.depth, self.weak, index, bool(trace), timeout=self._timeout,
+                pending=self._creation,
             )  # fmt: skip
+            self._handle = opened.ring
+            ids = zip((region, *local), (opened.remote, *opened.locals), strict=True)
+            self._ids: dict[int, int] = {each.id: number for each, number in ids}
+            self._closed = False
         except BaseException:
+            self._creation.undo()  # first: the region is in use as long as the agent serves it
             self._give_back()
             raise
-        self._handle = opened.ring
-        ids = zip((region, *local), (opened.remote, *opened.locals), strict=True)
-        self._ids: dict[int, int] = {each.id: number for each, number in ids}
-        self._closed = False
 
     def id_of(self, region: SessionRegion) -> int:
         """Return the id by which kernels name a region of this queue.
@@ -159,10 +162,11 @@ class SessionGpuQueue(KernelQueue):
         self._closed = True
         try:
             if self._link.dead is None:
-                self._link.ask(CloseRing, self._handle, timeout=self._timeout)
-        except (PeerError, ClosedError):
+                self._creation.end(CloseRing, self._handle, timeout=self._timeout)
+        except PeerError:
             pass  # the agent, which used the ring, is gone
         finally:
+            self._creation.undo()  # after Ctrl-C
             self._free(self._give_back)
 
     def _give_back(self) -> None:

@@ -15,7 +15,6 @@ from ..live_set import LiveSet
 from ..wire.messages import Bye
 
 if TYPE_CHECKING:
-    from .monitor import Monitor
     from .region_registry import RegionRegistry
     from .sides import Sides
 
@@ -34,7 +33,7 @@ class Lifetime:
 
     def __init__(self, sides: Sides, registry: RegionRegistry) -> None:
         self.closed = False
-        self.monitors: set[Monitor] = set()
+        self.monitors = LiveSet()
         self.gpu_queues = LiveSet()
         self._sides = sides
         self._registry = registry
@@ -75,7 +74,7 @@ class Lifetime:
     def _leave(self) -> None:
         """Close the monitors, and send Bye to an agent that outlives the session."""
         sides, link = self._sides, self._sides.dpu.link
-        for monitor in list(self.monitors):
+        for monitor in self.monitors:
             monitor.close()
         if sides.owned is None and link.dead is None:
             with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from ..dma.byte_pool import BytePool
@@ -9,7 +10,8 @@ from ..dpu.job import DmaTransferJob
 from ..dpu.region_ref import RegionRef
 from ..dpu.service import DpuService
 from ..errors import ClosedError, Unsupported
-from ..wire.messages import Allocate, Allocated, Free
+from ..live_set import LiveSet
+from ..wire.messages import Allocate, Allocated
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
@@ -47,18 +49,23 @@ class LocalDpu:
         self.service = DpuService(device, copies_inline=device.provider != "fault")
         self._timeout = timeout
         self._results = BytePool()
-        self._refs: dict[int, RegionRef] = {}
+        self._refs = LiveSet()
+        self._lock = threading.Lock()
 
     def _ref(self, region: SessionRegion) -> RegionRef:
-        ref = self._refs.get(region.id)
-        if ref is None:
-            local, remote = region.local, region.remote
-            if local is None and remote is None:
-                if self.no_dma is not None and not region.closed:
-                    raise self.no_dma.with_traceback(None)
-                raise ClosedError(f"region {region.name!r} is closed")
-            ref = self._refs.setdefault(region.id, RegionRef(region=local, remote=remote))
-        return ref
+        return region.ref or self._new_ref(region)
+
+    def _new_ref(self, region: SessionRegion) -> RegionRef:
+        with self._lock:
+            if region.ref is None:
+                local, remote = region.local, region.remote
+                if local is None and remote is None:
+                    if self.no_dma is not None and not region.closed:
+                        raise self.no_dma.with_traceback(None)
+                    raise ClosedError(f"region {region.name!r} is closed")
+                region.ref = RegionRef(region=local, remote=remote)
+                self._refs.add(region.ref)
+            return region.ref
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait; a small write runs in this thread."""
@@ -125,14 +132,14 @@ class LocalDpu:
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have the agent allocate the memory of a region, and import it if DMA reaches it."""
         fields = (region.size, int(region.access), True, name, place)
-        allocated: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
+        allocated: Allocated = region.create(self.link, Allocate, *fields, timeout=timeout)
         region.handle, region.token = allocated.region, allocated.token
         if self.no_dma is not None:
             return allocated
         try:
             region.remote = self.device.import_region(allocated.token)
         except BaseException:
-            self.link.ask(Free, allocated.region, 0.0, timeout=self._timeout)
+            region.free_at_agents(0.0, self._timeout)
             raise
         return allocated
 
@@ -143,17 +150,15 @@ class LocalDpu:
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
         """Close this process's side of a region, then the agent's."""
-        ref = self._refs.pop(region.id, None)
-        if ref is not None:
-            self.service.wait_unused(ref)
-            ref.close(timeout)
-        if region.handle:
-            self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
+        if region.ref is not None:
+            self.service.wait_unused(region.ref)
+            region.ref.close(timeout)
+            region.ref = None
+        region.free_at_agents(timeout, self._timeout)
 
     def close(self) -> None:
         """End the jobs in progress, and free the queues and the staging memory."""
         self.service.close()
-        for ref in list(self._refs.values()):
+        for ref in self._refs:
             ref.close_loopback()
-        self._refs.clear()
         self._results.clear()

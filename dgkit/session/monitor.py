@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
+import warnings
 from typing import TYPE_CHECKING
 
 from ..dpu.values import WatchTask
@@ -15,6 +17,7 @@ from .measure import describe_sides, spinning
 from .scratch import scratch_for
 
 if TYPE_CHECKING:
+    from ..live_set import LiveSet
     from ..report import Machine
     from .measure import Measured
     from .region_factory import RegionFactory
@@ -39,7 +42,7 @@ class Monitor:
     def __init__(
         self,
         factory: RegionFactory,
-        siblings: set[Monitor],
+        siblings: LiveSet,
         of: Measured,
         offset: int,
         *,
@@ -172,15 +175,14 @@ class Monitor:
         """End the monitor; both sides have freed its resources on return. Idempotent."""
         with self._lock:
             self._siblings.discard(self)
-            ended, self._dead = self._dead, ClosedError("the monitor is closed")
-            if ended is not None:
-                return
+            self._dead = ClosedError("the monitor is closed")
             source = getattr(self, "_source", None)
             if source is None:  # __init__ is waiting for it, and stops it
                 return
-            source.stop()
-        source.free()
-        self._free_scratch()
+        with contextlib.ExitStack() as steps:  # in reverse order; all of them, even after Ctrl-C
+            steps.callback(self._free_scratch)
+            steps.callback(source.free)
+            steps.callback(source.stop)
 
     @property
     def closed(self) -> bool:
@@ -191,6 +193,12 @@ class Monitor:
         """Detach in a forked child: the parent owns the monitor and may hold its lock."""
         self._lock = threading.Lock()
         self._dead = self._link.dead
+
+    def __del__(self) -> None:
+        if getattr(self, "_source", None) is None or self.closed:
+            return  # or an exception interrupted the constructor
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        self._source.stop()  # the agent ends the monitor at the next request; never wait here
 
     def __enter__(self) -> Monitor:
         return self

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BoundsError, ClosedError, Unsupported
 from ..types import Access
 from ..validate import whole
+from ..wire.connection import Creation
+from ..wire.messages import Free
 from .argument_checks import seconds
 
 if TYPE_CHECKING:
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..dma import Region, RemoteRegion
+    from ..dpu.region_ref import RegionRef
+    from ..wire.connection import Connection
 
 
 def _synchronize(memory: Any, gpu: int) -> None:
@@ -43,18 +47,20 @@ class SessionRegion:
         chosen: The place that on="auto" chose, and why; else empty.
         registration: How an RDMA adapter registered the memory (see dgkit.Region); else empty.
         handle: Handle at the agent; 0 if not registered with the agent.
+        creations: What agents hold for the region, in order of creation.
         token: Descriptor.
         local: Region of this process, or None.
         remote: Imported region, or None.
+        ref: What the DPU in this process uses for its transfers, from the first on; or None.
         producer: Synchronizes with the producing stream (CuPy's current one); the session calls it
             before each transfer. None unless the memory is on a GPU of this process.
         closed: Whether the region was closed.
     """
 
     __slots__ = (
-        *("_close", "_owner", "access", "chosen", "closed", "handle", "id", "local", "name"),
-        *("on", "place", "producer", "provider", "registration", "remote", "session", "size"),
-        "token",
+        *("_close", "_owner", "access", "chosen", "closed", "creations", "handle", "id", "local"),
+        *("name", "on", "place", "producer", "provider", "ref", "registration", "remote"),
+        *("session", "size", "token"),
     )
 
     def __init__(self, *, on: str, size: int, access: Access) -> None:
@@ -64,6 +70,7 @@ class SessionRegion:
         self.access = access
         self.name = ""
         self.handle = 0
+        self.creations: list[Creation] = []
         self.token = b""
         self.place = "host"
         self.chosen = ""
@@ -71,6 +78,7 @@ class SessionRegion:
         self.producer: Callable[[], object] | None = None
         self.local: Region | None = None
         self.remote: RemoteRegion | None = None
+        self.ref: RegionRef | None = None
         self.closed = False
 
     def attach(self, local: Region) -> None:
@@ -80,6 +88,26 @@ class SessionRegion:
         span = getattr(local.memory, "gpu", None)
         if span is not None:
             self.producer = lambda: _synchronize(local.memory, span.gpu)
+
+    def create(self, link: Connection, kind: type, *fields: Any, timeout: float) -> Any:
+        """Have an agent create its part of the region; return its reply.
+
+        The agent frees it when this object goes, or at free_at_agents().
+        """
+        creation = Creation(link)
+        self.creations.append(creation)
+        return link.ask(kind, *fields, timeout=timeout, pending=creation)
+
+    def free_at_agents(self, timeout: float, patience: float) -> None:
+        """Have the agents free their parts, the latest first, and wait. Idempotent.
+
+        Args:
+            timeout: Seconds that an agent may wait for transfers in flight.
+            patience: Seconds to wait for its reply, besides.
+        """
+        for creation in reversed(self.creations):
+            if creation.reply is not None:
+                creation.end(Free, creation.reply.region, timeout, timeout=timeout + patience)
 
     def own(self, memory: Any) -> None:
         """Set the memory to be closed with the region."""
@@ -102,7 +130,8 @@ class SessionRegion:
         """
         self.session, self.id, self._close, self.closed = session, number, close, False
         self.provider = provider
-        self.remote, self.handle, self.token = None, 0, b""
+        self.remote, self.ref, self.handle, self.token = None, None, 0, b""
+        self.creations = []
 
     @property
     def allocated(self) -> bool:

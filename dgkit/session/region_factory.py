@@ -42,11 +42,11 @@ class RegionFactory:
         place, chosen = _reachable_place(self.sides, place, local=local)
         if not local:
             size = total_size(as_shape(shape), dtype)
-            return self._registry.add(self._at_agent(side, place, chosen, size, name))
+            return self._add(self._at_agent(side, place, chosen, size, name))
         mem = memory.empty(shape, dtype, on=place, name=name)
         region = self._owning(mem, Access.RW, side, name)
         region.chosen = chosen or getattr(mem, "chosen", "")
-        return self._registry.add(region)
+        return self._add(region)
 
     def register(
         self, obj: Any, access: Access | None, name: str | None, share_block: bool
@@ -61,7 +61,7 @@ class RegionFactory:
             raise ValueError(
                 f"{obj!r} was made without share_block: dgkit.wrap(obj, share_block=True)"
             )
-        return self._registry.add(self._registered(mem, access, self.sides.role, name))
+        return self._add(self._registered(mem, access, self.sides.role, name))
 
     def like(self, region: SessionRegion, size: int, name: str) -> SessionRegion:
         """Create a region with the place, the access and the method of another.
@@ -104,15 +104,23 @@ class RegionFactory:
         region.local.close(sides.timeout)  # may raise RegionBusy; the caller can retry
         local = sides.device.register(memory_, region.access, name=region.name)
         lost.remove(region)
-        self._enter(region)
-        region.attach(local)
         try:
+            self._enter(region)
+            region.attach(local)
             sides.dpu.adopt(region)
+            self._registry.add(region)
         except BaseException:
+            self._registry.remove(region)
             region.free(sides.timeout)
-            region.closed = True
             raise
-        self._registry.add(region)
+
+    def _add(self, region: SessionRegion) -> SessionRegion:
+        """Add a new region to the session; return it."""
+        try:
+            return self._registry.add(region)
+        except BaseException:  # Ctrl-C: no caller gets the region
+            region.close()
+            raise
 
     def _close(self, region: SessionRegion, timeout: float) -> None:
         """Close both sides of a region, for SessionRegion.close()."""

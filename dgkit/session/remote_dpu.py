@@ -17,7 +17,6 @@ from ..wire.messages import (
     Allocated,
     Block,
     Digest,
-    Free,
     Import,
     Latency,
     Move,
@@ -203,8 +202,10 @@ class RemoteDpu:
             elif isinstance(message, Progress):
                 listener.add_progress(message.done, message.total)
 
-        pending = self.link.post(kind, region.handle, *task, news=news)
+        pending = Pending()
+        pending.news = news
         try:
+            self.link.post(kind, region.handle, *task, pending=pending)
             while not self.link.wait(pending, _PROGRESS_S):
                 listener.check()
                 check_silence(self.link)
@@ -223,7 +224,7 @@ class RemoteDpu:
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
         """Have the agent allocate the memory of a region."""
         fields = (region.size, int(region.access), False, name, place)
-        allocated: Allocated = self.link.ask(Allocate, *fields, timeout=timeout)
+        allocated: Allocated = region.create(self.link, Allocate, *fields, timeout=timeout)
         region.handle = allocated.region
         return allocated
 
@@ -231,12 +232,12 @@ class RemoteDpu:
         """Have the agent import a region of this process."""
         assert region.local is not None
         region.token = region.local.export()
-        region.handle = self.link.ask(Import, region.token, timeout=self._timeout).region
+        imported = region.create(self.link, Import, region.token, timeout=self._timeout)
+        region.handle = imported.region
 
     def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Have the agent close its side of a region."""
-        if region.handle:
-            self.link.ask(Free, region.handle, timeout, timeout=self._timeout + timeout)
+        """Have the agents close their sides of a region."""
+        region.free_at_agents(timeout, self._timeout)
 
     def counters(self) -> dict[str, int]:
         """Return the counters that Session.stats() adds to the agent's counters: none."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ..errors import PeerError, PeerTimeout
+from ..errors import PeerError
+from ..wire.connection import Creation
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled, topic
 from .describe import machine_of
@@ -28,14 +29,16 @@ class SampleSource(Protocol):
     Attributes:
         path: Path of the first transfer, which is not a sample: `inline` or `worker`.
         machine: Machine that takes the samples.
-        ended: Error that ended the source, or None.
         buffered: Blocks are also taken between two calls of take().
     """
 
     buffered: bool
     path: str
     machine: Machine
-    ended: Exception | None
+
+    @property
+    def ended(self) -> Exception | None:
+        """Return the error that ended the source, or None."""
 
     def take(self) -> list[Sampled]:
         """Return the blocks that came since the last call, without waiting.
@@ -87,32 +90,33 @@ class RemoteSource:
     buffered = True
 
     def __init__(self, link: Connection, handle: int, task: WatchTask, timeout: float) -> None:
-        self.ended: Exception | None = None
+        self._errors: list[Exception] = []
         self._link, self._timeout = link, timeout
         self._check_running = link.liveness.stop_check()
+        self._creation = Creation(link)
+        self._creation.then = self._on_reply
         number = int.from_bytes(os.urandom(7), "little") + 1
         endpoint = link.ask(Subscribe, timeout=timeout).endpoint
         self._subscriber = link.subscriptions.subscribe(endpoint, topic(number))
-        self._pending: Pending | None = None
         try:
             self._subscriber.wait_connected(timeout)
-            self._pending = link.post(Watch, number, handle, *task, then=self._on_reply)
-            if not link.wait(self._pending, timeout):
-                raise PeerTimeout(f"the agent did not start the monitor within {timeout} s")
-            watching = self._pending.result()
+            watching = link.ask(
+                Watch, number, handle, *task, timeout=timeout, pending=self._creation
+            )
         except BaseException:  # also Ctrl-C
             self.stop()
-            self._cancel()
             raise
         self.path: str = watching.path
         self.machine = machine_of(watching.machine)
 
     def _on_reply(self, pending: Pending) -> None:
-        if pending.error is None:
-            self._link.subscriptions.on_end[pending.number] = self._on_end
+        if pending.error is None:  # without a reference to this object, which may be forgotten
+            self._link.subscriptions.on_end[pending.number] = self._errors.append
 
-    def _on_end(self, error: Exception) -> None:
-        self.ended = error
+    @property
+    def ended(self) -> Exception | None:
+        """Return the error that ended the monitor, or None."""
+        return self._errors[0] if self._errors else None
 
     def take(self) -> list[Sampled]:
         """Return the blocks that have arrived; if there are none, check the agent's process."""
@@ -120,10 +124,11 @@ class RemoteSource:
         try:
             blocks = [decode_sampled(body) for body in self._subscriber.take()]
         except PeerError as exc:
-            self.ended = exc
+            self._errors.append(exc)
             return []
         except msgspec.DecodeError as exc:
-            self.ended = PeerError(f"the agent published an invalid block of samples: {exc}")
+            error = PeerError(f"the agent published an invalid block of samples: {exc}")
+            self._errors.append(error)
             return []
         if not blocks and self._link.dead is None:
             self._check_running()
@@ -141,20 +146,13 @@ class RemoteSource:
         """Close the subscription."""
         self._link.subscriptions.unsubscribe(self._subscriber)
 
-    def _cancel(self) -> Pending | None:
-        if self._pending is None or self._link.dead is not None:
-            return None
-        self._link.subscriptions.on_end.pop(self._pending.number, None)
-        with contextlib.suppress(PeerError):
-            return self._link.post(Cancel, self._pending.number)
-        return None
-
     def free(self) -> None:
-        """Cancel the monitor and wait until the agent has freed its queue and memory.
+        """Cancel the monitor and wait until the agent has freed its queue and memory. Idempotent.
 
         An agent that is gone or stuck frees them by itself.
         """
-        cancel = self._cancel()
-        if cancel is not None:
+        number = self._creation.number
+        self._link.subscriptions.on_end.pop(number, None)
+        if self._link.dead is None:
             with contextlib.suppress(PeerError):
-                self._link.wait(cancel, self._timeout)
+                self._creation.end(Cancel, number, timeout=self._timeout)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import memory
 from ..buffers import has_objects
 from ..dpu.copier import Slots
+from ..wire.connection import Creation
 from ..wire.messages import Import
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class Staging(Slots):
         self._link, self._device, self._timeout = link, device, timeout
         self._memory: memory.HostMemory | None = None
         self._region: Region | None = None
+        self._creation: Creation | None = None
 
     @property
     def buffer(self) -> memoryview:
@@ -45,14 +47,20 @@ class Staging(Slots):
             self._memory = memory.empty(self.slots * self.slot_size, name="staging")
             self._region = self._device.register(self._memory)
             token = self._region.export()
-            self.handle = self._link.ask(Import, token, True, timeout=self._timeout).region
+            self._create(Import, token, True)
         except BaseException:
             self.close()
             raise
 
+    def _create(self, kind: type, *fields: Any) -> None:
+        """Have the agent create its part, which it frees when this object goes or is closed."""
+        self._creation = Creation(self._link)
+        reply = self._link.ask(kind, *fields, timeout=self._timeout, pending=self._creation)
+        self.handle = reply.region
+
     def close(self) -> None:
         """Free the memory now, without waiting for the garbage collector."""
-        self.handle = 0
+        self.handle, self._creation = 0, None
         if self._region is not None:
             self._region.close()
         if self._memory is not None:

@@ -11,7 +11,7 @@ from ..errors import PeerError, Unsupported
 from ..sizes import STAGE_BYTES, STAGE_SLOTS
 from ..types import Access
 from ..wire.connection import Connection
-from ..wire.messages import Allocate, Allocated, Bye, Fetch, Fetched, Free, Import, Stage
+from ..wire.messages import Allocate, Allocated, Bye, Fetch, Fetched, Import, Stage
 from .remote_dpu import RemoteDpu
 from .remote_transfer import RemoteJob, Request
 from .staging import Staging
@@ -31,7 +31,7 @@ class _WireStaging(Staging):
         """Have the agent allocate the memory, unless that was done before."""
         if not self.handle:
             fields = (self.slots * self.slot_size, int(Access.RW), False, "staging", "host", True)
-            self.handle = self._link.ask(Allocate, *fields, timeout=self._timeout).region
+            self._create(Allocate, *fields)
 
 
 class _WireJob(RemoteJob):
@@ -78,7 +78,6 @@ class TwoAgents(RemoteDpu):
     ) -> None:
         super().__init__(link, device, provider, timeout)
         self._host = host
-        self._at_host: dict[int, int] = {}  # handles at the host's agent, by the region's id
         link.tie(host)
 
     def _staging(self, device: Device) -> Staging:
@@ -93,14 +92,14 @@ class TwoAgents(RemoteDpu):
         if region.on == "dpu":
             return super().allocate(region, name, place, timeout)
         fields = (region.size, int(region.access), True, name, place)
-        allocated: Allocated = self._host.ask(Allocate, *fields, timeout=timeout)
-        try:
-            region.handle = self.link.ask(Import, allocated.token, timeout=self._timeout).region
-        except BaseException:
-            self._host.ask(Free, allocated.region, 0.0, timeout=self._timeout)
-            raise
+        allocated: Allocated = region.create(self._host, Allocate, *fields, timeout=timeout)
         region.token = allocated.token
-        self._at_host[region.id] = allocated.region
+        try:
+            imported = region.create(self.link, Import, region.token, timeout=self._timeout)
+            region.handle = imported.region
+        except BaseException:
+            region.free_at_agents(0.0, self._timeout)
+            raise
         return allocated
 
     def adopt(self, region: SessionRegion) -> None:  # noqa: ARG002 - none can be
@@ -114,15 +113,6 @@ class TwoAgents(RemoteDpu):
             "both sides of this session are agents, and no DMA reaches the memory of this process: "
             "session.empty() allocates memory at one of them, session.write() fills it",
         )
-
-    def forget(self, region: SessionRegion, timeout: float) -> None:
-        """Have the DPU's agent close its import, then the host's agent the region."""
-        super().forget(region, timeout)
-        region.handle = 0
-        handle = self._at_host.get(region.id)
-        if handle is not None:
-            self._host.ask(Free, handle, timeout, timeout=self._timeout + timeout)
-            del self._at_host[region.id]
 
     def close(self) -> None:
         """Free the staging memory and end the connection to the host's agent."""

@@ -16,6 +16,7 @@ import os
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ from .liveness import Liveness, connection_error, endless
 from .messages import (
     MAX_REQUEST,
     Block,
+    Cancel,
     Ended,
     Failed,
     Outstanding,
@@ -48,6 +50,7 @@ _BATCH = 1000  # messages received before a waiting thread looks at the time
 _STRAYS = 1000  # limit of notifications without a pending request; few arrive after its end
 _NOTIFICATIONS = (Progress, Block, Ended)
 _NOBLOCK = int(zmq.NOBLOCK)
+_UNDONE = 0  # a thread id that does not exist
 
 
 class ReplyLost(PeerError):
@@ -85,10 +88,55 @@ class Pending:
             raise self.error.with_traceback(None)
         return self.reply
 
+    def undo(self) -> None:
+        """Do nothing: only a Creation leaves something at the agent."""
+
     def release(self) -> None:
         """Wake the thread that waits at the gate, if any."""
         if self.gate is not None and self.gate.locked():
             self.gate.release()
+
+
+class Creation(Pending):
+    """Request by which the agent creates a region, a monitor or a GPU queue, owned by this object.
+
+    It is made before the request is sent. When the object goes, or after undo(), the agent frees
+    what it created, or what it will create if the request is still unanswered. So an exception such
+    as Ctrl-C at any instant leaves nothing at the agent.
+    """
+
+    def __init__(self, link: Connection) -> None:
+        super().__init__()
+        self._link = link
+        self.freed = False
+
+    def end(self, kind: Any, *fields: Any, timeout: float) -> None:
+        """Have the agent free it by a request, and wait; arguments as Connection.ask(). Idempotent.
+
+        If an exception interrupts it, call it again, or undo().
+        """
+        if not self.freed:
+            with contextlib.suppress(ClosedError):  # freed by an earlier request, or the session's
+                self._link.ask(kind, *fields, timeout=timeout)
+            self.freed = True
+
+    def undo(self) -> None:
+        """Have the agent free it, without waiting. Idempotent."""
+        if self._leave():
+            self._link.cancel_undone()
+
+    def _leave(self) -> bool:
+        """Note that the agent must free it, unless there is nothing to free; never blocks."""
+        failed = self.error is not None and not isinstance(self.error, ReplyLost)
+        if self.freed or failed or self.number < 0 or self._link.dead is not None:
+            return False
+        self._link.note_undone(self.number)
+        self.freed = True
+        return True
+
+    def __del__(self) -> None:
+        if hasattr(self, "freed"):  # else Ctrl-C interrupted the constructor
+            self._leave()
 
 
 class Connection:
@@ -108,7 +156,8 @@ class Connection:
         self._pending: dict[int, Pending] = {}
         self._leader: Pending | None = None
         self._draining = False
-        self._waiting_senders: dict[int, None] = {}  # by thread
+        self._waiting_senders: dict[int, None] = {}  # by thread, or _UNDONE
+        self._undone: deque[int] = deque()  # numbers of requests whose creations must be freed
         self._interrupted = False  # while a message was sent or received
         self._forked = False
         self._last_received = self._looked = time.monotonic()
@@ -173,6 +222,8 @@ class Connection:
         self._waiting_senders[thread] = None  # makes exchange() leave libzmq's receive to wait()
         with self.lock:  # never acquire(): Ctrl-C between it and a `try` would leave it locked
             self._waiting_senders.pop(thread, None)
+            if self._undone:
+                self.cancel_undone()
             if pending is None:
                 pending = Pending()
                 pending.then, pending.news = then, news
@@ -255,6 +306,21 @@ class Connection:
                 f"{self.address.endpoint} accepts no more requests"
             ) from None
 
+    def note_undone(self, number: int) -> None:
+        """Have the next request of any kind be preceded by cancel_undone(). For finalizers."""
+        self._undone.append(number)
+        self._waiting_senders[_UNDONE] = None  # makes exchange() leave the request to post()
+
+    def cancel_undone(self) -> None:
+        """Post a Cancel for each creation that must be freed; those not sent are sent later."""
+        with self.lock, contextlib.suppress(PeerError, ClosedError):
+            while self._undone:
+                number = self._undone[0]
+                self._post(Cancel, (number,), Pending())
+                self.subscriptions.on_end.pop(number, None)
+                self._undone.popleft()  # last: to cancel twice is harmless
+            self._waiting_senders.pop(_UNDONE, None)
+
     def _note_interruption(self) -> None:
         """Note that Ctrl-C or an error came while a message was sent, received or dispatched.
 
@@ -265,24 +331,32 @@ class Connection:
         """
         self._interrupted = True
 
-    def ask(self, kind: Any, *fields: Any, timeout: float = 5.0) -> Any:
-        """Send a request and return its reply.
+    def ask(
+        self, kind: Any, *fields: Any, timeout: float = 5.0, pending: Pending | None = None
+    ) -> Any:
+        """Send a request and return its reply; undo a Creation whose reply is not returned.
 
         Args:
             kind: The request's class.
             fields: Its fields after the number.
             timeout: Seconds.
+            pending: As for post().
 
         Raises:
             PeerTimeout: No reply in time.
             Exception: Whatever the other side raised.
         """
-        pending = self.post(kind, *fields)
-        if not self.wait(pending, timeout):
-            raise PeerTimeout(
-                f"{self.address.endpoint} did not answer {kind.__name__} within {timeout} s"
-            )
-        return pending.result()
+        pending = pending or Pending()
+        try:
+            self.post(kind, *fields, pending=pending)
+            if not self.wait(pending, timeout):
+                raise PeerTimeout(
+                    f"{self.address.endpoint} did not answer {kind.__name__} within {timeout} s"
+                )
+            return pending.result()
+        except BaseException:  # also Ctrl-C
+            pending.undo()
+            raise
 
     def wait(self, pending: Pending, timeout: float | None = None) -> bool:
         """Wait until `pending` is done.

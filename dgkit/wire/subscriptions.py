@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ClosedError
+from ..live_set import LiveSet
 from .address import Address, parse
 from .error_codec import to_exception
 from .subscriber import Subscriber
@@ -34,7 +34,7 @@ class Subscriptions:
     ) -> None:
         self.on_end: dict[int, Callable[[Exception], None]] = {}
         self._context, self._address, self._identity = context, address, identity
-        self._subscribers: list[Subscriber] = []
+        self._subscribers = LiveSet()
         self._lock = threading.Lock()
         self._closed = False
 
@@ -59,7 +59,7 @@ class Subscriptions:
             if self._closed:
                 raise ClosedError("the session is closed")
             subscriber = Subscriber(self._context, address, self._identity, topic)
-            self._subscribers.append(subscriber)
+            self._subscribers.add(subscriber)
         return subscriber
 
     def _resolve(self, published: Address) -> Address:
@@ -72,18 +72,17 @@ class Subscriptions:
 
     def end_endless(self) -> None:
         """Close the subscriptions on which the agent sends an endless message; see Subscriber."""
-        for subscriber in list(self._subscribers):
+        for subscriber in self._subscribers:
             subscriber.end_endless()
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Close a subscription. Idempotent."""
         subscriber.close()
-        with contextlib.suppress(ValueError):  # already removed
-            self._subscribers.remove(subscriber)
+        self._subscribers.discard(subscriber)
 
     def close(self) -> None:
         """Close all subscriptions: a ZeroMQ context cannot be terminated while sockets are open."""
         with self._lock:
             self._closed = True
-        for subscriber in list(self._subscribers):
+        for subscriber in self._subscribers:
             self.unsubscribe(subscriber)

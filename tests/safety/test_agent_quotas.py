@@ -206,7 +206,7 @@ def test_a_step_of_leaving_that_fails_keeps_no_region(monkeypatch, step):
         near, far = session.empty(64), session.empty(4 * MIB, on="dpu")
         big = session.empty(4 * MIB)
         session.copy(big, far)
-        session.monitor(near, every_s=0.01)
+        _monitor = session.monitor(near, every_s=0.01)
         monkeypatch.setattr(owner, name, fails_once)
         with contextlib.suppress(dgkit.DgkitError):
             session.close()

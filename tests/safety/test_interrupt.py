@@ -274,3 +274,42 @@ def test_ctrl_c_at_any_bytecode_of_a_post_loses_no_place_of_the_queue(kind):
             if interrupting.left > 0:
                 break
         assert number > 10
+
+
+FACTORIES = {
+    "empty": lambda _: dgkit.empty(4096),
+    "Device": lambda _: dgkit.Device(),
+    "register": lambda device: device.register(bytearray(4096)),
+    "queue": lambda device: device.queue(depth=4),
+    "gpu_queue": lambda device: device.gpu_queue(depth=64),
+}
+
+
+def open_now():
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))  # noqa: PTH208
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
+@pytest.mark.parametrize("kind", FACTORIES)
+def test_ctrl_c_at_any_bytecode_of_a_factory_leaves_no_descriptor_and_no_thread(kind, monkeypatch):
+    refused = []
+    monkeypatch.setattr(sys, "unraisablehook", refused.append)
+    with dgkit.Device() as device:
+        FACTORIES[kind](device).close()
+        before = open_now()
+        for number in itertools.count(1):
+            interrupting = Interrupting(number)
+            made = None
+            with contextlib.suppress(KeyboardInterrupt), interrupting:
+                made = FACTORIES[kind](device)
+            if made is not None:
+                made.close()
+            made = None
+            if open_now() != before:
+                gc.collect()
+                assert open_now() == before, f"at bytecode {number}"
+            if interrupting.left > 0:
+                break
+    assert number > 10
+    assert {each.exc_type for each in refused} <= {KeyboardInterrupt}

@@ -5,7 +5,9 @@ import functools
 import os
 import sys
 
-PARTS = [f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu")]
+PARTS = [
+    f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu", "memory")
+]
 PARTS += [f"{os.sep}{name}.py" for name in ("threading", "contextlib")]  # what locks are made of
 POLLS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 

@@ -1,5 +1,6 @@
 """A monitor: samples for as long as somebody looks, and an end that says why."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -239,11 +240,23 @@ def test_a_region_of_another_session_is_refused(session, mine):
 
 
 def test_there_is_a_most_and_one_that_was_closed_makes_room(session, region):
-    monitors = [session.monitor(region, every_s=1) for _ in range(m.MONITORS)]
-    with pytest.raises(LimitReached, match=f"has {m.MONITORS} monitors open"):
-        session.monitor(region)
-    monitors[3].close()
-    session.monitor(region).close()
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        monitors = [enter(session.monitor(region, every_s=1)) for _ in range(m.MONITORS)]
+        with pytest.raises(LimitReached, match=f"has {m.MONITORS} monitors open"):
+            session.monitor(region)
+        monitors[3].close()
+        session.monitor(region).close()
+
+
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+def test_a_monitor_that_is_forgotten_ends_and_makes_room(session, region):
+    for _ in range(m.MONITORS + 1):
+        session.monitor(region, every_s=1)
+    assert not session.monitors
+    until(lambda: not session.stats()["your_monitors"], "the agent has freed them")
 
 
 def test_the_agent_has_the_same_limit(mine):
@@ -292,9 +305,9 @@ def test_a_region_that_is_revoked_ends_its_monitor_with_a_typed_error(mine):
 
 def test_monitors_of_a_client_that_leaves_or_is_lost_end(dpu, mine):
     with dgkit.connect(dpu.address) as other:
-        other.monitor(other.empty(64), every_s=0.01)
-        other.monitor(other.empty(64, on="dpu"), every_s=60)
-        assert mine.stats()["monitors"] == 2
+        running = [other.monitor(other.empty(64), every_s=0.01)]
+        running.append(other.monitor(other.empty(64, on="dpu"), every_s=60))
+        assert mine.stats()["monitors"] == len(running)
     now = mine.stats()
     assert (now["monitors"], now["allocated"], now["regions"]) == (0, 0, 0)
 
@@ -342,9 +355,12 @@ def _reads(monitor):
 
 
 def test_an_agent_that_ends_takes_no_longer_for_its_monitors():
-    with agent() as running, dgkit.connect(running.address) as session:
-        session.monitor(session.empty(64), every_s=60, count=1)
-        session.monitor(session.empty(64), every_s=0.01)
+    with (
+        agent() as running,
+        dgkit.connect(running.address) as session,
+        session.monitor(session.empty(64), every_s=60, count=1),
+        session.monitor(session.empty(64), every_s=0.01),
+    ):
         started = time.monotonic()
         running.process.terminate()
         until(lambda: running.process.poll() is not None, "the agent ends")
