@@ -105,8 +105,8 @@ class Worker:
                 if not self.jobs:
                     self._wake.get()
                 self._turn()
-        except Exception as exc:  # a defect of dgkit: the waiters must see it
-            error = exc
+        except BaseException as exc:  # a defect of dgkit: the waiters must see it
+            error = exc if isinstance(exc, Exception) else RuntimeError(repr(exc))
         finally:
             with contextlib.suppress(DgkitError):  # close() raises it
                 self._fail_all(error)

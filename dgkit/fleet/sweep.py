@@ -230,11 +230,13 @@ class Sweep:
                     each.result()
         except BaseException as error:  # raised by wait()
             self._error = error
-        finally:
+        try:
             self._close_files()
-            with self._changed:
-                self._ended = True
-                self._changed.notify_all()
+        except BaseException as error:
+            self._error = self._error or error
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def _close_files(self) -> None:
         if self._files is not None:

@@ -8,6 +8,7 @@ its process died, this process ends its kernels and itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -40,7 +41,8 @@ def main(fd: int) -> int:
 
 def _end_with(parent: socket.socket, running: list[Any]) -> None:
     """Wait until the parent's end closes; end the server, or the process if there is none yet."""
-    parent.recv(1)
+    with contextlib.suppress(OSError):  # a reset is an end, too
+        parent.recv(1)
     if running:
         running[0].io_loop.add_callback(running[0].stop)
     else:

@@ -7,12 +7,12 @@ import queue
 import secrets
 import socket
 import subprocess
-import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..wire.essential import essential_thread
 from . import bar
 from .images import Image
 from .initramfs import CHANNELS
@@ -95,7 +95,7 @@ class Guest:
         )  # fmt: skip
         for end in self._theirs:
             end.close()
-        self._reader = threading.Thread(target=self._follow, daemon=True)
+        self._reader = essential_thread(f"dgkit-console-{name}", self._follow)
         self._reader.start()
 
     def _port(self, name: str, devices: list[str]) -> socket.socket:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..errors import TestbedError
+from ..wire.essential import essential_thread
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frames
 from .guest import MANAGEMENT, Guest
 
@@ -78,7 +78,7 @@ class Service(ABC):
 
     def start(self) -> None:
         """Start the server; call `said` when it is ready or has failed before that."""
-        threading.Thread(target=self._serve, daemon=True).start()
+        essential_thread(f"dgkit-{self.key}", self._serve).start()
 
     def status(self) -> dict[str, str]:
         """Return {key: address}, or {key_ended: reason} once it has ended."""
@@ -104,7 +104,7 @@ class Service(ABC):
             with theirs:
                 self._run(theirs, self.guest, self.script(ports))
 
-        threading.Thread(target=run, daemon=True).start()
+        essential_thread(f"dgkit-{self.key}-run", run).start()
         texts = {OUTPUT: "", ERRORS: ""}
         with ours:
             for kind, content in frames(ours):

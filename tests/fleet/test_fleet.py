@@ -76,6 +76,17 @@ def test_a_sweep_that_was_stopped_goes_on_from_its_folder(fleet, tmp_path):
     assert {path: path.read_bytes() for path in before} == before  # not measured again
 
 
+def test_a_sweep_whose_folder_cannot_be_closed_ends_with_the_reason(fleet, tmp_path, monkeypatch):
+    def fail(_):
+        raise OSError(5, "I/O error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dgkit.fleet.part_files.PartFiles.close", fail)
+        running = fleet.start_sweep([64], ["write"], folder=tmp_path, **QUICK)
+        with pytest.raises(OSError, match="I/O error"):
+            running.wait(30)
+
+
 def test_pairs_of_one_machine_are_never_measured_at_a_time(fleet):
     def interval(session, seconds):
         start = time.monotonic()

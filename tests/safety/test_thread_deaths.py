@@ -100,6 +100,18 @@ def test_an_agent_whose_watching_thread_fails_exits_with_the_reason_and_its_clie
     assert not Path(address.removeprefix("ipc://")).exists()
 
 
+def test_every_thread_of_a_process_of_dgkits_own_is_essential_or_serves_one_request():
+    package = Path(dgkit.__file__).parent
+    sources = [
+        path for part in ("agent", "wire", "testbed") for path in (package / part).glob("*.py")
+    ]
+    starting = {path.name: path.read_text().count("Thread(") for path in sources}
+    assert {name: n for name, n in starting.items() if n} == {
+        "essential.py": 1,
+        "supervisor.py": 1,  # answers one request of the testbed's socket
+    }
+
+
 def test_what_the_watching_thread_does_needs_no_free_descriptor():
     growth, trim, arrivals, spare = Growth(), heap_trimmer(), Arrivals(), Spare()
     near, far = socket.socketpair()

@@ -216,14 +216,17 @@ def test_transfers_that_start_together_advance_together(session):
     assert behind[0] >= len(data) - 2 * LARGE, "the first one ended far before the last one"
 
 
-def test_a_defect_in_the_worker_reaches_those_who_wait(session, monkeypatch):
+@pytest.mark.parametrize(
+    ("defect", "seen"), [(AttributeError, AttributeError), (SystemExit, RuntimeError)]
+)
+def test_a_defect_in_the_worker_reaches_those_who_wait(session, monkeypatch, defect, seen):
     region = session.empty(4 * MIB)
 
     def fails(_worker):
-        raise AttributeError("a defect")
+        raise defect("a defect")
 
     with monkeypatch.context() as patched:
         patched.setattr(Worker, "_start_chunks", fails)
-        with pytest.raises(AttributeError, match="a defect"):
+        with pytest.raises(seen, match="a defect"):
             session.write(region, bytes(region.size))
     session.write(region, bytes(region.size))

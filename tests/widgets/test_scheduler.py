@@ -291,17 +291,37 @@ def test_what_hears_of_an_error_and_raises_ends_no_other_task(failed, caplog):
     go.set()
 
 
-def test_a_thread_that_ends_by_an_unforeseen_error_is_followed_by_another(failed, monkeypatch):
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    ran = []
-
+def test_a_defect_of_the_thread_ends_its_tasks_with_the_reason_and_the_next_task_runs(
+    failed, monkeypatch
+):
     def steps():
-        ran.append(True)
-        yield
+        while True:
+            yield
 
-    with monkeypatch.context() as broken:
-        broken.setattr(scheduler.Task, "step", lambda _: 1 / 0)
-        scheduler.start(steps(), failed.append)
-        until(lambda: not threads(), "the thread has ended")
-    scheduler.start(steps(), failed.append)
-    until(lambda: len(ran) == 2, "both ran")
+    with monkeypatch.context() as patched:
+        patched.setattr(scheduler.Task, "step", lambda _: 1 / 0)
+        tasks = [scheduler.start(steps(), failed.append) for _ in range(2)]
+        until(lambda: len(failed) == 2, "both tasks have failed")
+    assert all(task.done for task in tasks)
+    assert {type(error) for error in failed} == {ZeroDivisionError}
+    until(lambda: not threads(), "the thread has ended")
+    done = []
+    task = scheduler.start((done.append(number) or True for number in range(3)), failed.append)
+    until(lambda: task.done, "the next task has run")
+    assert done == [0, 1, 2]
+
+
+def test_without_a_free_thread_a_task_fails_with_the_reason_and_the_next_one_runs(
+    failed, monkeypatch
+):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        task = scheduler.start((None for _ in range(3)), failed.append)
+    assert task.done
+    assert str(failed[0]) == "can't start new thread"
+    task = scheduler.start((True for _ in range(3)), failed.append)
+    until(lambda: task.done, "the next task has run")
+    assert len(failed) == 1

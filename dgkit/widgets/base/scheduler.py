@@ -78,16 +78,18 @@ class Task:
             self.due = due
         _scheduler.wake()
 
-    def cancel(self) -> None:
+    def cancel(self, error: BaseException | None = None) -> None:
         """End the task, at the latest after the step that is running. Idempotent.
 
         The generator's `finally` blocks have run when this returns, unless the task cancels itself.
+
+        Args:
+            error: Why; passed to `failed`.
         """
         with self._lock:
             steps, self._steps = self._steps, None
             if steps is None or steps.gi_running:
                 return
-            error = None
             try:
                 steps.close()
             except BaseException as raised:
@@ -127,15 +129,22 @@ class _Scheduler:
 
     def add(self, task: Task) -> None:
         """Add a task and wake the thread, which is started if needed."""
-        with self._lock:
-            self._tasks.append(task)
-            if self._thread is None:
-                run = contextvars.copy_context().run
-                self._thread = threading.Thread(
-                    target=run, args=(self._run,), name="dgkit-frames", daemon=True
-                )
-                self._thread.start()
+        try:
+            with self._lock:
+                self._tasks.append(task)
+                if self._thread is None:
+                    self._thread = self._start()
+        except RuntimeError as error:  # the system has no thread left
+            with self._lock:
+                self._tasks.remove(task)
+            task.cancel(error)
         self._wakeup.set()
+
+    def _start(self) -> threading.Thread:
+        run = contextvars.copy_context().run
+        thread = threading.Thread(target=run, args=(self._run,), name="dgkit-frames", daemon=True)
+        thread.start()
+        return thread
 
     def wake(self) -> None:
         """Wake the thread so that it checks its tasks, which may all have ended."""
@@ -152,10 +161,11 @@ class _Scheduler:
     def _run(self) -> None:
         try:
             self._loop()
-        finally:  # also after an unexpected error, so that the next task starts a new thread
+        except BaseException as error:  # a defect: end the tasks; the next starts a new thread
             with self._lock:
-                if self._thread is threading.current_thread():
-                    self._thread = None
+                tasks, self._tasks, self._thread = self._tasks, [], None
+            for task in tasks:
+                task.cancel(error)
 
     def _loop(self) -> None:
         tick = time.monotonic()
