@@ -38,6 +38,32 @@ def _ids_with(remote: RemoteRegion) -> Callable[[Region], tuple[int, int]]:
     return lambda local: region_ids(local, remote)
 
 
+def _checked_post(op: int, name: str) -> Callable[..., Transfer]:
+    """Return the slow path of Queue.read or Queue.write, which checks each argument."""
+
+    def post(
+        self: Queue,
+        local: Region | RemoteRegion,
+        remote: RemoteRegion,
+        *,
+        size: int | None = None,
+        local_offset: int = 0,
+        remote_offset: int = 0,
+        fence: bool = False,
+    ) -> Transfer:
+        ids = region_ids(local, remote)
+        starts = (whole("local_offset", local_offset), whole("remote_offset", remote_offset))
+        length = max(1, local.size - starts[0]) if size is None else whole("size", size)
+        request = {
+            "op": op, "local": ids[0], "remote": ids[1], "size": length, "rows": 1,
+            "local_offset": starts[0], "remote_offset": starts[1], "flags": bool(fence),
+        }  # fmt: skip
+        return self._post_requests([request])
+
+    post.__qualname__ = f"Queue.{name}"  # in Python's TypeError for a wrong call
+    return post
+
+
 class Queue(BatchQueue):
     """Submission ring, completion ring and one file descriptor. Created by `Device.queue`.
 
@@ -71,55 +97,9 @@ class Queue(BatchQueue):
         self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
 
     # The C methods write and read call these two functions for unusual arguments: no size, a fence,
-    # or values that are not ints. Python's TypeError for a wrong call shows the __qualname__.
-    def _write(
-        self,
-        local: Region | RemoteRegion,
-        remote: RemoteRegion,
-        *,
-        size: int | None = None,
-        local_offset: int = 0,
-        remote_offset: int = 0,
-        fence: bool = False,
-    ) -> Transfer:
-        offsets = (local_offset, remote_offset)
-        return self._post_checked(_WRITE, local, remote, size, *offsets, fence=fence)
-
-    _write.__qualname__ = "Queue.write"
-
-    def _read(
-        self,
-        local: Region | RemoteRegion,
-        remote: RemoteRegion,
-        *,
-        size: int | None = None,
-        local_offset: int = 0,
-        remote_offset: int = 0,
-        fence: bool = False,
-    ) -> Transfer:
-        offsets = (local_offset, remote_offset)
-        return self._post_checked(_READ, local, remote, size, *offsets, fence=fence)
-
-    _read.__qualname__ = "Queue.read"
-
-    def _post_checked(
-        self,
-        op: int,
-        local: Region | RemoteRegion,
-        remote: RemoteRegion,
-        size: Any,
-        *offsets: Any,
-        fence: bool = False,
-    ) -> Transfer:
-        """Post with each argument checked: the slow path of `read` and `write`."""
-        ids = region_ids(local, remote)
-        starts = (whole("local_offset", offsets[0]), whole("remote_offset", offsets[1]))
-        length = max(1, local.size - starts[0]) if size is None else whole("size", size)
-        request = {
-            "op": op, "local": ids[0], "remote": ids[1], "size": length, "rows": 1,
-            "local_offset": starts[0], "remote_offset": starts[1], "flags": bool(fence),
-        }  # fmt: skip
-        return self._post_requests([request])
+    # or values that are not ints.
+    _write = _checked_post(_WRITE, "write")
+    _read = _checked_post(_READ, "read")
 
     def write_2d(self, local: Region, remote: RemoteRegion, **shape: int) -> Transfer:
         """Write rows of bytes that are a stride apart.
