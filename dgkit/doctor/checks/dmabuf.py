@@ -46,8 +46,10 @@ def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
         if dma_buf.works is None:
             return _unknown(dma_buf, machine)
         if dma_buf.works:
-            found = "yes, according to CUDA" if dma_buf.asked else "expected"
-            why = "" if dma_buf.asked else f"CUDA was not queried; it follows from: {dma_buf.why}."
+            found = "yes, according to CUDA" if dma_buf.reported else "expected"
+            why = (
+                "" if dma_buf.reported else f"CUDA was not queried; it follows from: {dma_buf.why}."
+            )
             return finding.ok(found, needed="yes", why=why, sources=_SOURCES, disagree=both)
         if not pairs.peers(machine, case.goal):
             return missing_device(machine, "no NIC or DPU that would use it")
@@ -85,7 +87,7 @@ def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     unusable = peermem in ("loadable", "absent", "unregistered")
     make = finding.fail if direct and unusable else finding.warn
     return make(
-        "no, according to CUDA" if dma_buf.asked else "not expected",
+        "no, according to CUDA" if dma_buf.reported else "not expected",
         needed="yes",
         why=f"{finding.sentence(cause)} {instead if direct else 'Use pinned memory instead.'}",
         remedy=_remedy(machine, peermem=direct and peermem in ("loadable", "unregistered")),

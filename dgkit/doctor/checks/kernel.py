@@ -125,7 +125,7 @@ def _works(machine: Machine, *, maybe: bool) -> str:
     `maybe` has to be true: the kernel may support dma-bufs.
     """
     dma_bufs = [gpudirect.dma_buf(machine, gpu) for gpu in gpus.usable(machine)]
-    if not dma_bufs or not all(dma_buf.asked and dma_buf.works for dma_buf in dma_bufs):
+    if not dma_bufs or not all(dma_buf.reported and dma_buf.works for dma_buf in dma_bufs):
         return ""
     models = {nic.model: nic.name for nic in reversed(machine.know(rdma.devices).devices)}
     answers = [machine.read.probe("rdma-dmabuf", name).data for name in models.values()]
@@ -223,7 +223,7 @@ def _lacks_p2pdma(machine: Machine) -> bool:
         for gpu in gpus.usable(machine)
         if gpudirect.kind(machine, gpu).direct
     ]
-    return any(one.asked and one.works is False and not one.why for one in dma_bufs)
+    return any(one.reported and one.works is False and not one.why for one in dma_bufs)
 
 
 def _without_p2pdma() -> Finding:

@@ -38,12 +38,12 @@ class DmaBuf(msgspec.Struct, frozen=True):
 
     Attributes:
         works: None if unknown.
-        asked: Whether CUDA reported `works`; if not, it follows from the conditions in `why`.
+        reported: Whether CUDA reported `works`; if not, it follows from the conditions in `why`.
         why: Reason.
     """
 
     works: bool | None
-    asked: bool
+    reported: bool
     why: str
 
 
