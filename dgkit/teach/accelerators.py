@@ -69,17 +69,17 @@ class Result:
 
     Attributes:
         completion: Time in seconds at which the last job ended.
-        hours: Seconds in which an accelerator had a job, summed over both accelerators.
+        busy_s: Seconds in which an accelerator had a job, summed over both accelerators.
         spans: Accelerator, job, start and end of each interval.
     """
 
     completion: float = 0.0
-    hours: float = 0.0
+    busy_s: float = 0.0
     spans: list[tuple[str, int, float, float]] = field(default_factory=list)
 
     def add(self, name: str, job: int, start: float, end: float) -> None:
         """Add an interval."""
-        self.hours += end - start
+        self.busy_s += end - start
         self.completion = max(self.completion, end)
         self.spans.append((name, job, start, end))
 
@@ -252,7 +252,7 @@ class _Totals:
     def expect(self, what: str, limit: float) -> None:
         """Raise WrongAnswer if a figure exceeds `limit` times the figure of naive sharing."""
         own, naive = getattr(self.own, what), getattr(self.naive, what)
-        title = {"completion": "completion time", "hours": "accelerator time"}[what]
+        title = {"completion": "completion time", "busy_s": "accelerator time"}[what]
         expect(
             own <= limit * naive,
             f"{title}: {own:.0f} s in all, {own / naive:.0%} of naive sharing's {naive:.0f} s; the "
@@ -270,7 +270,7 @@ def _measured(
         made.last = run(schedule, jobs)
         for total, result in ((made.own, made.last), (made.naive, naive_sharing(jobs))):
             total.completion += result.completion
-            total.hours += result.hours
+            total.busy_s += result.busy_s
         made.shortest += _shortest(jobs) if optimum else 0.0
     return made
 
@@ -293,7 +293,7 @@ def test_schedule(schedule: Function) -> None:
         with report.case("jobs that arrive: few accelerator hours"):
             expect(made is not None, "not all jobs ended")
             assert made
-            made.expect("hours", _HOURS)
+            made.expect("busy_s", _HOURS)
     report.finish()
 
 
@@ -323,7 +323,7 @@ def test_changing_work(schedule: Function) -> None:
             expect(made is not None, "not all jobs ended")
             assert made
             made.expect("completion", 1.0)
-            made.expect("hours", _CHANGING_HOURS)
+            made.expect("busy_s", _CHANGING_HOURS)
     report.finish()
 
 
@@ -337,6 +337,6 @@ def test_few_hours(schedule: Function) -> None:
     with submission.local(schedule) as (function,), report.case("jobs that arrive", required=True):
         made = _measured(function, rng, _arriving)
         made.expect("completion", 0.5)
-        ratio = made.naive.hours / made.own.hours
+        ratio = made.naive.busy_s / made.own.busy_s
     report.bonus(ratio)
     report.finish()
