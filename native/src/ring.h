@@ -65,6 +65,8 @@ struct dg_cqe {
 #define CQE_KERNEL 0x20u
 #define CQE_STATUS 0x1fu
 
+#define LATE_NS 1000u /* a completion found after a longer gap between polls has a late stamp */
+
 _Static_assert(sizeof(struct dg_op) == 64, "an operation is one cache line");
 _Static_assert(sizeof(struct dg_cqe) == 16, "four completions a cache line");
 

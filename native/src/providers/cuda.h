@@ -37,7 +37,6 @@ struct gather_op {
 };
 
 #define BOUNCE (1u << 20) /* bytes of a bounce buffer; PLAIN_FROM more behind it are readable */
-#define LATE_NS 1000u /* after a longer gap between polls, completions have late stamps */
 #define BULK (1u << 20) /* larger operations use the queue's own stream, not its proxy's */
 #define STAGED 32u /* staging bytes per operation */
 #define PLAIN_FROM 32768u /* bytes from which any copy from the host uses the copy engine */

@@ -13,7 +13,6 @@
 
 enum {
 	STAMP_GROUP = 16, /* completions that share a stamp */
-	LATE_NS = 1000, /* a completion found after a longer gap between polls has a late stamp */
 };
 
 struct ended {
