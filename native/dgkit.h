@@ -519,11 +519,6 @@ int dg_measure_answer(uint64_t *words, uint64_t timeout_ns);
  * with `window` in flight. Returns the number of samples. Errors: EOPNOTSUPP if the provider has no
  * such loop, EBUSY if something is in flight. */
 int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *samples_ns);
-/* Returns the name of a copy method (0 is memcpy, then the built-in ones), or NULL past the last
- * one. */
-const char *dg_copy_method(uint32_t method);
-/* Copies with that method. Errors: EINVAL for an unknown one. */
-int dg_copy_with(uint32_t method, void *dst, const void *src, uint64_t size);
 /* Copies (part of) a run of bytes that is larger than the caches, by the method that is best for
  * it: without reading dst into them first. The two may not overlap. */
 void dg_copy_large(void *dst, const void *src, uint64_t size);

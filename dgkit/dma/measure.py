@@ -225,23 +225,3 @@ def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> ar
         n = min(block, count - done)
         check(lib.dg_measure_bare(prepared._op, n, min(whole("window", window, 1), n), raw + done))
     return samples
-
-
-def copy_methods() -> list[str]:
-    """Return the names of the C core's copy methods; the first is libc's memcpy."""
-    names: list[str] = []
-    while (name := lib.dg_copy_method(len(names))) != ffi.NULL:
-        names.append(ffi.string(name).decode())
-    return names
-
-
-def copy_ns(method: int, size: int, count: int) -> array[int]:
-    """Measure `count` copies of `size` bytes by `copy_methods()[method]`; return each one's ns."""
-    source = ffi.from_buffer(bytearray(b"1") * whole("size", size, 1))
-    target = ffi.from_buffer(bytearray(b"2") * size)
-    samples = array("Q", bytes(8 * whole("count", count, 1)))
-    for i in range(count):
-        start = lib.dg_now_ns()
-        check(lib.dg_copy_with(method, target, source, size))
-        samples[i] = lib.dg_now_ns() - start
-    return samples
