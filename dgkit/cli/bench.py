@@ -176,5 +176,6 @@ def _show(results: dict[str, Any]) -> None:
         many = [report for report in rate if report.op == op]
         out.print(rate_table(many, f"Rates of {op}s ({label})"), "")
     if note := floor_note([*latency, *rate]):
-        out.print(f"[yellow]{note}[/]")
-    out.print(f"[dim]{latency[0].where}; {latency[0].machine}[/]", soft_wrap=True)
+        out.print(note, style="yellow", markup=False)
+    where = f"{latency[0].where}; {latency[0].machine}"
+    out.print(where, style="dim", markup=False, soft_wrap=True)

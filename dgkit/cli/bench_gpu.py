@@ -356,7 +356,8 @@ def _show(results: dict[str, Any]) -> None:
     title = f"Puts of 64 B, millions per second ({label})"
     out.print(posted_rate_table(rates, title), "")
     if note := floor_note([*latency, *rates]):
-        out.print(f"[yellow]{note}[/]")
+        out.print(note, style="yellow", markup=False)
     for what in results["not_measured"]:
-        out.print(f"[dim]not measured: {what}[/]", soft_wrap=True)
-    out.print(f"[dim]{results['gpu']}; {latency[0].machine}[/]", soft_wrap=True)
+        out.print(f"not measured: {what}", style="dim", markup=False, soft_wrap=True)
+    where = f"{results['gpu']}; {latency[0].machine}"
+    out.print(where, style="dim", markup=False, soft_wrap=True)

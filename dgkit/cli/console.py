@@ -56,10 +56,10 @@ def progress_bars() -> Iterator[Progress]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
     columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         TaskProgressColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     quiet = not sys.stderr.isatty()
     err = Console(stderr=True, highlight=False)

@@ -77,5 +77,5 @@ def show_times(latency: Sequence[LatencyReport], rate: BandwidthReport) -> None:
     out.print(f"\n[bold]Bandwidth[/] [bold green]{rate.gb_per_s:,.2f} GB/s[/], ", end="")
     out.print(f"{rate.window} writes of {size_text(rate.size)} in flight{ratio} ({label})")
     if note := floor_note([*latency, rate]):
-        out.print(f"[yellow]{note}[/]")
-    out.print(f"[dim]{latency[0].machine}[/]", soft_wrap=True)
+        out.print(note, style="yellow", markup=False)
+    out.print(str(latency[0].machine), style="dim", markup=False, soft_wrap=True)

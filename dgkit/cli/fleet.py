@@ -298,7 +298,7 @@ def _show_fleet(found: Fleet) -> None:
     out.print(plain_table("Pairs", ("pair", "role", "DPU", "provider", "arch", "state"), rows))
     _show_more(len(found.pairs))
     for line in found.differences[:_SHOWN]:
-        out.print(f"[yellow]{line}[/]", soft_wrap=True)
+        out.print(line, style="yellow", markup=False, soft_wrap=True)
 
 
 def _show_sweep(done: Sweep) -> None:

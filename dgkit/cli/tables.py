@@ -56,10 +56,14 @@ def _table(title: str, columns: Sequence[str], *, left: Sequence[str]) -> Table:
 
 
 def plain_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of arbitrary cells, all of them left-aligned."""
+    """Return a table of arbitrary cells, all of them left-aligned, as plain text."""
+    from rich.text import Text
+
+    from ..doctor.finding import printable
+
     table = _table(title, columns, left=columns)
     for row in rows:
-        table.add_row(*map(str, row))
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
     return table
 
 

@@ -11,7 +11,7 @@ from .causes import BY_OTHERS, OWN
 from .collect.trace import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
-from .finding import Finding, Verdict, worst
+from .finding import Finding, Verdict, printable, worst
 from .goals import Goal
 from .machine import Case
 
@@ -126,7 +126,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __repr__(self) -> str:
-        return f"<Diagnosis of {self.case.machine.name}: {self.goal}, {self.verdict}>"
+        return f"<Diagnosis of {printable(self.case.machine.name)}: {self.goal}, {self.verdict}>"
 
     def __str__(self) -> str:
         return _formatters["text"](self)

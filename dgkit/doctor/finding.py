@@ -91,12 +91,12 @@ class _Factory:
     ) -> Finding:
         return Finding(
             verdict=self._verdict, found=found, needed=needed, why=why, subject=subject,
-            remedy=tuple(map(_single_line, remedy)), sources=tuple(sources), disagree=disagree,
+            remedy=tuple(map(printable, remedy)), sources=tuple(sources), disagree=disagree,
         )  # fmt: skip
 
 
-def _single_line(text: str) -> str:
-    """Replace control characters by spaces: a newline would end a comment of the remedy."""
+def printable(text: str) -> str:
+    """Replace control characters, such as newlines and terminal escapes, by spaces."""
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 

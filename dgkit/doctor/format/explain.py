@@ -11,9 +11,9 @@ from ..collect.reader import Reading
 from ..collect.trace import Trace
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict
+from ..finding import Finding, Verdict, printable
 from ..registry import checks
-from .summary import group_findings, needed_text, printable
+from .summary import group_findings, needed_text
 from .terminal import WIDTH, Line, Span
 
 _MAX_KEYS, _MAX_FACTS = 14, 8  # shown for a check; for the rest, only their number
@@ -45,7 +45,7 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
         if not names and finding.verdict < Verdict.CANNOT_TELL:
             continue
         about = f", {group.about}" if group.about else ""
-        head = f"{finding.side} {finding.check}  {finding.title}{about}"
+        head = printable(f"{finding.side} {finding.check}  {finding.title}{about}")
         lines += [(Span(str(finding.verdict), str(finding.verdict)), Span(f"  {head}"))]
         place = (finding.check, finding.side)
         if place not in explained:

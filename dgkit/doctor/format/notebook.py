@@ -10,7 +10,7 @@ from ...html_cards import Html
 from ...units import plural
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict
+from ..finding import Finding, Verdict, printable
 from ..references import Source
 from .summary import (
     FindingGroup,
@@ -19,7 +19,6 @@ from .summary import (
     needed_text,
     origins,
     other_goals,
-    printable,
     proviso,
     reason,
 )

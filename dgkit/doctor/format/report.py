@@ -13,9 +13,9 @@ from ..diagnosis import Diagnosis
 from ..facts.distribution import os_release
 from ..facts.uname import uname
 from ..facts.virtual import container, virtual
-from ..finding import Finding, Verdict
+from ..finding import Finding, Verdict, printable
 from ..machine import Machine
-from .summary import group_findings, needed_text, origins, printable, reason
+from .summary import group_findings, needed_text, origins, reason
 
 LINES, _WIDTH = 40, 100
 _LABEL = 10

@@ -30,11 +30,6 @@ class FindingGroup(msgspec.Struct, frozen=True):
         return f"{named} and {more} more" if more > 0 else named
 
 
-def printable(text: str) -> str:
-    """Replace control characters by spaces: readings may contain terminal escape sequences."""
-    return "".join(char if char.isprintable() else " " for char in text)
-
-
 def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     """Group the findings that differ only in their subject; keep the order."""
     groups: dict[Finding, list[str]] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..diagnosis import Diagnosis
-from ..finding import Finding, Verdict
+from ..finding import Finding, Verdict, printable
 from ..registry import checks
 from .summary import (
     FindingGroup,
@@ -16,7 +16,6 @@ from .summary import (
     needed_text,
     origins,
     other_goals,
-    printable,
     proviso,
     reason,
 )

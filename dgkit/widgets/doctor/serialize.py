@@ -10,7 +10,8 @@ from ...doctor.collect.snapshot import RecordedReader
 from ...doctor.data_paths import DataPath
 from ...doctor.diagnosis import Diagnosis
 from ...doctor.facts.bluefield import side
-from ...doctor.format.summary import FindingGroup, group_findings, headline, printable, proviso
+from ...doctor.finding import printable
+from ...doctor.format.summary import FindingGroup, group_findings, headline, proviso
 from ...doctor.machine import Machine
 from ...doctor.references import Source
 
@@ -82,7 +83,7 @@ def _findings(groups: Sequence[FindingGroup]) -> Iterator[dict[str, Any]]:
     repeated: Counter[str] = Counter()
     for group in groups:
         finding = group.finding
-        name = f"{finding.check}/{finding.side}/{' '.join(group.subjects)[:_MAX_TEXT]}"
+        name = truncate(f"{finding.check}/{finding.side}/{' '.join(group.subjects)}")
         repeated[name] += 1
         texts = ("found", "needed", "why", "disagree")
         yield {

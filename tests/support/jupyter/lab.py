@@ -57,10 +57,11 @@ def front_ends_environment(home: Path) -> dict[str, str]:
 class Lab:
     """A running server. `root` is the folder of its notebooks, `log` its output.
 
-    With `front_ends` it also has Notebook 7.
+    With `front_ends` it also has Notebook 7. `policy` is the Content-Security-Policy of its pages.
     """
 
-    def __init__(self, folder: Path, *, front_ends: bool = False) -> None:
+    def __init__(self, folder: Path, *, front_ends: bool = False, policy: str = "") -> None:
+        self._policy = policy
         self.root, self.log = folder / "notebooks", folder / "lab.log"
         self.root.mkdir(parents=True)
         self.token = secrets.token_hex(8)
@@ -95,6 +96,9 @@ class Lab:
             "JupyterNotebookApp.expose_app_in_browser": True,  # Notebook 7, of the same server
             "LabApp.extension_manager": "readonly",
         }
+        if self._policy:
+            headers = {"Content-Security-Policy": self._policy}
+            options["ServerApp.tornado_settings"] = {"headers": headers}
         if find_spec("dgkit") and (found := find_spec(EXTENSION)):  # also where it is not installed
             options["ServerApp.jpserver_extensions"] = f"{EXTENSION}=True"
             extensions = Path(str(found.origin)).parent / "labextensions"
@@ -143,9 +147,9 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, *, front_ends: bool = False) -> Iterator[Lab]:
+def lab(folder: Path, *, front_ends: bool = False, policy: str = "") -> Iterator[Lab]:
     """Run a server in `folder` until the end of the block."""
-    made = Lab(folder, front_ends=front_ends)
+    made = Lab(folder, front_ends=front_ends, policy=policy)
     try:
         yield made
     finally:

@@ -121,6 +121,19 @@
     app.shell.add(widget, "left", { rank: 900 });
   }
 
+  // A saved widget of anywidget has code, and JupyterLab's widget manager loads the saved widgets of
+  // untrusted notebooks, too. It asks for them once, after the notebook is loaded: withhold them then.
+  // The file keeps them, and they are loaded when the notebook is trusted and opened again.
+  function withholdWidgets({ context }) {
+    context.ready.then(() => {
+      const { model } = context;
+      const code = [...model.cells].filter(({ type }) => type === "code");
+      if (code.length && code.every(({ trusted }) => trusted)) return;
+      const metadata = model.getMetadata.bind(model);
+      model.getMetadata = (key) => (key === "widgets" ? undefined : metadata(key));
+    });
+  }
+
   // The static pictures in a notebook: their outputs, and their ids in the kernel.
   function picturesOf(notebook) {
     return [...(notebook.cells ?? [])]
@@ -207,8 +220,12 @@
         const icon = ui ? new ui.LabIcon({ name: "dgkit:icon", svgstr: ICON }) : undefined;
         const commands = addCommands(app, given(launcher?.ILauncher), given(apputils?.ICommandPalette), icon);
         const tracker = given(notebook?.INotebookTracker);
-        tracker?.forEach(renewAtSave);
-        tracker?.widgetAdded.connect((_, panel) => renewAtSave(panel));
+        const prepare = (panel) => {
+          withholdWidgets(panel);
+          renewAtSave(panel);
+        };
+        tracker?.forEach(prepare);
+        tracker?.widgetAdded.connect((_, panel) => prepare(panel));
         if (widgets && app.name === "JupyterLab") addSidebar(app, widgets.Widget, commands, icon);
         if (commands.includes(`dgkit:${wanted}`)) {
           app.restored
