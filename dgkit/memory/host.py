@@ -28,27 +28,38 @@ _F_ADD_SEALS = 1033
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
 
 
-class Fd:
+class _Closing:
+    """Closes descriptors when it goes, each by one step of C, which Ctrl-C cannot interrupt."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: list[int]) -> None:
+        self._numbers = numbers
+
+    def __del__(self) -> None:
+        numbers = getattr(self, "_numbers", [])  # Ctrl-C may have interrupted the constructor
+        for _ in map(os.close, map(numbers.pop, [0] * len(numbers))):
+            pass
+
+
+class Fd(_Closing):
     """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
 
     The opener is called here, because Ctrl-C between its return and an assignment would leak the
     descriptor: extend() calls and stores in one step.
     """
 
-    __slots__ = ("_numbers",)
+    __slots__ = ("_again",)
 
     def __init__(self, opener: Callable[..., int], *args: object) -> None:
-        self._numbers: list[int] = []
+        super().__init__([])
+        self._again = _Closing(self._numbers)  # for a finalizer that Ctrl-C ends before it begins
         self._numbers.extend(starmap(opener, (args,)))
 
     @property
     def number(self) -> int:
         """The descriptor."""
         return self._numbers[0]
-
-    def __del__(self) -> None:
-        for number in getattr(self, "_numbers", ()):  # Ctrl-C may have interrupted the constructor
-            os.close(number)
 
 
 class HostBase:

@@ -5,8 +5,9 @@
 
 A timer raises KeyboardInterrupt in the main thread at a random instant of a random call, while
 another thread writes and reads a region of its own without a pause. After every few interrupts the
-session must move the right bytes and have all of its staging slots. The verdict is FAILED after a
-wrong byte, a slot that is lost, another error, or a call that does not return within 30 s.
+session must move the right bytes and have all of its staging slots, and both sides must hold what
+they held before: regions, monitors, memory, descriptors. The verdict is FAILED after a wrong byte,
+a slot that is lost, counts that differ, another error, or a call that does not return within 30 s.
 """
 
 from __future__ import annotations
@@ -50,13 +51,14 @@ class Counts:
     bystander_transfers: int = 0
     wrong: int = 0
     slots_lost: int = 0
+    left_behind: int = 0
     hangs: int = 0
     errors: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         """Return whether nothing was found."""
-        return not (self.wrong or self.slots_lost or self.hangs or self.errors)
+        return not (self.wrong or self.slots_lost or self.left_behind or self.hangs or self.errors)
 
 
 class Watchdog:
@@ -159,9 +161,49 @@ def calls_of(session: Any, region: Any, other: Any) -> list[Callable[[], object]
         lambda: session.copy(region, other),
         lambda: session.digest(region),
         lambda: session.latency(region, count=1000),
+        lambda: session.bandwidth(region, size=64, seconds=0.01),
+        session.stats,
+        session.telemetry,
         cancelled,
         polled,
+        *creations_of(session, region),
     ]
+
+
+def creations_of(session: Any, region: Any) -> list[Callable[[], object]]:
+    """Return calls that create something and close it."""
+
+    def closed(create: Callable[[], Any]) -> Callable[[], None]:
+        def call() -> None:
+            with create():
+                pass
+
+        return call
+
+    at_dpu = session.empty(MIB, on="dpu")
+    creations: list[Callable[[], Any]] = [
+        lambda: session.empty(MIB),
+        lambda: session.empty(MIB, on="dpu"),
+        lambda: session.empty(MIB, name="replaced", replace=True),
+        lambda: session.register(bytearray(MIB)),
+        lambda: session.monitor(region, every_s=0.01),
+    ]
+    if session.role == "host":
+        creations.append(lambda: session.gpu_queue(at_dpu, region))
+    return [closed(create) for create in creations]
+
+
+def leftovers(session: Any, want: Any, lasting: set[Any]) -> str:
+    """Close what the session lists; return how the counts then differ from `want`, "" if equal."""
+    from support.interrupting import held
+
+    for each in (*session.monitors, *({*session.regions} - lasting)):
+        each.close()
+    deadline = time.monotonic() + HANG_S / 2
+    while (found := held(session)) != want:
+        if time.monotonic() > deadline:
+            return f"both sides hold {found}; before the interrupts {want}"
+    return ""
 
 
 def is_settled(session: Any) -> bool:
@@ -186,6 +228,20 @@ def settle(session: Any, region: Any) -> bool:
     return False
 
 
+def warm_up(session: Any, region: Any, calls: list[Callable[[], object]]) -> tuple[set[Any], Any]:
+    """Make each call once; return the regions that last, and what both sides hold then."""
+    from support.interrupting import held
+
+    lasting = {*session.regions}
+    for call in calls:
+        call()
+    for each in {*session.regions} - lasting:
+        each.close()
+    settle(session, region)
+    time.sleep(1)  # the agent notices the end of a subscription late
+    return lasting, held(session)
+
+
 def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
     """Interrupt calls of a session with an agent for some minutes."""
     from support.processes.agents import agent
@@ -197,6 +253,7 @@ def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
     with agent(role=SIDES[side]) as running, dgkit.connect(running.address) as session:
         region, other = session.empty(SIZE), session.empty(SIZE)
         calls = calls_of(session, region, other)
+        lasting, want = warm_up(session, region, calls)
         while time.monotonic() < end and not counts.errors:
             bystander = Bystander(session, counts, watchdog)
             target = counts.interrupts + CHECK_EVERY
@@ -204,6 +261,9 @@ def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
                 one_call(chance.choice(calls), chance.uniform(0, LATEST_S), counts, watchdog)
             bystander.end()
             check(session, region, counts, watchdog)
+            if left := leftovers(session, want, lasting):
+                counts.left_behind += 1
+                counts.errors.append(left)
 
 
 def one_call(call: Callable[[], object], after: float, counts: Counts, watchdog: Watchdog) -> None:

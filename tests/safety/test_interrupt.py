@@ -278,6 +278,7 @@ def test_ctrl_c_at_any_bytecode_of_a_post_loses_no_place_of_the_queue(kind):
 
 FACTORIES = {
     "empty": lambda _: dgkit.empty(4096),
+    "empty and close": lambda _: contextlib.nullcontext(dgkit.empty(4096).close()),
     "Device": lambda _: dgkit.Device(),
     "register": lambda device: device.register(bytearray(4096)),
     "queue": lambda device: device.queue(depth=4),
@@ -294,9 +295,10 @@ def open_now():
 @pytest.mark.parametrize("kind", FACTORIES)
 def test_ctrl_c_at_any_bytecode_of_a_factory_leaves_no_descriptor_and_no_thread(kind, monkeypatch):
     refused = []
-    monkeypatch.setattr(sys, "unraisablehook", refused.append)
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: refused.append(each.exc_type))
     with dgkit.Device() as device:
-        FACTORIES[kind](device).close()
+        with FACTORIES[kind](device):
+            pass
         before = open_now()
         for number in itertools.count(1):
             interrupting = Interrupting(number)
@@ -304,7 +306,8 @@ def test_ctrl_c_at_any_bytecode_of_a_factory_leaves_no_descriptor_and_no_thread(
             with contextlib.suppress(KeyboardInterrupt), interrupting:
                 made = FACTORIES[kind](device)
             if made is not None:
-                made.close()
+                with made:
+                    pass
             made = None
             if open_now() != before:
                 gc.collect()
@@ -312,4 +315,4 @@ def test_ctrl_c_at_any_bytecode_of_a_factory_leaves_no_descriptor_and_no_thread(
             if interrupting.left > 0:
                 break
     assert number > 10
-    assert {each.exc_type for each in refused} <= {KeyboardInterrupt}
+    assert {*refused} <= {KeyboardInterrupt}

@@ -2,15 +2,13 @@
 
 import concurrent.futures
 import contextlib
-import gc
 import itertools
 import os
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from support.interrupting import Interrupting
+from support.interrupting import Interrupting, agents_hold, held
 from support.processes.agents import agent
 
 import dgkit
@@ -64,28 +62,6 @@ def calls_of(session, region, at_dpu):
 
 
 ONLY = {"register": ("remote", "local"), "gpu_queue": ("remote",), "staging": ("remote",)}
-
-
-def agents_hold(session):
-    """Return what the agent has charged to the session, and to its user."""
-    stats = session.stats()
-    mine = {name: stats[f"your_{name}"] for name in ("regions", "monitors", "memory")}
-    kinds = ("regions", "descriptors", "memory", "subscriptions")
-    return mine | {f"user_{name}": stats[f"user_{name}"] for name in kinds}
-
-
-def _lasts(fd):
-    """Return whether a connection opened the descriptor at its first look at its memory."""
-    return str(fd.resolve()).endswith("/statm")
-
-
-def held(session):
-    """Return what each side holds for the session."""
-    gc.collect()
-    here = {"regions": len(session.regions), "monitors": len(list(session.monitors))}
-    here |= {"fds": sum(not _lasts(fd) for fd in Path("/proc/self/fd").iterdir())}
-    here |= {"device": len(session.device._regions), "queues": len(session.device._queues)}
-    return here, agents_hold(session)
 
 
 def in_thread(call):

@@ -1,9 +1,11 @@
-"""KeyboardInterrupt at each bytecode of dgkit where a signal's handler may run."""
+"""KeyboardInterrupt at each bytecode of dgkit where a signal may be handled, and what is left."""
 
 import dis
 import functools
+import gc
 import os
 import sys
+from pathlib import Path
 
 PARTS = [
     f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu", "memory")
@@ -65,3 +67,25 @@ class Interrupting:
     def __exit__(self, *_):
         sys.settrace(self.previous)
         self.before.clear()
+
+
+def agents_hold(session):
+    """Return what the agent has charged to the session, and to its user."""
+    stats = session.stats()
+    mine = {name: stats[f"your_{name}"] for name in ("regions", "monitors", "memory")}
+    kinds = ("regions", "descriptors", "memory", "subscriptions")
+    return mine | {f"user_{name}": stats[f"user_{name}"] for name in kinds}
+
+
+def _lasts(fd):
+    """Return whether a connection opened the descriptor at its first look at its memory."""
+    return str(fd.resolve()).endswith("/statm")
+
+
+def held(session):
+    """Return what each side holds for the session."""
+    gc.collect()
+    here = {"regions": len(session.regions), "monitors": len(list(session.monitors))}
+    here |= {"fds": sum(not _lasts(fd) for fd in Path("/proc/self/fd").iterdir())}
+    here |= {"device": len(session.device._regions), "queues": len(session.device._queues)}
+    return here, agents_hold(session)
