@@ -49,6 +49,13 @@ struct test {
 #define RUN_TESTS(tests, argc, argv) \
 	run_tests(tests, sizeof(tests) / sizeof((tests)[0]), (argc) > 1 ? (argv)[1] : NULL)
 
+/* How often a test repeats something: `n` times, or a tenth of it in an emulator or in Valgrind, where
+ * each time takes 20 to 200 times as long. */
+__attribute__((unused)) static int repeats(int n)
+{
+	return getenv("DG_EMULATOR") ? n / 10 : n;
+}
+
 /* Any thread may fail the test, so nothing is unwound. */
 __attribute__((noreturn, format(printf, 3, 4), unused)) static void check_failed(
 	const char *file, int line, const char *format, ...)

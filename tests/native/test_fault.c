@@ -363,7 +363,7 @@ static void places_of_lost_operations_are_missed_and_named(void)
 	dg_wr wr[8];
 	dg_wc wc[8];
 
-	fault_open(&f, &rule, 1, 20 * MS);
+	fault_open(&f, &rule, 1, 200 * MS);
 	for (uint32_t i = 0; i < 8; i++)
 		wr[i] = record(&f, DG_WRITE, 100, 0, 100 * i);
 	CHECK_EQ(dg_queue_run(f.q, wr, 6, wc, 20 * SECOND), 6);

@@ -182,7 +182,7 @@ static void altered_files_never_do_harm(void)
 	uint64_t random = 1;
 	set_up();
 	CHECK(freopen("/dev/null", "w", stderr));
-	for (int i = 0; i < 3000; i++) {
+	for (int i = 0; i < repeats(3000); i++) {
 		size_t size = sizeof good - 1;
 		memcpy(text, good, sizeof good);
 		for (int k = i % 4; k >= 0; k--) {

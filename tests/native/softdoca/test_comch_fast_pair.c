@@ -9,7 +9,7 @@
 #include "fast_check.h"
 #include "lingering.h"
 
-enum { N = 5000 };
+#define N ((uint32_t)repeats(5000))
 #define PIECE 200u
 
 static void as_host(struct side *c)
@@ -434,7 +434,7 @@ static void an_fd_whose_close_would_wait_delays_nobody(void)
  * counter and flags the stranger changes meanwhile. */
 static void whatever_a_stranger_announces_the_server_goes_on(void)
 {
-	enum { ROUNDS = 400 };
+	const int rounds = repeats(400);
 	unsigned seed = (unsigned)time(NULL);
 	int pair[2], pipes[2], page = a_counter(F_SEAL_SHRINK), event = eventfd(0, EFD_NONBLOCK);
 	uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -444,7 +444,7 @@ static void whatever_a_stranger_announces_the_server_goes_on(void)
 	a_strange_server();
 	int before = open_fds();
 	CHECK(count != MAP_FAILED && !pipe(pipes));
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < rounds; i++) {
 		CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
 		const int all[] = {pair[0], page, event, pipes[0], pair[1], a_counter(0)};
 		uint32_t connects = strange.connects;

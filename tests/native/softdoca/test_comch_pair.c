@@ -7,7 +7,7 @@
 
 #include <doca_dma.h>
 
-enum { N = 10000 };
+#define N ((uint32_t)repeats(10000))
 
 static void as_host(struct side *c, const char *name)
 {

@@ -334,7 +334,7 @@ static void a_thousand_devices_opened_and_closed_leave_nothing(void)
 {
 	CHECK_EQ(doca_dev_close(first_of("both")), DOCA_SUCCESS);
 	int files = open_files();
-	for (int i = 0; i < 1000; i++)
+	for (int i = 0; i < repeats(1000); i++)
 		CHECK_EQ(doca_dev_close(first_of("both")), DOCA_SUCCESS);
 	CHECK_EQ(open_files(), files);
 }
@@ -345,7 +345,7 @@ static void *open_and_close(void *arg)
 	struct doca_dev *dev;
 	uint32_t n;
 	(void)arg;
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < repeats(200); i++) {
 		CHECK_EQ(doca_devinfo_create_list(&list, &n), DOCA_SUCCESS);
 		CHECK_EQ(doca_dev_open(list[0], &dev), DOCA_SUCCESS);
 		CHECK(doca_dev_as_devinfo(dev));

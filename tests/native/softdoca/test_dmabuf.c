@@ -348,7 +348,7 @@ static void gpu_maps_leave_no_fd_behind(void)
 	struct doca_dev *dev = a_dev();
 	int fd = dmabuf_of(at, GPU_SIZE), before = 0;
 
-	for (int i = 0; i < 300; i++) {
+	for (int i = 0; i < repeats(300); i++) {
 		struct doca_mmap *m = dmabuf_map(dev, fd, at, 0, GPU_SIZE, READ_WRITE | PCI_RW);
 
 		OK(doca_mmap_start(m));

@@ -127,7 +127,7 @@ static void starts_and_stops(int fd)
 
 	snprintf(name, sizeof(name), "%d", (int)getpid());
 	tell(fd);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < repeats(200); i++) {
 		struct side s = {0};
 
 		a_server(&s, name);

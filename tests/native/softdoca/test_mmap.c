@@ -376,7 +376,7 @@ static void *turn(void *arg)
 	const void *desc;
 	size_t n;
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < repeats(200); i++) {
 		doca_error_t e = doca_mmap_start(m);
 
 		CHECK(e == DOCA_SUCCESS || e == DOCA_ERROR_BAD_STATE);
@@ -425,7 +425,7 @@ static void hundreds_of_maps_leave_nothing_behind(void)
 
 	export_one(d); /* which opens what stays open */
 	int before = open_fds();
-	for (int i = 0; i < 300; i++)
+	for (int i = 0; i < repeats(300); i++)
 		export_one(d);
 	/* The share server's thread has some fds open now and then. */
 	for (time_t end = time(NULL) + 10; open_fds() > before;)

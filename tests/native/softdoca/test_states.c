@@ -502,7 +502,7 @@ static void a_device_outlives_contexts_that_destroyed_themselves(void)
 {
 	struct rig r;
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < repeats(200); i++) {
 		rig_that_destroys_itself(&r, on_done);
 		OK(doca_ctx_stop(r.ctx));
 		rig_free(&r);
