@@ -75,6 +75,7 @@ class Telemetry:
         self._samples: dict[int, array[int]] = {}  # by the number under which they are published
         self._numbers: Counter[int] = Counter()
         self._subscribers: dict[int, _Subscriber] = {}  # by descriptor
+        self._ending: set[int] = set()  # descriptors that libzmq has yet to close
         self._sent_ns = time.monotonic_ns()
 
     def number(self, client: Client) -> int:
@@ -96,6 +97,7 @@ class Telemetry:
 
     def flush(self) -> None:
         """Approve subscriptions; publish samples that fill a block or have waited long enough."""
+        self._refund_ending()
         self.approve()
         if not self._samples:
             return
@@ -164,8 +166,7 @@ class Telemetry:
             return
         found = self._subscribers.get(sender.fd)
         if found is None or found.inode != inode:
-            for fd in list(self._subscribers):  # libzmq may report an end before it closes the fd
-                self.ended(fd)
+            self._refund_ending()
             account = self._account_of(sender)
             account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
             self._subscribers[sender.fd] = _Subscriber(inode, account, 1)
@@ -177,13 +178,24 @@ class Telemetry:
             found.subscriptions += 1
 
     def ended(self, fd: int) -> None:
-        """Refund the charges of an ended connection to this socket."""
+        """Refund the charges of an ended connection to this socket.
+
+        libzmq may report the end before it closes the descriptor: the refund then waits, since the
+        descriptor may also be that of the next connection.
+        """
+        self._ending.discard(fd)
         subscriber = self._subscribers.get(fd)
-        if subscriber is not None and subscriber.inode != _inode(fd):
-            del self._subscribers[fd]
-            subscriber.account.give(
-                subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS
-            )
+        if subscriber is None:
+            return
+        if subscriber.inode == _inode(fd):
+            self._ending.add(fd)
+            return
+        del self._subscribers[fd]
+        subscriber.account.give(subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS)
+
+    def _refund_ending(self) -> None:
+        for fd in list(self._ending):
+            self.ended(fd)
 
     def _allows(self, name: bytes) -> bool:
         """Return whether `name` is a complete topic; a prefix could match other clients."""

@@ -4,6 +4,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import zmq
 
 from dgkit.agent.account import Account
 from dgkit.agent.agent_limits import Limits
@@ -18,7 +19,11 @@ def account():
 
 @pytest.fixture
 def telemetry(account):
-    listener = SimpleNamespace(publisher=lambda: (None, "inproc://unused"))
+    def nothing(*_, **__):
+        raise zmq.Again
+
+    socket = SimpleNamespace(recv=nothing)
+    listener = SimpleNamespace(publisher=lambda: (socket, "inproc://unused"))
     return Telemetry(listener, "soft", lambda _: account, shared=False)
 
 
@@ -42,6 +47,19 @@ def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, accou
     finally:
         os.close(second)
     telemetry.ended(second)
+    assert not any(account.used.values())
+
+
+def test_a_descriptor_that_closes_late_is_given_back_without_another_subscription(
+    telemetry, account
+):
+    descriptor = os.memfd_create("late")
+    telemetry._charge(caller(descriptor))
+    telemetry.ended(descriptor)
+    telemetry.flush()
+    assert account.used["subscriptions"] == 1
+    os.close(descriptor)
+    telemetry.flush()
     assert not any(account.used.values())
 
 
