@@ -103,11 +103,11 @@ class RemoteSource:
             watching = link.ask(
                 Watch, number, handle, *task, timeout=timeout, pending=self._creation
             )
+            self.path: str = watching.path
+            self.machine = machine_of(watching.machine)
         except BaseException:  # also Ctrl-C
             self.stop()
             raise
-        self.path: str = watching.path
-        self.machine = machine_of(watching.machine)
 
     def _on_reply(self, pending: Pending) -> None:
         if pending.error is None:  # without a reference to this object, which may be forgotten
