@@ -100,7 +100,7 @@ def test_a_dpu_that_is_stopped_is_waited_for(plot, seen):
 def test_stopped_before_its_first_step_it_leaves_no_monitor(plot):
     plot.start()
     plot.stop()
-    assert plot.session.monitors == set()
+    assert not plot.session.monitors
 
 
 def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monkeypatch):
@@ -114,7 +114,7 @@ def test_a_cell_that_is_run_again_closes_the_plot_of_its_last_run(session, monke
     assert first.closed
     assert beside.closed
     assert not first.running
-    assert session.monitors == set()
+    assert not session.monitors
     assert not elsewhere.closed
     assert not again.closed
     elsewhere.close()
