@@ -14,13 +14,15 @@ from dgkit.teach import course, sandbox
 HIDDEN = (str(course.labs_folder()),)
 # Isolates in a process with one more entry of the search path; writes to /tmp in there, lists it.
 USE = """
-import json, subprocess
+import json, os, subprocess
 sys.path.append(sys.argv[1])
 from dgkit.teach import sandbox
 used = sandbox.isolation((sys.argv[2],))
 code = "import os, tempfile; f = tempfile.TemporaryFile(dir='/tmp'); print(*os.listdir('/tmp'))"
 command = [*used.prefix, sys.executable, "-I", "-c", code]
-done = subprocess.run(command, capture_output=True, text=True, cwd="/")
+# coverage, which measures the tests' processes, cannot start in there
+env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+done = subprocess.run(command, capture_output=True, text=True, cwd="/", env=env)
 print(json.dumps([used.method, used.note, done.stdout.split(), done.stderr]))
 """
 
