@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..errors import ClosedError
 from ..types import Op, Path, parse_path
 from ..validate import whole
-from ._ffi import check, ffi, lib, nanoseconds
+from ._ffi import check, ffi, holder, lib, nanoseconds
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
 from .transfer import Transfer
@@ -82,7 +82,8 @@ class Queue(BatchQueue):
         self._closed = False
         self.depth = whole("depth", depth, 1)
         self.path = parse_path(path)
-        out = ffi.new("dg_queue **")
+        out = ffi.new("dg_queue *[1]")
+        hold = holder(self, "_q", out, lib.dg_queue_free)  # freed like Device._d
         spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         times = (spin_ns, nanoseconds(op_timeout, "op_timeout"))
         if self.depth > lib.DG_DEPTH_MAX:
@@ -91,7 +92,7 @@ class Queue(BatchQueue):
             check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
         finally:  # also if Ctrl-C interrupts
             if out[0]:
-                self._q = ffi.gc(out[0], lib.dg_queue_free)  # freed like Device._d
+                next(hold)
         super().__init__()
         self._queue_pairs: LiveSet | None = None
         self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
