@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from .. import memory
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 _DEPTH = 64
 
 
-class Slots:
+class Slots(ABC):
     """`slots` slots of `slot_size` bytes in one memory, each with one chunk. Not thread-safe."""
 
     def __init__(self, slot_size: int, slots: int) -> None:
@@ -34,10 +35,11 @@ class Slots:
         return len(self._free)
 
     @property
+    @abstractmethod
     def buffer(self) -> memoryview:
-        """Bytes of the memory; none if it is another process's."""
-        return memoryview(b"")
+        """Bytes of the memory, if it is in this process."""
 
+    @abstractmethod
     def close(self) -> None:
         """Free the memory. Idempotent."""
 
