@@ -308,7 +308,7 @@ def _tried(used: Isolation) -> Isolation:
     missing = list(used.missing)
     try:
         group = cgroup.command(_PROBED_MEMORY, _MOST_PROCESSES)
-        said, why = _run([*used.prefix, sys.executable, "-I", "-S", "-c", _USE_MEMORY], group)
+        said, _ = _run([*used.prefix, sys.executable, "-I", "-S", "-c", _USE_MEMORY], group)
         in_cgroup = said != "unlimited"
         why = "its cgroup does not limit it"
     except cgroup.NoCgroup as exc:
