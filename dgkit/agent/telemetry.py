@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _MAX_TOPIC = 16  # bytes; a monitor's topic has at most 10
 _MAX_SAMPLES = 4096  # most samples of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw
+_SWEEP_NS = 1_000_000_000  # between two looks for descriptors that closed unseen
 _SUBSCRIBER_FDS = 1
 _MAX_APPROVED = 64  # most messages read at once
 
@@ -75,8 +76,8 @@ class Telemetry:
         self._samples: dict[int, array[int]] = {}  # by the number under which they are published
         self._numbers: Counter[int] = Counter()
         self._subscribers: dict[int, _Subscriber] = {}  # by descriptor
-        self._ending: set[int] = set()  # descriptors that libzmq has yet to close
         self._sent_ns = time.monotonic_ns()
+        self._swept_ns = 0
 
     def number(self, client: Client) -> int:
         """Return the number under which the samples of a client are published."""
@@ -97,7 +98,8 @@ class Telemetry:
 
     def flush(self) -> None:
         """Approve subscriptions; publish samples that fill a block or have waited long enough."""
-        self._refund_ending()
+        if time.monotonic_ns() - self._swept_ns > _SWEEP_NS:
+            self._refund_ended()
         self.approve()
         if not self._samples:
             return
@@ -166,7 +168,7 @@ class Telemetry:
             return
         found = self._subscribers.get(sender.fd)
         if found is None or found.inode != inode:
-            self._refund_ending()
+            self._refund_ended()
             account = self._account_of(sender)
             account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
             self._subscribers[sender.fd] = _Subscriber(inode, account, 1)
@@ -178,23 +180,18 @@ class Telemetry:
             found.subscriptions += 1
 
     def ended(self, fd: int) -> None:
-        """Refund the charges of an ended connection to this socket.
-
-        libzmq may report the end before it closes the descriptor: the refund then waits, since the
-        descriptor may also be that of the next connection.
-        """
-        self._ending.discard(fd)
+        """Refund the charges of an ended connection, if its descriptor is closed by now."""
         subscriber = self._subscribers.get(fd)
-        if subscriber is None:
-            return
-        if subscriber.inode == _inode(fd):
-            self._ending.add(fd)
-            return
-        del self._subscribers[fd]
-        subscriber.account.give(subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS)
+        if subscriber is not None and subscriber.inode != _inode(fd):
+            del self._subscribers[fd]
+            subscriber.account.give(
+                subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS
+            )
 
-    def _refund_ending(self) -> None:
-        for fd in list(self._ending):
+    def _refund_ended(self) -> None:
+        """Refund what closed unseen: libzmq may report an end before it closes the descriptor."""
+        self._swept_ns = time.monotonic_ns()
+        for fd in list(self._subscribers):
             self.ended(fd)
 
     def _allows(self, name: bytes) -> bool:
