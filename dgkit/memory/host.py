@@ -6,6 +6,7 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 from itertools import starmap
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
@@ -28,38 +29,24 @@ _F_ADD_SEALS = 1033
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
 
 
-class _Closing:
-    """Closes descriptors when it goes, each by one step of C, which Ctrl-C cannot interrupt."""
-
-    __slots__ = ("_numbers",)
-
-    def __init__(self, numbers: list[int]) -> None:
-        self._numbers = numbers
-
-    def __del__(self) -> None:
-        numbers = getattr(self, "_numbers", [])  # Ctrl-C may have interrupted the constructor
-        for _ in map(os.close, map(numbers.pop, [0] * len(numbers))):
-            pass
-
-
-class Fd(_Closing):
+class Fd:
     """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
 
-    The opener is called here, because Ctrl-C between its return and an assignment would leak the
-    descriptor: extend() calls and stores in one step.
+    Ctrl-C can leak it neither here nor then, since each is one step of C: extend() calls the opener
+    and stores its result; epoll.fromfd(), which takes any descriptor, closes it without calling
+    Python, and unlike a file object without a ResourceWarning.
     """
 
-    __slots__ = ("_again",)
+    __slots__ = ("_owner",)
 
     def __init__(self, opener: Callable[..., int], *args: object) -> None:
-        super().__init__([])
-        self._again = _Closing(self._numbers)  # for a finalizer that Ctrl-C ends before it begins
-        self._numbers.extend(starmap(opener, (args,)))
+        self._owner: list[select.epoll] = []
+        self._owner.extend(map(select.epoll.fromfd, starmap(opener, (args,))))
 
     @property
     def number(self) -> int:
         """The descriptor."""
-        return self._numbers[0]
+        return self._owner[0].fileno()
 
 
 class HostBase:

@@ -290,6 +290,16 @@ def open_now():
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))  # noqa: PTH208
 
 
+def test_ctrl_c_cannot_keep_a_descriptor_open_that_nothing_refers_to():
+    memory = dgkit.empty(4096)
+    before = open_now()
+    kept, memory = memory.keep, None
+    with contextlib.suppress(KeyboardInterrupt), Interrupting(1):
+        kept = None
+    assert kept is None
+    assert open_now()[0] == before[0] - 2  # the memfd and the one of its mapping
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
 @pytest.mark.parametrize("kind", FACTORIES)

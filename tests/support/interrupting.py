@@ -61,6 +61,7 @@ class Interrupting:
 
     def __enter__(self):
         self.previous = sys.gettrace()
+        sys._getframe().f_trace_opcodes = True  # or Python 3.12 traces opcodes only the next time
         sys.settrace(self)
         return self
 
