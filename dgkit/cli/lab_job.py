@@ -8,17 +8,14 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import child
+
 HOST = "127.0.0.1"
 _WELCOME = "dgkit=welcome"  # makes dgkit's JupyterLab extension open the welcome notebook
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv.pop().split(':'); "
-    "from dgkit.jupyter.lab_server import main; sys.exit(main(int(sys.argv[1])))"
-)
 _END_S = 20.0  # JupyterLab waits five seconds for each kernel, one after another
 _AGENT_START_S = 10.0
 
@@ -75,16 +72,13 @@ class Lab:
     ) -> None:
         self._token = secrets.token_hex(24)
         self._pipe, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        search = ":".join(path or str(Path.cwd()) for path in sys.path)
         with child_end:
-            fd = child_end.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(fd), search],
-                stdin=subprocess.DEVNULL,
+            environment = {**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)}
+            self._process = child.start(
+                "dgkit.jupyter.lab_server",
+                child_end.fileno(),
                 stdout=2,  # its messages belong on stderr
-                pass_fds=(fd,),
-                start_new_session=True,  # Ctrl-C in the terminal reaches only this process
-                env={**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)},
+                env=environment,
             )
         argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
         with contextlib.suppress(ConnectionError):  # the child has ended: ready() raises the error

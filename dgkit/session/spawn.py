@@ -11,20 +11,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .. import child
 from ..errors import PeerLost, PeerTimeout
 
 if TYPE_CHECKING:
     from ..dma import FaultRule
 
-# Without -m, so that no file in the working directory shadows a module. With the search path of
-# this process, so that both sides run the same dgkit.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv.pop().split(':'); "
-    "from dgkit.agent.__main__ import main; sys.exit(main(int(sys.argv[1])))"
-)
 _END_S = 1.0
 
 
@@ -37,16 +31,8 @@ class SoftwareDpu:
                 "cannot start a software DPU: sys.executable, the path of Python, is empty"
             )
         self._socket, theirs = socket.socketpair()
-        search = ":".join(path or str(Path.cwd()) for path in sys.path)
         with theirs:
-            fd = theirs.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(fd), search],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(fd,),
-                start_new_session=True,
-            )
+            self._process = child.start("dgkit.agent.__main__", theirs.fileno())
 
     @property
     def pid(self) -> int:

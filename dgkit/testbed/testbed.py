@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from .. import child
 from ..errors import TestbedError
 from ..runtime_folder import runtime_dir
 from ..validate import whole
@@ -42,11 +43,6 @@ _SCRIPT = 1 << 17  # maximum length of a command in bytes
 _ANSWER_S = 10.0
 _END_S = 10.0
 _REQUEST_S = 60.0  # an emulated guest may be slow
-# Without -m, so that no file in the working directory shadows a module.
-_PROGRAM = (
-    "import sys; sys.path[:] = sys.argv.pop().split(':'); "
-    "from dgkit.testbed.supervisor import main; sys.exit(main(int(sys.argv[1])))"
-)
 
 
 class Testbed:
@@ -253,16 +249,8 @@ class _Supervisor:
 
     def __init__(self) -> None:
         self.link, theirs = socket.socketpair()
-        search = ":".join(path or str(Path.cwd()) for path in sys.path)
         with theirs:
-            fd = theirs.fileno()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(fd), search],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(fd,),
-                start_new_session=True,
-            )
+            self._process = child.start("dgkit.testbed.supervisor", theirs.fileno())
 
     def next(self, deadline: float, waits_for: str) -> dict[str, Any]:
         """Return the supervisor's next message.

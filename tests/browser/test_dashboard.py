@@ -18,7 +18,8 @@ def dashboard(board):
 
 
 def test_the_status_line_says_which_dpu_and_who_is_here(board, dashboard):
-    expect(dashboard.get_by_text(f"pid {board.value('d.session.owned_pid')}")).to_be_visible()
+    dpu = board.value("d.session.owned_pid")
+    expect(dashboard.get_by_text(f"soft, pid {dpu}", exact=True)).to_be_visible()
     kernel = board.value("__import__('os').getpid()")
     expect(dashboard.get_by_text(f"host, pid {kernel}", exact=True)).to_be_visible()
     expect(dashboard.get_by_text(board.value("d.session.info['address']"))).to_be_visible()

@@ -73,7 +73,7 @@ def counted(status):
 
 def test_its_counters_move_with_the_session(session, view):
     board = view(dashboard(session))
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     board.wait_for("status", lambda status: counted(status) == ["0", "0 B", "0"])
     session.write(session.empty(4096), bytes(4096))
     board.wait_for("status", lambda status: counted(status) == ["1", "4 KiB", "1"])
@@ -143,7 +143,7 @@ def test_it_shows_the_load_of_the_machine_and_changes_no_picture_by_that(session
     board.panel.renew_picture = lambda **_how: renewed.append("picture")
     board.panel._gauges.read = lambda: [{"name": f"reading {next(serial)}"}]
     serial = itertools.count()
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     board.wait_for("status")
     del renewed[:]
     second = board.wait_for("gauges", lambda fields: fields["gauges"] == [{"name": "reading 1"}])
@@ -215,22 +215,22 @@ def test_one_of_a_closed_session_is_closed_by_the_next(session, owned):
 
 def test_a_view_that_is_visible_hears_of_new_counters_and_no_other(session, view):
     board = view(dashboard(session))
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     first = board.wait_for("status")
     session.empty(64)
     board.wait_for("status", lambda status: status["counters"] != first["counters"])
-    board.ask("set_visible", view="one", visible=False)
+    board.ask("watch", view="one", on=False)
     until(lambda: board.panel._updates is None, "it no longer looks")
 
 
 def test_a_lost_dpu_is_said_with_what_to_do(view, owned):
     board = view(owned)
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     kill_dpu(owned)
     lost = board.wait_for("status", lambda status: status["lost"])["lost"]
     assert lost["kind"] == PeerLost.__name__
     assert "again" in lost["hint"]
-    board.ask("set_visible", view="one", visible=False)
+    board.ask("watch", view="one", on=False)
 
 
 def test_a_lost_dpu_is_started_again_and_the_plot_stays(view, owned):
@@ -346,7 +346,7 @@ def test_an_agent_that_does_not_answer_holds_no_other_panel_up(session, view, mo
         return {}
 
     monkeypatch.setattr(session, "stats", stats)
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     assert asked.wait(20)
     with session.empty(64) as region:
         board.panel.panels.transfer.transfer("write", region, b"x").wait(20)
@@ -364,7 +364,7 @@ def test_it_can_be_closed_while_the_frame_thread_looks_who_sees_it(session, view
         return look()
 
     monkeypatch.setattr(type(board.panel), "_is_visible", is_seen)
-    board.ask("set_visible", view="one", visible=True)
+    board.ask("watch", view="one", on=True)
     assert looks.wait(20)
     closing = threading.Thread(target=board.panel.close)
     closing.start()

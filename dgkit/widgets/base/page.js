@@ -39,11 +39,49 @@ export function onTheme(change, signal) {
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-// Calls `change(visible)` when the element enters or leaves the viewport, until the signal is aborted.
+// Calls `change(visible)` when the element enters or leaves the viewport, and when the page is hidden
+// or shown, until the signal is aborted.
 export function onVisible(element, change, signal) {
-  const watch = new IntersectionObserver((entries) => change(entries.at(-1).isIntersecting));
+  let intersects = false;
+  const tell = () => change(intersects && !document.hidden);
+  const watch = new IntersectionObserver((entries) => {
+    intersects = entries.at(-1).isIntersecting;
+    tell();
+  });
   watch.observe(element);
+  document.addEventListener("visibilitychange", tell, { signal });
   signal.addEventListener("abort", () => watch.disconnect());
+}
+
+// Reports to the kernel whether a view is visible: at each change, and while it is visible, every
+// `everyMs` milliseconds as long as `wanted()`. `shown(reply)` follows when it has become visible.
+// Returns a function that reports at once.
+export function reportVisibility(view, id, everyMs, shown = (_reply) => {}, wanted = () => true) {
+  let visible = false;
+  let pending = 0;
+  const report = (appears = false) => {
+    pending += 1;
+    view
+      .call("watch", { view: id, on: visible })
+      .then((reply) => appears && shown(reply))
+      .catch(view.fail)
+      .finally(() => (pending -= 1));
+  };
+  onVisible(
+    view.root,
+    (on) => {
+      const appears = on && !visible;
+      visible = on;
+      report(appears);
+    },
+    view.live,
+  );
+  const timer = setInterval(() => visible && !pending && wanted() && report(), everyMs);
+  view.live.addEventListener("abort", () => {
+    clearInterval(timer);
+    view.call("watch", { view: id, on: false }).catch(() => {}); // the kernel may have ended
+  });
+  return report;
 }
 
 // Keeps keys from JupyterLab: all keys in elements that take text or handle keys themselves,

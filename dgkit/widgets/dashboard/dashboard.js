@@ -1,7 +1,7 @@
 // The dashboard: a status line, and the views of the four panels, in rows or in tabs.
 
 import { button, h, keepFocus, newId } from "../base/elements.js";
-import { onVisible } from "../base/page.js";
+import { reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
 
 const COLUMNS = [["allocate", "transfer"], ["hex"], ["plot"]]; // in tab order; the last is as wide as all
@@ -251,23 +251,6 @@ class Slots {
   }
 }
 
-// Reports to the kernel whether this view is visible: counters are queried for visible views only.
-function reportVisibility(view) {
-  const id = newId();
-  let timer = 0;
-  const report = (visible) => view.call("set_visible", { view: id, visible }).catch(view.fail);
-  const change = (visible) => {
-    clearInterval(timer);
-    timer = visible ? setInterval(() => report(true), REPORT_MS) : 0;
-    report(visible);
-  };
-  onVisible(view.root, change, view.live);
-  view.live.addEventListener("abort", () => {
-    clearInterval(timer);
-    view.call("set_visible", { view: id, visible: false }).catch(() => {}); // the kernel may have ended
-  });
-}
-
 function drawDashboard(view) {
   const slots = new Slots(view);
   const arrangement = makeArrangement(view, slots);
@@ -297,7 +280,7 @@ function drawDashboard(view) {
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
   arrangement.recall();
-  reportVisibility(view);
+  reportVisibility(view, newId(), REPORT_MS); // counters are queried for visible views only
   return () => slots.end();
 }
 

@@ -237,11 +237,11 @@ class Dashboard(Panel):
     # Visible views
 
     @handler
-    def set_visible(self, view: str, visible: bool) -> None:
+    def watch(self, view: str, on: bool) -> None:
         """Record that a view is visible, which it reports repeatedly, or hidden."""
         with self._lock:
             new = self._visible.pop(view, None) is None
-            if not visible:
+            if not on:
                 return
             self._visible[view] = time.monotonic()
             if self._updates is None or self._updates.done:

@@ -1,7 +1,7 @@
 // The panel of a HeatMap: its figure, the choice of what it shows, the slowest pairs as a table.
 
 import { bytesOf, choice, field, h, newId } from "../base/elements.js";
-import { onVisible } from "../base/page.js";
+import { reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
 import { renderFigures } from "../figure/bokehjs.js";
 
@@ -42,7 +42,8 @@ class HeatMapView {
       this.#setTexts(message);
       this.#setCells(message, buffers);
     });
-    this.#reportVisibility();
+    // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
+    reportVisibility(view, this.#id, 5000, () => this.#request());
     return renderFigures(
       view,
       () => [this.place],
@@ -52,34 +53,6 @@ class HeatMapView {
         view.root.dataset.drawn = "";
       },
     );
-  }
-  // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
-  #reportVisibility() {
-    const { root, live: signal } = this.#view;
-    let visible = false;
-    let intersects = true;
-    const report = () => {
-      const returned = !visible && intersects && !document.hidden;
-      visible = intersects && !document.hidden;
-      this.#view
-        .call("watch", { view: this.#id, on: visible })
-        .then(() => returned && this.#request())
-        .catch(this.#view.fail);
-    };
-    onVisible(
-      root,
-      (on) => {
-        intersects = on;
-        report();
-      },
-      signal,
-    );
-    document.addEventListener("visibilitychange", report, { signal });
-    const keepalive = setInterval(() => visible && report(), 5000);
-    signal.addEventListener("abort", () => {
-      clearInterval(keepalive);
-      this.#view.call("watch", { view: this.#id, on: false }).catch(() => {});
-    });
   }
   async #request() {
     const { buffers, ...message } = await this.#view.call("cells");

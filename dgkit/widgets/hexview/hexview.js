@@ -135,7 +135,6 @@ function draw(view) {
 function trackVisibility(view, grid, scans) {
   const { signal } = view;
   const size = new ResizeObserver(() => grid.arrange());
-  let intersects = false;
   let visible = false;
   let reporting = false;
   const report = (on) => {
@@ -145,9 +144,9 @@ function trackVisibility(view, grid, scans) {
       .catch(() => {})
       .finally(() => (reporting = false));
   };
-  const update = () => {
+  const update = (on) => {
     const before = visible;
-    visible = intersects && !document.hidden;
+    visible = on;
     for (const scan of scans) scan.visible = visible;
     if (visible) {
       grid.refresh();
@@ -155,15 +154,7 @@ function trackVisibility(view, grid, scans) {
     } else if (before) report(false);
   };
   for (const element of [grid.box, grid.main]) size.observe(element);
-  onVisible(
-    grid.main,
-    (on) => {
-      intersects = on;
-      update();
-    },
-    signal,
-  );
-  document.addEventListener("visibilitychange", update, { signal });
+  onVisible(grid.main, update, signal);
   const keepalive = setInterval(() => visible && !reporting && report(true), KEEPALIVE_MS);
   signal.addEventListener("abort", () => {
     size.disconnect();

@@ -1,7 +1,7 @@
 // The panel of a LatencyPlot: state, frames and commands.
 
 import { bytesOf, h, newId } from "../base/elements.js";
-import { download, onVisible } from "../base/page.js";
+import { download, reportVisibility } from "../base/page.js";
 import { panel, pythonButton } from "../base/panel.js";
 import { renderFigures } from "../figure/bokehjs.js";
 import { LatencyData } from "./data.js";
@@ -31,7 +31,6 @@ class LatencyView {
   #seconds = 30;
   #framesWaiting = null;
   #due = { time: false, distribution: false };
-  #visible = true;
   #pacing = 0;
   #report = () => {};
   #id = newId();
@@ -86,7 +85,15 @@ class LatencyView {
     });
     view.on("waiting", ({ text }) => this.#setStatus({ ...this.state, waiting: text }));
     view.on("session", ({ change, session }) => change !== "written" && this.#sessionChanged(session));
-    this.#trackVisibility();
+    // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
+    // While nothing is measured it does not report, so that an idle page keeps no kernel busy.
+    this.#report = reportVisibility(
+      view,
+      this.#id,
+      5000,
+      ({ n }) => n !== this.#data.number && this.#requestState(),
+      () => this.state.running,
+    );
     return renderFigures(
       view,
       () => this.figures,
@@ -99,41 +106,6 @@ class LatencyView {
         view.root.dataset.drawn = "";
       },
     );
-  }
-  // Only a visible view is sent frames; when it becomes visible again it requests what it missed.
-  // While nothing is measured it does not report, so that an idle page keeps no kernel busy.
-  #trackVisibility() {
-    const { root, live: signal } = this.#view;
-    let intersects = true;
-    let pending = 0;
-    const report = () => {
-      pending += 1;
-      const visible = intersects && !document.hidden;
-      const returned = visible && !this.#visible;
-      this.#visible = visible;
-      this.#view
-        .call("watch", { view: this.#id, on: visible })
-        .then(({ n }) => {
-          if (returned && n !== this.#data.number) this.#requestState();
-        })
-        .catch(this.#view.fail)
-        .finally(() => (pending -= 1));
-    };
-    this.#report = report;
-    onVisible(
-      root,
-      (on) => {
-        intersects = on;
-        report();
-      },
-      signal,
-    );
-    document.addEventListener("visibilitychange", report, { signal });
-    const keepalive = setInterval(() => this.#visible && !pending && this.state.running && report(), 5000);
-    signal.addEventListener("abort", () => {
-      clearInterval(keepalive);
-      this.#view.call("watch", { view: this.#id, on: false }).catch(() => {});
-    });
   }
   async #call(name, fields = {}, control = null) {
     const done = await this.#view.attempt(name, fields);
