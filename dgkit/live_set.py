@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from functools import partial
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -13,17 +14,20 @@ if TYPE_CHECKING:
 class LiveSet:
     """Weak references to objects, in the order in which they were added. Thread-safe.
 
-    A `weakref.WeakSet` raises RuntimeError if another thread adds a member during an iteration.
+    A `weakref.WeakSet` raises RuntimeError if another thread adds a member during an iteration, and
+    keeps a dead member whose removal Ctrl-C has interrupted.
     """
 
     __slots__ = ("_by_id",)
 
     def __init__(self) -> None:
-        self._by_id: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        self._by_id: dict[int, weakref.ref[Any]] = {}
 
     def add(self, member: Any) -> None:
         """Add an object."""
-        self._by_id[id(member)] = member
+        # The callback is C code: Ctrl-C would end Python code before it removes the member.
+        gone = partial(self._by_id.pop, id(member))
+        self._by_id[id(member)] = weakref.ref(member, gone)
 
     def discard(self, member: Any) -> None:
         """Remove an object if it is a member."""
@@ -34,5 +38,5 @@ class LiveSet:
 
     def __iter__(self) -> Iterator[Any]:
         """Iterate over a snapshot; members stay referenced during iteration."""
-        members = [ref() for ref in self._by_id.valuerefs()]  # valuerefs() copies in one step
+        members = [ref() for ref in list(self._by_id.values())]
         return iter([member for member in members if member is not None])
