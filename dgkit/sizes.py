@@ -24,6 +24,9 @@ WAIT_S = 0.02
 SMALL = 64 * KIB
 #: Number of small staging slots of a session: such writes and reads of all threads together.
 SMALL_SLOTS = 16
+#: How long a small transfer waits for such a slot, before the worker has to move it: an agent that
+#: is not stuck frees one in about 20 us.
+SLOT_WAIT_S = 0.01
 #: Chunk and staging slot of all other transfers of a session.
 LARGE = 2 * MIB
 #: Such chunks in flight: the latency of a request hides behind the DMA of the three others.

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 from ..dma.byte_pool import BytePool
 from ..dpu.values import LatencyResult, RateResult
 from ..errors import Unsupported
-from ..sizes import LARGE, LARGE_SLOTS, SMALL, SMALL_SLOTS
+from ..sizes import LARGE, LARGE_SLOTS, SLOT_WAIT_S, SMALL, SMALL_SLOTS
 from ..wire.connection import Connection, Pending, ReplyLost
 from ..wire.messages import (
     Allocate,
@@ -23,7 +23,15 @@ from ..wire.messages import (
     Progress,
     Rate,
 )
-from .remote_transfer import SILENCE_S, RemoteJob, RemoteWorker, cancel, check_silence
+from .remote_transfer import (
+    SILENCE_S,
+    RemoteJob,
+    RemoteWorker,
+    SentJob,
+    SmallMove,
+    cancel,
+    check_silence,
+)
 from .staging import Staging
 from .transfer import SessionTransfer, TransferReport
 
@@ -34,21 +42,6 @@ if TYPE_CHECKING:
     from .sample_source import SampleSource
 
 _PROGRESS_S = 0.1  # how often a measurement reports progress
-
-
-class _SmallMove(Pending):
-    """Request that uses the small staging slot at offset `slot` as long as it is pending."""
-
-    data = b""  # of a read
-
-    def __init__(self, slot: int) -> None:
-        super().__init__()
-        self.slot = slot
-
-    def take(self, staged: memoryview, size: int) -> None:
-        """Copy the bytes of a read out of the slot, before another request uses it."""
-        if self.error is None:
-            self.data = bytes(staged[self.slot : self.slot + size])
 
 
 class RemoteDpu:
@@ -73,7 +66,7 @@ class RemoteDpu:
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a small slot."""
-        pending = self._move_small(region, offset, len(view), view)
+        pending = self._move_small(region, offset, len(view), view, waits=True)
         if pending is None:
             return self._transfer(region, offset, len(view), memoryview(view)).run()
         try:
@@ -84,7 +77,7 @@ class RemoteDpu:
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        pending = self._move_small(region, offset, size, None)
+        pending = self._move_small(region, offset, size, None, waits=True)
         if pending is None:
             transfer = self._transfer(region, offset, size, None)
             transfer.run()
@@ -96,9 +89,22 @@ class RemoteDpu:
         return pending.data
 
     def _move_small(
-        self, region: SessionRegion, offset: int, size: int, view: memoryview | bytes | None
-    ) -> _SmallMove | None:
-        """Send the one request of a small transfer; None if the worker has to do it."""
+        self,
+        region: SessionRegion,
+        offset: int,
+        size: int,
+        view: memoryview | bytes | None,
+        waits: bool = False,
+    ) -> SmallMove | None:
+        """Send the one request of a small transfer; None if the worker has to do it.
+
+        Args:
+            region: The region.
+            offset: Its byte to start at.
+            size: Bytes.
+            view: Bytes to write; None: read.
+            waits: Whether the caller waits for the reply.
+        """
         if size > SMALL or (self._worker.jobs and self._worker.using(region.handle)):
             return None
         small = self._small
@@ -107,38 +113,52 @@ class RemoteDpu:
                 small.open()
         with self.link.lock:  # so that no other thread finds the same slot
             slot = self._free_slot()
-            if slot is None:
-                return None
-            pending = _SmallMove(slot)
-            if view is None:
-                fields = (region.handle, offset, small.handle, slot, size)
-                pending.then = lambda _: pending.take(small.buffer, size)
-            else:
-                fields = (small.handle, slot, region.handle, offset, size)
-                small.buffer[slot : slot + size] = view
-            if not self.link.exchange(Move, fields, pending):
-                self.link.post(Move, *fields, pending=pending)
-        return pending
+            if slot is not None:
+                pending = SmallMove(slot)
+                if view is None:
+                    fields = (region.handle, offset, small.handle, slot, size)
+                    pending.then = lambda _: pending.take(small.buffer, size)
+                else:
+                    fields = (small.handle, slot, region.handle, offset, size)
+                    small.buffer[slot : slot + size] = view
+                if not (waits and self.link.exchange(Move, fields, pending)):
+                    self.link.post(Move, *fields, pending=pending)
+                return pending
+        return self._move_small(region, offset, size, view) if self._wait_for_slot() else None
 
     def _free_slot(self) -> int | None:
         """Return a small slot that no pending request uses; the caller holds the link's lock."""
-        slot, used = 0, [p.slot for p in self.link.pending if isinstance(p, _SmallMove)]
+        slot, used = 0, [p.slot for p in self.link.pending if isinstance(p, SmallMove)]
         while slot in used:
             slot += SMALL
         return slot if slot < SMALL * SMALL_SLOTS else None
+
+    def _wait_for_slot(self) -> bool:
+        """Wait briefly for the oldest small request; return whether it is done."""
+        with self.link.lock:
+            small = [p for p in self.link.pending if isinstance(p, SmallMove)]
+        return not small or self.link.wait(small[0], SLOT_WAIT_S)
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if `view` is None."""
-        return self._transfer(region, offset, size, view).start()
+        sent = self._move_small(region, offset, size, view)
+        transfer = self._transfer(region, offset, size, view, sent)
+        return transfer if sent is not None else transfer.start()
 
     def _transfer(
-        self, region: SessionRegion, offset: int, size: int, view: memoryview | None
+        self,
+        region: SessionRegion,
+        offset: int,
+        size: int,
+        view: memoryview | None,
+        sent: SmallMove | None = None,
     ) -> SessionTransfer:
         data = self._results.take(size) if view is None else b""
-        job = self._job_type(self.link, region.handle, offset, size, view, data)
-        return SessionTransfer(self._worker, job, self.provider, self.over_wire)
+        job = (self.link, region.handle, offset, size, view, data)
+        made = self._job_type(*job) if sent is None else SentJob(sent, self._worker, *job)
+        return SessionTransfer(self._worker, made, self.provider, self.over_wire)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and is not silent."""

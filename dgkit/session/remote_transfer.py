@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..dpu.job import Chunk, TransferJob
+from ..dpu.job import Chunk, Job, TransferJob
 from ..dpu.job_worker import Worker
 from ..dpu.values import Moved
 from ..errors import DgkitError, PeerTimeout
@@ -13,8 +13,9 @@ from ..wire import messages
 from ..wire.connection import Pending, ReplyLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dpu.copier import Slots
-    from ..dpu.job import Job
     from ..wire.connection import Connection
     from .staging import Staging
 
@@ -33,21 +34,36 @@ def cancel(link: Connection, pending: Pending) -> None:
         link.post(messages.Cancel, pending.number)
 
 
+class SmallMove(Pending):
+    """Request that uses the small staging slot at offset `slot` as long as it is pending."""
+
+    data = b""  # of a read
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+
+    def take(self, staged: memoryview, size: int) -> None:
+        """Copy the bytes of a read out of the slot, before another request uses it."""
+        if self.error is None:
+            self.data = bytes(staged[self.slot : self.slot + size])
+
+
 class Request:
     """Step of a chunk: a request, which is sent again if its reply is lost, since that is harmless.
 
     Args:
         link: Connection to the agent.
         message: The request's class, and its fields after the number.
+        pending: Request that was sent, instead of a message; it is not sent again.
     """
 
-    def __init__(self, link: Connection, *message: Any) -> None:
+    def __init__(self, link: Connection, *message: Any, pending: Pending | None = None) -> None:
         self._link, self._message = link, message
-        self.pending = link.post(*message)
+        self.pending = pending or link.post(*message)
 
     def done(self) -> bool:
         """Return whether the request was answered or has failed."""
-        if self.pending.done and isinstance(self.pending.error, ReplyLost):
+        if self._message and self.pending.done and isinstance(self.pending.error, ReplyLost):
             try:
                 self.pending = self._link.post(*self._message)
             except DgkitError as exc:
@@ -84,7 +100,7 @@ class RemoteJob(TransferJob):
         data: bytes,
     ) -> None:
         super().__init__(size, handle, view, data)
-        self._link, self._offset = link, offset
+        self.link, self._offset = link, offset
         self._parts = 0  # chunks of the agent
 
     def _prepare(self, slots: Staging) -> None:
@@ -95,7 +111,7 @@ class RemoteJob(TransferJob):
         staged = (self._slots.handle, chunk.slot)
         remote = (self.refs[0], self._offset + chunk.at)
         ends = (*staged, *remote) if self.writes else (*remote, *staged)
-        return Request(self._link, messages.Move, *ends, chunk.size)
+        return Request(self.link, messages.Move, *ends, chunk.size)
 
     def _record(self, _: Chunk, result: Any) -> None:
         if isinstance(result, messages.Moved):
@@ -117,7 +133,85 @@ class RemoteJob(TransferJob):
         super().cancel(error)
         for chunk in [*self._storing, *self._loading]:
             if isinstance(step := chunk.step, Request):  # None: the worker records its result
-                cancel(self._link, step.pending)
+                cancel(self.link, step.pending)
+
+
+class SentJob(RemoteJob):
+    """Transfer by one request, which was sent: whoever waits for it handles the reply.
+
+    The worker repeats the transfer if the reply is lost. Until then, Ctrl-C may interrupt each
+    method anywhere, and several threads may call it.
+
+    Args:
+        sent: The request.
+        worker: The session's worker.
+        job: Arguments of RemoteJob.
+    """
+
+    def __init__(self, sent: SmallMove, worker: RemoteWorker, *job: Any) -> None:
+        super().__init__(*job)
+        self.sent: SmallMove | None = sent  # None: the worker has the job
+        self._worker = worker
+
+    def settle(self) -> None:
+        """Take over the result of the request, which is done."""
+        sent = self.sent
+        if sent is None:
+            return
+        if isinstance(sent.error, ReplyLost):
+            self._worker.submit(self)
+            self.sent = None
+            return
+        if sent.error is not None:
+            self.fail(sent.error)
+        else:
+            moved = sent.reply
+            self._first = self._last = moved
+            self._ns, self._parts = [moved.read_ns, moved.write_ns], moved.chunks
+            self.data = sent.data
+            self.done, self.chunks = self.size, 1
+        self.end()
+
+    def cancel(self, error: Exception) -> None:
+        """End the job early, unless the request is done before."""
+        super().cancel(error)
+        if self.sent is not None:
+            cancel(self.link, self.sent)
+
+    def call_on_end(self, call: Callable[[], object]) -> None:
+        """Call once when the job has ended, from the worker; at once if it has."""
+        super().call_on_end(call)
+        if self.sent is not None and not self.ended:
+            self._worker.submit(_Watch(self, self.sent))
+
+
+class _Watch(Job):
+    """Has the worker wait for the request of a job, and end that, while nobody else may."""
+
+    def __init__(self, job: SentJob, sent: SmallMove) -> None:
+        super().__init__(0)
+        self._job, self._sent = job, sent
+
+    def _prepare(self, slots: Slots) -> None:
+        """Do nothing: no bytes are moved."""
+
+    def _load(self, _: Chunk) -> Request:
+        return Request(self._job.link, pending=self._sent)
+
+    def _store(self, _: Chunk) -> None:
+        """Do nothing: the request was all."""
+
+    def _record(self, _: Chunk, __: Any) -> None:
+        """Do nothing: the job takes the result."""
+
+    def _total(self) -> None:
+        """Return nothing."""
+
+    def end(self) -> None:
+        """End the job, if the request is done."""
+        if self._sent.done:
+            self._job.settle()
+        super().end()
 
 
 class RemoteWorker(Worker):
@@ -125,7 +219,7 @@ class RemoteWorker(Worker):
 
     def __init__(self, link: Connection, slots: Slots) -> None:
         super().__init__(slots, lambda _: None)
-        self._link = link
+        self.link = link
         self._raise_if_stopped = link.liveness.stop_check()
 
     def wait(self, job: Job, timeout: float) -> bool:
@@ -134,9 +228,20 @@ class RemoteWorker(Worker):
         Raises:
             PeerTimeout: The agent's process is stopped, or it has sent nothing for SILENCE_S.
         """
+        if isinstance(job, SentJob) and job.sent is not None:
+            return self._wait_sent(job, job.sent, timeout)
         if super().wait(job, timeout):
             return True
         if timeout and any(job.share[0] for job in list(self.jobs)):  # requests were sent
             self._raise_if_stopped()
-            check_silence(self._link)
+            check_silence(self.link)
         return False
+
+    def _wait_sent(self, job: SentJob, sent: SmallMove, timeout: float) -> bool:
+        if sent.done or self.link.wait(sent, timeout):
+            job.settle()
+        else:
+            self.link.check()  # a forked child's is dead
+            if timeout:
+                check_silence(self.link)
+        return job.ended

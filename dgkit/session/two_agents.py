@@ -41,12 +41,12 @@ class _WireJob(RemoteJob):
         if self.view is None:
             return self._move(chunk)
         staged = bytes(self.view[chunk.at : chunk.at + chunk.size])
-        return Request(self._link, Stage, self._slots.handle, chunk.slot, staged)
+        return Request(self.link, Stage, self._slots.handle, chunk.slot, staged)
 
     def _store(self, chunk: Chunk) -> Step | None:
         if self.writes:
             return self._move(chunk)
-        return Request(self._link, Fetch, self._slots.handle, chunk.slot, chunk.size)
+        return Request(self.link, Fetch, self._slots.handle, chunk.slot, chunk.size)
 
     def _record(self, chunk: Chunk, result: Any) -> None:
         super()._record(chunk, result)

@@ -72,15 +72,13 @@ class Pending:
     #: Type of its reply.
     expected: type = object
 
+    number = -1
     done = False
     reply: Any = None
     error: Exception | None = None
     then: Callable[[Pending], None] | None = None
     news: Callable[[Any], None] | None = None
     gate: threading.Lock | None = None
-
-    def __init__(self, number: int = -1) -> None:
-        self.number = number
 
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
@@ -106,7 +104,6 @@ class Creation(Pending):
     """
 
     def __init__(self, link: Connection) -> None:
-        super().__init__()
         self._link = link
         self.freed = False
 

@@ -1,5 +1,6 @@
 """A reply that Ctrl-C lost between libzmq and its dispatch: its request ends at once, and right."""
 
+import asyncio
 import concurrent.futures
 import hashlib
 import os
@@ -107,6 +108,15 @@ def test_a_write_whose_reply_is_lost_is_made_once_more(session, bystander, size)
     future = bystander(lambda: session.start_write(region, data).wait())
     assert future.result(10).size == size
     assert session.read(region, size) == data
+
+
+def test_an_awaited_read_whose_reply_is_lost_is_made_once_more(session, bystander):
+    async def read():
+        await (started := session.start_read(region, 100))
+        return started.data
+
+    region = filled(session, 8)
+    assert bystander(lambda: asyncio.run(read())).result(10) == bytes([8]) * 100
 
 
 def test_a_small_write_whose_reply_is_lost_is_made_once_more(session, bystander, monkeypatch):

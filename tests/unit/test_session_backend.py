@@ -1,6 +1,7 @@
 """Both DPUs of a session satisfy one protocol; one loop cuts a transfer into chunks."""
 
 import ast
+import asyncio
 import contextlib
 import inspect
 import signal
@@ -15,6 +16,7 @@ import dgkit
 from dgkit.dpu.job import DigestJob, DmaTransferJob, Job, copy_job
 from dgkit.dpu.region_ref import RegionRef
 from dgkit.errors import PeerError, PeerTimeout
+from dgkit.session import remote_dpu
 from dgkit.session.backend import Backend
 from dgkit.session.local_dpu import LocalDpu
 from dgkit.session.remote_dpu import RemoteDpu
@@ -143,15 +145,33 @@ def test_a_small_slot_is_in_use_as_long_as_its_request_is_pending():
         assert dpu._move_small(region, 0, 64, None).slot == 0
 
 
+def test_small_transfers_that_are_started_need_no_thread_unless_they_are_awaited(monkeypatch):
+    monkeypatch.setattr(remote_dpu, "SLOT_WAIT_S", 20.0)
+    with agent() as running, dgkit.connect(running.address) as session:
+        region, worker = session.empty(64 * 3 * SMALL_SLOTS), session.dpu._worker
+        offsets = range(0, region.size, 64)
+        writes = [session.start_write(region, b"%064d" % at, offset=at) for at in offsets]
+        assert {write.wait(20).size for write in writes} == {64}
+        reads = [session.start_read(region, 64, offset=at) for at in offsets]
+        assert [read.data for read in reads] == [b"%064d" % at for at in offsets]
+        assert not worker._running.locked()
+
+        async def awaited():
+            return await session.start_write(region, b"x")
+
+        assert asyncio.run(awaited()).size == 1
+        assert worker._running.locked()
+
+
 def test_an_agent_that_was_asked_nothing_is_not_silent():
     with agent() as running, dgkit.connect(running.address) as session:
-        region, worker = session.empty(64), session.dpu._worker
+        region, worker = session.empty(MIB), session.dpu._worker
         with worker._running:  # so that nothing is sent
-            started = session.start_write(region, b"x" * 64)
+            started = session.start_write(region, b"x" * MIB)
             session.dpu.link._last_received -= 60
-            with pytest.raises(PeerTimeout, match="0 of 64 bytes"):
+            with pytest.raises(PeerTimeout, match=f"0 of {MIB:,} bytes"):
                 started.wait(0.1)
-        assert started.wait(20).size == 64
+        assert started.wait(20).size == MIB
 
 
 def test_the_work_of_transfers_that_wait_is_linear_in_their_number(monkeypatch):
