@@ -42,11 +42,6 @@ class Chunk:
         self.at, self.size, self.slot = at, size, slot
         self.step: Step | None = None
 
-    @property
-    def arrived(self) -> bool:
-        """Return whether no step is in flight."""
-        return self.step is None or self.step.done()
-
 
 class Job(ABC):
     """Work on `size` bytes, in chunks of one slot each.
@@ -157,7 +152,7 @@ class Job(ABC):
         Args:
             slots: Provides the slots, and what moves the chunks; the same object in each call.
         """
-        if not self._has_next() or not self._begin(slots):
+        if not self._has_next() or not (self.begun or self._begin(slots)):
             return False
         slot = slots.take_slot()
         if slot is None:
@@ -170,8 +165,6 @@ class Job(ABC):
             self._begin_store(chunk)
         else:
             self._loading.append(chunk)
-        while self._window == 1 and self.advance():
-            pass  # copied inline, so it is complete
         return True
 
     def _has_next(self) -> bool:
@@ -185,25 +178,22 @@ class Job(ABC):
         return not self.after
 
     def _begin(self, slots: Slots) -> bool:
-        if not self.begun:
-            self.begun, self._slots = True, slots
-            try:
-                self._prepare(slots)
-            except Exception as exc:  # for example, the exporter is gone
-                self.fail(exc)
+        self.begun, self._slots = True, slots
+        try:
+            self._prepare(slots)
+        except Exception as exc:  # for example, the exporter is gone
+            self.fail(exc)
         return self.error is None
 
     def advance(self) -> bool:
         """Handle the oldest step in flight if it is complete; return whether it was."""
-        if self._storing and self._storing[0].arrived:
-            self._finish(self._storing.popleft())
-        elif self._loading and self._loading[0].arrived:
-            chunk = self._loading.popleft()
-            self._reap(chunk)
-            self._begin_store(chunk)
-        else:
-            return False
-        return True
+        for steps, proceed in ((self._storing, self._finish), (self._loading, self._begin_store)):
+            step = steps[0].step if steps else None
+            if step is not None and step.done():
+                self._reap(chunk := steps.popleft(), step)
+                proceed(chunk)
+                return True
+        return False
 
     def _try(self, chunk: Chunk, step: Callable[[Chunk], Step | None]) -> bool:
         """Start one step of a chunk; if it fails, keep the error and free the slot."""
@@ -233,7 +223,6 @@ class Job(ABC):
                 self._storing.append(chunk)
 
     def _finish(self, chunk: Chunk) -> None:
-        self._reap(chunk)
         self._slots.give_slot(chunk.slot)
         if self.error is None:
             self.done += chunk.size
@@ -244,11 +233,9 @@ class Job(ABC):
                 except Exception as exc:
                     self.fail(exc)
 
-    def _reap(self, chunk: Chunk) -> None:
+    def _reap(self, chunk: Chunk, step: Step) -> None:
         """Record the result of a chunk's step."""
-        step, chunk.step = chunk.step, None
-        if step is None:
-            return
+        chunk.step = None
         try:
             self._record(chunk, step.wait())
         except DgkitError as exc:
@@ -295,6 +282,7 @@ class _DmaJob(Job):
     refs: tuple[RegionRef, ...]
     _slots: Copier
     _queue: Queue
+    _inline = False  # the CPU copies in this thread
 
     def _prepare(self, slots: Copier) -> None:
         self._queue = slots.queue_for(*[ref.as_remote() for ref in self.refs])
@@ -302,12 +290,16 @@ class _DmaJob(Job):
 
     def _dma(
         self, start: Callable[..., Transfer], ref: RegionRef, offset: int, chunk: Chunk
-    ) -> Transfer:
+    ) -> Transfer | None:
         """Start a DMA between a chunk's slot and its place in a region, counted from `offset`."""
-        return start(
+        transfer = start(
             self._slots.bounce, ref.as_remote(), size=chunk.size,
             local_offset=chunk.slot, remote_offset=offset + chunk.at,
         )  # fmt: skip
+        if not self._inline:
+            return transfer
+        self._record(chunk, transfer.wait())
+        return None
 
     def _record(self, _: Chunk, result: Completion) -> None:
         self._first, self._last = self._first or result, result
@@ -336,13 +328,14 @@ class _Copy(_DmaJob):
     def _prepare(self, slots: Copier) -> None:
         """Choose chunks that fit the CPU's cache, for copies by the CPU."""
         super()._prepare(slots)
-        if slots.copies_inline(self._queue):
-            self._chunk_size, self._window = min(self._chunk_size, CACHED), 1
+        self._inline = slots.copies_inline(self._queue)
+        if self._inline:
+            self._chunk_size = min(self._chunk_size, CACHED)
 
     def _load(self, chunk: Chunk) -> Transfer | None:
         return self._dma(self._queue.read, self._src, self._src_offset, chunk)
 
-    def _store(self, chunk: Chunk) -> Transfer:
+    def _store(self, chunk: Chunk) -> Transfer | None:
         return self._dma(self._queue.write, self._dst, self._dst_offset, chunk)
 
 
@@ -401,7 +394,7 @@ class TransferJob(Job):
         self.view, self.data = view, data
 
     @abstractmethod
-    def _move(self, chunk: Chunk) -> Step:
+    def _move(self, chunk: Chunk) -> Step | None:
         """Start moving a chunk between its slot and the region."""
 
     def _load(self, chunk: Chunk) -> Step | None:
@@ -453,7 +446,7 @@ class DmaTransferJob(TransferJob, _DmaJob):
         if self.size > INLINE_MAX:
             self._queue = slots.queue
 
-    def _move(self, chunk: Chunk) -> Transfer:
+    def _move(self, chunk: Chunk) -> Transfer | None:
         start = self._queue.write if self.writes else self._queue.read
         return self._dma(start, self.refs[0], self._offset, chunk)
 
@@ -470,7 +463,7 @@ class DigestJob(_DmaJob):
         self._ref, self._offset = ref, offset
         self._hasher = hashlib.sha256()
 
-    def _load(self, chunk: Chunk) -> Transfer:
+    def _load(self, chunk: Chunk) -> Transfer | None:
         return self._dma(self._queue.read, self._ref, self._offset, chunk)
 
     def _store(self, chunk: Chunk) -> None:

@@ -171,7 +171,7 @@ def test_a_small_transfer_waits_for_no_large_one_to_end(session):
 
 
 def all_done(job):
-    return all(chunk.arrived for chunk in job._loading)
+    return all(chunk.step.done() for chunk in job._loading)
 
 
 def test_a_slot_is_used_again_before_the_next_chunk_is_collected(session, monkeypatch):
