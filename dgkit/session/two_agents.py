@@ -84,7 +84,7 @@ class TwoAgents(RemoteDpu):
         """Return the staging memory of the worker, which is the DPU's."""
         return _WireStaging(self.link, device, STAGE_BYTES, STAGE_SLOTS, self._timeout)
 
-    def _move_small(self, *_: Any) -> None:
+    def _move_small(self, *_: Any, **__: Any) -> None:
         """Leave all transfers to the worker: their bytes cross the wire."""
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:
