@@ -333,8 +333,9 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns);
  * dg_region_free() any thread may call any function with it, before, during and after the close.
  * Closing a closed object returns 0; every other call with it returns -ESTALE. A close that finds
  * another thread closing the same object waits for it. Without `shared` a handle is freed by the
- * close, and no other thread may use it meanwhile. Free is the caller's last use of a handle; an
- * object that is still open stays so until its device is closed. */
+ * close, and no other thread may use it meanwhile. Free is the caller's last use of a handle. An
+ * object that is still open is closed first; if it is still in use after 100 ms, it stays open until
+ * its device is closed. */
 void dg_device_free(dg_device *dev);
 /* Copies the device's capabilities to *out. */
 int dg_device_caps(dg_device *dev, dg_caps *out);

@@ -194,11 +194,6 @@ int dg_device_stats(dg_device *dev, dg_stats *out)
 	return 0;
 }
 
-void dg_device_free(dg_device *dev)
-{
-	dg_device_unref(dev);
-}
-
 /* Closes a device in a forked child, where neither the engine nor the share server runs, so that
  * only memory has to be freed. */
 static int close_in_child(struct dg_device *dev)
@@ -275,4 +270,10 @@ int dg_device_close(dg_device *dev, uint64_t timeout_ns)
 	life_closed(&dev->life);
 	dg_device_unref(dev);
 	return 0;
+}
+
+void dg_device_free(dg_device *dev)
+{
+	dg_device_close(dev, DROPPED_NS);
+	dg_device_unref(dev);
 }

@@ -60,11 +60,6 @@ void dg_region_unref(struct dg_region *r)
 	dg_device_unref(dev);
 }
 
-void dg_region_free(dg_region *r)
-{
-	dg_region_unref(r);
-}
-
 /* Checks memory in a BAR; the provider checks the rest, against the BAR's own header. */
 static int check_bar(const struct dg_device *dev, const dg_memory *m)
 {
@@ -535,6 +530,12 @@ int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns)
 int dg_region_close(dg_region *r, uint64_t timeout_ns)
 {
 	return dg_region_close_until(r, add_sat(now_ns(), timeout_ns));
+}
+
+void dg_region_free(dg_region *r)
+{
+	dg_region_close(r, DROPPED_NS);
+	dg_region_unref(r);
 }
 
 static uint32_t importers(struct dg_region *r)

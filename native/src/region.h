@@ -7,6 +7,9 @@
 
 #include "provider.h"
 
+/* How long the free of a handle waits for what still uses an open object. */
+#define DROPPED_NS 100000000u
+
 struct dg_export; /* share/exports.c: one export of this region */
 struct dg_import; /* share/exports.c: one import of this region */
 struct dg_exporter; /* share/importer.c: the process that a remote region was imported from */
