@@ -65,13 +65,25 @@ int dg_mapping_take(struct dg_mappings *all, int fd, bool writable, uint64_t nee
 	return rc;
 }
 
+/* Returns whether st_blocks tells a memfd's pages: gVisor reports its size instead. */
+static bool blocks_are_counted(void)
+{
+	struct stat st;
+	int fd = memfd_create("dgkit-blocks", MFD_CLOEXEC);
+	bool counted = fd >= 0 && !ftruncate(fd, 1 << 16) && !fstat(fd, &st) && !st.st_blocks;
+	if (fd >= 0)
+		close(fd);
+	return counted;
+}
+
 void dg_mapping_populate(const struct dg_mapping *m, int fd, uint64_t offset, uint64_t size,
 			 uint64_t deadline_ns)
 {
 	/* In parts: each call holds the lock of the address space, which every mmap() waits for. */
 	const uint64_t part = 16u << 20, page = (uint64_t)sysconf(_SC_PAGESIZE);
 	struct stat st;
-	if (fstat(fd, &st) || (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size)
+	if (fstat(fd, &st) || (uint64_t)st.st_blocks * 512 < (uint64_t)st.st_size ||
+	    !blocks_are_counted())
 		return;
 	for (uint64_t at = offset & ~(page - 1); at < offset + size; at += part) {
 		uint64_t n = offset + size - at < part ? offset + size - at : part;

@@ -31,7 +31,8 @@ int dg_mapping_take(struct dg_mappings *all, int fd, bool writable, uint64_t nee
 		    struct dg_mapping **out);
 /* Maps the pages of a range in advance, at most until the deadline: a page fault during a transfer
  * costs more than the transfer. In a sparse memfd this would fill the holes with memory that no
- * limit counts, so the pages of such a memfd are not populated. */
+ * limit counts, so the pages of such a memfd are not populated, nor where the kernel does not say
+ * how many it has. */
 void dg_mapping_populate(const struct dg_mapping *m, int fd, uint64_t offset, uint64_t size,
 			 uint64_t deadline_ns);
 /* Drops a reference and unmaps at the last one. NULL is ignored. */
