@@ -8,7 +8,8 @@ before and after beside eight programs that burn CPU and never touch the agent, 
 eight attackers, each with an allowed key of its own and a way of its own. Before that, agents with
 256, 512, 1024 and 4096 descriptors get bursts of 3000 connections without a key. The verdict is
 FAILED if anything of the honest client fails, if its p99 under attack is more than twice that
-beside the burners, if an agent ends, or if an attacker does nothing.
+beside the burners, if an agent ends or has more than MAX_OWN_MIB of memory besides its clients', or
+if an attacker does nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 DESCRIPTORS = 1024
 MAX_RATIO = 2.0  # of the p99 under attack to that beside the burners
+MAX_OWN_MIB = 512  # of the agent's private memory, without the memory that its clients allocate
 BASELINE_S = 40.0  # at most, half of it before the attack and half after; of a short run, a third
+PEAKS = ("agent_own_mib", "agent_rss_mib", "agent_fds")
 BURST, BURST_DESCRIPTORS = 3000, (256, 512, 1024, 4096)  # connections; the agent's hard limits
 BURSTS_S = 10.0  # at most, of each limit; of a short run, a 60th of it
 CONNECT_EVERY_S = 1.0  # between two connections that the honest client opens anew
@@ -444,9 +447,13 @@ def _process(*args: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _held(pid: int) -> tuple[int, int]:
+def _held(pid: int) -> tuple[int, int, int]:
+    """Return a process's private memory and all of its memory in MiB, and its descriptors."""
+    from support.processes.zmtp import own_bytes
+
     status = Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1]
-    return int(status.split()[0]) // 1024, len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    fds = len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    return own_bytes(pid) // MIB, int(status.split()[0]) // 1024, fds
 
 
 def phase(seconds: float, others: list[list[str]], max_memory: int) -> dict[str, Any]:
@@ -466,7 +473,7 @@ def phase(seconds: float, others: list[list[str]], max_memory: int) -> dict[str,
             start(*(address if word == "ADDRESS" else word for word in each), **quiet)
         told = stack.enter_context(tempfile.TemporaryFile("w+"))  # more than a pipe takes
         honest = start("--honest", address, str(seconds), stdout=told)
-        peak = (0, 0)
+        peak = (0, 0, 0)
         while honest.poll() is None and agent.poll() is None:
             with contextlib.suppress(OSError, IndexError):  # it ends just now
                 peak = tuple(map(max, peak, _held(agent.pid)))
@@ -480,7 +487,7 @@ def phase(seconds: float, others: list[list[str]], max_memory: int) -> dict[str,
             report["failures"].append(f"the agent ended with {ended}")
         elif honest.returncode:
             report["failures"].append(f"the honest client ended with {honest.returncode}")
-    return report | {"agent_rss_mib": peak[0], "agent_fds": peak[1], "load": os.getloadavg()[0]}
+    return report | dict(zip(PEAKS, peak, strict=True)) | {"load": os.getloadavg()[0]}
 
 
 def merged(phases: list[dict[str, Any]]) -> dict[str, Any]:
@@ -492,7 +499,7 @@ def merged(phases: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "failures": [text for each in phases for text in each["failures"]],
         "latency_us": latencies(taken),
-        **{key: max(each[key] for each in phases) for key in ("agent_rss_mib", "agent_fds")},
+        **{key: max(each[key] for each in phases) for key in PEAKS},
         "load": [round(each["load"], 1) for each in phases],
     }
 
@@ -507,6 +514,9 @@ def judge(
     failures = bursts + [f"beside burners: {each}" for each in baseline["failures"]]
     failures += attacked["failures"]
     failures += [f"the attacker {name} did nothing" for name, each in attempts.items() if not each]
+    own = attacked.get("agent_own_mib", 0)
+    if own > MAX_OWN_MIB:
+        failures.append(f"the agent had {own} MiB of its own; the limit is {MAX_OWN_MIB}")
     ratio = None
     if all("all" in each.get("latency_us", {}) for each in (baseline, attacked)):
         p99 = [each["latency_us"]["all"]["p99"] for each in (baseline, attacked)]
@@ -552,7 +562,8 @@ def show(report: dict[str, Any]) -> None:
     for title in ("baseline", "attacked"):
         part = report[title]
         print(
-            f"{title}: agent {part['agent_rss_mib']} MiB, {part['agent_fds']} fds at most, load of "
+            f"{title}: agent {part['agent_rss_mib']} MiB, {part['agent_own_mib']} of them its own, "
+            f"{part['agent_fds']} fds at most, load of "
             f"the machine {' and '.join(map(str, part['load']))}"
         )
         for kind, row in part.get("latency_us", {}).items():
