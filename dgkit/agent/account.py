@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
+_INFORMED = 4  # replies to Hello that give the reason; then its connections are refused at once
 
 _STAGING = 2  # regions of a client that may be staging memory: for small data, and for large
 # For each field of Quota: its noun in messages, and the option besides --max-share that sets it.
@@ -73,6 +74,7 @@ class Account:
         self.used: Counter[str] = Counter()
         self._refused_until = float("-inf")
         self._penalty_s = _PENALTY_S
+        self._refusals = 0  # since the latest flood
         self._lock = threading.Lock()
 
     def take(self, **amounts: int) -> None:
@@ -93,7 +95,7 @@ class Account:
         now = time.monotonic()
         if now - self._refused_until > _FORGIVEN_S:
             self._penalty_s = _PENALTY_S
-        self._refused_until = now + self._penalty_s
+        self._refused_until, self._refusals = now + self._penalty_s, 0
         self._penalty_s = min(2 * self._penalty_s, _MAX_PENALTY_S)
 
     @property
@@ -101,10 +103,20 @@ class Account:
         """Return whether new clients of this account are refused now."""
         return time.monotonic() < self._refused_until
 
+    def shun(self) -> None:
+        """Refuse its connections while new clients are refused, without giving the reason."""
+        self._refusals = _INFORMED
+
+    @property
+    def informed(self) -> bool:
+        """Return whether enough new clients have got the reason why they are refused."""
+        return self._refusals >= _INFORMED
+
     def check_penalty(self) -> None:
         """Check that new clients of this account are accepted; raise LimitReached if not."""
         left = self._refused_until - time.monotonic()
         if left > 0:
+            self._refusals += 1
             raise LimitReached(
                 errno.EAGAIN,
                 f"{self.name} sent more requests or subscriptions than the agent could serve, or "

@@ -53,6 +53,7 @@ class Client:
         self.route = route
         self.caller = caller
         self.next_id = self._first_id = first_id
+        self.taken = 0  # bytes of its requests, as they crossed the wire
         self.regions: dict[int, RegionRef] = {}
         self.active: set[int] = set()  # ids of requests whose reply is pending; used by the loop
         self.cancelled: set[int] = set()  # active requests that are to end

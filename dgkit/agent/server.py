@@ -23,6 +23,7 @@ from ..dpu.service import DpuService
 from ..errors import ClosedError, DgkitError, PeerError, QueueFull, RegionBusy
 from ..wire import address as addresses
 from ..wire.error_codec import to_wire
+from ..wire.inflow import wire_bytes
 from ..wire.listener import Listener
 from ..wire.messages import (
     Block,
@@ -37,6 +38,7 @@ from ..wire.messages import (
     encode,
     number_of,
 )
+from ..wire.sockets import readable
 from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
@@ -56,8 +58,9 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _RETRY_MS = 5  # interval of retries for connections that did not accept a reply
-_DRAIN_S = 0.002  # time of serving requests, after which the loop reads new messages
-_MAX_DRAINED = 200  # messages read at once
+_DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages, and
+_READ_S = 0.0005  # time of reading them, after which it serves again
+_ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_DROPPED = 1024  # routes whose messages are dropped
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
@@ -103,7 +106,7 @@ class Agent:
         self._wakeup_route = b""
         self._handlers = Handlers(self._state).table()
         self._listener.on_error = self._state.report
-        self._listener.is_penalized = self._state.is_penalized
+        self._listener.is_refused = self._state.is_refused
 
     @property
     def endpoint(self) -> str:
@@ -149,6 +152,7 @@ class Agent:
                 self._hold(route, router)
                 continue
             body = recv()
+            client.taken += wire_bytes(len(body))
             self._receive_request(client, body, bool(router.get(_RCVMORE)) and self._skip(router))
 
     def _receive_request(self, client: Client, body: bytes, several: bool) -> None:
@@ -165,12 +169,17 @@ class Agent:
         then disconnects, the next heartbeat aborts the process ("Assertion failed: !_io_error",
         libzmq 4.3.5). So waiting messages are counted here, and a client that sends too many is
         disconnected.
+
+        libzmq takes messages from the connections in turn, but notices a message of one that was
+        quiet only every 100 parts (config.hpp, inbound_poll_rate), or when asked for ZMQ_EVENTS.
         """
         if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
             self._service(Wakeup.EVENT)  # as the loop does when it is idle
+        end = time.monotonic() + _READ_S
         with contextlib.suppress(zmq.Again):
-            for _ in range(_MAX_DRAINED):
-                self._hold(router.recv(zmq.NOBLOCK), router)
+            while readable(router) and time.monotonic() < end:
+                for _ in range(_ROUND):
+                    self._hold(router.recv(_LAST), router)
         self._drained = time.monotonic()
 
     def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
@@ -180,6 +189,7 @@ class Agent:
             self._hold_hello(route, router)
             return
         body = router.recv()
+        client.taken += wire_bytes(len(body))
         several = self._skip(router)
         waiting = self._waiting.get(route)
         if waiting is None:
@@ -194,10 +204,13 @@ class Agent:
         for its turn, are dropped. The Hello's deadline ends a connection whose messages are
         dropped.
         """
-        if route in self._dropped or self._hellos.pop(route, None) is not None:
-            router.recv()
-            self._skip(router)
+        hello = self._hellos.pop(route, None)
+        if hello is not None:
+            self._guard("a flood", self._penalize_sender, hello[0])
             self._drop_messages(route)
+        if route in self._dropped:
+            router.recv(copy=False)
+            self._skip(router)
             return
         frame = router.recv(copy=False)
         several = self._skip(router)
@@ -205,6 +218,15 @@ class Agent:
             self._service(frame.bytes)
         else:
             self._hellos[route] = (frame, several)
+
+    def _penalize_sender(self, frame: zmq.Frame) -> None:
+        """Refuse new clients of the key that has sent a frame; if they are, its connections."""
+        sender = self._listener.sender(frame)
+        account = self._state.account(sender)
+        if account.penalized:
+            account.shun()
+        elif sender.key:
+            account.penalize()
 
     def _drop_messages(self, route: bytes) -> None:
         """Drop all further messages from a route."""
@@ -260,7 +282,7 @@ class Agent:
         """Read the remaining parts of a message; return whether there were any."""
         several = False
         while router.get(_RCVMORE):
-            router.recv()
+            router.recv(copy=False)
             several = True
         return several
 
@@ -270,7 +292,7 @@ class Agent:
             self._flush()
             return
         if news == Wakeup.GROWTH:
-            self._guard("handling connections", self._listener.end_endless, self._progress)
+            self._guard("handling connections", self._end_floods)
         self._serviced = time.monotonic()
         if news == Wakeup.PARENT_EXIT:
             self._stop = True
@@ -287,13 +309,13 @@ class Agent:
             for fd in subscribers:
                 self._state.telemetry.ended(fd)
 
-    def _progress(self, fd: int) -> int:
-        """Return a number that changes with each message of a connection's client; 0 if none."""
-        client = self._clients.get(self._by_fd.get(fd, b""))
-        if client is None:
-            return 0
-        waiting = self._waiting.get(client.route)
-        return client.next_id + (len(waiting.messages) if waiting else 0)
+    def _end_floods(self) -> None:
+        """Disconnect the clients whose messages libzmq has read much faster than this loop."""
+        clients = {fd: self._clients[route] for fd, route in self._by_fd.items()}
+        floods = self._listener.end_floods(lambda fd: clients[fd].taken if fd in clients else 0)
+        for fd in floods:
+            if fd in clients:
+                self._disconnect_flooding(clients[fd])
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)

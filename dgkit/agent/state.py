@@ -91,10 +91,10 @@ class AgentState:
         account.quota = quota
         return account
 
-    def is_penalized(self, owner: str) -> bool:
-        """Return whether a key or user is penalized for flooding the agent recently."""
+    def is_refused(self, owner: str, publisher: bool) -> bool:
+        """Return whether connections of a key or user are refused, since it flooded the agent."""
         account = self._accounts.get(owner)
-        return account is not None and account.penalized
+        return account is not None and account.penalized and (publisher or account.informed)
 
     def count(self, client: Client, name: str, number: int = 1) -> None:
         """Add to a counter of the agent and of a client."""

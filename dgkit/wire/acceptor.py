@@ -20,11 +20,27 @@ from collections.abc import Callable, Iterator
 
 import zmq
 
-from .inflow import Duplicate, Spare, Stream
+from .inflow import MOST, Duplicate, Spare, Stream
 from .sockets import drain, refuse_descriptors
 
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
+MOST_OF_ALL = 64 << 20  # most bytes of all connections' messages that are not taken yet
 _EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+
+
+def floods(ahead: dict[int, int]) -> list[int]:
+    """Return the connections to end: those with most, so that the others are within the limits.
+
+    Args:
+        ahead: Bytes of messages that are not taken yet, by connection.
+    """
+    total, ends = sum(ahead.values()), []
+    for fd in sorted(ahead, key=ahead.__getitem__, reverse=True):
+        if ahead[fd] <= MOST and total <= MOST_OF_ALL:
+            break
+        total -= ahead[fd]
+        ends.append(fd)
+    return ends
 
 
 class _Connection(Stream):
@@ -146,16 +162,19 @@ class Acceptor:
         if fd in self._connections:
             self._connections[fd].end()
 
-    def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that keep sending a message without end.
+    def end_floods(self, taken: Callable[[int], int]) -> list[int]:
+        """Shut down the connections that sent too much that is not taken yet; return them.
 
         Args:
-            progress: Maps the descriptor of a connection to a number that changes with each whole
-                message.
+            taken: Maps the descriptor of a connection to the bytes of its messages that were
+                taken, as wire_bytes() counts them.
         """
-        for fd, connection in self._connections.items():
-            if connection.is_endless(progress(fd)):
-                connection.end()
+        ahead = {fd: each.ahead(taken(fd)) for fd, each in self._connections.items()}
+        ends = floods(ahead)
+        ends += [fd for fd in ahead if self._connections[fd].is_endless(taken(fd))]
+        for fd in ends:
+            self._connections[fd].end()
+        return ends
 
     def _remove(self, fd: int) -> None:
         self._silent.pop(fd, None)

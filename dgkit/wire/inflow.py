@@ -1,9 +1,10 @@
-"""Limit on the parts of a message whose last part never comes.
+"""Limits on what libzmq keeps of a connection: parts of a message that never ends, and messages.
 
 libzmq keeps the parts of a message until the last one arrives; no option limits them (ZMQ_RCVHWM
-counts whole messages, ZMQ_MAXMSGSIZE limits one part). So this module watches the memory of the
-process and, once that has grown, checks how many bytes each connection has received since its last
-whole message.
+counts whole messages, ZMQ_MAXMSGSIZE limits one part). It keeps whole messages until they are
+received, and the queues of requests have no high-water mark (listener.py says why). So this module
+watches the memory of the process and, once that has grown, checks how many bytes each connection
+has received since its last whole message, or beyond the messages that were taken from it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
-_MOST = 8 << 20  # most bytes of an incomplete message, received or waiting to be read
+MOST = 8 << 20  # most bytes of a connection's messages that are incomplete or not taken yet
+_LOOKS = 8  # checks in a row that may find unread bytes on a Unix socket, each a step apart
 _HEARTBEATS = 1 << 10  # upper bound of a heartbeat's bytes per second: about 330 with CURVE
 _BYTES_RECEIVED = 128  # offset of tcpi_bytes_received in struct tcp_info, linux/tcp.h
 
@@ -71,6 +73,14 @@ def heap_trimmer() -> Callable[[], object]:
     return lambda: trim(0)
 
 
+def wire_bytes(size: int) -> int:
+    """Return the bytes of a message of `size` bytes in a TCP connection: ZMTP's frame, CURVE's box.
+
+    Source: rfc.zeromq.org/spec/26, MESSAGE command; spec/37, framing.
+    """
+    return size + (35 if size < 223 else 42)
+
+
 Duplicate = Callable[[int], AbstractContextManager[socket.socket]]
 
 
@@ -117,6 +127,8 @@ class Inflow:
     def __init__(self, duplicate: Duplicate = duplicate) -> None:
         self._duplicate = duplicate
         self._progress = -1
+        self._ahead, self._untaken, self._looked = 0, 0, time.monotonic()
+        self._unread = 0  # latest checks in a row that found unread bytes
         self._mark = 0  # bytes received at the last progress
         self._since = time.monotonic()
         self._waited = 0  # checks since then that found unread bytes
@@ -137,9 +149,30 @@ class Inflow:
             self._progress, self._waited, self._since = progress, 0, time.monotonic()
         if received:
             heartbeats = _HEARTBEATS * (time.monotonic() - self._since)
-            return received - self._mark > _MOST + heartbeats
+            return received - self._mark > MOST + heartbeats
         self._waited += _waits(fd)
         return self._waited > 1
+
+    def ahead(self, fd: int, taken: int) -> int:
+        """Return the bytes of messages of a connection that are not taken yet.
+
+        Heartbeats, which nobody takes, are estimated, and never count for more than was received.
+        Where the kernel counts no bytes, this is 0 or, if all of the latest checks found unread
+        bytes while the memory of the process grew, more than the limit.
+
+        Args:
+            fd: Its descriptor.
+            taken: Bytes of the messages taken since it was opened, as wire_bytes() counts them.
+        """
+        received, now = self._received(fd), time.monotonic()
+        if not received:
+            self._unread = self._unread + 1 if _waits(fd) else 0
+            return MOST + 1 if self._unread > _LOOKS else 0
+        untaken = received - taken
+        heartbeats = int(_HEARTBEATS * (now - self._looked))
+        self._ahead = max(0, self._ahead + untaken - self._untaken - heartbeats)
+        self._untaken, self._looked = untaken, now
+        return self._ahead
 
     def _received(self, fd: int) -> int:
         """Return the bytes that a TCP connection has received; 0 if it is not TCP or has ended."""
@@ -188,6 +221,10 @@ class Stream:
             progress: A number that each whole message changes; 0 if there was none.
         """
         return not self.ended and self._inflow.is_endless(self.fd, progress)
+
+    def ahead(self, taken: int) -> int:
+        """Return the bytes of its messages that are not taken yet; see Inflow."""
+        return 0 if self.ended else self._inflow.ahead(self.fd, taken)
 
 
 def _waits(fd: int) -> bool:

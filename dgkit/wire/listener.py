@@ -37,8 +37,8 @@ _SEND_BUFFER = 256 << 10  # bytes of one connection's replies in the kernel
 _RECEIVE_BUFFER = 128 << 10  # likewise for requests, which are read even after the connection ends
 _REPLIES_HWM = 64  # for each connection; more wait in the agent, which limits their bytes
 # No limit, since libzmq 4.3.5 may abort the process when a connection ends that it has stopped
-# reading (stream_engine_base.cpp: a heartbeat calls out_event() without checking _io_error). The
-# loop reads at once whatever arrives, and disconnects clients that send too much.
+# reading (stream_engine_base.cpp: a heartbeat calls out_event() without checking _io_error; one of
+# the peer's does, too, so heartbeat_ivl=0 does not help). inflow.py limits what is not taken yet.
 _REQUESTS_HWM = 0
 _SUBSCRIPTIONS_HWM = 64  # unread subscriptions of one connection
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
@@ -79,8 +79,9 @@ class Listener:
             says so to the other side.
 
     Attributes:
-        is_penalized: Called with an owner (see Caller); returns whether its connections to the
-            publisher are refused. Those to the router get the reason in the reply to Hello.
+        is_refused: Called with an owner (see Caller), and whether it connects to the publisher;
+            returns whether the connection is refused. The first that are refused after a flood may
+            connect to the router, and get the reason in the reply to Hello.
         on_error: Called with a place and an exception for each handshake that could not be checked.
         keys_allowed: Number of allowed keys at the latest handshake; 0 over ipc://.
         arrivals: Bytes that arrive at any of its connections.
@@ -109,7 +110,7 @@ class Listener:
         self._telemetry_port = telemetry_port
         self._pair = keyring.load(keys or "default") if self._requested.tcp else None
         self._allowed = keyring.AllowedKeys()
-        self.is_penalized: Callable[[str], bool] = _never
+        self.is_refused: Callable[[str, bool], bool] = _never
         self.on_error: Callable[[str, Exception], None] = _ignore
         self.keys_allowed = 0
         self._connections = connections
@@ -236,15 +237,19 @@ class Listener:
         """Return whether any connection exists. Thread-safe."""
         return any(map(len, list(self._acceptors)))
 
-    def end_endless(self, progress: Callable[[int], int]) -> None:
-        """Shut down the connections that keep sending a message without end.
+    def end_floods(self, taken: Callable[[int], int]) -> list[int]:
+        """Shut down the connections that sent too much that is not taken yet.
 
         Args:
-            progress: Maps the descriptor of a client's connection to a number that changes with
-                each of its messages.
+            taken: Maps the descriptor of a client's connection to the bytes of its messages that
+                were taken.
+
+        Returns:
+            Those to the router.
         """
-        for acceptor in self._acceptors:
-            acceptor.end_endless(progress if acceptor is self._acceptors[0] else _no_message)
+        for acceptor in self._acceptors[1:]:
+            acceptor.end_floods(_no_message)
+        return self._acceptors[0].end_floods(taken)
 
     def admit(self, fd: int, pid: int = 0) -> None:
         """Exempt the connection of an admitted client from the deadline for a Hello.
@@ -302,7 +307,7 @@ class Listener:
         self.keys_allowed = len(known) or self.keys_allowed
         if key not in known:
             return b"400", b"key is not allowed"
-        if domain == _PUBLISHER and self.is_penalized(owner_of(key)):
+        if self.is_refused(owner_of(key), domain == _PUBLISHER):
             return b"400", b"key has flooded the agent"
         return b"200", b"OK"
 
@@ -321,7 +326,7 @@ class Listener:
 
 
 def _no_message(_fd: int) -> int:
-    """Return the progress of a connection to the publisher: always 0, as subscriptions are few."""
+    """Return what was taken from a connection to the publisher: 0, as subscriptions are few."""
     return 0
 
 
@@ -330,8 +335,8 @@ def owner_of(key: str) -> str:
     return f"key {key}"
 
 
-def _never(_owner: str) -> bool:
-    """Return False: the default of Listener.is_penalized."""
+def _never(_owner: str, _publisher: bool) -> bool:
+    """Return False: the default of Listener.is_refused."""
     return False
 
 

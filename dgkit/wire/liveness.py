@@ -119,7 +119,8 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
     if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
         return PeerRefused(
             f"{where} does not allow this client's key (status {value}): run `dgkit keys allow "
-            "KEY` on its side; `dgkit keys list` on this side shows KEY"
+            "KEY` on its side; `dgkit keys list` on this side shows KEY. If it is allowed, it has "
+            "flooded the agent, which refuses it for some minutes"
         )
     if event == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
         return PeerRefused(

@@ -1,4 +1,4 @@
-"""A message whose parts never end takes little memory, and ends the connection that sends it."""
+"""What is never complete, or not taken yet, takes little memory, and ends its connection."""
 
 import contextlib
 import os
@@ -8,14 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.processes.agents import agent
+import zmq
+from support.processes.agents import agent, program
 from support.processes.waiting import until
 from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
-from dgkit.wire import inflow
+from dgkit.wire import acceptor, inflow, keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
+from dgkit.wire.sockets import set_client_curve
 
 MIB = 1 << 20
 SENT = 4096 * MIB
@@ -91,6 +93,21 @@ def tcp():
             yield near, far
 
 
+@pytest.fixture
+def curve():
+    """A pair of sockets as between agent and client."""
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as router:
+        public, secret = zmq.curve_keypair()
+        router.curve_server, router.curve_secretkey, router.linger = True, secret, 0
+        port = router.bind_to_random_port("tcp://127.0.0.1")
+        with context.socket(zmq.DEALER) as dealer:
+            dealer.linger = 0
+            dealer.curve_publickey, dealer.curve_secretkey = zmq.curve_keypair()
+            dealer.curve_serverkey = public
+            dealer.connect(f"tcp://127.0.0.1:{port}")
+            yield router, dealer
+
+
 def _send_all(near, far, size):
     left = size
     while left:
@@ -136,6 +153,129 @@ def test_heartbeats_of_a_quiet_connection_are_no_flood(tcp, monkeypatch):
     assert seen.is_endless(far.fileno(), 5)
 
 
+def test_messages_that_are_not_taken_are_counted_however_many_were(tcp):
+    near, far = tcp
+    seen, taken = inflow.Inflow(), 0
+    for _ in range(5):
+        _send_all(near, far, 3 * MIB)
+        taken += 2 * MIB
+        ahead = seen.ahead(far.fileno(), taken)
+    assert 5 * MIB - 16_000 <= ahead <= 5 * MIB
+    assert seen.ahead(far.fileno(), taken + 5 * MIB) == 0
+
+
+def test_a_quiet_connection_earns_no_right_to_send_more(tcp, monkeypatch):
+    near, far = tcp
+    seen = inflow.Inflow()
+    _send_all(near, far, 16 * MIB)  # heartbeats of 12 hours
+    for hours in (12, 24):
+        later = time.monotonic() + hours * 3600
+        monkeypatch.setattr(inflow, "time", SimpleNamespace(monotonic=lambda at=later: at))
+        assert seen.ahead(far.fileno(), 0) == 0
+    _send_all(near, far, 9 * MIB)
+    assert seen.ahead(far.fileno(), 0) == 9 * MIB
+
+
+@pytest.mark.parametrize("size", [0, 1, 222, 223, 60_000])
+def test_the_bytes_of_a_message_are_those_that_cross_the_wire(size, curve):
+    router, dealer = curve
+    seen = inflow.Inflow()
+    dealer.send(bytes(size))
+    _, frame = router.recv_multipart(copy=False)
+    far = frame.get(zmq.SRCFD)
+    before = seen._received(far)
+    for _ in range(100):
+        dealer.send(bytes(size))
+    for _ in range(100):
+        router.recv_multipart()
+    assert seen._received(far) - before == 100 * inflow.wire_bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "ends"),
+    [
+        ([8, 8, 8], []),
+        ([8, 9, 0], [1]),
+        ([1, *[8] * 8], [1]),  # 65 in all
+        ([1] * 64, []),
+        ([1] * 66, [0, 1]),
+    ],
+)
+def test_the_connections_with_most_are_ended(ahead, ends):
+    assert acceptor.floods({fd: size * MIB for fd, size in enumerate(ahead)}) == ends
+
+
+SLOW = """
+import time
+from dgkit.agent import serve, server
+hold = server.Agent._hold
+def slow(self, route, router):
+    time.sleep(0.05 if route in self._clients else 0)
+    hold(self, route, router)
+server.Agent._hold = slow
+serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
+"""
+
+
+@pytest.fixture
+def slow_agent(tmp_path, monkeypatch):
+    """An agent that reads slowly, and its address."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("default", "flood"):
+        keys.allow(keys.make(name).public)
+    with program(SLOW) as served:
+        yield served, served.stdout.readline().strip()
+
+
+def _flood(dealer):
+    """Send large requests until the connection ends."""
+    with contextlib.suppress(zmq.Again):
+        while True:
+            yield dealer.send(bytes(60_000), copy=False)
+
+
+@contextlib.contextmanager
+def _flooder(address, first):
+    """Yield a client of bare messages that has sent the first, and its reply."""
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.linger, dealer.reconnect_ivl, dealer.sndtimeo = 0, -1, 200
+        pair = keys.load("flood")
+        set_client_curve(dealer, (pair.public, pair.secret), parse(address).key)
+        dealer.connect(parse(address).endpoint)
+        dealer.send(m.encode(first))
+        assert dealer.poll(20_000)
+        yield dealer, m.decode_reply(dealer.recv())
+
+
+def _is_barred(address, key="flood"):
+    try:
+        dgkit.connect(address, keys=key, timeout=20.0).close()
+    except dgkit.LimitReached as error:
+        return "than the agent could serve" in str(error)
+    return False
+
+
+def test_what_a_slow_loop_has_not_taken_is_little_and_bars_its_sender(slow_agent):
+    served, address = slow_agent
+    before = most = own_bytes(served.pid)
+    hello = m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")
+    with dgkit.connect(address, timeout=20.0), _flooder(address, hello) as (dealer, _):
+        for _ in _flood(dealer):
+            most = max(most, own_bytes(served.pid))
+    assert most - before < 160 * MIB
+    assert _is_barred(address)
+    assert not _is_barred(address, "default")
+
+
+def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
+    _, address = slow_agent
+    with _flooder(address, m.Stats(1)) as (dealer, reply):
+        assert type(reply) is m.Failed
+        for _ in range(200):
+            dealer.send(b"neither Hello nor patience")
+        until(lambda: _is_barred(address), "its key is barred")
+
+
 def test_bytes_that_wait_at_two_looks_tell_on_a_unix_socket():
     near, far = socket.socketpair()
     with near, far:
@@ -147,6 +287,18 @@ def test_bytes_that_wait_at_two_looks_tell_on_a_unix_socket():
         far.recv(1)
         assert not seen.is_endless(far.fileno(), 5)
         assert not seen.is_endless(far.fileno(), 5)
+
+
+def test_a_unix_socket_whose_bytes_wait_at_each_check_of_a_growing_process_is_a_flood():
+    near, far = socket.socketpair()
+    with near, far:
+        seen = inflow.Inflow()
+        near.sendall(b"xx")
+        for taken in range(8):
+            assert seen.ahead(far.fileno(), taken) == 0
+        assert seen.ahead(far.fileno(), 8) > inflow.MOST
+        far.recv(2)
+        assert seen.ahead(far.fileno(), 9) == 0
 
 
 def test_a_descriptor_that_is_closed_is_no_flood():
