@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
@@ -28,11 +27,10 @@ from .remote_transfer import (
     RemoteJob,
     RemoteWorker,
     SentJob,
-    SmallMove,
     cancel,
     check_silence,
 )
-from .staging import Staging
+from .staging import Staging, WholeMove
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
@@ -56,17 +54,17 @@ class RemoteDpu:
         self.no_dma: Unsupported | None = None
         self._timeout = timeout
         self._small = Staging(link, device, SMALL, SMALL_SLOTS, timeout)
-        self._worker = RemoteWorker(link, self._staging(device))
+        self._large = self._large_staging(device)
+        self._worker = RemoteWorker(link, self._large)
         self._results = BytePool()
-        self._create_lock = threading.Lock()
 
-    def _staging(self, device: Device) -> Staging:
-        """Return the staging memory of the worker."""
+    def _large_staging(self, device: Device) -> Staging:
+        """Return the staging memory of the worker, and of single chunks of other threads."""
         return Staging(self.link, device, LARGE, LARGE_SLOTS, self._timeout)
 
     def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
-        """Write and wait; one request and one reply if the data fits a small slot."""
-        pending = self._move_small(region, offset, len(view), view, waits=True)
+        """Write and wait; one request and one reply if the data fits a slot."""
+        pending = self._move_whole(region, offset, len(view), view, waits=True)
         if pending is None:
             return self._transfer(region, offset, len(view), memoryview(view)).run()
         try:
@@ -77,7 +75,7 @@ class RemoteDpu:
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
-        pending = self._move_small(region, offset, size, None, waits=True)
+        pending = self._move_whole(region, offset, size, None, waits=True)
         if pending is None:
             transfer = self._transfer(region, offset, size, None)
             transfer.run()
@@ -88,62 +86,54 @@ class RemoteDpu:
             return self.read(region, offset, size)
         return pending.data
 
-    def _move_small(
+    def _move_whole(
         self,
         region: SessionRegion,
         offset: int,
         size: int,
         view: memoryview | bytes | None,
         waits: bool = False,
-    ) -> SmallMove | None:
-        """Send the one request of a small transfer; None if the worker has to do it.
+    ) -> WholeMove | None:
+        """Send one request for a whole transfer; None if the worker has to do it.
 
-        Args:
-            region: The region.
-            offset: Its byte to start at.
-            size: Bytes.
-            view: Bytes to write; None: read.
-            waits: Whether the caller waits for the reply.
+        A transfer that nobody waits for yet must be small: the caller must not be kept for long.
         """
-        if size > SMALL or (self._worker.jobs and self._worker.using(region.handle)):
+        if size > (LARGE if waits else SMALL) or (
+            self._worker.jobs and self._worker.using(region.handle)
+        ):
             return None
-        small = self._small
-        if not small.handle:
-            with self._create_lock:
-                small.open()
+        staging = self._small if size <= SMALL else self._large
+        if not staging.handle:
+            staging.open()
+        data = self._results.take(size) if view is None else b""
         with self.link.lock:  # so that no other thread finds the same slot
-            slot = self._free_slot()
+            slot = staging.unused()
             if slot is not None:
-                pending = SmallMove(slot)
+                pending = WholeMove(staging, slot, data)
                 if view is None:
-                    fields = (region.handle, offset, small.handle, slot, size)
-                    pending.then = lambda _: pending.take(small.buffer, size)
+                    fields = (region.handle, offset, staging.handle, slot, size)
+                    pending.then = lambda _: pending.take()
                 else:
-                    fields = (small.handle, slot, region.handle, offset, size)
-                    small.buffer[slot : slot + size] = view
-                if not (waits and self.link.exchange(Move, fields, pending)):
+                    fields = (staging.handle, slot, region.handle, offset, size)
+                    staging.buffer[slot : slot + size] = view
+                if not (waits and size <= SMALL and self.link.exchange(Move, fields, pending)):
                     self.link.post(Move, *fields, pending=pending)
                 return pending
-        return self._move_small(region, offset, size, view) if self._wait_for_slot() else None
+        if staging is self._small and self._wait_for_small_slot():
+            return self._move_whole(region, offset, size, view, waits)
+        return None
 
-    def _free_slot(self) -> int | None:
-        """Return a small slot that no pending request uses; the caller holds the link's lock."""
-        slot, used = 0, [p.slot for p in self.link.pending if isinstance(p, SmallMove)]
-        while slot in used:
-            slot += SMALL
-        return slot if slot < SMALL * SMALL_SLOTS else None
-
-    def _wait_for_slot(self) -> bool:
+    def _wait_for_small_slot(self) -> bool:
         """Wait briefly for the oldest small request; return whether it is done."""
         with self.link.lock:
-            small = [p for p in self.link.pending if isinstance(p, SmallMove)]
-        return not small or self.link.wait(small[0], SLOT_WAIT_S)
+            moves = self._small.moves()
+        return not moves or self.link.wait(moves[0], SLOT_WAIT_S)
 
     def start(
         self, region: SessionRegion, offset: int, size: int, view: memoryview | None
     ) -> SessionTransfer:
         """Start a write of `view`, or a read if `view` is None."""
-        sent = self._move_small(region, offset, size, view)
+        sent = self._move_whole(region, offset, size, view)
         transfer = self._transfer(region, offset, size, view, sent)
         return transfer if sent is not None else transfer.start()
 
@@ -153,9 +143,9 @@ class RemoteDpu:
         offset: int,
         size: int,
         view: memoryview | None,
-        sent: SmallMove | None = None,
+        sent: WholeMove | None = None,
     ) -> SessionTransfer:
-        data = self._results.take(size) if view is None else b""
+        data = sent.data if sent else self._results.take(size) if view is None else b""
         job = (self.link, region.handle, offset, size, view, data)
         made = self._job_type(*job) if sent is None else SentJob(sent, self._worker, *job)
         return SessionTransfer(self._worker, made, self.provider, self.over_wire)

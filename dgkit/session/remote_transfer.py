@@ -10,14 +10,14 @@ from ..dpu.values import Moved
 from ..errors import DgkitError, PeerTimeout
 from ..types import Op
 from ..wire import messages
-from ..wire.connection import Pending, ReplyLost
+from ..wire.connection import ReplyLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dpu.copier import Slots
-    from ..wire.connection import Connection
-    from .staging import Staging
+    from ..wire.connection import Connection, Pending
+    from .staging import Staging, WholeMove
 
 SILENCE_S = 30.0  # a request is given up if the agent sends nothing for this long
 
@@ -32,20 +32,6 @@ def cancel(link: Connection, pending: Pending) -> None:
     """Ask the agent to end a request early, unless it has been answered."""
     if link.dead is None and not pending.done:
         link.post(messages.Cancel, pending.number)
-
-
-class SmallMove(Pending):
-    """Request that uses the small staging slot at offset `slot` as long as it is pending."""
-
-    data = b""  # of a read
-
-    def __init__(self, slot: int) -> None:
-        self.slot = slot
-
-    def take(self, staged: memoryview, size: int) -> None:
-        """Copy the bytes of a read out of the slot, before another request uses it."""
-        if self.error is None:
-            self.data = bytes(staged[self.slot : self.slot + size])
 
 
 class Request:
@@ -148,9 +134,9 @@ class SentJob(RemoteJob):
         job: Arguments of RemoteJob.
     """
 
-    def __init__(self, sent: SmallMove, worker: RemoteWorker, *job: Any) -> None:
+    def __init__(self, sent: WholeMove, worker: RemoteWorker, *job: Any) -> None:
         super().__init__(*job)
-        self.sent: SmallMove | None = sent  # None: the worker has the job
+        self.sent: WholeMove | None = sent  # None: the worker has the job
         self._worker = worker
 
     def settle(self) -> None:
@@ -168,7 +154,6 @@ class SentJob(RemoteJob):
             moved = sent.reply
             self._first = self._last = moved
             self._ns, self._parts = [moved.read_ns, moved.write_ns], moved.chunks
-            self.data = sent.data
             self.done, self.chunks = self.size, 1
         self.end()
 
@@ -188,7 +173,7 @@ class SentJob(RemoteJob):
 class _Watch(Job):
     """Has the worker wait for the request of a job, and end that, while nobody else may."""
 
-    def __init__(self, job: SentJob, sent: SmallMove) -> None:
+    def __init__(self, job: SentJob, sent: WholeMove) -> None:
         super().__init__(0)
         self._job, self._sent = job, sent
 
@@ -237,7 +222,7 @@ class RemoteWorker(Worker):
             check_silence(self.link)
         return False
 
-    def _wait_sent(self, job: SentJob, sent: SmallMove, timeout: float) -> bool:
+    def _wait_sent(self, job: SentJob, sent: WholeMove, timeout: float) -> bool:
         if sent.done or self.link.wait(sent, timeout):
             job.settle()
         else:

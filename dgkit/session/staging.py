@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..buffers import has_objects
+from ..dma.byte_pool import BytePool
 from ..dpu.copier import Slots
-from ..wire.connection import Creation
+from ..wire.connection import Creation, Pending
 from ..wire.messages import Import
 
 if TYPE_CHECKING:
     from ..dma import Device, Region
     from ..wire.connection import Connection
+
+
+class WholeMove(Pending):
+    """Request for a whole transfer; as long as it is pending, it uses a slot.
+
+    Args:
+        staging: Memory with the slot.
+        slot: Offset of the slot.
+        data: Result of a read, which no other code has seen.
+    """
+
+    def __init__(self, staging: Staging, slot: int, data: bytes) -> None:
+        self.staging, self.slot, self.data = staging, slot, data
+
+    def take(self) -> None:
+        """Copy the bytes of a read out of the slot, before another request uses it."""
+        if self.error is None:
+            size = len(self.data)
+            BytePool.fill(self.data, 0, self.staging.buffer[self.slot : self.slot + size])
 
 
 class Staging(Slots):
@@ -29,6 +50,7 @@ class Staging(Slots):
         super().__init__(slot_size, slots)
         self.handle = 0
         self._link, self._device, self._timeout = link, device, timeout
+        self._lock = threading.Lock()
         self._memory: memory.HostMemory | None = None
         self._region: Region | None = None
         self._creation: Creation | None = None
@@ -41,16 +63,38 @@ class Staging(Slots):
 
     def open(self) -> None:
         """Allocate the memory and have the agent import it, unless that was done before."""
-        if self.handle:
-            return
-        try:
-            self._memory = memory.empty(self.slots * self.slot_size, name="staging")
-            self._region = self._device.register(self._memory)
-            token = self._region.export()
-            self._create(Import, token, True)
-        except BaseException:
-            self.close()
-            raise
+        with self._lock:
+            if self.handle:
+                return
+            try:
+                self._memory = memory.empty(self.slots * self.slot_size, name="staging")
+                self._region = self._device.register(self._memory)
+                token = self._region.export()
+                self._create(Import, token, True)
+            except BaseException:
+                self.close()
+                raise
+
+    def take_slot(self) -> int | None:
+        """Return the offset of a free slot that no pending WholeMove uses; None: there is none."""
+        with self._link.lock:
+            slot = self.unused()
+            if slot is not None:
+                self._free.remove(slot)
+        return slot
+
+    def unused(self) -> int | None:
+        """Return the slot that take_slot() would take; the caller holds the link's lock."""
+        used = {move.slot for move in self.moves()}
+        for slot in reversed(self._free):
+            if slot not in used:
+                return slot
+        return None
+
+    def moves(self) -> list[WholeMove]:
+        """Return the pending requests that use a slot; the caller holds the link's lock."""
+        pending = self._link.pending
+        return [p for p in pending if isinstance(p, WholeMove) and p.staging is self]
 
     def _create(self, kind: type, *fields: Any) -> None:
         """Have the agent create its part, which it frees when this object goes or is closed."""

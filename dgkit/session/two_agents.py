@@ -80,11 +80,11 @@ class TwoAgents(RemoteDpu):
         self._host = host
         link.tie(host)
 
-    def _staging(self, device: Device) -> Staging:
+    def _large_staging(self, device: Device) -> Staging:
         """Return the staging memory of the worker, which is the DPU's."""
         return _WireStaging(self.link, device, STAGE_BYTES, STAGE_SLOTS, self._timeout)
 
-    def _move_small(self, *_: Any, **__: Any) -> None:
+    def _move_whole(self, *_: Any, **__: Any) -> None:
         """Leave all transfers to the worker: their bytes cross the wire."""
 
     def allocate(self, region: SessionRegion, name: str, place: str, timeout: float) -> Allocated:

@@ -136,13 +136,13 @@ def test_a_small_slot_is_in_use_as_long_as_its_request_is_pending():
         dpu, region = session.dpu, session.empty(64)
         session.write(region, b"creates the staging memory")
         running.send(signal.SIGSTOP)
-        moves = [dpu._move_small(region, 0, 64, None) for _ in range(SMALL_SLOTS)]
+        moves = [dpu._move_whole(region, 0, 64, None) for _ in range(SMALL_SLOTS)]
         assert sorted(move.slot for move in moves) == [SMALL * n for n in range(SMALL_SLOTS)]
-        assert dpu._move_small(region, 0, 64, None) is None
+        assert dpu._move_whole(region, 0, 64, None) is None
         running.send(signal.SIGCONT)
         assert {dpu._wait(move).size for move in moves} == {64}
         assert {move.data[:7] for move in moves} == {b"creates"}
-        assert dpu._move_small(region, 0, 64, None).slot == 0
+        assert dpu._move_whole(region, 0, 64, None).slot == 0
 
 
 def test_small_transfers_that_are_started_need_no_thread(monkeypatch):
