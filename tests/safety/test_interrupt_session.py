@@ -82,7 +82,9 @@ def check(session, region, fill):
     settle(session, region)
 
 
-@pytest.mark.parametrize("kind", ["write", "read", "small write", "start and cancel", *COPIES])
+@pytest.mark.parametrize(
+    "kind", ["write", "read", "small write", "small start", "start and cancel", *COPIES]
+)
 def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
     step = int(os.environ.get("DGKIT_INTERRUPT_STEP", "7"))
     data = b"x" * SIZE
@@ -98,6 +100,7 @@ def test_ctrl_c_at_any_bytecode_of_a_transfer_loses_no_slot(session, kind):
             "write": lambda: session.write(region, data),
             "read": lambda: session.read(region, SIZE),
             "small write": lambda: session.write(region, b"x" * 100),
+            "small start": lambda: session.start_read(region, 100).wait(),
             "start and cancel": cancelled,
             "copy": lambda: session.copy(region, other),
             "digest": lambda: session.digest(region),
