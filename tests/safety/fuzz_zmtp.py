@@ -7,6 +7,8 @@ process of its own, get connections of these kinds:
              reset anywhere, from the greeting to encrypted messages
     flood    from an agent whose key the client trusts: more replies than the client reads, then the
              end
+    requests from a client with a key to the agent: more requests and PINGs than its loop reads,
+             then the end
     server   to the client: greetings, commands and frames of ZMTP as raw bytes, any lengths
     raw      to the agent: the same
 
@@ -29,11 +31,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("proxy", "flood", "server", "raw")
+KINDS = ("proxy", "flood", "server", "raw", "requests")
+OF_CLIENT = KINDS[:3]
 CLIENTS = 4  # at a time
 CLIENT = """
 import concurrent.futures, random, sys, time, traceback
@@ -78,6 +82,18 @@ while True:
     router.send_multipart([route, m.encode(welcome)])
     for _ in range(random.choice((1, 400, 1100, 3000))):
         router.send_multipart([route, m.encode(m.Progress(number + 77, 1, 2))])
+"""
+# Reads slowly, and lets those who flooded it return at once.
+AGENT = """
+import time
+from dgkit.agent import account, serve, server
+account._PENALTY_S = 0.0
+hold = server.Agent._hold
+def slow(self, route, router):
+    time.sleep(0.001 if route in self._clients else 0)
+    hold(self, route, router)
+server.Agent._hold = slow
+serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
 """
 GREETING = b"\xff" + b"\0" * 7 + b"\x01\x7f"
 
@@ -147,23 +163,27 @@ class Fuzz:
     """
 
     def __init__(self, seed: int, stack: contextlib.ExitStack) -> None:
-        from support.processes.agents import agent, python
+        import zmq
+        from support.processes.agents import python
 
         from dgkit.wire import keys
 
         keys.allow(keys.make().public)
         self._rng, self._lock = random.Random(seed), threading.Lock()
         self.ended: Counter[str] = Counter()
-        self.agent = stack.enter_context(agent(address="tcp://127.0.0.1:0"))
-        self._key = "?" + self.agent.address.partition("?")[2]
-        self._closing = False
-        self._agent_at = self._place(self.agent.address)
+        self.agent = self._child(stack, python(AGENT))
+        self.address = self._line(self.agent.stdout)
+        self._key = "?" + self.address.partition("?")[2]
+        self._context = stack.enter_context(zmq.Context())
+        self._requests = stack.enter_context(ThreadPoolExecutor(CLIENTS))
+        self._agent_at = self._place(self.address)
         self.flood = self._child(stack, python(FLOOD))
         self._flood_at = self._place(self._line(self.flood.stdout))
         self.client = self._child(stack, python(CLIENT, str(CLIENTS)))
         self._servers = {
-            "proxy": self._serve(stack, lambda rng, end: self._proxy(rng, end, self._agent_at)),
-            "flood": self._serve(stack, lambda rng, end: self._proxy(rng, end, self._flood_at)),
+            "proxy": self._serve(stack, lambda *of: self._proxy(*of, self._agent_at, 0.6)),
+            "flood": self._serve(stack, lambda *of: self._proxy(*of, self._flood_at, 0.0)),
+            "requests": self._serve(stack, lambda *of: self._proxy(*of, self._agent_at, 0.0)),
             "server": self._serve(stack, self._raw),
         }
 
@@ -220,12 +240,13 @@ class Fuzz:
                 end.recv(4096)
         finish(rng, end)
 
-    def _proxy(self, rng: random.Random, end: socket.socket, to: tuple[str, int]) -> None:
+    def _proxy(
+        self, rng: random.Random, end: socket.socket, to: tuple[str, int], damages: float
+    ) -> None:
         """Forward both ways; at some byte of one way, damage what follows once, or end."""
         other = socket.create_connection(to)
-        flood = to is self._flood_at
         left, way = rng.randrange(rng.choice((70, 400, 2500, 200_000))), rng.randrange(2)
-        damage, ends = rng.random() < 0.6 and not flood, (end, other)
+        damage, ends = rng.random() < damages, (end, other)
         stop = time.monotonic() + 4
         while time.monotonic() < stop:
             for source in select.select(ends, (), (), 0.1)[0]:
@@ -244,9 +265,31 @@ class Fuzz:
         finish(rng, end)
         return finish(rng, other)
 
+    def _send_requests(self, rng: random.Random) -> None:
+        """Send more requests than the agent's loop reads, with heartbeats among them, then end."""
+        import zmq
+
+        from dgkit.wire import keys
+        from dgkit.wire import messages as m
+        from dgkit.wire.sockets import set_client_curve
+
+        with contextlib.suppress(zmq.ZMQError), self._context.socket(zmq.DEALER) as dealer:
+            dealer.linger, dealer.reconnect_ivl, dealer.sndhwm, dealer.sndtimeo = 0, -1, 0, 1000
+            dealer.heartbeat_ivl = rng.choice((0, 1, 20))
+            pair = keys.load("default")
+            set_client_curve(dealer, (pair.public, pair.secret), self._key.removeprefix("?key="))
+            dealer.connect(f"tcp://127.0.0.1:{self._servers['requests']}")
+            dealer.send(m.encode(m.Hello(0, m.VERSION, os.getpid(), "b", "m", "0")))
+            if not dealer.poll(1000):
+                return
+            first = getattr(m.decode_reply(dealer.recv()), "first_id", 1)
+            for number in range(rng.choice((1, 400, 1100, 3000, 20_000))):
+                dealer.send(m.encode(m.Stats(first + number)), zmq.NOBLOCK)
+            time.sleep(rng.choice((0.0, 0.1, 0.7)))
+
     def check(self) -> None:
         """Raise AssertionError if a process has ended."""
-        for name, process in (("agent", self.agent.process), ("client", self.client)):
+        for name, process in (("agent", self.agent), ("client", self.client)):
             if process.poll() is not None:
                 said = process.stderr.read()[-500:] if process.stderr else ""
                 raise AssertionError(f"the {name} ended with {process.returncode}: {said}")
@@ -257,6 +300,9 @@ class Fuzz:
         if kind == "raw":
             with contextlib.suppress(OSError):
                 self._raw(self._random(), socket.create_connection(self._agent_at))
+            return
+        if kind == "requests":
+            self._requests.submit(self._send_requests, self._random())
             return
         assert self.client.stdin is not None
         self.client.stdin.write(f"tcp://127.0.0.1:{self._servers[kind]}{self._key}\n")
@@ -271,9 +317,10 @@ class Fuzz:
                 self.ended[line.strip()] += 1
 
     def waiting(self) -> int:
-        """Return the connections of the client that have not ended."""
-        asked = sum(self.ended[kind] for kind in KINDS[:3])
-        return asked - sum(n for name, n in self.ended.items() if name not in KINDS)
+        """Return the connections of the clients that have not ended, or not begun."""
+        asked = sum(self.ended[kind] for kind in OF_CLIENT)
+        done = sum(n for name, n in self.ended.items() if name not in KINDS)
+        return asked - done + self._requests._work_queue.qsize()
 
 
 @contextlib.contextmanager
@@ -309,7 +356,7 @@ def run(seconds: float, seed: int, kinds: tuple[str, ...] = KINDS) -> str:
             time.sleep(0.05)
         assert not fuzz.waiting(), f"{fuzz.waiting()} calls of the client hang"
         assert not fuzz.ended["WRONG"], fuzz.ended
-        with dgkit.connect(fuzz.agent.address) as session:
+        with dgkit.connect(fuzz.address) as session:
             session.stats()
         fuzz.check()
         return ", ".join(f"{count:,} {name}" for name, count in sorted(fuzz.ended.items()))
