@@ -94,7 +94,14 @@ _COUNT_PROCESSES = _LIMITS + (
     "    os.kill(child, signal.SIGKILL)\n"
 )
 _PROBED_PROCESSES, _MOST_PROCESSES = 16, 24
-_USE_MEMORY = "kept = [bytearray(1 << 20) for _ in range(128)]; print('unlimited')"
+# Prints only "started" if it is killed for its memory.
+_USE_MEMORY = (
+    "print('started', flush=True)\n"
+    "try:\n"
+    "    kept = [bytearray(1 << 20) for _ in range(128)]\n"
+    "finally:\n"
+    "    print('unlimited')"
+)
 _PROBED_MEMORY = 64 << 20
 _MANY = 1 << 40
 _DROP = ("--clear-groups", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all")
@@ -308,9 +315,9 @@ def _tried(used: Isolation) -> Isolation:
     missing = list(used.missing)
     try:
         group = cgroup.command(_PROBED_MEMORY, _MOST_PROCESSES)
-        said, _ = _run([*used.prefix, sys.executable, "-I", "-S", "-c", _USE_MEMORY], group)
-        in_cgroup = said != "unlimited"
-        why = "its cgroup does not limit it"
+        said, why = _run([*used.prefix, sys.executable, "-I", "-S", "-c", _USE_MEMORY], group)
+        in_cgroup = said == "started"
+        why = "its cgroup does not limit it" if said else why
     except cgroup.NoCgroup as exc:
         in_cgroup, why = False, str(exc)
     if not in_cgroup:

@@ -182,6 +182,14 @@ def test_a_cgroup_that_limits_nothing_is_not_counted(monkeypatch):
     assert "(its cgroup does not limit it)" in str(used)
 
 
+def test_a_cgroup_in_which_nothing_starts_is_not_counted(monkeypatch):
+    fails = ("sh", "-c", "echo Failed to connect to bus >&2; exit 1", "sh")
+    monkeypatch.setattr(cgroup, "command", lambda *_: fails)
+    used = sandbox._tried(sandbox.Isolation("nothing"))
+    assert not used.in_cgroup
+    assert "(Failed to connect to bus)" in str(used)
+
+
 V2 = ("memory.max", "memory.swap.max", "memory.oom.group", "pids.max")
 
 
