@@ -45,6 +45,7 @@ def page(view):
             cells.append(nbformat.v4.new_code_cell("show(figure)", outputs=outputs))
         book = nbformat.v4.new_notebook(cells=cells)
         book.metadata.widgets = {STATE: {"state": states}}
+        cells[0].id = '"></div><img src=x onerror=alert(2)>'  # nbconvert does not validate ids
         done, _ = InlineFigures().preprocess(book, {})
         return [[output["data"] for output in cell.outputs] for cell in done.cells]
 
@@ -81,6 +82,11 @@ def test_no_text_of_a_figure_ends_its_script(page):
     ((drawn, *_),) = page(made)
     assert "alert(1)" in drawn["text/html"]
     assert "<script>alert" not in drawn["text/html"]
+
+
+def test_the_id_of_a_cell_adds_nothing_to_the_page(page):
+    ((drawn, *_),) = page(line())
+    assert "alert(2)" not in drawn["text/html"]
 
 
 def test_a_figure_that_is_too_large_is_not_in_the_state_and_a_closed_one_has_none(

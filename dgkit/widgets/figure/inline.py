@@ -37,7 +37,7 @@ class InlineFigures(Preprocessor):
         """Return the notebook with its figures, and the resources as they were."""
         states = nb.metadata.get("widgets", {}).get(_STATE, {}).get("state", {})
         have: set[str] = set()  # parts of BokehJS already in the page
-        for cell in nb.cells:
+        for number, cell in enumerate(nb.cells):
             for at, output in _views(cell):
                 saved = states.get(output["data"][_VIEW]["model_id"], {}).get("state", {})
                 figure = saved.get("saved") or {}
@@ -51,7 +51,7 @@ class InlineFigures(Preprocessor):
                     continue
                 lacking = {"bokeh", *figure["components"]} - have
                 have |= lacking
-                output["data"] = {"text/html": _html(figure, f"dgkit-{cell.id}-{at}", lacking)}
+                output["data"] = {"text/html": _html(figure, f"dgkit-{number}-{at}", lacking)}
                 output["metadata"] = {}
                 _remove_picture(cell, at)
         return nb, resources
