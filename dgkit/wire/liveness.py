@@ -16,7 +16,7 @@ import zmq
 from ..errors import PeerError, PeerLost, PeerRefused, PeerTimeout
 from .host_id import ends_within, process_state
 from .inflow import Stream
-from .sockets import readable
+from .sockets import readable, refuse_descriptors
 
 _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
 _ENDS_S = 0.1  # a process may outlive its connections by this long
@@ -107,6 +107,8 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
     if event == zmq.EVENT_CONNECTED:
         with contextlib.suppress(OSError):  # already ended; its event follows
             liveness.stream = Stream(value)
+        if where.startswith("ipc://"):
+            refuse_descriptors(value, where.removeprefix("ipc://"))
         return None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
         liveness.connected = True

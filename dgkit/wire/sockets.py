@@ -35,14 +35,19 @@ def set_keepalive(sock: zmq.Socket[bytes]) -> None:
     sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
 
 
-def refuse_descriptors(fd: int) -> None:
-    """Have connections to a listening Unix socket accept no file descriptors (Linux 6.16).
+def refuse_descriptors(fd: int, peer: str = "") -> None:
+    """Have a Unix socket, and connections to it, accept no file descriptors (Linux 6.16).
 
     libzmq takes none, so the kernel closes them in libzmq's thread, and the close of a socket with
     SO_LINGER and unsent data waits for as long as its sender has set.
+
+    Args:
+        fd: The socket.
+        peer: Path that it must be connected to, if given: `fd` may be that of another socket now.
     """
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
+        if not peer or sock.getpeername() == peer:
+            sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
 
 
 def set_client_curve(

@@ -15,9 +15,12 @@ from support.agent_faults import running
 from support.processes import cli
 from support.processes.agents import agent
 from support.processes.waiting import until
+from support.processes.zmtp import Zmtp
 
 import dgkit
 from dgkit.wire import listener, sockets
+from dgkit.wire.address import Address
+from dgkit.wire.connection import Connection
 
 STRANGER = """
 import os, sys
@@ -109,6 +112,19 @@ def test_descriptors_that_a_client_sends_are_refused(tmp_path):
                 with refused:
                     socket.send_fds(raw, [b"x"], [0])
         session.write(session.empty(64), b"x")
+
+
+def test_descriptors_that_an_agent_sends_are_refused(tmp_path):
+    refused = pytest.raises(PermissionError) if has_passrights() else contextlib.nullcontext()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{tmp_path}/x.sock")
+        server.listen()
+        link = Connection(Address(f"ipc://{tmp_path}/x.sock"), None)
+        with Zmtp(server.accept()[0], b"ROUTER") as peer:
+            until(lambda: link.pump() or link.liveness.connected, "the handshake")
+            with refused:
+                socket.send_fds(peer.socket, [b"x"], [0])
+        link.close()
 
 
 def test_a_signal_ends_a_start_that_waits_for_a_lock_at_once(tmp_path):
