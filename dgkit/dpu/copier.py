@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import memory
+from ..errors import DgkitError
 from .values import Moved, moved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dma import Device, Queue, Region, RemoteRegion
 
 _DEPTH = 64
+_Result = TypeVar("_Result")
 
 
 class Slots(ABC):
@@ -135,3 +141,61 @@ class Copier(Slots):
             if part is not None:
                 part.close()
         self._queue = self._inline = self._bounce = self._memory = None
+
+
+def _none() -> None:
+    """Return None, as a reference to an object that is gone."""
+
+
+class CopierPool:
+    """Copiers for work in the calling threads, each kept for the next call. Thread-safe.
+
+    Args:
+        create: Returns a new copier.
+    """
+
+    def __init__(self, create: Callable[[], Copier]) -> None:
+        self.idle: list[Copier] = []
+        self._create = create
+        self._latest: Callable[[], Copier | None] = _none
+        self._closed = False
+
+    @property
+    def is_free(self) -> bool:
+        """Return whether no call uses the latest copier."""
+        return bool(self.idle) or self._latest() is None
+
+    def run(self, work: Callable[[Copier], _Result]) -> _Result:
+        """Call `work` with a copier that no other thread uses."""
+        try:
+            copier = self.idle.pop()
+        except IndexError:
+            copier = self._create()
+            self._latest = weakref.ref(copier)  # gone if Ctrl-C comes before the next line
+        try:
+            result = work(copier)
+        except DgkitError:
+            self._put_back(copier)
+            raise
+        except BaseException:  # such as Ctrl-C: a DMA to the copier's memory may be in flight
+            self._latest = _none
+            with contextlib.suppress(DgkitError):
+                copier.close()
+            raise
+        self._put_back(copier)
+        return result
+
+    def _put_back(self, copier: Copier) -> None:
+        self.idle.append(copier)
+        if self._closed:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self.idle:
+            with contextlib.suppress(IndexError):  # another thread closes the last one
+                self.idle.pop().close()
+
+    def close(self) -> None:
+        """Close the idle copiers now, and each other one at the end of its call. Idempotent."""
+        self._closed = True
+        self._close_idle()

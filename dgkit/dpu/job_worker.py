@@ -54,6 +54,10 @@ class Worker:
         self._wake.put(None)
         self._ensure_thread()
 
+    def run(self, job: Job) -> None:
+        """Run a job whose caller waits: as submit()."""
+        self.submit(job)
+
     def using(self, ref: object) -> list[Job]:
         """Return the jobs with a region that have not ended."""
         return [job for job in list(self.jobs) if ref in job.refs]

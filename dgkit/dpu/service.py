@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from .. import memory
 from ..errors import ClosedError, DgkitError
 from ..sizes import INLINE_MAX, LARGE, LARGE_SLOTS
 from . import benchmark
-from .copier import Copier
+from .copier import Copier, CopierPool
 from .job import DigestJob, Job, TransferJob, copy_job
 from .job_worker import Worker
 from .region_ref import RegionRef
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
     )
 
 _NAP_S = 0.001
-_Result = TypeVar("_Result")
 
 
 class DpuService:
     """DPU: works on regions that it has allocated or imported. Thread-safe.
 
-    Small copies run in the calling thread, if no job with the same region is in progress; all other
-    jobs run on one worker thread. An agent instead runs jobs in a thread for each client; it uses
-    neither submit() nor copy() nor digest().
+    Small copies, and the transfers of one waiting thread at a time, run in the calling thread, if
+    no job with the same region is in progress; all other jobs run on one worker thread. An agent
+    instead runs jobs in a thread for each client; it uses neither submit(), run(), copy() nor
+    digest().
 
     Args:
         device: Device that moves the bytes.
@@ -56,8 +55,8 @@ class DpuService:
         self.device = device
         self.moves = self.bytes = 0  # successful DMA requests, and the bytes they moved
         self._copies_inline = copies_inline
-        self._inline_timeout = inline_timeout
-        self._inline: list[Copier] = []  # the idle ones
+        self._small = CopierPool(lambda: Copier(device, INLINE_MAX, 1, inline_timeout))
+        self._large = CopierPool(lambda: Copier(device, LARGE, LARGE_SLOTS))
         self._count_lock = threading.RLock()
         slots = Copier(device, LARGE, LARGE_SLOTS)
         self._worker = Worker(slots, lambda job: self._count(*job.counted))
@@ -89,38 +88,10 @@ class DpuService:
         """
         if src.remote is None or dst.remote is None:
             job = copy_job(src, src_offset, dst, dst_offset, size)
-            moved: Moved = self._run_inline(job.run)
+            moved: Moved = self._small.run(job.run)
             return moved
         span = (src.remote, src_offset, dst.remote, dst_offset, size)
-        return self._run_inline(lambda copier: copier.copy_small(*span))
-
-    def _run_inline(self, work: Callable[[Copier], _Result]) -> _Result:
-        """Call `work` with a copier that no other thread uses."""
-        try:
-            copier = self._inline.pop()
-        except IndexError:
-            copier = Copier(self.device, INLINE_MAX, 1, self._inline_timeout)
-        try:
-            result = work(copier)
-        except DgkitError:
-            self._put_back(copier)
-            raise
-        except BaseException:  # such as Ctrl-C: a DMA to the copier's memory may be in flight
-            with contextlib.suppress(DgkitError):
-                copier.close()
-            raise
-        self._put_back(copier)
-        return result
-
-    def _put_back(self, copier: Copier) -> None:
-        self._inline.append(copier)
-        if self._worker.closed:
-            self._close_inline()
-
-    def _close_inline(self) -> None:
-        while self._inline:
-            with contextlib.suppress(IndexError):  # another thread closes the last one
-                self._inline.pop().close()
+        return self._small.run(lambda copier: copier.copy_small(*span))
 
     def is_quick(self, ref: RegionRef, size: int) -> bool:
         """Return whether a transfer is small and no job with its region is in progress."""
@@ -129,27 +100,45 @@ class DpuService:
     def write_quickly(self, ref: RegionRef, offset: int, view: memoryview | bytes) -> Moved:
         """Write bytes of this process in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
-        moved = self._run_inline(lambda copier: copier.write_small(view, remote, offset))
+        moved = self._small.run(lambda copier: copier.write_small(view, remote, offset))
         self._count(1, moved.size)
         return moved
 
     def read_quickly(self, ref: RegionRef, offset: int, size: int) -> bytes:
         """Read bytes of a region in this thread; is_quick() must be true. Errors as copy()."""
         remote = ref.as_remote()
-        data = self._run_inline(lambda copier: copier.read_small(remote, offset, size))
+        data = self._small.run(lambda copier: copier.read_small(remote, offset, size))
         self._count(1, size)
         return data
 
     def submit(self, job: TransferJob) -> None:
         """Start a transfer; a small one that cannot block has ended on return."""
         ref: RegionRef = job.refs[0]
-        if not (self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size)):
+        if self.is_quick(ref, job.size) and self.can_copy_inline(ref, ref, job.size):
+            self._run_here(self._small, job)
+        else:
             self._worker.submit(job)
-            return
+
+    def run(self, job: TransferJob) -> None:
+        """Start a transfer whose caller waits.
+
+        It has ended on return, unless one of another thread is run here, or jobs with the same
+        region are in progress.
+        """
+        if self._large.is_free and not self._worker.using(job.refs[0]):
+            self._run_here(self._large, job)
+        else:
+            self._worker.submit(job)
+
+    def _run_here(self, copiers: CopierPool, job: TransferJob) -> None:
         with contextlib.suppress(DgkitError):  # the job keeps the error
-            self._run_inline(job.run)
+            copiers.run(lambda copier: job.run(copier, self._check_open))
         self._count(*job.counted)
         job.end()
+
+    def _check_open(self, _: int) -> None:
+        if self._worker.closed:
+            raise ClosedError("the session is closed")
 
     def wait(self, job: Job, timeout: float) -> bool:
         """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended."""
@@ -173,7 +162,7 @@ class DpuService:
         """Return the SHA-256 of bytes that DMA reads. Order and errors as copy()."""
         job = DigestJob(ref, offset, size)
         quick = self.is_quick(ref, size)
-        result: Digested = self._run_inline(job.run) if quick else self._run(job)
+        result: Digested = self._small.run(job.run) if quick else self._run(job)
         return result
 
     def _run(self, job: Job) -> Any:
@@ -219,4 +208,5 @@ class DpuService:
     def close(self) -> None:
         """End the worker and its jobs, and free the queues and their memory. Idempotent."""
         self._worker.close()
-        self._close_inline()
+        self._small.close()
+        self._large.close()

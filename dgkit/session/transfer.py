@@ -115,6 +115,9 @@ class Jobs(Protocol):
     def submit(self, job: TransferJob) -> None:
         """Start a job."""
 
+    def run(self, job: TransferJob) -> None:
+        """Start a job whose caller waits; it may have ended on return."""
+
     def wait(self, job: TransferJob, timeout: float) -> bool:
         """Wait for a job at most `timeout` seconds, perhaps less; return whether it has ended."""
 
@@ -224,9 +227,9 @@ class SessionTransfer:
         return self._report
 
     def run(self) -> TransferReport:
-        """Start, wait and return the report; cancel if an exception such as Ctrl-C comes."""
+        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes."""
         try:
-            self.start()
+            self._jobs.run(self._job)
             return self.wait()
         except BaseException:
             self.cancel()

@@ -241,6 +241,16 @@ def settle(session: Any, region: Any) -> bool:
     return False
 
 
+def keep_two_copiers(session: Any, region: Any) -> None:
+    """Have the service keep two copiers for small transfers, as if two threads had made some."""
+    session.read(region, 1)
+    if session.role == "dpu":
+        idle = session.dpu.service._small.idle
+        first = idle.pop()
+        session.read(region, 1)
+        idle.append(first)
+
+
 def warm_up(session: Any, region: Any, calls: list[Callable[[], object]]) -> tuple[set[Any], Any]:
     """Make each call once; return the regions that last, and what both sides hold then."""
     from support.interrupting import held
@@ -250,11 +260,7 @@ def warm_up(session: Any, region: Any, calls: list[Callable[[], object]]) -> tup
         call()
     for each in {*session.regions} - lasting:
         each.close()
-    if session.role == "dpu":  # two threads transfer at a time, so the service keeps two copiers
-        idle = session.dpu.service._inline
-        first = idle.pop()
-        session.read(region, 1)
-        idle.append(first)
+    keep_two_copiers(session, region)
     settle(session, region)
     time.sleep(1)  # the agent notices the end of a subscription late
     return lasting, held(session)
@@ -279,6 +285,7 @@ def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
                 one_call(chance.choice(calls), chance.uniform(0, LATEST_S), counts, watchdog)
             bystander.end()
             check(session, region, counts, watchdog)
+            keep_two_copiers(session, region)
             if left := leftovers(session, want, lasting):
                 counts.left_behind += 1
                 counts.errors.append(left)

@@ -116,7 +116,7 @@ def test_a_small_copy_that_was_interrupted_gives_up_its_bounce_memory(session, m
     """A DMA may be in flight to it."""
     region = session.empty(64)
     session.write(region, b"x")
-    (used,) = session.dpu.service._inline
+    (used,) = session.dpu.service._small.idle
 
     def failing(*_):
         raise KeyboardInterrupt
@@ -126,7 +126,7 @@ def test_a_small_copy_that_was_interrupted_gives_up_its_bounce_memory(session, m
         with pytest.raises(KeyboardInterrupt):
             session.write(region, b"y")
     session.write(region, b"z")
-    assert session.dpu.service._inline[0] is not used
+    assert session.dpu.service._small.idle[0] is not used
     assert session.read(region, 1) == b"z"
 
 
@@ -146,7 +146,7 @@ def test_small_transfers_start_no_thread(session):
 
 def test_the_worker_ends_with_the_session(session):
     with session.empty(MIB) as region:
-        session.write(region, bytes(MIB))
+        session.start_write(region, bytes(MIB)).wait()
     worker = session.dpu.service._worker
     assert worker._running.locked()
     session.close()
@@ -228,5 +228,5 @@ def test_a_defect_in_the_worker_reaches_those_who_wait(session, monkeypatch, def
     with monkeypatch.context() as patched:
         patched.setattr(Worker, "_start_chunks", fails)
         with pytest.raises(seen, match="a defect"):
-            session.write(region, bytes(region.size))
+            session.start_write(region, bytes(region.size)).wait()
     session.write(region, bytes(region.size))
