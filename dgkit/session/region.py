@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import BoundsError, ClosedError, Unsupported
 from ..types import Access
 from ..validate import whole
-from ..wire.connection import Creation
+from ..wire.creation import Creation
 from ..wire.messages import Free
 from .argument_checks import seconds
 

@@ -10,7 +10,7 @@ from ..dma.byte_pool import BytePool
 from ..dpu.values import LatencyResult, RateResult
 from ..errors import Unsupported
 from ..sizes import LARGE, LARGE_SLOTS, SLOT_WAIT_S, SMALL, SMALL_SLOTS
-from ..wire.connection import Connection, Pending, ReplyLost
+from ..wire.connection import Connection
 from ..wire.messages import (
     Allocate,
     Allocated,
@@ -22,6 +22,7 @@ from ..wire.messages import (
     Progress,
     Rate,
 )
+from ..wire.pending import Pending, ReplyLost
 from .remote_transfer import (
     SILENCE_S,
     RemoteJob,

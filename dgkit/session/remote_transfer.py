@@ -10,13 +10,14 @@ from ..dpu.values import Moved
 from ..errors import DgkitError, PeerTimeout
 from ..types import Op
 from ..wire import messages
-from ..wire.connection import ReplyLost
+from ..wire.pending import ReplyLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..dpu.copier import Slots
-    from ..wire.connection import Connection, Pending
+    from ..wire.connection import Connection
+    from ..wire.pending import Pending
     from .staging import Staging, WholeMove
 
 SILENCE_S = 30.0  # a request is given up if the agent sends nothing for this long

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ..errors import PeerError
-from ..wire.connection import Creation
+from ..wire.creation import Creation
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled, topic
 from .describe import machine_of
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..dpu.sampler import Sampler
     from ..dpu.values import WatchTask
     from ..report import Machine
-    from ..wire.connection import Connection, Pending
+    from ..wire.connection import Connection
+    from ..wire.pending import Pending
 
 _BUDGET_NS = 10_000_000  # duration of one take() where this process measures
 

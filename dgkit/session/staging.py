@@ -10,8 +10,9 @@ from .. import memory
 from ..buffers import has_objects
 from ..dma.byte_pool import BytePool
 from ..dpu.copier import Slots
-from ..wire.connection import Creation, Pending
+from ..wire.creation import Creation
 from ..wire.messages import Import
+from ..wire.pending import Pending
 
 if TYPE_CHECKING:
     from ..dma import Device, Region

@@ -1,0 +1,51 @@
+"""Request that was sent and not yet answered."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import PeerError
+
+
+class ReplyLost(PeerError):
+    """An exception such as Ctrl-C in some thread lost the request or its reply.
+
+    The agent does not work on it, but may have done what was requested.
+    """
+
+
+class Pending:
+    """Request that was sent and not yet answered.
+
+    `then` is called with this object when the reply has arrived or the request has failed: once, or
+    again if an exception such as Ctrl-C interrupted the call. `news` is called for each Progress
+    and Block; if it raises PeerError, the connection ends. Both run under the connection's lock and
+    must not block.
+    """
+
+    #: Type of its reply.
+    expected: type = object
+
+    number = -1
+    done = False
+    reply: Any = None
+    error: Exception | None = None
+    then: Callable[[Pending], None] | None = None
+    news: Callable[[Any], None] | None = None
+    gate: threading.Lock | None = None
+
+    def result(self) -> Any:
+        """Return the reply, or raise the exception that the request failed with."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return self.reply
+
+    def undo(self) -> None:
+        """Do nothing: only a Creation leaves something at the agent."""
+
+    def release(self) -> None:
+        """Wake the thread that waits at the gate, if any."""
+        if self.gate is not None and self.gate.locked():
+            self.gate.release()
