@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import zmq
+
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
 from ..sizes import COPY_CHUNK, WINDOW
@@ -31,6 +33,7 @@ _RELEASE_FAILURES = 3  # of one region, after which it is given up
 _MAX_UNSENT = 512 << 10  # most bytes of replies that a client has not read
 _MESSAGE_BYTES = 200  # memory of a short reply besides its body
 _MAX_WAITING = 2 << 20  # most bytes of requests that wait to be served
+_COPIED = 16 << 10  # shorter bodies are copied: each frame may keep a buffer of 8 KiB of libzmq
 _REQUEST_BYTES = 1 << 10  # added to each body: 2,000 short requests may wait
 
 
@@ -246,20 +249,21 @@ class Waiting:
     __slots__ = ("_bytes", "messages")
 
     def __init__(self) -> None:
-        self.messages: deque[tuple[bytes, bool]] = deque()
+        self.messages: deque[tuple[bytes | zmq.Frame, bool]] = deque()
         self._bytes = 0
 
-    def add(self, body: bytes, several: bool) -> bool:
+    def add(self, frame: zmq.Frame, several: bool) -> bool:
         """Add a request; return False, and drop it, if too many wait."""
-        size = len(body) + _REQUEST_BYTES
-        if self._bytes + size > _MAX_WAITING:
+        length = len(frame)
+        if self._bytes + length + _REQUEST_BYTES > _MAX_WAITING:
             return False
-        self._bytes += size
-        self.messages.append((body, several))
+        self._bytes += length + _REQUEST_BYTES
+        self.messages.append((frame.bytes if length < _COPIED else frame, several))
         return True
 
     def next(self) -> tuple[bytes, bool]:
         """Remove and return the oldest request."""
-        body, several = self.messages.popleft()
+        message, several = self.messages.popleft()
+        body = message if isinstance(message, bytes) else message.bytes
         self._bytes -= len(body) + _REQUEST_BYTES
         return body, several

@@ -58,9 +58,9 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _RETRY_MS = 5  # interval of retries for connections that did not accept a reply
-_DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages, and
-_READ_S = 0.0005  # time of reading them, after which it serves again
+_DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
+_MAX_ROUNDS = 25  # rounds of messages read at once
 _MAX_DROPPED = 1024  # routes whose messages are dropped
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
@@ -175,9 +175,10 @@ class Agent:
         """
         if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
             self._service(Wakeup.EVENT)  # as the loop does when it is idle
-        end = time.monotonic() + _READ_S
         with contextlib.suppress(zmq.Again):
-            while readable(router) and time.monotonic() < end:
+            for _ in range(_MAX_ROUNDS):
+                if not readable(router):
+                    break
                 for _ in range(_ROUND):
                     self._hold(router.recv(_LAST), router)
         self._drained = time.monotonic()
@@ -188,13 +189,13 @@ class Agent:
         if client is None:
             self._hold_hello(route, router)
             return
-        body = router.recv()
-        client.taken += wire_bytes(len(body))
+        frame = router.recv(copy=False)
+        client.taken += wire_bytes(len(frame))
         several = self._skip(router)
         waiting = self._waiting.get(route)
         if waiting is None:
             waiting = self._waiting[route] = Waiting()
-        if not waiting.add(body, several):
+        if not waiting.add(frame, several):
             self._disconnect_flooding(client)
 
     def _hold_hello(self, route: bytes, router: zmq.Socket[bytes]) -> None:
