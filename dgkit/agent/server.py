@@ -202,8 +202,8 @@ class Agent:
         """Read the rest of a message from a route without a client: a wake-up, or a Hello.
 
         Messages that a connection sent before it ended, or after a first message that still waits
-        for its turn, are dropped. The Hello's deadline ends a connection whose messages are
-        dropped.
+        for its turn, are dropped; the key that did not wait for the reply is penalized. The Hello's
+        deadline ends a connection whose messages are dropped.
         """
         hello = self._hellos.pop(route, None)
         if hello is not None:

@@ -24,7 +24,7 @@ from .listener import Listener
 from .sockets import fd_of
 
 _TICK_S = 1.0  # interval of wake-ups while there is a connection
-_GROWTH_S = 0.02  # interval of checks of the process's memory while bytes arrive
+_GROWTH_S = 0.05  # interval of checks of the process's memory while bytes arrive
 _QUIET_S = (
     1.0  # without any event, after which the thread sleeps for a second, or until bytes arrive
 )

@@ -238,7 +238,7 @@ def _flood(dealer):
 def _flooder(address, first):
     """Yield a client of bare messages that has sent the first, and its reply."""
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
-        dealer.linger, dealer.reconnect_ivl, dealer.sndtimeo = 0, -1, 200
+        dealer.linger, dealer.reconnect_ivl, dealer.sndtimeo = 0, -1, 1500
         pair = keys.load("flood")
         set_client_curve(dealer, (pair.public, pair.secret), parse(address).key)
         dealer.connect(parse(address).endpoint)
