@@ -274,6 +274,9 @@ def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
         for _ in range(200):
             dealer.send(b"neither Hello nor patience")
         until(lambda: _is_barred(address), "its key is barred")
+    with pytest.raises(dgkit.PeerRefused, match="has flooded the agent"):
+        until(lambda: not _is_barred(address), "it is refused at the handshake")
+    assert not _is_barred(address, "default")
 
 
 def test_bytes_that_wait_at_two_looks_tell_on_a_unix_socket():
