@@ -1,9 +1,10 @@
 """One JupyterLab and one Chromium for all tests here. `board` is one notebook with a dashboard that
-tests of single panels share; a test that breaks something has a page and a kernel of its own."""
+tests of single panels share; a test that breaks something has a notebook and a kernel of its own,
+in a tab that is cleared after each test, or in a new one where it changes the page itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -11,6 +12,20 @@ from support.jupyter.lab import Lab, lab
 from support.jupyter.page import WAIT_MS, LabPage, Notebook, chromium
 
 expect.set_options(timeout=WAIT_MS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Take a picture of each page of a test that fails."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for value in item.funcargs.values():
+            if isinstance(value, (LabPage, Notebook)):
+                page = value if isinstance(value, LabPage) else value.lab_page
+                page.shot(item.name)
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -25,28 +40,38 @@ def browser() -> Iterator[Browser]:
         yield started
 
 
-@pytest.fixture
-def new_page(
-    server: Lab, browser: Browser, request: pytest.FixtureRequest
-) -> Iterator[Callable[[], LabPage]]:
-    """Opens tabs. At the end: no exception in any of them, and no kernel is left."""
-    pages: list[LabPage] = []
-
-    def make() -> LabPage:
-        pages.append(LabPage(server, browser))
-        return pages[-1].go()
-
-    yield make
-    for page in pages:
-        page.shot(request.node.name)
-        page.close()
-    for page in pages:
-        page.check()
+@pytest.fixture(scope="session")
+def idle_tabs(server: Lab, browser: Browser) -> Iterator[list[LabPage]]:
+    """The tab that tests have one after the other: to load JupyterLab takes seconds."""
+    tabs: list[LabPage] = []
+    yield tabs
+    for tab in tabs:
+        tab.close()
 
 
 @pytest.fixture
-def lab_page(new_page: Callable[[], LabPage]) -> LabPage:
-    return new_page()
+def lab_page(
+    server: Lab, browser: Browser, idle_tabs: list[LabPage], request: pytest.FixtureRequest
+) -> Iterator[LabPage]:
+    """A tab with nothing open, as if new; a failed test leaves none to the next."""
+    tab = idle_tabs.pop() if idle_tabs else LabPage(server, browser).go()
+    failed = request.session.testsfailed
+    yield tab
+    if request.session.testsfailed > failed:
+        tab.close()
+    else:
+        tab.clear()
+        idle_tabs.append(tab)
+    tab.check()
+
+
+@pytest.fixture
+def new_page(server: Lab, browser: Browser) -> Iterator[LabPage]:
+    """A tab that no other test gets."""
+    tab = LabPage(server, browser).go()
+    yield tab
+    tab.close()
+    tab.check()
 
 
 @pytest.fixture
@@ -70,10 +95,9 @@ def shared_board(server: Lab, browser: Browser) -> Iterator[Notebook]:
 
 
 @pytest.fixture
-def board(shared_board: Notebook, request: pytest.FixtureRequest) -> Iterator[Notebook]:
+def board(shared_board: Notebook) -> Iterator[Notebook]:
     """The notebook that tests share; `d` is the dashboard. Its regions are freed after each."""
     yield shared_board
-    shared_board.lab_page.shot(request.node.name)
     dialogs = shared_board.lab_page.dismiss_dialogs()
     shared_board.value("[region.close() for region in d.session.regions] and None")
     shared_board.lab_page.check()

@@ -1,6 +1,5 @@
 """Panels in containers of ipywidgets, in cells that are run again, after a reload and a restart."""
 
-import pytest
 from playwright.sync_api import expect
 from support.processes.waiting import until
 
@@ -10,36 +9,42 @@ from IPython.display import display
 s = dgkit.connect()
 s.empty(4096, name="held")
 """
-CONTAINERS = {
-    "HBox": "W.HBox([dgkit.HexView(s)])",
-    "Tab": "W.Tab([dgkit.HexView(s), dgkit.TransferPanel(s)])",
-    "nested": "W.Accordion([W.VBox([W.HBox([dgkit.HexView(s)])])], selected_index=0)",
-    "Output": "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nW.VBox([out])",
-    "interact": "W.interactive(lambda n: display(dgkit.HexView(s)), n=3)",
-}
+NESTED = "W.Accordion([W.VBox([W.HBox([dgkit.HexView(s)])])], selected_index=0)"
+CONTAINERS = (
+    "W.HBox([dgkit.HexView(s)])",
+    "W.Tab([dgkit.HexView(s), dgkit.TransferPanel(s)])",
+    NESTED,
+    "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nW.VBox([out])",
+    "W.interactive(lambda n: display(dgkit.HexView(s)), n=3)",
+)
 
 
 def slider(notebook):
     return notebook.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .widget-slider")
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
-def test_a_container_of_a_panel_that_ran_twice_is_there_after_a_reload_with_all_others(
-    notebook, container
-):
+def all_ready(notebook):
+    """Each container shows its panel."""
+    for nth in range(len(CONTAINERS)):
+        notebook.ready("hexview", nth)
+    expect(notebook.page.locator(".jp-NotebookPanel .dgkit-hexview")).to_have_count(len(CONTAINERS))
+
+
+def test_containers_of_panels_that_ran_twice_are_there_after_a_reload_with_all_others(notebook):
+    notebook.page.set_viewport_size({"width": 1600, "height": 5000})  # all are in view
     notebook.cell(SETUP)
     notebook.cell("W.IntSlider(description='plain')")
-    cell = notebook.add(CONTAINERS[container])
-    for _ in range(2):
-        notebook.run(cell)
-    notebook.ready("hexview")
+    for cell in [notebook.add(source) for source in CONTAINERS]:
+        for _ in range(2):
+            notebook.run(cell)
+    all_ready(notebook)
     notebook.save()
     notebook.lab_page.reload()
     notebook.open()
-    notebook.ready("hexview")
+    all_ready(notebook)
     expect(slider(notebook).first).to_be_visible()
     expect(notebook.page.get_by_text("Loading widget")).to_have_count(0)
-    notebook.lab_page.shot(f"container-{container}")
+    notebook.lab_page.shot("containers")
 
 
 def test_a_container_that_still_shows_a_closed_panel_says_so_at_once_and_after_a_reload(notebook):
@@ -64,7 +69,7 @@ def test_a_container_that_still_shows_a_closed_panel_says_so_at_once_and_after_a
 def test_after_a_restart_the_cells_make_all_of_it_again(notebook):
     setup = notebook.add(SETUP)
     notebook.run(setup)
-    cell = notebook.add(CONTAINERS["nested"])
+    cell = notebook.add(NESTED)
     for _ in range(2):
         notebook.run(cell)
     notebook.ready("hexview")

@@ -30,7 +30,7 @@ def shared(server, browser, tmp_path_factory) -> Iterator[tuple[Notebook, Path]]
 
 
 @pytest.fixture
-def book(shared, request):
+def book(shared):
     """A notebook with one panel, `p`, of a host; its snapshot is `book.path_of_snapshot`."""
     notebook, path = shared
     notebook.path_of_snapshot = saved(path.parent)
@@ -40,7 +40,6 @@ def book(shared, request):
     notebook.run(notebook.made)
     judged(notebook)
     yield notebook
-    notebook.lab_page.shot(request.node.name)
     notebook.lab_page.check()
 
 

@@ -93,14 +93,14 @@ class Student:
 
 
 @pytest.mark.timeout(300)
-def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, lab_page):
-    lab_page.page.route(f"{MATHJAX}**", lambda route: route.abort())
-    shell = Terminal(lab_page, STUDENT, STUDENT, **variables())
+def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, new_page):
+    new_page.page.route(f"{MATHJAX}**", lambda route: route.abort())
+    shell = Terminal(new_page, STUDENT, STUDENT, **variables())
     shell.run(f"nbgrader fetch_assignment {LAB}")
-    book = Notebook(lab_page, NOTEBOOK).open()
+    book = Notebook(new_page, NOTEBOOK).open()
     student = Student(book)
     book.quiet()
-    lab_page.shot("labs-1-released")
+    new_page.shot("labs-1-released")
     student.run("read_header")
     with pytest.raises(Lost, match="read_header raised NotImplementedError"):
         student.run("test_header")
@@ -108,29 +108,29 @@ def test_a_lab_is_solved_by_a_student_and_graded_by_an_instructor(handed_out, la
     expect(error).to_contain_text("NotImplementedError")
     expect(error).not_to_contain_text("find_bytes.py")  # no frames of the test
     error.scroll_into_view_if_needed()
-    lab_page.shot("labs-2-a-test-fails")
+    new_page.shot("labs-2-a-test-fails")
     for name, text in written().items():
         student.write(name, text)
         student.run(f"test_{name.removeprefix('read_')}")
-    lab_page.shot("labs-3-solved")
+    new_page.shot("labs-3-solved")
     book.save()
     told = shell.run(f"dgkit teach check {LAB}/{source(LAB).name}")
     assert "4 of 4 tests are right" in told
     shell.run(f"nbgrader submit {LAB}")
-    lab_page.shot("labs-4-submitted")
+    new_page.shot("labs-4-submitted")
 
-    desk = Terminal(lab_page, COURSE, "instructor", **variables())
+    desk = Terminal(new_page, COURSE, "instructor", **variables())
     for step in ("collect", "autograde", "generate_feedback"):
         desk.run(f"nbgrader {step} {LAB}")
-    lab_page.shot("labs-5-graded")
-    (page,) = (lab_page.lab.root / COURSE).glob(f"feedback/*/{LAB}/*.html")
-    lab_page.ask(SHOW, str(page.relative_to(lab_page.lab.root)))
-    feedback = lab_page.page.frame_locator(".jp-HTMLViewer iframe")
+    new_page.shot("labs-5-graded")
+    (page,) = (new_page.lab.root / COURSE).glob(f"feedback/*/{LAB}/*.html")
+    new_page.ask(SHOW, str(page.relative_to(new_page.lab.root)))
+    feedback = new_page.page.frame_locator(".jp-HTMLViewer iframe")
     wrong = feedback.locator("pre", has_text="12 of 15 points")
     expect(wrong).to_contain_text("WRONG  a list that ends too early")
     wrong.scroll_into_view_if_needed()
-    lab_page.shot("labs-6-feedback")
-    lab_page.asked = [url for url in lab_page.asked if not url.startswith(MATHJAX)]
+    new_page.shot("labs-6-feedback")
+    new_page.asked = [url for url in new_page.asked if not url.startswith(MATHJAX)]
 
 
 if not HOME:

@@ -12,7 +12,7 @@ from support.jupyter.page import Notebook
 from support.processes.waiting import children, gone, until
 
 SAMPLES = "(d.panels.plot.state()['run'] or {}).get('samples', 0)"
-RELOADS = 20
+RELOADS = 5
 
 
 def samples(notebook, nth=0):

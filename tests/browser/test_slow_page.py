@@ -15,13 +15,13 @@ AbortSignal.timeout = (ms) => {
 """
 
 
-def test_a_panel_whose_script_came_late_is_drawn_and_follows_its_kernel(lab_page):
-    lab_page.forgiven = GIVEN_UP
-    lab_page.context.add_init_script(IMPATIENT)
-    lab_page.reload()
-    notebook = lab_page.notebook("late")
+def test_a_panel_whose_script_came_late_is_drawn_and_follows_its_kernel(new_page):
+    new_page.forgiven = GIVEN_UP
+    new_page.context.add_init_script(IMPATIENT)
+    new_page.reload()
+    notebook = new_page.notebook("late")
     notebook.cell("import dgkit\ns = dgkit.connect()\ndgkit.TransferPanel(s)")
     panel = notebook.ready("transfer")
-    assert any(GIVEN_UP in error for error in lab_page.errors)
+    assert any(GIVEN_UP in error for error in new_page.errors)
     notebook.cell("region = s.empty(64, name='made later')")
     expect(panel.get_by_label("Region", exact=True)).to_contain_text("made later")

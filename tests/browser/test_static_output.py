@@ -55,8 +55,8 @@ def test_a_picture_is_hidden_beside_its_live_view_renewed_and_shown_without_it(n
     book = nbformat.read(path, as_version=4)
     for cell in book.cells:
         cell.source += "\n# from somebody else"
-    nbformat.write(book, path.with_name("strange.ipynb"))
-    strange = Notebook(notebook.lab_page, "strange.ipynb").open()
+    nbformat.write(book, path.with_name("distrusted.ipynb"))
+    strange = Notebook(notebook.lab_page, "distrusted.ipynb").open()
     shown = strange.page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-RenderedImage img")
     for nth in range(2):
         expect(shown.nth(nth)).to_be_visible()
@@ -119,18 +119,19 @@ def test_pictures_of_containers_are_hidden_beside_them_and_shown_where_the_noteb
     notebook.lab_page.shot("static-reopened")
 
 
-def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_pictures(notebook):
+def test_a_notebook_that_is_reopened_without_a_kernel_shows_its_pictures(new_page):
+    notebook = new_page.notebook("kernel")
     notebook.cell(SETUP)
     notebook.ready("hexview")
     path = notebook.save()
     path.with_name("no_kernel.ipynb").write_bytes(path.read_bytes())
     # ipywidgets' manager itself fails where a notebook has no kernel, at some later time
-    notebook.lab_page.forgiven = "jupyterlab-manager/static"
+    new_page.forgiven = "jupyterlab-manager/static"
     opening = {"path": "no_kernel.ipynb", "factory": "Notebook"}
     alone = {
         "kernelPreference": {"shouldStart": False, "canStart": False, "autoStartDefault": False}
     }
-    notebook.lab_page.ask(
+    new_page.ask(
         "async (args) => { const made = await app.commands.execute('docmanager:open', args);"
         " await made.context.ready; app.shell.activateById(made.id); }",
         opening | alone,

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,6 +67,7 @@ class Lab:
         self.root.mkdir(parents=True)
         self.token = secrets.token_hex(8)
         self._home = folder / "home"
+        self._ends = ThreadPoolExecutor(1)
         self._quiet_news()
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -128,15 +130,20 @@ class Lab:
         return json.loads(text) if text else None
 
     def end_kernels(self, paths: Collection[str]) -> None:
-        """Shut down the kernels of these notebooks, which outlive the pages that started them."""
+        """Shut down the kernels of these notebooks, which outlive the pages that started them.
+
+        They end in the background, which takes a second.
+        """
         for session in self.get("api/sessions"):
             if session["path"] in paths:
-                self.get(f"api/sessions/{session['id']}", "DELETE")
+                self._ends.submit(self.get, f"api/sessions/{session['id']}", "DELETE")
 
     def close(self) -> None:
         """End the kernels and the server."""
         try:
-            self.end_kernels([session["path"] for session in self.get("api/sessions")])
+            self._ends.shutdown()  # a session that is being deleted is still listed
+            for session in self.get("api/sessions"):
+                self.get(f"api/sessions/{session['id']}", "DELETE")
         finally:
             self.process.send_signal(signal.SIGTERM)
             try:

@@ -12,13 +12,14 @@ T = TypeVar("T")
 
 def until(look: Callable[[], T], what: str, timeout: float = 20.0) -> T:
     """Call `look` until it returns something true; raise AssertionError after the deadline."""
-    deadline = time.monotonic() + timeout
+    start = time.monotonic()
     while True:
         seen = look()
         if seen:
             return seen
-        assert time.monotonic() < deadline, f"not within {timeout} s: {what}"
-        time.sleep(0.002)
+        waited = time.monotonic() - start
+        assert waited < timeout, f"not within {timeout} s: {what}"
+        time.sleep(min(0.05, 0.002 + waited / 20))  # looks cost a page or a process CPU time
 
 
 def steady(look: Callable[[], T], timeout: float = 10.0) -> T:
