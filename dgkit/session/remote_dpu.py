@@ -99,6 +99,7 @@ class RemoteDpu:
 
         A transfer that nobody waits for yet must be small: the caller must not be kept for long.
         """
+        self.link.find_lost()  # a started transfer that is repeated is made before this one
         if size > (LARGE if waits else SMALL) or (
             self._worker.jobs and self._worker.using(region.handle)
         ):
@@ -111,9 +112,10 @@ class RemoteDpu:
             slot = staging.unused()
             if slot is not None:
                 pending = WholeMove(staging, slot, data)
+                if view is None or not waits:
+                    pending.then = pending.finish
                 if view is None:
                     fields = (region.handle, offset, staging.handle, slot, size)
-                    pending.then = lambda _: pending.take()
                 else:
                     fields = (staging.handle, slot, region.handle, offset, size)
                     staging.buffer[slot : slot + size] = view
@@ -174,6 +176,7 @@ class RemoteDpu:
 
     def _finish_transfers(self, *regions: SessionRegion) -> None:
         """Wait for the transfers with some regions that were started before."""
+        self.link.find_lost()
         for job in [job for region in regions for job in self._worker.using(region.handle)]:
             while not self._worker.wait(job, 1.0):
                 pass

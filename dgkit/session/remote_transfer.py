@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..dpu.job import Chunk, Job, TransferJob
 from ..dpu.job_worker import Worker
 from ..dpu.values import Moved
-from ..errors import DgkitError, PeerTimeout
+from ..errors import DgkitError, LimitReached, PeerTimeout
 from ..types import Op
 from ..wire import messages
 from ..wire.pending import ReplyLost
@@ -139,6 +139,7 @@ class SentJob(RemoteJob):
         super().__init__(*job)
         self.sent: WholeMove | None = sent  # None: the worker has the job
         self._worker = worker
+        sent.repeat = self._repeat
 
     def settle(self) -> None:
         """Take over the result of the request, which is done."""
@@ -146,8 +147,7 @@ class SentJob(RemoteJob):
         if sent is None:
             return
         if isinstance(sent.error, ReplyLost):
-            self._worker.submit(self)
-            self.sent = None
+            self._repeat()
             return
         if sent.error is not None:
             self.fail(sent.error)
@@ -157,6 +157,17 @@ class SentJob(RemoteJob):
             self._ns, self._parts = [moved.read_ns, moved.write_ns], moved.chunks
             self.done, self.chunks = self.size, 1
         self.end()
+
+    def _repeat(self) -> None:
+        """Have the worker make the transfer again; later ones of the region then wait for it."""
+        if self.sent is None:
+            return
+        try:
+            self._worker.submit(self)
+        except LimitReached as exc:
+            self.fail(exc)
+            self.end()
+        self.sent = None
 
     def cancel(self, error: Exception) -> None:
         """End the job early, unless the request is done before."""

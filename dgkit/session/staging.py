@@ -12,9 +12,11 @@ from ..dma.byte_pool import BytePool
 from ..dpu.copier import Slots
 from ..wire.creation import Creation
 from ..wire.messages import Import
-from ..wire.pending import Pending
+from ..wire.pending import Pending, ReplyLost
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dma import Device, Region
     from ..wire.connection import Connection
 
@@ -28,12 +30,18 @@ class WholeMove(Pending):
         data: Result of a read, which no other code has seen.
     """
 
+    #: Called if the reply is lost, before any later request is sent.
+    repeat: Callable[[], None] | None = None
+
     def __init__(self, staging: Staging, slot: int, data: bytes) -> None:
         self.staging, self.slot, self.data = staging, slot, data
 
-    def take(self) -> None:
+    def finish(self, _: Pending) -> None:
         """Copy the bytes of a read out of the slot, before another request uses it."""
-        if self.error is None:
+        if isinstance(self.error, ReplyLost):
+            if self.repeat is not None:
+                self.repeat()
+        elif self.error is None and self.data:
             size = len(self.data)
             BytePool.fill(self.data, 0, self.staging.buffer[self.slot : self.slot + size])
 

@@ -45,6 +45,7 @@ from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
+_ANSWER_S = 5.0  # time to say which requests are unanswered
 _LOOK_S = 0.02  # minimum interval between two checks of this process's memory
 _STEP = 8 << 20  # bytes by which that memory grows between two checks of the connections
 _BATCH = 1000  # messages received before a waiting thread looks at the time
@@ -74,6 +75,7 @@ class Connection:
         self._waiting_senders: dict[int, None] = {}  # by thread, or _UNDONE
         self._undone: deque[int] = deque()  # numbers of requests whose creations must be freed
         self._interrupted = False  # while a message was sent or received
+        self._query: Pending | None = None  # asks which requests are unanswered since then
         self._forked = False
         self._last_received = self._looked = time.monotonic()
         self._grown = Growth(_STEP)
@@ -419,12 +421,22 @@ class Connection:
             query.then = self._fail_lost
             try:
                 self._post(Outstanding, (), query)
+                self._query = query
             except PeerTimeout:  # the agent accepts no request now: the next _drain() retries
                 return
         self._interrupted = False
 
+    def find_lost(self) -> None:
+        """Wait until the requests whose replies Ctrl-C has lost have failed."""
+        if self._interrupted:
+            self.pump()
+        query = self._query
+        if query is not None:
+            self.wait(query, _ANSWER_S)
+
     def _fail_lost(self, query: Pending) -> None:
         """Fail the requests before `query` whose reply can no longer come."""
+        self._query = None
         if query.error is not None:
             return
         unanswered = {*query.reply.numbers}

@@ -110,6 +110,20 @@ def test_a_write_whose_reply_is_lost_is_made_once_more(session, bystander, size)
     assert session.read(region, size) == data
 
 
+def test_a_started_write_whose_reply_is_lost_does_not_replace_a_later_write(session, monkeypatch):
+    region, pid = filled(session, 1), session.info["dpu"]["pid"]
+    stop(pid)
+    try:
+        first = session.start_write(region, b"first")
+        lose(session.dpu.link, monkeypatch, then=lambda: os.kill(pid, signal.SIGCONT))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    session.stats()  # notices the loss
+    session.write(region, b"later")
+    assert first.wait(10).size == 5
+    assert session.read(region, 5) == b"later"
+
+
 def test_an_awaited_read_whose_reply_is_lost_is_made_once_more(session, bystander):
     async def read():
         await (started := session.start_read(region, 100))
