@@ -241,14 +241,11 @@ def settle(session: Any, region: Any) -> bool:
     return False
 
 
-def keep_two_copiers(session: Any, region: Any) -> None:
-    """Have the service keep two copiers for small transfers, as if two threads had made some."""
-    session.read(region, 1)
+def close_idle_copiers(session: Any) -> None:
+    """Close what the service keeps for the next calls: how much depends on how threads meet."""
     if session.role == "dpu":
-        idle = session.dpu.service._small.idle
-        first = idle.pop()
-        session.read(region, 1)
-        idle.append(first)
+        for pool in (session.dpu.service._small, session.dpu.service._large):
+            pool._close_idle()
 
 
 def warm_up(session: Any, region: Any, calls: list[Callable[[], object]]) -> tuple[set[Any], Any]:
@@ -260,8 +257,8 @@ def warm_up(session: Any, region: Any, calls: list[Callable[[], object]]) -> tup
         call()
     for each in {*session.regions} - lasting:
         each.close()
-    keep_two_copiers(session, region)
     settle(session, region)
+    close_idle_copiers(session)
     time.sleep(1)  # the agent notices the end of a subscription late
     return lasting, held(session)
 
@@ -285,7 +282,7 @@ def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
                 one_call(chance.choice(calls), chance.uniform(0, LATEST_S), counts, watchdog)
             bystander.end()
             check(session, region, counts, watchdog)
-            keep_two_copiers(session, region)
+            close_idle_copiers(session)
             if left := leftovers(session, want, lasting):
                 counts.left_behind += 1
                 counts.errors.append(left)
