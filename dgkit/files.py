@@ -84,7 +84,7 @@ def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
 def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
     """Replace a file atomically: after an error or a crash it has the old content or the new one.
 
-    The content is written to .NAME.part, then renamed. A symbolic link at `path` is replaced.
+    The content is written to .NAME.part, then renamed.
 
     Args:
         path: The file.
@@ -92,10 +92,13 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
         mode: Its mode, whatever the umask is. Default: 0666 less the umask.
 
     Raises:
-        OSError: It cannot be written; the error names `path`.
+        OSError: It cannot be written, or is a symbolic link, a device or the like, which is not
+            replaced; the error names `path`.
     """
     part = path.with_name(f".{path.name}.part")
     try:
+        if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+            raise OSError(errno.EINVAL, "not a regular file; it is not replaced")
         part.unlink(missing_ok=True)  # left by a process that was killed
         write_new(part, content, mode)
         part.replace(path)

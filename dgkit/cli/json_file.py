@@ -39,7 +39,10 @@ def output_file(json_: str | None) -> Path | None:
 
 
 def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> None:
-    """Write results as JSON, to stdout if `path` is None; a file is replaced atomically."""
+    """Write results as JSON, to stdout if `path` is None.
+
+    A regular file is replaced atomically; a device or a pipe, such as /dev/null, is written to.
+    """
     import json
 
     from .._version import __version__
@@ -48,5 +51,9 @@ def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> Non
     if path is None:
         print_json(document)
         return
-    replace_file(path, (json.dumps(document, indent=2) + "\n").encode())
+    text = (json.dumps(document, indent=2) + "\n").encode()
+    if path.exists() and not path.is_file():
+        path.write_bytes(text)
+    else:
+        replace_file(path, text)
     say(f"written to {path}")

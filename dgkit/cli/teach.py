@@ -56,8 +56,8 @@ def init(course: Path) -> int:
 def check(lab: Path, all_: bool) -> int:
     """Run the visible tests of the notebook LAB and show the first that fails.
 
-    The functions of the solution cells run in a separate process with limits of time and memory.
-    The notebook's tests run with your rights, so check only your own notebook. Hidden tests use
+    The functions of the solution cells run in a separate process with limits of time and memory,
+    but with your rights, as the notebook's tests do: check only your own notebook. Hidden tests use
     other data.
 
     \b

@@ -233,6 +233,7 @@ class Device(DeviceContext):
             Unsupported: The provider cannot run a kernel's operations, or not with these regions.
             ValueError: `depth` or `first` is out of range, or a region is of another device.
         """
+        nanoseconds(spin_us / 1e6, "spin_us")
         with self._proxy_lock:
             proxy = self._proxy
             if proxy is None:
@@ -324,6 +325,8 @@ def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: 
     for name in (provider, over):
         if not isinstance(name, str):
             raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
+        if "\0" in name:
+            raise ValueError(f"provider is {name!r}; a name has no zero byte")
     if rules and provider != "fault":
         raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
     if gpu and "cuda" not in (provider, over):

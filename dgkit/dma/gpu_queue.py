@@ -162,6 +162,8 @@ def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]
         )
     given = list(regions)
     for region in given:
+        if not hasattr(region, "device"):
+            raise TypeError(f"regions has {region!r}, which is not a region")
         if region.device is not device:
             raise ValueError(f"{region!r} belongs to another device than the GPU queue: {device!r}")
         if region.closed:

@@ -78,6 +78,8 @@ def parse(text: str) -> Address:
         path = text.removeprefix("ipc://")
         if not path.startswith("/"):
             raise ValueError(f"{text!r}: ipc:// requires an absolute path")
+        if any(char < " " or char == "\x7f" for char in path):
+            raise ValueError(f"{text!r}: the path has control characters")
         length = len(os.fsencode(path))
         if length > _PATH_MAX:
             raise ValueError(f"{text!r}: the path has {length} bytes; the limit is {_PATH_MAX}")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import AccessDenied, PeerRefused
-from ..files import check_own_folder, is_own, replace_file, sync_folder, write_new
+from ..files import check_own_folder, is_own, read_regular, replace_file, sync_folder, write_new
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _HEX = re.compile(r"[0-9a-f]{64}")
@@ -207,7 +207,7 @@ class AllowedKeys:
         path = f"{where}/allowed"
         try:
             check_own_folder(where)
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a FIFO
         except FileNotFoundError:
             return {}
         with contextlib.ExitStack() as undo:
@@ -225,7 +225,7 @@ class AllowedKeys:
 
 
 def _keys_in(fd: int) -> dict[str, str]:
-    with open(fd, encoding="utf-8", closefd=False) as file:
+    with open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
         rows = [line.partition(" ") for line in file.read().splitlines()]
     return {key: name.strip() for key, _, name in rows if _HEX.fullmatch(key)}
 
@@ -250,7 +250,7 @@ def check_public(public: str) -> str:
 
 
 def _read(path: Path) -> str:
-    text = path.read_text(encoding="ascii").strip()
+    text = read_regular(path).decode("ascii", "replace").strip()
     if not _HEX.fullmatch(text):
         raise ValueError(f"{path} is not a key (64 hex digits): make a new pair")
     return text
@@ -274,11 +274,11 @@ def _lines(where: Path) -> list[str]:
     path = where / "allowed"
     if not path.exists():
         return []
-    return [f"{line}\n" for line in path.read_text(encoding="utf-8").splitlines()]
+    return [f"{line}\n" for line in path.read_text("utf-8", "surrogateescape").splitlines()]
 
 
 def _write_allowed(where: Path, lines: list[str]) -> None:
-    replace_file(where / "allowed", "".join(lines).encode(), 0o600)
+    replace_file(where / "allowed", "".join(lines).encode("utf-8", "surrogateescape"), 0o600)
 
 
 @contextlib.contextmanager

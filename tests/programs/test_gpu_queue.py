@@ -428,6 +428,10 @@ def test_regions_are_checked_before_a_kernel_runs() -> None:
         device.gpu_queue(regions=(local, remote)).close()
         with pytest.raises(ValueError, match=r"dgkit.Region id .* belongs to another device"):
             device.gpu_queue(regions=(remote, elsewhere))
+        with pytest.raises(TypeError, match="5, which is not a region"):
+            device.gpu_queue(regions=[5])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="spin_us is nan"):
+            device.gpu_queue(spin_us=float("nan"))
         local.close()
         with pytest.raises(dgkit.ClosedError, match="is closed"):
             device.gpu_queue(regions=(local,))

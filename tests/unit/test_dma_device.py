@@ -194,6 +194,11 @@ def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
         Device("soft", gpu=1)
 
 
+def test_a_provider_with_a_zero_byte_is_refused():
+    with pytest.raises(ValueError, match="zero byte"):
+        Device("soft\0")
+
+
 def _engine() -> int:
     """Return the thread id of the only engine of this process."""
     threads = Path("/proc/self/task").iterdir()

@@ -25,13 +25,32 @@ WRITERS = [lambda path: replace_file(path, b"new"), _replaced_by_json, _saved_sn
 def test_a_symbolic_link_at_the_file_or_beside_it_is_not_followed(write, tmp_path):
     victim, path = tmp_path / "victim", tmp_path / "file"
     victim.write_text("mine")
-    for link in (path, tmp_path / ".file.part"):
-        link.symlink_to(victim)
+    (tmp_path / ".file.part").symlink_to(victim)
     write(path)
+    path.unlink()
+    path.symlink_to(victim)
+    with pytest.raises(OSError, match="not a regular file") as caught:
+        write(path)
+    assert caught.value.filename == str(path)
     assert victim.read_text() == "mine"
-    assert path.is_file()
-    assert not path.is_symlink()
+    assert path.is_symlink()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "victim"]
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["itself", "by a link"])
+def test_results_are_written_to_a_pipe_which_stays_one(linked, tmp_path):
+    pipe = path = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    if linked:  # as /dev/fd/63 of a shell's >(program) is
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        _replaced_by_json(path)
+        assert reader.read().startswith(b"{")
+    assert pipe.is_fifo()
+    assert path.is_symlink() == linked
+    with pytest.raises(OSError, match="not a regular file"):
+        replace_file(path, b"new")
 
 
 @pytest.mark.parametrize("write", WRITERS)

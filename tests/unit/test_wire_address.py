@@ -39,6 +39,7 @@ def test_an_address_has_the_heartbeat_of_its_agent():
         "host:17",
         "ipc://relative",
         "ipc:///" + "x" * 108,
+        "ipc:///tmp/two\nlines",
         "tcp://host",
         "tcp://host:65536",
         "tcp://host:17?key=abc",

@@ -91,6 +91,20 @@ def test_a_damaged_secret_is_refused():
         keys.load("lab")
 
 
+def test_a_secret_that_is_a_pipe_is_refused_at_once():
+    os.mkfifo(keys.folder() / "lab.secret", 0o600)
+    with pytest.raises(OSError, match="not a regular file"):
+        keys.load("lab")
+
+
+def test_lines_of_the_allow_list_that_are_no_keys_are_left_out_and_kept():
+    junk = bytes(range(128, 256)) + b"\n"
+    (keys.folder() / "allowed").write_bytes(junk)
+    keys.allow("ab" * 32, "laptop")
+    assert keys.allowed() == {"ab" * 32: "laptop"}
+    assert (keys.folder() / "allowed").read_bytes().startswith(junk)
+
+
 def test_listing_shows_own_pairs_and_those_that_are_let_in():
     pair = keys.make("lab")
     keys.allow(pair.public.upper(), "myself")
