@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -255,8 +257,57 @@ def test_squares(squares: Function) -> None:
     report.finish()
 
 
-def _number(block: int, round_: int, thread: int) -> int:
-    return (block * 1000 + round_) * 100 + thread * thread
+@dataclass(frozen=True, slots=True)
+class _Squares:
+    """Where `squares` puts its numbers, and which they are: the signals are first, then rounds."""
+
+    blocks: int
+    threads: int
+    rounds: int
+
+    @property
+    def part(self) -> int:
+        """Bytes of the numbers of one round of a block."""
+        return 4 * self.threads
+
+    def at(self, block: int, round_: int) -> int:
+        """Return the offset of the numbers of a round."""
+        return 8 * self.blocks + (block * self.rounds + round_) * self.part
+
+    def numbers(self, block: int, round_: int) -> bytes:
+        """Return the numbers of a round."""
+        first = (block * 1000 + round_) * 100
+        values = (first + thread * thread for thread in range(self.threads))
+        return b"".join(value.to_bytes(4, "little") for value in values)
+
+    def whose(self, place: int) -> str:
+        """Say to which number a byte belongs."""
+        number, byte = divmod(place - 8 * self.blocks, self.part)
+        block, round_ = divmod(number, self.rounds)
+        return f"of block {block}, round {round_}, thread {byte // 4}"
+
+    def check_signals(self, machine: Machine, signals: Iterable[int]) -> None:
+        """Check that the numbers of each round that is signalled are there."""
+        for block, signal in enumerate(map(int, signals)):
+            expect(
+                signal <= self.rounds,
+                f"the signal of block {block} is {signal} after {self.rounds} rounds",
+            )
+            if signal:
+                start = self.at(block, signal - 1)
+                found = machine.far_bytes[start : start + self.part]
+                expect(
+                    found == self.numbers(block, signal - 1),
+                    f"the signal of block {block} is {signal}, and the numbers of round "
+                    f"{signal - 1} are not there\n{hexdump(found[:48], start)}",
+                )
+
+    def check_end(self, machine: Machine) -> None:
+        """Check the numbers of all rounds."""
+        places = itertools.product(range(self.blocks), range(self.rounds))
+        right = machine.far_bytes[: 8 * self.blocks]
+        right += b"".join(self.numbers(*place) for place in places)
+        _expect_far(machine, right, self.whose)
 
 
 def _check_squares(
@@ -268,58 +319,27 @@ def _check_squares(
     numbers: bool = False,
     signals: bool = False,
 ) -> None:
-    blocks, threads = shape
-    part = 4 * threads
-
-    def at(block: int, round_: int) -> int:
-        return 8 * blocks + (block * rounds + round_) * part
-
-    def payload(block: int, round_: int) -> bytes:
-        values = (_number(block, round_, thread) for thread in range(threads))
-        return b"".join(value.to_bytes(4, "little") for value in values)
-
-    def whose(place: int) -> str:
-        block, round_ = divmod((place - 8 * blocks) // part, rounds)
-        return f"of block {block}, round {round_}, thread {(place - 8 * blocks) % part // 4}"
-
+    squares = _Squares(*shape, rounds)
+    room = squares.at(squares.blocks, 0)
     with (
         compiled(function, "squares") as module,
-        Machine(at(blocks, 0), blocks * part) as machine,
+        Machine(room, squares.blocks * squares.part) as machine,
     ):
-        words = machine.far.array[: 8 * blocks].view("u8")
-
-        def watch() -> None:
-            for block in range(blocks):
-                signal = int(words[block])
-                expect(
-                    signal <= rounds,
-                    f"the signal of block {block} is {signal} after {rounds} rounds",
-                )
-                if signal:
-                    start = at(block, signal - 1)
-                    found = machine.far_bytes[start : start + part]
-                    expect(
-                        found == payload(block, signal - 1),
-                        f"the signal of block {block} is {signal}, and the numbers of round "
-                        f"{signal - 1} are not there\n{hexdump(found[:48], start)}",
-                    )
-
+        words = machine.far.array[: 8 * squares.blocks].view("u8")
+        watch = functools.partial(squares.check_signals, machine, words) if signals else None
         machine.run(
-            module, "squares", blocks, threads, machine.near, _u32(rounds),
-            seed=rng.randrange(1 << 32), timeout=_time(function),
-            watch=watch if signals else None,
+            module, "squares", *shape, machine.near, _u32(rounds),
+            seed=rng.randrange(1 << 32), timeout=_time(function), watch=watch,
         )  # fmt: skip
-        if signals:
+        if watch is not None:
             watch()
-            for block in range(blocks):
+            for block, signal in enumerate(map(int, words)):
                 expect(
-                    int(words[block]) == rounds,
-                    f"the signal of block {block} is {int(words[block])} at the end, not {rounds}",
+                    signal == rounds,
+                    f"the signal of block {block} is {signal} at the end, not {rounds}",
                 )
         if numbers:
-            parts = [payload(block, round_) for block in range(blocks) for round_ in range(rounds)]
-            right = machine.far_bytes[: 8 * blocks] + b"".join(parts)
-            _expect_far(machine, right, whose)
+            squares.check_end(machine)
 
 
 def test_transform(transform: Function) -> None:
