@@ -259,7 +259,7 @@ def test_squares(squares: Function) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Squares:
-    """Where `squares` puts its numbers, and which they are: the signals are first, then rounds."""
+    """Layout of what `squares` writes: a signal for each block, then the numbers of each round."""
 
     blocks: int
     threads: int

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+from .sockets import duplicate
+
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
 MOST = 8 << 20  # most bytes of a connection's messages that are incomplete or not taken yet
 _LOOKS = 8  # checks in a row that may find unread bytes on a Unix socket, each a step apart
@@ -81,14 +83,7 @@ def wire_bytes(size: int) -> int:
     return size + (35 if size < 223 else 42)
 
 
-Duplicate = Callable[[int], AbstractContextManager[socket.socket]]
-
-
-@contextlib.contextmanager
-def duplicate(fd: int) -> Iterator[socket.socket]:
-    """Yield a duplicate of a socket, which stays the same when `fd` is closed and reused."""
-    with socket.socket(fileno=os.dup(fd)) as copy:
-        yield copy
+Duplicate = Callable[[int], AbstractContextManager[socket.SocketType]]
 
 
 class Spare:
@@ -99,7 +94,7 @@ class Spare:
         self._fd = os.dup(self._null)
 
     @contextlib.contextmanager
-    def duplicate(self, fd: int) -> Iterator[socket.socket]:
+    def duplicate(self, fd: int) -> Iterator[socket.SocketType]:
         """Yield a duplicate of a socket, one at a time."""
         os.dup2(fd, self._fd, inheritable=False)
         try:

@@ -35,6 +35,21 @@ def set_keepalive(sock: zmq.Socket[bytes]) -> None:
     sock.tcp_keepalive_intvl, sock.tcp_keepalive_cnt = _KEEPALIVE_S, 3
 
 
+@contextlib.contextmanager
+def duplicate(fd: int) -> Iterator[socket.SocketType]:
+    """Yield a duplicate of a socket, which stays the same when `fd` is closed and reused.
+
+    extend() duplicates and stores in one step of C, which Ctrl-C cannot interrupt.
+    """
+    copies: list[socket.SocketType] = []
+    try:
+        copies.extend(map(socket.SocketType, (-1,), (-1,), (-1,), map(os.dup, (fd,))))
+        yield copies[0]
+    finally:
+        for copy in copies:
+            copy.close()
+
+
 def refuse_descriptors(fd: int, peer: str = "") -> None:
     """Have a Unix socket, and connections to it, accept no file descriptors (Linux 6.16).
 
@@ -45,7 +60,7 @@ def refuse_descriptors(fd: int, peer: str = "") -> None:
         fd: The socket.
         peer: Path that it must be connected to, if given: `fd` may be that of another socket now.
     """
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as sock:
+    with contextlib.suppress(OSError), duplicate(fd) as sock:
         if not peer or sock.getpeername() == peer:
             sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
 

@@ -5,6 +5,7 @@ import gc
 import itertools
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from support.interrupting import Interrupting
 import dgkit
 from dgkit import FaultRule, Status, dma
 from dgkit.dma import measure
+from dgkit.wire.inflow import Inflow
 
 DELAY = [FaultRule("delay", delay_us=300_000, count=1)]
 
@@ -300,6 +302,21 @@ def test_a_region_whose_finalizer_ctrl_c_interrupts_is_closed_before_its_memory_
         assert region is None
         with pytest.raises(dgkit.DescriptorError, match="closed"):
             other.import_region(token)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
+def test_ctrl_c_at_any_bytecode_of_a_look_at_a_connection_leaves_no_duplicate_of_it():
+    with socket.socket() as connection:
+        before = open_now()
+        for number in itertools.count(1):
+            interrupting = Interrupting(number)
+            with contextlib.suppress(KeyboardInterrupt), interrupting:
+                Inflow().ahead(connection.fileno(), 0)
+            assert open_now() == before, f"at bytecode {number}"
+            if interrupting.left > 0:
+                break
+    assert number > 10
 
 
 def test_ctrl_c_cannot_keep_a_descriptor_open_that_nothing_refers_to(monkeypatch):
