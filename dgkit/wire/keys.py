@@ -202,6 +202,7 @@ class AllowedKeys:
 
         Raises:
             AccessDenied: Other users can write to the file or its folder.
+            ValueError: The file is not text.
         """
         where = _folder_path()
         path = f"{where}/allowed"
@@ -218,14 +219,17 @@ class AllowedKeys:
             state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
             if state != self._state:
                 self._state = None
-                self._keys = _keys_in(fd)
+                try:
+                    self._keys = _keys_in(fd)
+                except UnicodeDecodeError as exc:
+                    raise ValueError(f"{path} is not UTF-8 text: mend or remove it") from exc
                 if abs(time.time_ns() - stat.st_ctime_ns) > _SETTLED_NS:
                     self._state = state
         return self._keys
 
 
 def _keys_in(fd: int) -> dict[str, str]:
-    with open(fd, encoding="utf-8", errors="replace", closefd=False) as file:
+    with open(fd, encoding="utf-8", closefd=False) as file:
         rows = [line.partition(" ") for line in file.read().splitlines()]
     return {key: name.strip() for key, _, name in rows if _HEX.fullmatch(key)}
 
@@ -274,11 +278,11 @@ def _lines(where: Path) -> list[str]:
     path = where / "allowed"
     if not path.exists():
         return []
-    return [f"{line}\n" for line in path.read_text("utf-8", "surrogateescape").splitlines()]
+    return [f"{line}\n" for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _write_allowed(where: Path, lines: list[str]) -> None:
-    replace_file(where / "allowed", "".join(lines).encode("utf-8", "surrogateescape"), 0o600)
+    replace_file(where / "allowed", "".join(lines).encode(), 0o600)
 
 
 @contextlib.contextmanager
