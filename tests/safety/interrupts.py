@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -27,7 +26,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -198,13 +196,6 @@ def creations_of(session: Any, region: Any) -> list[Callable[[], object]]:
     return [closed(create) for create in creations]
 
 
-def open_files() -> Iterator[str]:
-    """Return what each descriptor of this process refers to."""
-    for fd in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the folder's own
-            yield str(fd.readlink())
-
-
 def leftovers(session: Any, want: Any, lasting: set[Any]) -> str:
     """Close what the session lists; return how the counts then differ from `want`, "" if equal."""
     from support.interrupting import held
@@ -214,8 +205,7 @@ def leftovers(session: Any, want: Any, lasting: set[Any]) -> str:
     deadline = time.monotonic() + HANG_S / 2
     while (found := held(session)) != want:
         if time.monotonic() > deadline:
-            names = Counter(re.sub(r"\d+", "N", link) for link in open_files())
-            return f"both sides hold {found}; before the interrupts {want}; open now: {names}"
+            return f"both sides hold {found}; before the interrupts {want}"
     return ""
 
 
