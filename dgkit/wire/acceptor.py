@@ -171,10 +171,12 @@ class Acceptor:
         """
         ahead = {fd: each.ahead(taken(fd)) for fd, each in self._connections.items()}
         ends = floods(ahead)
-        ends += [fd for fd in ahead if self._connections[fd].is_endless(taken(fd))]
         for fd in ends:
             self._connections[fd].end()
-        return ends
+        endless = [fd for fd, each in self._connections.items() if each.is_endless(taken(fd))]
+        for fd in endless:
+            self._connections[fd].end()
+        return ends + endless
 
     def _remove(self, fd: int) -> None:
         self._silent.pop(fd, None)

@@ -83,18 +83,8 @@ while True:
     for _ in range(random.choice((1, 400, 1100, 3000))):
         router.send_multipart([route, m.encode(m.Progress(number + 77, 1, 2))])
 """
-# Reads slowly, and lets those who flooded it return at once.
-AGENT = """
-import time
-from dgkit.agent import account, serve, server
-account._PENALTY_S = 0.0
-hold = server.Agent._hold
-def slow(self, route, router):
-    time.sleep(0.001 if route in self._clients else 0)
-    hold(self, route, router)
-server.Agent._hold = slow
-serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
-"""
+# Lets those who flooded an agent return at once.
+NO_PENALTY = "from dgkit.agent import account\naccount._PENALTY_S = 0.0\n"
 GREETING = b"\xff" + b"\0" * 7 + b"\x01\x7f"
 
 
@@ -164,14 +154,14 @@ class Fuzz:
 
     def __init__(self, seed: int, stack: contextlib.ExitStack) -> None:
         import zmq
-        from support.processes.agents import python
+        from support.processes.agents import SLOW_AGENT, python
 
         from dgkit.wire import keys
 
         keys.allow(keys.make().public)
         self._rng, self._lock = random.Random(seed), threading.Lock()
         self.ended: Counter[str] = Counter()
-        self.agent = self._child(stack, python(AGENT))
+        self.agent = self._child(stack, python(NO_PENALTY + SLOW_AGENT, "0.001"))
         self.address = self._line(self.agent.stdout)
         self._key = "?" + self.address.partition("?")[2]
         self._context = stack.enter_context(zmq.Context())

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import zmq
-from support.processes.agents import agent, program
+from support.processes.agents import SLOW_AGENT, agent, program
 from support.processes.waiting import until
 from support.processes.zmtp import Zmtp, own_bytes
 
@@ -205,25 +205,13 @@ def test_the_connections_with_most_are_ended(ahead, ends):
     assert acceptor.floods({fd: size * MIB for fd, size in enumerate(ahead)}) == ends
 
 
-SLOW = """
-import time
-from dgkit.agent import serve, server
-hold = server.Agent._hold
-def slow(self, route, router):
-    time.sleep(0.05 if route in self._clients else 0)
-    hold(self, route, router)
-server.Agent._hold = slow
-serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
-"""
-
-
 @pytest.fixture
 def slow_agent(tmp_path, monkeypatch):
     """An agent that reads slowly, and its address."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("default", "flood"):
         keys.allow(keys.make(name).public)
-    with program(SLOW) as served:
+    with program(SLOW_AGENT, "0.05") as served:
         yield served, served.stdout.readline().strip()
 
 

@@ -20,6 +20,19 @@ if not serve(ready=lambda where: print(where, flush=True), **options):
 """
 
 
+#: Agent over TCP that takes as many seconds as its argument says for each message of a client.
+SLOW_AGENT = """
+import sys, time
+from dgkit.agent import serve, server
+delay, hold = float(sys.argv[1]), server.Agent._hold
+def slow(self, route, router):
+    time.sleep(delay if route in self._clients else 0)
+    hold(self, route, router)
+server.Agent._hold = slow
+serve("tcp://127.0.0.1:0", ready=lambda where: print(where, flush=True))
+"""
+
+
 def python(source: str, *args: str) -> list[str]:
     """Return a command that runs `source` with this process's sys.path, from any folder."""
     begin = f"import sys; sys.path[:] = {sys.path!r}\n"
