@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, metavar="FILE")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()  # a WORD may follow the options
     rows: dict[str, dict[str, list[float]]] = {}
     for _ in range(given.rounds):
         for version in ("old", "new"):
