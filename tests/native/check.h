@@ -31,6 +31,8 @@
 
 #define CHECK_SKIPPED 77
 #define CHECK_SECONDS 120 /* a test that takes longer is considered hung */
+#define SECOND 1000000000ull
+#define PATIENCE (30 * SECOND) /* for what ends at once, unless the machine is busy */
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, "%s", #cond))
 #define CHECK_EQ(got, want) \

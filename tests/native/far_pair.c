@@ -63,7 +63,7 @@ static void be_used(int fd, dg_region *r, uint8_t *bytes)
 	check_pattern(bytes, 0, EDGE, 1); /* not written by the importer */
 	for (size_t i = EDGE; i < SIZE; i++)
 		CHECK_EQ(bytes[i], pattern(i - EDGE, 2));
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	memset(bytes, 0, SIZE);
 	say_int(fd, 2);
 	CHECK_EQ(hear_int(fd), 3);
@@ -129,7 +129,7 @@ static void export_side(uint16_t port)
 	fill(bytes, SIZE, 1);
 	say(fd, &t, sizeof(t));
 	be_used(fd, r, bytes);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Imports the region of the other side. Returns the socket to it. */
@@ -191,14 +191,14 @@ static void grant_side(uint16_t port)
 	dg_qp *qp;
 
 	fill(bytes, SIZE, 1);
-	CHECK_EQ(test_queue_open(&tq, dev, 4, DG_PATH_AUTO, 0, SECOND), 0);
+	CHECK_EQ(test_queue_open(&tq, dev, 4, DG_PATH_AUTO, 0, PATIENCE), 0);
 	qp = connect_by_hand(fd, tq.q);
 	CHECK_EQ(dg_qp_grant(qp, r, RW, &m), 0);
 	say(fd, &m, sizeof(m));
 	be_used(fd, r, bytes);
 	dg_qp_free(qp);
 	dg_queue_free(tq.q);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void join_side(const char *address, uint16_t port)
@@ -281,8 +281,8 @@ static void watch_side(uint16_t port)
 	fflush(stdout);
 	while (info_of(r).importers)
 		usleep(10000);
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	close(fd);
 }
 

@@ -17,7 +17,6 @@
 #include "gpu_memory.h"
 
 #define MS 1000000ull
-#define SECOND 1000000000ull
 #define RW (DG_ACCESS_READ | DG_ACCESS_WRITE)
 #define UNUSED __attribute__((unused))
 
@@ -161,7 +160,7 @@ UNUSED static dg_region *imported(dg_device *dev, dg_region *source, uint32_t ac
 	int len = dg_region_export(source, access, descriptor, sizeof(descriptor));
 
 	CHECK(len > 0);
-	CHECK_EQ(dg_region_import(dev, descriptor, len, SECOND, &r), 0);
+	CHECK_EQ(dg_region_import(dev, descriptor, len, PATIENCE, &r), 0);
 	return r;
 }
 
@@ -194,7 +193,7 @@ UNUSED static void fix_close(struct fix *f)
 		CHECK_EQ(dg_queue_close(f->q), 0);
 		dg_queue_free(f->q);
 	}
-	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(f->dev, PATIENCE), 0);
 	CHECK_EQ(munmap(f->local_bytes, f->size), 0);
 	if (f->gpu)
 		gpu_free(f->remote_bytes);

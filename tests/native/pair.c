@@ -18,7 +18,6 @@
 
 #define SIZE (1 << 20)
 #define EDGE 4093 /* an odd offset, so that no copy is aligned */
-#define SECOND 1000000000ull
 #define HEX (2 * DG_DESCRIPTOR_MAX + 1)
 #define REGIONS 3
 #define COUNTER 2 /* its region */
@@ -134,9 +133,9 @@ static void exporter(char **command, int n)
 			check_bytes(bytes, EDGE, i); /* not written by the importer */
 			check_bytes(bytes + EDGE, SIZE - EDGE, 100 + i);
 		}
-		CHECK_EQ(dg_region_close(region[i], SECOND), 0);
+		CHECK_EQ(dg_region_close(region[i], PATIENCE), 0);
 	}
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	for (int i = 0; i < REGIONS; i++) {
 		if (memory[i].fd < 0) {
 			free(memory[i].addr);
@@ -159,7 +158,7 @@ static dg_region *import_hex(dg_device *dev, const char *hex)
 		CHECK_EQ(sscanf(hex + 2 * i, "%2x", &byte), 1);
 		bytes[i] = byte;
 	}
-	CHECK_EQ(dg_region_import(dev, bytes, len, SECOND, &region), 0);
+	CHECK_EQ(dg_region_import(dev, bytes, len, PATIENCE, &region), 0);
 	return region;
 }
 
@@ -211,7 +210,7 @@ static void importer(char **hex)
 	CHECK_EQ(dg_queue_open(dev, 16, DG_PATH_WORKER, 0, 20 * SECOND, &q), 0);
 	remote = import_hex(dev, hex[COUNTER]);
 	count(q, id_of(local), memory.addr, id_of(remote));
-	CHECK_EQ(dg_region_close(remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(remote, PATIENCE), 0);
 	for (int i = 0; i < COUNTER; i++) {
 		uint8_t *bytes = memory.addr;
 
@@ -220,12 +219,12 @@ static void importer(char **hex)
 		check_bytes(bytes, SIZE, i);
 		fill(bytes + EDGE, SIZE - EDGE, 100 + i);
 		transfer(q, DG_WRITE, id_of(local), id_of(remote), EDGE);
-		CHECK_EQ(dg_region_close(remote, SECOND), 0);
+		CHECK_EQ(dg_region_close(remote, PATIENCE), 0);
 	}
 	CHECK_EQ(dg_queue_close(q), 0);
 	dg_queue_free(q);
-	CHECK_EQ(dg_region_close(local, SECOND), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_region_close(local, PATIENCE), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	free(memory.addr);
 }
 

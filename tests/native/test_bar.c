@@ -109,7 +109,7 @@ static void host_open(struct host *h, uint64_t offset, size_t size)
 
 static void host_close(struct host *h)
 {
-	CHECK_EQ(dg_device_close(h->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(h->dev, PATIENCE), 0);
 	CHECK_EQ(munmap(h->memory.addr, h->memory.size), 0);
 	close(h->memory.fd);
 }
@@ -131,9 +131,9 @@ static int import_error(const struct token *t)
 {
 	dg_device *dev = device_spinning(0);
 	dg_region *r;
-	int rc = dg_region_import(dev, t->bytes, (size_t)t->len, SECOND, &r);
+	int rc = dg_region_import(dev, t->bytes, (size_t)t->len, PATIENCE, &r);
 
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	return rc;
 }
 
@@ -160,7 +160,7 @@ static void the_other_machine_reads_and_writes(void)
 	CHECK_EQ(((uint8_t *)h.memory.addr)[2], pattern(2, 1));
 	for (size_t i = 0; i < 4093; i++)
 		CHECK_EQ(((uint8_t *)h.memory.addr)[i + 3], pattern(i, 2));
-	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	CHECK_EQ(info_of(h.region).importers, 0);
 	fix_close(&f);
 	bar_close(&h);
@@ -178,7 +178,7 @@ static void a_revoked_region_refuses_the_next_write(void)
 	import_fix(&f, &t, MY_BYTES, DEPTH);
 	wr = record(&f, DG_WRITE, MY_BYTES, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-	CHECK_EQ(dg_region_close(h.region, SECOND), 0);
+	CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 	memset(h.memory.addr, 0x5a, MY_BYTES);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	CHECK_EQ(info_of(f.remote).revoked, 1);
@@ -380,7 +380,7 @@ static void a_damaged_table_opens_nothing(void)
 		CHECK_EQ(import_error(&edited), -EBADMSG);
 		CHECK_SAYS(dg_last_error(), "damaged");
 	}
-	CHECK_EQ(dg_region_close(h.region, SECOND), 0);
+	CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 	bar_close(&h);
 }
 
@@ -426,13 +426,13 @@ static void a_full_table_is_named(void)
 	CHECK_EQ(info_of(regions[0]).importers, BAR_SLOTS);
 	CHECK_EQ(dg_region_import(h.dev, t.bytes, (size_t)t.len, SECOND, &one_more), -EMFILE);
 	CHECK_SAYS(dg_last_error(), "15 importers");
-	CHECK_EQ(dg_region_close(imports[3], SECOND), 0);
+	CHECK_EQ(dg_region_close(imports[3], PATIENCE), 0);
 	imports[3] = import_of(h.dev, &t);
 	/* After the close, its page stays in use until the last importer has closed, too. */
-	CHECK_EQ(dg_region_close(regions[0], SECOND), 0);
+	CHECK_EQ(dg_region_close(regions[0], PATIENCE), 0);
 	CHECK_EQ(dg_region_export(h.region, RW, t.bytes, sizeof(t.bytes)), -EMFILE);
 	for (uint32_t i = 0; i < BAR_SLOTS; i++)
-		CHECK_EQ(dg_region_close(imports[i], SECOND), 0);
+		CHECK_EQ(dg_region_close(imports[i], PATIENCE), 0);
 	CHECK(dg_region_export(h.region, RW, t.bytes, sizeof(t.bytes)) > 0);
 	bar_close(&h);
 }
@@ -483,7 +483,7 @@ static void a_killed_importer_is_named_until_another_one_comes(void)
 	say(next.fd, &t, sizeof(t));
 	CHECK_EQ(hear_int(next.fd), -ENOKEY);
 	join(next);
-	CHECK_EQ(dg_region_close(h.region, SECOND), 0);
+	CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 	bar_close(&h);
 }
 
@@ -558,12 +558,12 @@ static void memory_that_leaves_the_bar_is_refused(void)
 	close(m.fd);
 	m.fd = -1;
 	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EINVAL);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	provider = "fault";
 	dev = device_spinning(0);
 	CHECK_EQ(dg_region_register(dev, &m, RW, &r), -EOPNOTSUPP);
 	CHECK_SAYS(dg_last_error(), "provider soft, not fault");
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	CHECK_EQ(munmap(m.addr, MY_BYTES), 0);
 	remove_bar();
 }

@@ -276,13 +276,13 @@ static void each_access(struct fix *f, uint32_t path)
 		r = imported(f->dev, f->source, access);
 		wr.remote = id_of(r);
 		refused(f, wr, EACCES, access == DG_ACCESS_READ ? "read-only" : "write-only");
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	}
 	wr.remote = f->r;
 	r = registered(f->dev, f->local_bytes, f->size, DG_ACCESS_READ);
 	wr.local = id_of(r);
 	refused(f, wr, EACCES, "local region");
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 }
 
 static void an_atomic_needs_read_and_write_access(void)
@@ -307,8 +307,8 @@ static void at_odd_address(struct fix *f, uint32_t path)
 	wr.remote_offset = 4;
 	run(f, wr);
 	CHECK_EQ(*remote_word(f), 1);
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
-	CHECK_EQ(dg_region_close(source, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
+	CHECK_EQ(dg_region_close(source, PATIENCE), 0);
 }
 
 static void the_address_of_the_word_must_be_aligned(void)

@@ -95,7 +95,7 @@ static void batch_in_order(struct fix *f, uint32_t path)
 	fill(f->local_bytes, 100 * N, 3);
 	CHECK_EQ(dg_queue_post(f->q, wr, N), 0);
 	while (got < N) {
-		int n = dg_queue_poll(f->q, wc + got, N - got, SECOND);
+		int n = dg_queue_poll(f->q, wc + got, N - got, PATIENCE);
 
 		CHECK(n > 0);
 		got += n;
@@ -177,7 +177,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	}
 	wr[PARTS] = record(f, DG_WRITE, 8, 0, 2000);
 	wr[PARTS].user = 77;
-	CHECK_EQ(dg_queue_run(f->q, wr, PARTS + 1, wc, SECOND), 2);
+	CHECK_EQ(dg_queue_run(f->q, wr, PARTS + 1, wc, PATIENCE), 2);
 	CHECK_EQ(wc[0].user, PARTS - 1);
 	CHECK_EQ(wc[0].size, PARTS * LEN);
 	CHECK_EQ(wc[1].user, 77);
@@ -187,7 +187,7 @@ static void chain_parts(struct fix *f, uint32_t path)
 	memset(f->remote_bytes, 0, 4096);
 	t = begin_wr(&f->tq, wr, PARTS);
 	CHECK(t.ticket >= 0);
-	CHECK_EQ(take(&t, SECOND), 0);
+	CHECK_EQ(take(&t, PATIENCE), 0);
 	CHECK_EQ(t.wc.size, PARTS * LEN);
 	for (uint32_t i = 0; i < PARTS; i++)
 		check_pattern(f->remote_bytes + LEN * i, 400 * i, LEN, 9);

@@ -22,7 +22,7 @@ static void depth_is_exact(struct fix *f, uint32_t path)
 		CHECK_EQ(dg_queue_pending(f->q), i + 1);
 	}
 	CHECK_EQ(dg_queue_post(f->q, wr, 1), -EAGAIN);
-	CHECK_EQ(dg_queue_poll(f->q, wc, 2, SECOND) > 0, 1);
+	CHECK_EQ(dg_queue_poll(f->q, wc, 2, PATIENCE) > 0, 1);
 	got = DEPTH - dg_queue_pending(f->q);
 	CHECK_EQ(dg_queue_post(f->q, wr, got + 1), -EAGAIN);
 	CHECK_EQ(dg_queue_post(f->q, wr, got), 0);
@@ -30,7 +30,7 @@ static void depth_is_exact(struct fix *f, uint32_t path)
 	CHECK_EQ(dg_queue_post(f->q, wr, 1), -EAGAIN);
 	CHECK_EQ(dg_transfer_post(f->q, DG_WRITE, f->l, f->r, 8, 0, 0, 0, wc), -EAGAIN);
 	for (got = 0; got < DEPTH;) {
-		int n = dg_queue_poll(f->q, wc, DEPTH, SECOND);
+		int n = dg_queue_poll(f->q, wc, DEPTH, PATIENCE);
 
 		CHECK(n > 0);
 		got += n;
@@ -110,7 +110,7 @@ static void unreaped(struct fix *f, uint32_t path)
 		}
 	}
 	for (uint32_t i = 0; i < HELD; i++)
-		CHECK_EQ(take(&t[i], SECOND), 0);
+		CHECK_EQ(take(&t[i], PATIENCE), 0);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 }
 
@@ -132,7 +132,7 @@ static void tickets_are_good_once(void)
 	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK(ticket >= DG_TICKET);
-	CHECK_EQ(take(&t, SECOND), 0);
+	CHECK_EQ(take(&t, PATIENCE), 0);
 	CHECK_EQ(dg_transfer_wait(ticket, 0, &wc), -EINVAL);
 	CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
 	t = begin(&f.tq, &wr);
@@ -215,7 +215,7 @@ static void runs(struct fix *f, uint32_t path)
 		}
 		CHECK_EQ(dg_prep_post(p), 0);
 		for (uint32_t got = 0; got < 4;) {
-			int n = dg_queue_poll(f->q, wc, 4, SECOND);
+			int n = dg_queue_poll(f->q, wc, 4, PATIENCE);
 
 			CHECK(n > 0);
 			got += n;
@@ -268,13 +268,13 @@ static void handles_outlive(struct fix *f, uint32_t path)
 	(void)path;
 	CHECK_EQ(dg_prep_open(f->q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), 0);
-	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(f->dev, PATIENCE), 0);
 	CHECK_EQ(dg_prep_run(p), -ESTALE);
 	CHECK_EQ(dg_queue_post(f->q, &wr, 1), -ESTALE);
 	CHECK_EQ(dg_queue_run(f->q, &wr, 1, &wc, 0), -ESTALE);
 	CHECK_EQ(dg_queue_arm(f->q), -ESTALE);
 	CHECK_EQ(dg_queue_fileno(f->q), -ESTALE);
-	CHECK_EQ(dg_queue_poll(f->q, &wc, 1, SECOND), 1);
+	CHECK_EQ(dg_queue_poll(f->q, &wc, 1, PATIENCE), 1);
 	CHECK_EQ(dg_queue_pending(f->q), 0);
 	CHECK_EQ(dg_queue_close(f->q), 0);
 	dg_queue_free(f->q);
@@ -404,11 +404,11 @@ static void nonsense_is_refused_when_a_queue_opens(void)
 	CHECK_EQ(dg_queue_open(f.dev, DG_DEPTH_MAX + 1, DG_PATH_AUTO, 0, SECOND, &q), -EINVAL);
 	CHECK_EQ(dg_queue_open(f.dev, 1, 3, 0, SECOND, &q), -EINVAL);
 	CHECK(!q);
-	CHECK_EQ(dg_queue_open(f.dev, DG_DEPTH_MAX, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_queue_open(f.dev, DG_DEPTH_MAX, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	CHECK_EQ(dg_queue_close(q), 0);
 	CHECK_EQ(dg_queue_close(q), 0);
 	dg_queue_free(q);
-	CHECK_EQ(dg_queue_open(f.dev, 1, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_queue_open(f.dev, 1, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	dg_queue_free(q);
 	fix_close(&f);
 }

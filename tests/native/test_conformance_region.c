@@ -290,7 +290,7 @@ static void closing_the_exported_region_aborts_what_is_in_flight(void)
 	struct fix f;
 
 	post_huge(&f, t, 16);
-	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.source, PATIENCE), 0);
 	new_remote_memory(&f); /* no thread accesses it any more */
 	take_all(&f, t, 16, DG_REMOTE_ACCESS_ERROR);
 	fix_close(&f);
@@ -302,7 +302,7 @@ static void closing_the_local_region_aborts_what_is_in_flight(void)
 	struct fix f;
 
 	post_huge(&f, t, 16);
-	CHECK_EQ(dg_region_close(f.local, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.local, PATIENCE), 0);
 	CHECK_EQ(munmap(f.local_bytes, f.size), 0);
 	f.local_bytes = pages(f.size);
 	take_all(&f, t, 16, DG_LOCAL_ERROR);
@@ -318,7 +318,7 @@ static void closing_the_queue_flushes_what_is_in_flight(void)
 	post_huge(&f, t, 16);
 	start = dg_now_ns();
 	CHECK_EQ(dg_queue_close(f.q), 0);
-	CHECK(dg_now_ns() - start < SECOND);
+	CHECK(dg_now_ns() - start < PATIENCE);
 	/* The gates were left: the regions close without waiting, and their memory can be freed. */
 	CHECK_EQ(dg_region_close(f.local, 0), 0);
 	CHECK_EQ(dg_region_close(f.remote, 0), 0);
@@ -341,7 +341,7 @@ static void closing_the_imported_region_waits_and_may_be_called_again(void)
 	CHECK_EQ(rc, -EBUSY);
 	CHECK_EQ(post(&f, &wr), -ESTALE);
 	CHECK_EQ(dg_queue_close(f.q), 0); /* ends the wait */
-	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	take_all(&f, t, 1, DG_FLUSHED);
 	fix_close(&f);
 }
@@ -357,7 +357,7 @@ static void *copy_inline(void *arg)
 {
 	struct copier *c = arg;
 
-	CHECK_EQ(dg_queue_run(c->f->q, &c->wr, 1, &c->wc, SECOND), 1);
+	CHECK_EQ(dg_queue_run(c->f->q, &c->wr, 1, &c->wc, PATIENCE), 1);
 	return NULL;
 }
 
@@ -396,7 +396,7 @@ static void closing_the_device_closes_its_queues_and_regions(void)
 	struct fix f;
 
 	post_huge(&f, t, 16);
-	CHECK_EQ(dg_device_close(f.dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(f.dev, PATIENCE), 0);
 	take_all(&f, t, 16, DG_FLUSHED);
 	dg_queue_free(f.q);
 	f.q = NULL;

@@ -59,7 +59,7 @@ static void lend(int fd)
 	say(fd, &t, sizeof(t));
 	while (hears(fd, &size, sizeof(size)))
 		;
-	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* State of both sides. */
@@ -730,7 +730,7 @@ static void each_thread_has_a_queue_and_others_look_at_it(void)
 		dg_region *r = registered(t.f.dev, t.f.local_bytes + 5, 100, RW); /* part of pinned memory */
 
 		dg_devices_poll();
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	}
 	for (uint32_t i = 0; i < WORKERS; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);

@@ -52,8 +52,8 @@ static void what_is_posted_to_an_armed_queue_wakes_its_sleeper(void)
 		CHECK_EQ(dg_queue_poll(f.q, wc, 2, 10 * SECOND), 1);
 		CHECK_EQ(wc[0].status, DG_OK);
 	}
-	CHECK_EQ(dg_region_close(host, SECOND), 0);
-	CHECK_EQ(dg_region_close(source, SECOND), 0);
+	CHECK_EQ(dg_region_close(host, PATIENCE), 0);
+	CHECK_EQ(dg_region_close(source, PATIENCE), 0);
 	fix_close(&f);
 	CHECK_EQ(munmap(more, 4096), 0);
 }
@@ -132,7 +132,7 @@ static void no_floor_is_measured_over_a_region_that_was_closed(void)
 	wr = record(&f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(dg_prep_open(f.q, &wr, 1, &p), 0);
 	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), 2);
-	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	CHECK_EQ(dg_measure_bare(p, 2, 1, samples), -ESTALE);
 	CHECK_EQ(dg_prep_close(p), 0);
 	fix_close(&f);
@@ -203,10 +203,10 @@ static void pinned_memory_keeps_the_context_that_pinned_it(void)
 	registered(a, at, 4096, RW);
 	registered(b, at, 4096, RW);
 	CHECK_EQ(gpu_calls("cuMemHostRegister"), 1);
-	CHECK_EQ(dg_device_close(a, SECOND), 0);
+	CHECK_EQ(dg_device_close(a, PATIENCE), 0);
 	CHECK(context_lives(0));
 	CHECK_EQ(gpu_calls("cuMemHostUnregister"), 0);
-	CHECK_EQ(dg_device_close(b, SECOND), 0);
+	CHECK_EQ(dg_device_close(b, PATIENCE), 0);
 	CHECK_EQ(gpu_calls("cuMemHostUnregister"), 1);
 	CHECK(!context_lives(0) && !context_lives(1));
 	CHECK_EQ(munmap(at, 4096), 0);
@@ -257,7 +257,7 @@ static void export_oversized(int fd)
 	say(fd, &t, sizeof(t));
 	while (hears(fd, &byte, 1))
 		;
-	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void a_block_smaller_than_its_exporter_says_is_refused(void)
@@ -272,7 +272,7 @@ static void a_block_smaller_than_its_exporter_says_is_refused(void)
 	dev = device_spinning(0);
 	CHECK_EQ(dg_region_import(dev, t.bytes, (size_t)t.len, 10 * SECOND, &r), -EBADMSG);
 	CHECK_EQ(gpu_calls("cuIpcCloseMemHandle"), gpu_calls("cuIpcOpenMemHandle"));
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	shutdown(o.fd, SHUT_WR);
 	join(o);
 }
@@ -287,7 +287,7 @@ static void *open_and_close(void *arg)
 		dg_device *dev;
 
 		CHECK_EQ(dg_device_open("cuda", NULL, &dev), 0);
-		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	}
 	return NULL;
 }
@@ -308,7 +308,7 @@ static void the_share_server_stops_while_devices_open_and_close(void)
 
 		CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
 		export_of(registered(dev, bytes, sizeof(bytes), RW), RW);
-		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	}
 	atomic_store(&enough, true);
 	for (int i = 0; i < 2; i++)

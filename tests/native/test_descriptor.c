@@ -174,7 +174,7 @@ static int import_of(struct dg_descriptor d)
 	int rc;
 
 	CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
-	rc = dg_region_import(dev, buf, packed(d, buf), 1000000000, &region);
+	rc = dg_region_import(dev, buf, packed(d, buf), PATIENCE, &region);
 	CHECK(!region);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 	return rc;
@@ -211,7 +211,7 @@ static int import_altered(void (*alter)(struct dg_descriptor *))
 	CHECK(rc > 0);
 	CHECK_EQ(dg_descriptor_parse(buf, rc, &d), 0);
 	alter(&d);
-	rc = dg_region_import(dev, buf, packed(d, buf), 1000000000, &remote);
+	rc = dg_region_import(dev, buf, packed(d, buf), PATIENCE, &remote);
 	if (rc == 0) {
 		dg_region_info info;
 
@@ -220,7 +220,7 @@ static int import_altered(void (*alter)(struct dg_descriptor *))
 		CHECK_EQ(info.access, DG_ACCESS_READ);
 		CHECK_EQ(dg_region_close(remote, 0), 0);
 	}
-	CHECK_EQ(dg_region_close(region, 1000000000), 0);
+	CHECK_EQ(dg_region_close(region, PATIENCE), 0);
 	CHECK_EQ(dg_device_close(dev, 0), 0);
 	return rc;
 }

@@ -250,7 +250,7 @@ static void a_sleeper_is_woken_by_docas_notification(void)
 		CHECK_EQ(dg_queue_arm(f.q), 1);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(poll(&fd, 1, 20000), 1);
-		while (!dg_queue_poll(f.q, &wc, 1, SECOND))
+		while (!dg_queue_poll(f.q, &wc, 1, PATIENCE))
 			;
 	}
 	fix_close(&f);
@@ -345,7 +345,7 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 
 		wr.local = id_of(r);
 		CHECK_EQ(done(&own, &wr).status, DG_OK);
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 		CHECK_EQ(munmap(bytes, 4096), 0);
 	}
 	atomic_store(&b.over, true);
@@ -382,7 +382,7 @@ static void a_queue_goes_from_region_to_region(void)
 		check_pattern(f.remote_bytes + 1000 * i, 100, 100, i % N);
 	}
 	for (uint32_t i = 0; i < N; i++) {
-		CHECK_EQ(dg_region_close(local[i], SECOND), 0);
+		CHECK_EQ(dg_region_close(local[i], PATIENCE), 0);
 		CHECK_EQ(munmap(bytes[i], 4096), 0);
 	}
 	fix_close(&f);

@@ -18,7 +18,7 @@ static void take_locks(dg_device *dev)
 {
 	uint8_t byte;
 
-	CHECK_EQ(dg_region_close(registered(dev, &byte, 1, RW), SECOND), 0);
+	CHECK_EQ(dg_region_close(registered(dev, &byte, 1, RW), PATIENCE), 0);
 }
 
 static void lend(int fd, const dg_memory *m)
@@ -37,11 +37,11 @@ static void lend(int fd, const dg_memory *m)
 			fill(m->addr, m->size, 2);
 			take_locks(dev);
 		} else {
-			CHECK_EQ(dg_region_close(r, 5 * SECOND), 0);
+			CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 		}
 		say_int(fd, 0);
 	}
-	CHECK_EQ(dg_device_close(dev, 5 * SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void lend_plain(int fd)
@@ -231,7 +231,7 @@ static int import_other_machine(dg_device *dev, struct dg_descriptor d, dg_regio
 	int len = dg_descriptor_pack(&d, buf, sizeof(buf));
 
 	CHECK(len > 0);
-	return dg_region_import(dev, buf, len, SECOND, r);
+	return dg_region_import(dev, buf, len, PATIENCE, r);
 }
 
 static void memory_of_another_machine_is_reached_without_a_share_server(void)
@@ -290,7 +290,7 @@ static void an_altered_descriptor_of_another_machine_opens_nothing(void)
 		CHECK(!r);
 	}
 	CHECK_EQ(import_other_machine(dev, good, &r), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	leave(o);
 }
 
@@ -326,7 +326,7 @@ static void an_exporter_that_dies_under_transfers_ends_them(void)
 		}
 		CHECK_EQ(t[DEPTH - 1].wc.status, DG_PEER_LOST);
 		/* The queue still works with other memory. */
-		CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+		CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 		f.source = registered(f.dev, f.remote_bytes, BIG, RW);
 		f.remote = imported(f.dev, f.source, RW);
 		f.r = id_of(f.remote);
@@ -350,7 +350,7 @@ static void busy_importer(int fd)
 		CHECK_EQ(take(&t[i], 60 * SECOND), 0);
 		say_int(fd, t[i].wc.status);
 	}
-	CHECK_EQ(dg_region_close(f.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.remote, PATIENCE), 0);
 	fix_close(&f);
 }
 
@@ -381,7 +381,7 @@ static void a_region_revoked_under_transfers_is_free_soon(void)
 	}
 	CHECK_EQ(status, DG_REMOTE_ACCESS_ERROR);
 	join(importer);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void an_importer_that_is_killed_holds_nothing(void)
@@ -395,7 +395,7 @@ static void an_importer_that_is_killed_holds_nothing(void)
 	CHECK_EQ(kill(importer.pid, SIGKILL), 0); /* not yet reaped */
 	CHECK_EQ(dg_region_close(region, 10 * SECOND), 0);
 	kill_and_reap(importer);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 int main(int argc, char **argv)

@@ -442,14 +442,14 @@ static void a_stamp_that_was_shared_says_so(void)
 
 	fault_open(&f, &rule, 1, 20 * SECOND);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
-	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, SECOND), 1);
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, wc, PATIENCE), 1);
 	CHECK_EQ(wc[0].flags & DG_SHARED_STAMP, 0);
 	/* Two posts of one record each: equal stamps must be marked as shared by the provider. */
 	for (uint32_t i = 0; i < 2000; i++) {
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 		for (int got = 0; got < 2;)
-			got += dg_queue_poll(f.q, wc + got, 2 - got, SECOND);
+			got += dg_queue_poll(f.q, wc + got, 2 - got, PATIENCE);
 		if (wc[0].complete_ns == wc[1].complete_ns) {
 			shared = true;
 			CHECK(wc[0].flags & wc[1].flags & DG_SHARED_STAMP);

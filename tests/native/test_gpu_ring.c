@@ -15,7 +15,6 @@
 #include "region.h"
 
 enum { SIZE = 4096, DEPTH = 64 };
-static const uint64_t SECOND = 1000000000;
 
 /* A poster: the GPU's side of a ring, for one thread. */
 struct poster {
@@ -58,7 +57,7 @@ static void world_open(struct world *w)
 	CHECK_EQ(dg_region_register(w->dev, &from, 3, &w->local), 0);
 	CHECK_EQ(dg_region_register(w->dev, &to, 3, &w->target), 0);
 	const int length = dg_region_export(w->target, 3, descriptor, sizeof descriptor);
-	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, SECOND, &w->remote), 0);
+	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, PATIENCE, &w->remote), 0);
 	dg_region_info_get(w->local, &info);
 	w->local_id = info.id;
 	dg_region_info_get(w->remote, &info);
@@ -596,7 +595,7 @@ static dg_region *import_of(struct world *w, dg_region *region)
 	dg_region *out;
 	const int length = dg_region_export(region, 3, descriptor, sizeof descriptor);
 	CHECK(length > 0);
-	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, SECOND, &out), 0);
+	CHECK_EQ(dg_region_import(w->dev, descriptor, (size_t)length, PATIENCE, &out), 0);
 	return out;
 }
 
@@ -655,7 +654,7 @@ static dg_region *namesake(struct world *w, uint32_t name, const dg_memory *memo
 		if (name_of(region) == name)
 			return region;
 		CHECK(REGION_INDEX(name_of(region)) != REGION_INDEX(name));
-		CHECK_EQ(dg_region_close(region, SECOND), 0);
+		CHECK_EQ(dg_region_close(region, PATIENCE), 0);
 	}
 }
 
@@ -669,8 +668,8 @@ static void a_ring_does_not_write_into_a_region_with_the_name_of_its_closed_one(
 	CHECK_EQ(put_from(&f, 8), DG_OK);
 	CHECK_EQ(put_from(&f, SIZE), DG_OK);
 	CHECK_EQ(memcmp(f.w.local_bytes, f.w.target_bytes, SIZE), 0);
-	CHECK_EQ(dg_region_close(f.own_import, SECOND), 0);
-	CHECK_EQ(dg_region_close(f.w.local, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.own_import, PATIENCE), 0);
+	CHECK_EQ(dg_region_close(f.w.local, PATIENCE), 0);
 	CHECK_EQ(put_from(&f, 8), DG_REMOTE_ACCESS_ERROR);
 	namesake(&f.w, f.w.local_id, &memory, NULL);
 	CHECK_EQ(put_from(&f, 8), DG_REMOTE_ACCESS_ERROR);
@@ -685,7 +684,7 @@ static void a_ring_does_not_read_a_region_with_the_name_of_its_closed_one(void)
 	struct foreign f;
 	foreign_open(&f);
 	CHECK_EQ(put_from(&f, 8), DG_OK);
-	CHECK_EQ(dg_region_close(f.w.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.w.remote, PATIENCE), 0);
 	namesake(&f.w, f.w.remote_id, NULL, f.w.target);
 	CHECK_EQ(put_from(&f, 8), DG_LOCAL_ERROR);
 	CHECK_EQ(put_from(&f, SIZE), DG_LOCAL_ERROR);
@@ -713,7 +712,7 @@ static void a_receive_does_not_fill_a_region_with_the_name_of_its_closed_one(voi
 	do
 		CHECK_EQ(dg_ring_stats_get(to.ring, &stats), 0);
 	while (!stats.taken);
-	CHECK_EQ(dg_region_close(w.local, SECOND), 0);
+	CHECK_EQ(dg_region_close(w.local, PATIENCE), 0);
 	namesake(&w, w.local_id, &memory, NULL);
 	CHECK_EQ(wait_for(&from, post(&from, &send)), DG_LOCAL_ERROR);
 	CHECK_EQ(wait_for(&to, received), DG_LOCAL_ERROR);
@@ -731,10 +730,10 @@ static void a_prepared_operation_does_not_use_a_region_with_the_name_of_its_clos
 	dg_queue *q;
 	dg_prep *prepared;
 	world_open(&w);
-	CHECK_EQ(dg_queue_open(w.dev, DEPTH, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_queue_open(w.dev, DEPTH, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	const dg_wr wr = {.local = w.local_id, .remote = w.remote_id, .size = 8, .op = DG_WRITE};
 	CHECK_EQ(dg_prep_open(q, &wr, 1, &prepared), 0);
-	CHECK_EQ(dg_region_close(w.local, SECOND), 0);
+	CHECK_EQ(dg_region_close(w.local, PATIENCE), 0);
 	namesake(&w, w.local_id, &memory, NULL);
 	CHECK_EQ(dg_prep_run(prepared), -ESTALE);
 	CHECK_EQ(dg_prep_close(prepared), 0);

@@ -208,7 +208,7 @@ static void an_engine_that_sleeps_is_woken(void)
 	dg_wc wc;
 
 	fix_regions(&f, 4096, 0);
-	CHECK_EQ(test_queue_open(&f.tq, f.dev, 2, DG_PATH_WORKER, 100000, 5 * SECOND), 0);
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 2, DG_PATH_WORKER, 100000, PATIENCE), 0);
 	f.q = f.tq.q;
 	wr = record(&f, DG_WRITE, 8, 0, 0);
 	for (; round < ROUNDS && dg_now_ns() < end; round++) {

@@ -50,7 +50,7 @@ static void check_result(const char *name, int64_t rc)
 
 static int64_t device_close(struct shared *s)
 {
-	return dg_device_close(s->dev, SECOND);
+	return dg_device_close(s->dev, PATIENCE);
 }
 
 static int64_t device_caps(struct shared *s)
@@ -68,7 +68,7 @@ static int64_t region_register(struct shared *s)
 
 	if (rc)
 		return rc;
-	rc = dg_region_close(r, SECOND);
+	rc = dg_region_close(r, PATIENCE);
 	dg_region_free(r);
 	return rc;
 }
@@ -88,11 +88,11 @@ static int64_t register_and_free(struct shared *s)
 static int64_t region_import(struct shared *s)
 {
 	dg_region *r;
-	int rc = dg_region_import(s->dev, s->token, (size_t)s->token_len, SECOND, &r);
+	int rc = dg_region_import(s->dev, s->token, (size_t)s->token_len, PATIENCE, &r);
 
 	if (rc)
 		return rc;
-	rc = dg_region_close(r, SECOND);
+	rc = dg_region_close(r, PATIENCE);
 	dg_region_free(r);
 	return rc;
 }
@@ -131,23 +131,23 @@ static int64_t remote_info(struct shared *s)
 
 static int64_t local_close(struct shared *s)
 {
-	return dg_region_close(s->local, SECOND);
+	return dg_region_close(s->local, PATIENCE);
 }
 
 static int64_t source_close(struct shared *s)
 {
-	return dg_region_close(s->source, SECOND);
+	return dg_region_close(s->source, PATIENCE);
 }
 
 static int64_t remote_close(struct shared *s)
 {
-	return dg_region_close(s->remote, SECOND);
+	return dg_region_close(s->remote, PATIENCE);
 }
 
 static int64_t queue_open(struct shared *s)
 {
 	dg_queue *q;
-	int rc = dg_queue_open(s->dev, 4, DG_PATH_AUTO, 0, SECOND, &q);
+	int rc = dg_queue_open(s->dev, 4, DG_PATH_AUTO, 0, PATIENCE, &q);
 
 	if (rc)
 		return rc;
@@ -215,12 +215,12 @@ static int64_t queue_run(struct shared *s)
 {
 	dg_wc wc;
 
-	return dg_queue_run(s->q, &s->wr, 1, &wc, SECOND);
+	return dg_queue_run(s->q, &s->wr, 1, &wc, PATIENCE);
 }
 
 static int64_t waited(int64_t ticket, dg_wc *wc)
 {
-	return ticket < DG_TICKET ? ticket : dg_transfer_wait(ticket, SECOND, wc);
+	return ticket < DG_TICKET ? ticket : dg_transfer_wait(ticket, PATIENCE, wc);
 }
 
 static int64_t transfer_write(struct shared *s)
@@ -249,7 +249,7 @@ static int64_t transfer_wait(struct shared *s)
 {
 	dg_wc wc;
 
-	return dg_transfer_wait(s->ticket, SECOND, &wc);
+	return dg_transfer_wait(s->ticket, PATIENCE, &wc);
 }
 
 static int64_t transfer_drop(struct shared *s)
@@ -363,7 +363,7 @@ static void shared_open(struct shared *s)
 	s->source = registered(s->dev, s->remote_bytes, REGION, RW);
 	s->token_len = dg_region_export(s->source, RW, s->token, sizeof(s->token));
 	CHECK(s->token_len > 0);
-	CHECK_EQ(dg_region_import(s->dev, s->token, (size_t)s->token_len, SECOND, &s->remote), 0);
+	CHECK_EQ(dg_region_import(s->dev, s->token, (size_t)s->token_len, PATIENCE, &s->remote), 0);
 	s->l = id_of(s->local);
 	s->r = id_of(s->remote);
 	s->wr = (dg_wr){ .op = DG_WRITE, .local = s->l, .remote = s->r, .size = 64 };
@@ -491,7 +491,7 @@ static void a_second_close_returns_when_the_memory_is_free(void)
 		CHECK_EQ(c.rc, 0);
 		dg_region_free(c.r);
 	}
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	dg_device_free(dev);
 }
 
@@ -505,8 +505,8 @@ static void handles_may_be_freed_in_any_order(void)
 
 	CHECK_EQ(dg_device_open("soft", &config, &dev), 0);
 	r = registered(dev, bytes, BYTES, RW);
-	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	dg_device_free(dev);
 	CHECK_EQ(dg_region_close(r, 0), 0);
 	CHECK_EQ(dg_queue_close(q), 0);
@@ -527,12 +527,12 @@ static void a_ticket_is_good_for_one_operation(void)
 
 		ticket = dg_transfer_post_wr(f.q, &wr, 1, &wc);
 		CHECK(ticket >= DG_TICKET);
-		CHECK_EQ(dg_transfer_wait(ticket, SECOND, &wc), 0);
+		CHECK_EQ(dg_transfer_wait(ticket, PATIENCE, &wc), 0);
 		next = dg_transfer_post_wr(f.q, &wr, 1, &wc);
 		CHECK(next >= DG_TICKET);
-		CHECK_EQ(dg_transfer_wait(ticket, SECOND, &wc), -EINVAL);
+		CHECK_EQ(dg_transfer_wait(ticket, 0, &wc), -EINVAL);
 		CHECK_EQ(dg_transfer_drop(ticket), -EINVAL);
-		CHECK_EQ(dg_transfer_wait(next, SECOND, &wc), 0);
+		CHECK_EQ(dg_transfer_wait(next, PATIENCE, &wc), 0);
 	}
 	fix_close(&f);
 }

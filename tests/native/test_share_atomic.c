@@ -112,7 +112,7 @@ static uint64_t both(uint32_t path, bool locked, uint64_t at)
 	join(o);
 	value = __atomic_load_n((uint64_t *)((char *)m.addr + at), __ATOMIC_SEQ_CST);
 	fix_close(&f);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	return value;
 }
 
@@ -170,7 +170,7 @@ static void memory_that_is_only_copied_has_no_atomics(void)
 		CHECK_EQ(hear_int(o.fd), how);
 		join(o);
 		CHECK_EQ(*(uint64_t *)m.addr, 0);
-		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	}
 }
 
@@ -189,7 +189,7 @@ static void memory_that_may_fault_is_only_for_the_local_side(void)
 	wr = atomic_record(&f, DG_FETCH_ADD, COUNTER, 7, 0);
 	wr.local = id_of(fallible);
 	*(uint64_t *)f.remote_bytes = 3;
-	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), 1);
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, PATIENCE), 1);
 	CHECK_EQ(wc.status, DG_OK);
 	CHECK_EQ(*(uint64_t *)m.addr, 3);
 	CHECK_EQ(*(uint64_t *)f.remote_bytes, 10);
@@ -242,7 +242,7 @@ static void no_atomic_comes_after_a_revocation(void)
 		CHECK_EQ(hear_int(o.fd), at_close);
 		join(o);
 		CHECK_EQ(__atomic_load_n((uint64_t *)m.addr, __ATOMIC_SEQ_CST), at_close);
-		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	}
 }
 

@@ -229,7 +229,7 @@ static void exporter_that_grows(int fd)
 		hear_int(fd); /* imported, or written */
 	}
 	CHECK_EQ(((uint8_t *)m.addr)[0], pattern(0, 1));
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void a_memfd_that_grew_is_mapped_anew(void)
@@ -302,14 +302,14 @@ static void an_undefined_status_ends_the_transfer(void)
 	hear_int(o.fd);
 	fix_open(&f, 4096, 4);
 	CHECK_EQ(dg_boot_id(d.boot_id), 0);
-	CHECK_EQ(dg_region_import(f.dev, buf, dg_descriptor_pack(&d, buf, sizeof(buf)), SECOND, &r), 0);
+	CHECK_EQ(dg_region_import(f.dev, buf, dg_descriptor_pack(&d, buf, sizeof(buf)), PATIENCE, &r), 0);
 	wr = record(&f, DG_READ, 2048, 0, 0);
 	wr.remote = id_of(r);
 	wr.rows = 2;
 	wr.local_stride = wr.remote_stride = 2048;
 	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, 10 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_IO_FAILED);
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	join(o);
 	fix_close(&f);
 }

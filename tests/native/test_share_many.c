@@ -78,13 +78,13 @@ static void many_regions_over_one_buffer_come_and_go(void)
 	start_ns = dg_now_ns();
 	say_int(o.fd, 0); /* about half of the pairs are closed by the exporter first */
 	for (uint32_t i = MANY; i-- > 0;)
-		CHECK_EQ(dg_region_close(r[i], SECOND), 0);
+		CHECK_EQ(dg_region_close(r[i], PATIENCE), 0);
 	hear_int(o.fd);
 	printf("and closed: %.1f s\n", seconds_since(start_ns));
 	say_int(o.fd, 0);
 	join(o);
 	free(r);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	CHECK_EQ(munmap(whole.addr, whole.size), 0);
 	close(whole.fd);
 }
@@ -115,7 +115,7 @@ static int threads(void)
  * and ThreadSanitizer starts a thread with the first one of the program. */
 static struct usage usage_with(int n)
 {
-	uint64_t end = dg_now_ns() + 5 * SECOND;
+	uint64_t end = dg_now_ns() + PATIENCE;
 
 	while (threads() > n + SANITIZED)
 		CHECK(dg_now_ns() < end);
@@ -124,7 +124,7 @@ static struct usage usage_with(int n)
 
 static void check_usage(struct usage before)
 {
-	uint64_t end = dg_now_ns() + 5 * SECOND;
+	uint64_t end = dg_now_ns() + PATIENCE;
 	struct usage now;
 
 	do
@@ -152,7 +152,7 @@ static void cycle(enum how how)
 	check_pattern(m.addr, 0, sizeof(local_bytes), 4);
 	CHECK_EQ(dg_queue_close(l.q), 0);
 	dg_queue_free(l.q);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	CHECK_EQ(munmap(m.addr, 65536), 0);
 	if (m.fd >= 0)
 		close(m.fd);
@@ -248,8 +248,8 @@ static void counting_exporter(int fd)
 	say(fd, &t, sizeof(t));
 	while (hear_int(fd))
 		say_int(fd, info_of(r).importers);
-	CHECK_EQ(dg_region_close(r, SECOND), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_region_close(r, PATIENCE), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* One import stays open, so that no end of the connection releases the others. */
@@ -266,16 +266,16 @@ static void many_imports_that_close_at_once_are_all_given_back(void)
 	for (int i = 0; i < BURST; i++)
 		CHECK_EQ(dg_region_import(dev, t.bytes, t.len, 10 * SECOND, &r[i]), 0);
 	for (int i = 1; i < BURST; i++)
-		CHECK_EQ(dg_region_close(r[i], SECOND), 0);
+		CHECK_EQ(dg_region_close(r[i], PATIENCE), 0);
 	for (int asked = 0; left != 1; asked++) {
 		CHECK(asked < 5000);
 		say_int(o.fd, 1);
 		left = hear_int(o.fd);
 	}
-	CHECK_EQ(dg_region_close(r[0], SECOND), 0);
+	CHECK_EQ(dg_region_close(r[0], PATIENCE), 0);
 	say_int(o.fd, 0);
 	join(o);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* The child of a fork gets EOWNERDEAD for its parent's objects, and can close them. */
@@ -302,8 +302,8 @@ static void child_gets_eownerdead(struct fix *f, dg_prep *p)
 	CHECK_EQ(dg_prep_close(p), 0);
 	CHECK_EQ(dg_queue_close(f->q), 0);
 	dg_queue_free(f->q);
-	CHECK_EQ(dg_region_close(f->remote, SECOND), 0);
-	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
+	CHECK_EQ(dg_region_close(f->remote, PATIENCE), 0);
+	CHECK_EQ(dg_device_close(f->dev, PATIENCE), 0);
 }
 
 /* Runs body in a forked child, which must succeed. */
@@ -350,7 +350,7 @@ static void close_all_of(struct fix *f, dg_prep *p)
 	(void)p;
 	CHECK_EQ(dg_queue_open(f->dev, 4, DG_PATH_AUTO, 0, SECOND, &q), -EOWNERDEAD);
 	dg_queue_free(f->q);
-	CHECK_EQ(dg_device_close(f->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(f->dev, PATIENCE), 0);
 }
 
 static void a_child_of_a_process_that_never_exported_gets_eownerdead(void)
@@ -358,7 +358,7 @@ static void a_child_of_a_process_that_never_exported_gets_eownerdead(void)
 	struct fix f = { 0 };
 
 	f.dev = device_spinning(0);
-	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, SECOND), 0);
+	CHECK_EQ(test_queue_open(&f.tq, f.dev, 4, DG_PATH_WORKER, 0, PATIENCE), 0);
 	f.q = f.tq.q;
 	in_child(close_all_of, &f, NULL);
 	dg_queue_free(f.q);
@@ -434,7 +434,7 @@ static void a_dead_exporter_is_noticed_though_its_child_lives(void)
 	killed = dg_now_ns();
 	kill_and_reap(o);
 	while (!info_of(f.remote).lost)
-		CHECK(dg_now_ns() - killed < SECOND);
+		CHECK(dg_now_ns() - killed < PATIENCE);
 	CHECK_EQ(kill(child, 0), 0); /* the child is alive and has not kept the parent's socket */
 	CHECK_EQ(done(&f.tq, &wr).status, DG_PEER_LOST);
 	CHECK_EQ(kill(child, SIGKILL), 0);
@@ -450,8 +450,8 @@ static void *import_and_close(void *arg)
 	dg_device *dev = device_spinning(0);
 
 	while (!atomic_load(&enough))
-		CHECK_EQ(dg_region_close(import_of(dev, t), SECOND), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_region_close(import_of(dev, t), PATIENCE), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	return NULL;
 }
 

@@ -10,7 +10,7 @@
 #include "two_sides.h"
 
 #define STALL (3 * SECOND) /* time limit of an import from a stalled exporter */
-#define PROMPT SECOND /* maximum time of any other import, even on a busy machine */
+#define PROMPT (2 * SECOND) /* maximum time of any other import, even on a busy machine */
 #define SPARSE (4ull << 30)
 
 /* Exports one region until the test ends. */
@@ -22,7 +22,7 @@ static void honest_exporter(int fd)
 
 	say(fd, &t, sizeof(t));
 	hear_int(fd);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static struct token heard_token(struct other o)
@@ -106,7 +106,7 @@ static uint64_t longest_beside(dg_device *dev, const struct token *honest, struc
 		uint64_t began = dg_now_ns();
 		dg_region *r = import_of(dev, honest);
 
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 		if (dg_now_ns() - began > longest)
 			longest = dg_now_ns() - began;
 		rounds++;
@@ -274,7 +274,7 @@ static void import_sparse(void)
 	wr.remote = id_of(one.region);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK(allocated(memory) <= 4u << 20);
-	CHECK_EQ(dg_region_close(one.region, SECOND), 0);
+	CHECK_EQ(dg_region_close(one.region, PATIENCE), 0);
 	close(memory);
 	close(conn);
 	close(server);
@@ -304,7 +304,7 @@ static void *churning(void *arg)
 		i->rc = dg_region_import(i->dev, i->token.bytes, i->token.len, SECOND / 20, &i->region);
 		CHECK(!i->rc || i->rc == -ETIMEDOUT || i->rc == -ENOTCONN);
 		if (!i->rc)
-			CHECK_EQ(dg_region_close(i->region, SECOND), 0);
+			CHECK_EQ(dg_region_close(i->region, PATIENCE), 0);
 	}
 	return NULL;
 }

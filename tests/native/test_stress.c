@@ -271,7 +271,7 @@ static void random_work_of_several_queues_keeps_to_the_model(void)
 		CHECK_EQ(pthread_join(thread[i], NULL), 0);
 		posted += w[i].posted;
 	}
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	for (int i = 0; i < THREADS; i++)
 		CHECK(!munmap(w[i].local_bytes, BYTES) && !munmap(w[i].remote_bytes, BYTES));
 	printf("%llu operations\n", (unsigned long long)posted);
@@ -345,7 +345,7 @@ static void *churn(void *arg)
 	uint8_t byte;
 
 	while (!atomic_load(&over))
-		CHECK_EQ(dg_region_close(registered(dev, &byte, 1, RW), SECOND), 0);
+		CHECK_EQ(dg_region_close(registered(dev, &byte, 1, RW), PATIENCE), 0);
 	return NULL;
 }
 

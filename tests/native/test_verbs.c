@@ -24,7 +24,7 @@ static void without_a_device_the_reason_and_a_remedy_are_given(void)
 
 	if (!dg_provider_probe("verbs", true)) {
 		CHECK_EQ(dg_device_open("verbs", NULL, &dev), 0);
-		CHECK_EQ(dg_device_close(dev, SECOND), 0);
+		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 		return;
 	}
 	CHECK(strstr(dg_last_error(), "RDMA"));
@@ -59,7 +59,7 @@ static void a_forked_child_of_a_process_that_used_it_is_refused(void)
 	o = start(opening_in_a_child);
 	CHECK_EQ(hear_int(o.fd), 1);
 	join(o);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Changes a descriptor and packs it again. */
@@ -136,12 +136,12 @@ static void exporting(int fd)
 	}
 	for (int what; hears(fd, &what, sizeof(what)) && what != END;) {
 		if (what == CLOSE_FIRST)
-			CHECK_EQ(dg_region_close(r[0], SECOND), 0);
+			CHECK_EQ(dg_region_close(r[0], PATIENCE), 0);
 		else
 			check_pattern(bytes[0], 0, SIZE, 7);
 		say_int(fd, what);
 	}
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 static void asked(struct other o, int what)
@@ -366,8 +366,8 @@ static void a_killed_importer_does_not_delay_a_close(void)
 	struct lent l = lent_to(reading_on);
 
 	kill_and_reap(l.o);
-	CHECK_EQ(dg_region_close(l.r, SECOND), 0);
-	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
+	CHECK_EQ(dg_region_close(l.r, PATIENCE), 0);
+	CHECK_EQ(dg_device_close(l.dev, PATIENCE), 0);
 }
 
 static void refused_import(struct pair_fix *p, int which, void (*change)(struct dg_descriptor *d), int want,
@@ -429,7 +429,7 @@ static void memory_beyond_the_limit_of_locked_memory_is_refused_with_both(void)
 	CHECK_SAYS(dg_last_error(), "ulimit -l");
 	m.size = 65536;
 	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Soft-RoCE offers on-demand paging since Linux 6.15, but implements it incorrectly. */
@@ -446,7 +446,7 @@ static void memory_on_demand_is_refused_by_a_device_in_software(void)
 	m.flags = 0;
 	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
 	CHECK_EQ(info_of(r).registration, DG_REGISTRATION_PINNED);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Modifies events of the connection manager before the provider sees them. */
@@ -494,7 +494,7 @@ static void events_that_are_repeated_do_no_harm(void)
 		dg_region *again = imported(f.dev, f.source, RW);
 
 		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-		CHECK_EQ(dg_region_close(again, SECOND), 0);
+		CHECK_EQ(dg_region_close(again, PATIENCE), 0);
 	}
 	CHECK(n_repeated >= 12);
 	fix_close(&f);
@@ -523,7 +523,7 @@ static void an_answer_that_was_not_asked_for_is_ignored_and_the_import_ends_in_t
 	t = export_of(registered(dev, pages(SIZE), SIZE, RW), RW);
 	CHECK_EQ(dg_region_import(dev, t.bytes, t.len, 10 * SECOND, &r), -ETIMEDOUT);
 	CHECK_SAYS(dg_last_error(), "did not answer within 5 s");
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Makes the next connection's first event report that its device was removed. */
@@ -615,7 +615,7 @@ static void an_importer_is_served_among_a_flood_of_requests(void)
 
 		wr.remote = id_of(r);
 		CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	}
 	kill_and_reap(o);
 	fix_close(&f);
@@ -803,7 +803,7 @@ static void where_a_window_cannot_be_made_a_registration_takes_its_place(void)
 	wr = record(&f, DG_READ, SIZE, 0, 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
 	CHECK_EQ(n_refused_windows, 1);
-	CHECK_EQ(dg_region_close(f.source, SECOND), 0);
+	CHECK_EQ(dg_region_close(f.source, PATIENCE), 0);
 	CHECK_EQ(done(&f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	fix_close(&f);
 }
@@ -851,11 +851,11 @@ static void a_close_waits_until_another_machine_has_stopped_and_refuses_nothing_
 {
 	struct lent l = lent_to(reading_without_reaping);
 
-	CHECK_EQ(dg_region_close(l.r, 5 * SECOND), 0);
+	CHECK_EQ(dg_region_close(l.r, PATIENCE), 0);
 	say_int(l.o.fd, 2);
 	CHECK_EQ(hear_int(l.o.fd), 3);
 	join(l.o);
-	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(l.dev, PATIENCE), 0);
 }
 
 /* Reads, and reads again on request. */
@@ -888,7 +888,7 @@ static void an_importer_that_does_not_answer_loses_its_rights_and_the_close_is_r
 	resume(l.o);
 	say_int(l.o.fd, 2);
 	join(l.o);
-	CHECK_EQ(dg_device_close(l.dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(l.dev, PATIENCE), 0);
 }
 
 static void a_queue_reaches_more_regions_than_it_has_endpoints(void)

@@ -19,12 +19,12 @@ static void a_provider_without_queue_pairs_names_the_one_that_has_them(void)
 	dg_qp *qp;
 
 	CHECK_EQ(dg_device_open("soft", NULL, &dev), 0);
-	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, SECOND, &q), 0);
+	CHECK_EQ(dg_queue_open(dev, 4, DG_PATH_AUTO, 0, PATIENCE, &q), 0);
 	CHECK_EQ(dg_qp_open(q, &qp), -EOPNOTSUPP);
 	CHECK_SAYS(dg_last_error(), "provider soft has no queue pairs: open a device with the provider verbs");
 	CHECK(!qp);
 	dg_queue_free(q);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 struct ends {
@@ -69,7 +69,7 @@ static dg_region *import_by(dg_qp *qp, const dg_rdma_memory *m)
 static void ends_open(struct ends *e, uint32_t access)
 {
 	fix_open(&e->f, SIZE, 2 * N);
-	CHECK_EQ(test_queue_open(&e->far_queue, e->f.dev, 4, DG_PATH_AUTO, 0, SECOND), 0);
+	CHECK_EQ(test_queue_open(&e->far_queue, e->f.dev, 4, DG_PATH_AUTO, 0, PATIENCE), 0);
 	e->near = qp_of(e->f.q);
 	e->far = qp_of(e->far_queue.q);
 	join_ends(e->near, e->far);
@@ -126,7 +126,7 @@ static void after_the_close_of_a_granted_region_the_adapter_refuses(void)
 	ends_open(&e, RW);
 	wr = record(&e.f, DG_WRITE, 64, 0, 0);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_OK);
-	CHECK_EQ(dg_region_close(e.f.source, SECOND), 0);
+	CHECK_EQ(dg_region_close(e.f.source, PATIENCE), 0);
 	memset(e.f.remote_bytes, 9, SIZE);
 	CHECK_EQ(done(&e.f.tq, &wr).status, DG_REMOTE_ACCESS_ERROR);
 	for (int i = 0; i < SIZE; i++)
@@ -192,14 +192,14 @@ static void closing_a_queue_pair_ends_its_operations_and_its_imports(void)
 	CHECK_EQ(dg_qp_close(e.near), 0);
 	CHECK_EQ(dg_qp_close(e.near), 0);
 	for (int i = 0; i < N; i++) {
-		CHECK_EQ(take(&t[i], SECOND), 0);
+		CHECK_EQ(take(&t[i], PATIENCE), 0);
 		CHECK(t[i].wc.status == DG_OK || t[i].wc.status == DG_FLUSHED);
 	}
 	CHECK_EQ(t[N - 1].wc.status, DG_FLUSHED);
 	CHECK_EQ(dg_queue_post(e.f.q, &wr, 1), -ESTALE);
 	CHECK_SAYS(dg_last_error(), "is closed");
 	CHECK_EQ(info_of(e.f.remote).lost, 1);
-	CHECK_EQ(dg_region_close(e.f.remote, SECOND), 0);
+	CHECK_EQ(dg_region_close(e.f.remote, PATIENCE), 0);
 	ends_close(&e);
 }
 
@@ -428,7 +428,7 @@ static void many_are_opened_and_closed(void)
 
 		CHECK_EQ(dg_qp_grant(qp, e.f.source, RW, &m), 0);
 		CHECK_EQ(dg_qp_import(qp, &m, &r), 0);
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 		dg_qp_free(qp);
 	}
 	CHECK_EQ(entries("/proc/self/fd"), before);
@@ -442,7 +442,7 @@ static void *register_and_close(void *arg)
 	for (int i = 0; i < 300; i++) {
 		dg_region *r = registered(e->f.dev, e->f.local_bytes, SIZE, RW);
 
-		CHECK_EQ(dg_region_close(r, SECOND), 0);
+		CHECK_EQ(dg_region_close(r, PATIENCE), 0);
 	}
 	return NULL;
 }
@@ -457,7 +457,7 @@ static void an_import_and_a_close_of_another_thread_do_not_wait_for_each_other(v
 	ends_open(&e, RW);
 	CHECK_EQ(pthread_create(&other, NULL, register_and_close, &e), 0);
 	for (int i = 0; i < 2000; i++)
-		CHECK_EQ(dg_region_close(import_by(e.near, &e.memory), SECOND), 0);
+		CHECK_EQ(dg_region_close(import_by(e.near, &e.memory), PATIENCE), 0);
 	CHECK_EQ(pthread_join(other, NULL), 0);
 	ends_close(&e);
 }

@@ -150,7 +150,7 @@ UNUSED static void sweep(void)
 	dg_region *r = registered(dev, &byte, 1, RW);
 
 	export_of(r, RW);
-	CHECK_EQ(dg_device_close(dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
 /* Runs the tests with a temporary runtime folder, which must be empty afterwards. */
