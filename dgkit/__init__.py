@@ -162,7 +162,7 @@ def __getattr__(name: str) -> object:
             f"dgkit.{name} needs {exc.name}, which is not installed: "
             f"`pip install '.[{_EXTRAS[name]}]'` in dgkit's folder",
             name=exc.name,
-        ) from exc
+        ) from None
     globals()[name] = value
     return value
 

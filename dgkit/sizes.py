@@ -40,13 +40,19 @@ STAGE_SLOTS = 8
 SAMPLES_A_BLOCK = 4096
 #: Such messages that an agent queues before it pauses the measurement.
 BLOCKS_AHEAD = 16
-#: Local memory that a window of small transfers cycles through when bandwidth is measured.
+#: Most memory, on each side, that a window of transfers cycles through in a bandwidth measurement.
 RATE_BYTES = 16 * MIB
-#: Scratch memory that a window of writes spreads over when bandwidth is measured.
-SPREAD = 16 * MIB
 #: Most bytes that the measurement of a floor copies.
 FLOOR_BYTES = 64 * MIB
 #: Most bytes that one point of a latency sweep moves, so that 64 MiB do not take minutes.
 SWEEP_BYTES = 512 * MIB
 #: An offset into scratch memory is kept modulo this, so that its alignment is that of the region.
 SCRATCH_PAGE = 4096
+
+
+def rate_span(size: int, window: int) -> int:
+    """Return the bytes, on each side, that `window` transfers of `size` bytes cycle through.
+
+    A smaller region would make them share cache lines, which changes their rate.
+    """
+    return max(size, min(size * window, RATE_BYTES))

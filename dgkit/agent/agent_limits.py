@@ -84,8 +84,9 @@ class Limits:
     def quota(self, keys: int) -> Quota:
         """Return the limits of one key or user.
 
-        Args: keys: Number of allowed keys; 0 for the user of a Unix socket, which is the agent's
-            own user.
+        Args:
+            keys: Number of allowed keys; 0 for the user of a Unix socket, which is the agent's own
+                user.
         """
         share = self.share / 100 or 1 / min(max(1, keys), _MAX_SHARES)
         usable = self.descriptors - self.reserve

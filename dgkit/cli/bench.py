@@ -144,7 +144,7 @@ def _check_alone(context: click.Context) -> int:
 
 
 def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any]:
-    from .sweep import latencies, rates
+    from .sweep import latencies, rates, region_size
 
     ops, sizes, count, seconds = options.ops, options.sizes, options.count, options.seconds
     single_path = session.dpu.provider in {"cuda", *OWN_EXPORT}
@@ -152,7 +152,7 @@ def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any
     cases = [Case(*row) for row in product(ops, paths, sizes)]
     deep = [Case(*row) for row in product(ops, paths, sizes, options.depths)]
     with (
-        session.empty(max(sizes), on=place.on, name="bench") as region,
+        session.empty(region_size(deep), on=place.on, name="bench") as region,
         progress_bars() as progress,
     ):
         latency = list(latencies(session, region, cases, count=count, progress=progress))

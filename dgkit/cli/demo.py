@@ -77,13 +77,15 @@ def time_transfers(
     session: Session, *, on: str, quick: bool
 ) -> tuple[list[LatencyReport], BandwidthReport]:
     """Time single writes of each size, then the rate of 1 MiB writes, on a new region."""
-    from .sweep import latencies, rates
+    from .sweep import latencies, rates, region_size
 
     count, seconds = (2_000, 0.1) if quick else (20_000, 0.5)
     cases = [Case("write", "auto", size) for size in _SIZES]
     stream = [Case("write", "auto", _RATE_SIZE, _RATE_DEPTH)]
-    size = max(*_SIZES, _RATE_SIZE)
-    with session.empty(size, on=on, name="timing") as region, progress_bars() as progress:
+    with (
+        session.empty(region_size([*cases, *stream]), on=on, name="timing") as region,
+        progress_bars() as progress,
+    ):
         latency = list(latencies(session, region, cases, count=count, progress=progress))
         (rate,) = rates(session, region, stream, seconds=seconds, progress=progress)
     return latency, rate

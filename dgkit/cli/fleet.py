@@ -127,7 +127,7 @@ def demo(pairs: int, json_: str | None, **options: Any) -> int:
       dgkit fleet demo
       dgkit fleet demo --pairs 2 --sizes 64,1M --json result.json
     """
-    from ..fleet import demo_cluster
+    demo_cluster = _demo_cluster()
 
     path = _output_of(json_, options)
     say(f"dgkit fleet: starting {pairs} workers, each with a software DPU")
@@ -149,7 +149,7 @@ def sweep(scheduler: str, insecure: bool, json_: str | None, **options: Any) -> 
       dgkit fleet sweep --scheduler tcp://127.0.0.1:8786
       dgkit fleet sweep --scheduler tls://head:8786 --folder monday --resume --json monday.json
     """
-    from ..fleet import demo_cluster
+    demo_cluster = _demo_cluster()
 
     path = _output_of(json_, options)
     with demo_cluster.connected(scheduler, insecure=insecure) as client:
@@ -175,7 +175,8 @@ def doctor(scheduler: str, insecure: bool, goal: str, json_: str | None) -> int:
       dgkit fleet doctor --scheduler tls://head:8786
       dgkit fleet doctor --scheduler tls://head:8786 --goal arm-dma --json racks.json
     """
-    from ..fleet import Fleet, demo_cluster
+    demo_cluster = _demo_cluster()
+    from ..fleet import Fleet
 
     path = output_file(json_)
     with (
@@ -209,7 +210,8 @@ def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | N
       dgkit fleet soak --scheduler tls://head:8786 --hours 12
       dgkit fleet soak --scheduler tcp://127.0.0.1:8786 --hours 0.1 --size 64K --json soak.json
     """
-    from ..fleet import Fleet, demo_cluster
+    demo_cluster = _demo_cluster()
+    from ..fleet import Fleet
 
     path = output_file(json_)
     with (
@@ -235,6 +237,14 @@ def soak(scheduler: str, insecure: bool, hours: float, size: int, json_: str | N
         say(f"dgkit fleet: stopped after {done.took_s:,.0f} s of {3600 * hours:,.0f} s")
         return INTERRUPTED
     return OK if done.ok else FAILED
+
+
+def _demo_cluster() -> Any:
+    """Import the module; without the extra `fleet`, the error says what to install."""
+    from .. import fleet as _  # noqa: F401
+    from ..fleet import demo_cluster
+
+    return demo_cluster
 
 
 def _output_of(json_: str | None, options: Mapping[str, Any]) -> Path | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..session.measure import samples_for
+from ..sizes import rate_span
 from ..units import size_text
 from .console import progress_bar
 
@@ -29,6 +30,11 @@ class Case:
     def __str__(self) -> str:
         deep = f", depth {self.depth}" if self.depth > 1 else ""
         return f"{self.op} {size_text(self.size)}, {self.path}{deep}"
+
+
+def region_size(cases: Iterable[Case]) -> int:
+    """Return the size of a region in which no case's rate depends on what else is measured."""
+    return max(rate_span(case.size, case.depth) for case in cases)
 
 
 def latencies(

@@ -217,9 +217,9 @@ class Device(DeviceContext):
     ) -> GpuQueue:
         """Open a queue that kernels post to (dgkit_device.cuh). A thread of this process serves it.
 
-        depth: Maximum number of operations posted and not complete: rounded up to a power of two,
-            64 to 16,384.
-                16,384.
+        Args:
+            depth: Maximum number of operations posted and not complete: rounded up to a power of
+                two, 64 to 16,384.
             weak: Kernels choose the slot of each operation, instead of taking the next one.
             timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
             trace: Kernels store their clock for each operation; see `GpuQueue.trace`.

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from .. import memory
-from ..sizes import RATE_BYTES, SAMPLES_A_BLOCK
+from ..sizes import SAMPLES_A_BLOCK, rate_span
 from ..types import OWN_EXPORT, Op, Path
 from .baseline import Baseline
 from .values import LatencyResult, LatencyTask, MeasurementListener, RateResult, RateTask
@@ -120,8 +120,7 @@ def rate(
     The measurement runs in slices, each timed by C. The arguments are those of latency().
     """
     remote = ref.as_remote()
-    local_size = min(task.size * task.window, max(task.size, RATE_BYTES))
-    local_size = min(local_size, ref.size)
+    local_size = min(rate_span(task.size, task.window), ref.size)
     with BenchmarkQueue(device, local_size, task.window, task.path) as bench:
         baseline = Baseline(bench.queue, bench.local, remote, task, window=task.window)
         before = baseline.measure_ns()

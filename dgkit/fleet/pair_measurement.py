@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..session.measure import samples_for
+from ..sizes import rate_span
 from .pair_plugin import plugin_here, session_here
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def measure_session(
         count: Samples of a latency; fewer for large sizes.
         seconds: Duration of each measurement of a rate.
     """
-    with session.empty(max(sizes), on=on, name="fleet") as region:
+    with session.empty(rate_span(max(sizes), _WINDOW), on=on, name="fleet") as region:
         rows = []
         for size in sizes:
             start = time.time()

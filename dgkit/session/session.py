@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, DgkitError
-from ..sizes import SPREAD
+from ..sizes import RATE_BYTES
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from ..wire.telemetry import topic
@@ -262,7 +262,7 @@ class Session:
 
         self._link.check()
         _, size = checked_span(self, region, 0, size)
-        given, spread = Measured(region, size, op, path, self.info), min(region.size, SPREAD)
+        given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
         with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
             return bandwidth(self._dpu, used, seconds=seconds, window=window, progress=progress)
 

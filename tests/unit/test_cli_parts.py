@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from dgkit.cli import demo_run, demo_source, options, tables
+from dgkit.cli import demo_run, demo_source, options, sweep, tables
 from dgkit.cli.demo_run import Moved, Step
 from dgkit.cli.demo_target import GpuTarget, HostTarget
 from dgkit.cli.demo_view import show_moved
@@ -20,10 +20,18 @@ from dgkit.html_cards import hex_lines
 from dgkit.memory.meminfo import available_bytes
 from dgkit.report import BandwidthReport, Histogram, LatencyReport, Machine
 from dgkit.session import measure
+from dgkit.sizes import RATE_BYTES, rate_span
 from dgkit.units import size_text
 
 MACHINE = Machine("cpu", 2, "x86_64", "6.1", 4096, True)
 GPU = {"provider": "cuda", "machine": Machine("cpu", 2, "x86_64", "6.1", 4096, True, "GPU 0")}
+
+
+def test_the_memory_of_a_rate_does_not_depend_on_the_other_rows_of_a_bench():
+    case, large = sweep.Case("write", "inline", 64, 256), sweep.Case("write", "inline", 1 << 20, 32)
+    assert sweep.region_size([case]) == rate_span(64, 256) == 64 * 256
+    assert sweep.region_size([case, large]) == rate_span(1 << 20, 32) == RATE_BYTES
+    assert rate_span(64 << 20, 32) == 64 << 20
 
 
 @pytest.mark.parametrize(

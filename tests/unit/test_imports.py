@@ -362,9 +362,21 @@ def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) 
 def test_without_the_extra_a_name_for_fleets_says_what_to_install(name: str) -> None:
     gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(DASK)!r}))\n"
     result = _python(f"{gone}import dgkit\nfrom dgkit import *\ndgkit.{name}")
+    assert result.stderr.count("Traceback") == 1
     last = result.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: dgkit.{name} needs ")
     assert last.endswith("which is not installed: `pip install '.[fleet]'` in dgkit's folder")
+
+
+@pytest.mark.parametrize("command", [["demo"], ["sweep", "--scheduler", "tcp://127.0.0.1:1"]])
+def test_without_the_extra_the_command_for_fleets_says_what_to_install(command) -> None:
+    gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(DASK)!r}))\n"
+    result = _python(f"{gone}from dgkit.cli import main\nsys.exit(main(['fleet', *{command}]))")
+    assert result.returncode == 1
+    assert result.stderr.startswith("dgkit: dgkit.fleet needs ")
+    assert result.stderr.endswith(
+        "which is not installed: `pip install '.[fleet]'` in dgkit's folder\n"
+    )
 
 
 @pytest.mark.skipif(not all(map(find_spec, DASK)), reason="Dask has no wheel for this Python")

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 OPENINGS = re.compile(
     r"(What|Which|Whether|Who|Whose|Whom|Where|How|That|So|Of|Again)\b(?!-)", re.IGNORECASE
 )
+HEADING = "(?:Args|Attributes|Returns|Yields|Raises):"
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -32,6 +33,41 @@ def wrong(source: str) -> list[str]:
     except SyntaxError:
         return []
     return [text for node in nodes if OPENINGS.match(text := ast.get_docstring(node) or "")]
+
+
+def broken(source: str) -> list[str]:
+    """Return lines of docstrings with text behind a heading, or with parameters before one."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
+    except SyntaxError:
+        return []
+    return [line for node in nodes for line in _broken_lines(node)]
+
+
+def _broken_lines(node: ast.AST) -> Iterator[str]:
+    names = [arg.arg for arg in ast.walk(node) if isinstance(arg, ast.arg)]
+    lines = (ast.get_docstring(node) or "").splitlines()  # type: ignore[arg-type]
+    headings = [number for number, line in enumerate(lines) if re.fullmatch(HEADING, line)]
+    described = len(lines) if not headings else headings[0]
+    yield from (line for line in lines if re.match(rf"({HEADING}) +\S", line))
+    parameters = (re.match(r" *(\w+): ", line) for line in lines[:described])
+    yield from (match.string for match in parameters if match and match[1] in names)
+
+
+def test_each_section_of_a_docstring_has_its_heading_on_a_line_of_its_own() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {text}" for path, code in sources() for text in broken(code)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_a_broken_section_is_found() -> None:
+    lost = 'def f(depth):\n    """Open it.\n\n    depth: Limit.\n            16,384.\n    """\n'
+    joined = 'def f(keys):\n    """Open it.\n\n    Args: keys: Number.\n    """\n'
+    right = 'def f(keys):\n    """Open it.\n\n    Args:\n        keys: Number.\n    """\n'
+    assert [broken(text) for text in (lost, joined, right)] == [
+        ["depth: Limit."], ["Args: keys: Number."], [],
+    ]  # fmt: skip
 
 
 def test_docstrings_open_with_a_summary() -> None:
