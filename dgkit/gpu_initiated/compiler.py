@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..errors import KernelError, Unsupported
 from ..files import check_own_folder, is_own, read_regular
+from . import ptx
 
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
@@ -23,6 +24,9 @@ SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of sto
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
 _WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
+# What a source includes besides dgkit's header and the system's may have inline PTX.
+_FOREIGN = re.compile(r"\b(?:asm|__asm__)\b|#\s*include\s*[<\"](?:cuda|/)")
+_CAPABILITY = "-D__CUDA_ARCH__="
 _LIMIT = 120.0  # seconds that one run of the compiler may take
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
@@ -115,16 +119,25 @@ def _find(folder: Path, key: str) -> Path | None:
     return None
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(command: Sequence[str], text: str = "") -> str:
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_LIMIT,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            command, capture_output=True, text=True, check=False, timeout=_LIMIT, input=text
+        )
     except subprocess.TimeoutExpired:
         raise KernelError(f"{command[0]} did not finish within {_LIMIT:.0f} s") from None
     if done.returncode:
         raise KernelError(f"emulated GPU: the kernel does not compile\n{done.stderr.strip()}")
+    return done.stdout
+
+
+def _without_ptx(command: Sequence[str], headers: Path, options: Sequence[str], text: str) -> str:
+    """Preprocess a translated source and replace its inline PTX, and that of its headers."""
+    defaults = [f"-I{headers / 'emulated'}"]
+    if not any(option.startswith(_CAPABILITY) for option in options):
+        defaults.append(f"{_CAPABILITY}900")
+    expand = [*command, *defaults, *options, "-E", "-x", "c++", "-"]
+    return ptx.translate(_run(expand, f'#include "emulated/ptx.h"\n{text}'))
 
 
 def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> Path:
@@ -146,19 +159,24 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
     headers, text = include_dir(), translate(source)
     command = [find_compiler(), *_FLAGS, *_WARNINGS, f"-I{headers}"]
     sanitizer = ["-fsanitize=thread"] if tsan else []
+    language = "c++"
+    if any(option.startswith(("-I", "-i")) for option in options) or _FOREIGN.search(source):
+        command.append("-Wno-address-of-packed-member")
+        text = _without_ptx([*command, *sanitizer], headers, options, text)
+        language = "c++-cpp-output"
     digest = hashlib.sha256()
     for part in (*command, *sanitizer, *options, text):
         digest.update(part.encode() + b"\0")
-    for header in sorted(headers.iterdir()):
+    for header in sorted(headers.glob("*.*")):
         digest.update(header.read_bytes())
     cache, key = _cache(), digest.hexdigest()[:32]
     if program := _find(cache, key):
         return program
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         work = Path(folder)
-        (work / "kernel.cpp").write_text(text, encoding="utf-8")
         objects = [str(work / "kernel.o"), str(work / "runtime.o")]
-        _run([*command, *sanitizer, *options, "-c", f"{work}/kernel.cpp", "-o", objects[0]])
+        kernel = [*command, *sanitizer, *options, "-x", language, "-c", "-", "-o", objects[0]]
+        _run(kernel, text)
         define = ["-DDG_EMU_TSAN"] if tsan else []
         _run([*command, *define, "-c", str(headers / "emulated_gpu.cpp"), "-o", objects[1]])
         _run([*command, *sanitizer, *objects, "-o", str(made := work / "program")])

@@ -135,13 +135,15 @@ def emulate(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> 
     """Compile CUDA C++ for the emulated GPU.
 
     Args:
-        source: CUDA C++, which may `#include <dgkit_device.cuh>`.
-        options: Further arguments of the compiler, such as `-DNAME=1`.
+        source: CUDA C++, which may `#include <dgkit_device.cuh>`. It and headers of folders named
+            by `-I` may have inline PTX without branches, and include `<cuda/atomic>`.
+        options: Further arguments of the compiler, such as `-DNAME=1`, `-I/folder`, or
+            `-D__CUDA_ARCH__=800` (with inline PTX the default is 900).
         tsan: Compile the kernels with ThreadSanitizer, which then reports data races between
             the threads of a launch.
 
     Raises:
-        KernelError: The source does not compile.
+        KernelError: The source does not compile, or has a PTX statement that is not known.
         Unsupported: No C++ compiler is installed.
     """
     program = compile_program(source, options=options, tsan=tsan)

@@ -355,6 +355,16 @@ template <class T> T atomicCAS(T *p, dg_emu::same<T> expected, dg_emu::same<T> v
 	return expected;
 }
 
+template <class T> T atomicCAS_block(T *p, dg_emu::same<T> expected, dg_emu::same<T> value)
+{
+	return atomicCAS(p, expected, value);
+}
+
+template <class T> T atomicCAS_system(T *p, dg_emu::same<T> expected, dg_emu::same<T> value)
+{
+	return atomicCAS(p, expected, value);
+}
+
 static inline int __popc(unsigned v)
 {
 	return __builtin_popcount(v);
@@ -378,6 +388,16 @@ static inline int __ffsll(long long v)
 static inline int __clz(int v)
 {
 	return v ? __builtin_clz((unsigned)v) : 32;
+}
+
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n)
+{
+	return (unsigned)(((uint64_t)high << 32 | low) << (n & 31) >> 32);
+}
+
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
+{
+	return (unsigned)(((uint64_t)high << 32 | low) >> (n & 31));
 }
 
 template <class T> T __ldg(const T *p)
