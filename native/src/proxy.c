@@ -3,110 +3,26 @@
 #include "proxy.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "region.h"
 #include "share/server.h"
-#include "thread.h"
 
-/* Between two passes over idle rings the thread sleeps an eighth of the idle time, within the first
- * two limits. */
-enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64, PAGE = 4096 };
-/* Number of idle passes without a pause, about 10 us: a kernel that waits for each of its
- * operations posts the next one within this time. A pause of an x86 core takes 50 ns. */
-enum { EAGER_PASSES = 1024 };
+enum { PAGE = 4096 };
 enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
-
-static uint64_t idle_sleep(uint64_t idle_ns)
-{
-	const uint64_t ns = idle_ns / 8;
-	return ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : ns;
-}
-
-/* The thread's record of time. */
-struct clockwork {
-	uint64_t idle_since, looked;
-	uint32_t idle_passes;
-};
-
-/* Called after idle passes: returns while the thread is still to spin, yielding its CPU after a
- * while; once it has spun long enough, sleeps without the lock. */
-static void rest(struct dg_proxy *p, struct clockwork *c)
-{
-	const uint64_t now = now_ns();
-	if (!c->idle_since)
-		c->idle_since = c->looked = now;
-	p->stats.spun_ns += now - c->looked;
-	c->looked = now;
-	if (now - c->idle_since < p->spin_ns) {
-		if (now - c->idle_since > YIELD_AFTER_NS)
-			sched_yield();
-		return;
-	}
-	const struct timespec t = {0, (long)idle_sleep(now - c->idle_since)};
-	pthread_mutex_unlock(&p->lock);
-	nanosleep(&t, NULL);
-	pthread_mutex_lock(&p->lock);
-	c->looked = now_ns();
-	p->stats.sleeps++;
-	p->stats.slept_ns += c->looked - now;
-}
 
 /* Makes one pass over all rings, with at most PASS_RECORDS for each. Returns whether anything was
  * done. */
-static bool pass(struct dg_proxy *p)
+static bool pass(void *arg)
 {
+	struct dg_proxy *p = arg;
 	bool busy = false;
 	for (struct dg_ring *r = p->rings; r; r = r->next)
 		busy |= dg_ring_serve(r);
-	p->stats.passes++;
-	p->stats.idle += !busy;
 	return busy;
-}
-
-/* Lets the threads that wait for the mutex go first, because the mutex is not fair. */
-static void give_way(struct dg_proxy *p)
-{
-	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
-		return;
-	pthread_mutex_unlock(&p->lock);
-	while (atomic_load_explicit(&p->wanted, memory_order_relaxed))
-		sched_yield();
-	pthread_mutex_lock(&p->lock);
-}
-
-static void *run(void *arg)
-{
-	struct dg_proxy *p = arg;
-	struct clockwork c = {0};
-	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
-	pthread_mutex_lock(&p->lock);
-	while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
-		if (pass(p)) {
-			c.idle_passes = 0;
-			c.idle_since = 0;
-		} else if (++c.idle_passes % IDLE_PASSES == 0) {
-			rest(p, &c);
-		} else if (c.idle_passes > EAGER_PASSES) {
-			cpu_relax();
-		}
-		give_way(p);
-	}
-	pthread_mutex_unlock(&p->lock);
-	return NULL;
-}
-
-/* Acquires the lock, which the proxy's thread releases between two passes. */
-static void proxy_lock(struct dg_proxy *p)
-{
-	atomic_fetch_add(&p->wanted, 1);
-	pthread_mutex_lock(&p->lock);
-	atomic_fetch_sub(&p->wanted, 1);
 }
 
 static int same_process(const struct dg_proxy *p)
@@ -122,10 +38,10 @@ static int enter(struct dg_ring *r)
 	const int rc = same_process(r->proxy);
 	if (rc)
 		return rc;
-	proxy_lock(r->proxy);
+	dg_poller_lock(&r->proxy->poller);
 	if (!r->closed)
 		return 0;
-	pthread_mutex_unlock(&r->proxy->lock);
+	dg_poller_unlock(&r->proxy->poller);
 	return dg_fail(ESTALE, "the GPU queue is closed");
 }
 
@@ -136,7 +52,7 @@ static void proxy_unref(struct dg_proxy *p)
 	 * it. */
 	if (atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	pthread_mutex_destroy(&p->lock);
+	pthread_mutex_destroy(&p->poller.lock);
 	free(p->words);
 	free(p);
 }
@@ -152,12 +68,9 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 		return dg_fail(ENOMEM, "out of memory for a proxy");
 	p->dev = dev;
 	atomic_init(&p->refs, 1);
-	p->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
 	p->fork_generation = dev->fork_generation;
-	pthread_mutex_init(&p->lock, NULL);
-	const int rc = dg_thread_start(&p->thread, "dgkit-proxy", run, p);
+	const int rc = dg_poller_start(&p->poller, "dgkit-proxy", spin_ns, pass, p);
 	if (rc) {
-		pthread_mutex_destroy(&p->lock);
 		free(p);
 		return dg_fail(rc, "cannot start the proxy's thread: %s", strerror(rc));
 	}
@@ -179,19 +92,19 @@ int dg_proxy_close(dg_proxy *p)
 	/* A forked child has no such thread, and the lock may be held forever. */
 	if (p->fork_generation != atomic_load(&dg_fork_generation))
 		return 0;
-	proxy_lock(p);
+	dg_poller_lock(&p->poller);
 	const bool serves = p->rings;
 	struct staging *stagings = serves ? NULL : p->stagings;
 	if (!serves) {
 		p->stagings = NULL;
 		/* Under the lock, so that a ring that is still being closed does not keep staging
 		 * memory. */
-		atomic_store_explicit(&p->stop, 1, memory_order_release);
+		dg_poller_stop(&p->poller);
 	}
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	if (serves)
 		return dg_fail(EBUSY, "the proxy still serves GPU queues: close them first");
-	pthread_join(p->thread, NULL);
+	dg_poller_join(&p->poller);
 	for (struct staging *next; stagings; stagings = next) {
 		next = stagings->next;
 		free_staging(p, stagings);
@@ -205,12 +118,20 @@ int dg_proxy_stats_get(dg_proxy *p, dg_proxy_stats *out)
 	const int rc = same_process(p);
 	if (rc)
 		return rc;
-	proxy_lock(p);
-	*out = p->stats;
-	out->rings = 0;
+	dg_poller_lock(&p->poller);
+	const struct dg_poller_stats *s = &p->poller.stats;
+	*out = (dg_proxy_stats){
+		.passes = s->passes,
+		.idle = s->idle,
+		.spun_ns = s->spun_ns,
+		.sleeps = s->sleeps,
+		.slept_ns = s->slept_ns,
+		.records = p->records,
+		.batches = p->batches,
+	};
 	for (struct dg_ring *r = p->rings; r; r = r->next)
 		out->rings++;
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	return 0;
 }
 
@@ -472,14 +393,14 @@ static int make_staging(struct dg_ring *r, struct staging *s)
 static int open_staging(struct dg_ring *r)
 {
 	struct dg_proxy *p = r->proxy;
-	proxy_lock(p);
+	dg_poller_lock(&p->poller);
 	struct staging **at = &p->stagings;
 	while (*at && (*at)->depth != r->depth)
 		at = &(*at)->next;
 	r->staging = *at;
 	if (r->staging)
 		*at = r->staging->next;
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	if (r->staging)
 		return 0;
 	struct staging *s = calloc(1, sizeof *s);
@@ -493,13 +414,13 @@ static void keep_staging(struct dg_ring *r)
 	struct dg_proxy *p = r->proxy;
 	struct staging *s = r->staging;
 	r->staging = NULL;
-	proxy_lock(p);
-	const bool stopped = atomic_load_explicit(&p->stop, memory_order_relaxed);
+	dg_poller_lock(&p->poller);
+	const bool stopped = atomic_load_explicit(&p->poller.stop, memory_order_relaxed);
 	if (!stopped) {
 		s->next = p->stagings;
 		p->stagings = s;
 	}
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	if (stopped)
 		free_staging(p, s);
 }
@@ -578,14 +499,14 @@ int dg_ring_open(dg_proxy *p, const dg_ring_config *cfg, dg_ring **out)
 		free_memory(r);
 		return rc;
 	}
-	proxy_lock(p);
+	dg_poller_lock(&p->poller);
 	if (!r->index)
 		r->index = ++p->n_indices;
 	if (!r->gate) /* otherwise its owner has filled it, and only the GPU writes records */
 		fill_ring(r, cfg);
 	r->next = p->rings;
 	p->rings = r;
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	*out = r;
 	return 0;
 }
@@ -635,7 +556,7 @@ int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out)
 		.first_error = (int32_t)(r->first_error & 255),
 		.waiting = r->waiting,
 	};
-	pthread_mutex_unlock(&r->proxy->lock);
+	dg_poller_unlock(&r->proxy->poller);
 	return 0;
 }
 
@@ -665,7 +586,7 @@ int dg_ring_trace(dg_ring *r, dg_ring_stamp *out, uint32_t n)
 			.op = p->op,
 		};
 	}
-	pthread_mutex_unlock(&r->proxy->lock);
+	dg_poller_unlock(&r->proxy->poller);
 	return (int)stored;
 }
 
@@ -684,7 +605,7 @@ int dg_ring_connect(dg_ring *a, dg_ring *b)
 		a->peer = b;
 		b->peer = a;
 	}
-	pthread_mutex_unlock(&a->proxy->lock);
+	dg_poller_unlock(&a->proxy->poller);
 	return rc;
 }
 
@@ -727,11 +648,11 @@ int dg_ring_close(dg_ring *r)
 	struct dg_proxy *p = r->proxy;
 	if (r->fork_generation != atomic_load(&dg_fork_generation))
 		return 0; /* it belongs to the parent of a fork() */
-	proxy_lock(p);
+	dg_poller_lock(&p->poller);
 	const bool first = !r->closed;
 	if (first)
 		retire(r);
-	pthread_mutex_unlock(&p->lock);
+	dg_poller_unlock(&p->poller);
 	if (!first) {
 		wait_retired(r);
 		return 0;

@@ -4,7 +4,7 @@
  *
  * Calls go down only:
  *
- *	proxy.c           the thread; opens, connects and closes rings
+ *	proxy.c           opens, connects and closes rings; poller.c has the thread
  *	   |
  *	proxy_ring.c      one pass over a ring: take records, check, post, hand out completions
  *	   |
@@ -31,13 +31,14 @@
  * A record that must wait (for a counter, a fence, the peer's receive) stays in the ring and is
  * checked again in the next pass. No other ring waits for it.
  *
- * Threads: the proxy's thread holds the lock while it is awake. Between two passes it releases the
- * lock to threads that open, connect or close a ring. It does not access a ring once it is closed.
+ * Threads: the proxy's thread (poller.h) does not access a ring once it is closed. Threads that
+ * open, connect or close a ring hold its lock meanwhile.
  */
 #ifndef DG_PROXY_H
 #define DG_PROXY_H
 
 #include "gpu_ring.h"
+#include "poller.h"
 #include "queue.h"
 
 enum place_state { PLACE_FREE, PLACE_POSTED, PLACE_SIGNALLING, PLACE_RECEIVING, PLACE_COMPLETE };
@@ -120,12 +121,8 @@ struct signal_word {
 
 struct dg_proxy {
 	struct dg_device *dev;
-	pthread_t thread;
-	pthread_mutex_t lock;
+	struct dg_poller poller;
 	atomic_uint refs; /* held by the handle until closed and by each ring until freed */
-	atomic_uint wanted; /* number of threads that wait for the lock */
-	atomic_uint stop;
-	uint64_t spin_ns;
 	uint32_t fork_generation, n_indices;
 	struct dg_ring *rings;
 	/* Memory of closed rings, for reuse: a provider may have pinned it, and unpinning could
@@ -133,7 +130,7 @@ struct dg_proxy {
 	struct staging *stagings;
 	struct signal_word *words;
 	uint32_t n_words, words_room;
-	dg_proxy_stats stats;
+	uint64_t records, batches; /* of dg_proxy_stats */
 };
 
 /* Maximum number of records of a ring in one pass. */

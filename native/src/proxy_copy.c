@@ -162,7 +162,7 @@ uint32_t dg_ring_copy_small(struct dg_ring *r)
 	if (!n)
 		return 0;
 	complete(r, n, r->now);
-	r->proxy->stats.batches++;
-	r->proxy->stats.records += n;
+	r->proxy->batches++;
+	r->proxy->records += n;
 	return n;
 }

@@ -67,7 +67,7 @@ static void post_staged(struct dg_ring *r)
 	uint32_t n_wc = 0;
 	for (uint32_t i = 0; i < n; i++)
 		place_of(r, r->wr[i].user)->posted_ns = now;
-	r->proxy->stats.batches++;
+	r->proxy->batches++;
 	if (here)
 		n_wc = dg_queue_run_inline(r->q->scratch, r->wr, n, r->wc, 0, UINT32_MAX);
 	else
@@ -260,7 +260,7 @@ static bool take_one(struct dg_ring *r)
 	if (r->waiting)
 		return false;
 	r->head++;
-	r->proxy->stats.records++;
+	r->proxy->records++;
 	if (status != DG_OK)
 		dg_ring_finish(r, count, (uint32_t)status, 0);
 	return true;

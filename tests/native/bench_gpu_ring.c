@@ -135,8 +135,7 @@ static uint64_t cpu_ns(void)
 static double cost(struct bench *b, dg_proxy *proxy)
 {
 	uint64_t spent = 0, begin, served = 0;
-	atomic_fetch_add(&proxy->wanted, 1);
-	pthread_mutex_lock(&proxy->lock);
+	dg_poller_lock(&proxy->poller);
 	for (int round = 0; round < 50; round++)
 		for (uint32_t i = 0; i < b->n; i++) {
 			struct ring *r = &b->rings[i];
@@ -148,8 +147,7 @@ static double cost(struct bench *b, dg_proxy *proxy)
 			spent += cpu_ns() - begin;
 			served += DEPTH;
 		}
-	atomic_fetch_sub(&proxy->wanted, 1);
-	pthread_mutex_unlock(&proxy->lock);
+	dg_poller_unlock(&proxy->poller);
 	return (double)spent / (double)served;
 }
 

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "poller.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "clock.h"
+#include "dgkit.h"
+#include "thread.h"
+
+/* Between two idle passes the thread sleeps an eighth of the idle time, within the first two
+ * limits. */
+enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64 };
+/* Number of idle passes without a pause, about 10 us: a kernel that waits for each of its
+ * operations posts the next one within this time. A pause of an x86 core takes 50 ns. */
+enum { EAGER_PASSES = 1024 };
+
+static uint64_t idle_sleep(uint64_t idle_ns)
+{
+	const uint64_t ns = idle_ns / 8;
+	return ns < SLEEP_LEAST_NS ? SLEEP_LEAST_NS : ns > SLEEP_MOST_NS ? SLEEP_MOST_NS : ns;
+}
+
+/* The thread's record of time. */
+struct clockwork {
+	uint64_t idle_since, looked;
+	uint32_t idle_passes;
+};
+
+/* Called after idle passes: returns while the thread is still to spin, yielding its CPU after a
+ * while; once it has spun long enough, sleeps without the lock. */
+static void rest(struct dg_poller *p, struct clockwork *c)
+{
+	const uint64_t now = now_ns();
+	if (!c->idle_since)
+		c->idle_since = c->looked = now;
+	p->stats.spun_ns += now - c->looked;
+	c->looked = now;
+	if (now - c->idle_since < p->spin_ns) {
+		if (now - c->idle_since > YIELD_AFTER_NS)
+			sched_yield();
+		return;
+	}
+	const struct timespec t = {0, (long)idle_sleep(now - c->idle_since)};
+	pthread_mutex_unlock(&p->lock);
+	nanosleep(&t, NULL);
+	pthread_mutex_lock(&p->lock);
+	c->looked = now_ns();
+	p->stats.sleeps++;
+	p->stats.slept_ns += c->looked - now;
+}
+
+/* Lets the threads that wait for the mutex go first, because the mutex is not fair. */
+static void give_way(struct dg_poller *p)
+{
+	if (!atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		return;
+	pthread_mutex_unlock(&p->lock);
+	while (atomic_load_explicit(&p->wanted, memory_order_relaxed))
+		sched_yield();
+	pthread_mutex_lock(&p->lock);
+}
+
+static void *run(void *arg)
+{
+	struct dg_poller *p = arg;
+	struct clockwork c = {0};
+	prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul);
+	pthread_mutex_lock(&p->lock);
+	while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
+		const bool busy = p->pass(p->arg);
+		p->stats.passes++;
+		p->stats.idle += !busy;
+		if (busy) {
+			c.idle_passes = 0;
+			c.idle_since = 0;
+		} else if (++c.idle_passes % IDLE_PASSES == 0) {
+			rest(p, &c);
+		} else if (c.idle_passes > EAGER_PASSES) {
+			cpu_relax();
+		}
+		give_way(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+int dg_poller_start(struct dg_poller *p, const char *name, uint64_t spin_ns,
+		    bool (*pass)(void *arg), void *arg)
+{
+	p->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
+	p->pass = pass;
+	p->arg = arg;
+	pthread_mutex_init(&p->lock, NULL);
+	const int rc = dg_thread_start(&p->thread, name, run, p);
+	if (rc)
+		pthread_mutex_destroy(&p->lock);
+	return rc;
+}
+
+void dg_poller_lock(struct dg_poller *p)
+{
+	atomic_fetch_add(&p->wanted, 1);
+	pthread_mutex_lock(&p->lock);
+	atomic_fetch_sub(&p->wanted, 1);
+}
+
+void dg_poller_unlock(struct dg_poller *p)
+{
+	pthread_mutex_unlock(&p->lock);
+}
+
+void dg_poller_stop(struct dg_poller *p)
+{
+	atomic_store_explicit(&p->stop, 1, memory_order_release);
+}
+
+void dg_poller_join(struct dg_poller *p)
+{
+	pthread_join(p->thread, NULL);
+}
