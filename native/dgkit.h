@@ -623,6 +623,135 @@ int dg_ring_close(dg_ring *r);
  * emulated GPU maps it itself. */
 void dg_ring_free(dg_ring *r);
 
+/* Software NIC: a thread that executes mlx5 work queue entries (WQEs) from rings in memory and writes
+ * completion queue entries (CQEs), as an NVIDIA network adapter would. Who writes the entries, a
+ * GPU's kernel or a CPU, makes no difference. Bytes are moved by the device's provider. A wrong entry
+ * ends its own queue pair only, and no entry can reach a byte outside its keys.
+ *
+ * Any thread may call these functions, but none may use a handle after the call that freed it. In the
+ * child of a fork() all return -EOWNERDEAD, except for closing, which does nothing and returns 0. */
+
+/* Up to DG_NIC_KEYS keys and DG_NIC_QPS queue pairs are open at once, with DG_NIC_SGES data segments
+ * a receive. */
+enum { DG_NIC_KEYS = 8192, DG_NIC_QPS = 1024, DG_NIC_SGES = 4, DG_NIC_ENTRIES_MAX = 32768,
+       DG_NIC_CQES_MAX = 4194304 };
+typedef struct dg_nic dg_nic;
+typedef struct dg_nic_cq dg_nic_cq;
+typedef struct dg_nic_qp dg_nic_qp;
+
+/* Names a queue pair of this machine. gid: its NIC, unique on this machine. qpn: 24 bits, unique in
+ * the NIC. */
+typedef struct dg_nic_address {
+	uint8_t gid[16];
+	uint32_t qpn, reserved;
+} dg_nic_address;
+
+/* How the NIC learns of new entries. PROXY: *doorbell is a 64-bit producer index. RECORD: the low 16
+ * bits of the big-endian record[1]; the doorbell is ignored. NO_RECORD: *producer is a 64-bit
+ * producer index, in the structure of the queue pair's user. An index that goes back is ignored. */
+enum dg_nic_doorbell { DG_NIC_PROXY = 0, DG_NIC_RECORD = 1, DG_NIC_NO_RECORD = 2 };
+/* States as in the InfiniBand specification. */
+enum dg_nic_state {
+	DG_NIC_RESET = 0,
+	DG_NIC_INIT = 1,
+	DG_NIC_RTR = 2,
+	DG_NIC_RTS = 3,
+	DG_NIC_ERROR = 6
+};
+enum dg_nic_access {
+	DG_NIC_LOCAL_WRITE = 1,
+	DG_NIC_REMOTE_WRITE = 2,
+	DG_NIC_REMOTE_READ = 4,
+	DG_NIC_REMOTE_ATOMIC = 8
+};
+/* dg_nic_qp_info.waiting. WAIT: a WAIT entry. RECEIVE: the peer has posted no receive. PEER: the
+ * peer is not ready to receive. BYTES: the provider moves its bytes. KEY: the peer's memory is being
+ * imported. */
+enum dg_nic_waiting {
+	DG_NIC_WAITS_NOT = 0,
+	DG_NIC_WAITS_WAIT = 1,
+	DG_NIC_WAITS_RECEIVE = 2,
+	DG_NIC_WAITS_BYTES = 3,
+	DG_NIC_WAITS_KEY = 4,
+	DG_NIC_WAITS_PEER = 5
+};
+
+/* ring: `entries` CQEs of 64 bytes (a power of two, up to DG_NIC_CQES_MAX), aligned to 64, in memory
+ * that this process's CPU can access for the CQ's whole life. Its owner writes the initial CQEs. The
+ * NIC never waits for free CQEs. collapsed: every CQE is written to the ring's first place. */
+typedef struct dg_nic_cq_config {
+	void *ring;
+	uint32_t entries, collapsed;
+} dg_nic_cq_config;
+
+/* send_ring: send_entries WQE basic blocks of 64 bytes; receive_ring: receive_entries of 16 *
+ * receive_sges bytes. The entries are powers of two, up to DG_NIC_ENTRIES_MAX; receive_sges is 1, 2
+ * or DG_NIC_SGES. record: two big-endian words, the counts of receives and of sends. doorbell_mode:
+ * enum dg_nic_doorbell. All of this is memory that the CPU can access until dg_nic_qp_close()
+ * returns. receive_cq may be NULL if receive_entries is 0. pd: protection domain; keys of other
+ * domains are refused. inline_receive: received messages of up to 32 bytes are stored in the CQE
+ * instead of the receive's memory, where the CPU can read the sender's bytes. */
+typedef struct dg_nic_qp_config {
+	void *send_ring, *receive_ring;
+	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
+	uint32_t *record;
+	uint64_t *doorbell, *producer;
+	dg_nic_cq *send_cq, *receive_cq;
+	uint32_t pd, inline_receive;
+} dg_nic_qp_config;
+
+/* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,
+ * as the doorbell counts; produced_cqes: of this queue pair; posted_receives: as far as the NIC has
+ * read the ring. by_opcode: entries taken. waiting: enum dg_nic_waiting. why: the first error, with
+ * value and limit. */
+typedef struct dg_nic_qp_info {
+	uint32_t qpn, state, syndrome, vendor;
+	uint64_t taken, completed, produced_cqes, received, posted_receives, doorbell;
+	uint64_t by_opcode[64];
+	uint32_t waiting, reserved;
+	char why[120];
+} dg_nic_qp_info;
+
+/* passes: over all queue pairs, of which `idle` found nothing. */
+typedef struct dg_nic_stats {
+	uint64_t passes, idle, sleeps, entries, bytes, cqes, errors, queue_pairs, keys;
+} dg_nic_stats;
+
+/* Opens a NIC over a device: soft for host memory, cuda for host and GPU memory. spin_ns: how long its
+ * thread spins when idle, before it sleeps between passes (0 on one CPU). Errors: EOPNOTSUPP for
+ * other providers, ENOMEM, EMFILE. */
+int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out);
+/* Closes the NIC and its keys and frees it: before its device is closed. Errors: EBUSY while CQs or
+ * queue pairs are open. */
+int dg_nic_close(dg_nic *n);
+/* Stores 16 bytes. */
+int dg_nic_gid_get(dg_nic *n, uint8_t *gid);
+int dg_nic_stats_get(dg_nic *n, dg_nic_stats *out);
+/* Gives a region of the device a key, which is its lkey and its rkey. WQEs address the region's first
+ * byte as `address`. access: enum dg_nic_access. Errors: EACCES for access that the region does not
+ * have; ERANGE if the range exceeds 2^64; EMFILE for too many keys. */
+int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint32_t access,
+		    uint32_t *key);
+/* Entries that are taken later do not find the key. Errors: EINVAL if there is no such key. */
+int dg_nic_key_close(dg_nic *n, uint32_t key);
+int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);
+int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn);
+/* Frees the CQ. Errors: EBUSY while a queue pair uses it. */
+int dg_nic_cq_close(dg_nic_cq *cq);
+/* Opens a queue pair in the state RESET. */
+int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);
+/* Changes the state: RESET to INIT to RTR to RTS; any to ERROR, which flushes the rings, or to RESET,
+ * which sets all counts to 0 and waits for the bytes in flight. access: what the peer may do, taken
+ * by INIT. peer: taken by RTR, otherwise NULL; that NIC must be open. Errors: EINVAL for another
+ * change, ENOTCONN if there is no such NIC, and those of dg_region_import(). */
+int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access);
+/* Sets what was left out at the opening, before RTR. Errors: EINVAL for a mode without its word, or
+ * for a later state. */
+int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer);
+int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out);
+/* Frees the queue pair. Once this returns, the NIC accesses none of its memory. */
+int dg_nic_qp_close(dg_nic_qp *qp);
+
 /* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that
  * task_data points to. DOCA passes a `union doca_data` by value; a uint64_t is passed in the same
  * register. */

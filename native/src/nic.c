@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Opening and closing a NIC; the pass over its queue pairs. See nic.h. */
+#include "nic.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "region.h"
+
+int dg_nic_check_process(const struct dg_nic *n)
+{
+	if (n->fork_generation == atomic_load(&dg_fork_generation))
+		return 0;
+	return dg_fail(EOWNERDEAD, "this NIC was opened before fork(): open one in the child");
+}
+
+void dg_nic_close_region(dg_device *dev, dg_region *r)
+{
+	if (!r)
+		return;
+	dg_region_close(r, UINT64_MAX);
+	if (dev->shared)
+		dg_region_free(r);
+}
+
+/* Ends queue pairs whose peer's process has ended. */
+static bool lose_peer(struct dg_nic_qp *qp)
+{
+	if (!qp->peer || qp->state < DG_NIC_RTR || qp->state == DG_NIC_ERROR ||
+	    !atomic_load_explicit(&qp->peer->entry->lost, memory_order_relaxed))
+		return false;
+	/* An entry that is waiting gets the error CQE: see dg_nic_peer_ready(). */
+	const struct nic_fault f = {SYNDROME_RETRIES, "process of the peer, ended", qp->address.qpn, 0};
+	if (!qp_flies(qp) && !dg_nic_sends(qp))
+		dg_nic_qp_fail(qp, &f, qp->taken);
+	return true;
+}
+
+static bool pass(void *arg)
+{
+	struct dg_nic *n = arg;
+	bool busy = false;
+	for (struct dg_nic_qp *qp = n->qps; qp; qp = qp->next) {
+		busy |= dg_nic_serve(qp);
+		if (__builtin_expect(qp->peer != NULL, 0))
+			busy |= lose_peer(qp);
+	}
+	return busy;
+}
+
+/* Memory that the provider copies inline bytes and operands from. */
+static int open_staging(struct dg_nic *n)
+{
+	const uint32_t slots = sizeof n->slots / sizeof n->slots[0];
+	const size_t size = (size_t)slots * NIC_STAGING;
+	dg_region_info info;
+	n->staging = aligned_alloc(4096, size);
+	if (!n->staging)
+		return dg_fail(ENOMEM, "out of memory for a NIC");
+	memset(n->staging, 0, size);
+	for (uint32_t i = 0; i < slots; i++) {
+		n->slots[i] = (struct staging_slot){n->free_slots, (uint64_t)i * NIC_STAGING};
+		n->free_slots = &n->slots[i];
+	}
+	const dg_memory m = {.addr = n->staging, .size = size, .fd = -1};
+	const int rc = dg_region_register(n->dev, &m, DG_ACCESS_READ | DG_ACCESS_WRITE,
+					  &n->staging_region);
+	if (rc)
+		return rc;
+	dg_region_info_get(n->staging_region, &info);
+	n->staging_name = info.id;
+	return 0;
+}
+
+/* Also after an opening that failed. */
+static void release(struct dg_nic *n)
+{
+	dg_nic_keys_close(n);
+	dg_nic_close_region(n->dev, n->staging_region);
+	free(n->staging);
+	dg_nic_table_close(n);
+	sem_destroy(&n->resolve);
+	free(n);
+}
+
+int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
+{
+	*out = NULL;
+	int rc = dg_device_enter(dev);
+	if (rc)
+		return rc;
+	life_leave(&dev->life);
+	if (dev->ops != &dg_soft_ops && dev->ops != &dg_fault_ops && !dev->gpu)
+		return dg_fail(EOPNOTSUPP,
+			       "a software NIC moves bytes by the provider soft or cuda, not %s",
+			       dev->caps.provider);
+	struct dg_nic *n = calloc(1, sizeof *n);
+	if (!n)
+		return dg_fail(ENOMEM, "out of memory for a NIC");
+	n->dev = dev;
+	n->table_fd = -1;
+	n->fork_generation = dev->fork_generation;
+	sem_init(&n->resolve, 0, 0);
+	rc = dg_nic_table_open(n);
+	if (!rc)
+		rc = open_staging(n);
+	if (!rc) {
+		const int error = dg_poller_start(&n->poller, "dgkit-nic", spin_ns, pass, n);
+		rc = error ? dg_fail(error, "cannot start the NIC's thread: %s", strerror(error)) : 0;
+	}
+	if (rc)
+		release(n);
+	else
+		*out = n;
+	return rc;
+}
+
+int dg_nic_close(dg_nic *n)
+{
+	if (dg_nic_check_process(n))
+		return 0;
+	dg_poller_lock(&n->poller);
+	const uint32_t qps = n->n_qps;
+	const bool used = qps || n->cqs;
+	if (!used)
+		dg_poller_stop(&n->poller);
+	dg_poller_unlock(&n->poller);
+	if (used)
+		return dg_fail(EBUSY, "the NIC has open CQs, and %u open queue pairs: close them first",
+			       qps);
+	dg_poller_join(&n->poller);
+	dg_nic_resolver_stop(n);
+	pthread_mutex_destroy(&n->poller.lock);
+	release(n);
+	return 0;
+}
+
+int dg_nic_gid_get(dg_nic *n, uint8_t *gid)
+{
+	memcpy(gid, n->table->gid, 16);
+	return 0;
+}
+
+int dg_nic_stats_get(dg_nic *n, dg_nic_stats *out)
+{
+	const int rc = dg_nic_check_process(n);
+	if (rc)
+		return rc;
+	dg_poller_lock(&n->poller);
+	*out = (dg_nic_stats){
+		.passes = n->poller.stats.passes,
+		.idle = n->poller.stats.idle,
+		.sleeps = n->poller.stats.sleeps,
+		.entries = n->entries,
+		.bytes = n->moved,
+		.cqes = n->cqes,
+		.errors = n->errors,
+		.queue_pairs = n->n_qps,
+		.keys = n->n_keys,
+	};
+	dg_poller_unlock(&n->poller);
+	return 0;
+}

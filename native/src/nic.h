@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The software NIC: one thread (poller.h) that executes the work queue entries of many queue pairs.
+ *
+ * Calls go down only:
+ *
+ *	nic.c             opens and closes NICs and completion queues; the pass over all queue pairs
+ *	nic_qp.c          opens, modifies and closes queue pairs
+ *	   |
+ *	nic_send.c        one pass over a send queue: take entries, complete them, errors and flush
+ *	nic_receive.c     one pass over a receive queue: publish receives, complete them
+ *	   |
+ *	nic_execute.c     the bytes of one entry: checked pieces, copied here or by the provider
+ *	   |
+ *	nic_peer.c        the queue pairs and keys of other NICs
+ *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c
+ *
+ * States of an entry of the send queue:
+ *
+ *	         take, check       copied by this thread                     CQE, in order
+ *	IN RING ------------> o ----------------------------------> COMPLETE --------------> gone
+ *	   ^                  |                                        ^
+ *	   | must wait        | posted to the queue pair's dg_queue    | the provider has
+ *	   +------------------+--------------------> FLIGHT -----------+ finished all pieces
+ *
+ * An entry that must wait (for a WAIT, a receive, a fence, a key, room) stays in the ring, and is
+ * read and checked again in the next pass. No other queue pair waits for it.
+ *
+ * Memory of a NIC that other NICs see, its table, is written by this NIC alone and read by the
+ * others: keys with their descriptors, and for each queue pair a box (nic_table.h). What is read
+ * there is checked like an entry. Queue pairs of one NIC use their boxes in the same way.
+ *
+ * Threads: the poller's lock guards everything. The thread is inside the dg_queue of the queue pair
+ * that it serves, so no region is closed while its bytes are copied. The resolver (nic_peer.c) is a
+ * thread that imports keys of other processes, which may take long; it holds the lock only to look
+ * and to store.
+ */
+#ifndef DG_NIC_H
+#define DG_NIC_H
+
+#include <semaphore.h>
+
+#include "nic_table.h"
+#include "nic_wqe.h"
+#include "poller.h"
+#include "queue.h"
+
+enum {
+	NIC_PASS = 64, /* entries of a queue pair in one pass */
+	NIC_PASS_BYTES = 256 << 10, /* copied for a queue pair in one pass, by this thread */
+	NIC_COPY_MOST = 64 << 10, /* bytes of an entry that this thread copies itself */
+	NIC_FLIGHTS = 64, /* entries of a queue pair with the provider */
+	NIC_DEPTH = 512, /* of a queue pair's dg_queue */
+	NIC_PIECES = WQE_SEGMENTS_MAX + DG_NIC_SGES,
+	NIC_STAGING = 1024, /* bytes of an entry's staging memory */
+	NIC_AHEAD = 8 /* blocks that are prefetched */
+};
+/* How long a peer may take to become ready to receive, before the sender gives up. */
+#define NIC_RETRY_NS 4000000000ull
+
+/* A region as this NIC reaches it. entry is NULL if it does not. */
+struct nic_memory {
+	struct dg_region_entry *entry;
+	uint64_t id;
+};
+
+/* A key of this NIC or, cached, of another. */
+struct nic_key {
+	uint32_t key, pd, access, generation;
+	uint64_t address, size;
+	struct nic_memory local, remote; /* the region, unless of another NIC; its import */
+	dg_region *import;
+	const struct nic_public_key *source; /* of another NIC: its entry in that NIC's table */
+};
+
+/* Part of an entry's bytes: from one place to another. */
+struct nic_piece {
+	const struct nic_key *local; /* NULL: inline */
+	const struct nic_key *remote;
+	const char *bytes; /* inline */
+	uint64_t local_offset, remote_offset;
+	uint32_t size;
+};
+
+/* Another NIC whose table was imported. */
+struct nic_peer {
+	struct nic_peer *next;
+	uint32_t refs; /* queue pairs */
+	uint8_t gid[16];
+	dg_region *import;
+	const struct nic_table *table;
+	struct dg_region_entry *entry; /* of the import */
+	struct nic_key *keys[DG_NIC_KEYS]; /* by index, NULL: not imported yet */
+};
+
+enum flight_kind { FLIGHT_COPY, FLIGHT_ATOMIC_READ, FLIGHT_ATOMIC_WRITE };
+
+/* An entry with the provider, or complete behind one that is. */
+struct nic_flight {
+	uint64_t index;
+	uint64_t bytes;
+	uint32_t left; /* pieces with the provider */
+	uint8_t opcode, flags, blocks, syndrome, kind;
+	struct staging_slot *staging;
+	struct nic_message message;
+};
+
+struct staging_slot {
+	struct staging_slot *next;
+	uint64_t offset;
+};
+
+struct dg_nic_cq {
+	struct dg_nic *nic;
+	struct dg_nic_cq *next;
+	uint8_t *ring;
+	uint32_t number, entries, users;
+	bool collapsed;
+	uint64_t produced;
+};
+
+struct dg_nic_qp {
+	struct dg_nic *nic;
+	struct dg_nic_qp *next;
+	struct dg_nic_qp_config c;
+	uint32_t qpn, state, access;
+	struct dg_queue *q;
+	struct nic_box *box; /* its own, in the table */
+	/* The peer. */
+	dg_nic_address address;
+	struct nic_peer *peer; /* NULL: a queue pair of this NIC */
+	const struct nic_box *far;
+	uint32_t far_pd, far_access;
+	bool far_ready; /* looked at in this pass, and ready */
+	uint64_t not_ready_ns; /* since when the peer is not ready */
+	/* The send queue, in basic blocks; in the order completed <= taken <= end. */
+	uint64_t taken, completed, sent; /* sent: receives of the peer that were used */
+	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
+	struct nic_flight flights[NIC_FLIGHTS];
+	uint32_t flight_head, flight_tail; /* oldest, next */
+	/* An atomic operation with the provider, of which there is one in a NIC. */
+	struct nic_wqe atomic;
+	struct nic_piece atomic_piece;
+	/* The receive queue. */
+	uint64_t receive_end, posted, received; /* in the ring; published; completed */
+	/* Of this pass. */
+	struct dg_gate *gate; /* entered */
+	uint64_t pass_bytes;
+	uint32_t wanted_key; /* for the resolver */
+	dg_nic_qp_info info;
+};
+
+struct dg_nic {
+	struct dg_poller poller;
+	dg_device *dev, *table_dev;
+	dg_region *table_region, *staging_region;
+	struct nic_table *table;
+	int table_fd;
+	char table_file[256];
+	uint32_t fork_generation;
+	struct dg_nic_cq *cqs;
+	struct dg_nic_qp *qps;
+	struct nic_peer *peers;
+	struct nic_key keys[DG_NIC_KEYS];
+	uint32_t next_key, n_keys, next_qp, n_qps, next_cq;
+	uint32_t box_generations[DG_NIC_QPS];
+	char *staging;
+	uint32_t staging_name;
+	struct staging_slot slots[NIC_FLIGHTS * 4], *free_slots;
+	struct dg_nic_qp *atomic_owner; /* whose atomic operation the provider executes */
+	pthread_t resolver;
+	bool resolver_runs;
+	atomic_uint resolver_stop;
+	sem_t resolve;
+	/* Scratch memory of the thread. */
+	uint8_t bytes[WQE_BLOCK * WQE_BLOCKS_MAX];
+	struct nic_wqe wqe;
+	struct nic_piece pieces[NIC_PIECES];
+	dg_wr wr[NIC_PIECES];
+	dg_wc wc[NIC_DEPTH];
+	struct nic_fault fault;
+	uint64_t entries, moved, cqes, errors;
+};
+
+/* Copies 8-byte words that others may be writing. */
+static inline void load_words(void *to, const void *from, uint32_t n)
+{
+	const _Atomic uint64_t *s = from;
+	for (uint32_t i = 0; i < n; i++) {
+		const uint64_t word = atomic_load_explicit(&s[i], memory_order_relaxed);
+		memcpy((char *)to + 8 * i, &word, 8);
+	}
+}
+
+static inline void store_words(void *to, const void *from, uint32_t n)
+{
+	_Atomic uint64_t *d = to;
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t word;
+		memcpy(&word, (const char *)from + 8 * i, 8);
+		atomic_store_explicit(&d[i], word, memory_order_relaxed);
+	}
+}
+
+static inline bool qp_flies(const struct dg_nic_qp *qp)
+{
+	return qp->flight_head != qp->flight_tail;
+}
+
+static inline struct nic_flight *flight_at(struct dg_nic_qp *qp, uint32_t n)
+{
+	return &qp->flights[n % NIC_FLIGHTS];
+}
+
+/* nic.c: fails with EOWNERDEAD in the child of a fork(). */
+int dg_nic_check_process(const struct dg_nic *n);
+
+/* Closes a region of dev and frees its handle; NULL is ignored. */
+void dg_nic_close_region(dg_device *dev, dg_region *r);
+
+/* nic_table.c */
+/* Writes the path of the file that leads to the table of the NIC with this GID. Errors: those of
+ * dg_runtime_dir(). */
+int dg_nic_table_path(const uint8_t gid[16], char *out, size_t cap);
+int dg_nic_table_open(struct dg_nic *n);
+void dg_nic_table_close(struct dg_nic *n);
+/* Reserves the memory of `size` bytes at `at` in the table. Errors: ENOSPC, ENOMEM. */
+int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size);
+
+/* nic_key.c: the key of this NIC with this number, or NULL. */
+const struct nic_key *dg_nic_key_find(const struct dg_nic *n, uint32_t key);
+/* Whether size bytes at `address` are in the key; stores their offset. */
+static inline bool key_covers(const struct nic_key *k, uint64_t address, uint64_t size,
+			      uint64_t *offset)
+{
+	*offset = address - k->address;
+	return address >= k->address && size <= k->size && *offset <= k->size - size;
+}
+void dg_nic_keys_close(struct dg_nic *n);
+
+/* nic_cq.c */
+struct nic_cqe {
+	uint8_t opcode, syndrome, send_opcode, n_inline;
+	uint16_t index;
+	uint32_t immediate, bytes;
+	const uint8_t *data;
+};
+/* Writes a CQE, after everything that this thread stored before. */
+void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e);
+
+/* nic_peer.c */
+/* Finds the peer of a queue pair that goes to RTR. Called without the lock. */
+int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to);
+/* Drops the reference that the queue pair has. Called without the lock. */
+void dg_nic_peer_leave(struct dg_nic_qp *qp);
+/* Looks at the peer's box. Returns whether the peer can receive; otherwise fills *f, with syndrome 0
+ * if it may become ready. Stores far_pd and far_access. */
+bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f);
+/* Returns the peer's key, NULL if it has none. *waits: it is being imported. */
+const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits);
+void dg_nic_resolver_stop(struct dg_nic *n);
+
+/* nic_execute.c */
+enum { EXECUTED, POSTED, WAITS, FAILED };
+/* Executes the entry in n->wqe, of which the blocks are in n->bytes: moves its bytes, or posts them,
+ * as *flight. Returns EXECUTED, POSTED, WAITS (qp->info.waiting says for what), or FAILED with
+ * n->fault. flight->message is what to tell the peer then. */
+int dg_nic_execute(struct dg_nic_qp *qp, struct nic_flight *flight);
+/* Handles a completion of the provider for a flight. */
+void dg_nic_flight_step(struct dg_nic_qp *qp, struct nic_flight *f, int status);
+/* Leaves the gate that an execution has entered. */
+void dg_nic_leave_gate(struct dg_nic_qp *qp);
+void dg_nic_staging_put(struct dg_nic *n, struct nic_flight *f);
+
+/* nic_receive.c */
+/* One pass over the receive queue. Returns whether anything was done. */
+bool dg_nic_receive(struct dg_nic_qp *qp);
+/* Returns whether the peer has a receive, and room for a message. */
+bool dg_nic_receive_ready(struct dg_nic_qp *qp);
+/* Stores a message for the peer. */
+void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m);
+
+/* nic_send.c */
+/* One pass over a queue pair. Returns whether anything was done. */
+bool dg_nic_serve(struct dg_nic_qp *qp);
+/* Whether there are entries that were not taken. */
+bool dg_nic_sends(struct dg_nic_qp *qp);
+/* Puts the queue pair into the error state. f: why; NULL: its owner asked for it. */
+void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index);
+
+#endif

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The keys of a NIC. The entry in the table, for other NICs, has the same index. */
+#include <stdlib.h>
+
+#include "nic.h"
+#include "region.h"
+
+const struct nic_key *dg_nic_key_find(const struct dg_nic *n, uint32_t key)
+{
+	const uint32_t index = key_index(key);
+	if (index >= DG_NIC_KEYS || n->keys[index].key != key)
+		return NULL;
+	return &n->keys[index];
+}
+
+static uint32_t name_of(dg_region *r)
+{
+	dg_region_info info;
+	return dg_region_info_get(r, &info) ? 0 : info.id;
+}
+
+/* Returns the rights to the region that these rights to a key need. */
+static uint32_t region_access(uint32_t access)
+{
+	const uint32_t writes = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_ATOMIC;
+	return (access & writes ? DG_ACCESS_WRITE : 0u) |
+	       (access & (DG_NIC_REMOTE_READ | DG_NIC_REMOTE_ATOMIC) ? DG_ACCESS_READ : 0u);
+}
+
+static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t access)
+{
+	const uint32_t all = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ |
+			     DG_NIC_REMOTE_ATOMIC;
+	if (r->dev != n->dev)
+		return dg_fail(EINVAL, "the region of a key belongs to another device than the NIC");
+	if (access & ~all)
+		return dg_fail(EINVAL, "access %#x of a key has unknown bits; all together are %#x",
+			       access, all);
+	if (address + r->memory.size < address)
+		return dg_fail(ERANGE, "a key of %llu bytes at %#llx exceeds 2^64",
+			       (unsigned long long)r->memory.size, (unsigned long long)address);
+	const uint32_t needed = region_access(access);
+	return dg_region_check_access(r, needed ? needed : r->access, "given a key");
+}
+
+/* Exports the region and imports it again, so that its rights and its revocation hold within this
+ * process, too. */
+static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t *descriptor)
+{
+	const uint32_t access = region_access(k->access);
+	int length = 0;
+	k->local.entry = dg_region_table_find(name_of(r), &k->local.id);
+	if (!k->local.entry)
+		return dg_fail(ESTALE, "the region of a key is closed");
+	if (!access)
+		return 0;
+	length = dg_region_export(r, access, descriptor, DG_DESCRIPTOR_MAX);
+	if (length < 0)
+		return length;
+	const int rc = dg_region_import(n->dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
+	if (rc)
+		return rc;
+	k->remote.entry = dg_region_table_find(name_of(k->import), &k->remote.id);
+	return length;
+}
+
+/* Returns the index of a free key, 0 if there is none. Searches behind the last one, so that a
+ * number is used again as late as possible. */
+static uint32_t free_index(struct dg_nic *n)
+{
+	for (uint32_t i = NIC_FIRST_KEY; i < DG_NIC_KEYS; i++) {
+		n->next_key = n->next_key + 1 < DG_NIC_KEYS && n->next_key + 1 > NIC_FIRST_KEY
+				      ? n->next_key + 1
+				      : NIC_FIRST_KEY;
+		if (!n->keys[n->next_key].key)
+			return n->next_key;
+	}
+	return 0;
+}
+
+static void publish(struct nic_public_key *p, const struct nic_key *k, const uint8_t *descriptor,
+		    int length)
+{
+	struct nic_key_body body = {
+		.pd = k->pd,
+		.access = k->access,
+		.address = k->address,
+		.size = k->size,
+		.length = (uint32_t)length,
+	};
+	memcpy(body.descriptor, descriptor, (size_t)length);
+	/* A reader that sees one of the new words also sees that the key is 0, or the new key. */
+	atomic_thread_fence(memory_order_release);
+	store_words(&p->body, &body, KEY_WORDS);
+	atomic_store_explicit(&p->key, k->key, memory_order_release);
+}
+
+static int add(struct dg_nic *n, struct nic_key *k, const uint8_t *descriptor, int length)
+{
+	int rc = 0;
+	dg_poller_lock(&n->poller);
+	const uint32_t index = free_index(n);
+	if (!index)
+		rc = dg_fail(EMFILE, "the NIC has %d keys, which is the maximum: close some",
+			     DG_NIC_KEYS - NIC_FIRST_KEY);
+	else
+		rc = dg_nic_table_reserve(n, &n->table->keys[index], sizeof n->table->keys[index]);
+	if (!rc) {
+		struct nic_key *slot = &n->keys[index];
+		k->generation = slot->generation % 255 + 1;
+		k->key = index << 8 | k->generation;
+		*slot = *k;
+		publish(&n->table->keys[index], k, descriptor, length);
+		n->n_keys++;
+	}
+	dg_poller_unlock(&n->poller);
+	return rc;
+}
+
+int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint32_t access,
+		    uint32_t *key)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	struct nic_key k = {.pd = pd, .access = access, .address = address};
+	int rc = dg_nic_check_process(n);
+	if (!rc)
+		rc = dg_region_enter(r);
+	if (rc)
+		return rc;
+	rc = check_key(n, r, address, access);
+	k.size = r->memory.size;
+	if (!rc)
+		rc = import_own(n, r, &k, descriptor);
+	life_leave(&r->life);
+	if (rc >= 0)
+		rc = add(n, &k, descriptor, rc);
+	if (rc)
+		dg_nic_close_region(n->dev, k.import);
+	else
+		*key = k.key;
+	return rc;
+}
+
+/* Takes the key out of both tables. Returns its import. Call with the lock held. */
+static dg_region *take_out(struct dg_nic *n, struct nic_key *k)
+{
+	dg_region *import = k->import;
+	atomic_store_explicit(&n->table->keys[k - n->keys].key, 0, memory_order_release);
+	*k = (struct nic_key){.generation = k->generation};
+	n->n_keys--;
+	return import;
+}
+
+int dg_nic_key_close(dg_nic *n, uint32_t key)
+{
+	if (dg_nic_check_process(n))
+		return 0;
+	dg_poller_lock(&n->poller);
+	const bool known = key && dg_nic_key_find(n, key);
+	dg_region *import = known ? take_out(n, &n->keys[key_index(key)]) : NULL;
+	dg_poller_unlock(&n->poller);
+	if (!known)
+		return dg_fail(EINVAL, "the NIC has no key %#x", key);
+	dg_nic_close_region(n->dev, import);
+	return 0;
+}
+
+void dg_nic_keys_close(struct dg_nic *n)
+{
+	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
+		if (n->keys[i].key)
+			dg_nic_close_region(n->dev, take_out(n, &n->keys[i]));
+}

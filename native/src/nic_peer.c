@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The peers of queue pairs: their boxes and keys. A peer of the same NIC is in its own table. The
+ * table of another NIC is imported by the thread that connects the first queue pair to it; its keys
+ * are imported by the resolver when an entry first uses them.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "nic.h"
+#include "region.h"
+#include "thread.h"
+
+#define IMPORT_NS 5000000000ull
+
+static bool is_self(const struct dg_nic *n, const uint8_t gid[16])
+{
+	return !memcmp(n->table->gid, gid, 16);
+}
+
+static const struct nic_table *far_table(const struct dg_nic_qp *qp)
+{
+	return qp->peer ? qp->peer->table : qp->nic->table;
+}
+
+bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f)
+{
+	const struct nic_box *b = qp->far;
+	uint64_t gid[2];
+	const uint32_t state = atomic_load_explicit(&b->state, memory_order_acquire);
+	const uint32_t qpn = atomic_load_explicit(&b->qpn, memory_order_relaxed);
+	memcpy(gid, qp->nic->table->gid, sizeof gid);
+	*f = (struct nic_fault){SYNDROME_RETRIES, "process of the peer, ended", 0, 0};
+	if (qp->peer && atomic_load_explicit(&qp->peer->entry->lost, memory_order_relaxed))
+		return false;
+	*f = (struct nic_fault){SYNDROME_RETRIES, "queue pair of the peer, closed", qpn, qp->address.qpn};
+	if (qpn != qp->address.qpn)
+		return false;
+	*f = (struct nic_fault){SYNDROME_NONE, "state of the peer", state, DG_NIC_RTR};
+	if (state < DG_NIC_RTR)
+		return false;
+	*f = (struct nic_fault){SYNDROME_RETRIES, "state of the peer, an error", state, DG_NIC_RTR};
+	if (state > DG_NIC_RTS)
+		return false;
+	const uint32_t theirs = atomic_load_explicit(&b->peer_qpn, memory_order_relaxed);
+	*f = (struct nic_fault){SYNDROME_REMOTE_ACCESS, "peer of the peer, another queue pair", theirs,
+				qp->qpn};
+	if (theirs != qp->qpn ||
+	    atomic_load_explicit(&b->peer_gid[0], memory_order_relaxed) != gid[0] ||
+	    atomic_load_explicit(&b->peer_gid[1], memory_order_relaxed) != gid[1])
+		return false;
+	qp->far_pd = atomic_load_explicit(&b->pd, memory_order_relaxed);
+	qp->far_access = atomic_load_explicit(&b->access, memory_order_relaxed);
+	return true;
+}
+
+const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits)
+{
+	if (__builtin_expect(!qp->peer, 1))
+		return dg_nic_key_find(qp->nic, key);
+	const uint32_t index = key_index(key);
+	if (!key || index >= DG_NIC_KEYS ||
+	    atomic_load_explicit(&qp->peer->table->keys[index].key, memory_order_acquire) != key)
+		return NULL;
+	const struct nic_key *k = qp->peer->keys[index];
+	if (k && k->key == key)
+		return k;
+	if (qp->wanted_key != key) {
+		qp->wanted_key = key;
+		sem_post(&qp->nic->resolve);
+	}
+	*waits = true;
+	return NULL;
+}
+
+/* Copies the peer's entry of a key. Returns false if the key is closed. */
+static bool load_key(const struct nic_table *t, uint32_t key, struct nic_key_body *out)
+{
+	const struct nic_public_key *p = &t->keys[key_index(key)];
+	if (atomic_load_explicit(&p->key, memory_order_acquire) != key)
+		return false;
+	load_words(out, &p->body, KEY_WORDS);
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&p->key, memory_order_relaxed) == key &&
+	       out->length <= DG_DESCRIPTOR_MAX;
+}
+
+/* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
+ * entry that waits ends with an error. */
+static struct nic_key *import_key(struct dg_nic *n, uint32_t key, const struct nic_key_body *body)
+{
+	struct nic_key *k = calloc(1, sizeof *k);
+	dg_region_info info;
+	if (!k)
+		return NULL;
+	*k = (struct nic_key){
+		.key = key,
+		.pd = body->pd,
+		.access = body->access,
+		.address = body->address,
+		.size = body->size,
+	};
+	if (!body->length ||
+	    dg_region_import(n->dev, body->descriptor, body->length, IMPORT_NS, &k->import))
+		return k;
+	if (!dg_region_info_get(k->import, &info)) {
+		k->remote.entry = dg_region_table_find(info.id, &k->remote.id);
+		if (info.size < k->size) /* what the peer says is not trusted */
+			k->size = info.size;
+	}
+	return k;
+}
+
+static void free_key(struct dg_nic *n, struct nic_key *k)
+{
+	if (!k)
+		return;
+	dg_nic_close_region(n->dev, k->import);
+	free(k);
+}
+
+/* Returns a queue pair that waits for a key, and copies what is needed. The peer is referenced. */
+static struct nic_peer *find_work(struct dg_nic *n, uint32_t *key, struct nic_key_body *body,
+				  bool *found)
+{
+	for (struct dg_nic_qp *qp = n->qps; qp; qp = qp->next) {
+		if (!qp->wanted_key || !qp->peer)
+			continue;
+		*key = qp->wanted_key;
+		*found = load_key(qp->peer->table, *key, body);
+		qp->peer->refs++;
+		return qp->peer;
+	}
+	return NULL;
+}
+
+static void forget_wanted(struct dg_nic *n, const struct nic_peer *peer, uint32_t key)
+{
+	for (struct dg_nic_qp *qp = n->qps; qp; qp = qp->next)
+		if (qp->peer == peer && qp->wanted_key == key)
+			qp->wanted_key = 0;
+}
+
+static void release_peer(struct dg_nic *n, struct nic_peer *peer);
+
+/* Imports one key that a queue pair waits for. Returns false if none does. */
+static bool resolve_one(struct dg_nic *n)
+{
+	struct nic_key_body body;
+	struct nic_key *old = NULL, *made = NULL;
+	uint32_t key;
+	bool found;
+	dg_poller_lock(&n->poller);
+	struct nic_peer *peer = find_work(n, &key, &body, &found);
+	dg_poller_unlock(&n->poller);
+	if (!peer)
+		return false;
+	if (found)
+		made = import_key(n, key, &body);
+	dg_poller_lock(&n->poller);
+	if (made) {
+		struct nic_key **at = &peer->keys[key_index(key)];
+		old = *at;
+		*at = made;
+	}
+	forget_wanted(n, peer, key);
+	dg_poller_unlock(&n->poller);
+	free_key(n, old);
+	release_peer(n, peer);
+	return true;
+}
+
+static void *resolve(void *arg)
+{
+	struct dg_nic *n = arg;
+	for (;;) {
+		while (sem_wait(&n->resolve))
+			;
+		if (atomic_load_explicit(&n->resolver_stop, memory_order_acquire))
+			return NULL;
+		while (resolve_one(n))
+			;
+	}
+}
+
+void dg_nic_resolver_stop(struct dg_nic *n)
+{
+	if (!n->resolver_runs)
+		return;
+	atomic_store_explicit(&n->resolver_stop, 1, memory_order_release);
+	sem_post(&n->resolve);
+	pthread_join(n->resolver, NULL);
+	n->resolver_runs = false;
+}
+
+/* Reads the descriptor of another NIC's table. */
+static int read_descriptor(const char *path, uint8_t *out, size_t cap)
+{
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT
+			       ? dg_fail(ENOTCONN, "no NIC of this machine has the peer's GID (%s)", path)
+			       : dg_fail_errno("cannot open %s", path);
+	const ssize_t length = read(fd, out, cap);
+	close(fd);
+	return length > 0 ? (int)length : dg_fail(EBADMSG, "the file %s of a NIC is empty", path);
+}
+
+/* Maps another NIC's table. */
+static int import_table(struct dg_nic *n, struct nic_peer *p)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	char path[sizeof n->table_file];
+	dg_region_info info;
+	int rc = dg_nic_table_path(p->gid, path, sizeof path - 40);
+	if (!rc)
+		rc = read_descriptor(path, descriptor, sizeof descriptor);
+	if (rc < 0)
+		return rc;
+	rc = dg_region_import(n->table_dev, descriptor, (size_t)rc, IMPORT_NS, &p->import);
+	if (rc == -ENOTCONN || rc == -ENOKEY) /* its process has ended */
+		unlink(path);
+	if (rc)
+		return dg_fail_in(rc, "the peer's NIC");
+	rc = dg_region_info_get(p->import, &info);
+	if (rc)
+		return rc;
+	p->entry = dg_region_table_find(info.id, &(uint64_t){0});
+	if (!p->entry || info.method != DG_METHOD_MAP || info.size < sizeof *p->table)
+		return dg_fail(EBADMSG, "the table of the peer's NIC has %llu bytes, not %zu",
+			       (unsigned long long)info.size, sizeof *p->table);
+	p->table = (const struct nic_table *)p->entry->base;
+	if (p->table->magic != NIC_MAGIC || p->table->version != NIC_VERSION)
+		return dg_fail(EPROTONOSUPPORT, "the peer's NIC has version %u of its table, this one "
+						"has %u: use one version of dgkit on both sides",
+			       p->table->version, NIC_VERSION);
+	return 0;
+}
+
+static void free_peer(struct dg_nic *n, struct nic_peer *p)
+{
+	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
+		free_key(n, p->keys[i]);
+	dg_nic_close_region(n->table_dev, p->import);
+	free(p);
+}
+
+static void release_peer(struct dg_nic *n, struct nic_peer *peer)
+{
+	dg_poller_lock(&n->poller);
+	const bool last = !--peer->refs;
+	if (last) {
+		struct nic_peer **at = &n->peers;
+		while (*at != peer)
+			at = &(*at)->next;
+		*at = peer->next;
+	}
+	dg_poller_unlock(&n->poller);
+	if (last)
+		free_peer(n, peer);
+}
+
+/* Returns the referenced peer with this GID, if it is alive, or NULL. */
+static struct nic_peer *find_peer(struct dg_nic *n, const uint8_t gid[16])
+{
+	dg_poller_lock(&n->poller);
+	struct nic_peer *p = n->peers;
+	while (p && (memcmp(p->gid, gid, 16) || atomic_load(&p->entry->lost)))
+		p = p->next;
+	if (p)
+		p->refs++;
+	dg_poller_unlock(&n->poller);
+	return p;
+}
+
+static int start_resolver(struct dg_nic *n)
+{
+	int rc = 0;
+	dg_poller_lock(&n->poller);
+	if (!n->resolver_runs)
+		rc = dg_thread_start(&n->resolver, "dgkit-nic-keys", resolve, n);
+	n->resolver_runs = !rc;
+	dg_poller_unlock(&n->poller);
+	return rc ? dg_fail(rc, "cannot start the thread that imports keys: %s", strerror(rc)) : 0;
+}
+
+/* Imports the table of another NIC. */
+static int open_peer(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **out)
+{
+	int rc = start_resolver(n);
+	struct nic_peer *p = rc ? NULL : calloc(1, sizeof *p);
+	if (!p)
+		return rc ? rc : dg_fail(ENOMEM, "out of memory for the peer's NIC");
+	memcpy(p->gid, gid, 16);
+	p->refs = 1;
+	rc = import_table(n, p);
+	if (rc) {
+		free_peer(n, p);
+		return rc;
+	}
+	dg_poller_lock(&n->poller);
+	p->next = n->peers;
+	n->peers = p;
+	dg_poller_unlock(&n->poller);
+	*out = p;
+	return 0;
+}
+
+int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to)
+{
+	struct dg_nic *n = qp->nic;
+	struct nic_peer *peer = is_self(n, to->gid) ? NULL : find_peer(n, to->gid);
+	if (!peer && !is_self(n, to->gid)) {
+		const int rc = open_peer(n, to->gid, &peer);
+		if (rc)
+			return rc;
+	}
+	dg_poller_lock(&n->poller);
+	qp->peer = peer;
+	qp->far = &far_table(qp)->boxes[qp_index(to->qpn)];
+	dg_poller_unlock(&n->poller);
+	return 0;
+}
+
+void dg_nic_peer_leave(struct dg_nic_qp *qp)
+{
+	struct nic_peer *peer = qp->peer;
+	qp->peer = NULL;
+	if (peer)
+		release_peer(qp->nic, peer);
+}

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Queue pairs: opening, changing their state, closing. */
+#include <stdlib.h>
+
+#include "nic.h"
+
+static const char *state_text(uint32_t state)
+{
+	static const char *const texts[] = {"RESET", "INIT", "RTR", "RTS", "?", "?", "ERROR"};
+	return state <= DG_NIC_ERROR ? texts[state] : "?";
+}
+
+static int check_entries(const char *what, uint32_t entries, uint32_t least)
+{
+	if (entries >= least && !(entries & (entries - 1)) && entries <= DG_NIC_ENTRIES_MAX)
+		return 0;
+	return dg_fail(EINVAL, "a queue pair has %u %s entries; it is a power of two from %u to %d",
+		       entries, what, least, DG_NIC_ENTRIES_MAX);
+}
+
+static int check_receives(const dg_nic_qp_config *c)
+{
+	if (!c->receive_entries)
+		return 0;
+	if (!c->receive_ring || (uintptr_t)c->receive_ring % WQE_SEGMENT)
+		return dg_fail(EINVAL, "the receive ring is at %p; it needs an address that is a "
+				       "multiple of %d",
+			       c->receive_ring, WQE_SEGMENT);
+	if (c->receive_sges != 1 && c->receive_sges != 2 && c->receive_sges != DG_NIC_SGES)
+		return dg_fail(EINVAL, "a receive has %u data segments; it has 1, 2 or %d",
+			       c->receive_sges, DG_NIC_SGES);
+	if (!c->record || !c->receive_cq)
+		return dg_fail(EINVAL, "a queue pair with receive entries needs a doorbell record and "
+				       "a CQ for receives");
+	return 0;
+}
+
+static int check_config(const dg_nic *n, const dg_nic_qp_config *c)
+{
+	if (!c->send_ring || (uintptr_t)c->send_ring % WQE_BLOCK)
+		return dg_fail(EINVAL, "the send ring is at %p; it needs an address that is a multiple "
+				       "of %d",
+			       c->send_ring, WQE_BLOCK);
+	if (c->doorbell_mode > DG_NIC_NO_RECORD)
+		return dg_fail(EINVAL, "doorbell mode %u is unknown; the modes are 0 to %d",
+			       c->doorbell_mode, DG_NIC_NO_RECORD);
+	if (!c->send_cq || c->send_cq->nic != n || (c->receive_cq && c->receive_cq->nic != n))
+		return dg_fail(EINVAL, "a queue pair needs a CQ for sends, and its CQs must be of the "
+				       "same NIC");
+	const int rc = check_entries("send", c->send_entries, 1);
+	if (rc)
+		return rc;
+	return check_entries("receive", c->receive_entries, 0) ? -EINVAL : check_receives(c);
+}
+
+/* Takes a free box. Returns its index, or DG_NIC_QPS. */
+static uint32_t free_box(struct dg_nic *n)
+{
+	for (uint32_t i = 0; i < DG_NIC_QPS; i++) {
+		n->next_qp = (n->next_qp + 1) % DG_NIC_QPS;
+		if (!atomic_load_explicit(&n->table->boxes[n->next_qp].qpn, memory_order_relaxed))
+			return n->next_qp;
+	}
+	return DG_NIC_QPS;
+}
+
+/* Stores the queue pair's state and counts, as others see them. */
+static void write_box(struct dg_nic_qp *qp)
+{
+	struct nic_box *b = qp->box;
+	uint64_t gid[2];
+	memcpy(gid, qp->address.gid, sizeof gid);
+	atomic_store_explicit(&b->access, qp->access, memory_order_relaxed);
+	atomic_store_explicit(&b->pd, qp->c.pd, memory_order_relaxed);
+	atomic_store_explicit(&b->inline_receive, qp->c.inline_receive, memory_order_relaxed);
+	atomic_store_explicit(&b->peer_qpn, qp->address.qpn, memory_order_relaxed);
+	atomic_store_explicit(&b->peer_gid[0], gid[0], memory_order_relaxed);
+	atomic_store_explicit(&b->peer_gid[1], gid[1], memory_order_relaxed);
+	if (qp->state == DG_NIC_RESET) {
+		atomic_store_explicit(&b->posted, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->consumed, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->delivered, 0, memory_order_relaxed);
+	}
+	/* Release: a peer that sees the state also sees the rest. */
+	atomic_store_explicit(&b->state, qp->state, memory_order_release);
+}
+
+/* Adds the queue pair to its NIC. Call with the lock held. */
+static int add(struct dg_nic *n, struct dg_nic_qp *qp)
+{
+	const uint32_t index = free_box(n);
+	if (index == DG_NIC_QPS)
+		return dg_fail(EMFILE, "the NIC has %d queue pairs, which is the maximum: close some",
+			       DG_NIC_QPS);
+	const int rc = dg_nic_table_reserve(n, &n->table->boxes[index], sizeof n->table->boxes[index]);
+	if (rc)
+		return rc;
+	/* 24 bits, and not one of mlx5's special numbers 0 and 1. */
+	uint32_t *generation = &n->box_generations[index];
+	*generation = *generation % ((1u << (24 - NIC_QP_BITS)) - 1) + 1;
+	qp->qpn = *generation << NIC_QP_BITS | index;
+	qp->info.qpn = qp->qpn;
+	qp->box = &n->table->boxes[index];
+	write_box(qp);
+	atomic_store_explicit(&qp->box->qpn, qp->qpn, memory_order_release);
+	qp->c.send_cq->users++;
+	if (qp->c.receive_cq)
+		qp->c.receive_cq->users++;
+	n->n_qps++;
+	qp->next = n->qps;
+	n->qps = qp;
+	return 0;
+}
+
+int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
+{
+	*out = NULL;
+	int rc = dg_nic_check_process(n);
+	if (!rc)
+		rc = check_config(n, cfg);
+	if (rc)
+		return rc;
+	struct dg_nic_qp *qp = calloc(1, sizeof *qp);
+	if (!qp)
+		return dg_fail(ENOMEM, "out of memory for a queue pair");
+	qp->nic = n;
+	qp->c = *cfg;
+	qp->flush_end = UINT64_MAX;
+	rc = dg_queue_open_for_kernels(n->dev, NIC_DEPTH, n, &qp->q);
+	if (!rc) {
+		dg_poller_lock(&n->poller);
+		rc = add(n, qp);
+		dg_poller_unlock(&n->poller);
+	}
+	if (rc) {
+		if (qp->q)
+			dg_queue_free(qp->q);
+		free(qp);
+		return rc;
+	}
+	*out = qp;
+	return 0;
+}
+
+static int check_words(const dg_nic_qp_config *c)
+{
+	const bool has = c->doorbell_mode == DG_NIC_RECORD  ? c->record != NULL
+			 : c->doorbell_mode == DG_NIC_PROXY ? c->doorbell != NULL
+							    : c->producer != NULL;
+	return has ? 0
+		   : dg_fail(EINVAL, "a queue pair with doorbell mode %u lacks the word that this mode "
+				     "reads",
+			     c->doorbell_mode);
+}
+
+/* Whether the change is one that a queue pair makes. */
+static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer)
+{
+	const bool valid = to == DG_NIC_RESET || to == DG_NIC_ERROR ||
+			   (to <= DG_NIC_RTS && (qp->state + 1 == to ||
+						 (qp->state == to && to != DG_NIC_RTR)));
+	if (!valid)
+		return dg_fail(EINVAL,
+			       "queue pair %#x is in state %s and cannot go to %s (%u): the order is "
+			       "RESET, INIT, RTR, RTS; from any state to ERROR or RESET",
+			       qp->qpn, state_text(qp->state), state_text(to), to);
+	if (to != DG_NIC_RTR)
+		return 0;
+	if (!peer || !peer->qpn || peer->qpn >> 24)
+		return dg_fail(EINVAL, "a queue pair that goes to RTR needs a peer, whose number has 24 "
+				       "bits; it is %#x",
+			       peer ? peer->qpn : 0);
+	return check_words(&qp->c);
+}
+
+/* Sets everything to the start, once nothing is in flight. Call with the lock held. */
+static void clear(struct dg_nic_qp *qp)
+{
+	const uint32_t qpn = qp->qpn;
+	qp->taken = qp->completed = qp->sent = 0;
+	qp->receive_end = qp->posted = qp->received = 0;
+	qp->flush_end = UINT64_MAX;
+	qp->not_ready_ns = 0;
+	qp->flight_head = qp->flight_tail = 0;
+	qp->address = (dg_nic_address){.qpn = 0};
+	qp->far = NULL;
+	qp->wanted_key = 0;
+	qp->info = (dg_nic_qp_info){.qpn = qpn};
+	write_box(qp);
+}
+
+/* Stops the queue pair and waits until nothing of it is in flight. */
+static void reset(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	uint32_t naps = 0;
+	dg_poller_lock(&n->poller);
+	qp->state = DG_NIC_RESET;
+	while (qp_flies(qp)) {
+		dg_poller_unlock(&n->poller);
+		life_nap(&naps);
+		dg_poller_lock(&n->poller);
+	}
+	clear(qp);
+	dg_poller_unlock(&n->poller);
+	dg_nic_peer_leave(qp);
+}
+
+static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer, uint32_t access)
+{
+	struct dg_nic *n = qp->nic;
+	if (to == DG_NIC_RTR) {
+		const int rc = dg_nic_peer_connect(qp, peer);
+		if (rc)
+			return rc;
+	}
+	dg_poller_lock(&n->poller);
+	if (to == DG_NIC_INIT)
+		qp->access = access;
+	if (to == DG_NIC_RTR)
+		qp->address = *peer;
+	if (to == DG_NIC_ERROR)
+		dg_nic_qp_fail(qp, NULL, 0);
+	qp->state = to;
+	write_box(qp);
+	dg_poller_unlock(&n->poller);
+	return 0;
+}
+
+int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access)
+{
+	struct dg_nic *n = qp->nic;
+	int rc = dg_nic_check_process(n);
+	if (rc)
+		return rc;
+	dg_poller_lock(&n->poller);
+	rc = check_change(qp, state, peer);
+	dg_poller_unlock(&n->poller);
+	if (rc)
+		return rc;
+	if (state == DG_NIC_RESET) {
+		reset(qp);
+		return 0;
+	}
+	return change(qp, state, peer, access);
+}
+
+int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer)
+{
+	struct dg_nic *n = qp->nic;
+	int rc = dg_nic_check_process(n);
+	if (rc)
+		return rc;
+	dg_nic_qp_config c = qp->c;
+	c.doorbell_mode = mode;
+	c.doorbell = doorbell;
+	c.producer = producer;
+	if (mode > DG_NIC_NO_RECORD)
+		return dg_fail(EINVAL, "doorbell mode %u is unknown; the modes are 0 to %d", mode,
+			       DG_NIC_NO_RECORD);
+	rc = check_words(&c);
+	if (rc)
+		return rc;
+	dg_poller_lock(&n->poller);
+	if (qp->state >= DG_NIC_RTR)
+		rc = dg_fail(EINVAL, "queue pair %#x is in state %s: its doorbell is set before RTR",
+			     qp->qpn, state_text(qp->state));
+	else
+		qp->c = c;
+	dg_poller_unlock(&n->poller);
+	return rc;
+}
+
+int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out)
+{
+	struct dg_nic *n = qp->nic;
+	const int rc = dg_nic_check_process(n);
+	if (rc)
+		return rc;
+	dg_poller_lock(&n->poller);
+	*out = qp->info;
+	out->state = qp->state;
+	out->taken = qp->taken;
+	out->completed = qp->completed;
+	out->posted_receives = qp->receive_end;
+	dg_poller_unlock(&n->poller);
+	return 0;
+}
+
+/* Takes the queue pair out of its NIC. Call with the lock held. */
+static void take_out(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	struct dg_nic_qp **at = &n->qps;
+	while (*at != qp)
+		at = &(*at)->next;
+	*at = qp->next;
+	n->n_qps--;
+	atomic_store_explicit(&qp->box->qpn, 0, memory_order_release);
+	qp->c.send_cq->users--;
+	if (qp->c.receive_cq)
+		qp->c.receive_cq->users--;
+	for (; qp_flies(qp); qp->flight_head++)
+		dg_nic_staging_put(n, flight_at(qp, qp->flight_head));
+	if (n->atomic_owner == qp)
+		n->atomic_owner = NULL;
+}
+
+int dg_nic_qp_close(dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	if (dg_nic_check_process(n))
+		return 0;
+	dg_poller_lock(&n->poller);
+	qp->state = DG_NIC_RESET; /* nothing more is taken */
+	dg_poller_unlock(&n->poller);
+	/* Its staging memory is used until the provider has quiesced. */
+	while (dg_queue_close(qp->q) == -EALREADY)
+		life_nap(&(uint32_t){0});
+	dg_poller_lock(&n->poller);
+	take_out(qp);
+	dg_poller_unlock(&n->poller);
+	dg_nic_peer_leave(qp);
+	dg_queue_free(qp->q);
+	free(qp);
+	return 0;
+}

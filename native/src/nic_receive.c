@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Receive queues: publishes receives in the queue pair's box, and completes them with the messages
+ * in the peer's box. */
+#include "nic.h"
+
+/* Counts the receives in the ring, from the doorbell record. Returns false if it jumped. */
+static bool load_record(struct dg_nic_qp *qp)
+{
+	const uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&qp->c.record[0],
+						     memory_order_acquire);
+	const uint16_t ahead = (uint16_t)(be32toh(record) - (uint32_t)qp->receive_end);
+	if (!ahead || ahead > DG_NIC_ENTRIES_MAX)
+		return true;
+	if (qp->receive_end + ahead - qp->received <= qp->c.receive_entries) {
+		qp->receive_end += ahead;
+		return true;
+	}
+	if (qp->state == DG_NIC_ERROR)
+		return true;
+	const struct nic_fault f = {SYNDROME_LOCAL_QP, "receive record, beyond the ring; its end is",
+				    qp->receive_end + ahead, qp->received + qp->c.receive_entries};
+	dg_nic_qp_fail(qp, &f, qp->receive_end);
+	return false;
+}
+
+/* Returns 0 or the syndrome of a receive's segment. */
+static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
+{
+	const struct nic_key *k = s->key ? dg_nic_key_find(qp->nic, s->key) : NULL;
+	uint64_t offset;
+	const bool valid = k && k->pd == qp->c.pd && k->access & DG_NIC_LOCAL_WRITE &&
+			   key_covers(k, s->address, s->size, &offset);
+	return valid ? 0 : SYNDROME_LOCAL_PROTECTION;
+}
+
+static void publish(struct dg_nic_qp *qp)
+{
+	const uint32_t sges = qp->c.receive_sges;
+	const uint64_t at = qp->posted & (qp->c.receive_entries - 1);
+	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
+	struct nic_segment segments[DG_NIC_SGES];
+	struct nic_receive r = {0};
+	load_words(bytes, (const uint8_t *)qp->c.receive_ring + at * sges * WQE_SEGMENT,
+		   sges * WQE_SEGMENT / 8);
+	r.n = dg_nic_parse_receive(bytes, sges, segments);
+	for (uint32_t i = 0; i < r.n; i++) {
+		r.segments[i].address = segments[i].address;
+		r.segments[i].key = segments[i].key;
+		r.segments[i].size = segments[i].size;
+		if (!r.syndrome)
+			r.syndrome = check_segment(qp, &segments[i]);
+	}
+	store_words(&qp->box->receives[qp->posted % NIC_WINDOW], &r, RECEIVE_WORDS);
+	qp->posted++;
+	atomic_store_explicit(&qp->box->posted, qp->posted, memory_order_release);
+}
+
+static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome)
+{
+	const struct nic_cqe e = {
+		.opcode = CQE_RECEIVE_ERROR,
+		.syndrome = (uint8_t)syndrome,
+		.index = (uint16_t)qp->received,
+	};
+	dg_nic_cqe(qp, qp->c.receive_cq, &e);
+}
+
+static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
+{
+	const struct nic_cqe e = {
+		.opcode = (uint8_t)m->opcode,
+		.index = (uint16_t)qp->received,
+		.immediate = m->immediate,
+		.bytes = (uint32_t)m->bytes,
+		.n_inline = (uint8_t)m->n_inline,
+		.data = m->data,
+	};
+	const bool valid = m->opcode >= CQE_WRITE_IMM && m->opcode <= CQE_SEND_IMM &&
+			   m->n_inline <= NIC_INLINE && m->bytes <= WQE_MESSAGE_MAX;
+	const uint32_t syndrome = valid ? m->syndrome : SYNDROME_LOCAL_QP;
+	if (syndrome) {
+		const struct nic_fault f = {(uint8_t)syndrome, "receive, ended with an error", m->opcode,
+					    m->bytes};
+		error_cqe(qp, syndrome);
+		dg_nic_qp_fail(qp, &f, qp->received);
+	} else {
+		dg_nic_cqe(qp, qp->c.receive_cq, &e);
+	}
+	qp->received++;
+	qp->info.received++;
+}
+
+/* Whether the box is still that of the peer, and its messages are for this queue pair. */
+static bool is_peer(const struct dg_nic_qp *qp)
+{
+	return atomic_load_explicit(&qp->far->qpn, memory_order_relaxed) == qp->address.qpn &&
+	       atomic_load_explicit(&qp->far->peer_qpn, memory_order_relaxed) == qp->qpn;
+}
+
+/* Takes the peer's messages. Returns whether there was one. */
+static bool take_messages(struct dg_nic_qp *qp)
+{
+	const uint64_t delivered = atomic_load_explicit(&qp->far->delivered, memory_order_acquire);
+	uint32_t n = 0;
+	/* Less: the peer was reset, and this queue pair was not. */
+	if (delivered <= qp->received || !is_peer(qp))
+		return false;
+	if (delivered > qp->posted) {
+		const struct nic_fault f = {SYNDROME_LOCAL_QP, "messages of the peer, more than receives",
+					    delivered, qp->posted};
+		dg_nic_qp_fail(qp, &f, qp->received);
+		return true;
+	}
+	for (; qp->received != delivered && qp->state != DG_NIC_ERROR; n++) {
+		struct nic_message m;
+		load_words(&m, &qp->far->messages[qp->received % NIC_WINDOW], MESSAGE_WORDS);
+		receive_one(qp, &m);
+	}
+	atomic_store_explicit(&qp->box->consumed, qp->received, memory_order_release);
+	return n;
+}
+
+/* Completes what is left in the ring of a queue pair in the error state. */
+static bool flush(struct dg_nic_qp *qp)
+{
+	uint32_t n = 0;
+	for (; qp->received != qp->receive_end && n < NIC_PASS; n++) {
+		error_cqe(qp, SYNDROME_FLUSHED);
+		qp->received++;
+	}
+	return n;
+}
+
+bool dg_nic_receive(struct dg_nic_qp *qp)
+{
+	bool busy = false;
+	if (!qp->c.receive_entries || !load_record(qp))
+		return false;
+	if (qp->state == DG_NIC_ERROR)
+		return flush(qp);
+	for (uint32_t n = 0; n < NIC_PASS && qp->posted != qp->receive_end &&
+			     qp->posted - qp->received < NIC_WINDOW;
+	     n++) {
+		publish(qp);
+		busy = true;
+	}
+	return take_messages(qp) || busy;
+}
+
+bool dg_nic_receive_ready(struct dg_nic_qp *qp)
+{
+	const uint64_t posted = atomic_load_explicit(&qp->far->posted, memory_order_acquire);
+	const uint64_t consumed = atomic_load_explicit(&qp->far->consumed, memory_order_acquire);
+	return posted > qp->sent && qp->sent - consumed < NIC_WINDOW;
+}
+
+void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m)
+{
+	store_words(&qp->box->messages[qp->sent % NIC_WINDOW], m, MESSAGE_WORDS);
+	qp->sent++;
+	/* Release: the bytes of the message and its words are visible to whoever sees this. */
+	atomic_store_explicit(&qp->box->delivered, qp->sent, memory_order_release);
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+/* One pass over a send queue: the doorbell, taking entries, completing them in order, errors. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "nic.h"
+
+static const uint8_t *block_at(const struct dg_nic_qp *qp, uint64_t at)
+{
+	return (const uint8_t *)qp->c.send_ring + (at & (qp->c.send_entries - 1)) * WQE_BLOCK;
+}
+
+static void describe(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
+{
+	dg_nic_qp_info *i = &qp->info;
+	if (i->syndrome || i->why[0])
+		return;
+	i->syndrome = f->syndrome;
+	snprintf(i->why, sizeof i->why, "entry %" PRIu64 ": %s: %#" PRIx64 ", %#" PRIx64, index,
+		 f->what, f->value, f->limit);
+}
+
+void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
+{
+	qp->state = DG_NIC_ERROR;
+	atomic_store_explicit(&qp->box->state, DG_NIC_ERROR, memory_order_release);
+	if (!f)
+		return;
+	qp->nic->errors++;
+	describe(qp, f, index);
+}
+
+static void error_cqe(struct dg_nic_qp *qp, uint64_t index, uint8_t opcode, uint8_t syndrome)
+{
+	const struct nic_cqe e = {
+		.opcode = CQE_REQUEST_ERROR,
+		.syndrome = syndrome,
+		.send_opcode = opcode,
+		.index = (uint16_t)index,
+	};
+	dg_nic_cqe(qp, qp->c.send_cq, &e);
+}
+
+/* Loads the producer index; the acquire makes the entries before it visible. One that is behind is
+ * ignored. Returns the end of the entries that may be taken. */
+static uint64_t load_doorbell(struct dg_nic_qp *qp)
+{
+	uint64_t end;
+	if (qp->c.doorbell_mode == DG_NIC_RECORD) {
+		const uint32_t record = atomic_load_explicit(
+			(_Atomic uint32_t *)&qp->c.record[1], memory_order_acquire);
+		const uint16_t ahead = (uint16_t)(be32toh(record) - (uint32_t)qp->taken);
+		/* A full ring of the largest size is 32768 ahead. */
+		end = qp->taken + (ahead > DG_NIC_ENTRIES_MAX ? 0 : ahead);
+	} else {
+		const uint64_t *word =
+			qp->c.doorbell_mode == DG_NIC_PROXY ? qp->c.doorbell : qp->c.producer;
+		end = word ? atomic_load_explicit((const _Atomic uint64_t *)word, memory_order_acquire)
+			   : 0;
+	}
+	if (end <= qp->taken)
+		return qp->taken;
+	qp->info.doorbell = end;
+	return end;
+}
+
+/* As load_doorbell(), with a doorbell that jumps beyond the ring: the queue pair fails, and one ring
+ * of entries is flushed. */
+static uint64_t producer(struct dg_nic_qp *qp)
+{
+	if (qp->flush_end != UINT64_MAX)
+		return qp->flush_end;
+	const uint64_t end = load_doorbell(qp);
+	if (end - qp->taken <= qp->c.send_entries)
+		return end;
+	const struct nic_fault f = {SYNDROME_LOCAL_QP, "doorbell, beyond the ring; its end is",
+				    end, qp->taken + qp->c.send_entries};
+	dg_nic_qp_fail(qp, &f, qp->taken);
+	qp->flush_end = qp->taken + qp->c.send_entries;
+	return qp->flush_end;
+}
+
+bool dg_nic_sends(struct dg_nic_qp *qp)
+{
+	return qp->state == DG_NIC_RTS && producer(qp) != qp->taken;
+}
+
+/* Completes an entry, the oldest that is not complete. */
+static void complete(struct dg_nic_qp *qp, struct nic_flight *f)
+{
+	if (__builtin_expect(f->message.opcode && !f->syndrome, 0))
+		dg_nic_deliver(qp, &f->message);
+	qp->completed += f->blocks;
+	qp->nic->moved += f->bytes;
+	if (qp->state == DG_NIC_RESET)
+		return;
+	if (__builtin_expect(f->syndrome, 0)) {
+		const struct nic_fault fault = {f->syndrome, "operation, ended with an error", f->opcode,
+						0};
+		if (qp->state != DG_NIC_ERROR)
+			dg_nic_qp_fail(qp, &fault, f->index);
+		error_cqe(qp, f->index, f->opcode, f->syndrome);
+		return;
+	}
+	if (!(f->flags & WQE_CQE))
+		return;
+	const struct nic_cqe e = {
+		.opcode = CQE_REQUEST,
+		.send_opcode = f->opcode,
+		.index = (uint16_t)f->index,
+		.bytes = f->opcode >= WQE_READ && f->opcode <= WQE_MASKED_FA ? (uint32_t)f->bytes : 0,
+	};
+	dg_nic_cqe(qp, qp->c.send_cq, &e);
+}
+
+/* Takes the provider's completions, and completes entries in order. */
+static bool reap(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	const uint32_t n_wc = qp->q->in_flight
+				      ? dg_queue_process_completions(qp->q, n->wc, NIC_DEPTH)
+				      : 0;
+	credits_add(qp->q, n_wc);
+	for (uint32_t i = 0; i < n_wc; i++)
+		dg_nic_flight_step(qp, flight_at(qp, (uint32_t)n->wc[i].user), n->wc[i].status);
+	bool any = n_wc;
+	while (qp_flies(qp) && !flight_at(qp, qp->flight_head)->left) {
+		struct nic_flight *f = flight_at(qp, qp->flight_head++);
+		if (qp->state == DG_NIC_ERROR && !f->syndrome)
+			f->syndrome = SYNDROME_FLUSHED;
+		complete(qp, f);
+		any = true;
+	}
+	return any;
+}
+
+/* Copies all blocks of the entry at `taken`, each word once. Returns their number. */
+static uint32_t load_entry(struct dg_nic_qp *qp)
+{
+	uint8_t *to = qp->nic->bytes;
+	load_words(to, block_at(qp, qp->taken), WQE_BLOCK / 8);
+	const uint32_t blocks = wqe_blocks(to);
+	for (uint32_t i = 1; i < blocks; i++)
+		load_words(to + i * WQE_BLOCK, block_at(qp, qp->taken + i), WQE_BLOCK / 8);
+	return blocks;
+}
+
+/* Loads, checks and executes the entry at `taken`. As dg_nic_execute(). */
+static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_flight *f)
+{
+	struct dg_nic *n = qp->nic;
+	const uint32_t blocks = load_entry(qp);
+	const bool valid = dg_nic_parse(n->bytes, (uint16_t)qp->taken, qp->qpn, &n->wqe, &n->fault);
+	f->index = qp->taken;
+	f->opcode = n->wqe.opcode;
+	f->flags = n->wqe.flags;
+	f->blocks = n->wqe.blocks;
+	f->bytes = 0;
+	f->left = 0;
+	f->syndrome = 0;
+	f->kind = FLIGHT_COPY;
+	f->message.opcode = 0;
+	if (!valid)
+		return FAILED;
+	if (blocks > end - qp->taken) {
+		n->fault = (struct nic_fault){SYNDROME_LOCAL_QP,
+					      "blocks of the entry, beyond the doorbell", blocks,
+					      end - qp->taken};
+		return FAILED;
+	}
+	return dg_nic_execute(qp, f);
+}
+
+/* The entry at `taken` is wrong: its error CQE comes after the CQEs of those before. */
+static bool fail_entry(struct dg_nic_qp *qp, struct nic_flight *f)
+{
+	if (qp_flies(qp)) {
+		qp->info.waiting = DG_NIC_WAITS_BYTES;
+		return false;
+	}
+	qp->taken += f->blocks;
+	qp->completed = qp->taken;
+	dg_nic_qp_fail(qp, &qp->nic->fault, f->index);
+	error_cqe(qp, f->index, f->opcode, qp->nic->fault.syndrome);
+	return true;
+}
+
+/* Takes one entry. Returns false if it has to wait. */
+static bool take(struct dg_nic_qp *qp, uint64_t end)
+{
+	struct nic_flight *f = flight_at(qp, qp->flight_tail);
+	if (qp->flight_tail - qp->flight_head == NIC_FLIGHTS)
+		return false;
+	__builtin_prefetch(block_at(qp, qp->taken + NIC_AHEAD));
+	const int result = try_entry(qp, end, f);
+	if (__builtin_expect(result == WAITS, 0))
+		return false;
+	if (__builtin_expect(result == FAILED, 0) && !fail_entry(qp, f))
+		return false;
+	qp->info.by_opcode[f->opcode & 63]++;
+	qp->nic->entries++;
+	if (result == FAILED)
+		return true;
+	qp->taken += f->blocks;
+	if (__builtin_expect(result == POSTED || qp_flies(qp), 0))
+		qp->flight_tail++;
+	else
+		complete(qp, f);
+	return true;
+}
+
+/* Completes the entries of a queue pair in the error state. */
+static bool flush(struct dg_nic_qp *qp)
+{
+	const uint64_t end = producer(qp);
+	uint32_t n = 0;
+	for (; qp->taken != end && n < NIC_PASS; n++) {
+		uint8_t block[WQE_BLOCK];
+		load_words(block, block_at(qp, qp->taken), WQE_BLOCK / 8);
+		const uint64_t blocks = wqe_blocks(block), left = end - qp->taken;
+		error_cqe(qp, qp->taken, block[3], SYNDROME_FLUSHED);
+		qp->taken += blocks < left ? blocks : left;
+		qp->completed = qp->taken;
+	}
+	return n;
+}
+
+static bool take_all(struct dg_nic_qp *qp, uint64_t end)
+{
+	uint32_t n = 0;
+	qp->pass_bytes = 0;
+	qp->far_ready = false;
+	qp->info.waiting = DG_NIC_WAITS_NOT;
+	while (qp->state == DG_NIC_RTS && qp->taken != end && n < NIC_PASS &&
+	       qp->pass_bytes < NIC_PASS_BYTES && take(qp, end))
+		n++;
+	dg_nic_leave_gate(qp);
+	return n;
+}
+
+bool dg_nic_serve(struct dg_nic_qp *qp)
+{
+	bool busy = qp->state >= DG_NIC_RTR && dg_nic_receive(qp);
+	const uint64_t end = qp->state == DG_NIC_RTS ? producer(qp) : qp->taken;
+	const bool flies = qp_flies(qp);
+	if (!flies && end == qp->taken)
+		return busy | (qp->state == DG_NIC_ERROR && flush(qp));
+	if (queue_enter(qp->q))
+		return busy;
+	if (flies)
+		busy |= reap(qp);
+	if (qp->state == DG_NIC_RTS)
+		busy |= take_all(qp, end);
+	queue_leave(qp->q);
+	if (qp_flies(qp) && !qp->info.waiting)
+		qp->info.waiting = DG_NIC_WAITS_BYTES;
+	return busy;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The table of a NIC: its memory, and the file that leads other processes to it. */
+#include "nic_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "nic.h"
+
+/* A GID of the link-local form, with 64 random bits. */
+static int make_gid(uint8_t gid[16])
+{
+	memset(gid, 0, 16);
+	gid[0] = 0xfe;
+	gid[1] = 0x80;
+	return getrandom(gid + 8, 8, 0) == 8 ? 0 : dg_fail_errno("cannot make a NIC's GID");
+}
+
+static int map_table(struct dg_nic *n)
+{
+	n->table_fd = memfd_create("dgkit-nic", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (n->table_fd < 0 || ftruncate(n->table_fd, sizeof *n->table) ||
+	    fcntl(n->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		return dg_fail_errno("cannot create the memory of a NIC");
+	void *at = mmap(NULL, sizeof *n->table, PROT_READ | PROT_WRITE, MAP_SHARED, n->table_fd, 0);
+	if (at == MAP_FAILED)
+		return dg_fail_errno("cannot map the memory of a NIC");
+	n->table = at;
+	return dg_nic_table_reserve(n, at, offsetof(struct nic_table, keys));
+}
+
+int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size)
+{
+	const off_t offset = (char *)at - (char *)n->table;
+	const int rc = posix_fallocate(n->table_fd, offset, (off_t)size);
+	return rc ? dg_fail(rc, "cannot allocate %zu bytes for a NIC: %s", size, strerror(rc)) : 0;
+}
+
+/* The name of the file with the descriptor of this NIC's table. */
+int dg_nic_table_path(const uint8_t gid[16], char *out, size_t cap)
+{
+	int rc = dg_runtime_dir(out, cap);
+	if (rc)
+		return rc;
+	size_t at = strlen(out);
+	at += (size_t)snprintf(out + at, cap - at, "/nic");
+	if (mkdir(out, 0700) && errno != EEXIST)
+		return dg_fail_errno("cannot make the folder %s", out);
+	out[at++] = '/';
+	for (int i = 0; i < 16; i++, at += 2)
+		snprintf(out + at, cap - at, "%02x", gid[i]);
+	return 0;
+}
+
+/* Writes the descriptor of the table to its file, whole or not at all. */
+static int publish(struct dg_nic *n)
+{
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	char draft[sizeof n->table_file + 8];
+	const int length = dg_region_export(n->table_region, DG_ACCESS_READ, descriptor,
+					    sizeof descriptor);
+	if (length < 0)
+		return length;
+	const int rc = dg_nic_table_path(n->table->gid, n->table_file, sizeof n->table_file - 40);
+	if (rc)
+		return rc;
+	snprintf(draft, sizeof draft, "%s.new", n->table_file);
+	const int fd = open(draft, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return dg_fail_errno("cannot create %s", draft);
+	const bool written = write(fd, descriptor, (size_t)length) == length;
+	close(fd);
+	if (written && !rename(draft, n->table_file))
+		return 0;
+	unlink(draft);
+	return dg_fail_errno("cannot write %s", n->table_file);
+}
+
+int dg_nic_table_open(struct dg_nic *n)
+{
+	int rc = map_table(n);
+	if (!rc)
+		rc = make_gid(n->table->gid);
+	if (!rc)
+		rc = dg_device_open("soft", NULL, &n->table_dev);
+	if (rc)
+		return rc;
+	n->table->magic = NIC_MAGIC;
+	n->table->version = NIC_VERSION;
+	n->table->pid = (uint32_t)getpid();
+	const dg_memory m = {.addr = n->table, .size = sizeof *n->table, .fd = n->table_fd};
+	rc = dg_region_register(n->table_dev, &m, DG_ACCESS_READ, &n->table_region);
+	return rc ? rc : publish(n);
+}
+
+/* Also after dg_nic_table_open() failed. */
+void dg_nic_table_close(struct dg_nic *n)
+{
+	if (n->table_file[0])
+		unlink(n->table_file);
+	if (n->table_dev)
+		dg_device_close(n->table_dev, UINT64_MAX);
+	if (n->table)
+		munmap(n->table, sizeof *n->table);
+	if (n->table_fd >= 0)
+		close(n->table_fd);
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of a NIC: memory that its NIC alone writes, and that NICs of other processes import for
+ * reading.
+ *
+ * A key's entry is read by a sequence lock: `key` is 0 while the entry changes. A box has what the
+ * peer of a queue pair needs. All its words are atomic:
+ *
+ *	posted     receives published; the peer's sender takes them in order
+ *	delivered  messages for the peer, each of which used one of the peer's receives
+ *	consumed   messages of the peer that were taken
+ *
+ *	receiver: stores a receive, then `posted` (release). Sender: loads `posted` (acquire).
+ *	sender: stores the bytes and the message, then `delivered` (release). Receiver: loads it
+ *	(acquire), completes the receive, then stores `consumed` (release).
+ *
+ * A place of receives[] is written again only when posted - consumed < NIC_WINDOW, when the sender
+ * has used it; a place of messages[] only when delivered - consumed < NIC_WINDOW, when the receiver
+ * has taken it. Forbidden outcome: a side reads a place that is half new.
+ */
+#ifndef DG_NIC_TABLE_H
+#define DG_NIC_TABLE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "dgkit.h"
+
+enum { NIC_WINDOW = 64, NIC_INLINE = 32 };
+#define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
+#define NIC_VERSION 1u
+
+/* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
+struct nic_key_body {
+	uint32_t pd, access, length, reserved;
+	uint64_t address, size;
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+};
+
+struct nic_public_key {
+	_Atomic uint64_t key;
+	struct nic_key_body body;
+};
+
+/* A receive. syndrome: not 0 if its data segments are wrong. */
+struct nic_receive {
+	uint32_t n, syndrome;
+	struct {
+		uint64_t address;
+		uint32_t key, size;
+	} segments[DG_NIC_SGES];
+};
+
+/* What the sender tells the receiver. opcode: of the receiver's CQE. data: the first n_inline
+ * bytes. */
+struct nic_message {
+	uint32_t opcode, immediate, syndrome, n_inline;
+	uint64_t bytes;
+	uint8_t data[NIC_INLINE];
+};
+
+enum {
+	KEY_WORDS = sizeof(struct nic_key_body) / 8,
+	RECEIVE_WORDS = sizeof(struct nic_receive) / 8,
+	MESSAGE_WORDS = sizeof(struct nic_message) / 8
+};
+
+struct nic_box {
+	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive;
+	_Atomic uint64_t peer_gid[2];
+	_Alignas(64) _Atomic uint64_t posted, consumed, delivered;
+	_Alignas(64) struct nic_receive receives[NIC_WINDOW];
+	struct nic_message messages[NIC_WINDOW];
+};
+
+struct nic_table {
+	uint64_t magic;
+	uint32_t version, pid;
+	uint8_t gid[16];
+	_Alignas(4096) struct nic_public_key keys[DG_NIC_KEYS];
+	_Alignas(4096) struct nic_box boxes[DG_NIC_QPS];
+};
+
+/* A key is index << 8 | generation, a queue pair number generation << 10 | index. The first keys and
+ * numbers are left out, as they are reserved by mlx5. */
+enum { NIC_FIRST_KEY = 16, NIC_QP_BITS = 10 };
+_Static_assert(1 << NIC_QP_BITS == DG_NIC_QPS, "a queue pair number has the index of a box");
+
+static inline uint32_t key_index(uint32_t key)
+{
+	return key >> 8;
+}
+
+static inline uint32_t qp_index(uint32_t qpn)
+{
+	return qpn & (DG_NIC_QPS - 1);
+}
+
+#endif

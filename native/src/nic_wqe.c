@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Parsing of work queue entries. Pure functions: bytes in, a checked entry or a fault out. */
+#include "nic_wqe.h"
+
+static bool fail(struct nic_fault *f, uint8_t syndrome, const char *what, uint64_t value,
+		 uint64_t limit)
+{
+	*f = (struct nic_fault){syndrome, what, value, limit};
+	return false;
+}
+
+/* Parses the data segments from number `first` of the entry to `end`. */
+static bool parse_data(const uint8_t *bytes, uint32_t first, uint32_t end, struct nic_wqe *out,
+		       struct nic_fault *f)
+{
+	for (uint32_t i = first; i < end;) {
+		const uint8_t *at = bytes + WQE_SEGMENT * i;
+		struct nic_segment *s = &out->segments[out->n_segments++];
+		const uint32_t length = be32_at(at);
+		s->is_inline = length & WQE_INLINE;
+		if (s->is_inline) {
+			s->size = length & ~WQE_INLINE;
+			s->at = (uint16_t)(WQE_SEGMENT * i + 4);
+			const uint32_t room = WQE_SEGMENT * (end - i) - 4;
+			if (s->size > room)
+				return fail(f, SYNDROME_LOCAL_QP, "inline bytes", s->size, room);
+			i += (4 + s->size + WQE_SEGMENT - 1) / WQE_SEGMENT;
+		} else {
+			s->size = length ? length : WQE_MESSAGE_MAX;
+			s->key = be32_at(at + 4);
+			s->address = be64_at(at + 8);
+			i++;
+		}
+		out->total += s->size;
+	}
+	if (out->total > WQE_MESSAGE_MAX)
+		return fail(f, SYNDROME_LOCAL_LENGTH, "bytes of the message", out->total,
+			    WQE_MESSAGE_MAX);
+	return true;
+}
+
+static bool needs(uint32_t segments, uint32_t least, uint32_t most, struct nic_fault *f)
+{
+	if (segments < least)
+		return fail(f, SYNDROME_LOCAL_QP, "number of segments, too few", segments, least);
+	if (segments > most)
+		return fail(f, SYNDROME_LOCAL_QP, "number of segments, too many", segments, most);
+	return true;
+}
+
+static bool no_inline(const struct nic_wqe *w, struct nic_fault *f)
+{
+	for (uint32_t i = 0; i < w->n_segments; i++)
+		if (w->segments[i].is_inline)
+			return fail(f, SYNDROME_LOCAL_QP, "inline segments", i + 1, 0);
+	return true;
+}
+
+/* Reads the operands of 4 or 8 bytes at `at`. Returns how many segments they take. */
+static uint32_t parse_operands(const uint8_t *at, struct nic_wqe *w)
+{
+	w->mask = w->opcode == WQE_MASKED_FA || w->opcode == WQE_ATOMIC_FA ? 0 : UINT64_MAX;
+	w->compare_mask = UINT64_MAX;
+	if (w->atomic_size == 4) {
+		w->operand = be32_at(at);
+		w->compare = be32_at(at + 4);
+		w->mask = w->opcode == WQE_MASKED_FA ? be32_at(at + 4) : be32_at(at + 8);
+		w->compare_mask = be32_at(at + 12);
+		return 1;
+	}
+	w->operand = be64_at(at);
+	w->compare = be64_at(at + 8);
+	if (w->opcode == WQE_MASKED_FA)
+		w->mask = be64_at(at + 8);
+	if (w->opcode != WQE_MASKED_CS)
+		return 1;
+	w->mask = be64_at(at + 16);
+	w->compare_mask = be64_at(at + 24);
+	return 2;
+}
+
+static bool parse_atomic(const uint8_t *bytes, uint32_t segments, uint32_t opmod, struct nic_wqe *w,
+			 struct nic_fault *f)
+{
+	const bool masked = w->opcode == WQE_MASKED_CS || w->opcode == WQE_MASKED_FA;
+	if (masked && opmod != 8 && opmod != 9)
+		return fail(f, SYNDROME_LOCAL_QP, "opmod; it is 8 or 9", opmod, 9);
+	w->atomic_size = masked && opmod == 8 ? 4 : 8;
+	const uint32_t most = w->opcode == WQE_MASKED_CS && w->atomic_size == 8 ? 5 : 4;
+	if (!needs(segments, most, most, f))
+		return false;
+	const uint32_t first = 2 + parse_operands(bytes + 2 * WQE_SEGMENT, w);
+	if (!parse_data(bytes, first, segments, w, f) || !no_inline(w, f))
+		return false;
+	if (w->total != w->atomic_size)
+		return fail(f, SYNDROME_LOCAL_LENGTH, "bytes for the old value", w->total,
+			    w->atomic_size);
+	if (w->remote % w->atomic_size)
+		return fail(f, SYNDROME_REMOTE_REQUEST, "address of the word, not aligned", w->remote,
+			    w->atomic_size);
+	return true;
+}
+
+static bool parse_body(const uint8_t *bytes, uint32_t segments, uint32_t opmod, struct nic_wqe *w,
+		       struct nic_fault *f)
+{
+	switch (w->opcode) {
+	case WQE_NOP:
+		return true;
+	case WQE_SEND:
+	case WQE_SEND_IMM:
+		return parse_data(bytes, 1, segments, w, f);
+	case WQE_DUMP:
+		return needs(segments, 2, WQE_SEGMENTS_MAX, f) &&
+		       parse_data(bytes, 1, segments, w, f) && no_inline(w, f);
+	case WQE_WAIT:
+		w->max_index = be32_at(bytes + 24);
+		w->cqn = be32_at(bytes + 28) & 0xffffff;
+		return needs(segments, 2, 2, f);
+	case WQE_WRITE:
+	case WQE_WRITE_IMM:
+	case WQE_READ:
+	case WQE_ATOMIC_CS:
+	case WQE_ATOMIC_FA:
+	case WQE_MASKED_CS:
+	case WQE_MASKED_FA:
+		break;
+	default:
+		return fail(f, SYNDROME_LOCAL_QP, "opcode, unknown", w->opcode, WQE_DUMP);
+	}
+	if (!needs(segments, 2, WQE_SEGMENTS_MAX, f))
+		return false;
+	w->remote = be64_at(bytes + 16);
+	w->rkey = be32_at(bytes + 24);
+	if (w->opcode > WQE_READ)
+		return parse_atomic(bytes, segments, opmod, w, f);
+	return parse_data(bytes, 2, segments, w, f) && (w->opcode != WQE_READ || no_inline(w, f));
+}
+
+bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic_wqe *out,
+		  struct nic_fault *fault)
+{
+	const uint32_t first = be32_at(bytes), second = be32_at(bytes + 4), segments = second & 0x3f;
+	out->opcode = (uint8_t)first;
+	out->flags = bytes[11];
+	out->blocks = (uint8_t)wqe_blocks(bytes);
+	out->n_segments = 0;
+	out->total = 0;
+	memcpy(&out->immediate, bytes + 12, 4);
+	if ((uint16_t)(first >> 8) != index)
+		return fail(fault, SYNDROME_LOCAL_QP, "index; it should be the second number",
+			    (uint16_t)(first >> 8), index);
+	if (second >> 8 != qpn)
+		return fail(fault, SYNDROME_LOCAL_QP, "queue pair number; it should be the second number",
+			    second >> 8, qpn);
+	return needs(segments, 1, WQE_SEGMENTS_MAX, fault) &&
+	       parse_body(bytes, segments, first >> 24, out, fault);
+}
+
+uint32_t dg_nic_parse_receive(const uint8_t *bytes, uint32_t n, struct nic_segment *out)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *at = bytes + WQE_SEGMENT * i;
+		const uint32_t length = be32_at(at);
+		out[i] = (struct nic_segment){
+			.size = length ? length : WQE_MESSAGE_MAX,
+			.key = be32_at(at + 4),
+			.address = be64_at(at + 8),
+		};
+		if (!length && (!out[i].key || out[i].key == WQE_END_KEY))
+			return i;
+	}
+	return n;
+}
+
+uint64_t dg_nic_atomic(const struct nic_wqe *w, uint64_t old)
+{
+	/* A fetch-add of fields: no carry leaves the top bit of a field. */
+	if (w->opcode == WQE_ATOMIC_FA || w->opcode == WQE_MASKED_FA)
+		return ((old & ~w->mask) + (w->operand & ~w->mask)) ^ ((old ^ w->operand) & w->mask);
+	if ((old ^ w->compare) & w->compare_mask)
+		return old;
+	return (old & ~w->mask) | (w->operand & w->mask);
+}
