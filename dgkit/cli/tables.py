@@ -9,7 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from ..report import (
-    FLOOR_MOVED,
     BandwidthReport,
     Histogram,
     LatencyReport,
@@ -37,6 +36,14 @@ def spark(histogram: Histogram, width: int = 7) -> str:
     top = log10(max(cells) + 1)
     steps = len(_LEVELS) - 2
     return "".join(_LEVELS[round(steps * log10(n + 1) / top) + 1 if n else 0] for n in cells)
+
+
+LEGEND = (
+    "x floor: p50 divided by the floor. spread: how many samples took how long, from the fastest "
+    "(left) to the slowest, both axes logarithmic. of memcpy, of driver, of DOCA: the rate divided "
+    "by that of such copies without dgkit; memcpy is timed copy by copy, so the rate of small "
+    "transfers may exceed it."
+)
 
 
 def bar(share: float, width: int = 10) -> str:
@@ -142,8 +149,14 @@ def _ratio(report: LatencyReport | BandwidthReport, digits: int) -> str:
     return "-" if report.floor_ratio is None else f"{report.floor_ratio:.{digits}f}"
 
 
+_MOVED = (
+    "moved: the floor changed by more than half meanwhile, or exceeds the figure; do not compare "
+    "the row"
+)
+
+
 def floor_note(reports: Sequence[LatencyReport | BandwidthReport]) -> str:
     """Return an explanation of `moved` and `none` in a table; "" if neither occurs."""
-    moved = [FLOOR_MOVED] if any(report.floor_moved for report in reports) else []
+    moved = [_MOVED] if any(report.floor_moved for report in reports) else []
     missing = dict.fromkeys(report.no_floor for report in reports if report.no_floor)
     return "; ".join([*moved, *(f"no floor: {why}" for why in missing)])

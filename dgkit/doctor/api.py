@@ -17,6 +17,7 @@ from ..units import parse_size
 from .collect.live import FAST_S, FULL_S
 from .collect.snapshot import RecordedReader, Snapshot, load
 from .diagnosis import Diagnosis
+from .finding import Verdict
 from .goals import Goal
 from .machine import SIZE, Machine
 from .record import record as store
@@ -118,19 +119,20 @@ def examine(
         machines = [load_machine(path) for path in files]
         machines = machines or [stack.enter_context(live_machine(fast=fast))]
         found = diagnose(machines, goal=wanted, only=only, **options)
-        other = _goal_for(only, found.goal) if wanted is None else None
-        if other is None:
+        others = _goals_for(only, found.goal) if wanted is None else []
+        again = [diagnose(machines, goal=goal, only=only, **options) for goal in others]
+        if not again:
             return found
-        again = diagnose(machines, goal=other, only=only, **options)
-        return structs.replace(again, chosen=f"{found.goal} needs none of these checks")
+        best = next((one for one in again if one.verdict is not Verdict.NOT_APPLICABLE), again[0])
+        return structs.replace(best, chosen=f"the goal {found.goal} needs none of these checks")
 
 
-def _goal_for(only: Collection[str], chosen: Goal) -> Goal | None:
-    """Return another goal if no check requested by name counts for the chosen goal, else None."""
+def _goals_for(only: Collection[str], chosen: Goal) -> list[Goal]:
+    """Return other goals if no check requested by name counts for the chosen goal, else []."""
     wanted = list(named(only))
     if not wanted or any(chosen in check.goals for check in wanted):
-        return None
-    return next(goal for goal in Goal if goal in wanted[0].goals)
+        return []
+    return [goal for goal in Goal if goal in wanted[0].goals]
 
 
 def record(

@@ -18,6 +18,10 @@ from .machine import Case, Machine
 from .references import Source
 
 NO_GPU = "no NVIDIA GPU"
+_ABSENT = (
+    "It is not among the PCI devices (lspci): there is none, it is switched off, or it is not "
+    "passed through to this virtual machine."
+)
 
 Requirement = Callable[[Case], "Finding | None"]
 
@@ -96,7 +100,7 @@ def missing_device(machine: Machine, found: str) -> Finding:
             remedy=["lspci -tv"],
             sources=[references.SYSFS_PCI("")],
         )
-    return finding.n_a(found)
+    return finding.n_a(found, why=_ABSENT)
 
 
 def pci_unread(machine: Machine) -> str:

@@ -8,6 +8,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from math import inf
 from typing import Any
 
 from .. import html_cards
@@ -120,9 +121,17 @@ class Report(ABC):
 
     @property
     def floor_moved(self) -> bool:
-        """True if the floors before and after differ by more than a factor of 1.5."""
+        """True if the floors before and after differ by more than a factor of 1.5.
+
+        Also if a latency's floor is higher than the latency by that factor: only the floor was
+        disturbed.
+        """
         floors = self._floors()
-        return bool(floors) and max(floors) > _FLOOR_RATIO * min(floors)
+        return bool(floors) and max(floors) > _FLOOR_RATIO * min(*floors, self._most_floor())
+
+    def _most_floor(self) -> float:
+        """Return the figure that its floor should not exceed, in the unit of the floor."""
+        return inf
 
     @property
     def no_floor(self) -> str:

@@ -70,6 +70,9 @@ class LatencyReport(Report):
     def _floors(self) -> Sequence[float]:
         return self.floor_ns
 
+    def _most_floor(self) -> float:
+        return self.p50_ns
+
     def _floor(self) -> str:
         by_caller = self.path == "inline" or self.provider == "cuda"
         return "memcpy" if by_caller else "another thread copies"

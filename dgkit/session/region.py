@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any
 
-from ..errors import BoundsError, ClosedError, Unsupported
+from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
 from ..validate import whole
 from ..wire.creation import Creation
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ..dma import Region, RemoteRegion
     from ..dpu.region_ref import RegionRef
     from ..wire.connection import Connection
+
+
+READ_ONLY, WRITE_ONLY = Access.READ, Access.WRITE  # members are singletons: compared with `is`
 
 
 def _synchronize(memory: Any, gpu: int) -> None:
@@ -236,17 +239,30 @@ class SessionRegion:
         return card(title, rows, badge=provider_badge(self.provider))
 
 
-def checked_span(session: object, region: Any, offset: int, size: int) -> tuple[int, int]:
+def checked_span(
+    session: object, region: Any, offset: int, size: int, refused: Access | None = None
+) -> tuple[int, int]:
     """Return the checked offset and size of a transfer of a session.
 
     Synchronizes with the stream that produces the bytes. Errors as SessionRegion.span().
 
+    Args:
+        session: The session.
+        region: Its region.
+        offset: Byte of the region to start at.
+        size: Bytes.
+        refused: Access of a region that does not allow the transfer: READ_ONLY or WRITE_ONLY.
+
     Raises:
+        AccessDenied: The region's access is `refused`.
         TypeError, ValueError: `region` is not a region of `session`.
     """
     if type(region) is not SessionRegion or region.session is not session:
         raise not_of_session(session, region)
     span = region.span(offset, size)
+    if region.access is refused:
+        has, verb = ("read", "write") if refused is READ_ONLY else ("write", "read")
+        raise AccessDenied(f"region {region.name!r} is {has}-only: a {verb} is not allowed")
     if region.producer is not None:
         region.producer()
     return span

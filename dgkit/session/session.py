@@ -12,7 +12,7 @@ from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe
 from ..wire.telemetry import topic
 from . import argument_checks, describe, lifecycle
-from .region import SessionRegion, checked_span, not_of_session
+from .region import READ_ONLY, WRITE_ONLY, SessionRegion, checked_span, not_of_session
 from .region_factory import RegionFactory
 from .region_registry import RegionRegistry
 from .staging import flat
@@ -166,26 +166,26 @@ class Session:
         """
         self._link.check()
         view = data if type(data) is bytes else flat(data)
-        offset, _ = checked_span(self, region, offset, len(view))
+        offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
         return self._dpu.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes:
         """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
         self._link.check()
-        offset, size = checked_span(self, region, offset, size)
+        offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
         return self._dpu.read(region, offset, size)
 
     def start_write(self, region: SessionRegion, data: Any, offset: int = 0) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
         self._link.check()
         view = flat(data)
-        offset, size = checked_span(self, region, offset, len(view))
+        offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
         return self._dpu.start(region, offset, size, view)
 
     def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
         """Start a read; the transfer's `data` has the bytes. Errors as write()."""
         self._link.check()
-        offset, size = checked_span(self, region, offset, size)
+        offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
         return self._dpu.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
@@ -195,8 +195,8 @@ class Session:
         through the DPU's memory: `direct` of the report says which.
         """
         self._link.check()
-        _, size = checked_span(self, src, 0, getattr(src, "size", 0))
-        checked_span(self, dst, 0, size)
+        _, size = checked_span(self, src, 0, getattr(src, "size", 0), WRITE_ONLY)
+        checked_span(self, dst, 0, size, READ_ONLY)
         return self._dpu.copy(src, dst, size)
 
     def digest(self, region: SessionRegion, size: int | None = None, offset: int = 0) -> str:
@@ -207,7 +207,8 @@ class Session:
         self._link.check()
         if size is None and type(region) is SessionRegion:
             size = region.size - region.span(offset, 1)[0]
-        offset, size = checked_span(self, region, offset, 1 if size is None else size)
+        size = 1 if size is None else size
+        offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
         return self._dpu.digest(region, offset, size)
 
     def latency(

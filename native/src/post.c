@@ -14,15 +14,15 @@ static int lookup(const struct dg_device *dev, uint32_t id, bool remote,
 	struct dg_region_entry *entry = dg_region_table_find(id, full);
 	const char *side = remote ? "remote" : "local";
 	if (!entry)
-		return dg_fail(ESTALE, "%s region %u is closed", side, id);
+		return dg_fail(ESTALE, "%s region #%u is closed", side, id);
 	if (entry->device != dev->number)
 		return dg_fail(EINVAL,
-			       "%s region %u belongs to another device than this queue: register "
+			       "%s region #%u belongs to another device than this queue: register "
 			       "or import it with the queue's device",
 			       side, id);
 	/* Imported GPU memory is mapped on this GPU, so it may also be the local side. */
 	if (entry->remote != remote && (remote || entry->method != DG_METHOD_GPU))
-		return dg_fail(EINVAL, "region %u is %s: the %s side of a transfer must be %s", id,
+		return dg_fail(EINVAL, "region #%u is %s: the %s side of a transfer must be %s", id,
 			       entry->remote ? "imported" : "registered", side,
 			       remote ? "an imported region" : "a registered region");
 	*out = entry;
@@ -75,6 +75,19 @@ static int check_shape(const dg_wr *wr)
 	return 0;
 }
 
+/* Writes a number with commas between its thousands, and returns the text. */
+static const char *grouped(uint64_t n, char text[27])
+{
+	char *at = text + 26;
+	*at = '\0';
+	for (int digits = 0; !digits || n; digits++, n /= 10) {
+		if (digits && digits % 3 == 0)
+			*--at = ',';
+		*--at = (char)('0' + n % 10);
+	}
+	return at;
+}
+
 /* The request determines which side is reported: imported GPU memory may be the local one. */
 static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *entry, const dg_wr *wr,
 					       bool remote)
@@ -83,15 +96,16 @@ static __attribute__((cold)) int out_of_bounds(const struct dg_region_entry *ent
 	uint32_t id = remote ? wr->remote : wr->local;
 	uint64_t offset = remote ? wr->remote_offset : wr->local_offset;
 	uint64_t stride = remote ? wr->remote_stride : wr->local_stride;
+	char text[4][27];
+	const char *from = grouped(offset, text[0]), *size = grouped(wr->size, text[1]),
+		   *all = grouped(entry->size, text[2]);
 	if (wr->rows > 1)
 		return dg_fail(ERANGE,
-			       "%s region %u: offset %" PRIu64 " + %u rows of size %" PRIu64
-			       " with stride %" PRIu64 " exceed its size of %" PRIu64 " bytes",
-			       side, id, offset, wr->rows, wr->size, stride, entry->size);
-	return dg_fail(ERANGE,
-		       "%s region %u: offset %" PRIu64 " + size %" PRIu64
-		       " exceeds its size of %" PRIu64 " bytes",
-		       side, id, offset, wr->size, entry->size);
+			       "%s region #%u: offset %s + %u rows of size %s with stride %s "
+			       "exceed its size of %s bytes",
+			       side, id, from, wr->rows, size, grouped(stride, text[3]), all);
+	return dg_fail(ERANGE, "%s region #%u: offset %s + size %s exceeds its size of %s bytes",
+		       side, id, from, size, all);
 }
 
 static inline int check_bounds(const struct dg_region_entry *entry, const dg_wr *wr, bool remote)
@@ -113,10 +127,10 @@ static int check_access(const struct dg_region_entry *local, const struct dg_reg
 	bool write = wr->op == DG_WRITE;
 	if (!(local->access & (write ? DG_ACCESS_READ : DG_ACCESS_WRITE)))
 		return dg_fail(EACCES,
-			       "local region %u is %s-only: it cannot be the %s of a transfer",
+			       "local region #%u is %s-only: it cannot be the %s of a transfer",
 			       wr->local, write ? "write" : "read", write ? "source" : "target");
 	if (!(remote->access & (write ? DG_ACCESS_WRITE : DG_ACCESS_READ)))
-		return dg_fail(EACCES, "remote region %u is %s-only: a %s is not allowed",
+		return dg_fail(EACCES, "remote region #%u is %s-only: a %s is not allowed",
 			       wr->remote, write ? "read" : "write", write ? "write" : "read");
 	return 0;
 }
@@ -129,7 +143,7 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 	uint64_t address = (uintptr_t)remote->base + wr->remote_offset;
 	if (!(remote->access & DG_ACCESS_WRITE))
 		return dg_fail(EACCES,
-			       "remote region %u is read-only: an atomic operation needs read and "
+			       "remote region #%u is read-only: an atomic operation needs read and "
 			       "write access",
 			       wr->remote);
 	if (!dev->caps.atomics)
@@ -139,19 +153,19 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 			       dev->caps.provider, dev->caps.engine);
 	if (remote->region->no_atomics)
 		return dg_fail(EOPNOTSUPP,
-			       "the adapter of the exporter of remote region %u has no atomic "
+			       "the adapter of the exporter of remote region #%u has no atomic "
 			       "operations (ibv_devinfo -v, atomic_cap)",
 			       wr->remote);
 	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
 	    remote->may_fault)
 		return dg_fail(EOPNOTSUPP,
-			       "the provider %s can only copy the memory of remote region %u, by "
+			       "the provider %s can only copy the memory of remote region #%u, by "
 			       "system calls, which are not atomic: export memory from "
 			       "dgkit.empty(), which importers map, or use the provider verbs",
 			       dev->caps.provider, wr->remote);
 	if (address % 8)
 		return dg_fail(EINVAL,
-			       "remote region %u: the word at offset %" PRIu64
+			       "remote region #%u: the word at offset %" PRIu64
 			       " begins %u bytes after a multiple of 8; an atomic operation needs "
 			       "an address that is a multiple of 8",
 			       wr->remote, wr->remote_offset, (unsigned)(address % 8));

@@ -130,9 +130,9 @@ static inline int still_open(const struct dg_prep *p)
 	for (uint32_t i = 0; i < p->n_runs; i++) {
 		const struct op_run *r = &p->runs[i];
 		if (atomic_load_explicit(&r->local->id, memory_order_seq_cst) != r->local_id)
-			return dg_fail(ESTALE, "local region %u is closed", REGION_NAME(r->local_id));
+			return dg_fail(ESTALE, "local region #%u is closed", REGION_NAME(r->local_id));
 		if (atomic_load_explicit(&r->remote->id, memory_order_seq_cst) != r->remote_id)
-			return dg_fail(ESTALE, "remote region %u is closed",
+			return dg_fail(ESTALE, "remote region #%u is closed",
 				       REGION_NAME(r->remote_id));
 	}
 	return 0;

@@ -215,7 +215,7 @@ static int find_id(uint32_t name, uint64_t *id)
 {
 	return dg_region_table_find(name, id)
 		       ? 0
-		       : dg_fail(ESTALE, "region %u of the GPU queue is closed", name);
+		       : dg_fail(ESTALE, "region #%u of the GPU queue is closed", name);
 }
 
 /* Keeps the ids of the regions that the kernels of another process may use. */
@@ -239,7 +239,7 @@ static int adopt_ring(struct dg_ring *r, const dg_ring_config *cfg)
 	struct dg_region_entry *entry = dg_region_table_find(cfg->memory, &id);
 	const uint64_t size = layout_of(cfg).size;
 	if (!entry || !entry->remote || entry->device != r->proxy->dev->number)
-		return dg_fail(ESTALE, "the memory of the GPU queue, region %u, is closed",
+		return dg_fail(ESTALE, "the memory of the GPU queue, region #%u, is closed",
 			       cfg->memory);
 	if (entry->method != DG_METHOD_MAP || entry->may_fault ||
 	    entry->access != (DG_ACCESS_READ | DG_ACCESS_WRITE) || (uintptr_t)entry->base % PAGE)

@@ -135,11 +135,11 @@ static int grant_entered(struct dg_qp *p, struct dg_region *r, uint32_t access, 
 	if (rc)
 		return rc;
 	if (r->dev != dev)
-		return dg_fail(EINVAL, "region %u belongs to another device than queue pair %u: "
+		return dg_fail(EINVAL, "region #%u belongs to another device than queue pair %u: "
 				       "register it with the queue's device",
 			       r->name, p->address.qpn);
 	if (atomic_load(&r->closing))
-		return dg_fail(ESTALE, "region %u is being closed", r->name);
+		return dg_fail(ESTALE, "region #%u is being closed", r->name);
 	*out = (dg_rdma_memory){
 		.address = (uintptr_t)r->memory.addr, .size = r->memory.size, .access = access};
 	return dev->ops->qp->grant(dev, p, r, access, &out->rkey);

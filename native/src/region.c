@@ -467,7 +467,7 @@ static int wait_quiet(struct dg_region *r, uint64_t deadline_ns)
 		dg_devices_poll();
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
-				       "%s region %u still has transfers in flight; new ones are "
+				       "%s region #%u still has transfers in flight; new ones are "
 				       "refused: keep its memory and close it again",
 				       r->remote ? "remote" : "local", r->name);
 		usleep(naps++ < 50 ? 20 : 500);
@@ -496,7 +496,7 @@ static int revoke_and_wait(struct dg_region *r, uint64_t deadline_ns)
 	if (!rc)
 		rc = wait_quiet(r, deadline_ns);
 	if (!rc && life_drain(&r->life, deadline_ns))
-		rc = dg_fail(EBUSY, "another thread is still using region %u: close it again", r->name);
+		rc = dg_fail(EBUSY, "another thread is still using region #%u: close it again", r->name);
 	return rc;
 }
 
@@ -509,7 +509,7 @@ int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns)
 	}
 	int rc = life_close_begin(&r->life, deadline_ns);
 	if (rc < 0)
-		return dg_fail(EBUSY, "another thread is still closing region %u: close it again",
+		return dg_fail(EBUSY, "another thread is still closing region #%u: close it again",
 			       r->name);
 	if (!rc)
 		return 0;

@@ -28,7 +28,22 @@ def test_two_sides_are_both_named_as_the_reason_for_the_goal() -> None:
 def test_a_check_that_the_goal_does_not_have_turns_to_one_that_has_it() -> None:
     found = dgkit.doctor(checks="bar1-size", snapshots=snapshot_file("laptop"))
     assert found.goal is not Goal.LAPTOP
-    assert found.chosen == "laptop needs none of these checks"
+    assert found.chosen == "the goal laptop needs none of these checks"
+
+
+def test_a_named_check_is_judged_for_a_goal_to_which_it_applies() -> None:
+    """`Device("verbs")` refers to this check on a machine without a GPU and a NIC."""
+    found = dgkit.doctor(checks="rdma-devices", snapshots=snapshot_file("laptop"))
+    (only,) = found.findings
+    assert (found.goal, only.verdict) == (Goal.RDMA, Verdict.FAIL)
+    assert only.remedy == ("# install a NIC with RDMA",)
+
+
+@pytest.mark.parametrize("check", ["doca-libraries", "driver-version", "rdma-core"])
+def test_a_named_check_of_a_device_that_is_missing_says_why_it_may_be(check: str) -> None:
+    (only,) = dgkit.doctor(checks=check, snapshots=snapshot_file("laptop")).findings
+    assert only.verdict is Verdict.NOT_APPLICABLE
+    assert "not passed through to this virtual machine" in only.why
 
 
 def test_a_goal_that_was_asked_for_stays_whatever_the_checks() -> None:

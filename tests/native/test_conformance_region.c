@@ -36,7 +36,7 @@ static void bounds(struct fix *f, uint32_t path)
 		CHECK_EQ(post(f, &wr), -ERANGE);
 		CHECK_EQ(dg_transfer_post(f->q, DG_READ, f->l, f->r, out[i].size, 0, out[i].offset, 0, &wc),
 			 -ERANGE);
-		CHECK_SAYS(dg_last_error(), "4096");
+		CHECK_SAYS(dg_last_error(), "4,096");
 		/* The same behind valid requests of one size: such a batch is checked as a whole. */
 		dg_wr batch[4];
 		for (size_t k = 0; k < 4; k++)
@@ -71,7 +71,7 @@ static const char *named(const char *side, uint32_t id)
 {
 	static char text[64];
 
-	snprintf(text, sizeof(text), "%s region %u:", side, id);
+	snprintf(text, sizeof(text), "%s region #%u:", side, id);
 	return text;
 }
 

@@ -33,10 +33,10 @@ def ways(r, op):
 @pytest.mark.parametrize(
     ("access", "remote_access", "op", "words"),
     [
-        ("rw", "r", 1, "remote region {remote} is read-only: a write is not allowed"),
-        ("rw", "w", 0, "remote region {remote} is write-only: a read is not allowed"),
-        ("w", "rw", 1, "local region {local} is write-only: it cannot be the source"),
-        ("r", "rw", 0, "local region {local} is read-only: it cannot be the target"),
+        ("rw", "r", 1, "remote region #{remote} is read-only: a write is not allowed"),
+        ("rw", "w", 0, "remote region #{remote} is write-only: a read is not allowed"),
+        ("w", "rw", 1, "local region #{local} is write-only: it cannot be the source"),
+        ("r", "rw", 0, "local region #{local} is read-only: it cannot be the target"),
     ],
 )
 def test_what_access_forbids_is_denied_and_named(path, access, remote_access, op, words):

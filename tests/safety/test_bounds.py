@@ -75,10 +75,10 @@ def test_outside_is_refused_and_names_region_offset_size_and_limit(r, way, here,
     side, offset, region = (
         ("local", here, r.local) if here + size > SIZE else ("remote", there, r.remote)
     )
-    assert f"{side} region {region.id}" in text
-    assert f"offset {offset}" in text
-    assert f"size {size}" in text
-    assert f"size of {SIZE} bytes" in text
+    assert f"{side} region #{region.id}" in text
+    assert f"offset {offset:,}" in text
+    assert f"size {size:,}" in text
+    assert f"size of {SIZE:,} bytes" in text
     assert r.queue.pending == 0
     assert not any(r.local_bytes)
     assert not any(r.remote_bytes)

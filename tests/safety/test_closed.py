@@ -20,7 +20,7 @@ def test_regions_of_a_closed_device_cannot_be_used_on_another(path):
         remote = dead.import_region(token)
     with rig(path=path) as r:
         for pair in ((local, r.remote), (r.local, remote), (local, remote)):
-            with pytest.raises(ClosedError, match=r"region \d+ is closed"):
+            with pytest.raises(ClosedError, match=r"region #\d+ is closed"):
                 r.queue.write(*pair, size=8)
         with pytest.raises(dgkit.DgkitError):
             r.device.import_region(token)
@@ -50,7 +50,7 @@ def test_a_region_id_of_the_past_never_means_a_region_of_today():
         for _ in range(600):
             with r.device.register(bytearray(64)) as new:
                 assert new.id != old.id
-        with pytest.raises(ClosedError, match=f"local region {old.id} is closed"):
+        with pytest.raises(ClosedError, match=f"local region #{old.id} is closed"):
             r.queue.run(batch, out)
 
 

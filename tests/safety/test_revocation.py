@@ -32,7 +32,7 @@ def test_close_while_a_transfer_is_in_flight_waits_and_then_is_busy():
     with rig("fault", rules=DELAY) as r:
         transfer = r.queue.write(*r.pair, size=64)
         with pytest.raises(
-            RegionBusy, match=rf"region {r.target.id}.*still has transfers in flight"
+            RegionBusy, match=rf"region #{r.target.id}.*still has transfers in flight"
         ) as info:
             r.target.close(timeout=0.01)
         assert info.value.errno == 16

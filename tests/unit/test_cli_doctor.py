@@ -93,7 +93,7 @@ def test_where_the_goal_asks_for_none_of_the_checks_named_another_one_is_taken(o
     main(["doctor", "kernel-version", "--from", str(old)])
     out = capsys.readouterr().out
     assert out.splitlines()[1].startswith("arm-dma: ")
-    assert "laptop needs none of these checks" in " ".join(out.split())
+    assert "the goal laptop needs none of these checks" in " ".join(out.split())
 
 
 def test_a_check_that_a_chosen_goal_does_not_ask_for_says_which_goals_do(old, capsys):

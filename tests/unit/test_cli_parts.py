@@ -251,7 +251,7 @@ def test_a_row_whose_floor_moved_has_no_ratio():
     text = lines(tables.latency_table([moved, still], "Latency"))
     assert re.search(r"0\.29 +moved ", text[-2])
     assert re.search(r"0\.1[01] +19\.0 ", text[-1])
-    assert "floor moved" in tables.floor_note([still, moved])
+    assert "moved: the floor changed" in tables.floor_note([still, moved])
     assert not tables.floor_note([still])
     assert lines(tables.rate_table([rate(floor_gbps=(1.0, 9.0))], ""))[-1].split()[-2] == "moved"
 

@@ -87,9 +87,9 @@ def test_operands_of_compare_swap_are_unsigned_words(name, value, error):
     ("offsets", "error", "words"),
     [
         ({"remote_offset": 4}, ValueError, "the word at offset 4 begins 4 bytes after"),
-        ({"remote_offset": 4096}, BoundsError, "remote region .* offset 4096"),
+        ({"remote_offset": 4096}, BoundsError, "remote region .* offset 4,096"),
         ({"remote_offset": -8}, BoundsError, "remote_offset is -8"),
-        ({"local_offset": 4089}, BoundsError, "local region .* offset 4089"),
+        ({"local_offset": 4089}, BoundsError, "local region .* offset 4,089"),
         ({"local_offset": "8"}, TypeError, "local_offset is '8'"),
     ],
 )

@@ -46,9 +46,9 @@ def test_latency_stops_at_the_first_failure():
     [
         ({"op": "copy"}, ValueError, "op is 'copy'; it must be 'read' or 'write'"),
         ({"size": 0}, ValueError, "size is 0"),
-        ({"size": 4097}, BoundsError, "size 4097"),
+        ({"size": 4097}, BoundsError, "size 4,097"),
         ({"size": 1.5}, TypeError, r"size is 1\.5"),
-        ({"remote_offset": 4090}, BoundsError, "offset 4090"),
+        ({"remote_offset": 4090}, BoundsError, "offset 4,090"),
     ],
 )
 def test_nonsense_is_refused(shape, error, words):

@@ -88,8 +88,8 @@ def test_post_to_a_full_queue_is_refused():
 @pytest.mark.parametrize(
     ("shape", "error", "words"),
     [
-        ({"size": 4097}, BoundsError, "size 4097 exceeds its size of 4096 bytes"),
-        ({"size": 8, "remote_offset": 4089}, BoundsError, "offset 4089"),
+        ({"size": 4097}, BoundsError, "size 4,097 exceeds its size of 4,096 bytes"),
+        ({"size": 8, "remote_offset": 4089}, BoundsError, "offset 4,089"),
         ({"size": 0}, ValueError, "size is 0; it must be 1 or more"),
         ({"size": 1.5}, TypeError, r"size is 1\.5"),
         ({}, TypeError, "size is missing"),

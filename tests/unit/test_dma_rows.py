@@ -45,7 +45,7 @@ def test_gather_of_nothing_or_of_nonsense_is_refused():
     with rig() as r:
         with pytest.raises(ValueError, match="no segments"):
             r.queue.gather([], r.remote)
-        with pytest.raises(BoundsError, match=r"record 1 of 2.*offset 4090"):
+        with pytest.raises(BoundsError, match=r"record 1 of 2.*offset 4,090"):
             r.queue.gather([(r.local, 0, 1), (r.local, 4090, 7)], r.remote)
         with pytest.raises(BoundsError, match="record 1 of 2: remote region"):
             r.queue.gather([(r.local, 0, 4096), (r.local, 0, 1)], r.remote)

@@ -268,7 +268,7 @@ def test_a_region_of_another_device_is_a_value_error():
 
 
 def test_an_offset_past_the_end_is_out_of_bounds_also_without_a_size():
-    with rig() as r, pytest.raises(BoundsError, match="offset 5000"):
+    with rig() as r, pytest.raises(BoundsError, match="offset 5,000"):
         r.queue.write(*r.pair, local_offset=5000)
 
 
@@ -294,13 +294,13 @@ def test_a_transfer_over_a_closed_region_is_a_closed_error_that_names_the_side()
     with rig() as r:
         prepared = r.queue.prepare_write(*r.pair, size=8)
         r.local.close()
-        with pytest.raises(ClosedError, match=f"local region {r.local.id} is closed"):
+        with pytest.raises(ClosedError, match=f"local region #{r.local.id} is closed"):
             r.queue.write(*r.pair, size=8)
-        with pytest.raises(ClosedError, match=f"local region {r.local.id} is closed"):
+        with pytest.raises(ClosedError, match=f"local region #{r.local.id} is closed"):
             prepared.run()
         local = r.device.register(bytearray(8))
         r.remote.close()
-        with pytest.raises(ClosedError, match=f"remote region {r.remote.id} is closed"):
+        with pytest.raises(ClosedError, match=f"remote region #{r.remote.id} is closed"):
             r.queue.write(local, r.remote)
 
 

@@ -125,8 +125,12 @@ def test_hardware_is_not_called_software():
 
 
 @pytest.mark.parametrize(
-    ("floors", "moved"), [((100, 150), False), ((100, 151), True), ((490, 110), True), ((), False)]
-)
+    ("floors", "moved"),
+    [
+        ((100, 150), False), ((100, 151), True), ((490, 110), True), ((), False),
+        ((300, 300), False), ((301, 301), True), ((290, 301), True),  # above the 200
+    ],
+)  # fmt: skip
 def test_a_floor_that_moved_is_said_everywhere(floors, moved):
     report = latency([200], floor_ns=floors)
     assert report.floor_moved is moved

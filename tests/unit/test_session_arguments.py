@@ -8,7 +8,7 @@ import pytest
 from support.processes.waiting import gone, until
 
 import dgkit
-from dgkit.errors import BoundsError, ClosedError, LimitReached, OutOfMemory
+from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
@@ -36,6 +36,23 @@ def session():
 def other():
     with dgkit.connect() as made:
         yield made
+
+
+@pytest.mark.parametrize(
+    ("access", "has", "verb"), [("r", "read", "write"), ("w", "write", "read")]
+)
+@pytest.mark.parametrize(
+    "call", ["write", "read", "start_write", "start_read", "copy to", "digest"]
+)
+def test_a_transfer_that_the_access_forbids_names_the_region(session, access, has, verb, call):
+    allowed = (verb == "write") == (call in {"read", "start_read", "digest"})
+    with session.register(bytearray(64), access=access, name="of the user") as region:
+        if allowed:
+            CALLS[call](session, region)
+            return
+        says = f"region 'of the user' is {has}-only: a {verb} is not allowed"
+        with pytest.raises(AccessDenied, match=says):
+            CALLS[call](session, region)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -17,7 +17,7 @@ from ..facts.peermem import peermem_state, prefers_peermem
 from ..facts.privileges import has_admin, in_user_namespace
 from ..facts.uname import uname
 from ..facts.virtual import container
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..goals import ANY_GPU, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..prerequisites import NO_GPU, applies, driver_loaded, gpu_present, readable
@@ -109,7 +109,8 @@ def _gpu(case: Case) -> Finding | None:
     missing = gpu_present(case)
     if missing is None:
         return None
-    why = missing.why or _why_no_gpu(case.machine)
+    unread = missing.verdict is Verdict.CANNOT_TELL
+    why = missing.why if unread else _why_no_gpu(case.machine)
     return msgspec.structs.replace(missing, needed="dgkit doctor gpu-present", why=why)
 
 

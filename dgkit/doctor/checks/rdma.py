@@ -12,7 +12,7 @@ from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.uname import uname
-from ..finding import Finding
+from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
 from ..prerequisites import applies, missing_device, readable, reason
@@ -48,7 +48,7 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
 def _no_devices(case: Case) -> Finding:
     cards = case.machine.know(firmware.adapters)
     missing = missing_device(case.machine, "no RDMA devices, no NVIDIA NIC")
-    if not cards and (case.goal is not Goal.RDMA or missing.why):
+    if not cards and (case.goal is not Goal.RDMA or missing.verdict is Verdict.CANNOT_TELL):
         return missing
     if cards:
         why, remedy = _without_driver(case, cards[0].address)

@@ -137,7 +137,7 @@ int dg_verbs_revoke(struct dg_device *dev, void *state, struct dg_region *r, uin
 	if (late)
 		rc = dg_fail(
 			EBUSY,
-			"local region %u: the importer at %s did not acknowledge the revocation "
+			"local region #%u: the importer at %s did not acknowledge the revocation "
 			"before the time-out; its access was withdrawn and its transfers are "
 			"refused: "
 			"close it again",

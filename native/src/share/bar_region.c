@@ -132,7 +132,7 @@ static int busy(const struct dg_region *r, const struct bar_slot *s)
 	};
 	bool known = !dg_boot_id((uint8_t *)own) && !memcmp(own, boot_id, sizeof own);
 	return dg_fail(EBUSY,
-		       "local region %u: process %u of %s still has transfers in flight on it, "
+		       "local region #%u: process %u of %s still has transfers in flight on it, "
 		       "through the PCI BAR; new ones are refused: keep its memory and close it "
 		       "again. If that process has ended, the next import there takes its slot back",
 		       r->name, atomic_load_explicit(&s->pid, memory_order_relaxed),

@@ -523,7 +523,7 @@ int dg_share_revoke(struct dg_region *r, uint64_t deadline_ns)
 			return 0;
 		if (now_ns() >= deadline_ns)
 			return dg_fail(EBUSY,
-				       "local region %u: process %d still has transfers in flight "
+				       "local region #%u: process %d still has transfers in flight "
 				       "on it; new ones are refused: keep its memory and close it "
 				       "again, or end that process",
 				       r->name, (int)pid);
