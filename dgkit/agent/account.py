@@ -7,7 +7,7 @@ import math
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from ..errors import LimitReached, OutOfMemory, PeerRefused
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .agent_limits import Limits, Quota
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
+_OFTEN, _OFTEN_S = 24, 10.0  # as many new clients within as many seconds come often
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 _INFORMED = 4  # replies to Hello that give the reason; then its connections are refused at once
 
@@ -75,6 +76,7 @@ class Account:
         self._refused_until = float("-inf")
         self._penalty_s = _PENALTY_S
         self._refusals = 0  # since the latest flood
+        self._arrivals: deque[float] = deque(maxlen=_OFTEN)  # times of the latest new clients
         self._lock = threading.Lock()
 
     def take(self, **amounts: int) -> None:
@@ -89,6 +91,16 @@ class Account:
                 if amount > 0 and self.used[kind] + amount > limit:
                     raise self._reached(kind, limit)
             self.used.update(amounts)
+
+    def arrive(self) -> None:
+        """Note that a new client was accepted."""
+        self._arrivals.append(time.monotonic())
+
+    @property
+    def arrives_often(self) -> bool:
+        """Return whether the latest clients came in quick succession."""
+        times = self._arrivals
+        return len(times) == _OFTEN and time.monotonic() - times[0] < _OFTEN_S
 
     def penalize(self) -> None:
         """Refuse new clients of this account for some seconds, doubling the time at each call."""

@@ -311,12 +311,19 @@ class Agent:
                 self._state.telemetry.ended(fd)
 
     def _end_floods(self) -> None:
-        """Disconnect the clients whose messages libzmq has read much faster than this loop."""
+        """Disconnect the clients whose messages libzmq has read much faster than this loop.
+
+        libzmq also keeps what a connection sent before it ended, and the kernel no longer tells how
+        much that is. So if no connection explains the growth, the keys that connect often may not
+        do so for a while.
+        """
         clients = {fd: self._clients[route] for fd, route in self._by_fd.items()}
         floods = self._listener.end_floods(lambda fd: clients[fd].taken if fd in clients else 0)
         for fd in floods:
             if fd in clients:
                 self._disconnect_flooding(clients[fd])
+        if not floods:
+            self._state.penalize_frequent()
 
     def _add_client(self, route: bytes, frame: zmq.Frame) -> None:
         hello = decode_request(frame.bytes)
@@ -341,6 +348,7 @@ class Agent:
             client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees the client's resources; refuse if it cannot start
             undo.pop_all()
+        account.arrive()
         self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
         self._by_fd[caller.fd] = route

@@ -96,6 +96,12 @@ class AgentState:
         account = self._accounts.get(owner)
         return account is not None and account.penalized and (publisher or account.informed)
 
+    def penalize_frequent(self) -> None:
+        """Penalize the keys whose latest clients came in quick succession."""
+        for owner, account in self._accounts.items():
+            if owner.startswith("key ") and account.arrives_often and not account.penalized:
+                account.penalize()
+
     def count(self, client: Client, name: str, number: int = 1) -> None:
         """Add to a counter of the agent and of a client."""
         self.counters[name] += number

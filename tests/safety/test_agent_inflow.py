@@ -14,6 +14,8 @@ from support.processes.waiting import until
 from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
+from dgkit.agent import account as accounts
+from dgkit.agent import state
 from dgkit.wire import acceptor, inflow, keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
@@ -253,6 +255,33 @@ def test_what_a_slow_loop_has_not_taken_is_little_and_bars_its_sender(slow_agent
     assert most - before < 160 * MIB
     assert _is_barred(address)
     assert not _is_barred(address, "default")
+
+
+def _arrive(account, monkeypatch, times):
+    clock = SimpleNamespace(monotonic=lambda: clock.now)
+    monkeypatch.setattr(accounts, "time", clock)
+    for clock.now in times:
+        account.arrive()
+
+
+@pytest.mark.parametrize(
+    ("owner", "times", "is_penalized"),
+    [
+        ("key 1", [0.3 * n for n in range(24)], True),
+        ("key 1", [-50, -40, -30, *(0.3 * n for n in range(24))], True),
+        ("key 1", [0.3 * n for n in range(23)], False),
+        ("key 1", [0.5 * n for n in range(24)], False),
+        ("user 0", [0.3 * n for n in range(24)], False),  # its processes are not told apart
+    ],
+)
+def test_growth_that_no_connection_explains_bars_the_keys_that_connect_often(
+    owner, times, is_penalized, monkeypatch
+):
+    # libzmq still has what their connections sent before they ended
+    account = accounts.Account(owner, None)
+    _arrive(account, monkeypatch, times)
+    state.AgentState.penalize_frequent(SimpleNamespace(_accounts={owner: account}))
+    assert account.penalized is is_penalized
 
 
 def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
