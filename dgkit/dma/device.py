@@ -14,7 +14,7 @@ from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds
+from ._ffi import check, ffi, holder, lib, nanoseconds, spin_ns
 from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
 from .proxy import Proxy
@@ -233,7 +233,7 @@ class Device(DeviceContext):
             Unsupported: The provider cannot run a kernel's operations, or not with these regions.
             ValueError: `depth` or `first` is out of range, or a region is of another device.
         """
-        nanoseconds(spin_us / 1e6, "spin_us")
+        spin_ns(spin_us)
         with self._proxy_lock:
             proxy = self._proxy
             if proxy is None:
@@ -327,6 +327,8 @@ def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: 
             raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
         if "\0" in name:
             raise ValueError(f"provider is {name!r}; a name has no zero byte")
+    if not isinstance(rules, Sequence):
+        raise TypeError(f"rules is {rules!r:.60}; it must be a list of FaultRule")
     if rules and provider != "fault":
         raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
     if gpu and "cuda" not in (provider, over):
@@ -354,7 +356,7 @@ def _device_config(
     """Return a `dg_device_config`, and the objects to keep alive while it is in use."""
     config = ffi.new("dg_device_config *")
     config.shared = 1
-    config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+    config.spin_ns = spin_ns(spin_us)
     config.gpu = min(whole("gpu", gpu), _GPU_MAX)
     alive = [ffi.new("char[]", over.encode())]
     config.over = alive[0]

@@ -160,7 +160,10 @@ def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]
             f"a kernel's operations cannot be run by the provider {device.provider}: open "
             f"the GPU queue of a device with {' or '.join(_SERVED)}",
         )
-    given = list(regions)
+    try:
+        given = list(regions)
+    except TypeError:
+        raise TypeError(f"regions is {regions!r:.60}; it must be a list of regions") from None
     for region in given:
         if not hasattr(region, "device"):
             raise TypeError(f"regions has {region!r}, which is not a region")

@@ -341,7 +341,13 @@ class RemoteRegion(_Base):
 
     def __init__(self, device: DeviceContext, descriptor: bytes, timeout: float = 1.0) -> None:
         super().__init__(device, None)
-        raw = bytes(memoryview(descriptor))
+        try:
+            raw = bytes(memoryview(descriptor))
+        except TypeError:
+            kind = type(descriptor).__name__
+            raise TypeError(
+                f"token has type {kind}; it must be the bytes that export() returned"
+            ) from None
         limit = nanoseconds(timeout)
         self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
 
