@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ._ffi import native
     from .fault import FaultRule
+    from .nic import Nic
     from .system import Caps, DeviceStats
 
 
@@ -81,6 +82,7 @@ class Device(DeviceContext):
         config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
+        self._nics = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
         out = ffi.new("dg_device *[1]")
@@ -245,6 +247,24 @@ class Device(DeviceContext):
         self._gpu_queues.add(queue)
         return queue
 
+    def nic(self, *, spin_us: float = 1000.0) -> Nic:
+        """Start a software NIC: a thread that executes mlx5 work queue entries of kernels.
+
+        NVIDIA's open device headers of GPUNetIO Verbs post to its queue pairs, unmodified. For a
+        kernel of your own, `gpu_queue` is the shorter and faster way.
+
+        Args:
+            spin_us: How long the thread spins when all queue pairs are idle, in microseconds.
+
+        Raises:
+            Unsupported: The provider can move no bytes for a NIC: it must be soft, cuda or fault.
+        """
+        from .nic import Nic
+
+        nic = Nic(self, spin_us)
+        self._nics.add(nic)
+        return nic
+
     def close(self, timeout: float = 1.0) -> None:
         """Close the queues, then the regions, then the device. Idempotent.
 
@@ -267,6 +287,8 @@ class Device(DeviceContext):
     def _close_children(self, timeout: float) -> None:
         for gpu_queue in self._gpu_queues:
             gpu_queue.close()
+        for nic in self._nics:
+            nic.close()
         free_rings()
         proxy = self._proxy
         if proxy is not None:
