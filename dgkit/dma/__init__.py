@@ -7,7 +7,6 @@ Modules:
     region: Memory regions, registered or imported.
     gpu_queue: Queue that a GPU's kernels post to.
     proxy: Thread that serves the GPU queues of one device.
-    nic: Software NIC, to whose queue pairs kernels post in mlx5's format.
     remote_ring: Rings whose kernels and whose proxy are in different processes.
     queue: Queue that posts reads, writes and atomic operations.
     queue_pair: Queue pair that is connected by hand.
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     from .dtypes import WC_DTYPE as WC_DTYPE
     from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
-    from .nic import Nic as Nic
-    from .nic import NicKey as NicKey
-    from .nic import VerbsQueue as VerbsQueue
     from .queue_pair import QueuePair as QueuePair
     from .queue_pair import QueuePairAddress as QueuePairAddress
     from .queue_pair import RdmaMemory as RdmaMemory
@@ -57,15 +53,12 @@ _LAZY = {
     "Caps": "system",
     "DeviceStats": "system",
     "FaultRule": "fault",
-    "Nic": "nic",
-    "NicKey": "nic",
     "ProviderInfo": "system",
     "QueuePair": "queue_pair",
     "QueuePairAddress": "queue_pair",
     "RdmaMemory": "queue_pair",
     "WC_DTYPE": "dtypes",
     "WR_DTYPE": "dtypes",
-    "VerbsQueue": "nic",
     "cpus": "system",
     "now_ns": "system",
     "providers": "system",
@@ -81,8 +74,6 @@ __all__ = [
     "FaultRule",
     "GpuQueue",
     "KernelQueue",
-    "Nic",
-    "NicKey",
     "ProviderInfo",
     "Queue",
     "QueuePair",
@@ -91,7 +82,6 @@ __all__ = [
     "Region",
     "RemoteRegion",
     "Transfer",
-    "VerbsQueue",
     "cpus",
     "now_ns",
     "providers",

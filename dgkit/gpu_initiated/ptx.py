@@ -58,7 +58,7 @@ _CACHE = r"(?:\.(?:nc|ca|cg|cs|lu|cv|wb|wt|L[12]::\w+))*"
 _VECTOR = r"(?:\.(?P<vector>v[24]))?"
 _MATH = r"(?:\.(?:rn|rzi|ftz))*"
 _FUNCTIONS = (
-    "selp|bfe|fma|lop3|prmt|add|sub|div|rem|min|max|and|or|xor|not|neg|abs|shl|shr|popc|clz|brev"
+    "selp|bfe|fma|lop3|add|sub|div|rem|min|max|and|or|xor|not|neg|abs|shl|shr|popc|clz|brev"
 )
 # Statement -> how to translate it: {d}, {a}, {b}, {c} are operands, {T} is the type.
 _FORMS = [
@@ -88,6 +88,7 @@ _FORMS = [
         (rf"mul {_MATH} \.(?P<type>f32|f64)", "dg_ptx::set({d}, ({T}){a} * ({T}){b});"),
         (rf"(?P<name>shf)\.(?P<part>[lr])\.wrap {_T}",
          "dg_ptx::set({d}, __funnelshift_{part}({sources}));"),
+        (r"prmt\.b32", "dg_ptx::set({d}, __byte_perm({sources}));"),
         (r"activemask\.b32", "dg_ptx::set({d}, __activemask());"),
         (r"nanosleep\.u32", "__nanosleep({d});"),
         (r"(?:bar\.sync|barrier\.sync(?:\.aligned)?)", "barrier"),

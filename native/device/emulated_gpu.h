@@ -400,6 +400,19 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n)
 	return (unsigned)(((uint64_t)high << 32 | low) >> (n & 31));
 }
 
+/* Each nibble of the selector chooses one of 8 bytes; its upper bit repeats that byte's sign. */
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+	const uint64_t bytes = (uint64_t)b << 32 | a;
+	unsigned found = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		const unsigned nibble = selector >> 4 * i & 15;
+		const uint8_t byte = (uint8_t)(bytes >> 8 * (nibble & 7));
+		found |= (nibble & 8 ? (byte & 0x80 ? 0xffu : 0) : byte) << 8 * i;
+	}
+	return found;
+}
+
 template <class T> T __ldg(const T *p)
 {
 	return *p;

@@ -236,19 +236,6 @@ template <class T> T lop3_(T a, T b, T c, uint32_t table)
 	return found;
 }
 
-/* Each nibble of the selector chooses one of 8 bytes; its upper bit repeats that byte's sign. */
-template <class T> T prmt_(T a, T b, uint32_t selector)
-{
-	const uint64_t bytes = (uint64_t)b << 32 | a;
-	T found = 0;
-	for (unsigned i = 0; i < 4; i++) {
-		const unsigned nibble = selector >> 4 * i & 15;
-		const uint8_t byte = (uint8_t)(bytes >> 8 * (nibble & 7));
-		found |= (T)(nibble & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << 8 * i;
-	}
-	return found;
-}
-
 template <class T> uint32_t popc_(T a)
 {
 	return (uint32_t)__builtin_popcountll((uint64_t)a);

@@ -58,6 +58,8 @@ enum {
 	DOCA_GPUNETIO_IB_MLX5_OPCODE_RDMA_READ = 0x10,
 	DOCA_GPUNETIO_IB_MLX5_OPCODE_ATOMIC_CS = 0x11,
 	DOCA_GPUNETIO_IB_MLX5_OPCODE_ATOMIC_FA = 0x12,
+	DOCA_GPUNETIO_IB_MLX5_OPCODE_ATOMIC_MASKED_CS = 0x14,
+	DOCA_GPUNETIO_IB_MLX5_OPCODE_ATOMIC_MASKED_FA = 0x15,
 	DOCA_GPUNETIO_IB_MLX5_OPCODE_DUMP = 0x23,
 
 	DOCA_GPUNETIO_MLX5_OPCODE_NOP = 0x00,
@@ -94,7 +96,21 @@ enum doca_gpu_dev_verbs_wqe_ctrl_flags {
 /* Words of the doorbell record. */
 enum { DOCA_GPUNETIO_IB_MLX5_RCV_DBR = 0, DOCA_GPUNETIO_IB_MLX5_SND_DBR = 1 };
 
-enum { DOCA_GPUNETIO_IB_MLX5_INLINE_SEG = 0x80000000 };
+#define DOCA_GPUNETIO_IB_MLX5_INLINE_SEG 0x80000000U /* in byte_count: the bytes follow */
+
+/* Numbers of segments, and what masked atomics need: these only for NVIDIA's device headers. */
+enum {
+	DOCA_GPUNETIO_VERBS_WQE_SEG_CNT_RDMA_WRITE_INL_MIN = 3,
+	DOCA_GPUNETIO_VERBS_WQE_SEG_CNT_RDMA_WRITE_INL_MAX = 4,
+	DOCA_GPUNETIO_VERBS_WQE_SEG_CNT_ATOMIC_FA_CAS = 4,
+	DOCA_GPUNETIO_VERBS_WQE_SEG_CNT_WAIT = 2,
+	DOCA_GPUNETIO_4_BYTE_ATOMIC_EXT_OPMOD = 0x08000000,
+	DOCA_GPUNETIO_8_BYTE_ATOMIC_EXT_OPMOD = 0x09000000,
+};
+enum doca_gpu_dev_verbs_atomic_ext_bytes {
+	DOCA_GPUNETIO_VERBS_ATOMIC_EXT_BYTES_4 = 4,
+	DOCA_GPUNETIO_VERBS_ATOMIC_EXT_BYTES_8 = 8,
+};
 
 /* Opcodes of a CQE, in the upper 4 bits of op_own; its bit 0 is the owner bit. Bit 2 says that up to
  * 32 received bytes lie at the CQE's start, bit 3 that up to 64 lie before it. */

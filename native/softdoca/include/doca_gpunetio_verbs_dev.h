@@ -19,6 +19,21 @@ struct doca_gpu_dev_verbs_addr {
 	__be32 key;
 };
 
+/* Segments of masked atomics. */
+typedef struct {
+	uint32_t add_data, field_boundary;
+	uint64_t reserved;
+} doca_gpu_dev_verbs_atomic_32_masked_fa_seg_t;
+typedef struct {
+	uint64_t add_data, field_boundary;
+} doca_gpu_dev_verbs_atomic_64_masked_fa_seg_t;
+typedef struct {
+	uint32_t swap_data, compare_data, swap_mask, compare_mask;
+} doca_gpu_dev_verbs_atomic_32_masked_cs_seg_t;
+typedef struct {
+	uint64_t swap, compare;
+} doca_gpu_dev_verbs_atomic_64_masked_cs_seg_t;
+
 struct doca_gpu_dev_verbs_wqe {
 	union {
 		uint8_t inl_data[64];

@@ -126,7 +126,8 @@ def run(
     """Run a program, which must exit with 0; return its output. Measure coverage as here."""
     environ = {**os.environ, **environment}
     if not covered:
-        environ.pop("COVERAGE_PROCESS_START", None)
+        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+            environ.pop(name, None)
     command = f"import sys; sys.path[:] = {sys.path!r}\n{program}"
     done = subprocess.run(
         [sys.executable, "-c", command, *map(str, args)],
