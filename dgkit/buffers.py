@@ -31,7 +31,7 @@ def flat_view(obj: Any) -> memoryview:
                 f"{kind} is in GPU memory: register dgkit.wrap(array) instead"
             ) from None
         if not hasattr(obj, "__dlpack__"):
-            raise
+            raise no_buffer("memory", obj) from None
         view = _dlpack_view(obj)
     if has_objects(view):
         raise TypeError(f"{kind} holds Python objects, whose bytes cannot be moved")
@@ -48,6 +48,21 @@ def flat_view(obj: Any) -> memoryview:
 
         view = memoryview(np.asarray(view).T)
     return view.cast("B")
+
+
+def no_buffer(what: str, value: object) -> TypeError:
+    """Return the error for an argument without bytes.
+
+    Args:
+        what: The argument's name.
+        value: The argument.
+    """
+    kind = type(value).__name__
+    hint = "; encode text first: text.encode()" if kind == "str" else ""
+    return TypeError(
+        f"{what} has type {kind}; it must be bytes, or have the buffer protocol, as arrays have"
+        + hint
+    )
 
 
 def _dlpack_view(obj: Any) -> memoryview:

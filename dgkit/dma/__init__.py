@@ -7,6 +7,7 @@ Modules:
     region: Memory regions, registered or imported.
     gpu_queue: Queue that a GPU's kernels post to.
     proxy: Thread that serves the GPU queues of one device.
+    nic: Software NIC, to whose queue pairs kernels post in mlx5's format.
     remote_ring: Rings whose kernels and whose proxy are in different processes.
     queue: Queue that posts reads, writes and atomic operations.
     queue_pair: Queue pair that is connected by hand.
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from .dtypes import WC_DTYPE as WC_DTYPE
     from .dtypes import WR_DTYPE as WR_DTYPE
     from .fault import FaultRule as FaultRule
+    from .nic import Nic as Nic
+    from .nic import NicKey as NicKey
+    from .nic import VerbsQueue as VerbsQueue
     from .queue_pair import QueuePair as QueuePair
     from .queue_pair import QueuePairAddress as QueuePairAddress
     from .queue_pair import RdmaMemory as RdmaMemory
@@ -53,12 +57,15 @@ _LAZY = {
     "Caps": "system",
     "DeviceStats": "system",
     "FaultRule": "fault",
+    "Nic": "nic",
+    "NicKey": "nic",
     "ProviderInfo": "system",
     "QueuePair": "queue_pair",
     "QueuePairAddress": "queue_pair",
     "RdmaMemory": "queue_pair",
     "WC_DTYPE": "dtypes",
     "WR_DTYPE": "dtypes",
+    "VerbsQueue": "nic",
     "cpus": "system",
     "now_ns": "system",
     "providers": "system",
@@ -74,6 +81,8 @@ __all__ = [
     "FaultRule",
     "GpuQueue",
     "KernelQueue",
+    "Nic",
+    "NicKey",
     "ProviderInfo",
     "Queue",
     "QueuePair",
@@ -82,6 +91,7 @@ __all__ = [
     "Region",
     "RemoteRegion",
     "Transfer",
+    "VerbsQueue",
     "cpus",
     "now_ns",
     "providers",

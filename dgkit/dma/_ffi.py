@@ -32,6 +32,7 @@ from ..errors import (
     RegionBusy,
     Unsupported,
 )
+from ..validate import real
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -130,9 +131,23 @@ def check(rc: int) -> int:
 
 
 def nanoseconds(seconds: float | None, what: str = "timeout") -> int:
-    """Return seconds as integer ns, FOREVER for None. Raises ValueError if negative or NaN."""
+    """Return seconds as integer ns, FOREVER for None.
+
+    Raises:
+        TypeError: It is not a number.
+        ValueError: It is negative or NaN.
+    """
     if seconds is None:
         return FOREVER
-    if not seconds >= 0:
+    try:
+        valid = seconds >= 0
+    except TypeError:
+        raise TypeError(f"{what} is {seconds!r:.60}; it must be a number of seconds") from None
+    if not valid:
         raise ValueError(f"{what} is {seconds!r} s; it must be 0 or more, or None for no limit")
     return min(int(seconds * 1e9), FOREVER) if seconds < 1e10 else FOREVER
+
+
+def spin_ns(spin_us: float) -> int:
+    """Return a spin time in ns; at most an hour. Raises TypeError or ValueError if invalid."""
+    return int(real("spin_us", spin_us, 0, 3.6e9) * 1e3)

@@ -14,7 +14,7 @@ from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds
+from ._ffi import check, ffi, holder, lib, nanoseconds, spin_ns
 from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
 from .proxy import Proxy
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ._ffi import native
     from .fault import FaultRule
+    from .nic import Nic
     from .system import Caps, DeviceStats
 
 
@@ -81,6 +82,7 @@ class Device(DeviceContext):
         config, _alive = _device_config(spin_us, over, rules, gpu, {"pci": pci, "rdma": rdma})
         self._queues = LiveSet()
         self._gpu_queues = LiveSet()
+        self._nics = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
         out = ffi.new("dg_device *[1]")
@@ -233,7 +235,7 @@ class Device(DeviceContext):
             Unsupported: The provider cannot run a kernel's operations, or not with these regions.
             ValueError: `depth` or `first` is out of range, or a region is of another device.
         """
-        nanoseconds(spin_us / 1e6, "spin_us")
+        spin_ns(spin_us)
         with self._proxy_lock:
             proxy = self._proxy
             if proxy is None:
@@ -244,6 +246,24 @@ class Device(DeviceContext):
         queue = GpuQueue(proxy, config, regions)
         self._gpu_queues.add(queue)
         return queue
+
+    def nic(self, *, spin_us: float = 1000.0) -> Nic:
+        """Start a software NIC: a thread that executes mlx5 work queue entries of kernels.
+
+        NVIDIA's open device headers of GPUNetIO Verbs post to its queue pairs, unmodified. For a
+        kernel of your own, `gpu_queue` is the shorter and faster way.
+
+        Args:
+            spin_us: How long the thread spins when all queue pairs are idle, in microseconds.
+
+        Raises:
+            Unsupported: The provider can move no bytes for a NIC: it must be soft, cuda or fault.
+        """
+        from .nic import Nic
+
+        nic = Nic(self, spin_us)
+        self._nics.add(nic)
+        return nic
 
     def close(self, timeout: float = 1.0) -> None:
         """Close the queues, then the regions, then the device. Idempotent.
@@ -267,6 +287,8 @@ class Device(DeviceContext):
     def _close_children(self, timeout: float) -> None:
         for gpu_queue in self._gpu_queues:
             gpu_queue.close()
+        for nic in self._nics:
+            nic.close()
         free_rings()
         proxy = self._proxy
         if proxy is not None:
@@ -327,6 +349,8 @@ def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: 
             raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
         if "\0" in name:
             raise ValueError(f"provider is {name!r}; a name has no zero byte")
+    if not isinstance(rules, Sequence):
+        raise TypeError(f"rules is {rules!r:.60}; it must be a list of FaultRule")
     if rules and provider != "fault":
         raise ValueError(f"rules are for the provider 'fault', not for {provider!r}")
     if gpu and "cuda" not in (provider, over):
@@ -354,7 +378,7 @@ def _device_config(
     """Return a `dg_device_config`, and the objects to keep alive while it is in use."""
     config = ffi.new("dg_device_config *")
     config.shared = 1
-    config.spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+    config.spin_ns = spin_ns(spin_us)
     config.gpu = min(whole("gpu", gpu), _GPU_MAX)
     alive = [ffi.new("char[]", over.encode())]
     config.over = alive[0]

@@ -160,7 +160,10 @@ def check_served(device: DeviceContext, regions: Iterable[Region | RemoteRegion]
             f"a kernel's operations cannot be run by the provider {device.provider}: open "
             f"the GPU queue of a device with {' or '.join(_SERVED)}",
         )
-    given = list(regions)
+    try:
+        given = list(regions)
+    except TypeError:
+        raise TypeError(f"regions is {regions!r:.60}; it must be a list of regions") from None
     for region in given:
         if not hasattr(region, "device"):
             raise TypeError(f"regions has {region!r}, which is not a region")
@@ -237,15 +240,33 @@ def stamps(raw: core.Array, count: int) -> list[GpuStamp]:
     ]  # fmt: skip
 
 
-class KernelQueue:
-    """Queue of a device or of a session; a kernel gets it as one pointer.
+@dataclass(frozen=True, slots=True)
+class HandleLayout:
+    """Layout of the structure that a kernel gets a pointer to; indices are of 64-bit words.
 
     Attributes:
+        size: Bytes.
+        addresses: Indices of the addresses in it.
+        limit: Index of the limit of a wait, in cycles of the GPU's clock; None if there is none.
+    """
+
+    size: int
+    addresses: tuple[int, ...]
+    limit: int | None = None
+
+
+class KernelQueue:
+    """Queue of a device, of a session or of a NIC; a kernel gets it as one pointer.
+
+    Attributes:
+        handle_layout: Layout of the structure at that pointer.
         timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
         depth: Maximum number of operations posted and not complete.
         weak: Kernels choose the slots themselves.
     """
 
+    # struct dg_gpu_queue (dgkit_device.cuh): ring, completions, records, trace; limit
+    handle_layout = HandleLayout(384, (0, 1, 2, 3), 4)
     timeout: float
     depth: int
     weak: bool
@@ -256,11 +277,11 @@ class KernelQueue:
         self._on_close: list[Callable[[Callable[[], None]], None]] = []
 
     def _shared_memory(self) -> tuple[int, int, int, int]:
-        """Return fd, size and address of the ring's memory, and the address of `dg_gpu_queue`."""
+        """Return fd, size and address of the memory, and the address of the structure."""
         raise NotImplementedError
 
     def _handle_bytes(self, size: int) -> bytes:
-        """Return the first bytes of the queue's `dg_gpu_queue`, with addresses of this process."""
+        """Return the first bytes of the queue's structure, with addresses of this process."""
         address = self._shared_memory()[3]
         return bytes(ffi.buffer(ffi.cast("char *", address), size))
 

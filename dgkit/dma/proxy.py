@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 
 from ..errors import ClosedError, DgkitError
-from ._ffi import check, ffi, lib, nanoseconds
+from ._ffi import check, ffi, lib, spin_ns
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -53,9 +53,8 @@ class Proxy:
         self.device = device
         self._pid, self._using = os.getpid(), threading.RLock()
         out = ffi.new("dg_proxy **")
-        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         try:
-            check(lib.dg_proxy_open(device._handle(), spin_ns, out))
+            check(lib.dg_proxy_open(device._handle(), spin_ns(spin_us), out))
         finally:  # also if Ctrl-C interrupts
             self._p = out[0] or None
 

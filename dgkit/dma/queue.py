@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..errors import ClosedError
 from ..types import Op, Path, parse_path
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds
+from ._ffi import check, ffi, holder, lib, nanoseconds, spin_ns
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
 from .transfer import Transfer
@@ -84,8 +84,7 @@ class Queue(BatchQueue):
         self.path = parse_path(path)
         out = ffi.new("dg_queue *[1]")
         hold = holder(self, "_q", out, lib.dg_queue_free)  # freed like Device._d
-        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
-        times = (spin_ns, nanoseconds(op_timeout, "op_timeout"))
+        times = (spin_ns(spin_us), nanoseconds(op_timeout, "op_timeout"))
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
         try:

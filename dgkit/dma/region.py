@@ -186,9 +186,10 @@ class Region(_Base):
     Attributes:
         registration: How the memory is registered with the RDMA adapter: `pinned`, `on demand`,
             or for GPU memory `dma-buf` or `nvidia-peermem`; "" with other providers.
+        address: Address of the first byte: of this process, or a device pointer.
     """
 
-    __slots__ = ("_bytes", "_keep", "_span", "memory", "place")
+    __slots__ = ("_bytes", "_keep", "_span", "address", "memory", "place")
 
     def __init__(
         self,
@@ -218,6 +219,7 @@ class Region(_Base):
             if access is None:
                 access = Access.READ if raw.flags & _READONLY else Access.RW
             raw.flags |= flags
+            self.address = int(ffi.cast("uintptr_t", raw.addr))
             self._open(lib.dg_region_register, device._handle(), raw, int(access))
         except BaseException:
             if self._r is None:
@@ -341,7 +343,13 @@ class RemoteRegion(_Base):
 
     def __init__(self, device: DeviceContext, descriptor: bytes, timeout: float = 1.0) -> None:
         super().__init__(device, None)
-        raw = bytes(memoryview(descriptor))
+        try:
+            raw = bytes(memoryview(descriptor))
+        except TypeError:
+            kind = type(descriptor).__name__
+            raise TypeError(
+                f"token has type {kind}; it must be the bytes that export() returned"
+            ) from None
         limit = nanoseconds(timeout)
         self._open(lib.dg_region_import, device._handle(), raw, len(raw), limit)
 

@@ -10,6 +10,8 @@ Modules:
     launch: Runs one grid in a child process, and reports where its threads were stopped.
     kernel_arguments: Kernel arguments of the emulated GPU, and the memory that they point to.
     gpu_module: Kernels for a real GPU, compiled by CuPy; support for launches by other libraries.
+    mlx5: Decoder of work queue entries and completion queue entries.
+    queue_report: Report of a queue pair of the software NIC.
     measure: Kernels that measure their own operations.
     session_latency: Latency of a session's transfers that kernels start.
     numba_functions: Functions for Numba kernels. Import this module explicitly; it needs Numba.
@@ -21,6 +23,7 @@ from .alloc import KernelMemory, alloc
 from .compiler import include_dir
 from .emulate import EmulatedKernel, EmulatedModule, emulate
 from .gpu_module import GpuKernel, GpuModule, launching, raw_module
+from .queue_report import QueueReport, queue_report
 
 __all__ = ["EmulatedKernel", "EmulatedModule", "GpuKernel", "GpuModule", "emulate", "include_dir"]
-__all__ += ["KernelMemory", "alloc", "launching", "raw_module"]
+__all__ += ["KernelMemory", "QueueReport", "alloc", "launching", "queue_report", "raw_module"]

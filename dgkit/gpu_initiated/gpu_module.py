@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-# Layout of struct dg_gpu_queue in native/device/dgkit_device.cuh: its size in bytes, then indices
-# of 64-bit words.
-_HANDLE_SIZE = 384
-_ADDRESSES = slice(0, 4)  # ring, completions, records, trace
-_LIMIT = 4
 # Up to this many bytes of closed queues' rings stay registered with CUDA, because unregistering a
 # ring waits for every kernel of the process, including kernels that use no queue.
 _KEPT = 16 << 20
@@ -29,7 +24,7 @@ _retired: list[_Attached] = []
 
 
 class _Attached:
-    """Ring of a queue registered with CUDA, and its `dg_gpu_queue` in the memory of each GPU."""
+    """Ring of a queue registered with CUDA, and its structure in the memory of each GPU."""
 
     def __init__(self, queue: KernelQueue) -> None:
         self._events: dict[tuple[int, int], Any] = {}  # the latest launch, by GPU and stream
@@ -44,7 +39,7 @@ class _Attached:
         _live.add(self)
 
     def handle(self, queue: KernelQueue) -> Any:
-        """Return the queue's `dg_gpu_queue` in the memory of the current GPU."""
+        """Return the queue's structure in the memory of the current GPU."""
         gpu = cuda.current_device()
         if gpu not in self._handles:
             self._handles[gpu] = _copy_handle(queue, self._address, gpu)
@@ -102,7 +97,7 @@ collectors.append(_collect)
 
 
 def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
-    """Return a CuPy array with a queue's `dg_gpu_queue`, in which the ring has GPU addresses.
+    """Return a CuPy array with a queue's structure, in which the ring has GPU addresses.
 
     Args:
         queue: The queue.
@@ -115,11 +110,14 @@ def _copy_handle(queue: KernelQueue, address: int, gpu: int) -> Any:
     with cuda.primary_context(gpu):
         start = int(cuda.call("cuMemHostGetDevicePointer", address, 0))
     moved = start - address
-    words = np.frombuffer(queue._handle_bytes(_HANDLE_SIZE), np.uint64).copy()
-    addresses = words[_ADDRESSES]
-    words[_ADDRESSES] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
-    clock_khz = cupy.cuda.Device().attributes["ClockRate"]
-    words[_LIMIT] = min(int(queue.timeout * clock_khz * 1000), (1 << 62))
+    layout = queue.handle_layout
+    words = np.frombuffer(queue._handle_bytes(layout.size), np.uint64).copy()
+    places = list(layout.addresses)
+    addresses = words[places]
+    words[places] = np.where(addresses, addresses + np.uint64(moved % (1 << 64)), 0)
+    if layout.limit is not None:
+        clock_khz = cupy.cuda.Device().attributes["ClockRate"]
+        words[layout.limit] = min(int(queue.timeout * clock_khz * 1000), (1 << 62))
     handle = cupy.asarray(words)
     cupy.cuda.get_current_stream().synchronize()
     return handle

@@ -276,6 +276,6 @@ def not_of_session(session: object, value: Any) -> Exception:
             "own empty() and register() made"
         )
     return TypeError(
-        f"region is a {type(value).__name__}; it must be a SessionRegion: session.empty() makes "
-        "one, session.register(obj) makes one of existing memory"
+        f"region has type {type(value).__name__}; it must be a SessionRegion: session.empty() "
+        "makes one, session.register(obj) makes one of existing memory"
     )

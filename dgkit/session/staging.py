@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
-from ..buffers import has_objects
+from ..buffers import has_objects, no_buffer
 from ..dma.byte_pool import BytePool
 from ..dpu.copier import Slots
 from ..wire.creation import Creation
@@ -130,11 +130,7 @@ def flat(data: Any) -> memoryview:
     try:
         view = memoryview(data)
     except TypeError:
-        kind = type(data).__name__
-        hint = "; encode text first: text.encode()" if kind == "str" else ""
-        raise TypeError(
-            f"data is a {kind}; it must be bytes, or have the buffer protocol{hint}"
-        ) from None
+        raise no_buffer("data", data) from None
     if view.format == "B" and view.ndim == 1 and view.c_contiguous:
         return view
     if has_objects(view):

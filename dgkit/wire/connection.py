@@ -540,7 +540,10 @@ class Connection:
     def close(self) -> None:
         """Close the connection; pending requests fail with ClosedError. Idempotent."""
         with self.lock:
-            self.fail(ClosedError("the session is closed"))
+            closed = ClosedError("the session is closed")
+            self.fail(closed)
+            if not self._forked:
+                self.dead = closed  # also of a session that was lost before
             if self._forked or self._socket.closed:
                 return
             self._leader = None  # the sockets are closed here, and the leader's request is done

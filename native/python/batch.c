@@ -89,19 +89,6 @@ static int arguments(const char *const *name, PyObject *const *args, Py_ssize_t 
 	return 0;
 }
 
-/* Converts a timeout to ns; `absent` is the result if it was not given. */
-static int timeout_ns(PyObject *timeout, uint64_t absent, uint64_t *out)
-{
-	PyObject *ns = NULL;
-	*out = absent;
-	if (!timeout)
-		return 0;
-	ns = PyObject_CallFunctionObjArgs(dg_hooks.nanoseconds, timeout, NULL);
-	*out = ns ? PyLong_AsUnsignedLongLong(ns) : 0;
-	Py_XDECREF(ns);
-	return PyErr_Occurred() ? -1 : 0;
-}
-
 static PyObject *raise_in_queue(PyObject *self, int rc)
 {
 	PyObject *none = PyObject_CallMethod(self, "_raise_for", "i", rc);
@@ -152,7 +139,7 @@ PyObject *dg_batch_poll(PyObject *self, PyObject *const *args, Py_ssize_t n_args
 	PyObject *given[2];
 	uint64_t wait_ns;
 	if (arguments(name, args, n_args, names, 2, given) ||
-	    timeout_ns(given[1], 0, &wait_ns))
+	    dg_timeout_ns(given[1], 0, &wait_ns))
 		return NULL;
 	const struct array_entry *e = array_of(self, given[0], 1);
 	dg_queue *q = ((struct queue_handle *)self)->q;
@@ -202,7 +189,7 @@ PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	PyObject *given[3];
 	uint64_t wait_ns;
 	if (arguments(name, args, n_args, names, 3, given) ||
-	    timeout_ns(given[2], UINT64_MAX, &wait_ns))
+	    dg_timeout_ns(given[2], UINT64_MAX, &wait_ns))
 		return NULL;
 	const struct array_entry *batch = array_of(self, given[0], 0);
 	if (!batch)

@@ -75,6 +75,8 @@ PyObject *dg_batch_run(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
 void dg_drop_arrays(struct queue_handle *h);
 /* Raises ClosedError for a queue that is not open. Returns NULL. */
 PyObject *dg_raise_closed(PyObject *self);
+/* Converts a timeout to ns; `absent` is the result for NULL. Returns 0, or -1 with an error set. */
+int dg_timeout_ns(PyObject *timeout, uint64_t absent, uint64_t *out);
 /* completion.c, queue.c, prepared.c: add their types to the module. Return 0 or -1. */
 int dg_add_completion_types(PyObject *module);
 int dg_add_queue_types(PyObject *module);

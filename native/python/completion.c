@@ -107,10 +107,36 @@ static int timeout_argument(PyObject *const *args, Py_ssize_t n, PyObject *names
 	return 0;
 }
 
+int dg_timeout_ns(PyObject *timeout, uint64_t absent, uint64_t *out)
+{
+	PyObject *ns = NULL;
+	*out = absent;
+	if (!timeout)
+		return 0;
+	ns = PyObject_CallFunctionObjArgs(dg_hooks.nanoseconds, timeout, NULL);
+	*out = ns ? PyLong_AsUnsignedLongLong(ns) : 0;
+	Py_XDECREF(ns);
+	return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Checks the timeout of a transfer that is complete, quickly if it is an ordinary number. */
+static int check_timeout(PyObject *timeout)
+{
+	int overflow = 0;
+	uint64_t ns;
+	if (PyFloat_CheckExact(timeout) && PyFloat_AsDouble(timeout) >= 0)
+		return 0;
+	if (PyLong_CheckExact(timeout) && PyLong_AsLongAndOverflow(timeout, &overflow) >= 0)
+		return 0;
+	return dg_timeout_ns(timeout, 0, &ns);
+}
+
 static PyObject *ready_wait(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
-	PyObject *timeout;
+	PyObject *timeout = NULL;
 	if ((n || names) && timeout_argument(args, n, names, &timeout))
+		return NULL;
+	if (timeout && check_timeout(timeout))
 		return NULL;
 	Py_INCREF(self);
 	return self;
@@ -192,18 +218,13 @@ static PyObject *pending_wait(PyObject *self, PyObject *const *args, Py_ssize_t 
 {
 	struct pending *p = (struct pending *)self;
 	PyObject *timeout = NULL;
-	uint64_t timeout_ns = UINT64_MAX;
+	uint64_t ns = UINT64_MAX;
 	if ((n || names) && timeout_argument(args, n, names, &timeout))
 		return NULL;
-	if (p->ticket && timeout) {
-		PyObject *ns = PyObject_CallFunctionObjArgs(dg_hooks.nanoseconds, timeout, NULL);
-		timeout_ns = ns ? PyLong_AsUnsignedLongLong(ns) : 0;
-		Py_XDECREF(ns);
-		if (PyErr_Occurred())
-			return NULL;
-	}
+	if (timeout && (p->ticket ? dg_timeout_ns(timeout, 0, &ns) : check_timeout(timeout)))
+		return NULL;
 	if (p->ticket) {
-		int rc = look_through_signals(p, timeout_ns);
+		int rc = look_through_signals(p, ns);
 		if (rc && PyErr_Occurred())
 			return NULL;
 		if (rc == -ETIME)

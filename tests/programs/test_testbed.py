@@ -471,7 +471,6 @@ def test_an_agent_that_does_not_start_is_named_and_nothing_is_left(
     hooks = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirect' not in repr(f)]"
     (broken / "sitecustomize.py").write_text(hooks)
     monkeypatch.setenv("FAKE_AGENT_PATH", str(broken))
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # it is no source of dgkit
     with pytest.raises(
         dgkit.TestbedError, match=r"the agent in the dpu guest ended:(.|\n)*no dgkit here"
     ):

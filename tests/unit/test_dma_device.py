@@ -105,6 +105,38 @@ def test_a_provider_that_is_no_text_is_a_type_error(arguments):
         Device(**arguments)
 
 
+WRONG = {
+    "spin_us is 'a'; it must be a number": lambda d, t: Device(spin_us="a"),
+    "rules is 5; it must be a list of FaultRule": lambda d, t: Device("fault", rules=5),
+    "op_timeout is 'x'; it must be a number": lambda d, t: d.queue(op_timeout="x"),
+    "timeout is 'a'; it must be a number": lambda d, t: d.import_region(t, "a"),
+    "token has type str; it must be the bytes": lambda d, t: d.import_region("junk"),
+    "memory has type list; it must be bytes": lambda d, t: d.register([1, 2]),
+    "regions is 5; it must be a list": lambda d, t: d.gpu_queue(regions=5),
+}
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_an_argument_of_a_wrong_type_is_named(text):
+    with Device() as device, device.register(bytearray(64)) as region:
+        token = region.export()
+        with pytest.raises(TypeError, match=text):
+            WRONG[text](device, token)
+
+
+@pytest.mark.parametrize("path", ["inline", "worker"])
+@pytest.mark.parametrize("timeout", [-1, -0.5, float("nan"), "x", -(1 << 80)])
+def test_a_wrong_timeout_is_refused_also_by_a_transfer_that_is_complete(path, timeout):
+    with Device() as device, device.register(bytearray(64)) as region:
+        remote = device.import_region(region.export())
+        with device.queue(path=path) as queue:
+            transfer = queue.write(region, remote)
+            transfer.wait(5.0)
+            with pytest.raises((TypeError, ValueError), match="timeout is"):
+                transfer.wait(timeout=timeout)
+            assert transfer.wait(1 << 80).size == transfer.wait(None).size == 64
+
+
 @pytest.mark.parametrize("spin_us", [-1, float("nan")])
 def test_a_negative_or_undefined_spin_is_a_value_error(spin_us):
     with pytest.raises(ValueError, match="spin_us is"):

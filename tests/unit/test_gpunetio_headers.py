@@ -14,7 +14,8 @@ from dgkit.gpu_initiated import emulate
 
 HEADERS = Path(__file__).parents[2] / "native/softdoca/include"
 SOURCE = r"""
-#include <doca_gpunetio_device.h>
+#include <doca_gpunetio_dev_verbs_counter.cuh>
+#include <doca_gpunetio_dev_verbs_twosided.cuh>
 typedef doca_gpu_dev_verbs_qp Qp;
 
 extern "C" __global__ void entries(uint8_t *m)

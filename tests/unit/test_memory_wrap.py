@@ -97,7 +97,7 @@ def test_no_bytes_is_a_value_error(obj):
 
 @pytest.mark.parametrize("obj", ["text", 5, None, [1, 2], object()], ids=repr)
 def test_what_has_no_buffer_is_a_type_error(obj):
-    with pytest.raises(TypeError, match="bytes-like object is required"):
+    with pytest.raises(TypeError, match=r"memory has type .*buffer protocol"):
         dgkit.wrap(obj)
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.processes.waiting import gone, until
 
 import dgkit
-from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory
+from dgkit.errors import AccessDenied, BoundsError, ClosedError, LimitReached, OutOfMemory, PeerLost
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.messages import Failed
 
@@ -87,9 +87,9 @@ WRONG = [
     (lambda s: s.read(s.mine, 1, offset=None), TypeError, "offset is None"),
     (lambda s: s.read(s.mine, 1, offset=-1), BoundsError, "offset is -1"),
     (lambda s: s.write(s.mine, b"x", offset=1.5), TypeError, "offset is 1.5"),
-    (lambda s: s.write(s.mine, "hello"), TypeError, r"data is a str.*buffer.*encode"),
-    (lambda s: s.write(s.mine, 5), TypeError, "data is a int; it must be bytes"),
-    (lambda s: s.start_write(s.mine, None), TypeError, "data is a NoneType"),
+    (lambda s: s.write(s.mine, "hello"), TypeError, r"data has type str.*buffer.*encode"),
+    (lambda s: s.write(s.mine, 5), TypeError, "data has type int; it must be bytes"),
+    (lambda s: s.start_write(s.mine, None), TypeError, "data has type NoneType"),
     (lambda s: s.digest(s.mine, offset="1"), TypeError, "offset is '1'"),
     (lambda s: s.latency(s.mine, 1.5), TypeError, "size is 1.5"),
     (lambda s: s.latency(s.mine, count=1.5), TypeError, "count is 1.5; it must be a whole"),
@@ -212,7 +212,11 @@ def test_a_session_says_that_it_is_lost_or_closed():
         until(lambda: gone(session.owned_pid), "it is gone")
         assert repr(session).endswith(", lost>")
         assert "The session is lost." in session._repr_html_()
+        with pytest.raises(PeerLost):
+            session.empty(64)
     assert repr(session).endswith(", closed>")
+    with pytest.raises(ClosedError, match="the session is closed"):
+        session.empty(64)
 
 
 def test_a_transfer_says_how_far_it_is(session):

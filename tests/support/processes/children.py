@@ -126,8 +126,7 @@ def run(
     """Run a program, which must exit with 0; return its output. Measure coverage as here."""
     environ = {**os.environ, **environment}
     if not covered:
-        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
-            environ.pop(name, None)
+        environ.pop("COVERAGE_PROCESS_START", None)
     command = f"import sys; sys.path[:] = {sys.path!r}\n{program}"
     done = subprocess.run(
         [sys.executable, "-c", command, *map(str, args)],

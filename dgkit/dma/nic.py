@@ -1,0 +1,482 @@
+"""Software NIC: a thread that executes mlx5 work queue entries, which kernels write to rings."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import threading
+import warnings
+from dataclasses import dataclass
+
+from ..errors import ClosedError, DgkitError
+from ..live_set import LiveSet
+from ..validate import whole
+from ._ffi import check, ffi, lib, nanoseconds
+from .gpu_queue import HandleLayout, KernelQueue
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from ._ffi import native as core
+    from .context import DeviceContext
+    from .region import Region
+
+ENTRIES_MAX = 32768  # the producer index of a doorbell record has 16 bits, one of them the lap
+_WQE = _CQE = _LINE = 64
+_RECEIVE = 16
+_NOT_WRITTEN = 15 << 4 | 1  # op_own of a completion queue entry before its first use
+_DOORBELLS = {"proxy": "DG_NIC_PROXY", "record": "DG_NIC_RECORD", "no record": "DG_NIC_NO_RECORD"}
+# Values of enum doca_gpu_dev_verbs_nic_handler in NVIDIA's headers.
+_HANDLERS = {"proxy": 1, "record": 2, "no record": 2 | 8}
+_STATES = {0: "reset", 1: "init", 2: "ready to receive", 3: "ready to send", 6: "error"}
+_WAITS = (
+    "", "a completion", "a receive of the peer", "its bytes", "the import of a key",
+    "the peer to be ready",
+)  # fmt: skip
+_ACCESS = {"r": 4, "w": 1 | 2 | 8, "rw": 1 | 2 | 4 | 8}  # enum dg_nic_access
+
+
+@dataclass(frozen=True, slots=True)
+class NicStats:
+    """Counts of a software NIC.
+
+    Attributes:
+        passes: Passes over all queue pairs; `idle` of them found nothing to do.
+        sleeps: Sleeps between idle passes.
+        entries: Work queue entries executed.
+        bytes: Bytes moved by them.
+        completions: Completion queue entries written, `errors` of them for errors.
+        queue_pairs: Queue pairs that are open.
+        keys: Memory keys that are open.
+    """
+
+    passes: int
+    idle: int
+    sleeps: int
+    entries: int
+    bytes: int
+    completions: int
+    errors: int
+    queue_pairs: int
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class NicKey:
+    """Memory key of a region, for local and for remote access. Created by `Nic.key`.
+
+    Attributes:
+        number: The key.
+        address: Address by which entries name the region's first byte.
+        size: Bytes.
+    """
+
+    number: int
+    address: int
+    size: int
+
+    @property
+    def big_endian(self) -> int:
+        """The key as entries and GPUNetIO's `doca_gpu_dev_verbs_addr` contain it."""
+        return int.from_bytes(self.number.to_bytes(4, "little"), "big")
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsQueueInfo:
+    """State of a queue pair.
+
+    Attributes:
+        state: "reset", "init", "ready to receive", "ready to send" or "error".
+        producer: Work queue entries that the doorbell has announced.
+        taken: Work queue entries that the NIC has taken; `completed` of them are complete.
+        completions: Completion queue entries that it has written for the send queue.
+        received: Receives that are complete, of `posted_receives`.
+        waiting: What the next entry waits for; "" if nothing.
+        syndrome: Syndrome of the first error completion, or None.
+        why: Cause of that error: the value and the limit.
+        operations: Number of executed entries by opcode.
+    """
+
+    state: str
+    producer: int
+    taken: int
+    completed: int
+    completions: int
+    received: int
+    posted_receives: int
+    waiting: str
+    syndrome: int | None
+    why: str
+    operations: dict[int, int]
+
+
+class Nic:
+    """Thread that executes the work queue entries of queue pairs. Opened by `Device.nic`.
+
+    Entries, completions and doorbells have the formats of mlx5 adapters, so NVIDIA's device headers
+    of GPUNetIO, and dgkit's own, post to it. It moves bytes by the device's provider: no network
+    adapter is involved.
+
+    Args:
+        device: Device that moves the bytes.
+        spin_us: How long the thread spins when all queues are idle, in microseconds.
+    """
+
+    def __init__(self, device: DeviceContext, spin_us: float) -> None:
+        self._n: core.dg_nic | None = None
+        self.device, self._pid = device, os.getpid()
+        self.using = threading.RLock()  # the handles may be closed by another thread
+        self._queues = LiveSet()
+        out = ffi.new("dg_nic **")
+        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
+        try:
+            check(lib.dg_nic_open(device._handle(), spin_ns, out))
+        finally:  # also if Ctrl-C interrupts
+            self._n = out[0] or None
+
+    def _handle(self) -> core.dg_nic:
+        if self._n is None:
+            raise ClosedError("this software NIC is closed")
+        self.device._handle()
+        return self._n
+
+    @property
+    def closed(self) -> bool:
+        """True if the NIC is closed."""
+        return self._n is None
+
+    @property
+    def gid(self) -> bytes:
+        """Address of the NIC on this machine: 16 bytes."""
+        raw = ffi.new("uint8_t[16]")
+        with self.using:
+            check(lib.dg_nic_gid_get(self._handle(), raw))
+        return bytes(raw)
+
+    def stats(self) -> NicStats:
+        """Return the counts so far."""
+        s = ffi.new("dg_nic_stats *")
+        with self.using:
+            check(lib.dg_nic_stats_get(self._handle(), s))
+        return NicStats(
+            s.passes, s.idle, s.sleeps, s.entries, s.bytes, s.cqes, s.errors, s.queue_pairs, s.keys
+        )
+
+    def key(self, region: Region, access: str = "rw", *, domain: int = 0) -> NicKey:
+        """Give a region a memory key.
+
+        Args:
+            region: Region of the NIC's device, which stays open as long as the key.
+            access: What entries may do: "r", "w" or "rw", at most what the region permits.
+            domain: Protection domain: queue pairs of other domains cannot use the key.
+
+        Raises:
+            ValueError: The access is unknown, or the region belongs to another device.
+            AccessDenied: The region does not permit the access.
+        """
+        if access not in _ACCESS:
+            raise ValueError(f"access is {access!r}; it must be one of: {', '.join(_ACCESS)}")
+        if region.device is not self.device:
+            raise ValueError(f"{region!r} belongs to another device than the NIC: {self.device!r}")
+        if region.closed:
+            raise ClosedError(f"{region!r} is closed")
+        out, address = ffi.new("uint32_t *"), region.address
+        with self.using:
+            args = region._r, address, whole("domain", domain), _ACCESS[access], out
+            check(lib.dg_nic_key_open(self._handle(), *args))
+        return NicKey(int(out[0]), address, region.size)
+
+    def close_key(self, key: NicKey) -> None:
+        """Revoke a key: entries that name it end with a protection or access error."""
+        with self.using:
+            check(lib.dg_nic_key_close(self._handle(), key.number))
+
+    def queue_pair(
+        self,
+        entries: int = 128,
+        *,
+        receives: int = 0,
+        doorbell: str = "proxy",
+        domain: int = 0,
+        inline_receive: bool = False,
+    ) -> VerbsQueue:
+        """Open a queue pair with its completion queues, in memory that kernels share.
+
+        Args:
+            entries: Work queue entries of 64 bytes: a power of two, 2 to 32,768.
+            receives: Receive entries: a power of two, or 0.
+            doorbell: "proxy": kernels store a producer index that the CPU reads. "record": they
+                update a doorbell record. "no record": the NIC reads the index in the queue's
+                structure.
+            domain: Protection domain of the keys that it may use.
+            inline_receive: Received data of up to 32 bytes lies in the completion itself.
+
+        Raises:
+            ValueError: A number or name is invalid.
+        """
+        config = VerbsQueueConfig(entries, receives, doorbell, domain, inline_receive)
+        queue = VerbsQueue(self, config)
+        self._queues.add(queue)
+        return queue
+
+    def close(self) -> None:
+        """Close the queue pairs and the keys, and stop the thread. Idempotent."""
+        for queue in self._queues:
+            queue.close()
+        with self.using:
+            if self._n is not None and self._pid == os.getpid():
+                check(lib.dg_nic_close(self._n))
+            self._n = None
+
+    def __enter__(self) -> Nic:
+        self._handle()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_n", None) is not None:
+            if self._pid == os.getpid():
+                warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+            with contextlib.suppress(DgkitError):
+                self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._n is None else "open"
+        return f"<dgkit.Nic on {self.device.provider}, software, {state}>"
+
+
+@dataclass(frozen=True, slots=True)
+class VerbsQueueConfig:
+    """Configuration of a queue pair; see `Nic.queue_pair`.
+
+    Raises:
+        ValueError: A number or name is invalid.
+    """
+
+    entries: int
+    receives: int
+    doorbell: str
+    domain: int
+    inline_receive: bool
+
+    def __post_init__(self) -> None:
+        for name, least in (("entries", 2), ("receives", 0)):
+            n = whole(name, getattr(self, name), least)
+            if n > ENTRIES_MAX or n & (n - 1):
+                raise ValueError(f"{name} is {n}; it must be a power of two up to {ENTRIES_MAX:,}")
+        if self.doorbell not in _DOORBELLS:
+            known = ", ".join(map(repr, _DOORBELLS))
+            raise ValueError(f"doorbell is {self.doorbell!r}; it must be one of: {known}")
+        whole("domain", self.domain, 0)
+
+    @property
+    def offsets(self) -> tuple[int, int, int, int, int]:
+        """Offsets of the completions of sends and of receives, of both rings, and the size."""
+        sizes = (_CQE * self.entries, _CQE * self.receives, _WQE * self.entries)
+        at = [mmap.PAGESIZE]
+        for size in sizes:
+            at.append(at[-1] + size)
+        end = at[-1] + _RECEIVE * self.receives
+        return at[0], at[1], at[2], at[3], -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+
+
+class VerbsQueue(KernelQueue):
+    """Queue pair in mlx5's format. Created by `Nic.queue_pair`.
+
+    A kernel gets it as one pointer, `doca_gpu_dev_verbs_qp *`, and calls GPUNetIO's device
+    functions (doca_gpunetio_dev_verbs_onesided.cuh and its siblings).
+
+    Args:
+        nic: NIC that serves the queue.
+        config: Sizes and doorbell.
+    """
+
+    handle_layout = HandleLayout(296, (8, 9, 10, 15, 16, 20, 22, 28, 30))
+    # The structure, then the doorbell record and the doorbell.
+    _RECORD, _DOORBELL = 512, 576
+
+    def __init__(self, nic: Nic, config: VerbsQueueConfig) -> None:
+        super().__init__()
+        self.nic, self.config, self._pid = nic, config, os.getpid()
+        self.depth, self.weak, self.timeout = config.entries, False, 60.0
+        self._qp: core.dg_nic_qp | None = None
+        self._cqs: list[core.dg_nic_cq] = []
+        self._fd = os.memfd_create("dgkit-verbs-queue", os.MFD_CLOEXEC)
+        try:
+            os.posix_fallocate(self._fd, 0, config.offsets[-1])
+            self._memory = mmap.mmap(self._fd, config.offsets[-1])
+            self._raw = ffi.from_buffer("char[]", self._memory)
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+        info = self._info()
+        self.number = int(info.qpn)
+
+    def _clear(self) -> None:
+        """Fill the memory as before the first use, except for the structure."""
+        completions, _, sends, _, size = self.config.offsets
+        self._memory[:size] = bytes(size)
+        count = self.config.entries + self.config.receives
+        self._memory[completions + _CQE - 1 : sends : _CQE] = bytes([_NOT_WRITTEN]) * count
+
+    def _lay_out(self) -> None:
+        handler = _HANDLERS[self.config.doorbell]
+        check(lib.dg_nic_qp_lay_out(self._handle(), handler, self._raw))
+
+    def _open(self) -> None:
+        self._clear()
+        completions, received, sends, receives, _ = self.config.offsets
+        raw = ffi.new("dg_nic_qp_config *")
+        raw.send_ring, raw.send_entries = self._raw + sends, self.config.entries
+        raw.send_cq = self._open_cq(completions, self.config.entries)
+        if self.config.receives:
+            raw.receive_ring, raw.receive_entries = self._raw + receives, self.config.receives
+            raw.receive_sges = 1
+            raw.receive_cq = self._open_cq(received, self.config.receives)
+        raw.record = ffi.cast("uint32_t *", self._raw + self._RECORD)
+        raw.doorbell = ffi.cast("uint64_t *", self._raw + self._DOORBELL)
+        raw.producer = ffi.cast("uint64_t *", self._raw + 16)  # sq_wqe_pi
+        raw.doorbell_mode = getattr(lib, _DOORBELLS[self.config.doorbell])
+        raw.pd, raw.inline_receive = self.config.domain, self.config.inline_receive
+        out = ffi.new("dg_nic_qp **")
+        try:
+            check(lib.dg_nic_qp_open(self.nic._handle(), raw, out))
+        finally:  # also if Ctrl-C interrupts
+            self._qp = out[0] or None
+        self._lay_out()
+
+    def _open_cq(self, offset: int, entries: int) -> core.dg_nic_cq:
+        raw, out = ffi.new("dg_nic_cq_config *"), ffi.new("dg_nic_cq **")
+        raw.ring, raw.entries = self._raw + offset, entries
+        try:
+            check(lib.dg_nic_cq_open(self.nic._handle(), raw, out))
+        finally:
+            if out[0]:
+                self._cqs.append(out[0])
+        return self._cqs[-1]
+
+    def _handle(self) -> core.dg_nic_qp:
+        if self._qp is None:
+            raise ClosedError("this queue pair is closed")
+        self.nic._handle()
+        return self._qp
+
+    def _info(self) -> core.dg_nic_qp_info:
+        raw = ffi.new("dg_nic_qp_info *")
+        with self.nic.using:
+            check(lib.dg_nic_qp_info_get(self._handle(), raw))
+        return raw
+
+    def _shared_memory(self) -> tuple[int, int, int, int]:
+        self._handle()
+        address = int(ffi.cast("uintptr_t", self._raw))
+        return self._fd, self.config.offsets[-1], address, address
+
+    @property
+    def address(self) -> tuple[bytes, int]:
+        """Address for a peer's `connect`: the NIC's gid, and the queue pair's number."""
+        self._handle()
+        return self.nic.gid, self.number
+
+    def connect(self, peer: VerbsQueue | tuple[bytes, int], *, access: str = "rw") -> None:
+        """Connect to a peer, in this process or another one of this machine, that does the same.
+
+        It resets the queue pair first, also one in the error state: no kernel may use it meanwhile.
+
+        Args:
+            peer: The other queue pair, or its `address`.
+            access: What the peer's entries may do with this side's keys of the queue's domain.
+
+        Raises:
+            ValueError: The address is malformed, or the access unknown.
+            PeerLost: No NIC has this address.
+        """
+        gid, number = peer.address if isinstance(peer, VerbsQueue) else peer
+        if len(gid) != 16 or not 0 <= whole("qpn", number) < 1 << 24:
+            raise ValueError(f"peer is {peer!r}; it must be a gid of 16 bytes and a 24-bit number")
+        if access not in _ACCESS:
+            raise ValueError(f"access is {access!r}; it must be one of: {', '.join(_ACCESS)}")
+        to = ffi.new("dg_nic_address *")
+        to.gid, to.qpn = gid, number
+        with self.nic.using:
+            check(lib.dg_nic_qp_modify(self._handle(), lib.DG_NIC_RESET, to, 0))
+            self._clear()
+            self._lay_out()
+            for state in (lib.DG_NIC_INIT, lib.DG_NIC_RTR, lib.DG_NIC_RTS):
+                check(lib.dg_nic_qp_modify(self._handle(), state, to, _ACCESS[access]))
+
+    def info(self) -> VerbsQueueInfo:
+        """Return the state and the counts of this queue pair."""
+        raw = self._info()
+        failed = bool(raw.syndrome)
+        return VerbsQueueInfo(
+            state=_STATES.get(raw.state, f"state {raw.state}"), producer=raw.doorbell,
+            taken=raw.taken, completed=raw.completed, completions=raw.produced_cqes,
+            received=raw.received, posted_receives=raw.posted_receives,
+            waiting=_WAITS[raw.waiting], syndrome=int(raw.syndrome) if failed else None,
+            why=ffi.string(raw.why).decode(errors="replace"),
+            operations={i: int(n) for i, n in enumerate(raw.by_opcode) if n},
+        )  # fmt: skip
+
+    def entries(self) -> list[bytes]:
+        """Return a copy of the ring of work queue entries, 64 bytes each."""
+        at = self.config.offsets[2]
+        return self._items(at, self.config.entries)
+
+    def completions(self, *, receives: bool = False) -> list[bytes]:
+        """Return a copy of the ring of completion queue entries, of sends or of receives."""
+        at = self.config.offsets[int(receives)]
+        return self._items(at, self.config.receives if receives else self.config.entries)
+
+    def _items(self, at: int, count: int) -> list[bytes]:
+        with self.nic.using:
+            self._handle()
+            return [bytes(self._memory[i : i + _WQE]) for i in range(at, at + count * _WQE, _WQE)]
+
+    @property
+    def closed(self) -> bool:
+        """True if the queue pair is closed."""
+        return self._qp is None
+
+    def close(self) -> None:
+        """Close the queue pair: the NIC touches its memory no more. Idempotent."""
+        with self.nic.using:
+            alive = self._pid == os.getpid()
+            if self._qp is not None and alive:
+                check(lib.dg_nic_qp_close(self._qp))
+            self._qp = None
+            while self._cqs:
+                if alive:
+                    check(lib.dg_nic_cq_close(self._cqs[-1]))
+                self._cqs.pop()
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            self._free(lambda: self._unmap(fd))
+
+    def _unmap(self, fd: int) -> None:
+        if hasattr(self, "_raw"):
+            ffi.release(self._raw)
+        if hasattr(self, "_memory"):
+            self._memory.close()
+        os.close(fd)
+
+    def __enter__(self) -> VerbsQueue:
+        self._handle()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_qp", None) is not None and self._pid == os.getpid():
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        if getattr(self, "_fd", -1) >= 0:
+            with contextlib.suppress(DgkitError):
+                self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._qp is None else self.config.doorbell
+        return f"<dgkit.VerbsQueue {getattr(self, 'number', 0):#x}, {self.depth} entries, {state}>"

@@ -1,0 +1,193 @@
+"""The software NIC, driven by entries that Python writes as a kernel would."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+import dgkit
+from dgkit.errors import ClosedError
+from dgkit.gpu_initiated import queue_report
+
+WRITE, READ, SEND, FETCH_ADD = 0x08, 0x10, 0x0A, 0x12
+
+
+@pytest.fixture
+def nic():
+    with dgkit.Device("soft") as device, device.nic() as nic:
+        yield nic
+
+
+@pytest.fixture
+def memory(nic):
+    """Two regions of 4 KiB, and their keys."""
+    with dgkit.empty(4096) as near, dgkit.empty(4096) as far:
+        near.array[:], far.array[:] = 7, 0
+        with nic.device.register(near) as local, nic.device.register(far) as remote:
+            yield near, far, nic.key(local), nic.key(remote)
+
+
+@pytest.fixture(params=["proxy", "record", "no record"])
+def pair(nic, request):
+    """Two connected queue pairs."""
+    with (
+        nic.queue_pair(8, receives=4, doorbell=request.param) as one,
+        nic.queue_pair(8, receives=4, doorbell=request.param) as other,
+    ):
+        one.connect(other)
+        other.connect(one)
+        yield one, other
+
+
+def post(queue, opcode, segments, *, immediate=0):
+    """Write an entry and ring the doorbell."""
+    index = post.counts[queue] = post.counts.get(queue, -1) + 1
+    ds = 1 + sum(len(s) for s in segments) // 16
+    control = struct.pack(">IIII", index << 8 | opcode, queue.number << 8 | ds, 8, immediate)
+    at = queue.config.offsets[2] + index % queue.depth * 64
+    entry = control + b"".join(segments)
+    queue._memory[at : at + len(entry)] = entry
+    count = index + 1
+    if queue.config.doorbell == "proxy":
+        struct.pack_into("<Q", queue._memory, queue._DOORBELL, count)
+    elif queue.config.doorbell == "record":
+        struct.pack_into(">I", queue._memory, queue._RECORD + 4, count & 0xFFFF)
+    else:
+        struct.pack_into("<Q", queue._memory, 16, count)
+    return index
+
+
+@pytest.fixture(autouse=True)
+def _counts():
+    post.counts = {}
+
+
+def remote(key, offset=0):
+    return struct.pack(">QII", key.address + offset, key.number, 0)
+
+
+def data(key, size, offset=0):
+    return struct.pack(">IIQ", size, key.number, key.address + offset)
+
+
+def wait(queue, count=1):
+    """Wait for `count` completions, and return the report."""
+    while queue.info().completions < count:
+        pass
+    return queue_report(queue)
+
+
+def test_a_write_moves_its_bytes_and_completes(nic, memory, pair):
+    near, far, local, remote_key = memory
+    one, _ = pair
+    for round_ in range(20):  # over the end of the ring
+        near.array[:64] = round_
+        post(one, WRITE, [remote(remote_key, 64), data(local, 64)])
+        report = wait(one, round_ + 1)
+        assert (far.array[64:128] == round_).all()
+    assert report.entries[-1].state == "complete"
+    assert report.completions[-1].index == 19
+    assert report.info.operations == {WRITE: 20}
+    assert nic.stats().bytes == 20 * 64
+
+
+def test_a_read_and_an_atomic_operation_return_remote_bytes(memory, pair):
+    near, far, local, remote_key = memory
+    one, _ = pair
+    far.array[:8] = memoryview(struct.pack("<Q", 41))
+    post(one, READ, [remote(remote_key), data(local, 8)])
+    atomic = struct.pack(">QQ", 1, 0)
+    post(one, FETCH_ADD, [remote(remote_key), atomic, data(local, 8, 8)])
+    wait(one, 2)
+    assert struct.unpack("<2Q", bytes(near.array[:16])) == (41, 41)
+    assert struct.unpack("<Q", bytes(far.array[:8])) == (42,)
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [("key", "remote access error"), ("range", "remote access error"),
+     ("local key", "local protection error")],
+)  # fmt: skip
+def test_an_entry_that_reaches_beyond_its_keys_moves_nothing(memory, pair, what, error):
+    _, far, local, remote_key = memory
+    one, _ = pair
+    ends = remote(remote_key, 4090 if what == "range" else 0), data(local, 64)
+    wrong = {"key": (struct.pack(">QII", remote_key.address, 5, 0), ends[1]), "range": ends,
+             "local key": (ends[0], struct.pack(">IIQ", 64, 5, local.address))}  # fmt: skip
+    post(one, WRITE, wrong[what])
+    report = wait(one)
+    post(one, WRITE, [remote(remote_key), data(local, 64)])
+    after = wait(one, 2)
+    assert not far.array.any()
+    assert report.completions[0].error == error
+    assert report.info.why
+    assert report.info.state == "error"
+    assert after.completions[1].error == "flushed"
+    assert report.entries[0].state == "failed"
+    assert error in report._repr_html_()
+
+
+def test_a_queue_pair_works_again_once_it_is_connected_again(memory, pair):
+    _, far, local, remote_key = memory
+    one, other = pair
+    post(one, WRITE, [struct.pack(">QII", 0, 5, 0), data(local, 64)])
+    wait(one)
+    one.connect(other)
+    post.counts.clear()
+    post(one, WRITE, [remote(remote_key), data(local, 64)])
+    assert wait(one).info.state == "ready to send"
+    assert far.array[:64].all()
+
+
+def test_a_revoked_key_opens_nothing(nic, memory, pair):
+    _, far, local, remote_key = memory
+    nic.close_key(remote_key)
+    post(pair[0], WRITE, [remote(remote_key), data(local, 64)])
+    assert wait(pair[0]).completions[0].error == "remote access error"
+    assert not far.array.any()
+
+
+def test_keys_of_another_domain_are_refused(nic, memory):
+    _, far, local, _ = memory
+    with nic.device.register(far) as again, nic.queue_pair(8) as one, nic.queue_pair(8) as other:
+        stranger = nic.key(again, domain=1)
+        one.connect(other)
+        other.connect(one)
+        post(one, WRITE, [remote(stranger), data(local, 64)])
+        assert wait(one).completions[0].error == "remote access error"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"entries": 3}, {"entries": 1}, {"entries": 65536}, {"receives": 5}, {"doorbell": "bell"},
+     {"entries": 2.5}, {"domain": -1}],
+)  # fmt: skip
+def test_a_wrong_number_or_name_is_refused(nic, wrong):
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        nic.queue_pair(**wrong)
+
+
+@pytest.mark.parametrize("peer", [(b"short", 1), (bytes(16), 1 << 24), (bytes(16), 1)])
+def test_a_wrong_peer_is_refused(nic, peer):
+    with nic.queue_pair(8) as queue, pytest.raises((ValueError, dgkit.DgkitError)):
+        queue.connect(peer)
+
+
+def test_what_is_closed_says_so(nic):
+    queue = nic.queue_pair(8)
+    queue.close()
+    queue.close()
+    for call in (queue.info, queue.entries, lambda: queue.connect(queue), lambda: queue.address):
+        with pytest.raises(ClosedError):
+            call()
+    nic.close()
+    with pytest.raises(ClosedError):
+        nic.stats()
+
+
+def test_a_device_closes_its_nics():
+    device = dgkit.Device("soft")
+    queue = device.nic().queue_pair(8)
+    device.close()
+    assert queue.closed
