@@ -31,7 +31,7 @@ _side = click.option(
 
 @click.group(short_help="Build and run DOCA programs without a BlueField.")
 def softdoca() -> None:
-    """Build and run unmodified DOCA DMA programs without a BlueField.
+    """Build and run unmodified DOCA DMA, Comch and GPUNetIO programs without a BlueField.
 
     softdoca implements DOCA's API in software: the CPU copies, and no DPU is involved. Two
     processes, one with --side host and one with --side dpu, are the two sides on one machine.
@@ -66,6 +66,7 @@ def env(side: str, json_: bool) -> int:
     click.echo('# In a shell: eval "$(dgkit softdoca env)"')
     for name, path in paths.items():
         click.echo(f'export {name}={shlex.quote(path)}"${{{name}:+:${name}}}"')
+    click.echo(f"export DOCA_SDK_LIB_PATH={shlex.quote(_sdk(home))}")
     click.echo(f"export SOFTDOCA_SIDE={side}")
     return 0
 
@@ -157,8 +158,13 @@ def _paths(home: Path) -> dict[str, str]:
     """Return the folder to prepend to each search path."""
     return {
         "PKG_CONFIG_PATH": str(home / "lib/pkgconfig"),
-        "LD_LIBRARY_PATH": str(home / "lib"),
+        "LD_LIBRARY_PATH": os.pathsep.join(str(home / name) for name in ("lib", "lib/ibverbs")),
     }
+
+
+def _sdk(home: Path) -> str:
+    """Return the folder from which NVIDIA's gpunetio 3.0 loads DOCA's libraries."""
+    return str(home / "lib/sdk")
 
 
 def _environment(home: Path, side: str) -> dict[str, str]:
@@ -167,7 +173,7 @@ def _environment(home: Path, side: str) -> dict[str, str]:
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
         for name, path in _paths(home).items()
     }
-    return {**paths, "SOFTDOCA_SIDE": side}
+    return {**paths, "DOCA_SDK_LIB_PATH": _sdk(home), "SOFTDOCA_SIDE": side}
 
 
 def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:

@@ -37,7 +37,8 @@ def test_env_gives_a_shell_all_it_needs_and_says_that_it_is_software(capsys):
     assert "no BlueField" in out.splitlines()[0]
     lines = in_a_shell(out).splitlines()
     assert f"PKG_CONFIG_PATH={HOME}/lib/pkgconfig" in lines
-    assert f"LD_LIBRARY_PATH={HOME}/lib" in lines
+    assert f"LD_LIBRARY_PATH={HOME}/lib:{HOME}/lib/ibverbs" in lines
+    assert f"DOCA_SDK_LIB_PATH={HOME}/lib/sdk" in lines
     assert "SOFTDOCA_SIDE=both" in lines
 
 
@@ -45,7 +46,7 @@ def test_env_keeps_what_the_paths_held_behind_its_own(capsys):
     main(["softdoca", "env"])
     before = "export LD_LIBRARY_PATH='/a b:/c' PKG_CONFIG_PATH=/d"
     lines = in_a_shell(capsys.readouterr().out, before=before).splitlines()
-    assert f"LD_LIBRARY_PATH={HOME}/lib:/a b:/c" in lines
+    assert f"LD_LIBRARY_PATH={HOME}/lib:{HOME}/lib/ibverbs:/a b:/c" in lines
     assert f"PKG_CONFIG_PATH={HOME}/lib/pkgconfig:/d" in lines
 
 
@@ -74,7 +75,7 @@ def test_a_folder_with_a_quote_and_a_space_in_its_name_comes_whole(tmp_path, mon
     (odd / "lib/libdoca_common.so.3").touch()
     monkeypatch.setenv("SOFTDOCA_LIB", str(odd / "lib"))
     assert main(["softdoca", "env"]) == 0
-    assert f"LD_LIBRARY_PATH={odd}/lib\n" in in_a_shell(capsys.readouterr().out)
+    assert f"LD_LIBRARY_PATH={odd}/lib:{odd}/lib/ibverbs\n" in in_a_shell(capsys.readouterr().out)
 
 
 def test_json_is_nothing_but_json_and_the_same_environment(monkeypatch, capsys):
@@ -83,7 +84,7 @@ def test_json_is_nothing_but_json_and_the_same_environment(monkeypatch, capsys):
     facts = json.loads(capsys.readouterr().out)
     assert facts["provider"] == "softdoca"
     assert facts["side"] == facts["environment"]["SOFTDOCA_SIDE"] == "host"
-    assert facts["environment"]["LD_LIBRARY_PATH"] == f"{facts['lib']}:/mine"
+    assert facts["environment"]["LD_LIBRARY_PATH"] == "{0}:{0}/ibverbs:/mine".format(facts["lib"])
     assert (Path(facts["include"]) / "doca_dma.h").exists()
 
 
@@ -122,7 +123,8 @@ def test_run_gives_the_program_its_arguments_and_the_environment(tmp_path):
         cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"dpu|{devices}|error every=10|{HOME}/lib|--side -x a b\n"
+    paths = f"{HOME}/lib:{HOME}/lib/ibverbs"
+    assert done.stdout == f"dpu|{devices}|error every=10|{paths}|--side -x a b\n"
 
 
 @pytest.mark.parametrize("code", [0, 1, 77])

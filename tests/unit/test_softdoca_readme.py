@@ -10,7 +10,13 @@ import pytest
 from support.doca.libraries import HOME, PARTS, public
 
 README = (Path(__file__).resolve().parents[2] / "native/softdoca/README.md").read_text("utf-8")
-ROWS = re.findall(r"^\| `(doca_\w+)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$", README, re.MULTILINE)
+_ROW = r"^\| `(doca_\w+(?:\{[\w, ]+\})?)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$"
+ROWS = [
+    (begin + end.strip(), *rest)
+    for name, *rest in re.findall(_ROW, README, re.MULTILINE)
+    for begin, _, ends in [name.rstrip("}").partition("{")]  # a row of a family: doca_x_{a, b}
+    for end in ends.split(",")
+]
 
 
 def test_the_table_lists_exactly_the_functions_that_are_exported() -> None:

@@ -94,11 +94,16 @@ PROGRAM = """
 #include <doca_comch.h>
 #include <doca_dma.h>
 #include <doca_error.h>
+#include <doca_gpunetio.h>
+#include <doca_verbs.h>
 #include <doca_version.h>
 int main(void)
 {
-	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create };
-	int all = libraries[0] && libraries[1] && libraries[2];
+	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create,
+		doca_verbs_cq_create, doca_gpu_create };
+	int all = 1;
+	for (int i = 0; i < 5; i++)
+		all &= !!libraries[i];
 	printf("%s %s %d\\n", doca_error_get_name(DOCA_ERROR_AGAIN), doca_version_runtime(), all);
 	return 0;
 }
@@ -146,7 +151,8 @@ TOOLS = [("cc", "")] + [
 @pytest.mark.parametrize(("compiler", "linker"), TOOLS)
 def test_a_program_builds_by_pkg_config_with_each_compiler_and_linker(compiler, linker, tmp_path):
     chosen = [f"-fuse-ld={linker}"] if linker else []
-    flags = pkg_config("--cflags", "--libs", "doca-argp", "doca-comch", "doca-dma")
+    modules = [f"doca-{part}" for part in PARTS if part not in ("common", "verbs")]
+    flags = pkg_config("--cflags", "--libs", *modules)
     program = build(tmp_path, tool(compiler, "gcc"), *flags, *chosen)
     assert {f"libdoca_{part}.so.3" for part in PARTS} <= set(dynamic(program, "NEEDED"))
     assert run(program) == SAYS

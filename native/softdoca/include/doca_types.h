@@ -29,6 +29,14 @@ struct doca_gather_list {
 
 #define DOCA_GID_BYTE_LENGTH 16
 
+enum doca_mtu_size {
+	DOCA_MTU_SIZE_256_BYTES = 0,
+	DOCA_MTU_SIZE_512_BYTES = 1,
+	DOCA_MTU_SIZE_1K_BYTES = 2,
+	DOCA_MTU_SIZE_2K_BYTES = 3,
+	DOCA_MTU_SIZE_4K_BYTES = 4,
+};
+
 /* Handle of doca_pe_get_notification_handle: on Linux a file descriptor for epoll. The second name
  * is the one used by DOCA 3. */
 typedef int doca_event_handle_t;

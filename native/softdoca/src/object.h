@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Symbols of libdoca_common that libdoca_dma, libdoca_argp and libdoca_comch use. */
+/* Symbols of libdoca_common that the other libraries use. */
 #define SOFTDOCA_INTERNAL __attribute__((visibility("default")))
 
 enum object_kind {
@@ -46,6 +46,23 @@ enum object_kind {
 	OBJECT_SYNC_EVENT,
 	OBJECT_SYNC_EVENT_REMOTE_NET,
 	OBJECT_SYNC_TASK,
+	OBJECT_GPU,
+	OBJECT_UMEM,
+	OBJECT_UAR,
+	OBJECT_IBV_DEVICE,
+	OBJECT_IBV_CONTEXT,
+	OBJECT_IBV_PD,
+	OBJECT_IBV_MR,
+	OBJECT_VERBS_CONTEXT,
+	OBJECT_VERBS_PD,
+	OBJECT_VERBS_DEVICE_ATTR,
+	OBJECT_VERBS_AH_ATTR,
+	OBJECT_VERBS_CQ_ATTR,
+	OBJECT_VERBS_CQ,
+	OBJECT_VERBS_QP_INIT_ATTR,
+	OBJECT_VERBS_QP_ATTR,
+	OBJECT_VERBS_QP,
+	OBJECT_VERBS_EXPORT,
 	OBJECT_BUF_IDLE, /* a buffer that is not in use */
 	OBJECT_LIST, /* header of an array of handles given to the program */
 };

@@ -8,7 +8,9 @@
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
  *   engine.c   DMA tasks through dgkit's provider
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
+ *   gpu.c      GPUs and their memory; umem.c rings in it; nic.c the software NIC; ibv.c libibverbs
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
+ *   ../verbs   queue pairs; ../gpunetio their export to device code; ../ibverbs libibverbs.so.1
  *
  * Errors: functions return a doca_error_t only; the reason is in the log (softdoca_log, level
  * WARNING).
@@ -130,6 +132,8 @@ struct doca_dev {
 	dg_device *engine; /* provider soft, or fault on top of it */
 	dg_device *gpu; /* provider cuda, opened when GPU memory is first used; NULL until then */
 	atomic_uint users; /* maps and contexts that use it: closing returns IN_USE */
+	struct ibv_pd *pd; /* for doca_rdma_bridge_get_dev_pd(), may be freed by the program */
+	bool owns_pd;
 	struct doca_dev *next;
 };
 
@@ -142,6 +146,9 @@ struct doca_dev_rep {
 /* dev.c: returns dev->gpu, opened if necessary: the GPU with this UUID, or the first GPU if uuid is
  * NULL. Logs and returns NULL if there is no GPU. */
 SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid);
+
+/* Sets dev->pd unless pd is NULL, and whether the device frees it with its context. Returns dev->pd. */
+struct ibv_pd *softdoca_dev_pd(struct doca_dev *dev, struct ibv_pd *pd, bool owned);
 
 /* ---- memory maps ---- */
 

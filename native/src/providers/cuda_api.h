@@ -130,6 +130,7 @@ enum {
 	CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
 	CU_STREAM_WAIT_VALUE_GEQ = 0, /* compares the signed difference, so values may wrap */
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_ACCESS_READ = 1,
 	CU_MEM_ACCESS_READWRITE = 3,
@@ -157,6 +158,7 @@ enum {
 	X(cuInit, 2000, 1, (unsigned flags))                                                     \
 	X(cuDeviceGetCount, 2000, 1, (int *count))                                               \
 	X(cuDeviceGet, 2000, 1, (CUdevice * dev, int ordinal))                                   \
+	X(cuDeviceGetByPCIBusId, 4010, 0, (CUdevice * dev, const char *address))                 \
 	X(cuDeviceGetName, 2000, 1, (char *name, int len, CUdevice dev))                         \
 	X(cuDeviceGetUuid, 11040, 1, (CUuuid * uuid, CUdevice dev))                              \
 	X(cuDeviceGetAttribute, 2000, 1, (int *value, int attribute, CUdevice dev))              \

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "nic.h"
 #include "share/server.h"
 #include "providers/cuda_pointer.h"
 
@@ -238,6 +239,11 @@ static doca_error_t dev_end(struct doca_dev *dev)
 	rc = dg_device_close(dev->engine, CLOSE_NS);
 	if (rc)
 		return softdoca_failed(__func__, rc);
+	if (dev->owns_pd) {
+		struct ibv_context *context = dev->pd->context;
+		if (!softdoca_ibv_dealloc_pd(dev->pd))
+			softdoca_ibv_close(context);
+	}
 	struct doca_dev **at = &opened;
 	while (*at != dev)
 		at = &(*at)->next;
@@ -297,6 +303,18 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 	dg_device *gpu = dev->gpu;
 	pthread_mutex_unlock(&lock);
 	return gpu;
+}
+
+struct ibv_pd *softdoca_dev_pd(struct doca_dev *dev, struct ibv_pd *pd, bool owned)
+{
+	lock_devices();
+	if (pd) {
+		dev->pd = pd;
+		dev->owns_pd = owned;
+	}
+	struct ibv_pd *now = dev->pd;
+	pthread_mutex_unlock(&lock);
+	return now;
 }
 
 /* ---- opened representors ---- */

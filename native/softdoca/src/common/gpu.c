@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * GPUs and their memory. Without a GPU, memory is a memfd, mapped here and by whoever emulates a
+ * kernel.
+ *
+ * Lock: `lock` guards the list of memory, and each memory's `users` and `freed`.
+ */
+#include "gpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "devices.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct gpu_memory *memories;
+static atomic_int last_ordinal = -1;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void lock_memory(void)
+{
+	pthread_once(&once, watch_forks);
+	pthread_mutex_lock(&lock);
+}
+
+int gpu_last_ordinal(void)
+{
+	return atomic_load(&last_ordinal);
+}
+
+/* DOCA API reference, GPUNetIO: INVALID_VALUE, NOT_FOUND, NO_MEMORY. */
+doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out)
+{
+	char full[DOCA_DEVINFO_PCI_ADDR_SIZE];
+	if (!pci || !softdoca_pci_parse(pci, full))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is not a PCI address such as 17:00.0",
+			      pci ? pci : "NULL");
+	CHECK_OUT(out);
+	struct doca_gpu *gpu = softdoca_object_new(OBJECT_GPU, sizeof *gpu);
+	if (!gpu)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a GPU");
+	memcpy(gpu->pci, full, sizeof gpu->pci);
+	gpu->ordinal = -1;
+	int gpus = gpu_cuda_count();
+	doca_error_t error = gpus ? gpu_cuda_open(gpu, gpus) : DOCA_SUCCESS;
+	if (error) {
+		softdoca_object_free(gpu);
+		return error;
+	}
+	if (!gpus)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_gpu_create",
+			     "%s is an emulated GPU, its memory is host memory: %s", full,
+			     dg_last_error());
+	atomic_store(&last_ordinal, gpu->ordinal);
+	*out = gpu;
+	return DOCA_SUCCESS;
+}
+
+static void release(struct gpu_memory *m)
+{
+	if (m->gpu->ordinal >= 0)
+		gpu_cuda_free(m);
+	else
+		munmap(m->base, m->mapped);
+	if (m->fd >= 0)
+		close(m->fd);
+	free(m);
+}
+
+/* Removes the memory from the list, so that the caller can release it. */
+static void unlink_memory(struct gpu_memory *m)
+{
+	struct gpu_memory **at = &memories;
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+}
+
+/* Frees the GPU if it was destroyed and has no memory left. */
+static void gpu_settle(struct doca_gpu *gpu)
+{
+	if (object_is(gpu, OBJECT_GPU))
+		return;
+	for (struct gpu_memory *m = memories; m; m = m->next)
+		if (m->gpu == gpu)
+			return;
+	if (gpu->ordinal >= 0)
+		gpu_cuda_close(gpu);
+	softdoca_object_free(gpu);
+}
+
+/* Programs destroy it before they free all memory, and rely on SUCCESS. */
+doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
+{
+	CHECK_GPU(gpu);
+	lock_memory();
+	object_become(gpu, OBJECT_FREE);
+	for (struct gpu_memory *m = memories, *next; m; m = next) {
+		next = m->next;
+		if (m->gpu != gpu)
+			continue;
+		m->freed = true;
+		if (m->users)
+			continue;
+		unlink_memory(m);
+		release(m);
+	}
+	gpu_settle(gpu);
+	pthread_mutex_unlock(&lock);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t alloc_emulated(struct gpu_memory *m)
+{
+	m->fd = memfd_create("softdoca_gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (m->fd >= 0 && !ftruncate(m->fd, (off_t)m->mapped) &&
+	    !fallocate(m->fd, 0, 0, (off_t)m->mapped) &&
+	    !fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		m->base = mmap(NULL, m->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	m->by_cpu = true;
+	if (m->base && m->base != MAP_FAILED)
+		return DOCA_SUCCESS;
+	doca_error_t error = REFUSE(DOCA_ERROR_NO_MEMORY, "%zu bytes: %s", m->mapped,
+				    strerror(errno));
+	if (m->fd >= 0)
+		close(m->fd);
+	return error;
+}
+
+static size_t round_up(size_t n, size_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* DOCA API reference, GPUNetIO: INVALID_VALUE, NO_MEMORY. */
+doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size, size_t alignment,
+				enum doca_gpu_mem_type type, struct gpu_memory **out)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	CHECK_GPU(gpu);
+	if (!size || size > SIZE_MAX / 4 || alignment & (alignment - 1) || alignment > SIZE_MAX / 4)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes aligned to %zu: the size must not be 0, and the alignment "
+			      "must be a power of two",
+			      size, alignment);
+	if ((unsigned)type > DOCA_GPU_MEM_TYPE_CPU_GPU)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "memory type %u is not 0 (GPU), 1 (GPU_CPU) or "
+							"2 (CPU_GPU)",
+			      (unsigned)type);
+	struct gpu_memory *m = calloc(1, sizeof *m);
+	if (!m)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a handle");
+	*m = (struct gpu_memory){.gpu = gpu, .type = type, .size = size, .fd = -1};
+	m->mapped = round_up(size + (alignment > page ? alignment : 0), page);
+	doca_error_t error = gpu->ordinal >= 0 ? gpu_cuda_alloc(gpu, m) : alloc_emulated(m);
+	if (error) {
+		free(m);
+		return error;
+	}
+	m->addr = (char *)round_up((uintptr_t)m->base, alignment ? alignment : 1);
+	lock_memory();
+	m->next = memories;
+	memories = m;
+	pthread_mutex_unlock(&lock);
+	*out = m;
+	return DOCA_SUCCESS;
+}
+
+/* Returns the memory that contains the range. */
+static struct gpu_memory *find(const void *addr, size_t size)
+{
+	struct gpu_memory *m = memories;
+	while (m && ((uintptr_t)addr - (uintptr_t)m->addr >= m->size ||
+		     size > m->size - ((uintptr_t)addr - (uintptr_t)m->addr)))
+		m = m->next;
+	return m;
+}
+
+doca_error_t softdoca_gpu_free(struct doca_gpu *gpu, void *addr)
+{
+	CHECK_GPU(gpu);
+	lock_memory();
+	struct gpu_memory *m = find(addr, 1);
+	doca_error_t error = DOCA_SUCCESS;
+	if (!m || m->addr != addr || m->gpu != gpu)
+		error = REFUSE(DOCA_ERROR_INVALID_VALUE,
+			       "%p is not memory of doca_gpu_mem_alloc() on this GPU", addr);
+	else if (m->users)
+		error = REFUSE(DOCA_ERROR_IN_USE,
+			       "%zu bytes at %p are in use by %u umems and memory regions: destroy "
+			       "them first",
+			       m->size, addr, m->users);
+	else
+		unlink_memory(m);
+	pthread_mutex_unlock(&lock);
+	if (!error)
+		release(m);
+	return error;
+}
+
+static struct gpu_memory *taken(struct gpu_memory *m)
+{
+	if (m)
+		m->users++;
+	pthread_mutex_unlock(&lock);
+	return m;
+}
+
+struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size)
+{
+	lock_memory();
+	return taken(find(addr, size));
+}
+
+struct gpu_memory *softdoca_gpu_take_fd(int fd)
+{
+	struct stat s;
+	if (fstat(fd, &s))
+		return NULL;
+	lock_memory();
+	struct gpu_memory *m = memories;
+	while (m && (m->dmabuf_inode != s.st_ino || m->dmabuf_dev != s.st_dev))
+		m = m->next;
+	return taken(m);
+}
+
+void softdoca_gpu_drop(struct gpu_memory *m)
+{
+	lock_memory();
+	if (!--m->users && m->freed) {
+		struct doca_gpu *gpu = m->gpu;
+		unlink_memory(m);
+		release(m);
+		gpu_settle(gpu);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void softdoca_gpu_own(struct gpu_memory *m)
+{
+	lock_memory();
+	m->users = 1;
+	m->freed = true;
+	pthread_mutex_unlock(&lock);
+}
+
+static doca_error_t export_fd(struct gpu_memory *m, void *addr, size_t size, int *fd)
+{
+	struct stat s;
+	doca_error_t error = DOCA_SUCCESS;
+	if (m->gpu->ordinal >= 0)
+		error = gpu_cuda_dmabuf(m, addr, size, fd);
+	else if ((*fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 3)) < 0)
+		error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "a memfd: %s", strerror(errno));
+	if (!error && !fstat(*fd, &s)) {
+		m->dmabuf_dev = s.st_dev;
+		m->dmabuf_inode = s.st_ino;
+		m->dmabuf_at = m->gpu->ordinal >= 0 ? addr : m->base;
+	}
+	return error;
+}
+
+/* DOCA API reference, GPUNetIO: INVALID_VALUE, NOT_SUPPORTED. */
+doca_error_t softdoca_gpu_dmabuf_fd(struct doca_gpu *gpu, void *addr, size_t size, int *fd)
+{
+	CHECK_GPU(gpu);
+	CHECK_OUT(fd);
+	struct gpu_memory *m = softdoca_gpu_take(addr, size);
+	if (!m)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes at %p are not memory of doca_gpu_mem_alloc()", size, addr);
+	doca_error_t error = export_fd(m, addr, size, fd);
+	softdoca_gpu_drop(m);
+	return error;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GPUs and their memory (common/gpu.c; common/gpu_cuda.c on a GPU), and what the NIC keeps in it:
+ * umems and doorbell pages (common/umem.c).
+ */
+#ifndef SOFTDOCA_GPU_H
+#define SOFTDOCA_GPU_H
+
+#include <sys/types.h>
+
+#include "doca_gpunetio.h"
+#include "doca_uar.h"
+#include "doca_umem.h"
+#include "softdoca.h"
+
+#define CHECK_GPU(g)  CHECK_OBJECT(g, OBJECT_GPU, "a GPU")
+#define CHECK_UMEM(u) CHECK_OBJECT(u, OBJECT_UMEM, "a umem")
+#define CHECK_UAR(u)  CHECK_OBJECT(u, OBJECT_UAR, "a UAR")
+
+struct doca_gpu {
+	struct object o;
+	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
+	int ordinal; /* of the GPU; -1: emulated */
+	int device; /* CUdevice; its primary context is retained */
+	void *context; /* CUcontext */
+};
+
+/* Memory of doca_gpu_mem_alloc(). `lock` of gpu.c guards the list, and users and freed. */
+struct gpu_memory {
+	struct gpu_memory *next;
+	struct doca_gpu *gpu;
+	enum doca_gpu_mem_type type;
+	char *base; /* mapping of `mapped` bytes */
+	size_t mapped;
+	char *addr; /* the program's: aligned, `size` bytes */
+	size_t size;
+	bool by_cpu; /* the CPU can access it */
+	int fd; /* memfd of the emulated GPU's memory, otherwise -1 */
+	unsigned long long handle; /* CUDA virtual memory, otherwise 0 */
+	dev_t dmabuf_dev; /* of the last fd of doca_gpu_dmabuf_fd() */
+	ino_t dmabuf_inode;
+	char *dmabuf_at; /* where that fd's bytes begin */
+	uint32_t users; /* umems and memory regions */
+	bool freed; /* with its last user */
+};
+
+/* gpu.c, for libdoca_gpunetio: what the functions with these names do. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out);
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu);
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size,
+						  size_t alignment, enum doca_gpu_mem_type type,
+						  struct gpu_memory **out);
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_free(struct doca_gpu *gpu, void *addr);
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_dmabuf_fd(struct doca_gpu *gpu, void *addr, size_t size,
+						      int *fd);
+/* Returns the memory that contains the range, with one more user; NULL if there is none. */
+SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size);
+/* The same for the memory whose fd this is. */
+SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd);
+SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
+/* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
+ * also after the GPU was destroyed. */
+SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);
+/* Ordinal of the GPU that this process created last; -1 if that is emulated or there is none. */
+int gpu_last_ordinal(void);
+
+/* gpu_cuda.c. Returns the number of GPUs, 0 with dg_last_error() if CUDA cannot be used. */
+int gpu_cuda_count(void);
+doca_error_t gpu_cuda_open(struct doca_gpu *gpu, int gpus);
+void gpu_cuda_close(struct doca_gpu *gpu);
+/* Allocate by m->type and m->mapped; the CPU can access all but the type GPU. */
+doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m);
+void gpu_cuda_free(struct gpu_memory *m);
+/* Moves memory of the type GPU to host memory, at the same address and with its contents. */
+doca_error_t gpu_cuda_move(struct gpu_memory *m);
+/* Copies from the CPU to memory of the type GPU. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_fill(struct gpu_memory *m, const void *bytes, size_t n);
+doca_error_t gpu_cuda_dmabuf(const struct gpu_memory *m, void *addr, size_t size, int *fd);
+
+struct doca_umem {
+	struct object o;
+	struct doca_dev *dev;
+	char *addr;
+	size_t size;
+	uint32_t access, id;
+	struct gpu_memory *memory; /* NULL: other host memory */
+	atomic_uint users; /* queue pairs and completion queues */
+};
+
+struct doca_uar {
+	struct object o;
+	struct doca_dev *dev;
+	enum doca_uar_allocation_type type;
+	uint32_t id;
+	void *page;
+	atomic_uint users;
+};
+
+#endif

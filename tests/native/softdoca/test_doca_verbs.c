@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Queue pairs of GPUNetIO programs: two processes, on the emulated GPU, whose kernel is the CPU. */
+#include "verbs_check.h"
+
+#include <dlfcn.h>
+
+#include "other_process.h"
+
+#define BYTES 10000u
+
+/* ---- two processes ---- */
+
+/* Offers zeroed memory, connects, and sends it back when asked. */
+static void server(int fd)
+{
+	struct end e = {0};
+	struct address ours, theirs;
+	uint8_t *bytes = calloc(1, BYTES), asked;
+
+	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, bytes, BYTES, ALL_ACCESS);
+
+	CHECK(mr);
+	ours = (struct address){e.gid, doca_verbs_qp_get_qpn(e.qp), mr->rkey, (uintptr_t)bytes};
+	say(fd, &ours, sizeof(ours));
+	hear(fd, &theirs, sizeof(theirs));
+	connect_end(&e, &theirs);
+	say(fd, &(char){1}, 1);
+	hear(fd, &asked, 1);
+	say(fd, bytes, BYTES);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	close_end(&e);
+	free(bytes);
+}
+
+static void exchange(struct end *e, int fd, struct address *theirs)
+{
+	struct address ours = {.gid = e->gid, .qpn = doca_verbs_qp_get_qpn(e->qp)};
+	char ready;
+
+	hear(fd, theirs, sizeof(*theirs));
+	say(fd, &ours, sizeof(ours));
+	connect_end(e, theirs);
+	hear(fd, &ready, 1);
+}
+
+/* Puts BYTES in pieces, more than the ring has entries. */
+static void puts_arrive(enum doca_gpu_dev_verbs_nic_handler handler,
+			enum doca_gpu_dev_verbs_nic_handler chosen)
+{
+	const uint32_t piece = 100;
+	struct other o = start(server);
+	struct end e = {0};
+	struct address to;
+	static uint8_t got[BYTES];
+
+	open_end(&e, handler);
+	CHECK_EQ(e.device->nic_handler, chosen);
+
+	uint8_t *from = (void *)gpu_alloc(e.gpu, BYTES, DOCA_GPU_MEM_TYPE_GPU);
+	int fd;
+
+	for (uint32_t i = 0; i < BYTES; i++)
+		from[i] = (uint8_t)(i * 7 + 1);
+	OK(doca_gpu_dmabuf_fd(e.gpu, from, BYTES, &fd));
+
+	struct ibv_mr *mr = ibv_reg_dmabuf_mr(e.pd, 0, BYTES, (uintptr_t)from, fd, ALL_ACCESS);
+
+	CHECK(mr);
+	close(fd);
+	exchange(&e, o.fd, &to);
+	for (uint32_t at = 0; at < BYTES; at += piece) {
+		put(&e, to.addr + at, to.rkey, (uintptr_t)from + at, mr->lkey, piece);
+		CHECK_EQ(wait_cqe(&e), 0);
+	}
+	say(o.fd, &(char){1}, 1);
+	hear(o.fd, got, BYTES);
+	CHECK_EQ(memcmp(got, from, BYTES), 0);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	close_end(&e);
+
+	int status;
+
+	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
+	CHECK_EQ(status, 0);
+}
+
+static void puts_arrive_by_the_doorbell_that_auto_chooses(void)
+{
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
+}
+
+static void puts_arrive_by_the_proxy(void)
+{
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY);
+}
+
+static void puts_arrive_without_a_doorbell_record(void)
+{
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR);
+}
+
+/* ---- one process: a queue pair connected to itself ---- */
+
+static void open_loop(struct end *e)
+{
+	no_gpu();
+	open_end(e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+
+	struct address self = {.gid = e->gid, .qpn = doca_verbs_qp_get_qpn(e->qp)};
+
+	connect_end(e, &self);
+}
+
+static void a_wrong_key_ends_as_an_error_and_the_query_says_so(void)
+{
+	struct end e = {0};
+	struct doca_verbs_qp_attr *attr;
+	uint64_t word = 5;
+
+	open_loop(&e);
+
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, &word, 8, IBV_ACCESS_LOCAL_WRITE);
+
+	CHECK(mr);
+	put(&e, (uintptr_t)&word, mr->rkey, (uintptr_t)&word, mr->lkey, 8);
+	CHECK_EQ(wait_cqe(&e), 0x13); /* remote access: the region allows peers nothing */
+	OK(doca_verbs_qp_attr_create(&attr));
+	OK(doca_verbs_qp_query(e.qp, attr, NULL, NULL));
+	CHECK_EQ(doca_verbs_qp_attr_get_current_state(attr), DOCA_VERBS_QP_STATE_ERR);
+	OK(doca_verbs_qp_attr_destroy(attr));
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	close_end(&e);
+}
+
+static void what_is_in_use_cannot_be_destroyed(void)
+{
+	struct end e = {0};
+	uint64_t word = 0;
+
+	open_loop(&e);
+
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, &word, 8, 0);
+
+	CHECK(mr);
+	REFUSED(doca_verbs_qp_destroy(e.qp), IN_USE); /* exported */
+	REFUSED(doca_verbs_cq_destroy(e.cq), IN_USE);
+	REFUSED(doca_umem_destroy(e.qp_umem), IN_USE);
+	REFUSED(doca_umem_destroy(e.record_umem), IN_USE);
+	REFUSED(doca_umem_destroy(e.cq_umem), IN_USE);
+	REFUSED(doca_uar_destroy(e.uar), IN_USE);
+	REFUSED(doca_gpu_mem_free(e.gpu, e.qp_rings), IN_USE);
+	REFUSED(doca_verbs_pd_destroy(e.verbs_pd), IN_USE);
+	REFUSED(doca_verbs_context_destroy(e.context), IN_USE);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	close_end(&e);
+}
+
+static void programs_leave_rings_behind_when_they_destroy_the_gpu(void)
+{
+	const int fds = open_fds();
+	struct end e = {0};
+
+	open_loop(&e);
+	OK(doca_gpu_destroy(e.gpu)); /* the queue pair still works: the memory lasts */
+	put(&e, 0, 0, 0, 0, 8);
+	CHECK(wait_cqe(&e) != 0);
+	OK(doca_gpu_create("17:00.0", &e.gpu));
+	close_end(&e);
+	/* The second round finds what the first one keeps for ever. */
+	e = (struct end){0};
+	open_loop(&e);
+	close_end(&e);
+	CHECK(open_fds() <= fds + 4);
+}
+
+/* ---- attributes and states ---- */
+
+static void attributes_refuse_what_exceeds_their_limit(void)
+{
+	struct doca_verbs_cq_attr *cq;
+	struct doca_verbs_qp_init_attr *init;
+	struct doca_verbs_qp_attr *qp;
+
+	no_gpu();
+	OK(doca_verbs_cq_attr_create(&cq));
+	REFUSED(doca_verbs_cq_attr_set_cq_size(cq, 0), INVALID_VALUE);
+	REFUSED(doca_verbs_cq_attr_set_cq_size(cq, 4194305), INVALID_VALUE);
+	CHECK_SAYS(softdoca_last_refusal(), "cq_size is 4194305: it must be 1 to 4194304");
+	REFUSED(doca_verbs_cq_attr_set_cq_collapsed(cq, 2), INVALID_VALUE);
+	REFUSED(doca_verbs_cq_attr_set_external_umem(cq, NULL, 0), INVALID_VALUE);
+	OK(doca_verbs_qp_init_attr_create(&init));
+	REFUSED(doca_verbs_qp_init_attr_set_sq_wr(init, 32769), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_init_attr_set_qp_type(init, 1), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_init_attr_set_pd(init, (void *)cq), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_init_attr_set_srq(init, (void *)cq), NOT_SUPPORTED);
+	OK(doca_verbs_qp_attr_create(&qp));
+	REFUSED(doca_verbs_qp_attr_set_dest_qp_num(qp, 1 << 24), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_attr_set_port_num(qp, 2), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_attr_set_retry_cnt(qp, 8), INVALID_VALUE);
+	OK(doca_verbs_cq_attr_destroy(cq));
+	REFUSED(doca_verbs_cq_attr_destroy(cq), INVALID_VALUE);
+	OK(doca_verbs_qp_init_attr_destroy(init));
+	OK(doca_verbs_qp_attr_destroy(qp));
+	CHECK_EQ(doca_verbs_qp_get_qpn(NULL), 0);
+	CHECK_EQ(doca_verbs_cq_get_cqn((void *)init), 0);
+}
+
+static void a_queue_pair_needs_its_attributes_and_room(void)
+{
+	struct end e = {0};
+	struct doca_verbs_qp_init_attr *attr;
+	struct doca_verbs_qp *qp;
+
+	no_gpu();
+	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+	attr = init_attr(&e, false);
+	OK(doca_verbs_qp_init_attr_set_external_umem(attr, e.qp_umem, 8192 - 64));
+	REFUSED(doca_verbs_qp_create(e.context, attr, &qp), INVALID_VALUE);
+	CHECK_SAYS(softdoca_last_refusal(), "exceed the umem");
+	OK(doca_verbs_qp_init_attr_set_external_umem(attr, e.qp_umem, 8));
+	REFUSED(doca_verbs_qp_create(e.context, attr, &qp), INVALID_VALUE);
+	CHECK_SAYS(softdoca_last_refusal(), "not aligned to 64");
+	OK(doca_verbs_qp_init_attr_set_send_cq(attr, NULL));
+	REFUSED(doca_verbs_qp_create(e.context, attr, &qp), INVALID_VALUE);
+	OK(doca_verbs_qp_init_attr_set_pd(attr, NULL));
+	REFUSED(doca_verbs_qp_create(e.context, attr, &qp), INVALID_VALUE);
+	OK(doca_verbs_qp_init_attr_destroy(attr));
+	close_end(&e);
+}
+
+static void states_change_in_their_order(void)
+{
+	struct end e = {0};
+	struct doca_verbs_qp_attr *attr;
+	const int init = ATTR(NEXT_STATE) | ATTR(PKEY_INDEX) | ATTR(PORT_NUM);
+
+	no_gpu();
+	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+	OK(doca_verbs_qp_attr_create(&attr));
+	OK(doca_verbs_qp_attr_set_next_state(attr, DOCA_VERBS_QP_STATE_INIT));
+	REFUSED(doca_verbs_qp_modify(e.qp, attr, init & ~ATTR(NEXT_STATE)), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_modify(e.qp, attr, init | 1 << 18), INVALID_VALUE);
+	REFUSED(doca_verbs_qp_modify(e.qp, attr, ATTR(NEXT_STATE)), INVALID_VALUE);
+	CHECK_SAYS(softdoca_last_refusal(), "lacks 0x14, which INIT requires");
+	OK(doca_verbs_qp_attr_set_next_state(attr, DOCA_VERBS_QP_STATE_RTS));
+	REFUSED(doca_verbs_qp_modify(e.qp, attr,
+				     ATTR(NEXT_STATE) | ATTR(SQ_PSN) | ATTR(ACK_TIMEOUT) |
+					     ATTR(RETRY_CNT) | ATTR(RNR_RETRY)),
+		BAD_STATE);
+	CHECK_SAYS(softdoca_last_refusal(), "cannot change from RST to RTS");
+	change(e.qp, attr, DOCA_VERBS_QP_STATE_INIT, init);
+	change(e.qp, attr, DOCA_VERBS_QP_STATE_ERR, 0);
+	change(e.qp, attr, DOCA_VERBS_QP_STATE_RST, 0);
+	OK(doca_verbs_qp_attr_destroy(attr));
+	close_end(&e);
+}
+
+/* ---- exports ---- */
+
+static void an_export_needs_a_handler_that_the_queue_pair_has(void)
+{
+	struct end e = {0};
+	struct doca_gpu_verbs_qp *x;
+
+	no_gpu();
+	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+#define EXPORT(handler, rings, cq) \
+	doca_gpu_verbs_export_qp(e.gpu, e.dev, e.qp, DOCA_GPUNETIO_VERBS_NIC_HANDLER_##handler, rings, cq, cq, &x)
+	REFUSED(EXPORT(AUTO, e.qp_rings, e.cq), IN_USE);
+	REFUSED(doca_gpu_verbs_cpu_proxy_progress(e.exported), NOT_SUPPORTED);
+	OK(doca_gpu_verbs_unexport_qp(e.gpu, e.exported));
+	REFUSED(EXPORT(GPU_SM_BF, e.qp_rings, e.cq), NOT_SUPPORTED);
+	REFUSED(EXPORT(GPU_SM_NO_DBR, e.qp_rings, e.cq), INVALID_VALUE);
+	REFUSED(EXPORT(AUTO, e.cq_ring, e.cq), INVALID_VALUE);
+	REFUSED(EXPORT(AUTO, e.qp_rings, NULL), INVALID_VALUE);
+	OK(EXPORT(CPU_PROXY, e.qp_rings, e.cq));
+	e.exported = x;
+	OK(doca_gpu_verbs_cpu_proxy_progress(x));
+	struct address self = {.gid = e.gid, .qpn = doca_verbs_qp_get_qpn(e.qp)};
+	connect_end(&e, &self);
+	OK(doca_gpu_verbs_unexport_qp(e.gpu, x));
+	REFUSED(EXPORT(CPU_PROXY, e.qp_rings, e.cq), BAD_STATE); /* the doorbell is in use */
+	REFUSED(doca_gpu_verbs_unexport_qp(e.gpu, x), INVALID_VALUE);
+	OK(doca_verbs_qp_destroy(e.qp));
+	OK(doca_umem_destroy(e.qp_umem));
+	OK(doca_umem_destroy(e.record_umem));
+	OK(doca_verbs_cq_destroy(e.cq));
+	OK(doca_umem_destroy(e.cq_umem));
+	OK(doca_uar_destroy(e.uar));
+	close_device(&e);
+}
+
+/* ---- as gpunetio 3.0 finds the libraries ---- */
+
+static void libraries_are_found_by_their_names_without_a_version(void)
+{
+	static const char *const names[] = {"libdoca_common.so", "libdoca_verbs.so",
+					    "libdoca_gpunetio.so"};
+	static const char *const functions[] = {"doca_umem_get_id", "doca_rdma_bridge_get_dev_pd",
+						"doca_verbs_bridge_verbs_pd_import",
+						"doca_verbs_qp_query", "doca_gpu_dmabuf_fd"};
+	static const int owners[] = {0, 0, 1, 1, 2};
+	void *libraries[3];
+	char path[4096];
+	Dl_info info;
+
+	CHECK(dladdr((void *)(uintptr_t)doca_gpu_create, &info));
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%.*s/sdk/%s",
+			 (int)(strrchr(info.dli_fname, '/') - info.dli_fname), info.dli_fname,
+			 names[i]);
+		libraries[i] = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		if (!libraries[i])
+			check_failed(__FILE__, __LINE__, "%s", dlerror());
+	}
+	for (int i = 0; i < 5; i++)
+		CHECK(dlsym(libraries[owners[i]], functions[i]));
+	CHECK(dlsym(libraries[2], "doca_gpu_create") == (void *)(uintptr_t)doca_gpu_create);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(puts_arrive_by_the_doorbell_that_auto_chooses),
+		TEST(puts_arrive_by_the_proxy),
+		TEST(puts_arrive_without_a_doorbell_record),
+		TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so),
+		TEST(what_is_in_use_cannot_be_destroyed),
+		TEST(programs_leave_rings_behind_when_they_destroy_the_gpu),
+		TEST(attributes_refuse_what_exceeds_their_limit),
+		TEST(a_queue_pair_needs_its_attributes_and_room),
+		TEST(states_change_in_their_order),
+		TEST(an_export_needs_a_handler_that_the_queue_pair_has),
+		TEST(libraries_are_found_by_their_names_without_a_version),
+	};
+
+	no_gpu();
+	return RUN_TESTS(tests, argc, argv);
+}
