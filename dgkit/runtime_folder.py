@@ -24,11 +24,15 @@ def runtime_dir() -> Path:
     The C core puts its sockets into the same folder (dg_runtime_dir() of dgkit.h).
 
     Raises:
-        PeerRefused: It is not owned by this user, or its mode is not 0700.
+        PeerRefused: It is not owned by this user, or its mode is not 0700; or XDG_RUNTIME_DIR
+            belongs to another user, who could replace it.
         NativeError: It cannot be created.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
-    path = Path(f"{base}/dgkit" if base.startswith("/") else f"/tmp/dgkit-{os.geteuid()}")
+    path = Path(f"/tmp/dgkit-{os.geteuid()}")
+    if base.startswith("/"):
+        _check_owner(base)
+        path = Path(f"{base}/dgkit")
     try:
         path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
@@ -46,6 +50,17 @@ def runtime_dir() -> Path:
             "set XDG_RUNTIME_DIR"
         )
     return path
+
+
+def _check_owner(base: str) -> None:
+    """Refuse a folder of another user than this one and root."""
+    try:
+        owner = Path(base).stat().st_uid
+    except OSError:
+        return  # runtime_dir() says why it is not usable
+    if owner not in (0, os.geteuid()):
+        why = f"XDG_RUNTIME_DIR is {base}, which belongs to user {owner}"
+        raise PeerRefused(f"{why}: set it to a folder of this user, or unset it")
 
 
 @contextlib.contextmanager

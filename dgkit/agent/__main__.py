@@ -16,8 +16,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_UNLIMITED = (1 << 63) - 1
-
 
 def main(fd: int) -> int:
     """Receive the configuration, send the address, serve until end-of-file; return the exit code.
@@ -75,6 +73,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
     from ..types import Status
     from ..wire.messages import Started
     from .serve import serve
+    from .serve_options import default_memory
 
     rules = [FaultRule(**{**rule, "status": Status(rule["status"])}) for rule in start.rules]
     return serve(
@@ -83,7 +82,7 @@ def _serve(start: Any, parent: socket.socket, end: int) -> bool:
         pci=start.pci,
         rules=rules,
         max_memory=start.max_memory or None,
-        max_client_memory=_UNLIMITED,  # there is one client
+        max_client_memory=start.max_memory or default_memory(),  # there is one client
         ready=lambda endpoint: _send(parent, Started(endpoint, None)),
         watch_fd=end,
     )

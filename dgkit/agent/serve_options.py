@@ -64,6 +64,14 @@ class ServeOptions:
     def __post_init__(self) -> None:
         if self.role not in ("dpu", "host"):
             raise ValueError(f"role is {self.role!r}; it must be 'dpu' or 'host'")
+        if self.keys is not None and not (self.address or "").startswith("tcp://"):
+            raise ValueError(f"keys is {self.keys!r}; it is for tcp:// addresses only: omit it")
+        most = self.max_memory or default_memory()
+        if self.max_client_memory is not None and self.max_client_memory > most:
+            raise ValueError(
+                f"max_client_memory is {self.max_client_memory:,} bytes; it must be at most "
+                f"max_memory, which is {most:,}"
+            )
 
     def limits(self) -> Limits:
         """Return the limits of the agent, after raising this process's limit of descriptors."""

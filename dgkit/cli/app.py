@@ -8,6 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -77,6 +78,14 @@ class Dgkit(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """List the commands in the order in which a newcomer needs them."""
         return list(_COMMANDS)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; suggest one with a similar name."""
+        if similar := () if args[0] in _COMMANDS else get_close_matches(args[0], _COMMANDS, n=1):
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {similar[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the module that is named like the command, and return the command."""
@@ -211,7 +220,8 @@ def _show_usage(error: click.UsageError) -> None:
     message = error.format_message()
     if "\n" not in message:
         path = error.ctx.command_path if error.ctx else "dgkit"
-        message = f"dgkit: {message.rstrip('.')}. See `{path} --help`"
+        end = "" if message.endswith("?") else "."
+        message = f"dgkit: {message.rstrip('.')}{end} See `{path} --help`"
     click.echo(message, err=True)
 
 

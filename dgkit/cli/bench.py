@@ -20,6 +20,7 @@ from .options import (
     count_option,
     integer,
     ops_option,
+    provider_option,
     seconds_option,
     size,
 )
@@ -44,24 +45,20 @@ if TYPE_CHECKING:
     type=comma_separated(integer(1, 65536)),
     default="1,32,256",
     metavar="LIST",
-    help="Operations in flight for the rates.",
+    help="Operations in flight for the rates; `window` in Python.",
 )
 @ops_option
 @click.option(
     "--paths",
     type=comma_separated(choice("inline", "worker", "auto")),
-    show_default="inline,worker; auto with cuda, doca, softdoca",
     metavar="LIST",
-    help="inline: the caller copies; worker: the provider's thread copies; auto: the faster one.",
+    help="inline: the caller copies; worker: the provider's thread copies; auto: the faster one. "
+    "Default: inline,worker, or auto with cuda, verbs, doca and softdoca.",
 )
 @count_option
 @seconds_option
 @on_option
-@click.option(
-    "--provider",
-    show_default="soft; cuda for GPU memory",
-    help="What moves the bytes: soft, cuda, softdoca or doca.",
-)
+@provider_option
 @click.option(
     "--address",
     "endpoint",

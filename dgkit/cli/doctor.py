@@ -36,7 +36,7 @@ _MAX_WIDTH = 100
     "--goal",
     default="auto",
     metavar="GOAL",
-    help="arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table below.",
+    help="arm-dma, host-dma, rdma, gpunetio, p2p, gpu, laptop, or auto, by the table above.",
 )
 @click.option(
     "--size",
@@ -99,7 +99,7 @@ def doctor(**options: Any) -> int:
     DPU with the same --word and diagnose both together.
 
     \b
-    Goals (--goal), and what the machine shows for each; auto takes the first line that fits:
+    Goals (--goal) and what a machine has; auto takes the first line that fits:
       host-dma  no GPU on the host; a BlueField, not in NIC mode; DOCA
       arm-dma   the Arm side of a BlueField
       arm-dma   a GPU, not GeForce; a BlueField, not in NIC mode; DOCA or rshim
@@ -112,7 +112,7 @@ def doctor(**options: Any) -> int:
     \b
     Exit codes:
       0  everything works for this goal
-      1  a failure: no data path to the goal works, or a check outside all data paths fails
+      1  a failure: no data path to the goal works, or a check outside them fails
       5  works, with warnings; failures block other data paths only
       6  unknown: whether it works, or, if it does, the answer of a check
       2  wrong usage: unknown check, not a snapshot

@@ -7,13 +7,13 @@ from .. import errors
 OK, FAILED, USAGE, NO_DEVICE, NO_PEER, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
 EXIT_CODES = """\
-0  success
-1  failure, or bytes that differ between the two sides
-2  wrong usage
-3  the provider is not usable on this machine
-4  the other side is lost, refuses, does not answer, or has another version
-5, 6  doctor: works with warnings; cannot tell whether it works
-70  serve: a thread of the agent failed, which the log explains
+0         success
+1         failure, or bytes that differ between the two sides
+2         wrong usage
+3         the provider is not usable on this machine
+4         the other side is lost, refuses, does not answer, or has another version
+5, 6      doctor: works with warnings; unknown whether it works
+70        serve: a thread of the agent failed, which the log explains
 130, 143  ended by Ctrl-C; by SIGTERM (serve ends with 0 on both)"""
 
 _HINTS: tuple[tuple[type[BaseException], int, str], ...] = (
@@ -21,7 +21,7 @@ _HINTS: tuple[tuple[type[BaseException], int, str], ...] = (
     (errors.Unsupported, NO_DEVICE, "`dgkit info` lists the providers"),
     (errors.PeerRefused, NO_PEER, "`dgkit keys list` shows the keys of this side"),
     (errors.PeerTimeout, NO_PEER, "check the address, and that `dgkit serve` runs there"),
-    (errors.PeerLost, NO_PEER, "start `dgkit serve` there again and reconnect"),
+    (errors.PeerLost, NO_PEER, "check that `dgkit serve` runs there, then connect again"),
     (errors.PeerError, NO_PEER, "install the same dgkit on both sides"),
     (errors.OutOfMemory, FAILED, "use less memory or free some (`free -h`, `nvidia-smi`)"),
     (errors.LimitReached, FAILED, "raise the limit (`ulimit -n`) or keep fewer objects open"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import textwrap
 from typing import Any
 
 import click
@@ -143,18 +144,29 @@ def show(facts: dict[str, Any]) -> None:
     for provider in facts["providers"]:
         state = "[green]usable    [/]" if provider["usable"] else "[yellow]not usable[/]"
         out.print(f"  {provider['name']:<8} {state}  ", end="")
-        click.echo(provider["why"] or provider["label"])
+        why = provider["why"] or provider["label"]
+        click.echo(_wrapped(why, out.width, 23, first=23).lstrip())
     if found := doca.lines(facts.get("doca", {})):
         out.print("\n[bold]DOCA[/]")
         for line in found:
-            click.echo(f"  {line}")
+            click.echo(_wrapped(line, out.width, 4))
     if "gpu" in facts:
         out.print("\n[bold]GPU memory[/]")
-        for line in gpu.lines(facts["gpu"]):
-            click.echo(f"  {line}")
+        cuda_usable = any(one["name"] == "cuda" and one["usable"] for one in facts["providers"])
+        why = facts["gpu"]["why"]
+        why = why if cuda_usable or not why else "see the provider cuda, above"
+        for line in gpu.lines(facts["gpu"] | {"why": why}):
+            click.echo(_wrapped(line, out.width, 12))
     out.print("\n[bold]Machine[/]")
     click.echo(f"  {Machine(**facts['machine'])}")
     if limits:
         free, whole = size_text(limits["memory_free"]), size_text(limits["memory"])
         click.echo(f"  {free} of {whole} memory free, at most {limits['open_files']} open files")
         click.echo(f"  sockets in {limits['runtime_dir']}")
+
+
+def _wrapped(text: str, width: int, indent: int, *, first: int = 2) -> str:
+    return textwrap.fill(
+        text, max(width, 60), initial_indent=" " * first, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

@@ -7,7 +7,10 @@ import subprocess
 import sys
 from typing import Any
 
+from ..units import size_text
+
 _KINDS = ("doca", "softdoca")
+_SIMULATED = {"doca": "", "softdoca": " (simulated)"}
 _TIMEOUT_S = 30.0  # after which a device is reported as not answering
 
 # One process for each library: a process can load only one of them, and this one loads neither.
@@ -28,7 +31,7 @@ def collect() -> dict[str, dict[str, Any]]:
 def lines(facts: dict[str, dict[str, Any]]) -> list[str]:
     """Return one line of text for each function; no line for a library that is not installed."""
     return [
-        f"{kind} {library['version']}  {_function(device)}"
+        f"{kind} {library['version']}{_SIMULATED[kind]}  {_function(device)}"
         for kind, library in facts.items()
         for device in library.get("devices", ())
     ]
@@ -82,5 +85,5 @@ def _function(device: dict[str, Any]) -> str:
     supported = supported or "none of DMA, export, import"
     if not device["dma"]:
         return f"{names}: {supported}"
-    limits = f"{device['max_copy']} bytes per task, lists of {device['max_list']}"
+    limits = f"{size_text(device['max_copy'])} per task, lists of {device['max_list']}"
     return f"{names}: {supported}; {limits}"

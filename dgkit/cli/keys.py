@@ -13,18 +13,18 @@ def keys() -> None:
     """Make, list, allow and remove the CURVE keys that tcp:// addresses require.
 
     Each side makes a key pair once; the side that runs `dgkit serve` allows the public key of the
-    other. `--keys NAME` (serve, bench) and keys="NAME" (dgkit.connect()) select a pair other than
-    "default". ipc:// addresses need no keys.
+    other. `--keys NAME` (serve, bench, info) and keys="NAME" (dgkit.connect()) select a pair other
+    than "default". ipc:// addresses need no keys.
 
     \b
     Examples:
       dgkit keys make                            # on each side
       dgkit keys list                            # shows the public keys
-      dgkit keys allow PUBLIC --name lab-host    # on the side that runs `dgkit serve`
+      dgkit keys allow PUBLIC --name lab-host    # on the side of `dgkit serve`
     """
 
 
-@keys.command()
+@keys.command(short_help="Make a key pair and print its public key.")
 @click.argument("name", default="default")
 def make(name: str) -> int:
     """Make a key pair called NAME (default: default) and print its public key.

@@ -120,10 +120,12 @@ def lab(
       dgkit serve --provider cuda        # in another terminal; prints ADDRESS
       dgkit lab --address ADDRESS
 
-    \b
     On a remote machine: start it there through ssh with a tunnel for its port, as below, and open
     the URL that it prints. A BlueField's host reaches it at 192.168.100.2 (tmfifo):
+
+    \b
       ssh -t -L 8888:127.0.0.1:8888 ubuntu@192.168.100.2 dgkit lab --port 8888
+
     Do not use --gateway-url to run the DPU's kernels in a JupyterLab of the host: it breaks the
     binary messages of widgets.
     """

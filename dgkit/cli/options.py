@@ -39,13 +39,17 @@ def duration(low: float, high: float) -> Callable[[str | float], float]:
 
 
 def address(text: str) -> str:
-    """Check that text is an address and return it unchanged."""
+    """Check that text is the address of an agent and return it unchanged."""
     from ..wire.address import parse
 
     try:
-        parse(text)
+        parsed = parse(text)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from exc
+    if parsed.tcp and not parsed.key:
+        raise click.BadParameter(
+            f"{text!r} has no key: use tcp://HOST:PORT?key=KEY, as `dgkit serve` prints it"
+        )
     return text
 
 
@@ -86,6 +90,15 @@ def as_json(command: F) -> F:
     """Add the option `--json`."""
     return click.option("--json", "json_", is_flag=True, help="Print only JSON on stdout.")(command)
 
+
+# Of `dgkit demo` and `dgkit bench`.
+provider_option = click.option(
+    "--provider",
+    type=choice("soft", "cuda", "verbs", "softdoca", "doca"),
+    metavar="NAME",
+    help="What moves the bytes: soft, cuda, verbs, softdoca or doca. Default: soft, or cuda for "
+    "GPU memory.",
+)
 
 # Of measurements, by `dgkit bench` and `dgkit fleet`.
 ops_option = click.option(

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import PeerRefused
 from ..html_cards import provider_label
 from .console import say
 from .exit_codes import FAILED
-from .options import duration, size
+from .options import choice, duration, size
 
 if TYPE_CHECKING:
     from ..agent import ServeOptions
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--provider",
+    type=choice("soft", "cuda", "verbs", "doca", "softdoca"),
+    metavar="NAME",
     default="soft",
     help="What moves the bytes: soft, cuda, verbs, doca, softdoca.",
 )
@@ -87,9 +90,10 @@ if TYPE_CHECKING:
     "--max-share",
     type=click.IntRange(1, 100),
     metavar="PERCENT",
-    help="Limit of what the clients of one key or user have together, of the clients, regions, "
-    "file descriptors, memory and telemetry subscriptions. Default: for a key as much as for each "
-    "other allowed one, but a 16th at least; for the user of an ipc:// address 100.",
+    help="Limit of what all clients of one key, or of the user of an ipc:// address, have "
+    "together: percent of the clients, regions, file descriptors, memory and telemetry "
+    "subscriptions. "
+    "Default: 100 divided by the number of allowed keys, but at least 6.25; 100 for a user.",
 )
 @click.option(
     "--shared-telemetry",
@@ -141,7 +145,7 @@ def serve(print_unit: bool, **options: Any) -> int:
         ended = agent.serve(
             **options, ready=lambda endpoint: _print_ready(endpoint, role, provider)
         )
-    except ValueError as exc:
+    except (ValueError, PeerRefused) as exc:  # PeerRefused: this side has no key pair
         raise click.UsageError(str(exc)) from exc
     say("dgkit serve: stopped" if ended else "dgkit serve: stopped; a transfer is still running")
     if not ended:

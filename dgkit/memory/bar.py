@@ -139,8 +139,8 @@ def _allocate(fd: int, start: int, size: int, wanted: int) -> int:
             at = -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
     raise OutOfMemory(
         errno.ENOMEM,
-        f"{wanted} bytes requested in a BAR with {size - _TABLE} for memory, and no free range is "
-        "that long: close some memory of this or other processes of the host guest. Bytes of a "
+        f"{wanted:,} bytes requested in a BAR with {size - _TABLE:,} for memory, and no free range "
+        "is that long: close some memory of this or other processes of the host guest. Bytes of a "
         "process that ended are free once no importer has transfers in flight on them",
     )
 

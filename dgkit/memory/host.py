@@ -153,7 +153,7 @@ def _allocate(
     try:
         limit = available_bytes()
         if size > limit:
-            text = f"{size} bytes requested, {limit} available; none were allocated"
+            text = f"{size:,} bytes requested, {limit:,} available; none were allocated"
             raise OutOfMemory(errno.ENOMEM, text)
         keep = Fd(os.memfd_create, "dgkit", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.posix_fallocate(keep.number, 0, size)

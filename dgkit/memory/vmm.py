@@ -82,7 +82,7 @@ class SharedMemoryResource(MemoryResource):  # type: ignore[misc] # it is Any to
         with contextlib.suppress(OutOfMemory):
             if size <= free:
                 return cuda.call("cuMemCreate", size, self._prop, 0)
-        text = f"{requested} bytes requested, {free} free on cuda:{self._gpu}"
+        text = f"{requested:,} bytes requested, {free:,} free on cuda:{self._gpu}"
         hint = "cupy.get_default_memory_pool().free_all_blocks() frees what CuPy has cached"
         raise OutOfMemory(errno.ENOMEM, f"{text}; none were allocated ({hint})")
 

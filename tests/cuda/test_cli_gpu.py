@@ -144,7 +144,7 @@ def test_a_gpu_that_is_full_is_told_in_bytes(tmp_path, monkeypatch):
     monkeypatch.setenv("DGKIT_FAKE_CUDA", "total=8388608")
     done = cli.run(tmp_path, "demo", "--on", "gpu")
     assert done.returncode == 1
-    assert "16777216 bytes requested" in done.stderr
+    assert "16,777,216 bytes requested" in done.stderr
     assert not cli.files_under(tmp_path)
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("fake_cuda")
 def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
     before, open_before = free(), fds()
     fake_cuda.order("")
-    with pytest.raises(OutOfMemory, match=rf"{1 << 31} bytes requested, {before} free"):
+    with pytest.raises(OutOfMemory, match=rf"{1 << 31:,} bytes requested, {before:,} free"):
         dgkit.empty(1 << 31, on="gpu")
     assert fake_cuda.calls("cuMemCreate") == 0
     assert (free(), fds()) == (before, open_before)
@@ -28,7 +28,7 @@ def test_more_than_the_card_has_is_refused_before_anything_is_taken(fake_cuda):
 
 def test_a_card_that_fills_up_meanwhile_is_out_of_memory_too(fake_cuda):
     fake_cuda.order("cuMemCreate=2")
-    with pytest.raises(OutOfMemory, match=r"100 bytes requested, \d+ free on cuda:0"):
+    with pytest.raises(OutOfMemory, match=r"100 bytes requested, [\d,]+ free on cuda:0"):
         dgkit.empty(100, on="gpu")
 
 

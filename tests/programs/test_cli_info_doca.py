@@ -17,9 +17,11 @@ DEVICE |= {"from_export_pci": False, "max_copy": 2097152, "max_list": 64}
 @pytest.mark.parametrize(("side", "iface"), [("host", "ens3f0np0"), ("dpu", "p0")])
 def test_the_functions_of_the_side_are_named_with_what_they_can(side, iface, tmp_path, monkeypatch):
     monkeypatch.setenv("SOFTDOCA_SIDE", side)
-    says = "DMA, export, import; 2097152 bytes per task, lists of 64"
+    says = "DMA, export, import; 2 MiB per task, lists of 64"
     text = cli.run(tmp_path, "info").stdout
-    assert f"softdoca 3.0.0058  0000:03:00.0 mlx5_0 {iface}: {says}" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+    function = f"softdoca 3.0.0058 (simulated)  0000:03:00.0 mlx5_0 {iface}: {says}"
+    assert function in " ".join(text.split()).replace("(simulated) ", "(simulated)  ")
     facts = json.loads(cli.run(tmp_path, "info", "--json").stdout)["doca"]
     assert facts["softdoca"]["version"] == "3.0.0058"
     assert [one["iface"] for one in facts["softdoca"]["devices"]] == [iface]
@@ -42,7 +44,7 @@ def test_what_softdoca_s_environment_has_wrong_is_the_reason(monkeypatch):
 def test_a_function_without_dma_has_no_limits_of_tasks():
     said = {"version": "2.9", "devices": [DEVICE, DEVICE | {"dma": False}], "why": ""}
     able, unable = info_doca.lines({"doca": said})
-    assert able == "doca 2.9  0000:03:00.0 mlx5_0: DMA, export; 2097152 bytes per task, lists of 64"
+    assert able == "doca 2.9  0000:03:00.0 mlx5_0: DMA, export; 2 MiB per task, lists of 64"
     assert unable == "doca 2.9  0000:03:00.0 mlx5_0: export"
 
 

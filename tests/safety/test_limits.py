@@ -101,7 +101,7 @@ def test_too_little_address_space_is_a_named_limit():
 @pytest.mark.parametrize("size", [1 << 44, 1 << 56, (1 << 63) - 1])
 def test_absurd_sizes_are_out_of_memory_at_once(size):
     start = time.monotonic()
-    with pytest.raises(OutOfMemory, match=f"{size} bytes requested"):
+    with pytest.raises(OutOfMemory, match=f"{size:,} bytes requested"):
         dgkit.empty(size)
     assert time.monotonic() - start < 0.5
 

@@ -215,3 +215,20 @@ def test_info_shows_a_core_that_does_not_load_and_exits_3(monkeypatch, capsys):
     assert facts["core"]["loaded"] is False
     assert facts["core"]["why"]
     assert facts["machine"]["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["dem"], "dgkit: No such command 'dem'. Did you mean 'demo'? See `dgkit --help`\n"),
+        (["--versio"], "Did you mean '--version'? See `dgkit --help`\n"),
+        (
+            ["demo", "--provider", "foo"],
+            "'foo' is not one of: soft, cuda, verbs, softdoca, doca. See",
+        ),
+        (["info", "--address", "tcp://127.0.0.1:1"], "has no key: use tcp://HOST:PORT?key=KEY"),
+    ],
+)
+def test_a_typing_error_is_wrong_usage_and_says_what_was_meant(capsys, arguments, says):
+    assert main(arguments) == 2
+    assert says in capsys.readouterr().err

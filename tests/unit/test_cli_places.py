@@ -68,10 +68,9 @@ def test_the_provider_is_the_one_that_reaches_the_memory(on, provider, monkeypat
 
 
 @pytest.mark.parametrize("on", ["gpu", "cuda:1"])
-@pytest.mark.parametrize("provider", ["soft", "fault"])
-def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, provider, capsys):
-    assert main(["bench", "--on", on, "--provider", provider]) == 2
-    said = f"dgkit: --provider {provider} cannot reach GPU memory: use --provider cuda, or omit it"
+def test_a_provider_that_does_not_reach_the_memory_is_wrong_usage(no_gpu, on, capsys):
+    assert main(["bench", "--on", on, "--provider", "soft"]) == 2
+    said = "dgkit: --provider soft cannot reach GPU memory: use --provider cuda, or omit it"
     assert capsys.readouterr().err.startswith(said)
 
 

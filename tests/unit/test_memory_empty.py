@@ -217,7 +217,7 @@ def test_python_objects_have_no_bytes_to_move(dtype):
 @pytest.mark.parametrize("size", [1 << 50, (1 << 63) - 1])
 def test_more_than_the_machine_has_is_refused_before_anything_is_taken(size):
     before = open_fds()
-    with pytest.raises(OutOfMemory, match=rf"{size} bytes requested, \d+ available"):
+    with pytest.raises(OutOfMemory, match=rf"{size:,} bytes requested, [\d,]+ available"):
         dgkit.empty(size)
     assert open_fds() == before
 

@@ -44,6 +44,14 @@ def test_a_link_is_refused(folder, tmp_path):
         folder()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_in_one_of_another_user_is_refused(folder, tmp_path):
+    folder()
+    os.chown(tmp_path, 12345, -1)
+    with pytest.raises(PeerRefused, match=f"XDG_RUNTIME_DIR is {tmp_path}, which belongs to user"):
+        folder()
+
+
 def test_a_file_is_refused(folder, tmp_path):
     (tmp_path / "dgkit").touch(mode=0o600)
     with pytest.raises(PeerRefused, match=str(tmp_path / "dgkit")):

@@ -53,7 +53,7 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     """
     lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
     every = verbose or not diagnosis.data_paths  # without data paths, checks were requested by name
-    foot = [(), *_foot(diagnosis, width, every=every)]
+    foot = [(), *_foot(diagnosis, width, every=every, repeat=False)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
     writer = _Writer(width, verbose=verbose, two_sides=two)
     if every:
@@ -63,6 +63,8 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
         lines += _fitting(diagnosis, writer, _LINES - len(lines) - len(foot))
     if not diagnosis.findings:
         lines += [(), *_paragraph(_OTHER_SIDE, width, _MARGIN)]
+    if len(lines) > _LINES:  # the verdict in the first line may have left the screen
+        foot = [(), *_foot(diagnosis, width, every=every, repeat=True)]
     return [*lines, *foot]
 
 
@@ -131,7 +133,7 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
             more = path.why if path.why not in (path.proviso, why.removeprefix(": ")) else ""
             details = f"{path.what} {more} {proviso(diagnosis, path)}"
             yield from _paragraph(details, width, _INDENT)
-    if after := "; ".join(f"{path.title}: {path.word}" for path in paths[len(listed) :]):
+    if after := "; ".join(f"{path.title} {path.word}" for path in paths[len(listed) :]):
         yield from _paragraph(f"Others: {after}.", width, _MARGIN)
 
 
@@ -157,10 +159,11 @@ def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
         yield from list(_paragraph(text, width, "", "faint"))[: room - 1]
 
 
-def _foot(diagnosis: Diagnosis, width: int, *, every: bool) -> Iterator[Line]:
+def _foot(diagnosis: Diagnosis, width: int, *, every: bool, repeat: bool) -> Iterator[Line]:
     hidden = sum(f.verdict in (Verdict.OK, Verdict.NOT_APPLICABLE) for f in diagnosis.findings)
     verdict = str(diagnosis.verdict).rstrip(".")
-    text = f"{diagnosis.goal}: {verdict}. Took {diagnosis.took_s:.1f} s."
+    text = f"{diagnosis.goal}: {verdict}. " if repeat else ""
+    text += f"Took {diagnosis.took_s:.1f} s."
     if hidden and not every:
         findings = "the finding that is" if hidden == 1 else f"the {hidden} findings that are"
         text += f" --verbose shows {findings} ok or n.a."

@@ -66,12 +66,18 @@ int dg_runtime_dir(char *out, size_t cap)
 {
 	const char *base = getenv("XDG_RUNTIME_DIR");
 	struct stat st;
-	int n = base && base[0] == '/'
-			? snprintf(out, cap, "%s/dgkit", base)
+	bool given = base && base[0] == '/';
+	int n = given ? snprintf(out, cap, "%s/dgkit", base)
 			: snprintf(out, cap, P_tmpdir "/dgkit-%u", (unsigned)geteuid());
 	if (n < 0 || (size_t)n >= cap)
 		return dg_fail(ENAMETOOLONG,
 			       "XDG_RUNTIME_DIR is too long for the path of a socket: %s", base);
+	/* The owner of the folder above could replace this one; root may use that of nobody else. */
+	if (given && !stat(base, &st) && st.st_uid && st.st_uid != geteuid())
+		return dg_fail(EPERM,
+			       "XDG_RUNTIME_DIR is %s, which belongs to user %u: set it to a folder "
+			       "of this user, or unset it",
+			       base, (unsigned)st.st_uid);
 	if (mkdir(out, 0700) && errno != EEXIST)
 		return dg_fail_errno("cannot create the runtime folder %s (set XDG_RUNTIME_DIR to "
 				     "a folder that you own)",
