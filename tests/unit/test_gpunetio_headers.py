@@ -1,4 +1,4 @@
-"""softdoca's GPUNetIO device headers on the emulated GPU: the entries that they write.
+"""softdoca's GPUNetIO device headers on the emulated GPU, and the software NIC that serves them.
 
 Entries are as in rdma-core's mlx5dv.h: control, remote address, atomic and data segments.
 """
@@ -9,7 +9,9 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import dgkit
 from dgkit.gpu_initiated import emulate
 
 HEADERS = Path(__file__).parents[2] / "native/softdoca/include"
@@ -17,6 +19,10 @@ SOURCE = r"""
 #include <doca_gpunetio_dev_verbs_counter.cuh>
 #include <doca_gpunetio_dev_verbs_twosided.cuh>
 typedef doca_gpu_dev_verbs_qp Qp;
+typedef doca_gpu_dev_verbs_addr Addr;
+#define VERBS(name) DOCA_GPUNETIO_VERBS_##name
+#define SHARED	    VERBS(RESOURCE_SHARING_MODE_GPU)
+#define AUTO	    VERBS(NIC_HANDLER_AUTO)
 
 extern "C" __global__ void entries(uint8_t *m)
 {
@@ -42,6 +48,63 @@ extern "C" __global__ void entries(uint8_t *m)
     doca_gpu_dev_verbs_wqe_prepare_dump(q, at(7), 0xabcd, flags, l, lk, 1);
     doca_gpu_dev_verbs_wqe_prepare_write_inl(q, at(8), 0xabcd, flags, r, rk, (uint64_t)&lk, 4);
 }
+
+/* Each thread has 256 bytes. */
+extern "C" __global__ void post(Qp *q, Qp *companion, uint8_t *data, uint32_t key, int rounds,
+                                uint64_t *out)
+{
+    const unsigned me = threadIdx.x;
+    const uint64_t mine = (uint64_t)data + 256 * me, sum = (uint64_t)data + 256 * blockDim.x;
+    auto at = [=](uint64_t address) { return Addr{address, key}; };
+    uint64_t t, *word = (uint64_t *)mine;
+    for (int i = 1; i <= rounds; i++) {
+        word[0] = me << 8 | i;
+        doca_gpu_dev_verbs_put<SHARED, AUTO, VERBS(EXEC_SCOPE_WARP)>(q, at(mine + 8), at(mine),
+                                                                     8, &t);
+        doca_gpu_dev_verbs_wait(q, t);
+        out[0] += word[1] != word[0];
+        doca_gpu_dev_verbs_p<uint64_t>(q, at(mine + 16), word[0] + 1, &t);
+        doca_gpu_dev_verbs_get<SHARED, AUTO, VERBS(EXEC_SCOPE_THREAD), VERBS(MCST_ENABLED),
+                               VERBS(BLOCKING_MODE_ENABLED)>(
+            q, at(mine + 16), at(mine + 24), 8, at(mine), &t);
+        out[0] += word[3] != word[0] + 1;
+        doca_gpu_dev_verbs_put_signal<VERBS(SIGNAL_OP_ADD)>(
+            q, at(mine + 32), at(mine), 8, at(sum), at(mine + 40), 1);
+        doca_gpu_dev_verbs_put_counter(q, at(mine + 48), at(mine), 0, companion, at(sum + 8),
+                                       at(mine + 40), 1);
+        doca_gpu_dev_verbs_send(q, at(mine), 8, &t);
+        doca_gpu_dev_verbs_wait(q, t);
+    }
+    doca_gpu_dev_verbs_wait(companion);
+}
+
+extern "C" __global__ void receive(Qp *q, uint8_t *data, uint32_t key, int rounds, uint64_t *out)
+{
+    const uint64_t mine = (uint64_t)data + 16384 + 256 * threadIdx.x;
+    doca_gpunetio_ib_mlx5_cqe64 *cqe;
+    for (int i = 0; i < rounds; i++) {
+        uint64_t t, *got = (uint64_t *)mine;
+        doca_gpu_dev_verbs_recv(q, Addr{mine, key}, 256, &t);
+        out[0] += doca_gpu_dev_verbs_recv_wait(q, Addr{mine, key}, &t, &cqe) != 0;
+        out[0] += doca_gpu_dev_verbs_cqe_get_bytes(cqe) != 8;
+        if (doca_gpu_dev_verbs_cqe_is_inline(cqe))
+            got = (uint64_t *)doca_gpu_dev_verbs_cqe_get_inl_data(cqe);
+        atomicAdd((unsigned long long *)out + 1, *got);
+    }
+    out[0] += doca_gpu_dev_verbs_recv_wait<SHARED, AUTO, VERBS(MCST_ENABLED)>(
+        q, Addr{mine, key}, &cqe) != 0;
+}
+
+/* A wrong key, then more entries than the rings have. */
+extern "C" __global__ void wrong(Qp *q, uint8_t *data, uint32_t key, int rounds, uint64_t *out)
+{
+    for (int i = 0; i < rounds; i++) {
+        uint64_t t;
+        const Addr right{(uint64_t)data, key}, wrong{(uint64_t)data, key + 1};
+        doca_gpu_dev_verbs_put(q, i == 3 ? wrong : right, right, 8, &t);
+        out[0] += doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), t) == -EIO;
+    }
+}
 """
 R, L, FLAGS = (0x1122334455667788, 0x01020304), (0x99AABBCCDDEEFF00, 0x0A0B0C0D), 8
 WRITE, WRITE_IMM, WAIT, READ, SWAP, ADD, DUMP = 0x08, 0x09, 0x0F, 0x10, 0x11, 0x12, 0x23
@@ -62,8 +125,12 @@ def data(size, place=L, offset=0):
     return struct.pack(">IIQ", size, place[1], place[0] + offset)
 
 
-def test_entries_have_the_bytes_of_mlx5():
-    module = emulate(SOURCE, options=[f"-I{HEADERS}"])
+@pytest.fixture(scope="module")
+def module():
+    return emulate(SOURCE, options=[f"-I{HEADERS}"])
+
+
+def test_entries_have_the_bytes_of_mlx5(module):
     memory = np.zeros(1024 + 64 * 9, "u1")
     module["entries"](1, 1, (memory,))
     expected = [
@@ -99,3 +166,45 @@ def test_the_queue_pair_is_laid_out_as_in_the_open_headers(tmp_path):
     compiler = shutil.which("cc") or shutil.which("gcc")
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
     subprocess.run([compiler, *flags, f"-I{HEADERS}", program], check=True)
+
+
+THREADS, ROUNDS = 32, 2
+
+
+@pytest.fixture
+def queues(request):
+    """A queue pair, its peer, its companion; shared memory with its key for kernels."""
+    doorbell, receives, inline = request.param
+    with dgkit.Device("soft") as device, device.nic() as nic, dgkit.empty(32768) as memory:
+        pairs = [nic.queue_pair(64, receives=receives, doorbell=doorbell, inline_receive=inline)
+                 for _ in range(3)]  # fmt: skip
+        for one, other in ((0, 1), (1, 0), (2, 2)):
+            pairs[one].connect(pairs[other])
+        with device.register(memory) as region:
+            yield pairs, memory, np.uint32(nic.key(region).big_endian)
+
+
+@pytest.mark.parametrize(
+    "queues",  # data in completions are read before the next lap can replace them
+    [("proxy", 64, True), ("record", 32, False), ("no record", 64, True)],
+    indirect=True,
+)
+def test_kernels_reach_memory_and_peers_through_the_software_nic(module, queues):
+    (queue, peer, companion), memory, key = queues
+    posted, received = np.zeros(2, "u8"), np.zeros(2, "u8")
+    receiver = module["receive"].start(
+        1, THREADS, (peer, memory, key, np.int32(ROUNDS), received), timeout=30
+    )
+    module["post"](
+        1, THREADS, (queue, companion, memory, key, np.int32(ROUNDS), posted), timeout=30
+    )
+    receiver.wait()
+    assert posted[0] == received[0] == 0
+    assert received[1] == sum(t << 8 | i for t in range(THREADS) for i in range(1, ROUNDS + 1))
+    sums = memory.array[256 * THREADS : 256 * THREADS + 16].view("u8")
+    assert sums.tolist() == [THREADS * ROUNDS] * 2
+
+    rounds = 200  # more than three laps
+    module["wrong"](1, 1, (queue, memory, key, np.int32(rounds), posted), timeout=30)
+    assert posted[0] == rounds - 3
+    assert queue.info().state == "error"
