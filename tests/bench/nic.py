@@ -1,0 +1,213 @@
+"""Prints the figures of GPUNetIO Verbs by the software NIC, beside dgkit's own queue.
+
+    python tests/bench/nic.py                        half a minute
+    python tests/bench/nic.py --json results/FILE    and stores them
+
+One thread moves the bytes between pinned memories: that of the NIC, which executes mlx5 work queue
+entries, or that of GPU queues, which executes dgkit's records. The bare loop is a kernel's thread
+ringing a doorbell in pinned memory that a loop in C answers. Without a GPU the emulated one runs
+the kernels, and nothing is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from gpu_initiated import SIZE, Bench
+from rich.console import Console
+from rig import Figure, rounds, save
+from table import shown
+
+import dgkit
+from dgkit.gpu_initiated import emulate, raw_module
+from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Meter
+
+SAMPLES = 2000
+KERNELS = r"""
+#include <doca_gpunetio_dev_verbs_onesided.cuh>
+typedef unsigned long long u64;
+typedef doca_gpu_dev_verbs_qp Q;
+struct ends {
+    u64 remote, local;
+    unsigned rkey, lkey;
+};
+#define REMOTE(at) doca_gpu_dev_verbs_addr{e->remote + (at), e->rkey}
+#define LOCAL(at) doca_gpu_dev_verbs_addr{e->local + (at), e->lkey}
+
+__device__ static int wait_for(Q *q, u64 ticket)
+{
+    return doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), ticket);
+}
+
+extern "C" __global__ void put(Q *q, const ends *e, int count, u64 *cycles, int *bad)
+{
+    doca_gpu_dev_verbs_ticket_t ticket;
+    for (int i = 0; i < count; i++) {
+        const u64 before = (u64)clock64();
+        doca_gpu_dev_verbs_put(q, REMOTE(0), LOCAL(0), 8, &ticket);
+        *bad += wait_for(q, ticket) != 0;
+        cycles[i] = (u64)clock64() - before;
+    }
+}
+
+extern "C" __global__ void put_signal(Q *q, const ends *e, int count, u64 *cycles, int *bad)
+{
+    doca_gpu_dev_verbs_ticket_t ticket;
+    for (int i = 0; i < count; i++) {
+        const u64 before = (u64)clock64();
+        doca_gpu_dev_verbs_put_signal<DOCA_GPUNETIO_VERBS_SIGNAL_OP_ADD>(
+            q, REMOTE(64), LOCAL(0), 8, REMOTE(0), LOCAL(64), 1, &ticket);
+        *bad += wait_for(q, ticket) != 0;
+        cycles[i] = (u64)clock64() - before;
+    }
+}
+
+extern "C" __global__ void puts(Q *q0, Q *q1, Q *q2, Q *q3, Q *q4, Q *q5, Q *q6, Q *q7,
+                                const ends *e, int count, int each, int *bad)
+{
+    Q *const all[] = {q0, q1, q2, q3, q4, q5, q6, q7};
+    Q *const q = all[blockIdx.x];
+    const u64 at = 64 * (u64)(threadIdx.x + blockIdx.x * blockDim.x);
+    doca_gpu_dev_verbs_ticket_t ticket = 0;
+    int failed = 0;
+    for (int i = 0; i < count; i++) {
+        doca_gpu_dev_verbs_put(q, REMOTE(at), LOCAL(at), 64, &ticket);
+        if (each)
+            failed += wait_for(q, ticket) != 0;
+    }
+    failed += wait_for(q, ticket) != 0;
+    if (failed)
+        atomicAdd(bad, failed);
+}
+"""
+
+
+class NicBench:
+    """Kernels that post to queue pairs, and the memory that they use."""
+
+    def __init__(self, device: dgkit.Device, meter: Meter, local: Any, target: Any) -> None:
+        self.meter = meter
+        self.nic = device.nic()
+        self.module: Any = emulate(KERNELS) if meter.emulated else raw_module(KERNELS)
+        owned = device.register(target)
+        lkey, rkey = self.nic.key(local), self.nic.key(owned)
+        ends = np.array([rkey.address, lkey.address, 0], np.uint64)
+        ends.view(np.uint32)[4:] = rkey.big_endian, lkey.big_endian
+        self.ends = self._array(ends)
+
+    def _array(self, values: Any) -> Any:
+        if self.meter.emulated:
+            return values
+        import cupy
+
+        return cupy.asarray(values)
+
+    def _run(self, kernel: str, grid: int, block: int, args: tuple[Any, ...]) -> float:
+        """Run a kernel to its end; return the seconds that it took."""
+        bad = self._array(np.zeros(1, np.int32))
+        since = time.perf_counter()
+        self.module[kernel](grid, block, (*args, bad))
+        if not self.meter.emulated:
+            import cupy
+
+            cupy.cuda.get_current_stream().synchronize()
+        taken = time.perf_counter() - since
+        assert not int(bad[0]), f"{int(bad[0])} operations of {kernel} failed"
+        return taken
+
+    def pairs(self, stack: ExitStack, count: int, doorbell: str, entries: int) -> list[Any]:
+        """Open connected queue pairs, and return one side of each."""
+        opened = []
+        for _ in range(count):
+            one, other = (
+                stack.enter_context(self.nic.queue_pair(n, doorbell=doorbell)) for n in (entries, 2)
+            )
+            one.connect(other)
+            other.connect(one)
+            opened.append(one)
+        return opened
+
+    def single(self, kernel: str, queue: Any) -> float:
+        """Nanoseconds of one operation of one thread, until it sees the completion."""
+        cycles = self._array(np.zeros(SAMPLES, np.uint64))
+        self._run(kernel, 1, 1, (queue, self.ends, np.int32(SAMPLES), cycles))
+        host = cycles if self.meter.emulated else cycles.get()
+        return float(median(host.tolist())) / self.meter._cycles_per_second() * 1e9
+
+    def rate(self, queues: list[Any], *, each: bool) -> float:
+        """Millions of puts of 64 bytes a second, by RATE_THREADS threads on each queue pair."""
+        args = [*queues, *[queues[0]] * (RATE_RINGS - len(queues))]
+        count = 20 if self.meter.emulated else 1000
+        done = len(queues) * RATE_THREADS * count
+        what = (*args, self.ends, np.int32(count), np.int32(each))
+        return done / self._run("puts", len(queues), RATE_THREADS, what) / 1e6
+
+
+def figures(own: Bench, nic: NicBench) -> Iterator[Figure]:
+    """Each row beside what dgkit's own queue takes, in the same run."""
+    for doorbell in ("proxy", "record"):
+        with ExitStack() as stack:
+            (queue,) = nic.pairs(stack, 1, doorbell, 1024)
+            taken = rounds(lambda q=queue: nic.single("put", q), own.bare)
+            yield taken.figure(
+                f"put of 8 B, {doorbell}", "ns", "(the floor)", lambda v, r: v > 0, "bare loop"
+            )
+            taken = rounds(lambda q=queue: nic.single("put", q), lambda: own.single("put"))
+            yield taken.figure(
+                f"put of 8 B, {doorbell}", "ns", "1.1 x dgkit's", lambda v, r: v <= 1.1 * r,
+                "dgkit's queue, fenced",
+            )  # fmt: skip
+            taken = rounds(lambda q=queue: nic.single("put_signal", q), own.bare)
+            yield taken.figure(
+                f"put_signal, {doorbell}", "ns", "2 x the floor + 1 us",
+                lambda v, r: v <= 2 * r + 1000, "bare loop",
+            )  # fmt: skip
+        for pairs in (1, RATE_RINGS):
+            for each, how in ((False, "in flight"), (True, "each waited for")):
+                with ExitStack() as stack:
+                    queues = nic.pairs(stack, pairs, doorbell, 4096)
+                    nic.rate(queues, each=each)
+                    taken = rounds(
+                        lambda q=queues, e=each: nic.rate(q, each=e),
+                        lambda p=pairs: own.rate(p, RATE_THREADS, fenced=True),
+                        count=5,
+                    )
+                yield taken.figure(
+                    f"puts of {RATE_SIZE} B, {pairs} queue pairs, {doorbell}, {how}", "M/s",
+                    "half of dgkit's", lambda v, r: v >= r / 2, "dgkit's rings, in flight",
+                )  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures there")
+    args = parser.parse_args()
+    meter = Meter()
+    with (
+        dgkit.Device("soft") as device,
+        dgkit.empty(SIZE, on=meter.local_kind) as source,
+        dgkit.empty(SIZE, on=meter.local_kind) as target,
+    ):
+        local, owned = device.register(source), device.register(target)
+        remote = device.import_region(owned.export())
+        own = Bench(device, local, remote, meter)
+        found = list(figures(own, NicBench(device, meter, local, target)))
+    title = f"GPUNetIO Verbs by the software NIC ({meter.label}): medians of rounds"
+    Console().print(shown(found, title))
+    if args.json and meter.emulated:
+        print("not stored: the emulated GPU's figures are none of a GPU", file=sys.stderr)
+    elif args.json:
+        save(args.json, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
