@@ -736,6 +736,9 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 int dg_nic_key_close(dg_nic *n, uint32_t key);
 int dg_nic_cq_open(dg_nic *n, const dg_nic_cq_config *cfg, dg_nic_cq **out);
 int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn);
+/* Starts again at the ring's first place, in its first lap. Errors: EBUSY while a queue pair that uses
+ * it is not in RESET. */
+int dg_nic_cq_restart(dg_nic_cq *cq);
 /* Frees the CQ. Errors: EBUSY while a queue pair uses it. */
 int dg_nic_cq_close(dg_nic_cq *cq);
 /* Opens a queue pair in the state RESET. */

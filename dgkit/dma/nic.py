@@ -403,6 +403,8 @@ class VerbsQueue(KernelQueue):
         to.gid, to.qpn = gid, number
         with self.nic.using:
             check(lib.dg_nic_qp_modify(self._handle(), lib.DG_NIC_RESET, to, 0))
+            for cq in self._cqs:
+                check(lib.dg_nic_cq_restart(cq))
             self._clear()
             self._lay_out()
             for state in (lib.DG_NIC_INIT, lib.DG_NIC_RTR, lib.DG_NIC_RTS):

@@ -20,6 +20,12 @@ from . import ptx
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
 _FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")
+_VERBS_HEADER = "doca_gpunetio_dev_verbs_onesided.cuh"
+# Likewise; an installation in place has them beside the C core.
+_VERBS_FOLDERS = (
+    _PACKAGE.parent / "_softdoca" / "include",
+    _PACKAGE.parents[1] / "native" / "softdoca" / "include",
+)
 SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
@@ -50,6 +56,16 @@ def include_dir() -> Path:
         if (folder / "dgkit_device.cuh").is_file():
             return folder
     raise FileNotFoundError(f"dgkit_device.cuh is not in {_FOLDERS[0]}: install dgkit again")
+
+
+def verbs_include_dirs(source: str) -> list[Path]:
+    """Return the folder of dgkit's GPUNetIO headers if a source names one of GPUNetIO's, else none.
+
+    It belongs behind all other folders of headers, so that NVIDIA's are used where they are given.
+    """
+    if "doca_gpunetio" not in source:
+        return []
+    return [folder for folder in _VERBS_FOLDERS if (folder / _VERBS_HEADER).is_file()][:1]
 
 
 def _without_comments(source: str) -> str:
@@ -157,6 +173,7 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
         Unsupported: No C++ compiler is installed.
     """
     headers, text = include_dir(), translate(source)
+    options = [*options, *(f"-I{folder}" for folder in verbs_include_dirs(source))]
     command = [find_compiler(), *_FLAGS, *_WARNINGS, f"-I{headers}"]
     sanitizer = ["-fsanitize=thread"] if tsan else []
     language = "c++"

@@ -135,7 +135,8 @@ def emulate(source: str, *, options: Sequence[str] = (), tsan: bool = False) -> 
     """Compile CUDA C++ for the emulated GPU.
 
     Args:
-        source: CUDA C++, which may `#include <dgkit_device.cuh>`. It and headers of folders named
+        source: CUDA C++, which may include dgkit_device.cuh, and headers of GPUNetIO Verbs:
+            NVIDIA's if `options` has their folders, else dgkit's. It and headers of folders named
             by `-I` may have inline PTX without branches, and include `<cuda/atomic>`.
         options: Further arguments of the compiler, such as `-DNAME=1`, `-I/folder`, or
             `-D__CUDA_ARCH__=800` (with inline PTX the default is 900).

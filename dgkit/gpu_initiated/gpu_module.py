@@ -8,7 +8,7 @@ from ..dma import KernelQueue, Region
 from ..dma.gpu_queue import collectors
 from ..live_set import LiveSet
 from ..memory import cuda
-from .compiler import include_dir
+from .compiler import include_dir, verbs_include_dirs
 
 TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
     occupies the whole GPU may wait for the end of that kernel.
 
     Args:
-        source: CUDA C++, which may `#include <dgkit_device.cuh>`.
+        source: CUDA C++, which may include dgkit_device.cuh, or dgkit's headers of GPUNetIO Verbs.
         options: Further arguments of NVRTC, such as `-DNAME=1`.
 
     Raises:
@@ -250,7 +250,8 @@ def raw_module(source: str, *, options: Sequence[str] = ()) -> GpuModule:
         cupy.cuda.compiler.CompileException: The source does not compile.
     """
     cupy = cuda.require_cupy()
-    flags = ("--std=c++17", f"-I{include_dir()}", *options)
+    verbs = (f"-I{folder}" for folder in verbs_include_dirs(source))
+    flags = ("--std=c++17", f"-I{include_dir()}", *options, *verbs)
     raw = cupy.RawModule(code=source, options=flags, backend="nvrtc")
     with contextlib.suppress(AttributeError):
         raw.compile()

@@ -81,6 +81,23 @@ int dg_nic_cq_number(dg_nic_cq *cq, uint32_t *cqn)
 	return 0;
 }
 
+int dg_nic_cq_restart(dg_nic_cq *cq)
+{
+	struct dg_nic *n = cq->nic;
+	int rc = dg_nic_check_process(n);
+	if (rc)
+		return rc;
+	dg_poller_lock(&n->poller);
+	for (struct dg_nic_qp *qp = n->qps; qp && !rc; qp = qp->next)
+		if ((qp->c.send_cq == cq || qp->c.receive_cq == cq) && qp->state != DG_NIC_RESET)
+			rc = dg_fail(EBUSY, "CQ %u is used by queue pair %u: reset that first",
+				     cq->number, qp->qpn);
+	if (!rc)
+		cq->produced = 0;
+	dg_poller_unlock(&n->poller);
+	return rc;
+}
+
 int dg_nic_cq_close(dg_nic_cq *cq)
 {
 	struct dg_nic *n = cq->nic;

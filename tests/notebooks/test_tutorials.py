@@ -50,6 +50,10 @@ high = max(s.seen_ns - s.gpu_post_ns for s in stamps)
 def adapter_completions(count):
     return count // 16 + 1
 """,
+    "10_gpunetio": """
+launch("put", 1, 1, 16, address=rkey.address + 4096 - 15)
+syndrome, arrived = 0x04, 0
+""",
     "11_fleet": """
     values = np.array(list(p50_ns.values()))
     return [name for name, value in p50_ns.items() if value > values.mean() + 2 * values.std()]
@@ -73,6 +77,7 @@ ABSURD = {
     "07_doctor": "answers['machine-a'] = ['bar1-size']",
     "08_gpu_initiated": "low = high = 'both at once'",
     "09_rdma_and_two_machines": "    return 'as many as operations'",
+    "10_gpunetio": "syndrome = arrived = 'the end'",
     "11_fleet": "    return 3.5",
 }
 

@@ -134,9 +134,13 @@ def test_a_queue_pair_works_again_once_it_is_connected_again(memory, pair):
     post(one, WRITE, [struct.pack(">QII", 0, 5, 0), data(local, 64)])
     wait(one)
     one.connect(other)
+    other.connect(one)
     post.counts.clear()
     post(one, WRITE, [remote(remote_key), data(local, 64)])
-    assert wait(one).info.state == "ready to send"
+    report = wait(one)
+    assert report.info.state == "ready to send"
+    assert len(report.completions) == 1
+    assert report.completions[0].error is None
     assert far.array[:64].all()
 
 

@@ -4,10 +4,9 @@
 #ifndef DOCA_GPUNETIO_DEV_VERBS_COMMON_H
 #define DOCA_GPUNETIO_DEV_VERBS_COMMON_H
 
+#ifndef __CUDACC_RTC__
 #include <cuda.h>
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
+#endif
 
 #include <doca_gpunetio_verbs_dev.h>
 

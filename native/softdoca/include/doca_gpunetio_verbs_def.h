@@ -6,10 +6,23 @@
 #ifndef DOCA_GPUNETIO_VERBS_DEF_H
 #define DOCA_GPUNETIO_VERBS_DEF_H
 
+#ifdef __CUDACC_RTC__ /* NVRTC has no headers of the host */
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t, __be16;
+typedef unsigned int uint32_t, __be32;
+typedef unsigned long uint64_t, uintptr_t;
+typedef unsigned long long __be64;
+typedef int int32_t;
+typedef long int64_t;
+#define INT_MAX 0x7fffffff
+enum { EIO = 5, EBUSY = 16, EINVAL = 22 };
+#else
+#include <errno.h>
 #include <limits.h>
 #include <linux/types.h>
 #include <stdint.h>
 #include <stdio.h>
+#endif
 
 #ifdef __cplusplus
 #define DOCA_GPUNETIO_SIZE_IS(type, size) static_assert(sizeof(type) == (size), #type)
