@@ -183,23 +183,35 @@ struct dg_nic {
 };
 
 /* Copies 8-byte words that others may be writing. */
-static inline void load_words(void *to, const void *from, uint32_t n)
+static inline void load_words_in(void *to, const void *from, uint32_t n, memory_order order)
 {
 	const _Atomic uint64_t *s = from;
+#pragma GCC unroll 8
 	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t word = atomic_load_explicit(&s[i], memory_order_relaxed);
+		const uint64_t word = atomic_load_explicit(&s[i], order);
 		memcpy((char *)to + 8 * i, &word, 8);
 	}
 }
 
-static inline void store_words(void *to, const void *from, uint32_t n)
+static inline void store_words_in(void *to, const void *from, uint32_t n, memory_order order)
 {
 	_Atomic uint64_t *d = to;
+#pragma GCC unroll 8
 	for (uint32_t i = 0; i < n; i++) {
 		uint64_t word;
 		memcpy(&word, (const char *)from + 8 * i, 8);
-		atomic_store_explicit(&d[i], word, memory_order_relaxed);
+		atomic_store_explicit(&d[i], word, order);
 	}
+}
+
+static inline void load_words(void *to, const void *from, uint32_t n)
+{
+	load_words_in(to, from, n, memory_order_relaxed);
+}
+
+static inline void store_words(void *to, const void *from, uint32_t n)
+{
+	store_words_in(to, from, n, memory_order_relaxed);
 }
 
 static inline bool qp_flies(const struct dg_nic_qp *qp)

@@ -4,36 +4,29 @@
 
 #include "nic.h"
 
-/* Stores the CQE's words; the last one, which has op_own, makes it valid. Release: whoever sees it
- * also sees the other words, and the bytes that the entry moved. */
-static void store(uint8_t *at, const uint64_t words[8])
-{
-	store_words(at, words, 7);
-	atomic_store_explicit((_Atomic uint64_t *)(at + 56), words[7], memory_order_release);
-}
+/* The words are those of a little-endian host. They are made in registers: a load of a word whose
+ * bytes were just stored would have to wait for these stores. */
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "CQEs are made of little-endian words");
 
 void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe *e)
 {
-	union {
-		uint64_t words[8];
-		uint8_t bytes[64];
-	} c = {{0}};
 	const uint64_t place = cq->collapsed ? 0 : cq->produced & (cq->entries - 1);
+	uint8_t *at = cq->ring + place * 64;
 	const uint32_t number = htobe32((uint32_t)e->send_opcode << 24 | qp->qpn);
-	const uint32_t size = htobe32(e->bytes);
-	const uint16_t index = htobe16(e->index);
-	uint8_t op_own = (uint8_t)(e->opcode << 4 | !!(cq->produced & cq->entries));
-	if (e->n_inline) {
-		memcpy(c.bytes, e->data, e->n_inline);
-		op_own |= CQE_INLINE_32;
-	}
-	memcpy(c.bytes + 36, &e->immediate, 4);
-	memcpy(c.bytes + 44, &size, 4);
-	c.bytes[55] = e->syndrome;
-	memcpy(c.bytes + 56, &number, 4);
-	memcpy(c.bytes + 60, &index, 2);
-	c.bytes[63] = op_own;
-	store(cq->ring + place * 64, c.words);
+	const uint64_t op_own = (uint64_t)e->opcode << 4 | (e->n_inline ? CQE_INLINE_32 : 0) |
+				!!(cq->produced & cq->entries);
+	uint64_t words[7] = {0};
+	if (__builtin_expect(e->n_inline, 0))
+		memcpy(words, e->data, e->n_inline);
+	words[4] |= (uint64_t)e->immediate << 32;
+	words[5] = (uint64_t)htobe32(e->bytes) << 32;
+	words[6] = (uint64_t)e->syndrome << 56;
+	store_words(at, words, 7);
+	/* Release: whoever sees op_own, in the last byte, also sees the other words, and the bytes
+	 * that the entry moved. */
+	atomic_store_explicit((_Atomic uint64_t *)(at + 56),
+			      number | (uint64_t)htobe16(e->index) << 32 | op_own << 56,
+			      memory_order_release);
 	cq->produced++;
 	qp->info.produced_cqes++;
 	qp->nic->cqes++;

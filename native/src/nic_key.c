@@ -89,9 +89,9 @@ static void publish(struct nic_public_key *p, const struct nic_key *k, const uin
 		.length = (uint32_t)length,
 	};
 	memcpy(body.descriptor, descriptor, (size_t)length);
-	/* A reader that sees one of the new words also sees that the key is 0, or the new key. */
-	atomic_thread_fence(memory_order_release);
-	store_words(&p->body, &body, KEY_WORDS);
+	/* Release, and acquire in load_key(): a reader that sees one of the new words also sees that
+	 * the key is 0, or the new key. */
+	store_words_in(&p->body, &body, KEY_WORDS, memory_order_release);
 	atomic_store_explicit(&p->key, k->key, memory_order_release);
 }
 

@@ -80,8 +80,7 @@ static bool load_key(const struct nic_table *t, uint32_t key, struct nic_key_bod
 	const struct nic_public_key *p = &t->keys[key_index(key)];
 	if (atomic_load_explicit(&p->key, memory_order_acquire) != key)
 		return false;
-	load_words(out, &p->body, KEY_WORDS);
-	atomic_thread_fence(memory_order_acquire);
+	load_words_in(out, &p->body, KEY_WORDS, memory_order_acquire);
 	return atomic_load_explicit(&p->key, memory_order_relaxed) == key &&
 	       out->length <= DG_DESCRIPTOR_MAX;
 }
@@ -325,8 +324,11 @@ int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to)
 
 void dg_nic_peer_leave(struct dg_nic_qp *qp)
 {
+	struct dg_nic *n = qp->nic;
+	dg_poller_lock(&n->poller);
 	struct nic_peer *peer = qp->peer;
 	qp->peer = NULL;
+	dg_poller_unlock(&n->poller);
 	if (peer)
-		release_peer(qp->nic, peer);
+		release_peer(n, peer);
 }

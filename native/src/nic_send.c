@@ -152,9 +152,9 @@ static int try_entry(struct dg_nic_qp *qp, uint64_t end, struct nic_flight *f)
 	const uint32_t blocks = load_entry(qp);
 	const bool valid = dg_nic_parse(n->bytes, (uint16_t)qp->taken, qp->qpn, &n->wqe, &n->fault);
 	f->index = qp->taken;
-	f->opcode = n->wqe.opcode;
-	f->flags = n->wqe.flags;
-	f->blocks = n->wqe.blocks;
+	f->opcode = (uint8_t)n->wqe.opcode;
+	f->flags = (uint8_t)n->wqe.flags;
+	f->blocks = (uint8_t)n->wqe.blocks;
 	f->bytes = 0;
 	f->left = 0;
 	f->syndrome = 0;

@@ -141,9 +141,9 @@ bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic
 		  struct nic_fault *fault)
 {
 	const uint32_t first = be32_at(bytes), second = be32_at(bytes + 4), segments = second & 0x3f;
-	out->opcode = (uint8_t)first;
+	out->opcode = first & 0xff;
 	out->flags = bytes[11];
-	out->blocks = (uint8_t)wqe_blocks(bytes);
+	out->blocks = wqe_blocks(bytes);
 	out->n_segments = 0;
 	out->total = 0;
 	memcpy(&out->immediate, bytes + 12, 4);

@@ -62,7 +62,7 @@ struct nic_segment {
 
 /* A checked entry. total: bytes of all segments. */
 struct nic_wqe {
-	uint8_t opcode, flags, blocks, n_segments, atomic_size;
+	uint32_t opcode, flags, blocks, n_segments, atomic_size;
 	uint32_t immediate; /* as it is in the entry */
 	uint32_t rkey, max_index, cqn;
 	uint64_t remote, total;

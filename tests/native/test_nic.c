@@ -128,6 +128,705 @@ static void messages_arrive_in_receives(void)
 	pair_close(&p);
 }
 
+
+/* Checks that the entry that was just put ends with this error, and that the rest is flushed. */
+static void check_error(struct pair *p, uint8_t syndrome, const char *why)
+{
+	struct program *a = &p->a;
+	const uint16_t index = (uint16_t)(a->next - 1);
+	struct cqe c;
+
+	put_short(a, WQE_NOP, 0);
+	ring(a);
+	c = wait_cqe(a);
+	CHECK_EQ(c.opcode, CQE_REQUEST_ERROR);
+	CHECK_EQ(c.syndrome, syndrome);
+	CHECK_EQ(c.index, index);
+	c = wait_cqe(a);
+	CHECK_EQ(c.opcode, CQE_REQUEST_ERROR);
+	CHECK_EQ(c.syndrome, SYNDROME_FLUSHED);
+	CHECK_EQ(c.index, (uint16_t)(index + 1));
+	CHECK_EQ(qp_info(a).state, DG_NIC_ERROR);
+	CHECK_EQ(qp_info(a).syndrome, syndrome);
+	CHECK_SAYS(qp_info(a).why, why);
+	for (size_t i = 0; i < SIZE; i++)
+		CHECK_EQ(p->theirs[i], 0);
+	/* The other queue pair of the NIC works, and so does this one after a reset. */
+	CHECK_EQ(qp_info(&p->b).state, DG_NIC_RTS);
+	put_short(&p->b, WQE_NOP, WQE_CQE);
+	ring(&p->b);
+	check_done(&p->b, (uint16_t)(p->b.next - 1));
+}
+
+/* Starts both queue pairs again. */
+static void restart(struct pair *p)
+{
+	struct program *both[] = { &p->a, &p->b };
+	dg_nic_address a = address_of(&p->a), b = address_of(&p->b);
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(dg_nic_qp_modify(both[i]->qp, DG_NIC_RESET, NULL, 0), 0);
+		both[i]->next = 0;
+		ring(both[i]);
+	}
+	program_connect(&p->a, &b);
+	program_connect(&p->b, &a);
+}
+
+/* An entry whose bytes a test changes before it is put. */
+static uint8_t *write_entry(struct pair *p, uint8_t *w)
+{
+	memset(w, 0, 1024);
+	control(&p->a, w, WQE_WRITE, 3, WQE_CQE);
+	remote_segment(w + 16, p->theirs, p->rkey);
+	data_segment(w + 32, p->mine, p->lkey, 64);
+	return w;
+}
+
+static void wrong_entries_end_their_queue_pair(void)
+{
+	struct wrong {
+		uint32_t at, bytes; /* where, and how many */
+		uint64_t value;
+		uint8_t syndrome;
+		const char *why;
+	} cases[] = {
+		{ 0, 4, 0x123408, SYNDROME_LOCAL_QP, "index" },
+		{ 4, 4, 0x55503, SYNDROME_LOCAL_QP, "queue pair number" },
+		{ 0, 4, 0x7f, SYNDROME_LOCAL_QP, "opcode" },
+		{ 0, 4, 0x0f, SYNDROME_LOCAL_QP, "too many" }, /* WAIT of three segments */
+		{ 4, 4, 0, SYNDROME_LOCAL_QP, "queue pair number" },
+		{ 24, 4, 0x999900, SYNDROME_REMOTE_ACCESS, "rkey, unknown" },
+		{ 24, 4, 0, SYNDROME_REMOTE_ACCESS, "rkey, unknown" },
+		{ 16, 8, 1, SYNDROME_REMOTE_ACCESS, "remote address, outside" },
+		{ 16, 8, UINT64_MAX - 10, SYNDROME_REMOTE_ACCESS, "remote address, outside" },
+		{ 36, 4, 0x999900, SYNDROME_LOCAL_PROTECTION, "lkey, unknown" },
+		{ 36, 4, 0, SYNDROME_LOCAL_PROTECTION, "lkey, unknown" },
+		{ 40, 8, 1, SYNDROME_LOCAL_PROTECTION, "local address, outside" },
+		{ 40, 8, UINT64_MAX - 10, SYNDROME_LOCAL_PROTECTION, "local address, outside" },
+		{ 32, 4, SIZE + 1, SYNDROME_REMOTE_ACCESS, "remote address, outside" },
+		{ 32, 4, 0, SYNDROME_REMOTE_ACCESS, "remote address, outside" }, /* 2 GiB */
+		{ 32, 4, 0x7fffffff, SYNDROME_REMOTE_ACCESS, "remote address, outside" },
+		{ 32, 4, WQE_INLINE | 13, SYNDROME_LOCAL_QP, "inline bytes" },
+		{ 32, 4, 0xffffffff, SYNDROME_LOCAL_QP, "inline bytes" },
+	};
+	struct pair p;
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint8_t w[1024];
+
+		write_entry(&p, w);
+		if (cases[i].bytes == 4)
+			put32(w + cases[i].at, (uint32_t)cases[i].value);
+		else
+			put64(w + cases[i].at, cases[i].value);
+		put_entry(&p.a, w, 1);
+		check_error(&p, cases[i].syndrome, cases[i].why);
+		restart(&p);
+	}
+	pair_close(&p);
+}
+
+static void number_of_segments_must_fit(void)
+{
+	static const uint8_t counts[] = { 0, 1, 2, 63 };
+	struct pair p;
+	uint8_t w[1024];
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (size_t i = 0; i < sizeof(counts); i++) {
+		write_entry(&p, w);
+		put32(w + 4, p.a.qpn << 8 | counts[i]);
+		if (counts[i] == 63)
+			w[3] = WQE_NOP;
+		put_entry(&p.a, w, 1);
+		if (counts[i] == 2) { /* a WRITE of nothing */
+			ring(&p.a);
+			check_done(&p.a, (uint16_t)(p.a.next - 1));
+			continue;
+		}
+		if (counts[i] == 63) { /* more blocks than the doorbell has */
+			ring(&p.a);
+			CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_LOCAL_QP);
+		} else {
+			check_error(&p, SYNDROME_LOCAL_QP, "too few");
+		}
+		restart(&p);
+	}
+	pair_close(&p);
+}
+
+static void keys_have_rights_and_a_domain(void)
+{
+	struct pair p;
+	uint32_t read_only, other_domain;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 7, DG_NIC_REMOTE_READ, &read_only), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_theirs, (uintptr_t)p.theirs, 8, ALL_ACCESS, &other_domain), 0);
+	put_copy(&p.a, WQE_WRITE, p.theirs, read_only, p.mine, p.lkey, 64);
+	check_error(&p, SYNDROME_REMOTE_ACCESS, "access of the rkey");
+	restart(&p);
+	put_copy(&p.a, WQE_WRITE, p.theirs, other_domain, p.mine, p.lkey, 64);
+	check_error(&p, SYNDROME_REMOTE_ACCESS, "domain");
+	restart(&p);
+	put_copy(&p.a, WQE_READ, p.theirs, p.rkey, p.theirs, read_only, 64);
+	check_error(&p, SYNDROME_LOCAL_PROTECTION, "access of the lkey");
+	restart(&p);
+	put_copy(&p.a, WQE_READ, p.theirs, p.rkey, p.mine, other_domain, 64);
+	check_error(&p, SYNDROME_LOCAL_PROTECTION, "domain");
+	restart(&p);
+	CHECK_EQ(dg_nic_key_close(p.nic, read_only), 0);
+	put_copy(&p.a, WQE_READ, p.theirs, read_only, p.mine, p.lkey, 64);
+	check_error(&p, SYNDROME_REMOTE_ACCESS, "unknown");
+	CHECK_EQ(dg_nic_key_close(p.nic, read_only), -EINVAL);
+	pair_close(&p);
+}
+
+static void atomic_operations_are_checked(void)
+{
+	struct pair p;
+	uint8_t w[1024];
+
+	pair_open(&p, DG_NIC_PROXY);
+	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs + 4, p.rkey, 1, 0, p.mine, p.lkey);
+	check_error(&p, SYNDROME_REMOTE_REQUEST, "not aligned");
+	restart(&p);
+	put_atomic(&p.a, WQE_MASKED_FA, p.theirs, p.rkey, 1, 0, p.mine, p.lkey);
+	check_error(&p, SYNDROME_LOCAL_QP, "opmod");
+	restart(&p);
+	memset(w, 0, sizeof(w));
+	control(&p.a, w, WQE_ATOMIC_FA, 4, WQE_CQE);
+	remote_segment(w + 16, p.theirs, p.rkey);
+	data_segment(w + 48, p.mine, p.lkey, 16);
+	put_entry(&p.a, w, 1);
+	check_error(&p, SYNDROME_LOCAL_LENGTH, "old value");
+	pair_close(&p);
+}
+
+static void masked_atomic_operations_change_their_bits(void)
+{
+	struct pair p;
+	uint8_t w[128] = { 0 };
+	uint64_t *word;
+
+	pair_open(&p, DG_NIC_PROXY);
+	word = (uint64_t *)(p.theirs + 64);
+	*word = 0x1122334455667788;
+	/* 8 bytes: two blocks. Compare the low byte, swap the high one. */
+	control(&p.a, w, WQE_MASKED_CS, 5, WQE_CQE);
+	w[0] = 9;
+	remote_segment(w + 16, word, p.rkey);
+	put64(w + 32, 0xaa00000000000000);
+	put64(w + 40, 0x88);
+	put64(w + 48, 0xff00000000000000);
+	put64(w + 56, 0xff);
+	data_segment(w + 64, p.mine, p.lkey, 8);
+	put_entry(&p.a, w, 2);
+	/* 4 bytes: two fields of 16 bits, of which the low one wraps without a carry. */
+	memset(w, 0, sizeof(w));
+	control(&p.a, w, WQE_MASKED_FA, 4, WQE_CQE);
+	w[0] = 8;
+	remote_segment(w + 16, p.theirs + 96, p.rkey);
+	put32(w + 32, 0x00010001);
+	put32(w + 36, 0x80008000);
+	data_segment(w + 48, p.mine + 8, p.lkey, 4);
+	*(uint32_t *)(p.theirs + 96) = 0x0005ffff;
+	put_entry(&p.a, w, 1);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	check_done(&p.a, 2);
+	CHECK_EQ(*word, (int64_t)0xaa22334455667788);
+	CHECK_EQ(*(uint64_t *)p.mine, 0x1122334455667788);
+	CHECK_EQ(*(uint32_t *)(p.theirs + 96), 0x00060000);
+	CHECK_EQ(*(uint32_t *)(p.mine + 8), 0x0005ffff);
+	CHECK_EQ(*(uint32_t *)(p.theirs + 100), 0);
+	pair_close(&p);
+}
+
+static void entries_may_have_many_segments(void)
+{
+	struct pair p;
+	uint8_t w[1024] = { 0 };
+	uint32_t at = 2;
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (int i = 0; i < 60; i++) /* so that the entry wraps in the ring */
+		put_short(&p.a, WQE_NOP, i == 59 ? WQE_CQE : 0);
+	ring(&p.a);
+	check_done(&p.a, 59);
+	fill(p.mine, 4096, 9);
+	control(&p.a, w, WQE_WRITE, 0, WQE_CQE);
+	remote_segment(w + 16, p.theirs, p.rkey);
+	for (uint32_t i = 0, from = 0; i < 6; i++) {
+		data_segment(w + 16 * at++, p.mine + from, p.lkey, 100);
+		from += 100;
+		put32(w + 16 * at, WQE_INLINE | 44); /* three segments */
+		memcpy(w + 16 * at + 4, p.mine + from, 44);
+		from += 44;
+		at += 3;
+	}
+	put32(w + 4, p.a.qpn << 8 | at);
+	put_entry(&p.a, w, (at + 3) / 4);
+	ring(&p.a);
+	check_done(&p.a, 60);
+	check_pattern(p.theirs, 0, 6 * 144, 9);
+	CHECK_EQ(p.theirs[6 * 144], 0);
+	CHECK_EQ(qp_info(&p.a).taken, 60 + (at + 3) / 4);
+	pair_close(&p);
+}
+
+static void a_doorbell_that_goes_back_is_ignored(uint32_t mode)
+{
+	struct pair p;
+
+	pair_open(&p, mode);
+	for (int i = 0; i < 8; i++)
+		put_short(&p.a, WQE_NOP, WQE_CQE);
+	ring(&p.a);
+	for (uint16_t i = 0; i < 8; i++)
+		check_done(&p.a, i);
+	ring_at(&p.a, 3);
+	usleep(3000);
+	CHECK_EQ(qp_info(&p.a).taken, 8);
+	CHECK_EQ(qp_info(&p.a).state, DG_NIC_RTS);
+	put_short(&p.a, WQE_NOP, WQE_CQE);
+	ring(&p.a);
+	check_done(&p.a, 8);
+	/* One that jumps ends the queue pair, and flushes one ring. */
+	ring_at(&p.a, p.a.next + SENDS + 1);
+	for (int i = 0; i < SENDS; i++) {
+		const struct cqe c = wait_cqe(&p.a);
+
+		CHECK_EQ(c.syndrome, SYNDROME_FLUSHED);
+		CHECK_EQ(c.index, 9 + i);
+	}
+	CHECK_SAYS(qp_info(&p.a).why, "doorbell, beyond the ring");
+	CHECK_EQ(qp_info(&p.a).syndrome, SYNDROME_LOCAL_QP);
+	usleep(2000);
+	CHECK_EQ(qp_info(&p.a).taken, 9 + SENDS);
+	pair_close(&p);
+}
+
+static void doorbells_only_go_forward(void)
+{
+	for (uint32_t mode = DG_NIC_PROXY; mode <= DG_NIC_NO_RECORD; mode++)
+		a_doorbell_that_goes_back_is_ignored(mode);
+}
+
+static void rings_and_indices_wrap(void)
+{
+	struct pair p;
+	const int laps = repeats(1100); /* more than 65536 entries: the index wraps, too */
+
+	pair_open(&p, DG_NIC_RECORD);
+	for (int lap = 0; lap < laps; lap++) {
+		for (int i = 0; i < SENDS; i++) {
+			p.mine[i] = (uint8_t)(lap + i);
+			put_copy(&p.a, WQE_WRITE, p.theirs + i, p.rkey, p.mine + i, p.lkey, 1);
+		}
+		ring(&p.a);
+		for (int i = 0; i < SENDS; i++)
+			check_done(&p.a, (uint16_t)(lap * SENDS + i));
+		CHECK_EQ(memcmp(p.mine, p.theirs, SENDS), 0);
+	}
+	pair_close(&p);
+}
+
+static void a_collapsed_cq_has_the_last_entry(void)
+{
+	struct pair p;
+	dg_nic_qp_config c;
+	dg_nic_cq *cq;
+	dg_nic_qp *qp;
+	struct program one;
+	dg_nic_address b;
+
+	pair_open(&p, DG_NIC_PROXY);
+	program_open(&one, p.nic, DG_NIC_PROXY, SENDS, CQES);
+	CHECK_EQ(dg_nic_qp_close(one.qp), 0);
+	c = one.c;
+	cq = c.send_cq = cq_over(p.nic, one.cqes, 1, true);
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), 0);
+	one.qp = qp;
+	one.qpn = qp_info(&one).qpn;
+	b = address_of(&one); /* its own peer */
+	program_connect(&one, &b);
+	for (int i = 0; i < 10; i++)
+		put_short(&one, WQE_NOP, WQE_CQE);
+	ring(&one);
+	for (uint64_t limit = dg_now_ns() + SECOND; qp_info(&one).completed < 10;)
+		CHECK(dg_now_ns() < limit);
+	CHECK_EQ(one.cqes[61], 9);
+	CHECK_EQ(one.cqes[63] >> 4, CQE_REQUEST);
+	CHECK_EQ(one.cqes[64 + 63], 0xf1);
+	CHECK_EQ(dg_nic_cq_close(cq), -EBUSY);
+	program_close(&one);
+	CHECK_EQ(dg_nic_cq_close(cq), 0);
+	pair_close(&p);
+}
+
+static void a_wait_holds_its_own_queue_only(void)
+{
+	struct pair p;
+	uint8_t w[64] = { 0 };
+	uint32_t cqn;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_cq_number(p.b.send_cq, &cqn), 0);
+	control(&p.a, w, WQE_WAIT, 2, WQE_CQE);
+	put32(w + 24, 1); /* the second CQE */
+	put32(w + 28, cqn);
+	put_entry(&p.a, w, 1);
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 1);
+	ring(&p.a);
+	put_short(&p.b, WQE_NOP, WQE_CQE);
+	ring(&p.b);
+	check_done(&p.b, 0);
+	usleep(2000);
+	CHECK_EQ(qp_info(&p.a).waiting, DG_NIC_WAITS_WAIT);
+	CHECK_EQ(qp_info(&p.a).taken, 0);
+	put_short(&p.b, WQE_NOP, WQE_CQE);
+	ring(&p.b);
+	check_done(&p.b, 1);
+	check_done(&p.a, 0);
+	check_done(&p.a, 1);
+	control(&p.a, w, WQE_WAIT, 2, WQE_CQE);
+	put32(w + 28, 0xfffff);
+	put_entry(&p.a, w, 1);
+	check_error(&p, SYNDROME_LOCAL_QP, "CQ to wait for");
+	pair_close(&p);
+}
+
+static void large_entries_keep_their_order(void)
+{
+	enum { LARGE = 8 << 20 };
+	struct pair p;
+	uint8_t *from, *to;
+	dg_region *r_from, *r_to;
+	uint32_t lkey, rkey;
+
+	pair_open(&p, DG_NIC_PROXY);
+	from = pages(LARGE);
+	to = pages(LARGE);
+	fill(from, LARGE, 5);
+	r_from = registered(p.dev, from, LARGE, RW);
+	r_to = registered(p.dev, to, LARGE, RW);
+	CHECK_EQ(dg_nic_key_open(p.nic, r_from, 0, 7, ALL_ACCESS, &lkey), 0); /* addresses from 0 */
+	CHECK_EQ(dg_nic_key_open(p.nic, r_to, 4096, 7, ALL_ACCESS, &rkey), 0);
+	put_copy(&p.a, WQE_WRITE, (void *)4096, rkey, (void *)0, lkey, LARGE);
+	put_copy(&p.a, WQE_WRITE, (void *)4096, rkey, (void *)1, lkey, 10); /* over its start */
+	put_copy(&p.a, WQE_READ, (void *)4096, rkey, p.mine, p.lkey, 20);
+	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs, p.rkey, 3, 0, p.mine + 64, p.lkey);
+	put_copy(&p.a, WQE_READ, p.theirs, p.rkey, p.mine + 128, p.lkey, 8);
+	ring(&p.a);
+	for (uint16_t i = 0; i < 5; i++)
+		check_done(&p.a, i);
+	check_pattern(to, 1, 10, 5);
+	check_pattern(to + 10, 10, LARGE - 10, 5);
+	CHECK_EQ(memcmp(p.mine, to, 20), 0);
+	CHECK_EQ(p.mine[128], 3);
+	CHECK_EQ(dg_region_close(r_to, SECOND), 0);
+	memset(p.theirs, 0, 64);
+	put_copy(&p.a, WQE_WRITE, (void *)4096, rkey, (void *)0, lkey, LARGE);
+	check_error(&p, SYNDROME_REMOTE_ACCESS, "");
+	pair_close(&p);
+	munmap(from, LARGE);
+	munmap(to, LARGE);
+}
+
+static void a_region_closed_under_traffic_ends_the_queue_pair(void)
+{
+	struct pair p;
+	struct cqe c = { .syndrome = 0 };
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (int i = 0; i < SENDS / 2; i++)
+		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
+	ring(&p.a);
+	CHECK_EQ(dg_region_close(p.r_theirs, SECOND), 0);
+	mprotect(p.theirs, SIZE, PROT_NONE);
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
+	ring(&p.a);
+	while (!c.syndrome)
+		c = wait_cqe(&p.a);
+	CHECK_EQ(c.syndrome, SYNDROME_REMOTE_ACCESS);
+	CHECK_SAYS(qp_info(&p.a).why, "closed region");
+	pair_close(&p);
+}
+
+static void an_error_flushes_receives(void)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	put_receive(&p.b, p.theirs, p.rkey, 10);
+	put_receive(&p.b, p.theirs, p.rkey, 10);
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_ERROR, NULL, 0), 0);
+	for (uint16_t i = 0; i < 2; i++) {
+		c = wait_receive(&p.b);
+		CHECK_EQ(c.opcode, CQE_RECEIVE_ERROR);
+		CHECK_EQ(c.syndrome, SYNDROME_FLUSHED);
+		CHECK_EQ(c.index, i);
+	}
+	/* A send to it fails at once. */
+	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
+	ring(&p.a);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
+	pair_close(&p);
+}
+
+static void put_send(struct program *p, uint8_t opcode, const void *local, uint32_t key, uint32_t size)
+{
+	uint8_t w[64] = { 0 };
+
+	control(p, w, opcode, 2, WQE_CQE);
+	put32(w + 12, 77);
+	data_segment(w + 16, local, key, size);
+	put_entry(p, w, 1);
+}
+
+static void messages_that_do_not_fit_are_errors_of_both(void)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	put_receive(&p.b, p.theirs, p.rkey, 99);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 100);
+	ring(&p.a);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_REQUEST);
+	CHECK_SAYS(qp_info(&p.a).why, "more than the receive has");
+	CHECK_EQ(p.theirs[0], 0);
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.opcode, CQE_RECEIVE_ERROR);
+	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_LENGTH);
+	CHECK_EQ(qp_info(&p.b).state, DG_NIC_ERROR);
+	pair_close(&p);
+}
+
+static void a_wrong_receive_is_an_error_of_both(void)
+{
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	put_receive(&p.b, p.theirs + SIZE - 10, p.rkey, 11);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 5);
+	ring(&p.a);
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.syndrome, SYNDROME_LOCAL_PROTECTION);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_OPERATION);
+	pair_close(&p);
+}
+
+static void messages_go_both_ways_in_order(void)
+{
+	struct pair p;
+	const uint32_t rounds = (uint32_t)repeats(2000);
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (uint32_t i = 0; i < rounds; i++) {
+		struct cqe c;
+
+		p.mine[0] = (uint8_t)i;
+		put_receive(&p.b, p.theirs + 100, p.rkey, 200);
+		put_receive(&p.a, p.theirs + 400, p.rkey, 200);
+		put_send(&p.a, WQE_SEND, p.mine, p.lkey, 1 + i % 200);
+		put_send(&p.b, WQE_SEND_IMM, p.mine, p.lkey, 1 + i % 100);
+		ring(&p.a);
+		ring(&p.b);
+		c = wait_receive(&p.b);
+		CHECK_EQ(c.opcode, CQE_SEND);
+		CHECK_EQ(c.index, (uint16_t)i);
+		CHECK_EQ(c.size, 1 + i % 200);
+		CHECK_EQ(p.theirs[100], (uint8_t)i);
+		c = wait_receive(&p.a);
+		CHECK_EQ(c.opcode, CQE_SEND_IMM);
+		CHECK_EQ(be32_at(c.bytes + 36), 77);
+		check_done(&p.a, (uint16_t)i);
+		check_done(&p.b, (uint16_t)i);
+	}
+	/* A write with an immediate value uses a receive, and none of its memory. */
+	uint8_t w[64] = { 0 };
+	put_receive(&p.b, p.theirs + 100, p.rkey, 200);
+	control(&p.a, w, WQE_WRITE_IMM, 3, WQE_CQE);
+	put32(w + 12, 5);
+	remote_segment(w + 16, p.theirs + 900, p.rkey);
+	data_segment(w + 32, p.mine, p.lkey, 30);
+	put_entry(&p.a, w, 1);
+	ring(&p.a);
+	const struct cqe c = wait_receive(&p.b);
+	CHECK_EQ(c.opcode, CQE_WRITE_IMM);
+	CHECK_EQ(c.size, 30);
+	CHECK_EQ(be32_at(c.bytes + 36), 5);
+	pair_close(&p);
+}
+
+static void short_messages_may_lie_in_the_cqe(void)
+{
+	struct pair p;
+	struct cqe c;
+	dg_nic_address a, b;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_qp_close(p.b.qp), 0);
+	p.b.c.inline_receive = 1;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &p.b.c, &p.b.qp), 0);
+	p.b.qpn = qp_info(&p.b).qpn;
+	a = address_of(&p.a);
+	b = address_of(&p.b);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	program_connect(&p.a, &b);
+	program_connect(&p.b, &a);
+	fill(p.mine, 64, 4);
+	put_receive(&p.b, p.theirs, p.rkey, 100);
+	put_receive(&p.b, p.theirs, p.rkey, 100);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 32);
+	ring(&p.a);
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.op_own & CQE_INLINE_32, CQE_INLINE_32);
+	check_pattern(c.bytes, 0, 32, 4);
+	CHECK_EQ(p.theirs[0], 0);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 33);
+	ring(&p.a);
+	c = wait_receive(&p.b);
+	CHECK_EQ(c.op_own & CQE_INLINE_32, 0);
+	check_pattern(p.theirs, 0, 33, 4);
+	pair_close(&p);
+}
+
+static void a_fence_and_a_dump_wait_for_earlier_entries(void)
+{
+	enum { LARGE = 4 << 20 };
+	struct pair p;
+	uint8_t w[64] = { 0 };
+	uint8_t *to = pages(LARGE);
+	uint32_t key;
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_key_open(p.nic, registered(p.dev, to, LARGE, RW), (uintptr_t)to, 7, ALL_ACCESS, &key), 0);
+	memset(to, 1, LARGE / 2);
+	put_copy(&p.a, WQE_WRITE, to + LARGE / 2, key, to, key, LARGE / 2);
+	control(&p.a, w, WQE_WRITE, 3, WQE_CQE | 0x80);
+	remote_segment(w + 16, p.theirs, p.rkey);
+	data_segment(w + 32, to + LARGE - 1, key, 1); /* the last byte of the first */
+	put_entry(&p.a, w, 1);
+	memset(w, 0, sizeof(w));
+	control(&p.a, w, WQE_DUMP, 2, WQE_CQE);
+	data_segment(w + 16, p.mine, p.lkey, 8);
+	put_entry(&p.a, w, 1);
+	ring(&p.a);
+	for (uint16_t i = 0; i < 3; i++)
+		check_done(&p.a, i);
+	CHECK_EQ(p.theirs[0], 1);
+	pair_close(&p);
+	munmap(to, LARGE);
+}
+
+static void queue_pairs_take_turns(void)
+{
+	enum { N = 8 };
+	struct pair p;
+	struct program q[N];
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (int i = 0; i < N; i++) {
+		program_open(&q[i], p.nic, DG_NIC_PROXY, 4096, CQES);
+		const dg_nic_address self = address_of(&q[i]);
+		program_connect(&q[i], &self);
+		for (int j = 0; j < 4096; j++)
+			put_short(&q[i], WQE_NOP, 0);
+	}
+	for (int i = 0; i < N; i++)
+		ring(&q[i]);
+	/* The thread serves each of them in each pass, so none is far ahead of the slowest. */
+	for (bool all = false; !all;) {
+		all = true;
+		for (int i = 0; i < N; i++)
+			all &= qp_info(&q[i]).completed == 4096;
+	}
+	for (int i = 0; i < N; i++)
+		program_close(&q[i]);
+	pair_close(&p);
+}
+
+static void wrong_configurations_are_refused(void)
+{
+	struct pair p;
+	dg_nic_qp_config c;
+	dg_nic_qp *qp;
+	dg_nic_cq *cq;
+	dg_nic_cq_config q;
+	uint32_t key;
+	dg_nic_address far = { .gid = { 1 }, .qpn = 5 };
+
+	pair_open(&p, DG_NIC_PROXY);
+	c = p.a.c;
+	c.send_entries = 3;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "3 send entries");
+	c = p.a.c;
+	c.receive_sges = 3;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
+	c = p.a.c;
+	c.receive_cq = NULL;
+	CHECK_EQ(dg_nic_qp_open(p.nic, &c, &qp), -EINVAL);
+	q = (dg_nic_cq_config){ .ring = p.a.cqes, .entries = 5 };
+	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
+	q = (dg_nic_cq_config){ .ring = p.a.cqes + 8, .entries = 4 };
+	CHECK_EQ(dg_nic_cq_open(p.nic, &q, &cq), -EINVAL);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, UINT64_MAX, 7, 0, &key), -ERANGE);
+	CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, 0, 7, 16, &key), -EINVAL);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &far, 0), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "state RTS and cannot go to RTR");
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_INIT, NULL, 0), 0);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &far, 0), -ENOTCONN);
+	CHECK_SAYS(dg_last_error(), "no NIC of this machine");
+	CHECK_EQ(dg_nic_qp_set_doorbell(p.a.qp, DG_NIC_PROXY, NULL, NULL), -EINVAL);
+	CHECK_EQ(dg_nic_close(p.nic), -EBUSY);
+	pair_close(&p);
+}
+
+static void two_nics_of_a_process_reach_each_other(void)
+{
+	struct pair p, q;
+	dg_nic_address a, b;
+
+	pair_open(&p, DG_NIC_PROXY);
+	pair_open(&q, DG_NIC_PROXY);
+	a = address_of(&p.a);
+	b = address_of(&q.a);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	CHECK_EQ(dg_nic_qp_modify(q.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	program_connect(&p.a, &b);
+	program_connect(&q.a, &a);
+	fill(p.mine, 1000, 8);
+	put_copy(&p.a, WQE_WRITE, q.theirs, q.rkey, p.mine, p.lkey, 1000);
+	put_copy(&p.a, WQE_READ, q.theirs, q.rkey, p.mine + 2000, p.lkey, 1000);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	check_done(&p.a, 1);
+	check_pattern(q.theirs, 0, 1000, 8);
+	check_pattern(p.mine + 2000, 0, 1000, 8);
+	put_receive(&q.a, q.theirs + 5000, q.rkey, 600);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 500);
+	ring(&p.a);
+	CHECK_EQ(wait_receive(&q.a).size, 500);
+	check_pattern(q.theirs + 5000, 0, 500, 8);
+	check_done(&p.a, 2);
+	/* A key that was closed there is refused here. */
+	CHECK_EQ(dg_nic_key_close(q.nic, q.rkey), 0);
+	put_copy(&p.a, WQE_WRITE, q.theirs, q.rkey, p.mine, p.lkey, 10);
+	ring(&p.a);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_REMOTE_ACCESS);
+	pair_close(&q);
+	pair_close(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -135,6 +834,27 @@ int main(int argc, char **argv)
 		TEST(entries_are_executed_with_a_record),
 		TEST(entries_are_executed_without_a_record),
 		TEST(messages_arrive_in_receives),
+		TEST(wrong_entries_end_their_queue_pair),
+		TEST(number_of_segments_must_fit),
+		TEST(keys_have_rights_and_a_domain),
+		TEST(atomic_operations_are_checked),
+		TEST(masked_atomic_operations_change_their_bits),
+		TEST(entries_may_have_many_segments),
+		TEST(doorbells_only_go_forward),
+		TEST(rings_and_indices_wrap),
+		TEST(a_collapsed_cq_has_the_last_entry),
+		TEST(a_wait_holds_its_own_queue_only),
+		TEST(large_entries_keep_their_order),
+		TEST(a_region_closed_under_traffic_ends_the_queue_pair),
+		TEST(an_error_flushes_receives),
+		TEST(messages_that_do_not_fit_are_errors_of_both),
+		TEST(a_wrong_receive_is_an_error_of_both),
+		TEST(messages_go_both_ways_in_order),
+		TEST(short_messages_may_lie_in_the_cqe),
+		TEST(a_fence_and_a_dump_wait_for_earlier_entries),
+		TEST(queue_pairs_take_turns),
+		TEST(wrong_configurations_are_refused),
+		TEST(two_nics_of_a_process_reach_each_other),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

@@ -1,4 +1,4 @@
-"""Fuzzers of what others send: descriptors, packets, messages, connections, files.
+"""Fuzzers of what others send: descriptors, packets, messages, connections, files, entries.
 
     tests/run fuzz                  about a minute, as in CI
     tests/run fuzz --hours 2        by hand
@@ -119,7 +119,7 @@ def keys(seconds: float) -> str:
 PYTHON: dict[str, Callable[[float], str]] = {
     "messages": messages, "zmtp": zmtp, "keys": keys, "files": files,
 }  # fmt: skip
-C = ("descriptor", "share")
+C = ("descriptor", "share", "nic")
 
 
 def main() -> int:
