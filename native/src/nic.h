@@ -140,7 +140,8 @@ struct dg_nic_qp {
 	uint32_t flight_head, flight_tail; /* oldest, next */
 	/* An atomic operation with the provider, of which there is one in a NIC. */
 	struct nic_wqe atomic;
-	struct nic_piece atomic_piece;
+	uint32_t atomic_word, atomic_result; /* imports with the word, and for its old value */
+	uint64_t atomic_word_offset, atomic_result_offset;
 	/* The receive queue. */
 	uint64_t receive_end, posted, received; /* in the ring; published; completed */
 	/* Of this pass. */

@@ -327,7 +327,9 @@ static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m)
 		return false;
 	for (uint32_t i = 0; i < w->n_segments; i++) {
 		if (find_local(qp, &w->segments[i], 0, &p) != EXECUTED ||
-		    (p.local && (!is_plain(p.local->local.entry) || !region_is_open(p.local->local.id))))
+		    (p.local && (!is_plain(p.local->local.entry) ||
+				 !(p.local->local.entry->access & DG_ACCESS_READ) ||
+				 !region_is_open(p.local->local.id))))
 			return false;
 		memcpy(m->data + at, local_at(&p), p.size);
 		at += p.size;
@@ -454,7 +456,10 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 	}
 	n->atomic_owner = qp;
 	qp->atomic = n->wqe;
-	qp->atomic_piece = *p;
+	qp->atomic_word = REGION_NAME(p->remote->remote.id);
+	qp->atomic_word_offset = p->remote_offset;
+	qp->atomic_result = REGION_NAME(p->local->remote.id);
+	qp->atomic_result_offset = p->local_offset;
 	return POSTED;
 }
 
@@ -462,7 +467,6 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 static int post_result(struct dg_nic_qp *qp, struct nic_flight *f)
 {
 	struct dg_nic *n = qp->nic;
-	const struct nic_piece *p = &qp->atomic_piece;
 	const uint32_t size = qp->atomic.atomic_size;
 	const uint64_t at = f->staging->offset;
 	uint64_t word = 0;
@@ -473,15 +477,15 @@ static int post_result(struct dg_nic_qp *qp, struct nic_flight *f)
 		.user = qp->flight_tail - 1,
 		.local = n->staging_name,
 		.local_offset = at + 8,
-		.remote = REGION_NAME(p->remote->remote.id),
-		.remote_offset = p->remote_offset,
+		.remote = qp->atomic_word,
+		.remote_offset = qp->atomic_word_offset,
 		.size = size,
 		.op = DG_WRITE,
 	};
 	n->wr[1] = n->wr[0];
 	n->wr[1].local_offset = at;
-	n->wr[1].remote = REGION_NAME(p->local->remote.id);
-	n->wr[1].remote_offset = p->local_offset;
+	n->wr[1].remote = qp->atomic_result;
+	n->wr[1].remote_offset = qp->atomic_result_offset;
 	f->kind = FLIGHT_ATOMIC_WRITE;
 	return post(qp, f, 2);
 }

@@ -287,7 +287,8 @@ int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out)
 	return 0;
 }
 
-/* Takes the queue pair out of its NIC. Call with the lock held. */
+/* Takes the queue pair out of its NIC: the thread does not serve it any more. Call with the lock
+ * held. */
 static void take_out(struct dg_nic_qp *qp)
 {
 	struct dg_nic *n = qp->nic;
@@ -300,10 +301,18 @@ static void take_out(struct dg_nic_qp *qp)
 	qp->c.send_cq->users--;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users--;
+}
+
+/* Returns what its operations had of the NIC, once the provider has ended them. */
+static void return_staging(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	dg_poller_lock(&n->poller);
 	for (; qp_flies(qp); qp->flight_head++)
 		dg_nic_staging_put(n, flight_at(qp, qp->flight_head));
 	if (n->atomic_owner == qp)
 		n->atomic_owner = NULL;
+	dg_poller_unlock(&n->poller);
 }
 
 int dg_nic_qp_close(dg_nic_qp *qp)
@@ -312,14 +321,10 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	if (dg_nic_check_process(n))
 		return 0;
 	dg_poller_lock(&n->poller);
-	qp->state = DG_NIC_RESET; /* nothing more is taken */
-	dg_poller_unlock(&n->poller);
-	/* Its staging memory is used until the provider has quiesced. */
-	while (dg_queue_close(qp->q) == -EALREADY)
-		life_nap(&(uint32_t){0});
-	dg_poller_lock(&n->poller);
 	take_out(qp);
 	dg_poller_unlock(&n->poller);
+	dg_queue_close(qp->q);
+	return_staging(qp);
 	dg_nic_peer_leave(qp);
 	dg_queue_free(qp->q);
 	free(qp);

@@ -284,4 +284,13 @@ static UNUSED dg_nic_qp_info qp_info(struct program *p)
 	return i;
 }
 
+/* Waits until the queue pair waits for this. */
+static UNUSED void check_waits(struct program *p, uint32_t what)
+{
+	const uint64_t limit = dg_now_ns() + 20 * SECOND;
+
+	while (qp_info(p).waiting != what)
+		CHECK(dg_now_ns() < limit);
+}
+
 #endif

@@ -16,10 +16,13 @@ struct pair {
 
 static void pair_keys(struct pair *p)
 {
+	const bool gpu = !strcmp(provider, "cuda");
+
 	p->mine = pages(SIZE);
-	p->theirs = pages(SIZE);
+	p->theirs = gpu ? gpu_pages(SIZE) : pages(SIZE);
 	p->r_mine = registered(p->dev, p->mine, SIZE, RW);
-	p->r_theirs = registered(p->dev, p->theirs, SIZE, RW);
+	p->r_theirs = gpu ? registered_gpu(p->dev, p->theirs, SIZE, RW)
+			  : registered(p->dev, p->theirs, SIZE, RW);
 	CHECK_EQ(dg_nic_key_open(p->nic, p->r_mine, (uintptr_t)p->mine, 7, ALL_ACCESS, &p->lkey), 0);
 	CHECK_EQ(dg_nic_key_open(p->nic, p->r_theirs, (uintptr_t)p->theirs, 7, ALL_ACCESS, &p->rkey),
 		 0);
@@ -48,7 +51,10 @@ static void pair_close(struct pair *p)
 	CHECK_EQ(dg_nic_close(p->nic), 0);
 	CHECK_EQ(dg_device_close(p->dev, SECOND), 0);
 	munmap(p->mine, SIZE);
-	munmap(p->theirs, SIZE);
+	if (strcmp(provider, "cuda"))
+		munmap(p->theirs, SIZE);
+	else
+		gpu_free(p->theirs);
 }
 
 static void check_done(struct program *p, uint16_t index)
@@ -116,8 +122,7 @@ static void messages_arrive_in_receives(void)
 	data_segment(w + 16, p.mine, p.lkey, 100);
 	put_entry(&p.a, w, 1);
 	ring(&p.a);
-	usleep(2000);
-	CHECK_EQ(qp_info(&p.a).waiting, DG_NIC_WAITS_RECEIVE);
+	check_waits(&p.a, DG_NIC_WAITS_RECEIVE);
 	put_receive(&p.b, p.theirs + 50, p.rkey, 200);
 	c = wait_receive(&p.b);
 	CHECK_EQ(c.opcode, CQE_SEND_IMM);
@@ -484,8 +489,7 @@ static void a_wait_holds_its_own_queue_only(void)
 	put_short(&p.b, WQE_NOP, WQE_CQE);
 	ring(&p.b);
 	check_done(&p.b, 0);
-	usleep(2000);
-	CHECK_EQ(qp_info(&p.a).waiting, DG_NIC_WAITS_WAIT);
+	check_waits(&p.a, DG_NIC_WAITS_WAIT);
 	CHECK_EQ(qp_info(&p.a).taken, 0);
 	put_short(&p.b, WQE_NOP, WQE_CQE);
 	ring(&p.b);
@@ -827,6 +831,42 @@ static void two_nics_of_a_process_reach_each_other(void)
 	pair_close(&p);
 }
 
+/* In place of the GPU memory of another process. */
+static void gpu_memory_is_reached_by_the_provider(void)
+{
+	struct pair p;
+	uint8_t w[128] = { 0 };
+
+	provider = "cuda";
+	if (dg_provider_probe(provider, false))
+		SKIP(dg_last_error());
+	each_opcode_moves_its_bytes(DG_NIC_PROXY);
+	masked_atomic_operations_change_their_bits();
+	messages_arrive_in_receives();
+	pair_open(&p, DG_NIC_PROXY);
+	/* Inline bytes, and pinned memory on both sides behind them. */
+	control(&p.a, w, WQE_WRITE, 4, WQE_CQE);
+	remote_segment(w + 16, p.theirs + 10, p.rkey);
+	put32(w + 32, WQE_INLINE | 20);
+	memcpy(w + 36, "twenty bytes inline.", 20);
+	put_entry(&p.a, w, 1);
+	put_copy(&p.a, WQE_WRITE, p.mine + 100, p.lkey, p.mine, p.lkey, 10);
+	put_copy(&p.a, WQE_READ, p.theirs + 10, p.rkey, p.mine + 200, p.lkey, 20);
+	for (int i = 0; i < SENDS - 3; i++)
+		put_copy(&p.a, WQE_WRITE, p.theirs + 100 + 8 * i, p.rkey, p.mine + 200, p.lkey, 8);
+	ring(&p.a);
+	for (uint16_t i = 0; i < SENDS; i++)
+		check_done(&p.a, i);
+	CHECK_EQ(memcmp(p.mine + 200, "twenty bytes inline.", 20), 0);
+	/* Its memory is closed with operations in flight. */
+	for (int i = 0; i < SENDS; i++)
+		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 4096);
+	ring(&p.a);
+	CHECK_EQ(dg_region_close(p.r_theirs, SECOND), 0);
+	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs, p.rkey, 1, 0, p.mine, p.lkey);
+	pair_close(&p);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -855,6 +895,7 @@ int main(int argc, char **argv)
 		TEST(queue_pairs_take_turns),
 		TEST(wrong_configurations_are_refused),
 		TEST(two_nics_of_a_process_reach_each_other),
+		TEST(gpu_memory_is_reached_by_the_provider),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

@@ -145,8 +145,7 @@ static void bytes_move_between_processes(void)
 	CHECK_EQ(old[1], 7);
 	/* A message that waits for its receive. */
 	put_send(&h, 0, 500);
-	usleep(3000);
-	CHECK_EQ(qp_info(&h.p).waiting, DG_NIC_WAITS_RECEIVE);
+	check_waits(&h.p, DG_NIC_WAITS_RECEIVE);
 	order(&o, 'r');
 	say(o.fd, "w", 1);
 	hear(o.fd, &c, sizeof(c));
@@ -215,7 +214,7 @@ static void a_killed_peer_ends_its_queue_pairs_only(void)
 	program_connect(&own, &self);
 	put_send(&h, 0, 100); /* waits for a receive */
 	put_receive(&h.p, h.bytes, h.mine.key, 100);
-	usleep(2000);
+	check_waits(&h.p, DG_NIC_WAITS_RECEIVE);
 	kill_and_reap(o);
 	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_RETRIES);
 	CHECK_EQ(wait_receive(&h.p).syndrome, SYNDROME_FLUSHED);
