@@ -27,7 +27,7 @@ _TOKENS = re.compile(
 )
 _MARKER = re.compile(r"^# \d+ \"[^\"\n]*\"(?P<flags>[^\n]*)\n", re.MULTILINE)
 _QUALIFIERS = re.compile(r"\s*(?:(?:volatile|__volatile__|__volatile)\s*)?\(")
-_OPERAND = re.compile(rf"\s*(?:\[\s*\w+\s*\]\s*)?({_STRING})\s*(\(.*\))\s*", re.DOTALL)
+_OPERAND = re.compile(rf"\s*((?:{_STRING}\s*)+)(\(.*\))\s*", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t"}
 
 _CPP = {
@@ -51,10 +51,11 @@ _SPECIAL = {
 }  # fmt: skip
 
 _T = rf"\.(?P<type>{'|'.join(_CPP)})"
-_HOW = r"(?:\.(?P<how>weak|acquire|release|acq_rel|volatile|relaxed))?"
-_SCOPE = r"(?:\.(?:cta|cluster|gpu|sys))?"
-_SPACE = r"(?:\.(?P<space>global|shared|shared::cta|local|param|const))?"
-_CACHE = r"(?:\.(?:nc|ca|cg|cs|lu|cv|wb|wt|L[12]::\w+))*"
+# Order, scope, space and cache hints of an access, in any order.
+_ACCESS = (
+    r"(?:\.(?P<how>weak|relaxed|acquire|release|acq_rel|volatile)|\.(?:mmio|async|cta|cluster|gpu|sys"
+    r"|global|shared(?:::cta)?|local|nc|ca|cg|cs|cv|wb|wt|L[12]::(?:\d+B|no_allocate|evict_\w+)))*"
+)
 _VECTOR = r"(?:\.(?P<vector>v[24]))?"
 _MATH = r"(?:\.(?:rn|rzi|ftz))*"
 _FUNCTIONS = (
@@ -64,20 +65,20 @@ _FUNCTIONS = (
 _FORMS = [
     (re.compile(pattern.replace(" ", "")), code)
     for pattern, code in (
-        (rf"ld (?:\.mmio)? {_HOW} {_SCOPE} {_SPACE} {_CACHE} {_VECTOR} {_T}", "load"),
-        (rf"st (?:\.async)? (?:\.mmio)? {_HOW} {_SCOPE} {_SPACE} {_CACHE} {_VECTOR} {_T}", "store"),
-        (rf"atom {_HOW} {_SCOPE} {_SPACE} \.(?P<name>add|min|max|and|or|xor|exch|inc|dec) {_T}",
+        (rf"ld {_ACCESS} {_VECTOR} {_T}", "load"),
+        (rf"st {_ACCESS} {_VECTOR} {_T}", "store"),
+        (rf"atom {_ACCESS} \.(?P<name>add|min|max|and|or|xor|exch|inc|dec) {_T}",
          "dg_ptx::set({d}, dg_ptx::atom_{name}<{T}>({a}, {b}));"),
-        (rf"atom {_HOW} {_SCOPE} {_SPACE} \.cas {_T}",
+        (rf"atom {_ACCESS} \.cas {_T}",
          "dg_ptx::set({d}, dg_ptx::atom_cas<{T}>({a}, {b}, {c}));"),
-        (rf"red {_HOW} {_SCOPE} {_SPACE} \.(?P<name>add|min|max|and|or|xor|inc|dec) {_T}",
+        (rf"red {_ACCESS} \.(?P<name>add|min|max|and|or|xor|inc|dec) {_T}",
          "dg_ptx::atom_{name}<{T}>({d}, {a});"),
         (r"(?:fence|membar)(?:\.[\w:]+)*", "__threadfence();"),
         (r"cp\.async\.bulk\.(?:global\.shared::cta\.bulk_group|global\.shared::cta)",
          "dg_ptx::copy({d}, {a}, {b});"),
         (r"cp\.async\.bulk\.(?:commit_group|wait_group(?:\.read)?)", ""),
         (rf"mov {_T}", "mov"),
-        (rf"cvta (?:\.to)? {_SPACE} {_T}", "dg_ptx::set({d}, ({T}){a});"),
+        (rf"cvta (?:\.to)?(?:\.(?:global|shared))? {_T}", "dg_ptx::set({d}, ({T}){a});"),
         (rf"cvt {_MATH} {_T} \.(?P<from>{'|'.join(_CPP)})", "dg_ptx::set({d}, ({T})({F}){a});"),
         (rf"setp\.(?P<compare>eq|ne|lt|le|gt|ge) {_MATH} {_T}",
          "{d} = ({T}){a} {compare} ({T}){b};"),
@@ -143,7 +144,7 @@ class _Block:
     def operand(self, text: str, *, output: bool) -> None:
         """Declare the variable of an operand such as `"=r"(x)`."""
         found = _OPERAND.fullmatch(text)
-        constraint = found[1].strip('"') if found else ""
+        constraint = re.sub(r'[\s"]', "", found[1]) if found else ""
         kind = _CONSTRAINTS.get(constraint.lstrip("=+&"))
         if found is None or kind is None:
             raise ValueError(f"operand {text.strip()}")
@@ -160,8 +161,7 @@ class _Block:
     def declare(self, type_: str, names: str) -> None:
         """Declare registers of the PTX."""
         for name in names.split(","):
-            plain = name.strip()
-            self.registers[plain] = variable = "dg_r_" + re.sub(r"\W", "_", plain)
+            self.registers[name.strip()] = variable = f"dg_r{len(self.kinds)}"
             self.kinds[variable] = _CPP[type_]
             self.before.append(f"{_CPP[type_]} {variable} = {{}};")
 
@@ -182,8 +182,8 @@ class _Block:
             return f"dg_ptx::Bits((uint64_t){text})"
         if found := _FLOAT.fullmatch(text):
             return f"dg_ptx::Bits((uint64_t)0x{found[1]})"
-        if text.startswith("%%"):
-            return f"dg_ptx::Bits({_SPECIAL[text[2:]]})"
+        if text not in self.registers and text.startswith("%"):
+            return f"dg_ptx::Bits({_SPECIAL[text[1:]]})"
         return f"dg_ptx::Bits({self.registers[text]})"
 
     def statement(self, text: str) -> str:
@@ -250,10 +250,10 @@ class _Block:
 
 
 def _template(text: str) -> str:
-    """Return the PTX of an asm statement's string literals; %0 stays, %%r keeps both signs."""
+    """Return the PTX of an asm statement's string literals."""
     literal = "".join(part[part.index('"') + 1 : -1] for part in re.findall(_STRING, text))
     ptx = re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), literal)
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", ptx, flags=re.DOTALL).replace("%%", "%")
 
 
 def _statements(ptx: str) -> Iterator[str]:
@@ -276,16 +276,11 @@ def _asm(body: str) -> str:
             if text.strip():
                 block.operand(text, output=i == 0)
     for text in _statements(_template(template)):
-        if text in "{}":
-            continue
-        if found := _REGISTERS.fullmatch(text):
-            block.declare(found[1], found[2].replace("%%", "%"))
-            continue
-        plain = re.sub(
-            r"%%([\w$.]+)", lambda m: "%" + m[1] if "%" + m[1] in block.registers else m[0], text
-        )
         try:
-            block.code.append(block.statement(plain))
+            if found := _REGISTERS.fullmatch(text):
+                block.declare(found[1], found[2])
+            elif text not in "{}":
+                block.code.append(block.statement(text))
         except (KeyError, ValueError, IndexError):
             raise ValueError(text) from None
     return f"do {{ {' '.join([*block.before, *block.code, *block.after])} }} while (0)"

@@ -45,7 +45,8 @@ KERNELS = r"""
 template <class T> __device__ T relaxed(T *p)
 {
     uint32_t v;
-    asm volatile("ld.relaxed.sys.global.L1::no_allocate.b8 %0, [%1];" : "=r"(v) : "l"(p));
+    asm volatile("{ .reg .b32 x; ld.L1::no_allocate.relaxed.sys.global.b8 x, [%1];"
+                 "mov.b32 %0, x; } { .reg .b64 x; mov.b64 x, %1; }" : "=" "r"(v) : "l"(p));
     return v;
 }
 __global__ void statements(uint64_t *out, uint8_t *bytes, int32_t minus)
@@ -95,10 +96,12 @@ def test_statements_give_what_a_gpu_gives(tmp_path):
         ('asm("add.u32 %0, %0, 1; bra again;" : "+r"(x))', "bra again"),
         (
             '__asm__ __volatile__("mov.u32 %0, %%clusterid.x;" : "=r"(x))',
-            "mov.u32 %0, %%clusterid.x",
+            "mov.u32 %0, %clusterid.x",
         ),
         ('asm("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(y))', "ld.shared.u32 %0, [%1]"),
         ('asm("add.f16x2 %0, %0, %0;" : "+r"(x))', "add.f16x2 %0, %0, %0"),
+        ('asm(".reg .f16 half; mov.b16 half, %0;" :: "h"(x))', ".reg .f16 half"),
+        ('asm("bar.sync %0, 64;" :: "r"(x))', "bar.sync %0, 64"),
         ('asm("mov.b32 %0, missing;" : "=r"(x))', "mov.b32 %0, missing"),
         ('asm("mov.b32 %0, 0;" : "=Q"(x))', 'operand "=Q"(x)'),
     ],
