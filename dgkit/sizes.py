@@ -20,14 +20,16 @@ WINDOW = 2
 #: How long a session's worker waits for one chunk before it checks the other jobs.
 WAIT_S = 0.02
 
-#: Staging slot for data of at most this size, which one request of a session moves.
+#: Staging slot for data of at most this size, which one request of a session moves, whether or
+#: not the caller waits.
 SMALL = 64 * KIB
 #: Number of small staging slots of a session: such writes and reads of all threads together.
 SMALL_SLOTS = 16
 #: How long a small transfer waits for such a slot, before the worker has to move it: an agent that
 #: is not stuck frees one in about 20 us.
 SLOT_WAIT_S = 0.01
-#: Chunk and staging slot of all other transfers of a session.
+#: Largest write or read that waits and is one request to an agent, without the session's worker
+#: (`RemoteDpu._move_whole`); chunk and staging slot of all other transfers of a session.
 LARGE = 2 * MIB
 #: Such chunks in flight: the latency of a request hides behind the DMA of the three others.
 LARGE_SLOTS = 4

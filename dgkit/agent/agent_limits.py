@@ -1,4 +1,8 @@
-"""Limits of an agent: of all clients together, of one client, and of one key or user."""
+"""Limits of an agent: of all clients together, of one client, and of one key or user.
+
+The limits of what both sides must know are in wire/requests.py: 8 monitors and 8 GPU queues of one
+client.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from ..errors import LimitReached
 
 CLIENTS = 256
 REGIONS = 100_000
+REQUESTS, REQUESTS_NS = 10_000, 100_000_000  # most requests of one client in this time
+UNSENT = 512 << 10  # most bytes of replies that a client has not read
+WAITING = 2 << 20  # most bytes of a client's requests that wait to be served
 SUBSCRIPTIONS = 64  # most of one connection to the telemetry socket
 # File descriptors charged to a key or user: for a monitor its queue and its memory; for a region
 # its memory or the connection to its exporter. Clients are counted and use the reserve instead.

@@ -14,6 +14,7 @@ import zmq
 from ..dpu.copier import Copier
 from ..errors import ClosedError, PeerRefused, RegionBusy
 from ..sizes import COPY_CHUNK, WINDOW
+from .agent_limits import REQUESTS, REQUESTS_NS, UNSENT, WAITING
 from .gpu_rings import ClientRings
 from .worker import SerialWorker
 
@@ -26,13 +27,9 @@ if TYPE_CHECKING:
 
 COUNTERS = ("moves", "bytes", "jobs", "failed", "lost_replies", "internal_errors")
 
-_RATE = 10_000  # most requests of one client in _WINDOW_NS
-_WINDOW_NS = 100_000_000
 _RELEASE_TRIES = 60  # one per second; longer than any transfer takes to time out
 _RELEASE_FAILURES = 3  # of one region, after which it is given up
-_MAX_UNSENT = 512 << 10  # most bytes of replies that a client has not read
 _MESSAGE_BYTES = 200  # memory of a short reply besides its body
-_MAX_WAITING = 2 << 20  # most bytes of requests that wait to be served
 _COPIED = 16 << 10  # shorter bodies are copied: each frame may keep a buffer of 8 KiB of libzmq
 _REQUEST_BYTES = 1 << 10  # added to each body: 2,000 short requests may wait
 
@@ -95,11 +92,11 @@ class Client:
             PeerRefused: Too many requests in a short time.
         """
         now = time.monotonic_ns()
-        if now - self._window_ns > _WINDOW_NS:
+        if now - self._window_ns > REQUESTS_NS:
             self._window_ns, self._count = now, 0
         self._count += 1
-        if self._count > _RATE:
-            raise PeerRefused(f"more than {_RATE} requests in {_WINDOW_NS // 1_000_000} ms")
+        if self._count > REQUESTS:
+            raise PeerRefused(f"more than {REQUESTS} requests in {REQUESTS_NS // 1_000_000} ms")
 
     def copier(self, device: Device) -> Copier:
         """Return the copier of the `moves` worker, created on first use."""
@@ -111,7 +108,7 @@ class Client:
         """Queue a reply that the connection does not accept yet; return False if too many wait."""
         self.unsent.append(body)
         self._unsent_bytes += len(body) + _MESSAGE_BYTES
-        return self._unsent_bytes <= _MAX_UNSENT
+        return self._unsent_bytes <= UNSENT
 
     def sent(self) -> None:
         """Remove the first queued reply, after it was sent."""
@@ -255,7 +252,7 @@ class Waiting:
     def add(self, frame: zmq.Frame, several: bool) -> bool:
         """Add a request; return False, and drop it, if too many wait."""
         length = len(frame)
-        if self._bytes + length + _REQUEST_BYTES > _MAX_WAITING:
+        if self._bytes + length + _REQUEST_BYTES > WAITING:
             return False
         self._bytes += length + _REQUEST_BYTES
         self.messages.append((frame.bytes if length < _COPIED else frame, several))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STYLES = {
     "fail": "bold red",
     "warn": "yellow",
-    "cannot tell": "magenta",
+    "unknown": "magenta",
     "ok": "green",
     "strong": "bold",
     "command": "cyan",

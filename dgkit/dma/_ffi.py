@@ -46,8 +46,9 @@ lib = _native.lib
 FOREVER = (1 << 64) - 1
 
 # For each reason of the core's errors: the Python class, and the check of `dgkit doctor` that
-# explains it; "" if it concerns this process or this memory, which no check covers.
-# native/dgkit.h documents the reasons: errno values, and enum dg_reason.
+# explains it; "" if it concerns this process or this memory, which no check covers. Only
+# DeviceUnavailable and ExportError have a check (error_of()). native/dgkit.h documents the reasons:
+# errno values, and enum dg_reason. The command's hints are in cli/exit_codes.py.
 _ERRORS: dict[int, tuple[type[Exception], str]] = {
     errno.ERANGE: (BoundsError, ""),
     errno.EACCES: (AccessDenied, ""),

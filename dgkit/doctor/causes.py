@@ -51,7 +51,7 @@ OWN = frozenset(
 )
 # Goals for which programs other than dgkit are used.
 BY_OTHERS = frozenset({Goal.RDMA, Goal.GPUNETIO, Goal.P2P, Goal.GPU})
-_BELOW_WARNINGS = (Verdict.WARN + Verdict.CANNOT_TELL) / 2
+_BELOW_WARNINGS = (Verdict.WARN + Verdict.UNKNOWN) / 2
 _ALARMS = (Verdict.WARN, Verdict.FAIL)
 
 
@@ -100,7 +100,7 @@ def _mark(finding: Finding, found: Sequence[Finding]) -> Finding:
 
 def _cause(finding: Finding, found: Sequence[Finding]) -> str:
     """Return the check that a finding follows from; "" if it has no cause or is not a problem."""
-    if finding.verdict < Verdict.CANNOT_TELL or finding.side == "pair":
+    if finding.verdict < Verdict.UNKNOWN or finding.side == "pair":
         return ""
     for other in found:
         related = finding.check in CONSEQUENCES.get(other.check, ())

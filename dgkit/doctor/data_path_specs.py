@@ -41,7 +41,7 @@ class DataPathSpec(msgspec.Struct, frozen=True, kw_only=True):
             like a failure, since it advises the other set, unless two documents disagree about it.
             The first check of a set must have an answer.
         required: Checks whose failure blocks the path; without their answer, the verdict on the
-            path is "cannot tell".
+            path is "unknown".
         assumed: Checks whose failure blocks the path; without their answer, the path "should work".
         slow_why: Reason why the path is slow even if all checks pass.
         substitute_on: Checks whose warning makes this path serve the goal.

@@ -31,7 +31,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
         what: Description, one sentence.
         serves: Whether the path achieves the goal, rather than substituting for a path that does.
         verdict: OK: the path works. WARN: it works, but slower or with the warnings of `warned_by`.
-            FAIL: it is blocked. CANNOT_TELL: unknown. NOT_APPLICABLE: it is not set up, and another
+            FAIL: it is blocked. UNKNOWN: unknown. NOT_APPLICABLE: it is not set up, and another
             path works without it.
         why: Reason for the verdict, one sentence. If a device is missing, `blocked_by` may be
             empty, and `why` names the device.
@@ -76,7 +76,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
 
 _WORDS = {
     Verdict.FAIL: "blocked",
-    Verdict.CANNOT_TELL: "cannot tell",
+    Verdict.UNKNOWN: "unknown",
     Verdict.NOT_APPLICABLE: "not set up",
 }
 
@@ -202,11 +202,11 @@ def _judge(
         return _data_path(spec, case, Verdict.NOT_APPLICABLE, why)
     unanswered = (
         *choice.unanswered,
-        *verdicts.with_verdict(spec.required, Verdict.CANNOT_TELL),
+        *verdicts.with_verdict(spec.required, Verdict.UNKNOWN),
     )
     if unanswered or unknown:
         why = _why_unknown(case, verdicts, unanswered)
-        return _data_path(spec, case, Verdict.CANNOT_TELL, why)
+        return _data_path(spec, case, Verdict.UNKNOWN, why)
     warned = (*choice.ruled_out, *verdicts.with_verdict((*choice.chosen, *rest), Verdict.WARN))
     return _working(spec, case, verdicts, warned)
 
@@ -272,7 +272,7 @@ def _choose(spec: DataPathSpec, verdicts: _CheckVerdicts) -> _Choice:
         silent += [
             check for check in checks[1:] if check in REPLACED and verdicts.not_applicable(check)
         ]
-        silent += verdicts.with_verdict(checks, Verdict.CANNOT_TELL)
+        silent += verdicts.with_verdict(checks, Verdict.UNKNOWN)
         if not against and not silent:
             return _Choice(ruled_out=tuple(dict.fromkeys(ruled_out)), chosen=checks)
         ruled_out += against
@@ -300,7 +300,7 @@ def _proviso(spec: DataPathSpec, case: Case, verdicts: _CheckVerdicts) -> str:
     guest = case.host is not None and case.host.know(virtual.virtual).is_vm
     if guest and "virtual-machine" in spec.assumed:
         sentences.append(_IN_GUEST)
-    unanswered = verdicts.with_verdict(spec.assumed, Verdict.CANNOT_TELL)
+    unanswered = verdicts.with_verdict(spec.assumed, Verdict.UNKNOWN)
     if unanswered:
         sentences.append(f"No answer: {', '.join(unanswered)}.")
     return " ".join(sentences)

@@ -15,7 +15,7 @@ from .finding import Finding, Verdict, printable, worst
 from .goals import Goal
 from .machine import Case
 
-_EXIT_CODES = {Verdict.FAIL: 1, Verdict.WARN: 5, Verdict.CANNOT_TELL: 6}
+_EXIT_CODES = {Verdict.FAIL: 1, Verdict.WARN: 5, Verdict.UNKNOWN: 6}
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on the goal: FAIL if no data path serves it; CANNOT_TELL if that is unknown.
+        """Verdict on the goal: FAIL if no data path serves it; UNKNOWN if that is unknown.
 
         If a data path serves the goal, failures that only block other paths count as WARN.
         """
@@ -64,7 +64,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         if not serving or not failed <= blocking:
             return verdict
         if not runs:
-            return Verdict.CANNOT_TELL
+            return Verdict.UNKNOWN
         return min(verdict, Verdict.WARN)
 
     def _counts(self, finding: Finding, *, runs: bool) -> bool:
@@ -74,14 +74,14 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         between GPUs and a GPU alone are used by other programs. If a data path works, a check that
         never fails does not need an answer.
         """
-        if runs and finding.verdict is Verdict.CANNOT_TELL and finding.check in ADVISORY:
+        if runs and finding.verdict is Verdict.UNKNOWN and finding.check in ADVISORY:
             return False
         by_others = self.goal in BY_OTHERS and bool(self.data_paths)
         return not (by_others and finding.check in OWN - {"dgkit-core", "cuda-toolkit"})
 
     @property
     def exit_code(self) -> int:
-        """Exit code of `dgkit doctor`: 0 ok, 1 failure, 5 warnings, 6 cannot tell."""
+        """Exit code of `dgkit doctor`: 0 ok, 1 failure, 5 warnings, 6 unknown."""
         return _EXIT_CODES.get(self.verdict, 0)
 
     @property
@@ -153,7 +153,7 @@ def _why_not(better: Sequence[DataPath]) -> str:
     if not better:
         return ""
     first, why = better[0], better[0].why.rstrip(".")
-    if first.verdict is Verdict.CANNOT_TELL:
+    if first.verdict is Verdict.UNKNOWN:
         return f"; whether {first.title} does cannot be determined{f' ({why})' if why else ''}"
     by = f" by {_and(first.causes)}" if first.causes else f": {why}"
     return f"; {first.title} is blocked{by}"

@@ -16,7 +16,7 @@ class Verdict(IntEnum):
 
     NOT_APPLICABLE = 0
     OK = 1
-    CANNOT_TELL = 2
+    UNKNOWN = 2
     WARN = 3
     FAIL = 4
 
@@ -27,7 +27,7 @@ class Verdict(IntEnum):
 _WORDS = {
     Verdict.NOT_APPLICABLE: "n.a.",
     Verdict.OK: "ok",
-    Verdict.CANNOT_TELL: "cannot tell",
+    Verdict.UNKNOWN: "unknown",
     Verdict.WARN: "warn",
     Verdict.FAIL: "fail",
 }
@@ -103,7 +103,7 @@ def printable(text: str) -> str:
 ok = _Factory(Verdict.OK)
 warn = _Factory(Verdict.WARN)
 fail = _Factory(Verdict.FAIL)
-unknown = _Factory(Verdict.CANNOT_TELL)
+unknown = _Factory(Verdict.UNKNOWN)
 n_a = _Factory(Verdict.NOT_APPLICABLE)
 
 

@@ -1,8 +1,8 @@
 """Requirements: conditions for running a check, declared by `@check(requires=...)`.
 
 A requirement is a function that takes a case. It returns None if it is met, else the finding of a
-check that cannot run: "cannot tell" if a reading is missing, "not applicable" if there is nothing
-to judge.
+check that cannot run: "unknown" if a reading is missing, "not applicable" if there is nothing
+to judge. A check that is late or raises becomes unknown in `runner._found`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def readable(
     remedy: Iterable[str] = (),
     sources: Iterable[Source] = (),
 ) -> Requirement:
-    """Require a reading or a fact, without which the verdict is "cannot tell".
+    """Require a reading or a fact, without which the verdict is "unknown".
 
     Args:
         why: Returns why the reading or fact is missing; "" if it is available.
@@ -92,7 +92,7 @@ def device(present: Callable[[Case], object], found: str) -> Requirement:
 
 
 def missing_device(machine: Machine, found: str) -> Finding:
-    """Return "not applicable" for a missing device; "cannot tell" if PCI devices were not read."""
+    """Return "not applicable" for a missing device; "unknown" if PCI devices were not read."""
     if why := pci_unread(machine):
         return finding.unknown(
             "PCI devices not read",

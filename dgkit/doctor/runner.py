@@ -190,7 +190,7 @@ class _Run:
         yield from (item for item in self.sides.items() if item[0] in check.sides)
 
     def findings(self, jobs: Sequence[_CheckJob], progress: Progress | None) -> list[Finding]:
-        """Return findings in the order of the jobs; CANNOT_TELL for checks past the deadline."""
+        """Return findings in the order of the jobs; UNKNOWN for checks past the deadline."""
         found: list[Finding] = []
         for index, (check, name, job) in enumerate(jobs):
             origin = {"check": check.name, "title": check.title, "side": name}
@@ -202,6 +202,7 @@ class _Run:
         return found
 
     def _found(self, job: Job[_Judged]) -> _Judged:
+        """Return the result of a job; unknown if it is late or raises (see prerequisites.py)."""
         try:
             return job.result(self.until)
         except TimeoutError:

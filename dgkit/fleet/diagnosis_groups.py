@@ -79,9 +79,9 @@ class FleetDiagnosis:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict; CANNOT_TELL if no machine could be read."""
+        """The worst verdict; UNKNOWN if no machine could be read."""
         verdicts = [found.verdict for found in self.diagnoses.values()]
-        return max(verdicts, default=Verdict.CANNOT_TELL)
+        return max(verdicts, default=Verdict.UNKNOWN)
 
     @property
     def exit_code(self) -> int:

@@ -3,6 +3,7 @@
 libzmq accepts on its own thread and without a limit, and libzmq 4.3 aborts if it runs out of
 descriptors while it accepts on a Unix socket. zmq_unbind(3) would also end the existing
 connections. So beyond the limit, this side shuts down the oldest connection that has sent no Hello.
+Which client may connect is decided in listener.py.
 An honest client sends its Hello within milliseconds, so silent connections cannot keep it out.
 
 A connection also ends when the process that opened it ends: otherwise a child forked without

@@ -1,5 +1,7 @@
 """CURVE key pairs and the list of clients that an agent allows, for tcp:// addresses.
 
+`Listener._verdict` (listener.py) decides with this list which client may connect.
+
 A pair is two files in the keys folder ($XDG_CONFIG_HOME/dgkit/keys, else ~/.config/dgkit/keys,
 mode 0700): NAME.secret (mode 0600) and NAME.public. The file `allowed` has one line for each
 allowed client: the public key, a space, a name. Keys are written as 64 hex digits, which need no

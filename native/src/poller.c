@@ -9,8 +9,9 @@
 #include "dgkit.h"
 #include "thread.h"
 
-/* Between two idle passes the thread sleeps an eighth of the idle time, within the first two
- * limits. */
+/* After the last work the thread spins for spin_ns: for a proxy that of Device.gpu_queue(spin_us),
+ * 1 ms by default, or 0 on one CPU. Then it sleeps between two idle passes, an eighth of the idle
+ * time, within the first two limits. */
 enum { SLEEP_LEAST_NS = 20000, SLEEP_MOST_NS = 1000000, IDLE_PASSES = 64 };
 /* Number of idle passes without a pause, about 10 us: a kernel that waits for each of its
  * operations posts the next one within this time. A pause of an x86 core takes 50 ns. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The proxy's thread; opening, connecting and closing rings. See proxy.h for the states. */
+/* The proxy's thread; opening, connecting and closing rings. See proxy.h for the states, and
+ * poller.c for how long the thread spins and sleeps. */
 #include "proxy.h"
 
 #include <fcntl.h>

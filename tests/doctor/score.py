@@ -31,7 +31,7 @@ _WORDS = {
     Verdict.OK: "works",
     Verdict.WARN: "works",
     Verdict.FAIL: "blocked",
-    Verdict.CANNOT_TELL: "unknown",
+    Verdict.UNKNOWN: "unknown",
     Verdict.NOT_APPLICABLE: "unset",
 }
 

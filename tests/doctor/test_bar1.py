@@ -67,7 +67,7 @@ def test_without_nvidia_smi_the_pci_device_tells_the_size() -> None:
 def test_a_size_that_nothing_tells_is_left_open_in_the_readers_words() -> None:
     late = Reading(fault="late", why="nvidia-smi gave no answer within 5.0 s")
     for check in ("bar1-size", "bar1-resizable"):
-        assert one(check, h200({SMI: late})).verdict is Verdict.CANNOT_TELL
+        assert one(check, h200({SMI: late})).verdict is Verdict.UNKNOWN
     assert late.why in one("bar1-size", h200({SMI: late})).why
 
 
@@ -134,7 +134,7 @@ def test_a_bar1_smaller_than_the_memory_is_a_warning_if_it_could_be_larger(
 def test_a_bar_at_its_largest_is_well_also_where_no_driver_tells_sizes() -> None:
     assert one("bar1-resizable", with_gpu({CONFIG: config(8, 14, now=14)})).verdict is Verdict.OK
     smaller = one("bar1-resizable", with_gpu({CONFIG: config(8, 14, now=8)}))
-    assert smaller.verdict is Verdict.CANNOT_TELL
+    assert smaller.verdict is Verdict.UNKNOWN
 
 
 def test_each_gpu_is_judged_by_its_own_bar1() -> None:

@@ -59,7 +59,7 @@ def test_accurate_send_scheduling_is_told_of_and_asks_for_nothing() -> None:
 def test_links_that_are_not_read_share_one_finding() -> None:
     here = machine(cards((AT, CX7), ("0000:b1:00.0", CX7)))
     (found,) = judge("bluefield-link", here, goal=Goal.GPUNETIO)
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert found.subject == f"{AT}, 0000:b1:00.0"
     assert found.needed
     assert not any("LINK_TYPE" in line for line in found.remedy), "some cards have no such setting"
@@ -81,7 +81,7 @@ def test_the_link_of_a_bluefield_in_dpu_mode_does_not_count_beside_a_nic() -> No
         (nets(p0="p0\n", pf0hpf="c1pf0\n"), Verdict.OK),
         (nets(p0="p0\n", p1="p1\n"), Verdict.WARN),
         (nets(oob_net0=""), Verdict.WARN),
-        ({"names /sys/class/net": Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL),
+        ({"names /sys/class/net": Reading(fault="denied", why="no")}, Verdict.UNKNOWN),
     ],
 )
 def test_the_arm_side_needs_a_representor_of_the_host(
@@ -114,9 +114,9 @@ IP = "run ip -j addr show"
         ({**TMFIFO, IP: addr(tmfifo_net0="")}, Verdict.WARN),
         ({**TMFIFO, IP: addr(lo="127.0.0.1")}, Verdict.WARN),
         ({"names /sys/class/net": ["lo"]}, Verdict.WARN),
-        (TMFIFO, Verdict.CANNOT_TELL),
-        ({**TMFIFO, IP: "Option -j is unknown"}, Verdict.CANNOT_TELL),
-        ({"names /sys/class/net": Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL),
+        (TMFIFO, Verdict.UNKNOWN),
+        ({**TMFIFO, IP: "Option -j is unknown"}, Verdict.UNKNOWN),
+        ({"names /sys/class/net": Reading(fault="denied", why="no")}, Verdict.UNKNOWN),
     ],
 )
 def test_host_and_arm_cores_need_an_address_over_rshim(

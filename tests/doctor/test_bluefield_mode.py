@@ -193,21 +193,21 @@ def test_a_bluefield_2_with_settings_of_both_modes_is_warned_about() -> None:
 def test_without_root_the_mode_is_not_told_and_the_command_is() -> None:
     refused = asked(bluefield.QUERIED, Reading(said="-E- Failed to open the device", code=3))
     found = mode(Goal.ARM_DMA, refused, {"ask euid": 1000})
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert found.remedy[0].startswith(f"sudo mlxconfig -d {AT} -e q INTERNAL_CPU_MODEL")
     assert mode(Goal.RDMA, refused, {"ask euid": 1000}).verdict is Verdict.OK
 
 
 def test_without_mlxconfig_the_way_out_is_mstconfig() -> None:
     found = mode(Goal.ARM_DMA)
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert "mstflint" in found.remedy[0]
     assert found.remedy[1].startswith("sudo mstconfig")
 
 
 def test_a_card_that_tells_nothing_of_its_mode_is_not_judged() -> None:
     found = mode(Goal.ARM_DMA, asked(bluefield.QUERIED, table({"LINK_TYPE_P1": 2})))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_card_that_tells_nothing_of_its_mode_is_not_judged() -> None:
     [
         ("DPU mode", Verdict.OK),
         ("NIC mode", Verdict.FAIL),
-        ("Unknown", Verdict.CANNOT_TELL),
+        ("Unknown", Verdict.UNKNOWN),
     ],
 )
 def test_the_rshim_driver_tells_the_mode_where_mlxconfig_does_not(
@@ -231,8 +231,8 @@ def test_the_rshim_driver_tells_the_mode_where_mlxconfig_does_not(
     [
         (BF2, {"p0": "p0\n", "pf0hpf": "c1pf0\n"}, Verdict.OK),
         (BF2, {"p0": "p0\n", "rep": "pf0\n"}, Verdict.OK),
-        (BF2, {"p0": "p0\n", "en3f0pf0sf0": "pf0sf0\n"}, Verdict.CANNOT_TELL),
-        (BF2, {"oob_net0": ""}, Verdict.CANNOT_TELL),
+        (BF2, {"p0": "p0\n", "en3f0pf0sf0": "pf0sf0\n"}, Verdict.UNKNOWN),
+        (BF2, {"oob_net0": ""}, Verdict.UNKNOWN),
         (BF3, {"oob_net0": ""}, Verdict.OK),  # its Arm cores run in DPU mode alone
     ],
 )
@@ -249,7 +249,7 @@ def test_a_dpu_beside_the_host_tells_the_mode_of_the_hosts_only_card() -> None:
     assert {one.side: one.verdict for one in both} == {"host": Verdict.OK, "dpu": Verdict.OK}
     two = machine(cards((AT, BF2), ("0000:b1:00.0", BF2)))
     unsure = [one for one in judge("bluefield-mode", two, arm) if one.side == "host"]
-    assert {one.verdict for one in unsure} == {Verdict.CANNOT_TELL}
+    assert {one.verdict for one in unsure} == {Verdict.UNKNOWN}
 
 
 @pytest.mark.parametrize("level", ["RESTRICTED", "PRIVILEGED"])

@@ -84,7 +84,7 @@ def test_cuda_11_is_too_old_for_gpunetio_alone() -> None:
 def test_a_probe_that_hangs_or_crashes_leaves_it_open(fault: str) -> None:
     gone = Reading(fault=fault, why="it was ended by signal 11")
     found = one("cuda-driver", h200({PROBE: gone}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert gone.why in found.why
 
 
@@ -93,7 +93,7 @@ def test_where_cuda_was_not_asked_nvidia_smi_tells() -> None:
     found = one("cuda-driver", h200({PROBE: unasked}))
     assert (found.verdict, found.found) == (Verdict.OK, "CUDA 13.0, says nvidia-smi")
     older = h200({PROBE: unasked, "run nvidia-smi -q": smi(cuda="N/A")})
-    assert one("cuda-driver", older).verdict is Verdict.CANNOT_TELL
+    assert one("cuda-driver", older).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("data", [None, [], {}, {"init": 3}, {"init": {}, "devices": [1, {}]}])
@@ -115,7 +115,7 @@ def test_no_answer_of_the_probe_is_too_odd(data: object) -> None:
         ({NVCC: nvcc("11.8")}, Goal.RDMA, Verdict.OK),
         ({}, Goal.GPUNETIO, Verdict.WARN),  # programs that are built already need none
         ({}, Goal.ARM_DMA, Verdict.NOT_APPLICABLE),
-        ({NVCC: Reading(fault="late", why="no answer")}, Goal.GPUNETIO, Verdict.CANNOT_TELL),
+        ({NVCC: Reading(fault="late", why="no answer")}, Goal.GPUNETIO, Verdict.UNKNOWN),
     ],
 )
 def test_the_toolkit_must_be_as_new_as_gpunetio_asks(
@@ -173,9 +173,9 @@ def info(why: str = "", **libraries: str) -> dict[str, object]:
         (info(cuda_bindings="14.0.0"), Verdict.FAIL),
         (info(cuda_bindings="12.9.2"), Verdict.OK),
         (info("CuPy cannot be imported: libnvrtc.so.13"), Verdict.FAIL),
-        ({}, Verdict.CANNOT_TELL),
-        ({"gpu": 3}, Verdict.CANNOT_TELL),
-        (Reading(fault="late", why="no answer"), Verdict.CANNOT_TELL),
+        ({}, Verdict.UNKNOWN),
+        ({"gpu": 3}, Verdict.UNKNOWN),
+        (Reading(fault="late", why="no answer"), Verdict.UNKNOWN),
     ],
 )
 def test_the_libraries_of_gpu_memory_must_be_there_and_fit_the_driver(
@@ -195,7 +195,7 @@ def test_where_cuda_does_not_start_the_driver_is_to_be_mended_and_no_library() -
     name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"
     broken = {PROBE: answer(803, name)}
     found = one("cuda-python", h200({INFO: info(f"cuInit: {name}"), **broken}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert found.remedy == one("cuda-driver", h200(broken)).remedy
     missing = one("cuda-python", h200({INFO: info(CuPy="missing"), **broken}))
     assert missing.verdict is Verdict.FAIL  # that is so whatever CUDA does

@@ -131,11 +131,11 @@ def test_a_failure_on_the_way_blocks_it_and_a_warning_does_not() -> None:
 def test_no_answer_to_what_a_way_needs_leaves_it_open() -> None:
     for check in ("bluefield-mode", "dmabuf-gpu"):
         way = judged({check: "dark"})["doca-gpu-dmabuf"]
-        assert way.verdict is Verdict.CANNOT_TELL
-        assert way.word == "cannot tell"
+        assert way.verdict is Verdict.UNKNOWN
+        assert way.word == "unknown"
         assert way.why == f"{check} is odd."
     way = judged({"bluefield-mode": "dark"}, Goal.GPUNETIO)["gpunetio-verbs"]
-    assert way.verdict is Verdict.CANNOT_TELL
+    assert way.verdict is Verdict.UNKNOWN
 
 
 def test_what_does_not_apply_is_not_set_up_rather_than_unknown() -> None:
@@ -176,7 +176,7 @@ def test_without_a_gpu_or_a_bluefield_it_says_so_whatever_the_checks_found() -> 
 
 def test_the_dpu_alone_cannot_tell_what_the_host_has() -> None:
     way = judged(host=None, dpu=box(BLUEFIELD))
-    assert way["doca-gpu-dmabuf"].verdict is Verdict.CANNOT_TELL
+    assert way["doca-gpu-dmabuf"].verdict is Verdict.UNKNOWN
     assert "judge both" in way["doca-gpu-dmabuf"].why
     assert way["doca-host"].works
 

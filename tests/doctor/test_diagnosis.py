@@ -142,7 +142,7 @@ def test_a_check_that_raises_takes_nothing_from_the_others(only: Callable[..., N
     only(check("bad", bad), check("good", says(finding.ok("fine"))))
     found = diagnose([HOST], goal=Goal.RDMA)
     (said,) = found.of("bad")
-    assert said.verdict is Verdict.CANNOT_TELL
+    assert said.verdict is Verdict.UNKNOWN
     assert "RuntimeError('a bug')" in said.why
     assert found.of("good")[0].verdict is Verdict.OK
 

@@ -60,7 +60,7 @@ def test_without_its_version_file_the_library_tells_the_version() -> None:
         (installed("2.5.0108"), Verdict.OK),
         (installed("1.5.1007"), Verdict.FAIL),
         ({}, Verdict.FAIL),
-        ({f"names {LIB}": Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL),
+        ({f"names {LIB}": Reading(fault="denied", why="no")}, Verdict.UNKNOWN),
     ],
 )
 def test_dgkit_needs_doca_2_5(readings: dict[str, object], verdict: Verdict) -> None:
@@ -85,7 +85,7 @@ def test_a_dpu_gets_its_doca_by_an_image_and_is_not_asked_for_gpunetio() -> None
         (loadable(), Verdict.FAIL),
         (loadable(libdoca_common=BOTH["libdoca_common"]), Verdict.FAIL),
         (loadable(**BOTH | {"libdoca_common": "/x/softdoca/libdoca_common.so.2"}), Verdict.WARN),
-        ({"probe libraries": LATE}, Verdict.CANNOT_TELL),
+        ({"probe libraries": LATE}, Verdict.UNKNOWN),
     ],
 )
 def test_the_libraries_of_doca_are_found_and_nvidias(
@@ -123,8 +123,8 @@ def test_libraries_that_are_installed_and_not_found_are_the_loaders_matter() -> 
         ),
         (Goal.ARM_DMA, {}, Verdict.NOT_APPLICABLE),
         (Goal.RDMA, {}, Verdict.OK),
-        (Goal.RDMA, {"run ofed_info -s": LATE}, Verdict.CANNOT_TELL),
-        (Goal.RDMA, {"run ofed_info -s": Reading(said="odd", code=1)}, Verdict.CANNOT_TELL),
+        (Goal.RDMA, {"run ofed_info -s": LATE}, Verdict.UNKNOWN),
+        (Goal.RDMA, {"run ofed_info -s": Reading(said="odd", code=1)}, Verdict.UNKNOWN),
     ],
 )
 def test_the_network_drivers_are_those_of_ofed_of_doca_or_of_the_kernel(
@@ -149,7 +149,7 @@ def test_without_a_nic_it_does_not_matter_whose_drivers_there_are() -> None:
         (Goal.GPUNETIO, "libibverbs.so.1.11.32.0", Verdict.WARN),
         (Goal.RDMA, "", Verdict.FAIL),
         (Goal.ARM_DMA, "", Verdict.WARN),
-        (Goal.RDMA, "libibverbs.so.1", Verdict.CANNOT_TELL),
+        (Goal.RDMA, "libibverbs.so.1", Verdict.UNKNOWN),
     ],
 )
 def test_libibverbs_is_judged_by_the_release_of_rdma_core(
@@ -196,4 +196,4 @@ def test_the_two_numberings_of_libibverbs_are_said_to_disagree() -> None:
     assert "rdma-core 44" in found.disagree
     assert "since rdma-core 34" in found.disagree
     late = one("rdma-core", card, {"probe libraries": LATE})
-    assert late.verdict is Verdict.CANNOT_TELL
+    assert late.verdict is Verdict.UNKNOWN

@@ -65,7 +65,7 @@ def test_a_gpu_that_is_no_pci_device_is_told_from_none(
 
 def test_a_bus_that_cannot_be_listed_is_no_proof_of_no_gpu() -> None:
     found = one("gpu-present", machine({"names /sys/bus/pci/devices": DENIED}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert DENIED.why in found.why
 
 
@@ -164,7 +164,7 @@ def test_device_files_for_a_group_alone_are_a_warning_unless_they_work() -> None
 def test_a_driver_that_may_not_be_looked_at_is_not_judged() -> None:
     hidden = with_gpu({VERSION: DENIED, "text /proc/modules": DENIED})
     found = one("driver-loaded", hidden)
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert DENIED.why in found.why
 
 
@@ -175,7 +175,7 @@ def test_a_driver_that_may_not_be_looked_at_is_not_judged() -> None:
         ({VERSION: CLOSED, PEERMEM: "/lib/modules/6.8.0/nvidia-peermem.ko\n"}, Verdict.OK),
         ({VERSION: CLOSED, "names /sys/module/nvidia_peermem": ("version",)}, Verdict.OK),
         ({VERSION: CLOSED, PEERMEM: NO_MODULE}, Verdict.FAIL),
-        ({VERSION: DENIED}, Verdict.CANNOT_TELL),
+        ({VERSION: DENIED}, Verdict.UNKNOWN),
     ],
 )
 def test_closed_modules_fail_only_where_peermem_is_missing_too(
@@ -214,12 +214,12 @@ def test_a_driver_must_be_as_new_as_the_goal_asks(
 
 def test_a_version_in_no_known_words_is_not_judged() -> None:
     odd = h200({VERSION: "NVRM version: NVIDIA UNIX Kernel Module of tomorrow\n"}, without=(SMI,))
-    assert one("driver-version", odd).verdict is Verdict.CANNOT_TELL
+    assert one("driver-version", odd).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("word", "verdict"),
-    [("Enabled", Verdict.OK), ("Disabled", Verdict.WARN), ("N/A", Verdict.CANNOT_TELL)],
+    [("Enabled", Verdict.OK), ("Disabled", Verdict.WARN), ("N/A", Verdict.UNKNOWN)],
 )
 def test_persistence_mode_should_be_on_for_gpunetio(word: str, verdict: Verdict) -> None:
     made = h200({SMI: smi(persistence=word)})
@@ -233,7 +233,7 @@ def test_persistence_mode_should_be_on_for_gpunetio(word: str, verdict: Verdict)
 
 def test_a_command_that_hangs_leaves_persistence_open_and_says_so() -> None:
     found = one("driver-persistence", h200({SMI: LATE}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert LATE.why in found.why
 
 
@@ -260,7 +260,7 @@ SET = 'RegistryDwords: "PeerMappingOverride=1;"\n'
         ({PARAMS: SET}, Verdict.OK),
         ({PARAMS: 'RegistryDwords: ""\n'}, Verdict.WARN),
         ({PARAMS: 'RegistryDwords: "PeerMappingOverride=0;"\n'}, Verdict.WARN),
-        ({PARAMS: DENIED}, Verdict.CANNOT_TELL),
+        ({PARAMS: DENIED}, Verdict.UNKNOWN),
         ({PARAMS: 'RegistryDwords: ""\n', "ask euid": 0}, Verdict.NOT_APPLICABLE),
         ({}, Verdict.NOT_APPLICABLE),
     ],

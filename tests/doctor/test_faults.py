@@ -1,4 +1,4 @@
-"""A failed reading gives no new verdict: the verdict stays, or becomes `cannot tell`."""
+"""A failed reading gives no new verdict: the verdict stays, or becomes `unknown`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_check_judges_by_what_was_not_read(name: str, goal: Goal, fault: str)
         for check, verdict in verdicts(
             goal, {**known, key: Reading(fault=fault, why="not read")}, *names
         ).items()
-        if verdict not in (plain.get(check), Verdict.CANNOT_TELL)
+        if verdict not in (plain.get(check), Verdict.UNKNOWN)
         if not any(may.match(f"{check} {key}") for may in allowed)
     ]
     assert not odd

@@ -148,7 +148,7 @@ def test_the_worst_finding_is_whole_even_if_it_fills_the_screen():
 def test_what_cannot_be_told_says_why_and_how_to_see_it():
     unseen = named(finding.unknown("?", why="Only root may.", remedy=["sudo lspci -vvv"]))
     shown = text(diagnosis(unseen, data_paths=WAYS))
-    assert "cannot tell  some-check" in shown
+    assert "unknown  some-check" in shown
     assert "Only root may" in shown
     assert "        sudo lspci -vvv" in shown
 
@@ -274,7 +274,7 @@ def test_the_card_has_the_colours_of_the_panel():
     style = (Path(dgkit.__file__).parent / "widgets/doctor/doctor.css").read_text()
     variables = dict(re.findall(r"(--dg-\w+): (#\w{6})", style))
     kinds = {
-        "fail": Verdict.FAIL, "warn": Verdict.WARN, "unknown": Verdict.CANNOT_TELL,
+        "fail": Verdict.FAIL, "warn": Verdict.WARN, "unknown": Verdict.UNKNOWN,
         "ok": Verdict.OK,
     }  # fmt: skip
     for name, verdict in kinds.items():

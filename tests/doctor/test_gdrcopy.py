@@ -30,8 +30,8 @@ def one(on: Machine) -> Finding:
         (THERE, Verdict.WARN, "no gdrdrv"),
         ({**MODULE, **GONE}, Verdict.WARN, "no libgdrapi"),
         (GONE, Verdict.NOT_APPLICABLE, "not installed, and optional"),
-        ({**MODULE, PROBE: Reading(fault="late", why="no")}, Verdict.CANNOT_TELL, "?"),
-        ({**THERE, LIST: Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL, "?"),
+        ({**MODULE, PROBE: Reading(fault="late", why="no")}, Verdict.UNKNOWN, "?"),
+        ({**THERE, LIST: Reading(fault="denied", why="no")}, Verdict.UNKNOWN, "?"),
     ],
 )
 def test_module_and_library_are_both_looked_for(

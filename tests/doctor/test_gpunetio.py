@@ -29,7 +29,7 @@ CUDA_12_2: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, r
         ("dma", CUDA_13, Verdict.OK),
         ("dma", CUDA_12_8, Verdict.FAIL),
         ("dma", {}, Verdict.WARN),
-        ("dma", {"run nvcc --version": LATE}, Verdict.CANNOT_TELL),
+        ("dma", {"run nvcc --version": LATE}, Verdict.UNKNOWN),
     ],
 )
 def test_parts_in_the_static_library_need_cuda_13_and_parts_in_headers_do_not(
@@ -105,4 +105,4 @@ def test_without_doca_no_part_is_there_and_an_unread_doca_is_not_judged() -> Non
         assert one(f"gpunetio-{part}", goal=Goal.GPUNETIO).found == "no DOCA"
         denied = {f"names {LIB}": Reading(fault="denied", why="no")}
         found = one(f"gpunetio-{part}", denied, goal=Goal.GPUNETIO)
-        assert found.verdict is Verdict.CANNOT_TELL
+        assert found.verdict is Verdict.UNKNOWN

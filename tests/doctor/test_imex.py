@@ -83,4 +83,4 @@ def test_a_channel_of_others_is_no_channel() -> None:
 
 def test_channels_that_cannot_be_listed_are_unknown() -> None:
     found = fabric(MANY, {f"names {CHANNELS}": Reading(fault="denied", why="only root may")})
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN

@@ -39,8 +39,8 @@ def both(kind: object, words: str = "", **more: object) -> Finding:
         ("DMA-FQ\n", Verdict.WARN),
         ("unmanaged\n", Verdict.FAIL),
         ("blocked\n", Verdict.FAIL),
-        ("something new\n", Verdict.CANNOT_TELL),
-        (Reading(fault="denied", why="no"), Verdict.CANNOT_TELL),
+        ("something new\n", Verdict.UNKNOWN),
+        (Reading(fault="denied", why="no"), Verdict.UNKNOWN),
     ],
 )
 def test_the_groups_type_tells_what_is_in_force(kind: object, verdict: Verdict) -> None:
@@ -57,7 +57,7 @@ def test_devices_in_no_group_have_no_iommu() -> None:
     [
         ("iommu=pt intel_iommu=on", Verdict.OK),
         ("intel_iommu=on", Verdict.WARN),
-        ("quiet", Verdict.CANNOT_TELL),
+        ("quiet", Verdict.UNKNOWN),
     ],
 )
 def test_a_kernel_that_has_no_types_is_judged_by_its_command_line(
@@ -115,4 +115,4 @@ def test_without_gpu_and_nic_it_does_not_apply() -> None:
 def test_without_a_list_of_devices_nothing_can_be_told() -> None:
     late = machine({f"names {pci.FOLDER}": Reading(fault="late", why="no answer within 3 s")})
     (found,) = judge("iommu", late)
-    assert (found.verdict, found.why) == (Verdict.CANNOT_TELL, "No answer within 3 s.")
+    assert (found.verdict, found.why) == (Verdict.UNKNOWN, "No answer within 3 s.")

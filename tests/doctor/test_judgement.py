@@ -36,7 +36,7 @@ def context(code: int | None, name: str = "", mode: str = "Default") -> Finding:
         (2, "Default", Verdict.WARN, "full"),
         (46, "Exclusive_Process", Verdict.WARN, "in use"),
         (46, "Default", Verdict.FAIL, "CUDA_ERROR"),
-        (None, "Default", Verdict.CANNOT_TELL, "not created"),
+        (None, "Default", Verdict.UNKNOWN, "not created"),
     ],
 )
 def test_a_context_is_made_refused_or_not_known(
@@ -50,12 +50,12 @@ def test_a_context_is_made_refused_or_not_known(
 def test_an_older_snapshot_was_not_asked_for_a_context() -> None:
     older = Reading(fault="unrecorded", why="dgkit 0.0 did not record context")
     (found,) = judge("cuda-context", h200({"probe cuda": CUDA, "probe context": older}))
-    assert (found.verdict, found.found) == (Verdict.CANNOT_TELL, "not probed")
+    assert (found.verdict, found.found) == (Verdict.UNKNOWN, "not probed")
     (found,) = judge("cuda-context", h200({"probe cuda": CUDA}))
     assert found.verdict is Verdict.NOT_APPLICABLE
     late = Reading(fault="late", why="it took longer than 5 s")
     (found,) = judge("cuda-context", h200({"probe cuda": CUDA, "probe context": late}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,7 @@ def test_queues_need_locked_memory(limit: int | None, verdict: Verdict) -> None:
     assert said.verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("limit", "verdict"), [(8 << 20, Verdict.OK), (65536, Verdict.CANNOT_TELL)]
-)
+@pytest.mark.parametrize(("limit", "verdict"), [(8 << 20, Verdict.OK), (65536, Verdict.UNKNOWN)])
 def test_a_low_limit_of_root_counts_only_if_its_capabilities_are_known(
     limit: int, verdict: Verdict
 ) -> None:
@@ -89,7 +87,7 @@ def test_closed_modules_suffice_only_if_peermem_is_known_to_be_loaded() -> None:
     assert said.verdict is Verdict.OK
     unread = {**closed, "text /proc/modules": Reading(fault="denied", why="not read")}
     (said,) = judge("driver-flavour", h200(unread), goal=Goal.RDMA)
-    assert said.verdict is Verdict.CANNOT_TELL
+    assert said.verdict is Verdict.UNKNOWN
 
 
 def test_only_in_a_container_do_its_rules_explain_an_unknown_error_of_nvml() -> None:

@@ -28,7 +28,7 @@ def old(release: str = "5.15.0-91-generic", **said: str) -> dict[str, object]:
         ("5.15.0-1021-oracle", Verdict.WARN),
         ("6.1.0-18-amd64", Verdict.WARN),
         ("5.4.0-200-generic", Verdict.WARN),
-        ("strange", Verdict.CANNOT_TELL),
+        ("strange", Verdict.UNKNOWN),
     ],
 )
 def test_kernels_from_6_2_on_are_new_enough_for_a_dma_buf(release: str, verdict: Verdict) -> None:
@@ -109,7 +109,7 @@ def test_the_kernel_of_wsl_is_microsofts() -> None:
 def test_a_kernel_that_does_not_say_its_version_is_not_judged() -> None:
     for answer in (Reading(fault="late", why="no answer"), Reading(data="odd"), Reading(data={})):
         (found,) = judge("kernel-version", machine({"ask uname": answer}))
-        assert found.verdict is Verdict.CANNOT_TELL
+        assert found.verdict is Verdict.UNKNOWN
 
 
 def test_the_arm_cores_kernel_makes_no_dma_buf_so_an_old_one_will_do() -> None:
@@ -160,7 +160,7 @@ ON, OFF = "CONFIG_PCI_P2PDMA=y\n", "# CONFIG_PCI_P2PDMA is not set\nCONFIG_PCI=y
         ("nvidia", None, Verdict.NOT_APPLICABLE),
         ("nouveau", OFF, Verdict.WARN),
         ("nouveau", "CONFIG_PCI=y\n", Verdict.WARN),
-        ("nouveau", None, Verdict.CANNOT_TELL),
+        ("nouveau", None, Verdict.UNKNOWN),
     ],
 )
 def test_p2pdma_matters_to_drivers_that_are_not_nvidia_s(
@@ -177,7 +177,7 @@ def test_p2pdma_matters_to_drivers_that_are_not_nvidia_s(
         ("CONFIG_HMM_MIRROR=y\nCONFIG_DEVICE_PRIVATE=y\n", Verdict.OK, "HMM_MIRROR=y"),
         ("CONFIG_HMM_MIRROR=y\n", Verdict.NOT_APPLICABLE, "DEVICE_PRIVATE not set"),
         (Reading(fault="absent", why="none"), Verdict.NOT_APPLICABLE, "nothing needs it"),
-        (Reading(fault="denied", why="by root"), Verdict.CANNOT_TELL, "no config"),
+        (Reading(fault="denied", why="by root"), Verdict.UNKNOWN, "no config"),
     ],
 )
 def test_hmm_wants_both_options_and_nothing_needs_it(

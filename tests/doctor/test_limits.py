@@ -81,7 +81,7 @@ def test_without_a_nic_no_memory_is_registered() -> None:
 def test_a_limit_that_is_no_number_cannot_be_judged(odd: object) -> None:
     for check in ("memlock", "open-files"):
         (found,) = judge(check, machine({**NIC, f"ask {check}": odd}))
-        assert found.verdict is Verdict.CANNOT_TELL
+        assert found.verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_a_limit_that_is_no_number_cannot_be_judged(odd: object) -> None:
         (16384, Verdict.OK, "16 KiB"),
         (65536, Verdict.OK, "64 KiB"),
         (1 << 18, Verdict.WARN, "256 KiB"),
-        (0, Verdict.CANNOT_TELL, ""),
-        (True, Verdict.CANNOT_TELL, ""),
-        ("4096", Verdict.CANNOT_TELL, ""),
-        (Reading(fault="unrecorded", why="nobody looked"), Verdict.CANNOT_TELL, "Nobody looked."),
+        (0, Verdict.UNKNOWN, ""),
+        (True, Verdict.UNKNOWN, ""),
+        ("4096", Verdict.UNKNOWN, ""),
+        (Reading(fault="unrecorded", why="nobody looked"), Verdict.UNKNOWN, "Nobody looked."),
     ],
 )
 def test_pages_up_to_64_kib_are_fine_and_say_what_follows(

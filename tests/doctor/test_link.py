@@ -74,8 +74,8 @@ def test_a_gpu_that_runs_slower_at_work_is_a_warning(state: str) -> None:
 
 @pytest.mark.parametrize("state", ["N/A", "[Unknown Error]", "P", "P-1", ""])
 def test_a_gpu_of_which_no_state_is_known_may_be_idle(state: str) -> None:
-    assert in_state(state).verdict is Verdict.CANNOT_TELL
-    assert judged(SLOW).verdict is Verdict.CANNOT_TELL
+    assert in_state(state).verdict is Verdict.UNKNOWN
+    assert judged(SLOW).verdict is Verdict.UNKNOWN
 
 
 def test_an_idle_gpu_with_few_lanes_is_a_warning_all_the_same() -> None:
@@ -117,7 +117,7 @@ def test_a_slot_of_an_older_generation_is_named_as_the_reason(make: object) -> N
     ],
 )
 def test_what_is_not_told_is_not_judged(files: dict[str, str]) -> None:
-    assert judged(files).verdict is Verdict.CANNOT_TELL
+    assert judged(files).verdict is Verdict.UNKNOWN
 
 
 def test_links_that_a_guest_does_not_show_are_not_judged() -> None:
@@ -152,7 +152,7 @@ def test_the_narrowest_link_on_the_way_is_found() -> None:
 
 
 def test_a_gpu_that_idles_behind_a_switch_is_told_of_once() -> None:
-    assert switched(FULL, SLOW) == (Verdict.CANNOT_TELL, Verdict.OK)
+    assert switched(FULL, SLOW) == (Verdict.UNKNOWN, Verdict.OK)
 
 
 @pytest.mark.parametrize(

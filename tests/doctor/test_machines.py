@@ -27,7 +27,7 @@ from dgkit.doctor.redact.redactor import Redactor
 from dgkit.doctor.runner import diagnose
 
 # For a machine, or a host and a DPU, and a goal: the exit code, the best data path that works, and
-# the verdicts of the checks that matter. `dark`: cannot tell.
+# the verdicts of the checks that matter. `dark`: unknown.
 EXPECTED = """
 pix rdma 0 rdma-gpu-dmabuf
     topology=ok link=ok acs=ok iommu=ok rdma-dmabuf=ok numa=ok
@@ -132,7 +132,7 @@ wsl laptop 0 soft
     dgkit-core=ok open-files=ok
 """
 ROWS = re.split(r"\n(?! )", EXPECTED.strip())
-WORDS = {"ok": "ok", "warn": "warn", "fail": "fail", "na": "n.a.", "dark": "cannot tell"}
+WORDS = {"ok": "ok", "warn": "warn", "fail": "fail", "na": "n.a.", "dark": "unknown"}
 # Keys that a machine may lack, so that a check finds them absent. Any other absent key is one that
 # `synthetic_machines` forgot.
 MAY_LACK = r"""
@@ -238,7 +238,7 @@ def short(found: Diagnosis) -> str:
     lines = [f"{found.goal}: {found.verdict}, exit code {found.exit_code}, best data path {best}"]
     subjects: dict[str, list[str]] = {}
     for one in found.findings:
-        if one.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.CANNOT_TELL):
+        if one.verdict in (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN):
             needed = f" (needed: {one.needed})" if one.needed else ""
             line = f"  {one.verdict}: {one.side} {one.check}: {one.found}{needed}"
             subjects.setdefault(line, []).append(one.subject)

@@ -58,12 +58,10 @@ def test_one_node_is_fine_whatever_the_devices_say() -> None:
 
 def test_devices_without_a_node_are_not_judged() -> None:
     found = judge("numa", box(-1, -1))
-    assert [one.verdict for one in found] == [Verdict.CANNOT_TELL, Verdict.CANNOT_TELL]
+    assert [one.verdict for one in found] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
 
 
 @pytest.mark.parametrize("asked", [Reading(fault="unrecorded", why="not looked at"), [], "odd"])
 def test_without_the_cpus_of_the_process_they_are_not_compared(asked: object) -> None:
     found = judge("numa", box(0, 0, asked))
-    assert {one.subject: one.verdict for one in found}["CPUs of this process"] is (
-        Verdict.CANNOT_TELL
-    )
+    assert {one.subject: one.verdict for one in found}["CPUs of this process"] is (Verdict.UNKNOWN)

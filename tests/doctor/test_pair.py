@@ -86,9 +86,9 @@ def test_the_way_to_the_hosts_mode_names_its_card() -> None:
 def test_what_was_not_read_on_one_side_cannot_be_told() -> None:
     late = Reading(fault="late", why="no answer")
     dark = dpu({f"names {NET}": late})
-    assert one("pair-bluefield", host(), dark).verdict is Verdict.CANNOT_TELL
+    assert one("pair-bluefield", host(), dark).verdict is Verdict.UNKNOWN
     blind = machine({f"names {pci.FOLDER}": late})
-    assert one("pair-bluefield", blind, dpu()).verdict is Verdict.CANNOT_TELL
+    assert one("pair-bluefield", blind, dpu()).verdict is Verdict.UNKNOWN
 
 
 VERSION = "text /opt/mellanox/doca/applications/VERSION"
@@ -106,7 +106,7 @@ def both(there: Mapping[str, object], here: Mapping[str, object]) -> dict[str, F
         ("3.0.0058\n", "3.0.1001\n", Verdict.OK),
         ("3.0.0058\n", "2.9.1\n", Verdict.WARN),
         ("3.0.0058\n", "3.1.0\n", Verdict.WARN),
-        ("", "3.0.0058\n", Verdict.CANNOT_TELL),
+        ("", "3.0.0058\n", Verdict.UNKNOWN),
     ],
 )
 def test_doca_is_of_one_release_on_both_sides(there: str, here: str, verdict: Verdict) -> None:
@@ -120,10 +120,10 @@ def test_doca_is_of_one_release_on_both_sides(there: str, here: str, verdict: Ve
         ({"version": "0.1.0", "wire": 4}, {"version": "0.1.0", "wire": 4}, Verdict.OK),
         ({"version": "0.1.0", "wire": 4}, {"version": "0.1.1", "wire": 4}, Verdict.OK),
         ({"version": "0.1.0", "wire": 4}, {"version": "0.2.0", "wire": 5}, Verdict.FAIL),
-        ({"version": "0.1.0", "wire": 4}, None, Verdict.CANNOT_TELL),
-        ("odd", {"version": "0.1.0", "wire": 4}, Verdict.CANNOT_TELL),
-        ({}, {}, Verdict.CANNOT_TELL),
-        ({"version": "0.1.0"}, {"version": "0.1.0", "wire": 4}, Verdict.CANNOT_TELL),
+        ({"version": "0.1.0", "wire": 4}, None, Verdict.UNKNOWN),
+        ("odd", {"version": "0.1.0", "wire": 4}, Verdict.UNKNOWN),
+        ({}, {}, Verdict.UNKNOWN),
+        ({"version": "0.1.0"}, {"version": "0.1.0", "wire": 4}, Verdict.UNKNOWN),
     ],
 )
 def test_dgkit_speaks_one_wire_on_both_sides(there: object, here: object, verdict: Verdict) -> None:
@@ -148,7 +148,7 @@ LEVELS = {
         ("fail", "fail", "ok", Verdict.FAIL),
         ("warn", "warn", "ok", Verdict.FAIL),
         ("ok", "ok", "fail", Verdict.FAIL),
-        ("dark", "fail", "ok", Verdict.CANNOT_TELL),
+        ("dark", "fail", "ok", Verdict.UNKNOWN),
     ],
 )
 def test_gpu_memory_wants_a_host_that_lends_and_a_dpu_that_imports(

@@ -33,8 +33,8 @@ def one(on: Machine) -> Finding:
         ({VERSION: CLOSED, LIST: MODULES + PEERMEM}, Verdict.OK),
         ({VERSION: CLOSED, MODINFO: FILE}, Verdict.FAIL),
         ({VERSION: CLOSED, MODINFO: NO_MODULE}, Verdict.FAIL),
-        ({VERSION: CLOSED}, Verdict.CANNOT_TELL),
-        ({VERSION: Reading(fault="denied", why="root"), MODINFO: FILE}, Verdict.CANNOT_TELL),
+        ({VERSION: CLOSED}, Verdict.UNKNOWN),
+        ({VERSION: Reading(fault="denied", why="root"), MODINFO: FILE}, Verdict.UNKNOWN),
     ],
 )
 def test_it_counts_only_where_there_is_no_dma_buf(
@@ -157,4 +157,4 @@ def test_a_machine_without_a_nic_gets_no_drivers_of_one() -> None:
 def test_devices_that_were_not_read_are_no_missing_nic() -> None:
     unread = {"names /sys/bus/pci/devices": Reading(fault="denied", why="no permission")}
     module = {"run nvidia-smi -q": smi(), VERSION: CLOSED, MODINFO: FILE}
-    assert one(machine({**module, **unread})).verdict is Verdict.CANNOT_TELL
+    assert one(machine({**module, **unread})).verdict is Verdict.UNKNOWN

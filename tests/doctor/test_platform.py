@@ -114,7 +114,7 @@ def test_grace_beside_a_connectx8_needs_the_kernel_that_its_guide_names(
 
 
 def test_a_gpu_that_nobody_names_is_not_judged_and_none_is_not_asked() -> None:
-    assert one(with_gpu()).verdict is Verdict.CANNOT_TELL
+    assert one(with_gpu()).verdict is Verdict.UNKNOWN
     assert one(machine({})).verdict is Verdict.NOT_APPLICABLE
 
 
@@ -131,6 +131,6 @@ def test_what_dgkits_own_gpu_memory_is_made_with_is_looked_for() -> None:
 
 def test_a_vgpu_is_judged_by_what_cuda_says_alone() -> None:
     guest = {SMI: smi("NVIDIA H100-40C", virtualization="VGPU")}
-    assert one(h200(guest)).verdict is Verdict.CANNOT_TELL
+    assert one(h200(guest)).verdict is Verdict.UNKNOWN
     assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=1)})).verdict is Verdict.OK
     assert one(h200({**guest, **asked(DMA_BUF_SUPPORTED=0)})).verdict is Verdict.FAIL

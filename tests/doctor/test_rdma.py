@@ -93,7 +93,7 @@ def one(check: str, *readings: dict[str, object], goal: Goal = Goal.RDMA) -> Fin
         (Goal.RDMA, {}, Verdict.FAIL),
         (Goal.ARM_DMA, {}, Verdict.NOT_APPLICABLE),
         (Goal.ARM_DMA, NIC, Verdict.FAIL),
-        (Goal.RDMA, {f"names {CLASS}": Reading(fault="denied", why="no")}, Verdict.CANNOT_TELL),
+        (Goal.RDMA, {f"names {CLASS}": Reading(fault="denied", why="no")}, Verdict.UNKNOWN),
     ],
 )
 def test_rdma_devices_are_judged_by_what_the_goal_needs_of_them(
@@ -149,9 +149,9 @@ def probed(takes: bool | None, errno: str = "", why: str = "") -> dict[str, obje
     [
         (probed(True, "EBADF"), Verdict.OK),
         (probed(False, "EOPNOTSUPP"), Verdict.WARN),
-        (probed(None, why="ibv_open_device: Permission denied"), Verdict.CANNOT_TELL),
-        ({"probe rdma-dmabuf mlx5_0": Reading(fault="late", why="late")}, Verdict.CANNOT_TELL),
-        ({"probe rdma-dmabuf mlx5_0": ["odd"]}, Verdict.CANNOT_TELL),
+        (probed(None, why="ibv_open_device: Permission denied"), Verdict.UNKNOWN),
+        ({"probe rdma-dmabuf mlx5_0": Reading(fault="late", why="late")}, Verdict.UNKNOWN),
+        ({"probe rdma-dmabuf mlx5_0": ["odd"]}, Verdict.UNKNOWN),
     ],
 )
 def test_a_device_takes_a_dma_buf_or_not(answer: dict[str, object], verdict: Verdict) -> None:

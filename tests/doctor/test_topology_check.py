@@ -145,7 +145,7 @@ def test_the_classes_are_said_in_a_cells_width(near: Near) -> None:
 
 def test_without_numa_nodes_the_class_is_not_told() -> None:
     (found,) = judge("topology", placed("NODE", -1))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert "0000:41:00.0" in found.why
 
 
@@ -160,7 +160,7 @@ def test_a_guest_is_not_believed() -> None:
 def test_without_a_pci_tree_nothing_can_be_told(check: str) -> None:
     denied = {"names /sys/bus/pci/devices": Reading(fault="denied", why="root alone")}
     (found,) = judge(check, machine({**BARE, **denied}))
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN
     assert "Root alone." in found.why
 
 
@@ -312,9 +312,9 @@ def test_a_path_that_is_not_sure_is_not_compared() -> None:
     ("reading", "verdict"),
     [
         (Reading(fault="absent", why="there is no command"), Verdict.NOT_APPLICABLE),
-        (Reading(fault="late", why="no answer"), Verdict.CANNOT_TELL),
-        (Reading(text="Failed to initialize NVML\n", code=9), Verdict.CANNOT_TELL),
-        (Reading(text="nothing of use"), Verdict.CANNOT_TELL),
+        (Reading(fault="late", why="no answer"), Verdict.UNKNOWN),
+        (Reading(text="Failed to initialize NVML\n", code=9), Verdict.UNKNOWN),
+        (Reading(text="nothing of use"), Verdict.UNKNOWN),
         (Reading(text="\tGPU0\tCPU Affinity\nGPU0\t X \t0-1\n"), Verdict.NOT_APPLICABLE),
     ],
 )

@@ -43,9 +43,9 @@ def test_what_blocks_a_way_that_the_goal_does_not_ask_for_is_a_warning() -> None
 
 
 def test_where_nobody_knows_whether_a_way_works_the_goal_cannot_be_told() -> None:
-    ways = [way("dmabuf", Verdict.CANNOT_TELL), way("host", Verdict.OK, serves=False)]
+    ways = [way("dmabuf", Verdict.UNKNOWN), way("host", Verdict.OK, serves=False)]
     fine = finding.attribute(finding.warn("fine"), check="link", title="", side="dpu")
-    assert made(ways, fine).verdict is Verdict.CANNOT_TELL
+    assert made(ways, fine).verdict is Verdict.UNKNOWN
     assert made(ways, fine).exit_code == 6
     other = finding.attribute(finding.fail("x"), check="page-size", title="", side="host")
     assert made(ways, other).verdict is Verdict.FAIL
@@ -57,7 +57,7 @@ def test_the_goal_fails_if_each_way_to_it_is_blocked_be_it_by_warnings() -> None
 
 
 def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
-    ways = [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN), way("c", Verdict.OK)]
+    ways = [way("a", Verdict.UNKNOWN), way("b", Verdict.WARN), way("c", Verdict.OK)]
     best = made(ways).best
     assert best is not None
     assert best.name == "b"
@@ -81,7 +81,7 @@ def test_the_best_way_is_the_first_that_works_be_it_slower() -> None:
             "Only B works, but slower; A is blocked by x.",
         ),
         (
-            [way("a", Verdict.CANNOT_TELL), way("b", Verdict.WARN)],
+            [way("a", Verdict.UNKNOWN), way("b", Verdict.WARN)],
             "B works, but slower; whether A does cannot be determined (There is none).",
         ),
         ([way("a", Verdict.FAIL, "x")], "No data path works."),

@@ -67,7 +67,7 @@ def test_bare_metal_and_a_virtual_machine_with_its_devices_are_fine() -> None:
     assert one({CPU: BARE}).verdict is Verdict.OK
     assert one({**DEVICES, CPU: GUEST}).verdict is Verdict.OK
     assert one({**DEVICES, CPU: GUEST}, Goal.GPUNETIO).verdict is Verdict.WARN
-    assert one({}).verdict is Verdict.CANNOT_TELL
+    assert one({}).verdict is Verdict.UNKNOWN
 
 
 def test_a_virtual_machine_with_no_nic_has_nothing_that_could_be_passed_through() -> None:
@@ -140,4 +140,4 @@ def test_a_container_without_them_fails_with_the_options_that_give_them() -> Non
 
 def test_a_container_whose_dev_is_not_readable_cannot_be_told_of() -> None:
     (found,) = inside(Reading(fault="failed", why="I/O error"), [])
-    assert found.verdict is Verdict.CANNOT_TELL
+    assert found.verdict is Verdict.UNKNOWN

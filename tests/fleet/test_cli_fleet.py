@@ -87,7 +87,7 @@ def test_doctor_judges_each_machine_once(client, tmp_path, capsys):
     assert found["kind"] == "dgkit fleet doctor"
     assert len(found["diagnoses"]) == 1
     assert found["verdict"] in map(str, Verdict)
-    assert code == {"ok": 0, "fail": 1, "warn": 5, "cannot tell": 6}[found["verdict"]]
+    assert code == {"ok": 0, "fail": 1, "warn": 5, "unknown": 6}[found["verdict"]]
 
 
 def test_soak_prints_a_row_for_each_pair(client, tmp_path, capsys):

@@ -50,7 +50,7 @@ def checks(state):
 
 def test_a_view_gets_the_findings_worst_first_with_all_that_it_shows(panel):
     result = panel.ask("hello")["result"]
-    words = ["fail", "warn", "cannot tell", "ok", "n.a."]
+    words = ["fail", "warn", "unknown", "ok", "n.a."]
     order = [words.index(one["verdict"]) for one in result["findings"]]
     assert order == sorted(order)
     assert result["verdict"] == str(panel.panel.diagnosis.verdict)

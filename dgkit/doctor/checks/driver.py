@@ -109,7 +109,7 @@ def _gpu(case: Case) -> Finding | None:
     missing = gpu_present(case)
     if missing is None:
         return None
-    unread = missing.verdict is Verdict.CANNOT_TELL
+    unread = missing.verdict is Verdict.UNKNOWN
     why = missing.why if unread else _why_no_gpu(case.machine)
     return msgspec.structs.replace(missing, needed="dgkit doctor gpu-present", why=why)
 

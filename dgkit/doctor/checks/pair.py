@@ -193,7 +193,7 @@ def _pair_memory(case: Case) -> Iterator[Finding]:
     imports = _verdict(case, dpu, "doca-libraries")
     exports = [how for name, how in _EXPORTS.items() if verdicts[name] is Verdict.OK]
     needed, checked = "exported and imported", _describe(verdicts)
-    if Verdict.CANNOT_TELL in (imports, *verdicts.values()) and not exports:
+    if Verdict.UNKNOWN in (imports, *verdicts.values()) and not exports:
         yield finding.unknown("not known", needed=needed, why=checked, sources=_MEMORY_SOURCES)
     elif not exports:
         found, do = "no export of GPU memory", "dgkit doctor dmabuf-gpu peermem  # on the host"

@@ -48,7 +48,7 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
 def _no_devices(case: Case) -> Finding:
     cards = case.machine.know(firmware.adapters)
     missing = missing_device(case.machine, "no RDMA devices, no NVIDIA NIC")
-    if not cards and (case.goal is not Goal.RDMA or missing.verdict is Verdict.CANNOT_TELL):
+    if not cards and (case.goal is not Goal.RDMA or missing.verdict is Verdict.UNKNOWN):
         return missing
     if cards:
         why, remedy = _without_driver(case, cards[0].address)

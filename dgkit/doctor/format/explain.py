@@ -32,7 +32,7 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
 
     Args:
         diagnosis: A run of all checks.
-        names: Checks to explain; if empty, those that fail, warn or cannot tell.
+        names: Checks to explain; if empty, those that fail, warn or are unknown.
         width: Maximum length of a line.
     """
     lines: list[Line] = []
@@ -42,7 +42,7 @@ def explain(diagnosis: Diagnosis, names: Collection[str] = (), *, width: int = W
         finding = group.finding
         if names and finding.check not in names:
             continue
-        if not names and finding.verdict < Verdict.CANNOT_TELL:
+        if not names and finding.verdict < Verdict.UNKNOWN:
             continue
         about = f", {group.about}" if group.about else ""
         head = printable(f"{finding.side} {finding.check}  {finding.title}{about}")
@@ -158,8 +158,8 @@ def _rule(diagnosis: Diagnosis, serving: list[DataPath]) -> str:
         failed = any(one.verdict is Verdict.FAIL for one in diagnosis.findings)
         blocked = ", and what fails blocks other paths only" * failed
         return f"A data path to the goal works{blocked}; there are warnings: 5."
-    if verdict is Verdict.CANNOT_TELL:
+    if verdict is Verdict.UNKNOWN:
         return "Whether a data path works, or the answer of a check, is not known: 6."
-    unread = {one.check for one in diagnosis.findings if one.verdict is Verdict.CANNOT_TELL}
+    unread = {one.check for one in diagnosis.findings if one.verdict is Verdict.UNKNOWN}
     more = f"; {', '.join(sorted(unread))}, without an answer, can only warn" if unread else ""
     return f"A data path to the goal works, and no check warns{more}: 0."

@@ -30,7 +30,7 @@ _GREY = "#8a8a8a"
 _COLOURS = {  # same as in the panel: widgets/doctor/doctor.css
     Verdict.FAIL: "#c62828",
     Verdict.WARN: "#a34a00",
-    Verdict.CANNOT_TELL: "#6a4c93",
+    Verdict.UNKNOWN: "#6a4c93",
     Verdict.OK: "#1b6e3a",
     Verdict.NOT_APPLICABLE: "#5f6368",
 }

@@ -106,11 +106,11 @@ def _system(machine: Machine) -> str:
 
 def _findings(diagnosis: Diagnosis) -> Iterator[str]:
     shown = {one.check for one in diagnosis.findings}
-    loud = [one for one in diagnosis.findings if one.verdict >= Verdict.CANNOT_TELL]
+    loud = [one for one in diagnosis.findings if one.verdict >= Verdict.UNKNOWN]
     for group in group_findings(one for one in loud if one.follows not in shown):
         one = group.finding
         about = f" [{group.about}]" if group.about else ""
-        word = {Verdict.CANNOT_TELL: "unknown"}.get(one.verdict, str(one.verdict))
+        word = {Verdict.UNKNOWN: "unknown"}.get(one.verdict, str(one.verdict))
         yield from _row(word, f"{one.check}: {one.found}{needed_text(one)}{about}")
 
 

@@ -75,7 +75,7 @@ def _fitting(diagnosis: Diagnosis, writer: _Writer, room: int) -> list[Line]:
     """
     shown = {one.check for one in diagnosis.findings}
     roots = [one for one in diagnosis.findings if one.follows not in shown]
-    groups = group_findings(one for one in roots if one.verdict >= Verdict.CANNOT_TELL)
+    groups = group_findings(one for one in roots if one.verdict >= Verdict.UNKNOWN)
     lines: list[Line] = []
     left: list[FindingGroup] = []
     before = ""
@@ -197,7 +197,7 @@ class _Writer:
         self, group: FindingGroup, findings: Sequence[Finding]
     ) -> Iterator[tuple[str, list[Line]]]:
         """Yield the forms of a finding, longest first; call `keep` for the form that is written."""
-        unanswered = group.finding.verdict is Verdict.CANNOT_TELL
+        unanswered = group.finding.verdict is Verdict.UNKNOWN
         if not unanswered:
             yield "full", [*self.full(group), *self.consequences(group, findings)]
             self._restore()
@@ -254,7 +254,7 @@ class _Writer:
             for one in findings
             if one.follows == cause.check
             and one.side == cause.side
-            and one.verdict > Verdict.CANNOT_TELL
+            and one.verdict > Verdict.UNKNOWN
         )
         if names:
             yield from _paragraph(f"From it follow: {', '.join(names)}.", self._width, _INDENT)

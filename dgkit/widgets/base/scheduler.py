@@ -23,7 +23,7 @@ from typing import Any
 
 _log = logging.getLogger("dgkit.widgets")
 
-TICK_S = 0.05  # upper limit of the frame rate: 20 frames a second
+TICK_S = 0.05  # between two steps of a task; each panel sends more rarely (latency: _FRAME_S)
 
 Steps = Generator[Any, None, Any]
 

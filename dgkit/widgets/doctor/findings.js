@@ -4,8 +4,8 @@ import { button, focusedElement, h } from "../base/elements.js";
 import { tableOf } from "../base/forms.js";
 import { plural } from "../base/units.js";
 
-const verdictClass = { fail: "dg-fail", warn: "dg-warn", "cannot tell": "dg-unknown", ok: "dg-ok", "n.a.": "dg-na" };
-const WRONG = ["fail", "warn", "cannot tell"];
+const verdictClass = { fail: "dg-fail", warn: "dg-warn", unknown: "dg-unknown", ok: "dg-ok", "n.a.": "dg-na" };
+const WRONG = ["fail", "warn", "unknown"];
 
 export const verdictOf = (word) => h("span", { class: `dg-verdict ${verdictClass[word] ?? "dg-na"}` }, word);
 

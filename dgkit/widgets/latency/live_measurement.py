@@ -13,6 +13,7 @@ from ..base.error_text import explain
 from ..base.session_model import SessionModel
 from .measurement import Measurement, Setting
 from .run import RunConfig
+from .view_model import FIGURES_S
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
     Monitor: TypeAlias = SessionMonitor | KernelMonitor
 
-_FIGURES_S = 0.4  # between updates of the figures
-_FRAME_S = 0.1  # between two frames: a message costs more than the samples in it
+_FRAME_S = 0.1  # between updates of the plot, 10 a second: a message costs more than its samples
 _KEPT = "The samples measured so far stay on the plot."
 
 
@@ -144,7 +144,7 @@ class LiveMeasurement:
             if frame is not None:
                 self._send("frame", frame[1], **frame[0])
             now = time.monotonic()
-            if now - self._figures_at >= _FIGURES_S:
+            if now - self._figures_at >= FIGURES_S:
                 self.take_figures()
             due = max(due + _FRAME_S, now)
             yield due if monitor.buffered else None

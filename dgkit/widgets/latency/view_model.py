@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..base.viewers import Viewers
 from .run import Run, RunConfig
 
-_DISTRIBUTION_S = 0.4  # interval at which histogram and percentiles are sent
+FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
 
 Frame = tuple[dict[str, Any], list[bytes]]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -126,7 +126,7 @@ class ViewModel:
             for ring, sent in zip((history.fine, history.coarse), self._sent, strict=True)
         ]
         about: dict[str, Any] = history.counts()
-        if time.monotonic() - self._distribution_at >= _DISTRIBUTION_S:
+        if time.monotonic() - self._distribution_at >= FIGURES_S:
             self._distribution_at = time.monotonic()
             buffers += run.distribution()
             about["figures"] = history.figures()

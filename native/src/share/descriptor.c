@@ -15,7 +15,7 @@
 
 _Static_assert(sizeof(struct dg_descriptor) <= DG_DESCRIPTOR_MAX,
 	       "a descriptor has at most DG_DESCRIPTOR_MAX bytes");
-_Static_assert(sizeof(struct dg_descriptor) == 184 + DESCRIPTOR_BLOB, "no padding");
+_Static_assert(sizeof(struct dg_descriptor) == DESCRIPTOR_FIXED + DESCRIPTOR_BLOB, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
 
 static uint32_t checksum(const uint8_t *p, size_t n)

@@ -11,7 +11,8 @@
 
 #define DESCRIPTOR_MAGIC 0x54494b4744ull /* "DGKIT" */
 #define DESCRIPTOR_PATH  108
-#define DESCRIPTOR_BLOB  584
+#define DESCRIPTOR_FIXED 184 /* bytes before the blob */
+#define DESCRIPTOR_BLOB  (DG_DESCRIPTOR_MAX - DESCRIPTOR_FIXED)
 
 /* Little-endian, without padding. A descriptor is a capability: the key opens the region. Range and
  * access are determined by the exporter's table, not by these bytes; size and access are for

@@ -81,6 +81,12 @@ static int open_export(struct dg_region *r, const struct dg_share_reply *reply,
 	return dg_region_map(r, &m, entry);
 }
 
+/* Decides by which method (enum dg_method) the import reaches its bytes:
+ * - a provider with an export of its own in the descriptor (doca, verbs) opens that;
+ * - memory with a memfd is mapped (MAP), GPU memory is imported by the provider cuda (GPU), as the
+ *   exporter offers (dg_conn_import() in exports.c);
+ * - other memory is read by the exporter's pid if this process may (VM), else the exporter copies
+ *   on request (PROXY). */
 int dg_import_reply_apply(struct dg_region *r, const struct reply_source *source,
 			  const struct dg_share_reply *reply, const int fds[2], int n_fds,
 			  struct dg_region_entry *entry)
