@@ -260,6 +260,7 @@ class KernelQueue:
 
     Attributes:
         handle_layout: Layout of the structure at that pointer.
+        handle_version: Changes when the structure is written anew.
         timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
         depth: Maximum number of operations posted and not complete.
         weak: Kernels choose the slots themselves.
@@ -267,6 +268,7 @@ class KernelQueue:
 
     # struct dg_gpu_queue (dgkit_device.cuh): ring, completions, records, trace; limit
     handle_layout = HandleLayout(384, (0, 1, 2, 3), 4)
+    handle_version = 0
     timeout: float
     depth: int
     weak: bool

@@ -67,13 +67,21 @@ class NicKey:
 
     Attributes:
         number: The key.
-        address: Address by which entries name the region's first byte.
-        size: Bytes.
+        region: The region, which the NIC keeps as long as the key.
     """
 
     number: int
-    address: int
-    size: int
+    region: Region
+
+    @property
+    def address(self) -> int:
+        """Address by which entries name the region's first byte."""
+        return self.region.address
+
+    @property
+    def size(self) -> int:
+        """Size of the region in bytes."""
+        return self.region.size
 
     @property
     def big_endian(self) -> int:
@@ -127,6 +135,7 @@ class Nic:
         self.device, self._pid = device, os.getpid()
         self.using = threading.RLock()  # the handles may be closed by another thread
         self._queues = LiveSet()
+        self._keys: dict[int, NicKey] = {}
         out = ffi.new("dg_nic **")
         spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         try:
@@ -184,12 +193,14 @@ class Nic:
         with self.using:
             args = region._r, address, whole("domain", domain), _ACCESS[access], out
             check(lib.dg_nic_key_open(self._handle(), *args))
-        return NicKey(int(out[0]), address, region.size)
+            key = self._keys[int(out[0])] = NicKey(int(out[0]), region)
+        return key
 
     def close_key(self, key: NicKey) -> None:
         """Revoke a key: entries that name it end with a protection or access error."""
         with self.using:
             check(lib.dg_nic_key_close(self._handle(), key.number))
+            self._keys.pop(key.number, None)
 
     def queue_pair(
         self,
@@ -407,6 +418,7 @@ class VerbsQueue(KernelQueue):
                 check(lib.dg_nic_cq_restart(cq))
             self._clear()
             self._lay_out()
+            self.handle_version += 1
             for state in (lib.DG_NIC_INIT, lib.DG_NIC_RTR, lib.DG_NIC_RTS):
                 check(lib.dg_nic_qp_modify(self._handle(), state, to, _ACCESS[access]))
 

@@ -28,7 +28,7 @@ class _Attached:
 
     def __init__(self, queue: KernelQueue) -> None:
         self._events: dict[tuple[int, int], Any] = {}  # the latest launch, by GPU and stream
-        self._handles: dict[int, Any] = {}  # by GPU
+        self._handles: dict[int, tuple[int, Any]] = {}  # by GPU: version of the structure, copy
         self._free: Callable[[], None] | None = None
         _, self.size, self._address, _ = queue._shared_memory()
         self._gpu = cuda.current_device()
@@ -40,10 +40,12 @@ class _Attached:
 
     def handle(self, queue: KernelQueue) -> Any:
         """Return the queue's structure in the memory of the current GPU."""
-        gpu = cuda.current_device()
-        if gpu not in self._handles:
-            self._handles[gpu] = _copy_handle(queue, self._address, gpu)
-        return self._handles[gpu]
+        gpu, version = cuda.current_device(), queue.handle_version
+        known, handle = self._handles.get(gpu, (-1, None))
+        if known != version:
+            handle = _copy_handle(queue, self._address, gpu)
+            self._handles[gpu] = version, handle
+        return handle
 
     def used(self, stream: Any) -> None:
         """Record a launch on the current GPU; the ring is freed only after the launch ends."""

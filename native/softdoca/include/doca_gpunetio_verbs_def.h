@@ -16,7 +16,12 @@ typedef int int32_t;
 typedef long int64_t;
 #define INT_MAX 0x7fffffff
 enum { EIO = 5, EBUSY = 16, EINVAL = 22 };
+/* Its __typeof__ of an lvalue is a reference. */
+template <class T> struct doca_priv_plain { typedef T type; };
+template <class T> struct doca_priv_plain<T &> { typedef T type; };
+#define DOCA_PRIV_TYPEOF(x) typename doca_priv_plain<decltype(x)>::type
 #else
+#define DOCA_PRIV_TYPEOF(x) __typeof__(x)
 #include <errno.h>
 #include <limits.h>
 #include <linux/types.h>
@@ -31,7 +36,7 @@ extern "C" {
 #define DOCA_GPUNETIO_SIZE_IS(type, size) _Static_assert(sizeof(type) == (size), #type)
 #endif
 
-#define DOCA_GPUNETIO_VOLATILE(x) (*(volatile __typeof__(x) *)&(x))
+#define DOCA_GPUNETIO_VOLATILE(x) (*(volatile DOCA_PRIV_TYPEOF(x) *)&(x))
 #ifndef READ_ONCE
 #define READ_ONCE(x) DOCA_GPUNETIO_VOLATILE(x)
 #define WRITE_ONCE(x, v) (DOCA_GPUNETIO_VOLATILE(x) = (v))
@@ -227,11 +232,11 @@ struct doca_gpunetio_ib_mlx5_wqe_ctrl_seg {
 	__be32 opmod_idx_opcode; /* modifier << 24 | index << 8 | opcode */
 	__be32 qpn_ds;           /* queue pair's number << 8 | number of segments */
 	union {
-		struct {
+		struct __attribute__((__packed__)) {
 			uint8_t signature;
 			__be16 dci_stream_channel_id;
 			uint8_t fm_ce_se;
-		} __attribute__((__packed__));
+		};
 		__be32 signature_fm_ce_se;
 	};
 	__be32 imm;

@@ -34,7 +34,7 @@ typedef struct {
 	uint64_t swap, compare;
 } doca_gpu_dev_verbs_atomic_64_masked_cs_seg_t;
 
-struct doca_gpu_dev_verbs_wqe {
+struct __attribute__((__aligned__(8))) doca_gpu_dev_verbs_wqe {
 	union {
 		uint8_t inl_data[64];
 		struct {
@@ -60,9 +60,9 @@ struct doca_gpu_dev_verbs_wqe {
 			struct doca_gpunetio_ib_mlx5_wqe_wait_seg wait_dseg;
 		};
 	};
-} __attribute__((__aligned__(8)));
+};
 
-struct doca_gpu_dev_verbs_cq {
+struct __attribute__((__aligned__(8))) doca_gpu_dev_verbs_cq {
 	uint8_t *cqe_daddr; /* ring */
 	uint32_t cq_num, cqe_num;
 	__be32 *dbrec;
@@ -73,9 +73,9 @@ struct doca_gpu_dev_verbs_cq {
 	uint64_t cqe_rsvd; /* CQEs that came before index 0 */
 	enum doca_gpu_dev_verbs_mem_type mem_type;
 	uint8_t reserved2[12];
-} __attribute__((__aligned__(8)));
+};
 
-struct doca_gpu_dev_verbs_qp {
+struct __attribute__((__aligned__(8))) doca_gpu_dev_verbs_qp {
 	/* Slots before these indices are reserved, written, known to the NIC. */
 	uint64_t sq_rsvd_index, sq_ready_index, sq_wqe_pi;
 	uint32_t sq_num;
@@ -101,7 +101,7 @@ struct doca_gpu_dev_verbs_qp {
 	struct doca_gpu_dev_verbs_cq cq_rq; /* also reserved in the open headers */
 	enum doca_gpu_dev_verbs_nic_handler nic_handler;
 	enum doca_gpu_dev_verbs_mem_type mem_type;
-} __attribute__((__aligned__(8)));
+};
 
 DOCA_GPUNETIO_SIZE_IS(struct doca_gpu_dev_verbs_wqe, 64);
 DOCA_GPUNETIO_SIZE_IS(struct doca_gpu_dev_verbs_cq, 64);
