@@ -75,6 +75,7 @@ class Staging(Slots):
         with self._lock:
             if self.handle:
                 return
+            self._link.check()  # before memory is made for an agent that is gone
             try:
                 self._memory = memory.empty(self.slots * self.slot_size, name="staging")
                 self._region = self._device.register(self._memory)

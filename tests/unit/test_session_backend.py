@@ -13,6 +13,7 @@ import pytest
 from support.processes.agents import agent
 
 import dgkit
+from dgkit import memory
 from dgkit.dpu.job import DigestJob, DmaTransferJob, Job, copy_job
 from dgkit.dpu.region_ref import RegionRef
 from dgkit.errors import PeerError, PeerTimeout
@@ -189,12 +190,13 @@ def test_the_work_of_transfers_that_wait_is_linear_in_their_number(monkeypatch):
         assert len(looks) < 4 * count
 
 
-def test_thousands_that_wait_for_a_slot_end_with_the_agent():
+def test_thousands_that_wait_for_a_slot_end_with_the_agent_and_make_no_memory(monkeypatch):
     with agent() as running, dgkit.connect(running.address) as session:
         region = session.empty(64)
         session.start_write(region, b"x" * 64).wait()
         running.send(signal.SIGSTOP)  # no slot becomes free
         started = [session.start_write(region, b"x" * 64) for _ in range(3000)]
+        monkeypatch.setattr(memory, "empty", lambda *_, **__: pytest.fail("memory was made"))
         running.send(signal.SIGKILL)
         for transfer in started:
             with pytest.raises(PeerError):
