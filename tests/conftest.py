@@ -8,7 +8,9 @@ import pytest
 from hypothesis import settings
 from support.processes import coverage_lock
 
-settings.register_profile("shared", deadline=None)  # other users slow the machine down at times
+QUICK = "DGKIT_TESTS_QUICK" in os.environ  # tests/run --quick
+# Other users slow the machine down at times.
+settings.register_profile("shared", deadline=None, max_examples=10 if QUICK else 100)
 settings.load_profile("shared")
 
 coverage_lock.mend()

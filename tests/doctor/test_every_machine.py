@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from dgkit.doctor.machine import Machine
 from dgkit.doctor.runner import diagnose
 
 PUBLISHED = {f"{folder}/{one.name}": one for folder in FOLDERS for one in load_all(folder)}
+CHOSEN = [*PUBLISHED][:: 5 if "DGKIT_TESTS_QUICK" in os.environ else 1]  # tests/run --quick
 CHANGES = (
     *("sudo apt", "sudo dnf", "sudo yum", "sudo modprobe", "sudo systemctl", "sudo setpci"),
     "sudo mknod",
@@ -44,7 +46,7 @@ class Judged(NamedTuple):
         return [line for remedy in self.remedies() for line in remedy]
 
 
-@pytest.fixture(scope="module", params=[*PUBLISHED, *snapshots.NAMES])
+@pytest.fixture(scope="module", params=[*CHOSEN, *snapshots.NAMES])
 def judged(request: pytest.FixtureRequest) -> Judged:
     name = request.param
     one = PUBLISHED[name].machine() if name in PUBLISHED else snapshots.machine(name)

@@ -95,9 +95,10 @@ def _all_text(readings: dict[str, Reading]) -> str:
 
 
 kinds = st.sampled_from(sorted(SECRETS))
+EXAMPLES = settings.default.max_examples
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * EXAMPLES)
 @given(kind=kinds, place=st.sampled_from(sorted(PLACES)), data=st.data())
 def test_a_secret_of_any_kind_in_any_place_is_gone(
     kind: str, place: str, data: st.DataObject
@@ -110,7 +111,7 @@ def test_a_secret_of_any_kind_in_any_place_is_gone(
     assert _core(kind, secret).lower() not in made.lower(), text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(kind=kinds, data=st.data())
 def test_equal_secrets_get_equal_pseudonyms_and_others_get_others(
     kind: str, data: st.DataObject
@@ -123,7 +124,7 @@ def test_equal_secrets_get_equal_pseudonyms_and_others_get_others(
     assert again != another or kind == "host"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(kind=kinds.filter(lambda kind: kind not in ("host", "user")), data=st.data())
 def test_a_pseudonym_has_the_shape_of_what_it_stands_for(kind: str, data: st.DataObject) -> None:
     secret = data.draw(SECRETS[kind])
