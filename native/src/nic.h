@@ -240,8 +240,14 @@ void dg_nic_table_close(struct dg_nic *n);
 /* Reserves the memory of `size` bytes at `at` in the table. Errors: ENOSPC, ENOMEM. */
 int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size);
 
-/* nic_key.c: the key of this NIC with this number, or NULL. */
-const struct nic_key *dg_nic_key_find(const struct dg_nic *n, uint32_t key);
+/* Returns the key of this NIC with this number, or NULL. */
+static inline const struct nic_key *nic_key_find(const struct dg_nic *n, uint32_t key)
+{
+	const uint32_t index = key_index(key);
+	return index < DG_NIC_KEYS && key && n->keys[index].key == key ? &n->keys[index] : NULL;
+}
+
+/* nic_key.c */
 /* Whether size bytes at `address` are in the key; stores their offset. */
 static inline bool key_covers(const struct nic_key *k, uint64_t address, uint64_t size,
 			      uint64_t *offset)
@@ -269,7 +275,7 @@ void dg_nic_peer_leave(struct dg_nic_qp *qp);
 /* Looks at the peer's box. Returns whether the peer can receive; otherwise fills *f, with syndrome 0
  * if it may become ready. Stores far_pd and far_access. */
 bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f);
-/* Returns the peer's key, NULL if it has none. *waits: it is being imported. */
+/* Returns the key of a peer of another NIC, NULL if it has none. *waits: it is being imported. */
 const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits);
 void dg_nic_resolver_stop(struct dg_nic *n);
 

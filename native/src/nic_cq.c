@@ -16,6 +16,7 @@ void dg_nic_cqe(struct dg_nic_qp *qp, struct dg_nic_cq *cq, const struct nic_cqe
 	const uint64_t op_own = (uint64_t)e->opcode << 4 | (e->n_inline ? CQE_INLINE_32 : 0) |
 				!!(cq->produced & cq->entries);
 	uint64_t words[7] = {0};
+	__builtin_prefetch(cq->ring + ((cq->produced + NIC_AHEAD) & (cq->entries - 1)) * 64, 1);
 	if (__builtin_expect(e->n_inline, 0))
 		memcpy(words, e->data, e->n_inline);
 	words[4] |= (uint64_t)e->immediate << 32;

@@ -20,7 +20,7 @@ static int wait_for(struct dg_nic_qp *qp, uint32_t what)
 }
 
 /* Finds the local memory of a segment. access: what is to be done, 0 for reading. */
-static int find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_t access,
+static inline int find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_t access,
 		      struct nic_piece *p)
 {
 	struct dg_nic *n = qp->nic;
@@ -29,8 +29,8 @@ static int find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_
 	p->bytes = (const char *)n->bytes + s->at;
 	if (s->is_inline)
 		return EXECUTED;
-	const struct nic_key *k = dg_nic_key_find(n, s->key);
-	if (__builtin_expect(!k || !s->key, 0))
+	const struct nic_key *k = nic_key_find(n, s->key);
+	if (__builtin_expect(!k, 0))
 		return fail(n, SYNDROME_LOCAL_PROTECTION, "lkey, unknown", s->key, 0);
 	if (k->pd != qp->c.pd)
 		return fail(n, SYNDROME_LOCAL_PROTECTION, "lkey of another protection domain", k->pd,
@@ -45,15 +45,16 @@ static int find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_
 }
 
 /* Finds the peer's key, for `size` bytes at `address`. right: enum dg_nic_access. */
-static int find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uint64_t size,
+static inline int find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uint64_t size,
 		       uint32_t right, const struct nic_key **out, uint64_t *offset)
 {
 	struct dg_nic *n = qp->nic;
 	bool waits = false;
-	const struct nic_key *k = dg_nic_peer_key(qp, key, &waits);
+	const struct nic_key *k = __builtin_expect(!qp->peer, 1) ? nic_key_find(n, key)
+								 : dg_nic_peer_key(qp, key, &waits);
 	if (waits)
 		return wait_for(qp, DG_NIC_WAITS_KEY);
-	if (__builtin_expect(!k || !key, 0))
+	if (__builtin_expect(!k, 0))
 		return fail(n, SYNDROME_REMOTE_ACCESS, "rkey, unknown to the peer", key, 0);
 	if (k->pd != qp->far_pd)
 		return fail(n, SYNDROME_REMOTE_ACCESS, "rkey of another protection domain", k->pd,
@@ -88,7 +89,7 @@ void dg_nic_leave_gate(struct dg_nic_qp *qp)
 
 /* Enters the gate of the remote region and checks that both regions are open. The local region needs
  * no gate: its closer waits until this thread has left the queue. */
-static int enter_piece(struct dg_nic_qp *qp, const struct nic_piece *p, bool write)
+static inline int enter_piece(struct dg_nic_qp *qp, const struct nic_piece *p, bool write)
 {
 	struct dg_nic *n = qp->nic;
 	struct dg_region_entry *remote = p->remote->remote.entry;
@@ -138,9 +139,9 @@ static int copy_here(struct dg_nic_qp *qp, uint32_t n, bool write)
 		const char *from = write ? local_at(p) : remote_at(p);
 		order_stores();
 		if (p->size <= 64)
-			copy_upto64(to, from, p->size);
-		else
 			dg_copy(to, from, p->size);
+		else
+			memmove(to, from, p->size); /* an entry may name overlapping ranges */
 	}
 	return EXECUTED;
 }
@@ -367,7 +368,7 @@ static int send(struct dg_nic_qp *qp, struct nic_flight *f)
 	struct nic_receive to;
 	uint32_t count;
 	const uint64_t room = load_receive(qp, &to);
-	/* A message that refuses or waits is an error of this entry before it is one of the peer. */
+	/* An entry that is wrong by itself uses no receive of the peer. */
 	for (uint32_t i = 0; i < n->wqe.n_segments; i++) {
 		const int rc = find_local(qp, &n->wqe.segments[i], 0, &n->pieces[0]);
 		if (rc != EXECUTED)

@@ -5,14 +5,6 @@
 #include "nic.h"
 #include "region.h"
 
-const struct nic_key *dg_nic_key_find(const struct dg_nic *n, uint32_t key)
-{
-	const uint32_t index = key_index(key);
-	if (index >= DG_NIC_KEYS || n->keys[index].key != key)
-		return NULL;
-	return &n->keys[index];
-}
-
 static uint32_t name_of(dg_region *r)
 {
 	dg_region_info info;
@@ -156,7 +148,7 @@ int dg_nic_key_close(dg_nic *n, uint32_t key)
 	if (dg_nic_check_process(n))
 		return 0;
 	dg_poller_lock(&n->poller);
-	const bool known = key && dg_nic_key_find(n, key);
+	const bool known = nic_key_find(n, key);
 	dg_region *import = known ? take_out(n, &n->keys[key_index(key)]) : NULL;
 	dg_poller_unlock(&n->poller);
 	if (!known)

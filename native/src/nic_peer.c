@@ -57,8 +57,6 @@ bool dg_nic_peer_ready(struct dg_nic_qp *qp, struct nic_fault *f)
 
 const struct nic_key *dg_nic_peer_key(struct dg_nic_qp *qp, uint32_t key, bool *waits)
 {
-	if (__builtin_expect(!qp->peer, 1))
-		return dg_nic_key_find(qp->nic, key);
 	const uint32_t index = key_index(key);
 	if (!key || index >= DG_NIC_KEYS ||
 	    atomic_load_explicit(&qp->peer->table->keys[index].key, memory_order_acquire) != key)

@@ -26,7 +26,7 @@ static bool load_record(struct dg_nic_qp *qp)
 /* Returns 0 or the syndrome of a receive's segment. */
 static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
 {
-	const struct nic_key *k = s->key ? dg_nic_key_find(qp->nic, s->key) : NULL;
+	const struct nic_key *k = nic_key_find(qp->nic, s->key);
 	uint64_t offset;
 	const bool valid = k && k->pd == qp->c.pd && k->access & DG_NIC_LOCAL_WRITE &&
 			   key_covers(k, s->address, s->size, &offset);

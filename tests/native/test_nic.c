@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The software NIC within one process: entries of every kind, right and wrong. */
+#include <pthread.h>
+
 #include "nic_programs.h"
 
 enum { SIZE = 1 << 16 };
@@ -831,7 +833,6 @@ static void two_nics_of_a_process_reach_each_other(void)
 	pair_close(&p);
 }
 
-/* In place of the GPU memory of another process. */
 static void gpu_memory_is_reached_by_the_provider(void)
 {
 	struct pair p;
@@ -867,6 +868,99 @@ static void gpu_memory_is_reached_by_the_provider(void)
 	pair_close(&p);
 }
 
+static uint64_t seed = 88172645463325252;
+
+static uint64_t random_word(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	return seed ^= seed << 17;
+}
+
+static uint64_t random_of(const uint64_t *values, uint32_t n)
+{
+	return values[random_word() % n];
+}
+
+/* An entry of a random kind, of which some fields are wrong. */
+static uint32_t random_entry(struct pair *p, uint8_t *w, uint8_t *key_start)
+{
+	static const uint8_t opcodes[] = { WQE_NOP, WQE_WRITE, WQE_READ, WQE_ATOMIC_FA, WQE_ATOMIC_CS,
+					   WQE_MASKED_FA, WQE_MASKED_CS, WQE_SEND, WQE_DUMP, 0x7e };
+	const uint64_t sizes[] = { 0, 1, 8, 64, 4095, 4096, 4097, 70000, 0x7fffffff, WQE_INLINE | 9,
+				   WQE_INLINE | 300, 0xffffffff, 4 };
+	const uint64_t places[] = { (uintptr_t)key_start, (uintptr_t)key_start + 8,
+				    (uintptr_t)key_start - 8, (uintptr_t)key_start + 4096,
+				    (uintptr_t)key_start + 4090, UINT64_MAX - 4, 0 };
+	const uint64_t keys[] = { p->rkey, p->rkey, p->lkey, p->rkey + 1, 0, 0xffffffff };
+
+	for (int i = 0; i < 128; i++) {
+		const uint64_t word = random_word();
+		memcpy(w + 8 * i, &word, 8);
+	}
+	control(&p->a, w, opcodes[random_word() % sizeof(opcodes)], (uint32_t)random_word() % 7, WQE_CQE);
+	w[0] = (uint8_t)(random_word() % 11);
+	remote_segment(w + 16, (void *)(uintptr_t)random_of(places, 7), (uint32_t)random_of(keys, 6));
+	for (uint32_t at = 16; at < 128; at += 16)
+		if (random_word() % 2)
+			data_segment(w + at, (void *)(uintptr_t)random_of(places, 7),
+				     (uint32_t)random_of(keys, 6), (uint32_t)random_of(sizes, 13));
+	return wqe_blocks(w);
+}
+
+struct vandal {
+	struct program *p;
+	atomic_uint stop;
+};
+
+/* Writes to the ring while it is read. */
+static void *overwrite(void *arg)
+{
+	struct vandal *v = arg;
+	uint64_t state = 1;
+
+	while (!atomic_load(&v->stop)) {
+		state = state * 6364136223846793005 + 1442695040888963407;
+		atomic_store_explicit((_Atomic uint64_t *)v->p->c.send_ring + (state >> 33) % (SENDS * 8),
+				      state, memory_order_relaxed);
+		usleep(20);
+	}
+	return NULL;
+}
+
+static void random_entries_reach_only_their_keys(void)
+{
+	struct pair p;
+	struct vandal v = { .p = &p.a };
+	pthread_t thread;
+	uint8_t *all = pages(3 * 4096), *inside = all + 4096, w[1024];
+	const int rounds = repeats(3000);
+
+	pair_open(&p, DG_NIC_PROXY);
+	CHECK_EQ(dg_nic_key_close(p.nic, p.rkey), 0);
+	CHECK_EQ(dg_nic_key_close(p.nic, p.lkey), 0);
+	dg_region *r = registered(p.dev, inside, 4096, RW);
+	CHECK_EQ(dg_nic_key_open(p.nic, r, (uintptr_t)inside, 7, ALL_ACCESS, &p.rkey), 0);
+	CHECK_EQ(dg_nic_key_open(p.nic, r, (uintptr_t)inside, 7, DG_NIC_REMOTE_READ, &p.lkey), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, overwrite, &v), 0);
+	for (int i = 0; i < rounds; i++) {
+		put_entry(&p.a, w, random_entry(&p, w, inside));
+		if (random_word() % 100 == 0)
+			ring_at(&p.a, random_word() >> (random_word() % 64));
+		else
+			ring(&p.a);
+		if (qp_info(&p.a).state == DG_NIC_ERROR || p.a.next - qp_info(&p.a).taken > SENDS / 2)
+			restart(&p);
+		CHECK_EQ(qp_info(&p.b).state, DG_NIC_RTS);
+	}
+	atomic_store(&v.stop, 1);
+	pthread_join(thread, NULL);
+	for (size_t i = 0; i < 4096; i++)
+		CHECK_EQ(all[i] | all[2 * 4096 + i], 0);
+	pair_close(&p);
+	munmap(all, 3 * 4096);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -896,6 +990,7 @@ int main(int argc, char **argv)
 		TEST(wrong_configurations_are_refused),
 		TEST(two_nics_of_a_process_reach_each_other),
 		TEST(gpu_memory_is_reached_by_the_provider),
+		TEST(random_entries_reach_only_their_keys),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

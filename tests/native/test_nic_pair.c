@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queue pairs of the software NICs of two processes. */
+#include "nic.h"
 #include "nic_programs.h"
 #include "other_process.h"
 
@@ -250,6 +251,63 @@ static void a_killed_peer_ends_a_queue_pair_that_only_receives(void)
 	here_close(&h);
 }
 
+/* A process that writes random words to all that its NIC publishes, but for the numbers that keep
+ * the peer interested. */
+static void vandal(int fd)
+{
+	struct here h;
+	uint64_t state = (uint64_t)getpid();
+
+	here_open(&h, fd);
+	struct nic_box *b = &h.nic->table->boxes[qp_index(h.p.qpn)];
+	tell(fd);
+	for (int i = 0; i < 200000; i++) {
+		state = state * 6364136223846793005 + 1442695040888963407;
+		_Atomic uint64_t *words = i & 1 ? (_Atomic uint64_t *)&b->posted
+						: (_Atomic uint64_t *)&h.nic->table->keys[key_index(h.mine.key)].body;
+		const uint32_t n = i & 1 ? (sizeof(*b) - 64) / 8 : KEY_WORDS;
+		atomic_store_explicit(&words[(state >> 33) % n], state >> (state & 63),
+				      memory_order_relaxed);
+	}
+	tell(fd);
+	await(fd);
+	_exit(0);
+}
+
+static void a_peer_that_lies_ends_its_queue_pairs_only(void)
+{
+	struct other o = start(vandal);
+	struct here h;
+	struct program own;
+
+	here_open(&h, o.fd);
+	await(o.fd);
+	program_open(&own, h.nic, DG_NIC_PROXY, SENDS, CQES);
+	const dg_nic_address self = address_of(&own);
+	program_connect(&own, &self);
+	for (int i = 0; i < 300; i++) {
+		put_receive(&h.p, h.bytes, h.mine.key, 100);
+		put_copy(&h.p, i & 1 ? WQE_READ : WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes,
+			 h.mine.key, 64);
+		put_send(&h, 0, 100);
+		put_copy(&own, WQE_WRITE, h.bytes + 100, h.mine.key, h.bytes, h.mine.key, 8);
+		ring(&own);
+		check_done(&own);
+		if (qp_info(&h.p).state != DG_NIC_ERROR && h.p.next - qp_info(&h.p).taken < SENDS / 2)
+			continue;
+		CHECK_EQ(dg_nic_qp_modify(h.p.qp, DG_NIC_RESET, NULL, 0), 0);
+		h.p.next = h.p.posted = 0;
+		h.p.record[0] = 0;
+		ring(&h.p);
+		program_connect(&h.p, &h.theirs.address);
+	}
+	await(o.fd);
+	tell(o.fd);
+	CHECK_EQ(waitpid(o.pid, NULL, 0), o.pid);
+	program_close(&own);
+	here_close(&h);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -257,6 +315,7 @@ int main(int argc, char **argv)
 		TEST(a_key_that_its_process_closed_is_refused),
 		TEST(a_region_that_its_process_closed_is_refused),
 		TEST(a_key_of_another_domain_or_range_is_refused),
+		TEST(a_peer_that_lies_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_a_queue_pair_that_only_receives),
 	};
