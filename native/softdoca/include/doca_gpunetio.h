@@ -14,8 +14,8 @@
 #include "doca_compat.h"
 #include "doca_dev.h"
 #include "doca_error.h"
-#include "doca_gpunetio_verbs_def.h"
-#include "doca_gpunetio_verbs_dev.h"
+#include <doca_gpunetio_verbs_def.h>
+#include <doca_gpunetio_verbs_dev.h>
 
 #ifdef __cplusplus
 extern "C" {

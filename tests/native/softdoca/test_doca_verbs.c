@@ -10,14 +10,16 @@
 
 /* ---- two processes ---- */
 
-/* Offers zeroed memory, connects, and sends it back when asked. */
+/* Offers zeroed memory, of the GPU if there is one, connects, and sends it back when asked. */
 static void server(int fd)
 {
 	struct end e = {0};
 	struct address ours, theirs;
-	uint8_t *bytes = calloc(1, BYTES), asked;
+	uint8_t *plain = calloc(1, BYTES), *bytes = plain, asked;
 
 	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
+	if (strstr(getenv("DGKIT_FAKE_CUDA"), "gpus=1"))
+		bytes = (void *)gpu_alloc(e.gpu, BYTES, DOCA_GPU_MEM_TYPE_GPU);
 
 	struct ibv_mr *mr = ibv_reg_mr(e.pd, bytes, BYTES, ALL_ACCESS);
 
@@ -31,7 +33,7 @@ static void server(int fd)
 	say(fd, bytes, BYTES);
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	close_end(&e);
-	free(bytes);
+	free(plain);
 }
 
 static void exchange(struct end *e, int fd, struct address *theirs)
@@ -104,6 +106,13 @@ static void puts_arrive_without_a_doorbell_record(void)
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR);
 }
 
+static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
+{
+	one_gpu();
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
+}
+
 /* ---- one process: a queue pair connected to itself ---- */
 
 static void open_loop(struct end *e)
@@ -169,7 +178,7 @@ static void programs_leave_rings_behind_when_they_destroy_the_gpu(void)
 	OK(doca_gpu_destroy(e.gpu)); /* the queue pair still works: the memory lasts */
 	put(&e, 0, 0, 0, 0, 8);
 	CHECK(wait_cqe(&e) != 0);
-	OK(doca_gpu_create("17:00.0", &e.gpu));
+	OK(doca_gpu_create("41:00.0", &e.gpu));
 	close_end(&e);
 	/* The second round finds what the first one keeps for ever. */
 	e = (struct end){0};
@@ -329,6 +338,7 @@ int main(int argc, char **argv)
 		TEST(puts_arrive_by_the_doorbell_that_auto_chooses),
 		TEST(puts_arrive_by_the_proxy),
 		TEST(puts_arrive_without_a_doorbell_record),
+		TEST(puts_arrive_from_gpu_memory_in_gpu_memory),
 		TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so),
 		TEST(what_is_in_use_cannot_be_destroyed),
 		TEST(programs_leave_rings_behind_when_they_destroy_the_gpu),

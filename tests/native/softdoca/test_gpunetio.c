@@ -12,8 +12,8 @@ static void addresses_of_gpus_are_checked(void)
 	no_gpu();
 	REFUSED(doca_gpu_create("nonsense", &gpu), INVALID_VALUE);
 	REFUSED(doca_gpu_create(NULL, &gpu), INVALID_VALUE);
-	REFUSED(doca_gpu_create("17:00.0", NULL), INVALID_VALUE);
-	OK(doca_gpu_create("0000:17:00.0", &gpu));
+	REFUSED(doca_gpu_create("41:00.0", NULL), INVALID_VALUE);
+	OK(doca_gpu_create("0000:41:00.0", &gpu));
 	CHECK_SAYS(softdoca_last_refusal(), "is an emulated GPU, its memory is host memory");
 	OK(doca_gpu_destroy(gpu));
 	REFUSED(doca_gpu_destroy(gpu), INVALID_VALUE);
@@ -24,7 +24,7 @@ static void memory_of_each_type_is_shared_and_has_one_address(void)
 	struct doca_gpu *gpu;
 
 	no_gpu();
-	OK(doca_gpu_create("17:00.0", &gpu));
+	OK(doca_gpu_create("41:00.0", &gpu));
 	for (int type = 0; type < 3; type++) {
 		void *at, *cpu;
 		char byte = 0;
@@ -54,7 +54,7 @@ static void bad_sizes_and_types_are_refused(void)
 	int fd;
 
 	no_gpu();
-	OK(doca_gpu_create("17:00.0", &gpu));
+	OK(doca_gpu_create("41:00.0", &gpu));
 	REFUSED(doca_gpu_mem_alloc(gpu, 0, 0, DOCA_GPU_MEM_TYPE_GPU, &at, NULL), INVALID_VALUE);
 	REFUSED(doca_gpu_mem_alloc(gpu, 8, 3, DOCA_GPU_MEM_TYPE_GPU, &at, NULL), INVALID_VALUE);
 	REFUSED(doca_gpu_mem_alloc(gpu, 8, 8, (enum doca_gpu_mem_type)3, &at, NULL), INVALID_VALUE);
@@ -191,7 +191,7 @@ static void a_gpu_that_cannot_share_its_address_says_what_helps(void)
 	struct doca_umem *umem;
 	void *at, *cpu;
 
-	setenv("DGKIT_FAKE_CUDA", "gpus=1", 1);
+	setenv("DGKIT_FAKE_CUDA", "host_numa=0", 1);
 	REFUSED(doca_gpu_create("7f:00.0", &e.gpu), NOT_FOUND);
 	OK(doca_gpu_create("41:00.0", &e.gpu));
 	OK(doca_gpu_mem_alloc(e.gpu, 5000, 4096, DOCA_GPU_MEM_TYPE_GPU, &at, &cpu));
@@ -212,6 +212,33 @@ static void a_gpu_that_cannot_share_its_address_says_what_helps(void)
 	OK(doca_dev_close(e.dev));
 }
 
+static void rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes(void)
+{
+	struct end e = {0};
+	struct doca_umem *umem;
+	void *at;
+	int fd;
+
+	one_gpu();
+	OK(doca_gpu_create("41:00.0", &e.gpu));
+	e.dev = a_dev();
+	at = gpu_alloc(e.gpu, 5000, DOCA_GPU_MEM_TYPE_GPU);
+	CHECK_EQ(((char *)at)[4999], 0);
+	memset(at, 7, 5000); /* only the fake GPU permits it */
+	OK(doca_gpu_dmabuf_fd(e.gpu, at, 4096, &fd));
+	close(fd);
+	OK(doca_umem_gpu_create(e.gpu, e.dev, at, 5000, RING_ACCESS, &umem));
+	for (int i = 0; i < 5000; i++)
+		CHECK_EQ(((char *)at)[i], 7);
+	REFUSED(doca_gpu_dmabuf_fd(e.gpu, at, 4096, &fd), NOT_SUPPORTED); /* now host memory */
+	OK(doca_umem_destroy(umem));
+	OK(doca_umem_create(e.dev, at, 5000, RING_ACCESS, &umem));
+	OK(doca_umem_destroy(umem));
+	OK(doca_gpu_mem_free(e.gpu, at));
+	OK(doca_gpu_destroy(e.gpu));
+	OK(doca_dev_close(e.dev));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -222,6 +249,7 @@ int main(int argc, char **argv)
 		TEST(devices_and_ports_are_those_of_the_software_nic),
 		TEST(memory_regions_are_checked),
 		TEST(objects_of_another_libibverbs_are_refused),
+		TEST(rings_in_gpu_memory_move_to_the_host_and_keep_address_and_bytes),
 		TEST(a_gpu_that_cannot_share_its_address_says_what_helps),
 	};
 

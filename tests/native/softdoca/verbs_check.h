@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests of GPUNetIO Verbs: one end of a connection, made in the steps of a GPUNetIO program, and
- * what its kernel would do, done by the CPU. Without a GPU: no_gpu() comes before the first use.
+ * what its kernel would do, done by the CPU. no_gpu() or one_gpu() comes before the first use.
  */
 #ifndef SOFTDOCA_VERBS_CHECK_H
 #define SOFTDOCA_VERBS_CHECK_H
@@ -51,10 +51,15 @@ struct address {
 	uint64_t addr;
 };
 
-/* libcuda of these tests is a fake one: with no GPU. */
+/* libcuda of these tests is a fake one: with no GPU, or with one, whose memory the CPU can access. */
 UNUSED static void no_gpu(void)
 {
 	setenv("DGKIT_FAKE_CUDA", "gpus=0", 1);
+}
+
+UNUSED static void one_gpu(void)
+{
+	setenv("DGKIT_FAKE_CUDA", "gpus=1", 1);
 }
 
 UNUSED static char *gpu_alloc(struct doca_gpu *gpu, size_t size, enum doca_gpu_mem_type type)
@@ -81,7 +86,7 @@ UNUSED static struct ibv_device *first_device(void)
 
 UNUSED static void open_device(struct end *e)
 {
-	OK(doca_gpu_create("17:00.0", &e->gpu));
+	OK(doca_gpu_create("41:00.0", &e->gpu));
 	OK(doca_verbs_bridge_verbs_context_create(first_device(), 0, &e->context));
 	OK(doca_verbs_pd_create(e->context, &e->verbs_pd));
 	e->pd = doca_verbs_bridge_verbs_pd_get_ibv_pd(e->verbs_pd);
@@ -111,9 +116,9 @@ UNUSED static void open_cq(struct end *e)
 	struct doca_verbs_cq_attr *attr;
 
 	e->cq_ring = gpu_alloc(e->gpu, 8192, DOCA_GPU_MEM_TYPE_GPU);
+	e->cq_umem = gpu_umem(e, e->cq_ring, 8192);
 	for (uint32_t i = 0; i < ENTRIES; i++)
 		e->cq_ring[64 * i + 63] = (char)(MLX5_CQE_INVALID << 4 | MLX5_CQE_OWNER_MASK);
-	e->cq_umem = gpu_umem(e, e->cq_ring, 8192);
 	OK(doca_verbs_cq_attr_create(&attr));
 	OK(doca_verbs_cq_attr_set_external_datapath_en(attr, 1));
 	OK(doca_verbs_cq_attr_set_external_umem(attr, e->cq_umem, 0));

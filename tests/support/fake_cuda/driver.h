@@ -32,7 +32,7 @@ typedef struct {
 	char reserved[64];
 } CUipcMemHandle;
 
-enum { LOCATION_DEVICE = 1, LOCATION_HOST = 2 };
+enum { LOCATION_DEVICE = 1, LOCATION_HOST = 2, LOCATION_HOST_NUMA = 3 };
 enum { HANDLE_POSIX_FD = 1 };
 enum { ALLOCATION_PINNED = 1 };
 enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READWRITE = 3 };

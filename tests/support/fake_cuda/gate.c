@@ -9,6 +9,7 @@
  *   full=1         a kernel of this process has every multiprocessor, until full=0: other kernels, copies
  *                  on a GPU, and what waits for the whole context wait for it
  *   total=BYTES    the memory of each GPU (1 GiB); gpus=N (1); peer=0: no GPU reaches another
+ *   host_numa=0    virtual memory cannot be memory of the host
  *   attrN=V        device attribute N is V
  *   dmabuf_mmap=1  a dma-buf can be mapped by the CPU
  *   lost@K         after K copies the context is lost
@@ -61,6 +62,8 @@ static bool number_knob(const char *name, const char *value)
 		set.gpus = atoi(value) < DEVICES ? atoi(value) : DEVICES;
 	else if (!strcmp(name, "peer"))
 		set.peer = atoi(value);
+	else if (!strcmp(name, "host_numa"))
+		set.host_numa = atoi(value);
 	else if (!strcmp(name, "dmabuf_mmap"))
 		set.dmabuf_mmap = atoi(value);
 	else if (!strcmp(name, "copy_us"))
@@ -107,7 +110,7 @@ static void read_words(const char *words)
 {
 	char *copy = strdup(words), *rest = copy, *word;
 
-	set = (struct knobs){.gpus = 1, .peer = 1, .total = 1ull << 30, .lost_after = -1};
+	set = (struct knobs){.gpus = 1, .peer = 1, .host_numa = 1, .total = 1ull << 30, .lost_after = -1};
 	fault_count = attribute_count = 0;
 	missing_names[0] = '\0';
 	copies = 0;

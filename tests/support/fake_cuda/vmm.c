@@ -45,9 +45,10 @@ EXPORT CUresult cuMemCreate(CUhandle *handle, size_t size, const CUmemAllocation
 	if (!handle || !prop || flags || !size || size % GRANULE ||
 	    prop->type != ALLOCATION_PINNED || prop->requestedHandleTypes & ~HANDLE_POSIX_FD)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (prop->location.type != LOCATION_DEVICE)
+	if (prop->location.type != LOCATION_DEVICE &&
+	    (prop->location.type != LOCATION_HOST_NUMA || !knobs().host_numa))
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (!is_device(prop->location.id))
+	if (!is_device(prop->location.id)) /* of memory of the host: its node, which is 0 */
 		return CUDA_ERROR_INVALID_DEVICE;
 	pthread_rwlock_wrlock(&maps);
 	block = block_new(VMM, prop->location.id, size, &code);
@@ -230,7 +231,8 @@ static bool peers(uintptr_t address, size_t size, const CUmemAccessDesc *descs, 
 {
 	for (uintptr_t at = address; at < address + size; at += range_at(at)->size)
 		for (size_t i = 0; i < count; i++)
-			if (descs[i].location.id != range_at(at)->block->device && !knobs().peer)
+			if (descs[i].location.type == LOCATION_DEVICE &&
+			    descs[i].location.id != range_at(at)->block->device && !knobs().peer)
 				return false;
 	return true;
 }
@@ -283,7 +285,9 @@ static void protect(struct range *range)
 static bool sensible(const CUmemAccessDesc *descs, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (descs[i].location.type != LOCATION_DEVICE || !is_device(descs[i].location.id) ||
+		if ((descs[i].location.type != LOCATION_DEVICE &&
+		     descs[i].location.type != LOCATION_HOST_NUMA) ||
+		    !is_device(descs[i].location.id) ||
 		    (descs[i].flags != ACCESS_NONE && descs[i].flags != ACCESS_READ &&
 		     descs[i].flags != ACCESS_READWRITE))
 			return false;
@@ -305,7 +309,8 @@ EXPORT CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAcce
 		struct range *range = range_at(address);
 
 		for (size_t i = 0; i < count; i++)
-			range->access[descs[i].location.id] = (unsigned char)descs[i].flags;
+			if (descs[i].location.type == LOCATION_DEVICE)
+				range->access[descs[i].location.id] = (unsigned char)descs[i].flags;
 		protect(range);
 		address += range->size;
 		size -= range->size;

@@ -141,6 +141,11 @@ doca_error_t doca_verbs_qp_destroy(struct doca_verbs_qp *verbs_qp)
 		return REFUSE(DOCA_ERROR_IN_USE, "queue pair %u is exported: call "
 						 "doca_gpu_verbs_unexport_qp() first",
 			      verbs_qp->number);
+	dg_nic_qp_info info;
+	if (!softdoca_nic.qp_info_get(verbs_qp->qp, &info) && info.syndrome)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+			     "queue pair %u had an error, syndrome %#x: %s", verbs_qp->number,
+			     info.syndrome, info.why);
 	int rc = softdoca_nic.qp_close(verbs_qp->qp);
 	if (rc)
 		return softdoca_failed(__func__, rc);
