@@ -49,6 +49,11 @@ extern "C" __global__ void entries(uint8_t *m)
     doca_gpu_dev_verbs_wqe_prepare_write_inl(q, at(8), 0xabcd, flags, r, rk, (uint64_t)&lk, 4);
 }
 
+__device__ void count(uint64_t *out, uint64_t n)
+{
+    atomicAdd((unsigned long long *)out, n);
+}
+
 /* Each thread has 256 bytes. */
 extern "C" __global__ void post(Qp *q, Qp *companion, uint8_t *data, uint32_t key, int rounds,
                                 uint64_t *out)
@@ -62,12 +67,12 @@ extern "C" __global__ void post(Qp *q, Qp *companion, uint8_t *data, uint32_t ke
         doca_gpu_dev_verbs_put<SHARED, AUTO, VERBS(EXEC_SCOPE_WARP)>(q, at(mine + 8), at(mine),
                                                                      8, &t);
         doca_gpu_dev_verbs_wait(q, t);
-        out[0] += word[1] != word[0];
+        count(out, word[1] != word[0]);
         doca_gpu_dev_verbs_p<uint64_t>(q, at(mine + 16), word[0] + 1, &t);
         doca_gpu_dev_verbs_get<SHARED, AUTO, VERBS(EXEC_SCOPE_THREAD), VERBS(MCST_ENABLED),
                                VERBS(BLOCKING_MODE_ENABLED)>(
             q, at(mine + 16), at(mine + 24), 8, at(mine), &t);
-        out[0] += word[3] != word[0] + 1;
+        count(out, word[3] != word[0] + 1);
         doca_gpu_dev_verbs_put_signal<VERBS(SIGNAL_OP_ADD)>(
             q, at(mine + 32), at(mine), 8, at(sum), at(mine + 40), 1);
         doca_gpu_dev_verbs_put_counter(q, at(mine + 48), at(mine), 0, companion, at(sum + 8),
@@ -85,14 +90,14 @@ extern "C" __global__ void receive(Qp *q, uint8_t *data, uint32_t key, int round
     for (int i = 0; i < rounds; i++) {
         uint64_t t, *got = (uint64_t *)mine;
         doca_gpu_dev_verbs_recv(q, Addr{mine, key}, 256, &t);
-        out[0] += doca_gpu_dev_verbs_recv_wait(q, Addr{mine, key}, &t, &cqe) != 0;
-        out[0] += doca_gpu_dev_verbs_cqe_get_bytes(cqe) != 8;
+        count(out, doca_gpu_dev_verbs_recv_wait(q, Addr{mine, key}, &t, &cqe) != 0);
+        count(out, doca_gpu_dev_verbs_cqe_get_bytes(cqe) != 8);
         if (doca_gpu_dev_verbs_cqe_is_inline(cqe))
             got = (uint64_t *)doca_gpu_dev_verbs_cqe_get_inl_data(cqe);
-        atomicAdd((unsigned long long *)out + 1, *got);
+        count(out + 1, *got);
     }
-    out[0] += doca_gpu_dev_verbs_recv_wait<SHARED, AUTO, VERBS(MCST_ENABLED)>(
-        q, Addr{mine, key}, &cqe) != 0;
+    count(out, doca_gpu_dev_verbs_recv_wait<SHARED, AUTO, VERBS(MCST_ENABLED)>(
+        q, Addr{mine, key}, &cqe) != 0);
 }
 
 /* A wrong key, then more entries than the rings have. */
@@ -102,7 +107,7 @@ extern "C" __global__ void wrong(Qp *q, uint8_t *data, uint32_t key, int rounds,
         uint64_t t;
         const Addr right{(uint64_t)data, key}, wrong{(uint64_t)data, key + 1};
         doca_gpu_dev_verbs_put(q, i == 3 ? wrong : right, right, 8, &t);
-        out[0] += doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), t) == -EIO;
+        count(out, doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), t) == -EIO);
     }
 }
 """

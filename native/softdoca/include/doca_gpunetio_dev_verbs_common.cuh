@@ -8,9 +8,7 @@
 #include <cuda.h>
 #endif
 
-#include <doca_gpunetio_verbs_dev.h>
-
-#define DOCA_GPUNETIO_DEVICE __device__ static __forceinline__
+#include <doca_gpunetio_dev_verbs_words.cuh>
 
 DOCA_GPUNETIO_DEVICE uint64_t doca_gpu_dev_verbs_query_globaltimer()
 {
@@ -74,7 +72,7 @@ DOCA_GPUNETIO_DEVICE T doca_gpu_dev_verbs_atomic_read(T *at)
 {
 	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_EXCLUSIVE)
 		return *at;
-	return DOCA_GPUNETIO_VOLATILE(*at);
+	return doca_priv_gpu_dev_verbs_read(at);
 }
 
 /* Add to and raise a 64-bit word; both return its previous value and order nothing. */
@@ -82,11 +80,11 @@ template <typename T, enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE T doca_gpu_dev_verbs_atomic_add(T *at, T value)
 {
 	unsigned long long *word = (unsigned long long *)at;
-	const T old = *at;
 	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_CTA)
 		return atomicAdd_block(word, value);
 	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU)
 		return atomicAdd(word, value);
+	const T old = *at;
 	*at = old + value;
 	return old;
 }
@@ -95,11 +93,11 @@ template <typename T, enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE T doca_gpu_dev_verbs_atomic_max(T *at, T value)
 {
 	unsigned long long *word = (unsigned long long *)at;
-	const T old = *at;
 	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_CTA)
 		return atomicMax_block(word, value);
 	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU)
 		return atomicMax(word, value);
+	const T old = *at;
 	*at = old < value ? value : old;
 	return old;
 }
@@ -121,7 +119,7 @@ DOCA_GPUNETIO_DEVICE void doca_gpu_dev_verbs_unlock(int *lock)
 {
 	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
 	if (sharing != DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_EXCLUSIVE)
-		DOCA_GPUNETIO_VOLATILE(*lock) = 0;
+		doca_priv_gpu_dev_verbs_write(lock, 0);
 }
 
 #endif

@@ -25,7 +25,7 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_verbs_read_cqe(struct doca_gpu_d
 {
 	const uint64_t ring = __ldg((uint64_t *)&cq->cqe_daddr);
 	uint32_t *end = (uint32_t *)(ring + index * DOCA_GPUNETIO_VERBS_CQE_SIZE + 60);
-	return doca_gpu_dev_verbs_bswap32(DOCA_GPUNETIO_VOLATILE(*end));
+	return doca_gpu_dev_verbs_bswap32(doca_priv_gpu_dev_verbs_read(end));
 }
 
 DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_verbs_cqe_status(uint32_t end)
@@ -110,7 +110,7 @@ DOCA_GPUNETIO_DEVICE int doca_gpu_dev_verbs_poll_cq_collapsed_at(struct doca_gpu
 								 uint64_t index)
 {
 	struct doca_gpu_dev_verbs_cq *cq = &qp->cq_sq;
-	while (DOCA_GPUNETIO_VOLATILE(qp->sq_wqe_pi) <= index)
+	while (doca_priv_gpu_dev_verbs_read(&qp->sq_wqe_pi) <= index)
 		continue;
 	for (;;) {
 		if (index < doca_gpu_dev_verbs_atomic_read<uint64_t, sharing>(&cq->cqe_ci))

@@ -53,10 +53,10 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_mark_ready(uint64_t *ready, ui
 		return;
 	}
 	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
-	while (DOCA_GPUNETIO_VOLATILE(*ready) != first)
+	while (doca_priv_gpu_dev_verbs_read(ready) != first)
 		continue;
 	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
-	DOCA_GPUNETIO_VOLATILE(*ready) = last + 1;
+	doca_priv_gpu_dev_verbs_write(ready, last + 1);
 }
 
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing =
@@ -86,7 +86,7 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_store_db(struct doca_gpu_dev_v
 							   uint64_t value)
 {
 	uint64_t *doorbell = (uint64_t *)__ldg((uint64_t *)&qp->sq_db);
-	DOCA_GPUNETIO_VOLATILE(*doorbell) = value;
+	doca_priv_gpu_dev_verbs_write(doorbell, value);
 }
 
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
@@ -96,7 +96,7 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_submit_db(struct doca_gpu_dev_
 	__be32 *record = (__be32 *)__ldg((uint64_t *)&qp->sq_dbrec);
 	doca_gpu_dev_verbs_lock<sharing>(&qp->sq_lock);
 	if (doca_gpu_dev_verbs_atomic_max<uint64_t, sharing>(&qp->sq_wqe_pi, producer) < producer) {
-		DOCA_GPUNETIO_VOLATILE(*record) = doca_gpu_dev_verbs_prepare_dbr(producer);
+		doca_priv_gpu_dev_verbs_write(record, doca_gpu_dev_verbs_prepare_dbr(producer));
 		__threadfence();
 		doca_priv_gpu_dev_verbs_store_db(qp, doca_gpu_dev_verbs_prepare_db(qp, producer));
 	}

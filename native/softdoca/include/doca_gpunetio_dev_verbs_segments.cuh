@@ -5,10 +5,7 @@
 #define DOCA_GPUNETIO_DEV_VERBS_SEGMENTS_CUH
 
 #include <doca_gpunetio_dev_verbs_common.cuh>
-
-#ifndef DOCA_GPUNETIO_DEVICE
-#define DOCA_GPUNETIO_DEVICE __device__ static __forceinline__
-#endif
+#include <doca_gpunetio_dev_verbs_words.cuh>
 
 struct __align__(16) doca_priv_gpu_dev_verbs_segment {
 	uint64_t first, second;

@@ -77,8 +77,8 @@ doca_priv_gpu_dev_verbs_publish_receives(struct doca_priv_gpu_dev_verbs_rq *rq, 
 	__threadfence_system();
 	doca_gpu_dev_verbs_lock<sharing>(&rq->lock);
 	if (doca_gpu_dev_verbs_atomic_max<uint64_t, sharing>(&rq->producer, producer) < producer)
-		DOCA_GPUNETIO_VOLATILE(*rq->record) =
-			doca_gpu_dev_verbs_bswap32((uint32_t)producer & 0xffff);
+		doca_priv_gpu_dev_verbs_write(
+			rq->record, doca_gpu_dev_verbs_bswap32((uint32_t)producer & 0xffff));
 	doca_gpu_dev_verbs_unlock<sharing>(&rq->lock);
 }
 
@@ -112,7 +112,7 @@ doca_gpu_dev_verbs_recv(struct doca_gpu_dev_verbs_qp *qp, struct doca_gpu_dev_ve
 				       &rq->ready_index) != first)
 				continue;
 			doca_gpu_dev_verbs_fence_release<DOCA_GPUNETIO_VERBS_SYNC_SCOPE_GPU>();
-			DOCA_GPUNETIO_VOLATILE(rq->ready_index) = last + 1;
+			doca_priv_gpu_dev_verbs_write(&rq->ready_index, last + 1);
 			doca_priv_gpu_dev_verbs_publish_receives<sharing>(rq, last + 1);
 		});
 }
