@@ -10,6 +10,8 @@
  *	nic_send.c        one pass over a send queue: take entries, complete them, errors and flush
  *	nic_receive.c     one pass over a receive queue: publish receives, complete them
  *	   |
+ *	nic_message.c, nic_atomic.c    entries that use a receive; atomic operations
+ *	   |
  *	nic_execute.c     the bytes of one entry: checked pieces, copied here or by the provider
  *	   |
  *	nic_peer.c        the queue pairs and keys of other NICs
@@ -283,13 +285,73 @@ void dg_nic_resolver_stop(struct dg_nic *n);
 enum { EXECUTED, POSTED, WAITS, FAILED };
 /* Executes the entry in n->wqe, of which the blocks are in n->bytes: moves its bytes, or posts them,
  * as *flight. Returns EXECUTED, POSTED, WAITS (qp->info.waiting says for what), or FAILED with
- * n->fault. flight->message is what to tell the peer then. */
+ * n->fault, as do the functions below. flight->message is what to tell the peer then. */
 int dg_nic_execute(struct dg_nic_qp *qp, struct nic_flight *flight);
 /* Handles a completion of the provider for a flight. */
 void dg_nic_flight_step(struct dg_nic_qp *qp, struct nic_flight *f, int status);
+/* Finds the local memory of a segment. access: what is to be done, 0 for reading. */
+int dg_nic_find_local(struct dg_nic_qp *qp, const struct nic_segment *s, uint32_t access,
+		      struct nic_piece *p);
+/* Finds the peer's key, for `size` bytes at `address`. right: enum dg_nic_access. */
+int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uint64_t size,
+		       uint32_t right, const struct nic_key **out, uint64_t *offset);
+/* Enters the gate of the remote region and checks that both regions are open. */
+int dg_nic_enter_piece(struct dg_nic_qp *qp, const struct nic_piece *p, bool write);
 /* Leaves the gate that an execution has entered. */
 void dg_nic_leave_gate(struct dg_nic_qp *qp);
+/* Moves n->pieces[0..count). */
+int dg_nic_move(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count, bool write);
+/* WRITE and READ. */
+int dg_nic_one_sided(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t right);
+/* Passes n->wr[0..count) to the provider, for flight f. */
+int dg_nic_post(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count);
+/* Takes staging memory for a flight, and returns it. */
+bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f);
 void dg_nic_staging_put(struct dg_nic *n, struct nic_flight *f);
+
+static inline int nic_fault(struct dg_nic *n, uint8_t syndrome, const char *what, uint64_t value,
+			    uint64_t limit)
+{
+	n->fault = (struct nic_fault){syndrome, what, value, limit};
+	return FAILED;
+}
+
+static inline int nic_wait(struct dg_nic_qp *qp, uint32_t what)
+{
+	qp->info.waiting = what;
+	return WAITS;
+}
+
+static inline bool is_plain(const struct dg_region_entry *e)
+{
+	return !(e->method | e->may_fault);
+}
+
+static inline bool cpu_reaches(const struct nic_piece *p)
+{
+	return (!p->local || is_plain(p->local->local.entry)) && is_plain(p->remote->remote.entry);
+}
+
+static inline char *local_at(const struct nic_piece *p)
+{
+	return p->local ? p->local->local.entry->base + p->local_offset
+			: (char *)(uintptr_t)p->bytes;
+}
+
+static inline char *remote_at(const struct nic_piece *p)
+{
+	return p->remote->remote.entry->base + p->remote_offset;
+}
+
+static inline bool has_room(const struct dg_queue *q, uint32_t n)
+{
+	return credits(q) >= n && q->n_free >= n;
+}
+
+/* nic_message.c, nic_atomic.c: their entries; the second part of an atomic operation. */
+int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f);
+int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f);
+int dg_nic_atomic_result(struct dg_nic_qp *qp, struct nic_flight *f);
 
 /* nic_receive.c */
 /* One pass over the receive queue. Returns whether anything was done. */

@@ -260,7 +260,7 @@ static void vandal(int fd)
 
 	here_open(&h, fd);
 	struct nic_box *b = &h.nic->table->boxes[qp_index(h.p.qpn)];
-	tell(fd);
+	await(fd);
 	for (int i = 0; i < 200000; i++) {
 		state = state * 6364136223846793005 + 1442695040888963407;
 		_Atomic uint64_t *words = i & 1 ? (_Atomic uint64_t *)&b->posted
@@ -281,7 +281,7 @@ static void a_peer_that_lies_ends_its_queue_pairs_only(void)
 	struct program own;
 
 	here_open(&h, o.fd);
-	await(o.fd);
+	tell(o.fd);
 	program_open(&own, h.nic, DG_NIC_PROXY, SENDS, CQES);
 	const dg_nic_address self = address_of(&own);
 	program_connect(&own, &self);
@@ -299,7 +299,9 @@ static void a_peer_that_lies_ends_its_queue_pairs_only(void)
 		h.p.next = h.p.posted = 0;
 		h.p.record[0] = 0;
 		ring(&h.p);
-		program_connect(&h.p, &h.theirs.address);
+		CHECK_EQ(dg_nic_qp_modify(h.p.qp, DG_NIC_INIT, NULL, ALL_ACCESS), 0);
+		CHECK_EQ(dg_nic_qp_modify(h.p.qp, DG_NIC_RTR, &h.theirs.address, 0), 0);
+		dg_nic_qp_modify(h.p.qp, DG_NIC_RTS, NULL, 0); /* unless a lie has ended it already */
 	}
 	await(o.fd);
 	tell(o.fd);

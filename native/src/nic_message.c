@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+/* SEND, and WRITE with an immediate value: entries that use a receive of the peer. The receive is in
+ * the peer's box; the sender stores the bytes, and then the message in its own box. */
+#include "copy.h"
+#include "nic.h"
+
+/* Cuts the message, of which the local segments are checked, at the borders of the receive's
+ * segments. Returns the number of pieces, or a result. */
+static int scatter(struct dg_nic_qp *qp, const struct nic_receive *to, uint32_t *count)
+{
+	struct dg_nic *n = qp->nic;
+	const struct nic_wqe *w = &n->wqe;
+	struct nic_piece source;
+	uint32_t at = 0, used = 0; /* segment of the receive; bytes of it */
+	*count = 0;
+	for (uint32_t i = 0; i < w->n_segments; i++) {
+		int rc = dg_nic_find_local(qp, &w->segments[i], 0, &source);
+		while (rc == EXECUTED && source.size) {
+			struct nic_piece *p = &n->pieces[*count];
+			const uint32_t room = to->segments[at].size - used;
+			*p = source;
+			p->size = source.size < room ? source.size : room;
+			if (p->size) {
+				rc = dg_nic_find_remote(qp, to->segments[at].key,
+						 to->segments[at].address + used, p->size,
+						 DG_NIC_LOCAL_WRITE, &p->remote, &p->remote_offset);
+				++*count;
+			}
+			used += p->size;
+			source.size -= p->size;
+			source.local_offset += p->size;
+			source.bytes += p->size;
+			if (used == to->segments[at].size) {
+				at++;
+				used = 0;
+			}
+		}
+		if (rc != EXECUTED)
+			return rc;
+	}
+	return EXECUTED;
+}
+
+/* Stores a short message in the receiver's CQE, where the CPU can read its bytes. */
+static bool inline_message(struct dg_nic_qp *qp, struct nic_message *m)
+{
+	struct dg_nic *n = qp->nic;
+	const struct nic_wqe *w = &n->wqe;
+	struct nic_piece p;
+	uint32_t at = 0;
+	if (w->total > NIC_INLINE || qp_flies(qp) ||
+	    !atomic_load_explicit(&qp->far->inline_receive, memory_order_relaxed))
+		return false;
+	for (uint32_t i = 0; i < w->n_segments; i++) {
+		if (dg_nic_find_local(qp, &w->segments[i], 0, &p) != EXECUTED ||
+		    (p.local && (!is_plain(p.local->local.entry) ||
+				 !(p.local->local.entry->access & DG_ACCESS_READ) ||
+				 !region_is_open(p.local->local.id))))
+			return false;
+		memcpy(m->data + at, local_at(&p), p.size);
+		at += p.size;
+	}
+	m->n_inline = at;
+	return true;
+}
+
+/* Loads the peer's next receive, and checks it as if it were an entry. */
+static uint64_t load_receive(struct dg_nic_qp *qp, struct nic_receive *to)
+{
+	uint64_t room = 0;
+	load_words(to, &qp->far->receives[qp->sent % NIC_WINDOW], RECEIVE_WORDS);
+	if (to->n > DG_NIC_SGES)
+		to->n = DG_NIC_SGES;
+	for (uint32_t i = 0; i < to->n; i++)
+		room += to->segments[i].size;
+	return room;
+}
+
+/* A message that the receiver refuses: both sides get an error. */
+static int refuse(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t at_receiver, uint8_t here,
+		  const char *what, uint64_t value, uint64_t limit)
+{
+	f->message.syndrome = at_receiver;
+	f->message.bytes = 0;
+	dg_nic_deliver(qp, &f->message);
+	f->message.opcode = 0;
+	return nic_fault(qp->nic, here, what, value, limit);
+}
+
+static int send(struct dg_nic_qp *qp, struct nic_flight *f)
+{
+	struct dg_nic *n = qp->nic;
+	struct nic_receive to;
+	uint32_t count;
+	const uint64_t room = load_receive(qp, &to);
+	/* An entry that is wrong by itself uses no receive of the peer. */
+	for (uint32_t i = 0; i < n->wqe.n_segments; i++) {
+		const int rc = dg_nic_find_local(qp, &n->wqe.segments[i], 0, &n->pieces[0]);
+		if (rc != EXECUTED)
+			return rc;
+	}
+	if (to.syndrome)
+		return refuse(qp, f, to.syndrome, SYNDROME_REMOTE_OPERATION,
+			      "receive of the peer, wrong, syndrome", to.syndrome, 0);
+	if (n->wqe.total > room)
+		return refuse(qp, f, SYNDROME_LOCAL_LENGTH, SYNDROME_REMOTE_REQUEST,
+			      "bytes of the message, more than the receive has", n->wqe.total, room);
+	if (inline_message(qp, &f->message))
+		return EXECUTED;
+	const int rc = scatter(qp, &to, &count);
+	return rc == EXECUTED ? dg_nic_move(qp, f, count, true) : rc;
+}
+
+/* SEND and WRITE with an immediate value. */
+int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f)
+{
+	const struct nic_wqe *w = &qp->nic->wqe;
+	/* One at a time: a receive belongs to the entry that is complete next. */
+	if (qp_flies(qp))
+		return nic_wait(qp, DG_NIC_WAITS_BYTES);
+	if (!dg_nic_receive_ready(qp))
+		return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
+	f->message = (struct nic_message){
+		.opcode = w->opcode == WQE_WRITE_IMM ? CQE_WRITE_IMM
+			  : w->opcode == WQE_SEND    ? CQE_SEND
+						     : CQE_SEND_IMM,
+		.immediate = w->opcode == WQE_SEND ? 0 : w->immediate,
+		.bytes = w->total,
+	};
+	return w->opcode == WQE_WRITE_IMM ? dg_nic_one_sided(qp, f, DG_NIC_REMOTE_WRITE) : send(qp, f);
+}
