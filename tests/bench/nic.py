@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -71,7 +72,7 @@ extern "C" __global__ void put_signal(Q *q, const ends *e, int count, u64 *cycle
 }
 
 extern "C" __global__ void put_many(Q *q0, Q *q1, Q *q2, Q *q3, Q *q4, Q *q5, Q *q6, Q *q7,
-                                const ends *e, int count, int each, int *bad)
+                                const ends *e, int count, int each, int warp, int *bad)
 {
     Q *const all[] = {q0, q1, q2, q3, q4, q5, q6, q7};
     Q *const q = all[blockIdx.x];
@@ -79,7 +80,13 @@ extern "C" __global__ void put_many(Q *q0, Q *q1, Q *q2, Q *q3, Q *q4, Q *q5, Q 
     doca_gpu_dev_verbs_ticket_t ticket = 0;
     int failed = 0;
     for (int i = 0; i < count; i++) {
-        doca_gpu_dev_verbs_put(q, REMOTE(at), LOCAL(at), 64, &ticket);
+        if (warp)
+            doca_gpu_dev_verbs_put<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
+                                   DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+                                   DOCA_GPUNETIO_VERBS_EXEC_SCOPE_WARP>(
+                q, REMOTE(at), LOCAL(at), 64, &ticket);
+        else
+            doca_gpu_dev_verbs_put(q, REMOTE(at), LOCAL(at), 64, &ticket);
         if (each)
             failed += wait_for(q, ticket) != 0;
     }
@@ -144,12 +151,12 @@ class NicBench:
         host = cycles if self.meter.emulated else cycles.get()
         return float(median(host.tolist())) / self.meter._cycles_per_second() * 1e9
 
-    def rate(self, queues: list[Any], *, each: bool) -> float:
+    def rate(self, queues: list[Any], *, each: bool, warp: bool) -> float:
         """Millions of puts of 64 bytes a second, by RATE_THREADS threads on each queue pair."""
         args = [*queues, *[queues[0]] * (RATE_RINGS - len(queues))]
         count = 2 if self.meter.emulated else 1000
         done = len(queues) * RATE_THREADS * count
-        what = (*args, self.ends, np.int32(count), np.int32(each))
+        what = (*args, self.ends, np.int32(count), np.int32(each), np.int32(warp))
         return done / self._run("put_many", len(queues), RATE_THREADS, what) / 1e6
 
 
@@ -173,12 +180,14 @@ def figures(own: Bench, nic: NicBench) -> Iterator[Figure]:
                 lambda v, r: v <= 2 * r + 1000, "bare loop",
             )  # fmt: skip
         for pairs in (1, RATE_RINGS):
-            for each, how in ((False, "in flight"), (True, "each waited for")):
+            for each, warp in product((False, True), (False, True)):
+                how = "each waited for" if each else "in flight"
+                how += ", by warp" if warp else ", by thread"
                 with ExitStack() as stack:
                     queues = nic.pairs(stack, pairs, doorbell, 4096)
-                    nic.rate(queues, each=each)
+                    nic.rate(queues, each=each, warp=warp)
                     taken = rounds(
-                        lambda q=queues, e=each: nic.rate(q, each=e),
+                        lambda q=queues, e=each, w=warp: nic.rate(q, each=e, warp=w),
                         lambda p=pairs: own.rate(p, RATE_THREADS, fenced=True),
                         count=5,
                     )

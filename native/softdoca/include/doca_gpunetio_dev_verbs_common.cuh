@@ -57,14 +57,20 @@ DOCA_GPUNETIO_DEVICE void doca_gpu_dev_verbs_fence_release()
 	doca_gpu_dev_verbs_fence_acquire<scope>(); /* CUDA's fences order in both directions */
 }
 
-/* The fence for the threads that share a queue. */
-template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
-DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_fence_shared()
+/* Loads that order all later accesses of the thread behind them. Unlike a fence they do not wait for
+ * the thread's earlier stores, which takes as long as a round trip to the CPU. */
+DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_verbs_load_acquire_sys(const uint32_t *at)
 {
-	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_CTA)
-		__threadfence_block();
-	else if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU)
-		__threadfence();
+	uint32_t value;
+	asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+	return value;
+}
+
+DOCA_GPUNETIO_DEVICE uint64_t doca_priv_gpu_dev_verbs_load_acquire_gpu(const uint64_t *at)
+{
+	uint64_t value;
+	asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+	return value;
 }
 
 template <typename T, enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
@@ -105,21 +111,19 @@ DOCA_GPUNETIO_DEVICE T doca_gpu_dev_verbs_atomic_max(T *at, T value)
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_gpu_dev_verbs_lock(int *lock)
 {
-	if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_CTA)
-		while (atomicCAS_block(lock, 0, 1) != 0)
-			continue;
-	else if (sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU)
-		while (atomicCAS(lock, 0, 1) != 0)
-			continue;
-	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
+	int owner = 1;
+	while (owner && sharing != DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_EXCLUSIVE)
+		asm volatile("atom.acquire.gpu.cas.b32 %0, [%1], 0, 1;"
+			     : "=r"(owner)
+			     : "l"(lock)
+			     : "memory");
 }
 
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_gpu_dev_verbs_unlock(int *lock)
 {
-	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
 	if (sharing != DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_EXCLUSIVE)
-		doca_priv_gpu_dev_verbs_write(lock, 0);
+		asm volatile("st.release.gpu.u32 [%0], %1;" : : "l"(lock), "r"(0) : "memory");
 }
 
 #endif

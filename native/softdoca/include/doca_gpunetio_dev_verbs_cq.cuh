@@ -25,7 +25,7 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_verbs_read_cqe(struct doca_gpu_d
 {
 	const uint64_t ring = __ldg((uint64_t *)&cq->cqe_daddr);
 	uint32_t *end = (uint32_t *)(ring + index * DOCA_GPUNETIO_VERBS_CQE_SIZE + 60);
-	return doca_gpu_dev_verbs_bswap32(doca_priv_gpu_dev_verbs_read(end));
+	return doca_gpu_dev_verbs_bswap32(doca_priv_gpu_dev_verbs_load_acquire_sys(end));
 }
 
 DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_verbs_cqe_status(uint32_t end)
@@ -60,7 +60,6 @@ template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_consume(struct doca_gpu_dev_verbs_cq *cq,
 							  uint64_t consumed)
 {
-	doca_gpu_dev_verbs_fence_acquire<DOCA_GPUNETIO_VERBS_SYNC_SCOPE_SYS>();
 	doca_gpu_dev_verbs_atomic_max<uint64_t, sharing>(&cq->cqe_ci, consumed);
 }
 

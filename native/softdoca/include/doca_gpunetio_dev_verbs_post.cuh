@@ -53,8 +53,12 @@ DOCA_GPUNETIO_DEVICE uint64_t doca_priv_gpu_dev_verbs_post(struct doca_gpu_dev_v
 		},
 		[=](uint64_t first, uint64_t last) {
 			doca_gpu_dev_verbs_mark_wqes_ready<sharing>(qp, first, last);
-			doca_gpu_dev_verbs_submit<sharing, DOCA_GPUNETIO_VERBS_SYNC_SCOPE_SYS,
-						  handler>(qp, last + 1, code_opt);
+			doca_gpu_dev_verbs_submit<
+				sharing,
+				sharing == DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_EXCLUSIVE
+					? DOCA_GPUNETIO_VERBS_SYNC_SCOPE_SYS
+					: DOCA_GPUNETIO_VERBS_SYNC_SCOPE_THREAD,
+				handler>(qp, last + 1, code_opt);
 		});
 }
 

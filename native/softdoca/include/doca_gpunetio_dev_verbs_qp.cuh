@@ -43,7 +43,9 @@ doca_gpu_dev_verbs_reserve_wq_slots(struct doca_gpu_dev_verbs_qp *qp, uint32_t c
 	return first;
 }
 
-/* Moves a queue's ready index from `first` to behind `last`, after all entries before `first`. */
+/* Moves a queue's ready index from `first` to behind `last`, after all entries before `first`. The one
+ * fence comes before the turn, which threads take one after the other: it makes this thread's entries
+ * visible to the NIC, and whoever has seen the index may announce them. */
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_mark_ready(uint64_t *ready, uint64_t first,
 							     uint64_t last)
@@ -52,10 +54,9 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_mark_ready(uint64_t *ready, ui
 		*ready = last + 1;
 		return;
 	}
-	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
-	while (doca_priv_gpu_dev_verbs_read(ready) != first)
+	__threadfence_system();
+	while (doca_priv_gpu_dev_verbs_load_acquire_gpu(ready) != first)
 		continue;
-	doca_priv_gpu_dev_verbs_fence_shared<sharing>();
 	doca_priv_gpu_dev_verbs_write(ready, last + 1);
 }
 
@@ -96,8 +97,8 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_submit_db(struct doca_gpu_dev_
 	__be32 *record = (__be32 *)__ldg((uint64_t *)&qp->sq_dbrec);
 	doca_gpu_dev_verbs_lock<sharing>(&qp->sq_lock);
 	if (doca_gpu_dev_verbs_atomic_max<uint64_t, sharing>(&qp->sq_wqe_pi, producer) < producer) {
+		/* The software NIC reads the record alone, so no fence is needed between the two. */
 		doca_priv_gpu_dev_verbs_write(record, doca_gpu_dev_verbs_prepare_dbr(producer));
-		__threadfence();
 		doca_priv_gpu_dev_verbs_store_db(qp, doca_gpu_dev_verbs_prepare_db(qp, producer));
 	}
 	doca_gpu_dev_verbs_unlock<sharing>(&qp->sq_lock);
@@ -123,8 +124,8 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_submit_proxy(struct doca_gpu_d
 	doca_gpu_dev_verbs_atomic_max<uint64_t, sharing>(&qp->sq_wqe_pi, producer);
 }
 
-/* Tells the NIC of all entries before `producer`. sync_scope is what DOCA's callers may choose; the
- * release is always one of the system. */
+/* Tells the NIC of all entries before `producer`. sync_scope THREAD: they are visible to the NIC, as
+ * after doca_gpu_dev_verbs_mark_wqes_ready() of a shared queue; else a fence of the system precedes. */
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing =
 		  DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
 	  enum doca_gpu_dev_verbs_sync_scope sync_scope = DOCA_GPUNETIO_VERBS_SYNC_SCOPE_GPU,
@@ -139,7 +140,8 @@ doca_gpu_dev_verbs_submit(struct doca_gpu_dev_verbs_qp *qp, uint64_t producer,
 				 : (int)handler;
 	if (code_opt & DOCA_GPUNETIO_VERBS_GPU_CODE_OPT_SKIP_DB_RINGING)
 		return;
-	__threadfence_system();
+	if (sync_scope != DOCA_GPUNETIO_VERBS_SYNC_SCOPE_THREAD)
+		__threadfence_system();
 	if (used == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB)
 		doca_priv_gpu_dev_verbs_submit_db<sharing>(qp, producer);
 	else if (used == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR)
