@@ -159,7 +159,7 @@ def _measure(session: Session, place: Place, options: _Options) -> dict[str, Any
 
 
 def _show(results: dict[str, Any]) -> None:
-    from .tables import LEGEND, floor_note, latency_table, rate_table
+    from .tables import floor_note, latency_table, legend, rate_table
 
     latency: Sequence[LatencyReport] = results["latency"]
     rate: Sequence[BandwidthReport] = results["bandwidth"]
@@ -174,6 +174,6 @@ def _show(results: dict[str, Any]) -> None:
         out.print(rate_table(many, f"Rates of {op}s ({label})"), "")
     if note := floor_note([*latency, *rate]):
         out.print(note, style="yellow", markup=False)
-    out.print(LEGEND, style="dim", markup=False)
+    out.print(legend(rate), style="dim", markup=False)
     where = f"{latency[0].where}; {latency[0].machine}"
     out.print(where, style="dim", markup=False, soft_wrap=True)

@@ -145,6 +145,8 @@ def show(facts: dict[str, Any]) -> None:
         state = "[green]usable    [/]" if provider["usable"] else "[yellow]not usable[/]"
         out.print(f"  {provider['name']:<8} {state}  ", end="")
         why = provider["why"] or provider["label"]
+        if provider["name"] == "cuda" and provider["why"] and facts["gpu"]["why"]:
+            why = "the section on GPUs says why"
         click.echo(_wrapped(why, out.width, 23, first=23).lstrip())
     if found := doca.lines(facts.get("doca", {})):
         out.print("\n[bold]DOCA[/]")
@@ -152,11 +154,8 @@ def show(facts: dict[str, Any]) -> None:
             click.echo(_wrapped(line, out.width, 4))
     if "gpu" in facts:
         out.print("\n[bold]GPU memory[/]")
-        cuda_usable = any(one["name"] == "cuda" and one["usable"] for one in facts["providers"])
-        why = facts["gpu"]["why"]
-        why = why if cuda_usable or not why else "see the provider cuda, above"
-        for line in gpu.lines(facts["gpu"] | {"why": why}):
-            click.echo(_wrapped(line, out.width, 12))
+        for line in gpu.lines(facts["gpu"]):
+            click.echo(_wrapped(line, out.width, 12 if line[0] == " " else 4))
     out.print("\n[bold]Machine[/]")
     click.echo(f"  {Machine(**facts['machine'])}")
     if limits:

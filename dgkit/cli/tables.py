@@ -38,14 +38,6 @@ def spark(histogram: Histogram, width: int = 7) -> str:
     return "".join(_LEVELS[round(steps * log10(n + 1) / top) + 1 if n else 0] for n in cells)
 
 
-LEGEND = (
-    "x floor: p50 divided by the floor. spread: how many samples took how long, from the fastest "
-    "(left) to the slowest, both axes logarithmic. of memcpy, of driver, of DOCA: the rate divided "
-    "by that of such copies without dgkit; memcpy is timed copy by copy, so the rate of small "
-    "transfers may exceed it."
-)
-
-
 def bar(share: float, width: int = 10) -> str:
     """Draw a share from 0 to 1 as a bar, in steps of an eighth of a cell."""
     full, eighths = divmod(round(max(0.0, min(share, 1.0)) * width * 8), 8)
@@ -92,10 +84,7 @@ def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
     The bar is relative to the fastest row. The floor column names the floor: the driver's copy for
     a GPU's copy engine, DOCA's own calls for DOCA, memcpy for a CPU.
     """
-    floor = "of driver" if any(r.by_gpu for r in reports) else "of memcpy"
-    if any(r.provider in DOCA for r in reports):
-        floor = "of DOCA"
-    columns = ("path", "size", "depth", "ops/s", "GB/s", floor, "")
+    columns = ("path", "size", "depth", "ops/s", "GB/s", _floor_column(reports), "")
     table = _table(title, columns, left=("path", ""))
     top = max((r.gb_per_s for r in reports), default=1.0)
     for r in reports:
@@ -103,6 +92,24 @@ def rate_table(reports: Sequence[BandwidthReport], title: str) -> Table:
         drawn = bar(r.gb_per_s / top) if top else ""
         table.add_row(r.path, size_text(r.size), str(r.window), *rate, drawn)
     return table
+
+
+def _floor_column(reports: Sequence[BandwidthReport]) -> str:
+    if any(r.provider in DOCA for r in reports):
+        return "of DOCA"
+    return "of driver" if any(r.by_gpu for r in reports) else "of memcpy"
+
+
+def legend(reports: Sequence[BandwidthReport]) -> str:
+    """Return an explanation of the columns of both tables."""
+    floor = _floor_column(reports)
+    single = "; it is timed copy by copy, so that small transfers may be faster"
+    return (
+        "x floor: p50 divided by the floor. spread: how many samples took how long, from the "
+        "fastest (left) to the slowest, both axes logarithmic. "
+        f"{floor}: the rate divided by that of {floor.removeprefix('of ')} for the same bytes"
+        f"{single if floor == 'of memcpy' else ''}."
+    )
 
 
 _FENCED = {True: "yes", False: "no", None: "-"}
