@@ -183,3 +183,20 @@ def test_a_program_that_was_linked_with_doca_2_runs_without_a_word(tmp_path):
     program = build(tmp_path, cc, f"-I{HOME}/include", f"-L{tmp_path}", *libraries)
     assert {f"libdoca_{part}.so.2" for part in PARTS} <= set(dynamic(program, "NEEDED"))
     assert run(program) == SAYS
+
+
+@pytest.mark.parametrize("part", ["common", "verbs", "gpunetio"])
+def test_the_library_without_a_version_is_empty_and_needs_the_other(part):
+    path = HOME / f"lib/sdk/libdoca_{part}.so"
+    assert not exported(path)
+    assert f"libdoca_{part}.so.3" in dynamic(path, "NEEDED")
+    assert dynamic(path, "RUNPATH") == ["$ORIGIN/.."]
+
+
+def test_libibverbs_exports_its_functions_at_the_nodes_of_rdma_core():
+    path = HOME / "lib/ibverbs/libibverbs.so.1"
+    later = {"ibv_reg_mr_iova2": "IBVERBS_1.8", "ibv_reg_dmabuf_mr": "IBVERBS_1.12"}
+    text = (HOME / "include/ibverbs/infiniband/verbs.h").read_text()
+    declared = re.findall(r"^\w[^/\n]*?\b(ibv_\w+)\(", text, re.MULTILINE)
+    assert exported(path) == {name: later.get(name, "IBVERBS_1.1") for name in declared}
+    assert dynamic(path, "SONAME") == ["libibverbs.so.1"]

@@ -55,7 +55,7 @@ struct nic_pd {
  * kind. */
 static inline void *nic_object(const void *p, enum object_kind kind)
 {
-	char *at = (char *)(uintptr_t)p - 64;
+	void *at = (void *)((uintptr_t)p - 64);
 	return object_is(at, kind) ? at : NULL;
 }
 _Static_assert(offsetof(struct nic_context, v) == 64 && offsetof(struct nic_pd, v) == 64, "as above");

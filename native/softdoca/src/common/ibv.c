@@ -272,7 +272,7 @@ struct ibv_mr *softdoca_ibv_reg_fd(struct ibv_pd *pd, uint64_t offset, size_t le
 				   int fd, unsigned access)
 {
 	struct gpu_memory *m = softdoca_gpu_take_fd(fd);
-	char *at = m ? m->dmabuf_at + offset : (char *)(uintptr_t)iova;
+	char *at = (char *)(m ? (uintptr_t)m->dmabuf_at + offset : (uintptr_t)iova);
 	struct ibv_mr *mr = NULL;
 	if (!m)
 		m = softdoca_gpu_take(at, length);
