@@ -10,8 +10,10 @@ from dgkit.errors import AccessDenied
 from dgkit.gpu_initiated import compiler
 
 SOURCE = "__global__ void kernel() {}"
-# Writes a program for each call, and counts the calls: three for a source.
+# Writes a program for each call, and counts the calls: three for a source. Preprocessing prints the
+# headers.
 FAKE = """#!/bin/sh
+case " $* " in *" -E "*) cat >/dev/null; exec cat "{headers}"/*.cuh;; esac
 while [ "$1" != -o ]; do shift; done
 echo >> "{log}"
 printf '#!/bin/sh\\necho compiled' > "$2"
@@ -23,7 +25,7 @@ chmod 755 "$2"
 def cache(tmp_path, monkeypatch):
     """Return the cache's folder, which does not exist; a fake compiler fills it."""
     program = tmp_path / "cxx"
-    program.write_text(FAKE.format(log=tmp_path / "log"))
+    program.write_text(FAKE.format(log=tmp_path / "log", headers=tmp_path))
     program.chmod(0o755)
     monkeypatch.setenv("CXX", str(program))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -49,6 +51,15 @@ def test_a_source_is_compiled_once(cache):
     assert _compiled(cache) == 2
     assert cache.stat().st_mode & 0o777 == first.stat().st_mode & 0o777 == 0o700
     assert len([*cache.iterdir()]) == 2
+
+
+def test_a_source_is_compiled_again_once_a_header_of_its_options_has_changed(cache, tmp_path):
+    header = tmp_path / "some.cuh"
+    options = [f"-I{tmp_path}"]
+    for text in ("int one;", "int one;", "int two;"):
+        header.write_text(text)
+        compiler.compile_program(SOURCE, options=options)
+    assert _compiled(cache) == 2
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
