@@ -91,7 +91,7 @@ def test_closed_memory_is_kept_by_its_arrays(path):
 
 
 def test_a_full_bar_is_an_error_and_nothing_is_allocated(path):
-    with dgkit.empty(ROOM, on="bar"), pytest.raises(OutOfMemory, match=f"BAR with {ROOM}"):
+    with dgkit.empty(ROOM, on="bar"), pytest.raises(OutOfMemory, match=f"BAR with {ROOM:,}"):
         dgkit.empty(1, on="bar")
     with pytest.raises(OutOfMemory):
         dgkit.empty(ROOM + 1, on="bar")
