@@ -233,19 +233,22 @@ UNUSED static void put(struct end *e, uint64_t remote, uint32_t rkey, uint64_t l
 {
 	struct doca_gpu_dev_verbs_qp *q = e->device;
 	const uint64_t index = e->producer++;
-	struct doca_gpu_dev_verbs_wqe *w =
-		(void *)(q->sq_wqe_daddr + 64 * (index & q->sq_wqe_mask));
+	uint64_t *to = (void *)(q->sq_wqe_daddr + 64 * (index & q->sq_wqe_mask));
+	const struct doca_gpu_dev_verbs_wqe w = {
+		.rw_cseg.opmod_idx_opcode = htobe32((uint32_t)(index & 0xffff) << 8 |
+						    DOCA_GPUNETIO_IB_MLX5_OPCODE_RDMA_WRITE),
+		.rw_cseg.qpn_ds = q->sq_num_shift8_be_3ds,
+		.rw_cseg.fm_ce_se = DOCA_GPUNETIO_IB_MLX5_WQE_CTRL_CQ_UPDATE,
+		.rw_rseg = {.raddr = htobe64(remote), .rkey = htobe32(rkey)},
+		.rw_dseg0 = {htobe32(size), htobe32(lkey), htobe64(local)},
+	};
 
-	memset(w, 0, sizeof(*w));
-	w->rw_cseg.opmod_idx_opcode =
-		htobe32((uint32_t)(index & 0xffff) << 8 | DOCA_GPUNETIO_IB_MLX5_OPCODE_RDMA_WRITE);
-	w->rw_cseg.qpn_ds = q->sq_num_shift8_be_3ds;
-	w->rw_cseg.fm_ce_se = DOCA_GPUNETIO_IB_MLX5_WQE_CTRL_CQ_UPDATE;
-	w->rw_rseg.raddr = htobe64(remote);
-	w->rw_rseg.rkey = htobe32(rkey);
-	w->rw_dseg0.byte_count = htobe32(size);
-	w->rw_dseg0.lkey = htobe32(lkey);
-	w->rw_dseg0.addr = htobe64(local);
+	for (int i = 0; i < 8; i++) {
+		uint64_t word;
+
+		memcpy(&word, w.inl_data + 8 * i, 8);
+		__atomic_store_n(&to[i], word, __ATOMIC_RELAXED);
+	}
 	/* The NIC sees the entry before its index. */
 	if (q->nic_handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY)
 		__atomic_store_n(q->sq_db, e->producer, __ATOMIC_RELEASE);
@@ -261,15 +264,18 @@ UNUSED static int wait_cqe(struct end *e)
 {
 	struct doca_gpu_dev_verbs_cq *cq = &e->device->cq_sq;
 	const uint64_t index = cq->cqe_ci++;
-	const uint8_t *cqe = cq->cqe_daddr + 64 * (index & cq->cqe_mask);
+	const uint64_t *cqe = (void *)(cq->cqe_daddr + 64 * (index & cq->cqe_mask));
 	const uint8_t owner = (uint8_t)(index / cq->cqe_num & 1);
 	const time_t end = time(NULL) + 30;
 
 	for (;;) {
-		const uint8_t op_own = __atomic_load_n(&cqe[63], __ATOMIC_ACQUIRE);
+		const uint64_t last = be64toh(__atomic_load_n(&cqe[7], __ATOMIC_ACQUIRE));
+		const uint8_t opcode = (uint8_t)last >> 4;
 
-		if (op_own >> 4 != MLX5_CQE_INVALID && (op_own & 1) == owner)
-			return op_own >> 4 == MLX5_CQE_REQ_ERR ? cqe[55] : 0;
+		if (opcode != MLX5_CQE_INVALID && (last & 1) == owner)
+			return opcode == MLX5_CQE_REQ_ERR
+				       ? (uint8_t)be64toh(__atomic_load_n(&cqe[6], __ATOMIC_RELAXED))
+				       : 0;
 		CHECK(time(NULL) < end);
 		if (e->device->nic_handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY)
 			OK(doca_gpu_verbs_cpu_proxy_progress(e->exported));
