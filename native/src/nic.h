@@ -126,6 +126,7 @@ struct dg_nic_qp {
 	struct dg_nic_qp *next;
 	struct dg_nic_qp_config c;
 	uint32_t qpn, state, access;
+	pthread_mutex_t modifying; /* by dg_nic_qp_modify(), which releases the lock meanwhile */
 	struct dg_queue *q;
 	struct nic_box *box; /* its own, in the table */
 	/* The peer. */

@@ -210,7 +210,7 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 	char path[sizeof n->table_file];
 	dg_region_info info;
-	int rc = dg_nic_table_path(p->gid, path, sizeof path - 40);
+	int rc = dg_nic_table_path(p->gid, path, sizeof path);
 	if (!rc)
 		rc = read_descriptor(path, descriptor, sizeof descriptor);
 	if (rc < 0)

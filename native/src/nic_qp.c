@@ -125,6 +125,7 @@ int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 		return dg_fail(ENOMEM, "out of memory for a queue pair");
 	qp->nic = n;
 	qp->c = *cfg;
+	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
 	rc = dg_queue_open_for_kernels(n->dev, NIC_DEPTH, n, &qp->q);
 	if (!rc) {
@@ -147,6 +148,10 @@ static int check_words(const dg_nic_qp_config *c)
 	const bool has = c->doorbell_mode == DG_NIC_RECORD  ? c->record != NULL
 			 : c->doorbell_mode == DG_NIC_PROXY ? c->doorbell != NULL
 							    : c->producer != NULL;
+	if ((uintptr_t)c->doorbell % 8 || (uintptr_t)c->producer % 8 || (uintptr_t)c->record % 4)
+		return dg_fail(EINVAL, "a doorbell (%p) or producer index (%p) is not at a multiple of "
+				       "8, or a record (%p) not at one of 4",
+			       (void *)c->doorbell, (void *)c->producer, (void *)c->record);
 	return has ? 0
 		   : dg_fail(EINVAL, "a queue pair with doorbell mode %u lacks the word that this mode "
 				     "reads",
@@ -227,22 +232,28 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 	return 0;
 }
 
+static int modify(struct dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access)
+{
+	dg_poller_lock(&qp->nic->poller);
+	const int rc = check_change(qp, state, peer);
+	dg_poller_unlock(&qp->nic->poller);
+	if (rc)
+		return rc;
+	if (state != DG_NIC_RESET)
+		return change(qp, state, peer, access);
+	reset(qp);
+	return 0;
+}
+
 int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access)
 {
-	struct dg_nic *n = qp->nic;
-	int rc = dg_nic_check_process(n);
+	int rc = dg_nic_check_process(qp->nic);
 	if (rc)
 		return rc;
-	dg_poller_lock(&n->poller);
-	rc = check_change(qp, state, peer);
-	dg_poller_unlock(&n->poller);
-	if (rc)
-		return rc;
-	if (state == DG_NIC_RESET) {
-		reset(qp);
-		return 0;
-	}
-	return change(qp, state, peer, access);
+	pthread_mutex_lock(&qp->modifying);
+	rc = modify(qp, state, peer, access);
+	pthread_mutex_unlock(&qp->modifying);
+	return rc;
 }
 
 int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer)
@@ -327,6 +338,7 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	return_staging(qp);
 	dg_nic_peer_leave(qp);
 	dg_queue_free(qp->q);
+	pthread_mutex_destroy(&qp->modifying);
 	free(qp);
 	return 0;
 }

@@ -42,10 +42,10 @@ int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size)
 	return rc ? dg_fail(rc, "cannot allocate %zu bytes for a NIC: %s", size, strerror(rc)) : 0;
 }
 
-/* The name of the file with the descriptor of this NIC's table. */
 int dg_nic_table_path(const uint8_t gid[16], char *out, size_t cap)
 {
-	int rc = dg_runtime_dir(out, cap);
+	enum { NAME = sizeof "/nic/" + 32 };
+	const int rc = dg_runtime_dir(out, cap - NAME);
 	if (rc)
 		return rc;
 	size_t at = strlen(out);
@@ -67,7 +67,7 @@ static int publish(struct dg_nic *n)
 					    sizeof descriptor);
 	if (length < 0)
 		return length;
-	const int rc = dg_nic_table_path(n->table->gid, n->table_file, sizeof n->table_file - 40);
+	const int rc = dg_nic_table_path(n->table->gid, n->table_file, sizeof n->table_file);
 	if (rc)
 		return rc;
 	snprintf(draft, sizeof draft, "%s.new", n->table_file);

@@ -793,6 +793,8 @@ static void wrong_configurations_are_refused(void)
 	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &far, 0), -ENOTCONN);
 	CHECK_SAYS(dg_last_error(), "no NIC of this machine");
 	CHECK_EQ(dg_nic_qp_set_doorbell(p.a.qp, DG_NIC_PROXY, NULL, NULL), -EINVAL);
+	CHECK_EQ(dg_nic_qp_set_doorbell(p.a.qp, DG_NIC_PROXY, (uint64_t *)((char *)&p.a.doorbell + 4), NULL),
+		 -EINVAL);
 	CHECK_EQ(dg_nic_close(p.nic), -EBUSY);
 	pair_close(&p);
 }
