@@ -3,6 +3,7 @@
 Entries are as in rdma-core's mlx5dv.h: control, remote address, atomic and data segments.
 """
 
+import errno
 import shutil
 import struct
 import subprocess
@@ -47,6 +48,22 @@ extern "C" __global__ void entries(uint8_t *m)
     doca_gpu_dev_verbs_wqe_prepare_wait(q, at(6), 0xabcd, flags, 0x10203, 0x405);
     doca_gpu_dev_verbs_wqe_prepare_dump(q, at(7), 0xabcd, flags, l, lk, 1);
     doca_gpu_dev_verbs_wqe_prepare_write_inl(q, at(8), 0xabcd, flags, r, rk, (uint64_t)&lk, 4);
+}
+
+/* The only CQE says that 69,999 is the newest entry that has completed, or that it has failed. */
+extern "C" __global__ void collapsed(uint8_t *m, int opcode, int64_t *out)
+{
+    Qp *q = (Qp *)m;
+    auto *cqe = (doca_gpunetio_ib_mlx5_cqe64 *)(m + 512);
+    q->sq_wqe_pi = 70002;
+    q->cq_sq.cqe_ci = 69000;
+    q->cq_sq.cqe_daddr = m + 512;
+    q->cq_sq.cqe_num = 64;
+    cqe->wqe_counter = __builtin_bswap16(69999 & 0xffff);
+    cqe->op_own = opcode << 4;
+    out[0] = doca_gpu_dev_verbs_poll_cq_collapsed_at(q, 69990);
+    out[1] = q->cq_sq.cqe_ci;
+    out[2] = doca_gpu_dev_verbs_poll_cq_collapsed_at(q, 70000);
 }
 
 __device__ void count(uint64_t *out, uint64_t n)
@@ -151,6 +168,13 @@ def test_entries_have_the_bytes_of_mlx5(module):
     ]
     written = memory[1024:].reshape(9, 64)
     assert [row.tobytes().hex(" ", 16) for row in written] == [e.hex(" ", 16) for e in expected]
+
+
+@pytest.mark.parametrize(("opcode", "status", "consumed"), [(0, 0, 70000), (13, -errno.EIO, 69000)])
+def test_a_collapsed_completion_queue_counts_entries(module, opcode, status, consumed):
+    memory, out = np.zeros(1024, "u1"), np.zeros(3, "i8")
+    module["collapsed"](1, 1, (memory, np.int32(opcode), out), timeout=10)
+    assert out.tolist() == [status, consumed, status]
 
 
 def test_the_queue_pair_is_laid_out_as_in_the_open_headers(tmp_path):

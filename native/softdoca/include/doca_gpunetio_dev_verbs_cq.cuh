@@ -100,31 +100,30 @@ DOCA_GPUNETIO_DEVICE int doca_gpu_dev_verbs_poll_cq(struct doca_gpu_dev_verbs_cq
 	return count ? doca_gpu_dev_verbs_poll_cq_at<sharing, qp_type>(cq, next + count - 1) : 0;
 }
 
-/* Waits in a collapsed queue, whose only CQE always has the counter of the newest completion. At most
- * 32768 entries may be in flight, so that the counter's 16 bits tell what they belong to. */
+/* Waits until `count` entries have completed, in a collapsed queue, whose only CQE always has the index
+ * of the newest completion. At most 32768 entries may be in flight, so that the index's 16 bits tell
+ * what they belong to. */
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing =
 		  DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
 	  enum doca_gpu_dev_verbs_qp_type qp_type = DOCA_GPUNETIO_VERBS_QP_SQ>
 DOCA_GPUNETIO_DEVICE int doca_gpu_dev_verbs_poll_cq_collapsed_at(struct doca_gpu_dev_verbs_qp *qp,
-								 uint64_t index)
+								 uint64_t count)
 {
 	struct doca_gpu_dev_verbs_cq *cq = &qp->cq_sq;
-	while (doca_priv_gpu_dev_verbs_read(&qp->sq_wqe_pi) <= index)
+	while (doca_priv_gpu_dev_verbs_read(&qp->sq_wqe_pi) < count)
 		continue;
-	for (;;) {
-		if (index < doca_gpu_dev_verbs_atomic_read<uint64_t, sharing>(&cq->cqe_ci))
-			return 0;
+	while (count > doca_gpu_dev_verbs_atomic_read<uint64_t, sharing>(&cq->cqe_ci)) {
 		const uint32_t end = doca_priv_gpu_dev_verbs_read_cqe(cq, 0);
-		const int16_t ahead = (int16_t)((end >> 16) - index);
+		const int16_t more = (int16_t)((end >> 16) + 1 - count);
 		if (((end & 0xff) >> DOCA_GPUNETIO_VERBS_MLX5_CQE_OPCODE_SHIFT) ==
 			    DOCA_GPUNETIO_IB_MLX5_CQE_INVALID ||
-		    ahead < 0)
+		    more < 0)
 			continue;
-		const int status = doca_priv_gpu_dev_verbs_cqe_status(end);
-		if (status == 0)
-			doca_priv_gpu_dev_verbs_consume<sharing>(cq, index + ahead + 1);
-		return status;
+		if (doca_priv_gpu_dev_verbs_cqe_status(end))
+			return -EIO;
+		doca_priv_gpu_dev_verbs_consume<sharing>(cq, count + more);
 	}
+	return 0;
 }
 
 #endif
