@@ -236,7 +236,7 @@ def test_the_floor_is_the_drivers_own_copy(where, window, fake_cuda):
 def test_the_floor_over_a_region_that_was_closed_is_refused(where, side, fake_cuda):
     with rig(where) as r, r.queue.prepare_write(*r.pair, size=64) as prepared:
         getattr(r, side).close()
-        with pytest.raises(ClosedError, match=f"{side} region [0-9]+ is closed"):
+        with pytest.raises(ClosedError, match=f"{side} region #[0-9]+ is closed"):
             measure_bare(prepared, 10)
 
 
