@@ -35,7 +35,7 @@ struct gpu_memory {
 	char *addr; /* the program's: aligned, `size` bytes */
 	size_t size;
 	bool by_cpu; /* the CPU can access it */
-	int fd; /* memfd of the emulated GPU's memory, otherwise -1 */
+	int fd; /* memfd, mapped at base, otherwise -1 */
 	unsigned long long handle; /* CUDA virtual memory, otherwise 0 */
 	dev_t dmabuf_dev; /* of the last fd of doca_gpu_dmabuf_fd() */
 	ino_t dmabuf_inode;
@@ -63,6 +63,10 @@ SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);
 /* Ordinal of the GPU that this process created last; -1 if that is emulated or there is none. */
 int gpu_last_ordinal(void);
+
+/* Map m->mapped bytes of a new memfd at m->base, which other processes can map, too; undo it. */
+doca_error_t gpu_map_shared(struct gpu_memory *m);
+void gpu_unmap_shared(struct gpu_memory *m);
 
 /* gpu_cuda.c. Returns the number of GPUs, 0 with dg_last_error() if CUDA cannot be used. */
 int gpu_cuda_count(void);

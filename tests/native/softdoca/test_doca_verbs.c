@@ -11,6 +11,8 @@
 /* ---- two processes ---- */
 
 /* Offers zeroed memory, of the GPU if there is one, connects, and sends it back when asked. */
+static enum doca_gpu_mem_type server_type;
+
 static void server(int fd)
 {
 	struct end e = {0};
@@ -19,7 +21,7 @@ static void server(int fd)
 
 	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
 	if (strstr(getenv("DGKIT_FAKE_CUDA"), "gpus=1"))
-		bytes = (void *)gpu_alloc(e.gpu, BYTES, DOCA_GPU_MEM_TYPE_GPU);
+		bytes = (void *)gpu_alloc(e.gpu, BYTES, server_type);
 
 	struct ibv_mr *mr = ibv_reg_mr(e.pd, bytes, BYTES, ALL_ACCESS);
 
@@ -109,8 +111,17 @@ static void puts_arrive_without_a_doorbell_record(void)
 static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
 {
 	one_gpu();
+	server_type = DOCA_GPU_MEM_TYPE_GPU;
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
+}
+
+static void puts_arrive_from_gpu_memory_in_pinned_memory(void)
+{
+	one_gpu();
+	server_type = DOCA_GPU_MEM_TYPE_CPU_GPU;
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY);
 }
 
 /* ---- one process: a queue pair connected to itself ---- */
@@ -339,6 +350,7 @@ int main(int argc, char **argv)
 		TEST(puts_arrive_by_the_proxy),
 		TEST(puts_arrive_without_a_doorbell_record),
 		TEST(puts_arrive_from_gpu_memory_in_gpu_memory),
+		TEST(puts_arrive_from_gpu_memory_in_pinned_memory),
 		TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so),
 		TEST(what_is_in_use_cannot_be_destroyed),
 		TEST(programs_leave_rings_behind_when_they_destroy_the_gpu),

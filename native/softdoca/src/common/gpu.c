@@ -80,10 +80,8 @@ static void release(struct gpu_memory *m)
 {
 	if (m->gpu->ordinal >= 0)
 		gpu_cuda_free(m);
-	else
-		munmap(m->base, m->mapped);
 	if (m->fd >= 0)
-		close(m->fd);
+		gpu_unmap_shared(m);
 	free(m);
 }
 
@@ -130,21 +128,31 @@ doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t alloc_emulated(struct gpu_memory *m)
+doca_error_t gpu_map_shared(struct gpu_memory *m)
 {
+	void *at = MAP_FAILED;
 	m->fd = memfd_create("softdoca_gpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (m->fd >= 0 && !ftruncate(m->fd, (off_t)m->mapped) &&
 	    !fallocate(m->fd, 0, 0, (off_t)m->mapped) &&
 	    !fcntl(m->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
-		m->base = mmap(NULL, m->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
-	m->by_cpu = true;
-	if (m->base && m->base != MAP_FAILED)
+		at = mmap(NULL, m->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	m->by_cpu = at != MAP_FAILED;
+	m->base = at;
+	if (m->by_cpu)
 		return DOCA_SUCCESS;
-	doca_error_t error = REFUSE(DOCA_ERROR_NO_MEMORY, "%zu bytes: %s", m->mapped,
-				    strerror(errno));
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_gpu_mem_alloc", "%zu bytes: %s", m->mapped,
+		     strerror(errno));
 	if (m->fd >= 0)
 		close(m->fd);
-	return error;
+	m->fd = -1;
+	return DOCA_ERROR_NO_MEMORY;
+}
+
+void gpu_unmap_shared(struct gpu_memory *m)
+{
+	munmap(m->base, m->mapped);
+	close(m->fd);
+	m->fd = -1;
 }
 
 static size_t round_up(size_t n, size_t to)
@@ -172,7 +180,7 @@ doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size, size_t alignm
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a handle");
 	*m = (struct gpu_memory){.gpu = gpu, .type = type, .size = size, .fd = -1};
 	m->mapped = round_up(size + (alignment > page ? alignment : 0), page);
-	doca_error_t error = gpu->ordinal >= 0 ? gpu_cuda_alloc(gpu, m) : alloc_emulated(m);
+	doca_error_t error = gpu->ordinal >= 0 ? gpu_cuda_alloc(gpu, m) : gpu_map_shared(m);
 	if (error) {
 		free(m);
 		return error;

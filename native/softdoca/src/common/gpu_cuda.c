@@ -144,7 +144,8 @@ static doca_error_t alloc_virtual(struct doca_gpu *gpu, struct gpu_memory *m)
 	return DOCA_SUCCESS;
 }
 
-static doca_error_t alloc_pinned(struct gpu_memory *m)
+/* Memory of CUDA, which no other process can map. */
+static doca_error_t alloc_private(struct gpu_memory *m)
 {
 	CUresult code = cuda.cuMemHostAlloc((void **)&m->base, m->mapped,
 					    CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
@@ -155,6 +156,26 @@ static doca_error_t alloc_pinned(struct gpu_memory *m)
 	return DOCA_SUCCESS;
 }
 
+/* Memory that other processes map, and their GPUs reach; if kernels can use its address. */
+static doca_error_t alloc_pinned(struct doca_gpu *gpu, struct gpu_memory *m)
+{
+	int one_address = 0;
+	cuda.cuDeviceGetAttribute(&one_address, CU_ATTRIBUTE_HOST_POINTER_FOR_REGISTERED,
+				  gpu->device);
+	if (!one_address)
+		return alloc_private(m);
+	doca_error_t error = gpu_map_shared(m);
+	if (error)
+		return error;
+	CUresult code = cuda.cuMemHostRegister(m->base, m->mapped,
+					       CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
+	if (code) {
+		gpu_unmap_shared(m);
+		return failed("doca_gpu_mem_alloc", "cuMemHostRegister", code);
+	}
+	return DOCA_SUCCESS;
+}
+
 doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m)
 {
 	const char *setting = getenv("SOFTDOCA_GPU_MEMORY");
@@ -162,7 +183,7 @@ doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m)
 		return MISCONFIGURED("SOFTDOCA_GPU_MEMORY is '%s': it must be 'pinned' or unset",
 				     setting);
 	bool entered = enter(gpu), pinned = setting && *setting;
-	doca_error_t error = pinned || m->type != DOCA_GPU_MEM_TYPE_GPU ? alloc_pinned(m)
+	doca_error_t error = pinned || m->type != DOCA_GPU_MEM_TYPE_GPU ? alloc_pinned(gpu, m)
 									: alloc_virtual(gpu, m);
 	leave(entered);
 	if (!error && !m->by_cpu) {
@@ -183,6 +204,8 @@ void gpu_cuda_free(struct gpu_memory *m)
 		cuda.cuMemUnmap(at, m->mapped);
 		cuda.cuMemRelease(m->handle);
 		cuda.cuMemAddressFree(at, m->mapped);
+	} else if (m->fd >= 0) {
+		cuda.cuMemHostUnregister(m->base);
 	} else {
 		cuda.cuMemFreeHost(m->base);
 	}
