@@ -45,7 +45,8 @@ doca_gpu_dev_verbs_reserve_wq_slots(struct doca_gpu_dev_verbs_qp *qp, uint32_t c
 
 /* Moves a queue's ready index from `first` to behind `last`, after all entries before `first`. The one
  * fence comes before the turn, which threads take one after the other: it makes this thread's entries
- * visible to the NIC, and whoever has seen the index may announce them. */
+ * visible to the NIC, and whoever has seen the index may announce them. The index is exchanged, not
+ * stored: only then does a thread that acquires it synchronize with all that had their turn before. */
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_mark_ready(uint64_t *ready, uint64_t first,
 							     uint64_t last)
@@ -57,7 +58,7 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_mark_ready(uint64_t *ready, ui
 	__threadfence_system();
 	while (doca_priv_gpu_dev_verbs_load_acquire_gpu(ready) != first)
 		continue;
-	doca_priv_gpu_dev_verbs_write(ready, last + 1);
+	atomicExch((unsigned long long *)ready, last + 1);
 }
 
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing =
