@@ -2,6 +2,7 @@
 /* The table of a NIC: its memory, and the file that leads other processes to it. */
 #include "nic_table.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "nic.h"
+#include "share/descriptor.h"
 
 /* A GID of the link-local form, with 64 random bits. */
 static int make_gid(uint8_t gid[16])
@@ -58,6 +60,36 @@ int dg_nic_table_path(const uint8_t gid[16], char *out, size_t cap)
 	return 0;
 }
 
+/* Removes the file of a NIC whose process was killed: the share server of this process has already
+ * removed the socket that its descriptor leads to. */
+static void remove_stale(int folder, const char *name)
+{
+	uint8_t bytes[DG_DESCRIPTOR_MAX];
+	struct dg_descriptor d;
+	const int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (fd < 0)
+		return;
+	const ssize_t length = read(fd, bytes, sizeof bytes);
+	close(fd);
+	if (length > 0 && !dg_descriptor_parse(bytes, (size_t)length, &d) && access(d.path, F_OK) &&
+	    errno == ENOENT)
+		unlinkat(folder, name, 0);
+}
+
+/* Removes the stale files beside this one. */
+static void sweep(const char *file)
+{
+	char path[sizeof ((struct dg_nic *)0)->table_file];
+	struct dirent *e;
+	snprintf(path, sizeof path, "%s", file);
+	*strrchr(path, '/') = 0;
+	DIR *d = opendir(path);
+	while (d && (e = readdir(d)))
+		remove_stale(dirfd(d), e->d_name);
+	if (d)
+		closedir(d);
+}
+
 /* Writes the descriptor of the table to its file, whole or not at all. */
 static int publish(struct dg_nic *n)
 {
@@ -70,6 +102,7 @@ static int publish(struct dg_nic *n)
 	const int rc = dg_nic_table_path(n->table->gid, n->table_file, sizeof n->table_file);
 	if (rc)
 		return rc;
+	sweep(n->table_file);
 	snprintf(draft, sizeof draft, "%s.new", n->table_file);
 	const int fd = open(draft, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)

@@ -2,6 +2,7 @@
 /* The software NIC within one process: entries of every kind, right and wrong. */
 #include <pthread.h>
 
+#include "nic.h"
 #include "nic_programs.h"
 
 enum { SIZE = 1 << 16 };
@@ -734,28 +735,56 @@ static void a_fence_and_a_dump_wait_for_earlier_entries(void)
 
 static void queue_pairs_take_turns(void)
 {
-	enum { N = 8 };
+	enum { N = 8, MANY = 256 };
 	struct pair p;
 	struct program q[N];
 
 	pair_open(&p, DG_NIC_PROXY);
 	for (int i = 0; i < N; i++) {
-		program_open(&q[i], p.nic, DG_NIC_PROXY, 4096, CQES);
+		program_open(&q[i], p.nic, DG_NIC_PROXY, MANY, CQES);
 		const dg_nic_address self = address_of(&q[i]);
 		program_connect(&q[i], &self);
-		for (int j = 0; j < 4096; j++)
+		for (int j = 0; j < MANY; j++)
 			put_short(&q[i], WQE_NOP, 0);
 	}
+	/* In place of the NIC's thread, which waits for its lock meanwhile. */
+	dg_poller_lock(&p.nic->poller);
 	for (int i = 0; i < N; i++)
 		ring(&q[i]);
-	/* The thread serves each of them in each pass, so none is far ahead of the slowest. */
-	for (bool all = false; !all;) {
-		all = true;
+	for (uint64_t turn = 1; turn <= MANY / NIC_PASS; turn++) {
+		CHECK(p.nic->poller.pass(p.nic));
 		for (int i = 0; i < N; i++)
-			all &= qp_info(&q[i]).completed == 4096;
+			CHECK_EQ(q[i].qp->taken, turn * NIC_PASS);
 	}
+	dg_poller_unlock(&p.nic->poller);
 	for (int i = 0; i < N; i++)
 		program_close(&q[i]);
+	pair_close(&p);
+}
+
+static void a_forked_child_can_only_close(void)
+{
+	struct pair p;
+	int status;
+
+	pair_open(&p, DG_NIC_PROXY);
+	const pid_t pid = fork();
+	if (!pid) {
+		dg_nic_stats stats;
+		uint32_t key;
+
+		CHECK_EQ(dg_nic_stats_get(p.nic, &stats), -EOWNERDEAD);
+		CHECK_EQ(dg_nic_key_open(p.nic, p.r_mine, 0, 7, 0, &key), -EOWNERDEAD);
+		CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_ERROR, NULL, 0), -EOWNERDEAD);
+		CHECK_EQ(dg_nic_qp_close(p.a.qp), 0);
+		CHECK_EQ(dg_nic_close(p.nic), 0);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+	put_short(&p.a, WQE_NOP, WQE_CQE);
+	ring(&p.a);
+	check_done(&p.a, 0);
 	pair_close(&p);
 }
 
@@ -989,6 +1018,7 @@ int main(int argc, char **argv)
 		TEST(short_messages_may_lie_in_the_cqe),
 		TEST(a_fence_and_a_dump_wait_for_earlier_entries),
 		TEST(queue_pairs_take_turns),
+		TEST(a_forked_child_can_only_close),
 		TEST(wrong_configurations_are_refused),
 		TEST(two_nics_of_a_process_reach_each_other),
 		TEST(gpu_memory_is_reached_by_the_provider),

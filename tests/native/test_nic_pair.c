@@ -310,6 +310,29 @@ static void a_peer_that_lies_ends_its_queue_pairs_only(void)
 	here_close(&h);
 }
 
+static void late_receiver(int fd)
+{
+	await(fd);
+	receiver(fd);
+}
+
+static void the_file_of_a_killed_process_is_removed_by_the_next(void)
+{
+	struct other first = start(receiver), next = start(late_receiver);
+	struct side side;
+	char path[256];
+
+	hear(first.fd, &side, sizeof(side));
+	CHECK_EQ(dg_nic_table_path(side.address.gid, path, sizeof(path)), 0);
+	CHECK_EQ(access(path, F_OK), 0);
+	kill_and_reap(first);
+	CHECK_EQ(access(path, F_OK), 0);
+	tell(next.fd);
+	hear(next.fd, &side, sizeof(side));
+	CHECK_EQ(access(path, F_OK), -1);
+	kill_and_reap(next);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -320,6 +343,7 @@ int main(int argc, char **argv)
 		TEST(a_peer_that_lies_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_a_queue_pair_that_only_receives),
+		TEST(the_file_of_a_killed_process_is_removed_by_the_next),
 	};
 
 	return RUN_TESTS(tests, argc, argv);
