@@ -61,8 +61,11 @@ SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 /* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
  * also after the GPU was destroyed. */
 SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);
-/* Ordinal of the GPU that this process created last; -1 if that is emulated or there is none. */
-int gpu_last_ordinal(void);
+/* Ordinal of the GPU whose memory the NIC has to move: that which this process created last; -1 if
+ * that is emulated, if there is none, or if all memory is pinned. */
+int gpu_for_nic(void);
+/* Reads SOFTDOCA_GPU_MEMORY: 1 for "pinned", 0 if it is unset or empty, -1, logged, otherwise. */
+int gpu_pinned(void);
 
 /* Map m->mapped bytes of a new memfd at m->base, which other processes can map, too; undo it. */
 doca_error_t gpu_map_shared(struct gpu_memory *m);

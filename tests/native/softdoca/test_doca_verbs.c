@@ -10,9 +10,13 @@
 
 /* ---- two processes ---- */
 
-/* Offers zeroed memory, of the GPU if there is one, connects, and sends it back when asked. */
-static enum doca_gpu_mem_type server_type;
+static enum {
+	PLAIN = -1,
+	ON_GPU = DOCA_GPU_MEM_TYPE_GPU,
+	PINNED = DOCA_GPU_MEM_TYPE_CPU_GPU
+} offered = PLAIN;
 
+/* Offers zeroed memory, connects, and sends it back when asked. */
 static void server(int fd)
 {
 	struct end e = {0};
@@ -20,8 +24,8 @@ static void server(int fd)
 	uint8_t *plain = calloc(1, BYTES), *bytes = plain, asked;
 
 	open_end(&e, DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO);
-	if (strstr(getenv("DGKIT_FAKE_CUDA"), "gpus=1"))
-		bytes = (void *)gpu_alloc(e.gpu, BYTES, server_type);
+	if (offered != PLAIN)
+		bytes = (void *)gpu_alloc(e.gpu, BYTES, (enum doca_gpu_mem_type)offered);
 
 	struct ibv_mr *mr = ibv_reg_mr(e.pd, bytes, BYTES, ALL_ACCESS);
 
@@ -67,12 +71,17 @@ static void puts_arrive(enum doca_gpu_dev_verbs_nic_handler handler,
 
 	for (uint32_t i = 0; i < BYTES; i++)
 		from[i] = (uint8_t)(i * 7 + 1);
-	OK(doca_gpu_dmabuf_fd(e.gpu, from, BYTES, &fd));
 
-	struct ibv_mr *mr = ibv_reg_dmabuf_mr(e.pd, 0, BYTES, (uintptr_t)from, fd, ALL_ACCESS);
+	struct ibv_mr *mr;
 
+	/* As programs do: by a dma-buf, or else by the address. */
+	if (doca_gpu_dmabuf_fd(e.gpu, from, BYTES, &fd)) {
+		mr = ibv_reg_mr(e.pd, from, BYTES, ALL_ACCESS);
+	} else {
+		mr = ibv_reg_dmabuf_mr(e.pd, 0, BYTES, (uintptr_t)from, fd, ALL_ACCESS);
+		close(fd);
+	}
 	CHECK(mr);
-	close(fd);
 	exchange(&e, o.fd, &to);
 	for (uint32_t at = 0; at < BYTES; at += piece) {
 		put(&e, to.addr + at, to.rkey, (uintptr_t)from + at, mr->lkey, piece);
@@ -111,7 +120,7 @@ static void puts_arrive_without_a_doorbell_record(void)
 static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
 {
 	one_gpu();
-	server_type = DOCA_GPU_MEM_TYPE_GPU;
+	offered = ON_GPU;
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
 }
@@ -119,9 +128,17 @@ static void puts_arrive_from_gpu_memory_in_gpu_memory(void)
 static void puts_arrive_from_gpu_memory_in_pinned_memory(void)
 {
 	one_gpu();
-	server_type = DOCA_GPU_MEM_TYPE_CPU_GPU;
+	offered = PINNED;
 	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY,
 		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_CPU_PROXY);
+}
+
+static void puts_arrive_from_a_gpu_s_pinned_memory_in_plain_memory(void)
+{
+	one_gpu();
+	setenv("SOFTDOCA_GPU_MEMORY", "pinned", 1);
+	puts_arrive(DOCA_GPUNETIO_VERBS_NIC_HANDLER_AUTO,
+		    DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB);
 }
 
 /* ---- one process: a queue pair connected to itself ---- */
@@ -351,6 +368,7 @@ int main(int argc, char **argv)
 		TEST(puts_arrive_without_a_doorbell_record),
 		TEST(puts_arrive_from_gpu_memory_in_gpu_memory),
 		TEST(puts_arrive_from_gpu_memory_in_pinned_memory),
+		TEST(puts_arrive_from_a_gpu_s_pinned_memory_in_plain_memory),
 		TEST(a_wrong_key_ends_as_an_error_and_the_query_says_so),
 		TEST(what_is_in_use_cannot_be_destroyed),
 		TEST(programs_leave_rings_behind_when_they_destroy_the_gpu),

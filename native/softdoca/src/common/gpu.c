@@ -43,9 +43,21 @@ static void lock_memory(void)
 	pthread_mutex_lock(&lock);
 }
 
-int gpu_last_ordinal(void)
+int gpu_pinned(void)
 {
-	return atomic_load(&last_ordinal);
+	const char *setting = getenv("SOFTDOCA_GPU_MEMORY");
+	if (!setting || !*setting)
+		return 0;
+	if (!strcmp(setting, "pinned"))
+		return 1;
+	(void)MISCONFIGURED("SOFTDOCA_GPU_MEMORY is '%s': it must be 'pinned' or unset",
+			    setting);
+	return -1;
+}
+
+int gpu_for_nic(void)
+{
+	return gpu_pinned() == 1 ? -1 : atomic_load(&last_ordinal);
 }
 
 /* DOCA API reference, GPUNetIO: INVALID_VALUE, NOT_FOUND, NO_MEMORY. */

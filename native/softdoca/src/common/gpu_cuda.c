@@ -178,11 +178,10 @@ static doca_error_t alloc_pinned(struct doca_gpu *gpu, struct gpu_memory *m)
 
 doca_error_t gpu_cuda_alloc(struct doca_gpu *gpu, struct gpu_memory *m)
 {
-	const char *setting = getenv("SOFTDOCA_GPU_MEMORY");
-	if (setting && *setting && strcmp(setting, "pinned"))
-		return MISCONFIGURED("SOFTDOCA_GPU_MEMORY is '%s': it must be 'pinned' or unset",
-				     setting);
-	bool entered = enter(gpu), pinned = setting && *setting;
+	int pinned = gpu_pinned();
+	if (pinned < 0)
+		return DOCA_ERROR_BAD_CONFIG;
+	bool entered = enter(gpu);
 	doca_error_t error = pinned || m->type != DOCA_GPU_MEM_TYPE_GPU ? alloc_pinned(gpu, m)
 									: alloc_virtual(gpu, m);
 	leave(entered);

@@ -59,7 +59,7 @@ static void watch_forks(void)
 
 static int open_nic(void)
 {
-	int gpu = gpu_last_ordinal();
+	int gpu = gpu_for_nic();
 	dg_device_config cfg = {.spin_ns = SPIN_NS, .shared = 1, .gpu = gpu < 0 ? 0 : (uint32_t)gpu};
 	int rc = dg_device_open(gpu < 0 ? "soft" : "cuda", &cfg, &device);
 	if (rc)
