@@ -16,8 +16,13 @@ static void describe(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t i
 	if (i->syndrome || i->why[0])
 		return;
 	i->syndrome = f->syndrome;
-	snprintf(i->why, sizeof i->why, "entry %" PRIu64 ": %s: %#" PRIx64 ", %#" PRIx64, index,
-		 f->what, f->value, f->limit);
+	const int n = snprintf(i->why, sizeof i->why, "entry %" PRIu64 ": %s", index, f->what);
+	const size_t end = (size_t)n < sizeof i->why ? (size_t)n : sizeof i->why - 1;
+	if (f->limit)
+		snprintf(i->why + end, sizeof i->why - end, ": %#" PRIx64 ", limit %#" PRIx64,
+			 f->value, f->limit);
+	else if (f->value)
+		snprintf(i->why + end, sizeof i->why - end, ": %#" PRIx64, f->value);
 }
 
 void dg_nic_qp_fail(struct dg_nic_qp *qp, const struct nic_fault *f, uint64_t index)
