@@ -1,4 +1,4 @@
-"""A session with a software DPU, panels that are closed, and nothing left on the frame thread."""
+"""Sessions with a software DPU, panels that are closed, and nothing left on the frame thread."""
 
 import sys
 import threading
@@ -7,14 +7,30 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 from support.jupyter.panels import View
+from support.processes.agents import agent
 from support.processes.waiting import until
 
 import dgkit
 from dgkit.widgets.base import scheduler
 
 
+@pytest.fixture(scope="session")
+def software_dpu():
+    """The address of one software DPU: to start one costs more than most tests."""
+    with agent() as running:
+        yield running.address
+
+
 @pytest.fixture
-def session():
+def session(software_dpu):
+    """A session with the software DPU that all of them share."""
+    with dgkit.connect(software_dpu) as session:
+        yield session
+
+
+@pytest.fixture
+def own_session():
+    """A session with a software DPU of its own, which a test may stop or kill."""
     with dgkit.connect() as session:
         yield session
 

@@ -17,6 +17,11 @@ FORM = {"shape": "16", "dtype": "u1", "on": "host", "fill": "zeros", "name": ""}
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def panel(session, view):
     return view(AllocatePanel(session))
 

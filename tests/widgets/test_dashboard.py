@@ -24,6 +24,11 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def owned():
     """A dashboard that started its DPU."""
     made = dashboard()

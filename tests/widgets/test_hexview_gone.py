@@ -14,6 +14,11 @@ from dgkit.widgets.hexview.hexview import HexView
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def region(session):
     return session.empty(4096, name="counters")
 

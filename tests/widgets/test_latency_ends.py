@@ -15,6 +15,11 @@ from dgkit.widgets.base import cell_lifetime
 from dgkit.widgets.latency.latency import LatencyPlot
 
 
+@pytest.fixture
+def session(own_session):
+    return own_session
+
+
 def test_closed_it_measures_no_more_and_keeps_no_session(session, plot):
     plot.start()
     monitor = plot._live.monitor

@@ -17,6 +17,11 @@ from dgkit.widgets.latency.size_sweep import SweepSetting
 FEW = {"sizes": "8, 64, 4K", "rounds": 3, "samples": 100}
 
 
+@pytest.fixture
+def session(own_session):
+    return own_session
+
+
 def ended(plot):
     """Wait until the views know that the sweep has ended."""
     until(lambda: plot._sweeps.task.done, "the sweep has ended")

@@ -19,6 +19,11 @@ MIB = 1 << 20
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def panel(session, view):
     return view(TransferPanel(session))
 

@@ -11,6 +11,11 @@ import dgkit
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def panel(session, view):
     return view(dgkit.TransferPanel(session))
 

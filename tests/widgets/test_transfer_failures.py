@@ -15,6 +15,11 @@ LONG = {"pattern": "ones", "size": 32 * MIB, "repeat": 10_000}  # minutes of it
 
 
 @pytest.fixture
+def session(own_session):
+    return own_session
+
+
+@pytest.fixture
 def panel(session, view):
     return view(TransferPanel(session))
 
