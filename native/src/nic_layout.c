@@ -92,10 +92,10 @@ int dg_nic_qp_lay_out(dg_nic_qp *qp, uint32_t nic_handler, void *out)
 					    [DG_NIC_RECORD] = HANDLER_GPU_SM_DB,
 					    [DG_NIC_NO_RECORD] = HANDLER_GPU_SM_NO_DBR};
 	if (c->doorbell_mode > DG_NIC_NO_RECORD || nic_handler != handlers[c->doorbell_mode])
-		return dg_fail(EINVAL,
-			       "NIC handler %u does not match doorbell mode %u: it must be %u",
-			       nic_handler, c->doorbell_mode,
-			       handlers[c->doorbell_mode > DG_NIC_NO_RECORD ? 0 : c->doorbell_mode]);
+		return dg_fail(
+			EINVAL, "NIC handler %u does not match doorbell mode %u: it must be %u",
+			nic_handler, c->doorbell_mode,
+			handlers[c->doorbell_mode > DG_NIC_NO_RECORD ? 0 : c->doorbell_mode]);
 	struct qp_layout l = {
 		.number = qp->qpn,
 		.number_shifted = qp->qpn << 8,

@@ -28,7 +28,7 @@ struct doca_gpu_verbs_qp;
 struct doca_gpu_dev_verbs_qp;
 
 enum doca_gpu_mem_type {
-	DOCA_GPU_MEM_TYPE_GPU = 0,     /* GPU memory, for kernels only */
+	DOCA_GPU_MEM_TYPE_GPU = 0, /* GPU memory, for kernels only */
 	DOCA_GPU_MEM_TYPE_GPU_CPU = 1, /* for both; in softdoca pinned host memory */
 	DOCA_GPU_MEM_TYPE_CPU_GPU = 2, /* pinned host memory, for both */
 };
@@ -62,14 +62,16 @@ doca_error_t doca_gpu_dmabuf_fd(struct doca_gpu *gpu_dev, void *memptr_gpu, size
 
 /* Prepares a queue pair for device code, in the state RESET or INIT. gpu_qp_umem_dev_ptr: the GPU's
  * address of its rings, NULL if the queue pair has rings of its own. AUTO: a doorbell if the GPU
- * can write the queue pair's doorbell record, otherwise the CPU proxy. Errors: NOT_SUPPORTED for BlueFlame; BAD_STATE
- * for another state; INVALID_VALUE if the handler does not match the queue pair's doorbell mode. */
+ * can write the queue pair's doorbell record, otherwise the CPU proxy. Errors: NOT_SUPPORTED for
+ * BlueFlame; BAD_STATE for another state; INVALID_VALUE if the handler does not match the queue
+ * pair's doorbell mode. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_gpu_verbs_export_qp(struct doca_gpu *gpu_dev, struct doca_dev *dev,
 				      struct doca_verbs_qp *qp,
 				      enum doca_gpu_dev_verbs_nic_handler nic_handler,
 				      void *gpu_qp_umem_dev_ptr, struct doca_verbs_cq *cq_sq,
-				      struct doca_verbs_cq *cq_rq, struct doca_gpu_verbs_qp **qp_out);
+				      struct doca_verbs_cq *cq_rq,
+				      struct doca_gpu_verbs_qp **qp_out);
 
 /* Frees what the export created. Kernels must not use the queue pair any more. */
 DOCA_EXPERIMENTAL

@@ -35,7 +35,7 @@ struct doca_verbs_qp;
 struct doca_verbs_srq;
 
 #define DOCA_VERBS_CONTEXT_CREATE_FLAGS_NONE 0
-#define DOCA_VERBS_QP_TYPE_RC		     0
+#define DOCA_VERBS_QP_TYPE_RC                0
 
 struct doca_verbs_gid {
 	uint8_t raw[DOCA_GID_BYTE_LENGTH];
@@ -88,22 +88,22 @@ enum doca_verbs_qp_ordering_semantic {
 
 /* Which attributes doca_verbs_qp_modify() applies. */
 #define DOCA_VERBS_QP_ATTR_ALLOW_REMOTE_WRITE (1 << 0)
-#define DOCA_VERBS_QP_ATTR_ALLOW_REMOTE_READ (1 << 1)
-#define DOCA_VERBS_QP_ATTR_PKEY_INDEX (1 << 2)
-#define DOCA_VERBS_QP_ATTR_MIN_RNR_TIMER (1 << 3)
-#define DOCA_VERBS_QP_ATTR_PORT_NUM (1 << 4)
-#define DOCA_VERBS_QP_ATTR_NEXT_STATE (1 << 5)
-#define DOCA_VERBS_QP_ATTR_CURRENT_STATE (1 << 6)
-#define DOCA_VERBS_QP_ATTR_PATH_MTU (1 << 7)
-#define DOCA_VERBS_QP_ATTR_RQ_PSN (1 << 8)
-#define DOCA_VERBS_QP_ATTR_SQ_PSN (1 << 9)
-#define DOCA_VERBS_QP_ATTR_DEST_QP_NUM (1 << 10)
-#define DOCA_VERBS_QP_ATTR_ACK_TIMEOUT (1 << 11)
-#define DOCA_VERBS_QP_ATTR_RETRY_CNT (1 << 12)
-#define DOCA_VERBS_QP_ATTR_RNR_RETRY (1 << 13)
-#define DOCA_VERBS_QP_ATTR_AH_ATTR (1 << 14)
-#define DOCA_VERBS_QP_ATTR_ATOMIC_MODE (1 << 15)
-#define DOCA_VERBS_QP_ATTR_MAX_QP_RD_ATOMIC (1 << 16)
+#define DOCA_VERBS_QP_ATTR_ALLOW_REMOTE_READ  (1 << 1)
+#define DOCA_VERBS_QP_ATTR_PKEY_INDEX         (1 << 2)
+#define DOCA_VERBS_QP_ATTR_MIN_RNR_TIMER      (1 << 3)
+#define DOCA_VERBS_QP_ATTR_PORT_NUM           (1 << 4)
+#define DOCA_VERBS_QP_ATTR_NEXT_STATE         (1 << 5)
+#define DOCA_VERBS_QP_ATTR_CURRENT_STATE      (1 << 6)
+#define DOCA_VERBS_QP_ATTR_PATH_MTU           (1 << 7)
+#define DOCA_VERBS_QP_ATTR_RQ_PSN             (1 << 8)
+#define DOCA_VERBS_QP_ATTR_SQ_PSN             (1 << 9)
+#define DOCA_VERBS_QP_ATTR_DEST_QP_NUM        (1 << 10)
+#define DOCA_VERBS_QP_ATTR_ACK_TIMEOUT        (1 << 11)
+#define DOCA_VERBS_QP_ATTR_RETRY_CNT          (1 << 12)
+#define DOCA_VERBS_QP_ATTR_RNR_RETRY          (1 << 13)
+#define DOCA_VERBS_QP_ATTR_AH_ATTR            (1 << 14)
+#define DOCA_VERBS_QP_ATTR_ATOMIC_MODE        (1 << 15)
+#define DOCA_VERBS_QP_ATTR_MAX_QP_RD_ATOMIC   (1 << 16)
 #define DOCA_VERBS_QP_ATTR_MAX_DEST_RD_ATOMIC (1 << 17)
 
 /* ---- contexts and protection domains ---- */
@@ -129,17 +129,19 @@ doca_error_t doca_verbs_device_attr_free(struct doca_verbs_device_attr *dev_attr
 
 /* Return SUCCESS; NOT_SUPPORTED for an unknown mode. */
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_device_attr_get_is_cqe_inline_supported(const struct doca_verbs_device_attr *dev_attr);
+doca_error_t doca_verbs_device_attr_get_is_cqe_inline_supported(
+	const struct doca_verbs_device_attr *dev_attr);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_device_attr_get_is_send_dbr_mode_supported(const struct doca_verbs_device_attr *dev_attr,
-								   enum doca_verbs_qp_send_dbr_mode mode);
+doca_error_t doca_verbs_device_attr_get_is_send_dbr_mode_supported(
+	const struct doca_verbs_device_attr *dev_attr, enum doca_verbs_qp_send_dbr_mode mode);
 
 DOCA_EXPERIMENTAL
 uint8_t doca_verbs_device_attr_get_max_qp_rd_atom(const struct doca_verbs_device_attr *dev_attr);
 
 DOCA_EXPERIMENTAL
-uint8_t doca_verbs_device_attr_get_max_qp_init_rd_atom(const struct doca_verbs_device_attr *dev_attr);
+uint8_t doca_verbs_device_attr_get_max_qp_init_rd_atom(
+	const struct doca_verbs_device_attr *dev_attr);
 
 /* ---- address handles: the gid names the peer's NIC ---- */
 
@@ -155,8 +157,7 @@ doca_error_t doca_verbs_ah_attr_set_addr_type(struct doca_verbs_ah_attr *attr,
 					      enum doca_verbs_addr_type addr_type);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_ah_attr_set_gid(struct doca_verbs_ah_attr *attr,
-					struct doca_verbs_gid gid);
+doca_error_t doca_verbs_ah_attr_set_gid(struct doca_verbs_ah_attr *attr, struct doca_verbs_gid gid);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_ah_attr_set_dlid(struct doca_verbs_ah_attr *attr, uint32_t dlid);
@@ -165,8 +166,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_ah_attr_set_sl(struct doca_verbs_ah_attr *attr, uint8_t sl);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_ah_attr_set_sgid_index(struct doca_verbs_ah_attr *attr,
-					       uint8_t sgid_index);
+doca_error_t doca_verbs_ah_attr_set_sgid_index(struct doca_verbs_ah_attr *attr, uint8_t sgid_index);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_ah_attr_set_static_rate(struct doca_verbs_ah_attr *attr,
@@ -329,12 +329,13 @@ doca_error_t doca_verbs_qp_init_attr_set_cqe_inline(struct doca_verbs_qp_init_at
 						    uint8_t cqe_inline);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_qp_init_attr_set_send_dbr_mode(struct doca_verbs_qp_init_attr *attr,
-						       enum doca_verbs_qp_send_dbr_mode send_dbr_mode);
+doca_error_t doca_verbs_qp_init_attr_set_send_dbr_mode(
+	struct doca_verbs_qp_init_attr *attr, enum doca_verbs_qp_send_dbr_mode send_dbr_mode);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_qp_init_attr_set_ordering_semantic(struct doca_verbs_qp_init_attr *attr,
-							   enum doca_verbs_qp_ordering_semantic ordering_semantic);
+doca_error_t doca_verbs_qp_init_attr_set_ordering_semantic(
+	struct doca_verbs_qp_init_attr *attr,
+	enum doca_verbs_qp_ordering_semantic ordering_semantic);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_qp_init_attr_get_external_umem(const struct doca_verbs_qp_init_attr *attr,
@@ -349,11 +350,12 @@ DOCA_EXPERIMENTAL
 void *doca_verbs_qp_init_attr_get_qp_context(const struct doca_verbs_qp_init_attr *attr);
 
 DOCA_EXPERIMENTAL
-enum doca_verbs_qp_send_dbr_mode doca_verbs_qp_init_attr_get_send_dbr_mode(const struct doca_verbs_qp_init_attr *attr);
+enum doca_verbs_qp_send_dbr_mode doca_verbs_qp_init_attr_get_send_dbr_mode(
+	const struct doca_verbs_qp_init_attr *attr);
 
 DOCA_EXPERIMENTAL
-enum doca_verbs_qp_ordering_semantic doca_verbs_qp_init_attr_get_ordering_semantic(const struct doca_verbs_qp_init_attr *attr);
-
+enum doca_verbs_qp_ordering_semantic doca_verbs_qp_init_attr_get_ordering_semantic(
+	const struct doca_verbs_qp_init_attr *attr);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_qp_attr_create(struct doca_verbs_qp_attr **attr);
@@ -411,12 +413,10 @@ doca_error_t doca_verbs_qp_attr_set_ack_timeout(struct doca_verbs_qp_attr *attr,
 						uint16_t ack_timeout);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_qp_attr_set_retry_cnt(struct doca_verbs_qp_attr *attr,
-					      uint16_t retry_cnt);
+doca_error_t doca_verbs_qp_attr_set_retry_cnt(struct doca_verbs_qp_attr *attr, uint16_t retry_cnt);
 
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_qp_attr_set_rnr_retry(struct doca_verbs_qp_attr *attr,
-					      uint16_t rnr_retry);
+doca_error_t doca_verbs_qp_attr_set_rnr_retry(struct doca_verbs_qp_attr *attr, uint16_t rnr_retry);
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_qp_attr_set_min_rnr_timer(struct doca_verbs_qp_attr *attr,
@@ -431,7 +431,8 @@ doca_error_t doca_verbs_qp_attr_set_max_dest_rd_atomic(struct doca_verbs_qp_attr
 						       uint8_t max_dest_rd_atomic);
 
 DOCA_EXPERIMENTAL
-enum doca_verbs_qp_state doca_verbs_qp_attr_get_current_state(const struct doca_verbs_qp_attr *attr);
+enum doca_verbs_qp_state doca_verbs_qp_attr_get_current_state(
+	const struct doca_verbs_qp_attr *attr);
 
 /* Creates a queue pair in the state RST. Errors: INVALID_VALUE without a protection domain or the
  * completion queue of a ring, or if a ring exceeds its umem; NO_MEMORY. */
@@ -455,8 +456,7 @@ doca_error_t doca_verbs_qp_modify(struct doca_verbs_qp *verbs_qp,
 /* Gets the attributes set so far, and the state: of qp_attr, the current state. Each output may be
  * NULL. */
 DOCA_EXPERIMENTAL
-doca_error_t doca_verbs_qp_query(struct doca_verbs_qp *verbs_qp,
-				 struct doca_verbs_qp_attr *qp_attr,
+doca_error_t doca_verbs_qp_query(struct doca_verbs_qp *verbs_qp, struct doca_verbs_qp_attr *qp_attr,
 				 struct doca_verbs_qp_init_attr *init_attr, int *attr_mask);
 
 DOCA_EXPERIMENTAL

@@ -34,7 +34,8 @@ doca_error_t doca_verbs_bridge_verbs_pd_import(struct ibv_pd *ibv_pd,
 
 /* Return the object of libibverbs; NULL for an invalid handle. */
 DOCA_EXPERIMENTAL
-struct ibv_context *doca_verbs_bridge_verbs_context_get_ibv_ctx(struct doca_verbs_context *verbs_ctx);
+struct ibv_context *doca_verbs_bridge_verbs_context_get_ibv_ctx(
+	struct doca_verbs_context *verbs_ctx);
 
 DOCA_EXPERIMENTAL
 struct ibv_pd *doca_verbs_bridge_verbs_pd_get_ibv_pd(const struct doca_verbs_pd *verbs_pd);

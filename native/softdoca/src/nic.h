@@ -58,7 +58,8 @@ static inline void *nic_object(const void *p, enum object_kind kind)
 	void *at = (void *)((uintptr_t)p - 64);
 	return object_is(at, kind) ? at : NULL;
 }
-_Static_assert(offsetof(struct nic_context, v) == 64 && offsetof(struct nic_pd, v) == 64, "as above");
+_Static_assert(offsetof(struct nic_context, v) == 64 && offsetof(struct nic_pd, v) == 64,
+	       "as above");
 
 static inline struct nic_context *nic_context(const struct ibv_context *p)
 {

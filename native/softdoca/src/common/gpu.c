@@ -50,8 +50,7 @@ int gpu_pinned(void)
 		return 0;
 	if (!strcmp(setting, "pinned"))
 		return 1;
-	(void)MISCONFIGURED("SOFTDOCA_GPU_MEMORY is '%s': it must be 'pinned' or unset",
-			    setting);
+	(void)MISCONFIGURED("SOFTDOCA_GPU_MEMORY is '%s': it must be 'pinned' or unset", setting);
 	return -1;
 }
 
@@ -184,8 +183,9 @@ doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size, size_t alignm
 			      "must be a power of two",
 			      size, alignment);
 	if ((unsigned)type > DOCA_GPU_MEM_TYPE_CPU_GPU)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "memory type %u is not 0 (GPU), 1 (GPU_CPU) or "
-							"2 (CPU_GPU)",
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "memory type %u is not 0 (GPU), 1 (GPU_CPU) or "
+			      "2 (CPU_GPU)",
 			      (unsigned)type);
 	struct gpu_memory *m = calloc(1, sizeof *m);
 	if (!m)

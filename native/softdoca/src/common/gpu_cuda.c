@@ -24,7 +24,7 @@ int gpu_cuda_count(void)
 static doca_error_t failed(const char *func, const char *what, CUresult code)
 {
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s: %s (%d)", what, cuda_name(code), code);
-	return code == CUDA_ERROR_OUT_OF_MEMORY	 ? DOCA_ERROR_NO_MEMORY
+	return code == CUDA_ERROR_OUT_OF_MEMORY   ? DOCA_ERROR_NO_MEMORY
 	       : code == CUDA_ERROR_NOT_SUPPORTED ? DOCA_ERROR_NOT_SUPPORTED
 						  : DOCA_ERROR_DRIVER;
 }

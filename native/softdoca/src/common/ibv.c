@@ -13,12 +13,11 @@
 #include "nic.h"
 #include "providers/cuda_pointer.h"
 
-#define ACCESS_KNOWN                                                                            \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |            \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |              \
+#define ACCESS_KNOWN                                                                 \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND |   \
 	 IBV_ACCESS_HUGETLB | IBV_ACCESS_RELAXED_ORDERING)
-#define ACCESS_WRITES \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+#define ACCESS_WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Those whose values the software NIC shares. */
 #define ACCESS_NIC \
 	(DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ | DG_NIC_REMOTE_ATOMIC)
@@ -125,8 +124,8 @@ int softdoca_ibv_close(struct ibv_context *context)
 	struct nic_context *c = nic_context(context);
 	uint32_t users = c ? atomic_load(&c->users) : 0;
 	if (!c)
-		return IBV_REFUSE(EINVAL, "ibv_close_device", "%p is not an open context of softdoca",
-				  (void *)context);
+		return IBV_REFUSE(EINVAL, "ibv_close_device",
+				  "%p is not an open context of softdoca", (void *)context);
 	if (users)
 		return IBV_REFUSE(EBUSY, "ibv_close_device",
 				  "the context has %u protection domains: free them first", users);
@@ -151,8 +150,8 @@ struct ibv_pd *softdoca_ibv_alloc_pd(struct ibv_context *context)
 {
 	struct nic_context *c = nic_context(context);
 	if (!c)
-		return no(IBV_REFUSE(EINVAL, "ibv_alloc_pd", "%p is not an open context of softdoca",
-				     (void *)context));
+		return no(IBV_REFUSE(EINVAL, "ibv_alloc_pd",
+				     "%p is not an open context of softdoca", (void *)context));
 	struct nic_pd *pd = softdoca_object_new(OBJECT_IBV_PD, sizeof *pd);
 	if (!pd)
 		return no(IBV_REFUSE(ENOMEM, "ibv_alloc_pd", "no memory for a protection domain"));
@@ -167,13 +166,14 @@ int softdoca_ibv_dealloc_pd(struct ibv_pd *pd)
 	struct nic_pd *p = nic_pd(pd);
 	uint32_t users = p ? atomic_load(&p->users) : 0;
 	if (!p)
-		return IBV_REFUSE(EINVAL, "ibv_dealloc_pd", "%p is not a protection domain of softdoca",
-				  (void *)pd);
+		return IBV_REFUSE(EINVAL, "ibv_dealloc_pd",
+				  "%p is not a protection domain of softdoca", (void *)pd);
 	if (users)
-		return IBV_REFUSE(EBUSY, "ibv_dealloc_pd",
-				  "the protection domain has %u memory regions and queue pairs: destroy "
-				  "them first",
-				  users);
+		return IBV_REFUSE(
+			EBUSY, "ibv_dealloc_pd",
+			"the protection domain has %u memory regions and queue pairs: destroy "
+			"them first",
+			users);
 	atomic_fetch_sub(&nic_context(pd->context)->users, 1);
 	softdoca_object_free(p);
 	return 0;
@@ -239,16 +239,18 @@ struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, ui
 	struct nic_pd *p = nic_pd(pd);
 	const char *func = "ibv_reg_mr";
 	if (!p || !addr || !length)
-		return no(IBV_REFUSE(EINVAL, func,
-				     "%p is not a protection domain of softdoca, or %zu bytes at %p are "
-				     "not a range of memory",
-				     (void *)pd, length, addr));
+		return no(IBV_REFUSE(
+			EINVAL, func,
+			"%p is not a protection domain of softdoca, or %zu bytes at %p are "
+			"not a range of memory",
+			(void *)pd, length, addr));
 	bool unpaired = access & ACCESS_WRITES && !(access & IBV_ACCESS_LOCAL_WRITE);
 	if (access & ~(unsigned)ACCESS_KNOWN || unpaired)
-		return no(IBV_REFUSE(EINVAL, func,
-				     "access %#x has bits other than %#x, or allows peers to write without "
-				     "LOCAL_WRITE (1)",
-				     access, (unsigned)ACCESS_KNOWN));
+		return no(IBV_REFUSE(
+			EINVAL, func,
+			"access %#x has bits other than %#x, or allows peers to write without "
+			"LOCAL_WRITE (1)",
+			access, (unsigned)ACCESS_KNOWN));
 	struct nic_mr *mr = softdoca_object_new(OBJECT_IBV_MR, sizeof *mr);
 	if (!mr)
 		return no(IBV_REFUSE(ENOMEM, func, "no memory for a memory region"));
@@ -281,8 +283,8 @@ struct ibv_mr *softdoca_ibv_reg_fd(struct ibv_pd *pd, uint64_t offset, size_t le
 				     "fd %d is not of doca_gpu_dmabuf_fd()", fd));
 	if (!range_within(at, length, m->addr, m->size))
 		errno = IBV_REFUSE(EINVAL, "ibv_reg_dmabuf_mr",
-				   "%zu bytes at offset %llu exceed the allocation of %zu bytes", length,
-				   (unsigned long long)offset, m->size);
+				   "%zu bytes at offset %llu exceed the allocation of %zu bytes",
+				   length, (unsigned long long)offset, m->size);
 	else
 		mr = softdoca_ibv_reg(pd, at, length, iova, access);
 	softdoca_gpu_drop(m);

@@ -12,7 +12,7 @@
 #include "gpu.h"
 #include "share/server.h"
 
-#define SPIN_NS 200000u
+#define SPIN_NS  200000u
 #define CLOSE_NS 2000000000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,7 +60,8 @@ static void watch_forks(void)
 static int open_nic(void)
 {
 	int gpu = gpu_for_nic();
-	dg_device_config cfg = {.spin_ns = SPIN_NS, .shared = 1, .gpu = gpu < 0 ? 0 : (uint32_t)gpu};
+	dg_device_config cfg = {
+		.spin_ns = SPIN_NS, .shared = 1, .gpu = gpu < 0 ? 0 : (uint32_t)gpu};
 	int rc = dg_device_open(gpu < 0 ? "soft" : "cuda", &cfg, &device);
 	if (rc)
 		return rc;

@@ -32,7 +32,8 @@ static doca_error_t check_range(struct doca_dev *dev, void *address, size_t size
 	CHECK_OUT(umem);
 	if (!address || !size || (uintptr_t)address + size < size || (uintptr_t)address % 8)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
-			      "%zu bytes at %p are not a range of memory aligned to 8", size, address);
+			      "%zu bytes at %p are not a range of memory aligned to 8", size,
+			      address);
 	return DOCA_SUCCESS;
 }
 
@@ -83,9 +84,10 @@ doca_error_t doca_umem_destroy(struct doca_umem *umem)
 	CHECK_UMEM(umem);
 	uint32_t users = atomic_load(&umem->users);
 	if (users)
-		return REFUSE(DOCA_ERROR_IN_USE,
-			      "the umem of %zu bytes at %p is in use by %u queues: destroy them first",
-			      umem->size, (void *)umem->addr, users);
+		return REFUSE(
+			DOCA_ERROR_IN_USE,
+			"the umem of %zu bytes at %p is in use by %u queues: destroy them first",
+			umem->size, (void *)umem->addr, users);
 	struct gpu_memory *memory = umem->memory;
 	softdoca_object_free(umem);
 	if (memory)

@@ -56,12 +56,14 @@ doca_error_t doca_gpu_dmabuf_fd(struct doca_gpu *gpu_dev, void *memptr_gpu, size
 
 static doca_error_t check_export(const struct doca_verbs_qp *qp,
 				 enum doca_gpu_dev_verbs_nic_handler handler, const void *umem,
-				 const struct doca_verbs_cq *cq_sq, const struct doca_verbs_cq *cq_rq)
+				 const struct doca_verbs_cq *cq_sq,
+				 const struct doca_verbs_cq *cq_rq)
 {
 	const struct doca_verbs_qp_init_attr *a = &qp->init;
 	if (handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_BF)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "the software NIC has no BlueFlame: use AUTO, "
-							"CPU_PROXY, GPU_SM_DB or GPU_SM_NO_DBR");
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "the software NIC has no BlueFlame: use AUTO, "
+			      "CPU_PROXY, GPU_SM_DB or GPU_SM_NO_DBR");
 	if (cq_sq != a->send_cq || (cq_rq && cq_rq != a->receive_cq))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "%p and %p are not the completion queues of queue pair %u",
@@ -71,8 +73,9 @@ static doca_error_t check_export(const struct doca_verbs_qp *qp,
 			      "%p is not the address of the umem of queue pair %u, %p", umem,
 			      qp->number, (void *)a->external.umem->addr);
 	if (qp->state > DOCA_VERBS_QP_STATE_INIT)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "queue pair %u is past INIT, and the NIC reads its "
-						    "doorbell",
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "queue pair %u is past INIT, and the NIC reads its "
+			      "doorbell",
 			      qp->number);
 	if (atomic_load(&qp->exported))
 		return REFUSE(DOCA_ERROR_IN_USE, "queue pair %u is exported already", qp->number);
@@ -118,10 +121,9 @@ static enum doca_gpu_dev_verbs_nic_handler choose(const struct doca_verbs_qp *qp
 static doca_error_t allocate(struct doca_gpu *gpu, bool nic_reads, struct gpu_memory **structure,
 			     struct gpu_memory **words)
 {
-	doca_error_t error = softdoca_gpu_alloc(gpu, sizeof(struct doca_gpu_dev_verbs_qp), 64,
-						nic_reads ? DOCA_GPU_MEM_TYPE_CPU_GPU
-							  : DOCA_GPU_MEM_TYPE_GPU,
-						structure);
+	doca_error_t error = softdoca_gpu_alloc(
+		gpu, sizeof(struct doca_gpu_dev_verbs_qp), 64,
+		nic_reads ? DOCA_GPU_MEM_TYPE_CPU_GPU : DOCA_GPU_MEM_TYPE_GPU, structure);
 	if (error)
 		return error;
 	softdoca_gpu_own(*structure);
@@ -169,8 +171,8 @@ static doca_error_t export_qp(struct doca_gpu *gpu, struct doca_verbs_qp *qp,
 			      struct doca_gpu_verbs_qp *e)
 {
 	struct gpu_memory *structure, *words;
-	doca_error_t error =
-		allocate(gpu, handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR, &structure, &words);
+	doca_error_t error = allocate(gpu, handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR,
+				      &structure, &words);
 	if (error)
 		return error;
 	error = connect_doorbell(qp, handler, structure, words);
@@ -197,7 +199,8 @@ doca_error_t doca_gpu_verbs_export_qp(struct doca_gpu *gpu_dev, struct doca_dev 
 				      struct doca_verbs_qp *qp,
 				      enum doca_gpu_dev_verbs_nic_handler nic_handler,
 				      void *gpu_qp_umem_dev_ptr, struct doca_verbs_cq *cq_sq,
-				      struct doca_verbs_cq *cq_rq, struct doca_gpu_verbs_qp **qp_out)
+				      struct doca_verbs_cq *cq_rq,
+				      struct doca_gpu_verbs_qp **qp_out)
 {
 	CHECK_GPU(gpu_dev);
 	CHECK_OBJECT(dev, OBJECT_DEV, "an open device");

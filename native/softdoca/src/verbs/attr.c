@@ -3,42 +3,43 @@
 #include "verbs.h"
 
 /* DOCA API reference, Verbs: INVALID_VALUE, NO_MEMORY, for all functions of this file. */
-#define ATTR(type, kind, what, ...)                                                         \
-	static struct type *type##_new(void)                                                \
-	{                                                                                   \
-		struct type *attr = softdoca_object_new(kind, sizeof *attr);                \
-		struct object o = attr ? attr->o : (struct object){0};                      \
-		if (attr)                                                                   \
-			*attr = (struct type){.o = o, __VA_ARGS__};                         \
-		return attr;                                                                \
-	}                                                                                   \
-	doca_error_t type##_destroy(struct type *attr)                                      \
-	{                                                                                   \
-		CHECK_OBJECT(attr, kind, what);                                             \
-		softdoca_object_free(attr);                                                 \
-		return DOCA_SUCCESS;                                                        \
+#define ATTR(type, kind, what, ...)                                          \
+	static struct type *type##_new(void)                                 \
+	{                                                                    \
+		struct type *attr = softdoca_object_new(kind, sizeof *attr); \
+		struct object o = attr ? attr->o : (struct object){0};       \
+		if (attr)                                                    \
+			*attr = (struct type){.o = o, __VA_ARGS__};          \
+		return attr;                                                 \
+	}                                                                    \
+	doca_error_t type##_destroy(struct type *attr)                       \
+	{                                                                    \
+		CHECK_OBJECT(attr, kind, what);                              \
+		softdoca_object_free(attr);                                  \
+		return DOCA_SUCCESS;                                         \
 	}
 
-#define CREATE(type)                                                                        \
-	doca_error_t type##_create(struct type **attr)                                      \
-	{                                                                                   \
-		CHECK_OUT(attr);                                                            \
-		*attr = type##_new();                                                       \
-		return *attr ? DOCA_SUCCESS                                                 \
-			     : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for attributes");    \
+#define CREATE(type)                                                                     \
+	doca_error_t type##_create(struct type **attr)                                   \
+	{                                                                                \
+		CHECK_OUT(attr);                                                         \
+		*attr = type##_new();                                                    \
+		return *attr ? DOCA_SUCCESS                                              \
+			     : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for attributes"); \
 	}
 
 /* A number from `least` to `most`. */
-#define NUMBER(type, kind, what, name, ctype, least, most)                                  \
-	doca_error_t type##_set_##name(struct type *attr, ctype name)                       \
-	{                                                                                   \
-		const long long given = (long long)name, low = least, high = most;          \
-		CHECK_OBJECT(attr, kind, what);                                             \
-		if (given < low || given > high)                                            \
-			return REFUSE(DOCA_ERROR_INVALID_VALUE,                             \
-				      #name " is %lld: it must be %lld to %lld", given, low, high); \
-		attr->name = name;                                                          \
-		return DOCA_SUCCESS;                                                        \
+#define NUMBER(type, kind, what, name, ctype, least, most)                                   \
+	doca_error_t type##_set_##name(struct type *attr, ctype name)                        \
+	{                                                                                    \
+		const long long given = (long long)name, low = least, high = most;           \
+		CHECK_OBJECT(attr, kind, what);                                              \
+		if (given < low || given > high)                                             \
+			return REFUSE(DOCA_ERROR_INVALID_VALUE,                              \
+				      #name " is %lld: it must be %lld to %lld", given, low, \
+				      high);                                                 \
+		attr->name = name;                                                           \
+		return DOCA_SUCCESS;                                                         \
 	}
 
 /* A handle, which may be NULL. */
@@ -53,27 +54,26 @@
 		return DOCA_SUCCESS;                                                        \
 	}
 
-#define ANY(type, kind, what, name, ctype)                                                  \
-	doca_error_t type##_set_##name(struct type *attr, ctype name)                       \
-	{                                                                                   \
-		CHECK_OBJECT(attr, kind, what);                                             \
-		attr->name = name;                                                          \
-		return DOCA_SUCCESS;                                                        \
+#define ANY(type, kind, what, name, ctype)                            \
+	doca_error_t type##_set_##name(struct type *attr, ctype name) \
+	{                                                             \
+		CHECK_OBJECT(attr, kind, what);                       \
+		attr->name = name;                                    \
+		return DOCA_SUCCESS;                                  \
 	}
 
-#define UMEM(type, kind, what, name, field)                                                 \
-	doca_error_t type##_set_##name(struct type *attr, struct doca_umem *umem,           \
-				       uint64_t offset)                                     \
-	{                                                                                   \
-		CHECK_OBJECT(attr, kind, what);                                             \
-		CHECK_UMEM(umem);                                                           \
-		attr->field = (struct placed){umem, offset};                                \
-		return DOCA_SUCCESS;                                                        \
+#define UMEM(type, kind, what, name, field)                                                        \
+	doca_error_t type##_set_##name(struct type *attr, struct doca_umem *umem, uint64_t offset) \
+	{                                                                                          \
+		CHECK_OBJECT(attr, kind, what);                                                    \
+		CHECK_UMEM(umem);                                                                  \
+		attr->field = (struct placed){umem, offset};                                       \
+		return DOCA_SUCCESS;                                                               \
 	}
 
 /* ---- address handles ---- */
 
-#define AH doca_verbs_ah_attr, OBJECT_VERBS_AH_ATTR, "attributes of an address"
+#define AH               doca_verbs_ah_attr, OBJECT_VERBS_AH_ATTR, "attributes of an address"
 #define EACH(MACRO, ...) MACRO(__VA_ARGS__)
 
 EACH(ATTR, AH, .hop_limit = 255)
@@ -170,7 +170,7 @@ static bool valid(const char *func, const void *attr, enum object_kind kind)
 	return false;
 }
 
-#define INIT_GET(name, ctype)                                                              \
+#define INIT_GET(name, ctype)                                                                \
 	ctype doca_verbs_qp_init_attr_get_##name(const struct doca_verbs_qp_init_attr *attr) \
 	{                                                                                    \
 		return valid(__func__, attr, OBJECT_VERBS_QP_INIT_ATTR) ? attr->name : 0;    \
@@ -208,5 +208,5 @@ EACH(NUMBER, QP, max_dest_rd_atomic, uint8_t, 0, RD_ATOMIC)
 enum doca_verbs_qp_state doca_verbs_qp_attr_get_current_state(const struct doca_verbs_qp_attr *attr)
 {
 	return valid(__func__, attr, OBJECT_VERBS_QP_ATTR) ? attr->current_state
-							    : DOCA_VERBS_QP_STATE_RST;
+							   : DOCA_VERBS_QP_STATE_RST;
 }

@@ -47,8 +47,8 @@ doca_error_t doca_verbs_bridge_verbs_context_import(struct ibv_context *ibv_ctx,
 	if (error)
 		return error;
 	if (!nic_context(ibv_ctx))
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a context of softdoca's libibverbs",
-			      (void *)ibv_ctx);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%p is not a context of softdoca's libibverbs", (void *)ibv_ctx);
 	return context_new(ibv_ctx, false, verbs_ctx);
 }
 
@@ -61,7 +61,8 @@ doca_error_t doca_verbs_context_destroy(struct doca_verbs_context *verbs_ctx)
 	return DOCA_SUCCESS;
 }
 
-struct ibv_context *doca_verbs_bridge_verbs_context_get_ibv_ctx(struct doca_verbs_context *verbs_ctx)
+struct ibv_context *doca_verbs_bridge_verbs_context_get_ibv_ctx(
+	struct doca_verbs_context *verbs_ctx)
 {
 	return object_is(verbs_ctx, OBJECT_VERBS_CONTEXT) ? verbs_ctx->ibv : NULL;
 }

@@ -6,7 +6,7 @@
 
 #include "verbs.h"
 
-#define DBR_BYTES 8u /* consumer index and arm word behind the ring; the NIC reads neither */
+#define DBR_BYTES   8u /* consumer index and arm word behind the ring; the NIC reads neither */
 #define CQE_INITIAL (DOCA_GPUNETIO_IB_MLX5_CQE_INVALID << 4 | DOCA_GPUNETIO_IB_MLX5_CQE_OWNER_MASK)
 
 char *umem_at(const char *func, const struct placed *p, size_t size, size_t alignment)
@@ -75,7 +75,8 @@ static doca_error_t cq_open(struct doca_verbs_cq *cq, const struct doca_verbs_cq
 
 /* DOCA API reference, Verbs: INVALID_VALUE, NO_MEMORY. */
 doca_error_t doca_verbs_cq_create(struct doca_verbs_context *verbs_ctx,
-				  struct doca_verbs_cq_attr *cq_attr, struct doca_verbs_cq **verbs_cq)
+				  struct doca_verbs_cq_attr *cq_attr,
+				  struct doca_verbs_cq **verbs_cq)
 {
 	CHECK_CONTEXT(verbs_ctx);
 	CHECK_OBJECT(cq_attr, OBJECT_VERBS_CQ_ATTR, "attributes of a completion queue");
@@ -123,7 +124,8 @@ static bool is_cq(const char *func, const struct doca_verbs_cq *cq)
 {
 	if (object_is(cq, OBJECT_VERBS_CQ))
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a completion queue", (const void *)cq);
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a completion queue",
+		     (const void *)cq);
 	return false;
 }
 

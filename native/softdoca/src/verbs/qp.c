@@ -20,7 +20,8 @@ static doca_error_t check_init(const struct doca_verbs_qp_init_attr *a)
 	if ((sends && !object_is(a->send_cq, OBJECT_VERBS_CQ)) ||
 	    (receives && !object_is(a->receive_cq, OBJECT_VERBS_CQ)))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the %s ring has no valid completion queue",
-			      sends && !object_is(a->send_cq, OBJECT_VERBS_CQ) ? "send" : "receive");
+			      sends && !object_is(a->send_cq, OBJECT_VERBS_CQ) ? "send"
+									       : "receive");
 	if (a->external_uar && !object_is(a->external_uar, OBJECT_UAR))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the external UAR was destroyed");
 	return DOCA_SUCCESS;
@@ -39,8 +40,9 @@ static doca_error_t place(struct doca_verbs_qp *qp)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu bytes of rings", own);
 	if (own)
 		memset(qp->own, 0, own);
-	char *at = a->external.umem ? umem_at("doca_verbs_qp_create", &a->external, rings, WQE_BYTES)
-				    : qp->own;
+	char *at = a->external.umem
+			   ? umem_at("doca_verbs_qp_create", &a->external, rings, WQE_BYTES)
+			   : qp->own;
 	char *record = a->external_dbr.umem ? umem_at("doca_verbs_qp_create", &a->external_dbr,
 						      RECORD_BYTES, RECORD_BYTES)
 					    : qp->own + own - page;
@@ -138,8 +140,9 @@ doca_error_t doca_verbs_qp_destroy(struct doca_verbs_qp *verbs_qp)
 {
 	CHECK_QP(verbs_qp);
 	if (atomic_load(&verbs_qp->exported))
-		return REFUSE(DOCA_ERROR_IN_USE, "queue pair %u is exported: call "
-						 "doca_gpu_verbs_unexport_qp() first",
+		return REFUSE(DOCA_ERROR_IN_USE,
+			      "queue pair %u is exported: call "
+			      "doca_gpu_verbs_unexport_qp() first",
 			      verbs_qp->number);
 	dg_nic_qp_info info;
 	if (!softdoca_nic.qp_info_get(verbs_qp->qp, &info) && info.syndrome)
@@ -163,7 +166,7 @@ doca_error_t doca_verbs_qp_destroy(struct doca_verbs_qp *verbs_qp)
 /* ---- states ---- */
 
 #define ATTR(name) DOCA_VERBS_QP_ATTR_##name
-#define KNOWN	   ((ATTR(MAX_DEST_RD_ATOMIC) << 1) - 1)
+#define KNOWN      ((ATTR(MAX_DEST_RD_ATOMIC) << 1) - 1)
 
 static const char *const state_names[] = {"RST", "INIT", "RTR", "RTS", "ERR"};
 static const int required[] = {
@@ -215,8 +218,8 @@ static doca_error_t check_modify(struct doca_verbs_qp *qp, const struct doca_ver
 static void apply(struct doca_verbs_qp *qp, const struct doca_verbs_qp_attr *from, int mask)
 {
 	struct doca_verbs_qp_attr *to = &qp->attr;
-#define APPLY(bit, name)        \
-	if (mask & ATTR(bit))   \
+#define APPLY(bit, name)      \
+	if (mask & ATTR(bit)) \
 	to->name = from->name
 	APPLY(ALLOW_REMOTE_WRITE, allow_remote_write);
 	APPLY(ALLOW_REMOTE_READ, allow_remote_read);
@@ -253,7 +256,8 @@ doca_error_t doca_verbs_qp_modify(struct doca_verbs_qp *verbs_qp,
 	uint32_t access = DG_NIC_LOCAL_WRITE | (a->allow_remote_write ? DG_NIC_REMOTE_WRITE : 0) |
 			  (a->allow_remote_read ? DG_NIC_REMOTE_READ : 0) |
 			  (a->atomic_mode ? DG_NIC_REMOTE_ATOMIC : 0);
-	int rc = softdoca_nic.qp_modify(verbs_qp->qp, nic_states[qp_attr->next_state], &peer, access);
+	int rc = softdoca_nic.qp_modify(verbs_qp->qp, nic_states[qp_attr->next_state], &peer,
+					access);
 	if (rc)
 		return softdoca_failed(__func__, rc);
 	verbs_qp->state = qp_attr->next_state;
@@ -276,7 +280,8 @@ doca_error_t doca_verbs_qp_query(struct doca_verbs_qp *verbs_qp, struct doca_ver
 		qp_attr->current_state = qp_attr->next_state = state_of(verbs_qp);
 	}
 	if (init_attr) {
-		CHECK_OBJECT(init_attr, OBJECT_VERBS_QP_INIT_ATTR, "attributes of a new queue pair");
+		CHECK_OBJECT(init_attr, OBJECT_VERBS_QP_INIT_ATTR,
+			     "attributes of a new queue pair");
 		struct object o = init_attr->o;
 		*init_attr = verbs_qp->init;
 		init_attr->o = o;

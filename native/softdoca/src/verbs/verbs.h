@@ -15,8 +15,8 @@
 #define SGE_BYTES     16u
 
 #define CHECK_CONTEXT(c) CHECK_OBJECT(c, OBJECT_VERBS_CONTEXT, "a Verbs context")
-#define CHECK_CQ(c)	 CHECK_OBJECT(c, OBJECT_VERBS_CQ, "a completion queue")
-#define CHECK_QP(q)	 CHECK_OBJECT(q, OBJECT_VERBS_QP, "a queue pair")
+#define CHECK_CQ(c)      CHECK_OBJECT(c, OBJECT_VERBS_CQ, "a completion queue")
+#define CHECK_QP(q)      CHECK_OBJECT(q, OBJECT_VERBS_QP, "a queue pair")
 
 struct doca_verbs_context {
 	struct object o;
@@ -72,7 +72,8 @@ struct doca_verbs_qp_init_attr {
 	struct object o;
 	struct doca_verbs_pd *pd;
 	struct doca_verbs_cq *send_cq, *receive_cq;
-	uint32_t sq_wr, rq_wr, send_max_sges, receive_max_sges, max_inline_data, user_index, qp_type;
+	uint32_t sq_wr, rq_wr, send_max_sges, receive_max_sges, max_inline_data, user_index,
+		qp_type;
 	struct placed external, external_dbr;
 	struct doca_uar *external_uar;
 	void *qp_context;
