@@ -52,7 +52,7 @@ static void pair_close(struct pair *p)
 	program_close(&p->a);
 	program_close(&p->b);
 	CHECK_EQ(dg_nic_close(p->nic), 0);
-	CHECK_EQ(dg_device_close(p->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(p->dev, PATIENCE), 0);
 	munmap(p->mine, SIZE);
 	if (strcmp(provider, "cuda"))
 		munmap(p->theirs, SIZE);
@@ -464,7 +464,7 @@ static void a_collapsed_cq_has_the_last_entry(void)
 	for (int i = 0; i < 10; i++)
 		put_short(&one, WQE_NOP, WQE_CQE);
 	ring(&one);
-	for (uint64_t limit = dg_now_ns() + SECOND; qp_info(&one).completed < 10;)
+	for (uint64_t limit = dg_now_ns() + PATIENCE; qp_info(&one).completed < 10;)
 		CHECK(dg_now_ns() < limit);
 	CHECK_EQ(one.cqes[61], 9);
 	CHECK_EQ(one.cqes[63] >> 4, CQE_REQUEST);
@@ -534,7 +534,7 @@ static void large_entries_keep_their_order(void)
 	check_pattern(to + 10, 10, LARGE - 10, 5);
 	CHECK_EQ(memcmp(p.mine, to, 20), 0);
 	CHECK_EQ(p.mine[128], 3);
-	CHECK_EQ(dg_region_close(r_to, SECOND), 0);
+	CHECK_EQ(dg_region_close(r_to, PATIENCE), 0);
 	memset(p.theirs, 0, 64);
 	put_copy(&p.a, WQE_WRITE, (void *)4096, rkey, (void *)0, lkey, LARGE);
 	check_error(&p, SYNDROME_REMOTE_ACCESS, "");
@@ -552,7 +552,7 @@ static void a_region_closed_under_traffic_ends_the_queue_pair(void)
 	for (int i = 0; i < SENDS / 2; i++)
 		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
 	ring(&p.a);
-	CHECK_EQ(dg_region_close(p.r_theirs, SECOND), 0);
+	CHECK_EQ(dg_region_close(p.r_theirs, PATIENCE), 0);
 	mprotect(p.theirs, SIZE, PROT_NONE);
 	put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 64);
 	ring(&p.a);
@@ -894,7 +894,7 @@ static void gpu_memory_is_reached_by_the_provider(void)
 	for (int i = 0; i < SENDS; i++)
 		put_copy(&p.a, WQE_WRITE, p.theirs, p.rkey, p.mine, p.lkey, 4096);
 	ring(&p.a);
-	CHECK_EQ(dg_region_close(p.r_theirs, SECOND), 0);
+	CHECK_EQ(dg_region_close(p.r_theirs, PATIENCE), 0);
 	put_atomic(&p.a, WQE_ATOMIC_FA, p.theirs, p.rkey, 1, 0, p.mine, p.lkey);
 	pair_close(&p);
 }

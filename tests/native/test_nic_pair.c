@@ -44,7 +44,7 @@ static void here_close(struct here *h)
 {
 	program_close(&h->p);
 	CHECK_EQ(dg_nic_close(h->nic), 0);
-	CHECK_EQ(dg_device_close(h->dev, SECOND), 0);
+	CHECK_EQ(dg_device_close(h->dev, PATIENCE), 0);
 	munmap(h->bytes, SIZE);
 	close(h->memory.fd);
 }
@@ -90,7 +90,7 @@ static void receiver(int fd)
 		} else if (command == 'k') {
 			CHECK_EQ(dg_nic_key_close(h.nic, h.mine.key), 0);
 		} else if (command == 'c') {
-			CHECK_EQ(dg_region_close(h.region, SECOND), 0);
+			CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
 		}
 		if (command != 'w')
 			tell(fd);
@@ -228,7 +228,7 @@ static void a_killed_peer_ends_its_queue_pairs_only(void)
 	program_close(&own);
 	program_open(&own, h.nic, DG_NIC_PROXY, SENDS, CQES);
 	CHECK_EQ(dg_nic_qp_modify(own.qp, DG_NIC_INIT, NULL, ALL_ACCESS), 0);
-	limit = dg_now_ns() + 5 * SECOND;
+	limit = dg_now_ns() + PATIENCE;
 	int rc;
 	while ((rc = dg_nic_qp_modify(own.qp, DG_NIC_RTR, &h.theirs.address, 0)) != -ENOTCONN) {
 		CHECK(rc < 0);
