@@ -4,7 +4,8 @@ from __future__ import annotations
 
 KIB, MIB = 1 << 10, 1 << 20
 
-#: Largest copy that runs in the thread that requests it: about 10 us.
+#: Largest copy that always runs in the thread that requests it: about 10 us. A waiting caller also
+#: runs larger ones itself, where it can (`DpuService.run`).
 INLINE_MAX = 64 * KIB
 #: Chunk of a copy between regions, of a digest, and of a request that an agent serves; between
 #: two chunks the agent checks for cancellation.

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .context import DeviceContext
     from .region import Region
 
-ENTRIES_MAX = 32768  # the producer index of a doorbell record has 16 bits, one of them the lap
+# The producer index of a doorbell record has 16 bits, one of them the lap.
+_ENTRIES_MAX = lib.DG_NIC_ENTRIES_MAX
 _WQE = _CQE = _LINE = 64
 _RECEIVE = 16
 _NOT_WRITTEN = 15 << 4 | 1  # op_own of a completion queue entry before its first use
@@ -275,8 +276,8 @@ class VerbsQueueConfig:
     def __post_init__(self) -> None:
         for name, least in (("entries", 2), ("receives", 0)):
             n = whole(name, getattr(self, name), least)
-            if n > ENTRIES_MAX or n & (n - 1):
-                raise ValueError(f"{name} is {n}; it must be a power of two up to {ENTRIES_MAX:,}")
+            if n > _ENTRIES_MAX or n & (n - 1):
+                raise ValueError(f"{name} is {n}; it must be a power of two up to {_ENTRIES_MAX:,}")
         if self.doorbell not in _DOORBELLS:
             known = ", ".join(map(repr, _DOORBELLS))
             raise ValueError(f"doorbell is {self.doorbell!r}; it must be one of: {known}")

@@ -1,11 +1,14 @@
 """Messages: what goes out comes in, and nothing else does."""
 
+import contextlib
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dgkit import errors
+from dgkit.dma._ffi import lib
 from dgkit.types import Op, Status
 from dgkit.wire import messages as m
 from dgkit.wire.error_codec import to_exception, to_wire
@@ -163,3 +166,9 @@ def test_what_a_peer_calls_a_check_becomes_no_command(check):
     assert "dgkit doctor" not in str(told)
     known = to_exception(m.Failed(1, "DeviceUnavailable", "no GPU", 19, None, "gpu-present"))
     assert known.check == "gpu-present"
+
+
+def test_a_token_has_at_most_the_size_of_a_descriptor() -> None:
+    for size, fits in ((lib.DG_DESCRIPTOR_MAX, True), (lib.DG_DESCRIPTOR_MAX + 1, False)):
+        with contextlib.nullcontext() if fits else pytest.raises(msgspec.ValidationError):
+            m.decode_request(m.encode(m.Import(2, b"x" * size)))

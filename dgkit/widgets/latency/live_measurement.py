@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     Monitor: TypeAlias = SessionMonitor | KernelMonitor
 
-_FRAME_S = 0.1  # between updates of the plot, 10 a second: a message costs more than its samples
+# Between updates of the plot where the DPU is an agent, 10 a second: a message costs more than its
+# samples. Where the DPU is this process, each step of the frame thread may update it (TICK_S).
+_FRAME_S = 0.1
 _KEPT = "The samples measured so far stay on the plot."
 
 
