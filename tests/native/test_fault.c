@@ -311,14 +311,14 @@ static void a_lost_completion_ends_as_timed_out(void)
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 50 * MS);
+	fault_open(&f, &rule, 1, 500 * MS);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	wr.user = 5;
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 20 * SECOND), 1);
 	CHECK_EQ(wc.status, DG_TIMED_OUT);
 	CHECK_EQ(wc.user, 5);
-	CHECK(wc.complete_ns - wc.post_ns >= 50 * MS);
+	CHECK(wc.complete_ns - wc.post_ns >= 500 * MS);
 	t = begin(&f.tq, &wr);
 	ticket = t.ticket;
 	CHECK_EQ(take(&t, 0), -ETIME);

@@ -24,6 +24,13 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 
 @pytest.fixture
+def dpus():
+    """Returns the child processes that a test has started: the DPU of all sessions is not its own."""
+    before = set(children())
+    return lambda: [pid for pid in children() if pid not in before]
+
+
+@pytest.fixture
 def session(own_session):
     return own_session
 
@@ -196,7 +203,7 @@ def test_its_close_ends_the_dpu_that_it_started():
     until(lambda: gone(pid), "the DPU has ended")
 
 
-def test_made_and_closed_again_and_again_it_leaves_models_that_are_closed_and_nothing_else():
+def test_made_and_closed_again_and_again_it_leaves_models_that_are_closed_and_nothing_else(dpus):
     dashboard().close()
     gc.collect()
     before, widgets = steady(held), set(_instances)
@@ -204,7 +211,7 @@ def test_made_and_closed_again_and_again_it_leaves_models_that_are_closed_and_no
         dashboard().close()
     gc.collect()
     assert steady(held) == before
-    assert not children()
+    assert not dpus()
     left = [_instances[key] for key in set(_instances) - widgets]
     assert all(isinstance(one, Layout) or one.closed for one in left)
     assert not [one for one in gc.get_objects() if isinstance(one, Session) and one.owned_pid]
@@ -322,7 +329,7 @@ def test_it_starts_and_stops_the_monitor(session, view):
     assert not board.panel.panels.plot.running
 
 
-def test_two_views_that_start_a_lost_dpu_again_start_one(view, owned):
+def test_two_views_that_start_a_lost_dpu_again_start_one(dpus, view, owned):
     board = view(owned)
     kill_dpu(owned)
     for _ in range(2):
@@ -330,16 +337,16 @@ def test_two_views_that_start_a_lost_dpu_again_start_one(view, owned):
     board.wait_for("restarted")
     until(idle, "both have ended")
     assert len(board.of("restarted")) == 1
-    assert children() == [owned.session.owned_pid]
+    assert dpus() == [owned.session.owned_pid]
 
 
-def test_closed_while_it_starts_a_dpu_again_it_leaves_none(view, owned):
+def test_closed_while_it_starts_a_dpu_again_it_leaves_none(dpus, view, owned):
     board = view(owned)
     kill_dpu(owned)
     board.ask("restart")
     owned.close()
     until(idle, "it has ended")
-    until(lambda: not children(), "no DPU is left")
+    until(lambda: not dpus(), "no DPU is left")
 
 
 def test_an_agent_that_does_not_answer_holds_no_other_panel_up(session, view, monkeypatch):
