@@ -25,7 +25,7 @@ from dgkit.widgets.dashboard.dashboard import dashboard
 
 @pytest.fixture
 def dpus():
-    """Returns the child processes that a test has started: the DPU of all sessions is not its own."""
+    """Returns the child processes that a test has started, without the DPU that all tests share."""
     before = set(children())
     return lambda: [pid for pid in children() if pid not in before]
 
