@@ -31,22 +31,22 @@ RUNNING: dict[str, int] = {}  # mark: process group
 def here(script: str) -> str:
     """Return the guest's script that starts an agent, adapted to this machine."""
     path = os.environ.get("FAKE_AGENT_PATH", "")
+    run = f"{os.environ['XDG_CACHE_HOME']}/run-{os.getpid()}/"
     changes = {
         "exec python3 ": f"exec {sys.executable} ",
         "PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache": f"PYTHONPATH={path}",
         "XDG_RUNTIME_DIR=/run ": "",
-        "=/run/agent\n": "=/run/agent/\n",
+        "=/run/agent\n": f"={run}agent/\n",
         "0.0.0.0": "127.0.0.1",
         "10.0.2.15": "127.0.0.1",
         "export JUPYTERLAB_DIR=/run/site/share/jupyter/lab": "true",
         "mount --bind": "true",
         "/run/ssh/": f"{os.environ['XDG_CACHE_HOME']}/dropbear/",
-        "/run/": f"{os.environ['XDG_CACHE_HOME']}/run-{os.getpid()}/",
+        "/run/": run,
         "--provider verbs": "--provider soft",
     }
-    for old, new in changes.items():
-        script = script.replace(old, new)
-    return script
+    # In one pass: a folder of this machine may have /run/ in its name.
+    return re.sub("|".join(map(re.escape, changes)), lambda found: changes[found[0]], script)
 
 
 def has_booted() -> None:
