@@ -17,6 +17,8 @@ from .gpu_queue import HandleLayout, KernelQueue
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from ._ffi import native as core
     from .context import DeviceContext
     from .region import Region
@@ -314,7 +316,7 @@ class VerbsQueue(KernelQueue):
         self.nic, self.config, self._pid = nic, config, os.getpid()
         self.depth, self.weak, self.timeout = config.entries, False, 60.0
         self._qp: core.dg_nic_qp | None = None
-        self._cqs: list[core.dg_nic_cq] = []
+        self._cqs: list[Any] = []
         self._fd = os.memfd_create("dgkit-verbs-queue", os.MFD_CLOEXEC)
         try:
             os.posix_fallocate(self._fd, 0, config.offsets[-1])
@@ -360,7 +362,7 @@ class VerbsQueue(KernelQueue):
             self._qp = out[0] or None
         self._lay_out()
 
-    def _open_cq(self, offset: int, entries: int) -> core.dg_nic_cq:
+    def _open_cq(self, offset: int, entries: int) -> Any:
         raw, out = ffi.new("dg_nic_cq_config *"), ffi.new("dg_nic_cq **")
         raw.ring, raw.entries = self._raw + offset, entries
         try:
