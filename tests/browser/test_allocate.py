@@ -129,9 +129,9 @@ def test_a_variable_of_the_notebook_is_registered_by_its_name(board, panel):
 
 def test_a_slow_click_works_while_a_repeat_writes(board, panel):
     """A person holds the button down for longer than a repeat takes to report what it wrote."""
-    board.cell("first, second = (d.session.empty(4096, name=name) for name in ('one', 'two'))")
+    board.cell("first, second = (d.session.empty(1 << 20, name=name) for name in ('one', 'two'))")
     expect(row(panel, "two")).to_be_visible()
-    board.cell("run = d.panels.transfer.transfer('write', second, b'x', repeat=1_000_000)")
+    board.cell("run = d.panels.transfer.transfer('write', second, bytes(1 << 20), repeat=100_000)")
     for name in ("two", "one", "two"):
         select = row(panel, name).get_by_role("button", name="Select")
         select.click(delay=90)
