@@ -45,8 +45,9 @@ def here(script: str) -> str:
         "/run/": run,
         "--provider verbs": "--provider soft",
     }
-    # In one pass: a folder of this machine may have /run/ in its name.
-    return re.sub("|".join(map(re.escape, changes)), lambda found: changes[found[0]], script)
+    # In one pass, and /run at a path's start only: a folder of this machine may have that name.
+    words = "|".join(rf"(?<![\w.-]){re.escape(old)}" for old in changes)
+    return re.sub(words, lambda found: changes[found[0]], script)
 
 
 def has_booted() -> None:
