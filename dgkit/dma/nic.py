@@ -14,6 +14,7 @@ from ..live_set import LiveSet
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
 from .gpu_queue import HandleLayout, KernelQueue
+from .region import Region
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -21,11 +22,10 @@ if TYPE_CHECKING:
 
     from ._ffi import native as core
     from .context import DeviceContext
-    from .region import Region
 
 # The producer index of a doorbell record has 16 bits, one of them the lap.
 _ENTRIES_MAX = lib.DG_NIC_ENTRIES_MAX
-_WQE = _CQE = _LINE = 64
+_WQE = _CQE = 64
 _RECEIVE = 16
 _NOT_WRITTEN = 15 << 4 | 1  # op_own of a completion queue entry before its first use
 _DOORBELLS = {"proxy": "DG_NIC_PROXY", "record": "DG_NIC_RECORD", "no record": "DG_NIC_NO_RECORD"}
@@ -37,6 +37,17 @@ _WAITS = (
     "the peer to be ready",
 )  # fmt: skip
 _ACCESS = {"r": 4, "w": 1 | 2 | 8, "rw": 1 | 2 | 4 | 8}  # enum dg_nic_access
+
+
+def _domain(number: int) -> int:
+    """Return the number of a protection domain.
+
+    Raises:
+        ValueError: It has more than 32 bits.
+    """
+    if whole("domain", number, 0) > 0xFFFFFFFF:
+        raise ValueError(f"domain is {number}; it has at most 32 bits")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +199,15 @@ class Nic:
         """
         if access not in _ACCESS:
             raise ValueError(f"access is {access!r}; it must be one of: {', '.join(_ACCESS)}")
+        if not isinstance(region, Region):
+            raise TypeError(f"region is {region!r}; it must be a region of Device.register")
         if region.device is not self.device:
             raise ValueError(f"{region!r} belongs to another device than the NIC: {self.device!r}")
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
         out, address = ffi.new("uint32_t *"), region.address
         with self.using:
-            args = region._r, address, whole("domain", domain), _ACCESS[access], out
+            args = region._r, address, _domain(domain), _ACCESS[access], out
             check(lib.dg_nic_key_open(self._handle(), *args))
             key = self._keys[int(out[0])] = NicKey(int(out[0]), region)
         return key
@@ -241,6 +254,7 @@ class Nic:
             if self._n is not None and self._pid == os.getpid():
                 check(lib.dg_nic_close(self._n))
             self._n = None
+            self._keys.clear()
 
     def __enter__(self) -> Nic:
         self._handle()
@@ -283,7 +297,7 @@ class VerbsQueueConfig:
         if self.doorbell not in _DOORBELLS:
             known = ", ".join(map(repr, _DOORBELLS))
             raise ValueError(f"doorbell is {self.doorbell!r}; it must be one of: {known}")
-        whole("domain", self.domain, 0)
+        _domain(self.domain)
 
     @property
     def offsets(self) -> tuple[int, int, int, int, int]:

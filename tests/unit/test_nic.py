@@ -165,11 +165,16 @@ def test_keys_of_another_domain_are_refused(nic, memory):
 @pytest.mark.parametrize(
     "wrong",
     [{"entries": 3}, {"entries": 1}, {"entries": 65536}, {"receives": 5}, {"doorbell": "bell"},
-     {"entries": 2.5}, {"domain": -1}],
+     {"entries": 2.5}, {"domain": -1}, {"domain": 1 << 32}],
 )  # fmt: skip
 def test_a_wrong_number_or_name_is_refused(nic, wrong):
     with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
         nic.queue_pair(**wrong)
+
+
+def test_a_key_of_what_is_no_region_is_refused(nic):
+    with pytest.raises(TypeError, match="region is b'bytes'"):
+        nic.key(b"bytes")
 
 
 @pytest.mark.parametrize("peer", [(b"short", 1), (bytes(16), 1 << 24), (bytes(16), 1)])
