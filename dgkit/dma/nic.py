@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..validate import whole
-from ._ffi import check, ffi, lib, nanoseconds
+from ._ffi import check, ffi, lib, spin_ns
 from .gpu_queue import HandleLayout, KernelQueue
 from .region import Region
 
@@ -151,9 +151,8 @@ class Nic:
         self._queues = LiveSet()
         self._keys: dict[int, NicKey] = {}
         out = ffi.new("dg_nic **")
-        spin_ns = nanoseconds(spin_us / 1e6, "spin_us")
         try:
-            check(lib.dg_nic_open(device._handle(), spin_ns, out))
+            check(lib.dg_nic_open(device._handle(), spin_ns(spin_us), out))
         finally:  # also if Ctrl-C interrupts
             self._n = out[0] or None
 
@@ -205,9 +204,9 @@ class Nic:
             raise ValueError(f"{region!r} belongs to another device than the NIC: {self.device!r}")
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
-        out, address = ffi.new("uint32_t *"), region.address
+        out = ffi.new("uint32_t *")
         with self.using:
-            args = region._r, address, _domain(domain), _ACCESS[access], out
+            args = region._r, region.address, _domain(domain), _ACCESS[access], out
             check(lib.dg_nic_key_open(self._handle(), *args))
             key = self._keys[int(out[0])] = NicKey(int(out[0]), region)
         return key

@@ -164,6 +164,15 @@ def on_gpu(meter: Meter) -> Iterator[Figure]:
             yield from gpu_figures(Bench(device, device.register(memory), remote, meter), source)
 
 
+def report(found: list[Figure], title: str, file: Path | None, meter: Meter) -> None:
+    """Print the figures; store them in the file, if one is given and they are those of a GPU."""
+    Console().print(shown(found, title))
+    if file and meter.emulated:
+        print("not stored: the emulated GPU's figures are none of a GPU", file=sys.stderr)
+    elif file:
+        save(file, found)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="store the figures there")
@@ -180,11 +189,7 @@ def main() -> int:
     if not meter.emulated:
         found += on_gpu(meter)
     title = f"GPU-initiated ({meter.label}), one proxy thread: medians of rounds"
-    Console().print(shown(found, title))
-    if args.json and meter.emulated:
-        print("not stored: the emulated GPU's figures are none of a GPU", file=sys.stderr)
-    elif args.json:
-        save(args.json, found)
+    report(found, title, args.json, meter)
     return 0
 
 

@@ -22,10 +22,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from gpu_initiated import SIZE, Bench
-from rich.console import Console
-from rig import Figure, rounds, save
-from table import shown
+from gpu_initiated import SIZE, Bench, report
+from rig import Figure, rounds
 
 import dgkit
 from dgkit.gpu_initiated import emulate, raw_module
@@ -212,11 +210,7 @@ def main() -> int:
         own = Bench(device, local, remote, meter)
         found = list(figures(own, NicBench(device, meter, local, target)))
     title = f"GPUNetIO Verbs by the software NIC ({meter.label}): medians of rounds"
-    Console().print(shown(found, title))
-    if args.json and meter.emulated:
-        print("not stored: the emulated GPU's figures are none of a GPU", file=sys.stderr)
-    elif args.json:
-        save(args.json, found)
+    report(found, title, args.json, meter)
     return 0
 
 
