@@ -20,7 +20,8 @@ cli        the `dgkit` command
 _native    the C core (native/dgkit.h); only dma/_ffi.py imports it
 
 Modules: types (access flags, statuses, the Memory protocol), errors, validate (arguments), buffers,
-units (sizes and times as text), html_cards, runtime_folder (folders removed with their process).
+units (sizes and times as text), html_cards, runtime_folder (folders removed with their process),
+cell_lifetime (ends the panels and sessions of a notebook cell that is run again).
 
 Public names are imported when they are first used: `import dgkit` loads this file and the version.
 """

@@ -49,6 +49,10 @@ class Session:
         self.monitors = self.lifetime.monitors
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
+        if "IPython" in sys.modules:
+            from ..cell_lifetime import register_session  # late: connect() must be quick
+
+            register_session(self)
 
     def empty(
         self,

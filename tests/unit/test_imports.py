@@ -19,7 +19,7 @@ NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter
 
 # Packages and top-level modules that each one may import, type-only imports included.
 _BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards", "sizes"}
-_BASE |= {"child", "files", "json_input"}
+_BASE |= {"cell_lifetime", "child", "files", "json_input"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
     "_version": set(),
@@ -28,6 +28,7 @@ ALLOWED = {
     "errors": set(),
     "units": set(),
     "files": {"errors"},
+    "cell_lifetime": set(),
     "child": set(),
     "json_input": set(),
     "validate": {"errors"},

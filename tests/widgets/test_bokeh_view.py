@@ -10,8 +10,7 @@ from bokeh.models import DataTable, FactorRange, Slider, TableColumn
 from bokeh.plotting import figure
 from support.jupyter.panels import PanelError
 
-from dgkit import widgets
-from dgkit.widgets.base import cell_lifetime
+from dgkit import cell_lifetime, widgets
 from dgkit.widgets.figure import bokehjs
 from dgkit.widgets.figure import figure as bokeh_view
 from dgkit.widgets.figure.figure import BokehView

@@ -1,8 +1,11 @@
 """A cell that is run again: which panels of its last run are closed, and when."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from dgkit.widgets.base import cell_lifetime
+import dgkit
+from dgkit import cell_lifetime
 from dgkit.widgets.base.panel import Panel
 from dgkit.widgets.dashboard.dashboard import dashboard
 
@@ -21,11 +24,18 @@ class Stubborn(Sample):
         super().close()
 
 
+class Shell(SimpleNamespace):
+    __hash__ = object.__hash__
+
+
 class Notebook:
     """`with notebook("cell"):` is one more run of a cell."""
 
     def __init__(self, monkeypatch):
         self._now, self._runs = ("", ""), 0
+        self.variables = {"Out": {}}
+        shell = Shell(user_ns=self.variables, events=SimpleNamespace(register=lambda *_: None))
+        monkeypatch.setattr(cell_lifetime, "current_shell", lambda: shell)
         monkeypatch.setattr(cell_lifetime, "current_run", lambda: self._now)
 
     def __call__(self, cell):
@@ -38,6 +48,7 @@ class Notebook:
 
     def __exit__(self, *_):
         cell_lifetime.close_stale()
+        cell_lifetime.close_replaced()
         self._now = ("", "")
 
 
@@ -134,3 +145,40 @@ def test_a_dashboard_that_owns_its_dpu_stays_with_its_regions(book, view):
     with book("one"):
         pass
     assert not board.closed
+
+
+def test_a_session_that_its_cell_replaced_is_closed_though_out_has_it(book, software_dpu):
+    variables = book.variables
+    for run in range(3):
+        with book("one"):
+            new = variables["session"] = variables["Out"][run] = dgkit.connect(software_dpu)
+        old = [variables["Out"][earlier] for earlier in range(run)]
+        assert all(session.closed for session in old)
+        assert not new.closed
+    new.close()
+
+
+def test_a_session_stays_that_has_another_name_or_that_nothing_replaced(book, software_dpu):
+    with book("one"):
+        first = book.variables["first"] = dgkit.connect(software_dpu)
+    with book("two"):
+        elsewhere = dgkit.connect(software_dpu)
+    with book("one"):
+        second = book.variables["second"] = dgkit.connect(software_dpu)
+    with book("two"):  # the cell was edited
+        pass
+    for session in (first, elsewhere, second):
+        assert not session.closed
+        session.close()
+
+
+def test_a_session_that_cannot_be_closed_is_logged_and_the_others_are(book, software_dpu, caplog):
+    with book("one"):
+        bad, good = dgkit.connect(software_dpu), dgkit.connect(software_dpu)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bad.lifetime, "close", lambda: 1 / 0)
+        with book("one"), dgkit.connect(software_dpu) as _:
+            pass
+        assert good.closed
+    assert "ZeroDivisionError" in caplog.text
+    bad.close()

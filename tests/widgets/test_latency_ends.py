@@ -9,9 +9,9 @@ from support.jupyter.panels import PanelError, View
 from support.processes.waiting import gone, stop, until
 
 import dgkit
+from dgkit import cell_lifetime
 from dgkit.errors import ClosedError
 from dgkit.session import Session
-from dgkit.widgets.base import cell_lifetime
 from dgkit.widgets.latency.latency import LatencyPlot
 
 

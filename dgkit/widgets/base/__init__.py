@@ -9,7 +9,6 @@ and units.js.
 `background`: blocking calls in their own threads.
 `stall`: polling and cancelling transfers, and detecting a stalled DPU.
 `viewers`: the visible views of a panel.
-`cell_lifetime`: closing the panels of a cell that is run again.
 `namespace`: the notebook's variables.
 `forms`: validation of form fields, with forms.js and forms.css.
 `fill_patterns`: bytes that are easy to recognize.

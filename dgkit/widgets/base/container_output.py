@@ -14,7 +14,7 @@ from IPython.core.getipython import get_ipython
 from ipywidgets import Box, Output
 from ipywidgets.widgets import widget as registry
 
-from . import cell_lifetime
+from ... import cell_lifetime
 from .static_output import Pictured, StaticOutput
 
 if TYPE_CHECKING:

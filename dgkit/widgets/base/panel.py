@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import anywidget
 import traitlets
 
+from ... import cell_lifetime
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-from . import cell_lifetime, container_output
+from . import container_output
 from .aio import Later
 from .error_text import explain
 from .esm import link

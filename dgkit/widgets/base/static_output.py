@@ -19,7 +19,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from . import cell_lifetime, scheduler
+from ... import cell_lifetime
+from . import scheduler
 from .background import in_background
 
 if TYPE_CHECKING:

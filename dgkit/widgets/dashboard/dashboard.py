@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ... import cell_lifetime
 from ...errors import DgkitError
 from ...units import size_text
-from ..base import cell_lifetime, scheduler
+from ..base import scheduler
 from ..base.as_python import add_namer
 from ..base.background import in_background
 from ..base.error_text import explain

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..base import cell_lifetime
+from ... import cell_lifetime
 from ..base.panel import Panel, label_of
 
 if TYPE_CHECKING:

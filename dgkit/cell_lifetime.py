@@ -1,9 +1,13 @@
-"""Closing the panels of a cell that is run again.
+"""Closing the panels and sessions of a notebook cell that is run again.
 
 The first new panel of a run closes the panels of the previous runs of that cell. If the cell
 creates no panel, they are closed when it has ended. A panel that the cell displays or requests
-again stays open. The front end names the cell in each execute request; if it does not (a console),
-nothing is closed.
+again stays open.
+
+A session of a previous run is closed when a run that opened another one has ended, unless a
+variable still has it. Values of `Out`, which keeps all results, do not count as variables.
+
+The front end names the cell in each execute request; if it does not (a console), nothing is closed.
 """
 
 from __future__ import annotations
@@ -11,15 +15,18 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, NamedTuple
-
-from IPython.core.getipython import get_ipython
+from typing import Any, NamedTuple, Protocol
 
 _log = logging.getLogger("dgkit.widgets")
+
+
+class _Session(Protocol):
+    def close(self) -> None: ...
 
 
 class _Use(NamedTuple):
@@ -38,8 +45,15 @@ class _Use(NamedTuple):
 
 _lock = threading.Lock()
 _panels: dict[str, weakref.WeakKeyDictionary[object, _Use]] = {}  # by cell, then by panel
+_sessions: dict[str, weakref.WeakKeyDictionary[_Session, str]] = {}  # by cell; session -> run
 _detached: ContextVar[bool] = ContextVar("dgkit_detached", default=False)
 _hooks: weakref.WeakKeyDictionary[Any, set[Any]] = weakref.WeakKeyDictionary()  # by shell
+
+
+def current_shell() -> Any:
+    """Return the shell of this kernel, or None; IPython is not imported."""
+    module = sys.modules.get("IPython.core.getipython")
+    return None if module is None else module.get_ipython()
 
 
 def current_run() -> tuple[str, str]:
@@ -48,9 +62,8 @@ def current_run() -> tuple[str, str]:
     Returns:
         Two empty strings outside a kernel, or if the front end does not name the cell.
     """
-    shell = get_ipython()
     try:
-        parent = shell.get_parent()
+        parent = current_shell().get_parent()
         if parent["header"]["msg_type"] != "execute_request":
             return "", ""
         return parent["metadata"].get("cellId", ""), parent["header"]["msg_id"]
@@ -60,7 +73,7 @@ def current_run() -> tuple[str, str]:
 
 @contextlib.contextmanager
 def detached() -> Iterator[None]:
-    """Create panels that belong to no cell: the caller closes them."""
+    """Create panels and sessions that belong to no cell: the caller closes them."""
     token = _detached.set(True)
     try:
         yield
@@ -114,17 +127,47 @@ def _close(cell: str, run: str, *, all_of_them: bool) -> bool:
             del own[panel]
         unused = [panel for panel in stale if not any(panel in used for used in _panels.values())]
     for panel in unused:
-        try:
-            if (close := stale[panel].close()) is not None:
-                close()
-        except Exception:  # must not affect the cell or the other panels
-            _log.exception("cannot close %r", type(panel).__name__)
+        if (close := stale[panel].close()) is not None:
+            _try(close, type(panel).__name__)
     return bool(unused)
+
+
+def _try(close: Callable[[], None], name: str) -> None:
+    try:
+        close()
+    except Exception:  # must not affect the cell or what else is to be closed
+        _log.exception("cannot close %r", name)
+
+
+def register_session(session: _Session) -> None:
+    """Bind a new session to the running cell."""
+    cell, run = current_run()
+    if not cell or _detached.get():
+        return
+    after_each_cell(close_replaced)
+    with _lock:
+        _sessions.setdefault(cell, weakref.WeakKeyDictionary())[session] = run
+
+
+def close_replaced(_result: object = None) -> None:
+    """Close the sessions that the running cell replaced; called when it ends."""
+    cell, run = current_run()
+    with _lock:
+        own = _sessions.get(cell, weakref.WeakKeyDictionary[_Session, str]())
+        if run not in own.values():
+            return
+        variables = list(current_shell().user_ns.items())
+        named = {id(value) for name, value in variables if not name.startswith("_")}
+        replaced = [each for each, used in own.items() if used != run and id(each) not in named]
+        for session in replaced:
+            del own[session]
+    for session in replaced:
+        _try(session.close, "Session")
 
 
 def after_each_cell(call: Callable[[object], None]) -> None:
     """Have the shell call a function after each cell. Idempotent."""
-    shell = get_ipython()
+    shell = current_shell()
     with _lock:
         if shell is None or call in _hooks.setdefault(shell, set()):
             return
