@@ -72,6 +72,25 @@ def test_it_writes_a_file(board, panel, tmp_path):
     assert board.value(f"{BYTES}[:25601]") == path.read_bytes() + b"\0"
 
 
+def test_long_text_that_is_pasted_becomes_a_file_and_the_page_stays_quick(board, panel):
+    for kind, label, text, put in [
+        ("text", "Text", "dgkit 0123456789" * 3750, b"dgkit 0123456789" * 3750),
+        ("hex", "Hex digits", "00 ff 1a\n" * 7000, b"\0\xff\x1a" * 7000),
+    ]:
+        panel.get_by_label("Payload").select_option(kind)
+        field = panel.get_by_label(label, exact=True)
+        board.page.evaluate("(text) => navigator.clipboard.writeText(text)", text)
+        field.focus()
+        board.page.keyboard.press("Control+V")
+        expect(panel.get_by_label("Payload")).to_have_value("file")
+        expect(panel.get_by_text(f"The pasted {len(text):,} characters are sent")).to_be_visible()
+        expect(start(panel)).to_contain_text(f"{len(put):,}")
+        assert board.value(f"{BYTES}[:{len(put)}]") == put
+    panel.get_by_label("Payload").select_option("expression")
+    panel.get_by_label("Expression", exact=True).press("Control+V")
+    expect(panel.get_by_text("63,000 characters pasted; the limit is 4,096")).to_be_visible()
+
+
 def test_it_reads_and_keeps_what_it_read(board, panel):
     board.cell("sheet.array[:16] = np.frombuffer(b'read by the DPU.', 'u1')")
     panel.get_by_label("Operation").select_option("read")

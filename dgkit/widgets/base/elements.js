@@ -1,8 +1,11 @@
 // Elements: creation, labelled controls, and the focus.
 
+export const MAX_TEXT = 4096; // characters in a text field: the browser lays out all of them
+
 // Creates an element. Attributes starting with "on" are event handlers, with "." properties.
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
+  if (tag === "input" || tag === "textarea") element.maxLength = MAX_TEXT;
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (key.startsWith(".")) element[key.slice(1)] = value;

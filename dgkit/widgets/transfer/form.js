@@ -1,6 +1,6 @@
 // The form of TransferPanel: operation, region, payload, repetitions; and files in chunks.
 
-import { button, choice, field, h, newId, setOptions } from "../base/elements.js";
+import { button, choice, field, h, MAX_TEXT, newId, setOptions } from "../base/elements.js";
 import { mark, showFieldError, valueDefaults, valueError, valueNames } from "../base/forms.js";
 import { parseSize, sizeText } from "../base/units.js";
 
@@ -58,23 +58,58 @@ function makePayloads(view) {
   };
 }
 
-const hexDigits = (text) => text.replace(/0x|[\s,:_]+/gi, "");
+// Bytes of hex digits, such as "00 ff 1a" or "0x00ff1a", or an error. Pasted text may have megabytes.
+function parseHex(text) {
+  const bytes = new Uint8Array(text.length / 2);
+  let count = 0;
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    const lower = code | 0x20;
+    const next = code === 48 ? text.charCodeAt(at + 1) | 0x20 : 0;
+    if (next === 120)
+      at++; // 0x
+    else if (code >= 48 && code <= 57) bytes[count >> 1] |= (code - 48) << (4 * (~count++ & 1));
+    else if (lower >= 97 && lower <= 102) bytes[count >> 1] |= (lower - 87) << (4 * (~count++ & 1));
+    else if (!/[\s,:_]/.test(text[at])) return { error: `${text[at]} is not a hex digit` };
+  }
+  return count % 2
+    ? { error: `${count} digits: each byte needs two` }
+    : { error: "", bytes: bytes.subarray(0, count / 2) };
+}
 
 export function payloadError(kind, control) {
   if (kind === "file") return control.files.length ? "" : "choose a file";
   if (!control.value) return "empty";
-  if (kind !== "hex") return "";
-  const digits = hexDigits(control.value);
-  const other = /[^0-9a-f]/i.exec(digits);
-  if (other) return `${other[0]} is not a hex digit`;
-  return digits.length % 2 ? `${digits.length} digits: each byte needs two` : "";
+  return kind === "hex" ? parseHex(control.value).error : "";
 }
 
 // The payload's size in bytes, or NaN if it is not known before the payload is sent.
 function payloadSize(kind, control) {
   if (kind === "text") return new TextEncoder().encode(control.value).length;
-  if (kind === "hex") return hexDigits(control.value).length / 2;
+  if (kind === "hex") return parseHex(control.value).bytes?.length ?? NaN;
   return kind === "file" && control.files.length ? control.files[0].size : NaN;
+}
+
+// Makes pasted or dropped text that is too long for its field the file of the payload.
+function takeLongText(event, form) {
+  const text = (event.clipboardData ?? event.dataTransfer)?.getData("text/plain") ?? "";
+  const { kind, payloadControl: control } = form;
+  if (event.target !== control || text.length <= MAX_TEXT) return "";
+  event.preventDefault();
+  const length = `${text.length.toLocaleString("en-US")} characters`;
+  const { bytes, error } = {
+    text: () => ({ bytes: text, error: "" }),
+    hex: () => parseHex(text),
+  }[kind]?.() ?? { error: `${length} pasted; the limit is ${MAX_TEXT.toLocaleString("en-US")}` };
+  if (error) {
+    mark(control, error);
+    return "";
+  }
+  const files = new DataTransfer();
+  files.items.add(new File([bytes], `pasted ${kind}`));
+  form.payload.file.files = files.files;
+  form.c.kind.value = "file";
+  return `The pasted ${length} are sent as a file.`;
 }
 
 async function sendFile(view, key, file, report) {
@@ -218,6 +253,13 @@ export function makeForm(view, report) {
     if (invalid) invalid.focus();
     else state.send(name, report);
   };
+  const take = (event) => {
+    const done = takeLongText(event, state);
+    if (!done) return;
+    check();
+    report(done);
+    payload.file.focus();
+  };
   const start = button("Start", null, { class: "dg-button dg-main", type: "submit" });
   const add = button("Add to the list", () => send("append"));
   const form = h(
@@ -227,6 +269,8 @@ export function makeForm(view, report) {
       novalidate: true,
       oninput: check,
       onchange: check,
+      onpaste: take,
+      ondrop: take,
       onsubmit: (event) => {
         event.preventDefault();
         send("start");
