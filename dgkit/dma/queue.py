@@ -171,8 +171,8 @@ class Queue(BatchQueue):
         Raises:
             TypeError: `addend` is not an integer.
             ValueError: `addend` is out of range, or the word is not aligned.
-            Unsupported: The provider has no atomic operations, or the remote memory is not mapped
-                into this process.
+            Unsupported: The provider has no atomic operations, or the remote memory is a mapped
+                file.
         """
         operands = (whole("addend", addend, -(1 << 63)) % (1 << 64), 0)
         return self._post_atomic(

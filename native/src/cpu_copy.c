@@ -34,6 +34,24 @@ static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t
 			      local ? DG_LOCAL_ERROR : DG_REMOTE_ACCESS_ERROR);
 }
 
+/* Has the exporter execute an atomic operation on memory that is not mapped into this process. */
+static int atomic_by_exporter(const struct dg_op *op, uint64_t *old)
+{
+	struct dg_region_entry *remote = region_entry_at(op->remote);
+	const bool adds = op->opcode == DG_FETCH_ADD;
+	struct dg_atomic a = {
+		.operand = adds ? op->dst_stride : op->src_stride,
+		.compare = op->dst_stride,
+		.mask = adds ? 0 : UINT64_MAX,
+		.compare_mask = UINT64_MAX,
+		.size = sizeof *old,
+		.adds = adds,
+	};
+	if (op->opcode == OP_MASKED)
+		memcpy(&a, op->dst, sizeof a);
+	return dg_importer_atomic(remote, (uintptr_t)op->src - (uintptr_t)remote->base, &a, old);
+}
+
 /* Executes an atomic operation on a word that is mapped into this process. It is sequentially
  * consistent: all atomic operations of all processes have one total order, which includes those of
  * CPUs that use such atomics.
@@ -46,11 +64,16 @@ static int copy_guarded(const struct dg_op *op, char *d, const char *s, uint64_t
 static int run_atomic(const struct dg_op *op)
 {
 	uint64_t *word = (uint64_t *)(uintptr_t)op->src, old = op->dst_stride;
-	if (op->opcode == DG_FETCH_ADD)
+	if (!(op->flags & OP_ATOMIC)) {
+		const int status = atomic_by_exporter(op, &old);
+		if (status)
+			return status;
+	} else if (op->opcode == DG_FETCH_ADD) {
 		old = __atomic_fetch_add(word, op->dst_stride, __ATOMIC_SEQ_CST);
-	else
+	} else {
 		__atomic_compare_exchange_n(word, &old, op->src_stride, false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_SEQ_CST);
+	}
 	if (region_entry_at(op->local)->may_fault)
 		return copy_guarded(op, op->dst, (const char *)&old, sizeof old);
 	dg_copy(op->dst, &old, sizeof old);
@@ -66,7 +89,7 @@ static int copy_run(const struct dg_op *op, char *d, const char *s, uint64_t n)
 			dg_copy(d, s, n);
 		return DG_OK;
 	}
-	if (op->flags & OP_ATOMIC)
+	if (op->opcode > DG_WRITE)
 		return run_atomic(op);
 	struct dg_region_entry *remote = region_entry_at(op->remote);
 	bool write = op->opcode == DG_WRITE, may_fault = region_entry_at(op->local)->may_fault;

@@ -142,7 +142,7 @@ struct dg_nic_qp {
 	struct nic_flight flights[NIC_FLIGHTS];
 	uint32_t flight_head, flight_tail; /* oldest, next */
 	/* An atomic operation with the provider, of which there is one in a NIC. */
-	struct nic_wqe atomic;
+	struct dg_atomic atomic;
 	uint32_t atomic_word, atomic_result; /* imports with the word, and for its old value */
 	uint64_t atomic_word_offset, atomic_result_offset;
 	/* The receive queue. */

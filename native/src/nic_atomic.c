@@ -4,26 +4,6 @@
 #include "copy.h"
 #include "nic.h"
 
-/* Executes an atomic operation on memory that the CPU reaches. Returns the old value. */
-static uint64_t run_atomic(const struct nic_wqe *w, char *word)
-{
-	if (w->atomic_size == 4) {
-		uint32_t old = __atomic_load_n((uint32_t *)word, __ATOMIC_RELAXED);
-		while (!__atomic_compare_exchange_n((uint32_t *)word, &old,
-						    (uint32_t)dg_nic_atomic(w, old), false,
-						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-			;
-		return old;
-	}
-	if (w->opcode == WQE_ATOMIC_FA)
-		return __atomic_fetch_add((uint64_t *)word, w->operand, __ATOMIC_SEQ_CST);
-	uint64_t old = __atomic_load_n((uint64_t *)word, __ATOMIC_RELAXED);
-	while (!__atomic_compare_exchange_n((uint64_t *)word, &old, dg_nic_atomic(w, old), false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
-		;
-	return old;
-}
-
 /* Posts the first part of an atomic operation on GPU memory: reading the word. Between this and
  * writing it, no other operation of this NIC changes it: as on an adapter, it is atomic with respect
  * to the operations of the same NIC only. */
@@ -45,7 +25,7 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 		.local_offset = f->staging->offset,
 		.remote = REGION_NAME(p->remote->remote.id),
 		.remote_offset = p->remote_offset,
-		.size = n->wqe.atomic_size,
+		.size = n->wqe.atomic.size,
 		.op = DG_READ,
 	};
 	f->kind = FLIGHT_ATOMIC_READ;
@@ -55,7 +35,7 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 		return rc;
 	}
 	n->atomic_owner = qp;
-	qp->atomic = n->wqe;
+	qp->atomic = n->wqe.atomic;
 	qp->atomic_word = REGION_NAME(p->remote->remote.id);
 	qp->atomic_word_offset = p->remote_offset;
 	qp->atomic_result = REGION_NAME(p->local->remote.id);
@@ -67,11 +47,11 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 int dg_nic_atomic_result(struct dg_nic_qp *qp, struct nic_flight *f)
 {
 	struct dg_nic *n = qp->nic;
-	const uint32_t size = qp->atomic.atomic_size;
+	const uint32_t size = qp->atomic.size;
 	const uint64_t at = f->staging->offset;
 	uint64_t word = 0;
 	memcpy(&word, n->staging + at, size); /* 4 bytes: of a little-endian host */
-	word = dg_nic_atomic(&qp->atomic, word);
+	word = dg_atomic_value(&qp->atomic, word);
 	memcpy(n->staging + at + 8, &word, size);
 	n->wr[0] = (dg_wr){
 		.user = qp->flight_tail - 1,
@@ -97,7 +77,7 @@ int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f)
 	struct nic_piece *p = &n->pieces[0];
 	if (qp_flies(qp))
 		return nic_wait(qp, DG_NIC_WAITS_BYTES);
-	int rc = dg_nic_find_remote(qp, w->rkey, w->remote, w->atomic_size, DG_NIC_REMOTE_ATOMIC, &p->remote,
+	int rc = dg_nic_find_remote(qp, w->rkey, w->remote, w->atomic.size, DG_NIC_REMOTE_ATOMIC, &p->remote,
 			     &p->remote_offset);
 	if (rc == EXECUTED && !(qp->far_access & DG_NIC_REMOTE_ATOMIC))
 		rc = nic_fault(n, SYNDROME_REMOTE_ACCESS, "access that the peer's queue pair grants",
@@ -106,18 +86,18 @@ int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f)
 		rc = dg_nic_find_local(qp, &w->segments[0], DG_NIC_LOCAL_WRITE, p);
 	if (rc != EXECUTED)
 		return rc;
-	f->bytes = w->atomic_size;
+	f->bytes = w->atomic.size;
 	if (!cpu_reaches(p))
 		return post_atomic(qp, f, p);
 	rc = dg_nic_enter_piece(qp, p, false);
 	if (rc != EXECUTED)
 		return rc;
-	if ((uintptr_t)remote_at(p) % w->atomic_size)
+	if ((uintptr_t)remote_at(p) % w->atomic.size)
 		return nic_fault(n, SYNDROME_REMOTE_REQUEST, "memory of the word, not aligned",
-			    (uintptr_t)remote_at(p), w->atomic_size);
+			    (uintptr_t)remote_at(p), w->atomic.size);
 	order_stores();
-	const uint64_t old = run_atomic(w, remote_at(p));
-	if (w->atomic_size == 4)
+	const uint64_t old = dg_atomic_run(&w->atomic, remote_at(p));
+	if (w->atomic.size == 4)
 		copy_upto64(local_at(p), (char *)&(uint32_t){(uint32_t)old}, 4);
 	else
 		copy_upto64(local_at(p), (const char *)&old, 8);

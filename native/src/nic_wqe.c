@@ -56,26 +56,27 @@ static bool no_inline(const struct nic_wqe *w, struct nic_fault *f)
 	return true;
 }
 
-/* Reads the operands of 4 or 8 bytes at `at`. Returns how many segments they take. */
-static uint32_t parse_operands(const uint8_t *at, struct nic_wqe *w)
+/* Reads the operands at `at`. Returns how many segments they take. */
+static uint32_t parse_operands(const uint8_t *at, uint32_t opcode, struct dg_atomic *a)
 {
-	w->mask = w->opcode == WQE_MASKED_FA || w->opcode == WQE_ATOMIC_FA ? 0 : UINT64_MAX;
-	w->compare_mask = UINT64_MAX;
-	if (w->atomic_size == 4) {
-		w->operand = be32_at(at);
-		w->compare = be32_at(at + 4);
-		w->mask = w->opcode == WQE_MASKED_FA ? be32_at(at + 4) : be32_at(at + 8);
-		w->compare_mask = be32_at(at + 12);
+	a->adds = opcode == WQE_MASKED_FA || opcode == WQE_ATOMIC_FA;
+	a->mask = a->adds ? 0 : UINT64_MAX;
+	a->compare_mask = UINT64_MAX;
+	if (a->size == 4) {
+		a->operand = be32_at(at);
+		a->compare = be32_at(at + 4);
+		a->mask = a->adds ? be32_at(at + 4) : be32_at(at + 8);
+		a->compare_mask = be32_at(at + 12);
 		return 1;
 	}
-	w->operand = be64_at(at);
-	w->compare = be64_at(at + 8);
-	if (w->opcode == WQE_MASKED_FA)
-		w->mask = be64_at(at + 8);
-	if (w->opcode != WQE_MASKED_CS)
+	a->operand = be64_at(at);
+	a->compare = be64_at(at + 8);
+	if (opcode == WQE_MASKED_FA)
+		a->mask = be64_at(at + 8);
+	if (opcode != WQE_MASKED_CS)
 		return 1;
-	w->mask = be64_at(at + 16);
-	w->compare_mask = be64_at(at + 24);
+	a->mask = be64_at(at + 16);
+	a->compare_mask = be64_at(at + 24);
 	return 2;
 }
 
@@ -85,19 +86,19 @@ static bool parse_atomic(const uint8_t *bytes, uint32_t segments, uint32_t opmod
 	const bool masked = w->opcode == WQE_MASKED_CS || w->opcode == WQE_MASKED_FA;
 	if (masked && opmod != 8 && opmod != 9)
 		return fail(f, SYNDROME_LOCAL_QP, "opmod; it is 8 or 9", opmod, 9);
-	w->atomic_size = masked && opmod == 8 ? 4 : 8;
-	const uint32_t most = w->opcode == WQE_MASKED_CS && w->atomic_size == 8 ? 5 : 4;
+	w->atomic.size = masked && opmod == 8 ? 4 : 8;
+	const uint32_t most = w->opcode == WQE_MASKED_CS && w->atomic.size == 8 ? 5 : 4;
 	if (!needs(segments, most, most, f))
 		return false;
-	const uint32_t first = 2 + parse_operands(bytes + 2 * WQE_SEGMENT, w);
+	const uint32_t first = 2 + parse_operands(bytes + 2 * WQE_SEGMENT, w->opcode, &w->atomic);
 	if (!parse_data(bytes, first, segments, w, f) || !no_inline(w, f))
 		return false;
-	if (w->total != w->atomic_size)
+	if (w->total != w->atomic.size)
 		return fail(f, SYNDROME_LOCAL_LENGTH, "bytes for the old value", w->total,
-			    w->atomic_size);
-	if (w->remote % w->atomic_size)
+			    w->atomic.size);
+	if (w->remote % w->atomic.size)
 		return fail(f, SYNDROME_REMOTE_REQUEST, "address of the word, not aligned", w->remote,
-			    w->atomic_size);
+			    w->atomic.size);
 	return true;
 }
 
@@ -171,14 +172,4 @@ uint32_t dg_nic_parse_receive(const uint8_t *bytes, uint32_t n, struct nic_segme
 			return i;
 	}
 	return n;
-}
-
-uint64_t dg_nic_atomic(const struct nic_wqe *w, uint64_t old)
-{
-	/* A fetch-add of fields: no carry leaves the top bit of a field. */
-	if (w->opcode == WQE_ATOMIC_FA || w->opcode == WQE_MASKED_FA)
-		return ((old & ~w->mask) + (w->operand & ~w->mask)) ^ ((old ^ w->operand) & w->mask);
-	if ((old ^ w->compare) & w->compare_mask)
-		return old;
-	return (old & ~w->mask) | (w->operand & w->mask);
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "atomic.h"
+
 enum {
 	WQE_NOP = 0x00,
 	WQE_WRITE = 0x08,
@@ -62,12 +64,11 @@ struct nic_segment {
 
 /* A checked entry. total: bytes of all segments. */
 struct nic_wqe {
-	uint32_t opcode, flags, blocks, n_segments, atomic_size;
+	uint32_t opcode, flags, blocks, n_segments;
 	uint32_t immediate; /* as it is in the entry */
 	uint32_t rkey, max_index, cqn;
 	uint64_t remote, total;
-	uint64_t operand; /* of an atomic operation: added or stored */
-	uint64_t compare, mask, compare_mask; /* mask: of a fetch-add, its field boundaries */
+	struct dg_atomic atomic;
 	struct nic_segment segments[WQE_SEGMENTS_MAX];
 };
 
@@ -106,7 +107,5 @@ bool dg_nic_parse(const uint8_t *bytes, uint16_t index, uint32_t qpn, struct nic
 		  struct nic_fault *fault);
 /* Parses the n data segments of a receive into `out`. Returns their number. */
 uint32_t dg_nic_parse_receive(const uint8_t *bytes, uint32_t n, struct nic_segment *out);
-/* Returns the new value of an atomic operation's word. */
-uint64_t dg_nic_atomic(const struct nic_wqe *w, uint64_t old);
 
 #endif

@@ -156,8 +156,7 @@ static int check_atomic(const struct dg_device *dev, const struct dg_region_entr
 			       "the adapter of the exporter of remote region #%u has no atomic "
 			       "operations (ibv_devinfo -v, atomic_cap)",
 			       wr->remote);
-	if (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
-	    remote->may_fault)
+	if (remote->may_fault)
 		return dg_fail(EOPNOTSUPP,
 			       "the provider %s can only copy the memory of remote region #%u, by "
 			       "system calls, which are not atomic: export memory from "
@@ -192,9 +191,7 @@ static __attribute__((noinline)) int check_reach(const struct dg_device *dev,
 			       "open a device with the provider cuda",
 			       local->method == DG_METHOD_GPU ? "local" : "remote",
 			       dev->caps.provider);
-	if (local->method == DG_METHOD_GPU &&
-	    (remote->method == DG_METHOD_VM || remote->method == DG_METHOD_PROXY ||
-	     remote->may_fault))
+	if (local->method == DG_METHOD_GPU && (by_exporter(remote) || remote->may_fault))
 		return dg_fail(EOPNOTSUPP,
 			       "the GPU cannot access the remote region, which only its exporter "
 			       "can copy: export memory from dgkit.empty()");
@@ -206,7 +203,7 @@ static uint8_t special_flags(const struct dg_region_entry *local,
 {
 	return (uint8_t)((local->method == DG_METHOD_GPU ? OP_GPU_LOCAL : 0) |
 			 (remote->method == DG_METHOD_GPU ? OP_GPU_REMOTE : 0) |
-			 (wr->op > DG_WRITE ? OP_ATOMIC : 0));
+			 (wr->op > DG_WRITE && !by_exporter(remote) ? OP_ATOMIC : 0));
 }
 
 int dg_resolve(struct dg_queue *q, const dg_wr *wr, struct dg_op *op, struct op_run *run,

@@ -79,6 +79,12 @@ struct dg_region_entry {
 };
 _Static_assert(sizeof(struct dg_region_entry) == 64, "a region is one cache line on the data path");
 
+/* Whether this process cannot access the region's bytes: its exporter copies them, or the kernel. */
+static inline bool by_exporter(const struct dg_region_entry *e)
+{
+	return e->method == DG_METHOD_VM || e->method == DG_METHOD_PROXY;
+}
+
 /* region_table.c: one table for the process, which is never freed. So a stale id or index is never
  * a dangling pointer, and a region of one device is never mistaken for a region of another.
  *

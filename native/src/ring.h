@@ -33,6 +33,10 @@ struct dg_op {
 	atomic_uint seq;
 };
 
+/* An opcode that only the software NIC posts: dst points to a struct dg_atomic, which is executed by
+ * the exporter; its first 8 bytes become the old value of the word at src. */
+#define OP_MASKED 4u
+
 /* One copy of a group. A group of `rows` copies of `size` bytes is one operation with OP_GROUP: dst
  * points to its pairs, in memory of the queue. */
 struct dg_pair {
@@ -43,7 +47,8 @@ struct dg_pair {
 #define GROUP_SIZE  64u /* maximum */
 
 /* Used in flags, in addition to dg_wr_flag. PLAIN: a copy where both sides are ordinary memory
- * mapped into this process. ATOMIC: DG_FETCH_ADD or DG_COMPARE_SWAP, never PLAIN. GROUP: only for a
+ * mapped into this process. ATOMIC: DG_FETCH_ADD or DG_COMPARE_SWAP of a word that the provider
+ * reaches, never PLAIN; an atomic operation that the exporter executes has neither. GROUP: only for a
  * provider that sets dg_ops.groups. */
 #define OP_PLAIN      0x80u
 #define OP_GROUP      0x10u

@@ -204,6 +204,9 @@ static void rule_breaker(int fd)
 	q.offset = 0;
 	q.size = UINT64_MAX;
 	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.kind = SHARE_ATOMIC; /* it needs the right to write */
+	q.size = 8;
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
 	q.size = 1;
 	q.slot = a.slot + 1;
 	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
@@ -216,6 +219,52 @@ static void rule_breaker(int fd)
 	q.kind = 99;
 	CHECK_EQ(send_request(server, q).error, EBADMSG);
 	close(server);
+}
+
+/* Atomic operations on words of which there is none. */
+static void wrong_atomics(int fd)
+{
+	static const struct {
+		uint64_t offset, size;
+		uint32_t status;
+	} cases[] = {
+		{ 0, 4, DG_OK }, { 4088, 8, DG_OK }, { 4092, 4, DG_OK },
+		{ 4, 8, DG_IO_FAILED }, { 2, 4, DG_IO_FAILED },
+		{ 4089, 8, DG_REMOTE_ACCESS_ERROR }, { UINT64_MAX - 3, 8, DG_REMOTE_ACCESS_ERROR },
+		{ 0, 0, DG_REMOTE_ACCESS_ERROR }, { 0, 1, DG_REMOTE_ACCESS_ERROR },
+		{ 0, 16, DG_REMOTE_ACCESS_ERROR }, { 0, 1ull << 32 | 8, DG_REMOTE_ACCESS_ERROR },
+	};
+	struct dg_share_request q = { .kind = SHARE_IMPORT };
+	struct dg_descriptor d;
+	struct token token;
+	int server;
+
+	hear(fd, &token, sizeof(token));
+	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
+	server = connect_share(d.path);
+	memcpy(q.key, d.key, sizeof(q.key));
+	q = (struct dg_share_request){ .kind = SHARE_ATOMIC, .slot = send_request(server, q).slot };
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		q.offset = cases[i].offset;
+		q.size = cases[i].size;
+		CHECK_EQ(send_request(server, q).status, cases[i].status);
+	}
+	close(server);
+}
+
+static void atomics_of_an_importer_are_checked(void)
+{
+	struct other o = start(wrong_atomics);
+	uint8_t *bytes = pages(8192);
+	dg_device *dev = device_spinning(0);
+	struct token t;
+
+	fill(bytes, 8192, 1);
+	t = export_of(registered(dev, bytes, 4096, RW), RW);
+	say(o.fd, &t, sizeof(t));
+	join(o);
+	check_pattern(bytes, 0, 8192, 1); /* their masks are 0 */
+	CHECK_EQ(dg_device_close(dev, 0), 0);
 }
 
 static void the_exporters_table_decides(void)
@@ -451,6 +500,7 @@ int main(int argc, char **argv)
 		TEST(plain_memory_is_copied_by_the_exporter_else),
 		TEST(a_narrowed_export_is_read_only),
 		TEST(the_exporters_table_decides),
+		TEST(atomics_of_an_importer_are_checked),
 		TEST(malformed_requests_are_rejected_and_other_clients_unaffected),
 		TEST(an_exported_file_that_is_cut_gives_errors_and_no_signal),
 		TEST(exported_memory_that_is_protected_gives_errors_and_the_exporter_lives),

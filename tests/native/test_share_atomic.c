@@ -2,7 +2,7 @@
 /* Atomic operations by two processes on memory that one of them exports. */
 #include "two_sides.h"
 
-enum { ADDS = 20000, LOCKED = 2000, SIZE = 4096 };
+enum { ADDS = 20000, FAR_ADDS = 2000, LOCKED = 2000, SIZE = 4096, PAGE = 65536 };
 enum { COUNTER = 0, LOCK = 64, GUARDED = 128 }; /* offsets */
 
 static dg_wr atomic_record(const struct fix *f, uint32_t op, uint64_t at, uint64_t operand, uint64_t swap)
@@ -36,9 +36,9 @@ static uint64_t old_of(struct fix *f, dg_wr wr)
 	return old;
 }
 
-static void add_many(struct fix *f)
+static void add_many(struct fix *f, uint64_t n)
 {
-	for (uint64_t i = 0, last = 0; i < ADDS; i++) {
+	for (uint64_t i = 0, last = 0; i < n; i++) {
 		uint64_t old = old_of(f, atomic_record(f, DG_FETCH_ADD, COUNTER, 1, 0));
 
 		CHECK(i == 0 || old > last);
@@ -89,7 +89,10 @@ static void other_side(int fd)
 	import_at(&f, &o.token, o.path);
 	say_int(fd, 0); /* ready */
 	hear_int(fd);
-	(o.locked ? add_locked : add_many)(&f);
+	if (o.locked)
+		add_locked(&f);
+	else
+		add_many(&f, ADDS);
 	fix_close(&f);
 }
 
@@ -108,7 +111,10 @@ static uint64_t both(uint32_t path, bool locked, uint64_t at)
 	import_at(&f, &order.token, path);
 	hear_int(o.fd);
 	say_int(o.fd, 0);
-	(locked ? add_locked : add_many)(&f);
+	if (locked)
+		add_locked(&f);
+	else
+		add_many(&f, ADDS);
 	join(o);
 	value = __atomic_load_n((uint64_t *)((char *)m.addr + at), __ATOMIC_SEQ_CST);
 	fix_close(&f);
@@ -128,8 +134,8 @@ static void a_lock_by_compare_swap_guards_what_two_processes_write(void)
 	CHECK_EQ(both(DG_PATH_INLINE, true, GUARDED), 2 * LOCKED);
 }
 
-/* Imports memory that is not mapped here: atomic operations are refused, copies are not. */
-static void refused_side(int fd)
+/* Imports memory that is not mapped here, of which the second half is closed to its own process. */
+static void unmapped_side(int fd)
 {
 	struct token token;
 	struct fix f;
@@ -137,39 +143,44 @@ static void refused_side(int fd)
 	dg_wc wc;
 
 	hear(fd, &token, sizeof(token));
-	import_fix(&f, &token, SIZE, 8);
-	for (uint32_t op = DG_FETCH_ADD; op <= DG_COMPARE_SWAP; op++) {
-		wr = atomic_record(&f, op, COUNTER, 1, 1);
-		CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), -EOPNOTSUPP);
-		CHECK_SAYS(dg_last_error(), "can only copy");
-		CHECK_SAYS(dg_last_error(), "soft");
-		CHECK_SAYS(dg_last_error(), "dgkit.empty()");
-	}
-	wr = record(&f, DG_READ, 8, 0, 0);
-	CHECK_EQ(done(&f.tq, &wr).status, DG_OK);
+	import_fix(&f, &token, 2 * PAGE, 8);
 	say_int(fd, info_of(f.remote).method);
+	hear_int(fd);
+	add_many(&f, FAR_ADDS);
+	CHECK_EQ(old_of(&f, atomic_record(&f, DG_COMPARE_SWAP, LOCK, 1, 2)), 5);
+	CHECK_EQ(old_of(&f, atomic_record(&f, DG_COMPARE_SWAP, LOCK, 5, 6)), 5);
+	wr = atomic_record(&f, DG_FETCH_ADD, PAGE, 1, 0);
+	CHECK_EQ(dg_queue_run(f.q, &wr, 1, &wc, SECOND), 1);
+	CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+	CHECK_EQ(old_of(&f, atomic_record(&f, DG_FETCH_ADD, LOCK, 1, 0)), 6);
 	fix_close(&f);
 }
 
-static void memory_that_is_only_copied_has_no_atomics(void)
+/* Its own process changes the words at the same time, by its CPU. */
+static void memory_that_is_not_mapped_is_changed_by_its_exporter(void)
 {
 	for (enum how how = BY_VM; how <= BY_PROXY; how++) {
-		dg_memory m = plain_memory(pages(SIZE), SIZE);
+		dg_memory m = plain_memory(pages(2 * PAGE), 2 * PAGE);
+		uint64_t *words = m.addr;
 		struct token token;
 		struct other o;
 		dg_device *dev;
-		dg_region *r;
 
 		if (!choose(how))
 			continue; /* not supported: an emulator has no process_vm_readv */
-		o = start(refused_side);
+		o = start(unmapped_side);
 		dev = device_spinning(0);
-		r = exportable(dev, &m);
-		token = export_of(r, RW);
+		words[LOCK / 8] = 5;
+		token = export_of(exportable(dev, &m), RW);
+		CHECK_EQ(mprotect((char *)m.addr + PAGE, PAGE, PROT_READ), 0);
 		say(o.fd, &token, sizeof(token));
 		CHECK_EQ(hear_int(o.fd), how);
+		say_int(o.fd, 0);
+		for (int i = 0; i < ADDS; i++)
+			__atomic_fetch_add(&words[COUNTER], 1, __ATOMIC_RELAXED);
 		join(o);
-		CHECK_EQ(*(uint64_t *)m.addr, 0);
+		CHECK_EQ(__atomic_load_n(&words[COUNTER], __ATOMIC_RELAXED), ADDS + FAR_ADDS);
+		CHECK_EQ(__atomic_load_n(&words[LOCK / 8], __ATOMIC_RELAXED), 7);
 		CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 	}
 }
@@ -227,12 +238,12 @@ static void adds_until_revoked(int fd)
 /* After the region was closed, the word must equal the number of reported additions. */
 static void no_atomic_comes_after_a_revocation(void)
 {
-	for (uint32_t path = DG_PATH_INLINE; path <= DG_PATH_WORKER; path++) {
+	for (int way = 0; way < 3; way++) {
 		struct other o = start(adds_until_revoked);
-		dg_memory m = sealed_memory(SIZE);
+		dg_memory m = memory_for(way < 2 ? BY_MAP : BY_PROXY, SIZE);
 		dg_device *dev = device_spinning(0);
 		dg_region *r = exportable(dev, &m);
-		struct order order = { export_of(r, RW), path, false };
+		struct order order = { export_of(r, RW), way ? DG_PATH_WORKER : DG_PATH_INLINE, false };
 		uint64_t at_close;
 
 		say(o.fd, &order, sizeof(order));
@@ -251,7 +262,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(a_counter_of_two_processes_loses_nothing),
 		TEST(a_lock_by_compare_swap_guards_what_two_processes_write),
-		TEST(memory_that_is_only_copied_has_no_atomics),
+		TEST(memory_that_is_not_mapped_is_changed_by_its_exporter),
 		TEST(memory_that_may_fault_is_only_for_the_local_side),
 		TEST(no_atomic_comes_after_a_revocation),
 	};

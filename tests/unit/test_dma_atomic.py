@@ -201,16 +201,18 @@ def test_two_processes_lose_no_increment():
         assert word(memory.buffer) == 2 * count
 
 
-def test_memory_that_the_exporter_copies_has_no_atomics():
+def test_memory_that_the_exporter_copies_is_changed_by_the_exporter():
     with Device() as device:
-        source = device.register(bytearray(4096))
+        memory = bytearray(4096)
+        source = device.register(memory)
         environment = {"DGKIT_NO_PROCESS_VM": "1"}
         with child(IMPORTER, source.export("rw").hex(), **environment) as other:
             assert other.line() == "proxy"
-            other.say("queue.fetch_add(local, remote, 1)")
-            said = other.line()
-            assert said.startswith("Unsupported")
-            assert "can only copy the memory" in said
+            other.say("queue.fetch_add(local, remote, 3).wait(5).size")
+            assert other.line() == "8"
+            other.say("queue.compare_swap(local, remote, 3, 7).wait(5).size")
+            assert other.line() == "8"
+        assert word(memory) == 7
 
 
 def test_the_order_of_bytes_is_the_hosts():

@@ -8,15 +8,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "share/unix_socket.h"
+#include "atomic.h"
 #include "clock.h"
 #include "error.h"
 
@@ -420,24 +423,61 @@ void dg_conn_release(struct conn *c, uint32_t slot)
 	import_remove(c, slot);
 }
 
-uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q)
+/* Whether the word can be read and written. The kernel sets no bit of it, atomically, and fails where
+ * this process would get a signal. (It also wakes a thread that waits for the word at a certain
+ * value, which by the rules of futexes looks again.) */
+static bool is_writable(void *word)
+{
+	static uint32_t nobody_waits;
+	const uint32_t no_bits = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x7ff);
+	return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP_PRIVATE, 0, 0L, word, no_bits) >= 0;
+}
+
+/* The program may have unmapped or protected its memory since it was registered, and an importer's
+ * request must not end the exporter: checked before, since no atomic operation fails. */
+static uint32_t run_atomic(void *word, char *bounce, uint64_t size)
+{
+	struct dg_atomic a;
+	memcpy(&a, bounce, sizeof a);
+	a.size = (uint32_t)size;
+	if ((uintptr_t)word % size)
+		return DG_IO_FAILED;
+	if (!is_writable(word))
+		return DG_REMOTE_ACCESS_ERROR;
+	const uint64_t old = dg_atomic_run(&a, word);
+	memcpy(bounce, &old, sizeof old);
+	return DG_OK;
+}
+
+/* Returns the bytes that q names, if the import has these rights to them, otherwise NULL. */
+static char *bytes_of(struct conn *c, const struct dg_share_request *q, uint32_t access)
 {
 	struct dg_import *m = q->slot < c->slots ? c->imports[q->slot] : NULL;
 	if (!m || !m->region || gate_revoked(gate_of(c, q->slot)) || !c->bounce)
-		return DG_REMOTE_ACCESS_ERROR;
+		return NULL;
 	const dg_memory *mem = &m->region->memory;
-	if (mem->kind != DG_KIND_HOST)
+	if (mem->kind != DG_KIND_HOST || (m->access & access) != access || q->size > BOUNCE_SIZE ||
+	    q->offset > mem->size || q->size > mem->size - q->offset)
+		return NULL;
+	if (q->kind == SHARE_ATOMIC &&
+	    ((q->size != 4 && q->size != 8) || mem->flags & DG_MEMORY_MAY_FAULT))
+		return NULL;
+	return (char *)mem->addr + q->offset;
+}
+
+uint32_t dg_conn_access(struct conn *c, const struct dg_share_request *q)
+{
+	static const uint32_t needs[] = {[SHARE_GET] = DG_ACCESS_READ,
+					 [SHARE_PUT] = DG_ACCESS_WRITE,
+					 [SHARE_ATOMIC] = DG_ACCESS_READ | DG_ACCESS_WRITE};
+	char *bytes = bytes_of(c, q, needs[q->kind]), *bounce = c->control + BOUNCE_OFFSET;
+	if (!bytes)
 		return DG_REMOTE_ACCESS_ERROR;
-	uint32_t need = q->kind == SHARE_PUT ? DG_ACCESS_WRITE : DG_ACCESS_READ;
-	if (!(m->access & need) || q->size > BOUNCE_SIZE || q->offset > mem->size ||
-	    q->size > mem->size - q->offset)
-		return DG_REMOTE_ACCESS_ERROR;
-	char *bytes = (char *)mem->addr + q->offset, *bounce = c->control + BOUNCE_OFFSET;
-	char *to = q->kind == SHARE_PUT ? bytes : bounce,
-	     *from = q->kind == SHARE_PUT ? bounce : bytes;
-	/* Guarded: the program may have unmapped or protected its memory since it was registered, and
-	 * an importer's request must not end the exporter. */
-	int rc = dg_copy_guarded(to, from, q->size);
+	if (q->kind == SHARE_ATOMIC)
+		return run_atomic(bytes, bounce, q->size);
+	/* Guarded, for the same reason. */
+	const int rc = q->kind == SHARE_PUT ? dg_copy_guarded(bytes, bounce, q->size)
+					    : dg_copy_guarded(bounce, bytes, q->size);
 	return (uint32_t)guarded_status(rc, DG_REMOTE_ACCESS_ERROR);
 }
 

@@ -42,7 +42,7 @@ int dg_conn_import(struct conn *c, const struct dg_share_request *q, struct dg_s
 		   int fds[2], int *n_fds);
 /* Frees a slot. Ignores slots that are not in use. */
 void dg_conn_release(struct conn *c, uint32_t slot);
-/* Executes SHARE_GET or SHARE_PUT. Returns a dg_status. */
-uint32_t dg_conn_copy(struct conn *c, const struct dg_share_request *q);
+/* Executes SHARE_GET, SHARE_PUT or SHARE_ATOMIC. Returns a dg_status. */
+uint32_t dg_conn_access(struct conn *c, const struct dg_share_request *q);
 
 #endif

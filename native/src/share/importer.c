@@ -590,3 +590,24 @@ int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t
 	pthread_mutex_unlock(&p->exchange_lock);
 	return status;
 }
+
+int dg_importer_atomic(struct dg_region_entry *remote, uint64_t offset, const struct dg_atomic *a,
+		       uint64_t *old)
+{
+	struct dg_exporter *p = remote->region->exporter;
+	char *bounce = p->control + BOUNCE_OFFSET;
+	struct dg_share_request q = {
+		.kind = SHARE_ATOMIC, .slot = remote->slot, .offset = offset, .size = a->size};
+	const uint64_t deadline = now_ns() + COPY_TIMEOUT_NS;
+	if (lock_exchange(p, deadline))
+		return DG_TIMED_OUT;
+	const int rc = receive_late_replies(p, deadline);
+	int status = rc ? status_of_failure(rc) : DG_OK;
+	if (status == DG_OK) {
+		memcpy(bounce, a, sizeof *a);
+		status = request_copy(p, &q, deadline);
+		memcpy(old, bounce, sizeof *old);
+	}
+	pthread_mutex_unlock(&p->exchange_lock);
+	return status;
+}

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "atomic.h"
 #include "share/descriptor.h"
 #include "region.h"
 
@@ -30,6 +31,10 @@ int dg_importer_vm_copy(struct dg_region_entry *remote, char *local, uint64_t ad
  * parts of BOUNCE_SIZE. Returns a dg_status. */
 int dg_importer_proxy_copy(struct dg_region_entry *remote, char *local, uint64_t offset, uint64_t n,
 			   bool write, bool may_fault);
+/* Has the exporter execute an atomic operation on the word at `offset` of its region (DG_METHOD_PROXY).
+ * Returns a dg_status, and stores the word's old value. */
+int dg_importer_atomic(struct dg_region_entry *remote, uint64_t offset, const struct dg_atomic *a,
+		       uint64_t *old);
 /* Called by the share server's thread when the watched exporter with this cookie has hung up. */
 void dg_importer_exporter_died(void *cookie);
 /* Called around fork(). In the child, dg_importer_forget_all() must precede the unlock: it drops

@@ -259,8 +259,8 @@ static void reply(struct conn *c, const struct dg_share_request *q)
 			     SHARE_VERSION, q->version);
 	else if (q->kind == SHARE_IMPORT)
 		rc = import(c, q, &a, fds, &n_fds);
-	else if (q->kind == SHARE_GET || q->kind == SHARE_PUT)
-		a.status = dg_conn_copy(c, q);
+	else if (q->kind >= SHARE_GET && q->kind <= SHARE_ATOMIC)
+		a.status = dg_conn_access(c, q);
 	else
 		rc = dg_fail(EBADMSG, "the exporter does not support request %u", q->kind);
 	if (rc) {

@@ -32,14 +32,21 @@
 #define BOUNCE_SIZE   (1u << 20)
 #define CONTROL_SIZE  (BOUNCE_OFFSET + BOUNCE_SIZE)
 
-enum dg_share_request_kind { SHARE_IMPORT = 1, SHARE_RELEASE = 2, SHARE_GET = 3, SHARE_PUT = 4 };
+enum dg_share_request_kind {
+	SHARE_IMPORT = 1,
+	SHARE_RELEASE = 2,
+	SHARE_GET = 3,
+	SHARE_PUT = 4,
+	SHARE_ATOMIC = 5
+};
 /* `size` of an IMPORT: only threads of the importing process will access the memory, not a
  * device. */
 enum { SHARE_BY_CPU = 1 };
 
 /* Importer to exporter. IMPORT opens a region by its key; RELEASE returns its slot and has no
  * reply; GET copies bytes of the region into the bounce buffer, PUT copies from the bounce buffer
- * into the region. */
+ * into the region; ATOMIC changes a word of the region by the struct dg_atomic in the bounce buffer,
+ * and stores the word's old value, 8 bytes, over its operand. */
 struct dg_share_request {
 	uint64_t magic;
 	uint32_t version, kind;
@@ -50,7 +57,7 @@ struct dg_share_request {
 
 /* Exporter to importer. Its fds: the control memfd (first reply only), then the region's memfd
  * (METHOD_MAP) or the POSIX fd of its GPU block (METHOD_GPU). error: a positive errno, explained by
- * text; status: the dg_status of GET and PUT. */
+ * text; status: the dg_status of GET, PUT and ATOMIC. */
 struct dg_share_reply {
 	uint64_t magic;
 	uint32_t version, error;

@@ -29,11 +29,11 @@ static void check_atomic(const struct nic_wqe *w)
 	if (w->opcode != WQE_MASKED_FA && w->opcode != WQE_MASKED_CS && w->opcode != WQE_ATOMIC_CS &&
 	    w->opcode != WQE_ATOMIC_FA)
 		return;
-	must(w->atomic_size == 4 || w->atomic_size == 8);
-	must(w->total == w->atomic_size && w->n_segments == 1 && !w->segments[0].is_inline);
-	must(w->remote % w->atomic_size == 0);
+	must(w->atomic.size == 4 || w->atomic.size == 8);
+	must(w->total == w->atomic.size && w->n_segments == 1 && !w->segments[0].is_inline);
+	must(w->remote % w->atomic.size == 0);
 	if (w->opcode == WQE_MASKED_CS || w->opcode == WQE_ATOMIC_CS)
-		must(!((dg_nic_atomic(w, w->remote) ^ w->remote) & ~w->mask));
+		must(!((dg_atomic_value(&w->atomic, w->remote) ^ w->remote) & ~w->atomic.mask));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

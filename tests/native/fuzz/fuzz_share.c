@@ -163,18 +163,18 @@ static void send_request(int fd, struct input *in, uint8_t how, char **control)
 	if (how & 1) { /* small numbers */
 		take(in, short_form, sizeof(short_form));
 		q = (struct dg_share_request){.slot = short_form[0] % 4u,
-					      .kind = short_form[1] % 6u,
+					      .kind = short_form[1] % 7u,
 					      .offset = short_form[2] * 32u,
 					      .size = short_form[3] * 32u + short_form[4]};
 	} else {
 		take(in, &q, sizeof(q));
-		q.kind = how & 2 ? q.kind : q.kind % 6;
+		q.kind = how & 2 ? q.kind : q.kind % 7;
 	}
 	q.magic = SHARE_MAGIC;
 	q.version = how & 4 && how & 8 ? q.version : SHARE_VERSION;
 	if (how & 16 || how & 1)
 		memcpy(q.key, fuzz.keys[(how >> 5) % REGIONS], sizeof(q.key));
-	if (*control && q.kind == SHARE_PUT)
+	if (*control && (q.kind == SHARE_PUT || q.kind == SHARE_ATOMIC))
 		memset(*control + BOUNCE_OFFSET, 0xff, 256);
 	send_packet(fd, &q, sizeof(q), how >> 6 & 1);
 	if (q.kind != SHARE_RELEASE)
