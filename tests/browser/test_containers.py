@@ -1,5 +1,7 @@
 """Panels in containers of ipywidgets, in cells that are run again, after a reload and a restart."""
 
+from itertools import pairwise
+
 from playwright.sync_api import expect
 from support.processes.waiting import until
 
@@ -11,7 +13,8 @@ s.empty(4096, name="held")
 """
 NESTED = "W.Accordion([W.VBox([W.HBox([dgkit.HexView(s)])])], selected_index=0)"
 CONTAINERS = (
-    "W.HBox([dgkit.HexView(s)])",
+    "W.HBox([dgkit.HexView(s), dgkit.LatencyPlot(s)])",
+    "g = W.GridspecLayout(1, 2)\ng[0, 0], g[0, 1] = dgkit.HexView(s), dgkit.LatencyPlot(s)\ng",
     "W.Tab([dgkit.HexView(s), dgkit.TransferPanel(s)])",
     NESTED,
     "out = W.Output()\nwith out:\n    display(dgkit.HexView(s))\nW.VBox([out])",
@@ -30,6 +33,14 @@ def all_ready(notebook):
     expect(notebook.page.locator(".jp-NotebookPanel .dgkit-hexview")).to_have_count(len(CONTAINERS))
 
 
+# Left and right edges of the panels in each output, less its left edge.
+EDGES = """() => [...document.querySelectorAll(".jp-Cell-outputArea")].map((output) =>
+  [...output.querySelectorAll(".dgkit")].filter((panel) => panel.offsetParent).map((panel) => {
+    const { left, right } = panel.getBoundingClientRect();
+    return [left, right].map((x) => Math.round(x - output.getBoundingClientRect().left));
+  })).filter((panels) => panels.length)"""
+
+
 def test_containers_of_panels_that_ran_twice_are_there_after_a_reload_with_all_others(notebook):
     notebook.page.set_viewport_size({"width": 1600, "height": 5000})  # all are in view
     notebook.cell(SETUP)
@@ -38,6 +49,9 @@ def test_containers_of_panels_that_ran_twice_are_there_after_a_reload_with_all_o
         for _ in range(2):
             notebook.run(cell)
     all_ready(notebook)
+    for panels in notebook.page.evaluate(EDGES):
+        assert all(right - left > 600 for left, right in panels), panels
+        assert all(one[1] <= other[0] for one, other in pairwise(panels)), panels
     notebook.save()
     notebook.lab_page.reload()
     notebook.open()
