@@ -14,6 +14,8 @@
  *	   |
  *	nic_execute.c     the bytes of one entry: checked pieces, copied here or by the provider
  *	   |
+ *	nic_bounce.c      the bytes of one entry in two legs, where one provider does not reach all
+ *	   |
  *	nic_peer.c        the queue pairs and keys of other NICs
  *	nic_key.c, nic_cq.c, nic_table.c, nic_wqe.c
  *
@@ -51,10 +53,13 @@ enum {
 	NIC_PASS = 64, /* entries of a queue pair in one pass */
 	NIC_PASS_BYTES = 256 << 10, /* copied for a queue pair in one pass, by this thread */
 	NIC_COPY_MOST = 64 << 10, /* bytes of an entry that this thread copies itself */
-	NIC_FLIGHTS = 64, /* entries of a queue pair with the provider */
+	NIC_FLIGHTS = 128, /* entries of a queue pair with the provider, or pieces of such entries */
 	NIC_DEPTH = 512, /* of a queue pair's dg_queue */
 	NIC_PIECES = WQE_SEGMENTS_MAX + DG_NIC_SGES,
-	NIC_STAGING = 1024, /* bytes of an entry's staging memory */
+	NIC_STAGING = 1024, /* bytes of staging memory: inline bytes, operands, short pieces */
+	NIC_STAGINGS = 256,
+	NIC_CHUNK = 128 << 10, /* bytes of large staging memory, which only a NIC of a GPU has */
+	NIC_CHUNKS = 16,
 	NIC_AHEAD = 8 /* blocks that are prefetched */
 };
 /* How long a peer may take to become ready to receive, before the sender gives up. */
@@ -95,9 +100,18 @@ struct nic_peer {
 	struct nic_key *keys[DG_NIC_KEYS]; /* by index, NULL: not imported yet */
 };
 
-enum flight_kind { FLIGHT_COPY, FLIGHT_ATOMIC_READ, FLIGHT_ATOMIC_WRITE };
+/* PUT, GET, FAR_ATOMIC: see nic_bounce.c. */
+enum flight_kind {
+	FLIGHT_COPY,
+	FLIGHT_ATOMIC_READ,
+	FLIGHT_ATOMIC_WRITE,
+	FLIGHT_PUT,
+	FLIGHT_GET,
+	FLIGHT_FAR_ATOMIC
+};
 
-/* An entry with the provider, or complete behind one that is. */
+/* An entry with the provider, or complete behind one that is. Without blocks: a piece of the entry
+ * that the next flight belongs to. */
 struct nic_flight {
 	uint64_t index;
 	uint64_t bytes;
@@ -105,11 +119,17 @@ struct nic_flight {
 	uint8_t opcode, flags, blocks, syndrome, kind;
 	struct staging_slot *staging;
 	struct nic_message message;
+	/* Of a bounced piece. by_soft: its remote memory is reached by the provider soft. leg: the
+	 * second. posted: the provider has that leg. local, remote: names of regions. */
+	bool by_soft, leg, posted;
+	uint32_t local, remote, size, done;
+	uint64_t local_offset, remote_offset;
 };
 
 struct staging_slot {
 	struct staging_slot *next;
 	uint64_t offset;
+	bool large;
 };
 
 struct dg_nic_cq {
@@ -128,6 +148,7 @@ struct dg_nic_qp {
 	uint32_t qpn, state, access;
 	pthread_mutex_t modifying; /* by dg_nic_qp_modify(), which releases the lock meanwhile */
 	struct dg_queue *q;
+	struct dg_queue *soft_q; /* of dg_nic.soft; NULL until a peer of a NIC of a GPU needs it */
 	struct nic_box *box; /* its own, in the table */
 	/* The peer. */
 	dg_nic_address address;
@@ -141,6 +162,7 @@ struct dg_nic_qp {
 	uint64_t flush_end; /* after a doorbell that jumped: where flushing ends; or UINT64_MAX */
 	struct nic_flight flights[NIC_FLIGHTS];
 	uint32_t flight_head, flight_tail; /* oldest, next */
+	uint32_t bounced; /* flights of nic_bounce.c that are not complete */
 	/* An atomic operation with the provider, of which there is one in a NIC. */
 	struct dg_atomic atomic;
 	uint32_t atomic_word, atomic_result; /* imports with the word, and for its old value */
@@ -156,8 +178,9 @@ struct dg_nic_qp {
 
 struct dg_nic {
 	struct dg_poller poller;
-	dg_device *dev, *table_dev;
-	dg_region *table_region, *staging_region;
+	dg_device *dev;
+	dg_device *soft; /* for the table, and for what a GPU's provider does not reach */
+	dg_region *table_region, *staging_region, *staging_import, *staging_soft;
 	struct nic_table *table;
 	int table_fd;
 	char table_file[256];
@@ -169,8 +192,8 @@ struct dg_nic {
 	uint32_t next_key, n_keys, next_qp, n_qps, next_cq;
 	uint32_t box_generations[DG_NIC_QPS];
 	char *staging;
-	uint32_t staging_name;
-	struct staging_slot slots[NIC_FLIGHTS * 4], *free_slots;
+	uint32_t staging_name, staging_import_name, staging_soft_name; /* of the three regions */
+	struct staging_slot slots[NIC_STAGINGS + NIC_CHUNKS], *free_slots[2]; /* by `large` */
 	struct dg_nic_qp *atomic_owner; /* whose atomic operation the provider executes */
 	pthread_t resolver;
 	bool resolver_runs;
@@ -230,9 +253,6 @@ static inline struct nic_flight *flight_at(struct dg_nic_qp *qp, uint32_t n)
 
 /* nic.c: fails with EOWNERDEAD in the child of a fork(). */
 int dg_nic_check_process(const struct dg_nic *n);
-
-/* Closes a region of dev and frees its handle; NULL is ignored. */
-void dg_nic_close_region(dg_device *dev, dg_region *r);
 
 /* nic_table.c */
 /* Writes the path of the file that leads to the table of the NIC with this GID. Errors: those of
@@ -304,11 +324,21 @@ void dg_nic_leave_gate(struct dg_nic_qp *qp);
 int dg_nic_move(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count, bool write);
 /* WRITE and READ. */
 int dg_nic_one_sided(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t right);
+/* Checks n->wr[i] into q->scratch[i]. *run: see dg_resolve(). */
+int dg_nic_resolve(struct dg_nic *n, struct dg_queue *q, uint32_t i, struct op_run *run);
 /* Passes n->wr[0..count) to the provider, for flight f. */
 int dg_nic_post(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count);
-/* Takes staging memory for a flight, and returns it. */
-bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f);
+/* Takes staging memory for `size` bytes of a flight, if it has none yet, and returns it. */
+bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f, uint32_t size);
 void dg_nic_staging_put(struct dg_nic *n, struct nic_flight *f);
+
+/* nic_bounce.c */
+/* Executes n->pieces[0..count) in two legs; entry->kind says how. */
+int dg_nic_bounce(struct dg_nic_qp *qp, const struct nic_flight *entry, uint32_t count);
+/* Posts the legs that may be posted. Returns whether anything was done. */
+bool dg_nic_bounce_all(struct dg_nic_qp *qp);
+/* A leg has ended. */
+void dg_nic_bounce_step(struct dg_nic_qp *qp, struct nic_flight *f, uint8_t syndrome);
 
 static inline int nic_fault(struct dg_nic *n, uint8_t syndrome, const char *what, uint64_t value,
 			    uint64_t limit)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Atomic operations: by this thread where the CPU reaches the word, otherwise by the provider in two
- * parts. */
+/* Atomic operations: by this thread where the CPU reaches the word, by the word's exporter where only
+ * that does, otherwise by the provider in two parts. */
 #include "copy.h"
 #include "nic.h"
 
@@ -17,7 +17,7 @@ static int post_atomic(struct dg_nic_qp *qp, struct nic_flight *f, const struct 
 	if (!p->local->remote.entry)
 		return nic_fault(n, SYNDROME_LOCAL_PROTECTION, "lkey whose memory cannot be written",
 			    p->local->key, 0);
-	if (n->atomic_owner || !has_room(qp->q, 2) || !dg_nic_staging_take(n, f))
+	if (n->atomic_owner || !has_room(qp->q, 2) || !dg_nic_staging_take(n, f, NIC_STAGING))
 		return nic_wait(qp, DG_NIC_WAITS_BYTES);
 	n->wr[0] = (dg_wr){
 		.user = qp->flight_tail,
@@ -70,13 +70,26 @@ int dg_nic_atomic_result(struct dg_nic_qp *qp, struct nic_flight *f)
 	return dg_nic_post(qp, f, 2);
 }
 
+/* Has the exporter of the word execute the operation. */
+static int far_atomic(struct dg_nic_qp *qp, struct nic_flight *f)
+{
+	struct dg_nic *n = qp->nic;
+	f->kind = FLIGHT_FAR_ATOMIC;
+	if (!dg_nic_staging_take(n, f, NIC_STAGING))
+		return nic_wait(qp, DG_NIC_WAITS_BYTES);
+	const int rc = dg_nic_bounce(qp, f, 1);
+	if (rc == POSTED)
+		memcpy(n->staging + f->staging->offset, &n->wqe.atomic, sizeof n->wqe.atomic);
+	else
+		dg_nic_staging_put(n, f);
+	return rc;
+}
+
 int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f)
 {
 	struct dg_nic *n = qp->nic;
 	const struct nic_wqe *w = &n->wqe;
 	struct nic_piece *p = &n->pieces[0];
-	if (qp_flies(qp))
-		return nic_wait(qp, DG_NIC_WAITS_BYTES);
 	int rc = dg_nic_find_remote(qp, w->rkey, w->remote, w->atomic.size, DG_NIC_REMOTE_ATOMIC, &p->remote,
 			     &p->remote_offset);
 	if (rc == EXECUTED && !(qp->far_access & DG_NIC_REMOTE_ATOMIC))
@@ -87,6 +100,10 @@ int dg_nic_atomic_entry(struct dg_nic_qp *qp, struct nic_flight *f)
 	if (rc != EXECUTED)
 		return rc;
 	f->bytes = w->atomic.size;
+	if (by_exporter(p->remote->remote.entry))
+		return far_atomic(qp, f);
+	if (qp_flies(qp))
+		return nic_wait(qp, DG_NIC_WAITS_BYTES);
 	if (!cpu_reaches(p))
 		return post_atomic(qp, f, p);
 	rc = dg_nic_enter_piece(qp, p, false);

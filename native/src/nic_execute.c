@@ -121,12 +121,13 @@ static uint8_t refusal(int rc, const dg_wr *wr)
 	return rc == -EACCES || rc == -ERANGE ? SYNDROME_LOCAL_PROTECTION : SYNDROME_LOCAL_QP;
 }
 
-bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f)
+bool dg_nic_staging_take(struct dg_nic *n, struct nic_flight *f, uint32_t size)
 {
 	if (!f->staging) {
-		f->staging = n->free_slots;
+		struct staging_slot **free_slots = &n->free_slots[size > NIC_STAGING];
+		f->staging = *free_slots;
 		if (f->staging)
-			n->free_slots = f->staging->next;
+			*free_slots = f->staging->next;
 	}
 	return f->staging;
 }
@@ -135,29 +136,31 @@ void dg_nic_staging_put(struct dg_nic *n, struct nic_flight *f)
 {
 	if (!f->staging)
 		return;
-	f->staging->next = n->free_slots;
-	n->free_slots = f->staging;
+	struct staging_slot **free_slots = &n->free_slots[f->staging->large];
+	f->staging->next = *free_slots;
+	*free_slots = f->staging;
 	f->staging = NULL;
+}
+
+int dg_nic_resolve(struct dg_nic *n, struct dg_queue *q, uint32_t i, struct op_run *run)
+{
+	bool fresh;
+	const int rc = dg_resolve(q, &n->wr[i], &q->scratch[i], run, &fresh);
+	return rc ? nic_fault(n, refusal(rc, &n->wr[i]), "request, refused by the provider",
+			      (uint64_t)-rc, 0)
+		  : EXECUTED;
 }
 
 int dg_nic_post(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count)
 {
-	struct dg_nic *n = qp->nic;
 	struct op_run run = {0};
-	bool fresh;
 	for (uint32_t i = 0; i < count; i++) {
-		struct dg_op *op = &qp->q->scratch[i];
-		const int rc = dg_resolve(qp->q, &n->wr[i], op, &run, &fresh);
-		if (rc)
-			return nic_fault(n, refusal(rc, &n->wr[i]), "request, refused by the provider",
-				    (uint64_t)-rc, 0);
-		/* A provider without a thread would copy in this thread, and the memory's owner may
-		 * make it wait. */
-		if (n->dev->ops->poll && !(op->flags & (OP_PLAIN | OP_GPU)))
-			return nic_fault(n, SYNDROME_LOCAL_QP, "memory that only its process can copy", 0, 0);
+		const int rc = dg_nic_resolve(qp->nic, qp->q, i, &run);
+		if (rc != EXECUTED)
+			return rc;
 	}
 	f->left = count;
-	dg_queue_submit(qp->q, qp->q->scratch, n->wr, count, KIND_POLL, now_ns());
+	dg_queue_submit(qp->q, qp->q->scratch, qp->nic->wr, count, KIND_POLL, now_ns());
 	return POSTED;
 }
 
@@ -168,7 +171,7 @@ static int post_pieces(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t coun
 	const struct nic_flight *before = flight_at(qp, qp->flight_tail - 1);
 	const bool fence = n->wqe.flags & WQE_FENCE ||
 			   (qp_flies(qp) && before->opcode != n->wqe.opcode);
-	if (!has_room(qp->q, count))
+	if (qp->bounced || !has_room(qp->q, count))
 		return nic_wait(qp, DG_NIC_WAITS_BYTES);
 	for (uint32_t i = 0; i < count; i++) {
 		const struct nic_piece *p = &n->pieces[i];
@@ -186,13 +189,22 @@ static int post_pieces(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t coun
 			wr->local_offset = p->local_offset;
 			continue;
 		}
-		if (!dg_nic_staging_take(n, f))
+		if (!dg_nic_staging_take(n, f, NIC_STAGING))
 			return nic_wait(qp, DG_NIC_WAITS_BYTES);
 		wr->local = n->staging_name;
 		wr->local_offset = f->staging->offset + (uint64_t)(p->bytes - (char *)n->bytes);
 		memcpy(n->staging + wr->local_offset, p->bytes, p->size);
 	}
 	return dg_nic_post(qp, f, count);
+}
+
+/* Whether the provider does not reach all remote memory. */
+static bool must_bounce(const struct dg_nic *n, uint32_t count)
+{
+	for (uint32_t i = 0; i < count && n->dev->gpu; i++)
+		if (by_exporter(n->pieces[i].remote->remote.entry))
+			return true;
+	return false;
 }
 
 int dg_nic_move(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count, bool write)
@@ -206,6 +218,10 @@ int dg_nic_move(struct dg_nic_qp *qp, struct nic_flight *f, uint32_t count, bool
 	qp->pass_bytes += here ? n->wqe.total : 0;
 	if (here)
 		return copy_here(qp, count, write);
+	if (must_bounce(n, count)) {
+		f->kind = write ? FLIGHT_PUT : FLIGHT_GET;
+		return dg_nic_bounce(qp, f, count);
+	}
 	const int rc = count ? post_pieces(qp, f, count, write) : EXECUTED;
 	if (rc != POSTED)
 		dg_nic_staging_put(n, f);
@@ -334,6 +350,10 @@ static uint8_t syndrome_of(int status)
 void dg_nic_flight_step(struct dg_nic_qp *qp, struct nic_flight *f, int status)
 {
 	struct dg_nic *n = qp->nic;
+	if (f->kind >= FLIGHT_PUT) {
+		dg_nic_bounce_step(qp, f, syndrome_of(status));
+		return;
+	}
 	f->left--;
 	if (!f->syndrome)
 		f->syndrome = syndrome_of(status);

@@ -127,7 +127,7 @@ int dg_nic_key_open(dg_nic *n, dg_region *r, uint64_t address, uint32_t pd, uint
 	if (rc >= 0)
 		rc = add(n, &k, descriptor, rc);
 	if (rc)
-		dg_nic_close_region(n->dev, k.import);
+		dg_region_end(k.import);
 	else
 		*key = k.key;
 	return rc;
@@ -153,7 +153,7 @@ int dg_nic_key_close(dg_nic *n, uint32_t key)
 	dg_poller_unlock(&n->poller);
 	if (!known)
 		return dg_fail(EINVAL, "the NIC has no key %#x", key);
-	dg_nic_close_region(n->dev, import);
+	dg_region_end(import);
 	return 0;
 }
 
@@ -161,5 +161,5 @@ void dg_nic_keys_close(struct dg_nic *n)
 {
 	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
 		if (n->keys[i].key)
-			dg_nic_close_region(n->dev, take_out(n, &n->keys[i]));
+			dg_region_end(take_out(n, &n->keys[i]));
 }

@@ -83,12 +83,21 @@ static bool load_key(const struct nic_table *t, uint32_t key, struct nic_key_bod
 	       out->length <= DG_DESCRIPTOR_MAX;
 }
 
+/* Imports the memory of a key. On failure the key has none. */
+static void import_memory(dg_device *dev, struct nic_key *k, const struct nic_key_body *body)
+{
+	if (dg_region_import(dev, body->descriptor, body->length, IMPORT_NS, &k->import))
+		return;
+	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
+	if (k->import->memory.size < k->size) /* what the peer says is not trusted */
+		k->size = k->import->memory.size;
+}
+
 /* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
  * entry that waits ends with an error. */
 static struct nic_key *import_key(struct dg_nic *n, uint32_t key, const struct nic_key_body *body)
 {
 	struct nic_key *k = calloc(1, sizeof *k);
-	dg_region_info info;
 	if (!k)
 		return NULL;
 	*k = (struct nic_key){
@@ -98,22 +107,21 @@ static struct nic_key *import_key(struct dg_nic *n, uint32_t key, const struct n
 		.address = body->address,
 		.size = body->size,
 	};
-	if (!body->length ||
-	    dg_region_import(n->dev, body->descriptor, body->length, IMPORT_NS, &k->import))
-		return k;
-	if (!dg_region_info_get(k->import, &info)) {
-		k->remote.entry = dg_region_table_find(info.id, &k->remote.id);
-		if (info.size < k->size) /* what the peer says is not trusted */
-			k->size = info.size;
+	if (body->length)
+		import_memory(n->dev, k, body);
+	if (n->dev->gpu && k->remote.entry && by_exporter(k->remote.entry)) {
+		dg_region_end(k->import);
+		k->remote.entry = NULL;
+		import_memory(n->soft, k, body);
 	}
 	return k;
 }
 
-static void free_key(struct dg_nic *n, struct nic_key *k)
+static void free_key(struct nic_key *k)
 {
 	if (!k)
 		return;
-	dg_nic_close_region(n->dev, k->import);
+	dg_region_end(k->import);
 	free(k);
 }
 
@@ -163,7 +171,7 @@ static bool resolve_one(struct dg_nic *n)
 	}
 	forget_wanted(n, peer, key);
 	dg_poller_unlock(&n->poller);
-	free_key(n, old);
+	free_key(old);
 	release_peer(n, peer);
 	return true;
 }
@@ -215,7 +223,7 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 		rc = read_descriptor(path, descriptor, sizeof descriptor);
 	if (rc < 0)
 		return rc;
-	rc = dg_region_import(n->table_dev, descriptor, (size_t)rc, IMPORT_NS, &p->import);
+	rc = dg_region_import(n->soft, descriptor, (size_t)rc, IMPORT_NS, &p->import);
 	if (rc == -ENOTCONN || rc == -ENOKEY) /* its process has ended */
 		unlink(path);
 	if (rc)
@@ -235,11 +243,11 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 	return 0;
 }
 
-static void free_peer(struct dg_nic *n, struct nic_peer *p)
+static void free_peer(struct nic_peer *p)
 {
 	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
-		free_key(n, p->keys[i]);
-	dg_nic_close_region(n->table_dev, p->import);
+		free_key(p->keys[i]);
+	dg_region_end(p->import);
 	free(p);
 }
 
@@ -255,7 +263,7 @@ static void release_peer(struct dg_nic *n, struct nic_peer *peer)
 	}
 	dg_poller_unlock(&n->poller);
 	if (last)
-		free_peer(n, peer);
+		free_peer(peer);
 }
 
 /* Returns the referenced peer with this GID, if it is alive, or NULL. */
@@ -293,7 +301,7 @@ static int open_peer(struct dg_nic *n, const uint8_t gid[16], struct nic_peer **
 	p->refs = 1;
 	rc = import_table(n, p);
 	if (rc) {
-		free_peer(n, p);
+		free_peer(p);
 		return rc;
 	}
 	dg_poller_lock(&n->poller);
@@ -313,7 +321,16 @@ int dg_nic_peer_connect(struct dg_nic_qp *qp, const dg_nic_address *to)
 		if (rc)
 			return rc;
 	}
+	struct dg_queue *q = qp->soft_q;
+	if (peer && n->dev->gpu && !q) {
+		const int rc = dg_queue_open_for_kernels(n->soft, 1, n, &q);
+		if (rc) {
+			release_peer(n, peer);
+			return rc;
+		}
+	}
 	dg_poller_lock(&n->poller);
+	qp->soft_q = q;
 	qp->peer = peer;
 	qp->far = &far_table(qp)->boxes[qp_index(to->qpn)];
 	dg_poller_unlock(&n->poller);

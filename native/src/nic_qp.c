@@ -335,6 +335,8 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	take_out(qp);
 	dg_poller_unlock(&n->poller);
 	dg_queue_close(qp->q);
+	if (qp->soft_q)
+		dg_queue_free(qp->soft_q);
 	return_staging(qp);
 	dg_nic_peer_leave(qp);
 	dg_queue_free(qp->q);

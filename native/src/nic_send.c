@@ -118,24 +118,49 @@ static void complete(struct dg_nic_qp *qp, struct nic_flight *f)
 	dg_nic_cqe(qp, qp->c.send_cq, &e);
 }
 
+/* Takes the completions of a queue. Returns their number. */
+static uint32_t take_completions(struct dg_nic_qp *qp, struct dg_queue *q)
+{
+	struct dg_nic *n = qp->nic;
+	const uint32_t n_wc =
+		q->in_flight ? dg_queue_process_completions(q, n->wc, NIC_DEPTH) : 0;
+	credits_add(q, n_wc);
+	for (uint32_t i = 0; i < n_wc; i++)
+		dg_nic_flight_step(qp, flight_at(qp, (uint32_t)n->wc[i].user), n->wc[i].status);
+	return n_wc;
+}
+
+/* Goes on with the entries that take two legs. */
+static bool bounce(struct dg_nic_qp *qp)
+{
+	bool busy = false;
+	if (qp->soft_q && !queue_enter(qp->soft_q)) {
+		busy = take_completions(qp, qp->soft_q);
+		queue_leave(qp->soft_q);
+	}
+	return busy | dg_nic_bounce_all(qp);
+}
+
+/* Takes the oldest flight, which is complete, out of the ring. */
+static void land(struct dg_nic_qp *qp)
+{
+	struct nic_flight *f = flight_at(qp, qp->flight_head++);
+	if (qp->state == DG_NIC_ERROR && !f->syndrome)
+		f->syndrome = SYNDROME_FLUSHED;
+	if (f->blocks)
+		complete(qp, f);
+	else if (!flight_at(qp, qp->flight_head)->syndrome)
+		flight_at(qp, qp->flight_head)->syndrome = f->syndrome;
+}
+
 /* Takes the provider's completions, and completes entries in order. */
 static bool reap(struct dg_nic_qp *qp)
 {
-	struct dg_nic *n = qp->nic;
-	const uint32_t n_wc = qp->q->in_flight
-				      ? dg_queue_process_completions(qp->q, n->wc, NIC_DEPTH)
-				      : 0;
-	credits_add(qp->q, n_wc);
-	for (uint32_t i = 0; i < n_wc; i++)
-		dg_nic_flight_step(qp, flight_at(qp, (uint32_t)n->wc[i].user), n->wc[i].status);
-	bool any = n_wc;
-	while (qp_flies(qp) && !flight_at(qp, qp->flight_head)->left) {
-		struct nic_flight *f = flight_at(qp, qp->flight_head++);
-		if (qp->state == DG_NIC_ERROR && !f->syndrome)
-			f->syndrome = SYNDROME_FLUSHED;
-		complete(qp, f);
-		any = true;
-	}
+	bool any = take_completions(qp, qp->q);
+	if (__builtin_expect(qp->bounced, 0))
+		any |= bounce(qp);
+	for (; qp_flies(qp) && !flight_at(qp, qp->flight_head)->left; any = true)
+		land(qp);
 	return any;
 }
 
@@ -206,7 +231,7 @@ static bool take(struct dg_nic_qp *qp, uint64_t end)
 	qp->nic->entries++;
 	if (result == FAILED)
 		return true;
-	qp->taken += f->blocks;
+	qp->taken += qp->nic->wqe.blocks;
 	if (__builtin_expect(result == POSTED || qp_flies(qp), 0))
 		qp->flight_tail++;
 	else

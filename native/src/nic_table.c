@@ -121,14 +121,14 @@ int dg_nic_table_open(struct dg_nic *n)
 	if (!rc)
 		rc = make_gid(n->table->gid);
 	if (!rc)
-		rc = dg_device_open("soft", NULL, &n->table_dev);
+		rc = dg_device_open("soft", NULL, &n->soft);
 	if (rc)
 		return rc;
 	n->table->magic = NIC_MAGIC;
 	n->table->version = NIC_VERSION;
 	n->table->pid = (uint32_t)getpid();
 	const dg_memory m = {.addr = n->table, .size = sizeof *n->table, .fd = n->table_fd};
-	rc = dg_region_register(n->table_dev, &m, DG_ACCESS_READ, &n->table_region);
+	rc = dg_region_register(n->soft, &m, DG_ACCESS_READ, &n->table_region);
 	return rc ? rc : publish(n);
 }
 
@@ -137,8 +137,8 @@ void dg_nic_table_close(struct dg_nic *n)
 {
 	if (n->table_file[0])
 		unlink(n->table_file);
-	if (n->table_dev)
-		dg_device_close(n->table_dev, UINT64_MAX);
+	if (n->soft)
+		dg_device_close(n->soft, UINT64_MAX);
 	if (n->table)
 		munmap(n->table, sizeof *n->table);
 	if (n->table_fd >= 0)

@@ -79,11 +79,9 @@ int dg_proxy_open(dg_device *dev, uint64_t spin_ns, dg_proxy **out)
 	return 0;
 }
 
-static void free_staging(struct dg_proxy *p, struct staging *s)
+static void free_staging(struct staging *s)
 {
-	dg_region_close(s->region, UINT64_MAX);
-	if (p->dev->shared)
-		dg_region_free(s->region);
+	dg_region_end(s->region);
 	free(s->bytes);
 	free(s);
 }
@@ -108,7 +106,7 @@ int dg_proxy_close(dg_proxy *p)
 	dg_poller_join(&p->poller);
 	for (struct staging *next; stagings; stagings = next) {
 		next = stagings->next;
-		free_staging(p, stagings);
+		free_staging(stagings);
 	}
 	proxy_unref(p);
 	return 0;
@@ -423,7 +421,7 @@ static void keep_staging(struct dg_ring *r)
 	}
 	dg_poller_unlock(&p->poller);
 	if (stopped)
-		free_staging(p, s);
+		free_staging(s);
 }
 
 static int open_tables(struct dg_ring *r)

@@ -538,6 +538,15 @@ void dg_region_free(dg_region *r)
 	dg_region_unref(r);
 }
 
+void dg_region_end(struct dg_region *r)
+{
+	const bool shared = r && r->dev->shared;
+	if (r)
+		dg_region_close(r, UINT64_MAX);
+	if (shared)
+		dg_region_free(r);
+}
+
 static uint32_t importers(struct dg_region *r)
 {
 	const struct dg_ops *ops = r->dev->ops;

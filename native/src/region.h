@@ -48,6 +48,8 @@ struct dg_region {
 
 /* Like dg_region_close(), with a deadline instead of a time-out. */
 int dg_region_close_until(struct dg_region *r, uint64_t deadline_ns);
+/* Closes a region, however long its transfers take, and frees its handle. NULL is ignored. */
+void dg_region_end(struct dg_region *r);
 /* Drops a reference; the last one frees the region. */
 void dg_region_unref(struct dg_region *r);
 

@@ -2,37 +2,55 @@
 /* Queue pairs of the software NICs of two processes. */
 #include "nic.h"
 #include "nic_programs.h"
-#include "other_process.h"
+#include "two_sides.h"
 
-enum { SIZE = 1 << 16 };
+enum { SIZE = 1 << 20, SECOND_SIZE = 4096, ADDS = 100000 };
+
+/* How memory is reached from the other process. With the provider cuda, this side's own is GPU memory. */
+static enum how how = BY_MAP;
 
 /* What each side tells the other. */
 struct side {
 	dg_nic_address address;
-	uint64_t base;
-	uint32_t key, reserved;
+	uint64_t base, second;
+	uint32_t key, second_key;
 };
 
 struct here {
 	dg_device *dev;
 	dg_nic *nic;
 	struct program p;
-	dg_region *region;
-	dg_memory memory;
+	dg_region *region, *second_region;
+	dg_memory memory, second;
 	uint8_t *bytes;
 	struct side mine, theirs;
 };
 
-static void here_open(struct here *h, int fd)
+static bool on_gpu(void)
+{
+	return !strcmp(provider, "cuda");
+}
+
+/* exports: the other process reaches this one's memory, otherwise it may be on the GPU. */
+static void open_with(struct here *h, int fd, bool exports)
 {
 	memset(h, 0, sizeof(*h));
 	h->dev = device_spinning(0);
 	CHECK_EQ(dg_nic_open(h->dev, 1000000, &h->nic), 0);
-	h->memory = sealed_memory(SIZE);
+	h->memory = memory_for(how, SIZE);
+	h->second = memory_for(how, SECOND_SIZE);
 	h->bytes = h->memory.addr;
-	CHECK_EQ(dg_region_register(h->dev, &h->memory, RW, &h->region), 0);
+	h->region = exportable(h->dev, &h->memory);
+	h->second_region = exportable(h->dev, &h->second);
+	if (!exports && on_gpu()) {
+		h->bytes = gpu_pages(SIZE);
+		h->region = registered_gpu(h->dev, h->bytes, SIZE, RW);
+	}
 	h->mine.base = (uintptr_t)h->bytes;
+	h->mine.second = (uintptr_t)h->second.addr;
 	CHECK_EQ(dg_nic_key_open(h->nic, h->region, h->mine.base, 7, ALL_ACCESS, &h->mine.key), 0);
+	CHECK_EQ(dg_nic_key_open(h->nic, h->second_region, h->mine.second, 7, ALL_ACCESS,
+				 &h->mine.second_key), 0);
 	program_open(&h->p, h->nic, DG_NIC_PROXY, SENDS, CQES);
 	h->mine.address = address_of(&h->p);
 	say(fd, &h->mine, sizeof(h->mine));
@@ -40,13 +58,24 @@ static void here_open(struct here *h, int fd)
 	program_connect(&h->p, &h->theirs.address);
 }
 
+static void here_open(struct here *h, int fd)
+{
+	open_with(h, fd, false);
+}
+
 static void here_close(struct here *h)
 {
 	program_close(&h->p);
 	CHECK_EQ(dg_nic_close(h->nic), 0);
 	CHECK_EQ(dg_device_close(h->dev, PATIENCE), 0);
-	munmap(h->bytes, SIZE);
-	close(h->memory.fd);
+	if (h->bytes != h->memory.addr)
+		gpu_free(h->bytes);
+	munmap(h->memory.addr, SIZE);
+	munmap(h->second.addr, SECOND_SIZE);
+	if (how == BY_MAP) {
+		close(h->memory.fd);
+		close(h->second.fd);
+	}
 }
 
 static void *far_at(const struct here *h, size_t offset)
@@ -80,7 +109,7 @@ static void receiver(int fd)
 	struct here h;
 	uint8_t command;
 
-	here_open(&h, fd);
+	open_with(&h, fd, true);
 	while (hears(fd, &command, 1) && command != 'q') {
 		if (command == 'r') {
 			put_receive(&h.p, h.bytes + 8192, h.mine.key, 4096);
@@ -91,6 +120,15 @@ static void receiver(int fd)
 			CHECK_EQ(dg_nic_key_close(h.nic, h.mine.key), 0);
 		} else if (command == 'c') {
 			CHECK_EQ(dg_region_close(h.region, PATIENCE), 0);
+			say(fd, h.bytes, 64);
+		} else if (command == 'v') {
+			say(fd, h.second.addr, 8);
+		} else if (command == 'x') { /* the peer has reset its queue pair */
+			CHECK_EQ(dg_nic_qp_modify(h.p.qp, DG_NIC_RESET, NULL, 0), 0);
+			program_connect(&h.p, &h.theirs.address);
+		} else if (command == 'a') {
+			for (int i = 0; i < ADDS; i++)
+				__atomic_fetch_add((uint64_t *)h.second.addr, 1, __ATOMIC_RELAXED);
 		}
 		if (command != 'w')
 			tell(fd);
@@ -101,6 +139,16 @@ static void receiver(int fd)
 static void order(struct other *o, char command)
 {
 	say(o->fd, &command, 1);
+	await(o->fd);
+}
+
+/* The other process closes its first region. */
+static void close_theirs(struct other *o)
+{
+	uint8_t first[64];
+
+	say(o->fd, "c", 1);
+	hear(o->fd, first, sizeof(first));
 	await(o->fd);
 }
 
@@ -181,7 +229,7 @@ static void a_region_that_its_process_closed_is_refused(void)
 	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
 	ring(&h.p);
 	check_done(&h.p);
-	order(&o, 'c');
+	close_theirs(&o);
 	put_copy(&h.p, WQE_WRITE, far_at(&h, 0), h.theirs.key, h.bytes, h.mine.key, 8);
 	ring(&h.p);
 	CHECK_EQ(wait_cqe(&h.p).syndrome, SYNDROME_REMOTE_ACCESS);
@@ -310,6 +358,316 @@ static void a_peer_that_lies_ends_its_queue_pairs_only(void)
 	here_close(&h);
 }
 
+static void *second_at(const struct here *h, size_t offset)
+{
+	return (void *)(uintptr_t)(h->theirs.second + offset);
+}
+
+struct way {
+	const char *provider;
+	enum how how;
+};
+
+/* Selects the way. Returns false if this machine does not support it. */
+static bool choose_way(const struct way *w)
+{
+	provider = w->provider;
+	how = w->how;
+	return choose(how) && !dg_provider_probe(provider, false);
+}
+
+/* Calls body with memory that its process alone can copy, over each provider. All processes are forked
+ * before this one uses CUDA. */
+static void each_far(void (*body)(struct other *o, struct here *h))
+{
+	static const struct way ways[] = {
+		{ "soft", BY_VM }, { "soft", BY_PROXY }, { "cuda", BY_VM }, { "cuda", BY_PROXY },
+	};
+	struct other others[4];
+	struct here h;
+
+	for (int i = 0; i < 4; i++)
+		if (choose_way(&ways[i]))
+			others[i] = start(receiver);
+	for (int i = 0; i < 4; i++) {
+		if (!choose_way(&ways[i]))
+			continue;
+		here_open(&h, others[i].fd);
+		body(&others[i], &h);
+	}
+}
+
+static void put_masked(struct here *h)
+{
+	uint8_t w[128] = { 0 };
+
+	/* Compares the low byte, swaps the high one. */
+	control(&h->p, w, WQE_MASKED_CS, 5, WQE_CQE);
+	w[0] = 9;
+	remote_segment(w + 16, second_at(h, 64), h->theirs.second_key);
+	put64(w + 32, 0xaa00000000000000);
+	put64(w + 40, 0x09);
+	put64(w + 48, 0xff00000000000000);
+	put64(w + 56, 0xff);
+	data_segment(w + 64, h->bytes + 24, h->mine.key, 8);
+	put_entry(&h->p, w, 2);
+	/* The upper 4 bytes of a word: two fields, of which the low one wraps. */
+	memset(w, 0, sizeof(w));
+	control(&h->p, w, WQE_MASKED_FA, 4, WQE_CQE);
+	w[0] = 8;
+	remote_segment(w + 16, second_at(h, 68), h->theirs.second_key);
+	put32(w + 32, 0x0001ffff);
+	put32(w + 36, 0x80008000);
+	data_segment(w + 48, h->bytes + 32, h->mine.key, 4);
+	put_entry(&h->p, w, 1);
+}
+
+static void atomics(struct other *o, struct here *h)
+{
+	const uint64_t *old = (uint64_t *)h->bytes;
+
+	memset(h->bytes, 0xee, 64);
+	put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 64), h->theirs.second_key, 7, 0, old, h->mine.key);
+	put_atomic(&h->p, WQE_ATOMIC_CS, second_at(h, 64), h->theirs.second_key, 9, 7, old + 1, h->mine.key);
+	put_atomic(&h->p, WQE_ATOMIC_CS, second_at(h, 64), h->theirs.second_key, 5, 7, old + 2, h->mine.key);
+	put_masked(h);
+	put_copy(&h->p, WQE_READ, second_at(h, 64), h->theirs.second_key, h->bytes + 40, h->mine.key, 8);
+	ring(&h->p);
+	for (int i = 0; i < 6; i++)
+		check_done(&h->p);
+	CHECK_EQ(old[0], 0);
+	CHECK_EQ(old[1], 7);
+	CHECK_EQ(old[2], 9);
+	CHECK_EQ(old[3], 9);
+	CHECK_EQ(old[4], (int64_t)0xeeeeeeeeaa000000);
+	CHECK_EQ(old[5], (int64_t)0xaa01ffff00000009);
+	/* Its CPU adds to a word at the same time. */
+	say(o->fd, "a", 1);
+	for (int i = 0; i < 300; i++) {
+		put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 0), h->theirs.second_key, 1, 0, old, h->mine.key);
+		ring(&h->p);
+		check_done(&h->p);
+	}
+	await(o->fd);
+	put_copy(&h->p, WQE_READ, second_at(h, 0), h->theirs.second_key, h->bytes + 40, h->mine.key, 8);
+	ring(&h->p);
+	check_done(&h->p);
+	CHECK_EQ(old[5], ADDS + 300);
+	finish(o, h);
+}
+
+static void atomics_reach_memory_that_only_its_process_copies(void)
+{
+	each_far(atomics);
+}
+
+/* Writes `size` bytes to the other process, reads them back, and looks at what is around them. */
+static void there_and_back(struct here *h, uint32_t size)
+{
+	enum { AT = 5, BACK = SIZE / 2 };
+
+	memset(h->bytes, 0, SIZE);
+	put_copy(&h->p, WQE_WRITE, far_at(h, 0), h->theirs.key, h->bytes, h->mine.key, SIZE);
+	fill(h->bytes + AT, size, size);
+	ring(&h->p);
+	check_done(&h->p);
+	put_copy(&h->p, WQE_WRITE, far_at(h, 2 * AT), h->theirs.key, h->bytes + AT, h->mine.key, size);
+	put_copy(&h->p, WQE_READ, far_at(h, AT), h->theirs.key, h->bytes + BACK, h->mine.key, size + 2 * AT);
+	ring(&h->p);
+	check_done(&h->p);
+	check_done(&h->p);
+	check_pattern(h->bytes + BACK + AT, 0, size, size);
+	for (int i = 0; i < AT; i++)
+		CHECK_EQ(h->bytes[BACK + size + AT + i], 0);
+}
+
+static void sizes(struct other *o, struct here *h)
+{
+	static const uint32_t all[] = { 1, 7, 8, 64, NIC_STAGING - 1, NIC_STAGING, NIC_STAGING + 1,
+					NIC_CHUNK - 1, NIC_CHUNK, NIC_CHUNK + 1, 2 * NIC_CHUNK,
+					3 * NIC_CHUNK + 5 };
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		there_and_back(h, all[i]);
+	finish(o, h);
+}
+
+static void copies_of_all_sizes_reach_memory_that_only_its_process_copies(void)
+{
+	each_far(sizes);
+}
+
+/* Segments of many sizes, one inline, in one WRITE; and a message over three segments of a receive. */
+static void segments(struct other *o, struct here *h)
+{
+	uint8_t w[64 * WQE_BLOCKS_MAX] = { 0 };
+	const uint32_t n = 40;
+	uint32_t total = 20;
+	struct cqe c;
+
+	fill(h->bytes, 100000, 3);
+	control(&h->p, w, WQE_WRITE, 4 + n, WQE_CQE);
+	remote_segment(w + 16, far_at(h, 0), h->theirs.key);
+	put32(w + 32, WQE_INLINE | 20);
+	memcpy(w + 36, "twenty bytes inline.", 20);
+	for (uint32_t i = 0; i < n; i++) {
+		data_segment(w + 64 + 16 * i, h->bytes + total, h->mine.key, 1 + 97 * i);
+		total += 1 + 97 * i;
+	}
+	put_entry(&h->p, w, (4 + n) / 4);
+	put_copy(&h->p, WQE_READ, far_at(h, 0), h->theirs.key, h->bytes + SIZE / 2, h->mine.key, total);
+	ring(&h->p);
+	check_done(&h->p);
+	check_done(&h->p);
+	CHECK_EQ(memcmp(h->bytes + SIZE / 2, "twenty bytes inline.", 20), 0);
+	check_pattern(h->bytes + SIZE / 2 + 20, 20, total - 20, 3);
+	order(o, 'r');
+	put_send(h, 0, 3000);
+	put_copy(&h->p, WQE_READ, far_at(h, 8192), h->theirs.key, h->bytes + SIZE / 2, h->mine.key, 3000);
+	ring(&h->p);
+	say(o->fd, "w", 1);
+	hear(o->fd, &c, sizeof(c));
+	CHECK_EQ(c.size, 3000);
+	check_done(&h->p);
+	check_done(&h->p);
+	check_pattern(h->bytes + SIZE / 2, 0, 3000, 3);
+	finish(o, h);
+}
+
+static void segments_and_messages_reach_memory_that_only_its_process_copies(void)
+{
+	each_far(segments);
+}
+
+/* Each READ sees the WRITE and the atomic operation that were posted before it, and none after. */
+static void in_order(struct other *o, struct here *h)
+{
+	uint64_t *words = (uint64_t *)h->bytes;
+
+	if (on_gpu())
+		gpu_knobs("copy_us=50");
+	for (uint64_t round = 0; round < 20; round++) {
+		for (uint64_t i = 0; i < 15; i++) {
+			words[i] = 1000 * round + 10 * i;
+			put_copy(&h->p, WQE_WRITE, second_at(h, 0), h->theirs.second_key, &words[i],
+				 h->mine.key, 8);
+			put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 0), h->theirs.second_key, 3, 0,
+				   &words[100 + i], h->mine.key);
+			put_copy(&h->p, WQE_READ, second_at(h, 0), h->theirs.second_key, &words[200 + i],
+				 h->mine.key, 8);
+			put_short(&h->p, WQE_NOP, WQE_CQE);
+		}
+		ring(&h->p);
+		for (int i = 0; i < 60; i++)
+			check_done(&h->p);
+		for (uint64_t i = 0; i < 15; i++) {
+			CHECK_EQ(words[100 + i], (int64_t)words[i]);
+			CHECK_EQ(words[200 + i], (int64_t)words[i] + 3);
+		}
+	}
+	/* A direct entry behind such entries, and before them. */
+	for (int i = 0; i < 8; i++) {
+		put_copy(&h->p, WQE_WRITE, second_at(h, 8), h->theirs.second_key, words, h->mine.key, 8);
+		put_short(&h->p, WQE_NOP, i & 1 ? WQE_CQE | 0x80 : WQE_CQE);
+	}
+	ring(&h->p);
+	for (int i = 0; i < 16; i++)
+		check_done(&h->p);
+	finish(o, h);
+}
+
+static void entries_for_memory_that_only_its_process_copies_keep_their_order(void)
+{
+	each_far(in_order);
+}
+
+/* Its first region is closed under traffic. What was posted behind the entry that failed, to another
+ * region, is not executed. */
+static void revoked(struct other *o, struct here *h)
+{
+	uint64_t *words = (uint64_t *)h->bytes;
+	uint8_t first[64];
+	struct cqe c;
+
+	put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 0), h->theirs.second_key, 1, 0, words, h->mine.key);
+	do {
+		put_copy(&h->p, WQE_WRITE, far_at(h, 0), h->theirs.key, h->bytes, h->mine.key, 3 * NIC_CHUNK);
+		if (h->p.next == 4)
+			say(o->fd, "c", 1);
+		ring(&h->p);
+		c = wait_cqe(&h->p);
+	} while (!c.syndrome);
+	CHECK_EQ(c.syndrome, SYNDROME_REMOTE_ACCESS);
+	hear(o->fd, first, sizeof(first));
+	await(o->fd);
+	CHECK_EQ(dg_nic_qp_modify(h->p.qp, DG_NIC_RESET, NULL, 0), 0);
+	order(o, 'x');
+	h->p.next = h->p.seen = 0;
+	memset(h->p.cqes, 0xff, CQES * 64);
+	CHECK_EQ(dg_nic_cq_restart(h->p.send_cq), 0);
+	ring(&h->p);
+	program_connect(&h->p, &h->theirs.address);
+	put_copy(&h->p, WQE_WRITE, far_at(h, 0), h->theirs.key, h->bytes, h->mine.key, 8);
+	put_atomic(&h->p, WQE_ATOMIC_FA, second_at(h, 0), h->theirs.second_key, 1, 0, words, h->mine.key);
+	ring(&h->p);
+	CHECK_EQ(wait_cqe(&h->p).syndrome, SYNDROME_REMOTE_ACCESS);
+	CHECK_EQ(wait_cqe(&h->p).syndrome, SYNDROME_FLUSHED);
+	say(o->fd, "v", 1);
+	hear(o->fd, first, 8);
+	await(o->fd);
+	CHECK_EQ(*(uint64_t *)first, 1);
+	finish(o, h);
+}
+
+static void nothing_is_executed_behind_an_entry_whose_memory_was_revoked(void)
+{
+	each_far(revoked);
+}
+
+/* Opens a second queue pair, connected to itself, with entries that need no other process. */
+static void check_others_go_on(struct here *h, struct program *own)
+{
+	put_copy(own, WQE_WRITE, h->bytes + 100, h->mine.key, h->bytes, h->mine.key, 8);
+	put_copy(own, WQE_READ, h->second.addr, h->mine.second_key, h->bytes, h->mine.key, 8);
+	ring(own);
+	check_done(own);
+	check_done(own);
+}
+
+/* A peer that stops in the middle of large copies, and is then killed. */
+static void killed(struct other *o, struct here *h)
+{
+	struct program own;
+
+	program_open(&own, h->nic, DG_NIC_PROXY, SENDS, CQES);
+	const dg_nic_address self = address_of(&own);
+	program_connect(&own, &self);
+	for (int i = 0; i < SENDS; i++)
+		put_copy(&h->p, i & 1 ? WQE_WRITE : WQE_READ, far_at(h, 0), h->theirs.key, h->bytes,
+			 h->mine.key, 3 * NIC_CHUNK);
+	ring(&h->p);
+	check_done(&h->p);
+	stop(*o);
+	for (int i = 0; i < 20; i++)
+		check_others_go_on(h, &own);
+	CHECK(qp_info(&h->p).completed < SENDS);
+	kill_and_reap(*o);
+	struct cqe c;
+	do
+		c = wait_cqe(&h->p);
+	while (!c.syndrome);
+	CHECK_EQ(c.syndrome, SYNDROME_RETRIES);
+	CHECK_EQ(qp_info(&h->p).state, DG_NIC_ERROR);
+	check_others_go_on(h, &own);
+	program_close(&own);
+	here_close(h);
+}
+
+static void a_peer_killed_in_the_middle_of_copies_ends_its_queue_pairs_only(void)
+{
+	each_far(killed);
+}
+
 static void late_receiver(int fd)
 {
 	await(fd);
@@ -342,6 +700,12 @@ int main(int argc, char **argv)
 		TEST(a_peer_that_lies_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_its_queue_pairs_only),
 		TEST(a_killed_peer_ends_a_queue_pair_that_only_receives),
+		TEST(atomics_reach_memory_that_only_its_process_copies),
+		TEST(copies_of_all_sizes_reach_memory_that_only_its_process_copies),
+		TEST(segments_and_messages_reach_memory_that_only_its_process_copies),
+		TEST(entries_for_memory_that_only_its_process_copies_keep_their_order),
+		TEST(nothing_is_executed_behind_an_entry_whose_memory_was_revoked),
+		TEST(a_peer_killed_in_the_middle_of_copies_ends_its_queue_pairs_only),
 		TEST(the_file_of_a_killed_process_is_removed_by_the_next),
 	};
 
