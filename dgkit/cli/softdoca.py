@@ -130,6 +130,29 @@ def samples(folder: Path) -> int:
     return 0
 
 
+@softdoca.command(
+    context_settings={"ignore_unknown_options": True, "help_option_names": ["--help"]},
+    short_help="Compile CUDA C++ for the emulated GPU.",
+)
+@click.argument("arguments", metavar="ARGUMENTS...", nargs=-1, type=click.UNPROCESSED)
+def nvcc(arguments: tuple[str, ...]) -> int:
+    """Compile and link CUDA C++ programs whose kernels run on the emulated GPU.
+
+    ARGUMENTS are nvcc's. A launch runs in a child process, on the CPU; a kernel reaches memory of
+    doca_gpu_mem_alloc. Its speed says nothing about a GPU.
+
+    \b
+    Example, on a machine without a GPU and without CUDA:
+      dgkit softdoca samples samples && eval "$(dgkit softdoca env)"
+      make -C samples gpunetio NVCC="dgkit softdoca nvcc"
+    """
+    if not arguments:
+        raise click.UsageError("no file given")
+    from ..gpu_initiated.nvcc import compile_as_nvcc
+
+    return compile_as_nvcc(arguments)
+
+
 def _home() -> Path:
     """Return the folder with lib, include and samples, next to $SOFTDOCA_LIB or the C core.
 

@@ -28,8 +28,8 @@ _VERBS_FOLDERS = (
 )
 SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")
-_FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
-_WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
+FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
+WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
 # What a source includes besides dgkit's header and the system's may have inline PTX.
 _FOREIGN = re.compile(r"\b(?:asm|__asm__)\b|#\s*include\s*[<\"](?:cuda|/)")
 _CAPABILITY = "-D__CUDA_ARCH__="
@@ -44,6 +44,8 @@ _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+((?:__align__\s*\([^)]*\)\s*|alignas\s*\([^)]*\)\s*)?)([\w:\s]+?)\s+"
     r"(\w+)\s*\[\s*\]\s*;"
 )
+_DYNAMIC_HERE = r"\2 *const \3 = (\2 *)dg_emu::dynamic_shared();"
+_LAUNCH = re.compile(r"(\w+(?:\s*<[^<>;]*>)?)\s*<<<(.*?)>>>\s*\(", re.DOTALL)
 
 
 def include_dir() -> Path:
@@ -82,13 +84,20 @@ def kernel_names(source: str) -> list[str]:
 def translate(source: str) -> str:
     """Translate CUDA C++ to C++: declare dynamic shared memory, and register the kernels."""
     names = kernel_names(source)
-    body = _DYNAMIC.sub(r"\2 *const \3 = (\2 *)dg_emu::dynamic_shared();", source)
+    body = _DYNAMIC.sub(_DYNAMIC_HERE, source)
     kernels = (
         f'static const dg_emu::Kernel<&{name}> dg_emu_kernel_{i}("{name}");'
         for i, name in enumerate(names)
     )
     tail = '#line 1 "kernels"\n' + "\n".join(kernels)
     return f'#include "emulated_gpu.h"\n#line 1 "{SOURCE_NAME}"\n{body}\n{tail}\n'
+
+
+def translate_host(source: str, name: str) -> str:
+    """Translate a CUDA C++ file with host code to C++; `name` is its path, for messages."""
+    body = _DYNAMIC.sub(_DYNAMIC_HERE, source)
+    body = _LAUNCH.sub(r"dg_emu::configure(\1, \2)(", body)
+    return f'#include "emulated/host.h"\n#line 1 "{name}"\n{body}'
 
 
 def find_compiler() -> str:
@@ -147,9 +156,9 @@ def _run(command: Sequence[str], text: str = "") -> str:
     return done.stdout
 
 
-def _without_ptx(command: Sequence[str], headers: Path, options: Sequence[str], text: str) -> str:
+def without_ptx(command: Sequence[str], options: Sequence[str], text: str) -> str:
     """Preprocess a translated source and replace its inline PTX, and that of its headers."""
-    defaults = [f"-I{headers / 'emulated'}"]
+    defaults = [f"-I{include_dir() / 'emulated'}"]
     if not any(option.startswith(_CAPABILITY) for option in options):
         defaults.append(f"{_CAPABILITY}900")
     expand = [*command, *defaults, *options, "-E", "-x", "c++", "-"]
@@ -174,12 +183,12 @@ def compile_program(source: str, *, options: Sequence[str] = (), tsan: bool = Fa
     """
     headers, text = include_dir(), translate(source)
     options = [*options, *(f"-I{folder}" for folder in verbs_include_dirs(source))]
-    command = [find_compiler(), *_FLAGS, *_WARNINGS, f"-I{headers}"]
+    command = [find_compiler(), *FLAGS, *WARNINGS, f"-I{headers}"]
     sanitizer = ["-fsanitize=thread"] if tsan else []
     language = "c++"
     if any(option.startswith(("-I", "-i")) for option in options) or _FOREIGN.search(source):
         command.append("-Wno-address-of-packed-member")
-        text = _without_ptx([*command, *sanitizer], headers, options, text)
+        text = without_ptx([*command, *sanitizer], options, text)
         language = "c++-cpp-output"
     digest = hashlib.sha256()
     for part in (*command, *sanitizer, *options, text):

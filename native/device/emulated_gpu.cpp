@@ -179,6 +179,10 @@ static void leave(Fiber *f, State state, const Place &place)
 
 void yield(const Place &place, unsigned sleep_ns)
 {
+	if (!block) { /* host code */
+		sched_yield();
+		return;
+	}
 	Fiber *f = block->running;
 	f->wake_ns = sleep_ns ? now_ns() + sleep_ns : 0;
 	leave(f, sleep_ns ? SLEEPING : READY, place);
@@ -682,23 +686,45 @@ static void read_launch()
 	launch.n_blocks = (uint64_t)launch.grid.x * launch.grid.y * launch.grid.z;
 	read_arguments();
 }
-} // namespace dg_emu
-
-int main(int argc, char **argv)
+static void prepare_process()
 {
-	using namespace dg_emu;
 	struct sigaction action = {};
-	pthread_t watcher;
 	void *frames[1];
-	places = argc > 1 ? fdopen(atoi(argv[1]), "w") : stderr;
-	if (!places)
-		return WRONG_ARGUMENTS;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	backtrace(frames, 1); /* loads the unwinder now, as a fiber's stack may be too small for it */
 	action.sa_sigaction = illegal;
 	action.sa_flags = SA_SIGINFO | SA_ONSTACK;
 	sigaction(SIGSEGV, &action, nullptr);
 	sigaction(SIGBUS, &action, nullptr);
+}
+
+void run_and_exit(dim3 grid, dim3 block, size_t shared_size, Invoke *invoke, void *const *arguments)
+{
+	static Kernel_entry kernel;
+	kernel.invoke = invoke;
+	prepare_process();
+	places = stderr;
+	launch.kernel = &kernel;
+	launch.arguments = (void **)arguments;
+	launch.grid = grid;
+	launch.block = block;
+	launch.shared_size = shared_size;
+	launch.n_blocks = (uint64_t)grid.x * grid.y * grid.z;
+	run_grid();
+	fflush(nullptr);
+	_exit(0);
+}
+} // namespace dg_emu
+
+/* Weak: a program with host code has a main() of its own (see emulated/host.cpp). */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+	using namespace dg_emu;
+	pthread_t watcher;
+	places = argc > 1 ? fdopen(atoi(argv[1]), "w") : stderr;
+	if (!places)
+		return WRONG_ARGUMENTS;
+	prepare_process();
 	read_launch();
 	pthread_create(&watcher, nullptr, watch, nullptr);
 	run_grid();

@@ -84,6 +84,9 @@ struct Parameter {
 	unsigned size;
 };
 void add_kernel(const char *name, Invoke *invoke, const Parameter *parameters, unsigned count);
+/* Runs a grid in this process, which then ends with status 0; others: see emulated_gpu.cpp. */
+[[noreturn]] void run_and_exit(dim3 grid, dim3 block, size_t shared_size, Invoke *invoke,
+			       void *const *arguments);
 
 template <class T> constexpr Parameter parameter()
 {

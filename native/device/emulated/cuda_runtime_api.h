@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The emulated GPU runs kernels only, so there are no functions: types for headers that name them. */
+/* CUDA's runtime, as far as programs with GPUNetIO kernels use it. host.cpp has the functions; a
+ * source that emulate() compiles has kernels only, and needs the types. */
 #ifndef DGKIT_EMULATED_CUDA_RUNTIME_API_H
 #define DGKIT_EMULATED_CUDA_RUNTIME_API_H
 
@@ -7,6 +8,25 @@
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
-typedef enum cudaError { cudaSuccess = 0 } cudaError_t;
+typedef enum cudaError {
+	cudaSuccess = 0,
+	cudaErrorInvalidValue = 1,
+	cudaErrorInvalidDevice = 101,
+	cudaErrorLaunchFailure = 719
+} cudaError_t;
+enum cudaMemcpyKind {
+	cudaMemcpyHostToHost = 0,
+	cudaMemcpyHostToDevice = 1,
+	cudaMemcpyDeviceToHost = 2,
+	cudaMemcpyDeviceToDevice = 3,
+	cudaMemcpyDefault = 4
+};
+
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind kind);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaGetLastError();
+const char *cudaGetErrorString(cudaError_t error);
 
 #endif

@@ -119,6 +119,21 @@ static doca_error_t set_gpu(void *param, void *config)
 	return keep_number(&((struct options *)config)->gpu, *(int *)param, "--gpu");
 }
 
+static doca_error_t set_address(void *param, void *config)
+{
+	return keep_text(((struct options *)config)->address, param, "--address");
+}
+
+static doca_error_t set_port(void *param, void *config)
+{
+	return keep_number(&((struct options *)config)->port, *(int *)param, "--port");
+}
+
+static doca_error_t set_gid_index(void *param, void *config)
+{
+	return keep_number(&((struct options *)config)->gid_index, *(int *)param, "--gid-index");
+}
+
 static const struct option {
 	int wanted; /* 0: registered always */
 	enum doca_argp_type type;
@@ -139,8 +154,14 @@ static const struct option {
 	{WANT_GPU, DOCA_ARGP_TYPE_INT, "g", "gpu", "Number of the GPU (default: 0)", set_gpu},
 	{WANT_COMCH, DOCA_ARGP_TYPE_STRING, "r", "rep-pci",
 	 "Server: PCI address of the client's function (default: the first)", set_rep_pci},
-	{WANT_COMCH, DOCA_ARGP_TYPE_STRING, "m", "role",
-	 "client (on the host) or server (on the DPU)", set_role},
+	{WANT_COMCH | WANT_PEER, DOCA_ARGP_TYPE_STRING, "m", "role",
+	 "client or server; of Comch the client is on the host, the server on the DPU", set_role},
+	{WANT_PEER, DOCA_ARGP_TYPE_STRING, "a", "address",
+	 "IPv4 address to listen at, or the server's (default: 127.0.0.1)", set_address},
+	{WANT_PEER, DOCA_ARGP_TYPE_INT, "P", "port",
+	 "Its TCP port; 0: the server chooses and prints one (default: 18515)", set_port},
+	{WANT_PEER, DOCA_ARGP_TYPE_INT, "x", "gid-index", "Index in the gid table (default: 0)",
+	 set_gid_index},
 };
 
 static doca_error_t add_option(const struct option *option)

@@ -13,6 +13,10 @@
 #include <doca_dev.h>
 #include <doca_error.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define TEXT_MAX       4096 /* bytes of a text or a path on the command line, with its terminating 0 */
 #define DESCRIPTOR_MAX 1024 /* size of the largest export descriptor known */
 
@@ -39,8 +43,9 @@ struct options {
 	char buffer[TEXT_MAX]; /* path of the file with the exported memory's address and length */
 	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first one */
 	char role[TEXT_MAX];
+	char address[TEXT_MAX];
 	bool write;
-	int count, size, gpu;
+	int count, size, gpu, port, gid_index;
 };
 
 enum wanted {
@@ -51,6 +56,7 @@ enum wanted {
 	WANT_SIZE = 16,
 	WANT_GPU = 32,
 	WANT_COMCH = 64, /* rep_pci and role */
+	WANT_PEER = 128, /* role, address, port and gid_index */
 };
 
 /* Starts the log, parses the command line (which always accepts --pci-addr), and handles Ctrl-C. */
@@ -88,5 +94,9 @@ void remove_export(const struct options *o);
 
 /* Prints text up to the first zero byte, with dots for unprintable characters. */
 void print_text(const char *label, const char *text, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,81 @@
+"""Compiler driver with nvcc's arguments, for programs whose kernels run on the emulated GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from .compiler import FLAGS, WARNINGS, find_compiler, include_dir, translate_host, without_ptx
+
+TYPE_CHECKING = False  # importing typing takes longer than importing this whole module
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_RUNTIME = ("emulated_gpu.cpp", "emulated/host.cpp")
+_PACKED = "-Wno-address-of-packed-member"  # as of GPUNetIO's headers
+# Options followed by a word: those of nvcc alone, which mean nothing here, and those of C++ too.
+_IGNORED_PAIRS = ("-gencode", "-arch", "-code", "-ccbin", "-x")
+_PAIRS = ("-o", "-include", "-isystem", "-iquote", "-MF", "-I", "-L", "-D", "-l", "-Xcompiler")
+_IGNORED = ("-arch=", "-gencode=", "-code=", "-ccbin=", "-rdc=", "--")
+_LINKING = ("-L", "-l", "-o", "-c", "-Wl")  # and every file
+
+
+def compile_as_nvcc(arguments: Sequence[str]) -> int:
+    """Compile and link as nvcc would; return the compiler's exit status.
+
+    Args:
+        arguments: nvcc's: -c, -o, files, and the options that it shares with a C++ compiler.
+
+    Raises:
+        KernelError: A .cu file does not compile.
+        Unsupported: No C++ compiler is installed.
+    """
+    options, sources, others = _sorted(arguments)
+    if "-c" in others:
+        named = others if "-o" in others else None
+        return max(
+            _compile(options, source, named or ["-c", "-o", f"{Path(source).stem}.o"])
+            for source in sources
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
+        for source, target in zip(sources, objects, strict=True):
+            if status := _compile(options, source, ["-c", "-o", target]):
+                return status
+        runtime = [str(include_dir() / name) for name in _RUNTIME]
+        return subprocess.call([*_compiler(), *runtime, *objects, *others])
+
+
+def _compiler() -> list[str]:
+    return [find_compiler(), *FLAGS, *WARNINGS, _PACKED, f"-I{include_dir()}"]
+
+
+def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the options of compiling, the .cu files, and what else the linker gets."""
+    options: list[str] = []
+    sources: list[str] = []
+    others: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        pair = [word, next(words, "")] if word in (*_PAIRS, *_IGNORED_PAIRS) else [word]
+        if word in _IGNORED_PAIRS or word.startswith(_IGNORED):
+            continue
+        if word == "-Xcompiler":
+            options += pair[1].split(",")
+        elif word.endswith(".cu"):
+            sources.append(word)
+        elif word.startswith(_LINKING) or not word.startswith("-"):
+            others += pair
+        else:
+            options += pair
+    return options, sources, others
+
+
+def _compile(options: Sequence[str], source: str, target: Sequence[str]) -> int:
+    """Compile a .cu file to an object file."""
+    path = Path(source)
+    options = [*options, f"-iquote{path.parent}"]
+    text = without_ptx(_compiler(), options, translate_host(path.read_text(), source))
+    command = [*_compiler(), *options, *target, "-x", "c++-cpp-output", "-"]
+    return subprocess.run(command, input=text, text=True, check=False).returncode

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The emulated GPU, part 3: launches and the runtime functions of a program with host code.
+ *
+ * A grid runs in a forked child, one after the other. The child has the program's memory at the same
+ * addresses: what is shared, such as memory of softdoca's doca_gpu_mem_alloc(), is the emulated GPU's
+ * memory; of all else the kernel has a copy, so that the program does not see what a kernel writes to
+ * memory that a GPU cannot reach.
+ */
+#include "host.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pid_t child;
+static cudaError_t last_error;
+
+static cudaError_t wait_for_child()
+{
+	int status = 0;
+	if (child > 0 && waitpid(child, &status, 0) == child && status)
+		last_error = cudaErrorLaunchFailure;
+	child = 0;
+	return last_error;
+}
+
+void dg_emu::start(dim3 grid, dim3 block, size_t shared_size, Invoke *invoke,
+		   void *const *arguments)
+{
+	if (wait_for_child())
+		return;
+	fflush(nullptr);
+	child = fork();
+	if (child == 0)
+		run_and_exit(grid, block, shared_size, invoke, arguments);
+	if (child < 0)
+		last_error = cudaErrorLaunchFailure;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device)
+{
+	if (device != 0)
+		return cudaErrorInvalidDevice;
+	return snprintf(address, (size_t)size, "0000:00:00.0") < size ? cudaSuccess
+								       : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
+{
+	if (!wait_for_child())
+		memcpy(to, from, size);
+	return last_error;
+}
+
+cudaError_t cudaDeviceSynchronize()
+{
+	return wait_for_child();
+}
+
+cudaError_t cudaGetLastError()
+{
+	return last_error;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	switch (error) {
+	case cudaSuccess:
+		return "no error";
+	case cudaErrorInvalidDevice:
+		return "the emulated GPU is device 0, and the only one";
+	case cudaErrorLaunchFailure:
+		return "a kernel failed on the emulated GPU";
+	default:
+		return "invalid argument";
+	}
+}

@@ -1,0 +1,103 @@
+"""The samples of GPUNetIO Verbs, with kernels on the emulated GPU, and `dgkit softdoca nvcc`."""
+
+import shlex
+import subprocess
+
+import pytest
+from support.doca.gpunetio_samples import SAMPLES, build, run_pair, start_pair
+from support.processes import cli
+
+NVCC = cli.command("softdoca", "nvcc")
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gpunetio")
+    nvcc = folder / "nvcc"
+    nvcc.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, NVCC))} "$@"\n')
+    nvcc.chmod(0o700)
+    return build(folder / "samples", str(nvcc))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_both_processes_receive_what_the_other_one_sent(samples, name):
+    codes, said = run_pair([samples / f"gpunetio_{name}"])
+    assert codes == [0, 0], said
+    for side in ("client", "server"):
+        assert f"gpunetio_{name}, {side}: 1000 of 1000 right, 0 errors in kernels" in said
+
+
+def test_processes_that_disagree_end_with_1(samples):
+    codes, said = run_pair([samples / "gpunetio_put"], client=["--count", "10"])
+    assert codes == [1, 1]
+    assert "--count is 10 here and 1000 there" in said
+
+
+def test_a_sample_whose_peer_is_killed_ends_with_1(samples):
+    count = ["--count", "20000"]
+    server, client, said = start_pair([samples / "gpunetio_put"], count, count)
+    with server, client:
+        while "is open" not in said:  # they are connected
+            said += client.stdout.readline()
+        client.kill()
+        said, _ = server.communicate(timeout=60)
+    assert server.returncode == 1, said
+    assert "The other process has ended" in said
+
+
+PROGRAM = r"""
+#include <cuda_runtime.h>
+#include <stdio.h>
+#include <sys/mman.h>
+template <int n> __global__ void add(int *to, const int *from)
+{
+    __shared__ int sum;
+    extern __shared__ int more[];
+    if (threadIdx.x == 0)
+        sum = more[0] = 0;
+    __syncthreads();
+    atomicAdd(&sum, from[threadIdx.x] * n);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        to[blockIdx.x] += sum + more[0];
+}
+__global__ void crash(int *at) { *at = 1; }
+int main()
+{
+    int from[64];
+    int *to = (int *)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 64; i++)
+        from[i] = i;
+    add<2><<<2, 64, 16>>>(to, from);
+    add<1>
+        <<<dim3(2), 64, 16>>>(to, from);
+    int got[2];
+    cudaMemcpy(got, to, sizeof got, cudaMemcpyDefault);
+    crash<<<1, 1>>>(nullptr);
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("%d %d, %s\n", got[0], got[1], cudaGetErrorString(error));
+    return cudaGetLastError() != error;
+}
+"""
+
+
+def test_a_program_with_host_code_launches_kernels_one_after_the_other(tmp_path):
+    source, program = tmp_path / "program.cu", tmp_path / "program"
+    source.write_text(PROGRAM)
+    nvcc = [*NVCC, "-arch=sm_90", "-Xcompiler", "-Wall,-Werror", "-O2", source, "-o", program]
+    subprocess.run([*map(str, nvcc)], check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.stdout == "6048 6048, a kernel failed on the emulated GPU\n"
+    assert "illegal address (nil)" in done.stderr
+    assert done.returncode == 0
+
+
+def test_an_error_names_the_line_of_the_source(tmp_path):
+    source = tmp_path / "program.cu"
+    source.write_text("__global__ void k()\n{\n    nonsense;\n}\n")
+    done = subprocess.run(
+        [*map(str, NVCC), "-c", source, "-o", tmp_path / "o"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"{source}:3:5: error" in done.stderr

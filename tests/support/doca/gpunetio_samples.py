@@ -1,0 +1,65 @@
+"""softdoca's samples of GPUNetIO: built by their Makefile, and run as two processes."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from support.processes import cli
+
+SAMPLES = ["put", "put_signal", "put_counter", "get", "send_receive"]
+_TIMEOUT = 120.0
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of `dgkit softdoca env`."""
+    done = subprocess.run(
+        cli.command("softdoca", "env", "--json"), capture_output=True, text=True, check=True
+    )
+    return os.environ | json.loads(done.stdout)["environment"]
+
+
+def build(folder: Path, nvcc: str, *variables: str) -> Path:
+    """Write the samples to a folder, and build them with an nvcc."""
+    subprocess.run(cli.command("softdoca", "samples", folder), check=True)
+    command = ["make", "-s", "-j2", "-C", folder, "gpunetio", f"NVCC={nvcc}", *variables]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def _start(program: Sequence[object], *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [*map(str, program), *arguments], env=environment(), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def start_pair(
+    program: Sequence[object], server: Sequence[str] = (), client: Sequence[str] = ()
+) -> tuple["subprocess.Popen[str]", "subprocess.Popen[str]", str]:
+    """Start a sample's server, then its client; return both, and what the server has printed."""
+    first, said = _start(program, "--port", "0", *server), ""
+    while not (port := re.search(r"server: port (\d+)", said)):
+        line = first.stdout.readline()
+        assert line, f"the server ended with {first.wait()}: {said}"
+        said += line
+    return first, _start(program, "--role", "client", "--port", port[1], *client), said
+
+
+def run_pair(
+    program: Sequence[object], server: Sequence[str] = (), client: Sequence[str] = ()
+) -> tuple[list[int], str]:
+    """Run a sample's two processes; return their exit codes and what they printed."""
+    first, second, said = start_pair(program, server, client)
+    try:
+        heard, _ = second.communicate(timeout=_TIMEOUT)
+        said += first.communicate(timeout=_TIMEOUT)[0]
+    finally:
+        first.kill()
+        second.kill()
+    return [first.wait(), second.wait()], said + heard
