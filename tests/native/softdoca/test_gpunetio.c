@@ -151,11 +151,17 @@ static void memory_regions_are_checked(void)
 	CHECK_EQ(ibv_dereg_mr(mr), 0);
 	CHECK_EQ(ibv_dereg_mr(mr), EINVAL);
 
-	char *at = gpu_alloc(e.gpu, 8192, DOCA_GPU_MEM_TYPE_GPU);
+	char *at;
 
+	OK(doca_gpu_mem_alloc(e.gpu, 8192, 1 << 20, DOCA_GPU_MEM_TYPE_GPU, (void **)&at, NULL));
 	OK(doca_gpu_dmabuf_fd(e.gpu, at, 8192, &fd));
 	CHECK(!ibv_reg_dmabuf_mr(e.pd, 4096, 8192, (uintptr_t)at, fd, ALL_ACCESS));
 	mr = ibv_reg_dmabuf_mr(e.pd, 4096, 4096, 0, fd, ALL_ACCESS);
+	CHECK(mr && mr->addr == at + 4096);
+	CHECK_EQ(ibv_dereg_mr(mr), 0);
+	close(fd);
+	OK(doca_gpu_dmabuf_fd(e.gpu, at + 4096, 4096, &fd)); /* begins there */
+	mr = ibv_reg_dmabuf_mr(e.pd, 0, 4096, 0, fd, ALL_ACCESS);
 	CHECK(mr && mr->addr == at + 4096);
 	close(fd);
 	REFUSED(doca_gpu_mem_free(e.gpu, at), IN_USE);

@@ -295,7 +295,7 @@ static doca_error_t export_fd(struct gpu_memory *m, void *addr, size_t size, int
 	if (!error && !fstat(*fd, &s)) {
 		m->dmabuf_dev = s.st_dev;
 		m->dmabuf_inode = s.st_ino;
-		m->dmabuf_at = m->gpu->ordinal >= 0 ? addr : m->base;
+		m->dmabuf_at = addr;
 	}
 	return error;
 }
