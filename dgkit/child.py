@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping
 
 
 def start(
-    module: str, fd: int, *, stdout: int = subprocess.DEVNULL, env: Mapping[str, str] | None = None
+    module: str,
+    theirs: socket.socket,
+    *,
+    stdout: int = subprocess.DEVNULL,
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process that calls `main(fd)` of a module and exits with what it returns.
 
     The process has this one's `sys.path`, so that both run the same dgkit, and a session of its
     own, so that Ctrl-C in the terminal does not reach it. It is to end by itself when the other end
-    of `fd`, a socket, is closed.
+    of `theirs` is closed. A thread starts it and waits for its end: so it never stays a zombie,
+    whatever Ctrl-C interrupts in this thread.
 
     Args:
         module: Full name of the module.
-        fd: Descriptor that the process inherits.
+        theirs: Socket that the process inherits; closed in this process.
         stdout: Where its output goes.
         env: Its environment; default: this process's.
     """
@@ -31,11 +39,27 @@ def start(
         f"from {module} import main; sys.exit(main(int(sys.argv[1])))"
     )
     search = ":".join(path or str(Path.cwd()) for path in sys.path)
-    return subprocess.Popen(
-        [sys.executable, "-c", program, str(fd), search],
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        pass_fds=(fd,),
-        start_new_session=True,
-        env=env,
-    )
+    started: SimpleQueue[subprocess.Popen[bytes] | BaseException] = SimpleQueue()
+
+    def run() -> None:
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-c", program, str(theirs.fileno()), search],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                    env=env,
+                )
+        except BaseException as error:
+            started.put(error)
+            return
+        started.put(process)
+        process.wait()
+
+    threading.Thread(target=run, name=f"dgkit-{module}", daemon=True).start()
+    result = started.get()
+    if isinstance(result, BaseException):
+        raise result
+    return result

@@ -1,13 +1,43 @@
-"""Files that other users may have prepared: owner and mode, no symbolic links, atomic writes."""
+"""Descriptors, and files that other users may have prepared: owner, mode, links, atomic writes."""
 
 from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
+from itertools import starmap
 from pathlib import Path
 
 from .errors import AccessDenied
+
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Fd:
+    """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
+
+    Ctrl-C can leak it neither here nor then, since each is one step of C: extend() calls the opener
+    and stores its result; epoll.fromfd(), which takes any descriptor, closes it without calling
+    Python, and unlike a file object without a ResourceWarning.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, opener: Callable[..., int], *args: object) -> None:
+        self._owner: list[select.epoll] = []
+        self._owner.extend(map(select.epoll.fromfd, starmap(opener, (args,))))
+
+    @property
+    def number(self) -> int:
+        """The descriptor."""
+        return self._owner[0].fileno()
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        self._owner.clear()
 
 
 def is_own(found: os.stat_result, others: int = 0o022) -> bool:

@@ -72,14 +72,13 @@ class Lab:
     ) -> None:
         self._token = secrets.token_hex(24)
         self._pipe, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with child_end:
-            environment = {**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)}
-            self._process = child.start(
-                "dgkit.jupyter.lab_server",
-                child_end.fileno(),
-                stdout=2,  # its messages belong on stderr
-                env=environment,
-            )
+        environment = {**os.environ, **environment, "JUPYTER_RUNTIME_DIR": str(runtime)}
+        self._process = child.start(
+            "dgkit.jupyter.lab_server",
+            child_end,
+            stdout=2,  # its messages belong on stderr
+            env=environment,
+        )
         argv = _argv(folder, port, self._token, fixed=fixed, browser=browser)
         with contextlib.suppress(ConnectionError):  # the child has ended: ready() raises the error
             self._pipe.send(json.dumps([*argv, *extra]).encode())

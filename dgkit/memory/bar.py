@@ -18,7 +18,8 @@ import secrets
 import struct
 
 from ..errors import DeviceUnavailable, OutOfMemory, Unsupported
-from .host import Fd, HostMemory
+from ..files import Fd
+from .host import HostMemory
 from .shape import total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this

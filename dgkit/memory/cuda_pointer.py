@@ -6,10 +6,10 @@ import contextlib
 import os
 from typing import Any
 
+from ..files import Fd
 from ..types import GpuSpan
 from . import cuda
 from .gpu_info import uuid_of
-from .host import Fd
 
 # Address and requested bytes of dgkit's own allocations. The rest of such an allocation is padding,
 # so an importer of the whole allocation gets no other data.

@@ -13,10 +13,10 @@ import os
 from pathlib import Path
 
 from ..errors import ClosedError, ExportError
+from ..files import Fd
 from ..types import GpuSpan
 from . import cuda
 from .cuda_errors import is_lost
-from .host import Fd
 
 _PEERMEM = Path("/sys/module/nvidia_peermem")
 _ALLOCATE = "allocate it by dgkit.empty(on='gpu')"

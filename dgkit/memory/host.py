@@ -6,16 +6,14 @@ import errno
 import fcntl
 import mmap
 import os
-import select
-from itertools import starmap
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
+from ..files import Fd
 from .meminfo import available_bytes
 from .shape import total_size
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any, TypeVar
 
     import numpy as np
@@ -27,26 +25,6 @@ _PART = 4 << 20  # bytes that are mapped in one call: about 1 ms
 # <linux/fcntl.h>; Python's fcntl lacks some of them.
 _F_ADD_SEALS = 1033
 _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_FUTURE_WRITE = 0x1, 0x2, 0x4, 0x10
-
-
-class Fd:
-    """File descriptor that `opener(*args)` returns, closed with the last reference to this object.
-
-    Ctrl-C can leak it neither here nor then, since each is one step of C: extend() calls the opener
-    and stores its result; epoll.fromfd(), which takes any descriptor, closes it without calling
-    Python, and unlike a file object without a ResourceWarning.
-    """
-
-    __slots__ = ("_owner",)
-
-    def __init__(self, opener: Callable[..., int], *args: object) -> None:
-        self._owner: list[select.epoll] = []
-        self._owner.extend(map(select.epoll.fromfd, starmap(opener, (args,))))
-
-    @property
-    def number(self) -> int:
-        """The descriptor."""
-        return self._owner[0].fileno()
 
 
 class HostBase:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -70,7 +71,7 @@ class SessionGpuQueue(KernelQueue):
         trace: bool,
     ) -> None:
         super().__init__()
-        self._closed, self._pid = True, os.getpid()
+        self._closed, self._pid, self._forgotten = True, os.getpid(), False
         self._link = sides.dpu.link
         self._timeout = sides.timeout
         self.provider = sides.dpu.provider
@@ -95,7 +96,7 @@ class SessionGpuQueue(KernelQueue):
             self._closed = False
         except BaseException:
             self._creation.undo()  # first: the region is in use as long as the agent serves it
-            self._give_back()
+            self._give_back(self._timeout)
             raise
 
     def id_of(self, region: SessionRegion) -> int:
@@ -167,12 +168,23 @@ class SessionGpuQueue(KernelQueue):
             pass  # the agent, which used the ring, is gone
         finally:
             self._creation.undo()  # after Ctrl-C
-            self._free(self._give_back)
+            self._free(lambda: self._give_back(self._timeout))
 
-    def _give_back(self) -> None:
+    def _give_back(self, timeout: float) -> None:
         self._ring.release()
-        self._region.close(self._timeout)
+        self._region.close(timeout)
         self._memory.close()
+
+    def _give_back_forgotten(self) -> None:
+        """Free the memory without waiting; an agent that still serves it keeps it."""
+        if not self._forgotten:
+            self._forgotten = True
+
+            def free() -> None:
+                with contextlib.suppress(DgkitError):
+                    self._give_back(0)
+
+            self._free(free)
 
     def __enter__(self) -> SessionGpuQueue:
         return self
@@ -183,11 +195,11 @@ class SessionGpuQueue(KernelQueue):
     def __del__(self) -> None:
         if getattr(self, "_closed", True) or self._pid != os.getpid():
             return
-        warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
         try:
-            self.close()
-        except DgkitError:
-            return
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
+        finally:
+            self._closed = True
+            self._creation.forget(self._give_back_forgotten)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "weak" if self.weak else "strong"

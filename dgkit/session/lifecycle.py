@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from _thread import LockType, allocate_lock, start_new_thread
 from typing import TYPE_CHECKING
 
 from ..errors import DgkitError, PeerError
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: The open sessions of this process, of type session.Session.
 open_sessions = LiveSet()
+_ends: list[LockType] = []  # locked while a thread closes a forgotten session
+_END_S = 5.0  # time that exit waits for each of them
 
 
 class Lifetime:
@@ -76,7 +78,7 @@ class Lifetime:
         sides, link = self._sides, self._sides.dpu.link
         for monitor in self.monitors:
             monitor.close()
-        if sides.owned is None and link.dead is None:
+        if (sides.owned is None or link.has_undone) and link.dead is None:
             with contextlib.suppress(PeerError):  # a lost or stuck agent frees everything itself
                 link.ask(Bye, timeout=min(sides.timeout, 1.0))
 
@@ -90,15 +92,32 @@ class Lifetime:
             self._sides.owned.abandon()
 
 
-def close_forgotten(session: object, close: Callable[[], None]) -> None:
-    """Warn that a session was not closed, and close it."""
+def _warn(session: object) -> None:
+    warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=4)
+
+
+def close_forgotten(session: object, lifetime: Lifetime) -> None:
+    """Warn that a session was not closed, and have a thread close it: a finalizer never waits."""
     try:
-        warnings.warn(f"{session!r} was not closed", ResourceWarning, source=session, stacklevel=3)
+        _warn(session)
     finally:
-        close()
+        end = allocate_lock()
+        end.acquire()
+        _ends.append(end)
+        # Not threading.Thread: the code that the finalizer interrupts may hold its locks.
+        start_new_thread(_close_and_note, (lifetime, end))
+
+
+def _close_and_note(lifetime: Lifetime, end: LockType) -> None:
+    try:
+        lifetime.close()
+    finally:
+        _ends.remove(end)
+        end.release()
 
 
 def _abandon_all() -> None:
+    _ends.clear()
     for session in open_sessions:
         session.lifetime.abandon()
 
@@ -119,4 +138,9 @@ def close_at_exit() -> None:
 def _close_all() -> None:
     for session in [session for session in open_sessions if not session.closed]:
         with contextlib.suppress(DgkitError):
-            close_forgotten(session, session.close)
+            try:
+                _warn(session)
+            finally:
+                session.close()
+    for end in list(_ends):
+        end.acquire(timeout=_END_S)

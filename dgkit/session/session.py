@@ -425,7 +425,7 @@ class Session:
 
     def __del__(self) -> None:
         if hasattr(self, "lifetime") and not self.closed and not sys.is_finalizing():
-            lifecycle.close_forgotten(self, self.close)
+            lifecycle.close_forgotten(self, self.lifetime)
 
     def __repr__(self) -> str:
         return f"<Session {describe.line(self.info, describe.state(self._link, self.closed))}>"

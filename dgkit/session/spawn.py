@@ -31,8 +31,7 @@ class SoftwareDpu:
                 "cannot start a software DPU: sys.executable, the path of Python, is empty"
             )
         self._socket, theirs = socket.socketpair()
-        with theirs:
-            self._process = child.start("dgkit.agent.__main__", theirs.fileno())
+        self._process = child.start("dgkit.agent.__main__", theirs)
 
     @property
     def pid(self) -> int:

@@ -249,8 +249,7 @@ class _Supervisor:
 
     def __init__(self) -> None:
         self.link, theirs = socket.socketpair()
-        with theirs:
-            self._process = child.start("dgkit.testbed.supervisor", theirs.fileno())
+        self._process = child.start("dgkit.testbed.supervisor", theirs)
 
     def next(self, deadline: float, waits_for: str) -> dict[str, Any]:
         """Return the supervisor's next message.

@@ -9,6 +9,7 @@ import select
 
 import zmq
 
+from ..files import Fd
 from .address import Address
 from .messages import MAX_REPLY
 from .sockets import fd_of, set_client_curve, set_heartbeat
@@ -31,7 +32,7 @@ _open: set[ClientSocket] = set()
 
 
 class ClientSocket:
-    """DEALER socket that connects when it is created.
+    """DEALER socket of a connection.
 
     `epoll` is readable when `socket` or `monitor` may have a message or `wake_fd` was written.
     """
@@ -42,14 +43,18 @@ class ClientSocket:
         self.monitor = self.context.socket(zmq.PAIR)
         self.subscriptions = Subscriptions(self.context, address, identity)
         self.epoll = select.epoll()
-        self.wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake = Fd(os.eventfd, 0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self.wake_fd = self._wake.number
         self._configure(address, identity)
         self.monitor_fd = fd_of(self.monitor)
         for fd in (fd_of(self.socket), self.monitor_fd, self.wake_fd):
             self.epoll.register(fd, select.EPOLLIN)
         self._endpoint = address.endpoint
-        self.socket.connect(address.endpoint)
+
+    def connect(self) -> None:
+        """Start to connect; the caller closes this object from now on."""
         _open.add(self)
+        self.socket.connect(self._endpoint)
 
     def _configure(self, address: Address, identity: tuple[str, str] | None) -> None:
         sock = self.socket
@@ -73,11 +78,15 @@ class ClientSocket:
 
     def close(self) -> None:
         """Close the connections and end libzmq's threads."""
+        with contextlib.ExitStack() as steps:  # in reverse order; all of them, even after Ctrl-C
+            steps.callback(_open.discard, self)
+            steps.callback(self._wake.close)
+            steps.callback(self.epoll.close)
+            steps.callback(self.context.destroy, linger=0)
+            steps.callback(self._close_sockets)  # again: Ctrl-C may come in the middle of one
+            self._close_sockets()
+
+    def _close_sockets(self) -> None:
         self.subscriptions.close()
-        self.socket.monitor(None, 0)
         self.monitor.close(linger=0)
         self.socket.close(linger=0)
-        self.context.term()
-        self.epoll.close()
-        os.close(self.wake_fd)
-        _open.discard(self)

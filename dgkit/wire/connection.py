@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
@@ -73,7 +74,8 @@ class Connection:
         self._leader: Pending | None = None
         self._draining = False
         self._waiting_senders: dict[int, None] = {}  # by thread, or _UNDONE
-        self._undone: deque[int] = deque()  # numbers of requests whose creations must be freed
+        # Requests whose creations must be freed: their numbers, and what to call afterwards.
+        self._undone: deque[tuple[int, Callable[[], None] | None]] = deque()
         self._interrupted = False  # while a message was sent or received
         self._query: Pending | None = None  # asks which requests are unanswered since then
         self._forked = False
@@ -86,6 +88,7 @@ class Connection:
         self._client = ClientSocket(address, identity)
         self._socket = self._client.socket
         self.subscriptions = self._client.subscriptions
+        self._client.connect()
         self._check_monitor()  # libzmq signals new events only after a read that found none
 
     def fileno(self) -> int:
@@ -223,17 +226,28 @@ class Connection:
                 f"{self.address.endpoint} accepts no more requests"
             ) from None
 
-    def note_undone(self, number: int) -> None:
-        """Have the next request of any kind be preceded by cancel_undone(). For finalizers."""
-        self._undone.append(number)
+    def note_undone(self, number: int, then: Callable[[], None] | None) -> None:
+        """Have the next request of any kind be preceded by cancel_undone(). For finalizers.
+
+        Arguments as for Creation.forget().
+        """
+        self._undone.append((number, then))
         self._waiting_senders[_UNDONE] = None  # makes exchange() leave the request to post()
+
+    @property
+    def has_undone(self) -> bool:
+        """True if the agent has not yet been told what to free."""
+        return bool(self._undone)
 
     def cancel_undone(self) -> None:
         """Post a Cancel for each creation that must be freed; those not sent are sent later."""
         with self.lock, contextlib.suppress(PeerError, ClosedError):
             while self._undone:
-                number = self._undone[0]
-                self._post(Cancel, (number,), Pending())
+                number, then = self._undone[0]
+                cancel = Pending()
+                if then is not None:
+                    cancel.then = lambda _, then=then: then()
+                self._post(Cancel, (number,), cancel)
                 self.subscriptions.on_end.pop(number, None)
                 self._undone.popleft()  # last: to cancel twice is harmless
             self._waiting_senders.pop(_UNDONE, None)
@@ -523,6 +537,10 @@ class Connection:
                 if pending.reply is None:
                     pending.error = self.dead
                 self._finish(pending)
+            while self._undone:
+                _, then = self._undone.popleft()
+                if then is not None:
+                    then()
 
     def abandon(self) -> None:
         """Disown the sockets in a forked child: they belong to the parent.
@@ -551,6 +569,11 @@ class Connection:
             self._grown.close()
             if self._refused:
                 heap_trimmer()()  # the agent may have sent much
+
+    def __del__(self) -> None:
+        client = getattr(self, "_client", None)
+        if client is not None and not (self._forked or sys.is_finalizing()):
+            client.close()  # Ctrl-C came before anybody had the connection
 
     @property
     def idle_s(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError
@@ -39,12 +40,22 @@ class Creation(Pending):
         if self._leave():
             self._link.cancel_undone()
 
-    def _leave(self) -> bool:
+    def forget(self, then: Callable[[], None]) -> None:
+        """Have the agent free it at the next request; never blocks. For finalizers.
+
+        Args:
+            then: Called once the agent has freed it, or the connection has ended: now, or under
+                the connection's lock. It must not block, and may be called twice.
+        """
+        if not self._leave(then):
+            then()
+
+    def _leave(self, then: Callable[[], None] | None = None) -> bool:
         """Note that the agent must free it, unless there is nothing to free; never blocks."""
         failed = self.error is not None and not isinstance(self.error, ReplyLost)
         if self.freed or failed or self.number < 0 or self._link.dead is not None:
             return False
-        self._link.note_undone(self.number)
+        self._link.note_undone(self.number, then)
         self.freed = True
         return True
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
+from ..files import Fd
 from .sockets import duplicate
 
 _STEP = 32 << 20  # bytes of memory growth after which the connections are checked again
@@ -40,7 +41,8 @@ class Growth:
 
     def __init__(self, step: int = _STEP) -> None:
         self._step = step
-        self._fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._file = Fd(os.open, "/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = self._file.number
         self._base = self._own_bytes()
 
     def __call__(self) -> bool:
@@ -58,7 +60,7 @@ class Growth:
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._fd)
+        self._file.close()
 
 
 def heap_trimmer() -> Callable[[], object]:

@@ -2,12 +2,15 @@
 
     .cache/venv/bin/python tests/safety/interrupts.py --minutes 10
     .cache/venv/bin/python tests/safety/interrupts.py --minutes 2 --side local --json FILE
+    .cache/venv/bin/python tests/safety/interrupts.py --connects 200
 
 A timer raises KeyboardInterrupt in the main thread at a random instant of a random call, while
 another thread writes and reads a region of its own without a pause. After every few interrupts the
 session must move the right bytes and have all of its staging slots, and both sides must hold what
 they held before: regions, monitors, memory, descriptors. The verdict is FAILED after a wrong byte,
 a slot that is lost, counts that differ, another error, or a call that does not return within 30 s.
+With --connects, dgkit.connect() is interrupted instead, until so many were: then this process has
+its descriptors of before, and no child, not even a zombie.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import faulthandler
+import gc
 import hashlib
 import json
 import os
@@ -26,6 +30,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -278,6 +283,30 @@ def run(side: str, minutes: float, counts: Counts, watchdog: Watchdog) -> None:
                 counts.errors.append(left)
 
 
+def connects(count: int, counts: Counts, watchdog: Watchdog) -> None:
+    """Interrupt dgkit.connect(), and look at what is left of it."""
+    from support.interrupting import open_files
+    from support.processes.waiting import child_states, until
+
+    import dgkit
+
+    warnings.simplefilter("ignore")
+    chance = random.Random()
+    signal.signal(signal.SIGALRM, interrupt)
+    dgkit.connect().close()
+    want = open_files()
+    while counts.interrupts < count and not counts.errors:
+        latest_s = chance.choice([0.01, 0.1, 0.5])
+        one_call(lambda: dgkit.connect().close(), chance.uniform(0, latest_s), counts, watchdog)
+    try:
+        until(lambda: not child_states(), "all children are gone")
+        gc.collect()
+        until(lambda: open_files() == want, f"only {want} are open")
+    except AssertionError as error:
+        counts.left_behind += 1
+        counts.errors.append(f"{error}: {child_states()}, {open_files()}")
+
+
 def one_call(call: Callable[[], object], after: float, counts: Counts, watchdog: Watchdog) -> None:
     """Make one call, which may be interrupted."""
     from dgkit.errors import PeerError
@@ -319,6 +348,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="for each side")
     parser.add_argument("--side", choices=[*SIDES, "both"], default="both")
+    parser.add_argument("--connects", type=int, metavar="N", help="interrupts of connect()")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     arguments = parser.parse_args()
     done: list[Counts] = []
@@ -330,11 +360,15 @@ def main() -> int:
         if arguments.json:
             arguments.json.write_text(text + "\n")
 
-    for side in SIDES if arguments.side == "both" else [arguments.side]:
+    sides = [*SIDES] if arguments.side == "both" else [arguments.side]
+    for side in ["connect"] if arguments.connects else sides:
         done.append(Counts(side))
         start = time.monotonic()
         watchdog = Watchdog(done[-1], report)
-        run(side, arguments.minutes, done[-1], watchdog)
+        if arguments.connects:
+            connects(arguments.connects, done[-1], watchdog)
+        else:
+            run(side, arguments.minutes, done[-1], watchdog)
         watchdog.done("main")
         done[-1].seconds = round(time.monotonic() - start, 1)
     report()

@@ -12,12 +12,16 @@ import time
 
 import numpy as np
 import pytest
+from support import interrupting as interrupting_module
 from support.dma import rig
 from support.interrupting import Interrupting
+from support.processes.waiting import child_states, until
 
 import dgkit
-from dgkit import FaultRule, Status, dma
+from dgkit import FaultRule, Status, child, dma
 from dgkit.dma import measure
+from dgkit.wire.address import parse
+from dgkit.wire.connection import Connection
 from dgkit.wire.inflow import Inflow
 
 DELAY = [FaultRule("delay", delay_us=300_000, count=1)]
@@ -356,3 +360,43 @@ def test_ctrl_c_at_any_bytecode_of_a_factory_leaves_no_descriptor_and_no_thread(
                 break
     assert number > 10
     assert {*refused} <= {KeyboardInterrupt}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
+def test_ctrl_c_at_any_bytecode_of_a_connection_leaves_no_descriptor_and_no_thread(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    nowhere = parse(f"ipc://{tmp_path}/nobody")
+    Connection(nowhere, None).close()
+    before = open_now()
+    for number in itertools.count(1, 7):
+        interrupting, made = Interrupting(number), None
+        with contextlib.suppress(KeyboardInterrupt), interrupting:
+            made = Connection(nowhere, None)
+            made.close()
+        if made is not None:
+            made.close()
+        del made
+        gc.collect()
+        until(lambda: open_now() == before, f"all is closed after Ctrl-C at bytecode {number}")
+        if interrupting.left > 0:
+            break
+    assert number > 100
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
+def test_ctrl_c_at_any_bytecode_of_the_start_of_a_process_leaves_no_zombie(monkeypatch):
+    monkeypatch.setattr(interrupting_module, "PARTS", [os.sep + "subprocess.py", "child.py"])
+    for number in itertools.count(1, 29):
+        interrupting = Interrupting(number)
+        ours, theirs = socket.socketpair()
+        with contextlib.suppress(KeyboardInterrupt), ours, interrupting:
+            child.start("json.tool", theirs)  # no `main`: it fails at once
+        del theirs
+        until(lambda: not child_states(), f"no child is left after Ctrl-C at bytecode {number}")
+        if interrupting.left > 0:
+            break
+    assert number > 29

@@ -70,8 +70,15 @@ def held(pid: int | None = None) -> dict[str, int]:
     }
 
 
-def children(pid: int | None = None) -> list[int]:
-    """Return the running child processes of a process."""
+def child_states(pid: int | None = None) -> dict[int, str]:
+    """Return the child processes of a process, and what each is doing; a zombie is "gone"."""
+    from dgkit.wire.host_id import process_state
+
     path = Path(f"/proc/{pid or os.getpid()}/task")
     lists = [(task / "children").read_text().split() for task in path.iterdir()]
-    return [int(child) for found in lists for child in found if not gone(int(child))]
+    return {int(child): process_state(int(child)) for found in lists for child in found}
+
+
+def children(pid: int | None = None) -> list[int]:
+    """Return the running child processes of a process."""
+    return [child for child, state in child_states(pid).items() if state != "gone"]
