@@ -48,6 +48,7 @@ def greet(link: Connection, timeout: float) -> Any:
             raise
         raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
     link.start_at(welcome.first_id)
+    link.timeout = timeout
     if welcome.boot == boot_id():
         link.liveness.pid = welcome.pid
     return welcome

@@ -24,12 +24,10 @@ from ..wire.messages import (
 )
 from ..wire.pending import Pending, ReplyLost
 from .remote_transfer import (
-    SILENCE_S,
     RemoteJob,
     RemoteWorker,
     SentJob,
     cancel,
-    check_silence,
 )
 from .staging import Staging, WholeMove
 from .transfer import SessionTransfer, TransferReport
@@ -156,8 +154,8 @@ class RemoteDpu:
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and is not silent."""
         try:
-            while not self.link.wait(pending, SILENCE_S):
-                check_silence(self.link)
+            while not self.link.wait(pending, self.link.timeout / 2):
+                self.link.check_silence()
         except BaseException:  # also Ctrl-C: the result is no longer wanted
             cancel(self.link, pending)
             raise
@@ -222,7 +220,7 @@ class RemoteDpu:
             self.link.post(kind, region.handle, *task, pending=pending)
             while not self.link.wait(pending, _PROGRESS_S):
                 listener.check()
-                check_silence(self.link)
+                self.link.check_silence()
         except BaseException:  # also Ctrl-C: the agent need not continue
             cancel(self.link, pending)
             raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..dpu.job import Chunk, Job, TransferJob
 from ..dpu.job_worker import Worker
 from ..dpu.values import Moved
-from ..errors import DgkitError, LimitReached, PeerTimeout
+from ..errors import DgkitError, LimitReached
 from ..types import Op
 from ..wire import messages
 from ..wire.pending import ReplyLost
@@ -19,14 +19,6 @@ if TYPE_CHECKING:
     from ..wire.connection import Connection
     from ..wire.pending import Pending
     from .staging import Staging, WholeMove
-
-SILENCE_S = 30.0  # a request is given up if the agent sends nothing for this long
-
-
-def check_silence(link: Connection) -> None:
-    """Raise PeerTimeout if the agent has sent nothing for SILENCE_S."""
-    if link.idle_s > SILENCE_S:
-        raise PeerTimeout(f"the agent has sent nothing for {SILENCE_S:.0f} s")
 
 
 def cancel(link: Connection, pending: Pending) -> None:
@@ -223,7 +215,7 @@ class RemoteWorker(Worker):
         """Wait for a job, as Worker.wait().
 
         Raises:
-            PeerTimeout: The agent's process is stopped, or it has sent nothing for SILENCE_S.
+            PeerTimeout: The agent's process is stopped, or it is silent.
         """
         if isinstance(job, SentJob) and job.sent is not None:
             return self._wait_sent(job, job.sent, timeout)
@@ -231,7 +223,7 @@ class RemoteWorker(Worker):
             return True
         if timeout and any(job.share[0] for job in list(self.jobs)):  # requests were sent
             self._raise_if_stopped()
-            check_silence(self.link)
+            self.link.check_silence()
         return False
 
     def _wait_sent(self, job: SentJob, sent: WholeMove, timeout: float) -> bool:
@@ -240,5 +232,5 @@ class RemoteWorker(Worker):
         else:
             self.link.check()  # a forked child's is dead
             if timeout:
-                check_silence(self.link)
+                self.link.check_silence()
         return job.ended

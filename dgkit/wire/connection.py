@@ -46,7 +46,7 @@ from .reply_checks import REPLIES, UNREADABLE, clean
 from .sockets import readable
 
 SLICE_S = 0.1  # interval at which a waiting thread checks the peer's process
-_ANSWER_S = 5.0  # time to say which requests are unanswered
+_TIMEOUT_S = 5.0  # of each request, until connect() sets its own
 _LOOK_S = 0.02  # minimum interval between two checks of this process's memory
 _STEP = 8 << 20  # bytes by which that memory grows between two checks of the connections
 _BATCH = 1000  # messages received before a waiting thread looks at the time
@@ -78,7 +78,9 @@ class Connection:
         self._undone: deque[tuple[int, Callable[[], None] | None]] = deque()
         self._interrupted = False  # while a message was sent or received
         self._query: Pending | None = None  # asks which requests are unanswered since then
-        self._forked = False
+        self._forked = self._greeted = False
+        self.timeout = _TIMEOUT_S  # longest silence while requests are unanswered
+        self._asked = 0.0  # when the agent was asked to end its silence
         self._last_received = self._looked = time.monotonic()
         self._grown = Growth(_STEP)
         self._received = 0  # number of messages
@@ -115,8 +117,9 @@ class Connection:
                 self.fail(self._tied.dead)
 
     def start_at(self, number: int) -> None:
-        """Set the number of the next request."""
+        """Set the number of the next request, after the agent's Welcome."""
         self._next = number
+        self._greeted = True
 
     def post(
         self,
@@ -156,7 +159,8 @@ class Connection:
         message = encode(kind(number, *fields))
         if len(message) > MAX_REQUEST:
             raise ValueError(f"the request has {len(message)} bytes; the limit is {MAX_REQUEST}")
-        self._last_received = time.monotonic()  # silence is counted from here
+        if not self._pending:
+            self._last_received = time.monotonic()  # silence is counted from here
         pending.expected = REPLIES[kind]
         # No calls in the next lines, so that no signal handler runs: all of them happen or none.
         self._next = number + 1
@@ -446,7 +450,30 @@ class Connection:
             self.pump()
         query = self._query
         if query is not None:
-            self.wait(query, _ANSWER_S)
+            self.wait(query, self.timeout)
+
+    def check_silence(self) -> None:
+        """Raise PeerTimeout if the agent has sent nothing for `timeout` seconds.
+
+        After half of them it is asked which requests are unanswered, and answers at once even if
+        it works on them for long. Call this repeatedly while a request is unanswered.
+        """
+        now = time.monotonic()
+        if now - self._last_received < self.timeout / 2:
+            return
+        with self.lock:
+            if self.dead is not None or not self._pending:
+                return
+            if self._asked < self._last_received:
+                self._asked = now
+                self._find_lost()
+            elif now - self._asked > self.timeout / 2:
+                raise PeerTimeout(
+                    f"{self.address.endpoint} has sent nothing for {self.timeout:g} s: it did not "
+                    "even say which requests it works on, although the connection is open. The "
+                    "agent hangs, or a relay on the way holds back its messages; "
+                    "connect(timeout=...) sets the limit"
+                )
 
     def _fail_lost(self, query: Pending) -> None:
         """Fail the requests before `query` whose reply can no longer come."""
@@ -572,10 +599,6 @@ class Connection:
 
     def __del__(self) -> None:
         client = getattr(self, "_client", None)
-        if client is not None and not (self._forked or sys.is_finalizing()):
+        # Later its session closes it, perhaps after this: both may be cyclic garbage.
+        if client is not None and not (self._greeted or self._forked or sys.is_finalizing()):
             client.close()  # Ctrl-C came before anybody had the connection
-
-    @property
-    def idle_s(self) -> float:
-        """Seconds since anything was received."""
-        return time.monotonic() - self._last_received

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import select
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ import pytest
 from support.processes.agents import agent, program
 
 import dgkit
+from dgkit import PeerTimeout
 from dgkit.dpu.region_ref import RegionRef
 from dgkit.wire import messages as m
 
@@ -176,3 +178,61 @@ def test_an_import_that_waits_delays_that_of_no_other_region(monkeypatch):
     assert not done.is_alive()
     goes_on.set()
     thread.join()
+
+
+class Relay(threading.Thread):
+    """Relays one connection to an agent's Unix socket, until it is told to hold everything back."""
+
+    def __init__(self, address, folder):
+        super().__init__(daemon=True)
+        self.holds = False
+        self.address = f"ipc://{folder}/relay.sock"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address.removeprefix("ipc://"))
+        self._listener.listen()
+        self._agent = socket.socket(socket.AF_UNIX)
+        self._agent.connect(address.removeprefix("ipc://"))
+        self.start()
+
+    def run(self):
+        with self._listener, self._agent, self._listener.accept()[0] as client:
+            to = {client: self._agent, self._agent: client}
+            while True:
+                for source in select.select([*to], [], [])[0]:
+                    data = source.recv(1 << 16)
+                    if not data:
+                        return
+                    if not self.holds:
+                        to[source].sendall(data)
+
+
+def test_calls_behind_a_relay_that_holds_everything_back_end_by_the_timeout(tmp_path, served):
+    relay = Relay(served.address, tmp_path)
+    with dgkit.connect(relay.address, timeout=0.5) as session:
+        region = session.empty(16 << 20)
+        calls = [
+            lambda: session.write(region, b"x"),
+            lambda: session.write(region, bytes(16 << 20)),
+            lambda: session.read(region, 1 << 20),
+            lambda: session.digest(region, 64),
+            lambda: session.latency(region, count=100, destructive=True),
+        ]
+        for call in calls:
+            call()
+        relay.holds = True
+        for call in calls:
+            start = time.monotonic()
+            with pytest.raises(PeerTimeout, match=r"relay.sock has sent nothing for 0\.5 s"):
+                call()
+            assert time.monotonic() - start < 10  # 30 s before
+    relay.join(10)
+
+
+def test_an_agent_that_works_for_longer_than_the_timeout_is_not_silent():
+    slow = dgkit.FaultRule("delay", ops="w", delay_us=1_500_000, count=1)
+    with dgkit.connect(provider="fault", rules=[slow]) as session:
+        session.dpu.link.timeout = 0.4
+        region = session.empty(64)
+        start = time.monotonic()
+        session.write(region, b"x")
+        assert time.monotonic() - start > 1
