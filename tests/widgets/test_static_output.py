@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -166,6 +167,19 @@ def test_a_panel_of_a_session_that_is_closed_or_empty_has_a_picture(view, name):
         panel = view(getattr(dgkit, name)(session)).panel
         assert opened(panel.picture().png()).width == 720
     assert opened(panel.picture().png()).width == 720
+
+
+def test_a_picture_of_a_running_plot_copies_no_samples(session, view):
+    plot = view(dgkit.LatencyPlot(session)).panel
+    plot.start()
+    measured(plot)
+    plot.picture()  # loads fonts
+    tracemalloc.start()
+    try:
+        plot.picture()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_hex_view_shows_the_bytes_in_view(session, view):

@@ -402,11 +402,7 @@ class LatencyPlot(BokehPanel):
             with contextlib.suppress(ValueError):
                 return sweep_picture(self.title, self._sweeps.named())
         state = SessionModel.of(self.session).state()
-        try:
-            runs = self._view_model.runs()
-        except ValueError:
-            runs = {}
-        return latency_picture(self.title, state["label"], runs)
+        return latency_picture(self.title, state["label"], self._view_model.summaries())
 
     def static_html(self) -> str:
         """Return the reports of the runs as HTML."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from ...html_cards import provider_label
 from ...report import LatencyReport, Machine, PostedLatencyReport, path_text, posted_label
 from ...types import MIXED
 from ...units import size_text
-from .history import History
+from .history import Floats, History
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,21 @@ class RunConfig:
         }  # fmt: skip
 
 
+class RunSummary(NamedTuple):
+    """What a picture shows of a run.
+
+    Attributes:
+        samples: Number of all samples.
+        figures: Min, max and percentiles, in ns.
+        points: As `History.fine`.
+    """
+
+    config: RunConfig
+    samples: int
+    figures: dict[str, float]
+    points: Floats
+
+
 @dataclass(slots=True)
 class Run:
     """Samples of one configuration, from its first start to its last stop."""
@@ -116,8 +131,13 @@ class Run:
             self.config = replace(config, path=MIXED)
 
     def copy(self) -> Run:
-        """Return a copy, for a reader that works while samples arrive."""
+        """Return a copy, for a reader that works while samples arrive; it takes 8 MB."""
         return replace(self, history=deepcopy(self.history))
+
+    def summary(self) -> RunSummary:
+        """Return what a picture shows: without the samples, since it is drawn every few seconds."""
+        history = self.history
+        return RunSummary(self.config, history.samples, history.figures(), history.fine.all())
 
     def report(self) -> LatencyReport:
         """Return a report on the last samples, at most 1,000,000; `where` says how many.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...units import us
 from ..base.chart import Axis, Chart
 from ..base.picture import Picture
-from .run import Run
+from .run import RunSummary
 from .size_sweep import SizeSweep
 
 _BAND, _FLOOR, _BEFORE = "#b9d5ea", "#3c763d", "#7b3294"
@@ -16,7 +16,7 @@ _COLOURS = {"p50": "#0072b2", "p99": "#b34700", "max": "#5f6368"}
 _POINTS = 700  # most points of a line: the picture has no more columns
 
 
-def latency_picture(title: str, label: str, runs: Mapping[str, Run]) -> Picture:
+def latency_picture(title: str, label: str, runs: Mapping[str, RunSummary]) -> Picture:
     """Return latency over time of the last run, and the percentiles of all.
 
     Args:
@@ -30,18 +30,18 @@ def latency_picture(title: str, label: str, runs: Mapping[str, Run]) -> Picture:
         picture.text("no samples yet")
         return picture
     *_, last = runs.values()
-    picture = Picture(f"{title}: {last.config.description}, {last.history.samples:,} samples")
+    picture = Picture(f"{title}: {last.config.description}, {last.samples:,} samples")
     picture.heading(title, last.config.label)
     picture.chart(_over_time(last))
     for name, run in runs.items():
-        figures = ", ".join(f"{key} {us(ns)}" for key, ns in run.history.figures().items())
-        picture.text(f"{name}: {run.config.description}; {run.history.samples:,} samples")
+        figures = ", ".join(f"{key} {us(ns)}" for key, ns in run.figures.items())
+        picture.text(f"{name}: {run.config.description}; {run.samples:,} samples")
         picture.text(f"{figures} µs")
     return picture
 
 
-def _over_time(run: Run) -> Chart:
-    rows = run.history.fine.all()
+def _over_time(run: RunSummary) -> Chart:
+    rows = run.points
     rows = rows[:: -(-len(rows) // _POINTS) or 1]
     chart = Chart(
         run.config.description, Axis("seconds before the last sample"), Axis("µs (log scale)", True)

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ..base.viewers import Viewers
-from .run import Run, RunConfig
+from .run import Run, RunConfig, RunSummary
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
 
@@ -101,10 +101,18 @@ class ViewModel:
         Raises:
             ValueError: There are no samples yet.
         """
-        if self.before is None:
-            return {"run": self.require_samples().copy()}
-        after = self.run if self.run and self.run.history.samples else None
-        return {"before": self.before.copy()} | ({"after": after.copy()} if after else {})
+        if not (named := self._named()):
+            self.require_samples()
+        return {name: run.copy() for name, run in named.items()}
+
+    @_locked
+    def summaries(self) -> dict[str, RunSummary]:
+        """Return what a picture shows of the same runs; none without samples."""
+        return {name: run.summary() for name, run in self._named().items()}
+
+    def _named(self) -> dict[str, Run]:
+        named = {"before": self.before, "run" if self.before is None else "after": self.run}
+        return {name: run for name, run in named.items() if run and run.history.samples}
 
     @_locked
     def figures(self) -> dict[str, float]:
