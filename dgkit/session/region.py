@@ -214,10 +214,18 @@ class SessionRegion:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _layout(self) -> str:
+        """Return dtype and shape of an array in this process's memory; "" for plain bytes."""
+        array = getattr(getattr(self.local, "memory", None), "array", None)
+        if array is None or (array.dtype == "u1" and array.ndim == 1):
+            return ""
+        return f"{array.dtype}, shape {array.shape}"
+
     def __repr__(self) -> str:
         from ..units import plural  # imported late: connect() must be quick
 
-        about = f"{plural(self.size, 'byte')}, {self.access}"
+        layout = f" ({layout})" if (layout := self._layout()) else ""
+        about = f"{plural(self.size, 'byte')}{layout}, {self.access}"
         about += f", {self.registration}" if self.registration else ""
         about += f", auto: {self.chosen}" if self.chosen else ""
         state = ", closed" if self.closed else ""
@@ -231,6 +239,7 @@ class SessionRegion:
             ("Name", self.name),
             ("On", self.where),
             ("Size", plural(self.size, "byte")),
+            *([("Array", layout)] if (layout := self._layout()) else []),
             ("Access", access_text(self.access)),
             *([("Registered", self.registration)] if self.registration else []),
             *([("Chosen", self.chosen)] if self.chosen else []),

@@ -95,11 +95,10 @@ def test_a_region_says_what_it_is(session):
         assert (region.size, region.name, region.place, region.access) == (1024, "grid", "host", 3)
         assert region.array.shape == (4, 256)
         assert len(region.token) <= 512
-        assert "'grid' on host, 1,024 bytes" in repr(region)
+        assert "'grid' on host, 1,024 bytes (uint8, shape (4, 256)), rw" in repr(region)
         shown = region._repr_html_()
-        assert all(
-            words in shown for words in ("grid", "1,024 bytes", "read and write", "software")
-        )
+        words = ("grid", "1,024 bytes", "uint8, shape (4, 256)", "read and write", "software")
+        assert all(word in shown for word in words)
     assert region.closed
     assert "(closed)" in region._repr_html_()
     with pytest.raises(ClosedError):

@@ -7,12 +7,13 @@ import os
 import signal
 
 import pytest
-from support.jupyter.latency import measured, taken
+from support.jupyter.latency import MACHINE, measured, taken
 from support.jupyter.panels import PanelError, View
 from support.processes.waiting import until
 
 import dgkit
-from dgkit.widgets.latency.size_sweep import SweepSetting
+from dgkit.report import LatencyReport
+from dgkit.widgets.latency.size_sweep import SweepSetting, _row
 
 FEW = {"sizes": "8, 64, 4K", "rounds": 3, "samples": 100}
 
@@ -43,7 +44,7 @@ def test_each_size_has_a_median_a_band_and_a_floor_of_all_rounds(plot):
         assert 0 < row["low"] <= row["p50"] <= row["high"] <= 1e9
         assert row["p99"] >= row["low"]
         assert row["floor"] is None or row["floor"] > 0
-        assert row["ratio"] is not None or row["moved"] or row["floor"] is None
+        assert row["ratio"] is not None or row["floor"] is None
 
 
 def test_the_views_see_it_go_on_and_then_what_it_found(plot, seen):
@@ -227,3 +228,17 @@ def test_the_loss_of_the_dpu_ends_it_with_a_sentence(view):
 def test_large_sizes_have_fewer_samples():
     setting = SweepSetting(samples=500)
     assert [setting.count(size) for size in (8, 1 << 20, 1 << 30)] == [500, 64, 20]
+
+
+def test_a_floor_above_its_measurement_is_dropped():
+    def row(*rounds):
+        fields = {"size": 64, "op": "write", "provider": "soft", "path": "inline", "where": "here"}
+        reports = [
+            LatencyReport.of([p50], floor_ns=floors, machine=MACHINE, spinning=True, **fields)
+            for p50, *floors in rounds
+        ]
+        return {key: _row(64, reports)[key] for key in ("floor", "ratio", "moved")}
+
+    assert row((100, 80, 80), (100, 120, 120)) == {"floor": 80, "ratio": 1.25, "moved": 1}
+    assert row((100, 120, 130), (100, 50, 100)) == {"floor": None, "ratio": None, "moved": 2}
+    assert row((100,)) == {"floor": None, "ratio": None, "moved": 0}

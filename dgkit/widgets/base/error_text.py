@@ -7,7 +7,7 @@ from ... import errors
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
     (errors.PeerTimeout, "The DPU's process is stopped or very busy: wait, or restart it."),
-    (errors.PeerLost, "Start the DPU again, or connect again."),
+    (errors.PeerLost, "Run the cell that opened the session or the dashboard again."),
     (errors.PeerRefused, "`dgkit keys list` shows the keys known on this machine."),
     (errors.PeerError, "Install the same dgkit version on both sides."),
     (errors.BoundsError, "Use a smaller size or another offset."),

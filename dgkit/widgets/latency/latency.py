@@ -409,7 +409,7 @@ class LatencyPlot(BokehPanel):
         try:
             runs = self._view_model.runs().values()
         except ValueError:
-            return "<p>Latency plot: no samples yet. Run the cell for the live view.</p>"
+            return "<p>Latency plot: run the cell for the live view.</p>"  # has samples later
         return "".join(run.report()._repr_html_() for run in runs)
 
     def end(self) -> None:

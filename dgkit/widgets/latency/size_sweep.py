@@ -238,8 +238,8 @@ class SizeSweep:
             `size`, `path`, `rounds`, `samples` of all rounds; in ns, the median over the rounds of
             `p50`, `p99` (None for fewer than 100 samples a round) and `floor` (None if there is
             none); `low` and `high`, the least and greatest p50 of a round. `ratio` is the median of
-            p50 divided by the floor, over the rounds whose floor was steady; `moved` counts the
-            other rounds.
+            p50 divided by the floor. `floor` and `ratio` are of the rounds whose floor was steady
+            and below the p50, as on an idle machine; `moved` counts the other rounds.
         """
         return [_row(size, reports) for size, reports in self.reports.items()]
 
@@ -276,16 +276,17 @@ class SizeSweep:
 def _row(size: int, reports: list[LatencyReport]) -> dict[str, Any]:
     p50s = [report.p50_ns for report in reports]
     p99s = [report.p99_ns for report in reports if report.percentiles.n >= P99_LEAST]
-    floors = [ns for report in reports for ns in report.floor_ns]
-    ratios = [report.floor_ratio for report in reports if report.floor_ratio is not None]
+    ratios = {at: each.floor_ratio for at, each in enumerate(reports) if each.floor_ratio}
+    ratios = {at: ratio for at, ratio in ratios.items() if ratio >= 1}
+    floors = [ns for at in ratios for ns in reports[at].floor_ns]
     return {
         "size": size, "text": size_text(size), "rounds": len(reports),
         "path": " and ".join(sorted({report.path for report in reports})),
         "samples": sum(report.percentiles.n for report in reports),
         "p50": median(p50s), "low": min(p50s), "high": max(p50s),
         "p99": median(p99s) if p99s else None, "floor": median(floors) if floors else None,
-        "ratio": median(ratios) if ratios else None,
-        "moved": sum(report.floor_moved for report in reports),
+        "ratio": median(ratios.values()) if ratios else None,
+        "moved": sum(bool(report.floor_ns) for report in reports) - len(ratios),
     }  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def sweep_picture(title: str, sweeps: Mapping[str, SizeSweep]) -> Picture:
     cells = [
         (row["text"], row["path"], us(row["p50"]), f"{us(row['low'])} to {us(row['high'])}",
          us(row["floor"]) if row["floor"] else "none",
-         f"{row['ratio']:.2f}" if row["ratio"] else "floor moved" if row["moved"] else "none")
+         f"{row['ratio']:.2f}" if row["ratio"] else "unsteady" if row["moved"] else "none")
         for row in rows
     ]  # fmt: skip
     picture.table(header, cells)

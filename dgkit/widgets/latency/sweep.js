@@ -101,7 +101,7 @@ export function sweepTable() {
   const body = h("tbody");
   const micro = (ns) => (ns == null ? "–" : micros(ns));
   const toFloor = ({ ratio, moved }) =>
-    ratio == null ? (moved ? "floor moved" : "–") : `${ratio.toFixed(2)}${moved ? " *" : ""}`;
+    ratio == null ? (moved ? "unsteady" : "–") : `${ratio.toFixed(2)}${moved ? " *" : ""}`;
   const update = ({ sweep, sweep_before: before }) => {
     const rows = sweep?.rows ?? [];
     const earlier = new Map((before?.rows ?? []).map((row) => [row.size, row]));
@@ -128,7 +128,7 @@ export function sweepTable() {
     moved.hidden = !rows.some((row) => row.moved);
     nameFigures(table.firstChild);
   };
-  const moved = h("span", {}, " * without the rounds whose floor moved by more than half.");
+  const moved = h("span", {}, " * without the rounds whose floor moved by more than half, or was above the p50.");
   const caption = h("caption", { class: "dg-help" }, "Times in µs, the median of the rounds.", moved);
   const table = h(
     "div",
