@@ -46,9 +46,18 @@ def softdoca() -> None:
 
 @softdoca.command(short_help="Print the environment to build and run programs.")
 @_side
+@click.option(
+    "--api",
+    type=click.Choice(["1.3", "2.2", "3.0"]),
+    default="3.0",
+    show_default=True,
+    help="DOCA release the programs are written for.",
+)
 @as_json
-def env(side: str, json_: bool) -> int:
+def env(side: str, api: str, json_: bool) -> int:
     """Print shell commands that set the environment to build and run programs with softdoca.
+
+    --api 2.2 is for programs with work queues (DOCA 1.5 to 2.2), --api 1.3 for those of 1.3.
 
     \b
     Examples:
@@ -57,10 +66,11 @@ def env(side: str, json_: bool) -> int:
       eval "$(dgkit softdoca env --side dpu)"    # in the shell of the DPU side
     """
     home = _home()
-    paths = _paths(home)
+    paths = _paths(home, api)
     if json_:
         facts = {"include": str(home / "include"), "lib": str(home / "lib"), "side": side}
-        print_json({"provider": "softdoca", **facts, "environment": _environment(home, side)})
+        environment = _environment(home, side, api)
+        print_json({"provider": "softdoca", **facts, "environment": environment})
         return 0
     click.echo("# softdoca: DOCA in software, by this machine's CPU; no BlueField is involved.")
     click.echo('# In a shell: eval "$(dgkit softdoca env)"')
@@ -119,12 +129,11 @@ def samples(folder: Path) -> int:
     Example:
       dgkit softdoca samples && eval "$(dgkit softdoca env)" && make -C softdoca-samples
     """
-    sources = sorted((_home() / "samples").iterdir())
-    if existing := [path.name for path in sources if (folder / path.name).exists()]:
+    sources = _home() / "samples"
+    names = sorted(path.name for path in sources.iterdir())
+    if existing := [name for name in names if (folder / name).exists()]:
         raise click.UsageError(f"{folder} already has {', '.join(existing)}, which are kept")
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in sources:
-        shutil.copyfile(path, folder / path.name)
+    shutil.copytree(sources, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
     click.echo(folder)
     say(f'Build with: eval "$(dgkit softdoca env)" && make -C {shlex.quote(str(folder))}')
     return 0
@@ -177,10 +186,11 @@ def _home() -> Path:
     return home
 
 
-def _paths(home: Path) -> dict[str, str]:
+def _paths(home: Path, api: str) -> dict[str, str]:
     """Return the folder to prepend to each search path."""
+    modules = "lib/pkgconfig" if api == "3.0" else f"lib/doca-{api}/pkgconfig"
     return {
-        "PKG_CONFIG_PATH": str(home / "lib/pkgconfig"),
+        "PKG_CONFIG_PATH": str(home / modules),
         "LD_LIBRARY_PATH": os.pathsep.join(str(home / name) for name in ("lib", "lib/ibverbs")),
     }
 
@@ -190,11 +200,11 @@ def _sdk(home: Path) -> str:
     return str(home / "lib/sdk")
 
 
-def _environment(home: Path, side: str) -> dict[str, str]:
+def _environment(home: Path, side: str, api: str = "3.0") -> dict[str, str]:
     """Return the environment variables; search paths of this process are appended to softdoca's."""
     paths = {
         name: os.pathsep.join(filter(None, (path, os.environ.get(name))))
-        for name, path in _paths(home).items()
+        for name, path in _paths(home, api).items()
     }
     return {**paths, "DOCA_SDK_LIB_PATH": _sdk(home), "SOFTDOCA_SIDE": side}
 

@@ -50,6 +50,16 @@ def test_env_keeps_what_the_paths_held_behind_its_own(capsys):
     assert f"PKG_CONFIG_PATH={HOME}/lib/pkgconfig:/d" in lines
 
 
+@pytest.mark.parametrize("api", ["1.3", "2.2"])
+def test_env_finds_the_modules_of_a_release(api, capsys):
+    assert main(["softdoca", "env", "--api", api]) == 0
+    lines = in_a_shell(capsys.readouterr().out).splitlines()
+    assert f"PKG_CONFIG_PATH={HOME}/lib/doca-{api}/pkgconfig" in lines
+    main(["softdoca", "env", "--api", api, "--json"])
+    paths = json.loads(capsys.readouterr().out)["environment"]["PKG_CONFIG_PATH"]
+    assert paths.startswith(f"{HOME}/lib/doca-{api}/pkgconfig")
+
+
 @pytest.mark.parametrize("side", ["host", "dpu", "both"])
 def test_env_names_the_side(side, capsys):
     assert main(["softdoca", "env", "--side", side]) == 0
@@ -188,8 +198,10 @@ def test_samples_are_copied_whole(tmp_path, capsys):
     assert "make -C" in err
     names = {path.name for path in folder.iterdir()}
     assert {"Makefile", "common.h", "local_copy.c", "remote_copy_sender.c"} <= names
-    for path in folder.iterdir():
-        assert path.read_bytes() == (HOME / "samples" / path.name).read_bytes()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert folder / "doca-1.3" / "dma_local_copy.c" in files
+    for path in files:
+        assert path.read_bytes() == (HOME / "samples" / path.relative_to(folder)).read_bytes()
 
 
 def test_samples_overwrite_nothing(tmp_path, capsys):

@@ -10,7 +10,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.doca.libraries import HOME, NODES, PARTS, dynamic, exported, nodes, public, tool
+from support.doca.libraries import (
+    HOME,
+    NODES,
+    PARTS,
+    dynamic,
+    exported,
+    nodes,
+    public,
+    readelf,
+    tool,
+)
 
 LIST = Path(__file__).with_name("softdoca_symbols.txt")
 
@@ -137,6 +147,53 @@ def run(program):
     )
     assert not done.stderr
     return done.stdout
+
+
+# ---- the API of DOCA 1.3 to 2.2 ----
+
+WORKQ = HOME / "lib/libdoca_workq.so.1"
+
+
+def declared_for(number):
+    """Symbols of the functions that a release's headers declare, from their preprocessed text."""
+    headers = [f"#include <{path.name}>" for path in (HOME / "include/workq").glob("*.h")]
+    flags = [f"-I{HOME}/include/workq", f"-I{HOME}/include", f"-DSOFTDOCA_DOCA={number}"]
+    command = [tool("cc", "gcc"), "-E", "-P", *flags, "-include", "stddef.h", "-"]
+    done = subprocess.run(
+        command, input="\n".join(headers), capture_output=True, text=True, check=True
+    )
+    found = re.findall(r'\b(doca_\w+)\([^;{}]*?\)\s*(?:__asm__\("(\w+)" "(\w+)"\))?;', done.stdout)
+    return {prefix + other if prefix else name for name, prefix, other in found}
+
+
+def test_the_headers_of_work_queues_declare_what_the_library_exports():
+    both = declared_for(103) | declared_for(202)
+    current = {name for part in PARTS for name in public(part)}
+    functions = set(exported(WORKQ))
+    assert functions <= both
+    assert both <= functions | current
+    assert set(exported(WORKQ).values()) == {"DOCA_1"}
+
+
+@pytest.mark.parametrize("release", ["1.3", "2.2"])
+def test_a_program_gets_the_functions_of_its_release(release, tmp_path):
+    """Where both APIs have a function of one name, and where its parameters differ."""
+    (tmp_path / "program.c").write_text(
+        "#include <doca_dma.h>\n#include <doca_mmap.h>\nint main(void) { struct doca_dma *dma;"
+        " struct doca_mmap *map; return doca_dma_create(&dma) || doca_mmap_create(NULL, &map); }"
+    )
+    modules = environment() | {"PKG_CONFIG_PATH": f"{HOME}/lib/doca-{release}/pkgconfig"}
+    words = [tool("pkg-config", "pkgconf"), "--cflags", "--libs", "doca-dma", "doca-common"]
+    done = subprocess.run(words, capture_output=True, text=True, env=modules, check=True)
+    command = [tool("cc", "gcc"), "-Werror", "program.c", *done.stdout.split(), "-o", "program"]
+    subprocess.run(command, check=True, cwd=tmp_path)
+    wanted = {
+        "doca_dma_create",
+        "softdoca_1_3_mmap_create" if release == "1.3" else "doca_mmap_create",
+    }
+    text = readelf(tmp_path / "program", "--dyn-syms")
+    assert set(re.findall(r"UND (\w+)@DOCA_1 ", text)) == wanted
+    assert run(tmp_path / "program") == ""
 
 
 # Those that are here, beside the compiler that dgkit itself needs.
