@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from .widgets.heatmap import HeatMap as HeatMap
     from .widgets.hexview import HexView as HexView
     from .widgets.latency import LatencyPlot as LatencyPlot
+    from .widgets.queuepair import QueuePanel as QueuePanel
     from .widgets.transfer import TransferPanel as TransferPanel
 
 _NAMES = {
@@ -121,6 +122,7 @@ _LAB = {
     "HeatMap": "widgets.heatmap",
     "HexView": "widgets.hexview",
     "LatencyPlot": "widgets.latency",
+    "QueuePanel": "widgets.queuepair",
     "TransferPanel": "widgets.transfer",
     "dashboard": "widgets.dashboard",
     "load_ipython_extension": "jupyter",

@@ -109,6 +109,9 @@ class VerbsQueueInfo:
 
     Attributes:
         state: "reset", "init", "ready to receive", "ready to send" or "error".
+        posted: Places of the ring that kernels have reserved, and
+        polled: completions of the send queue that they have consumed; both None if the structure
+            that counts them is in GPU memory.
         producer: Work queue entries that the doorbell has announced.
         taken: Work queue entries that the NIC has taken; `completed` of them are complete.
         completions: Completion queue entries that it has written for the send queue.
@@ -120,6 +123,8 @@ class VerbsQueueInfo:
     """
 
     state: str
+    posted: int | None
+    polled: int | None
     producer: int
     taken: int
     completed: int
@@ -323,6 +328,7 @@ class VerbsQueue(KernelQueue):
     handle_layout = HandleLayout(296, (8, 9, 10, 15, 16, 20, 22, 28, 30))
     # The structure, then the doorbell record and the doorbell.
     _RECORD, _DOORBELL = 512, 576
+    _POSTED, _POLLED = 0, 184  # in the structure
 
     def __init__(self, nic: Nic, config: VerbsQueueConfig) -> None:
         super().__init__()
@@ -442,14 +448,28 @@ class VerbsQueue(KernelQueue):
         """Return the state and the counts of this queue pair."""
         raw = self._info()
         failed = bool(raw.syndrome)
+        posted, polled = self._kernel_counts()
         return VerbsQueueInfo(
-            state=_STATES.get(raw.state, f"state {raw.state}"), producer=raw.doorbell,
+            state=_STATES.get(raw.state, f"state {raw.state}"),
+            posted=posted, polled=polled, producer=raw.doorbell,
             taken=raw.taken, completed=raw.completed, completions=raw.produced_cqes,
             received=raw.received, posted_receives=raw.posted_receives,
             waiting=_WAITS[raw.waiting], syndrome=int(raw.syndrome) if failed else None,
             why=ffi.string(raw.why).decode(errors="replace"),
             operations={i: int(n) for i, n in enumerate(raw.by_opcode) if n},
         )  # fmt: skip
+
+    def _kernel_counts(self) -> tuple[int | None, int | None]:
+        """Return the counts sq_rsvd_index and cq_sq.cqe_ci, which kernels write."""
+        if self.nic.device.provider == "cuda":
+            return None, None
+        with self.nic.using:
+            self._handle()
+            posted, polled = (
+                int.from_bytes(self._memory[at : at + 8], "little")
+                for at in (self._POSTED, self._POLLED)
+            )
+        return posted, polled
 
     def entries(self) -> list[bytes]:
         """Return a copy of the ring of work queue entries, 64 bytes each."""

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 _SHOWN = 16  # entries and completions before the newest that a report shows
 _BLOCKS = 4  # 16-byte segments in 64 bytes
+ENTRY_COLUMNS = (
+    "number", "state", "operation", "bytes", "local address", "lkey", "remote address", "rkey",
+    "flags",
+)  # fmt: skip
+COMPLETION_COLUMNS = ("entry", "kind", "bytes", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +56,20 @@ class QueueReport:
     completions: tuple[CompletionEntry, ...]
 
     def __str__(self) -> str:
-        lines = [f"queue pair {self.qpn:#x}, {self.info.state}", *self._counts()]
+        lines = [f"queue pair {self.qpn:#x}, {self.info.state}", *self.counts()]
         lines += ["entries:", *(f"  {e.state:8} {e.entry}" for e in self.entries)]
         lines += ["completions:", *(f"  {c}" for c in self.completions)]
         return "\n".join(lines)
 
     __repr__ = __str__
 
-    def _counts(self) -> list[str]:
+    def counts(self) -> list[str]:
+        """Return sentences about the doorbell, the NIC and errors."""
         info = self.info
         ahead = info.producer - info.taken
         counts = f"doorbell {info.producer:,}, taken {info.taken:,}, complete {info.completed:,}"
-        lines = [f"{counts}, completions written {info.completions:,}"]
+        polled = "" if info.polled is None else f", polled {info.polled:,}"
+        lines = [f"{counts}, completions written {info.completions:,}{polled}"]
         if ahead:
             what = f"waits for {info.waiting}" if info.waiting else "has not taken them"
             lines.append(f"the GPU is {ahead:,} entries ahead of the NIC, which {what}")
@@ -72,18 +79,24 @@ class QueueReport:
             lines.append(f"error: {info.why}")
         return lines
 
+    def entry_rows(self) -> list[tuple[str, ...]]:
+        """Return the entries as rows of a table, see `ENTRY_COLUMNS`."""
+        return [(f"{e.number:,}", e.state, *_columns(e.entry)) for e in self.entries]
+
+    def completion_rows(self) -> list[tuple[str, ...]]:
+        """Return the completions as rows of a table, see `COMPLETION_COLUMNS`."""
+        return [
+            (str(c.index), c.name, f"{c.size:,}" if c.size else "", _error(c))
+            for c in self.completions
+        ]
+
     def _repr_html_(self) -> str:
         from ..html_cards import Html, badge, card, provider_badge, table
 
-        rows = [(f"{e.number:,}", e.state, e.entry.name, *_columns(e.entry)) for e in self.entries]
-        header = ("number", "state", "operation", "local", "remote", "flags")
-        done = [
-            (c.index, c.name, f"{c.size:,}" if c.size else "", _error(c)) for c in self.completions
-        ]
-        sent = table("Work queue entries, oldest first", header, rows)
-        completed = table("Completions, oldest first", ("entry", "kind", "bytes", "error"), done)
+        sent = table("Work queue entries, oldest first", ENTRY_COLUMNS, self.entry_rows())
+        completed = table("Completions, oldest first", COMPLETION_COLUMNS, self.completion_rows())
         failed = self.info.state == "error"
-        first, *rest = self._counts()
+        first, *rest = self.counts()
         note = self.info.why if failed else ""
         return card(
             f"Queue pair {self.qpn:#x}",
@@ -93,18 +106,27 @@ class QueueReport:
         )  # fmt: skip
 
 
-def _columns(entry: WorkEntry) -> tuple[str, str, str]:
-    """Return what an entry moves, where to or from, and its flags."""
-    local = "; ".join(map(str, entry.data))
-    remote = f"{entry.remote[0]:#x}, key {entry.remote[1]:#x}" if entry.remote else ""
-    if entry.operands and entry.name == "WAIT":
-        local = f"completion {entry.operands[0]:,} of queue {entry.operands[1]:#x}"
-    elif entry.operands:
-        remote += f", operand {entry.operands[0]:,}"
+def _columns(entry: WorkEntry) -> tuple[str, ...]:
+    """Return operation, bytes, addresses and keys of both sides, and flags."""
+    size = f"{sum(piece.size for piece in entry.data):,}" if entry.data else ""
+    places = [p for p in entry.data if p.address is not None]
+    local = "; ".join(f"{p.address:#x}" for p in places) or ("inline" if entry.data else "")
+    lkey = "; ".join(dict.fromkeys(f"{p.key:#x}" for p in places))
+    remote, rkey = (f"{part:#x}" for part in entry.remote) if entry.remote else ("", "")
     words = [word for word, yes in (("signaled", entry.signaled), ("fence", entry.fence)) if yes]
     if entry.immediate is not None:
         words.append(f"immediate {entry.immediate:#x}")
-    return local, remote, ", ".join(words)
+    return _operation(entry), size, local, lkey, remote, rkey, ", ".join(words)
+
+
+def _operation(entry: WorkEntry) -> str:
+    """Return the name of an operation with its operand."""
+    if not entry.operands:
+        return entry.name
+    first, second = entry.operands
+    if entry.name == "WAIT":
+        return f"WAIT for completion {first:,} of {second:#x}"
+    return f"{entry.name} {first:,}"
 
 
 def _error(completion: CompletionEntry) -> str:

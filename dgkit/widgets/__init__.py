@@ -7,6 +7,7 @@
 `latency`: the latency plot.
 `doctor`: the findings of the doctor.
 `heatmap`: a sweep over many pairs while it runs.
+`queuepair`: a queue pair of the software NIC.
 `dashboard`: the panels of one session together.
 `figure`: any Bokeh figure.
 

@@ -337,8 +337,8 @@ def test_each_public_name_is_there(name: str) -> None:
     assert name in dir(dgkit)
 
 
-LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "TransferPanel"]
-LAB += ["dashboard", "load_ipython_extension", "unload_ipython_extension"]
+LAB = ["AllocatePanel", "DoctorPanel", "HeatMap", "HexView", "LatencyPlot", "QueuePanel"]
+LAB += ["TransferPanel", "dashboard", "load_ipython_extension", "unload_ipython_extension"]
 
 
 @pytest.mark.parametrize("name", LAB)
