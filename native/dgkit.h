@@ -756,11 +756,11 @@ int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out);
 /* Frees the queue pair. Once this returns, the NIC accesses none of its memory. */
 int dg_nic_qp_close(dg_nic_qp *qp);
 /* Writes the DG_NIC_LAYOUT_SIZE bytes of the structure that device code of GPUNetIO Verbs works on
- * (struct doca_gpu_dev_verbs_qp), with all counts 0. nic_handler: enum
- * doca_gpu_dev_verbs_nic_handler, 1, 2 or 10 for PROXY, RECORD and NO_RECORD; call it after
- * dg_nic_qp_set_doorbell(). Its CQs have no doorbell records. Errors: EINVAL for another handler. */
+ * (struct doca_gpu_dev_verbs_qp), with all counts 0. Its NIC handler is 1, 2 or 10 (enum
+ * doca_gpu_dev_verbs_nic_handler) for PROXY, RECORD and NO_RECORD; call it after
+ * dg_nic_qp_set_doorbell(). Its CQs have no doorbell records. */
 enum { DG_NIC_LAYOUT_SIZE = 296 };
-int dg_nic_qp_lay_out(dg_nic_qp *qp, uint32_t nic_handler, void *out);
+int dg_nic_qp_lay_out(dg_nic_qp *qp, void *out);
 
 /* A completion callback for DOCA tasks, used by its address: stores 1 in the uint32_t that
  * task_data points to. DOCA passes a `union doca_data` by value; a uint64_t is passed in the same

@@ -29,8 +29,6 @@ _WQE = _CQE = 64
 _RECEIVE = 16
 _NOT_WRITTEN = 15 << 4 | 1  # op_own of a completion queue entry before its first use
 _DOORBELLS = {"proxy": "DG_NIC_PROXY", "record": "DG_NIC_RECORD", "no record": "DG_NIC_NO_RECORD"}
-# Values of enum doca_gpu_dev_verbs_nic_handler in NVIDIA's headers.
-_HANDLERS = {"proxy": 1, "record": 2, "no record": 2 | 8}
 _STATES = {0: "reset", 1: "init", 2: "ready to receive", 3: "ready to send", 6: "error"}
 _WAITS = (
     "", "a completion", "a receive of the peer", "its bytes", "the import of a key",
@@ -356,8 +354,7 @@ class VerbsQueue(KernelQueue):
         self._memory[completions + _CQE - 1 : sends : _CQE] = bytes([_NOT_WRITTEN]) * count
 
     def _lay_out(self) -> None:
-        handler = _HANDLERS[self.config.doorbell]
-        check(lib.dg_nic_qp_lay_out(self._handle(), handler, self._raw))
+        check(lib.dg_nic_qp_lay_out(self._handle(), self._raw))
 
     def _open(self) -> None:
         self._clear()

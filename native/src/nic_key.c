@@ -5,12 +5,6 @@
 #include "nic.h"
 #include "region.h"
 
-static uint32_t name_of(dg_region *r)
-{
-	dg_region_info info;
-	return dg_region_info_get(r, &info) ? 0 : info.id;
-}
-
 /* Returns the rights to the region that these rights to a key need. */
 static uint32_t region_access(uint32_t access)
 {
@@ -41,7 +35,7 @@ static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t
 {
 	const uint32_t access = region_access(k->access);
 	int length = 0;
-	k->local.entry = dg_region_table_find(name_of(r), &k->local.id);
+	k->local.entry = dg_region_table_find(r->name, &k->local.id);
 	if (!k->local.entry)
 		return dg_fail(ESTALE, "the region of a key is closed");
 	if (!access)
@@ -52,7 +46,7 @@ static int import_own(struct dg_nic *n, dg_region *r, struct nic_key *k, uint8_t
 	const int rc = dg_region_import(n->dev, descriptor, (size_t)length, UINT64_MAX, &k->import);
 	if (rc)
 		return rc;
-	k->remote.entry = dg_region_table_find(name_of(k->import), &k->remote.id);
+	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
 	return length;
 }
 

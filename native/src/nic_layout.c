@@ -7,7 +7,6 @@
 #include <endian.h>
 #include <string.h>
 
-#include "error.h"
 #include "nic.h"
 
 enum {
@@ -85,17 +84,12 @@ static void lay_out_receives(const dg_nic_qp_config *c, struct qp_layout *l)
 	l->rq_cq = lay_out_cq(c->receive_cq);
 }
 
-int dg_nic_qp_lay_out(dg_nic_qp *qp, uint32_t nic_handler, void *out)
+int dg_nic_qp_lay_out(dg_nic_qp *qp, void *out)
 {
 	const dg_nic_qp_config *c = &qp->c;
 	static const uint32_t handlers[] = {[DG_NIC_PROXY] = HANDLER_CPU_PROXY,
 					    [DG_NIC_RECORD] = HANDLER_GPU_SM_DB,
 					    [DG_NIC_NO_RECORD] = HANDLER_GPU_SM_NO_DBR};
-	if (c->doorbell_mode > DG_NIC_NO_RECORD || nic_handler != handlers[c->doorbell_mode])
-		return dg_fail(
-			EINVAL, "NIC handler %u does not match doorbell mode %u: it must be %u",
-			nic_handler, c->doorbell_mode,
-			handlers[c->doorbell_mode > DG_NIC_NO_RECORD ? 0 : c->doorbell_mode]);
 	struct qp_layout l = {
 		.number = qp->qpn,
 		.number_shifted = qp->qpn << 8,
@@ -105,7 +99,7 @@ int dg_nic_qp_lay_out(dg_nic_qp *qp, uint32_t nic_handler, void *out)
 		.sq_record = c->record ? c->record + 1 : NULL,
 		.doorbell = c->doorbell,
 		.sq_cq = lay_out_cq(c->send_cq),
-		.handler = nic_handler,
+		.handler = handlers[c->doorbell_mode],
 		.mem_type = MEM_TYPE_GPU,
 	};
 	for (uint32_t segments = 0; segments < 6; segments++)

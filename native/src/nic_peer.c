@@ -217,7 +217,6 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 {
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 	char path[sizeof n->table_file];
-	dg_region_info info;
 	int rc = dg_nic_table_path(p->gid, path, sizeof path);
 	if (!rc)
 		rc = read_descriptor(path, descriptor, sizeof descriptor);
@@ -228,13 +227,10 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 		unlink(path);
 	if (rc)
 		return dg_fail_in(rc, "the peer's NIC");
-	rc = dg_region_info_get(p->import, &info);
-	if (rc)
-		return rc;
-	p->entry = dg_region_table_find(info.id, &(uint64_t){0});
-	if (!p->entry || info.method != DG_METHOD_MAP || info.size < sizeof *p->table)
+	p->entry = p->import->entry;
+	if (p->entry->method != DG_METHOD_MAP || p->entry->size < sizeof *p->table)
 		return dg_fail(EBADMSG, "the table of the peer's NIC has %llu bytes, not %zu",
-			       (unsigned long long)info.size, sizeof *p->table);
+			       (unsigned long long)p->entry->size, sizeof *p->table);
 	p->table = (const struct nic_table *)p->entry->base;
 	if (p->table->magic != NIC_MAGIC || p->table->version != NIC_VERSION)
 		return dg_fail(EPROTONOSUPPORT, "the peer's NIC has version %u of its table, this one "

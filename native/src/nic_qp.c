@@ -35,19 +35,26 @@ static int check_receives(const dg_nic_qp_config *c)
 	return 0;
 }
 
+static int check_mode(uint32_t mode)
+{
+	return mode <= DG_NIC_NO_RECORD
+		       ? 0
+		       : dg_fail(EINVAL, "doorbell mode %u is unknown; the modes are 0 to %d", mode,
+				 DG_NIC_NO_RECORD);
+}
+
 static int check_config(const dg_nic *n, const dg_nic_qp_config *c)
 {
 	if (!c->send_ring || (uintptr_t)c->send_ring % WQE_BLOCK)
 		return dg_fail(EINVAL, "the send ring is at %p; it needs an address that is a multiple "
 				       "of %d",
 			       c->send_ring, WQE_BLOCK);
-	if (c->doorbell_mode > DG_NIC_NO_RECORD)
-		return dg_fail(EINVAL, "doorbell mode %u is unknown; the modes are 0 to %d",
-			       c->doorbell_mode, DG_NIC_NO_RECORD);
 	if (!c->send_cq || c->send_cq->nic != n || (c->receive_cq && c->receive_cq->nic != n))
 		return dg_fail(EINVAL, "a queue pair needs a CQ for sends, and its CQs must be of the "
 				       "same NIC");
-	const int rc = check_entries("send", c->send_entries, 1);
+	int rc = check_mode(c->doorbell_mode);
+	if (!rc)
+		rc = check_entries("send", c->send_entries, 1);
 	if (rc)
 		return rc;
 	return check_entries("receive", c->receive_entries, 0) ? -EINVAL : check_receives(c);
@@ -266,10 +273,9 @@ int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uin
 	c.doorbell_mode = mode;
 	c.doorbell = doorbell;
 	c.producer = producer;
-	if (mode > DG_NIC_NO_RECORD)
-		return dg_fail(EINVAL, "doorbell mode %u is unknown; the modes are 0 to %d", mode,
-			       DG_NIC_NO_RECORD);
-	rc = check_words(&c);
+	rc = check_mode(mode);
+	if (!rc)
+		rc = check_words(&c);
 	if (rc)
 		return rc;
 	dg_poller_lock(&n->poller);

@@ -27,7 +27,7 @@ struct nic_functions {
 	int (*qp_set_doorbell)(dg_nic_qp *, uint32_t, uint64_t *, uint64_t *);
 	int (*qp_info_get)(dg_nic_qp *, dg_nic_qp_info *);
 	int (*qp_close)(dg_nic_qp *);
-	int (*qp_lay_out)(dg_nic_qp *, uint32_t, void *);
+	int (*qp_lay_out)(dg_nic_qp *, void *);
 };
 extern SOFTDOCA_INTERNAL const struct nic_functions softdoca_nic;
 

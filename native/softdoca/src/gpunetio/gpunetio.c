@@ -158,7 +158,7 @@ static doca_error_t connect_doorbell(struct doca_verbs_qp *qp,
 					      &word[proxy ? WORD_PRODUCER : WORD_DOORBELL],
 					      no_record ? (uint64_t *)producer : &qp->own_producer);
 	if (!rc)
-		rc = softdoca_nic.qp_lay_out(qp->qp, handler, &s);
+		rc = softdoca_nic.qp_lay_out(qp->qp, &s);
 	if (rc)
 		return softdoca_failed("doca_gpu_verbs_export_qp", rc);
 	s.cq_sq.dbrec = cq_record(qp->init.send_cq);
