@@ -40,7 +40,9 @@ _REPLIES_HWM = 64  # for each connection; more wait in the agent, which limits t
 # reading (stream_engine_base.cpp: a heartbeat calls out_event() without checking _io_error; one of
 # the peer's does, too, so heartbeat_ivl=0 does not help). inflow.py limits what is not taken yet.
 _REQUESTS_HWM = 0
-_SUBSCRIPTIONS_HWM = 64  # unread subscriptions of one connection
+# Unread subscriptions of one connection. Without a limit, XPUB's receive does not return as long as
+# they arrive faster than it reads them.
+_SUBSCRIPTIONS_HWM = 64
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
