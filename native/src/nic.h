@@ -279,6 +279,8 @@ static inline bool key_covers(const struct nic_key *k, uint64_t address, uint64_
 	return address >= k->address && size <= k->size && *offset <= k->size - size;
 }
 void dg_nic_keys_close(struct dg_nic *n);
+/* Returns the rights (enum dg_nic_access) that a key of a region with this access can have. */
+uint32_t dg_nic_key_access(uint32_t access);
 
 /* nic_cq.c */
 struct nic_cqe {

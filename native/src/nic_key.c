@@ -13,6 +13,18 @@ static uint32_t region_access(uint32_t access)
 	       (access & (DG_NIC_REMOTE_READ | DG_NIC_REMOTE_ATOMIC) ? DG_ACCESS_READ : 0u);
 }
 
+uint32_t dg_nic_key_access(uint32_t access)
+{
+	uint32_t rights = 0;
+	if (access & DG_ACCESS_WRITE)
+		rights |= DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE;
+	if (access & DG_ACCESS_READ)
+		rights |= DG_NIC_REMOTE_READ;
+	if (access & DG_ACCESS_WRITE && access & DG_ACCESS_READ)
+		rights |= DG_NIC_REMOTE_ATOMIC;
+	return rights;
+}
+
 static int check_key(struct dg_nic *n, dg_region *r, uint64_t address, uint32_t access)
 {
 	const uint32_t all = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ |

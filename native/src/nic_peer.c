@@ -5,6 +5,7 @@
  * are imported by the resolver when an entry first uses them.
  */
 #include <fcntl.h>
+#include <stdalign.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -89,8 +90,10 @@ static void import_memory(dg_device *dev, struct nic_key *k, const struct nic_ke
 	if (dg_region_import(dev, body->descriptor, body->length, IMPORT_NS, &k->import))
 		return;
 	k->remote.entry = dg_region_table_find(k->import->name, &k->remote.id);
-	if (k->import->memory.size < k->size) /* what the peer says is not trusted */
+	/* What the peer says is not trusted. */
+	if (k->import->memory.size < k->size)
 		k->size = k->import->memory.size;
+	k->access &= dg_nic_key_access(k->import->access);
 }
 
 /* Makes the key that `body` describes. An import that fails leaves it without memory, so that the
@@ -202,14 +205,15 @@ void dg_nic_resolver_stop(struct dg_nic *n)
 /* Reads the descriptor of another NIC's table. */
 static int read_descriptor(const char *path, uint8_t *out, size_t cap)
 {
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	/* O_NONBLOCK: it may be a FIFO. */
+	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return errno == ENOENT
 			       ? dg_fail(ENOTCONN, "no NIC of this machine has the peer's GID (%s)", path)
 			       : dg_fail_errno("cannot open %s", path);
 	const ssize_t length = read(fd, out, cap);
 	close(fd);
-	return length > 0 ? (int)length : dg_fail(EBADMSG, "the file %s of a NIC is empty", path);
+	return length > 0 ? (int)length : dg_fail(EBADMSG, "%s is empty, or not the file of a NIC", path);
 }
 
 /* Maps another NIC's table. */
@@ -232,6 +236,8 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 		return dg_fail(EBADMSG, "the table of the peer's NIC has %llu bytes, not %zu",
 			       (unsigned long long)p->entry->size, sizeof *p->table);
 	p->table = (const struct nic_table *)p->entry->base;
+	if ((uintptr_t)p->table % alignof(struct nic_table)) /* Arm's atomics need it */
+		return dg_fail(EBADMSG, "the table of the peer's NIC is not aligned");
 	if (p->table->magic != NIC_MAGIC || p->table->version != NIC_VERSION)
 		return dg_fail(EPROTONOSUPPORT, "the peer's NIC has version %u of its table, this one "
 						"has %u: use one version of dgkit on both sides",
