@@ -1,0 +1,58 @@
+"""softdoca's samples of GPUNetIO Verbs on a real GPU: two processes share it, no network adapter.
+
+They need nvcc and make. Under compute-sanitizer, where it is installed, they must have no error.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.doca.gpunetio_samples import SAMPLES, build, run_pair
+
+from dgkit.cli.softdoca import _home
+
+pytestmark = pytest.mark.gpu
+
+_CUDA = Path(os.environ.get("CUDA_HOME") or "/usr/local/cuda") / "bin"
+TOOLS = ["memcheck", "racecheck"]
+
+
+def _tool(name: str) -> str:
+    """Return the path of a program of the CUDA toolkit."""
+    found = shutil.which(name) or shutil.which(name, path=str(_CUDA))
+    return found or pytest.skip(
+        f"{name} is neither on PATH nor in {_CUDA}: install the CUDA toolkit"
+    )
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs, built for this GPU by their Makefile, without its need of pkg-config."""
+    home = _home()
+    flags = f"-D_GNU_SOURCE -DDOCA_ALLOW_EXPERIMENTAL_API -I{home}/include -I{home}/include/ibverbs"
+    libraries = [f"-ldoca_{part}" for part in ("gpunetio", "verbs", "argp", "common")]
+    libraries += [f"-L{home}/lib", f"-L{home}/lib/ibverbs", "-libverbs"]
+    return build(
+        tmp_path_factory.mktemp("gpunetio") / "samples", _tool("nvcc"), "PKG_CONFIG=true",
+        f"DOCA_CFLAGS=-I{home}/include", f"GPUNETIO_CFLAGS={flags}",
+        f"GPUNETIO_LIBS={' '.join(libraries)}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_both_processes_receive_what_the_other_one_sent(samples: Path, name: str) -> None:
+    count = ["--count", "20000"]
+    codes, said = run_pair([samples / f"gpunetio_{name}"], count, count)
+    assert codes == [0, 0], said
+    assert said.count("20000 of 20000 right, 0 errors in kernels") == 2, said
+    assert "emulated GPU" not in said
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("name", SAMPLES)
+def test_compute_sanitizer_finds_nothing(samples: Path, name: str, tool: str) -> None:
+    count = ["--count", "200"]
+    sanitizer = [_tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9"]
+    codes, said = run_pair([*sanitizer, samples / f"gpunetio_{name}"], count, count)
+    assert codes == [0, 0], said
