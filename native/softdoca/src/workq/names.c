@@ -9,6 +9,12 @@
 enum property { PROPERTY_PCI, PROPERTY_IFACE, PROPERTY_IBDEV, PROPERTY_VUID };
 enum { MEMCPY_JOB = (1 << 16) + 1, CAP_HW_OFFLOAD = 1 };
 
+/* guess: these releases print a program's records without a backend, which their samples lack. */
+static __attribute__((constructor)) void print_records(void)
+{
+	doca_log_backend_create_standard();
+}
+
 DOCA_STABLE const char *doca_get_error_string(doca_error_t error)
 {
 	return doca_error_get_descr(error);
