@@ -146,3 +146,12 @@ def sync_folder(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def installed_softdoca() -> Path:
+    """Return the folder of softdoca (lib, include, samples), which is next to the C core."""
+    import importlib.util
+
+    core = importlib.util.find_spec("dgkit._native")
+    sibling = core.origin if core and core.origin else __file__
+    return Path(sibling).resolve().parent / "_softdoca"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import shlex
 import shutil
@@ -14,6 +13,7 @@ from typing import NoReturn
 
 import click
 
+from ..files import installed_softdoca
 from .console import print_json, say
 from .options import as_json
 
@@ -171,9 +171,7 @@ def _home() -> Path:
     if given := os.environ.get("SOFTDOCA_LIB"):
         home = Path(given).resolve().parent
     else:
-        core = importlib.util.find_spec("dgkit._native")
-        sibling = Path(core.origin) if core and core.origin else Path(__file__).parent
-        home = sibling.parent / "_softdoca"
+        home = installed_softdoca()
     if not (home / "lib/libdoca_common.so.3").exists():
         if given:
             raise FileNotFoundError(

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 from ..errors import DeviceUnavailable
+from ..files import installed_softdoca
 from .codes import Code
 from .errors import BadState, DocaError, NotSupported, error_class
 
@@ -216,22 +217,13 @@ def _load_softdoca(ffi: Any) -> Library:
     if given and not given.startswith("/"):
         text = f"SOFTDOCA_LIB is {given!r}; it must be an absolute path"
         raise DeviceUnavailable(errno.ENODEV, text, check="dgkit-providers")
-    folder = Path(given) if given else _installed_softdoca()
+    folder = Path(given) if given else installed_softdoca() / "lib"
     try:
         return Library(ffi, [str(folder / f"libdoca_{part}.so.3") for part in _PARTS])
     except OSError as error:
         place = "in the folder of $SOFTDOCA_LIB" if given else "installed with dgkit"
         text = f"softdoca is not {place}: {_first(error)}"
         raise DeviceUnavailable(errno.ENODEV, text, check="dgkit-providers") from None
-
-
-def _installed_softdoca() -> Path:
-    """Return the folder of softdoca's libraries, which is next to the C core."""
-    import importlib.util
-
-    core = importlib.util.find_spec("dgkit._native")
-    sibling = Path(core.origin) if core and core.origin else Path(__file__).parent
-    return sibling.resolve().parent / "_softdoca/lib"
 
 
 def _first(error: OSError) -> str:

@@ -14,18 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import KernelError, Unsupported
-from ..files import check_own_folder, is_own, read_regular
+from ..files import check_own_folder, installed_softdoca, is_own, read_regular
 from . import ptx
 
 _PACKAGE = Path(__file__).resolve().parent
 # The header's folder in an installation, and in a clone.
 _FOLDERS = (_PACKAGE / "include", _PACKAGE.parents[1] / "native" / "device")
 _VERBS_HEADER = "doca_gpunetio_dev_verbs_onesided.cuh"
-# Likewise; an installation in place has them beside the C core.
-_VERBS_FOLDERS = (
-    _PACKAGE.parent / "_softdoca" / "include",
-    _PACKAGE.parents[1] / "native" / "softdoca" / "include",
-)
 SOURCE_NAME = "kernel.cu"  # the name in compiler messages and in reports of stopped threads
 _COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-pthread", "-rdynamic")
@@ -67,7 +62,8 @@ def verbs_include_dirs(source: str) -> list[Path]:
     """
     if "doca_gpunetio" not in source:
         return []
-    return [folder for folder in _VERBS_FOLDERS if (folder / _VERBS_HEADER).is_file()][:1]
+    folder = installed_softdoca() / "include"
+    return [folder] if (folder / _VERBS_HEADER).is_file() else []
 
 
 def _without_comments(source: str) -> str:

@@ -100,7 +100,7 @@ def test_json_is_nothing_but_json_and_the_same_environment(monkeypatch, capsys):
 
 def test_an_installation_without_it_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    monkeypatch.setattr("dgkit.cli.softdoca.__file__", str(tmp_path / "cli/softdoca.py"))
+    monkeypatch.setattr("dgkit.files.__file__", str(tmp_path / "files.py"))
     assert main(["softdoca", "env"]) == 1
     out, err = capsys.readouterr()
     assert not out

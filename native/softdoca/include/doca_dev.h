@@ -84,6 +84,23 @@ DOCA_STABLE
 doca_error_t doca_devinfo_get_iface_name(const struct doca_devinfo *devinfo, char *iface_name,
 		uint32_t size);
 
+/* Gets the IPv4 address, a loopback address, which differs between the functions: programs of both
+ * sides, on this machine, can listen at it. size must be at least DOCA_DEVINFO_IPV4_ADDR_SIZE. */
+DOCA_STABLE
+doca_error_t doca_devinfo_get_ipv4_addr(const struct doca_devinfo *devinfo, uint8_t *ipv4_addr,
+		uint32_t size);
+
+/* Gets the MAC address, a locally administered one, which differs between the functions. size must
+ * be at least DOCA_DEVINFO_MAC_ADDR_SIZE. */
+DOCA_STABLE
+doca_error_t doca_devinfo_get_mac_addr(const struct doca_devinfo *devinfo, uint8_t *mac_addr,
+		uint32_t size);
+
+/* Gets 1 if the device has NET representors, as a device of the DPU has, otherwise 0. */
+DOCA_STABLE
+doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(const struct doca_devinfo *devinfo,
+		uint8_t *filter_net_supported);
+
 /* Gets the type of the function: PF, VF or SF. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_devinfo_get_pci_func_type(const struct doca_devinfo *devinfo,

@@ -67,7 +67,7 @@ doca_error_t doca_mmap_export_pci(struct doca_mmap *mmap, const struct doca_dev 
 		const void **export_desc, size_t *export_desc_len);
 
 /* Sets the range [addr, addr + len) of this process or of a GPU, which must stay valid until the
- * map is stopped. Allowed once. Errors: INVALID_VALUE for an invalid range; NOT_PERMITTED if set
+ * map is stopped. Errors: INVALID_VALUE for an invalid range; NOT_PERMITTED if another range was set
  * before; BAD_STATE if the map is started. */
 DOCA_STABLE
 doca_error_t doca_mmap_set_memrange(struct doca_mmap *mmap, void *addr, size_t len);

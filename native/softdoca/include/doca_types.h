@@ -3,7 +3,9 @@
 #ifndef DOCA_TYPES_H
 #define DOCA_TYPES_H
 
-/* inttypes.h, string.h: programs use PRIu64 and memset and include only DOCA's headers. */
+/* assert.h, inttypes.h, string.h: programs use assert, PRIu64 and memset and include only DOCA's
+ * headers. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdint.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *
  *   dev.c      devices and representors, described by devices.c; each device has an engine of dgkit
  *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
- *   buf.c      buffers; buf_list.c lists of them; inventory.c their allocation
+ *   buf.c      buffers; buf_list.c lists of them; inventory.c, buf_pool.c their allocation
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
  *   engine.c   DMA tasks through dgkit's provider
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
@@ -240,6 +240,7 @@ static inline bool buf_in_tasks(const struct doca_buf *b)
 struct doca_buf_inventory {
 	struct object o;
 	bool started;
+	bool of_pool; /* its buffers have fixed places: see buf_pool.c */
 	size_t n, n_free;
 	struct doca_buf *free; /* each an OBJECT_BUF_IDLE */
 	struct doca_buf **all;

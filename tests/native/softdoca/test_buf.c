@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <doca_buf_array.h>
+#include <doca_buf_pool.h>
 
 #define BUF_CALL(name, ...)                               \
 	static doca_error_t with_##name(void *b)          \
@@ -467,6 +468,82 @@ static void an_array_for_a_gpu_is_not_supported(void)
 	OK(doca_mmap_destroy(m));
 }
 
+static void a_pool_s_buffers_keep_their_aligned_places(void)
+{
+	struct doca_mmap *m = a_map(NULL, bytes + 1, 1000, READ_WRITE);
+	struct doca_buf_pool *pool;
+	struct doca_buf *bufs[3];
+	char *heads[3];
+
+	OK(doca_mmap_start(m));
+	OK(doca_buf_pool_create(3, 100, m, &pool));
+	OK(doca_buf_pool_set_element_alignment(pool, 64));
+	OK(doca_buf_pool_start(pool));
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 3; i++) {
+			OK(doca_buf_pool_buf_alloc(pool, &bufs[i]));
+			OK(doca_buf_get_head(bufs[i], (void **)&heads[i]));
+			OK(doca_buf_get_len(bufs[i], &len));
+			CHECK(len == 100 && (uintptr_t)heads[i] % 64 == 0);
+			CHECK(heads[i] > bytes && heads[i] + 100 <= bytes + 1001);
+			OK(doca_buf_get_data_len(bufs[i], &len));
+			CHECK_EQ(len, 0);
+			OK(doca_buf_set_data(bufs[i], heads[i] + 1, 50));
+		}
+		REFUSED(doca_buf_pool_buf_alloc(pool, &got), EMPTY);
+		for (int i = 0; i < 3; i++)
+			for (int j = 0; j < i; j++)
+				CHECK(heads[i] - heads[j] >= 100 || heads[j] - heads[i] >= 100);
+		for (int i = round; i < round + 3; i++)
+			OK(doca_buf_dec_refcount(bufs[i % 3], NULL));
+	}
+	OK(doca_buf_pool_destroy(pool)); /* stops it */
+	OK(doca_mmap_destroy(m));
+}
+
+static void each_misuse_of_a_pool_has_its_documented_error(void)
+{
+	struct doca_mmap *m = a_map(NULL, bytes, 256, READ_WRITE);
+	struct doca_buf_pool *pool;
+	union doca_data data = {.u64 = 7};
+
+	REFUSED(doca_buf_pool_create(0, 64, m, &pool), INVALID_VALUE);
+	REFUSED(doca_buf_pool_create(4, 0, m, &pool), INVALID_VALUE);
+	REFUSED(doca_buf_pool_create(4, 64, NULL, &pool), INVALID_VALUE);
+	REFUSED(doca_buf_pool_create(4, 64, m, NULL), INVALID_VALUE);
+	OK(doca_buf_pool_create(4, 64, m, &pool));
+	REFUSED(doca_buf_pool_start(pool), BAD_STATE); /* the map is not started */
+	REFUSED(doca_buf_pool_buf_alloc(pool, &got), BAD_STATE);
+	OK(doca_mmap_start(m));
+	REFUSED(doca_buf_pool_set_element_alignment(pool, 3), INVALID_VALUE);
+	OK(doca_buf_pool_set_element_alignment(pool, 128));
+	REFUSED(doca_buf_pool_start(pool), INITIALIZATION); /* 448 bytes of 256 */
+	OK(doca_buf_pool_set_element_alignment(pool, 1));
+	OK(doca_buf_pool_set_user_data(pool, data));
+	OK(doca_buf_pool_start(pool));
+	REFUSED(doca_buf_pool_set_user_data(pool, data), BAD_STATE);
+	REFUSED(doca_buf_pool_set_element_alignment(pool, 1), BAD_STATE);
+	OK(doca_buf_pool_buf_alloc(pool, &got));
+	REFUSED(doca_buf_inventory_buf_reuse_by_args(got, bytes, 8, bytes, 0), NOT_PERMITTED);
+	OK(doca_buf_pool_get_num_elements(pool, &number));
+	CHECK_EQ(number, 4);
+	OK(doca_buf_pool_get_num_free_elements(pool, &number));
+	CHECK_EQ(number, 3);
+	OK(doca_buf_pool_get_element_alignment(pool, &len));
+	CHECK_EQ(len, 1);
+	data.u64 = 0;
+	OK(doca_buf_pool_get_user_data(pool, &data));
+	CHECK_EQ(data.u64, 7);
+	REFUSED(doca_buf_pool_stop(pool), IN_USE);
+	REFUSED(doca_buf_pool_destroy(pool), IN_USE);
+	OK(doca_buf_dec_refcount(got, NULL));
+	OK(doca_buf_pool_stop(pool));
+	REFUSED(doca_buf_pool_buf_alloc(pool, &got), BAD_STATE);
+	OK(doca_buf_pool_destroy(pool));
+	REFUSED(doca_buf_pool_destroy(pool), INVALID_VALUE);
+	OK(doca_mmap_destroy(m));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -488,6 +565,8 @@ int main(int argc, char **argv)
 		TEST(a_duplicate_is_a_buffer_of_its_own),
 		TEST(threads_with_an_inventory_each_share_a_map),
 		TEST(inventories_come_and_go),
+		TEST(a_pool_s_buffers_keep_their_aligned_places),
+		TEST(each_misuse_of_a_pool_has_its_documented_error),
 		TEST(an_array_for_a_gpu_is_not_supported),
 	};
 	return RUN_TESTS(tests, argc, argv);

@@ -294,7 +294,7 @@ static void line_12_after_a_refused_dmabuf_the_address_is_given(void)
 	OK(doca_mmap_add_dev(m, dev));
 	CHECK(doca_mmap_set_dmabuf_memrange(m, 0, bytes, 0, 4096) != DOCA_SUCCESS);
 	OK(doca_mmap_set_memrange(m, bytes, 4096));
-	CHECK(doca_mmap_set_memrange(m, bytes, 4096) != DOCA_SUCCESS);
+	CHECK(doca_mmap_set_memrange(m, bytes, 4095) != DOCA_SUCCESS);
 	OK(doca_mmap_start(m));
 	OK(doca_mmap_destroy(m));
 	OK(doca_dev_close(dev));

@@ -125,6 +125,30 @@ static void a_text_s_buffer_has_the_documented_size_at_least(void)
 	CHECK_EQ(doca_devinfo_get_pci_func_type(info, NULL), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_devinfo_get_sf_index(info, NULL), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_devinfo_get_vhca_id(info, NULL), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_ipv4_addr(info, (uint8_t *)text, 3), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_ipv4_addr(info, NULL, 4), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_mac_addr(info, (uint8_t *)text, 5), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_rep_cap_is_filter_net_supported(info, NULL),
+		 DOCA_ERROR_INVALID_VALUE);
+}
+
+static void each_side_has_an_address_of_its_own(void)
+{
+	static const char *const sides[] = {"host", "dpu"};
+	uint8_t ipv4[2][DOCA_DEVINFO_IPV4_ADDR_SIZE], mac[2][DOCA_DEVINFO_MAC_ADDR_SIZE], net[2];
+	for (int i = 0; i < 2; i++) {
+		struct doca_devinfo **list = list_of(sides[i], 1);
+		CHECK_EQ(doca_devinfo_get_ipv4_addr(list[0], ipv4[i], sizeof ipv4[i]),
+			 DOCA_SUCCESS);
+		CHECK_EQ(doca_devinfo_get_mac_addr(list[0], mac[i], sizeof mac[i]), DOCA_SUCCESS);
+		CHECK_EQ(doca_devinfo_rep_cap_is_filter_net_supported(list[0], &net[i]),
+			 DOCA_SUCCESS);
+		CHECK_EQ(doca_devinfo_destroy_list(list), DOCA_SUCCESS);
+		CHECK_EQ(ipv4[i][0], 127);
+		CHECK_EQ(mac[i][0] & 3, 2); /* locally administered, of one station */
+	}
+	CHECK(memcmp(ipv4[0], ipv4[1], 4) && memcmp(mac[0], mac[1], 6));
+	CHECK(!net[0] && net[1]);
 }
 
 static void an_open_device_opened_again_is_the_same_one(void)
@@ -403,6 +427,7 @@ int main(int argc, char **argv)
 		TEST(a_side_that_is_none_is_bad_config),
 		TEST(an_address_is_compared_long_or_short_in_either_case),
 		TEST(a_text_s_buffer_has_the_documented_size_at_least),
+		TEST(each_side_has_an_address_of_its_own),
 		TEST(an_open_device_opened_again_is_the_same_one),
 		TEST(what_is_known_of_a_device_outlives_the_list_but_not_the_device),
 		TEST(a_device_in_use_is_not_closed),

@@ -165,7 +165,9 @@ static void a_range_that_is_none_is_refused(void)
 	REFUSED(doca_mmap_set_memrange(m, bytes, SIZE_MAX), INVALID_VALUE);
 	REFUSED(doca_mmap_start(m), INVALID_VALUE); /* it has no memory range yet */
 	OK(doca_mmap_set_memrange(m, bytes, 100));
-	REFUSED(doca_mmap_set_memrange(m, bytes, 100), NOT_PERMITTED); /* once only */
+	OK(doca_mmap_set_memrange(m, bytes, 100)); /* programs set the same range again */
+	REFUSED(doca_mmap_set_memrange(m, bytes, 99), NOT_PERMITTED);
+	REFUSED(doca_mmap_set_memrange(m, bytes + 1, 100), NOT_PERMITTED);
 	REFUSED(doca_mmap_set_dmabuf_memrange(m, 0, bytes, 0, 100), NOT_PERMITTED);
 	OK(doca_mmap_destroy(m));
 }

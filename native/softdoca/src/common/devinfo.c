@@ -69,6 +69,47 @@ doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *devinfo, c
 	return COPY_TEXT(f, pci, pci_addr_str, sizeof f->pci);
 }
 
+static doca_error_t copy_address(const char *func, const struct function *f, const uint8_t *from,
+				 uint32_t n, uint8_t *out, uint32_t size)
+{
+	if (!f || !out || size < n) {
+		softdoca_log(
+			DOCA_LOG_LEVEL_WARNING, func,
+			"invalid function or buffer, or a buffer of %u bytes where %u are needed",
+			size, n);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	memcpy(out, from, n);
+	return DOCA_SUCCESS;
+}
+
+/* 127.0.0.1 and up: one for each function. */
+doca_error_t doca_devinfo_get_ipv4_addr(const struct doca_devinfo *devinfo, uint8_t *ipv4_addr,
+					uint32_t size)
+{
+	const struct function *f = of_info(devinfo);
+	const uint8_t address[] = {127, 0, 0, f ? (uint8_t)(f->vhca_id + 1) : 0};
+	return copy_address(__func__, f, address, sizeof address, ipv4_addr, size);
+}
+
+doca_error_t doca_devinfo_get_mac_addr(const struct doca_devinfo *devinfo, uint8_t *mac_addr,
+				       uint32_t size)
+{
+	const struct function *f = of_info(devinfo);
+	const uint8_t address[] = {0x02, 'D', 'O', 'C', 'A', f ? (uint8_t)f->vhca_id : 0};
+	return copy_address(__func__, f, address, sizeof address, mac_addr, size);
+}
+
+doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(const struct doca_devinfo *devinfo,
+							  uint8_t *filter_net_supported)
+{
+	const struct function *f = of_info(devinfo);
+	if (!f)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
+			      (const void *)devinfo);
+	return SET_OUT(filter_net_supported, !!(f->side & SIDE_DPU));
+}
+
 doca_error_t doca_devinfo_rep_get_vuid(const struct doca_devinfo_rep *devinfo_rep, char *rep_vuid,
 				       uint32_t size)
 {

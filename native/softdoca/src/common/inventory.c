@@ -155,9 +155,8 @@ struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 	return b;
 }
 
-/* Initializes a buffer that was taken. */
-static struct doca_buf *fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
-			     char *data, size_t data_len)
+struct doca_buf *inventory_fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
+				char *data, size_t data_len)
 {
 	b->mmap = m;
 	b->head = head;
@@ -211,7 +210,7 @@ doca_error_t doca_buf_inventory_buf_get_by_args(struct doca_buf_inventory *inven
 		b = inventory_take(inventory);
 	if (!b)
 		return refuse_get(inventory, mmap, addr, len, data, data_len);
-	*buf = fill(b, mmap, addr, len, data, data_len);
+	*buf = inventory_fill(b, mmap, addr, len, data, data_len);
 	return DOCA_SUCCESS;
 }
 
@@ -221,9 +220,10 @@ doca_error_t doca_buf_inventory_buf_reuse_by_args(struct doca_buf *buf, void *ad
 {
 	CHECK_BUF(buf);
 	const struct doca_mmap *m = buf->mmap;
-	if (buf->list_len != 1 || buf->first != buf || buf->refcount != 1 || buf_in_tasks(buf))
-		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is in a list or a task, or "
-							"has several users");
+	if (buf->list_len != 1 || buf->first != buf || buf->refcount != 1 || buf_in_tasks(buf) ||
+	    buf->inventory->of_pool)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the buffer is in a list or a task, has "
+							"several users, or is of a pool");
 	if (!mmap_started(m))
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
 	if (!range_within(addr, len, m->addr, m->len) || !range_within(data, data_len, addr, len))
@@ -257,7 +257,7 @@ doca_error_t doca_buf_inventory_buf_dup(struct doca_buf_inventory *inventory,
 	struct doca_buf *first = NULL, *last = NULL;
 	for (const struct doca_buf *s = src_buf; s; s = s->next) {
 		struct doca_buf *b = inventory_take(inventory);
-		fill(b, s->mmap, s->head, s->len, s->data, s->data_len);
+		inventory_fill(b, s->mmap, s->head, s->len, s->data, s->data_len);
 		if (last)
 			last->next = b;
 		else

@@ -62,5 +62,8 @@ enum range_found range_look(const void *addr, size_t len, bool write);
 void buf_give_back(struct doca_buf *b);
 /* inventory.c: returns a single buffer with one reference; NULL if none is free. */
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv);
+/* Initializes a buffer that was taken. */
+struct doca_buf *inventory_fill(struct doca_buf *b, struct doca_mmap *m, char *head, size_t len,
+				char *data, size_t data_len);
 
 #endif
