@@ -242,6 +242,10 @@ static void wrong_atomics(int fd)
 	hear(fd, &token, sizeof(token));
 	CHECK_EQ(dg_descriptor_parse(token.bytes, token.len, &d), 0);
 	server = connect_share(d.path);
+	q.kind = SHARE_ATOMIC; /* before anything is imported */
+	q.size = 8;
+	CHECK_EQ(send_request(server, q).status, DG_REMOTE_ACCESS_ERROR);
+	q.kind = SHARE_IMPORT;
 	memcpy(q.key, d.key, sizeof(q.key));
 	q = (struct dg_share_request){ .kind = SHARE_ATOMIC, .slot = send_request(server, q).slot };
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -470,9 +470,10 @@ uint32_t dg_conn_access(struct conn *c, const struct dg_share_request *q)
 	static const uint32_t needs[] = {[SHARE_GET] = DG_ACCESS_READ,
 					 [SHARE_PUT] = DG_ACCESS_WRITE,
 					 [SHARE_ATOMIC] = DG_ACCESS_READ | DG_ACCESS_WRITE};
-	char *bytes = bytes_of(c, q, needs[q->kind]), *bounce = c->control + BOUNCE_OFFSET;
+	char *bytes = bytes_of(c, q, needs[q->kind]), *bounce;
 	if (!bytes)
 		return DG_REMOTE_ACCESS_ERROR;
+	bounce = c->control + BOUNCE_OFFSET;
 	if (q->kind == SHARE_ATOMIC)
 		return run_atomic(bytes, bounce, q->size);
 	/* Guarded, for the same reason. */
