@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.doca.libraries import HOME, PARTS, public
+from support.doca.libraries import HOME, PARTS, exported, public
 
-README = (Path(__file__).resolve().parents[2] / "native/softdoca/README.md").read_text("utf-8")
+README_PATH = Path(__file__).resolve().parents[2] / "native/softdoca/README.md"
+README = README_PATH.read_text("utf-8")
 _ROW = r"^\| `(doca_\w+(?:\{[\w, ]+\})?)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$"
 ROWS = [
     (begin + end.strip(), *rest)
@@ -30,6 +31,41 @@ def test_each_row_says_what_is_here_and_where_its_errors_come_from() -> None:
         assert here in ("yes", "kept", "no"), name
         assert here == "yes" or differs, f"{name} says nothing of what it does instead"
         assert re.fullmatch(r"(doc(; .+)?|guess(: .+)?)?", errors), name
+
+
+# ---- the functions of DOCA 1.3 to 2.2 ----
+
+WORKQ = README_PATH.parent / "include/workq"
+
+
+def functions_of_work_queues() -> str:
+    """Return the table of the functions that the headers declare and the library exports."""
+    there = set(exported(HOME / "lib/libdoca_workq.so.1"))
+    rows = []
+    for path in sorted(WORKQ.glob("*.h")):
+        found = re.findall(r"^[^#/*\s][^;{]*?\b(doca_\w+)\(", path.read_text(), re.MULTILINE)
+        if names := sorted({name for name in found if name in there}):
+            rows.append(f"| `{path.name}` | {', '.join(f'`{name}`' for name in names)} |")
+    return "\n".join(["| header | functions |", "|---|---|", *rows])
+
+
+def test_the_table_of_work_queues_is_generated_from_their_headers(
+    request: pytest.FixtureRequest,
+) -> None:
+    before, _, rest = README.partition("<!-- generated -->\n")
+    _, _, after = rest.partition("\n<!-- end -->")
+    expected = f"{before}<!-- generated -->\n{functions_of_work_queues()}\n<!-- end -->{after}"
+    if request.config.getoption("approve"):
+        README_PATH.write_text(expected, "utf-8")
+    else:
+        assert expected == README, "python -m pytest test_softdoca_readme.py --approve writes it"
+    declared = set(re.findall(r"`(doca_\w+)`", functions_of_work_queues()))
+    functions = {
+        name
+        for name in exported(HOME / "lib/libdoca_workq.so.1")
+        if not name.startswith("softdoca_1_3_")
+    }
+    assert declared == functions
 
 
 def test_the_installed_readme_is_this_one() -> None:
