@@ -10,9 +10,10 @@ import warnings
 from dataclasses import dataclass
 
 from ..errors import ClosedError, DgkitError
+from ..files import Fd
 from ..live_set import LiveSet
 from ..validate import whole
-from ._ffi import check, ffi, lib, spin_ns
+from ._ffi import check, ffi, holder, lib, spin_ns
 from .gpu_queue import HandleLayout, KernelQueue
 from .region import Region
 
@@ -148,16 +149,25 @@ class Nic:
     """
 
     def __init__(self, device: DeviceContext, spin_us: float) -> None:
-        self._n: core.dg_nic | None = None
+        self._n: core.dg_nic | None = None  # first: freed before the regions of keys
         self.device, self._pid = device, os.getpid()
-        self.using = threading.RLock()  # the handles may be closed by another thread
+        self._using = threading.RLock()
         self._queues = LiveSet()
         self._keys: dict[int, NicKey] = {}
-        out = ffi.new("dg_nic **")
+        out = ffi.new("dg_nic *[1]")
+        hold = holder(self, "_n", out, lib.dg_nic_close)
         try:
             check(lib.dg_nic_open(device._handle(), spin_ns(spin_us), out))
         finally:  # also if Ctrl-C interrupts
-            self._n = out[0] or None
+            if out[0]:
+                next(hold)
+
+    @property
+    def using(self) -> threading.RLock:
+        """Lock for calls to the NIC and its queue pairs, which another thread may close."""
+        if self._pid != os.getpid():  # forked: another thread of the parent may hold the lock
+            self._pid, self._using = os.getpid(), threading.RLock()
+        return self._using
 
     def _handle(self) -> core.dg_nic:
         if self._n is None:
@@ -244,18 +254,19 @@ class Nic:
             ValueError: A number or name is invalid.
         """
         config = VerbsQueueConfig(entries, receives, doorbell, domain, inline_receive)
-        queue = VerbsQueue(self, config)
-        self._queues.add(queue)
+        with self.using:
+            queue = VerbsQueue(self, config)
+            self._queues.add(queue)
         return queue
 
     def close(self) -> None:
         """Close the queue pairs and the keys, and stop the thread. Idempotent."""
-        for queue in self._queues:
-            queue.close()
         with self.using:
-            if self._n is not None and self._pid == os.getpid():
-                check(lib.dg_nic_close(self._n))
-            self._n = None
+            for queue in self._queues:
+                queue.close()
+            nic, self._n = self._n, None
+            if nic is not None:
+                ffi.release(nic)
             self._keys.clear()
 
     def __enter__(self) -> Nic:
@@ -329,15 +340,18 @@ class VerbsQueue(KernelQueue):
     _POSTED, _POLLED = 0, 184  # in the structure
 
     def __init__(self, nic: Nic, config: VerbsQueueConfig) -> None:
+        # First: freed in this order, before the memory, even if Ctrl-C interrupts close().
+        self._qp: core.dg_nic_qp | None = None
+        self._send_cq: core.dg_nic_cq | None = None
+        self._receive_cq: core.dg_nic_cq | None = None
         super().__init__()
         self.nic, self.config, self._pid = nic, config, os.getpid()
         self.depth, self.weak, self.timeout = config.entries, False, 60.0
-        self._qp: core.dg_nic_qp | None = None
-        self._cqs: list[Any] = []
-        self._fd = os.memfd_create("dgkit-verbs-queue", os.MFD_CLOEXEC)
+        self._file = Fd(os.memfd_create, "dgkit-verbs-queue", os.MFD_CLOEXEC)
+        self._mapped = True
         try:
-            os.posix_fallocate(self._fd, 0, config.offsets[-1])
-            self._memory = mmap.mmap(self._fd, config.offsets[-1])
+            os.posix_fallocate(self._file.number, 0, config.offsets[-1])
+            self._memory = mmap.mmap(self._file.number, config.offsets[-1])
             self._raw = ffi.from_buffer("char[]", self._memory)
             self._open()
         except BaseException:
@@ -361,32 +375,35 @@ class VerbsQueue(KernelQueue):
         completions, received, sends, receives, _ = self.config.offsets
         raw = ffi.new("dg_nic_qp_config *")
         raw.send_ring, raw.send_entries = self._raw + sends, self.config.entries
-        raw.send_cq = self._open_cq(completions, self.config.entries)
+        raw.send_cq = self._open_cq("_send_cq", completions, self.config.entries)
         if self.config.receives:
             raw.receive_ring, raw.receive_entries = self._raw + receives, self.config.receives
             raw.receive_sges = 1
-            raw.receive_cq = self._open_cq(received, self.config.receives)
+            raw.receive_cq = self._open_cq("_receive_cq", received, self.config.receives)
         raw.record = ffi.cast("uint32_t *", self._raw + self._RECORD)
         raw.doorbell = ffi.cast("uint64_t *", self._raw + self._DOORBELL)
         raw.producer = ffi.cast("uint64_t *", self._raw + 16)  # sq_wqe_pi
         raw.doorbell_mode = getattr(lib, _DOORBELLS[self.config.doorbell])
         raw.pd, raw.inline_receive = self.config.domain, self.config.inline_receive
-        out = ffi.new("dg_nic_qp **")
+        out = ffi.new("dg_nic_qp *[1]")
+        hold = holder(self, "_qp", out, lib.dg_nic_qp_close)
         try:
             check(lib.dg_nic_qp_open(self.nic._handle(), raw, out))
         finally:  # also if Ctrl-C interrupts
-            self._qp = out[0] or None
+            if out[0]:
+                next(hold)
         self._lay_out()
 
-    def _open_cq(self, offset: int, entries: int) -> Any:
-        raw, out = ffi.new("dg_nic_cq_config *"), ffi.new("dg_nic_cq **")
+    def _open_cq(self, name: str, offset: int, entries: int) -> Any:
+        raw, out = ffi.new("dg_nic_cq_config *"), ffi.new("dg_nic_cq *[1]")
+        hold = holder(self, name, out, lib.dg_nic_cq_close)
         raw.ring, raw.entries = self._raw + offset, entries
         try:
             check(lib.dg_nic_cq_open(self.nic._handle(), raw, out))
         finally:
             if out[0]:
-                self._cqs.append(out[0])
-        return self._cqs[-1]
+                next(hold)
+        return out[0]
 
     def _handle(self) -> core.dg_nic_qp:
         if self._qp is None:
@@ -403,7 +420,7 @@ class VerbsQueue(KernelQueue):
     def _shared_memory(self) -> tuple[int, int, int, int]:
         self._handle()
         address = int(ffi.cast("uintptr_t", self._raw))
-        return self._fd, self.config.offsets[-1], address, address
+        return self._file.number, self.config.offsets[-1], address, address
 
     @property
     def address(self) -> tuple[bytes, int]:
@@ -433,7 +450,7 @@ class VerbsQueue(KernelQueue):
         to.gid, to.qpn = gid, number
         with self.nic.using:
             check(lib.dg_nic_qp_modify(self._handle(), lib.DG_NIC_RESET, to, 0))
-            for cq in self._cqs:
+            for cq in filter(None, (self._send_cq, self._receive_cq)):
                 check(lib.dg_nic_cq_restart(cq))
             self._clear()
             self._lay_out()
@@ -491,24 +508,21 @@ class VerbsQueue(KernelQueue):
     def close(self) -> None:
         """Close the queue pair: the NIC touches its memory no more. Idempotent."""
         with self.nic.using:
-            alive = self._pid == os.getpid()
-            if self._qp is not None and alive:
-                check(lib.dg_nic_qp_close(self._qp))
-            self._qp = None
-            while self._cqs:
-                if alive:
-                    check(lib.dg_nic_cq_close(self._cqs[-1]))
-                self._cqs.pop()
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            self._free(lambda: self._unmap(fd))
+            for name in ("_qp", "_send_cq", "_receive_cq"):
+                handle = getattr(self, name)
+                setattr(self, name, None)  # first: Ctrl-C then frees `handle`, and only once
+                if handle is not None:
+                    ffi.release(handle)
+        if self._mapped:
+            self._mapped = False
+            self._free(self._unmap)
 
-    def _unmap(self, fd: int) -> None:
+    def _unmap(self) -> None:
         if hasattr(self, "_raw"):
             ffi.release(self._raw)
         if hasattr(self, "_memory"):
             self._memory.close()
-        os.close(fd)
+        self._file.close()
 
     def __enter__(self) -> VerbsQueue:
         self._handle()
@@ -520,7 +534,7 @@ class VerbsQueue(KernelQueue):
     def __del__(self) -> None:
         if getattr(self, "_qp", None) is not None and self._pid == os.getpid():
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
-        if getattr(self, "_fd", -1) >= 0:
+        if getattr(self, "_mapped", False):
             with contextlib.suppress(DgkitError):
                 self.close()
 

@@ -83,9 +83,14 @@ class Proxy:
     def close(self) -> None:
         """Stop the thread; its queues are closed. Idempotent."""
         with self.using:
-            if self._p is not None:
-                check(lib.dg_proxy_close(self._p))
-            self._p = None
+            proxy, self._p = self._p, None  # first: after Ctrl-C it must not be closed again
+            if proxy is None:
+                return
+            try:
+                check(lib.dg_proxy_close(proxy))
+            except DgkitError:  # it serves GPU queues
+                self._p = proxy
+                raise
 
     def __del__(self) -> None:
         if getattr(self, "_p", None) is not None:  # Ctrl-C came before the device got it

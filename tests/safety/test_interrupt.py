@@ -15,6 +15,7 @@ import pytest
 from support import interrupting as interrupting_module
 from support.dma import rig
 from support.interrupting import Interrupting
+from support.processes.children import run
 from support.processes.waiting import child_states, until
 
 import dgkit
@@ -289,6 +290,7 @@ FACTORIES = {
     "register": lambda device: device.register(bytearray(4096)),
     "queue": lambda device: device.queue(depth=4),
     "gpu_queue": lambda device: device.gpu_queue(depth=64),
+    "nic": lambda device: device.nic(),
 }
 
 
@@ -400,3 +402,71 @@ def test_ctrl_c_at_any_bytecode_of_the_start_of_a_process_leaves_no_zombie(monke
         if interrupting.left > 0:
             break
     assert number > 29
+
+
+NIC_ENDS = """
+import contextlib, itertools, struct, sys, warnings
+import dgkit
+from support.interrupting import Interrupting
+warnings.simplefilter("ignore")
+sys.unraisablehook = lambda _: None
+
+def interrupted(end):
+    global last
+    for number in itertools.count(1):
+        last = queue = nic.queue_pair(4, receives=4)
+        queue.connect(queue)
+        interrupting = Interrupting(number)
+        with contextlib.suppress(KeyboardInterrupt), interrupting:
+            if end == "close":
+                queue.close()
+            else:
+                queue = last = None
+        if queue is not None:
+            queue.close()
+        queue = last = None
+        assert nic.stats().queue_pairs == 0, number
+        if interrupting.left > 0:
+            return number
+
+with dgkit.Device("soft") as device:
+    with device.nic() as nic:
+        assert interrupted("close") > 10
+        assert interrupted("finalizer") > 3
+    for number in itertools.count(1):
+        nic, interrupting = device.nic(), Interrupting(number)
+        with contextlib.suppress(KeyboardInterrupt), interrupting:
+            nic.close()
+        nic.close()
+        if interrupting.left > 0:
+            break
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
+def test_ctrl_c_at_any_bytecode_of_a_queue_pairs_end_leaves_the_nic_no_memory_that_is_gone():
+    run(NIC_ENDS)
+
+
+def test_a_fork_while_a_thread_uses_a_nic_leaves_a_child_that_can_close_it():
+    with dgkit.Device("soft") as device, device.nic() as nic, nic.queue_pair(4) as queue:
+        held, end = threading.Event(), threading.Event()
+
+        def hold():
+            with nic.using:
+                held.set()
+                end.wait(20)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait(20)
+        child_pid = os.fork()
+        if not child_pid:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            queue.close()
+            nic.close()
+            os._exit(0)
+        assert os.waitpid(child_pid, 0)[1] == 0
+        end.set()
+        thread.join()
