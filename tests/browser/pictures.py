@@ -54,6 +54,7 @@ def _dashboard(page: LabPage) -> None:
     board = page.notebook("dashboard").dashboard()
     dashboard, plot = board.panel("dashboard"), board.panel("latency")
     dashboard.get_by_role("button", name="Show me").click()
+    dashboard.get_by_text("The steps, in Python").click()
     steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
     expect(steps.last).to_have_class("dgd-done")
     expect(plot).to_have_attribute("data-running", "false")

@@ -1,12 +1,13 @@
 """The dashboard as a whole: its status line, its layout, who cannot see or has no mouse."""
 
 import contextlib
+import re
 
 import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
-from support.jupyter.page import DASHBOARD
+from support.jupyter.page import DASHBOARD, QUIET
 from support.processes.waiting import until
 
 PANELS = ("allocate", "transfer", "hexview", "latency")
@@ -18,6 +19,7 @@ def dashboard(board):
 
 
 def test_the_status_line_says_which_dpu_and_who_is_here(board, dashboard):
+    dashboard.get_by_role("button", name="Machine").click()
     dpu = board.value("d.session.owned_pid")
     expect(dashboard.get_by_text(f"soft, pid {dpu}", exact=True)).to_be_visible()
     kernel = board.value("__import__('os').getpid()")
@@ -26,6 +28,7 @@ def test_the_status_line_says_which_dpu_and_who_is_here(board, dashboard):
     dashboard.get_by_text("Why no other provider?").click()
     expect(dashboard.get_by_text("softdoca: not asked for")).to_be_visible()
     dashboard.get_by_text("Why no other provider?").click()
+    dashboard.get_by_role("button", name="Machine").click()
 
 
 def test_its_counters_follow_the_session(board, dashboard):
@@ -43,27 +46,31 @@ def test_one_badge_names_the_provider_and_each_panel_alone_has_one(board, dashbo
     board.cell("alone.close()")
 
 
-def test_an_empty_dashboard_shows_what_it_can_do_step_by_step(board, dashboard):
+def test_show_me_writes_an_image_and_ends_in_a_sentence_with_numbers(board, dashboard):
     button = dashboard.get_by_role("button", name="Show me")
     expect(button).to_be_visible()
     board.lab_page.shot("dashboard-empty")
     button.click()
+    expect(board.panel("latency")).to_have_attribute("data-running", "true")
+    dashboard.get_by_text("The steps, in Python").click()
     steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
     expect(steps).to_have_count(4)
-    expect(steps.last).to_have_attribute("aria-current", "step")
-    expect(board.panel("latency")).to_have_attribute("data-running", "true")
     board.lab_page.shot("dashboard-steps")
     expect(steps.last).to_have_class("dgd-done")
     expect(board.panel("latency")).to_have_attribute("data-running", "false")
-    expect(board.panel("hexview").locator(".dg-hex-bytes .dg-selected")).to_have_count(18)
+    expect(board.panel("hexview").locator(".dg-hex-bytes .dg-selected")).to_have_count(16)
+    expect(dashboard.get_by_text("The DPU wrote 64 KiB in 16 transfers")).to_be_visible()
+    expect(dashboard.get_by_text(re.compile(r"p50 of [\d,]+ samples: write 64 B"))).to_be_visible()
+    expect(board.panel("hexview").get_by_role("application", name="Pixels")).to_be_visible()
     board.lab_page.theme(True)
     board.lab_page.shot("dashboard-steps-dark")
     board.lab_page.theme(False)
     lines = [step.text_content() for step in steps.locator("code").all()]
-    assert "hello from the DPU" in str(board.cell("\n".join(lines))[0])
-    expect(button).to_be_hidden()
+    assert "software DPU" in str(board.cell("\n".join(lines).replace("\xa0", " "))[0])
+    expect(button).to_be_enabled()
     dashboard.get_by_role("button", name="Hide the steps").click()
     expect(steps).to_have_count(0)
+    board.value("setattr(d.panels.hex, 'image', None)")
 
 
 def test_its_button_starts_and_stops_the_monitor(board, dashboard):
@@ -78,7 +85,7 @@ CUT = """(root) => [root, ...root.querySelectorAll("*")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth
     && (one.matches(".dgkit") || ["auto", "scroll"].includes(getComputedStyle(one).overflowX)))
   .map((one) => `${one.className}: ${one.scrollWidth} of ${one.clientWidth} px`)"""
-BOTTOMS = """(root) => [...root.querySelectorAll(".dgd-column:not(:last-child)")]
+BOTTOMS = """(root) => [...root.querySelectorAll(".dgd-column:nth-child(-n + 2)")]
   .map((one) => Math.round(one.lastChild.firstElementChild.getBoundingClientRect().bottom))"""
 BAR = (
     "(bar) => new Set([...bar.children].flatMap((one) => [...one.getClientRects()]"
@@ -123,7 +130,7 @@ def test_it_fits(board, dashboard, width, files, dark):
             columns = board.panel("hexview").locator(".dg-hex-headrow .dg-hex-bytes > span")
             expect(columns).to_have_count(16)
             assert bar.evaluate(BAR) == 1, "the first row of the hex view's controls"
-        left, right = (board.panel(name).bounding_box() for name in ("allocate", "hexview"))
+        left, right = (board.panel(name).bounding_box() for name in ("hexview", "latency"))
         beside = right["x"] > left["x"] + left["width"] - 1
         assert beside == (width == 1600)
         page.shot(f"dashboard-{width}{'-files' * files}-{'dark' if dark else 'light'}")
@@ -230,21 +237,22 @@ def test_who_dismisses_an_error_by_the_keyboard_is_where_it_came_from(board):
 
 def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(notebook):
     cell = notebook.add(DASHBOARD)
+    notebook.value(QUIET)
     notebook.run(cell)
     for name in PANELS:
         notebook.ready(name)
     dashboard = notebook.panel("dashboard")
     tab = lambda name: dashboard.get_by_role("tab", name=name, exact=True)  # noqa: E731
     dashboard.get_by_role("button", name="Tabs").click()
-    expect(notebook.panel("allocate")).to_be_visible()
-    expect(notebook.panel("hexview")).to_be_hidden()
-    tab("Allocate memory").focus()
-    notebook.page.keyboard.press("End")
-    expect(notebook.panel("latency")).to_be_visible()
-    expect(tab("Latency")).to_be_focused()
-    notebook.page.keyboard.press("ArrowLeft")
     expect(notebook.panel("hexview")).to_be_visible()
-    expect(notebook.panel("latency")).to_be_hidden()
+    expect(notebook.panel("transfer")).to_be_hidden()
+    tab("Memory").focus()
+    notebook.page.keyboard.press("End")
+    expect(notebook.panel("transfer")).to_be_visible()
+    expect(tab("Transfer")).to_be_focused()
+    notebook.page.keyboard.press("ArrowRight")
+    expect(notebook.panel("hexview")).to_be_visible()
+    expect(notebook.panel("transfer")).to_be_hidden()
     until(lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "hex"), "the kernel knows")
     notebook.value("d.session.empty(4096, name='in a tab').id")
     expect(notebook.panel("hexview").get_by_role("grid")).to_be_visible()
@@ -254,11 +262,15 @@ def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(note
     until(lambda: stored() == wanted, "the notebook has the choice")
 
     notebook.restart_kernel()
+    notebook.value(QUIET)
     notebook.run(cell)
     expect(tab("Memory")).to_have_attribute("aria-selected", "true")
     expect(notebook.panel("hexview")).to_be_visible()
     expect(notebook.panel("allocate")).to_be_hidden()
     until(lambda: notebook.value("(d.arrangement, d.tab)") == ("tabs", "hex"), "the kernel knows")
     notebook.cell("d.arrangement = 'rows'")
-    for name in PANELS:
+    for name in ("hexview", "latency"):
         expect(notebook.panel(name)).to_be_visible()
+    expect(notebook.panel("transfer")).to_be_hidden()
+    dashboard.locator("summary").get_by_text("Transfer", exact=True).click()
+    expect(notebook.panel("transfer")).to_be_visible()

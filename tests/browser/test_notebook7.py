@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 from support.jupyter.lab import has_front_end, lab
 from support.jupyter.notebooks import notebook
-from support.jupyter.page import DASHBOARD, PANELS, NotebookPage
+from support.jupyter.page import DASHBOARD, PANELS, QUIET, NotebookPage
 
 SCROLLED = "(cell) => cell.classList.contains('jp-mod-outputsScrolled')"
 
@@ -30,11 +30,13 @@ def shown(server, browser):
 
 
 def test_the_dashboard_is_live_and_stays_whole(book):
+    book.value(QUIET)
     book.run(0)
     for name in PANELS:
         book.ready(name)
     dashboard, cell = book.panel("dashboard"), book.page.locator(".jp-CodeCell").first
     dashboard.get_by_role("button", name="Show me").click()
+    dashboard.get_by_text("The steps, in Python").click()
     steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
     expect(steps.last).to_have_class("dgd-done")
     # with the next picture, it finds the output tall, and restricts it

@@ -4,6 +4,7 @@ import gc
 import itertools
 import json
 import os
+import re
 import signal
 import threading
 
@@ -77,8 +78,12 @@ def test_it_says_who_the_sides_are_and_why_no_better_provider(session, view):
     assert state["label"] == "software DPU"
 
 
+def states(fields):
+    return [step["state"] for step in fields["sample"]["steps"]]
+
+
 def counted(status):
-    names = ("DMA requests of this session", "moved by them", "regions")
+    names = ("DMA requests, also by these views", "moved by them", "regions")
     counters = dict(status["counters"])
     return [counters.get(name) for name in names]
 
@@ -94,32 +99,55 @@ def test_its_counters_move_with_the_session(session, view):
 
 def test_show_me_runs_each_step_and_names_its_python(session, view):
     board = view(dashboard(session))
-    assert board.ask("hello")["empty"]
     board.ask("show_me")
     with pytest.raises(PanelError, match="the steps are running"):
         board.ask("show_me")
-    done = lambda fields: [step["state"] for step in fields["sample"]] == ["done"] * 4  # noqa: E731
+    done = lambda fields: states(fields) == ["done"] * 4  # noqa: E731
     shown = board.wait_for("sample", done)["sample"]
     [region] = SessionModel.of(session).regions  # without the memory of the plot
-    text = b"hello from the DPU"
-    panels = board.panel.panels
-    assert (region.name, region.size, bytes(region.array[:18])) == ("sample", 1 << 20, text)
+    panels, image = board.panel.panels, region.array.copy()
+    assert (region.name, region.array.shape, image.min(), image.max()) == (
+        "sample", (128, 512), 0, 254,
+    )  # fmt: skip
     assert panels.transfer.last_completion["status"] == "OK"
-    assert (panels.hex.region, panels.hex.value) == (region, text)
+    assert (panels.hex.region, panels.hex.value) == (region, image.tobytes()[:16])
+    assert panels.hex.image["width"] == 0
     assert (panels.plot.running, panels.plot.p50_ns > 0) == (False, True)
+    assert re.fullmatch(r"The DPU wrote 64 KiB in 16 .*latency was [\d.]+ µs\.", shown["said"])
     state = board.ask("hello")
-    assert (state["empty"], state["sample"]) == (False, shown)
+    assert state["sample"] == shown
+    assert re.fullmatch(r"[\d.]+ µs", state["latency"]["value"])
+    assert "(software DPU)" in state["latency"]["text"]
     scope = {"session": session}
-    exec("\n".join(step["python"] for step in shown), scope)
-    copy = scope["region"]
-    assert (copy.name, copy.size, bytes(copy.array[:18])) == ("sample", 1 << 20, text)
+    exec("\n".join(step["python"] for step in shown["steps"]), scope)
+    assert region.closed
+    assert (scope["region"].array == image).all()
     board.ask("hide_sample")
-    assert board.ask("hello")["sample"] == []
+    assert board.ask("hello")["sample"] == {"steps": [], "said": ""}
+
+
+def test_a_view_of_a_dashboard_that_started_its_dpu_shows_at_once_what_it_can_do(view, session):
+    given = view(dashboard(session))
+    given.ask("watch", view="one", on=True)
+    board = view(dashboard())
+    board.ask("watch", view="one", on=True)
+    board.wait_for("sample", lambda fields: states(fields)[0] == "running")
+    given.wait_for("status")
+    assert not given.of("sample")
+
+
+def test_one_that_was_stopped_before_it_is_shown_does_nothing_by_itself(view):
+    board = view(dashboard())
+    board.panel.stop()
+    board.ask("watch", view="one", on=True)
+    board.wait_for("status")
+    assert not board.of("sample")
+    assert not board.panel.session.regions
 
 
 def test_its_panels_are_in_rows_or_in_tabs_in_all_views(session, view):
     board = view(dashboard(session))
-    first = {"arrangement": "rows", "tab": "allocate", "chosen": False}
+    first = {"arrangement": "rows", "tab": "hex", "chosen": False}
     assert board.ask("hello")["arranged"] == first
     board.ask("arrange", arrangement="tabs", tab="hex")
     chosen = {"arrangement": "tabs", "tab": "hex", "chosen": True}
@@ -142,7 +170,7 @@ def test_in_tabs_each_step_of_show_me_is_in_view(session, view):
     board = view(dashboard(session))
     board.ask("arrange", arrangement="tabs", tab="plot")
     board.ask("show_me")
-    done = lambda fields: [step["state"] for step in fields["sample"]] == ["done"] * 4  # noqa: E731
+    done = lambda fields: states(fields) == ["done"] * 4  # noqa: E731
     board.wait_for("sample", done)
     tabs = [fields["arranged"]["tab"] for fields in board.of("arranged")]
     assert tabs == ["plot", "allocate", "transfer", "hex", "plot"]
@@ -171,7 +199,6 @@ def test_a_step_that_fails_says_so_and_ends_the_steps(session, view, monkeypatch
 
     monkeypatch.setattr(session, "empty", refuse)
     board.ask("show_me")
-    states = lambda fields: [step["state"] for step in fields["sample"]]  # noqa: E731
     board.wait_for("sample", lambda fields: states(fields) == ["failed"] + 3 * ["waiting"])
     until(lambda: board.errors == ["not today"], "the error is shown")
 

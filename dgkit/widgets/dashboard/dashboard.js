@@ -4,8 +4,8 @@ import { button, h, keepFocus, newId } from "../base/elements.js";
 import { reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
 
-const COLUMNS = [["allocate", "transfer"], ["hex"], ["plot"]]; // in tab order; the last is as wide as all
-const TITLES = { allocate: "Allocate memory", transfer: "Transfer", hex: "Memory", plot: "Latency" };
+const TITLES = { hex: "Memory", plot: "Latency", allocate: "Allocate memory", transfer: "Transfer" }; // in tab order
+const FOLDED = ["allocate", "transfer"]; // in rows, one line each until they are wanted
 const ARRANGEMENTS = [
   ["rows", "Rows"],
   ["tabs", "Tabs"],
@@ -62,7 +62,40 @@ function makeArrangement(view, slots) {
   return { element, show, recall };
 }
 
-function makeStatus(view, arrangement, gauges) {
+// The median as one large number, and what it is of.
+function makeHeadline() {
+  const value = h("strong", { class: "dgd-value" });
+  const text = h("span");
+  const element = h("p", { class: "dgd-headline" }, value, text);
+  const show = (latency) => {
+    element.hidden = !latency;
+    if (!latency) return;
+    value.textContent = latency.value;
+    text.textContent = latency.text;
+  };
+  return { element, show };
+}
+
+// Facts about both sides and the load of this machine, behind a button.
+function makeMachine(...parts) {
+  const content = h("div", { class: "dgd-machine", hidden: true }, ...parts);
+  const toggle = button(
+    "i",
+    () => {
+      content.hidden = !content.hidden;
+      toggle.setAttribute("aria-expanded", String(!content.hidden));
+    },
+    {
+      class: "dg-button dgd-info",
+      "aria-label": "Machine",
+      title: "The two sides, their counters, and the load of this machine",
+      "aria-expanded": "false",
+    },
+  );
+  return { toggle, content };
+}
+
+function makeStatus(view, arrangement, gauges, sample) {
   const sides = h("dl", { class: "dgd-facts", "aria-label": "Sides" });
   const counters = h("dl", { class: "dgd-facts", "aria-label": "Counters" });
   const why = h("div");
@@ -71,8 +104,11 @@ function makeStatus(view, arrangement, gauges) {
     class: "dg-button dg-main",
     hidden: true,
   });
-  const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, monitor, restart);
-  const element = h("div", { class: "dgd-status" }, buttons, arrangement, sides, counters, gauges, why);
+  const buttons = h("div", { class: "dg-row", role: "group", "aria-label": "Session" }, restart, sample, monitor);
+  const headline = makeHeadline();
+  const machine = makeMachine(sides, counters, gauges, why);
+  const line = h("div", { class: "dgd-line" }, buttons, headline.element, arrangement, machine.toggle);
+  const element = h("div", { class: "dgd-status" }, line, machine.content);
   let running = false;
   let shownError = "";
   const toggle = () => view.attempt(running ? "stop" : "start");
@@ -82,6 +118,7 @@ function makeStatus(view, arrangement, gauges) {
     monitor.textContent = running ? "Stop monitor" : "Start monitor";
     monitor.disabled = Boolean(status.lost);
     counters.replaceChildren(...pairs(status.counters));
+    headline.show(status.latency);
     element.classList.toggle("dgd-lost", Boolean(status.lost));
     restart.hidden = !(status.lost && view.state.owned);
     const error = status.lost ? status.lost.text : "";
@@ -122,23 +159,15 @@ function makeGauges() {
   return { element, show };
 }
 
-// The steps of "Show me", and its button while the session has no region.
+// The button "Show me", its steps, and what they found.
 function makeSample(view) {
   const start = button("Show me", () => view.attempt("show_me"), { class: "dg-button dg-main" });
-  const offer = h(
-    "div",
-    { class: "dgd-sample" },
-    start,
-    h(
-      "span",
-      {},
-      "No memory yet. This allocates some, writes to it by DMA, looks at the bytes and measures the latency.",
-    ),
-  );
   const list = h("ol", { "aria-label": "Steps" });
+  const said = h("strong", { class: "dgd-said" });
   const hide = button("Hide the steps", () => keepFocus(() => view.attempt("hide_sample"), start, view.root));
-  const steps = h("div", { class: "dgd-sample dgd-steps" }, list, hide);
-  const element = h("div", { role: "status" }, offer, steps);
+  const code = h("details", {}, h("summary", {}, "The steps, in Python"), list);
+  const steps = h("div", { class: "dgd-sample" }, said, code, hide);
+  const element = h("div", { role: "status" }, steps);
   const line = ({ title, python, state }) =>
     h(
       "li",
@@ -148,12 +177,14 @@ function makeSample(view) {
       h("span", { class: "dg-help" }, state === "waiting" ? "" : state),
       h("code", { class: "dg-mono" }, python),
     );
-  const draw = (sample, empty) => {
-    offer.hidden = !empty || sample.length > 0;
+  const draw = ({ steps: sample, said: text }) => {
     steps.hidden = !sample.length;
+    const at = sample.findIndex(({ state }) => state === "running");
+    start.disabled = at >= 0;
+    said.textContent = at < 0 ? text : `${at + 1} of ${sample.length}: ${sample[at].title}`;
     list.replaceChildren(...sample.map(line));
   };
-  return { element, draw };
+  return { start, element, draw };
 }
 
 // The remedy for a lost DPU depends on whether the dashboard started it.
@@ -177,8 +208,9 @@ class Slots {
     this.onTab = (_name) => {};
     const id = newId();
     const slot = (name) => (this.#slots[name] = h("div", { class: "dgd-slot", id: `${id}-${name}` }));
-    const column = (names) => h("div", { class: "dgd-column" }, ...names.map(slot));
-    this.grid = h("div", { class: "dgd-grid" }, ...COLUMNS.map(column));
+    const fold = (name) => h("details", { class: "dgd-fold" }, h("summary", {}, TITLES[name]), slot(name));
+    const column = (name) => h("div", { class: "dgd-column" }, FOLDED.includes(name) ? fold(name) : slot(name));
+    this.grid = h("div", { class: "dgd-grid" }, ...Object.keys(TITLES).map(column));
     const tab = ([name, title]) =>
       (this.#tabs[name] = button(title, () => this.onTab(name), {
         role: "tab",
@@ -201,6 +233,8 @@ class Slots {
   arrange({ arrangement, tab }) {
     const tabs = arrangement === "tabs";
     this.list.hidden = !tabs;
+    if (this.grid.dataset.arrangement !== arrangement)
+      for (const fold of this.grid.querySelectorAll(".dgd-fold")) fold.open = tabs;
     this.grid.dataset.arrangement = arrangement;
     for (const [name, slot] of Object.entries(this.#slots)) {
       const label = this.#tabs[name];
@@ -255,27 +289,20 @@ function drawDashboard(view) {
   const slots = new Slots(view);
   const arrangement = makeArrangement(view, slots);
   const gauges = makeGauges();
-  const status = makeStatus(view, arrangement.element, gauges.element);
   const sample = makeSample(view);
+  const status = makeStatus(view, arrangement.element, gauges.element, sample.start);
   view.body.append(status.element, sample.element, slots.element);
   const draw = (state) => {
     view.state = state;
     view.titled(state);
     status.draw(state);
-    sample.draw(state.sample, state.empty);
+    sample.draw(state.sample);
     arrangement.show(state.arranged);
     gauges.show(state.gauges);
     slots.fill(state.panels);
   };
-  view.on("status", (message) => {
-    status.show(message);
-    view.state.empty = message.empty;
-    sample.draw(view.state.sample, message.empty);
-  });
-  view.on("sample", (message) => {
-    view.state.sample = message.sample;
-    sample.draw(message.sample, view.state.empty);
-  });
+  view.on("status", status.show);
+  view.on("sample", (message) => sample.draw(message.sample));
   view.on("gauges", (message) => gauges.show(message.gauges));
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);

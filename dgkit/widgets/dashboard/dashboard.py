@@ -140,7 +140,8 @@ class Dashboard(Panel):
         self._unlisten: Callable[[], None] = lambda: None
         self._sample: SampleRun | None = None
         self._sample_task: scheduler.Task | None = None
-        self._arrangement, self._tab = "rows", "allocate"
+        self._arrangement, self._tab = "rows", "hex"
+        self._greeted = not owned  # a given session gets no memory unless requested
         self._arranged = False  # whether a user or a cell chose the arrangement
         super().__init__()
         self._host_panels()
@@ -190,6 +191,7 @@ class Dashboard(Panel):
         """Start the sample run: allocate, write, look, measure; `sample` messages report steps."""
         if self._sample_task is not None and not self._sample_task.done:
             raise ValueError("the steps are running: wait until they have ended")
+        self._greeted = True
         self._sample = SampleRun(self.session, self.panels, self._sample_changed)
         self._sample_task = scheduler.start(self._sample.steps(), self.fail)
 
@@ -201,8 +203,8 @@ class Dashboard(Panel):
         self._sample = None
         self._sample_changed()
 
-    def _sample_state(self) -> list[dict[str, Any]]:
-        return [] if self._sample is None else self._sample.state()
+    def _sample_state(self) -> dict[str, Any]:
+        return {"steps": [], "said": ""} if self._sample is None else self._sample.state()
 
     def _sample_changed(self) -> None:
         self.broadcast_state("sample", lambda: {"sample": self._sample_state()})
@@ -223,7 +225,8 @@ class Dashboard(Panel):
         running = self.panels.plot.measuring
         regions = len(SessionModel.of(self.session).live())
         counters = list(_counters(self._counters, regions))
-        return {"counters": counters, "lost": self.lost, "running": running, "empty": not regions}
+        latency = self.panels.plot.headline()
+        return {"counters": counters, "lost": self.lost, "running": running, "latency": latency}
 
     def _query_agent(self) -> None:
         """Query the agent's counters; blocks, so never call it on the frame thread."""
@@ -250,6 +253,8 @@ class Dashboard(Panel):
         if new:
             self._sent_status = None
             scheduler.start(self._update(), self.fail)
+        if not self._greeted:
+            self.show_me()  # the first thing a user sees is the DPU at work
 
     def _is_visible(self) -> bool:
         with self._lock:
@@ -282,11 +287,13 @@ class Dashboard(Panel):
     @handler
     def start(self) -> None:
         """Start the plot's monitor without waiting; `status` reports it, `failed` an error."""
+        self._greeted = True
         scheduler.start(self._then_update(self.panels.plot.start), self.fail)
 
     @handler
     def stop(self) -> None:
         """Stop the plot's monitor without waiting; the plot keeps its samples."""
+        self._greeted = True
         scheduler.start(self._then_update(self.panels.plot.stop), self.fail)
 
     def _then_update(self, call: Callable[[], None]) -> scheduler.Steps:
@@ -415,7 +422,7 @@ class Dashboard(Panel):
 def _counters(counters: dict[str, int], regions: int) -> Iterator[tuple[str, str]]:
     if not counters:
         return
-    yield "DMA requests of this session", f"{counters['your_moves']:,}"
+    yield "DMA requests, also by these views", f"{counters['your_moves']:,}"
     yield "moved by them", size_text(counters["your_bytes"])
     yield "regions", f"{regions:,}"
     yield "memory of the DPU", f"{size_text(counters['allocated'])} allocated"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ...units import size_text
 from ..base import scheduler
 from ..base.as_python import session_expression
 from ..base.background import in_background
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from ...session import Session, SessionRegion
     from .panels import Panels
 
-_SIZE = 1 << 20  # bytes of the sample region
-_TEXT = b"hello from the DPU"
+_ROWS, _WIDTH, _BLOCK = 128, 512, 8  # pixels of a byte; rows of a transfer
+_BLOCK_S = 0.06  # between two transfers, so that the image grows visibly
 _MEASURE_S = 3.0
 
 
@@ -30,25 +31,37 @@ class _Step:
     state: str = "waiting"  # running, done, failed
 
 
+def _image() -> Any:
+    import numpy as np
+
+    y, x = np.mgrid[-_ROWS // 2 : _ROWS // 2, -_WIDTH // 2 : _WIDTH // 2]
+    return (127 + 127 * np.cos((x * x + y * y) / 300)).astype("u1")
+
+
 class SampleRun:
     """One run of the steps with the panels of a dashboard; `changed()` follows each step."""
 
     def __init__(self, session: Session, panels: Panels, changed: Callable[[], None]) -> None:
         self._session, self._panels, self._changed = session, panels, changed
         self._region: SessionRegion
-        name, text = session_expression(session), _TEXT.decode()
+        self._said = ""
+        name = session_expression(session)
         self._steps = [
             _Step(
-                "allocate", "Allocate 1 MiB of host memory that the DPU can access.",
-                f'region = {name}.empty(1 << 20, name="sample")',
+                "allocate", f"Allocate {_ROWS} x {_WIDTH} bytes of host memory for the DPU.",
+                f'region = {name}.empty(({_ROWS}, {_WIDTH}), name="sample", replace=True)',
             ),
             _Step(
-                "transfer", "The DPU writes to it by DMA.",
-                f'print({name}.write(region, b"{text}"))',
+                "transfer", f"The DPU writes an image to it by DMA, {_BLOCK} rows at a time.",
+                "import numpy as np\n"
+                f"y, x = np.mgrid[-{_ROWS // 2}:{_ROWS // 2}, -{_WIDTH // 2}:{_WIDTH // 2}]\n"
+                'image = (127 + 127 * np.cos((x * x + y * y) / 300)).astype("u1")\n'
+                f"for row in range(0, {_ROWS}, {_BLOCK}):\n"
+                f"    {name}.write(region, image[row:row + {_BLOCK}], offset={_WIDTH} * row)",
             ),
             _Step(
-                "hex", "The DPU reads the bytes: they are selected in the hex view.",
-                f"print({name}.read(region, {len(_TEXT)}))",
+                "hex", "The DPU reads the bytes: the hex view shows them, and the image.",
+                f"assert {name}.read(region, region.size) == image.tobytes()",
             ),
             _Step(
                 "plot", "Measure the latency for three seconds, in memory of the plot.",
@@ -56,12 +69,13 @@ class SampleRun:
             ),
         ]  # fmt: skip
 
-    def state(self) -> list[dict[str, Any]]:
-        """Return the steps, for a view."""
-        return [
+    def state(self) -> dict[str, Any]:
+        """Return the steps, and what they found in a sentence, for a view."""
+        steps = [
             {"title": step.title, "python": step.python, "state": step.state}
             for step in self._steps
         ]
+        return {"steps": steps, "said": self._said}
 
     @property
     def running(self) -> str:
@@ -87,23 +101,33 @@ class SampleRun:
         return [self._allocate(), self._write(), self._look(), self._measure()]
 
     def _allocate(self) -> scheduler.Steps:
-        empty = partial(self._session.empty, _SIZE, name="sample")
+        empty = partial(self._session.empty, (_ROWS, _WIDTH), name="sample", replace=True)
         self._region = yield from in_background(empty)
         SessionModel.of(self._session).select(self._region.id)
+        yield from in_background(self._panels.plot.start)  # moves from the first second on
 
     def _write(self) -> scheduler.Steps:
-        run = self._panels.transfer.transfer("write", self._region, _TEXT)
-        while not run.ended:
-            yield
-        if run.error is not None:
-            raise run.error
+        image = _image()
+        self._panels.hex.image = {}
+        for row in range(0, _ROWS, _BLOCK):
+            block = image[row : row + _BLOCK]
+            run = self._panels.transfer.transfer("write", self._region, block, offset=row * _WIDTH)
+            while not run.ended:
+                yield
+            if run.error is not None:
+                raise run.error
+            yield from scheduler.sleep(_BLOCK_S)
 
     def _look(self) -> scheduler.Steps:
-        self._panels.hex.select(0, len(_TEXT))
+        self._panels.hex.select(0, 16)
         yield
 
     def _measure(self) -> scheduler.Steps:
-        plot = self._panels.plot
-        yield from in_background(plot.start)
+        plot = self._panels.plot  # measures since the first step
         yield from scheduler.sleep(_MEASURE_S)
         yield from in_background(plot.stop)
+        if (found := plot.headline()) is not None:
+            self._said = (
+                f"The DPU wrote {size_text(_ROWS * _WIDTH)} in {_ROWS // _BLOCK} transfers: the "
+                f"image below. Then the median latency was {found['value']}."
+            )

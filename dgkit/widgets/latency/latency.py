@@ -11,6 +11,7 @@ import contextlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ...units import us
 from ..base.panel import Reply, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
@@ -403,6 +404,17 @@ class LatencyPlot(BokehPanel):
                 return sweep_picture(self.title, self._sweeps.named())
         state = SessionModel.of(self.session).state()
         return latency_picture(self.title, state["label"], self._view_model.summaries())
+
+    def headline(self) -> dict[str, str] | None:
+        """Return the median as text, and a line about what it is of; None without samples."""
+        with self._view_model.lock:
+            run = self._view_model.run
+            if run is None or not run.history.samples:
+                return None
+            figures, samples = run.history.figures(), run.history.samples
+        p99 = f", p99 {us(figures['p99'])} µs" if "p99" in figures else ""
+        about = f"p50 of {samples:,} samples: {run.config.description}{p99} ({run.config.label})"
+        return {"value": f"{us(figures['p50'])} µs", "text": about}
 
     def static_html(self) -> str:
         """Return the reports of the runs as HTML."""

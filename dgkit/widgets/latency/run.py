@@ -70,7 +70,7 @@ class RunConfig:
 
 
 class RunSummary(NamedTuple):
-    """What a picture shows of a run.
+    """The part of a run that a picture shows.
 
     Attributes:
         samples: Number of all samples.

@@ -30,6 +30,7 @@ WAIT_MS = 20_000
 VIEWPORT: ViewportSize = {"width": 1600, "height": 1000}
 
 DASHBOARD = "import dgkit, numpy as np\nd = dgkit.dashboard()\nd"
+QUIET = "__import__('dgkit').dashboard().stop()"  # before it is shown: it does nothing by itself
 PANELS = ("dashboard", "allocate", "transfer", "hexview", "latency")
 
 # Function by which the scripts below find their notebook.
@@ -123,6 +124,7 @@ class Notebook:
 
     def dashboard(self) -> Notebook:
         """Run a cell that opens the dashboard `d`, and wait until all its panels are drawn."""
+        self.value(QUIET)
         self.cell(DASHBOARD)
         for name in PANELS:
             self.ready(name)
@@ -176,6 +178,9 @@ class Notebook:
     def ready(self, name: str, nth: int = 0, timeout_ms: float = WAIT_MS) -> Locator:
         """Return the same as panel(), once its view has its data."""
         panel = self.panel(name, nth)
+        panel.and_(self.page.locator("[data-ready]")).wait_for(state="attached", timeout=timeout_ms)
+        for fold in panel.locator("xpath=ancestor::details[not(@open)]").all():
+            fold.evaluate("(fold) => { fold.open = true; }")
         panel.and_(self.page.locator("[data-ready]")).wait_for(timeout=timeout_ms)
         if name == "hexview":  # tests use the controls of its second row, too
             more = panel.get_by_role("button", name="More", exact=True)
