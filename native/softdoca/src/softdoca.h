@@ -6,7 +6,7 @@
  *   mmap.c     memory maps; export.c their export descriptors; dmabuf.c memory behind a dma-buf
  *   buf.c      buffers; buf_list.c lists of them; inventory.c, buf_pool.c their allocation
  *   ctx.c      states of contexts; pe.c progress and notification; task.c tasks
- *   engine.c   DMA tasks through dgkit's provider; mmap_advise.c cache invalidation
+ *   engine.c   DMA tasks through dgkit's provider; mmap_advise.c cache invalidation; clock.c clocks
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
  *   gpu.c      GPUs and their memory; umem.c rings in it; nic.c the software NIC; ibv.c libibverbs
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
