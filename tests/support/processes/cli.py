@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from support.processes.agents import python
+from support.processes.waiting import child_states
 
 PACKAGE_ROOT = Path(__file__).resolve().parents[3]
 
@@ -82,9 +83,8 @@ def ended(process, seconds=30):
 
 
 def children_of(pid):
-    """Return the pids of its child processes."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
-    return [int(child) for child in text.split()]
+    """Return the pids of its child processes, which any of its threads may have started."""
+    return [*child_states(pid)]
 
 
 def alive(pid):

@@ -1,5 +1,6 @@
 """Waits for a condition with a deadline, and the resources that a process holds."""
 
+import contextlib
 import os
 import signal
 import time
@@ -74,9 +75,11 @@ def child_states(pid: int | None = None) -> dict[int, str]:
     """Return the child processes of a process, and what each is doing; a zombie is "gone"."""
     from dgkit.wire.host_id import process_state
 
-    path = Path(f"/proc/{pid or os.getpid()}/task")
-    lists = [(task / "children").read_text().split() for task in path.iterdir()]
-    return {int(child): process_state(int(child)) for found in lists for child in found}
+    found: list[str] = []
+    for task in Path(f"/proc/{pid or os.getpid()}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += (task / "children").read_text().split()
+    return {int(child): process_state(int(child)) for child in found}
 
 
 def children(pid: int | None = None) -> list[int]:
