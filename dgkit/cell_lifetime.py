@@ -5,7 +5,8 @@ creates no panel, they are closed when it has ended. A panel that the cell displ
 again stays open.
 
 A session of a previous run is closed when a run that opened another one has ended, unless a
-variable still has it. Values of `Out`, which keeps all results, do not count as variables.
+variable still has it, also in a list, a dictionary or an object of the user's. Values of `Out`,
+which keeps all results, do not count as variables.
 
 The front end names the cell in each execute request; if it does not (a console), nothing is closed.
 """
@@ -18,6 +19,7 @@ import logging
 import sys
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
@@ -43,6 +45,7 @@ class _Use(NamedTuple):
     shared: bool
 
 
+_ITEMS, _LOOKS = 1000, 100_000  # looked at of a container; looked at in all
 _lock = threading.Lock()
 _panels: dict[str, weakref.WeakKeyDictionary[object, _Use]] = {}  # by cell, then by panel
 _sessions: dict[str, weakref.WeakKeyDictionary[_Session, str]] = {}  # by cell; session -> run
@@ -157,12 +160,30 @@ def close_replaced(_result: object = None) -> None:
         if run not in own.values():
             return
         variables = list(current_shell().user_ns.items())
-        named = {id(value) for name, value in variables if not name.startswith("_")}
-        replaced = [each for each, used in own.items() if used != run and id(each) not in named]
+        kept = _reached([each for name, each in variables if name[0] != "_" and name != "Out"])
+        replaced = [each for each, used in own.items() if used != run and id(each) not in kept]
         for session in replaced:
             del own[session]
     for session in replaced:
         _try(session.close, "Session")
+
+
+def _reached(found: list[Any]) -> set[int]:
+    """Return the ids of objects, and of what containers and the user's own objects have."""
+    seen: dict[int, Any] = {}
+    for value in found:  # which grows
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        if len(seen) == _LOOKS:
+            break
+        if isinstance(value, dict):
+            found.extend(list(value.values())[:_ITEMS])
+        elif isinstance(value, (list, tuple, set, frozenset, deque)):
+            found.extend(list(value)[:_ITEMS])
+        elif type(value).__module__ == "__main__":
+            found.extend(getattr(value, "__dict__", {}).values())
+    return set(seen)
 
 
 def after_each_cell(call: Callable[[object], None]) -> None:

@@ -172,6 +172,25 @@ def test_a_session_stays_that_has_another_name_or_that_nothing_replaced(book, so
         session.close()
 
 
+def test_a_session_stays_that_a_container_or_an_object_of_the_user_has(book, software_dpu):
+    pair = type("Pair", (), {"__module__": "__main__"})()
+    book.variables.update(sessions=[], by_name={}, pair=pair)
+    for _ in range(2):
+        with book("one"):
+            new = [dgkit.connect(software_dpu) for _ in range(3)]
+            book.variables["sessions"].append(new[0])
+            book.variables["by_name"][len(book.variables["sessions"])] = {"of": (new[1],)}
+            pair.session, before = new[2], getattr(pair, "session", None)
+    assert before.closed
+    kept = [
+        *book.variables["sessions"],
+        *(each["of"][0] for each in book.variables["by_name"].values()),
+    ]
+    for session in (*kept, pair.session):
+        assert not session.closed
+        session.close()
+
+
 def test_a_session_that_cannot_be_closed_is_logged_and_the_others_are(book, software_dpu, caplog):
     with book("one"):
         bad, good = dgkit.connect(software_dpu), dgkit.connect(software_dpu)
