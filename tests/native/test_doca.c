@@ -338,7 +338,7 @@ static void regions_close_while_a_queue_is_busy_with_others(void)
 	b.f = &f;
 	CHECK_EQ(test_queue_open(&own, f.dev, 4, DG_PATH_WORKER, 0, 20 * SECOND), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, keep_busy, &b), 0);
-	for (uint32_t i = 0; i < 500; i++) {
+	for (uint32_t i = 0; i < 100; i++) {
 		uint8_t *bytes = pages(4096);
 		dg_region *r = registered(f.dev, bytes, 4096, RW);
 		dg_wr wr = record(&f, DG_WRITE, 100, 0, 4096);

@@ -342,12 +342,12 @@ static void arming_reports_a_lost_completion(void)
 	dg_wr wr;
 	dg_wc wc;
 
-	fault_open(&f, &rule, 1, 50 * MS);
+	fault_open(&f, &rule, 1, 300 * MS);
 	wr = record(&f, DG_WRITE, 100, 0, 0);
 	CHECK_EQ(dg_queue_post(f.q, &wr, 1), 0);
 	CHECK_EQ(dg_queue_poll(f.q, &wc, 1, 0), 0);
 	start = dg_now_ns();
-	while (dg_now_ns() - start < 100 * MS)
+	while (dg_now_ns() - start < 350 * MS)
 		;
 	/* The operation is overdue and will never signal the fd, so arming must report it. */
 	CHECK_EQ(dg_queue_arm(f.q), 0);
