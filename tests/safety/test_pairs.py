@@ -10,6 +10,7 @@ SEED = random.randrange(1 << 32)
 # How many pairs of each kind, and rounds of each: a minute together.
 SAMPLES = {"core": (200, 8), "doca": (120, 4), "remote": (12, 1), "local": (12, 1)}
 SAMPLES |= {"two": (12, 1)}
+pytestmark = pytest.mark.timeout(400)  # the first test compiles the core with sanitizers
 
 
 @pytest.fixture(scope="module")
