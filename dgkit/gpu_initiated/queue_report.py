@@ -57,6 +57,7 @@ class QueueReport:
 
     def __str__(self) -> str:
         lines = [f"queue pair {self.qpn:#x}, {self.info.state}", *self.counts()]
+        lines += self._why()
         lines += ["entries:", *(f"  {e.state:8} {e.entry}" for e in self.entries)]
         lines += ["completions:", *(f"  {c}" for c in self.completions)]
         return "\n".join(lines)
@@ -64,7 +65,7 @@ class QueueReport:
     __repr__ = __str__
 
     def counts(self) -> list[str]:
-        """Return sentences about the doorbell, the NIC and errors."""
+        """Return sentences about the doorbell, the NIC and the receives."""
         info = self.info
         ahead = info.producer - info.taken
         counts = f"doorbell {info.producer:,}, taken {info.taken:,}, complete {info.completed:,}"
@@ -75,9 +76,10 @@ class QueueReport:
             lines.append(f"the GPU is {ahead:,} entries ahead of the NIC, which {what}")
         if info.posted_receives:
             lines.append(f"receives: {info.posted_receives:,} posted, {info.received:,} complete")
-        if info.why:
-            lines.append(f"error: {info.why}")
         return lines
+
+    def _why(self) -> list[str]:
+        return [f"error: {self.info.why}"] if self.info.why else []
 
     def entry_rows(self) -> list[tuple[str, ...]]:
         """Return the entries as rows of a table, see `ENTRY_COLUMNS`."""
@@ -97,12 +99,14 @@ class QueueReport:
         completed = table("Completions, oldest first", COMPLETION_COLUMNS, self.completion_rows())
         failed = self.info.state == "error"
         first, *rest = self.counts()
-        note = self.info.why if failed else ""
+        if not failed:
+            rest += self._why()
         return card(
             f"Queue pair {self.qpn:#x}",
             [("state", badge(self.info.state, warn=failed)), ("counts", first),
-             *(("", line) for line in rest if not (note and line.startswith("error")))],
-            badge=provider_badge(self.provider), body=Html(sent + completed), note=note,
+             *(("", line) for line in rest)],
+            badge=provider_badge(self.provider), body=Html(sent + completed),
+            note=self.info.why if failed else "",
         )  # fmt: skip
 
 

@@ -86,6 +86,7 @@ class QueuePanel(Panel):
 
     def _fields(self) -> dict[str, Any]:
         report, info = self._report, self._report.info
+        line, *notes = report.counts()
         status = "closed" if self._closed_queue else info.state
         return {
             "title": f"{self.title} {report.qpn:#x}",
@@ -93,8 +94,8 @@ class QueuePanel(Panel):
             "provider": report.provider,
             "status": status,
             "why": info.why if info.state == "error" else "",
-            "line": report.counts()[0],
-            "notes": [line for line in report.counts()[1:] if not line.startswith("error")],
+            "line": line,
+            "notes": notes,
             "places": _places(report, self._depth),
             "entry_columns": ENTRY_COLUMNS,
             "entries": report.entry_rows(),
