@@ -261,6 +261,14 @@ static void sent(struct doca_comch_task_send *task, union doca_data task_data,
 	doca_task_free(doca_comch_task_send_as_task(task));
 }
 
+/* Appends a message to those that the program has not taken yet. */
+static void append(struct wq_endpoint *ep, struct wq_received *m)
+{
+	m->next = NULL;
+	*(ep->last ? &ep->last->next : &ep->first) = m;
+	ep->last = m;
+}
+
 static void received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, uint32_t len,
 		     struct doca_comch_connection *connection)
 {
@@ -279,9 +287,7 @@ static void received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, ui
 	}
 	*m = (struct wq_received){.peer = p, .len = len};
 	memcpy(m->bytes, bytes, len);
-	ep = p->ep;
-	*(ep->last ? &ep->last->next : &ep->first) = m;
-	ep->last = m;
+	append(p->ep, m);
 }
 
 static void connected(struct doca_comch_event_connection_status_changed *event,
@@ -418,13 +424,10 @@ void wq_peer_free(struct wq_peer *peer)
 	ep->first = ep->last = NULL;
 	for (struct wq_received *next; m; m = next) {
 		next = m->next;
-		m->next = NULL;
-		if (m->peer == peer) {
+		if (m->peer == peer)
 			free(m);
-			continue;
-		}
-		*(ep->last ? &ep->last->next : &ep->first) = m;
-		ep->last = m;
+		else
+			append(ep, m);
 	}
 	softdoca_object_free(peer);
 }
