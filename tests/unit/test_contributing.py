@@ -60,7 +60,7 @@ def test_the_table_has_each_stage_with_its_time():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_of_the_runner_is_understood(command):
     words = shlex.split(command.removeprefix("CI=true "))[1:]
-    options = {"--quick", "--changed", "--help", "--install"}
+    options = {"--quick", "--changed", "--coverage", "--help", "--install"}
     revisions = {"main"} if "--changed" in words else set()
     assert set(words) <= options | revisions | set(_stages())
 
