@@ -37,8 +37,10 @@ def test_a_sample_whose_peer_is_killed_ends_with_1(samples):
     count = ["--count", "20000"]
     server, client, said = start_pair([samples / "gpunetio_put"], count, count)
     with server, client:
-        while "is open" not in said:  # they are connected
-            said += client.stdout.readline()
+        while "Both processes are connected" not in said:
+            line = client.stdout.readline()
+            assert line, said
+            said += line
         client.kill()
         said, _ = server.communicate(timeout=60)
     assert server.returncode == 1, said

@@ -460,7 +460,8 @@ static doca_error_t run_sample(struct connection *c, const char *name, sample_ru
 	for (int i = 0; i < c->n; i++)
 		TRY(open_queue_pair(c, &c->pairs[i]));
 	TRY(connect_queue_pairs(c, &theirs));
-	TRY(gpunetio_barrier(c)); /* both are connected */
+	TRY(gpunetio_barrier(c));
+	DOCA_LOG_INFO("Both processes are connected");
 	side = {.qp = c->pairs[0].device, .companion = c->pairs[1].device,
 		.local = (uint64_t)c->data, .remote = theirs.at, .local_key = htobe32(c->mr->lkey),
 		.remote_key = theirs.key, .count = theirs.count, .client = c->client,
