@@ -254,7 +254,7 @@ static UNUSED bool peek_cqe(const uint8_t *ring, uint32_t entries, uint64_t n, s
 
 static UNUSED struct cqe next_cqe(const uint8_t *ring, uint64_t *seen)
 {
-	const uint64_t limit = dg_now_ns() + 20 * SECOND;
+	const uint64_t limit = dg_now_ns() + 2 * PATIENCE;
 	struct cqe c;
 
 	while (!peek_cqe(ring, CQES, *seen, &c)) {
@@ -287,7 +287,7 @@ static UNUSED dg_nic_qp_info qp_info(struct program *p)
 /* Waits until the queue pair waits for this. */
 static UNUSED void check_waits(struct program *p, uint32_t what)
 {
-	const uint64_t limit = dg_now_ns() + 20 * SECOND;
+	const uint64_t limit = dg_now_ns() + 2 * PATIENCE;
 
 	while (qp_info(p).waiting != what)
 		CHECK(dg_now_ns() < limit);
