@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import shutil
@@ -16,8 +15,7 @@ import click
 from ..files import installed_softdoca
 from .console import print_json, say
 from .options import as_json
-
-NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell returns (POSIX, "Exit Status for Commands")
+from .softdoca_trace import compare, not_run, record
 
 _side = click.option(
     "--side",
@@ -41,7 +39,12 @@ def softdoca() -> None:
       eval "$(dgkit softdoca env)"               # set up pkg-config, the linker and the loader
       dgkit softdoca samples samples && make -C samples
       dgkit softdoca run -- samples/local_copy
+      dgkit softdoca record -- ./program         # on a machine with a BlueField: a trace
     """
+
+
+softdoca.add_command(record)
+softdoca.add_command(compare)
 
 
 @softdoca.command(short_help="Print the environment to build and run programs.")
@@ -114,8 +117,7 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
     try:
         _become(command, environment)
     except OSError as exc:
-        say(f"dgkit: {command[0]}: {_why(exc, command[0])}")
-        return NOT_FOUND if exc.errno == errno.ENOENT else NOT_EXECUTABLE
+        return not_run(exc, command[0])
 
 
 @softdoca.command(short_help="Copy the sources of the samples to a folder.")
@@ -213,13 +215,3 @@ def _become(command: tuple[str, ...], environment: dict[str, str]) -> NoReturn:
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and exec would inherit that
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     os.execvpe(command[0], command, environment)
-
-
-def _why(error: OSError, program: str) -> str:
-    if error.errno == errno.ENOENT:
-        on_path = os.sep not in program  # only PATH was searched, not this folder
-        hint = f" on PATH; did you mean ./{program}?" if on_path and Path(program).is_file() else ""
-        return f"no such program{hint}"
-    if error.errno == errno.ENOEXEC:
-        return "not a program for this machine"
-    return os.strerror(error.errno or 0)

@@ -38,6 +38,7 @@ ALLOWED = {
     "dma": _BASE | {"_native"},
     "memory": _BASE,
     "doca": _BASE | {"dma"},  # for the GPU memory that both register
+    "doca_trace": _BASE | {"doca"},  # for the names of its error codes
     "report": _BASE,
     "wire": _BASE | {"runtime_folder"},
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
@@ -52,7 +53,7 @@ ALLOWED = {
     "widgets": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session"},
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
-    | {"__init__", "_version", "agent", "doca", "doctor", "fleet", "gpu_initiated"}
+    | {"__init__", "_version", "agent", "doca", "doca_trace", "doctor", "fleet", "gpu_initiated"}
     | {"runtime_folder", "session", "teach", "testbed"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "fleet", "jupyter", "memory", "report", "session", "widgets"},
@@ -102,6 +103,7 @@ ONLY = {
     # libraries of the system: libnvidia-ml, libcuda, libgdrapi
     # and the capsules of DLPack
     "ctypes": {
+        "doca_trace/",  # calls each function of libdoca by its description
         "doctor/collect/probes.py",
         "memory/cuda.py",
         "memory/gdrcopy.py",

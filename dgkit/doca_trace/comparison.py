@@ -1,0 +1,196 @@
+"""Replay traces against softdoca, each in a process of its own, and collect what differs."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DgkitError
+from .functions import load, recorder_folder
+from .trace_file import Trace, read_trace
+
+_SILENCE_S = 20.0  # of a replay: longer than any wait in it
+_DEVICES = "side={side} pci=0000:{bus:02x}:{slot:02x}.{function} type=pf\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Call that does something else with softdoca than it did when it was recorded.
+
+    `kind` is result, value, state, order, missing callback, additional callback or crash.
+    """
+
+    trace: str
+    kind: str
+    call: int
+    function: str
+    recorded: str
+    replayed: str
+
+
+@dataclass(slots=True)
+class Replayed:
+    """A trace that was replayed. `skipped` counts calls that were not, by function and reason."""
+
+    path: str
+    doca: str
+    is_softdoca: bool
+    calls: int
+    is_complete: bool
+    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Result of compare()."""
+
+    traces: list[Replayed]
+
+    @property
+    def differences(self) -> list[Difference]:
+        """All differences, in the order of the traces and their calls."""
+        return [difference for trace in self.traces for difference in trace.differences]
+
+
+def compare(paths: Sequence[Path]) -> Comparison:
+    """Replay traces against softdoca at the same time.
+
+    Args:
+        paths: One trace, or those of the two sides of one run.
+
+    Raises:
+        TraceError: A file is not a trace, or a replay found none of DOCA's calls.
+        FileNotFoundError: This installation has no recorder.
+    """
+    functions = load()
+    traces = [read_trace(path, functions) for path in paths]
+    with tempfile.TemporaryDirectory(prefix="dgkit-trace-") as folder:
+        runs = [_Run(trace, Path(folder), index) for index, trace in enumerate(traces)]
+        with ThreadPoolExecutor(len(runs)) as pool:
+            try:
+                return Comparison(list(pool.map(_Run.run, runs)))
+            finally:
+                for run in runs:
+                    run.stop()
+
+
+class _Run:
+    """The process that replays one trace."""
+
+    def __init__(self, trace: Trace, folder: Path, index: int) -> None:
+        self._trace, self._folder, self._index = trace, folder, index
+        header = trace.header
+        calls = sum(1 for _ in trace.every_call())
+        self._result = Replayed(
+            str(trace.path), str(header.get("doca"))[:32], header.get("softdoca") is True, calls,
+            trace.is_complete,
+        )  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, str(trace.path), os.pathsep.join(sys.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment(),
+        )
+
+    def run(self) -> Replayed:
+        """Collect what the process writes until it ends."""
+        last: dict[str, Any] = {}
+        for entry in self._entries():
+            if "difference" in entry:
+                self._result.differences.append(
+                    Difference(
+                        self._result.path, entry["difference"], entry["call"], entry["f"],
+                        entry["recorded"], entry["replayed"],
+                    )
+                )  # fmt: skip
+            elif "skipped" in entry:
+                self._result.skipped[entry["f"], entry["reason"]] += 1
+            last = entry
+        if "done" not in last:
+            self._note_end(last)
+        self._result.differences.sort(key=lambda difference: difference.call)
+        return self._result
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the process; kill it if it is silent for too long."""
+        assert self._process.stdout is not None
+        fd, rest = self._process.stdout.fileno(), b""
+        while select.select([fd], [], [], _SILENCE_S)[0]:
+            part = os.read(fd, 1 << 16)
+            if not part:
+                self._process.wait()
+                return
+            *lines, rest = (rest + part).split(b"\n")
+            yield from map(json.loads, lines)
+        self._process.kill()
+        self._process.wait()
+
+    def _note_end(self, last: dict[str, Any]) -> None:
+        """Report a replay that did not come to its end."""
+        assert self._process.stderr is not None
+        words = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        code = self._process.returncode
+        if code == 1 and words:  # an exception of Python
+            raise DgkitError(f"{self._result.path}: the replay failed: {words[-1]}")
+        why = f"no return within {_SILENCE_S:.0f} s" if code == -9 else f"ended by signal {-code}"
+        self._result.differences.append(
+            Difference(
+                self._result.path, "crash", last.get("at", 0), last.get("f", ""), "returned", why
+            )
+        )
+
+    def stop(self) -> None:
+        """End the process."""
+        with self._process:  # closes its pipes
+            self._process.kill()
+
+    def _environment(self) -> dict[str, str]:
+        devices = self._folder / f"devices{self._index}"
+        devices.write_text(_devices(self._trace))
+        runtime = self._folder / "runtime"
+        runtime.mkdir(mode=0o700, exist_ok=True)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("SOFTDOCA_", "DGKIT_"))}
+        return kept | {
+            "SOFTDOCA_SIDE": self._trace.side,
+            "SOFTDOCA_DEVICES": str(devices),
+            "SOFTDOCA_LIB": str(recorder_folder().parent),
+            "XDG_RUNTIME_DIR": str(runtime),
+        }
+
+
+_PROGRAM = """
+import sys
+path, search = sys.argv[1:]
+sys.path[:] = search.split(':')
+from dgkit.doca_trace.replay import main
+sys.exit(main(path))
+"""
+
+
+def _devices(trace: Trace) -> str:
+    """Return a file of as many devices and representors as the program found."""
+    counts = {"doca_devinfo_create_list": 1, "doca_devinfo_rep_create_list": 0}
+    for call in trace.every_call():
+        if call.name in counts and call.entries:
+            counts[call.name] = max(counts[call.name], len(call.entries))
+    devices, representors = counts.values()
+    lines = [
+        _DEVICES.format(side=trace.side, bus=3, slot=i // 8, function=i % 8) for i in range(devices)
+    ]
+    lines += [
+        _DEVICES.format(side="host", bus=0x3B, slot=i // 8, function=i % 8)
+        for i in range(representors if trace.side == "dpu" else 0)
+    ]
+    return "".join(lines)

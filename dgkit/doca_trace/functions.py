@@ -1,0 +1,108 @@
+"""Kinds of the parameters of DOCA's functions, as native/softdoca/record/generate.py found them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..files import installed_softdoca
+
+OUTPUTS = "HL1248DABNF"
+# Functions that are not replayed, by header: they need a GPU, an adapter or what a trace lacks.
+_REPLAYED = (
+    *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
+    *("ctx", "dev", "dma", "mmap", "mmap_advise", "pe", "sync_event"),
+)
+_NOT_REPLAYED = {"doca_mmap_set_dmabuf_memrange", "doca_ctx_set_datapath_on_gpu"}
+_WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint64_t": 64, "size_t": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter, or a result: its kind, a character of generate.py, and its C type."""
+
+    kind: str
+    type: str
+    name: str = ""
+
+    @property
+    def handle(self) -> str:
+        """Name of the type of a handle in a trace."""
+        match = re.search(r"struct (?:doca_)?(\w+)", self.type)
+        return match[1] if match and self.kind not in "lL" else "list"
+
+    @property
+    def bits(self) -> int:
+        """Width of a number."""
+        return _WIDTHS.get(self.type.replace("const", "").strip(), 32)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of DOCA, or a type of callback."""
+
+    name: str
+    header: str
+    result: Parameter
+    parameters: tuple[Parameter, ...]
+    makes: bool
+
+    @cached_property
+    def outputs(self) -> list[int]:
+        """Indices of the parameters through which something is returned."""
+        return [i for i, p in enumerate(self.parameters) if p.kind in OUTPUTS]
+
+    @property
+    def is_replayed(self) -> bool:
+        """True if a replay calls it."""
+        part = self.header.removeprefix("doca_").removesuffix(".h")
+        return part in _REPLAYED and self.name not in _NOT_REPLAYED
+
+
+@dataclass(frozen=True, slots=True)
+class Functions:
+    """All functions and types of callbacks."""
+
+    functions: dict[str, Function]
+    callbacks: dict[str, Function]
+
+
+def load() -> Functions:
+    """Load the installed description.
+
+    Raises:
+        FileNotFoundError: This installation has no recorder.
+    """
+    tables = json.loads((recorder_folder() / "functions.json").read_text("utf-8"))
+    return Functions(*(_table(tables[name]) for name in ("functions", "callbacks")))
+
+
+def recorder_folder() -> Path:
+    """Return the folder of the recorder.
+
+    Raises:
+        FileNotFoundError: This installation has none.
+    """
+    folder = installed_softdoca() / "lib/record"
+    if not (folder / "libdoca_recorder.so").exists():
+        raise FileNotFoundError(
+            f"{folder} has no recorder: `pip install .` builds it on Linux, x86-64 or aarch64"
+        )
+    return folder
+
+
+def _table(entries: dict[str, Any]) -> dict[str, Function]:
+    return {
+        name: Function(
+            name,
+            entry["header"],
+            Parameter(*entry["result"]),
+            tuple(Parameter(*parameter) for parameter in entry["parameters"]),
+            entry["makes"],
+        )
+        for name, entry in entries.items()
+    }

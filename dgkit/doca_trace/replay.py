@@ -1,0 +1,313 @@
+"""Replay the calls of a trace against softdoca, in a process of its own.
+
+Calls are replayed in the order in which they ended, in one thread. Of doca_pe_progress, which a
+program calls until something happens, only those calls are replayed in which a callback was called,
+and as often as it takes. A callback that comes is looked for among those that were recorded, and
+the program's calls in it are replayed in it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import sys
+import time
+from collections import defaultdict, deque
+from pathlib import Path
+from typing import Any
+
+from .functions import Function, Functions, Parameter, load
+from .trace_file import Call, Callback, Trace, read_trace
+from .trace_values import CannotReplayError, Values, event_key, is_subject
+
+PARTS = ("common", "dma", "comch")
+_WAIT_S = 5.0  # for a callback
+_DRAIN = 1000  # calls of doca_pe_progress at the end
+_MOST_ADDRESS_SPACE = 16 << 30
+_SUCCESS = 0
+# Numbers that identify a device, and lengths of descriptors, whose formats differ.
+_IDENTITIES = {"vhca_id", "sf_index"}
+_PROGRESS = "doca_pe_progress"
+
+
+class Replay:
+    """Replays one trace.
+
+    Args:
+        trace: The trace.
+        functions: What is known of the functions.
+    """
+
+    def __init__(self, trace: Trace, functions: Functions) -> None:
+        self._trace, self._doca = trace, ctypes.CDLL(None)
+        Values.callback_types = functions.callbacks
+        self._values = Values(trace, self._deliver)
+        self._expected: dict[tuple[str, int, Any], deque[Callback]] = defaultdict(deque)
+        self._order: dict[tuple[str, Any], deque[Callback]] = defaultdict(deque)
+        recorded = (callback for call in trace.every_call() for callback in call.callbacks)
+        for callback in sorted(recorded, key=lambda callback: callback.number):
+            self._expected[event_key(callback)].append(callback)
+            self._order[_source(callback)].append(callback)
+        self._current: Call | None = None
+        self._failure: BaseException | None = None
+        self._engines: list[Any] = []
+
+    def run(self) -> None:
+        """Replay all calls, then whatever is left to be completed."""
+        for call in self._trace.calls:
+            self._replay(call)
+        for engine in self._engines:
+            for _ in range(_DRAIN):
+                if not self._doca.doca_pe_progress(engine) & 0xFF:
+                    break
+            self._check_failure()
+
+    # ---- calls ----
+
+    def _replay(self, call: Call) -> None:
+        if call.name == _PROGRESS and not call.callbacks and not call.result:
+            return
+        outer, self._current = self._current, call
+        try:
+            self._call(call)
+        except CannotReplayError as reason:
+            _tell("skipped", call, str(reason))
+        finally:
+            self._current = outer
+        self._check_failure()
+
+    def _call(self, call: Call) -> None:
+        function = call.function
+        if function is None:
+            raise CannotReplayError("this dgkit does not know the function")
+        if not function.is_replayed:
+            raise CannotReplayError(f"functions of {function.header} are not replayed")
+        arguments = self._values.arguments(call, function)
+        _write({"at": call.number, "f": call.name})
+        if call.name == _PROGRESS:
+            self._progress(call, arguments[0])
+        else:
+            if call.name == "doca_pe_destroy":
+                self._engines = [e for e in self._engines if e.value != arguments[0].value]
+            self._compare(call, function, self._invoke(function, arguments), arguments)
+        self._note_missing(call)
+
+    def _invoke(self, function: Function, arguments: list[Any]) -> int:
+        entry = getattr(self._doca, function.name)
+        entry.restype = None if function.result.kind == "v" else ctypes.c_uint64
+        result: int = entry(*arguments) or 0
+        if function.result.kind in "ri":
+            result &= (1 << function.result.bits) - 1
+        return result
+
+    def _progress(self, call: Call, engine: Any) -> None:
+        """Make progress until the recorded callbacks were called."""
+        deadline = time.monotonic() + _WAIT_S
+        self._doca.doca_pe_progress(engine)
+        while not all(callback.is_done for callback in call.callbacks):
+            if self._failure is not None or time.monotonic() > deadline:
+                break
+            if not self._doca.doca_pe_progress(engine) & 0xFF:
+                time.sleep(0.0001)
+
+    def _note_missing(self, call: Call) -> None:
+        for callback in call.callbacks:
+            if not callback.is_done and call.name == _PROGRESS:
+                callback.is_done = True
+                self._expected[event_key(callback)].remove(callback)
+                _differ("missing callback", call, _event(callback), "no callback")
+
+    # ---- results ----
+
+    def _compare(self, call: Call, function: Function, result: int, arguments: list[Any]) -> None:
+        kind = function.result.kind
+        if kind in "ri":
+            recorded = call.result & ((1 << function.result.bits) - 1)
+            if recorded != result:
+                as_text = _code if kind == "r" else str
+                _differ("result", call, as_text(recorded), as_text(result))
+        elif kind != "v":
+            self._compare_value(call, function.result, result, call.result, is_new=False)
+        if call.result != _SUCCESS or result != _SUCCESS or kind != "r":
+            return
+        self._compare_outputs(call, function, arguments)
+        if function.name == "doca_pe_create":
+            self._engines.append(ctypes.c_void_p(self._values.handles[call.outputs[0]]))
+
+    def _compare_outputs(self, call: Call, function: Function, arguments: list[Any]) -> None:
+        given = [i for i in function.outputs if call.arguments[i] is not None]
+        for index, recorded in zip(given, call.outputs, strict=False):
+            parameter = function.parameters[index]
+            found = int.from_bytes(bytes(arguments[index])[: _size(parameter)], "little")
+            if parameter.kind == "B":
+                size = int.from_bytes(bytes(arguments[index + 1])[:8], "little")
+                self._values.blobs[recorded] = ctypes.string_at(found, size)
+            elif parameter.kind == "F":
+                self._values.files[recorded] = found
+            elif parameter.kind == "L":
+                self._take_list(call, found, arguments[index + 1])
+                self._values.take_handle(recorded, found)
+            elif parameter.kind != "N":
+                self._compare_value(call, parameter, found, recorded, is_new=function.makes)
+        if function.name == "doca_mmap_create_from_export":
+            self._import(call)
+
+    def _compare_value(
+        self, call: Call, parameter: Parameter, found: int, recorded: Any, *, is_new: bool
+    ) -> None:
+        kind, name = parameter.kind, parameter.name
+        value: Any = found
+        if kind in "hH":
+            value = self._values.name_of_handle(found, recorded, is_new=is_new)
+        elif kind in "dD":
+            value = f"data:{found}"
+        elif kind in "aA":
+            value = self._values.name_of_address(found, recorded)
+        elif kind in "sp":
+            value = True if found else None
+        elif name in _IDENTITIES:
+            return
+        if value != recorded:
+            what = "state" if "doca_ctx_states" in parameter.type else "value"
+            label = f"{name} = " if name else ""
+            _differ(what, call, f"{label}{_shown(recorded)}", f"{label}{_shown(value)}")
+
+    def _take_list(self, call: Call, address: int, count: Any) -> None:
+        number = int.from_bytes(bytes(count)[:4], "little")
+        found = (ctypes.c_uint64 * number).from_address(address)
+        for name, entry in zip(call.entries, found, strict=False):
+            self._values.take_handle(name, entry)
+
+    def _import(self, call: Call) -> None:
+        """Find the range of memory that the recorder numbered at this import."""
+        number = self._trace.imported.get(call.number)
+        if number is not None:
+            self._values.import_memory(self._values.handles[call.outputs[0]], number)
+
+    # ---- callbacks ----
+
+    def _deliver(self, function: Function, slot: int, given: list[int]) -> int:
+        """Take a callback: find the recorded one, compare it, replay the calls in it."""
+        try:
+            if self._failure is None:
+                self._take(function, slot, given)
+        except BaseException as error:  # ctypes would print and forget it
+            self._failure = error
+        return 0
+
+    def _take(self, function: Function, slot: int, given: list[int]) -> None:
+        callback = self._match(function, slot, given)
+        if callback is None:
+            what = f"{function.name} cb:{slot}"
+            _differ("additional callback", self._current, "no callback", what)
+            return
+        callback.is_done = True
+        self._note_order(callback)
+        for parameter, value, recorded in zip(
+            function.parameters, given, callback.arguments, strict=True
+        ):
+            self._compare_argument(callback, parameter, value, recorded)
+        for call in callback.calls:
+            self._replay(call)
+
+    def _match(self, function: Function, slot: int, given: list[int]) -> Callback | None:
+        """Return the first recorded callback for the same object, or for one not seen yet."""
+        address = next(
+            (v for p, v in zip(function.parameters, given, strict=True) if is_subject(p)), None
+        )
+        name = None if address is None else self._values.names.get(address)
+        queue = self._expected.get((function.name, slot, name))
+        if not queue:
+            queue = next(
+                (
+                    queue
+                    for (type_, number, subject), queue in self._expected.items()
+                    if queue and (type_, number) == (function.name, slot)
+                    and subject not in self._values.handles
+                ),
+                None,
+            )  # fmt: skip
+        return queue.popleft() if queue else None
+
+    def _note_order(self, callback: Callback) -> None:
+        """Report a callback that came before one that was recorded before it."""
+        parent, current = callback.parent, self._current
+        assert parent is not None
+        if current is not None and current.name != parent.name:
+            _differ("order", parent, f"{_event(callback)} in {parent.name}", f"in {current.name}")
+            return
+        waiting = self._order[_source(callback)]
+        while waiting and waiting[0].is_done and waiting[0] is not callback:
+            waiting.popleft()
+        if waiting and waiting[0] is not callback:
+            _differ("order", parent, f"{_event(waiting[0])}, then {_event(callback)}", "reversed")
+
+    def _compare_argument(
+        self, callback: Callback, parameter: Parameter, value: int, recorded: Any
+    ) -> None:
+        assert callback.parent is not None
+        if parameter.kind == "i":
+            value &= (1 << parameter.bits) - 1
+        self._compare_value(callback.parent, parameter, value, recorded, is_new=False)
+
+    def _check_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+
+def _source(callback: Callback) -> tuple[str, Any]:
+    """Return what calls callbacks in an order: a function, and its progress engine or context."""
+    assert callback.parent is not None
+    return callback.parent.name, (callback.parent.arguments or [None])[0]
+
+
+def _size(parameter: Parameter) -> int:
+    return int(parameter.kind) if parameter.kind in "1248" else 4 if parameter.kind == "F" else 8
+
+
+def _event(callback: Callback) -> str:
+    objects = [value for value in callback.arguments if isinstance(value, str)]
+    return f"{callback.function.name}({', '.join(objects)})"
+
+
+def _code(value: int) -> str:
+    from ..doca.codes import Code
+
+    return Code(value).name if value in set(Code) else str(value)
+
+
+def _shown(value: Any) -> str:
+    return "NULL" if value is None else "a pointer" if value is True else str(value)
+
+
+# ---- what the parent process reads ----
+
+
+def _write(entry: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(entry) + "\n")
+    sys.stdout.flush()
+
+
+def _differ(kind: str, call: Call | None, recorded: str, replayed: str) -> None:
+    place = {"call": call.number, "f": call.name} if call else {"call": 0, "f": ""}
+    _write({"difference": kind, **place, "recorded": recorded, "replayed": replayed})
+
+
+def _tell(kind: str, call: Call, reason: str) -> None:
+    _write({kind: call.number, "f": call.name, "reason": reason})
+
+
+def main(path: str) -> int:
+    """Replay a trace; write what differs to stdout, a JSON object a line."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_ADDRESS_SPACE, _MOST_ADDRESS_SPACE))
+    folder = Path(os.environ["SOFTDOCA_LIB"])
+    for part in PARTS:
+        ctypes.CDLL(str(folder / f"libdoca_{part}.so.3"), ctypes.RTLD_GLOBAL)
+    functions = load()
+    Replay(read_trace(Path(path), functions), functions).run()
+    _write({"done": True})
+    return 0

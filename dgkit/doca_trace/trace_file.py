@@ -1,0 +1,265 @@
+"""Traces of the calls of DOCA: files that strangers send, so each value is checked when it is read.
+
+A trace has a JSON object a line: the header, then the calls, callbacks and ranges of memory that
+the recorder (native/softdoca/record/recorder.c) wrote. Nothing in it is an address: handles,
+memory, user data and callbacks are numbers, which a replay maps to its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import DgkitError
+from ..files import read_regular
+from ..json_input import read_json
+from .functions import Function, Functions
+
+MOST_BYTES, MOST_LINE = 256 << 20, 16 << 10
+_MOST_MEMORY = 1 << 30  # of all ranges: a replay allocates them
+_VALUE = re.compile(r"([a-z_0-9]{1,64}):([0-9]{1,18})(?:\+([0-9]{1,20}))?|blob:[0-9a-f]{16}")
+_SIDES = ("both", "host", "dpu")
+
+
+class TraceError(DgkitError, ValueError):
+    """A file is not a trace. The message names the file, the line and what is wrong with it."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A call: its arguments as the recorder wrote them, and the callbacks within it."""
+
+    number: int
+    function: Function | None  # None: a function that this dgkit does not know
+    name: str
+    thread: int
+    start_ns: int
+    took_ns: int
+    arguments: list[Any]
+    result: Any
+    outputs: list[Any]
+    entries: list[Any]  # of a list of handles that was returned
+    callbacks: list[Callback] = field(default_factory=list)
+    is_nested: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Callback:
+    """A callback, and the calls that the program made in it."""
+
+    number: int
+    function: Function
+    slot: int  # the number of the program's function
+    arguments: list[Any]
+    calls: list[Call] = field(default_factory=list)
+    parent: Call | None = None
+    is_done: bool = False
+
+
+@dataclass(slots=True)
+class Trace:
+    """A trace: its calls in the order in which they ended, those within callbacks with these."""
+
+    path: Path
+    header: dict[str, Any]
+    calls: list[Call] = field(default_factory=list)
+    memory: dict[int, int] = field(default_factory=dict)  # sizes of ranges
+    imported: dict[int, int] = field(default_factory=dict)  # ranges of other processes, by call
+    is_complete: bool = False
+
+    @property
+    def side(self) -> str:
+        """The side, host or dpu, that the program ran on; both if unknown."""
+        machine = self.header.get("machine")
+        side = machine.get("side") if isinstance(machine, dict) else None
+        return side if side in _SIDES else "both"
+
+    def every_call(self) -> Iterator[Call]:
+        """Iterate over the calls, also those made in callbacks."""
+        waiting = list(reversed(self.calls))
+        while waiting:
+            call = waiting.pop()
+            yield call
+            for callback in call.callbacks:
+                waiting += callback.calls
+
+
+def read_trace(path: Path, functions: Functions) -> Trace:
+    """Read and check a trace.
+
+    Raises:
+        TraceError: It is not a trace.
+        OSError: It cannot be read.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise TraceError(f"{path} has more than {MOST_BYTES >> 20} MiB: record fewer calls")
+    lines = read_regular(path).split(b"\n")
+    reader = _Reader(path, functions)
+    for number, line in enumerate(lines, 1):
+        if not line:
+            continue
+        try:
+            reader.take(line)
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines) and number > 1:  # cut by the end of its process
+                break
+            reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise TraceError(
+                f"{path}, line {number}: {reason}; record the program again with "
+                "`dgkit softdoca record`"
+            ) from error
+    if not reader.trace.header:
+        raise TraceError(f"{path} is empty: record a program with `dgkit softdoca record`")
+    return reader.trace
+
+
+class _Reader:
+    """Builds a trace from its lines."""
+
+    def __init__(self, path: Path, functions: Functions) -> None:
+        self.trace, self._functions = Trace(path, {}), functions
+        self._waiting: dict[int, list[Callback]] = {}  # by the call that they are in
+        self._callbacks: dict[int, Callback] = {}
+        self._seen: set[int] = set()
+
+    def take(self, line: bytes) -> None:
+        """Add a line. Raises ValueError, KeyError or TypeError if it is none of a trace."""
+        if len(line) > MOST_LINE:
+            raise ValueError(f"the line has more than {MOST_LINE} bytes")
+        entry = read_json(line)
+        if not isinstance(entry, dict):
+            raise ValueError("this is no JSON object")
+        if not self.trace.header:
+            self._take_header(entry)
+        elif "call" in entry:
+            self._take_call(entry)
+        elif "callback" in entry:
+            self._take_callback(entry)
+        elif "memory" in entry:
+            self._take_memory(entry)
+        elif "end" in entry:
+            self.trace.is_complete = True
+        elif "repeated" not in entry:
+            raise ValueError("this is neither a call nor a callback")
+
+    def _take_header(self, entry: dict[str, Any]) -> None:
+        if entry.get("trace") != 1:
+            raise ValueError('this is no trace: it does not begin with {"trace": 1')
+        self.trace.header = entry
+
+    def _take_memory(self, entry: dict[str, Any]) -> None:
+        number, size, call = (_count(entry[key]) for key in ("memory", "size", "import"))
+        if call:
+            self.trace.imported[call] = number
+            return
+        self.trace.memory[number] = size
+        if sum(self.trace.memory.values()) > _MOST_MEMORY:
+            raise ValueError(
+                f"the program's memory has more than {_MOST_MEMORY >> 20} MiB, which a replay "
+                "would allocate: record it with smaller buffers"
+            )
+
+    def _take_call(self, entry: dict[str, Any]) -> None:
+        name = entry["f"]
+        if not isinstance(name, str) or not re.fullmatch(r"doca_\w{1,100}", name, re.ASCII):
+            raise ValueError("f is no name of a function of DOCA")
+        function, number = self._functions.functions.get(name), self._number(entry["call"])
+        thread, at_ns, took_ns = (_count(entry[key]) for key in ("thread", "at_ns", "took_ns"))
+        given, out, entries = (_values(entry.get(key, [])) for key in ("args", "out", "list"))
+        result = _values([entry["result"]])[0]
+        call = Call(
+            number, function, name, thread, at_ns, took_ns, given, result, out, entries,
+            self._waiting.pop(number, []),
+        )  # fmt: skip
+        if function is not None:
+            _check_call(call, function)
+        for callback in call.callbacks:
+            callback.parent = call
+        if outer := _count(entry["in"]):
+            call.is_nested = True
+            self._callbacks[outer].calls.append(call)
+        else:
+            self.trace.calls.append(call)
+
+    def _take_callback(self, entry: dict[str, Any]) -> None:
+        function = self._functions.callbacks.get(entry["f"])
+        number = self._number(entry["callback"])
+        if function is None:
+            raise ValueError("f is no type of callback that this dgkit knows")
+        callback = Callback(number, function, _count(entry["cb"]), _values(entry["args"]))
+        if len(callback.arguments) != len(function.parameters):
+            raise ValueError(f"{function.name} has {len(function.parameters)} arguments")
+        _check_arguments(callback.arguments, function)
+        self._callbacks[number] = callback
+        self._waiting.setdefault(_count(entry["in"]), []).append(callback)
+
+    def _number(self, value: Any) -> int:
+        number = _count(value)
+        if number in self._seen:
+            raise ValueError(f"{number} is the number of another call")
+        self._seen.add(number)
+        return number
+
+
+def number_of(value: Any) -> int:
+    """Return the number in "dma:3"."""
+    match = _VALUE.fullmatch(value) if isinstance(value, str) else None
+    return int(match[2]) if match and match[2] else 0
+
+
+def class_of(value: Any) -> str:
+    """Return the class in "dma:3"."""
+    return value.partition(":")[0] if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise ValueError(f"{value!r:.40} is not a number from 0 to 2**63 - 1")
+    return value
+
+
+def _values(values: Any) -> list[Any]:
+    """Check a list of arguments: numbers, names of values, true and null."""
+    if not isinstance(values, list) or len(values) > 64:
+        raise ValueError("the arguments are no list of at most 64 values")
+    for value in values:
+        if value is None or value is True:
+            continue
+        if type(value) is int and -(1 << 63) <= value < 1 << 64:
+            continue
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            raise ValueError(f"{value!r:.40} is no value of an argument")
+    return values
+
+
+def _check_call(call: Call, function: Function) -> None:
+    if len(call.arguments) != len(function.parameters):
+        raise ValueError(f"{function.name} has {len(function.parameters)} arguments")
+    _check_arguments(call.arguments, function)
+    if function.result.kind == "r" and type(call.result) is not int:
+        raise ValueError("the result is no error code")
+    given = [i for i in function.outputs if call.arguments[i] is not None]
+    if call.outputs and len(call.outputs) != len(given):
+        raise ValueError(f"{function.name} returns {len(given)} values through pointers")
+
+
+_CLASSES = {"d": "data", "e": "data", "b": "blob", "f": "fd", "s": "text", "c": "cb"}
+
+
+def _check_arguments(arguments: list[Any], function: Function) -> None:
+    """Check that each argument is a value of its parameter's kind."""
+    for value, parameter in zip(arguments, function.parameters, strict=True):
+        kind, expected = parameter.kind, _CLASSES.get(parameter.kind)
+        if kind in "hl":
+            expected = parameter.handle
+        if kind == "i" and type(value) is not int:
+            raise ValueError(f"{parameter.name} of {function.name} is no number")
+        if kind == "a" and value is not None and class_of(value) not in ("mem", "addr"):
+            raise ValueError(f"{parameter.name} of {function.name} is no address")
+        if expected and value is not None and class_of(value) != expected:
+            raise ValueError(f"{parameter.name} of {function.name} is no {expected}")
+        if kind not in "hlidebfsca" and value not in (None, True):
+            raise ValueError(f"{parameter.name} of {function.name} is neither true nor null")

@@ -1,0 +1,225 @@
+"""Values of a trace in the process that replays it: handles, memory, callbacks, descriptors.
+
+A value of a trace is a name, never an address, so what the trace says can reach no memory but the
+buffers that are allocated here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from typing import Any
+
+from .functions import Function, Parameter
+from .trace_file import Call, Callback, Trace, class_of, number_of
+
+_MOST_PAYLOAD = 1 << 20
+_LEAST_PAYLOAD = 256  # the longest text that DOCA returns
+_OTHER_PCI = b"ffff:ff:1f.7"  # no device's
+_CHECKED = "doca_buf_"  # functions that check addresses against the memory map
+_OUT_BYTES = 64  # of a value that is returned through a pointer: more than any
+_MASK = (1 << 64) - 1
+
+Deliver = Callable[[Function, int, list[int]], int]
+
+
+class CannotReplayError(Exception):
+    """A call is not replayed. The message says why."""
+
+
+class Values:
+    """Maps the values of a trace to those of this process, and back."""
+
+    def __init__(self, trace: Trace, deliver: Deliver) -> None:
+        self._trace, self._deliver = trace, deliver
+        self.handles: dict[str, int] = {}  # "dma:3": its address
+        self.names: dict[int, str] = {}  # the newest of each address
+        self.blobs: dict[str, bytes] = {}
+        self.files: dict[str, int] = {}
+        self._memory: dict[int, mmap.mmap] = {}
+        self._addresses: dict[str, int] = {}  # the start of each "mem:1", and each "addr:2"
+        self._callbacks: dict[tuple[str, int], Any] = {}
+        self._kept: list[Any] = []
+
+    # ---- arguments ----
+
+    def arguments(self, call: Call, function: Function) -> list[Any]:
+        """Return the arguments for ctypes.
+
+        Raises:
+            CannotReplayError: One of them cannot be had here.
+        """
+        given = [
+            self._argument(call, index, parameter)
+            for index, parameter in enumerate(function.parameters)
+        ]
+        for index, parameter in enumerate(function.parameters[:-1]):
+            if parameter.kind == "b" and call.arguments[index] is not None:
+                given[index + 1] = ctypes.c_uint64(len(self.blobs[call.arguments[index]]))
+        return given
+
+    def _argument(self, call: Call, index: int, parameter: Parameter) -> Any:
+        value, kind = call.arguments[index], parameter.kind
+        if value is None:
+            return ctypes.c_void_p(None)
+        if kind == "i":
+            return ctypes.c_uint64(value & _MASK)
+        if kind == "d":
+            return ctypes.c_uint64(number_of(value))
+        if kind == "e":
+            return ctypes.pointer(ctypes.c_uint64(number_of(value)))
+        if kind in "hl":
+            return ctypes.c_void_p(self._known(self.handles, value))
+        if kind == "a":
+            return ctypes.c_void_p(self._address(call, index))
+        if kind == "b":
+            return ctypes.create_string_buffer(self._known(self.blobs, value))
+        if kind == "f":
+            return ctypes.c_int(self.files.get(value, -1))
+        if kind == "s":
+            return ctypes.create_string_buffer(self._text(call))
+        if kind == "p":
+            return ctypes.create_string_buffer(_payload_size(call))
+        if kind == "c":
+            return self._callback(parameter, number_of(value))
+        if kind == "x" and "*" not in parameter.type:
+            raise CannotReplayError(f"the trace lacks {parameter.name}")
+        return ctypes.create_string_buffer(_OUT_BYTES)
+
+    @staticmethod
+    def _known(table: dict[str, Any], value: str) -> Any:
+        if value not in table:
+            raise CannotReplayError(f"no call that was replayed returned {value}")
+        return table[value]
+
+    def _text(self, call: Call) -> bytes:
+        """Return the address of the device that was found equal, or a name for a server."""
+        if not call.name.endswith("_is_equal_pci_addr"):
+            return b"trace-server"
+        if not call.outputs or call.outputs[0] != 1:
+            return _OTHER_PCI
+        out = ctypes.create_string_buffer(_LEAST_PAYLOAD)
+        getter = call.name.replace("_is_equal_pci_addr", "_get_pci_addr_str")
+        getattr(ctypes.CDLL(None), getter)(
+            ctypes.c_void_p(self._known(self.handles, call.arguments[0])), out
+        )
+        return out.value
+
+    def _callback(self, parameter: Parameter, number: int) -> Any:
+        name = parameter.type.replace("*", "").strip()
+        if (name, number) not in self._callbacks:
+            function = self.callback_types[name]
+            count = len(function.parameters)
+            kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * count)
+            self._callbacks[name, number] = kind(
+                lambda *given: self._deliver(function, number, list(given))
+            )
+        return self._callbacks[name, number]
+
+    callback_types: dict[str, Function] = {}  # noqa: RUF012 - set once, before the replay
+
+    # ---- memory ----
+
+    def _address(self, call: Call, index: int) -> int:
+        value = call.arguments[index]
+        if class_of(value) == "addr":
+            return self._of_its_own(value)
+        number, offset = number_of(value), int(value.partition("+")[2] or 0)
+        size = self._trace.memory.get(number)
+        if size is None:
+            raise CannotReplayError(f"the trace does not define the memory of {value}")
+        needed = 0 if call.name.startswith(_CHECKED) else _extent(call, index)
+        if offset + needed > size:
+            raise CannotReplayError(f"{value} and {needed} bytes are beyond the memory's {size}")
+        return self._start(number, size) + offset
+
+    def _start(self, number: int, size: int) -> int:
+        name = f"mem:{number}"
+        if name not in self._addresses:
+            self._memory[number] = mmap.mmap(-1, max(size, 8))
+            start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory[number]))
+            self._addresses[name] = start
+        return self._addresses[name]
+
+    def _of_its_own(self, name: str) -> int:
+        if name not in self._addresses:
+            self._kept.append(ctypes.create_string_buffer(_OUT_BYTES))
+            self._addresses[name] = ctypes.addressof(self._kept[-1])
+        return self._addresses[name]
+
+    def import_memory(self, handle: int, number: int) -> None:
+        """Let a range of memory be that of an imported map."""
+        address, size = ctypes.c_uint64(), ctypes.c_uint64()
+        doca = ctypes.CDLL(None)
+        if not doca.doca_mmap_get_memrange(
+            ctypes.c_void_p(handle), ctypes.byref(address), ctypes.byref(size)
+        ):
+            self._addresses[f"mem:{number}"] = address.value
+            self._trace.memory[number] = size.value
+
+    def name_of_address(self, address: int, recorded: Any) -> Any:
+        """Return the name of an address, that which was recorded if it may be this one's."""
+        if not address:
+            return None
+        name, _, offset = (recorded or "").partition("+")
+        start = self._addresses.get(name)
+        if start is not None and start + int(offset or 0) == address:
+            return recorded
+        if (
+            start is None
+            and class_of(recorded) == "addr"
+            and address not in (self._addresses.values())
+        ):
+            self._addresses[name] = address
+            return recorded
+        for number, size in self._trace.memory.items():
+            start = self._addresses.get(f"mem:{number}")
+            if start is not None and 0 <= address - start <= size:
+                return f"mem:{number}+{address - start}"
+        return "another address"
+
+    # ---- handles ----
+
+    def take_handle(self, name: str, address: int) -> None:
+        """Let a name be that of an object."""
+        self.handles[name] = address
+        self.names[address] = name
+
+    def name_of_handle(self, address: int, recorded: Any, *, is_new: bool) -> Any:
+        """Return the name of a handle; a new one, or one not seen before, has the recorded name."""
+        if not address:
+            return None
+        if recorded is None:
+            return "an object"
+        if is_new or recorded not in self.handles:
+            self.take_handle(recorded, address)
+            return recorded
+        return recorded if self.handles[recorded] == address else "another object"
+
+
+def _payload_size(call: Call) -> int:
+    """Return how long a buffer must be, whatever the call's numbers mean."""
+    numbers = [value for value in call.arguments if type(value) is int]
+    size = max([_LEAST_PAYLOAD, *numbers])
+    if size > _MOST_PAYLOAD:
+        raise CannotReplayError(f"{size} bytes are more than the {_MOST_PAYLOAD} of a replay")
+    return size
+
+
+def _extent(call: Call, index: int) -> int:
+    """Return the bytes from an address on that a call may name: the number after it, or 8."""
+    after = call.arguments[index + 1 : index + 2]
+    return after[0] & _MASK if after and type(after[0]) is int else 8
+
+
+def event_key(callback: Callback) -> tuple[str, int, Any]:
+    """Return what identifies a callback: its type, the program's function, the first object."""
+    pairs = zip(callback.arguments, callback.function.parameters, strict=True)
+    subject = next((value for value, parameter in pairs if is_subject(parameter)), None)
+    return callback.function.name, callback.slot, subject
+
+
+def is_subject(parameter: Parameter) -> bool:
+    """Return whether an argument is what a callback is about, not the event itself."""
+    return parameter.kind == "h" and parameter.name != "event"
