@@ -63,6 +63,9 @@ class Replay:
                 if not self._doca.doca_pe_progress(engine) & 0xFF:
                     break
             self._check_failure()
+        for queue in self._expected.values():
+            for callback in queue:
+                _differ("missing callback", callback.parent, _event(callback), "no callback")
 
     # ---- calls ----
 
@@ -86,6 +89,7 @@ class Replay:
             raise CannotReplayError(f"functions of {function.header} are not replayed")
         arguments = self._values.arguments(call, function)
         _write({"at": call.number, "f": call.name})
+        call.is_replayed = True
         if call.name == _PROGRESS:
             self._progress(call, arguments[0])
         else:
@@ -219,17 +223,24 @@ class Replay:
         )
         name = None if address is None else self._values.names.get(address)
         queue = self._expected.get((function.name, slot, name))
-        if not queue:
+        if not queue or not self._is_due(queue[0]):
             queue = next(
                 (
                     queue
                     for (type_, number, subject), queue in self._expected.items()
                     if queue and (type_, number) == (function.name, slot)
+                    and self._is_due(queue[0])
                     and subject not in self._values.handles
                 ),
                 None,
             )  # fmt: skip
         return queue.popleft() if queue else None
+
+    @staticmethod
+    def _is_due(callback: Callback) -> bool:
+        """Return whether a callback may come now: one of progress always, others once they began."""
+        assert callback.parent is not None
+        return callback.parent.is_replayed or callback.parent.name == _PROGRESS
 
     def _note_order(self, callback: Callback) -> None:
         """Report a callback that came before one that was recorded before it."""

@@ -43,7 +43,7 @@ class Call:
     outputs: list[Any]
     entries: list[Any]  # of a list of handles that was returned
     callbacks: list[Callback] = field(default_factory=list)
-    is_nested: bool = False
+    is_replayed: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -179,7 +179,6 @@ class _Reader:
         for callback in call.callbacks:
             callback.parent = call
         if outer := _count(entry["in"]):
-            call.is_nested = True
             self._callbacks[outer].calls.append(call)
         else:
             self.trace.calls.append(call)

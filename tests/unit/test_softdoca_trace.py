@@ -1,5 +1,6 @@
 """Traces of DOCA's calls: what the recorder writes, and that a replay finds what was changed."""
 
+import copy
 import json
 import os
 import subprocess
@@ -10,18 +11,22 @@ from support.doca.libraries import HOME
 from support.processes import cli
 
 from dgkit.cli import main
+from dgkit.doca_trace import compare
 
-SOURCE = Path(__file__).parents[1] / "support/doca/recorded.c"
+SUPPORT = Path(__file__).parents[1] / "support/doca"
 FLAGS = ["-std=gnu11", "-Wall", "-Werror", "-g", f"-I{HOME}/include", f"-L{HOME}/lib"]
-LIBRARIES = ["-ldoca_dma", "-ldoca_common"]
+LIBRARIES = ["-ldoca_dma", "-ldoca_common", "-ldl"]
 ENVIRONMENT = {"LD_LIBRARY_PATH": f"{HOME}/lib", "SOFTDOCA_SIDE": "both"}
+
+
+def compiled(path, source, *flags):
+    subprocess.run(["cc", *FLAGS, *flags, "-o", path, SUPPORT / source, *LIBRARIES], check=True)
+    return path
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    path = tmp_path_factory.mktemp("recorded") / "recorded"
-    subprocess.run(["cc", *FLAGS, "-o", path, SOURCE, *LIBRARIES], check=True)
-    return path
+    return compiled(tmp_path_factory.mktemp("recorded") / "recorded", "recorded.c")
 
 
 def recorded(program, trace, *args, **more):
@@ -62,7 +67,7 @@ def test_a_trace_has_each_call_with_its_callbacks_and_a_header(lines):
 
 def test_a_trace_has_no_text_address_or_name_of_the_machine(lines):
     text = json.dumps(lines[1:])
-    for secret in ("mlx5_0", "03:00.0", os.uname().nodename, str(Path.home()), "0x", "1234567"):
+    for secret in ("mlx5_0", "03:00.0", os.uname().nodename, str(Path.home()), "0x", "987654321"):
         assert secret not in text
 
 
@@ -70,3 +75,245 @@ def test_softdoca_is_no_different_from_itself(lines, tmp_path, capsys):
     path = written(lines, tmp_path / "trace")
     assert main(["softdoca", "compare", str(path)]) == 0
     assert "no difference" in capsys.readouterr().out
+
+
+# ---- planted differences: in the trace ----
+
+
+def called(lines, name, index=0):
+    """Return a call of a function."""
+    return [line for line in lines if "call" in line and line["f"] == name][index]
+
+
+def result(name, value, index=0):
+    """Plant another result."""
+
+    def plant(lines):
+        call = called(lines, name, index)
+        assert call["result"] != value
+        call["result"] = value
+
+    return pytest.param(plant, "result", name, id=f"{name}-{index}-{value}")
+
+
+def value(name, found, index=0, kind="value", at=0):
+    """Plant another value that was returned through a pointer."""
+
+    def plant(lines):
+        call = called(lines, name, index)
+        assert call["out"][at] != found
+        call["out"][at] = found
+
+    return pytest.param(plant, kind, name, id=f"{name}-{index}-{found}")
+
+
+def planted(kind, name):
+    return lambda plant: pytest.param(plant, kind, name, id=plant.__name__)
+
+
+COMPLETED, CHANGED = "doca_dma_task_memcpy_completion_cb_t", "doca_ctx_state_changed_callback_t"
+PROGRESS = "doca_pe_progress"
+
+
+def callback(lines, name, index=0):
+    return [line for line in lines if "callback" in line and line["f"] == name][index]
+
+
+def without(lines, name, index):
+    """Remove a callback and the calls in it."""
+    number = callback(lines, name, index)["callback"]
+    lines[:] = [line for line in lines if number not in (line.get("callback"), line.get("in"))]
+
+
+@planted("value", "doca_dma_task_memcpy_get_dst")
+def another_object(lines):
+    called(lines, "doca_dma_task_memcpy_get_dst")["result"] = "buf:17"
+
+
+@planted("value", "doca_dma_as_ctx")
+def no_object(lines):
+    called(lines, "doca_task_get_ctx")["result"] = None
+    called(lines, "doca_dma_as_ctx")["result"] = None
+
+
+@planted("state", "doca_ctx_start")
+def another_state_at_the_start(lines):
+    callback(lines, CHANGED)["args"][3] = 1
+
+
+@planted("state", "doca_ctx_stop")
+def another_state_at_the_end(lines):
+    callback(lines, CHANGED, 1)["args"][2] = 3
+
+
+@planted("value", PROGRESS)
+def another_user_data(lines):
+    callback(lines, COMPLETED)["args"][1] = callback(lines, COMPLETED, 1)["args"][1]
+
+
+@planted("value", PROGRESS)
+def another_data_of_the_context(lines):
+    callback(lines, COMPLETED)["args"][2] = callback(lines, COMPLETED, 1)["args"][1]
+
+
+def exchanged(lines, first, second):
+    """Let two completions come in each other's place."""
+    one, other = callback(lines, COMPLETED, first), callback(lines, COMPLETED, second)
+    one["in"], other["in"] = other["in"], one["in"]
+    parents = [called(lines, PROGRESS, index) for index in (first, second)]
+    places = [lines.index(parent) for parent in parents]
+    for parent, place in zip(parents, reversed(places), strict=True):
+        lines[place] = parent
+    parents[0]["call"], parents[1]["call"] = parents[1]["call"], parents[0]["call"]
+    one["in"], other["in"] = other["in"], one["in"]
+    one["callback"], other["callback"] = other["callback"], one["callback"]
+    for line in lines:
+        if "call" in line and line["in"] in (one["callback"], other["callback"]):
+            line["in"] = one["callback"] + other["callback"] - line["in"]
+
+
+@planted("order", PROGRESS)
+def the_first_two_exchanged(lines):
+    exchanged(lines, 0, 1)
+
+
+@planted("order", PROGRESS)
+def the_last_two_exchanged(lines):
+    exchanged(lines, 1, 2)
+
+
+@planted("order", PROGRESS)
+def a_state_that_progress_reports(lines):
+    progress = called(lines, PROGRESS)
+    change = callback(lines, CHANGED)
+    lines.remove(change)
+    lines.insert(lines.index(progress), change)
+    change["in"] = progress["call"]
+
+
+@planted("missing callback", PROGRESS)
+def another_completion(lines):
+    progress = called(lines, PROGRESS, 2)
+    more = callback(lines, COMPLETED) | {"callback": 900, "in": progress["call"]}
+    lines.insert(lines.index(progress), more)
+
+
+@planted("missing callback", "doca_ctx_stop")
+def another_change_of_state(lines):
+    more = callback(lines, CHANGED, 1) | {"callback": 900}
+    lines.insert(lines.index(called(lines, "doca_ctx_stop")), more)
+
+
+@planted("additional callback", PROGRESS)
+def one_completion_less(lines):
+    without(lines, COMPLETED, 2)
+
+
+@planted("additional callback", "doca_ctx_start")
+def no_change_of_state_at_the_start(lines):
+    without(lines, CHANGED, 0)
+
+
+@planted("additional callback", "doca_ctx_stop")
+def no_change_of_state_at_the_end(lines):
+    without(lines, CHANGED, 1)
+
+
+@planted("additional callback", PROGRESS)
+def the_callback_for_errors(lines):
+    callback(lines, COMPLETED, 1)["cb"] = 900
+
+
+@planted("additional callback", "doca_ctx_start")
+def another_function_for_the_state(lines):
+    callback(lines, CHANGED)["cb"] = 900
+
+
+IN_TRACES = [
+    result("doca_mmap_start", 18),
+    result("doca_mmap_start", 21, 1),
+    result("doca_mmap_add_dev", 0, 1),
+    result("doca_task_submit", 0, 3),
+    result("doca_task_submit", 5, 1),
+    result("doca_buf_inventory_destroy", 1),
+    result("doca_mmap_set_permissions", 6),
+    result("doca_dma_cap_task_memcpy_is_supported", 4),
+    result("doca_task_get_status", 17),
+    result("doca_sync_event_start", 18),
+    result("doca_sync_event_wait_gt", 8),
+    result("doca_ctx_start", 26),
+    result("doca_ctx_stop", 26),
+    result("doca_mmap_destroy", 2),
+    result("doca_dev_close", 3),
+    value("doca_devinfo_create_list", 3, at=1),
+    value("doca_dma_cap_task_memcpy_get_max_buf_size", 4 << 20),
+    value("doca_mmap_cap_is_export_pci_supported", 0),
+    value("doca_mmap_get_max_num_devices", 1),
+    value("doca_mmap_get_user_data", "data:0"),
+    value("doca_dma_cap_get_max_num_tasks", 1024),
+    value("doca_buf_inventory_get_num_free_elements", 6),
+    value("doca_mmap_get_num_bufs", 0),
+    value("doca_buf_get_head", "mem:1+0"),
+    value("doca_pe_get_num_inflight_tasks", 0),
+    value("doca_buf_get_data_len", 0),
+    value("doca_buf_inc_refcount", 2),
+    value("doca_buf_dec_refcount", 1),
+    value("doca_sync_event_update_add", 0),
+    value("doca_sync_event_get", 41),
+    value("doca_ctx_get_state", 1, kind="state"),
+    value("doca_ctx_get_state", 3, 1, kind="state"),
+    another_object, no_object, another_state_at_the_start, another_state_at_the_end,
+    another_user_data, another_data_of_the_context, the_first_two_exchanged,
+    the_last_two_exchanged, a_state_that_progress_reports, another_completion,
+    another_change_of_state, one_completion_less, no_change_of_state_at_the_start,
+    no_change_of_state_at_the_end, the_callback_for_errors, another_function_for_the_state,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("plant", "kind", "name"), IN_TRACES)
+def test_a_difference_planted_in_a_trace_is_found(plant, kind, name, lines, tmp_path):
+    changed = copy.deepcopy(lines)
+    plant(changed)
+    found = compare([written(changed, tmp_path / "trace")]).differences
+    assert (kind, name) in [(each.kind, each.function) for each in found]
+
+
+# ---- planted differences: in the library ----
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("planted")
+    return compiled(folder / "planted.so", "planted.c", "-shared", "-fPIC", "-Wno-unused-value")
+
+
+VALUES = {
+    ("value", "doca_dma_cap_task_memcpy_get_max_buf_size"),
+    ("value", "doca_mmap_get_max_num_devices"),
+    ("value", "doca_mmap_get_num_bufs"),
+    ("value", "doca_buf_get_data_len"),
+    ("value", "doca_buf_inc_refcount"),
+    ("value", "doca_sync_event_get"),
+    ("value", "doca_pe_get_num_inflight_tasks"),
+    ("state", "doca_ctx_get_state"),
+    ("result", "doca_task_get_status"),
+    ("result", "doca_mmap_add_dev"),
+    ("value", "doca_task_get_ctx"),
+}
+IN_LIBRARIES = {
+    "v": VALUES,
+    "o": {("order", PROGRESS)},
+    "t": {("missing callback", PROGRESS)},
+    "d": {("value", PROGRESS)},
+    "s": {("state", "doca_ctx_stop"), ("missing callback", "doca_ctx_stop")},
+    "m": {("additional callback", "doca_ctx_start"), ("additional callback", "doca_ctx_stop")},
+}
+
+
+@pytest.mark.parametrize("group", IN_LIBRARIES)
+def test_a_difference_planted_in_the_library_is_found(group, program, library, tmp_path):
+    path = tmp_path / "trace"
+    done, _ = recorded(program, path, LD_PRELOAD=str(library), PLANTED=group)
+    assert done.returncode == 0, done.stderr
+    found = {(each.kind, each.function) for each in compare([path]).differences}
+    assert found >= IN_LIBRARIES[group]

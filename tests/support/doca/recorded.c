@@ -38,6 +38,7 @@ static void copied(struct doca_dma_task_memcpy *task, union doca_data task_data,
 	(void)task_data;
 	(void)ctx_data;
 	doca_task_get_status(base);
+	doca_task_get_ctx(base);
 	doca_buf_get_data_len(doca_dma_task_memcpy_get_dst(task), &length);
 	doca_task_free(base);
 	done++;
@@ -74,7 +75,7 @@ static struct doca_dev *device(void)
 
 static struct doca_mmap *map(struct doca_dev *dev)
 {
-	union doca_data data = {.u64 = 1234567};
+	union doca_data data = {.u64 = 987654321};
 	struct doca_mmap *map;
 	uint32_t devices;
 
