@@ -19,7 +19,7 @@ from ..errors import DgkitError
 from .functions import load, recorder_folder
 from .trace_file import Trace, read_trace
 
-_SILENCE_S = 20.0  # of a replay: longer than any wait in it
+_SILENCE_S = 20  # of a replay: longer than any wait in it
 _DEVICES = "side={side} pci=0000:{bus:02x}:{slot:02x}.{function} type=pf\n"
 
 
@@ -27,7 +27,7 @@ _DEVICES = "side={side} pci=0000:{bus:02x}:{slot:02x}.{function} type=pf\n"
 class Difference:
     """Call that does something else with softdoca than it did when it was recorded.
 
-    `kind` is result, value, state, order, missing callback, additional callback or crash.
+    `kind` is result, value, state, order, missing callback, additional callback or no return.
     """
 
     trace: str
@@ -144,10 +144,19 @@ class _Run:
         code = self._process.returncode
         if code == 1 and words:  # an exception of Python
             raise DgkitError(f"{self._result.path}: the replay failed: {words[-1]}")
-        why = f"no return within {_SILENCE_S:.0f} s" if code == -9 else f"ended by signal {-code}"
+        why = (
+            f"no return within {_SILENCE_S} s"
+            if code == -9
+            else f"the process ended by signal {-code}"
+        )
         self._result.differences.append(
             Difference(
-                self._result.path, "crash", last.get("at", 0), last.get("f", ""), "returned", why
+                self._result.path,
+                "no return",
+                last.get("at", 0),
+                last.get("f", ""),
+                "returned",
+                why,
             )
         )
 

@@ -238,7 +238,7 @@ class Replay:
 
     @staticmethod
     def _is_due(callback: Callback) -> bool:
-        """Return whether a callback may come now: one of progress always, others once they began."""
+        """Return whether a callback may come now: progress is always, other calls once begun."""
         assert callback.parent is not None
         return callback.parent.is_replayed or callback.parent.name == _PROGRESS
 

@@ -3,7 +3,10 @@
 import copy
 import json
 import os
+import re
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,10 @@ from support.doca.libraries import HOME
 from support.processes import cli
 
 from dgkit.cli import main
-from dgkit.doca_trace import compare
+from dgkit.doca_trace import TraceError, compare
 
+COMPLETED, CHANGED = "doca_dma_task_memcpy_completion_cb_t", "doca_ctx_state_changed_callback_t"
+PROGRESS = "doca_pe_progress"
 SUPPORT = Path(__file__).parents[1] / "support/doca"
 FLAGS = ["-std=gnu11", "-Wall", "-Werror", "-g", f"-I{HOME}/include", f"-L{HOME}/lib"]
 LIBRARIES = ["-ldoca_dma", "-ldoca_common", "-ldl"]
@@ -77,6 +82,92 @@ def test_softdoca_is_no_different_from_itself(lines, tmp_path, capsys):
     assert "no difference" in capsys.readouterr().out
 
 
+def test_ctrl_c_ends_the_program_and_leaves_a_valid_trace(program, tmp_path):
+    trace = tmp_path / "trace"
+    command = cli.command("softdoca", "record", "-o", trace, "--", program, "--wait")
+    with subprocess.Popen(
+        command, env=os.environ | ENVIRONMENT, start_new_session=True, stderr=subprocess.PIPE
+    ) as process:
+        while not trace.exists() or b"doca_buf_inventory_destroy" not in trace.read_bytes():
+            assert process.poll() is None
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert b"recorded in" in said
+    replayed = compare([trace]).traces[0]
+    assert not replayed.differences
+    assert not replayed.is_complete
+
+
+def test_a_program_without_calls_and_one_that_is_not_there_are_named(tmp_path):
+    done = cli.run(tmp_path, "softdoca", "record", "--", "true", cwd=tmp_path)
+    assert (done.returncode, "no call of DOCA" in done.stderr) == (0, True)
+    done = cli.run(tmp_path, "softdoca", "record", "--", "./nowhere", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (127, "dgkit: ./nowhere: no such program\n")
+
+
+def test_a_trace_is_not_overwritten(tmp_path, capsys):
+    path = tmp_path / "trace"
+    path.touch()
+    assert main(["softdoca", "record", "-o", str(path), "--", "true"]) == 1
+    assert f"{path} exists" in capsys.readouterr().err
+    assert not path.read_bytes()
+
+
+# ---- traces of strangers ----
+
+CALL = {"call": 1, "in": 0, "thread": 1, "at_ns": 0, "took_ns": 0, "f": "doca_pe_create",
+        "args": [True], "result": 0, "out": ["pe:1"]}  # fmt: skip
+CALLBACK = {"callback": 1, "in": 2, "f": COMPLETED, "cb": 1, "args": ["dma_task_memcpy:1"]}
+WRONG = {
+    "no JSON object": [],
+    "neither a call nor a callback": {"other": 1},
+    "no 'in'": {key: value for key, value in CALL.items() if key != "in"},
+    "-1 is not a number": CALL | {"call": -1},
+    "True is not a number": CALL | {"call": True},
+    "no name of a function": CALL | {"f": "system"},
+    "has 1 arguments": CALL | {"args": [True, True]},
+    "neither true nor null": CALL | {"args": ["pe:1"]},
+    "no value of an argument": CALL | {"args": ["0x7fffffff"]},
+    "at most 64 values": CALL | {"args": [1] * 65},
+    "no error code": CALL | {"result": "ctx:1"},
+    "returns 1 values": CALL | {"out": ["pe:1", "pe:2"]},
+    "pe of doca_pe_destroy is no pe": CALL | {"f": "doca_pe_destroy", "args": ["dma:1"]},
+    "no type of callback": CALLBACK | {"f": "doca_other_cb_t"},
+    "has 3 arguments": CALLBACK,
+    "1024 MiB": {"memory": 1, "size": 1 << 62, "import": 0},
+    "nested more than": "[" * 200 + "]" * 200,
+    "more than 16384 bytes": '{"end": ' + " " * 16384 + "1}",
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_a_wrong_line_of_a_trace_is_named(reason, tmp_path):
+    path, line = tmp_path / "trace", WRONG[reason]
+    text = line if isinstance(line, str) else json.dumps(line)
+    path.write_text(f'{{"trace": 1}}\n{text}\n{{"end": 1}}\n')
+    with pytest.raises(TraceError, match=f"line 2: .*{re.escape(reason)}"):
+        compare([path])
+
+
+def test_what_is_no_trace_is_refused(tmp_path):
+    for name, content in {"empty": "", "other": "{}\n", "text": "hello\n"}.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(TraceError, match=f"{name}"):
+            compare([tmp_path / name])
+
+
+def test_memory_that_a_trace_does_not_define_is_not_reached(lines, tmp_path):
+    changed = copy.deepcopy(lines)
+    called(changed, "doca_mmap_set_memrange")["args"][2] = 1 << 40
+    called(changed, "doca_buf_inventory_create")["args"][0] = 1 << 62
+    trace = compare([written(changed, tmp_path / "trace")]).traces[0]
+    reasons = " ".join(reason for _, reason in trace.skipped)
+    assert "are beyond the memory's 24576" in reasons
+    assert not [each for each in trace.differences if each.kind == "no return"]
+
+
 # ---- planted differences: in the trace ----
 
 
@@ -109,10 +200,6 @@ def value(name, found, index=0, kind="value", at=0):
 
 def planted(kind, name):
     return lambda plant: pytest.param(plant, kind, name, id=plant.__name__)
-
-
-COMPLETED, CHANGED = "doca_dma_task_memcpy_completion_cb_t", "doca_ctx_state_changed_callback_t"
-PROGRESS = "doca_pe_progress"
 
 
 def callback(lines, name, index=0):
