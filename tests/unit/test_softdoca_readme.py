@@ -7,30 +7,61 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.doca.function_table import declared, generate, rows_of
 from support.doca.libraries import HOME, PARTS, exported, public
 
 README_PATH = Path(__file__).resolve().parents[2] / "native/softdoca/README.md"
 README = README_PATH.read_text("utf-8")
-_ROW = r"^\| `(doca_\w+(?:\{[\w, ]+\})?)` \| (\w+) \| (.*?) ?\| (.*?) ?\|$"
-ROWS = [
-    (begin + end.strip(), *rest)
-    for name, *rest in re.findall(_ROW, README, re.MULTILINE)
-    for begin, _, ends in [name.rstrip("}").partition("{")]  # a row of a family: doca_x_{a, b}
-    for end in ends.split(",")
-]
+INCLUDE = README_PATH.parent / "include"
+
+
+def check_generated(expected: str, config: pytest.Config) -> None:
+    if config.getoption("approve"):
+        README_PATH.write_text(expected, "utf-8")
+    else:
+        assert expected == README, "pytest tests/unit/test_softdoca_readme.py --approve writes it"
+
+
+def test_the_table_is_generated_from_the_headers(request: pytest.FixtureRequest) -> None:
+    check_generated(generate(README_PATH.read_text("utf-8"), INCLUDE), request.config)
 
 
 def test_the_table_lists_exactly_the_functions_that_are_exported() -> None:
-    exported = [name for part in PARTS for name in public(part)]
-    listed = [name for name, *_ in ROWS]
-    assert sorted(listed) == sorted(exported)
+    exported = {name for part in PARTS for name in public(part)}
+    assert {name for _, name, _ in declared(INCLUDE)} == exported
 
 
 def test_each_row_says_what_is_here_and_where_its_errors_come_from() -> None:
-    for name, here, differs, errors in ROWS:
-        assert here in ("yes", "kept", "no"), name
-        assert here == "yes" or differs, f"{name} says nothing of what it does instead"
-        assert re.fullmatch(r"(doc(; .+)?|guess(: .+)?)?", errors), name
+    rows = rows_of(README, INCLUDE)
+    assert {"NOT_SUPPORTED", "BAD_STATE"} >= {
+        row.notes.partition(":")[0] for row in rows if row.status == "refuses"
+    }
+    for row in rows:
+        assert row.status in ("works", "kept", "refuses"), row.name
+        assert row.status != "kept" or row.notes, f"{row.name} says nothing of why it has no effect"
+        assert re.fullmatch(r"(doc(; .+)?|guess(: .+)?)?", row.errors), row.name
+
+
+def test_a_new_function_has_a_row_and_one_that_is_implemented_is_not_absent(
+    tmp_path: Path,
+) -> None:
+    """The remarks of a function stay, and a refusal ends with the comment that says so."""
+    head = "/* Does it. */\nDOCA_STABLE\ndoca_error_t doca_graph(void);\n"
+    (tmp_path / "doca_graph.h").write_text(head)
+    both = "\n/* Return NOT_SUPPORTED: no GPU. */\n" + "".join(
+        f"DOCA_STABLE\ndoca_error_t doca_x_{name}(void);\n" for name in "ab"
+    )
+    (tmp_path / "doca_x.h").write_text(both)
+    table = generate("<!-- functions -->\n\n<!-- end of functions -->", tmp_path)
+    assert "| `doca_graph.h` | `doca_graph` | works | | |" in table
+    assert "| `doca_x.h` | `doca_x_{a, b}` | refuses | NOT_SUPPORTED: no GPU | |" in table
+    assert "| `doca_flow.h` | `doca_flow` | absent | all of it | |" in table
+    assert table.count("`doca_graph`") == 1
+    (tmp_path / "doca_x.h").write_text(both.replace("Return NOT", "No"))
+    table = table.replace("| `doca_graph` | works | | |", "| `doca_graph` | works | fast | doc |")
+    table = generate(table, tmp_path)
+    assert "| `doca_graph.h` | `doca_graph` | works | fast | doc |" in table
+    assert "| `doca_x.h` | `doca_x_{a, b}` | works | | |" in table
 
 
 # ---- the functions of DOCA 1.3 to 2.2 ----
@@ -52,13 +83,10 @@ def functions_of_work_queues() -> str:
 def test_the_table_of_work_queues_is_generated_from_their_headers(
     request: pytest.FixtureRequest,
 ) -> None:
-    before, _, rest = README.partition("<!-- generated -->\n")
+    before, _, rest = README_PATH.read_text("utf-8").partition("<!-- generated -->\n")
     _, _, after = rest.partition("\n<!-- end -->")
-    expected = f"{before}<!-- generated -->\n{functions_of_work_queues()}\n<!-- end -->{after}"
-    if request.config.getoption("approve"):
-        README_PATH.write_text(expected, "utf-8")
-    else:
-        assert expected == README, "python -m pytest test_softdoca_readme.py --approve writes it"
+    table = f"<!-- generated -->\n{functions_of_work_queues()}\n<!-- end -->"
+    check_generated(before + table + after, request.config)
     declared = set(re.findall(r"`(doca_\w+)`", functions_of_work_queues()))
     functions = {
         name

@@ -35,7 +35,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_mmap *mmap,
 		size_t elem_size, uint64_t start_offset);
 
-/* Returns BAD_STATE without parameters, otherwise NOT_SUPPORTED. */
+/* Returns NOT_SUPPORTED: no data path on a GPU. Without parameters: BAD_STATE. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr);
 

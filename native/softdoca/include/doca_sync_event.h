@@ -241,6 +241,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_remote_net_is_create_from_export_supported(
 	const struct doca_devinfo *devinfo);
 
+/* Return NOT_SUPPORTED: there is no DPA, and no data path on a GPU. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_is_export_to_dpa_supported(const struct doca_devinfo *devinfo);
 
@@ -255,6 +256,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_remote_net_is_export_to_gpu_supported(
 	const struct doca_devinfo *devinfo);
 
+/* The kinds of tasks. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_task_get_is_supported(const struct doca_devinfo *devinfo);
 

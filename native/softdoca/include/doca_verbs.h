@@ -316,6 +316,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_qp_init_attr_set_qp_context(struct doca_verbs_qp_init_attr *attr,
 						    void *qp_context);
 
+/* Returns NOT_SUPPORTED: there are no shared receive queues. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_verbs_qp_init_attr_set_srq(struct doca_verbs_qp_init_attr *attr,
 					     struct doca_verbs_srq *srq);

@@ -1,0 +1,149 @@
+"""The table of functions in softdoca's README, generated from the headers.
+
+A header says which functions there are, and, in the comment above them, which are refused:
+"Returns NOT_SUPPORTED.", or "Return BAD_STATE: the reason." for all declarations up to the next
+comment. The notes and the sources of the error codes, and that a value is accepted without effect,
+are remarks in the table itself: they are kept when it is generated again, function by function.
+"""
+
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+BEGIN, END = "<!-- functions -->\n", "\n<!-- end of functions -->"
+HEAD = "| header | function | status | notes | errors |\n|---|---|---|---|---|"
+_ROW = re.compile(
+    r"^\|(?: `[\w.]+` \|)? `(doca_\w+(?:\{[\w, ]*\})?)` \| (\w+) \| ?(.*?) ?\| ?(.*?) ?\|$", re.M
+)
+_DECLARED = re.compile(
+    r"/\*(?P<comment>.*?)\*/|^DOCA_(?:STABLE|EXPERIMENTAL)\s+[^;()]*?\b(?P<name>doca_\w+)\(",
+    re.S | re.M,
+)
+_REFUSED = re.compile(r"(Returns?) (NOT_SUPPORTED|BAD_STATE)(?:: ([^.]+)\.|\.|, as ([^.]+)\.)")
+_STATUS = {"yes": "works", "no": "refuses"}  # of rows that were written by hand
+_MOST_NAMES = 12  # of one row
+
+# What NVIDIA's reference and guides name, and no header of softdoca declares. A function that is
+# implemented leaves the table by itself.
+ABSENT = {
+    "doca_graph.h": ["doca_graph"],
+    "doca_gpunetio_dev_buf.cuh": ["doca_gpu_dev_buf_get_addr", "doca_gpu_dev_buf_get_buf"],
+    "doca_gpunetio_dev_dma.cuh": ["doca_gpu_dev_dma_memcpy", "doca_gpu_dev_dma_commit"],
+    "doca_gpunetio_dev_rdma.cuh": [
+        "doca_gpu_dev_rdma_write_strong", "doca_gpu_dev_rdma_write_inline_strong",
+        "doca_gpu_dev_rdma_write_inline_weak", "doca_gpu_dev_rdma_send_strong",
+        "doca_gpu_dev_rdma_commit_strong", "doca_gpu_dev_rdma_recv_strong",
+        "doca_gpu_dev_rdma_recv_commit_strong", "doca_gpu_dev_rdma_get_recv",
+        "doca_gpu_dev_rdma_recv_wait_all", "doca_gpu_dev_rdma_wait_all",
+    ],
+    "doca_gpunetio_dev_comch.cuh": ["doca_gpunetio_dev_comch"],
+    "doca_rdma.h": ["doca_rdma"],
+    "doca_eth_rxq.h": ["doca_eth_rxq"],
+    "doca_eth_txq.h": ["doca_eth_txq"],
+    "doca_flow.h": ["doca_flow"],
+}  # fmt: skip
+
+
+class Row(NamedTuple):
+    """What the table says of a function."""
+
+    header: str
+    name: str
+    status: str
+    notes: str
+    errors: str
+
+
+def generate(readme: str, include: Path) -> str:
+    """Return the README with the table of these headers."""
+    before, _, rest = readme.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    rows = [*rows_of(table, include), *absent(include)]
+    return before + BEGIN + "\n".join([HEAD, *map(_line, _grouped(rows))]) + END + after
+
+
+def rows_of(table: str, include: Path) -> list[Row]:
+    """Return a row for each function of the headers, with the remarks of a table."""
+    kept = {name: rest for names, *rest in _ROW.findall(table) for name in _expanded(names)}
+    return [
+        Row(header, name, *_remarks(refused, kept.get(name)))
+        for header, name, refused in declared(include)
+    ]
+
+
+def declared(include: Path) -> list[tuple[str, str, str]]:
+    """Return header, name and, if it is refused, code and reason of each function."""
+    found = []
+    for path in sorted(include.glob("*.h")):
+        comment, is_first = "", False
+        for match in _DECLARED.finditer(path.read_text("utf-8")):
+            if match["comment"] is not None:
+                comment, is_first = " ".join(re.sub(r"\n \*", " ", match["comment"]).split()), True
+            else:
+                found.append((path.name, match["name"], _refusal(comment, is_first)))
+                is_first = False
+    return found
+
+
+def _refusal(comment: str, is_first: bool) -> str:
+    """Return code and reason if a comment says that a function is refused."""
+    refused = _REFUSED.match(comment)
+    if not refused or not (is_first or refused[1] == "Return"):
+        return ""
+    reason = refused[3] or refused[4]
+    return f"{refused[2]}: {reason}" if reason else refused[2]
+
+
+def absent(include: Path) -> list[Row]:
+    """Return the rows of what no header declares."""
+    texts = " ".join(path.read_text("utf-8") for path in include.glob("*.*h"))
+    return [
+        Row(header, name, "absent", "all of it" if header.startswith(f"{name}.") else "", "")
+        for header, names in ABSENT.items()
+        for name in names
+        if not re.search(rf"\b{name}\(", texts) and not (include / header).exists()
+    ]
+
+
+def _remarks(refused: str, kept: list[str] | None) -> tuple[str, str, str]:
+    status, notes, errors = kept or ("works", "", "")
+    status = _STATUS.get(status, status)
+    if refused:
+        return "refuses", refused, errors
+    if status == "refuses":  # until the header changed
+        return "works", "", errors
+    return status, notes, errors
+
+
+def _expanded(names: str) -> list[str]:
+    begin, _, ends = names.rstrip("}").partition("{")
+    return [begin + end.strip() for end in ends.split(",")]
+
+
+def _grouped(rows: list[Row]) -> list[Row]:
+    """Join functions of a header with the same remarks to a row: doca_x_{a, b}."""
+    groups: dict[tuple[str, ...], list[list[str]]] = {}
+    for header, name, *rest in rows:
+        parts = groups.setdefault((header, *rest), [[]])
+        if len(parts[-1]) == _MOST_NAMES:
+            parts.append([])
+        parts[-1].append(name)
+    return [
+        Row(key[0], _joined(names), *key[1:]) for key, parts in groups.items() for names in parts
+    ]
+
+
+def _joined(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    begin = "".join(letters[0] for letters in same)
+    begin = begin[: begin.rindex("_") + 1]
+    return f"{begin}{{{', '.join(name.removeprefix(begin) for name in names)}}}"
+
+
+def _line(row: Row) -> str:
+    header, name, *rest = row
+    cells = " | ".join(["", f"`{header}`", f"`{name}`", *rest]).strip()
+    return re.sub(r"\|  (?=\|)", "| ", f"{cells} |")
