@@ -18,7 +18,6 @@ REGIONS = 100_000
 REQUESTS, REQUESTS_NS = 10_000, 100_000_000  # most requests of one client in this time
 UNSENT = 512 << 10  # most bytes of replies that a client has not read
 WAITING = 2 << 20  # most bytes of a client's requests that wait to be served
-SUBSCRIPTIONS = 64  # most of one connection to the telemetry socket
 # File descriptors charged to a key or user: for a monitor its queue and its memory; for a region
 # its memory or the connection to its exporter. Clients are counted and use the reserve instead.
 MONITOR_FDS, REGION_FDS = 4, 2

@@ -142,4 +142,6 @@ class AgentState:
                 self.listener, self.device.provider, self.account, shared=self.shared_telemetry
             )
             self.listener.router.rcvtimeo = TELEMETRY_MS
+            if self.wakeup is not None:
+                self.wakeup.watch(self.telemetry.fileno())
         return self.telemetry

@@ -1,13 +1,17 @@
-"""Publisher of latency samples: numbered blocks on an XPUB socket, so that a gap is detected."""
+"""Publisher of latency samples: numbered blocks on a ROUTER socket, so that a gap is detected.
+
+A ROUTER socket without a high-water mark, since libzmq may abort behind a full queue of requests
+(listener.py, _REQUESTS_HWM); a PUB socket would read subscriptions inside libzmq for as long as
+they arrive.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,42 +19,55 @@ from typing import TYPE_CHECKING
 import msgspec
 import zmq
 
-from ..errors import LimitReached, PeerRefused
-from ..wire.telemetry import Sampled, encode_sampled, topic
+from ..errors import LimitReached, PeerError, PeerRefused
+from ..wire.messages import encode
+from ..wire.sockets import fd_of
+from ..wire.telemetry import SUBSCRIBED, TELEMETRY_HWM, Sampled, decode_subscription
 from .account import check_user
-from .agent_limits import SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from ..wire.listener import Caller, Listener
     from .account import Account
     from .client import Client
 
-_MAX_TOPIC = 16  # bytes; a monitor's topic has at most 10
 _MAX_SAMPLES = 4096  # most samples of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw
 _SWEEP_NS = 1_000_000_000  # between two looks for descriptors that closed unseen
 _SUBSCRIBER_FDS = 1
-_MAX_APPROVED = 64  # most messages read at once
+_MAX_RECEIVED = 64  # most messages read at once
+_MAX_DROPPED = 1024  # routes whose messages are dropped
+_PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
+_RCVMORE = int(zmq.RCVMORE)
 
 
 @dataclass(slots=True)
 class _Subscriber:
-    """A connection: its inode, since fd numbers are reused, and the resources it holds."""
+    """A connection, charged to an account.
 
+    Attributes:
+        route: Its name at the ROUTER socket.
+        fd: Its descriptor.
+        inode: That of the descriptor, whose number may be reused.
+        monitor: Number of the monitor whose blocks it receives.
+        account: Account that its descriptor and its subscription are charged to.
+        credit: Further blocks that it accepts.
+    """
+
+    route: bytes
+    fd: int
     inode: int
+    monitor: int
     account: Account
-    subscriptions: int = 0
+    credit: int
 
 
 class Telemetry:
     """Collects the samples of moves and publishes them in blocks. Not thread-safe.
 
-    A client's samples are published under a number that only this client knows, and a subscription
-    must name one number in full, so a client sees only its own samples. libzmq stores each
-    subscription byte by byte; a connection is closed if it has more than SUBSCRIPTIONS, if its key
-    or user is at its limit, or if it belongs to another user. Subscriptions that no dgkit client
-    sends (too many, or too long) also block the key for a while, since handling them takes
-    milliseconds.
+    A client's samples are published under a number that only this client knows, so a client sees
+    only its own samples. A block is lost for a subscriber that has no credit left, or whose queue
+    in libzmq is full. A connection is closed if its key or user is at its limit, or if it belongs
+    to another user. Messages that no dgkit client sends also block the key for a while.
 
     Args:
         listener: The agent's sockets; the telemetry opens another one.
@@ -75,9 +92,15 @@ class Telemetry:
         self._shared = shared
         self._samples: dict[int, array[int]] = {}  # by the number under which they are published
         self._numbers: Counter[int] = Counter()
-        self._subscribers: dict[int, _Subscriber] = {}  # by descriptor
+        self._subscribers: dict[bytes, _Subscriber] = {}  # by route
+        self._readers: defaultdict[int, list[_Subscriber]] = defaultdict(list)  # by monitor
+        self._dropped: dict[bytes, None] = {}  # routes whose messages are dropped, oldest first
         self._sent_ns = time.monotonic_ns()
         self._swept_ns = 0
+
+    def fileno(self) -> int:
+        """Return a descriptor whose edges announce subscriptions."""
+        return fd_of(self._socket)
 
     def number(self, client: Client) -> int:
         """Return the number under which the samples of a client are published."""
@@ -97,10 +120,10 @@ class Telemetry:
             self._numbers.pop(client.secret, None)
 
     def flush(self) -> None:
-        """Approve subscriptions; publish samples that fill a block or have waited long enough."""
+        """Read subscriptions; publish samples that fill a block or have waited long enough."""
         if time.monotonic_ns() - self._swept_ns > _SWEEP_NS:
             self._refund_ended()
-        self.approve()
+        self.receive()
         if not self._samples:
             return
         late = time.monotonic_ns() - self._sent_ns > _INTERVAL_NS
@@ -110,7 +133,7 @@ class Telemetry:
                 self._publish(number, "move", samples.tobytes())
 
     def publish(self, client: Client, source: str, samples: bytes) -> None:
-        """Publish one block; the socket drops it for subscribers that cannot keep up."""
+        """Publish one block of a client's samples."""
         self._publish(self.number(client), source, samples)
 
     def _publish(self, monitor: int, source: str, samples: bytes) -> None:
@@ -120,89 +143,115 @@ class Telemetry:
         self.send(Sampled(monitor, number, self._sent_ns, self._provider, source, samples))
 
     def send(self, block: Sampled) -> None:
-        """Publish a block that a monitor has numbered."""
-        self.approve()
-        self._socket.send(encode_sampled(block))
+        """Publish a block that a monitor has numbered; subscribers that cannot keep up lose it."""
+        body = b""
+        for reader in self._readers.get(block.monitor, ()):
+            if reader.credit:
+                body = body or encode(block)
+                reader.credit -= self._deliver(reader.route, body)
 
-    def approve(self) -> None:
-        """Approve or ignore a bounded number of the subscriptions that have arrived."""
-        for _ in range(_MAX_APPROVED):
+    def _deliver(self, route: bytes, body: bytes) -> bool:
+        """Send a message; return False if the connection cannot accept it now, or has ended."""
+        try:
+            self._socket.send(route, _PART)
+        except zmq.ZMQError as exc:
+            if exc.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
+                raise
+            return False
+        self._socket.send(body, _LAST)
+        return True
+
+    def receive(self) -> None:
+        """Handle a bounded number of the subscribers' messages that have arrived."""
+        for _ in range(_MAX_RECEIVED):
             try:
-                frame = self._socket.recv(zmq.NOBLOCK, copy=False)
+                route = self._socket.recv(_LAST)
             except zmq.Again:
                 return
-            wanted, name = frame.bytes[:1] == b"\1", frame.bytes[1:]
-            if not wanted:
-                self._socket.setsockopt(zmq.UNSUBSCRIBE, name)
-                continue
-            sender = self._listener.sender(frame)
-            try:
-                self._check_topic(sender, name)
-                self._charge(sender)
-            except (LimitReached, PeerRefused):
-                self._listener.disconnect_subscriber(sender.fd)
-                continue
-            self._listener.admit_subscriber(sender.fd)
-            if self._allows(name):
-                self._socket.setsockopt(zmq.SUBSCRIBE, name)
+            frame, several = self._socket.recv(copy=False), False
+            while self._socket.get(_RCVMORE):
+                self._socket.recv(copy=False)
+                several = True
+            if route not in self._dropped:
+                self._handle(route, frame, several)
 
-    def _check_topic(self, sender: Caller, name: bytes) -> None:
-        if len(name) > _MAX_TOPIC:
-            self._penalize(self._account_of(sender), sender)
-            raise LimitReached(errno.EDQUOT, f"a topic has {_MAX_TOPIC} bytes or fewer")
+    def _handle(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+        """Handle a message; end its connection if it is invalid or exceeds a limit."""
+        sender = self._listener.sender(frame)
+        try:
+            self._subscribe(route, sender, b"" if several else frame.bytes)
+            return
+        except (LimitReached, PeerRefused):
+            pass
+        except (PeerError, msgspec.DecodeError):  # no dgkit client sends it
+            account = self._account_of(sender)
+            if sender.key and not account.penalized:
+                account.penalize()
+        self._dropped[route] = None
+        if len(self._dropped) > _MAX_DROPPED:
+            del self._dropped[next(iter(self._dropped))]
+        self._listener.disconnect_subscriber(sender.fd)
 
-    def _penalize(self, account: Account, sender: Caller) -> None:
-        if sender.key and not account.penalized:
-            account.penalize()
-
-    def _charge(self, sender: Caller) -> None:
-        """Charge one subscription; a connection's subscriptions are refunded when it ends.
+    def _subscribe(self, route: bytes, sender: Caller, body: bytes) -> None:
+        """Add a subscriber, or credit to one.
 
         Raises:
             PeerRefused: The sender is another user.
-            LimitReached: The connection, or its key or user, has reached its limit.
+            LimitReached: The sender's key or user has reached its limit.
+            PeerError: The sender breaks the protocol.
+            DecodeError: The message is invalid.
+        """
+        wanted = decode_subscription(body)
+        found = self._subscribers.get(route)
+        if found is None:
+            found = self._charge(route, sender, wanted.monitor)
+            if found is None:
+                return
+            self._listener.admit_subscriber(sender.fd)
+            self._deliver(route, SUBSCRIBED)
+        found.credit += wanted.credit
+        if found.credit > TELEMETRY_HWM or found.monitor != wanted.monitor:
+            raise PeerError("the subscriber grants more than it may, or has another monitor")
+
+    def _charge(self, route: bytes, sender: Caller, monitor: int) -> _Subscriber | None:
+        """Charge a subscriber, and add it; None if its connection has ended.
+
+        Raises:
+            PeerRefused: The sender is another user.
+            LimitReached: The sender's key or user has reached its limit.
         """
         check_user(sender.uid)
         inode = _inode(sender.fd)
-        if not inode:  # the connection has ended, and no event would refund it
-            return
-        found = self._subscribers.get(sender.fd)
-        if found is None or found.inode != inode:
-            self._refund_ended()
-            account = self._account_of(sender)
-            account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
-            self._subscribers[sender.fd] = _Subscriber(inode, account, 1)
-        elif found.subscriptions >= SUBSCRIPTIONS:
-            self._penalize(found.account, sender)
-            raise LimitReached(errno.EDQUOT, f"a connection has {SUBSCRIPTIONS} subscriptions")
-        else:
-            found.account.take(subscriptions=1)
-            found.subscriptions += 1
+        if not inode:  # no event would refund it
+            return None
+        self._refund_ended()
+        account = self._account_of(sender)
+        account.take(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
+        made = _Subscriber(route, sender.fd, inode, monitor, account, 0)
+        self._subscribers[route] = made
+        self._readers[monitor].append(made)
+        return made
 
     def ended(self, fd: int) -> None:
         """Refund the charges of an ended connection, if its descriptor is closed by now."""
-        subscriber = self._subscribers.get(fd)
-        if subscriber is not None and subscriber.inode != _inode(fd):
-            del self._subscribers[fd]
-            subscriber.account.give(
-                subscriptions=subscriber.subscriptions, descriptors=_SUBSCRIBER_FDS
-            )
+        for each in [each for each in self._subscribers.values() if each.fd == fd]:
+            if each.inode != _inode(fd):
+                self._forget(each)
+
+    def _forget(self, subscriber: _Subscriber) -> None:
+        del self._subscribers[subscriber.route]
+        readers = self._readers[subscriber.monitor]
+        readers.remove(subscriber)
+        if not readers:
+            del self._readers[subscriber.monitor]
+        subscriber.account.give(subscriptions=1, descriptors=_SUBSCRIBER_FDS)
 
     def _refund_ended(self) -> None:
         """Refund what closed unseen: libzmq may report an end before it closes the descriptor."""
         self._swept_ns = time.monotonic_ns()
-        for fd in list(self._subscribers):
-            self.ended(fd)
-
-    def _allows(self, name: bytes) -> bool:
-        """Return whether `name` is a complete topic; a prefix could match other clients."""
-        if self._shared:
-            return True
-        try:
-            number = msgspec.msgpack.decode(name[1:], type=int)
-            return number > 0 and topic(number) == name
-        except (msgspec.DecodeError, ValueError, OverflowError):
-            return False
+        for each in list(self._subscribers.values()):
+            if each.inode != _inode(each.fd):
+                self._forget(each)
 
 
 def _inode(fd: int) -> int:

@@ -11,7 +11,7 @@ import msgspec
 from ..errors import PeerError
 from ..wire.creation import Creation
 from ..wire.messages import Cancel, Subscribe, Watch
-from ..wire.telemetry import Sampled, decode_sampled, topic
+from ..wire.telemetry import Sampled, decode_sampled
 from .describe import machine_of
 
 if TYPE_CHECKING:
@@ -98,9 +98,9 @@ class RemoteSource:
         self._creation.then = self._on_reply
         number = int.from_bytes(os.urandom(7), "little") + 1
         endpoint = link.ask(Subscribe, timeout=timeout).endpoint
-        self._subscriber = link.subscriptions.subscribe(endpoint, topic(number))
+        self._subscriber = link.subscriptions.subscribe(endpoint, number)
         try:
-            self._subscriber.wait_connected(timeout)
+            self._subscriber.wait_subscribed(timeout)
             watching = link.ask(
                 Watch, number, handle, *task, timeout=timeout, pending=self._creation
             )

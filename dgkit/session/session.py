@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ClosedError, DgkitError
 from ..sizes import RATE_BYTES
 from ..types import Access, parse_access
-from ..wire.messages import Stats, Subscribe
-from ..wire.telemetry import topic
+from ..wire.messages import Stats, Subscribe, encode
+from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, checked_span, not_of_session
 from .region_factory import RegionFactory
@@ -368,16 +368,17 @@ class Session:
 
     def telemetry(self) -> str:
         """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
-        return self.telemetry_topic()[0]
+        return self.telemetry_subscription()[0]
 
-    def telemetry_topic(self) -> tuple[str, bytes]:
-        """Return the telemetry's endpoint, and the topic of this session's samples.
+    def telemetry_subscription(self) -> tuple[str, bytes]:
+        """Return the telemetry's endpoint, and the message that subscribes to the own samples.
 
-        A ZeroMQ SUB socket receives them after subscribe(topic); other topics carry the samples of
-        other clients only if the agent was started with --shared-telemetry.
+        A ZeroMQ DEALER socket that sends it receives an empty message, then up to 1,000 blocks; the
+        message again, once they are read, lets the agent send as many more. The samples are those
+        of all clients if the agent was started with --shared-telemetry.
         """
         reply = self._link.ask(Subscribe, timeout=self.timeout)
-        return str(reply.endpoint), topic(reply.monitor)
+        return str(reply.endpoint), encode(Subscription(reply.monitor))
 
     @property
     def info(self) -> dict[str, Any]:

@@ -40,9 +40,6 @@ _REPLIES_HWM = 64  # for each connection; more wait in the agent, which limits t
 # reading (stream_engine_base.cpp: a heartbeat calls out_event() without checking _io_error; one of
 # the peer's does, too, so heartbeat_ivl=0 does not help). inflow.py limits what is not taken yet.
 _REQUESTS_HWM = 0
-# Unread subscriptions of one connection. Without a limit, XPUB's receive does not return as long as
-# they arrive faster than it reads them.
-_SUBSCRIPTIONS_HWM = 64
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
@@ -176,18 +173,18 @@ class Listener:
         return zap
 
     def publisher(self) -> tuple[zmq.Socket[bytes], Address]:
-        """Return an XPUB socket with the same keys, and its address, which has the same transport.
+        """Return a ROUTER socket for telemetry, with the same keys, and its address.
 
-        Subscriptions wait for approval (ZMQ_XPUB_MANUAL), and their size is bounded.
+        The address has the same transport. The size of subscriptions is bounded.
         """
-        sock = self._socket(zmq.XPUB)
+        sock = self._socket(zmq.ROUTER)
         try:
-            sock.setsockopt(zmq.XPUB_MANUAL, 1)
+            sock.router_mandatory = True
             sock.zap_domain = _PUBLISHER
             sock.affinity = _PUBLISHER_THREAD
             sock.maxmsgsize = _MAX_SUBSCRIPTION
-            sock.rcvhwm = _SUBSCRIPTIONS_HWM
-            sock.heartbeat_ivl = 0  # see _REQUESTS_HWM; this queue has a limit
+            sock.rcvhwm = _REQUESTS_HWM
+            sock.heartbeat_ivl = 0  # a client's requests have them
             set_keepalive(sock)
             sock.sndhwm = PUBLISHED_HWM
             address = fresh()

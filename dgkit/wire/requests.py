@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from ..sizes import STAGE_BYTES
 
-VERSION = 8
+VERSION = 9
 MAX_SAMPLES = 1_000_000  # most in one latency request
 MAX_RINGS = 8  # most GPU queues of one client at a time
 RING_LOCALS = 8  # regions of a GPU queue's owner; DG_RING_PEERS of native/dgkit.h

@@ -15,7 +15,6 @@ import zmq
 _HEARTBEAT_MS = 300
 _KEEPALIVE_S = 5
 _SO_PASSRIGHTS = 83  # include/uapi/asm-generic/socket.h
-TELEMETRY_HWM = 1000  # blocks queued at a subscriber; later ones are lost
 PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscriber
 # Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
 _POLLIN = int(zmq.POLLIN)

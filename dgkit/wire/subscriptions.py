@@ -44,12 +44,12 @@ class Subscriptions:
         if callback is not None:
             callback(to_exception(ended.failed))
 
-    def subscribe(self, endpoint: str, topic: bytes) -> Subscriber:
-        """Connect to the agent's telemetry socket for messages that begin with `topic`.
+    def subscribe(self, endpoint: str, monitor: int) -> Subscriber:
+        """Connect to the agent's telemetry socket for the blocks of one monitor.
 
         Args:
             endpoint: The address in the agent's Subscribed reply.
-            topic: Prefix of the messages to receive.
+            monitor: Its number.
 
         Raises:
             ClosedError: The connection is closed.
@@ -58,7 +58,7 @@ class Subscriptions:
         with self._lock:
             if self._closed:
                 raise ClosedError("the session is closed")
-            subscriber = Subscriber(self._context, address, self._identity, topic)
+            subscriber = Subscriber(self._context, address, self._identity, monitor)
             self._subscribers.add(subscriber)
         return subscriber
 

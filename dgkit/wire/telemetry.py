@@ -1,9 +1,13 @@
-"""Blocks of latency samples as the telemetry socket publishes them."""
+"""Messages of the telemetry socket: subscriptions, and blocks of latency samples."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+TELEMETRY_HWM = 1000  # unread blocks that a subscriber accepts; later ones are lost
 
 
 class Sampled(Struct, array_like=True, frozen=True, gc=False):
@@ -35,15 +39,21 @@ class Sampled(Struct, array_like=True, frozen=True, gc=False):
     path: str = ""
 
 
-encode_sampled = msgspec.msgpack.Encoder().encode
-decode_sampled = msgspec.msgpack.Decoder(Sampled).decode
+class Subscription(Struct, array_like=True, frozen=True, gc=False):
+    """Message of a subscriber: request the blocks of one monitor.
 
+    The first one of a connection is answered by SUBSCRIBED; all blocks that are published later
+    follow. Further ones raise the credit. A subscriber has a connection for each monitor.
 
-def topic(monitor: int) -> bytes:
-    """Return the prefix to subscribe to for the blocks of one monitor.
-
-    A block is a MessagePack array whose first element is the monitor's number, and no encoded
-    number is a prefix of another.
+    Attributes:
+        monitor: Number of the monitor.
+        credit: Further blocks that the subscriber accepts. The sum never exceeds TELEMETRY_HWM.
     """
-    block = encode_sampled(Sampled(monitor, 0, 0, "", "", b""))
-    return block[: 1 + len(encode_sampled(monitor))]
+
+    monitor: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    credit: Annotated[int, Meta(ge=1, le=TELEMETRY_HWM)] = TELEMETRY_HWM
+
+
+SUBSCRIBED = b""  # message to a subscriber
+decode_sampled = msgspec.msgpack.Decoder(Sampled).decode
+decode_subscription = msgspec.msgpack.Decoder(Subscription).decode

@@ -63,6 +63,7 @@ class Wakeup:
         for fd in (*edges, *wake_fds, parent_fd, self._end):
             if fd >= 0:
                 self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+        self._watched: set[int] = set()
         self._arrivals = listener.arrivals
         self._epoll.register(self._arrivals.fileno(), select.EPOLLIN)
         self._grown, self._looked, self._trim_at = Growth(), 0.0, math.inf
@@ -94,6 +95,11 @@ class Wakeup:
             if not self._socket.closed:
                 self._socket.send(self.REPLIES)
 
+    def watch(self, fd: int) -> None:
+        """Send EVENT at each edge of a descriptor, too, which outlives this object. Thread-safe."""
+        self._watched.add(fd)
+        self._epoll.register(fd, select.EPOLLIN | select.EPOLLET)
+
     def _send(self, news: bytes) -> None:
         with self._lock:
             self._socket.send(news)
@@ -112,7 +118,7 @@ class Wakeup:
             if self._end in ready:
                 return
             now = time.monotonic()
-            heard = now if ready else heard
+            heard = now if ready - self._watched else heard
             if self._arrivals.fileno() in ready:
                 self._arrivals.take()
                 ready.discard(self._arrivals.fileno())

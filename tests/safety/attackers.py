@@ -71,7 +71,7 @@ Count = Callable[[], None]
 class Raw:
     """Client of bare messages, over CURVE, which need not read its replies."""
 
-    def __init__(self, context: Any, address: str, key: str, kind: int | None = None) -> None:
+    def __init__(self, context: Any, address: str, key: str) -> None:
         import zmq
 
         from dgkit.wire import keys
@@ -79,7 +79,7 @@ class Raw:
         from dgkit.wire.sockets import set_client_curve
 
         where, pair = parse(address), keys.load(key)
-        self.socket = context.socket(zmq.DEALER if kind is None else kind)
+        self.socket = context.socket(zmq.DEALER)
         self.socket.linger = 0
         self.socket.reconnect_ivl = -1
         self.socket.sndtimeo = self.socket.rcvtimeo = 2000
@@ -108,11 +108,11 @@ class Raw:
 
 
 @contextlib.contextmanager
-def _raw(address: str, key: str, kind: int | None = None) -> Iterator[Raw]:
+def _raw(address: str, key: str) -> Iterator[Raw]:
     import zmq
 
     with zmq.Context() as context:
-        raw = Raw(context, address, key, kind)
+        raw = Raw(context, address, key)
         try:
             yield raw
         finally:
@@ -174,17 +174,20 @@ def malformed(address: str, key: str, count: Count) -> None:
 
 
 def subscriptions(address: str, key: str, count: Count) -> None:
-    """Subscribe to any number of topics at the telemetry."""
+    """Subscribe to any number of monitors at the telemetry, and to things that are none."""
     import zmq
 
     import dgkit
+    from dgkit.wire.messages import encode
+    from dgkit.wire.telemetry import Subscription
 
     with dgkit.connect(address, keys=key) as session:
-        endpoint = session.telemetry_topic()[0]
+        endpoint = session.telemetry()
         while True:
-            with _raw(endpoint, key, zmq.XSUB) as raw, contextlib.suppress(zmq.Again):
-                for _ in range(500):
-                    raw.socket.send(b"\1\x99\xcf" + os.urandom(random.choice([8, 9, 900])))
+            with _raw(endpoint, key) as raw, contextlib.suppress(zmq.Again):
+                for number in range(500):
+                    size = random.choice([0, 0, 0, 8, 900])
+                    raw.socket.send(encode(Subscription(number)) + os.urandom(size))
                     count()
 
 

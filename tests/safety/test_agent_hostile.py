@@ -14,6 +14,7 @@ from dgkit.agent.systemd import quote
 from dgkit.wire import messages as m
 from dgkit.wire.error_codec import to_exception
 from dgkit.wire.host_id import boot_id
+from dgkit.wire.telemetry import SUBSCRIBED
 
 WELCOME = (m.VERSION, 5, "dpu", "soft", {}, 0, boot_id(), "machine", 2, 1 << 30, 1 << 30, 0, False)
 ESCAPE = "\x1b[2J\x1b]0;title\x07\x9b31m"
@@ -21,19 +22,26 @@ ESCAPE = "\x1b[2J\x1b]0;title\x07\x9b31m"
 
 @contextlib.contextmanager
 def hostile(path, answer):
-    """An agent whose reply to a request is answer(kind, number), as bytes."""
+    """An agent whose reply to a request is answer(kind, number), as bytes.
+
+    It confirms subscriptions at telemetry.sock.
+    """
     with zmq.Context() as context:
         router = context.socket(zmq.ROUTER)
         router.linger = 0
         router.bind(f"ipc://{path}/hostile.sock")
+        router.bind(f"ipc://{path}/telemetry.sock")
         ending = threading.Event()
 
         def run():
             while not ending.is_set():
                 if router.poll(20):
                     route, body = router.recv_multipart()
-                    request = m.decode_request(body)
-                    router.send_multipart([route, answer(type(request), request.id)])
+                    reply = SUBSCRIBED
+                    with contextlib.suppress(msgspec.DecodeError):  # a subscription
+                        request = m.decode_request(body)
+                        reply = answer(type(request), request.id)
+                    router.send_multipart([route, reply])
 
         thread = threading.Thread(target=run)
         thread.start()
@@ -187,12 +195,10 @@ def _fails_typed(tmp_path, use, machine, elapsed=1):
             return m.encode(_measured(number, kind, machine, elapsed))
         return m.encode(m.Done(number))
 
-    with zmq.Context() as context, context.socket(zmq.XPUB) as publisher:
-        publisher.bind(f"ipc://{tmp_path}/telemetry.sock")
-        with (
-            hostile(tmp_path, answer) as address,
-            dgkit.connect(address, timeout=1.0) as session,
-            session.empty(64) as region,
-            pytest.raises(dgkit.DgkitError),
-        ):
-            getattr(session, use)(region, size=8)
+    with (
+        hostile(tmp_path, answer) as address,
+        dgkit.connect(address, timeout=1.0) as session,
+        session.empty(64) as region,
+        pytest.raises(dgkit.DgkitError),
+    ):
+        getattr(session, use)(region, size=8)

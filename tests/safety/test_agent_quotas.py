@@ -20,7 +20,8 @@ from dgkit.dma import RemoteRegion
 from dgkit.dpu.copier import Copier
 from dgkit.wire import keys
 from dgkit.wire.address import parse
-from dgkit.wire.telemetry import topic
+from dgkit.wire.messages import encode
+from dgkit.wire.telemetry import Subscription
 
 MIB = 1 << 20
 
@@ -138,11 +139,11 @@ def test_subscriptions_beyond_the_quota_end_that_connection_alone():
 
 
 def _subscriber(context, endpoint, number):
-    sub = context.socket(zmq.SUB)
+    sub = context.socket(zmq.DEALER)
     sub.linger = 0
     sub.reconnect_ivl = -1
-    sub.subscribe(topic(number))
     sub.connect(endpoint)
+    sub.send(encode(Subscription(number)))
     return sub
 
 

@@ -74,11 +74,11 @@ def test_a_subscriber_of_another_user_hears_nothing(monkeypatch, tmp_path):
             super().__init__(fd, pid, uid if uid == -1 else 12345, key)
 
     def heard(session, near, far):
-        endpoint, mine = session.telemetry_topic()
-        with zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        endpoint, mine = session.telemetry_subscription()
+        with zmq.Context() as context, context.socket(zmq.DEALER) as sub:
             sub.linger = 0
-            sub.subscribe(mine)
             sub.connect(endpoint)
+            sub.send(mine)
             for _ in range(50):
                 session.copy(near, far)
                 if sub.poll(20):
@@ -106,7 +106,7 @@ def has_passrights():
 def test_descriptors_that_a_client_sends_are_refused(tmp_path):
     refused = pytest.raises(PermissionError) if has_passrights() else contextlib.nullcontext()
     with running(f"ipc://{tmp_path}/x.sock") as one, dgkit.connect(one.endpoint) as session:
-        for endpoint in (one.endpoint, session.telemetry_topic()[0]):
+        for endpoint in (one.endpoint, session.telemetry()):
             with socket.socket(socket.AF_UNIX) as raw:
                 raw.connect(endpoint.removeprefix("ipc://"))
                 with refused:

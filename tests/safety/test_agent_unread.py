@@ -170,14 +170,14 @@ def test_a_client_that_does_not_read_gets_no_reports_of_progress(monkeypatch):
 def test_blocks_that_a_subscriber_does_not_read_take_little_memory(served):
     with dgkit.connect(served.address) as session, zmq.Context() as context:
         region = session.empty(64)
-        endpoint, mine = session.telemetry_topic()
+        endpoint, mine = session.telemetry_subscription()
         before = memory_of(served.pid)
         subs = []
         for _ in range(16):
-            sub = context.socket(zmq.SUB)
+            sub = context.socket(zmq.DEALER)
             sub.linger, sub.rcvhwm, sub.rcvbuf = 0, 1, 4096
-            sub.subscribe(mine)
             sub.connect(parse(endpoint).endpoint)
+            sub.send(mine)
             subs.append(sub)
         until(lambda: session.stats()["user_subscriptions"] == 16, "they subscribe")
         for _ in range(4):

@@ -17,7 +17,7 @@ from dgkit.errors import AccessDenied, ClosedError, NativeError, PeerRefused, Un
 from dgkit.sizes import SAMPLES_A_BLOCK
 from dgkit.wire import keys
 from dgkit.wire import messages as m
-from dgkit.wire.telemetry import decode_sampled
+from dgkit.wire.telemetry import SUBSCRIBED, decode_sampled
 
 MIB = 1 << 20
 
@@ -195,10 +195,12 @@ def test_a_role_or_an_address_that_cannot_be_is_refused():
 def test_telemetry_comes_in_numbered_blocks(dpu):
     with dgkit.connect(dpu.address) as session, zmq.Context() as context:
         region = session.empty(4096)
-        with context.socket(zmq.SUB) as sub:
+        endpoint, subscription = session.telemetry_subscription()
+        with context.socket(zmq.DEALER) as sub:
             sub.linger = 0
-            sub.subscribe(b"")
-            sub.connect(session.telemetry())
+            sub.connect(endpoint)
+            sub.send(subscription)
+            assert sub.recv() == SUBSCRIBED
 
             def heard():
                 session.write(region, b"x")

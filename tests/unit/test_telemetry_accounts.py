@@ -28,23 +28,23 @@ def telemetry(account):
     return Telemetry(listener, "soft", lambda _: account, shared=False)
 
 
-def caller(fd):
-    return Caller(fd, os.getpid(), os.geteuid())
+def charge(telemetry, fd):
+    caller = Caller(fd, os.getpid(), os.geteuid())
+    return telemetry._charge(os.urandom(5), caller, 7)
 
 
 def test_a_descriptor_that_closes_after_its_event_is_given_back(telemetry, account):
     """libzmq reports the end of a connection before it closes the descriptor."""
     first, second = os.memfd_create("first"), os.memfd_create("second")
     try:
-        telemetry._charge(caller(first))
+        charge(telemetry, first)
         telemetry.ended(first)
         assert account.used["subscriptions"] == 1, "it may be the successor's by now"
     finally:
         os.close(first)
     try:
-        telemetry._charge(caller(second))
-        telemetry._charge(caller(second))
-        assert (account.used["subscriptions"], account.used["descriptors"]) == (2, 1)
+        charge(telemetry, second)
+        assert (account.used["subscriptions"], account.used["descriptors"]) == (1, 1)
     finally:
         os.close(second)
     telemetry.ended(second)
@@ -58,7 +58,7 @@ def test_a_descriptor_that_closes_late_is_given_back_without_another_subscriptio
     descriptor = os.memfd_create("late")
     if reported == "before it is charged":
         telemetry.ended(descriptor)
-    telemetry._charge(caller(descriptor))
+    charge(telemetry, descriptor)
     if reported == "before it closes":
         telemetry.ended(descriptor)
     telemetry.flush()
@@ -70,5 +70,5 @@ def test_a_descriptor_that_closes_late_is_given_back_without_another_subscriptio
 def test_a_subscription_whose_connection_has_ended_is_not_charged(telemetry, account):
     descriptor = os.memfd_create("ended")
     os.close(descriptor)
-    telemetry._charge(caller(descriptor))
+    assert charge(telemetry, descriptor) is None
     assert not any(account.used.values())
