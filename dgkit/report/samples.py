@@ -12,12 +12,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import floor, log10
+from math import floor, log10, sqrt
+from operator import mul
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Nearest-rank percentiles of `n` times in ns. With n < 1000, p99.9 is the maximum."""
+    """Nearest-rank percentiles of `n` times in ns. With n < 1000, p99.9 is the maximum.
+
+    `mean_ns` and `stdev_ns` (of the samples: divided by n - 1) are None in reports stored before
+    they were computed.
+    """
 
     n: int
     min_ns: int
@@ -26,6 +31,8 @@ class Percentiles:
     p99_ns: int
     p999_ns: int
     max_ns: int
+    mean_ns: float | None = None
+    stdev_ns: float | None = None
 
     @classmethod
     def of(cls, ordered: Sequence[int]) -> Percentiles:
@@ -33,7 +40,10 @@ class Percentiles:
         n = len(ordered)
         shares = (500, 900, 990, 999)  # per mille; the rank is this share of n, rounded up
         p50, p90, p99, p999 = (ordered[-(-n * share // 1000) - 1] for share in shares)
-        return cls(n, ordered[0], p50, p90, p99, p999, ordered[-1])
+        total, squares = sum(ordered), sum(map(mul, ordered, ordered))
+        variance = (n * squares - total**2) / (n * max(n - 1, 1))  # exact: the times are integers
+        ends = p50, p90, p99, p999, ordered[-1]
+        return cls(n, ordered[0], *ends, mean_ns=total / n, stdev_ns=sqrt(variance))
 
     def rows(self) -> list[tuple[str, int]]:
         """Return (name, ns) pairs in ascending order."""

@@ -16,15 +16,16 @@ Each panel is a package of Python modules with its .js and .css files.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .figure import save_figure as save_figure
     from .figure import show as show
 
-__all__ = ["show"]
+__all__ = ["save_figure", "show"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `show` at first use; the module that defines it needs the extra `lab`."""
-    if name != "show":
+    """Import a function at first use; the package that defines it needs the extra `lab`."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .figure import show
+    from . import figure
 
-    return show
+    return getattr(figure, name)

@@ -126,6 +126,7 @@ ONLY = {
     "nbformat": {"teach/autograde.py"},
     "bokeh": {"widgets/"},
     "PIL": {"widgets/"},
+    "matplotlib": {"widgets/figure/paper.py"},
     "dask": {"fleet/"},
     "distributed": {"fleet/"},
     "pandas": {"fleet/"},

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from fractions import Fraction
+from statistics import mean, stdev
 
 import pytest
 from hypothesis import given
@@ -67,6 +68,19 @@ def test_percentiles_are_nearest_rank(samples):
     for name, share in (("p50", 500), ("p90", 900), ("p99", 990), ("p999", 999)):
         assert getattr(found, f"{name}_ns") == by_definition(samples, Fraction(share, 1000))
     assert (found.n, found.min_ns, found.max_ns) == (len(samples), min(samples), max(samples))
+
+
+@given(times)
+def test_mean_and_deviation_are_those_of_the_samples(samples):
+    found = Percentiles.of(sorted(samples))
+    assert found.mean_ns == pytest.approx(mean(samples))
+    assert found.stdev_ns == pytest.approx(stdev(samples) if len(samples) > 1 else 0, abs=1e-6)
+
+
+def test_a_report_stored_without_a_mean_can_be_read():
+    stored = latency([1, 2]).to_dict()
+    del stored["percentiles"]["mean_ns"], stored["percentiles"]["stdev_ns"]
+    assert LatencyReport.from_dict(stored).percentiles.mean_ns is None
 
 
 def test_a_rank_that_is_a_whole_number_is_not_rounded_up():

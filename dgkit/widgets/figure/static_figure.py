@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from bokeh.document import Document
+from bokeh.model import Model
 from bokeh.models import FactorRange, LinearColorMapper, LogScale, Plot
 from bokeh.models.annotations import Label, Legend
 from bokeh.models.renderers import GlyphRenderer
@@ -37,6 +38,12 @@ def figure_picture(document: Document, alt: str) -> Picture:
     if not plots:
         picture.text(alt or "This output has no figure that a static picture can show.")
     return picture
+
+
+def figure_charts(figure: Model) -> tuple[list[Chart], set[str]]:
+    """Return a chart of each plot in a figure, and the names of glyphs that charts lack."""
+    drawings = [_PlotDrawing(each) for each in figure.references() if isinstance(each, Plot)]
+    return [drawing.chart for drawing in drawings], set().union(*(d.missing for d in drawings))
 
 
 class _PlotDrawing:
@@ -136,10 +143,13 @@ class _PlotDrawing:
 
     def _scatter(self, glyph: Any, data: Any) -> None:
         colours = self._colour(glyph, data, "fill_color")
-        points = zip(*(self._values(glyph, data, name) for name in ("x", "y")), strict=False)
-        step = -(-len(colours) // _MOST_POINTS) or 1
-        for (x, y), colour in list(zip(points, colours, strict=False))[::step]:
-            self.chart.points([float(x)], [float(y)], colour)
+        x, y = (self._values(glyph, data, name) for name in ("x", "y"))
+        rows = range(0, len(colours), -(-len(colours) // _MOST_POINTS) or 1)
+        for colour in dict.fromkeys(colours[row] for row in rows):
+            same = [row for row in rows if colours[row] == colour]
+            self.chart.points(
+                [float(x[row]) for row in same], [float(y[row]) for row in same], colour
+            )
 
     def _vbar(self, glyph: Any, data: Any) -> None:
         names = ("x", "top", "bottom", "width")

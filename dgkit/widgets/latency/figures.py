@@ -22,7 +22,7 @@ from bokeh.models.annotations import Legend, LegendItem
 from bokeh.models.renderers import GlyphRenderer
 from bokeh.plotting import figure
 
-_NINES = 9
+NINES = 9
 _TIPS = [
     ("ago", "@ago{0.0} s"),
     ("p50", "@p50{0,0.000} µs"),
@@ -172,7 +172,7 @@ def _curve(colours: _Colours) -> Any:
     fig = _figure("curve", "Percentiles", colours, x=(1, 100), y=(0.1, 10), x_axis_type="log")
     fig.xaxis.axis_label = "percentile (limited by the number of samples)"
     fig.yaxis.axis_label = "latency, µs (log scale)"
-    names = {2: "50"} | {10**nines: _nines(nines) for nines in range(1, _NINES + 1)}
+    names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
     fig.xaxis.major_label_overrides = {tick: f"{name} %" for tick, name in names.items()}
     rows, before = (
@@ -218,6 +218,6 @@ def _sizes(colours: _Colours) -> Any:
     return fig
 
 
-def _nines(count: int) -> str:
+def nines(count: int) -> str:
     """Return 90, 99, 99.9, 99.99, ..."""
     return "90" if count == 1 else "99" if count == 2 else "99." + "9" * (count - 2)

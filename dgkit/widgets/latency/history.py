@@ -243,6 +243,18 @@ class History:
         kept = _CURVE[: np.searchsorted(_CURVE, self.samples, side="right")]
         return np.column_stack((kept, self._percentiles(1 - 1 / kept)))
 
+    def cumulative(self) -> Floats:
+        """Return the cumulative distribution, each time within 1.2 % of a sample.
+
+        Returns:
+            Rows of (ns, share of the samples up to it), from the minimum to (maximum, 1).
+        """
+        self._flush()
+        used = np.flatnonzero(self._bins)
+        ns = 10.0 ** ((used + 1) / _FINE_BINS)
+        share = np.cumsum(self._bins[used]) / self.samples
+        return np.column_stack((np.clip(ns, self._min_ns, self._max_ns), share))
+
     def at(self, share: float) -> float:
         """Return the percentile `share` (0 to 1) in ns, within 0.6 %; NaN without samples."""
         return float(self._percentiles(np.array([share]))[0]) if self.samples else float("nan")

@@ -8,6 +8,7 @@ requests the full state.
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
 from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
+from .latex import runs_latex, sweep_latex
 from .live_measurement import LiveMeasurement
 from .measurement import Setting
 from .sweeps import Sweeps
@@ -318,6 +320,69 @@ class LatencyPlot(BokehPanel):
         if what == "sweep":
             return sweep_csv(self._sweeps.named())
         return csv_table(self._view_model.runs(), what)
+
+    def to_latex(self, what: str = "runs") -> str:
+        """Return a table for LaTeX (package booktabs), in microseconds.
+
+        Args:
+            what: "runs": a row per run; "sweep": a row per size.
+
+        Raises:
+            ValueError: The table is unknown, or there are no samples yet.
+        """
+        if what == "sweep":
+            return sweep_latex(self._sweeps.named())
+        if what != "runs":
+            raise ValueError(f'there is no table {what!r}; tables: "runs", "sweep"')
+        return runs_latex(self._view_model.runs())
+
+    def figure(self, what: str = "time") -> Any:
+        """Return a Bokeh figure of the runs, or of the sweeps, to be changed and shown.
+
+        Args:
+            what: "time", "histogram", "percentiles", "cdf" or "ccdf"; of the sweeps "sweep"
+                (latency) or "rate" (GB/s of one operation at a time).
+
+        Raises:
+            ValueError: The figure is unknown, or there are no samples yet.
+        """
+        return self._figure(what)[0]
+
+    def save(
+        self, path: str | os.PathLike[str], what: str = "time", *, width: str | float = "column",
+        height: float | None = None,
+    ) -> str:  # fmt: skip
+        """Save a figure as PDF, SVG or PNG for a paper; see dgkit.widgets.save_figure.
+
+        Args:
+            path: A file that ends in .pdf, .svg or .png; it is replaced.
+            what: As for figure().
+            width: "column" (3.3 in), "page" (7 in), or inches.
+            height: Inches; 0.62 of the width if None.
+
+        Returns:
+            The caption, with operation, provider and machine. It is in the file's metadata, too.
+
+        Raises:
+            ValueError: An argument is invalid, or there are no samples yet.
+            ModuleNotFoundError: Matplotlib (extra `paper`) is not installed.
+        """
+        from ..figure import save_figure
+
+        fig, caption = self._figure(what)
+        return save_figure(fig, path, width=width, height=height, caption=caption)
+
+    def _figure(self, what: str) -> tuple[Any, str]:
+        from .run_figures import OF_RUNS, OF_SWEEPS, caption
+
+        if what in OF_SWEEPS:
+            sweeps = self._sweeps.named()
+            return OF_SWEEPS[what](sweeps), caption(sweeps)
+        if what not in OF_RUNS:
+            known = ", ".join([*OF_RUNS, *OF_SWEEPS])
+            raise ValueError(f"there is no figure {what!r}; figures: {known}")
+        runs = self._view_model.runs()
+        return OF_RUNS[what](runs), caption(runs)
 
     @handler
     def export(self, kind: str) -> Reply:

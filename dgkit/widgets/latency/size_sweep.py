@@ -237,9 +237,10 @@ class SizeSweep:
         Returns:
             `size`, `path`, `rounds`, `samples` of all rounds; in ns, the median over the rounds of
             `p50`, `p99` (None for fewer than 100 samples a round) and `floor` (None if there is
-            none); `low` and `high`, the least and greatest p50 of a round. `ratio` is the median of
-            p50 divided by the floor. `floor` and `ratio` are of the rounds whose floor was steady
-            and below the p50, as on an idle machine; `moved` counts the other rounds.
+            none); `low` and `high`, the least and greatest p50 of a round. `gb_per_s` is the rate
+            of one operation at a time, in 10^9 bytes per second, at the median. `ratio` is the
+            median of p50 divided by the floor. `floor` and `ratio` are of the rounds whose floor
+            was steady and below the p50, as on an idle machine; `moved` counts the other rounds.
         """
         return [_row(size, reports) for size, reports in self.reports.items()]
 
@@ -284,6 +285,7 @@ def _row(size: int, reports: list[LatencyReport]) -> dict[str, Any]:
         "path": " and ".join(sorted({report.path for report in reports})),
         "samples": sum(report.percentiles.n for report in reports),
         "p50": median(p50s), "low": min(p50s), "high": max(p50s),
+        "gb_per_s": size / max(median(p50s), 1),
         "p99": median(p99s) if p99s else None, "floor": median(floors) if floors else None,
         "ratio": median(ratios.values()) if ratios else None,
         "moved": sum(bool(report.floor_ns) for report in reports) - len(ratios),

@@ -1,0 +1,168 @@
+"""Figures of measured runs and sweeps, each in its own colour, for cells and for papers.
+
+`figures` has the figures of the live panel, which are empty: a view fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+from bokeh.models import FixedTicker
+from bokeh.plotting import figure
+
+from .figures import NINES, nines
+from .history import Floats
+from .run import Run
+from .size_sweep import SizeSweep
+
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_PALE = "#a8a8a8"
+_US = "latency (µs)"
+
+Runs = Mapping[str, Run]
+Sweeps = Mapping[str, SizeSweep]
+
+
+def _new(title: str, x: str, y: str, *, x_log: bool = False, y_log: bool = False) -> Any:
+    scales: Any = {True: "log", False: "linear"}
+    return figure(
+        title=title, x_axis_label=x, y_axis_label=y, x_axis_type=scales[x_log],
+        y_axis_type=scales[y_log], width=640, height=400, tools="pan,box_zoom,wheel_zoom,reset",
+    )  # fmt: skip
+
+
+def _line(fig: Any, x: Any, y: Any, colour: str, name: str = "", **style: Any) -> None:
+    legend = {"legend_label": name} if name else {}
+    fig.line(list(x), list(y), color=colour, line_width=2, **legend, **style)
+
+
+def _coloured(named: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name, the run or sweep, and its colour."""
+    for (name, each), colour in zip(named.items(), cycle(_COLOURS), strict=False):
+        yield name, each, colour
+
+
+def _time(runs: Runs) -> Any:
+    single = len(runs) == 1
+    title = "Latency over time" if single else "Latency over time: p50, and p99 dashed"
+    fig = _new(title, "time since the start (s)", _US, y_log=True)
+    for name, run, colour in _coloured(runs):
+        seconds, *figures, _ = run.history.fine.all().T
+        p50, p99, most = (ns / 1e3 for ns in figures)
+        if single:
+            fig.scatter(seconds, most, size=3, color=_PALE, legend_label="max")
+        _line(fig, seconds, p99, _COLOURS[1] if single else colour, "p99" if single else "",
+              line_dash="dashed")  # fmt: skip
+        _line(fig, seconds, p50, colour, "p50" if single else name)
+    return fig
+
+
+def _histogram(runs: Runs) -> Any:
+    fig = _new("Distribution of latency", _US, "samples (%)", x_log=True)
+    for name, run, colour in _coloured(runs):
+        low, high, count = run.history.histogram().T
+        share = 100 * count / count.sum()
+        x = np.column_stack((low, high)).ravel() / 1e3
+        y = np.repeat(share, 2)
+        _line(fig, [x[0], *x, x[-1]], [0, *y, 0], colour, name if len(runs) > 1 else "")
+    return fig
+
+
+def _percentiles(runs: Runs) -> Any:
+    fig = _new("Percentiles of latency", "percentile (%)", _US, x_log=True, y_log=True)
+    names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
+    fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
+    fig.xaxis.major_label_overrides = names
+    for name, run, colour in _coloured(runs):
+        inverse, ns = run.history.curve().T
+        _line(fig, inverse, ns / 1e3, colour, name if len(runs) > 1 else "")
+    return fig
+
+
+def _steps(cumulative: Floats) -> tuple[Floats, Floats]:
+    """Return µs and the share of samples up to there, as corners of steps."""
+    ns, share = cumulative.T
+    return np.repeat(ns, 2)[1:] / 1e3, np.repeat(share, 2)[:-1]
+
+
+def _cdf(runs: Runs) -> Any:
+    fig = _new("Cumulative distribution of latency", _US, "share of samples", x_log=True)
+    for name, run, colour in _coloured(runs):
+        us, share = _steps(run.history.cumulative())
+        _line(fig, us, share, colour, name if len(runs) > 1 else "")
+    return fig
+
+
+def _ccdf(runs: Runs) -> Any:
+    fig = _new(
+        "Complementary cumulative distribution of latency", _US, "share of samples above",
+        x_log=True, y_log=True,
+    )  # fmt: skip
+    for name, run, colour in _coloured(runs):
+        us, share = _steps(run.history.cumulative())
+        above = share < 1  # the last step, to a share of 0, has no logarithm
+        _line(fig, us[above], 1 - share[above], colour, name if len(runs) > 1 else "")
+    return fig
+
+
+def _over_sizes(sweeps: Sweeps, title: str, y: str) -> Any:
+    fig = _new(title, "bytes per operation", y, x_log=True, y_log=True)
+    rows = {row["size"]: row["text"] for sweep in sweeps.values() for row in sweep.rows()}
+    labels = {size: text.replace("iB", "").replace(" B", "").replace(" ", "")
+              for size, text in rows.items()}  # fmt: skip
+    fig.xaxis.ticker = FixedTicker(ticks=sorted(labels), minor_ticks=[])
+    fig.xaxis.major_label_overrides = labels
+    return fig
+
+
+def _sweep(sweeps: Sweeps) -> Any:
+    fig = _over_sizes(sweeps, "Latency over sizes", _US)
+    single = len(sweeps) == 1
+    for name, sweep, colour in _coloured(sweeps):
+        rows = sweep.rows()
+        size = [row["size"] for row in rows]
+        low, high, p50 = ([row[key] / 1e3 for row in rows] for key in ("low", "high", "p50"))
+        fig.varea(size, low, high, fill_color=colour, fill_alpha=0.25)
+        _line(fig, size, p50, colour, "p50" if single else name)
+        fig.scatter(size, p50, size=5, color=colour)
+        for key, style, shade in (("p99", "dashed", _COLOURS[1]), ("floor", "dotted", _COLOURS[2])):
+            known = [row for row in rows if row[key] and single]
+            if known:
+                ns = [row[key] / 1e3 for row in known]
+                _line(fig, [row["size"] for row in known], ns, shade, key, line_dash=style)
+    return fig
+
+
+def _rate(sweeps: Sweeps) -> Any:
+    fig = _over_sizes(sweeps, "Rate over sizes, one operation at a time", "rate (GB/s)")
+    for name, sweep, colour in _coloured(sweeps):
+        rows = sweep.rows()
+        size = [row["size"] for row in rows]
+        slow, fast = ([row["size"] / row[key] for row in rows] for key in ("high", "low"))
+        fig.varea(size, slow, fast, fill_color=colour, fill_alpha=0.25)
+        rate = [row["gb_per_s"] for row in rows]
+        _line(fig, size, rate, colour, name if len(sweeps) > 1 else "")
+        fig.scatter(size, rate, size=5, color=colour)
+    return fig
+
+
+OF_RUNS: dict[str, Callable[[Runs], Any]] = {
+    "time": _time, "histogram": _histogram, "percentiles": _percentiles, "cdf": _cdf, "ccdf": _ccdf,
+}  # fmt: skip
+OF_SWEEPS: dict[str, Callable[[Sweeps], Any]] = {"sweep": _sweep, "rate": _rate}
+
+
+def caption(runs: Mapping[str, Run] | Mapping[str, SizeSweep]) -> str:
+    """Return what was measured, by what and where, as text below a figure."""
+    return ". ".join(f"{name}: {_origin(each)}" for name, each in runs.items())
+
+
+def _origin(each: Run | SizeSweep) -> str:
+    if isinstance(each, SizeSweep):
+        about = each.origin()
+        return f"{about['words']} ({about['label']}; {about['machine']})"
+    config, samples = each.config, each.history.samples
+    return f"{config.description}, {samples:,} samples ({config.label}; {config.machine})"
