@@ -74,7 +74,8 @@ def test_percentiles_are_nearest_rank(samples):
 def test_mean_and_deviation_are_those_of_the_samples(samples):
     found = Percentiles.of(sorted(samples))
     assert found.mean_ns == pytest.approx(mean(samples))
-    assert found.stdev_ns == pytest.approx(stdev(samples) if len(samples) > 1 else 0, abs=1e-6)
+    spread = stdev(samples) if len(samples) > 1 else 0
+    assert found.stdev_ns == pytest.approx(spread, rel=1e-9)
 
 
 def test_a_report_stored_without_a_mean_can_be_read():
