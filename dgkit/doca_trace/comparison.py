@@ -11,16 +11,16 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..errors import DgkitError
+from .causal_order import Requirement, requirements
 from .functions import load, recorder_folder
 from .trace_file import Trace, read_trace
 
 _SILENCE_S = 20  # of a replay: longer than any wait in it
-_DEVICES = "side={side} pci=0000:{bus:02x}:{slot:02x}.{function} type=pf\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,13 @@ def compare(paths: Sequence[Path]) -> Comparison:
     functions = load()
     traces = [read_trace(path, functions) for path in paths]
     with tempfile.TemporaryDirectory(prefix="dgkit-trace-") as folder:
-        runs = [_Run(trace, Path(folder), index) for index, trace in enumerate(traces)]
+        (Path(folder) / "devices").write_text(_devices(traces))
+        (Path(folder) / "counts").write_bytes(bytes(8 * len(traces)))
+        (Path(folder) / "runtime").mkdir(mode=0o700)
+        waits = requirements(traces)
+        runs = [
+            _Run(trace, Path(folder), index, waits[index]) for index, trace in enumerate(traces)
+        ]
         with ThreadPoolExecutor(len(runs)) as pool:
             try:
                 return Comparison(list(pool.map(_Run.run, runs)))
@@ -88,16 +94,18 @@ def compare(paths: Sequence[Path]) -> Comparison:
 class _Run:
     """The process that replays one trace."""
 
-    def __init__(self, trace: Trace, folder: Path, index: int) -> None:
-        self._trace, self._folder, self._index = trace, folder, index
+    def __init__(self, trace: Trace, folder: Path, index: int, waits: list[Requirement]) -> None:
+        self._trace, self._folder = trace, folder
         header = trace.header
         calls = sum(1 for _ in trace.every_call())
         self._result = Replayed(
             str(trace.path), str(header.get("doca"))[:32], header.get("softdoca") is True, calls,
             trace.is_complete,
         )  # fmt: skip
+        plan = {"counts": str(folder / "counts"), "index": index, "waits": [*map(astuple, waits)]}
+        search = os.pathsep.join(sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, str(trace.path), os.pathsep.join(sys.path)],
+            [sys.executable, "-c", _PROGRAM, str(trace.path), json.dumps(plan), search],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -166,40 +174,38 @@ class _Run:
             self._process.kill()
 
     def _environment(self) -> dict[str, str]:
-        devices = self._folder / f"devices{self._index}"
-        devices.write_text(_devices(self._trace))
-        runtime = self._folder / "runtime"
-        runtime.mkdir(mode=0o700, exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("SOFTDOCA_", "DGKIT_"))}
         return kept | {
             "SOFTDOCA_SIDE": self._trace.side,
-            "SOFTDOCA_DEVICES": str(devices),
+            "SOFTDOCA_DEVICES": str(self._folder / "devices"),
             "SOFTDOCA_LIB": str(recorder_folder().parent),
-            "XDG_RUNTIME_DIR": str(runtime),
+            "XDG_RUNTIME_DIR": str(self._folder / "runtime"),
         }
 
 
 _PROGRAM = """
 import sys
-path, search = sys.argv[1:]
+path, plan, search = sys.argv[1:]
 sys.path[:] = search.split(':')
 from dgkit.doca_trace.replay import main
-sys.exit(main(path))
+sys.exit(main(path, plan))
 """
 
 
-def _devices(trace: Trace) -> str:
-    """Return a file of as many devices and representors as the program found."""
-    counts = {"doca_devinfo_create_list": 1, "doca_devinfo_rep_create_list": 0}
-    for call in trace.every_call():
-        if call.name in counts and call.entries:
-            counts[call.name] = max(counts[call.name], len(call.entries))
-    devices, representors = counts.values()
-    lines = [
-        _DEVICES.format(side=trace.side, bus=3, slot=i // 8, function=i % 8) for i in range(devices)
-    ]
-    lines += [
-        _DEVICES.format(side="host", bus=0x3B, slot=i // 8, function=i % 8)
-        for i in range(representors if trace.side == "dpu" else 0)
-    ]
-    return "".join(lines)
+def _devices(traces: Sequence[Trace]) -> str:
+    """Return a file of as many functions of each side as the programs found."""
+    counts: Counter[str] = Counter()
+    for trace in traces:
+        for call in trace.every_call():
+            if call.name == "doca_devinfo_create_list":
+                side = trace.side
+            elif call.name == "doca_devinfo_rep_create_list":
+                side = "host"
+            else:
+                continue
+            counts[side] = max(counts[side], len(call.entries))
+    return "".join(
+        f"side={side} pci=0000:03:{number // 8:02x}.{number % 8} type=pf\n"
+        for side, count in counts.items()
+        for number in range(count)
+    )

@@ -2,8 +2,9 @@
 
 Calls are replayed in the order in which they ended, in one thread. Of doca_pe_progress, which a
 program calls until something happens, only those calls are replayed in which a callback was called,
-and as often as it takes. A callback that comes is looked for among those that were recorded, and
-the program's calls in it are replayed in it.
+and as often as it takes; of calls that return AGAIN, only those that returned something else. A
+callback that comes is looked for among those that were recorded, and the program's calls in it are
+replayed in it.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from collections import defaultdict, deque
 from pathlib import Path
 from typing import Any
 
+from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
 from .trace_file import Call, Callback, Trace, read_trace
 from .trace_values import CannotReplayError, Values, event_key, is_subject
 
 PARTS = ("common", "dma", "comch")
 _WAIT_S = 5.0  # for a callback
+_IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
 _DRAIN = 1000  # calls of doca_pe_progress at the end
 _MOST_ADDRESS_SPACE = 16 << 30
-_SUCCESS = 0
-# Numbers that identify a device, and lengths of descriptors, whose formats differ.
-_IDENTITIES = {"vhca_id", "sf_index"}
+_SUCCESS, _AGAIN = 0, 5
+_PASSING = (1, 3)  # DOCA_CTX_STATE_STARTING, _STOPPING
+_NOT_COMPARED = {"vhca_id", "sf_index", "error_margin_nsecs"}  # a device's identity, a time
 _PROGRESS = "doca_pe_progress"
 
 
@@ -38,12 +41,13 @@ class Replay:
     Args:
         trace: The trace.
         functions: What is known of the functions.
+        folder: Where all replays put the descriptors that they export.
     """
 
-    def __init__(self, trace: Trace, functions: Functions) -> None:
+    def __init__(self, trace: Trace, functions: Functions, folder: Path) -> None:
         self._trace, self._doca = trace, ctypes.CDLL(None)
         Values.callback_types = functions.callbacks
-        self._values = Values(trace, self._deliver)
+        self._values = Values(trace, self._deliver, folder)
         self._expected: dict[tuple[str, int, Any], deque[Callback]] = defaultdict(deque)
         self._order: dict[tuple[str, Any], deque[Callback]] = defaultdict(deque)
         recorded = (callback for call in trace.every_call() for callback in call.callbacks)
@@ -54,15 +58,22 @@ class Replay:
         self._failure: BaseException | None = None
         self._engines: list[Any] = []
 
-    def run(self) -> None:
-        """Replay all calls, then whatever is left to be completed."""
-        for call in self._trace.calls:
+    def run(self, plan: dict[str, Any]) -> None:
+        """Replay all calls, then whatever is left to be completed.
+
+        Args:
+            plan: With what it is replayed at the same time: comparison.py.
+        """
+        waits = [Requirement(*wait) for wait in plan["waits"]]
+        gate = Gate(Path(plan["counts"]), plan["index"], waits, self._progress_all)
+        for index, call in enumerate(self._trace.calls):
+            gate.wait(index)
             self._replay(call)
-        for engine in self._engines:
-            for _ in range(_DRAIN):
-                if not self._doca.doca_pe_progress(engine) & 0xFF:
-                    break
-            self._check_failure()
+            gate.done(index + 1)
+        for _ in range(_DRAIN):
+            if not self._progress_all():
+                break
+        self._check_failure()
         for queue in self._expected.values():
             for callback in queue:
                 _differ("missing callback", callback.parent, _event(callback), "no callback")
@@ -70,7 +81,7 @@ class Replay:
     # ---- calls ----
 
     def _replay(self, call: Call) -> None:
-        if call.name == _PROGRESS and not call.callbacks and not call.result:
+        if call.is_idle:
             return
         outer, self._current = self._current, call
         try:
@@ -95,8 +106,19 @@ class Replay:
         else:
             if call.name == "doca_pe_destroy":
                 self._engines = [e for e in self._engines if e.value != arguments[0].value]
-            self._compare(call, function, self._invoke(function, arguments), arguments)
+            self._compare(call, function, self._settled(call, function, arguments), arguments)
         self._note_missing(call)
+
+    def _settled(self, call: Call, function: Function, arguments: list[Any]) -> int:
+        """Call a function, again while that may change its result; return the last result."""
+        deadline = time.monotonic() + _WAIT_S
+        result = self._invoke(function, arguments)
+        while function.result.kind == "r" and time.monotonic() < deadline:
+            if result != _AGAIN and not _is_passing(call, arguments):
+                break
+            self._progress_all()
+            result = self._invoke(function, arguments)
+        return result
 
     def _invoke(self, function: Function, arguments: list[Any]) -> int:
         entry = getattr(self._doca, function.name)
@@ -111,10 +133,20 @@ class Replay:
         deadline = time.monotonic() + _WAIT_S
         self._doca.doca_pe_progress(engine)
         while not all(callback.is_done for callback in call.callbacks):
-            if self._failure is not None or time.monotonic() > deadline:
+            left = deadline - time.monotonic()
+            if self._failure is not None or left < 0:
                 break
             if not self._doca.doca_pe_progress(engine) & 0xFF:
                 time.sleep(0.0001)
+                if left < _WAIT_S - _IDLE_S:
+                    self._progress_all()
+
+    def _progress_all(self) -> bool:
+        """Call doca_pe_progress once for each engine; return whether anything happened."""
+        outer, self._current = self._current, None
+        count = sum(self._doca.doca_pe_progress(engine) & 0xFF for engine in self._engines)
+        self._current = outer
+        return bool(count)
 
     def _note_missing(self, call: Call) -> None:
         for callback in call.callbacks:
@@ -147,7 +179,7 @@ class Replay:
             found = int.from_bytes(bytes(arguments[index])[: _size(parameter)], "little")
             if parameter.kind == "B":
                 size = int.from_bytes(bytes(arguments[index + 1])[:8], "little")
-                self._values.blobs[recorded] = ctypes.string_at(found, size)
+                self._values.put_blob(recorded, ctypes.string_at(found, size))
             elif parameter.kind == "F":
                 self._values.files[recorded] = found
             elif parameter.kind == "L":
@@ -171,7 +203,7 @@ class Replay:
             value = self._values.name_of_address(found, recorded)
         elif kind in "sp":
             value = True if found else None
-        elif name in _IDENTITIES:
+        elif name in _NOT_COMPARED:
             return
         if value != recorded:
             what = "state" if "doca_ctx_states" in parameter.type else "value"
@@ -269,6 +301,14 @@ class Replay:
             raise failure
 
 
+def _is_passing(call: Call, arguments: list[Any]) -> bool:
+    """Return whether a context is in a state, not the recorded one, that progress will end."""
+    if call.name != "doca_ctx_get_state" or not call.outputs:
+        return False
+    state = bytes(arguments[1])[0]
+    return state in _PASSING and state != call.outputs[0]
+
+
 def _source(callback: Callback) -> tuple[str, Any]:
     """Return what calls callbacks in an order: a function, and its progress engine or context."""
     assert callback.parent is not None
@@ -311,14 +351,16 @@ def _tell(kind: str, call: Call, reason: str) -> None:
     _write({kind: call.number, "f": call.name, "reason": reason})
 
 
-def main(path: str) -> int:
-    """Replay a trace; write what differs to stdout, a JSON object a line."""
+def main(path: str, plan: str) -> int:
+    """Replay a trace by a plan of comparison.py; write what differs, a JSON object a line."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_ADDRESS_SPACE, _MOST_ADDRESS_SPACE))
     folder = Path(os.environ["SOFTDOCA_LIB"])
     for part in PARTS:
         ctypes.CDLL(str(folder / f"libdoca_{part}.so.3"), ctypes.RTLD_GLOBAL)
     functions = load()
-    Replay(read_trace(Path(path), functions), functions).run()
+    chosen = json.loads(plan)
+    replay = Replay(read_trace(Path(path), functions), functions, Path(chosen["counts"]).parent)
+    replay.run(chosen)
     _write({"done": True})
     return 0

@@ -21,6 +21,7 @@ from .functions import Function, Functions
 MOST_BYTES, MOST_LINE = 256 << 20, 16 << 10
 _MOST_MEMORY = 1 << 30  # of all ranges: a replay allocates them
 _VALUE = re.compile(r"([a-z_0-9]{1,64}):([0-9]{1,18})(?:\+([0-9]{1,20}))?|blob:[0-9a-f]{16}")
+_AGAIN = 5
 _SIDES = ("both", "host", "dpu")
 
 
@@ -44,6 +45,26 @@ class Call:
     entries: list[Any]  # of a list of handles that was returned
     callbacks: list[Callback] = field(default_factory=list)
     is_replayed: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing had happened yet, so that the program called again."""
+        if self.function is not None and self.function.result.kind == "r":
+            return bool(self.result == _AGAIN)
+        return self.name == "doca_pe_progress" and not self.callbacks and not self.result
+
+    def values_of(self, kind: str) -> list[Any]:
+        """Return the values of a kind: b, descriptors that it took, or B, that it returned."""
+        if self.function is None:
+            return []
+        parameters = self.function.parameters
+        if kind == "b":
+            return [
+                v for v, p in zip(self.arguments, parameters, strict=True) if p.kind == kind and v
+            ]
+        given = [i for i in self.function.outputs if self.arguments[i] is not None]
+        pairs = zip(given, self.outputs, strict=False)
+        return [value for i, value in pairs if parameters[i].kind == kind and value]
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +97,12 @@ class Trace:
         machine = self.header.get("machine")
         side = machine.get("side") if isinstance(machine, dict) else None
         return side if side in _SIDES else "both"
+
+    @property
+    def start_ns(self) -> int:
+        """When it began, by the clock of its machine."""
+        start = self.header.get("start_ns")
+        return start if type(start) is int else 0
 
     def every_call(self) -> Iterator[Call]:
         """Iterate over the calls, also those made in callbacks."""

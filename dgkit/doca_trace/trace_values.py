@@ -9,8 +9,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from ..files import replace_file
 from .functions import Function, Parameter
 from .trace_file import Call, Callback, Trace, class_of, number_of
 
@@ -31,11 +33,10 @@ class CannotReplayError(Exception):
 class Values:
     """Maps the values of a trace to those of this process, and back."""
 
-    def __init__(self, trace: Trace, deliver: Deliver) -> None:
-        self._trace, self._deliver = trace, deliver
+    def __init__(self, trace: Trace, deliver: Deliver, folder: Path) -> None:
+        self._trace, self._deliver, self._folder = trace, deliver, folder
         self.handles: dict[str, int] = {}  # "dma:3": its address
         self.names: dict[int, str] = {}  # the newest of each address
-        self.blobs: dict[str, bytes] = {}
         self.files: dict[str, int] = {}
         self._memory: dict[int, mmap.mmap] = {}
         self._addresses: dict[str, int] = {}  # the start of each "mem:1", and each "addr:2"
@@ -56,7 +57,7 @@ class Values:
         ]
         for index, parameter in enumerate(function.parameters[:-1]):
             if parameter.kind == "b" and call.arguments[index] is not None:
-                given[index + 1] = ctypes.c_uint64(len(self.blobs[call.arguments[index]]))
+                given[index + 1] = ctypes.c_uint64(len(given[index]) - 1)
         return given
 
     def _argument(self, call: Call, index: int, parameter: Parameter) -> Any:
@@ -74,7 +75,7 @@ class Values:
         if kind == "a":
             return ctypes.c_void_p(self._address(call, index))
         if kind == "b":
-            return ctypes.create_string_buffer(self._known(self.blobs, value))
+            return ctypes.create_string_buffer(self._blob(value))
         if kind == "f":
             return ctypes.c_int(self.files.get(value, -1))
         if kind == "s":
@@ -90,8 +91,18 @@ class Values:
     @staticmethod
     def _known(table: dict[str, Any], value: str) -> Any:
         if value not in table:
-            raise CannotReplayError(f"no call that was replayed returned {value}")
+            raise CannotReplayError(f"no call that was replayed returned its {class_of(value)}")
         return table[value]
+
+    def put_blob(self, name: str, content: bytes) -> None:
+        """Keep a descriptor, for this replay and those at the same time."""
+        replace_file(self._folder / name.replace(":", "-"), content)
+
+    def _blob(self, name: str) -> bytes:
+        try:
+            return (self._folder / name.replace(":", "-")).read_bytes()
+        except FileNotFoundError:
+            raise CannotReplayError("no call that was replayed exported its descriptor") from None
 
     def _text(self, call: Call) -> bytes:
         """Return the address of the device that was found equal, or a name for a server."""

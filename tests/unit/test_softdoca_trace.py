@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -113,6 +114,79 @@ def test_a_trace_is_not_overwritten(tmp_path, capsys):
     assert main(["softdoca", "record", "-o", str(path), "--", "true"]) == 1
     assert f"{path} exists" in capsys.readouterr().err
     assert not path.read_bytes()
+
+
+def test_a_library_of_cpp_that_is_loaded_later_is_recorded(tmp_path):
+    """Its functions of DOCA are in no library that RTLD_NEXT searches."""
+    library = tmp_path / "recorded.so"
+    flags = [*FLAGS[1:], "-std=gnu++20", "-fpermissive", "-Wno-pedantic", "-shared", "-fPIC"]
+    source = ["-x", "c++", SUPPORT / "recorded.c", "-x", "none"]
+    subprocess.run(["c++", *flags, "-o", library, *source, *LIBRARIES], check=True)
+    code = f"import ctypes; ctypes.CDLL({str(library)!r}).main(1, None)"
+    done, lines = recorded(sys.executable, tmp_path / "trace", "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in lines if "callback" in line]
+    assert not compare([tmp_path / "trace"]).differences
+
+
+def test_a_child_process_has_a_trace_of_its_own(program, tmp_path):
+    done, _ = recorded(program, tmp_path / "trace", "--fork")
+    assert done.returncode == 0, done.stderr
+    traces = [tmp_path / "trace", tmp_path / "trace.2"]
+    assert [trace.differences for trace in compare(traces).traces] == [[], []]
+    assert [trace.is_complete for trace in compare(traces).traces] == [True, True]
+
+
+# ---- two sides ----
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory):
+    """Traces of the two sides of comch_copy: Comch, an export, and a copy of it."""
+    folder = tmp_path_factory.mktemp("sides")
+    sample = folder / "comch_copy"
+    sources = [HOME / "samples" / name for name in ("comch_copy.c", "copier.c", "common.c")]
+    libraries = ["-ldoca_comch", "-ldoca_argp", *LIBRARIES]
+    flags = ["-std=gnu11", "-D_GNU_SOURCE", *FLAGS[3:]]
+    subprocess.run(["cc", *flags, "-o", sample, *sources, *libraries], check=True)
+
+    def start(side, role):
+        command = ["softdoca", "record", "-o", folder / side, "--", sample, "--role", role]
+        environment = os.environ | ENVIRONMENT | {"SOFTDOCA_SIDE": side}
+        return subprocess.Popen(cli.command(*command), env=environment, stdout=subprocess.DEVNULL)
+
+    with start("dpu", "server") as server:
+        while not (folder / "dpu").exists() or b"_ctx_start" not in (folder / "dpu").read_bytes():
+            assert server.poll() is None
+            time.sleep(0.01)
+        with start("host", "client") as client:
+            assert client.wait(60) == 0
+        assert server.wait(60) == 0
+    return [folder / "host", folder / "dpu"]
+
+
+def test_two_sides_are_replayed_in_the_order_of_their_clock(sides):
+    comparison = compare(sides)
+    assert [trace.differences for trace in comparison.traces] == [[], []]
+    assert [sum(trace.skipped.values()) for trace in comparison.traces] == [0, 0]
+
+
+def test_two_machines_are_replayed_in_the_order_of_their_descriptors(sides, tmp_path):
+    """A descriptor is imported after it was exported, and exported until it is no longer used."""
+    traces = []
+    for number, path in enumerate(sides):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines[0] |= {"boot": number, "start_ns": 0}
+        traces.append(written(lines, tmp_path / path.name))
+    assert [trace.differences for trace in compare(traces).traces] == [[], []]
+
+
+def test_a_difference_between_the_sides_is_found(sides, tmp_path):
+    lines = [json.loads(line) for line in sides[1].read_text().splitlines()]
+    received = callback(lines, "doca_comch_event_msg_recv_cb_t")
+    received["args"][2] += 1
+    found = compare([sides[0], written(lines, tmp_path / "dpu")]).differences
+    assert [(each.kind, each.function) for each in found] == [("value", PROGRESS)]
 
 
 # ---- traces of strangers ----
@@ -291,6 +365,11 @@ def another_change_of_state(lines):
     lines.insert(lines.index(called(lines, "doca_ctx_stop")), more)
 
 
+@planted("missing callback", PROGRESS)
+def a_submit_that_was_not_accepted(lines):
+    called(lines, "doca_task_submit", 1)["result"] = 5
+
+
 @planted("additional callback", PROGRESS)
 def one_completion_less(lines):
     without(lines, COMPLETED, 2)
@@ -321,7 +400,6 @@ IN_TRACES = [
     result("doca_mmap_start", 21, 1),
     result("doca_mmap_add_dev", 0, 1),
     result("doca_task_submit", 0, 3),
-    result("doca_task_submit", 5, 1),
     result("doca_buf_inventory_destroy", 1),
     result("doca_mmap_set_permissions", 6),
     result("doca_dma_cap_task_memcpy_is_supported", 4),
@@ -351,7 +429,8 @@ IN_TRACES = [
     value("doca_ctx_get_state", 3, 1, kind="state"),
     another_object, no_object, another_state_at_the_start, another_state_at_the_end,
     another_user_data, another_data_of_the_context, the_first_two_exchanged,
-    the_last_two_exchanged, a_state_that_progress_reports, another_completion,
+    the_last_two_exchanged, a_submit_that_was_not_accepted, a_state_that_progress_reports,
+    another_completion,
     another_change_of_state, one_completion_less, no_change_of_state_at_the_start,
     no_change_of_state_at_the_end, the_callback_for_errors, another_function_for_the_state,
 ]  # fmt: skip

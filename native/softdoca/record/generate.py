@@ -131,9 +131,15 @@ def parse(text: str, header: str) -> tuple[list[Function], list[Function]]:
         r"^DOCA_(?:STABLE|EXPERIMENTAL)\s+([^;()]*?[ *])(doca_\w+)\(([^;]*?)\)\s*;", text, re.M
     )
     callbacks = re.findall(r"typedef\s+([\w *]+?)\s*\(\*?(doca_\w+)\)\(([^;]*?)\);", text)
-    return [make(*found, header=header) for found in functions], [
-        make(*found, header=header) for found in callbacks
+    return [make(*found, header=header) for found in functions if _can_be_recorded(*found)], [
+        make(*found, header=header) for found in callbacks if _can_be_recorded(*found)
     ]
+
+
+def _can_be_recorded(result: str, _: str, parameters: str) -> bool:
+    """Return whether C can pass the parameters on, and the result is no structure."""
+    by_value = re.fullmatch(r"(struct|union) \w+", result.strip())
+    return not re.search(r"[(.]", parameters) and (not by_value or "doca_data" in result)
 
 
 def make(result: str, name: str, parameters: str, *, header: str) -> Function:

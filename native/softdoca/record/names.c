@@ -96,13 +96,28 @@ long recorded_memory(uint64_t address, uint64_t size)
 	return (long)num_ranges;
 }
 
+/* Returns the newest range with an address, which may be its end unless another begins there; or -1. */
+static long range_of(uint64_t address)
+{
+	long ending = -1;
+
+	for (size_t i = num_ranges; i--;) {
+		if (address - ranges[i].address < ranges[i].size)
+			return (long)i;
+		if (ending < 0 && address - ranges[i].address == ranges[i].size)
+			ending = (long)i;
+	}
+	return ending;
+}
+
 int recorded_address(char *out, size_t size, uint64_t address)
 {
+	long range = range_of(address);
+
 	if (!address)
 		return snprintf(out, size, "null");
-	for (size_t i = num_ranges; i--;) /* the end of a range belongs to it, too */
-		if (address - ranges[i].address <= ranges[i].size)
-			return snprintf(out, size, "\"mem:%zu+%" PRIu64 "\"", i + 1,
-					address - ranges[i].address);
-	return snprintf(out, size, "\"addr:%lu\"", recorded_number("addr", address, 0));
+	if (range < 0)
+		return snprintf(out, size, "\"addr:%lu\"", recorded_number("addr", address, 0));
+	return snprintf(out, size, "\"mem:%ld+%" PRIu64 "\"", range + 1,
+			address - ranges[range].address);
 }

@@ -25,6 +25,8 @@
 #include "recorder.h"
 
 #define MAX_BYTES   (256u << 20) /* of a trace */
+#define MAX_LIBRARIES 32	 /* of DOCA, loaded with RTLD_LOCAL */
+#define MAX_DIGEST  2048	 /* bytes of a descriptor */
 #define MAX_DEVICES 64		 /* of a list whose handles are recorded */
 #define MIN_FD	    200		 /* above the descriptors that a program expects to get */
 
@@ -48,6 +50,57 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the functions of DOCA ---- */
+
+struct libraries {
+	const char *names[MAX_LIBRARIES];
+	unsigned int count;
+};
+
+static int add_library(struct dl_phdr_info *info, size_t size, void *data)
+{
+	struct libraries *libraries = data;
+
+	(void)size;
+	if (info->dlpi_name && strstr(info->dlpi_name, "libdoca_") &&
+	    !strstr(info->dlpi_name, "libdoca_recorder") && libraries->count < MAX_LIBRARIES)
+		libraries->names[libraries->count++] = info->dlpi_name;
+	return 0;
+}
+
+static void *find(const char *name)
+{
+	struct libraries libraries = {.count = 0};
+	void *found = dlsym(RTLD_NEXT, name);
+
+	if (!found)
+		dl_iterate_phdr(add_library, &libraries);
+	for (unsigned int i = 0; !found && i < libraries.count; i++) {
+		void *library = dlopen(libraries.names[i], RTLD_LAZY | RTLD_NOLOAD);
+
+		if (library) {
+			found = dlsym(library, name);
+			dlclose(library);
+		}
+	}
+	return found;
+}
+
+void *recorded_next(struct recorded_function *function)
+{
+	void *next = __atomic_load_n(&function->next, __ATOMIC_ACQUIRE);
+
+	if (next)
+		return next;
+	next = find(function->name);
+	if (!next) {
+		fprintf(stderr, "dgkit softdoca record: this DOCA has no %s\n", function->name);
+		_exit(127);
+	}
+	__atomic_store_n(&function->next, next, __ATOMIC_RELEASE);
+	return next;
 }
 
 /* ---- the file ---- */
@@ -100,11 +153,23 @@ static int open_new(void)
 
 static const char *doca_version(void)
 {
-	const char *(*next)(void) = dlsym(RTLD_DEFAULT, "doca_version_runtime");
+	const char *(*next)(void) = find("doca_version_runtime");
 	const char *found = next ? next() : "";
 
 	return strlen(found) < 32 && !found[strspn(found, "0123456789.-abcdefghijklmnopqrstuvwxyz")]
 		? found : "";
+}
+
+/* A digest of the boot's random id: traces with the same one have the same clock. */
+static uint64_t boot(void)
+{
+	char id[64];
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	ssize_t size = fd < 0 ? -1 : read(fd, id, sizeof(id));
+
+	if (fd >= 0)
+		close(fd);
+	return size > 0 ? recorded_digest(id, (size_t)size) : 0;
 }
 
 static void open_trace(void)
@@ -124,9 +189,9 @@ static void open_trace(void)
 		return;
 	start_ns = now_ns();
 	line("{\"trace\": 1, \"doca\": \"%s\", \"softdoca\": %s, \"page_size\": %ld, "
-	     "\"start_ns\": %" PRIu64 ", \"machine\": %s}\n",
-	     doca_version(), dlsym(RTLD_DEFAULT, "softdoca_last_refusal") ? "true" : "false",
-	     sysconf(_SC_PAGESIZE), start_ns, machine ? machine : "{}");
+	     "\"boot\": %" PRIu64 ", \"start_ns\": %" PRIu64 ", \"machine\": %s}\n",
+	     doca_version(), find("softdoca_last_refusal") ? "true" : "false",
+	     sysconf(_SC_PAGESIZE), boot(), start_ns, machine ? machine : "{}");
 }
 
 static void before_fork(void)
@@ -160,42 +225,6 @@ static void __attribute__((destructor)) end(void)
 	line("{\"end\": %lu}\n", last_call);
 	trace_fd = -2;
 	pthread_mutex_unlock(&lock);
-}
-
-/* ---- the functions of DOCA ---- */
-
-static int search_library(struct dl_phdr_info *info, size_t size, void *data)
-{
-	struct recorded_function *function = data;
-	void *library;
-
-	(void)size;
-	if (!info->dlpi_name || !strstr(info->dlpi_name, "libdoca_"))
-		return 0;
-	library = dlopen(info->dlpi_name, RTLD_LAZY | RTLD_NOLOAD);
-	if (!library)
-		return 0;
-	function->next = dlsym(library, function->name);
-	dlclose(library);
-	return function->next != NULL;
-}
-
-void *recorded_next(struct recorded_function *function)
-{
-	void *next = __atomic_load_n(&function->next, __ATOMIC_ACQUIRE);
-	struct recorded_function found = {.name = function->name};
-
-	if (next)
-		return next;
-	found.next = dlsym(RTLD_NEXT, function->name);
-	if (!found.next)
-		dl_iterate_phdr(search_library, &found);
-	if (!found.next) {
-		fprintf(stderr, "dgkit softdoca record: this DOCA has no %s\n", function->name);
-		_exit(127);
-	}
-	__atomic_store_n(&function->next, found.next, __ATOMIC_RELEASE);
-	return found.next;
 }
 
 /* ---- records ---- */
@@ -233,7 +262,8 @@ static void add_address(struct recorded_call *call, uint64_t address)
 static void add_digest(struct recorded_call *call, const void *bytes, size_t size)
 {
 	if (bytes)
-		add(call, "\"blob:%016" PRIx64 "\"", recorded_digest(bytes, size));
+		add(call, "\"blob:%016" PRIx64 "\"",
+		    recorded_digest(bytes, size < MAX_DIGEST ? size : MAX_DIGEST));
 	else
 		add(call, "null");
 }

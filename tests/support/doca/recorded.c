@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <doca_buf.h>
@@ -148,8 +149,12 @@ static void turn(struct doca_dev *dev)
 	DO(doca_sync_event_destroy(event));
 }
 
+#ifdef __cplusplus
+extern "C"
+#endif
 int main(int argc, char **argv)
 {
+	pid_t child = argc > 1 && !strcmp(argv[1], "--fork") ? fork() : -1;
 	struct doca_dev *dev = device();
 	struct doca_mmap *mmap = map(dev);
 	enum doca_ctx_states state;
@@ -179,5 +184,5 @@ int main(int argc, char **argv)
 	DO(doca_mmap_destroy(mmap));
 	DO(doca_dev_close(dev));
 	puts("done");
-	return 0;
+	return child > 0 && wait(NULL) != child;
 }

@@ -1,0 +1,138 @@
+"""Order of the calls of traces that are replayed at the same time.
+
+What the traces tell of it: on one machine, whose clock all of them have, which call had ended when
+another began. Between machines, that a descriptor was exported before it was imported, and that
+what was exported lasted until its importer no longer used it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .trace_file import Call, Trace
+
+_WAIT_S = 5.0
+_IDLE_S = 0.05  # then progress is made while waiting: the other side may need it
+_ENDS = ("doca_mmap_stop", "doca_mmap_destroy", "doca_sync_event_stop", "doca_sync_event_destroy")
+_COUNT = struct.Struct("=Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Before call `index` of a trace, `count` calls of the trace `other` have to be done."""
+
+    index: int
+    other: int
+    count: int
+
+
+def requirements(traces: Sequence[Trace]) -> list[list[Requirement]]:
+    """Return for each trace what its calls have to wait for, in their order."""
+    found: list[list[Requirement]] = [[] for _ in traces]
+    for index, trace in enumerate(traces):
+        for number, other in enumerate(traces):
+            if number == index:
+                continue
+            has_clock = trace.header.get("boot") and trace.header["boot"] == other.header.get(
+                "boot"
+            )
+            found[index] += (_by_time if has_clock else _by_descriptors)(trace, other, number)
+        found[index].sort(key=lambda requirement: requirement.index)
+    return found
+
+
+def _by_time(trace: Trace, other: Trace, number: int) -> list[Requirement]:
+    offset = trace.start_ns - other.start_ns
+    ends = [call.start_ns + call.took_ns for call in other.calls]
+    found, before = [], 0
+    for index, call in enumerate(trace.calls):
+        count = bisect_left(ends, call.start_ns + offset)
+        if count > before:
+            found.append(Requirement(index, number, count))
+            before = count
+    return found
+
+
+def _by_descriptors(trace: Trace, other: Trace, number: int) -> list[Requirement]:
+    exported, imported = _descriptors(other, "B"), _descriptors(trace, "b")
+    found = [
+        Requirement(index, number, exported[blob][0] + 1)
+        for blob, (index, _) in imported.items()
+        if blob in exported
+    ]
+    used = {
+        blob: call
+        for blob, call in _descriptors(other, "b").items()
+        if blob in _descriptors(trace, "B")
+    }
+    for blob, (_, call) in used.items():
+        owner = _descriptors(trace, "B")[blob][1].arguments[0]
+        last = _last_use(other, call.outputs[0]) if call.outputs else 0
+        found += [
+            Requirement(index, number, last + 1)
+            for index, end in enumerate(trace.calls)
+            if end.name in _ENDS and end.arguments[:1] == [owner]
+        ]
+    return found
+
+
+def _descriptors(trace: Trace, kind: str) -> dict[Any, tuple[int, Call]]:
+    """Return the first call, and its index, that returns or takes each descriptor."""
+    found: dict[Any, tuple[int, Call]] = {}
+    for index, call in enumerate(trace.calls):
+        if call.function is None:
+            continue
+        for blob in call.values_of(kind):
+            found.setdefault(blob, (index, call))
+    return found
+
+
+def _last_use(trace: Trace, handle: Any) -> int:
+    uses = [index for index, call in enumerate(trace.calls) if handle in call.arguments]
+    return uses[-1] if uses else 0
+
+
+class Gate:
+    """Has a replay wait for others. Each replay counts its calls in a file that all map.
+
+    Args:
+        path: The file, with a count of 8 bytes for each trace.
+        index: This replay's count.
+        waits: What its calls wait for.
+        progress: Called while it waits for longer.
+    """
+
+    def __init__(
+        self, path: Path, index: int, waits: list[Requirement], progress: Callable[[], object]
+    ) -> None:
+        with path.open("r+b") as file:
+            self._counts = mmap.mmap(file.fileno(), 0)
+        self._index, self._waits, self._progress = index, waits[::-1], progress
+
+    def wait(self, index: int) -> None:
+        """Wait for what the call needs, at most 5 s: then the other side differs."""
+        while self._waits and self._waits[-1].index <= index:
+            wait = self._waits.pop()
+            start = time.monotonic()
+            while self._count(wait.other) < wait.count:
+                waited = time.monotonic() - start
+                if waited > _WAIT_S:
+                    break
+                if waited > _IDLE_S:
+                    self._progress()
+                time.sleep(0.0002)
+
+    def _count(self, index: int) -> int:
+        count: int = _COUNT.unpack_from(self._counts, _COUNT.size * index)[0]
+        return count
+
+    def done(self, count: int) -> None:
+        """Tell the others how many calls are done."""
+        _COUNT.pack_into(self._counts, _COUNT.size * self._index, count)
