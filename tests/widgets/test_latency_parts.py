@@ -112,7 +112,7 @@ def test_after_a_new_run_frames_begin_with_its_first_point():
     model.begin(config())
     model.add([block(number) for number in range(50)])
     model.frame()
-    model.keep()
+    model.keep("before")
     model.add([block(50)])
     fields, out = model.frame()
     assert (fields["run"], fields["n"], len(out[0]) // 40) == (2, 2, 1)

@@ -88,8 +88,11 @@ class Tail:
         self.total += len(samples)
 
     def all(self) -> Any:
-        """Return a copy of the samples, u64, unordered."""
-        return self._kept[: min(self.total, len(self._kept))].copy()
+        """Return a copy of the samples, u64, in the order they were taken."""
+        capacity = len(self._kept)
+        if self.total <= capacity:
+            return self._kept[: self.total].copy()
+        return np.roll(self._kept, -(self.total % capacity))
 
 
 class History:

@@ -18,9 +18,11 @@ from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
 from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
+from .kept import BEFORE, check_baseline, check_name, drop_named
 from .latex import runs_latex, sweep_latex
 from .live_measurement import LiveMeasurement
 from .measurement import Setting
+from .ratios import Comparison, compare_runs, compare_sweeps
 from .sweeps import Sweeps
 from .view_model import ViewModel
 
@@ -213,19 +215,27 @@ class LatencyPlot(BokehPanel):
         self._send_state()
 
     @handler
-    def keep(self) -> None:
-        """Keep the run as `before` for comparison, and start a new one.
+    def keep(self, name: str = BEFORE) -> None:
+        """Keep the run under a name for comparison, and start a new one.
+
+        Any number of runs can be kept, at 8 MB each; one of the same name is replaced. The views
+        compare with the run that was kept last; figure(), compare() and the tables have all.
 
         Raises:
-            ValueError: There are no samples yet.
+            TypeError: The name is no text.
+            ValueError: There are no samples yet, or the name is invalid.
         """
-        self._view_model.keep()
+        self._view_model.keep(check_name(name))
         self._send_state()
 
     @handler
-    def drop(self) -> None:
-        """Discard the run kept as `before`."""
-        self._view_model.drop()
+    def drop(self, name: str | None = None) -> None:
+        """Discard the run kept under a name, or all that were kept.
+
+        Raises:
+            ValueError: No run was kept under that name.
+        """
+        self._view_model.drop(name)
         self._send_state()
 
     # Sweep
@@ -281,19 +291,24 @@ class LatencyPlot(BokehPanel):
         self._sweeps.stop()
 
     @handler
-    def keep_sweep(self) -> None:
-        """Keep the sweep as `before`: the next one is drawn over it, with the ratio of each size.
+    def keep_sweep(self, name: str = BEFORE) -> None:
+        """Keep the sweep under a name: the next one is drawn over it, with the ratio of each size.
 
         Raises:
-            ValueError: There is no sweep yet, or it is running.
+            TypeError: The name is no text.
+            ValueError: There is no sweep yet, it is running, or the name is invalid.
         """
-        self._sweeps.keep()
+        self._sweeps.keep(check_name(name))
         self._send_state()
 
     @handler
-    def drop_sweep(self) -> None:
-        """Discard the sweep kept as `before`."""
-        self._sweeps.kept = None
+    def drop_sweep(self, name: str | None = None) -> None:
+        """Discard the sweep kept under a name, or all that were kept.
+
+        Raises:
+            ValueError: No sweep was kept under that name.
+        """
+        drop_named(self._sweeps.kept, name)
         self._send_state()
 
     def report(self) -> LatencyReport:
@@ -305,6 +320,27 @@ class LatencyPlot(BokehPanel):
         with self._view_model.lock:
             run = self._view_model.require_samples().copy()
         return run.report()
+
+    def compare(self, what: str = "runs", *, baseline: str | None = None) -> Comparison:
+        """Return the ratio of each run to a baseline, with its 95 % confidence interval.
+
+        The interval takes into account that neighbouring samples depend on each other; see
+        Comparison for its rows, `to_csv` and `to_latex`.
+
+        Args:
+            what: "runs": p50, p99 and p99.9 of the runs; "sweep": p50 of each size.
+            baseline: Name of a run or sweep; the one that was kept first if None.
+
+        Raises:
+            ValueError: An argument is invalid, or there are not two to compare.
+        """
+        if what not in ("runs", "sweep"):
+            raise ValueError(f'what is {what!r}; it must be "runs" or "sweep"')
+        if what == "sweep":
+            sweeps = self._sweeps.named()
+            return compare_sweeps(sweeps, check_baseline(sweeps, baseline))
+        runs = self._view_model.runs()
+        return compare_runs(runs, check_baseline(runs, baseline))
 
     def to_csv(self, what: str = "time") -> str:
         """Return a table of the run and of the previous run as CSV.

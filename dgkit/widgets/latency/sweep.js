@@ -85,7 +85,7 @@ export function sweepCaption({ sweep, sweep_before: before }) {
 
 // The figures as a table, also for readers who cannot see the plot.
 export function sweepTable() {
-  const names = ["p50", "least", "greatest", "p99", "floor", "p50 / floor"];
+  const names = ["p50", "least", "greatest", "p99", "floor", "p50 / floor", "GB/s"];
   const compared = ["before: p50", "after / before"];
   const number = (text) => h("th", { scope: "col", class: "dg-number" }, text);
   const extra = compared.map(number);
@@ -113,6 +113,7 @@ export function sweepTable() {
           row.samples.toLocaleString("en-US"),
           ...[row.p50, row.low, row.high, row.p99, row.floor].map(micro),
           toFloor(row),
+          row.gb_per_s.toPrecision(3),
         ];
         if (before) cells.push(micro(old?.p50), old ? (row.p50 / old.p50).toFixed(2) : "–");
         return h(
@@ -129,7 +130,12 @@ export function sweepTable() {
     nameFigures(table.firstChild);
   };
   const moved = h("span", {}, " * without the rounds whose floor moved by more than half, or was above the p50.");
-  const caption = h("caption", { class: "dg-help" }, "Times in µs, the median of the rounds.", moved);
+  const caption = h(
+    "caption",
+    { class: "dg-help" },
+    "Times in µs, the median of the rounds; GB/s with one operation at a time.",
+    moved,
+  );
   const table = h(
     "div",
     { class: "dg-scroll", tabindex: 0, role: "region", "aria-label": "Sweep" },

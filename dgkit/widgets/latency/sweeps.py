@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import scheduler
 from ..base.background import BackgroundCall, in_background
+from .kept import current_name
 from .size_sweep import SizeSweep, SweepSetting, python_lines
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class Sweeps:
     Attributes:
         setting: Sizes, rounds and samples of the next sweep.
         current: The last sweep, or None.
-        kept: The sweep that the next one is compared with, or None.
+        kept: The sweeps that were kept, by name; the views compare with the last one.
         task: The task that follows the sweep.
     """
 
@@ -37,7 +38,7 @@ class Sweeps:
         """
         self.setting = SweepSetting()
         self.current: SizeSweep | None = None
-        self.kept: SizeSweep | None = None
+        self.kept: dict[str, SizeSweep] = {}
         self.task: scheduler.Task | None = None
         self._live = live
         self._send, self._changed, self._fail = send, changed, fail
@@ -95,8 +96,8 @@ class Sweeps:
                 self._resume = False
                 self._live.switch(self._live.setting)
 
-    def keep(self) -> None:
-        """Keep the sweep for comparison.
+    def keep(self, name: str) -> None:
+        """Keep the sweep under a name, which replaces one of that name.
 
         Raises:
             ValueError: There is none yet, or it is running.
@@ -104,18 +105,18 @@ class Sweeps:
         sweep = self._measured()
         if sweep.status == "running":
             raise ValueError("the sweep is running: wait until it has ended, or stop it")
-        self.kept = sweep
+        self.kept.pop(name, None)
+        self.kept[name] = sweep
 
     def named(self) -> dict[str, SizeSweep]:
-        """Return the sweeps by name: `sweep`, or `before` and `after`.
+        """Return the sweeps by name: those kept, then `sweep`, which is `after` after `before`.
 
         Raises:
             ValueError: There is none yet.
         """
-        sweep, before = self._measured(), self.kept
-        if before is None or before is sweep:
-            return {"sweep": sweep}
-        return {"before": before, "after": sweep}
+        sweep = self._measured()
+        others = {name: each for name, each in self.kept.items() if each is not sweep}
+        return {**others, current_name(others, "sweep"): sweep}
 
     def _measured(self) -> SizeSweep:
         if self.current is None or not self.current.done:
@@ -128,9 +129,9 @@ class Sweeps:
 
     def state(self) -> dict[str, Any]:
         """Return the sweeps for a view; a sweep is not compared with itself."""
-        sweep, before = self.current, self.kept
-        before = None if before is sweep else before
+        sweep = self.current
+        before = next((each for each in reversed(self.kept.values()) if each is not sweep), None)
         return {
             "sweep_setting": self.setting.state(), "sweep": sweep and sweep.state(),
-            "sweep_before": before and before.state(), "sweep_kept": self.kept is not None,
+            "sweep_before": before and before.state(), "sweep_kept": bool(self.kept),
         }  # fmt: skip

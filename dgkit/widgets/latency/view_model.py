@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from ..base.viewers import Viewers
+from .kept import current_name, drop_named
 from .run import Run, RunConfig, RunSummary
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
@@ -30,13 +31,16 @@ def _locked(method: F) -> F:
 
 
 class ViewModel:
-    """Runs and frames. `run` is None until the first start; `number` counts the frames."""
+    """Runs and frames. `run` is None until the first start; `number` counts the frames.
+
+    `kept` has the runs that were kept, by name; the views compare with the last one, `before`.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.viewers = Viewers()
         self.run: Run | None = None
-        self.before: Run | None = None
+        self.kept: dict[str, Run] = {}
         self.number = self._runs = 0
         self._sent, self._distribution_at = (0, 0), 0.0
 
@@ -66,20 +70,30 @@ class ViewModel:
         """Discard the samples of the run; the previous run stays."""
         self.run = self._new(self.run.config, self.run) if self.run is not None else None
 
+    @property
+    def before(self) -> Run | None:
+        """The run that was kept last."""
+        return list(self.kept.values())[-1] if self.kept else None
+
     @_locked
-    def keep(self) -> None:
-        """Keep the run as the previous run, and start a new one.
+    def keep(self, name: str) -> None:
+        """Keep the run under a name, which replaces one of that name, and start a new one.
 
         Raises:
             ValueError: There are no samples yet.
         """
         run = self.require_samples()
-        self.before, self.run = run, self._new(run.config, run)
+        self.kept.pop(name, None)
+        self.kept[name], self.run = run, self._new(run.config, run)
 
     @_locked
-    def drop(self) -> None:
-        """Discard the previous run."""
-        self.before = None
+    def drop(self, name: str | None) -> None:
+        """Discard a kept run, or all.
+
+        Raises:
+            ValueError: There is no such run.
+        """
+        drop_named(self.kept, name)
 
     @_locked
     def require_samples(self) -> Run:
@@ -94,7 +108,9 @@ class ViewModel:
 
     @_locked
     def runs(self) -> dict[str, Run]:
-        """Return copies of the runs that have samples: `run`, or `before` and `after`.
+        """Return copies of the runs that have samples: those kept, then `run`.
+
+        Where one is kept as `before`, the present run is `after`.
 
         Slow work is done on the copies, so that no sample waits for it.
 
@@ -111,7 +127,7 @@ class ViewModel:
         return {name: run.summary() for name, run in self._named().items()}
 
     def _named(self) -> dict[str, Run]:
-        named = {"before": self.before, "run" if self.before is None else "after": self.run}
+        named = {**self.kept, current_name(self.kept, "run"): self.run}
         return {name: run for name, run in named.items() if run and run.history.samples}
 
     @_locked
