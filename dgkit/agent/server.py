@@ -151,9 +151,9 @@ class Agent:
             if client is None or client.unsent or route in self._waiting:
                 self._hold(route, router)
                 continue
-            body = recv()
-            client.taken += wire_bytes(len(body))
-            self._receive_request(client, body, bool(router.get(_RCVMORE)) and self._skip(router))
+            frame = recv(copy=False)  # its `more` costs less than get(RCVMORE) after a copy
+            client.taken += wire_bytes(len(frame))
+            self._receive_request(client, frame.bytes, frame.more and self._skip(router))
 
     def _receive_request(self, client: Client, body: bytes, several: bool) -> None:
         if several:
@@ -185,37 +185,32 @@ class Agent:
 
     def _hold(self, route: bytes, router: zmq.Socket[bytes]) -> None:
         """Read the rest of a message and queue it until this client's turn."""
+        frame = router.recv(copy=False)
+        several = frame.more and self._skip(router)
         client = self._clients.get(route)
         if client is None:
-            self._hold_hello(route, router)
+            if route not in self._dropped:
+                self._hold_hello(route, frame, several)
             return
-        frame = router.recv(copy=False)
         client.taken += wire_bytes(len(frame))
-        several = self._skip(router)
         waiting = self._waiting.get(route)
         if waiting is None:
             waiting = self._waiting[route] = Waiting()
         if not waiting.add(frame, several):
             self._disconnect_flooding(client)
 
-    def _hold_hello(self, route: bytes, router: zmq.Socket[bytes]) -> None:
-        """Read the rest of a message from a route without a client: a wake-up, or a Hello.
+    def _hold_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+        """Handle a message from a route without a client: a wake-up, or a Hello.
 
-        Messages that a connection sent before it ended, or after a first message that still waits
-        for its turn, are dropped; the key that did not wait for the reply is penalized. The Hello's
-        deadline ends a connection whose messages are dropped.
+        After a first message that still waits for its turn, all further ones are dropped, and the
+        key that did not wait for the reply is penalized. The Hello's deadline ends a connection
+        whose messages are dropped.
         """
         hello = self._hellos.pop(route, None)
         if hello is not None:
             self._guard("a flood", self._penalize_sender, hello[0])
             self._drop_messages(route)
-        if route in self._dropped:
-            router.recv(copy=False)
-            self._skip(router)
-            return
-        frame = router.recv(copy=False)
-        several = self._skip(router)
-        if route == self._wakeup_route:
+        elif route == self._wakeup_route:
             self._service(frame.bytes)
         else:
             self._hellos[route] = (frame, several)

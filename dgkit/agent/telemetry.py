@@ -37,7 +37,6 @@ _SUBSCRIBER_FDS = 1
 _MAX_RECEIVED = 64  # most messages read at once
 _MAX_DROPPED = 1024  # routes whose messages are dropped
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
-_RCVMORE = int(zmq.RCVMORE)
 
 
 @dataclass(slots=True)
@@ -168,12 +167,11 @@ class Telemetry:
                 route = self._socket.recv(_LAST)
             except zmq.Again:
                 return
-            frame, several = self._socket.recv(copy=False), False
-            while self._socket.get(_RCVMORE):
-                self._socket.recv(copy=False)
-                several = True
+            frame = last = self._socket.recv(copy=False)
+            while last.more:
+                last = self._socket.recv(copy=False)
             if route not in self._dropped:
-                self._handle(route, frame, several)
+                self._handle(route, frame, frame.more)
 
     def _handle(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
         """Handle a message; end its connection if it is invalid or exceeds a limit."""

@@ -19,7 +19,6 @@ PUBLISHED_HWM = 32  # blocks of up to 32 KiB queued at the agent for each subscr
 # Plain int: an operation on pyzmq's enum flags takes longer than the call they are passed to.
 _POLLIN = int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
-_RCVMORE = int(zmq.RCVMORE)
 
 
 def set_heartbeat(sock: zmq.Socket[bytes], timeout: float) -> None:
@@ -89,10 +88,10 @@ def drain(sock: zmq.Socket[bytes]) -> Iterator[list[bytes]]:
     """Receive messages until there is none."""
     with contextlib.suppress(zmq.Again):
         while True:
-            frames = [sock.recv(_NOBLOCK)]
-            while sock.get(_RCVMORE):
-                frames.append(sock.recv(_NOBLOCK))
-            yield frames
+            frames = [sock.recv(_NOBLOCK, copy=False)]
+            while frames[-1].more:
+                frames.append(sock.recv(_NOBLOCK, copy=False))
+            yield [frame.bytes for frame in frames]
 
 
 def fd_of(sock: zmq.Socket[bytes]) -> int:
