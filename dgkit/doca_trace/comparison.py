@@ -20,6 +20,7 @@ from .causal_order import Requirement, requirements
 from .functions import load, recorder_folder
 from .trace_file import Trace, read_trace
 
+_START_S = 600  # to read a trace
 _SILENCE_S = 20  # of a replay: longer than any wait in it
 
 
@@ -134,9 +135,9 @@ class _Run:
     def _entries(self) -> Iterator[dict[str, Any]]:
         """Yield the lines of the process; kill it if it is silent for too long."""
         assert self._process.stdout is not None
-        fd, rest = self._process.stdout.fileno(), b""
-        while select.select([fd], [], [], _SILENCE_S)[0]:
-            part = os.read(fd, 1 << 16)
+        fd, rest, patience = self._process.stdout.fileno(), b"", _START_S
+        while select.select([fd], [], [], patience)[0]:
+            part, patience = os.read(fd, 1 << 16), _SILENCE_S
             if not part:
                 self._process.wait()
                 return

@@ -32,31 +32,45 @@ def record(command: Sequence[str], output: Path) -> int:
         FileExistsError: The file exists.
         FileNotFoundError: There is no such program, or this installation has no recorder.
         OSError: The program cannot be run.
+        ValueError: LD_PRELOAD cannot name the recorder.
     """
     output = output.resolve()
-    library = recorder_folder() / "libdoca_recorder.so"
     if output.exists():
         raise FileExistsError(f"{output} exists: remove it, or choose another file with --output")
     if not os.access(output.parent, os.W_OK):
         raise FileNotFoundError(f"{output.parent} is no folder that you may write to")
-    preloaded = os.environ.get("LD_PRELOAD")
     environment = os.environ | {
-        "LD_PRELOAD": f"{library} {preloaded}" if preloaded else str(library),
+        "LD_PRELOAD": " ".join(filter(None, (_library(), os.environ.get("LD_PRELOAD")))),
         "DGKIT_TRACE": str(output),
         "DGKIT_TRACE_MACHINE": json.dumps(_machine()),
     }
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _OF_TERMINAL}
+    # A handler, not SIG_IGN, which the program would inherit.
+    before = {number: signal.signal(number, lambda *_: None) for number in _OF_TERMINAL}
     try:
-        code = subprocess.call(command, env=environment, preexec_fn=_default_signals)
+        process = subprocess.Popen(command, env=environment)
+        before[signal.SIGTERM] = signal.signal(
+            signal.SIGTERM, lambda number, _: process.send_signal(number)
+        )
+        code = process.wait()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
-def _default_signals() -> None:
-    for number in (*_OF_TERMINAL, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores the others
-        signal.signal(number, signal.SIG_DFL)
+def _library() -> str:
+    """Return the recorder's file.
+
+    Raises:
+        ValueError: LD_PRELOAD cannot name it.
+    """
+    library = str(recorder_folder() / "libdoca_recorder.so")
+    if " " in library or ":" in library:
+        raise ValueError(
+            f"{library} has a space or a colon in its name, which LD_PRELOAD cannot have: install "
+            "dgkit in another folder"
+        )
+    return library
 
 
 def _machine() -> dict[str, object]:

@@ -83,7 +83,8 @@ def test_softdoca_is_no_different_from_itself(lines, tmp_path, capsys):
     assert "no difference" in capsys.readouterr().out
 
 
-def test_ctrl_c_ends_the_program_and_leaves_a_valid_trace(program, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_program_and_leaves_a_valid_trace(number, program, tmp_path):
     trace = tmp_path / "trace"
     command = cli.command("softdoca", "record", "-o", trace, "--", program, "--wait")
     with subprocess.Popen(
@@ -92,9 +93,12 @@ def test_ctrl_c_ends_the_program_and_leaves_a_valid_trace(program, tmp_path):
         while not trace.exists() or b"doca_buf_inventory_destroy" not in trace.read_bytes():
             assert process.poll() is None
             time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)  # as a terminal does
+        else:
+            process.send_signal(number)
         _, said = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
+    assert process.returncode == 128 + number
     assert b"recorded in" in said
     replayed = compare([trace]).traces[0]
     assert not replayed.differences
@@ -135,6 +139,24 @@ def test_a_child_process_has_a_trace_of_its_own(program, tmp_path):
     traces = [tmp_path / "trace", tmp_path / "trace.2"]
     assert [trace.differences for trace in compare(traces).traces] == [[], []]
     assert [trace.is_complete for trace in compare(traces).traces] == [True, True]
+
+
+def test_functions_that_cannot_be_recorded_do_not_stop_the_build(tmp_path):
+    """Other types of parameters are passed on; what C cannot pass on is left to DOCA."""
+    (tmp_path / "doca_x.h").write_text(
+        "struct doca_open { int x; };\n"
+        "typedef void (*doca_unused_cb_t)(struct doca_x *x);\n"
+        "DOCA_STABLE\nint doca_odd(int (*cb)(int, int));\n"
+        "DOCA_STABLE\nstruct doca_open doca_by_value(void);\n"
+        "DOCA_STABLE\ndoca_error_t doca_many(const char *format, ...);\n"
+        "DOCA_STABLE\ndoca_error_t doca_fine(struct doca_open o, struct doca_x *x, double d);\n"
+    )
+    script = SUPPORT.parents[2] / "native/softdoca/record/generate.py"
+    files = [tmp_path / "recorded.c", tmp_path / "functions.json"]
+    subprocess.run([sys.executable, script, tmp_path, *files], check=True)
+    functions = json.loads(files[1].read_text())["functions"]
+    assert [p[0] for p in functions.pop("doca_fine")["parameters"]] == ["x", "h", "x"]
+    assert not functions
 
 
 # ---- two sides ----

@@ -239,7 +239,7 @@ def callback_text(function: Function) -> str:
     ]
     table = ", ".join(f"(void *){name}_{i}" for i in range(SLOTS))
     return (
-        f"static struct recorded_callback type_{name};\n"
+        f"static struct recorded_callback type_{name} __attribute__((unused));\n"
         f"static {signature(function, name + '_call', 'unsigned int slot')}\n{{\n"
         f"\t{function.result} (*real)({', '.join(p.type for p in function.parameters)});\n"
         f"\tuint64_t arguments[{max(count, 1)}] = {{{arguments(function)}}};\n"
