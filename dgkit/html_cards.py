@@ -82,8 +82,8 @@ def card(
     badge: str = "",
     body: str = "",
     note: str = "",
-) -> Html:
-    """Return a titled box of rows.
+) -> str:
+    """Return a titled box of rows, as a plain str: for `_repr_html_`, whose hosts may serialize it.
 
     Everything is escaped except values, a `badge` and a `body` of type Html.
 
@@ -97,7 +97,7 @@ def card(
     lines = "".join(_row(name, value) for name, value in rows)
     tag = badge if isinstance(badge, Html) else _badge(badge) if badge else ""
     warning = f'<div style="margin:4px 0px">{_badge(note, warn=True)}</div>' if note else ""
-    return Html(
+    return (
         f'<div style="border:1px solid {_GREY};border-color:var(--jp-border-color1,{_GREY});'
         'border-radius:4px;padding:8px 12px;max-width:640px;margin:4px 0px">'
         f'<div style="margin:0px 0px 6px 0px"><strong>{html.escape(title)}</strong> {tag}</div>'

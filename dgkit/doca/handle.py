@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, ClassVar
 
-    from ..html_cards import Html
-
 CLOSING_S = 5.0  # how long close() waits for tasks in flight
 
 # Objects that a finalizer could not destroy: DOCA may still use them, so they are kept.
@@ -227,7 +225,7 @@ class Handle:
         return library_card(type(self).__name__, self._rows())
 
 
-def library_card(title: str, rows: Iterable[tuple[str, object]]) -> Html:
+def library_card(title: str, rows: Iterable[tuple[str, object]]) -> str:
     """Return an HTML card with the library's label, which is highlighted for software DOCA."""
     from ..html_cards import badge, card
 

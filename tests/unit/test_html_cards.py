@@ -37,6 +37,10 @@ def test_text_is_shown_as_it_is(text):
     assert text in Reader(html_cards.card("title", [("name", text)])).texts
 
 
+def test_a_card_is_a_plain_str_that_any_host_can_serialize():
+    assert type(html_cards.card("title", [])) is str
+
+
 def test_what_is_html_already_stays_html():
     page = html_cards.card(
         "t", [("state", html_cards.badge("on"))], badge=html_cards.badge("<soft>")

@@ -45,7 +45,7 @@ def text(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     return "\n".join("".join(span.text for span in line) for line in lines)
 
 
-def html(diagnosis: Diagnosis) -> Html:
+def html(diagnosis: Diagnosis) -> str:
     """Return a card: verdict, data paths, causes with their commands.
 
     Consequences of a cause, findings that are OK and checks that do not apply are collapsed.

@@ -359,4 +359,5 @@ function draw(view) {
   });
 }
 
-export default panel({ name: "allocate", draw });
+export const allocate = panel({ name: "allocate", draw });
+export default allocate;

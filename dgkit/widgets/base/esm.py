@@ -5,7 +5,7 @@ forms that can be linked by lines, and `link` refuses all others:
 
 - an import is `import { a, b } from "./path.js";`, above the code, without a cycle;
 - an export stands before a `const`, a `function` or a `class` at the start of a line;
-- the panel's own module has `export default`, and no module imports it.
+- a panel's own module has `export default`; if others import it, as its last line, with a name.
 
 Each imported module becomes a function's body, so that what it does not export stays its own, as in
 a page that loads the files; the panel's own module follows unchanged. A style sheet belongs to the
@@ -20,6 +20,7 @@ from pathlib import Path
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:const|class|(?:async )?function\*?) (\w+))", re.MULTILINE)
+_DEFAULT = re.compile(r"^export default [a-z]\w*;\n\Z", re.MULTILINE)
 _OTHER_IMPORT = re.compile(r"^import\b[^\n]*", re.MULTILINE)
 _OTHER = re.compile(r"^(?:import|export)\b[^\n]*", re.MULTILINE)
 
@@ -75,7 +76,7 @@ def _bound(path: Path, name: dict[Path, str]) -> str:
 
 def _wrapped(path: Path, name: dict[Path, str]) -> str:
     """Return a module as the result of a function: an object of its exports."""
-    text = _bound(path, name)
+    text = _DEFAULT.sub("", _bound(path, name))
     exports = _EXPORT.findall(text)
     body = _checked(path, _EXPORT.sub("", text), _OTHER)
     return f"const {name[path]} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();\n"

@@ -1,9 +1,14 @@
 // The dashboard: a status line, and the views of the four panels, in rows or in tabs.
 
+import { allocate } from "../allocate/allocate.js";
 import { button, h, keepFocus, newId } from "../base/elements.js";
 import { reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
+import { hexview } from "../hexview/hexview.js";
+import { latency } from "../latency/latency.js";
+import { transfer } from "../transfer/transfer.js";
 
+const PANELS = { hex: hexview, plot: latency, allocate, transfer };
 const TITLES = { hex: "Memory", plot: "Latency", allocate: "Allocate memory", transfer: "Transfer" }; // in tab order
 const FOLDED = ["allocate", "transfer"]; // in rows, one line each until they are wanted
 const ARRANGEMENTS = [
@@ -195,7 +200,8 @@ function lostError(lost, owned) {
   return { text: lost.text, hint };
 }
 
-// The views of the four panels, created by the page's widget manager. In tabs, one of them is shown.
+// The views of the four panels. In tabs, one of them is shown. This module draws them itself, because
+// of a widget manager's methods every host of anywidget has `get_model` only.
 class Slots {
   #manager;
   #fail;
@@ -265,23 +271,26 @@ class Slots {
     for (const [name, slot] of Object.entries(this.#slots)) {
       if (slot.model === models[name]) continue; // unchanged
       slot.model = models[name];
-      slot.view?.remove();
-      this.#host(slot, models[name]);
+      slot.end?.();
+      slot.end = null;
+      this.#host(slot, name, models[name]);
     }
   }
-  async #host(slot, id) {
+  async #host(slot, name, id) {
     try {
-      const view = await this.#manager.create_view(await this.#manager.get_model(id));
-      if (this.#ended || slot.model !== id) return view.remove();
-      slot.view = view;
-      slot.replaceChildren(view.el);
+      const model = await this.#manager.get_model(id);
+      if (this.#ended || slot.model !== id) return;
+      const el = h("div");
+      slot.replaceChildren(el);
+      slot.end = await PANELS[name].render({ model, el });
+      if (this.#ended || slot.model !== id) slot.end();
     } catch (error) {
       this.#fail(error);
     }
   }
   end() {
     this.#ended = true;
-    for (const slot of Object.values(this.#slots)) slot.view?.remove();
+    for (const slot of Object.values(this.#slots)) slot.end?.();
   }
 }
 

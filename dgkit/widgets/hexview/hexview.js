@@ -217,4 +217,5 @@ function subscribe(view, grid, tools, apply) {
   });
 }
 
-export default panel({ name: "hexview", draw });
+export const hexview = panel({ name: "hexview", draw });
+export default hexview;

@@ -265,9 +265,10 @@ class LatencyView {
   }
 }
 
-export default panel({
+export const latency = panel({
   name: "latency",
   draw(view) {
     new LatencyView(view).begin();
   },
 });
+export default latency;

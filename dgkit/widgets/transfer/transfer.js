@@ -296,4 +296,5 @@ function draw(view) {
   view.on("results", results);
 }
 
-export default panel({ name: "transfer", draw });
+export const transfer = panel({ name: "transfer", draw });
+export default transfer;

@@ -23,7 +23,7 @@ def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
     path, log = folder / "page.ipynb", folder / "voila.log"
     nbformat.write(book, path)
     command = [
-        sys.executable, "-m", "voila", "--no-browser", f"--port={_free_port()}",
+        sys.executable, "-m", "voila", "--no-browser", f"--port={free_port()}",
         "--Voila.ip=127.0.0.1", "--show_tracebacks=True", str(path),
     ]  # fmt: skip
     environment = front_ends_environment(folder / "home")
@@ -46,7 +46,7 @@ def voila(folder: Path, book: NotebookNode) -> Iterator[str]:
             process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a free port; if it is taken in the meantime, Voila chooses another."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
