@@ -128,3 +128,40 @@ def test_alone_it_fits_beside_the_file_browser(board, panel, width, dark):
         page.ask("() => app.shell.collapseLeft()")
         page.page.set_viewport_size({"width": 1600, "height": 2600})
         board.cell("alone.close()")
+
+
+RECORDS = """
+import numpy as np
+dtype = np.dtype([("id", "<u4"), ("kind", "S4"), ("load", "<f4"), ("sent", "<u8")])
+log = d.session.empty(1_000_000, dtype=dtype, name="log")
+log.array["id"] = np.arange(1_000_000)
+log.array["kind"] = np.resize(np.array([b"put", b"get", b"put"]), 1_000_000)
+log.array["load"] = (np.arange(1_000_000) * 7919 % 1_000_003) / 1_000_003
+log.array["sent"] = np.arange(1_000_000) * 1250
+d.panels.hex.region = log
+"""
+
+
+def test_records_of_a_dtype_are_sorted_filtered_and_linked_with_the_bytes(board):
+    panel = board.panel("hexview")
+    board.cell(RECORDS)
+    box = panel.get_by_role("region", name="Records")
+    rows = box.locator("tbody tr:visible")
+    expect(panel.get_by_text("1,000,000 records of 20 bytes")).to_be_visible()
+    expect(rows).to_have_count(12)
+    expect(rows.nth(1).locator("td")).to_have_text(["1", "b'get'", "0.00791897625", "1250"])
+    panel.get_by_label("Show the records that satisfy").fill("kind == 'get' and id < 30")
+    panel.get_by_role("button", name="Filter").click()
+    expect(panel.get_by_text("10 of 1,000,000 records of 20 bytes")).to_be_visible()
+    box.get_by_role("button", name="load").click()
+    expect(box.locator("th[aria-sort=ascending]")).to_have_text("load")
+    expect(rows.nth(1).locator("th")).to_have_text("4")
+    rows.nth(1).click()
+    expect(selected(panel)).to_have_count(20)
+    expect(rows.nth(1)).to_have_attribute("aria-current", "true")
+    expect(panel.get_by_text("dtype at 0x50, 20 bytes")).to_be_visible()
+    panel.get_by_role("button", name="Show all").click()
+    expect(panel.get_by_text("1,000,000 records of 20 bytes")).to_be_visible()
+    box.press("End")
+    expect(rows.last.locator("th")).to_have_text("999,999")
+    board.cell("log.close()")

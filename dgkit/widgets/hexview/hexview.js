@@ -8,6 +8,7 @@ import { HexBox } from "./box.js";
 import { RegionImage } from "./image.js";
 import { OverviewStrip } from "./overview.js";
 import { Places } from "./places.js";
+import { RecordTable } from "./records.js";
 import { StructureTable } from "./structure.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
@@ -91,14 +92,19 @@ function draw(view) {
     image.ask();
   });
   const structure = new StructureTable(view, grid);
+  const records = new RecordTable(view, grid);
   const places = new Places(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
     structure.cursorChanged();
+    records.cursorChanged();
   };
-  grid.onDraw = () => structure.refresh();
-  grid.side.append(structure.element, image.element);
+  grid.onDraw = () => {
+    structure.refresh();
+    records.refresh();
+  };
+  grid.side.append(structure.element, records.element, image.element);
   overview.row.append(places.row);
   tools.choices = makeChoices(commands);
   tools.search = makeSearch(
@@ -123,7 +129,13 @@ function draw(view) {
   );
   view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
   const apply = () =>
-    applyState(view, grid, tools, { empty, parts: [overview, structure, image, places], bytes, legend, differs });
+    applyState(view, grid, tools, {
+      empty,
+      parts: [overview, structure, records, image, places],
+      bytes,
+      legend,
+      differs,
+    });
   subscribe(view, grid, tools, apply);
   trackVisibility(view, grid, [overview, image]);
   apply();

@@ -19,6 +19,7 @@ from .fetch import Reader
 from .image import RegionImage
 from .live_view import LiveView, Page
 from .overview import Overview
+from .records import Records
 from .search import parse_pattern
 from .search_task import SearchTask
 from .selection import RegionSelection
@@ -49,7 +50,9 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         source: What is shown: `dpu` (read by DMA), `host` or `both`.
         structure: A structure laid over the bytes, whose fields are listed and coloured: a
             ctypes.Structure class, a structured NumPy dtype, a dict such as
-            `{"magic": "u32", "name": "char[16]"}`, or None.
+            `{"magic": "u32", "name": "char[16]"}`, or None: that of the region's array, if
+            its dtype has fields. Where it fits in the region more than once, the view has a table
+            of records; see arrange().
         structure_offset: The offset of its first byte.
         bookmarks: Named places of the region: a dict of name: (start, stop).
         image: The region as an image, a pixel per item: a dict of `dtype` (`u8`, `i16`, `f32`, ...;
@@ -117,7 +120,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
         self._session = session
         self._options = Options()
-        self._selection = selection = RegionSelection(session, region, self._region_changed)
+        self._selection = selection = RegionSelection(session, region, self._forget_region)
         self.reader = reader = Reader()
         self._edits = EditHistory(self._edited, self.fail)
         sources = lambda: self.sources  # noqa: E731
@@ -138,6 +141,10 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         self._structure = StructureView(
             reader, selection.current, lambda: self.sources[0], self._changed
         )
+        self._records = Records(
+            reader, selection.current, sources, self._structure, changed=self._changed,
+            failed=self.fail,
+        )  # fmt: skip
         self._bookmarks = Bookmarks(selection, self._changed)
         super().__init__()
         selection.model.subscribe(self)
@@ -156,20 +163,25 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     def models(self) -> tuple[object, ...]:
         """Return the objects besides the panel whose handlers a view can call."""
-        return self._search, self._structure, self._bookmarks, self._overview, self._image
+        return (
+            self._search, self._structure, self._records, self._bookmarks, self._overview,
+            self._image,
+        )  # fmt: skip
 
     def _changed(self) -> None:
         """Send the state to all views, and refresh the traits."""
         self.broadcast_state("state", self.state)
         self.refresh_traits()
 
-    def _region_changed(self) -> None:
+    def _forget_region(self) -> None:
         """Discard everything that belongs to the previous region."""
         self._live.reset()
         self._edits.clear()
         self._search.reset()
         self._overview.reset()
         self._image.reset()
+        self._structure.region_changed()
+        self._records.reset()
 
     def _session_changed(self, what: str) -> None:
         if what != "written":
@@ -233,6 +245,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             "at": self._selection.at,
             "selection": list(self._selection.span), "search": self._search.state,
             "undoable": self._edits.undoable, "structure": self._structure.state(),
+            "records": self._records.state(),
             "bookmarks": [[name, *span] for name, span in here.items()],
             "image": self._image.setting,
         }  # fmt: skip
@@ -332,6 +345,23 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         return {"at": edit.at, "size": len(edit.data)}
 
     # Calls from a cell.
+
+    def arrange(self, where: str = "", *, sort: str = "", descending: bool = False) -> None:
+        """Filter and sort the table of records in the views, as its controls do.
+
+        The region is not copied: its memory is read with the size of a record as stride.
+
+        Args:
+            where: Conditions joined by "and": "size > 0x40 and kind == 3"; "" for all records.
+            sort: Name of a field; "" for the order of memory.
+            descending: Sort from the greatest value.
+
+        Raises:
+            ValueError: There are no records, a condition or a field is invalid, or the host's
+                memory is not in this process.
+            BoundsError: There are more than 10,000,000 records.
+        """
+        self._records.arrange(where, sort, descending)
 
     def goto(self, offset: int | str) -> None:
         """Select one byte and scroll to it.

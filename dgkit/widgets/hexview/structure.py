@@ -50,14 +50,14 @@ class Field(NamedTuple):
         """The size in bytes."""
         return self.dtype.itemsize
 
-    def value(self, data: bytes) -> str:
-        """Return the value as text, given the bytes of the structure."""
+    def value(self, data: bytes, *, plain: bool = False) -> str:
+        """Return the value as text, given the bytes of the structure; without hex if `plain`."""
         array = np.frombuffer(data, self.dtype.base, offset=self.offset, count=self._count)
         if self.bits is not None:
             low, count = self.bits
-            return _text((int(array[0]) >> low) & ((1 << count) - 1))
+            return _text((int(array[0]) >> low) & ((1 << count) - 1), plain=plain)
         if self.dtype.subdtype is None:
-            return _text(array[0])
+            return _text(array[0], plain=plain)
         shown = ", ".join(_text(item, plain=True) for item in array[:_MAX_SHOWN])
         return f"[{shown}{', …' if len(array) > _MAX_SHOWN else ''}]"
 

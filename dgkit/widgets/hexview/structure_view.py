@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class StructureView:
-    """Structure and offset of a panel; they stay when another region is shown.
+    """Structure and offset of a panel; an assigned one stays when another region is shown.
+
+    Without one, a region whose array has a structured dtype is shown with that.
 
     Attributes:
         offset: The offset of the structure's first byte.
@@ -33,16 +36,33 @@ class StructureView:
         """Start without a structure; `changed()` is called when the structure has changed."""
         self._changed = changed
         self._reader, self._region, self._source = reader, region, source
-        self._structure: Structure | None = None
+        self._assigned: Structure | None = None
+        self._adopted: tuple[Any, Structure | None] = None, None  # of the dtype that is first
         self.offset = 0
+
+    @property
+    def structure(self) -> Structure | None:
+        """The assigned structure, or that of the region's dtype; None if there is none."""
+        if self._assigned is not None:
+            return self._assigned
+        dtype = _record_dtype(self._region())
+        if dtype != self._adopted[0]:
+            self._adopted = dtype, _parsed(dtype)
+        return self._adopted[1]
+
+    def region_changed(self) -> None:
+        """Place the structure of another region's dtype at its start."""
+        if self._assigned is None:
+            self.offset = 0
 
     @property
     def described_by(self) -> Any:
         """The description of the structure; None without one."""
-        return None if self._structure is None else self._structure.source
+        structure = self.structure
+        return None if structure is None else structure.source
 
     def assign(self, source: Any) -> None:
-        """Lay a structure over the bytes at the current offset, or remove it if None.
+        """Lay a structure over the bytes at the current offset; None: that of the region's dtype.
 
         Raises:
             TypeError, ValueError, BoundsError: As raised by parse_structure() and place().
@@ -53,7 +73,7 @@ class StructureView:
             region = self._region()
             if region is not None and self.offset + structure.size > region.size:
                 self.offset = 0
-        self._structure = structure
+        self._assigned = structure
         self._changed()
 
     @handler
@@ -64,9 +84,10 @@ class StructureView:
             ValueError: There is no structure.
             BoundsError: It does not fit there.
         """
-        if self._structure is None:
+        structure = self.structure
+        if structure is None:
             raise ValueError("there is no structure: assign one to HexView.structure")
-        self._check(self._structure, offset)
+        self._check(structure, offset)
         self.offset = offset
         self._changed()
 
@@ -82,7 +103,7 @@ class StructureView:
 
     def state(self) -> dict[str, Any] | None:
         """Return name, size, offset and fields for a view; None without a structure."""
-        structure = self._structure
+        structure = self.structure
         if structure is None:
             return None
         fields = [[one.name, one.type, one.offset, one.size] for one in structure.fields]
@@ -93,7 +114,7 @@ class StructureView:
     @handler
     def fields(self) -> dict[str, Any]:
         """Read the bytes of the structure; return `at` and `values`, or the reason in `error`."""
-        structure, region = self._structure, self._region()
+        structure, region = self.structure, self._region()
         if structure is None or region is None:
             return {"at": self.offset, "values": [], "error": ""}
         at = self.offset
@@ -110,8 +131,21 @@ class StructureView:
 
     def of_page(self, page: Page) -> dict[str, Any] | None:
         """Return the same as fields() from a page that was read, or None if bytes are missing."""
-        structure, at = self._structure, self.offset - page.at
+        structure, at = self.structure, self.offset - page.at
         if structure is None or at < 0 or at + structure.size > len(page.parts[0]):
             return None
         values = structure.values(page.parts[0][at : at + structure.size])
         return {"at": self.offset, "values": values, "error": ""}
+
+
+def _record_dtype(region: SessionRegion | None) -> Any:
+    """Return the dtype of a region's array in this process if it has fields, else None."""
+    array = getattr(getattr(region and region.local, "memory", None), "array", None)
+    dtype = getattr(array, "dtype", None)
+    return dtype if getattr(dtype, "names", None) else None
+
+
+def _parsed(dtype: Any) -> Structure | None:
+    with contextlib.suppress(BoundsError, TypeError):  # too large to be shown
+        return None if dtype is None else parse_structure(dtype)
+    return None
