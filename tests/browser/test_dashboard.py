@@ -274,3 +274,5 @@ def test_its_panels_are_in_tabs_as_the_user_likes_also_with_the_next_kernel(note
     expect(notebook.panel("transfer")).to_be_hidden()
     dashboard.locator("summary").get_by_text("Transfer", exact=True).click()
     expect(notebook.panel("transfer")).to_be_visible()
+    notebook.cell("d.panels.plot.close()")
+    expect(dashboard.get_by_text("Latency: this panel was closed.")).to_be_visible()

@@ -282,7 +282,13 @@ class Slots {
       if (this.#ended || slot.model !== id) return;
       const el = h("div");
       slot.replaceChildren(el);
-      slot.end = await PANELS[name].render({ model, el });
+      const end = await PANELS[name].render({ model, el });
+      const closed = () => slot.replaceChildren(`${TITLES[name]}: this panel was closed.`);
+      model.on("change:_esm", closed); // a closed panel replaces its module
+      slot.end = () => {
+        model.off("change:_esm", closed);
+        end();
+      };
       if (this.#ended || slot.model !== id) slot.end();
     } catch (error) {
       this.#fail(error);
