@@ -98,6 +98,14 @@ def test_a_header_stands_alone_and_before_any_other(first, tmp_path):
         subprocess.run(command, check=True, cwd=tmp_path)
 
 
+def test_doca_log_declares_the_functions_of_string_h(tmp_path):
+    # The client of NVIDIA's dpu_gpu_remote_offload uses memcmp, and no other header brings it.
+    source = tmp_path / "program.c"
+    source.write_text('#include <doca_log.h>\nint differ(void) { return memcmp("a", "b", 1); }\n')
+    command = [tool("cc", "gcc"), "-std=c11", "-Wall", "-Werror", "-fsyntax-only"]
+    subprocess.run([*command, f"-I{HOME}/include", source], check=True)
+
+
 PROGRAM = """
 #include <stdio.h>
 #include <doca_argp.h>

@@ -7,8 +7,10 @@
 #ifndef DOCA_LOG_H
 #define DOCA_LOG_H
 
+/* string.h: programs use memcmp and include only this header and doca_error.h. */
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "doca_compat.h"
 #include "doca_error.h"
