@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ..errors import PeerError
+from ..errors import PeerError, PeerLost
 from ..wire.creation import Creation
 from ..wire.messages import Cancel, Subscribe, Watch
 from ..wire.telemetry import Sampled, decode_sampled
@@ -124,6 +124,9 @@ class RemoteSource:
         self._pump()
         try:
             blocks = [decode_sampled(body) for body in self._subscriber.take()]
+        except PeerLost:  # before the session's own connection, which knows the agent's process
+            self._errors.append(self._link.liveness.lost())
+            return []
         except PeerError as exc:
             self._errors.append(exc)
             return []

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ... import files
 from ..base.chart import Axis, Chart, Points
-from .static_figure import figure_charts
 
 if TYPE_CHECKING:
     from bokeh.model import Model
@@ -64,6 +63,8 @@ def save_figure(
     target, inches = Path(path), _inches("width", WIDTHS.get(str(width), width))
     if (kind := target.suffix[1:].lower()) not in _FORMATS:
         raise ValueError(f"{str(target)!r} has no known format; it must end in .pdf, .svg or .png")
+    from .static_figure import figure_charts  # imports Bokeh
+
     charts, missing = figure_charts(figure)
     if missing or len(charts) != 1:
         wrong = ", ".join(sorted(missing)) or f"{len(charts)} plots"
