@@ -1,5 +1,6 @@
 """A client sees its own samples and totals; its subscriptions neither fill nor end the agent."""
 
+import contextlib
 import os
 import socket
 import time
@@ -143,10 +144,14 @@ def test_pings_behind_unread_subscriptions_do_not_end_the_agent(private):
     sent = frame(encode(Subscription(1))) * 65 + b"\x04\x07\x04PING\0\0" * 50
     with dgkit.connect(private.address) as session:
         path = parse(session.telemetry()).path
-        for _ in range(3):
-            connected = socket.socket(socket.AF_UNIX)
-            connected.connect(str(path))
-            with Zmtp(connected, b"DEALER") as raw:
+        with contextlib.ExitStack() as connections:
+            for _ in range(3):
+                connected = socket.socket(socket.AF_UNIX)
+                connected.connect(str(path))
+                raw = connections.enter_context(Zmtp(connected, b"DEALER"))
                 raw.socket.sendall(sent)
+                with contextlib.suppress(ConnectionError):
+                    while raw.socket.recv(4096):  # until the agent ends the connection
+                        pass
         with session.empty(64) as region, session.monitor(region, every_s=0.01) as monitor:
             until(monitor.read, "a block")
