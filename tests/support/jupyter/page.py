@@ -263,7 +263,8 @@ class LabPage:
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
         self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
         light = "false" if dark else "true"
-        self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached")
+        body = f"body[data-jp-theme-light='{light}']"
+        self.page.wait_for_selector(body, state="attached", timeout=60_000)
         self._splash_gone()
 
     def shot(self, name: str, of: Locator | None = None) -> Path:
