@@ -311,6 +311,12 @@ export class HexBox {
     this.moved = true;
     this.refresh();
   }
+  // Goes to bytes and selects them; the place that is left can be returned to.
+  choose(start, stop) {
+    this.leave();
+    this.show(start, true);
+    this.cursor.select(start, stop);
+  }
   // Scrolls, on a message from the kernel, so that the row of a byte becomes the first.
   scrollTo(at) {
     if (!this.layout) return;

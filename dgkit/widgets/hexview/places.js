@@ -86,9 +86,7 @@ export class Places {
     this.#buttons();
     if (!found) return;
     const [, start, stop] = found;
-    this.leave();
-    this.grid.show(start, true);
-    this.grid.cursor.select(start, stop);
+    this.grid.choose(start, stop);
   }
   async #add() {
     const [start, stop] = this.grid.cursor.span;

@@ -4,6 +4,7 @@
 import { button, h } from "../base/elements.js";
 import { plural } from "../base/units.js";
 import { Scroller } from "./grid.js";
+import { Refresher } from "./refresher.js";
 
 const SHOWN = 12; // rows
 const PAUSE_MS = 100; // before the rows are read again
@@ -11,12 +12,13 @@ const PAUSE_MS = 100; // before the rows are read again
 export class RecordTable {
   #key = "";
   #lines = [];
-  #asking = false;
-  #again = false;
-  #timer = 0;
+  #rows;
   constructor(view, grid) {
     this.view = view;
     this.grid = grid;
+    this.#rows = new Refresher(async () => {
+      this.#show(await view.call("records", { first: this.scroller.top, count: SHOWN }));
+    });
     this.title = h("summary");
     this.where = h("input", {
       size: 24,
@@ -108,9 +110,7 @@ export class RecordTable {
     const { first, size } = this.view.state.records;
     const start = first + number * size;
     this.view.attempt("place_structure", { offset: start });
-    this.grid.leave();
-    this.grid.show(start, true);
-    this.grid.cursor.select(start, start + size);
+    this.grid.choose(start, start + size);
   }
   #keyDown(event) {
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: SHOWN, PageUp: -SHOWN }[event.key];
@@ -120,25 +120,9 @@ export class RecordTable {
     this.scroller.go(end ?? this.scroller.top + step);
     this.refresh(0);
   }
-  // Reads the rows in view, soon: one request is in flight at a time.
+  // Reads the rows in view, soon.
   refresh(pause = PAUSE_MS) {
-    if (this.element.hidden || !this.element.open) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#ask(), pause);
-  }
-  async #ask() {
-    if (this.#asking) return void (this.#again = true);
-    this.#asking = true;
-    try {
-      do {
-        this.#again = false;
-        this.#show(await this.view.call("records", { first: this.scroller.top, count: SHOWN }));
-      } while (this.#again);
-    } catch {
-      /* the kernel has ended, which the panel shows */
-    } finally {
-      this.#asking = false;
-    }
+    if (!this.element.hidden && this.element.open) this.#rows.soon(pause);
   }
   #show({ rows, error }) {
     this.note.textContent = error;

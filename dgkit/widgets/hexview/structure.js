@@ -4,6 +4,7 @@
 import { button, h } from "../base/elements.js";
 import { plural } from "../base/units.js";
 import { HUES } from "./grid.js";
+import { Refresher } from "./refresher.js";
 import { hexOffset } from "./values.js";
 
 const FIELDS_MS = 100; // pause before values are read again
@@ -11,12 +12,11 @@ const FIELDS_MS = 100; // pause before values are read again
 export class StructureTable {
   #key = "";
   #lines = [];
-  #asking = false;
-  #again = false;
-  #timer = 0;
+  #values;
   constructor(view, grid) {
     this.view = view;
     this.grid = grid;
+    this.#values = new Refresher(async () => this.#show(await view.call("fields")));
     const place = (at) => view.attempt("place_structure", { offset: at });
     const step = (by) => place(view.state.structure.at + by * view.state.structure.size);
     this.previous = button("Previous", () => step(-1), { "aria-label": "Previous structure" });
@@ -67,7 +67,7 @@ export class StructureTable {
     this.grid.hues = { at, map };
     this.#lines = fields.map(([path, type, offset, length], i) => {
       const value = h("td", { class: "dg-mono" });
-      const go = button(path, () => this.#select(at + offset, length), { class: "dg-hex-field" });
+      const go = button(path, () => this.grid.choose(at + offset, at + offset + length), { class: "dg-hex-field" });
       const row = h(
         "tr",
         {},
@@ -80,30 +80,9 @@ export class StructureTable {
     });
     this.body.append(...this.#lines.map(({ row }) => row));
   }
-  #select(start, size) {
-    this.grid.leave();
-    this.grid.show(start, true);
-    this.grid.cursor.select(start, start + size);
-  }
-  // Reads the values again, soon: one request is in flight at a time.
+  // Reads the values again, soon.
   refresh() {
-    if (this.element.hidden) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#ask(), FIELDS_MS);
-  }
-  async #ask() {
-    if (this.#asking) return void (this.#again = true);
-    this.#asking = true;
-    try {
-      do {
-        this.#again = false;
-        this.#show(await this.view.call("fields"));
-      } while (this.#again);
-    } catch {
-      /* the kernel has ended, which the panel shows */
-    } finally {
-      this.#asking = false;
-    }
+    if (!this.element.hidden) this.#values.soon(FIELDS_MS);
   }
   #show({ at, values, error }) {
     if (at !== this.view.state.structure?.at) return;
