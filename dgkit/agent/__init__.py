@@ -6,6 +6,7 @@ server.py         the loop
 state.py          state shared by the loop, handlers, monitors and handshake
 handlers.py       one handler for each request
 client.py         per-client resources, and its requests that wait
+dropped_routes.py routes whose messages are dropped
 account.py        resources of one key or user, and their limits
 agent_limits.py   limits of clients, regions and file descriptors
 gpu_rings.py      GPU queues of a client

@@ -43,6 +43,7 @@ from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
 from .client import Client, Waiting
+from .dropped_routes import DroppedRoutes
 from .handlers import Handlers
 from .handshake import check_hello, welcome
 from .state import TELEMETRY_MS, AgentState
@@ -61,7 +62,6 @@ _RETRY_MS = 5  # interval of retries for connections that did not accept a reply
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
-_MAX_DROPPED = 1024  # routes whose messages are dropped
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
 
@@ -97,7 +97,7 @@ class Agent:
         self._retried = 0.0
         self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
         self._hellos: dict[bytes, tuple[zmq.Frame, bool]] = {}  # first messages, in order of turns
-        self._dropped: dict[bytes, None] = {}  # routes whose messages are dropped, oldest first
+        self._dropped = DroppedRoutes()
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
         self._signal_fd = signal_fd
@@ -209,7 +209,7 @@ class Agent:
         hello = self._hellos.pop(route, None)
         if hello is not None:
             self._guard("a flood", self._penalize_sender, hello[0])
-            self._drop_messages(route)
+            self._dropped.add(route)
         elif route == self._wakeup_route:
             self._service(frame.bytes)
         else:
@@ -223,12 +223,6 @@ class Agent:
             account.shun()
         elif sender.key:
             account.penalize()
-
-    def _drop_messages(self, route: bytes) -> None:
-        """Drop all further messages from a route."""
-        self._dropped[route] = None
-        if len(self._dropped) > _MAX_DROPPED:
-            del self._dropped[next(iter(self._dropped))]
 
     def _serve_waiting(self) -> bool:
         """Serve one request of the client whose turn it is, and one Hello.
@@ -484,7 +478,7 @@ class Agent:
 
     def _leave(self, client: Client, bye: int | None) -> None:
         del self._clients[client.route]
-        self._drop_messages(client.route)
+        self._dropped.add(client.route)
         self._unread.pop(client.route, None)
         self._waiting.pop(client.route, None)
         self._by_fd.pop(client.caller.fd, None)

@@ -24,6 +24,7 @@ from ..wire.messages import encode
 from ..wire.sockets import fd_of
 from ..wire.telemetry import SUBSCRIBED, TELEMETRY_HWM, Sampled, decode_subscription
 from .account import check_user
+from .dropped_routes import DroppedRoutes
 
 if TYPE_CHECKING:
     from ..wire.listener import Caller, Listener
@@ -35,7 +36,6 @@ _INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw
 _SWEEP_NS = 1_000_000_000  # between two looks for descriptors that closed unseen
 _SUBSCRIBER_FDS = 1
 _MAX_RECEIVED = 64  # most messages read at once
-_MAX_DROPPED = 1024  # routes whose messages are dropped
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 
 
@@ -93,7 +93,7 @@ class Telemetry:
         self._numbers: Counter[int] = Counter()
         self._subscribers: dict[bytes, _Subscriber] = {}  # by route
         self._readers: defaultdict[int, list[_Subscriber]] = defaultdict(list)  # by monitor
-        self._dropped: dict[bytes, None] = {}  # routes whose messages are dropped, oldest first
+        self._dropped = DroppedRoutes()
         self._sent_ns = time.monotonic_ns()
         self._swept_ns = 0
 
@@ -185,9 +185,7 @@ class Telemetry:
             account = self._account_of(sender)
             if sender.key and not account.penalized:
                 account.penalize()
-        self._dropped[route] = None
-        if len(self._dropped) > _MAX_DROPPED:
-            del self._dropped[next(iter(self._dropped))]
+        self._dropped.add(route)
         self._listener.disconnect_subscriber(sender.fd)
 
     def _subscribe(self, route: bytes, sender: Caller, body: bytes) -> None:
@@ -232,9 +230,7 @@ class Telemetry:
 
     def ended(self, fd: int) -> None:
         """Refund the charges of an ended connection, if its descriptor is closed by now."""
-        for each in [each for each in self._subscribers.values() if each.fd == fd]:
-            if each.inode != _inode(fd):
-                self._forget(each)
+        self._refund([each for each in self._subscribers.values() if each.fd == fd])
 
     def _forget(self, subscriber: _Subscriber) -> None:
         del self._subscribers[subscriber.route]
@@ -247,7 +243,10 @@ class Telemetry:
     def _refund_ended(self) -> None:
         """Refund what closed unseen: libzmq may report an end before it closes the descriptor."""
         self._swept_ns = time.monotonic_ns()
-        for each in list(self._subscribers.values()):
+        self._refund([*self._subscribers.values()])
+
+    def _refund(self, subscribers: list[_Subscriber]) -> None:
+        for each in subscribers:
             if each.inode != _inode(each.fd):
                 self._forget(each)
 
