@@ -38,14 +38,17 @@ def requirements(traces: Sequence[Trace]) -> list[list[Requirement]]:
     found: list[list[Requirement]] = [[] for _ in traces]
     for index, trace in enumerate(traces):
         for number, other in enumerate(traces):
-            if number == index:
-                continue
-            has_clock = trace.header.get("boot") and trace.header["boot"] == other.header.get(
-                "boot"
-            )
-            found[index] += (_by_time if has_clock else _by_descriptors)(trace, other, number)
+            if number != index:
+                found[index] += (_by_time if _one_clock(trace, other) else _by_descriptors)(
+                    trace, other, number
+                )
         found[index].sort(key=lambda requirement: requirement.index)
     return found
+
+
+def _one_clock(trace: Trace, other: Trace) -> bool:
+    boot = trace.header.get("boot")
+    return bool(boot) and boot == other.header.get("boot")
 
 
 def _by_time(trace: Trace, other: Trace, number: int) -> list[Requirement]:
@@ -67,13 +70,11 @@ def _by_descriptors(trace: Trace, other: Trace, number: int) -> list[Requirement
         for blob, (index, _) in imported.items()
         if blob in exported
     ]
-    used = {
-        blob: call
-        for blob, call in _descriptors(other, "b").items()
-        if blob in _descriptors(trace, "B")
-    }
+    own, used = _descriptors(trace, "B"), _descriptors(other, "b")
     for blob, (_, call) in used.items():
-        owner = _descriptors(trace, "B")[blob][1].arguments[0]
+        if blob not in own:
+            continue
+        owner = own[blob][1].arguments[0]
         last = _last_use(other, call.outputs[0]) if call.outputs else 0
         found += [
             Requirement(index, number, last + 1)

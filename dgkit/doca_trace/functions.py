@@ -12,7 +12,8 @@ from typing import Any
 from ..files import installed_softdoca
 
 OUTPUTS = "HL1248DABNF"
-# Functions that are not replayed, by header: they need a GPU, an adapter or what a trace lacks.
+# Headers whose functions are replayed, but some; the others need a GPU, an adapter or what a trace
+# lacks.
 _REPLAYED = (
     *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
     *("ctx", "dev", "dma", "mmap", "mmap_advise", "pe", "sync_event"),

@@ -46,8 +46,7 @@ class Replay:
 
     def __init__(self, trace: Trace, functions: Functions, folder: Path) -> None:
         self._trace, self._doca = trace, ctypes.CDLL(None)
-        Values.callback_types = functions.callbacks
-        self._values = Values(trace, self._deliver, folder)
+        self._values = Values(trace, functions.callbacks, self._deliver, folder)
         self._expected: dict[tuple[str, int, Any], deque[Callback]] = defaultdict(deque)
         self._order: dict[tuple[str, Any], deque[Callback]] = defaultdict(deque)
         recorded = (callback for call in trace.every_call() for callback in call.callbacks)

@@ -31,10 +31,19 @@ class CannotReplayError(Exception):
 
 
 class Values:
-    """Maps the values of a trace to those of this process, and back."""
+    """Maps the values of a trace to those of this process, and back.
 
-    def __init__(self, trace: Trace, deliver: Deliver, folder: Path) -> None:
-        self._trace, self._deliver, self._folder = trace, deliver, folder
+    Args:
+        trace: The trace.
+        types: The types of callbacks.
+        deliver: Called with each callback.
+        folder: Where all replays put the descriptors that they export.
+    """
+
+    def __init__(
+        self, trace: Trace, types: dict[str, Function], deliver: Deliver, folder: Path
+    ) -> None:
+        self._trace, self._types, self._deliver, self._folder = trace, types, deliver, folder
         self.handles: dict[str, int] = {}  # "dma:3": its address
         self.names: dict[int, str] = {}  # the newest of each address
         self.files: dict[str, int] = {}
@@ -120,15 +129,13 @@ class Values:
     def _callback(self, parameter: Parameter, number: int) -> Any:
         name = parameter.type.replace("*", "").strip()
         if (name, number) not in self._callbacks:
-            function = self.callback_types[name]
+            function = self._types[name]
             count = len(function.parameters)
             kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_uint64] * count)
             self._callbacks[name, number] = kind(
                 lambda *given: self._deliver(function, number, list(given))
             )
         return self._callbacks[name, number]
-
-    callback_types: dict[str, Function] = {}  # noqa: RUF012 - set once, before the replay
 
     # ---- memory ----
 
@@ -177,11 +184,8 @@ class Values:
         start = self._addresses.get(name)
         if start is not None and start + int(offset or 0) == address:
             return recorded
-        if (
-            start is None
-            and class_of(recorded) == "addr"
-            and address not in (self._addresses.values())
-        ):
+        is_new = start is None and class_of(recorded) == "addr"
+        if is_new and address not in self._addresses.values():
             self._addresses[name] = address
             return recorded
         for number, size in self._trace.memory.items():

@@ -58,7 +58,7 @@ void recorded_end(struct recorded_call *call);
 void *recorded_call_back(struct recorded_call *call, struct recorded_callback *callback,
 			 unsigned int slot, const uint64_t *arguments);
 
-/* ---- numbers of handles, user data, addresses: recorder_names.c. Callers hold the lock. ---- */
+/* ---- numbers of handles, user data, addresses: names.c. Callers hold the lock. ---- */
 
 /* Returns the number of a value among those of its class, a constant text compared by its address
  * or content. A new one gets `fresh`, and so does a known one whose number is below `after`. */
