@@ -58,8 +58,7 @@ def _latency(report: LatencyReport) -> str:
         known.min_ns, known.max_ns, known.p50_ns, known.mean_ns, known.stdev_ns, known.p99_ns,
         known.p999_ns,
     )  # fmt: skip
-    least, most, typical, *others = (f"{ns / 1000:<7.2f}" for ns in figures)
-    mean, stdev, p99, p999 = others
+    least, most, typical, mean, stdev, p99, p999 = (f"{ns / 1000:<7.2f}" for ns in figures)
     return (
         f" {report.size:<7d} {known.n}          {least}        {most}      {typical}  \t"
         f"       {mean}     \t{stdev}\t\t{p99} \t\t{p999}"

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from .structure import Field, Structure
     from .structure_view import StructureView
 
-MAX_ORDERED = (
-    10_000_000  # records: 4 bytes each for their order, and 8 for the column while sorting
-)
+# Records: each takes 4 bytes for its place in an order, and 8 for the column while sorting.
+MAX_ORDERED = 10_000_000
 _MAX_PAGE = 64  # records
 MAX_COLUMNS = 64
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -118,15 +117,15 @@ class Records:
         region, structure, first, count = table
         with forms.for_field("where"):
             conditions = _conditions(structure, where)
-        keys = [_field(structure, sort)] if sort else []
-        if (keys or conditions) and (why := why_no_host(region)):
+        key = _field(structure, sort) if sort else None
+        if (key or conditions) and (why := why_no_host(region)):
             raise ValueError(f"records are sorted and filtered in the host's memory. {why}")
-        if count > MAX_ORDERED and (keys or conditions):
+        if count > MAX_ORDERED and (key or conditions):
             raise BoundsError(f"there are {count:,} records; at most {MAX_ORDERED:,} are sorted")
         self._cancel()
         by = {"sort": sort, "descending": descending, "where": where}
         columns = _Columns(region, structure, first, count)
-        arranged = lambda: columns.order(conditions, keys, descending)  # noqa: E731
+        arranged = lambda: columns.order(conditions, key, descending)  # noqa: E731
         self._key = region.id, structure, first
         self._task = scheduler.start(self._steps(arranged, by), self._failed)
 
@@ -180,17 +179,17 @@ class _Columns:
         self._region, self._structure, self._first, self._count = region, structure, first, count
 
     def order(
-        self, conditions: list[tuple[Field, str, Any]], keys: list[Field], descending: bool
+        self, conditions: list[tuple[Field, str, Any]], key: Field | None, descending: bool
     ) -> np.ndarray[Any, Any] | None:
         """Return the numbers of the records to show, in order; None for all, as in memory."""
-        if not conditions and not keys:
+        if not conditions and key is None:
             return None
         kept = np.ones(self._count, bool)
         for field, name, value in conditions:
             kept &= _OPERATORS[name](self._values(field), value)
         numbers = np.flatnonzero(kept).astype(np.uint32)
-        for field in keys:
-            values = self._values(field)[numbers]
+        if key is not None:
+            values = self._values(key)[numbers]
             by = np.argsort(values[::-1] if descending else values, kind="stable")
             numbers = numbers[::-1][by][::-1] if descending else numbers[by]
         return numbers

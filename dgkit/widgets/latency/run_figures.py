@@ -40,9 +40,9 @@ def _line(fig: Any, x: Any, y: Any, colour: str, name: str = "", **style: Any) -
 
 
 def _coloured(named: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Yield the name, the run or sweep, and its colour."""
+    """Yield the name, unless there is only one, the run or sweep, and its colour."""
     for (name, each), colour in zip(named.items(), cycle(_COLOURS), strict=False):
-        yield name, each, colour
+        yield name if len(named) > 1 else "", each, colour
 
 
 def _time(runs: Runs) -> Any:
@@ -56,7 +56,7 @@ def _time(runs: Runs) -> Any:
             fig.scatter(seconds, most, size=3, color=_PALE, legend_label="max")
         _line(fig, seconds, p99, _COLOURS[1] if single else colour, "p99" if single else "",
               line_dash="dashed")  # fmt: skip
-        _line(fig, seconds, p50, colour, "p50" if single else name)
+        _line(fig, seconds, p50, colour, name or "p50")
     return fig
 
 
@@ -67,7 +67,7 @@ def _histogram(runs: Runs) -> Any:
         share = 100 * count / count.sum()
         x = np.column_stack((low, high)).ravel() / 1e3
         y = np.repeat(share, 2)
-        _line(fig, [x[0], *x, x[-1]], [0, *y, 0], colour, name if len(runs) > 1 else "")
+        _line(fig, [x[0], *x, x[-1]], [0, *y, 0], colour, name)
     return fig
 
 
@@ -78,7 +78,7 @@ def _percentiles(runs: Runs) -> Any:
     fig.xaxis.major_label_overrides = names
     for name, run, colour in _coloured(runs):
         inverse, ns = run.history.curve().T
-        _line(fig, inverse, ns / 1e3, colour, name if len(runs) > 1 else "")
+        _line(fig, inverse, ns / 1e3, colour, name)
     return fig
 
 
@@ -92,7 +92,7 @@ def _cdf(runs: Runs) -> Any:
     fig = _new("Cumulative distribution of latency", _US, "share of samples", x_log=True)
     for name, run, colour in _coloured(runs):
         us, share = _steps(run.history.cumulative())
-        _line(fig, us, share, colour, name if len(runs) > 1 else "")
+        _line(fig, us, share, colour, name)
     return fig
 
 
@@ -104,7 +104,7 @@ def _ccdf(runs: Runs) -> Any:
     for name, run, colour in _coloured(runs):
         us, share = _steps(run.history.cumulative())
         above = share < 1  # the last step, to a share of 0, has no logarithm
-        _line(fig, us[above], 1 - share[above], colour, name if len(runs) > 1 else "")
+        _line(fig, us[above], 1 - share[above], colour, name)
     return fig
 
 
@@ -126,7 +126,7 @@ def _sweep(sweeps: Sweeps) -> Any:
         size = [row["size"] for row in rows]
         low, high, p50 = ([row[key] / 1e3 for row in rows] for key in ("low", "high", "p50"))
         fig.varea(size, low, high, fill_color=colour, fill_alpha=0.25)
-        _line(fig, size, p50, colour, "p50" if single else name)
+        _line(fig, size, p50, colour, name or "p50")
         fig.scatter(size, p50, size=5, color=colour)
         for key, style, shade in (("p99", "dashed", _COLOURS[1]), ("floor", "dotted", _COLOURS[2])):
             known = [row for row in rows if row[key] and single]
@@ -144,7 +144,7 @@ def _rate(sweeps: Sweeps) -> Any:
         slow, fast = ([row["size"] / row[key] for row in rows] for key in ("high", "low"))
         fig.varea(size, slow, fast, fill_color=colour, fill_alpha=0.25)
         rate = [row["gb_per_s"] for row in rows]
-        _line(fig, size, rate, colour, name if len(sweeps) > 1 else "")
+        _line(fig, size, rate, colour, name)
         fig.scatter(size, rate, size=5, color=colour)
     return fig
 

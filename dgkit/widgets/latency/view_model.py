@@ -73,7 +73,7 @@ class ViewModel:
     @property
     def before(self) -> Run | None:
         """The run that was kept last."""
-        return list(self.kept.values())[-1] if self.kept else None
+        return next(reversed(self.kept.values()), None)
 
     @_locked
     def keep(self, name: str) -> None:
