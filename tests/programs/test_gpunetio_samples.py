@@ -1,10 +1,11 @@
 """The samples of GPUNetIO Verbs, with kernels on the emulated GPU, and `dgkit softdoca nvcc`."""
 
 import shlex
+import socket
 import subprocess
 
 import pytest
-from support.doca.gpunetio_samples import SAMPLES, build, run_pair, start_pair
+from support.doca.gpunetio_samples import SAMPLES, build, run_pair, start, start_pair
 from support.processes import cli
 
 NVCC = cli.command("softdoca", "nvcc")
@@ -25,6 +26,19 @@ def test_both_processes_receive_what_the_other_one_sent(samples, name):
     assert codes == [0, 0], said
     for side in ("client", "server"):
         assert f"gpunetio_{name}, {side}: 1000 of 1000 right, 0 errors in kernels" in said
+
+
+def test_a_client_waits_for_a_server_that_is_started_after_it(samples):
+    sample = samples / "gpunetio_put"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sample, "--count", "10", "--port", port]
+    with start(command, "--role", "client") as client:
+        refused = client.stdout.readline()  # its first try is over when it waits
+        with start(command) as server:
+            said = server.communicate(timeout=60)[0] + refused + client.communicate(timeout=60)[0]
+    assert [client.returncode, server.returncode] == [0, 0], said
 
 
 def test_processes_that_disagree_end_with_1(samples):

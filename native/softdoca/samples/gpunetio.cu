@@ -3,9 +3,11 @@
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <doca_log.h>
@@ -92,6 +94,26 @@ static int serve(struct sockaddr_in *address)
 	return fd;
 }
 
+/* Connects to the server, which may be started up to 10 s later. */
+static int meet(const struct sockaddr_in *address)
+{
+	const struct timespec pause = {0, 10000000};
+	int tries = 1000;
+
+	DOCA_LOG_INFO("Waiting for the server");
+	while (tries-- && !stopped()) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+		if (!connect(fd, (const struct sockaddr *)address, sizeof *address))
+			return fd;
+		close(fd);
+		if (errno != ECONNREFUSED)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return -1;
+}
+
 static doca_error_t open_socket(struct connection *c)
 {
 	const struct options *o = &c->options;
@@ -106,15 +128,7 @@ static doca_error_t open_socket(struct connection *c)
 			     "--port at most 65535");
 		return DOCA_ERROR_INVALID_VALUE;
 	}
-	if (!c->client) {
-		c->socket = serve(&address);
-	} else {
-		c->socket = socket(AF_INET, SOCK_STREAM, 0);
-		if (connect(c->socket, (struct sockaddr *)&address, sizeof address)) {
-			close(c->socket);
-			c->socket = -1;
-		}
-	}
+	c->socket = c->client ? meet(&address) : serve(&address);
 	return c->socket < 0 ? failed_system("Meeting the other process at", o->address)
 			     : DOCA_SUCCESS;
 }

@@ -32,7 +32,8 @@ def build(folder: Path, nvcc: str, *variables: str) -> Path:
     return folder
 
 
-def _start(program: Sequence[object], *arguments: str) -> "subprocess.Popen[str]":
+def start(program: Sequence[object], *arguments: str) -> "subprocess.Popen[str]":
+    """Start a sample; its standard output and standard error are one pipe."""
     return subprocess.Popen(
         [*map(str, program), *arguments], env=environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -43,12 +44,12 @@ def start_pair(
     program: Sequence[object], server: Sequence[str] = (), client: Sequence[str] = ()
 ) -> tuple["subprocess.Popen[str]", "subprocess.Popen[str]", str]:
     """Start a sample's server, then its client; return both, and what the server has printed."""
-    first, said = _start(program, "--port", "0", *server), ""
+    first, said = start(program, "--port", "0", *server), ""
     while not (port := re.search(r"server: port (\d+)", said)):
         line = first.stdout.readline()
         assert line, f"the server ended with {first.wait()}: {said}"
         said += line
-    return first, _start(program, "--role", "client", "--port", port[1], *client), said
+    return first, start(program, "--role", "client", "--port", port[1], *client), said
 
 
 def run_pair(
