@@ -99,7 +99,7 @@ def card(
     warning = f'<div style="margin:4px 0px">{_badge(note, warn=True)}</div>' if note else ""
     return (
         f'<div style="border:1px solid {_GREY};border-color:var(--jp-border-color1,{_GREY});'
-        'border-radius:4px;padding:8px 12px;max-width:640px;margin:4px 0px">'
+        'border-radius:4px;padding:8px 12px;max-width:760px;margin:4px 0px">'
         f'<div style="margin:0px 0px 6px 0px"><strong>{html.escape(title)}</strong> {tag}</div>'
         f'{warning}<table style="border-collapse:collapse;table-layout:auto;margin:0px;'
         f'font-size:12px"><tbody>{lines}</tbody></table>{_html(body)}</div>'
