@@ -179,6 +179,7 @@ class _Run:
         return kept | {
             "SOFTDOCA_SIDE": self._trace.side,
             "SOFTDOCA_DEVICES": str(self._folder / "devices"),
+            "SOFTDOCA_FAULTS": self._trace.faults,
             "SOFTDOCA_LIB": str(recorder_folder().parent),
             "XDG_RUNTIME_DIR": str(self._folder / "runtime"),
         }
@@ -194,7 +195,11 @@ sys.exit(main(path, plan))
 
 
 def _devices(traces: Sequence[Trace]) -> str:
-    """Return a file of as many functions of each side as the programs found."""
+    """Return a file of softdoca's functions.
+
+    They are those with which softdoca was recorded, or, for each side, as many as the programs
+    found.
+    """
     counts: Counter[str] = Counter()
     for trace in traces:
         for call in trace.every_call():
@@ -205,8 +210,9 @@ def _devices(traces: Sequence[Trace]) -> str:
             else:
                 continue
             counts[side] = max(counts[side], len(call.entries))
+    found = [f"side={side}" for side, count in counts.items() for _ in range(count)]
+    recorded = next((trace.functions for trace in traces if any(trace.functions)), found)
     return "".join(
-        f"side={side} pci=0000:03:{number // 8:02x}.{number % 8} type=pf\n"
-        for side, count in counts.items()
-        for number in range(count)
+        f"{function} pci=0000:{3 + number // 256:02x}:{number // 8 % 32:02x}.{number % 8} type=pf\n"
+        for number, function in enumerate(recorded)
     )

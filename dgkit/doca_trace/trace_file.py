@@ -21,6 +21,8 @@ from .functions import Function, Functions
 MOST_BYTES, MOST_LINE = 256 << 20, 16 << 10
 _MOST_MEMORY = 1 << 30  # of all ranges: a replay allocates them
 _VALUE = re.compile(r"([a-z_0-9]{1,64}):([0-9]{1,18})(?:\+([0-9]{1,20}))?|blob:[0-9a-f]{16}")
+_RULES = re.compile(r"[a-z0-9_=; ]{0,2048}", re.ASCII)
+_FUNCTIONS = re.compile(r"side=[a-z]+( caps=[a-z,]+)?(; side=[a-z]+( caps=[a-z,]+)?)*", re.ASCII)
 _AGAIN = 5
 _SIDES = ("both", "host", "dpu")
 
@@ -97,6 +99,20 @@ class Trace:
         machine = self.header.get("machine")
         side = machine.get("side") if isinstance(machine, dict) else None
         return side if side in _SIDES else "both"
+
+    @property
+    def faults(self) -> str:
+        """The rules of SOFTDOCA_FAULTS that a trace of softdoca was recorded with."""
+        return self._setting("faults", _RULES)
+
+    @property
+    def functions(self) -> list[str]:
+        """Side and capabilities of each function that a trace of softdoca was recorded with."""
+        return self._setting("functions", _FUNCTIONS).split("; ")
+
+    def _setting(self, name: str, pattern: re.Pattern[str]) -> str:
+        value = self.header.get(name) if self.header.get("softdoca") is True else None
+        return value if isinstance(value, str) and pattern.fullmatch(value) else ""
 
     @property
     def start_ns(self) -> int:

@@ -62,6 +62,29 @@ static void an_error_is_reported_and_copies_nothing(void)
 	}
 }
 
+/* Also after an operation that is still being copied: an error takes no time of its own. */
+static void an_error_does_not_overtake(void)
+{
+	const dg_fault_rule rule = { .action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .skip = 2, .count = 2, ALWAYS };
+	uint64_t order[6];
+	struct fix f;
+	dg_wr wr[6];
+	dg_wc wc;
+
+	fault_open(&f, &rule, 1, 20 * SECOND);
+	for (int round = 0; round < 50; round++) {
+		for (uint32_t i = 0; i < 6; i++) {
+			wr[i] = record(&f, DG_WRITE, SIZE, 0, 0);
+			wr[i].user = i;
+		}
+		CHECK_EQ(dg_queue_post(f.q, wr, 6), 0);
+		poll_order(&f, 6, order, &wc);
+		for (uint32_t i = 0; i < 6; i++)
+			CHECK_EQ(order[i], i);
+	}
+	fix_close(&f);
+}
+
 /* Returns which of n operations of 100 + i bytes fail, as a bit mask. */
 static uint64_t failures(const dg_fault_rule *rule, uint32_t op, uint32_t n)
 {
@@ -485,6 +508,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(an_error_is_reported_and_copies_nothing),
+		TEST(an_error_does_not_overtake),
 		TEST(a_rule_matches_what_it_says_and_no_more),
 		TEST(a_rule_matches_atomics_by_their_bits),
 		TEST(chance_follows_the_seed),

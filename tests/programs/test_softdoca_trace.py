@@ -83,6 +83,24 @@ def test_softdoca_is_no_different_from_itself(lines, tmp_path, capsys):
     assert "no difference" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("setting", ["faults", "functions"])
+def test_softdoca_is_replayed_with_the_settings_of_the_recording(setting, program, tmp_path):
+    """Its faults, and what its functions can do; with another one's it differs."""
+    devices = tmp_path / "devices"
+    devices.write_text("# a name\nside=both pci=0000:03:00.0 ibdev=secret caps=dma,client\n")
+    done, lines = recorded(
+        program, tmp_path / "trace", SOFTDOCA_FAULTS="error skip=1 status=io_failed",
+        SOFTDOCA_DEVICES=str(devices),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "secret" not in json.dumps(lines)
+    assert lines[0]["faults"] == "error skip=1 status=io_failed"
+    assert lines[0]["functions"] == "side=both caps=dma,client"
+    assert not compare([tmp_path / "trace"]).differences
+    lines[0][setting] = ""
+    assert compare([written(lines, tmp_path / "other")]).differences
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_program_and_leaves_a_valid_trace(number, program, tmp_path):
     trace = tmp_path / "trace"

@@ -27,6 +27,8 @@
 #define MAX_BYTES   (256u << 20) /* of a trace */
 #define MAX_LIBRARIES 32	 /* of DOCA, loaded with RTLD_LOCAL */
 #define MAX_DIGEST  2048	 /* bytes of a descriptor */
+#define MAX_LINE    8192
+#define MAX_SETTING 2048	 /* bytes of a setting of softdoca */
 #define MAX_DEVICES 64		 /* of a list whose handles are recorded */
 #define MIN_FD	    200		 /* above the descriptors that a program expects to get */
 
@@ -121,7 +123,7 @@ static void write_line(const char *text, size_t size)
 
 static void __attribute__((format(printf, 1, 2))) line(const char *format, ...)
 {
-	char text[2048];
+	char text[MAX_LINE];
 	va_list values;
 	int size;
 
@@ -172,8 +174,45 @@ static uint64_t boot(void)
 	return size > 0 ? recorded_digest(id, (size_t)size) : 0;
 }
 
+/* What a replay of softdoca itself has to set: its rules of faults. Invalid ones are left out. */
+static const char *fault_rules(void)
+{
+	const char *rules = getenv("SOFTDOCA_FAULTS");
+	const char *known = "abcdefghijklmnopqrstuvwxyz0123456789_=; ";
+
+	return rules && strlen(rules) < MAX_SETTING && !rules[strspn(rules, known)] ? rules : "";
+}
+
+/* And side and capabilities of each of its functions, without their names. */
+static const char *functions_of_sides(char text[MAX_SETTING])
+{
+	const char *path = getenv("SOFTDOCA_DEVICES"), *known = "abcdefghijklmnopqrstuvwxyz=,";
+	FILE *file = path ? fopen(path, "re") : NULL;
+	size_t length = 0;
+	char row[512];
+
+	while (file && fgets(row, sizeof(row), file)) {
+		const char *side = strstr(row, "side="), *caps = strstr(row, "caps=");
+		int added;
+
+		if (!side || row[strspn(row, " \t")] == '#')
+			continue;
+		added = snprintf(text + length, MAX_SETTING - length, "%s%.*s%s%.*s",
+				 length ? "; " : "", (int)strspn(side, known), side,
+				 caps ? " " : "", caps ? (int)strspn(caps, known) : 0, caps ? caps : "");
+		if (added < 0 || (size_t)added >= MAX_SETTING - length)
+			break;
+		length += (size_t)added;
+	}
+	if (file)
+		fclose(file);
+	text[length] = 0;
+	return text;
+}
+
 static void open_trace(void)
 {
+	char functions[MAX_SETTING];
 	const char *machine = getenv("DGKIT_TRACE_MACHINE"); /* JSON, by `dgkit softdoca record` */
 	int fd = open_new();
 
@@ -189,9 +228,11 @@ static void open_trace(void)
 		return;
 	start_ns = now_ns();
 	line("{\"trace\": 1, \"doca\": \"%s\", \"softdoca\": %s, \"page_size\": %ld, "
-	     "\"boot\": %" PRIu64 ", \"start_ns\": %" PRIu64 ", \"machine\": %s}\n",
+	     "\"boot\": %" PRIu64 ", \"start_ns\": %" PRIu64 ", \"faults\": \"%s\", "
+	     "\"functions\": \"%s\", \"machine\": %s}\n",
 	     doca_version(), find("softdoca_last_refusal") ? "true" : "false",
-	     sysconf(_SC_PAGESIZE), boot(), start_ns, machine ? machine : "{}");
+	     sysconf(_SC_PAGESIZE), boot(), start_ns, fault_rules(),
+	     functions_of_sides(functions), machine ? machine : "{}");
 }
 
 static void before_fork(void)

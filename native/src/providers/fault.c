@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Provider fault: wraps another provider and, according to rules, makes operations fail, start
- * late, run out of order, or lose their completion. It has no thread: whenever the caller posts,
- * polls or waits, it passes operations from the queue's pipe to an inner pipe, and completions
- * back.
+ * late, run out of order, or lose their completion. An error does not overtake the operations
+ * before it, unless a rule delays them. It has no thread: whenever the caller posts, polls or
+ * waits, it passes operations from the queue's pipe to an inner pipe, and completions back.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -34,14 +34,23 @@ struct delayed {
 	bool swap; /* starts as soon as another operation has overtaken it */
 };
 
-/* One queue: the inner pipe, the delayed operations, and how often each rule matched. */
+struct failed {
+	uint32_t slot, status;
+	uint32_t after; /* forwarded operations that complete before it */
+};
+
+/* One queue: the inner pipe, the delayed operations, the errors that wait for their turn, and how
+ * often each rule matched. */
 struct wrap {
 	struct fault *fault;
 	struct dg_pipe inner;
 	int timer_fd, epoll_fd;
 	uint32_t n_delayed, cap;
-	uint32_t in_inner; /* operations in the inner pipe; a chain counts as one */
+	/* Operations that were forwarded to the inner pipe, and came back; a chain is one. */
+	uint32_t forwarded, returned;
+	uint32_t failed_head, failed_tail;
 	struct delayed *delayed;
+	struct failed *failed; /* a ring of cap, in the order of posting */
 	bool *lose; /* by slot: discard the completion */
 	struct {
 		uint64_t met, fired, random;
@@ -85,7 +94,7 @@ static void complete(struct dg_pipe *p, uint32_t slot, uint32_t status, uint64_t
 
 static void forward(struct dg_device *dev, struct wrap *w, const struct dg_op *op)
 {
-	w->in_inner += !(op->flags & DG_CHAIN);
+	w->forwarded += !(op->flags & DG_CHAIN);
 	sq_put(&w->inner, op, 1);
 	w->fault->inner->doorbell(dev, &w->inner);
 }
@@ -113,6 +122,24 @@ static void release(struct dg_device *dev, struct wrap *w, uint64_t now, bool af
 	w->n_delayed = kept;
 }
 
+/* Completes the errors whose turn has come. */
+static void fail_due(struct dg_pipe *p, struct wrap *w)
+{
+	for (; w->failed_head != w->failed_tail; w->failed_head++) {
+		const struct failed *f = &w->failed[w->failed_head % w->cap];
+		if ((int32_t)(w->returned - f->after) < 0)
+			break;
+		complete(p, f->slot, f->status, now_ns());
+	}
+}
+
+static void fail(struct dg_pipe *p, struct wrap *w, const struct dg_op *op, uint32_t status)
+{
+	w->failed[w->failed_tail++ % w->cap] = (struct failed){op->slot, status, w->forwarded};
+	dg_op_leave(op);
+	fail_due(p, w);
+}
+
 static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, const struct dg_op *op)
 {
 	/* A chain is one operation: its requests are forwarded unchanged, which keeps their
@@ -120,7 +147,6 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 	bool in_chain = p->moved || (op->flags & DG_CHAIN);
 	const dg_fault_rule *r = in_chain ? NULL : match(w, op);
 	p->moved = op->flags & DG_CHAIN;
-	uint64_t now = r ? now_ns() : 0;
 	if (!r || r->action == DG_FAULT_LOSE) {
 		w->lose[op->slot] = r != NULL;
 		forward(dev, w, op);
@@ -129,12 +155,11 @@ static void apply(struct dg_device *dev, struct dg_pipe *p, struct wrap *w, cons
 		if (w->n_delayed && !(op->flags & DG_CHAIN))
 			release(dev, w, 0, true);
 	} else if (r->action == DG_FAULT_ERROR) {
-		dg_op_leave(op);
-		complete(p, op->slot, (uint32_t)r->status, now);
+		fail(p, w, op, (uint32_t)r->status);
 	} else {
 		w->lose[op->slot] = false;
 		bool swap = r->action == DG_FAULT_REORDER;
-		delay(w, op, add_sat(now, swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
+		delay(w, op, add_sat(now_ns(), swap && !r->delay_ns ? REORDER_WAIT_NS : r->delay_ns),
 		      swap);
 	}
 }
@@ -143,9 +168,10 @@ static void collect(struct dg_pipe *p, struct wrap *w)
 {
 	for (struct dg_cqe *e; (e = cq_peek(&w->inner)); w->inner.cq_head++) {
 		uint32_t slot = e->slot_status >> 8;
-		w->in_inner--;
+		w->returned++;
 		if (!w->lose[slot])
 			complete(p, slot, e->slot_status, e->complete_ns);
+		fail_due(p, w);
 	}
 }
 
@@ -172,7 +198,7 @@ static void fault_poll(struct dg_device *dev, struct dg_pipe *p)
 	if (w->n_delayed)
 		release(dev, w, now_ns(), false);
 	for (struct dg_op *op; (op = sq_peek(p)); p->sq_head++) {
-		if (!p->moved && (w->n_delayed || w->in_inner) && fenced(p))
+		if (!p->moved && (w->n_delayed || w->forwarded != w->returned) && fenced(p))
 			break;
 		apply(dev, p, w, op);
 	}
@@ -284,6 +310,7 @@ static void wrap_free(struct wrap *w)
 	if (w->epoll_fd >= 0)
 		close(w->epoll_fd);
 	free(w->delayed);
+	free(w->failed);
 	free(w->lose);
 	free(w);
 }
@@ -299,6 +326,7 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 	w->cap = cap;
 	w->inner.event_fd = w->timer_fd = w->epoll_fd = -1;
 	w->delayed = calloc(cap, sizeof *w->delayed);
+	w->failed = calloc(cap, sizeof *w->failed);
 	w->lose = calloc(DG_DEPTH_MAX, sizeof *w->lose);
 	for (uint32_t i = 0; i < f->n_rules; i++)
 		w->rule[i].random = f->rules[i].seed;
@@ -307,7 +335,7 @@ static struct wrap *wrap_new(struct fault *f, uint32_t cap)
 
 static int wrap_open(struct wrap *w, struct dg_device *dev)
 {
-	if (!w->delayed || !w->lose)
+	if (!w->delayed || !w->failed || !w->lose)
 		return dg_fail(ENOMEM, "out of memory for a fault queue");
 	int rc = dg_pipe_open(&w->inner, w->cap);
 	if (rc)
@@ -347,6 +375,8 @@ static void fault_detach(struct dg_device *dev, struct dg_pipe *p)
 	struct wrap *w = p->provider;
 	w->fault->inner->detach(dev, &w->inner);
 	collect(p, w);
+	w->returned = w->forwarded; /* none comes back any more */
+	fail_due(p, w);
 	for (uint32_t i = 0; i < w->n_delayed; i++) {
 		dg_op_leave(&w->delayed[i].op);
 		complete(p, w->delayed[i].op.slot, DG_FLUSHED, now_ns());

@@ -226,6 +226,7 @@ static doca_error_t dma_start(struct doca_ctx *ctx)
 	const struct dg_device *dev = ctx->dev->engine;
 	if (!dma->num_tasks) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
+	e->failed = false;
 	e->inline_max = dev->ops->inline_copies ? dev->caps.inline_max : 0;
 	if (!make_tasks(e, dma->num_tasks)) {
 		free_tasks(e);
@@ -257,7 +258,8 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 }
 
 /* NVIDIA's samples pe_task_error and pe_async_stop rely on this: progress completes tasks in flight
- * as failures. Tasks that the pipes still finish keep their results. */
+ * as failures. Tasks that the pipes still finish keep their results, unless a task before them has
+ * failed: a context completes in the order of submission, and ends with the first failure. */
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
@@ -275,6 +277,8 @@ static void dma_stop(struct doca_ctx *ctx)
 		append(&ended, t);
 		e->in_channels--;
 	}
+	for (struct doca_dma_task_memcpy *t = e->failed ? ended.first : NULL; t; t = t->next)
+		t->outcome = FLUSHED;
 	append_all(&e->ready, &e->held);
 	e->for_pipe = 0;
 	for (struct doca_dma_task_memcpy *t = e->ready.first; t; t = t->next) {
@@ -347,7 +351,7 @@ static void dma_flush(struct doca_ctx *ctx)
  */
 static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 {
-	const struct doca_dma *dma = dma_of(ctx);
+	struct doca_dma *dma = dma_of(ctx);
 	doca_error_t outcome = t->outcome;
 	bufs_count(t, UINT32_MAX);
 	if (__builtin_expect(outcome == DOCA_SUCCESS, 1)) {
@@ -359,6 +363,7 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 	/* As on a BlueField, a failure stops the context. That the state changes before the task
 	 * completes is a guess. The task stays in flight meanwhile, so that the state callback
 	 * cannot free it. */
+	dma->e.failed = true;
 	softdoca_ctx_fail(ctx);
 	task_landed(&t->task, outcome);
 	dma->error_cb(t, t->task.user_data, ctx->user_data);

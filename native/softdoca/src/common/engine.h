@@ -9,7 +9,7 @@
  *   completion of a pipe   progress completes the task
  *
  * So tasks start in the order of their submission, and complete in this order unless the provider
- * fault reorders them; tasks of the two pipes, CPU and GPU, are not ordered.
+ * fault delays, reorders or loses some; tasks of the two pipes, CPU and GPU, are not ordered.
  */
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H
@@ -59,6 +59,7 @@ struct engine {
 	uint32_t in_channels; /* tasks in both channels */
 	uint32_t polls; /* consecutive polls without a completion */
 	uint32_t for_pipe; /* waiting tasks that progress cannot copy itself */
+	bool failed; /* a task has failed since the start */
 	struct task_list ready, held;
 	struct doca_dma_task_memcpy *free; /* not allocated */
 	struct doca_dma_task_memcpy **all; /* n of them */
