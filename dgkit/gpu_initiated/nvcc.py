@@ -19,6 +19,7 @@ _IGNORED_PAIRS = ("-gencode", "-arch", "-code", "-ccbin", "-x")
 _PAIRS = ("-o", "-include", "-isystem", "-iquote", "-MF", "-I", "-L", "-D", "-l", "-Xcompiler")
 _IGNORED = ("-arch=", "-gencode=", "-code=", "-ccbin=", "-rdc=", "--")
 _LINKING = ("-L", "-l", "-o", "-c", "-Wl")  # and every file
+_HOST = {".c": "c", ".cpp": "c++", ".cc": "c++", ".cxx": "c++"}  # sources without kernels
 
 
 def compile_as_nvcc(arguments: Sequence[str]) -> int:
@@ -52,7 +53,7 @@ def _compiler() -> list[str]:
 
 
 def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the options of compiling, the .cu files, and what else the linker gets."""
+    """Return the options of compiling, the sources, and what else the linker gets."""
     options: list[str] = []
     sources: list[str] = []
     others: list[str] = []
@@ -63,7 +64,7 @@ def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
             continue
         if word == "-Xcompiler":
             options += pair[1].split(",")
-        elif word.endswith(".cu"):
+        elif Path(word).suffix in (".cu", *_HOST):
             sources.append(word)
         elif word.startswith(_LINKING) or not word.startswith("-"):
             others += pair
@@ -73,8 +74,11 @@ def _sorted(arguments: Sequence[str]) -> tuple[list[str], list[str], list[str]]:
 
 
 def _compile(options: Sequence[str], source: str, target: Sequence[str]) -> int:
-    """Compile a .cu file to an object file."""
+    """Compile a file to an object file; one of the host alone as nvcc would, not optimized."""
     path = Path(source)
+    if language := _HOST.get(path.suffix):
+        host = [find_compiler(), f"-I{include_dir() / 'emulated'}", *options, *target]
+        return subprocess.call([*host, "-x", language, source])
     options = [*options, f"-iquote{path.parent}"]
     text = without_ptx(_compiler(), options, translate_host(path.read_text(), source))
     command = [*_compiler(), *options, *target, "-x", "c++-cpp-output", "-"]

@@ -3,7 +3,9 @@
 #ifndef DGKIT_EMULATED_CUDA_H
 #define DGKIT_EMULATED_CUDA_H
 
+#ifdef __cplusplus
 #include "../emulated_gpu.h"
+#endif
 
 #ifndef CUDA_VERSION
 #define CUDA_VERSION 13000

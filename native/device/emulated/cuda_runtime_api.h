@@ -4,7 +4,15 @@
 #ifndef DGKIT_EMULATED_CUDA_RUNTIME_API_H
 #define DGKIT_EMULATED_CUDA_RUNTIME_API_H
 
+#include <stddef.h>
+
 #include "cuda.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define cudaStreamNonBlocking 1u
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
@@ -24,9 +32,16 @@ enum cudaMemcpyKind {
 
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device);
-cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind kind);
-cudaError_t cudaDeviceSynchronize();
-cudaError_t cudaGetLastError();
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind);
+cudaError_t cudaDeviceSynchronize(void);
+cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

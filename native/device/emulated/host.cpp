@@ -50,6 +50,26 @@ cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device)
 								       : cudaErrorInvalidValue;
 }
 
+/* Whatever address the program gave to doca_gpu_create(). */
+cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *)
+{
+	*device = 0;
+	return cudaSuccess;
+}
+
+/* All launches are in one order, so there is one stream. */
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
+{
+	*stream = nullptr;
+	return cudaSuccess;
+}
+
+/* There is no cudaMalloc(): programs call it with NULL, to initialize CUDA. */
+cudaError_t cudaFree(void *memory)
+{
+	return memory ? cudaErrorInvalidValue : cudaSuccess;
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
 {
 	if (!wait_for_child())
