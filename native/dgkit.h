@@ -691,14 +691,15 @@ typedef struct dg_nic_cq_config {
  * enum dg_nic_doorbell. All of this is memory that the CPU can access until dg_nic_qp_close()
  * returns. receive_cq may be NULL if receive_entries is 0. pd: protection domain; keys of other
  * domains are refused. inline_receive: received messages of up to 32 bytes are stored in the CQE
- * instead of the receive's memory, where the CPU can read the sender's bytes. */
+ * instead of the receive's memory, where the CPU can read the sender's bytes. own_rights: if its peer is
+ * of this NIC, rkeys need the rights that lkeys need: for copies within a process. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
 	uint32_t *record;
 	uint64_t *doorbell, *producer;
 	dg_nic_cq *send_cq, *receive_cq;
-	uint32_t pd, inline_receive;
+	uint32_t pd, inline_receive, own_rights, reserved;
 } dg_nic_qp_config;
 
 /* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,

@@ -38,6 +38,8 @@ int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uin
 	bool waits = false;
 	const struct nic_key *k = __builtin_expect(!qp->peer, 1) ? nic_key_find(n, key)
 								 : dg_nic_peer_key(qp, key, &waits);
+	if (qp->c.own_rights && !qp->peer)
+		right = right == DG_NIC_REMOTE_READ ? 0 : DG_NIC_LOCAL_WRITE;
 	if (waits)
 		return nic_wait(qp, DG_NIC_WAITS_KEY);
 	if (__builtin_expect(!k, 0))
@@ -45,7 +47,7 @@ int dg_nic_find_remote(struct dg_nic_qp *qp, uint32_t key, uint64_t address, uin
 	if (k->pd != qp->far_pd)
 		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "rkey of another protection domain", k->pd,
 			    qp->far_pd);
-	if (!(k->access & right))
+	if ((k->access & right) != right)
 		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "access of the rkey", k->access, right);
 	if (!key_covers(k, address, size, offset))
 		return nic_fault(n, SYNDROME_REMOTE_ACCESS, "remote address, outside its key", address,

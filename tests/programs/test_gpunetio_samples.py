@@ -5,7 +5,14 @@ import socket
 import subprocess
 
 import pytest
-from support.doca.gpunetio_samples import SAMPLES, build, run_pair, start, start_pair
+from support.doca.gpunetio_samples import (
+    SAMPLES,
+    build,
+    environment,
+    run_pair,
+    start,
+    start_pair,
+)
 from support.processes import cli
 
 NVCC = cli.command("softdoca", "nvcc")
@@ -61,6 +68,16 @@ def test_a_sample_whose_peer_is_killed_ends_with_1(samples):
     assert "The other process has ended" in said
 
 
+@pytest.mark.parametrize(("count", "size"), [(1000, 64), (3000, 100), (2, 3 << 20)])
+def test_a_kernel_copies_to_the_gpu_and_back(samples, count, size):
+    done = subprocess.run(
+        [samples / "gpunetio_dma", "--count", str(count), "--size", str(size)],
+        capture_output=True, text=True, env=environment(), timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"gpunetio_dma: {count} of {count} right" in done.stdout
+
+
 PROGRAM = r"""
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -106,6 +123,19 @@ def test_a_program_with_host_code_launches_kernels_one_after_the_other(tmp_path)
     assert done.stdout == "6048 6048, a kernel failed on the emulated GPU\n"
     assert "illegal address (nil)" in done.stderr
     assert done.returncode == 0
+
+
+def test_files_of_c_and_cpp_are_compiled_as_such_and_not_optimized(tmp_path):
+    body = "#include <cuda_runtime.h>\n%s int %s(void) { return cudaFree(NULL) + WHAT; }\n"
+    (tmp_path / "a.c").write_text(body % ("", "in_c") + "int new;\n")
+    (tmp_path / "b.cpp").write_text(body % ('extern "C"', "in_cpp") + "template <class T> T t;\n")
+    (tmp_path / "c.cu").write_text(
+        '#include <cstdio>\nextern "C" int in_c(void), in_cpp(void);\n'
+        'int main() { printf("%d\\n", in_c() * in_cpp()); }\n'
+    )
+    names, program = [tmp_path / name for name in ("a.c", "b.cpp", "c.cu")], tmp_path / "program"
+    subprocess.run([*map(str, [*NVCC, "-DWHAT=7", *names, "-o", program])], check=True)
+    assert subprocess.check_output([program], text=True) == "49\n"
 
 
 def test_an_error_names_the_line_of_the_source(tmp_path):

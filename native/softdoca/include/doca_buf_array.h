@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arrays of buffers for the GPU. softdoca has no data path on the GPU: parameters are checked and
- * stored, and functions that need the GPU return NOT_SUPPORTED.
+ * Arrays of buffers for kernels: elements of one size, one after the other in a map. A kernel finds
+ * them by doca_gpunetio_dev_buf.cuh. The map may be destroyed before the array; what a kernel posts
+ * with its buffers then fails.
  */
 #ifndef DOCA_BUF_ARRAY_H
 #define DOCA_BUF_ARRAY_H
@@ -25,27 +26,32 @@ struct doca_mmap;
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_create(size_t num_elem, struct doca_buf_arr **buf_arr);
 
-/* Returns NOT_SUPPORTED. */
+/* Sets the GPU whose kernels use the array. Errors: BAD_STATE if it is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_set_target_gpu(struct doca_buf_arr *buf_arr,
 		struct doca_gpu *gpu_handler);
 
-/* Sets the memory of the elements. Errors: INVALID_VALUE if they exceed the map. */
+/* Sets the memory of the elements. Errors: INVALID_VALUE if they exceed the map; BAD_STATE if the
+ * array is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_set_params(struct doca_buf_arr *buf_arr, struct doca_mmap *mmap,
 		size_t elem_size, uint64_t start_offset);
 
-/* Returns NOT_SUPPORTED: no data path on a GPU. Without parameters: BAD_STATE. */
+/* Writes the array to the GPU's memory. Errors: BAD_STATE without parameters or GPU, if the map is not
+ * started or has no device, or if the array is started; NOT_SUPPORTED for a map from an export;
+ * DRIVER if the NIC cannot access the memory; NO_MEMORY. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr);
 
+/* Ends the use of the handle. No kernel may use it any more. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_stop(struct doca_buf_arr *buf_arr);
 
+/* Stops the array and frees it. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_destroy(struct doca_buf_arr *buf_arr);
 
-/* Returns BAD_STATE, as the array cannot be started. */
+/* Returns the array for kernels, valid until the array is stopped. Errors: BAD_STATE unless started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_buf_arr_get_gpu_handle(const struct doca_buf_arr *buf_arr,
 		struct doca_gpu_buf_arr **gpu_buf_arr);

@@ -81,7 +81,9 @@ doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx,
 DOCA_EXPERIMENTAL
 void doca_ctx_flush_tasks(struct doca_ctx *ctx);
 
-/* Returns NOT_SUPPORTED. */
+/* Kernels of this GPU will post the operations of the context, which then has no tasks and needs no
+ * progress engine. Errors: BAD_STATE unless idle; NOT_SUPPORTED for contexts without a device header
+ * doca_gpunetio_dev_*.cuh. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev);
 

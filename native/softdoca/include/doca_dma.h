@@ -113,7 +113,8 @@ struct doca_buf *doca_dma_task_memcpy_get_dst(const struct doca_dma_task_memcpy 
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_set_ordered_completions(struct doca_dma *dma, uint8_t enable);
 
-/* Returns NOT_SUPPORTED. */
+/* Returns the context for kernels (doca_gpunetio_dev_dma.cuh), valid until it is stopped. Errors:
+ * BAD_STATE unless it is started with its data path on a GPU. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma);
 

@@ -37,9 +37,11 @@ struct gpu_memory {
 	bool by_cpu; /* the CPU can access it */
 	int fd; /* memfd, mapped at base, otherwise -1 */
 	unsigned long long handle; /* CUDA virtual memory, otherwise 0 */
-	dev_t dmabuf_dev; /* of the last fd of doca_gpu_dmabuf_fd() */
+	/* Of the last fd of doca_gpu_dmabuf_fd(), and where its bytes begin. Of an emulated GPU all fds
+	 * have one inode: the position of each is where its bytes begin in the memory. */
+	dev_t dmabuf_dev;
 	ino_t dmabuf_inode;
-	char *dmabuf_at; /* where that fd's bytes begin */
+	char *dmabuf_at;
 	uint32_t users; /* umems and memory regions */
 	bool freed; /* with its last user */
 };
@@ -55,8 +57,8 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_dmabuf_fd(struct doca_gpu *gpu, void
 						      int *fd);
 /* Returns the memory that contains the range, with one more user; NULL if there is none. */
 SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size);
-/* The same for the memory whose fd this is. */
-SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd);
+/* The same for the memory whose fd this is; *at is where the fd's bytes begin. */
+SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at);
 SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 /* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
  * also after the GPU was destroyed. */

@@ -166,6 +166,7 @@ struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
 	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory in a task with GPU memory */
+	struct ibv_mr *mr; /* its key for the software NIC; NULL until an array of buffers needs it */
 	/* Export descriptors by kind, each created once; for an import, [0] is the imported
 	 * descriptor. */
 	struct export_bytes {
@@ -200,6 +201,10 @@ struct doca_mmap {
 /* Returns the attachment of a started map for this device, or NULL. */
 SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
 							      const struct doca_dev *dev);
+/* mmap_key.c: stores the key, lkey and rkey, of a started map for the software NIC: that of its first
+ * device, in this device's protection domain and with the rights of the map's permissions. It lasts
+ * until the map is stopped. Errors: BAD_STATE, NOT_SUPPORTED, DRIVER, NO_MEMORY. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key);
 /* dmabuf.c: another copy of dgkit's core finds and calls this function by name: see
  * dg_cuda_share_pins(). */
 SOFTDOCA_INTERNAL void *softdoca_share_pins(void *theirs);
@@ -280,6 +285,9 @@ struct ctx_ops {
 	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them at
 	 * once. */
 	void (*flush)(struct doca_ctx *ctx);
+	/* What takes the place of these for a context with its data path on a GPU, which may have no
+	 * progress engine and has no tasks; NULL: there is none. */
+	const struct ctx_ops *on_gpu;
 };
 /* Flag of submit, set by doca_task_try_submit: refuse a task that would fail. */
 #define SUBMIT_CHECKED 0x80000000u
@@ -289,6 +297,7 @@ struct doca_ctx {
 	const struct ctx_ops *ops;
 	enum doca_ctx_states state;
 	struct doca_dev *dev;
+	struct doca_gpu *gpu; /* its data path is there; NULL: on the CPU */
 	struct doca_pe *pe;
 	struct doca_ctx *next; /* of the engine: a ring */
 	union doca_data user_data;

@@ -440,8 +440,8 @@ static void inventories_come_and_go(void)
 		OK(doca_buf_inventory_destroy(an_inventory(1 + (size_t)i % 300)));
 }
 
-/* softdoca has no data path on a GPU, but still checks an array's parameters. */
-static void an_array_for_a_gpu_is_not_supported(void)
+/* With a GPU: see test_gpu_dma.c. */
+static void parameters_of_an_array_are_checked(void)
 {
 	struct doca_mmap *m = a_started_map(NULL, bytes, sizeof bytes, READ_WRITE);
 	struct doca_gpu_buf_arr *gpu;
@@ -457,8 +457,8 @@ static void an_array_for_a_gpu_is_not_supported(void)
 	REFUSED(doca_buf_arr_set_params(arr, NULL, 64, 0), INVALID_VALUE);
 	OK(doca_buf_arr_set_params(arr, m, 64, 0));
 	REFUSED(doca_buf_arr_set_target_gpu(arr, NULL), INVALID_VALUE);
-	REFUSED(doca_buf_arr_set_target_gpu(arr, (void *)bytes), NOT_SUPPORTED);
-	REFUSED(doca_buf_arr_start(arr), NOT_SUPPORTED);
+	REFUSED(doca_buf_arr_set_target_gpu(arr, (void *)bytes), INVALID_VALUE);
+	REFUSED(doca_buf_arr_start(arr), BAD_STATE);
 	REFUSED(doca_buf_arr_get_gpu_handle(arr, &gpu), BAD_STATE);
 	OK(doca_buf_arr_stop(arr));
 	OK(doca_buf_arr_destroy(arr));
@@ -567,7 +567,7 @@ int main(int argc, char **argv)
 		TEST(inventories_come_and_go),
 		TEST(a_pool_s_buffers_keep_their_aligned_places),
 		TEST(each_misuse_of_a_pool_has_its_documented_error),
-		TEST(an_array_for_a_gpu_is_not_supported),
+		TEST(parameters_of_an_array_are_checked),
 	};
 	return RUN_TESTS(tests, argc, argv);
 }

@@ -243,14 +243,6 @@ static void no_place_for_the_result_is_refused(void)
 	rig_close(&rig);
 }
 
-static void nothing_runs_on_a_gpu(void)
-{
-	prepare();
-	REFUSED(doca_ctx_set_datapath_on_gpu(rig.ctx, (struct doca_gpu *)8), NOT_SUPPORTED);
-	REFUSED(doca_dma_get_gpu_handle(rig.dma, &gpu_dma), NOT_SUPPORTED);
-	rig_close(&rig);
-}
-
 /* Buffers are checked when the task is submitted, because they may have been freed by then. */
 static void a_task_with_what_is_no_buffer_is_refused(void)
 {
@@ -352,7 +344,6 @@ int main(int argc, char **argv)
 		TEST(capabilities_and_create_refuse_what_is_no_device),
 		TEST(functions_without_an_error_do_nothing_with_what_is_none),
 		TEST(no_place_for_the_result_is_refused),
-		TEST(nothing_runs_on_a_gpu),
 		TEST(a_task_with_what_is_no_buffer_is_refused),
 		TEST(buffers_changed_while_a_task_is_in_flight_break_nothing),
 	};

@@ -13,6 +13,7 @@
  * Sources: "PE reference" and "CTX reference" are DOCA's published ones; "guess" marks an
  * assumption that no published source confirms.
  */
+#include "gpu.h"
 #include "pe.h"
 
 #define CHECK_CTX(ctx) CHECK_OBJECT(ctx, OBJECT_CTX, "a context")
@@ -115,7 +116,7 @@ static void begin_stop(struct doca_ctx *ctx)
 		return;
 	ctx->stopping_asked = true;
 	ctx->ops->stop(ctx);
-	if (ctx->pe->armed)
+	if (ctx->pe && ctx->pe->armed)
 		pe_arm_ctx(ctx->pe, ctx);
 }
 
@@ -132,10 +133,12 @@ static doca_error_t start(struct doca_ctx *ctx)
 	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is already %s",
 			      state_name(ctx->state));
-	if (!ctx->pe) /* CTX reference lists this error for stop; for start it is a guess */
+	if (!ctx->pe && !ctx->gpu) /* CTX reference lists this error for stop; here it is a guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the context has no progress engine");
-	if (pe_forked(ctx->pe)) /* guess */
+	if (ctx->pe && pe_forked(ctx->pe)) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, FORKED);
+	if (ctx->gpu && !object_is(ctx->gpu, OBJECT_GPU)) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the GPU of its data path was destroyed");
 	ctx->stopping_asked = false;
 	doca_error_t error = ctx->ops->start(ctx);
 	if (error && error != DOCA_ERROR_IN_PROGRESS)
@@ -143,7 +146,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	int fd = ctx->ops->fileno(ctx);
 	if (fd >= 0 && pe_watch(ctx->pe, fd))
 		ctx->fd = fd;
-	if (ctx->pe->armed)
+	if (ctx->pe && ctx->pe->armed)
 		pe_arm_ctx(ctx->pe, ctx);
 	softdoca_ctx_move(ctx, error ? DOCA_CTX_STATE_STARTING : DOCA_CTX_STATE_RUNNING);
 	return error;
@@ -231,6 +234,14 @@ doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t 
 doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev)
 {
 	CHECK_CTX(ctx);
-	CHECK_OUT(gpu_dev);
-	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
+	CHECK_GPU(gpu_dev);
+	if (ctx->state != DOCA_CTX_STATE_IDLE) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is %s", state_name(ctx->state));
+	if (!ctx->gpu && !ctx->ops->on_gpu)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "contexts of this library have no data path on a GPU");
+	if (!ctx->gpu)
+		ctx->ops = ctx->ops->on_gpu;
+	ctx->gpu = gpu_dev;
+	return DOCA_SUCCESS;
 }

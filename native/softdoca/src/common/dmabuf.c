@@ -2,9 +2,11 @@
 /*
  * Memory behind a dma-buf. A udmabuf is mapped and used as host memory. GPU memory cannot be
  * mapped: the fd is only checked, the allocation is looked up by its address, and copies use
- * dgkit's CUDA import. Sources: "DOCA Mmap" is the published reference of that library; "guess"
- * marks an assumption that no published source confirms.
+ * dgkit's CUDA import. That of an emulated GPU, whose fd is a memfd, is host memory. Sources: "DOCA
+ * Mmap" is the published reference of that library; "guess" marks an assumption that no published
+ * source confirms.
  */
+#include "gpu.h"
 #include "memory.h"
 
 #include <errno.h>
@@ -113,10 +115,33 @@ static doca_error_t back(struct doca_mmap *m, const struct request *r)
 	return map(m, r);
 }
 
+/* Memory of an emulated GPU, which the CPU reaches at the address that the GPU has. Returns whether the
+ * fd is of such memory. */
+static bool set_emulated(struct doca_mmap *m, const struct request *r, doca_error_t *e)
+{
+	char *begin;
+	struct gpu_memory *memory = softdoca_gpu_take_fd(r->fd, &begin);
+	bool emulated = memory && memory->gpu->ordinal < 0;
+	if (emulated && !range_within((char *)((uintptr_t)begin + r->offset), r->len, memory->addr,
+				      memory->size)) {
+		*e = REFUSE(DOCA_ERROR_INVALID_VALUE,
+			    "%zu bytes at offset %zu exceed the allocation of %zu bytes", r->len,
+			    r->offset, memory->size);
+	} else if (emulated) {
+		m->addr = r->addr;
+		m->base = begin + r->offset;
+		m->len = r->len;
+		m->backing = BACKING_HOST;
+	}
+	if (memory)
+		softdoca_gpu_drop(memory);
+	return emulated;
+}
+
 static doca_error_t set(struct doca_mmap *m, const struct request *r)
 {
 	doca_error_t e = mmap_may_take_range(m, "doca_mmap_set_dmabuf_memrange");
-	if (e)
+	if (e || set_emulated(m, r, &e))
 		return e;
 	if (!is_dmabuf(r->fd))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "fd %d is not a dma-buf", r->fd);

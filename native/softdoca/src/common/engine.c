@@ -479,4 +479,5 @@ const struct ctx_ops softdoca_dma_ops = {
 	.disarm = dma_disarm,
 	.free_task = dma_free_task,
 	.flush = dma_flush,
+	.on_gpu = &dma_gpu_ops,
 };

@@ -14,6 +14,7 @@
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H
 
+#include "gpu_queue.h"
 #include "ring.h"
 #include "softdoca.h"
 
@@ -75,9 +76,11 @@ struct doca_dma {
 	uint32_t num_tasks; /* 0: not configured */
 	_Alignas(64) struct doca_ctx ctx;
 	struct engine e;
+	struct gpu_queue on_gpu; /* of a started context with its data path on a GPU */
 };
 
 extern SOFTDOCA_INTERNAL const struct ctx_ops softdoca_dma_ops;
+extern const struct ctx_ops dma_gpu_ops; /* dma_gpu.c */
 /* Returns a task of a running context; NULL if all tasks are in use. */
 SOFTDOCA_INTERNAL struct doca_dma_task_memcpy *softdoca_memcpy_new(struct doca_dma *dma,
 								   union doca_data user_data);

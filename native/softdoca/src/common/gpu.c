@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -252,7 +253,7 @@ struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size)
 	return taken(find(addr, size));
 }
 
-struct gpu_memory *softdoca_gpu_take_fd(int fd)
+struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at)
 {
 	struct stat s;
 	if (fstat(fd, &s))
@@ -261,6 +262,8 @@ struct gpu_memory *softdoca_gpu_take_fd(int fd)
 	struct gpu_memory *m = memories;
 	while (m && (m->dmabuf_inode != s.st_ino || m->dmabuf_dev != s.st_dev))
 		m = m->next;
+	if (m)
+		*at = m->gpu->ordinal < 0 ? m->base + lseek(fd, 0, SEEK_CUR) : m->dmabuf_at;
 	return taken(m);
 }
 
@@ -284,14 +287,23 @@ void softdoca_gpu_own(struct gpu_memory *m)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Opens the memfd again: an fd that shares no position with others. */
+static doca_error_t reopen(const struct gpu_memory *m, const char *addr, int *fd)
+{
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", m->fd);
+	*fd = open(path, O_RDWR | O_CLOEXEC);
+	if (*fd < 0)
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s: %s", path, strerror(errno));
+	lseek(*fd, addr - m->base, SEEK_SET);
+	return DOCA_SUCCESS;
+}
+
 static doca_error_t export_fd(struct gpu_memory *m, void *addr, size_t size, int *fd)
 {
 	struct stat s;
-	doca_error_t error = DOCA_SUCCESS;
-	if (m->gpu->ordinal >= 0)
-		error = gpu_cuda_dmabuf(m, addr, size, fd);
-	else if ((*fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 3)) < 0)
-		error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "a memfd: %s", strerror(errno));
+	doca_error_t error = m->gpu->ordinal >= 0 ? gpu_cuda_dmabuf(m, addr, size, fd)
+						  : reopen(m, addr, fd);
 	if (!error && !fstat(*fd, &s)) {
 		m->dmabuf_dev = s.st_dev;
 		m->dmabuf_inode = s.st_ino;

@@ -268,13 +268,15 @@ struct ibv_mr *softdoca_ibv_reg(struct ibv_pd *pd, void *addr, size_t length, ui
 	return &mr->v;
 }
 
-/* The fd names the memory. Of an allocation only the last fd is known; an earlier one is found by the
+/* The fd names the memory. Of an allocation on a GPU only the last fd is known; an earlier one is found by the
  * address, which is then that of its first byte. */
 struct ibv_mr *softdoca_ibv_reg_fd(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
 				   int fd, unsigned access)
 {
-	struct gpu_memory *m = softdoca_gpu_take_fd(fd);
-	char *at = (char *)(m ? (uintptr_t)m->dmabuf_at + offset : (uintptr_t)iova);
+	char *begin, *at = (char *)(uintptr_t)iova;
+	struct gpu_memory *m = softdoca_gpu_take_fd(fd, &begin);
+	if (m)
+		at = (char *)((uintptr_t)begin + offset);
 	struct ibv_mr *mr = NULL;
 	if (!m)
 		m = softdoca_gpu_take(at, length);

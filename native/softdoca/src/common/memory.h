@@ -46,6 +46,9 @@ int dmabuf_find_gpu(struct doca_mmap *m);
 /* Releases the resources of set_dmabuf_memrange() and dmabuf_find_gpu(). */
 void dmabuf_drop(struct doca_mmap *m);
 
+/* mmap_key.c: closes the key, if there is one. What is posted with it later fails. */
+void mmap_key_drop(struct attachment *a);
+
 /* export.c: converts a failure of dgkit to one of the errors that DOCA Mmap lists for exports and
  * imports. */
 doca_error_t export_failed(int rc, const char *func);

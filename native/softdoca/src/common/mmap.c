@@ -158,6 +158,7 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 	int rc = 0;
 	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
 		struct attachment *a = &m->attached[i];
+		mmap_key_drop(a);
 		rc = drop(&a->gpu);
 		if (!rc)
 			rc = drop(&a->host);

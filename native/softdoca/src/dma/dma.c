@@ -96,7 +96,11 @@ doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma *
 {
 	CHECK_DMA(dma);
 	CHECK_OUT(gpu_dma);
-	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "no data path on a GPU");
+	if (!dma->on_gpu.structure) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the context is not started with its data path on a GPU");
+	*gpu_dma = (struct doca_gpu_dma *)dma->on_gpu.structure->addr;
+	return DOCA_SUCCESS;
 }
 
 /* Its signature is inferred from published uses; the errors are guesses. */
@@ -136,6 +140,8 @@ static doca_error_t new_task(struct doca_dma *dma, union doca_data user_data,
 {
 	if (dma->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (dma->ctx.gpu) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "kernels post this context's copies");
 	*task = softdoca_memcpy_new(dma, user_data);
 	if (!*task) /* DMA reference */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", dma->num_tasks);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A queue pair of the software NIC that kernels post to, connected to itself, for contexts with their
+ * data path on a GPU (common/gpu_queue.c). */
+#ifndef SOFTDOCA_GPU_QUEUE_H
+#define SOFTDOCA_GPU_QUEUE_H
+
+#include "gpu.h"
+#include "nic.h"
+
+struct gpu_queue {
+	struct nic_pd *pd;
+	dg_nic_cq *cq;
+	dg_nic_qp *qp;
+	struct gpu_memory *rings; /* in host memory, which the GPU reaches */
+	struct gpu_memory *structure; /* struct doca_gpu_dev_verbs_qp, in GPU memory; NULL: not open */
+};
+
+/* Opens a queue of `entries`, a power of two, in the protection domain of the device: its entries name
+ * the keys of softdoca_mmap_key(), and may access what the map's permissions grant this process. */
+doca_error_t gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu, struct doca_dev *dev,
+			    uint32_t entries);
+/* Closes the queue; logs the error of an entry that failed. Once it returns, the NIC accesses none of
+ * its memory. */
+void gpu_queue_close(struct gpu_queue *q);
+
+#endif
