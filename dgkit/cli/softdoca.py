@@ -71,7 +71,8 @@ def env(side: str, api: str, json_: bool) -> int:
     home = _home()
     paths = _paths(home, api)
     if json_:
-        facts = {"include": str(home / "include"), "lib": str(home / "lib"), "side": side}
+        include = home / ("include" if api == "3.0" else "include/workq")
+        facts = {"include": str(include), "lib": str(home / "lib"), "side": side}
         environment = _environment(home, side, api)
         print_json({"provider": "softdoca", **facts, "environment": environment})
         return 0

@@ -56,8 +56,9 @@ def test_env_finds_the_modules_of_a_release(api, capsys):
     lines = in_a_shell(capsys.readouterr().out).splitlines()
     assert f"PKG_CONFIG_PATH={HOME}/lib/doca-{api}/pkgconfig" in lines
     main(["softdoca", "env", "--api", api, "--json"])
-    paths = json.loads(capsys.readouterr().out)["environment"]["PKG_CONFIG_PATH"]
-    assert paths.startswith(f"{HOME}/lib/doca-{api}/pkgconfig")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["environment"]["PKG_CONFIG_PATH"].startswith(f"{HOME}/lib/doca-{api}/pkgconfig")
+    assert facts["include"] == f"{HOME}/include/workq"
 
 
 @pytest.mark.parametrize("side", ["host", "dpu", "both"])

@@ -5,6 +5,9 @@
 #include "check.h"
 
 #include <poll.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include <doca_comm_channel.h>
 #include <doca_dev.h>
@@ -191,6 +194,64 @@ static void a_program_can_sleep_until_it_may_receive_or_send(void)
 	close_both();
 }
 
+#if SOFTDOCA_NAMED
+static double cpu_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* The client's process: it says something late, waits for an answer, and has it sent late. */
+static void be_a_late_client(void)
+{
+	struct doca_comm_channel_init_attr attr = {.maxmsgs = QUEUE, .msgsize = SIZE};
+	char text[SIZE];
+	size_t size = sizeof text;
+
+	OK(doca_comm_channel_ep_create(&attr, &client));
+	while (doca_comm_channel_ep_connect(client, "late", &to_server) != DOCA_SUCCESS)
+		;
+	usleep(300000);
+	OK(doca_comm_channel_ep_sendto(client, "now", 3, 0, to_server));
+	OK(doca_comm_channel_ep_recvfrom(client, text, &size, 0, &to_server));
+	CHECK_EQ(size, 4);
+	OK(doca_comm_channel_ep_destroy(client));
+}
+
+static void a_call_that_waits_sleeps(void)
+{
+	struct doca_comm_channel_init_attr attr = {.maxmsgs = QUEUE, .msgsize = SIZE};
+	char text[SIZE];
+	size_t size = sizeof text;
+	double before;
+	pid_t child;
+	int status;
+
+	CHECK(mkdtemp(folder) != NULL);
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	child = fork();
+	if (!child) {
+		be_a_late_client();
+		_exit(0);
+	}
+	OK(doca_comm_channel_ep_create(&attr, &server));
+	OK(doca_comm_channel_ep_listen(server, "late"));
+	before = cpu_s();
+	OK(doca_comm_channel_ep_recvfrom(server, text, &size, 0, &to_client));
+	CHECK(cpu_s() - before < 0.1);
+	CHECK_EQ(size, 3);
+	OK(doca_comm_channel_ep_sendto(server, "then", 4, 0, to_client));
+	size = sizeof text;
+	GETS(doca_comm_channel_ep_recvfrom(server, text, &size, 0, &to_client),
+	     DOCA_ERROR_CONNECTION_RESET);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	CHECK_EQ(status, 0);
+	OK(doca_comm_channel_ep_destroy(server));
+}
+#endif
+
 static void the_end_of_a_connection_is_noticed(void)
 {
 	char text[SIZE];
@@ -269,6 +330,9 @@ int main(int argc, char **argv)
 		TEST(messages_arrive_in_order_in_both_directions),
 		TEST(a_full_send_queue_is_again_and_nothing_is_lost),
 		TEST(a_program_can_sleep_until_it_may_receive_or_send),
+#if SOFTDOCA_NAMED
+		TEST(a_call_that_waits_sleeps),
+#endif
 		TEST(the_end_of_a_connection_is_noticed),
 		TEST(each_misuse_has_its_documented_error),
 	};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Messages and connections of Comm Channel. Sources: as in comm_channel_ep.c. */
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,9 @@
 #include "comm_channel.h"
 
 enum { FLAG_DONTWAIT = 1 };
+/* Of a call that waits: an answer usually comes within the rounds, which take some 100 us. The
+ * longest sleep only bounds what an event costs that no descriptor announces. */
+enum { ROUNDS_AWAKE = 200, SLEEP_MS = 100 };
 
 static uint64_t in_flight(const struct wq_endpoint *ep)
 {
@@ -62,6 +66,19 @@ void wq_endpoint_progress(struct wq_endpoint *ep)
 		p->connection = NULL;
 	}
 	settle(ep);
+}
+
+void wq_endpoint_wait(struct wq_endpoint *ep, unsigned int *rounds)
+{
+	struct pollfd fd = {.events = POLLIN};
+	if (++*rounds < ROUNDS_AWAKE ||
+	    doca_pe_get_notification_handle(ep->pe, &fd.fd) != DOCA_SUCCESS ||
+	    doca_pe_request_notification(ep->pe) != DOCA_SUCCESS) {
+		sched_yield();
+		return;
+	}
+	poll(&fd, 1, SLEEP_MS);
+	doca_pe_clear_notification(ep->pe, 0);
 }
 
 static doca_error_t arm(struct wq_endpoint *ep, struct wq_channel *c)
@@ -133,9 +150,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_sendto(struct wq_endpoint *local_e
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a message of %zu bytes: at most %u", len,
 			      local_ep->max_msg);
 	const bool wait = local_ep->blocking && !(flags & FLAG_DONTWAIT);
+	unsigned int rounds = 0;
 	doca_error_t e;
 	while ((e = send_once(local_ep, msg, len, peer_addr)) == DOCA_ERROR_AGAIN && wait)
-		sched_yield();
+		wq_endpoint_wait(local_ep, &rounds);
 	return e;
 }
 
@@ -179,9 +197,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct wq_endpoint *local
 	if (!local_ep->ctx) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the endpoint is not active");
 	const bool wait = local_ep->blocking && !(flags & FLAG_DONTWAIT);
+	unsigned int rounds = 0;
 	doca_error_t e;
 	while ((e = receive_once(local_ep, msg, len, peer_addr)) == DOCA_ERROR_AGAIN && wait)
-		sched_yield();
+		wq_endpoint_wait(local_ep, &rounds);
 	return e;
 }
 

@@ -400,10 +400,11 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_
 		return e;
 	struct wq_peer *p = new_peer(local_ep, NULL);
 	e = p ? start_client(local_ep, name) : DOCA_ERROR_NO_MEMORY;
+	unsigned int rounds = 0;
 	if (!e && local_ep->blocking)
-		do
-			e = doca_comm_channel_peer_addr_update_info(p);
-		while (e == DOCA_ERROR_CONNECTION_INPROGRESS);
+		while ((e = doca_comm_channel_peer_addr_update_info(p)) ==
+		       DOCA_ERROR_CONNECTION_INPROGRESS)
+			wq_endpoint_wait(local_ep, &rounds);
 	if (e)
 		wq_endpoint_end(local_ep);
 	else
