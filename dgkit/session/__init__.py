@@ -14,6 +14,8 @@ region_registry.py  the open regions, and callbacks for their changes
 backend.py          Backend: the protocol of the two DPUs
 remote_dpu.py       backend where the DPU is an agent
 local_dpu.py        backend where this process is the DPU
+followed_dpu.py     backend that reports a session's writes to those who follow them
+write_history.py    the bytes of a region before and after each of its last writes
 transfer.py         SessionTransfer and TransferReport
 remote_transfer.py  job whose chunks are moved by requests to an agent
 two_agents.py       backend where both sides are agents
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from .session import Session as Session
     from .transfer import SessionTransfer as SessionTransfer
     from .transfer import TransferReport as TransferReport
+    from .write_history import WriteHistory as WriteHistory
 
 _HOME = {
     "Monitor": "monitor",
@@ -44,10 +47,11 @@ _HOME = {
     "SessionRegion": "region",
     "SessionTransfer": "transfer",
     "TransferReport": "transfer",
+    "WriteHistory": "write_history",
 }
 
 __all__ = ["Monitor", "Sampled", "Session", "SessionRegion", "SessionTransfer"]
-__all__ += ["TransferReport", "connect", "inspect"]
+__all__ += ["TransferReport", "WriteHistory", "connect", "inspect"]
 
 
 def __getattr__(name: str) -> object:

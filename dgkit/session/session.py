@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
+from .followed_dpu import FollowedDpu
 from .region import READ_ONLY, WRITE_ONLY, SessionRegion, checked_span, not_of_session
 from .region_factory import RegionFactory
 from .region_registry import RegionRegistry
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ..dma import Device
     from ..report import BandwidthReport, LatencyReport
     from .backend import Backend
+    from .followed_dpu import Follower
     from .gpu_queue import SessionGpuQueue
     from .monitor import Monitor
     from .sides import Sides
@@ -42,6 +45,7 @@ class Session:
         self.timeout = sides.timeout
         self._sides = sides
         self._dpu = sides.dpu
+        self._followed = FollowedDpu(sides.dpu, sides.role)
         self._link = sides.dpu.link
         self._registry = RegionRegistry()
         self._factory = RegionFactory(self, sides, self._registry)
@@ -156,6 +160,42 @@ class Session:
             A function that unregisters it.
         """
         return self._registry.on_change(call)
+
+    def follow_writes(self, region: SessionRegion, follower: Follower) -> Callable[[], None]:
+        """Report this session's writes to a region: by write, start_write, copy and measurements.
+
+        Not reported: monitors, GPU queues, and what others do to the memory. The bytes of each
+        write are kept, and those of a copy read back, for the report; if nobody follows, there is
+        no cost.
+
+        Returns:
+            A function that ends the reports.
+        """
+        stop = self._followed.follow(region, follower)
+        self._use_dpu()
+
+        def end() -> None:
+            stop()
+            self._use_dpu()
+
+        return end
+
+    def _use_dpu(self) -> None:
+        """Use the backend that reports writes while somebody follows them."""
+        with self._followed.lock:
+            self._dpu = self._followed.chosen
+
+    def settle_writes(self) -> None:
+        """Report the started writes that have ended, if they are not reported yet."""
+        self._followed.settle()
+
+    def kernel_operations(self, region: SessionRegion) -> int:
+        """Return how many operations the open GPU queues of a region have completed."""
+        count = 0
+        for queue in self.lifetime.gpu_queues:
+            with contextlib.suppress(ClosedError):
+                count += queue.completed if queue.uses(region) else 0
+        return count
 
     def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.

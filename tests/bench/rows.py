@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ from rig import Figure, exporter, floor_ns, median_call, per_call, rounds
 import dgkit
 from dgkit.dma import measure
 from dgkit.runtime_folder import runtime_dir
+from dgkit.session import WriteHistory
 from dgkit.wire.messages import Move, Moved, encode
 
 SIZE = 64 << 20
@@ -438,6 +440,35 @@ def large_through_session(_: Bench) -> Iterator[Figure]:
             )
 
 
+def with_history(_: Bench) -> Iterator[Figure]:
+    """Writes of a region whose last writes are kept, against writes of one that nobody follows."""
+    kinds = {"bytes": bytes, "an array": lambda size: np.ones(size, "u1")}
+    for size, (kind, make) in itertools.product((1 << 20, 1 << 24), kinds.items()):
+        with dgkit.connect() as session, session.empty(size) as region:
+            data, history = make(size), WriteHistory(bytes(size), 64 << 20)
+
+            def rate(session=session, region=region, data=data) -> float:
+                write = lambda: session.write(region, data)  # noqa: E731
+                return len(data) / median_call(write, max(1, (1 << 24) // len(data)), 5)
+
+            def followed(session=session, region=region, history=history, rate=rate) -> float:
+                stop = session.follow_writes(region, history)
+                try:
+                    return rate()
+                finally:
+                    stop()
+
+            for _ in range(3):  # the ring is full, and its memory warm
+                followed()
+            yield rounds(followed, rate).figure(
+                f"session.write of {size >> 20} MiB of {kind}, with a history",
+                "GB/s",
+                "0.95 x without",
+                lambda value, base: value >= 0.95 * base,
+                "without",
+            )
+
+
 @contextlib.contextmanager
 def agent(role: str) -> Iterator[str]:
     """An agent in a second process: its address."""
@@ -462,5 +493,6 @@ ALL = (
     many_regions,
     through_agent,
     large_through_session,
+    with_history,
     start_up,
 )

@@ -17,10 +17,11 @@ structure       structures: fields of ctypes classes, dtypes and dicts, and thei
 structure_view  the structure laid over the bytes
 bookmarks       named places
 edit            edits as DMA writes, and undo
+time_machine    the bytes as they were at each of the last writes, and who wrote them
 clipboard       bytes as text in several formats
 
 JavaScript: values (numbers), grid (rows), keys (cursor), tools (controls), overview (the strip),
-image, structure (fields), places (bookmarks, going back), box (pages), hexview.
+image, structure (fields), time_machine, places (bookmarks, going back), box (pages), hexview.
 """
 
 from .hexview import HexView

@@ -17,6 +17,7 @@ import {
   WRITING,
 } from "./grid.js";
 import { Cursor } from "./keys.js";
+import { WRITERS } from "./time_machine.js";
 import { makeInspector } from "./tools.js";
 import { ASCII, DTYPES, HEX, hexOffset, valueAt } from "./values.js";
 
@@ -171,13 +172,14 @@ export class HexBox {
     if (!this.fetching && message.at === this.page?.at && message.sources === this.layout.sources)
       this.draw({ ...message, buffers });
   }
-  draw({ at, size, sources, flags, buffers }) {
+  draw({ at, size, sources, flags, hues, buffers }) {
     const parts = buffers.slice(0, sources).map(bytesOf);
     this.page = {
       at,
       size,
       parts,
       flags: flags ? bytesOf(buffers[sources]) : null,
+      hues: hues ? bytesOf(buffers.at(-1)) : null,
       views: parts.map((part) => new DataView(part.buffer, part.byteOffset, part.byteLength)),
     };
     this.#paint();
@@ -190,7 +192,7 @@ export class HexBox {
   #marksOf(k, span) {
     const at = this.page.at + k;
     const selected = at >= span[0] && at < span[1] ? SELECTED : 0;
-    const hue = this.hues?.map[at - this.hues.at] ?? 0; // undefined outside of the structure
+    const hue = this.page.hues?.[k] || (this.hues?.map[at - this.hues.at] ?? 0); // undefined outside of the structure
     return (
       (this.page.flags?.[k] ?? 0) |
       selected |
@@ -280,6 +282,8 @@ export class HexBox {
         ? `${plural(stop - start, "byte")} selected, ${hexOffset(start)} to ${hexOffset(stop - 1)}`
         : `Byte ${hexOffset(this.cursor.at)}${byte === undefined ? "" : `: ${HEX[byte]}`}`,
     ];
+    const writer = WRITERS[this.page.hues?.[this.cursor.at - at] ?? 0];
+    if (writer) phrases.push(writer === "outside" ? "changed outside" : `written by the ${writer}`);
     const changed = count(3);
     const differs = count(DIFFERS);
     if (changed) phrases.push(`${plural(changed, "byte")} in view changed`);
@@ -327,6 +331,7 @@ export class HexBox {
   mayWrite() {
     const why =
       this.view.state.region?.no_write ||
+      (this.view.state.history?.at != null ? "These are bytes of the past: press Now to write." : "") ||
       (this.layout.hex ? "" : "Values cannot be edited: set Values to bytes (hex).");
     if (why) this.setStatus(why);
     return !why;

@@ -10,6 +10,7 @@ import { OverviewStrip } from "./overview.js";
 import { Places } from "./places.js";
 import { RecordTable } from "./records.js";
 import { StructureTable } from "./structure.js";
+import { TimeMachine } from "./time_machine.js";
 import { makeActions, makeBar, makeChoices, makeSearch, searchText } from "./tools.js";
 import { hexOffset, parseOffset } from "./values.js";
 
@@ -94,6 +95,7 @@ function draw(view) {
   const structure = new StructureTable(view, grid);
   const records = new RecordTable(view, grid);
   const places = new Places(view, grid);
+  const past = new TimeMachine(view, grid);
   grid.onMove = () => {
     overview.drawWindow();
     image.drawWindow();
@@ -127,11 +129,20 @@ function draw(view) {
     differs,
     "type hex digits to write a byte; F2: type text; Ctrl+Z: undo",
   );
-  view.body.append(makeBar(tools), tools.choices.note, empty, overview.element, bytes, grid.status, legend);
+  view.body.append(
+    makeBar(tools),
+    tools.choices.note,
+    empty,
+    overview.element,
+    past.element,
+    bytes,
+    grid.status,
+    legend,
+  );
   const apply = () =>
     applyState(view, grid, tools, {
       empty,
-      parts: [overview, structure, records, image, places],
+      parts: [overview, structure, records, image, places, past],
       bytes,
       legend,
       differs,

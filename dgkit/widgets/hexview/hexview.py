@@ -24,6 +24,7 @@ from .search import parse_pattern
 from .search_task import SearchTask
 from .selection import RegionSelection
 from .structure_view import StructureView
+from .time_machine import TimeMachine
 from .value import SelectedBytes
 from .view_options import Options
 
@@ -37,6 +38,12 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
 
     goto(), select(), find() and edit() do the same from a cell as the controls of the panel. Since
     the panel is a widget with a value, it can be an argument of ipywidgets.interact().
+
+    With `history`, a size such as "64M", the view keeps the session's last writes to the region in
+    that much memory, from when it first shows the region, and has a slider over them: the bytes as
+    they were, coloured by who wrote them. A change that no transfer of the session reported, such
+    as a store of the CPU, is shown as changed outside, once the view has read it. The region must
+    be at most half as large. Fields, records, image and overview always show the bytes of now.
 
     Attributes:
         region: The region shown, or None. A view that was made without a region selects the
@@ -117,7 +124,13 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         help="The region as an image: dtype, width, palette and offset, or None.",
     )
 
-    def __init__(self, session: Session, region: SessionRegion | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        region: SessionRegion | None = None,
+        *,
+        history: int | str | None = None,
+    ) -> None:
         self._session = session
         self._options = Options()
         self._selection = selection = RegionSelection(session, region, self._forget_region)
@@ -146,10 +159,15 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             failed=self.fail,
         )  # fmt: skip
         self._bookmarks = Bookmarks(selection, self._changed)
+        self._past = TimeMachine(
+            selection, reader, sources, history, self.broadcast_state, self.fail
+        )
         super().__init__()
         selection.model.subscribe(self)
         self.on_close(self._selection.model.listen(self._session_changed))
         self.on_close(self._selection.model.add_byte_view(self._show_bytes))
+        self.on_close(self._past.end)
+        self._past.begin()
 
     @property
     def session(self) -> Session:
@@ -165,7 +183,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         """Return the objects besides the panel whose handlers a view can call."""
         return (
             self._search, self._structure, self._records, self._bookmarks, self._overview,
-            self._image,
+            self._image, self._past,
         )  # fmt: skip
 
     def _changed(self) -> None:
@@ -187,6 +205,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         if what != "written":
             self._bookmarks.keep_only(self._session.regions)
             self._selection.session_changed(what)
+            self._past.begin()
             self.broadcast_state("state", self.state)
         else:
             self._overview.renew()
@@ -247,7 +266,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             "undoable": self._edits.undoable, "structure": self._structure.state(),
             "records": self._records.state(),
             "bookmarks": [[name, *span] for name, span in here.items()],
-            "image": self._image.setting,
+            "image": self._image.setting, "history": self._past.state(),
         }  # fmt: skip
 
     # Requests of a view.
@@ -261,7 +280,8 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
         """
         page = self._live.fetch(str(view), int(at), int(n))
         if page is None:
-            return {"region": 0, "at": 0, "size": 0, "sources": 0, "flags": False}, []
+            nothing = {"region": 0, "at": 0, "size": 0, "sources": 0}
+            return nothing | {"flags": False, "hues": False}, []
         if page.at != self._selection.at:
             self._selection.at = page.at
             self.renew_picture()
@@ -270,7 +290,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
             self.refresh_traits()
         if self._selected.stale:
             self._take_value(page)
-        return page.reply()
+        return self._past.look(page).reply()
 
     @handler
     def visible(self, view: str, on: bool) -> None:
@@ -299,6 +319,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     def choose(self, number: int) -> None:
         """Show the region with this id; a view that follows the session selects it everywhere."""
         self._selection.choose(number)
+        self._past.begin()
         self.broadcast_state("state", self.state)
         self._update_traits()
 
@@ -433,7 +454,7 @@ class HexView(Panel, ValueWidget):  # type: ignore[misc]
     # Implementation.
 
     def _send_page(self, view: str, page: Page) -> None:
-        about, buffers = page.reply()
+        about, buffers = self._past.look(page).reply()
         self.broadcast("bytes", buffers, view=view, **about)
         if (fields := self._structure.of_page(page)) is not None:
             self.broadcast("fields", **fields)

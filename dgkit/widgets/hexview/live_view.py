@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +21,34 @@ MAX_VIEWS = 8  # kept per region; a reloaded page leaves its old view behind
 
 
 class Page:
-    """Bytes of one region as each source has them, and their flags (see ChangeTracker)."""
+    """Bytes of one region as each source has them, and their flags (see ChangeTracker).
 
-    def __init__(self, region: int, at: int, parts: list[bytes], flags: bytes) -> None:
+    Attributes:
+        since_ns: time.monotonic_ns() before they were read.
+        hues: The number of each byte's colour; empty: none has one.
+    """
+
+    def __init__(
+        self,
+        region: int,
+        at: int,
+        parts: list[bytes],
+        flags: bytes,
+        *,
+        since_ns: int = 0,
+        hues: bytes = b"",
+    ) -> None:
         self.region, self.at = region, at
         self.parts, self.flags = parts, flags
+        self.since_ns, self.hues = since_ns, hues
 
     def reply(self) -> Reply:
-        """Return the page as a message: one buffer per source, then the flags if any is set."""
+        """Return the page as a message: one buffer per source, then flags and hues if any."""
         about = {
             "region": self.region, "at": self.at, "size": len(self.parts[0]),
-            "sources": len(self.parts), "flags": bool(self.flags),
+            "sources": len(self.parts), "flags": bool(self.flags), "hues": bool(self.hues),
         }  # fmt: skip
-        return about, [*self.parts, *([self.flags] if self.flags else [])]
+        return about, [*self.parts, *(part for part in (self.flags, self.hues) if part)]
 
 
 class _ViewState:
@@ -125,11 +141,13 @@ class LiveView:
         at = max(0, min(at, region.size - 1))
         n = max(1, min(n, MAX_PAGE, region.size - at))
         low, high = block_range(at, n, region.size)
+        since_ns = time.monotonic_ns()
         try:
             parts = self._reader.read(region, sources, low, high - low)
         except ClosedError:
             return None
         page = state.page(region.id, sources, low, parts, at, n)
+        page.since_ns = since_ns
         state.views.pop(view, None)
         state.views[view] = _ViewState(view, page)
         for oldest in list(state.views)[:-MAX_VIEWS]:
@@ -181,6 +199,7 @@ class LiveView:
             return
         n = len(old.parts[0])
         low, high = block_range(old.at, n, region.size)
+        since_ns = time.monotonic_ns()
         try:
             fetch = self._reader.start(region, sources, low, high - low)
             try:
@@ -192,6 +211,7 @@ class LiveView:
         if state is not self._state or state.views.get(view) is not known:
             return
         page = state.page(region.id, sources, low, parts, old.at, n)
+        page.since_ns = since_ns
         if (page.parts, page.flags) != (old.parts, old.flags):
             known.page, known.unacknowledged = page, True
             self._send(view, page)

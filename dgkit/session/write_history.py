@@ -1,0 +1,309 @@
+"""History of a region's bytes: as they were before and after each of the last writes to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from .followed_dpu import Write
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_WRITES = 65_536  # also bounds the time to reconstruct bytes: some milliseconds
+_WRITE_COST = 300  # bytes of memory that a recorded write occupies besides its data
+_PIECE_COST = 300
+OUTSIDE = "outside"  # writer of bytes that no write of the session explains
+
+
+class _Piece(NamedTuple):
+    """Bytes `start` to `stop` of the region: those of `data` from offset `at` on."""
+
+    start: int
+    stop: int
+    data: bytes
+    at: int
+    writer: str
+
+    def part(self, start: int, stop: int) -> _Piece:
+        """Return the piece of the bytes from `start` to `stop`."""
+        return _Piece(start, stop, self.data, self.at + start - self.start, self.writer)
+
+
+class _Pieces:
+    """Bytes of a whole region, as pieces of immutable data: a write is laid over it, not copied."""
+
+    def __init__(self, data: bytes) -> None:
+        self._pieces = [_Piece(0, len(data), data, 0, "")]
+        self._starts = [0]
+        self._uses = {id(data): 1}  # number of pieces, by the id of their data
+        self._held = len(data)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory in use."""
+        return self._held + _PIECE_COST * len(self._pieces)
+
+    def _span(self, start: int, stop: int) -> tuple[int, int]:
+        """Return the indices of the pieces that contain these bytes, as [first, last)."""
+        return bisect_right(self._starts, start) - 1, bisect_right(self._starts, stop - 1)
+
+    def within(self, start: int, stop: int) -> Iterator[_Piece]:
+        """Yield the pieces of these bytes, in order."""
+        first, last = self._span(start, stop)
+        for piece in self._pieces[first:last]:
+            yield piece.part(max(start, piece.start), min(stop, piece.stop))
+
+    def lay(self, start: int, data: bytes, writer: str) -> None:
+        """Replace the bytes from `start` on by those of `data`."""
+        stop = start + len(data)
+        first, last = self._span(start, stop)
+        old = self._pieces[first:last]
+        new = [_Piece(start, stop, data, 0, writer)]
+        if old[0].start < start:
+            new.insert(0, old[0].part(old[0].start, start))
+        if old[-1].stop > stop:
+            new.append(old[-1].part(stop, old[-1].stop))
+        self._pieces[first:last] = new
+        self._starts[first:last] = [piece.start for piece in new]
+        for piece in new:
+            self._use(piece.data, 1)
+        for piece in old:
+            self._use(piece.data, -1)
+
+    def _use(self, data: bytes, count: int) -> None:
+        before = self._uses.get(id(data), 0)
+        self._uses[id(data)] = before + count
+        if not before:
+            self._held += len(data)
+        elif not before + count:
+            self._held -= len(data)
+            del self._uses[id(data)]
+
+    def compact(self, *, by_writer: bool) -> None:
+        """Join the pieces, those of one writer or all, so that no hidden bytes are kept."""
+        runs: list[list[_Piece]] = []
+        for piece in self._pieces:
+            if runs and not (by_writer and runs[-1][0].writer != piece.writer):
+                runs[-1].append(piece)
+            else:
+                runs.append([piece])
+        self._pieces = [_joined(run) for run in runs]
+        self._starts = [piece.start for piece in self._pieces]
+        self._uses, self._held = {}, 0
+        for piece in self._pieces:
+            self._use(piece.data, 1)
+
+
+def _joined(run: list[_Piece]) -> _Piece:
+    data = b"".join(piece.data[piece.at : piece.at + piece.stop - piece.start] for piece in run)
+    writer = run[0].writer if len({piece.writer for piece in run}) == 1 else ""
+    return _Piece(run[0].start, run[-1].stop, data, 0, writer)
+
+
+class Past(NamedTuple):
+    """Bytes as they were at a moment.
+
+    Attributes:
+        data: The bytes.
+        writers: Who wrote them, as (bytes, writer) in order; "" if nobody since the history began.
+    """
+
+    data: bytes
+    writers: list[tuple[int, str]]
+
+
+class WriteHistory:
+    """Bytes of a region before and after each of its last writes. A follower; thread-safe.
+
+    A moment is a number of writes since the history began: `first` to `last` can be shown. Writes
+    beyond the budget fall out, the oldest first. It keeps the bytes of the region as they were at
+    `first`, and the bytes of each write since; `bytes` objects that were written are not copied.
+
+    Attributes:
+        lock: Held by each method; a caller that holds it sees no write meanwhile.
+
+    Args:
+        data: Bytes of the region as the history begins.
+        budget: Bytes of memory that it may occupy: at least twice those of the region.
+
+    Raises:
+        ValueError: The region is too large for the budget.
+    """
+
+    def __init__(self, data: bytes, budget: int) -> None:
+        if 2 * len(data) > budget:
+            raise ValueError(
+                f"a history of {len(data):,} bytes needs at least {2 * len(data):,} bytes of "
+                f"memory; its limit is {budget:,}"
+            )
+        self.first = 0
+        self._budget = budget
+        self._base, self._base_limit = _Pieces(data), len(data) + budget // 4
+        self._writes: deque[Write] = deque()
+        self._cost = 0
+        self._in_flight, self._active_ns = 0, 0
+        self._doubts: deque[Write] = deque(maxlen=64)  # writes whose bytes are unknown
+        self.lock = threading.RLock()
+
+    @property
+    def last(self) -> int:
+        """The latest moment: the number of writes since the history began."""
+        return self.first + len(self._writes)
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory in use."""
+        return self._base.cost + self._cost
+
+    def began(self) -> None:
+        """Record that a write begins: bytes read from now until it ends prove nothing."""
+        with self.lock:
+            self._in_flight += 1
+
+    def ended(self, write: Write) -> None:
+        """Record a write that has ended."""
+        with self.lock:
+            self._in_flight = max(0, self._in_flight - 1)
+            self._active_ns = time.monotonic_ns()
+            if write.data is None:
+                self._doubts.append(write)
+            else:
+                self._add(write, write.data)
+
+    def observe(self, offset: int, data: bytes, since_ns: int, writer: str = OUTSIDE) -> bool:
+        """Record what bytes that were read have changed without a report.
+
+        Args:
+            offset: Where they are.
+            data: The bytes.
+            since_ns: time.monotonic_ns() before they were read; if a write was in flight since,
+                they prove nothing.
+            writer: Who has changed them; a write whose bytes are unknown takes precedence.
+
+        Returns:
+            Whether they are the bytes of now.
+        """
+        with self.lock:
+            if self._in_flight or self._active_ns >= since_ns:
+                return False
+            known = self.at(self.last, offset, len(data)).data
+            for start, stop in _differences(known, data):
+                self._add_found(offset + start, data[start:stop], writer)
+            self._doubts = deque(
+                (
+                    doubt._replace(offset=start, size=stop - start)
+                    for doubt in self._doubts
+                    for start, stop in _without(doubt, offset, offset + len(data))
+                ),
+                maxlen=self._doubts.maxlen,
+            )
+        return True
+
+    def _add_found(self, offset: int, data: bytes, writer: str) -> None:
+        stop, number = offset + len(data), 0
+        for doubt in self._doubts:
+            if doubt.offset < stop and offset < doubt.offset + doubt.size:
+                number, writer = doubt.number, doubt.writer
+        self._add(Write(number, writer, offset, len(data), data, time.time_ns()), data)
+
+    def _add(self, write: Write, data: bytes) -> None:
+        self._writes.append(write)
+        self._cost += len(data) + _WRITE_COST
+        while self._writes and (len(self._writes) > MAX_WRITES or self.cost > self._budget):
+            self._drop()
+
+    def _drop(self) -> None:
+        """Lay the oldest write over the first bytes."""
+        write = self._writes.popleft()
+        assert write.data is not None
+        self._cost -= len(write.data) + _WRITE_COST
+        self._base.lay(write.offset, write.data, write.writer)
+        self.first += 1
+        for by_writer in (True, False):
+            if self._base.cost > self._base_limit:
+                self._base.compact(by_writer=by_writer)
+
+    def write(self, moment: int) -> Write | None:
+        """Return the write that led to a moment; None if it fell out, or there is none."""
+        with self.lock:
+            at = moment - self.first - 1
+            return self._writes[at] if 0 <= at < len(self._writes) else None
+
+    def moment_of(self, moment: int, at: int) -> int:
+        """Return the moment of the last write to byte `at` up to a moment; 0 if there is none."""
+        with self.lock:
+            for back, write in enumerate(self._until(moment)):
+                if write.offset <= at < write.offset + write.size:
+                    return moment - back
+        return 0
+
+    def at(self, moment: int, offset: int, size: int) -> Past:
+        """Return bytes as they were at a moment.
+
+        Raises:
+            ValueError: The moment cannot be shown.
+        """
+        with self.lock:
+            pieces = self._pieces(self._until(moment), offset, offset + size)
+        return Past(
+            _joined(pieces).data if pieces else b"",
+            [(piece.stop - piece.start, piece.writer) for piece in pieces],
+        )
+
+    def _until(self, moment: int) -> list[Write]:
+        """Return the writes up to a moment, the latest first."""
+        if not self.first <= moment <= self.last:
+            raise ValueError(f"moment {moment} is not among {self.first} to {self.last}")
+        writes = list(self._writes)[: moment - self.first]
+        writes.reverse()
+        return writes
+
+    def _pieces(self, writes: list[Write], start: int, stop: int) -> list[_Piece]:
+        """Return the pieces of these bytes, in order: each byte is that of its latest write."""
+        found: list[_Piece] = []
+        missing = [(start, stop)]
+        for write in writes:
+            end = write.offset + write.size
+            if write.offset >= stop or end <= start or write.data is None:
+                continue
+            rest = []
+            piece = _Piece(write.offset, end, write.data, 0, write.writer)
+            for low, high in missing:
+                first, last = max(low, write.offset), min(high, end)
+                if first >= last:
+                    rest.append((low, high))
+                    continue
+                found.append(piece.part(first, last))
+                rest += [(a, b) for a, b in ((low, first), (last, high)) if a < b]
+            missing = rest
+            if not missing:
+                break
+        for low, high in missing:
+            found += self._base.within(low, high)
+        return sorted(found)
+
+
+def _differences(before: bytes, after: bytes) -> Iterator[tuple[int, int]]:
+    """Yield each run of bytes that differ, as (start, stop)."""
+    if before == after:
+        return
+    start = -1
+    for at, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one != other and start < 0:
+            start = at
+        elif one == other and start >= 0:
+            yield start, at
+            start = -1
+    if start >= 0:
+        yield start, len(after)
+
+
+def _without(write: Write, start: int, stop: int) -> list[tuple[int, int]]:
+    """Return the bytes of a write that are not in `start` to `stop`."""
+    end = write.offset + write.size
+    parts = ((write.offset, min(end, start)), (max(write.offset, stop), end))
+    return [(low, high) for low, high in parts if low < high]

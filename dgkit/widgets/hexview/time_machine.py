@@ -1,0 +1,253 @@
+"""The past of the bytes in a hex view: as they were at each of the session's last writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...errors import DgkitError
+from ...session import WriteHistory
+from ...units import parse_size, plural, size_text
+from ...validate import whole
+from ..base import scheduler
+from ..base.panel import handler
+from .live_view import Page
+
+if TYPE_CHECKING:
+    from ...session import Session, SessionRegion
+    from .fetch import Reader
+    from .selection import RegionSelection
+
+WRITERS = ("", "host", "DPU", "kernel", "client", "outside")  # numbered as in time_machine.js
+_LEAST = 1 << 12  # bytes
+_NEWS_S = 0.1  # between two messages about new writes
+_TRIES = 5  # reads of a region that changes, before its history begins
+
+
+class _Follower:
+    """Passes the writes of a region on to its history, and asks for a message about them."""
+
+    def __init__(self, history: WriteHistory, news: Callable[[], None]) -> None:
+        self.began, self._history, self._news = history.began, history, news
+
+    def ended(self, write: Any) -> None:
+        """Record a write."""
+        self._history.ended(write)
+        self._news()
+
+
+class TimeMachine:
+    """History of the region shown, from when the view first shows it; off without a budget.
+
+    Attributes:
+        at: The moment shown; None: now.
+    """
+
+    def __init__(
+        self,
+        selection: RegionSelection,
+        reader: Reader,
+        sources: Callable[[], Sequence[str]],
+        budget: int | str | None,
+        send: Callable[[str, Callable[[], dict[str, Any]]], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        """Create it; begin() starts the history.
+
+        Args:
+            selection: The region shown.
+            reader: Reads the bytes.
+            sources: Returns the names of the shown sources.
+            budget: Bytes of memory, or a size such as "64M"; None: no history.
+            send: Sends a part of the state to the views.
+            fail: Shows an unexpected error.
+        """
+        self._selection, self._reader, self._sources = selection, reader, sources
+        self._budget = None if budget is None else _parsed(budget)
+        self._send, self._fail = send, fail
+        self._history: WriteHistory | None = None
+        self._region_id = 0
+        self._stop: Callable[[], None] = _nothing
+        self._why = ""
+        self._kernels = 0
+        self._news: scheduler.Task | None = None
+        self.at: int | None = None
+
+    @property
+    def _session(self) -> Session:
+        return self._selection.session
+
+    def begin(self) -> None:
+        """Begin the history of the region shown, unless it has begun."""
+        region = None if self._budget is None else self._selection.current()
+        number = region.id if region is not None else 0
+        if number == self._region_id:
+            return
+        self.end()
+        self._region_id = number
+        if region is not None:
+            try:
+                self._begin(region)
+            except (DgkitError, ValueError) as error:
+                self.end()
+                self._region_id, self._why = number, str(error)
+
+    def _begin(self, region: SessionRegion) -> None:
+        """Follow the writes to a region, then read it, until no write was in flight meanwhile."""
+        assert self._budget is not None
+        if 2 * region.size > self._budget:
+            WriteHistory(bytes(region.size), self._budget)  # raises the error
+        for _ in range(_TRIES):
+            self._stop()
+            data = self._read(region)
+            history = WriteHistory(data, self._budget)
+            self._stop = self._session.follow_writes(region, _Follower(history, self._announce))
+            since = time.monotonic_ns()
+            if self._read(region) == data and history.observe(0, data, since):
+                break
+        self._history = history
+        self._kernels = self._session.kernel_operations(region)
+
+    def _read(self, region: SessionRegion) -> bytes:
+        return self._reader.read(region, self._sources()[:1], 0, region.size)[0]
+
+    def end(self) -> None:
+        """End the history and free its memory."""
+        self._stop()
+        self._stop, self._history, self._region_id = _nothing, None, 0
+        self._why, self.at = "", None
+
+    def state(self) -> dict[str, Any] | None:
+        """Return the moments that can be shown, the one shown and its write; None if it is off."""
+        history = self._history
+        if self._budget is None:
+            return None
+        state: dict[str, Any] = {"why": self._why, "first": 0, "last": 0, "at": None}
+        state |= {"text": "", "span": None}
+        if history is None:
+            return state
+        moment = history.last if self.at is None else self.at
+        write = history.write(moment)
+        span = None if write is None else [write.offset, write.offset + write.size]
+        return state | {
+            "first": history.first, "last": history.last, "at": self.at, "span": span,
+            "text": self._text(history, moment),
+        }  # fmt: skip
+
+    def _text(self, history: WriteHistory, moment: int) -> str:
+        write = history.write(moment)
+        if write is None and moment == 0:
+            return f"Before the first write. {self._depth(history)}"
+        if write is None:
+            return f"Before the oldest write that is kept. {self._depth(history)}"
+        bytes_, clock = f"{plural(write.size, 'byte')} at {write.offset:#x}", _clock(write.t_ns)
+        text = f"{moment:,} of {history.last:,}: {write.writer} wrote {bytes_} at {clock}"
+        if write.number:
+            return f"{text}, transfer {write.number:,}."
+        if write.writer == "kernel":
+            return f"{text} or before: found when the bytes were read."
+        return (
+            f"{moment:,} of {history.last:,}: {bytes_} changed outside of the session's "
+            f"transfers; found at {clock}."
+        )
+
+    def _depth(self, history: WriteHistory) -> str:
+        kept = f"{plural(history.last - history.first, 'write')} kept"
+        fallen = f", {plural(history.first, 'older one')} fell out" if history.first else ""
+        return f"{kept}{fallen}; limit {size_text(self._budget or 0)}."
+
+    def look(self, page: Page) -> Page:
+        """Record what a page that was read shows, and return it as of the moment shown."""
+        region, history = self._selection.current(), self._history
+        if history is None or region is None or page.region != self._region_id:
+            return page
+        self._observe(history, region, page)
+        n = len(page.parts[0])
+        with history.lock:
+            moment = max(history.first, history.last if self.at is None else self.at)
+            past, write = history.at(moment, page.at, n), history.write(moment)
+        hues = b"".join(bytes([WRITERS.index(writer)]) * size for size, writer in past.writers)
+        if self.at is None:
+            return Page(page.region, page.at, page.parts, page.flags, hues=hues)
+        self.at = moment  # those before fell out
+        flags = b"" if write is None else _flags(page.at, n, write.offset, write.size)
+        return Page(page.region, page.at, [past.data] * len(page.parts), flags, hues=hues)
+
+    def _observe(self, history: WriteHistory, region: SessionRegion, page: Page) -> None:
+        """Record the bytes that no write explains: a kernel's, if one has posted, or outside's."""
+        self._session.settle_writes()
+        kernels = self._session.kernel_operations(region)
+        writer = "outside" if kernels == self._kernels else "kernel"
+        before = history.last
+        if history.observe(page.at, page.parts[0], page.since_ns, writer):
+            self._kernels = kernels
+        if history.last != before:
+            self._announce()
+
+    @handler
+    def moment(self, to: int | None) -> None:
+        """Show the bytes as they were after `to` writes; None: as they are.
+
+        Raises:
+            ValueError: The moment is not kept, or there is no history.
+        """
+        history = self._require()
+        if to is not None:
+            history.at(whole("moment", to), 0, 0)
+        self.at = to
+        self._send("history", self._about)
+
+    @handler
+    def last_write(self, at: int) -> dict[str, int]:
+        """Show the moment of the last write to a byte, up to the moment shown.
+
+        Returns:
+            The moment; 0 if no write to the byte is kept.
+        """
+        history = self._require()
+        found = history.moment_of(history.last if self.at is None else self.at, int(at))
+        if found:
+            self.moment(found)
+        return {"moment": found}
+
+    def _require(self) -> WriteHistory:
+        if self._history is None:
+            raise ValueError(self._why or "the view has no history: HexView(..., history='64M')")
+        return self._history
+
+    def _about(self) -> dict[str, Any]:
+        return {"history": self.state()}
+
+    def _announce(self) -> None:
+        """Have the frame thread send the new moments, soon."""
+        if self._news is None or self._news.done:
+            self._news = scheduler.start(self._tell(), self._fail)
+
+    def _tell(self) -> Generator[float, None, None]:
+        yield time.monotonic() + _NEWS_S
+        self._news = None
+        self._send("history", self._about)
+
+
+def _parsed(budget: int | str) -> int:
+    if isinstance(budget, str):
+        return parse_size(budget, least=_LEAST)
+    return whole("history", budget, _LEAST)
+
+
+def _flags(at: int, n: int, offset: int, size: int) -> bytes:
+    """Return the flags of `n` bytes from `at` on, of which those of a write have changed."""
+    before = min(n, max(0, offset - at))
+    changed = max(0, min(n, offset + size - at) - before)
+    return bytes(before) + b"\3" * changed + bytes(n - before - changed)
+
+
+def _clock(t_ns: int) -> str:
+    """Return a time of day with microseconds."""
+    seconds, rest = divmod(t_ns, 1_000_000_000)
+    return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest // 1000:06}"
+
+
+def _nothing() -> None:
+    """Do nothing: no writes are followed."""

@@ -1,0 +1,200 @@
+"""History of a region's bytes, against copies; a session reports each of its writes."""
+
+import random
+import threading
+import time
+
+import pytest
+from support.processes.agents import agent
+
+import dgkit
+from dgkit.session import WriteHistory
+from dgkit.session.followed_dpu import Write
+from dgkit.session.write_history import OUTSIDE
+
+HISTORIES = 10_000
+WRITERS = ("host", "DPU", "client")
+
+
+def write(number, offset, data, writer="host"):
+    return Write(number, writer, offset, len(data), data, number)
+
+
+def record(history, written):
+    history.began()
+    history.ended(written)
+
+
+def replay(seed):
+    """Make a random history; compare each moment that it still has with a copy made then."""
+    chance = random.Random(seed)
+    size = chance.randint(1, 24)
+    region = bytearray(chance.randbytes(size))
+    writers = [""] * size
+    history = WriteHistory(bytes(region), chance.choice([3 * size + 700, 2_500, 1 << 20]))
+    copies = [(bytes(region), list(writers))]
+    for number in range(1, chance.randint(2, 16)):
+        start = chance.randrange(size)
+        stop = chance.randint(start + 1, size)
+        writer = chance.choice((*WRITERS, OUTSIDE))
+        if writer == OUTSIDE:  # the CPU changes each of these bytes
+            region[start:stop] = bytes(255 - byte for byte in region[start:stop])
+            assert history.observe(0, bytes(region), time.monotonic_ns() + 1)
+        else:
+            region[start:stop] = chance.randbytes(stop - start)
+            record(history, write(number, start, bytes(region[start:stop]), writer))
+        writers[start:stop] = [writer] * (stop - start)
+        copies.append((bytes(region), list(writers)))
+    return history, copies, chance
+
+
+def test_each_moment_of_10000_random_histories_has_the_bytes_and_writers_of_then():
+    dropped = 0
+    for seed in range(HISTORIES):
+        history, copies, chance = replay(seed)
+        assert history.last == len(copies) - 1
+        dropped += history.first
+        moments = range(history.first, history.last + 1)
+        for moment in {*chance.sample(moments, min(3, len(moments))), history.first, history.last}:
+            data, writers = copies[moment]
+            start = chance.randrange(len(data))
+            stop = chance.randint(start + 1, len(data))
+            past = history.at(moment, start, stop - start)
+            assert past.data == data[start:stop], (seed, moment)
+            named = [name for count, name in past.writers for _ in range(count)]
+            for name, expected in zip(named, writers[start:stop], strict=True):
+                assert name in (expected, ""), (seed, moment)  # "": forgotten with the bytes' write
+    assert dropped > HISTORIES  # so the budgets were small enough
+
+
+def test_the_budget_bounds_the_memory_and_the_ring_says_what_fell_out():
+    history = WriteHistory(bytes(1000), 10_000)
+    for number in range(1, 2001):
+        record(history, write(number, number % 990, bytes([number % 256] * 10)))
+        assert history.cost <= 10_000
+    assert history.last == 2000
+    assert 0 < history.last - history.first < 40
+    assert history.write(history.first) is None
+    assert history.write(history.last).number == 2000
+    with pytest.raises(ValueError, match="moment 3 is not among"):
+        history.at(3, 0, 1)
+    with pytest.raises(ValueError, match="needs at least 2,000 bytes"):
+        WriteHistory(bytes(1000), 1999)
+
+
+def test_bytes_objects_that_cover_the_region_are_not_copied():
+    history = WriteHistory(bytes(100_000), 1 << 20)
+    written = [bytes([number]) * 100_000 for number in range(50)]
+    for number, data in enumerate(written, 1):
+        record(history, write(number, 0, data))
+    assert history.first > 0
+    (piece,) = history._base.within(0, 100_000)
+    assert piece.data is written[history.first - 1]
+
+
+def test_bytes_read_beside_a_write_prove_nothing():
+    history = WriteHistory(bytes(8), 1 << 20)
+    before = time.monotonic_ns()
+    history.began()
+    assert not history.observe(0, b"12345678", time.monotonic_ns())
+    history.ended(write(1, 0, b"1"))
+    assert not history.observe(0, bytes(8), before)
+    assert history.last == 1
+    assert history.observe(0, b"1" + bytes(7), time.monotonic_ns() + 1)
+    assert history.last == 1
+
+
+def test_a_change_in_the_bytes_of_a_failed_write_is_that_writes():
+    history = WriteHistory(bytes(8), 1 << 20)
+    record(history, Write(7, "host", 2, 4, None, 0))
+    history.observe(0, b"\0\0\1\1\0\0\2\0", time.monotonic_ns() + 1)
+    found = [history.write(moment) for moment in (1, 2)]
+    assert [(each.number, each.writer, each.offset, each.data) for each in found] == [
+        (7, "host", 2, b"\1\1"), (0, OUTSIDE, 6, b"\2"),
+    ]  # fmt: skip
+    history.observe(0, b"\0\0\1\1\3\0\2\0", time.monotonic_ns() + 1)
+    assert history.write(3).writer == OUTSIDE  # what had changed by the write was known by then
+
+
+@pytest.fixture(scope="module", params=["dpu", "host"], ids=["remote", "local"])
+def session(request):
+    with agent(role=request.param) as running, dgkit.connect(running.address) as made:
+        yield made
+
+
+def followed(session, size):
+    region = session.empty(size, on="host")
+    history = WriteHistory(session.read(region, size), 64 << 20)
+    session.follow_writes(region, history)
+    return region, history
+
+
+def test_each_write_of_a_session_is_in_the_history_with_its_bytes(session):
+    chance = random.Random(32)
+    region, history = followed(session, 300_000)
+    source = session.empty(4096)
+    shadow, copies = bytearray(300_000), []
+    for _ in range(150):
+        at = chance.randrange(300_000)
+        data = chance.randbytes(chance.choice([1, 64, 5_000, 200_000]))[: 300_000 - at]
+        kind = chance.choice(["bytes", "array", "start", "copy"])
+        if kind == "copy":
+            at, data = 0, data[:4096].ljust(4096)
+            session.write(source, data)
+            session.copy(source, region)
+        elif kind == "start":
+            session.start_write(region, bytearray(data), at).wait()
+        else:
+            session.write(region, data if kind == "bytes" else bytearray(data), at)
+        shadow[at : at + len(data)] = data
+        copies.append((bytes(shadow), "DPU" if kind == "copy" else session.role))
+    session.settle_writes()
+    assert history.last == len(copies)
+    for moment, (copy, writer) in enumerate(copies, 1):
+        if moment >= history.first:
+            assert history.at(moment, 0, 300_000).data == copy
+        if moment > history.first:
+            assert history.write(moment).writer.lower() == writer.lower()
+    assert session.read(region, 300_000) == bytes(shadow)
+
+
+def test_a_write_that_was_refused_ends_in_the_history_and_later_ones_follow(session):
+    region, history = followed(session, 64)
+    with pytest.raises(TypeError):
+        session.write(region, 7)
+    session.write(region, b"later", 8)
+    assert history.at(history.last, 8, 5).data == b"later"
+    assert history.observe(0, session.read(region, 64), time.monotonic_ns())
+
+
+def test_concurrent_writes_to_the_same_bytes_end_with_the_bytes_that_are_there(session):
+    region, history = followed(session, 100_000)
+
+    def work(letter):
+        for _ in range(20):
+            session.start_write(region, letter * 100_000).wait()
+
+    threads = [threading.Thread(target=work, args=(letter,)) for letter in (b"a", b"b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    session.settle_writes()
+    since = time.monotonic_ns()
+    there = session.read(region, 100_000)
+    assert history.observe(0, there, since)
+    assert history.at(history.last, 0, 100_000).data == there
+
+
+def test_without_a_follower_the_session_uses_its_backend_as_it_is(session):
+    region = session.empty(64)
+    before = session.dpu
+    session.write(region, b"x")
+    assert session.dpu is before
+    history = WriteHistory(bytes(64), 1024)
+    stop = session.follow_writes(region, history)
+    session.write(region, b"y")
+    stop()
+    session.write(region, b"z")
+    assert history.last == 1
+    assert session.dpu is before
