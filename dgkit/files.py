@@ -148,10 +148,15 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def installed_softdoca() -> Path:
-    """Return the folder of softdoca (lib, include, samples), which is next to the C core."""
+def beside_core(name: str) -> Path:
+    """Return the path of a file or folder that is installed next to the C core."""
     import importlib.util
 
     core = importlib.util.find_spec("dgkit._native")
     sibling = core.origin if core and core.origin else __file__
-    return Path(sibling).resolve().parent / "_softdoca"
+    return Path(sibling).resolve().parent / name
+
+
+def installed_softdoca() -> Path:
+    """Return the folder of softdoca (lib, include, samples)."""
+    return beside_core("_softdoca")

@@ -37,6 +37,7 @@ _COMMANDS = {
     "fleet": "Measure and diagnose many pairs of host and DPU, on Dask.",
     "testbed": "Run a virtual host and a virtual Arm DPU.",
     "softdoca": "Build and run DOCA programs without a BlueField.",
+    "nccl": "Run puts and signals of NCCL's kernels with dgkit.",
     "teach": "Make and check graded labs.",
 }
 _EXAMPLES = """\

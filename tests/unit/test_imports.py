@@ -34,6 +34,7 @@ ALLOWED = {
     "validate": {"errors"},
     "buffers": {"errors"},
     "live_set": set(),
+    "nccl": {"files"},
     "html_cards": {"units"},
     "dma": _BASE | {"_native"},
     "memory": _BASE,
@@ -54,7 +55,7 @@ ALLOWED = {
     "jupyter": _BASE | {"doctor", "gpu_initiated", "memory", "report", "session", "widgets"},
     "cli": _BOTTOM
     | {"__init__", "_version", "agent", "doca", "doca_trace", "doctor", "fleet", "gpu_initiated"}
-    | {"runtime_folder", "session", "teach", "testbed"},
+    | {"nccl", "runtime_folder", "session", "teach", "testbed"},
     "__init__": _BASE
     | {"_version", "dma", "doctor", "fleet", "jupyter", "memory", "report", "session", "widgets"},
     "__main__": {"cli"},
@@ -76,6 +77,7 @@ SAME_NAME = {
     "fleet": "fleets, and the command for them",
     "gpu_queue": "queues that kernels post to: of a device and of a session",
     "handshake": "the two ends of one handshake",
+    "nccl": "NCCL's plugin, and the command for it",
     "kernel": "the Linux kernel: facts about it, and that of a guest",
     "keys": "CURVE keys, and the command for them",
     "latency": "the latency report, and the panel that shows it",

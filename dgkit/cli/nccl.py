@@ -1,0 +1,90 @@
+"""`dgkit nccl`: the environment for NCCL's RMA plugin, and a test of it."""
+
+from __future__ import annotations
+
+import shlex
+
+import click
+
+from .. import nccl as plugin
+from .console import print_json, say
+from .exit_codes import FAILED, OK
+from .options import as_json
+
+
+@click.group(short_help="Run puts and signals of NCCL's kernels with dgkit.")
+def nccl() -> None:
+    """Run the puts, gets and signals of NCCL's kernels (GIN) with dgkit.
+
+    NCCL 2.30.3 and later hand them to an RMA plugin. dgkit's needs no network card: a GPU's copy
+    engine moves the bytes, between ranks that are threads or processes of one machine, also on one
+    GPU. Kernels and programs are unmodified.
+
+    \b
+    Examples:
+      eval "$(dgkit nccl env)" && ./alltoall_gin     # an example of NCCL's device API
+      dgkit nccl selftest --processes                # without NCCL and without a GPU
+    """
+
+
+@nccl.command(short_help="Print the environment with which NCCL loads the plugin.")
+@as_json
+def env(json_: bool) -> int:
+    """Print shell commands that set the environment with which NCCL loads the plugin.
+
+    \b
+    Example:
+      eval "$(dgkit nccl env)"
+    """
+    environment = plugin.environment()
+    if json_:
+        print_json({"environment": environment})
+        return OK
+    click.echo("# NCCL's puts, gets and signals from kernels: by dgkit, within this machine.")
+    click.echo('# In a shell: eval "$(dgkit nccl env)"')
+    for name, value in environment.items():
+        click.echo(f"export {name}={shlex.quote(value)}")
+    return OK
+
+
+@nccl.command(short_help="Test the plugin without NCCL.")
+@click.option("--ranks", type=click.IntRange(1, 16), default=4, help="Number of ranks.")
+@click.option("--rounds", type=click.IntRange(1, 1_000_000), default=100, help="Rounds to run.")
+@click.option("--seed", type=click.IntRange(0, 2**64 - 1), default=1, help="Seed of the rounds.")
+@click.option("--processes", is_flag=True, help="Each rank is a process, not a thread.")
+@click.option("--kill", is_flag=True, help="Kill a rank in the end; needs --processes.")
+@click.option("--gpu", is_flag=True, help="Use memory of the first GPU, not of the host.")
+@as_json
+def selftest(
+    ranks: int, rounds: int, seed: int, processes: bool, kill: bool, gpu: bool, json_: bool
+) -> int:
+    """Drive the plugin in the place of NCCL, and check each byte and each counter.
+
+    In a round each rank starts 12 random puts, gets, signals and flushes. A signal must not be seen
+    before its bytes; wrong calls must be refused; a killed rank must be noticed within 2 s.
+
+    \b
+    Examples:
+      dgkit nccl selftest --ranks 8 --rounds 1000
+      dgkit nccl selftest --processes --kill
+    """
+    if kill and (not processes or ranks < 2):
+        raise click.UsageError("--kill needs --processes and at least 2 ranks")
+    try:
+        done = plugin.selftest(
+            ranks, rounds=rounds, seed=seed, processes=processes, kill=kill, gpu=gpu
+        )
+    except AssertionError as exc:
+        say(f"dgkit: {exc}")
+        return FAILED
+    if json_:
+        print_json(done)
+        return OK
+    click.echo(
+        f"{ranks} ranks ({done['ranks_are']}), {done['memory']} memory, {rounds} rounds: "
+        f"{done['puts']} puts, {done['gets']} gets, {done['signals']} signals, "
+        f"{done['bytes']} bytes put; each byte and counter is right"
+    )
+    if kill:
+        click.echo(f"the other ranks noticed the killed one within {done['loss_noticed_ms']} ms")
+    return OK

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Requests: transfers, signals and flushes, from the post to the test that finds them finished. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "comm.h"
+#include "error.h"
+
+enum { REQUESTS_STEP = 256, REQUESTS_MAX = 1 << 20, POLL_BATCH = 32 };
+
+void list_add(struct request_list *l, struct request *r)
+{
+	r->next = NULL;
+	if (l->first)
+		l->last->next = r;
+	else
+		l->first = r;
+	l->last = r;
+}
+
+struct request *list_take(struct request_list *l)
+{
+	struct request *r = l->first;
+	if (r)
+		l->first = r->next;
+	return r;
+}
+
+static void order_add(struct request_list *l, struct request *r)
+{
+	r->next_in_order = NULL;
+	if (l->first)
+		l->last->next_in_order = r;
+	else
+		l->first = r;
+	l->last = r;
+	r->in_order = true;
+}
+
+static int requests_grow(struct comm *c)
+{
+	if (c->n_requests == REQUESTS_MAX)
+		return dg_fail(ENOMEM, "%d requests are in flight, the most that are possible",
+			       REQUESTS_MAX);
+	const uint32_t n = c->n_requests + REQUESTS_STEP;
+	struct request **table = realloc(c->requests, n * sizeof(struct request *));
+	if (!table)
+		return dg_fail(ENOMEM, "out of memory for requests");
+	c->requests = table;
+	for (; c->n_requests < n; c->n_requests++) {
+		struct request *r = calloc(1, sizeof *r);
+		if (!r)
+			return dg_fail(ENOMEM, "out of memory for requests");
+		r->index = c->n_requests;
+		r->next = c->free;
+		c->free = table[c->n_requests] = r;
+	}
+	return 0;
+}
+
+static int request_new(struct comm *c, struct request **out)
+{
+	const int rc = c->free ? 0 : requests_grow(c);
+	if (rc && !c->free)
+		return rc;
+	struct request *r = c->free;
+	c->free = r->next;
+	*r = (struct request){.index = r->index, .state = MOVING};
+	*out = r;
+	return 0;
+}
+
+static void request_free(struct comm *c, struct request *r)
+{
+	r->state = FREE;
+	r->next = c->free;
+	c->free = r;
+}
+
+void request_finish(struct comm *c, struct request *r, nccl_result result)
+{
+	r->state = FINISHED;
+	r->result = result;
+	if (result) {
+		r->peer->failed = true;
+		c->failed = true;
+	}
+}
+
+/* The bytes of the request's put have arrived: its signal may be sent. */
+static void request_ready(struct comm *c, struct request *r)
+{
+	if (r->peer->ended) {
+		request_finish(c, r, NCCL_REMOTE_ERROR);
+		return;
+	}
+	r->state = READY;
+	list_add(&r->peer->ready, r);
+}
+
+/* Takes the requests that were moved from the start of the peer's order. */
+static void settle(struct comm *c, struct peer *p)
+{
+	struct request *r;
+	while ((r = p->in_order.first) && r->moved) {
+		p->in_order.first = r->next_in_order;
+		r->in_order = false;
+		if (r->state == MOVING && p->failed)
+			request_finish(c, r, NCCL_REMOTE_ERROR);
+		else if (r->state == MOVING && r->signals)
+			request_ready(c, r);
+		else if (r->state == MOVING)
+			request_finish(c, r, NCCL_SUCCESS);
+		if (r->tested)
+			request_free(c, r);
+	}
+}
+
+/* The request's bytes have arrived, or failed to. */
+static void request_moved(struct comm *c, struct request *r, nccl_result result)
+{
+	r->moved = true;
+	if (result || (!r->signals && !r->flushes))
+		request_finish(c, r, result);
+	else if (!r->strong && !r->flushes)
+		request_ready(c, r);
+	settle(c, r->peer);
+}
+
+static nccl_result result_of(int32_t status)
+{
+	if (status == DG_OK)
+		return NCCL_SUCCESS;
+	return status == DG_PEER_LOST || status == DG_REMOTE_ACCESS_ERROR ? NCCL_REMOTE_ERROR
+									   : NCCL_SYSTEM_ERROR;
+}
+
+static int check_range(const char *what, uint64_t offset, uint64_t size, uint64_t limit)
+{
+	if (size > limit || offset > limit - size)
+		return dg_fail(ERANGE,
+			       "%" PRIu64 " bytes at byte %" PRIu64 " of the %s memory, which has "
+			       "%" PRIu64 " bytes",
+			       size, offset, what, limit);
+	return 0;
+}
+
+/* Makes the core's work request. */
+static int fill_work_request(struct comm *c, const struct transfer *t, struct request *r)
+{
+	const struct remote_memory *remote = &t->remote->remote[r->peer->rank];
+	int rc = check_range("local", t->local_offset, t->size, t->local->at.size);
+	if (!rc)
+		rc = check_range("remote", t->remote_offset, t->size, remote->size);
+	if (!rc && remote->engine == SOFT && t->local->engine == CUDA)
+		rc = dg_fail(EOPNOTSUPP, "transfer between GPU memory of this rank and host memory "
+					 "of rank %" PRIu32 ": use GPU memory there",
+			     r->peer->rank);
+	r->engine = (uint8_t)remote->engine;
+	r->wr = (dg_wr){.user = r->index,
+			.op = t->op,
+			.remote = remote->id,
+			.local_offset = t->local_offset,
+			.remote_offset = t->remote_offset,
+			.size = t->size};
+	return rc ? rc : memory_local_id(c, t->local, remote->engine, &r->wr.local);
+}
+
+/* Gives the request to the core, or queues it until the core has a place. */
+static int submit(struct comm *c, struct request *r)
+{
+	int rc = c->unposted.first ? -EAGAIN
+				   : dg_queue_post(c->engines[r->engine].queue, &r->wr, 1);
+	if (rc != -EAGAIN)
+		return rc;
+	list_add(&c->unposted, r);
+	return 0;
+}
+
+int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
+		 bool strong, uint32_t rank, void **out)
+{
+	struct peer *p = &c->peers[rank];
+	struct request *r;
+	if (p->ended || p->failed)
+		return dg_fail(ENOTCONN, "rank %" PRIu32 " has ended, or an earlier transfer to it failed",
+			       rank);
+	int rc = signal ? signal_check(c->memories[signal->memory], rank, signal) : 0;
+	if (!rc)
+		rc = request_new(c, &r);
+	if (rc)
+		return rc;
+	r->peer = p;
+	r->signals = signal != NULL;
+	r->strong = strong;
+	r->flushes = !signal && !t;
+	if (signal)
+		r->signal = *signal;
+	const bool moves = t && t->size;
+	rc = moves ? fill_work_request(c, t, r) : 0;
+	if (!rc && moves)
+		rc = submit(c, r);
+	if (rc) {
+		request_free(c, r);
+		return rc;
+	}
+	order_add(&p->in_order, r);
+	if (!moves)
+		request_moved(c, r, NCCL_SUCCESS);
+	*out = (void *)(uintptr_t)(r->index + 1);
+	return 0;
+}
+
+int request_test(struct comm *c, const void *handle, int *done, nccl_result *result)
+{
+	const uintptr_t index = (uintptr_t)handle - 1;
+	struct request *r = index < c->n_requests ? c->requests[index] : NULL;
+	if (!r || r->state == FREE || r->tested)
+		return dg_fail(EINVAL, "%p is not a request in flight", handle);
+	if (r->state != FINISHED)
+		comm_progress(c);
+	*done = r->state == FINISHED;
+	*result = r->result;
+	if (!*done)
+		return 0;
+	r->tested = true;
+	if (!r->in_order)
+		request_free(c, r);
+	return 0;
+}
+
+static void post_rest(struct comm *c)
+{
+	struct request *r;
+	while ((r = c->unposted.first)) {
+		const int rc = dg_queue_post(c->engines[r->engine].queue, &r->wr, 1);
+		if (rc == -EAGAIN)
+			return;
+		list_take(&c->unposted);
+		if (rc)
+			request_moved(c, r, rc == -ESTALE ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR);
+	}
+}
+
+static void poll_engine(struct comm *c, struct engine *e)
+{
+	dg_wc wc[POLL_BATCH];
+	int n;
+	while (e->queue && (n = dg_queue_poll(e->queue, wc, POLL_BATCH, 0)) > 0)
+		for (int i = 0; i < n; i++)
+			request_moved(c, c->requests[wc[i].user], result_of(wc[i].status));
+}
+
+void comm_progress(struct comm *c)
+{
+	for (uint32_t i = 0; i < ENGINES; i++)
+		poll_engine(c, &c->engines[i]);
+	post_rest(c);
+	for (uint32_t i = 0; i < c->ranks; i++)
+		signals_send(c, &c->peers[i]);
+	signals_serve(c);
+	comm_check_peers(c);
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Signals: additions to words of a rank's memory, by any rank.
+ *
+ * Atomicity. A word has one owner, the rank whose memory it is in. Senders store (memory, offset,
+ * value) in a ring that only they fill and only the owner empties; the owner takes the rings one
+ * after another, in its progress, and so nobody else adds to the word. In host memory the owner uses
+ * an atomic addition of the CPU, because the program may change the word as well. In GPU memory no
+ * engine that copies can add, and a kernel that adds could wait for the kernel that waits for the
+ * signal. So the owner reads the word, adds in the CPU, and writes it; a word that is registered as
+ * never reset is read once. Additions that arrive meanwhile are summed and written together, in the
+ * next batch: a word has at most one write in flight, so its values cannot pass each other.
+ *
+ * Order. The sender stores a slot after the completion of the put's bytes (weak), or of those of all
+ * earlier requests to this peer as well (strong), and then `head` with release. The owner loads
+ * `head` with acquire before it reads the slot, and adds with release, or writes to the GPU after
+ * that. Forbidden outcome: the target sees the sum and not the bytes. Host memory: the completion of
+ * the copy happens before the store of `head`, that before the addition, and that before the load
+ * with acquire that sees the sum. GPU memory: the sender's CPU has seen the completion of the copy,
+ * which the copy engine reports after its bytes are in the GPU's memory, before the owner's write is
+ * submitted.
+ *
+ * `done` is stored with release after the addition, so a sender whose request has finished knows
+ * that the sum is visible.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "comm.h"
+#include "error.h"
+#include "queue.h"
+
+#define WAIT_NS 5000000000u
+
+int signal_check(const struct memory *m, uint32_t rank, const struct signal_slot *s)
+{
+	const uint64_t size = m->remote[rank].size;
+	if (size < sizeof(uint64_t) || s->offset > size - sizeof(uint64_t))
+		return dg_fail(ERANGE,
+			       "signal at byte %" PRIu64 " of memory of rank %" PRIu32
+			       ", which has %" PRIu64 " bytes",
+			       s->offset, rank, size);
+	if (s->offset % sizeof(uint64_t))
+		return dg_fail(EINVAL, "signal at byte %" PRIu64 ": it must be a multiple of 8",
+			       s->offset);
+	return 0;
+}
+
+void signals_send(struct comm *c, struct peer *p)
+{
+	const uint64_t done = atomic_load_explicit(&p->out->done, memory_order_acquire);
+	while (p->sent.first && p->collected < done) {
+		struct request *r = list_take(&p->sent);
+		const int32_t status = p->out->slots[p->collected++ % RING_SLOTS].status;
+		request_finish(c, r, status ? NCCL_REMOTE_ERROR : NCCL_SUCCESS);
+	}
+	uint64_t head = atomic_load_explicit(&p->out->head, memory_order_relaxed);
+	while (p->ready.first && head - p->collected < RING_SLOTS) {
+		struct request *r = list_take(&p->ready);
+		p->out->slots[head++ % RING_SLOTS] = r->signal;
+		r->state = SENT;
+		list_add(&p->sent, r);
+	}
+	atomic_store_explicit(&p->out->head, head, memory_order_release);
+}
+
+/* The word's place in the batch, which becomes its last one if the word is new. Returns -1 if the
+ * batch is full. */
+static int batch_place(struct signal_batch *b, struct memory *m, uint64_t offset)
+{
+	uint32_t i = 0;
+	while (i < b->n && (b->words[i].memory != m || b->words[i].offset != offset))
+		i++;
+	if (i == BATCH_WORDS)
+		return -1;
+	if (i == b->n) {
+		b->words[i].memory = m;
+		b->words[i].offset = offset;
+		b->words[i].sum = 0;
+		b->n++;
+	}
+	return (int)i;
+}
+
+/* Returns false if the signal must wait for the next batch. */
+static bool take(struct comm *c, struct signal_slot *slot)
+{
+	const struct signal_slot s = *slot;
+	struct memory *m = s.memory < c->n_memories ? c->memories[s.memory] : NULL;
+	slot->status = !m ? -ESTALE : signal_check(m, c->rank, &s);
+	if (slot->status)
+		return true;
+	if (m->engine == SOFT) {
+		char *word = (char *)m->at.addr + s.offset;
+		atomic_fetch_add_explicit((_Atomic uint64_t *)(void *)word, s.value,
+					  memory_order_release);
+		return true;
+	}
+	const int i = batch_place(&c->batch, m, s.offset);
+	if (i >= 0)
+		c->batch.words[i].sum += s.value;
+	return i >= 0;
+}
+
+static int post_word(struct comm *c, uint32_t i, uint8_t op)
+{
+	struct signal_batch *b = &c->batch;
+	const dg_wr wr = {.op = op,
+			  .local = b->region_id,
+			  .remote = b->words[i].memory->remote[c->rank].id,
+			  .size = sizeof(uint64_t),
+			  .local_offset = i * sizeof(uint64_t),
+			  .remote_offset = b->words[i].offset};
+	const int rc = dg_queue_post(b->queue, &wr, 1);
+	if (!rc)
+		b->pending++;
+	return rc;
+}
+
+static bool *word_known(const struct signal_batch *b, uint32_t i)
+{
+	const struct memory *m = b->words[i].memory;
+	return m->known ? &m->known[b->words[i].offset / sizeof(uint64_t)] : NULL;
+}
+
+static void batch_start(struct comm *c)
+{
+	struct signal_batch *b = &c->batch;
+	b->phase = BATCH_READS;
+	b->status = 0;
+	for (uint32_t i = 0; i < b->n && !b->status; i++) {
+		const bool *known = word_known(b, i);
+		if (known && *known)
+			b->values[i] = b->words[i].memory->shadow[b->words[i].offset / 8];
+		else
+			b->status = post_word(c, i, DG_READ);
+	}
+}
+
+static void batch_add(struct comm *c)
+{
+	struct signal_batch *b = &c->batch;
+	b->phase = BATCH_WRITES;
+	for (uint32_t i = 0; i < b->n && !b->status; i++) {
+		bool *known = word_known(b, i);
+		b->values[i] += b->words[i].sum;
+		if (known) {
+			b->words[i].memory->shadow[b->words[i].offset / 8] = b->values[i];
+			*known = true;
+		}
+		b->status = post_word(c, i, DG_WRITE);
+	}
+}
+
+/* Tells the senders that what was taken is added. */
+static void report(struct comm *c)
+{
+	for (uint32_t i = 0; i < c->ranks; i++) {
+		struct signal_ring *ring = &c->mailbox->rings[i];
+		uint64_t done = atomic_load_explicit(&ring->done, memory_order_relaxed);
+		if (done == c->taken[i])
+			continue;
+		for (; c->batch.status && done < c->taken[i]; done++)
+			ring->slots[done % RING_SLOTS].status = c->batch.status;
+		atomic_store_explicit(&ring->done, c->taken[i], memory_order_release);
+	}
+	c->failed |= c->batch.status != 0;
+}
+
+static void batch_poll(struct comm *c)
+{
+	struct signal_batch *b = &c->batch;
+	dg_wc wc[BATCH_WORDS];
+	const int n = b->pending ? dg_queue_poll(b->queue, wc, BATCH_WORDS, 0) : 0;
+	for (int i = 0; i < n; i++) {
+		b->pending--;
+		if (wc[i].status != DG_OK)
+			b->status = -EIO;
+	}
+	if (b->pending)
+		return;
+	if (b->phase == BATCH_READS && !b->status) {
+		batch_add(c);
+		return;
+	}
+	report(c);
+	b->phase = BATCH_IDLE;
+	b->n = 0;
+	b->status = 0;
+}
+
+void signals_serve(struct comm *c)
+{
+	if (c->batch.phase != BATCH_IDLE) {
+		batch_poll(c);
+		return;
+	}
+	for (uint32_t i = 0; i < c->ranks; i++) {
+		struct signal_ring *ring = &c->mailbox->rings[i];
+		const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+		const uint64_t done = atomic_load_explicit(&ring->done, memory_order_relaxed);
+		while (c->taken[i] != head && c->taken[i] - done < RING_SLOTS &&
+		       take(c, &ring->slots[c->taken[i] % RING_SLOTS]))
+			c->taken[i]++;
+	}
+	if (c->batch.n)
+		batch_start(c);
+	else
+		report(c);
+}
+
+int batch_wait(struct comm *c)
+{
+	const uint64_t end = dg_now_ns() + WAIT_NS;
+	while (c->batch.phase != BATCH_IDLE) {
+		batch_poll(c);
+		if (dg_now_ns() > end)
+			return dg_fail(ETIMEDOUT, "signals in GPU memory took longer than 5 s");
+	}
+	return 0;
+}
+
+int batch_open(struct comm *c)
+{
+	struct signal_batch *b = &c->batch;
+	dg_device *dev = c->engines[CUDA].dev;
+	dg_region_info info;
+	b->values = calloc(BATCH_WORDS, sizeof *b->values);
+	if (!b->values)
+		return dg_fail(ENOMEM, "out of memory for signals");
+	const dg_memory at = {
+		.addr = b->values, .size = BATCH_WORDS * sizeof *b->values, .fd = -1};
+	int rc = dg_region_register(dev, &at, DG_ACCESS_READ | DG_ACCESS_WRITE, &b->region);
+	if (!rc)
+		rc = dg_region_info_get(b->region, &info);
+	if (!rc)
+		rc = dg_queue_open_for_kernels(dev, BATCH_WORDS, b, &b->queue);
+	if (!rc)
+		b->region_id = info.id;
+	return rc;
+}
+
+void batch_close(struct comm *c)
+{
+	if (c->batch.queue)
+		dg_queue_free(c->batch.queue);
+	c->batch.queue = NULL;
+}

@@ -1,0 +1,120 @@
+"""Runs NCCL's device API examples with dgkit as NCCL's RMA plugin.
+
+    python tests/hardware/nccl_examples.py build NCCL FOLDER
+    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE] [--ranks 2,4]
+
+`build` needs nvcc and NCCL's sources (2.30.4 or later), built with
+`make -j src.build NVCC_GENCODE="-gencode=arch=compute_90,code=sm_90" ONLY_FUNCS="SendRecv"`.
+`run` needs a GPU, and nothing of CUDA but its driver.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+EXAMPLES = {
+    "alltoall_gin": "06_device_api/02_alltoall_gin",
+    "alltoall_hybrid": "06_device_api/03_alltoall_hybrid",
+    "rmsnorm_gin": "07_kernel_fusion/03_rmsnorm_gin",
+}
+LIBRARY = "libnccl.so.2"
+ONE_RUN_S = 60
+
+
+def build(nccl: Path, folder: Path) -> int:
+    """Compile the examples, unmodified but for the part that starts the ranks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    examples = nccl / "docs/examples"
+    shutil.copy(nccl / "build/lib" / LIBRARY, folder / LIBRARY)
+    subprocess.run(["strip", folder / LIBRARY], check=True)
+    for name, source in EXAMPLES.items():
+        command = ["nvcc", "-O2", "-std=c++17", "-arch=sm_90", "-cudart=static"]
+        command += [str(examples / source / "c/main.cu")]
+        command += [str(Path(__file__).with_name("nccl") / "ranks.cc")]
+        command += [f"-I{nccl / 'build/include'}", f"-I{examples / 'common/include'}"]
+        command += [f"-I{examples / '07_kernel_fusion/include'}", f"-L{nccl / 'build/lib'}"]
+        subprocess.run([*command, "-lnccl", "-lpthread", "-o", str(folder / name)], check=True)
+    return 0
+
+
+def environment(folder: Path, plugin: Path, ranks: int, ranks_are: str) -> dict[str, str]:
+    """Return what the programs and NCCL need."""
+    return os.environ | {
+        "LD_LIBRARY_PATH": f"{folder.resolve()}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+        "NCCL_RMA_PLUGIN": str(plugin.resolve()),
+        "NCCL_GIN_TYPE": "2",
+        "NCCL_MULTI_RANK_GPU_ENABLE": "1",
+        "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
+        "RANKS": str(ranks),
+        "RANKS_ARE": ranks_are,
+    }
+
+
+def run_one(folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str) -> bool:
+    """Run an example; print how it ended, and its output if it did not pass."""
+    start = time.monotonic()
+    command = [str(folder / name)]
+    try:
+        done = subprocess.run(
+            command,
+            env=environment(folder, plugin, ranks, ranks_are),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=ONE_RUN_S,
+            text=True,
+            check=False,
+        )
+        output, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as exc:
+        raw = exc.stdout or b""
+        output, status = raw.decode() if isinstance(raw, bytes) else raw, -1
+    passed = status == 0 and "PASSED" in output and "FAILED" not in output
+    seconds = time.monotonic() - start
+    print(f"{name:16} {ranks} {ranks_are:10} {'PASSED' if passed else 'failed'} {seconds:.1f} s")
+    if not passed:
+        print(f"--- exit status {status} (-1: longer than {ONE_RUN_S} s)\n{output[-6000:]}\n---")
+    sys.stdout.flush()
+    return passed
+
+
+def run(folder: Path, plugin: Path, counts: list[int]) -> int:
+    """Run each example with ranks as threads and as processes."""
+    results = [
+        run_one(folder, plugin, name, count, ranks_are)
+        for count in counts
+        for ranks_are in ("processes", "threads")
+        for name in EXAMPLES
+    ]
+    print(f"{sum(results)} of {len(results)} runs passed")
+    return 0 if all(results) else 1
+
+
+def main() -> int:
+    """Parse the arguments."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    actions = parser.add_subparsers(dest="action", required=True)
+    builder = actions.add_parser("build")
+    builder.add_argument("nccl", type=Path)
+    builder.add_argument("folder", type=Path)
+    runner = actions.add_parser("run")
+    runner.add_argument("folder", type=Path)
+    runner.add_argument("--plugin", type=Path)
+    runner.add_argument("--ranks", default="1,2")
+    given = parser.parse_args()
+    if given.action == "build":
+        return build(given.nccl, given.folder)
+    plugin = given.plugin
+    if plugin is None:
+        from dgkit.nccl import plugin_path
+
+        plugin = plugin_path()
+    return run(given.folder, plugin, [int(text) for text in given.ranks.split(",")])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

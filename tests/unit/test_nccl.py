@@ -1,0 +1,69 @@
+"""`dgkit nccl`: what NCCL's RMA plugin does is checked by a program in the place of NCCL."""
+
+import ctypes
+import json
+import shlex
+import subprocess
+
+import pytest
+
+from dgkit import nccl
+from dgkit.cli import main
+
+
+def test_env_names_a_plugin_of_both_interfaces(capsys):
+    assert main(["nccl", "env"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    exports = dict(shlex.split(line)[1].split("=", 1) for line in lines if line[0] != "#")
+    assert exports == nccl.environment()
+    library = ctypes.CDLL(exports["NCCL_RMA_PLUGIN"])
+    for symbol in ("ncclRmaPlugin_v14", "ncclRmaPlugin_v13"):
+        plugin = ctypes.cast(getattr(library, symbol), ctypes.POINTER(ctypes.c_char_p))
+        assert plugin[0] == b"dgkit"
+    main(["nccl", "env", "--json"])
+    assert json.loads(capsys.readouterr().out)["environment"] == exports
+
+
+@pytest.mark.parametrize("ranks_are", ["threads", "processes"])
+def test_ranks_find_each_byte_and_counter(ranks_are, capsys):
+    options = ["--processes"] if ranks_are == "processes" else []
+    assert main(["nccl", "selftest", "--ranks", "3", "--rounds", "30", "--json", *options]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["ranks_are"] == ranks_are
+    assert done["puts"] + done["gets"] > 30 * 3 * 6
+    assert done["signals"] > 30 * 3 * 3
+    assert done["refused_calls"] == 3 * 24
+
+
+def test_a_killed_rank_is_noticed_within_2_s(capsys):
+    given = ["--ranks", "3", "--rounds", "5", "--processes", "--kill"]
+    assert main(["nccl", "selftest", *given]) == 0
+    assert "noticed the killed one within" in capsys.readouterr().out
+    assert 0 < nccl.selftest(2, rounds=2, processes=True, kill=True)["loss_noticed_ms"] <= 2000
+
+
+def test_a_thread_cannot_be_killed(capsys):
+    assert main(["nccl", "selftest", "--kill"]) == 2
+    assert "--processes" in capsys.readouterr().err
+
+
+def test_ranks_that_cannot_listen_say_why(monkeypatch, tmp_path, capsys):
+    folder = tmp_path / "shared"
+    folder.mkdir(mode=0o777)
+    (folder / "dgkit").mkdir()
+    (folder / "dgkit").chmod(0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    assert main(["nccl", "selftest", "--rounds", "1"]) == 1
+    assert "mode 0700" in capsys.readouterr().err
+
+
+def test_the_driver_refuses_a_library_that_is_no_plugin():
+    program = nccl.plugin_path().with_name("nccl-selftest")
+    done = subprocess.run(
+        [program, "--plugin", "libc.so.6", "--ranks", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "has no ncclRmaPlugin_v14" in done.stderr
