@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .session import Session
     from .spawn import SoftwareDpu
 
-_TIMEOUT_S, _CUDA_START_S = 5.0, 30.0
+_TIMEOUT_S, _START_S = 5.0, 30.0  # a busy machine, or a GPU's driver, may take long to start
 _DESCRIPTORS = 32  # file descriptors that a session uses after its first transfer, plus a reserve
 
 
@@ -47,8 +47,8 @@ def connect(
         provider: How bytes move. With "verbs", "doca" and "softdoca" both sides use it.
         rules: Faults to inject, for the provider "fault".
         keys: Name of this side's key pair, for tcp; "default" if None.
-        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for a start that
-            includes starting a GPU.
+        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for the start
+            of a software DPU.
         max_memory: Bytes that the other side may allocate.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of this process's PCI function, for DOCA; None: the first usable one.
@@ -64,8 +64,8 @@ def connect(
             transfers raise this error.
         ValueError: `host` without `address`, or an agent has the other role.
     """
-    slow = timeout is None and provider == "cuda"
-    timeout = argument_checks.seconds("timeout", _TIMEOUT_S if timeout is None else timeout)
+    start_s = argument_checks.seconds("timeout", _START_S if timeout is None else timeout)
+    timeout = _TIMEOUT_S if timeout is None else start_s
     argument_checks.text("provider", provider)
     argument_checks.text("keys", keys)
     argument_checks.text("host", host)
@@ -89,7 +89,7 @@ def connect(
         return _open_two(address, host, keys, timeout)
     if address is not None:
         return _open(address, mover, keys, timeout, None)
-    return _with_software_dpu(mover, max_memory, _CUDA_START_S if slow else timeout, timeout)
+    return _with_software_dpu(mover, max_memory, start_s, timeout)
 
 
 def inspect(
