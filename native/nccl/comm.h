@@ -71,7 +71,8 @@ struct engine {
 	dg_queue *queue;
 };
 
-/* A peer's part of a collective registration. engine: which one imported it. */
+/* A peer's part of a collective registration. engine: which one imported it. region: NULL for GPU
+ * memory that CUDA does not share, such as NCCL's own signals: it can only be signalled. */
 struct remote_memory {
 	dg_region *region;
 	uint64_t size;
@@ -124,7 +125,6 @@ struct peer {
 /* Additions to words of GPU memory that are done together. */
 struct signal_batch {
 	dg_queue *queue;
-	dg_region *region;
 	uint32_t region_id, n, pending;
 	enum { BATCH_IDLE, BATCH_READS, BATCH_WRITES } phase;
 	int status;

@@ -87,6 +87,8 @@ static int import_part(struct comm *c, const struct message *from, struct remote
 	to->size = from->size;
 	if (!c->engines[to->engine].dev)
 		return dg_fail(EINVAL, "it is on a GPU, and this rank has registered host memory only");
+	if (!from->length)
+		return 0;
 	int rc = dg_region_import(c->engines[to->engine].dev, from->descriptor, from->length,
 				  IMPORT_NS, &to->region);
 	if (!rc)
@@ -120,7 +122,7 @@ static int all_succeeded(const struct comm *c, int own, const struct message *al
 static int exchange(struct comm *c, struct memory *m, int rc, struct message *all)
 {
 	struct message own = {.kind = MESSAGE_MEMORY, .size = m->at.size, .on_gpu = m->engine == CUDA};
-	if (!rc) {
+	if (!rc && m->at.kind != DG_KIND_CUDA_OWN) {
 		const int n = dg_region_export(m->local[m->engine], access_all, own.descriptor,
 					       sizeof own.descriptor);
 		rc = n < 0 ? n : 0;

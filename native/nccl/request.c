@@ -153,6 +153,10 @@ static int fill_work_request(struct comm *c, const struct transfer *t, struct re
 	int rc = check_range("local", t->local_offset, t->size, t->local->at.size);
 	if (!rc)
 		rc = check_range("remote", t->remote_offset, t->size, remote->size);
+	if (!rc && !remote->region)
+		rc = dg_fail(EOPNOTSUPP, "transfer of memory of rank %" PRIu32 " that CUDA does not share: "
+					 "allocate it by ncclMemAlloc()",
+			     r->peer->rank);
 	if (!rc && remote->engine == SOFT && t->local->engine == CUDA)
 		rc = dg_fail(EOPNOTSUPP, "transfer between GPU memory of this rank and host memory "
 					 "of rank %" PRIu32 ": use GPU memory there",

@@ -236,11 +236,11 @@ static void use_gpu(struct rank *r)
 	DRIVER(r, "cuCtxSetCurrent", (CUcontext), context);
 }
 
-/* Allocates CUDA virtual memory that can be shared, as ncclMemAlloc() does. */
-static void *gpu_pages(struct rank *r, size_t size)
+/* Allocates CUDA virtual memory: shared, as ncclMemAlloc() does, or not, as NCCL's signals. */
+static void *gpu_pages(struct rank *r, size_t size, bool shared)
 {
 	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-				 .requestedHandleTypes = CU_MEM_HANDLE_POSIX_FD,
+				 .requestedHandleTypes = shared ? CU_MEM_HANDLE_POSIX_FD : 0,
 				 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
 	CUmemAccessDesc access = {.location = p.location, .flags = CU_MEM_ACCESS_READWRITE};
 	CUmemHandle handle;
@@ -261,12 +261,15 @@ static void *gpu_pages(struct rank *r, size_t size)
 	return (void *)(uintptr_t)at;
 }
 
-/* Copies the CPU's bytes to the registered memory. */
+/* Copies the CPU's bytes to the registered memory. A copy of pageable memory returns before its
+ * bytes have arrived, hence the second call. */
 static void write_memory(struct rank *r, int i, size_t offset, size_t size)
 {
-	if (r->at[i] != r->bytes[i] && size)
-		DRIVER(r, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t),
-		       (CUdeviceptr)(uintptr_t)r->at[i] + offset, r->bytes[i] + offset, size);
+	if (r->at[i] == r->bytes[i] || !size)
+		return;
+	DRIVER(r, "cuMemcpyHtoD_v2", (CUdeviceptr, const void *, size_t),
+	       (CUdeviceptr)(uintptr_t)r->at[i] + offset, r->bytes[i] + offset, size);
+	DRIVER(r, "cuCtxSynchronize", (void));
 }
 
 /* Copies the registered memory to the CPU's bytes. */
@@ -322,7 +325,7 @@ static void register_all(struct rank *r)
 		memset(r->bytes[i], 0, sizes[i]);
 		/* NCCL's inline values are in host memory: so is every second rank's source. */
 		const bool on_gpu = r->options->gpu && (i != SOURCE || r->rank % 2);
-		r->at[i] = on_gpu ? gpu_pages(r, sizes[i]) : r->bytes[i];
+		r->at[i] = on_gpu ? gpu_pages(r, sizes[i], i != WORDS) : r->bytes[i];
 		write_memory(r, i, 0, sizes[i]);
 	}
 	fill(r->bytes[FIXED], BLOCK, r->rank);

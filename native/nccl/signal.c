@@ -103,15 +103,17 @@ static bool take(struct comm *c, struct signal_slot *slot)
 	return i >= 0;
 }
 
+/* Moves a word between GPU memory, which is the local side because it need not be exportable, and
+ * the batch. op: DG_WRITE reads the word. */
 static int post_word(struct comm *c, uint32_t i, uint8_t op)
 {
 	struct signal_batch *b = &c->batch;
 	const dg_wr wr = {.op = op,
-			  .local = b->region_id,
-			  .remote = b->words[i].memory->remote[c->rank].id,
+			  .local = b->words[i].memory->local_id[CUDA],
+			  .remote = b->region_id,
 			  .size = sizeof(uint64_t),
-			  .local_offset = i * sizeof(uint64_t),
-			  .remote_offset = b->words[i].offset};
+			  .local_offset = b->words[i].offset,
+			  .remote_offset = i * sizeof(uint64_t)};
 	const int rc = dg_queue_post(b->queue, &wr, 1);
 	if (!rc)
 		b->pending++;
@@ -134,7 +136,7 @@ static void batch_start(struct comm *c)
 		if (known && *known)
 			b->values[i] = b->words[i].memory->shadow[b->words[i].offset / 8];
 		else
-			b->status = post_word(c, i, DG_READ);
+			b->status = post_word(c, i, DG_WRITE);
 	}
 }
 
@@ -149,7 +151,7 @@ static void batch_add(struct comm *c)
 			b->words[i].memory->shadow[b->words[i].offset / 8] = b->values[i];
 			*known = true;
 		}
-		b->status = post_word(c, i, DG_WRITE);
+		b->status = post_word(c, i, DG_READ);
 	}
 }
 
@@ -221,24 +223,36 @@ int batch_wait(struct comm *c)
 	return 0;
 }
 
+/* Registers and imports the batch's values. The device closes both regions. */
+static int batch_region(dg_device *dev, const dg_memory *at, uint32_t *id)
+{
+	const uint32_t access = DG_ACCESS_READ | DG_ACCESS_WRITE;
+	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	dg_region *own, *import;
+	dg_region_info info;
+	int rc = dg_region_register(dev, at, access, &own);
+	if (rc)
+		return rc;
+	const int n = dg_region_export(own, access, descriptor, sizeof descriptor);
+	rc = n < 0 ? n : dg_region_import(dev, descriptor, (size_t)n, WAIT_NS, &import);
+	if (!rc)
+		rc = dg_region_info_get(import, &info);
+	if (!rc)
+		*id = info.id;
+	return rc;
+}
+
 int batch_open(struct comm *c)
 {
 	struct signal_batch *b = &c->batch;
 	dg_device *dev = c->engines[CUDA].dev;
-	dg_region_info info;
 	b->values = calloc(BATCH_WORDS, sizeof *b->values);
 	if (!b->values)
 		return dg_fail(ENOMEM, "out of memory for signals");
 	const dg_memory at = {
 		.addr = b->values, .size = BATCH_WORDS * sizeof *b->values, .fd = -1};
-	int rc = dg_region_register(dev, &at, DG_ACCESS_READ | DG_ACCESS_WRITE, &b->region);
-	if (!rc)
-		rc = dg_region_info_get(b->region, &info);
-	if (!rc)
-		rc = dg_queue_open_for_kernels(dev, BATCH_WORDS, b, &b->queue);
-	if (!rc)
-		b->region_id = info.id;
-	return rc;
+	const int rc = batch_region(dev, &at, &b->region_id);
+	return rc ? rc : dg_queue_open_for_kernels(dev, BATCH_WORDS, b, &b->queue);
 }
 
 void batch_close(struct comm *c)

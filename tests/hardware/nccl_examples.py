@@ -48,7 +48,8 @@ def environment(folder: Path, plugin: Path, ranks: int, ranks_are: str) -> dict[
         "NCCL_RMA_PLUGIN": str(plugin.resolve()),
         "NCCL_GIN_TYPE": "2",
         "NCCL_MULTI_RANK_GPU_ENABLE": "1",
-        "NCCL_DEBUG": os.environ.get("NCCL_DEBUG", "WARN"),
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "NET",
         "RANKS": str(ranks),
         "RANKS_ARE": ranks_are,
     }
@@ -57,7 +58,7 @@ def environment(folder: Path, plugin: Path, ranks: int, ranks_are: str) -> dict[
 def run_one(folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str) -> bool:
     """Run an example; print how it ended, and its output if it did not pass."""
     start = time.monotonic()
-    command = [str(folder / name)]
+    command = [str(folder.resolve() / name)]
     try:
         done = subprocess.run(
             command,

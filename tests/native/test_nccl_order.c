@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Signals of NCCL's RMA plugin over queues that delay and fail single transfers: the provider fault
+ * takes the place of soft, whose queues keep the order of posting anyway. */
+#include <errno.h>
+
+#include "check.h"
+#include "nccl/comm.h"
+
+enum { BLOCK = 256 };
+static const uint32_t weak = 0, strong = 1;
+
+static struct plugin plugin;
+static struct comm *comm;
+static _Alignas(64) char source[BLOCK], window[4 * BLOCK];
+static _Alignas(64) _Atomic uint64_t words[4];
+static void *memory[3];
+
+/* Makes a communicator of one rank, whose first write obeys the rule. */
+static void open_comm(const dg_fault_rule *rule)
+{
+	const dg_device_config config = {.rules = rule, .n_rules = 1};
+	char handle[NCCL_HANDLE_SIZE];
+	void *handles[] = {handle};
+	struct listener *l;
+	CHECK_EQ(listener_open(&plugin, handle, &l), 0);
+	CHECK_EQ(comm_open(&plugin, handles, 1, 0, l, &comm), 0);
+	listener_close(l);
+	struct engine *soft = &comm->engines[SOFT];
+	CHECK_EQ(dg_device_open("fault", &config, &soft->dev), 0);
+	CHECK_EQ(dg_queue_open(soft->dev, 16, DG_PATH_AUTO, 0, PATIENCE, &soft->queue), 0);
+	memset(source, 7, sizeof source);
+	CHECK_EQ(memory_open(comm, source, sizeof source, NCCL_HOST, 0, &memory[0]), 0);
+	CHECK_EQ(memory_open(comm, window, sizeof window, NCCL_HOST, 0, &memory[1]), 0);
+	CHECK_EQ(memory_open(comm, words, sizeof words, NCCL_HOST, 0, &memory[2]), 0);
+}
+
+/* Puts block i, and adds 1 to word i; i < 0: puts block 3 without a signal. */
+static void *put(int i, bool is_strong)
+{
+	const uint64_t block = i < 0 ? 3 : (uint64_t)i;
+	const struct transfer t = {.local = memory_find(comm, memory[0]),
+				   .remote = memory_find(comm, memory[1]),
+				   .remote_offset = block * BLOCK,
+				   .size = BLOCK,
+				   .op = DG_WRITE};
+	const struct signal_slot s = {.memory = 2, .offset = block * 8, .value = 1};
+	void *request = NULL;
+	CHECK_EQ(request_post(comm, &t, i < 0 ? NULL : &s, is_strong, 0, &request), 0);
+	return request;
+}
+
+static nccl_result wait_for(void *request)
+{
+	const uint64_t end = dg_now_ns() + PATIENCE;
+	nccl_result result = NCCL_SUCCESS;
+	for (int done = 0; !done;) {
+		CHECK_EQ(request_test(comm, request, &done, &result), 0);
+		CHECK(dg_now_ns() < end);
+	}
+	return result;
+}
+
+static void only_a_strong_signal_waits_for_earlier_puts(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 2, .ops = 2,
+				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	open_comm(&delay);
+	void *slow = put(-1, false), *second = put((int)weak, false), *third = put((int)strong, true);
+	CHECK_EQ(wait_for(second), NCCL_SUCCESS);
+	CHECK_EQ(words[weak], 1);
+	CHECK_EQ(window[weak * BLOCK], 7);
+	CHECK_EQ(words[strong], 0);
+	CHECK_EQ(window[3 * BLOCK], 0); /* the first put is still delayed */
+	CHECK_EQ(wait_for(third), NCCL_SUCCESS);
+	CHECK_EQ(words[strong], 1);
+	CHECK_EQ(window[4 * BLOCK - 1], 7);
+	CHECK_EQ(wait_for(slow), NCCL_SUCCESS);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+static void a_flush_waits_for_earlier_puts(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 2, .ops = 2,
+				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	void *flush;
+	open_comm(&delay);
+	void *slow = put(-1, false);
+	CHECK_EQ(request_post(comm, NULL, NULL, false, 0, &flush), 0);
+	CHECK_EQ(wait_for(flush), NCCL_SUCCESS);
+	CHECK_EQ(window[4 * BLOCK - 1], 7);
+	CHECK_EQ(wait_for(slow), NCCL_SUCCESS);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+static void a_failed_put_sends_no_signal_and_no_strong_one_behind_it(void)
+{
+	const dg_fault_rule error = {.action = DG_FAULT_ERROR, .status = DG_IO_FAILED, .ops = 2,
+				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	void *request;
+	open_comm(&error);
+	void *failing = put(0, false), *behind = put(1, true);
+	CHECK_EQ(wait_for(failing), NCCL_SYSTEM_ERROR);
+	CHECK_EQ(wait_for(behind), NCCL_REMOTE_ERROR);
+	comm_progress(comm);
+	CHECK_EQ(words[0], 0);
+	CHECK_EQ(words[1], 0);
+	CHECK(comm->failed);
+	CHECK_EQ(request_post(comm, NULL, NULL, false, 0, &request), -ENOTCONN);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(only_a_strong_signal_waits_for_earlier_puts),
+		TEST(a_flush_waits_for_earlier_puts),
+		TEST(a_failed_put_sends_no_signal_and_no_strong_one_behind_it),
+	};
+	return RUN_TESTS(tests, argc, argv);
+}
