@@ -16,7 +16,7 @@ OUTPUTS = "HL1248DABNF"
 # lacks.
 _REPLAYED = (
     *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
-    *("ctx", "dev", "dma", "mmap", "mmap_advise", "pe", "sync_event"),
+    *("ctx", "dev", "dma", "graph", "mmap", "mmap_advise", "pe", "sync_event"),
 )
 _NOT_REPLAYED = {"doca_mmap_set_dmabuf_memrange", "doca_ctx_set_datapath_on_gpu"}
 _WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint64_t": 64, "size_t": 64}

@@ -240,17 +240,17 @@ class Replay:
         """Take a callback: find the recorded one, compare it, replay the calls in it."""
         try:
             if self._failure is None:
-                self._take(function, slot, given)
+                return self._take(function, slot, given)
         except BaseException as error:  # ctypes would print and forget it
             self._failure = error
         return 0
 
-    def _take(self, function: Function, slot: int, given: list[int]) -> None:
+    def _take(self, function: Function, slot: int, given: list[int]) -> int:
         callback = self._match(function, slot, given)
         if callback is None:
             what = f"{function.name} cb:{slot}"
             _differ("additional callback", self._current, "no callback", what)
-            return
+            return 0
         callback.is_done = True
         self._note_order(callback)
         for parameter, value, recorded in zip(
@@ -259,6 +259,7 @@ class Replay:
             self._compare_argument(callback, parameter, value, recorded)
         for call in callback.calls:
             self._replay(call)
+        return callback.result
 
     def _match(self, function: Function, slot: int, given: list[int]) -> Callback | None:
         """Return the first recorded callback for the same object, or for one not seen yet."""

@@ -80,6 +80,7 @@ class Callback:
     calls: list[Call] = field(default_factory=list)
     parent: Call | None = None
     is_done: bool = False
+    result: int = 0  # an error code, where the type has a result
 
 
 @dataclass(slots=True)
@@ -183,6 +184,8 @@ class _Reader:
             self._take_callback(entry)
         elif "memory" in entry:
             self._take_memory(entry)
+        elif "returned" in entry:
+            self._callbacks[_count(entry["returned"])].result = _count(entry["result"]) & 0xFF
         elif "end" in entry:
             self.trace.is_complete = True
         elif "repeated" not in entry:

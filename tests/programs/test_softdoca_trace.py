@@ -101,6 +101,15 @@ def test_softdoca_is_replayed_with_the_settings_of_the_recording(setting, progra
     assert compare([written(lines, tmp_path / "other")]).differences
 
 
+def test_what_a_callback_returned_is_replayed(program, tmp_path):
+    done, lines = recorded(program, tmp_path / "trace", "--graph")
+    assert done.returncode == 0, done.stderr
+    assert not compare([tmp_path / "trace"]).differences
+    [returned] = [line for line in lines if "returned" in line]
+    lines.remove(returned)
+    assert compare([written(lines, tmp_path / "other")]).differences
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_program_and_leaves_a_valid_trace(number, program, tmp_path):
     trace = tmp_path / "trace"

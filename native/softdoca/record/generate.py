@@ -230,7 +230,8 @@ def callback_text(function: Function) -> str:
     """Return the functions that take the place of the program's callbacks."""
     name, count = function.name, len(function.parameters)
     names = ", ".join(["slot", *(p.name for p in function.parameters)])
-    keep, _, end = result_of(function)
+    keep, value, end = result_of(function)
+    told = f"\trecorded_returned(&call, {value});\n" if end else ""
     passed = ", ".join(p.name for p in function.parameters)
     stubs = [
         f"{('static ' + signature(function, f'{name}_{i}'))} "
@@ -245,7 +246,7 @@ def callback_text(function: Function) -> str:
         f"\tuint64_t arguments[{max(count, 1)}] = {{{arguments(function)}}};\n"
         f"\tstruct recorded_call call __attribute__((cleanup(recorded_end)));\n\n"
         f"\treal = (__typeof__(real))recorded_call_back(&call, &type_{name}, slot, arguments);\n"
-        f"\t{keep}real({passed});\n{end}}}\n"
+        f"\t{keep}real({passed});\n{told}{end}}}\n"
         + "".join(stubs)
         + f"static struct recorded_callback type_{name} = {{.function = {description(function)}, "
         f".stubs = {{{table}}}}};\n"

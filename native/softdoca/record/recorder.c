@@ -632,6 +632,14 @@ void recorded_end(struct recorded_call *call)
 	called_back = call->called_back || inside;
 }
 
+void recorded_returned(const struct recorded_call *call, uint64_t result)
+{
+	pthread_mutex_lock(&lock);
+	if (result)
+		line("{\"returned\": %lu, \"result\": %" PRIu64 "}\n", call->number, result);
+	pthread_mutex_unlock(&lock);
+}
+
 void *recorded_call_back(struct recorded_call *call, struct recorded_callback *callback,
 			 unsigned int slot, const uint64_t *arguments)
 {

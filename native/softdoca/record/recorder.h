@@ -54,6 +54,8 @@ void recorded_enter(struct recorded_call *call, const struct recorded_function *
 		    uint64_t *arguments);
 void recorded_leave(struct recorded_call *call, uint64_t result);
 void recorded_end(struct recorded_call *call);
+/* Records what a callback returned, if it is an error. */
+void recorded_returned(const struct recorded_call *call, uint64_t result);
 /* Records a callback; returns the program's function. */
 void *recorded_call_back(struct recorded_call *call, struct recorded_callback *callback,
 			 unsigned int slot, const uint64_t *arguments);

@@ -311,9 +311,15 @@ struct doca_ctx {
 	int fd; /* ops->fileno(), unless it is IDLE */
 };
 
+/* Who is told of the end of a task in place of the program. */
+struct task_watch {
+	void (*landed)(struct task_watch *watch, doca_error_t status);
+};
+
 struct doca_task {
 	struct object o; /* within its library's object, aligned to 64 bytes */
 	struct doca_ctx *ctx;
+	struct task_watch *watch; /* a node of a graph that has submitted it; NULL: none */
 	union doca_data user_data;
 	doca_error_t status;
 	bool in_flight;
@@ -360,10 +366,11 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_e
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
 /* Handles a fatal error: RUNNING becomes STOPPING, as if the context were stopped. */
 SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);
-/* task.c: assign a task to ctx; mark it as no longer in flight, before its completion callback. */
+/* task.c: assign a task to ctx; mark it as no longer in flight, before its completion callback.
+ * Returns whether this is to be called: for a task that a graph has submitted, the graph is told. */
 SOFTDOCA_INTERNAL void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx,
 					  union doca_data user_data);
-SOFTDOCA_INTERNAL void softdoca_task_landed(struct doca_task *task, doca_error_t status);
+SOFTDOCA_INTERNAL bool softdoca_task_landed(struct doca_task *task, doca_error_t status);
 /* Makes a STOPPING context IDLE if it is quiet; called after a callback and after stop(). */
 SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);
 

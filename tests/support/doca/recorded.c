@@ -11,6 +11,7 @@
 #include <doca_ctx.h>
 #include <doca_dev.h>
 #include <doca_dma.h>
+#include <doca_graph.h>
 #include <doca_mmap.h>
 #include <doca_pe.h>
 #include <doca_sync_event.h>
@@ -149,6 +150,43 @@ static void turn(struct doca_dev *dev)
 	DO(doca_sync_event_destroy(event));
 }
 
+static doca_error_t fail(void *cookie)
+{
+	(void)cookie;
+	return DOCA_ERROR_EMPTY;
+}
+
+static void ended(struct doca_graph_instance *instance, union doca_data data,
+		  union doca_data graph_data)
+{
+	(void)instance;
+	(void)data;
+	(void)graph_data;
+	done = -1;
+}
+
+/* A graph whose first function fails, so that the second one is not called. */
+static void fail_in_a_graph(struct doca_pe *pe)
+{
+	struct doca_graph_instance *instance;
+	struct doca_graph_node *nodes[2];
+	struct doca_graph *graph;
+
+	DO(doca_graph_create(pe, &graph));
+	for (int i = 0; i < 2; i++)
+		DO(doca_graph_node_create_from_user(graph, fail, &nodes[i]));
+	DO(doca_graph_add_dependency(graph, nodes[0], nodes[1]));
+	DO(doca_graph_set_conf(graph, ended, ended, 1));
+	DO(doca_graph_start(graph));
+	DO(doca_graph_instance_create(graph, &instance));
+	DO(doca_graph_instance_submit(instance));
+	while (done >= 0)
+		doca_pe_progress(pe);
+	DO(doca_graph_instance_destroy(instance));
+	DO(doca_graph_stop(graph));
+	DO(doca_graph_destroy(graph));
+}
+
 #ifdef __cplusplus
 extern "C"
 #endif
@@ -177,6 +215,8 @@ int main(int argc, char **argv)
 		for (;;)
 			doca_pe_progress(pe);
 	turn(dev);
+	if (argc > 1 && !strcmp(argv[1], "--graph"))
+		fail_in_a_graph(pe);
 	DO(doca_ctx_stop(ctx));
 	DO(doca_ctx_get_state(ctx, &state));
 	DO(doca_dma_destroy(dma));

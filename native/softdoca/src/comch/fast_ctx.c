@@ -232,8 +232,8 @@ bool fast_ctx_deliver(struct fast_ctx *p)
 		return false;
 	t->place = NOWHERE;
 	fast_ctx_release(t);
-	softdoca_task_landed(&t->task, t->status);
-	p->call(p, t);
+	if (softdoca_task_landed(&t->task, t->status))
+		p->call(p, t);
 	return true;
 }
 

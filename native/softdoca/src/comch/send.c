@@ -190,6 +190,6 @@ void comch_deliver(struct doca_comch_task_send *t)
 	struct endpoint *e = endpoint_of(ctx);
 	doca_comch_task_send_completion_cb_t callback =
 		t->status == DOCA_SUCCESS ? e->completion_cb : e->error_cb;
-	softdoca_task_landed(&t->task, t->status);
-	callback(t, t->task.user_data, ctx->user_data);
+	if (softdoca_task_landed(&t->task, t->status))
+		callback(t, t->task.user_data, ctx->user_data);
 }

@@ -356,8 +356,8 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 	bufs_count(t, UINT32_MAX);
 	if (__builtin_expect(outcome == DOCA_SUCCESS, 1)) {
 		pieces_arrived(t);
-		task_landed(&t->task, outcome);
-		dma->done_cb(t, t->task.user_data, ctx->user_data);
+		if (task_landed(&t->task, outcome))
+			dma->done_cb(t, t->task.user_data, ctx->user_data);
 		return;
 	}
 	/* As on a BlueField, a failure stops the context. That the state changes before the task
@@ -365,8 +365,8 @@ static inline void deliver(struct doca_ctx *ctx, struct doca_dma_task_memcpy *t)
 	 * cannot free it. */
 	dma->e.failed = true;
 	softdoca_ctx_fail(ctx);
-	task_landed(&t->task, outcome);
-	dma->error_cb(t, t->task.user_data, ctx->user_data);
+	if (task_landed(&t->task, outcome))
+		dma->error_cb(t, t->task.user_data, ctx->user_data);
 }
 
 /* A busy progress loop slows the copying thread down if both share a core, or if there are more

@@ -96,11 +96,17 @@ static inline struct doca_dma_task_memcpy *memcpy_of(const struct doca_task *tas
 					       offsetof(struct doca_dma_task_memcpy, task));
 }
 
-static inline void task_landed(struct doca_task *task, doca_error_t status)
+static inline bool task_landed(struct doca_task *task, doca_error_t status)
 {
+	struct task_watch *watch = task->watch;
 	task->in_flight = false;
 	task->status = status;
 	task->ctx->in_flight--;
+	if (__builtin_expect(!watch, 1))
+		return true;
+	task->watch = NULL;
+	watch->landed(watch, status);
+	return false;
 }
 
 /* ---- pieces.c: copying a task's bytes in pieces ---- */

@@ -96,8 +96,8 @@ static bool progress(struct doca_ctx *ctx)
 	a->first = t->next;
 	/* What a device wrote before the task is read after it. */
 	atomic_thread_fence(memory_order_seq_cst);
-	softdoca_task_landed(&t->task, DOCA_SUCCESS);
-	a->done_cb(t, t->task.user_data, ctx->user_data);
+	if (softdoca_task_landed(&t->task, DOCA_SUCCESS))
+		a->done_cb(t, t->task.user_data, ctx->user_data);
 	return true;
 }
 

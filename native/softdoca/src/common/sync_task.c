@@ -201,8 +201,8 @@ static bool progress(struct doca_ctx *ctx)
 	struct sync_task *t = e->done.first;
 	const struct sync_conf *conf = &e->conf[t->op];
 	take_out(&e->done, t);
-	softdoca_task_landed(&t->task, t->status);
-	call(t->status == DOCA_SUCCESS ? conf->done_cb : conf->error_cb, t, ctx->user_data);
+	if (softdoca_task_landed(&t->task, t->status))
+		call(t->status == DOCA_SUCCESS ? conf->done_cb : conf->error_cb, t, ctx->user_data);
 	return true;
 }
 

@@ -10,13 +10,14 @@ void softdoca_task_init(struct doca_task *task, struct doca_ctx *ctx, union doca
 	task->user_data = user_data;
 	task->status = DOCA_SUCCESS;
 	task->in_flight = false;
+	task->watch = NULL;
 	ctx->tasks++;
 	object_become(task, OBJECT_TASK);
 }
 
-void softdoca_task_landed(struct doca_task *task, doca_error_t status)
+bool softdoca_task_landed(struct doca_task *task, doca_error_t status)
 {
-	task_landed(task, status);
+	return task_landed(task, status);
 }
 
 static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_task *task,
@@ -115,10 +116,12 @@ void doca_task_free(struct doca_task *task)
 	}
 	struct doca_ctx *ctx = task->ctx;
 	struct doca_pe *pe = ctx->pe;
+	struct task_watch *watch = NULL;
 	enum pe_entry how = pe_enter(pe);
 	if (how != PE_BUSY && task->in_flight && ctx->ops->cancel && ctx->ops->cancel(task)) {
 		task->in_flight = false;
 		ctx->in_flight--;
+		watch = task->watch;
 	}
 	if (how == PE_BUSY || task->in_flight) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is %s: it is not freed",
@@ -131,6 +134,8 @@ void doca_task_free(struct doca_task *task)
 		if (!ctx->tasks && ctx->state == DOCA_CTX_STATE_STOPPING)
 			softdoca_pe_kick(pe);
 	}
+	if (watch)
+		watch->landed(watch, FLUSHED);
 	pe_leave(pe, how);
 }
 
