@@ -30,10 +30,18 @@ enum cudaMemcpyKind {
 	cudaMemcpyDefault = 4
 };
 
+struct cudaDeviceProp {
+	char name[256];
+	int major, minor; /* compute capability */
+};
+
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device);
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind);
 cudaError_t cudaDeviceSynchronize(void);

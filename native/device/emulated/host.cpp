@@ -50,6 +50,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *address, int size, int device)
 								       : cudaErrorInvalidValue;
 }
 
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+	if (device != 0)
+		return cudaErrorInvalidDevice;
+	*properties = {"emulated GPU", 9, 0};
+	return cudaSuccess;
+}
+
 /* Whatever address the program gave to doca_gpu_create(). */
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *)
 {
@@ -68,6 +76,16 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
 cudaError_t cudaFree(void *memory)
 {
 	return memory ? cudaErrorInvalidValue : cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t)
+{
+	return wait_for_child();
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+	return wait_for_child();
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)

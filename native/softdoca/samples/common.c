@@ -158,6 +158,8 @@ static const struct option {
 	 "client or server; of Comch the client is on the host, the server on the DPU", set_role},
 	{WANT_PEER, DOCA_ARGP_TYPE_STRING, "a", "address",
 	 "IPv4 address to listen at, or the server's (default: 127.0.0.1)", set_address},
+	{WANT_IP, DOCA_ARGP_TYPE_STRING, "i", "ip",
+	 "IPv4 address that the GPU answers for (default: 10.0.0.2)", set_address},
 	{WANT_PEER, DOCA_ARGP_TYPE_INT, "P", "port",
 	 "Its TCP port; 0: the server chooses and prints one (default: 18515)", set_port},
 	{WANT_PEER, DOCA_ARGP_TYPE_INT, "x", "gid-index", "Index in the gid table (default: 0)",

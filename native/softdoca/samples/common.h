@@ -57,6 +57,7 @@ enum wanted {
 	WANT_GPU = 32,
 	WANT_COMCH = 64, /* rep_pci and role */
 	WANT_PEER = 128, /* role, address, port and gid_index */
+	WANT_IP = 256, /* address */
 };
 
 /* Starts the log, parses the command line (which always accepts --pci-addr), and handles Ctrl-C. */

@@ -21,10 +21,10 @@ def environment() -> dict[str, str]:
     return os.environ | json.loads(done.stdout)["environment"]
 
 
-def build(folder: Path, nvcc: str, *variables: str) -> Path:
-    """Write the samples to a folder, and build them with an nvcc."""
+def build(folder: Path, nvcc: str, *variables: str, target: str = "gpunetio") -> Path:
+    """Write the samples to a folder, and build those of a target with an nvcc."""
     subprocess.run(cli.command("softdoca", "samples", folder), check=True)
-    command = ["make", "-s", "-j2", "-C", folder, "gpunetio", f"NVCC={nvcc}", *variables]
+    command = ["make", "-s", "-j2", "-C", folder, target, f"NVCC={nvcc}", *variables]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=600, check=False
     )

@@ -1,0 +1,162 @@
+"""A network namespace with a program that has the other end of a TAP device. Run as a script in it:
+
+    unshare --map-root-user --net python ethernet.py COUNT PROGRAM...
+
+It starts the program with SOFTDOCA_NET=tap:dg0, configures the interface, sends COUNT echo requests
+to 10.0.0.2, and prints as JSON what was answered, what a capture of the interface has seen, and how
+the program ended. `run` does so from a test.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+INTERFACE, HOST, GPU = "dg0", "10.0.0.1", "10.0.0.2"
+_WAIT = 20.0  # seconds for anything to happen
+_WINDOW = 32  # requests without an answer
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
+_IFF_UP = 1
+
+
+def in_namespace(*command: object) -> list[str]:
+    """Return the command that runs another one in a network namespace of its own."""
+    user = [] if os.geteuid() == 0 and _may_unshare() else ["--map-root-user"]
+    return ["unshare", *user, "--net", *map(str, command)]
+
+
+def _may_unshare() -> bool:
+    return subprocess.run(["unshare", "--net", "true"], check=False).returncode == 0
+
+
+def run(count: int, program: Path, *arguments: object, env: dict[str, str]) -> dict[str, object]:
+    """Run the script in a namespace; return what it prints."""
+    command = in_namespace(sys.executable, __file__, count, program, *arguments)
+    assert shutil.which("unshare"), "unshare is not here: apt install util-linux"
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def _set(request: int, name: str, *fields: bytes) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        fcntl.ioctl(s, request, struct.pack("16s16s", name.encode(), b"".join(fields)))
+
+
+def _address(text: str) -> bytes:
+    return struct.pack("HH4s", socket.AF_INET, 0, socket.inet_aton(text))
+
+
+def configure(name: str, address: str) -> None:
+    """Give an interface its address once it is there, and bring it up."""
+    end = time.monotonic() + _WAIT
+    while name not in (n for _, n in socket.if_nameindex()):
+        assert time.monotonic() < end, f"{name} does not appear"
+        time.sleep(0.01)
+    _set(_SIOCSIFADDR, name, _address(address))
+    _set(_SIOCSIFNETMASK, name, _address("255.255.255.0"))
+    _set(_SIOCSIFFLAGS, name, struct.pack("H", _IFF_UP))
+
+
+def checksum(data: bytes) -> int:
+    """Return the Internet checksum (RFC 1071)."""
+    data += b"\0" * (len(data) % 2)
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def _payload(number: int) -> bytes:
+    return bytes((number + i) & 0xFF for i in range(8 + number % 1400))
+
+
+def _request(number: int) -> bytes:
+    head = struct.pack("!BBHHH", 8, 0, 0, 0xD6, number)
+    data = head + _payload(number)
+    return data[:2] + struct.pack("!H", checksum(data)) + data[4:]
+
+
+@contextlib.contextmanager
+def capture(name: str) -> Iterator[list[bytes]]:
+    """Capture the frames of an interface; the list is complete when the context ends."""
+    frames: list[bytes] = []
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s:
+        s.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+        s.bind((name, 0))
+        yield frames
+        s.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                frames.append(s.recv(65536))
+
+
+def ping(count: int) -> int:
+    """Send echo requests, with at most _WINDOW of them unanswered; return the right answers."""
+    right = sent = 0
+    seen: set[int] = set()
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as s:
+        s.settimeout(_WAIT)
+        while len(seen) < count:
+            while sent < count and sent - len(seen) < _WINDOW:
+                s.sendto(_request(sent), (GPU, 0))
+                sent += 1
+            packet = s.recv(65536)
+            data = packet[(packet[0] & 15) * 4 :]
+            kind, code, _, ident, number = struct.unpack("!BBHHH", data[:8])
+            if (kind, code, ident) == (0, 0, 0xD6) and number not in seen:
+                seen.add(number)
+                right += checksum(data) == 0 and data[8:] == _payload(number)
+    return right
+
+
+def echoes(frames: list[bytes]) -> dict[str, list[int]]:
+    """Return the numbers of echo requests and replies in a capture, in order, if they are right."""
+    found: dict[str, list[int]] = {"requests": [], "replies": [], "wrong": []}
+    for frame in frames:
+        if frame[12:14] != b"\x08\x00" or frame[23] != socket.IPPROTO_ICMP:
+            continue
+        data = frame[34:]
+        number = struct.unpack("!H", data[6:8])[0]
+        right = checksum(frame[14:34]) == 0 == checksum(data) and data[8:] == _payload(number)
+        kind = {8: "requests", 0: "replies"}.get(data[0], "wrong")
+        found[kind if right else "wrong"].append(number)
+    return found
+
+
+def main(count: int, program: list[str]) -> None:
+    """Do what the module says."""
+    env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}"}
+    with subprocess.Popen(
+        program, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            said = ""
+            while "answers" not in said:
+                line = process.stdout.readline()
+                assert line, said
+                said += line
+            configure(INTERFACE, HOST)
+            with capture(INTERFACE) as frames:
+                right = ping(count)
+            process.terminate()
+            said += process.communicate(timeout=_WAIT)[0]
+        finally:
+            process.kill()
+    arps = sum(frame[12:14] == b"\x08\x06" for frame in frames)
+    result = {"right": right, "arps": arps, "said": said, "code": process.returncode}
+    print(json.dumps(result | echoes(frames)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
