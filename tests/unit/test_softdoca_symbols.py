@@ -112,15 +112,17 @@ PROGRAM = """
 #include <doca_comch.h>
 #include <doca_dma.h>
 #include <doca_error.h>
+#include <doca_eth_txq.h>
+#include <doca_flow.h>
 #include <doca_gpunetio.h>
 #include <doca_verbs.h>
 #include <doca_version.h>
 int main(void)
 {
 	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create,
-		doca_verbs_cq_create, doca_gpu_create };
+		doca_verbs_cq_create, doca_gpu_create, doca_eth_txq_create, doca_flow_init };
 	int all = 1;
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 7; i++)
 		all &= !!libraries[i];
 	printf("%s %s %d\\n", doca_error_get_name(DOCA_ERROR_AGAIN), doca_version_runtime(), all);
 	return 0;

@@ -162,6 +162,13 @@ doca_error_t doca_mmap_cap_is_create_from_export_pci_supported(const struct doca
 DOCA_EXPERIMENTAL
 doca_error_t doca_mmap_enable_thread_safety(struct doca_mmap *mmap);
 
+/* Gets the key of a started map's memory for frames of an Ethernet send queue, which device code passes
+ * in big-endian. It lasts until the map is stopped or the memory is freed. Errors: BAD_STATE;
+ * NOT_FOUND if the map does not have the device; NOT_SUPPORTED unless it is memory of
+ * doca_gpu_mem_alloc(). */
+DOCA_EXPERIMENTAL
+doca_error_t doca_mmap_get_mkey(struct doca_mmap *mmap, struct doca_dev *dev, uint32_t *mkey);
+
 #ifdef __cplusplus
 }
 #endif

@@ -60,6 +60,8 @@ SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take(const void *addr, size_t 
 /* The same for the memory whose fd this is; *at is where the fd's bytes begin. */
 SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at);
 SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
+/* Lets the CPU access the memory: moves memory of the type GPU to host memory, at the same address. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_reach(struct gpu_memory *m);
 /* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
  * also after the GPU was destroyed. */
 SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "port.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,6 +91,7 @@ doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out)
 
 static void release(struct gpu_memory *m)
 {
+	mkey_forget_range(m->base, m->mapped);
 	if (m->gpu->ordinal >= 0)
 		gpu_cuda_free(m);
 	if (m->fd >= 0)
@@ -265,6 +267,11 @@ struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at)
 	if (m)
 		*at = m->gpu->ordinal < 0 ? m->base + lseek(fd, 0, SEEK_CUR) : m->dmabuf_at;
 	return taken(m);
+}
+
+doca_error_t softdoca_gpu_reach(struct gpu_memory *m)
+{
+	return m->by_cpu ? DOCA_SUCCESS : gpu_cuda_move(m);
 }
 
 void softdoca_gpu_drop(struct gpu_memory *m)

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "port.h"
 #include "provider.h"
 
 #define LOCAL_WRITE DOCA_ACCESS_FLAG_LOCAL_READ_WRITE
@@ -156,6 +157,7 @@ static int drop(dg_region **r)
 doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 {
 	int rc = 0;
+	mkey_forget_map(m);
 	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
 		struct attachment *a = &m->attached[i];
 		mmap_key_drop(a);

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ethernet send queues. In softdoca their data path is on a GPU: doca_ctx_set_datapath_on_gpu() before
+ * doca_ctx_start(), without a progress engine; kernels then send by doca_gpunetio_dev_eth_txq.cuh. A
+ * frame goes out at the network interface that SOFTDOCA_NET names (README.md). Functions return
+ * INVALID_VALUE for an invalid handle or output pointer; setters return BAD_STATE for a started queue.
+ */
+#ifndef DOCA_ETH_TXQ_H
+#define DOCA_ETH_TXQ_H
+
+#include <stdint.h>
+
+#include "doca_compat.h"
+#include "doca_ctx.h"
+#include "doca_dev.h"
+#include "doca_error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct doca_eth_txq;
+
+enum doca_eth_wait_on_time_type {
+	DOCA_ETH_WAIT_ON_TIME_TYPE_NONE = 0,
+	DOCA_ETH_WAIT_ON_TIME_TYPE_NATIVE = 1,
+};
+
+/* Creates a queue of at least max_burst_size entries, at most 32,768. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
+				 struct doca_eth_txq **eth_txq);
+
+/* Errors: BAD_STATE if the queue is not idle. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_destroy(struct doca_eth_txq *eth_txq);
+
+/* Gets the context, whose start fails with NOT_SUPPORTED unless its data path is on a GPU and
+ * SOFTDOCA_NET is set; NOT_PERMITTED without CAP_NET_ADMIN or CAP_NET_RAW, NOT_FOUND without the
+ * interface, IN_USE while another process has it; BAD_CONFIG; NO_MEMORY. */
+DOCA_EXPERIMENTAL
+struct doca_ctx *doca_eth_txq_as_doca_ctx(struct doca_eth_txq *eth_txq);
+
+/* Let the queue write the checksum of IPv4 headers, or of UDP and TCP, into each frame. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_set_l3_chksum_offload(struct doca_eth_txq *eth_txq,
+						uint8_t enable_l3_chksum_offload);
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_set_l4_chksum_offload(struct doca_eth_txq *eth_txq,
+						uint8_t enable_l4_chksum_offload);
+
+/* Gives the queue a number, which no rule of softdoca needs. Errors: BAD_STATE unless it is
+ * started. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_apply_queue_id(struct doca_eth_txq *eth_txq, uint16_t queue_id);
+
+/* Gets the type of doca_eth_txq_set_wait_on_time_offload(): NATIVE. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_cap_get_wait_on_time_offload_supported(
+	const struct doca_devinfo *devinfo, enum doca_eth_wait_on_time_type *wait_on_time_mode);
+
+/* Permits entries with a time. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_set_wait_on_time_offload(struct doca_eth_txq *eth_txq);
+
+/* Converts nanoseconds of CLOCK_REALTIME to the time of an entry. Errors: NOT_SUPPORTED unless the queue
+ * permits times. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_calculate_timestamp(struct doca_eth_txq *eth_txq, uint64_t timestamp_ns,
+					      uint64_t *wait_on_time_value);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Network interfaces. SOFTDOCA_NET=tap:NAME is a TAP device, created unless it exists: the machine's
+ * stack is the other end of its wire. SOFTDOCA_NET=NAME is an existing interface, by a packet socket:
+ * the machine's stack receives the same frames.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/if_tun.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "port.h"
+
+#define TUN "/dev/net/tun"
+#define NEEDS(capability)                                                                    \
+	"%s: not permitted without " capability ". Run the program as root, or in a network " \
+	"namespace of its own: unshare --map-root-user --net PROGRAM; or once: sudo setcap "  \
+	"cap_net_admin,cap_net_raw+ep PROGRAM"
+
+static doca_error_t failed(const struct interface *i, const char *what)
+{
+	switch (errno) {
+	case EPERM:
+	case EACCES:
+		return i->is_tap ? REFUSE(DOCA_ERROR_NOT_PERMITTED, NEEDS("CAP_NET_ADMIN"), i->name)
+				 : REFUSE(DOCA_ERROR_NOT_PERMITTED, NEEDS("CAP_NET_RAW"), i->name);
+	case ENODEV:
+	case ENXIO:
+		return REFUSE(DOCA_ERROR_NOT_FOUND,
+			      "no network interface has the name %s: SOFTDOCA_NET=tap:%s creates "
+			      "one",
+			      i->name, i->name);
+	case EBUSY:
+		return REFUSE(DOCA_ERROR_IN_USE, "another process has the TAP device %s", i->name);
+	default:
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "%s of %s: %s", what, i->name,
+			      strerror(errno));
+	}
+}
+
+/* Brings the interface up, if that is permitted. */
+static void bring_up(const struct interface *i)
+{
+	struct ifreq r = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	memcpy(r.ifr_name, i->name, sizeof r.ifr_name);
+	if (fd < 0)
+		return;
+	if (!ioctl(fd, SIOCGIFFLAGS, &r) && !(r.ifr_flags & IFF_UP)) {
+		r.ifr_flags |= IFF_UP;
+		if (ioctl(fd, SIOCSIFFLAGS, &r))
+			softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+				     "%s is down, and cannot be brought up: %s", i->name,
+				     strerror(errno));
+	}
+	close(fd);
+}
+
+static doca_error_t open_tap(struct interface *i)
+{
+	struct ifreq r = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+	memcpy(r.ifr_name, i->name, sizeof r.ifr_name);
+	i->fd = open(TUN, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (i->fd < 0 && errno == ENOENT)
+		return REFUSE(DOCA_ERROR_NOT_FOUND,
+			      TUN " is missing: sudo modprobe tun; for a container also --device " TUN);
+	if (i->fd < 0 || ioctl(i->fd, TUNSETIFF, &r))
+		return failed(i, "opening");
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t open_socket(struct interface *i)
+{
+	struct ifreq r = {0};
+	int on = 1;
+	memcpy(r.ifr_name, i->name, sizeof r.ifr_name);
+	i->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (i->fd < 0 || ioctl(i->fd, SIOCGIFINDEX, &r))
+		return failed(i, "opening");
+	struct sockaddr_ll at = {.sll_family = AF_PACKET,
+				 .sll_protocol = __builtin_bswap16(ETH_P_ALL),
+				 .sll_ifindex = r.ifr_ifindex};
+	struct packet_mreq all = {.mr_ifindex = r.ifr_ifindex, .mr_type = PACKET_MR_PROMISC};
+	if (setsockopt(i->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) ||
+	    bind(i->fd, (struct sockaddr *)&at, sizeof at) ||
+	    setsockopt(i->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))
+		return failed(i, "binding to the interface");
+	return DOCA_SUCCESS;
+}
+
+doca_error_t interface_open(struct interface *i)
+{
+	const char *setting = getenv("SOFTDOCA_NET");
+	*i = (struct interface){.fd = -1};
+	if (!setting || !*setting)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "the device has no network interface: set SOFTDOCA_NET to tap:NAME, or "
+			      "to the name of an interface");
+	i->is_tap = !strncmp(setting, "tap:", 4);
+	const char *name = setting + (i->is_tap ? 4 : 0);
+	if (!*name || strlen(name) >= sizeof i->name || strchr(name, '/'))
+		return MISCONFIGURED("SOFTDOCA_NET is '%s': it must be tap:NAME or NAME, and a name "
+				     "has 1 to %zu characters",
+				     setting, sizeof i->name - 1);
+	memcpy(i->name, name, strlen(name));
+	doca_error_t error = i->is_tap ? open_tap(i) : open_socket(i);
+	if (error)
+		interface_close(i);
+	else
+		bring_up(i);
+	return error;
+}
+
+void interface_close(struct interface *i)
+{
+	if (i->fd >= 0)
+		close(i->fd);
+	i->fd = -1;
+}
+
+static bool is_there(const struct interface *i)
+{
+	struct ifreq r = {0};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	memcpy(r.ifr_name, i->name, sizeof r.ifr_name);
+	bool there = fd < 0 || !ioctl(fd, SIOCGIFINDEX, &r);
+	if (fd >= 0)
+		close(fd);
+	return there;
+}
+
+/* An interface that is down loses frames, as one without a cable does; one that is gone is an error. */
+static int result(const struct interface *i, ssize_t n)
+{
+	if (n >= 0)
+		return (int)n;
+	switch (errno) {
+	case EAGAIN:
+	case ENOBUFS:
+	case EINTR:
+		return -EAGAIN;
+	case ENETDOWN:
+	case EIO:
+		return is_there(i) ? 0 : -ENODEV;
+	case EMSGSIZE:
+	case EINVAL:
+		return -EMSGSIZE;
+	default:
+		return -ENODEV;
+	}
+}
+
+int interface_receive(const struct interface *i, void *frame, size_t room)
+{
+	return result(i, read(i->fd, frame, room));
+}
+
+int interface_send(const struct interface *i, const void *frame, size_t size)
+{
+	return result(i, write(i->fd, frame, size));
+}

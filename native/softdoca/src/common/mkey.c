@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Keys of maps for frames. A key lasts until its map is stopped or its memory is freed. Copies are made
+ * with the lock held, so memory is not unmapped meanwhile.
+ *
+ * Lock: `lock` guards the table.
+ */
+#include "gpu.h"
+#include "memory.h"
+#include "port.h"
+
+enum { KEYS = 4096 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct key {
+	const struct doca_mmap *map; /* NULL: free */
+	uintptr_t addr; /* as device code has it */
+	const char *base;
+	size_t size;
+	uint8_t generation;
+} keys[KEYS];
+static uint32_t last;
+
+static uint32_t number(const struct key *k)
+{
+	return (uint32_t)(k - keys) << 8 | k->generation;
+}
+
+/* Returns the map's key, a new one if it has none; NULL if all are in use. */
+static struct key *key_of(const struct doca_mmap *m)
+{
+	for (uint32_t i = 0; i < KEYS; i++)
+		if (keys[i].map == m)
+			return &keys[i];
+	for (uint32_t i = 1; i <= KEYS; i++) {
+		struct key *k = &keys[(last + i) % KEYS];
+		if (k->map)
+			continue;
+		last = (uint32_t)(k - keys);
+		*k = (struct key){m, (uintptr_t)m->addr, m->window ? m->base : m->addr, m->len,
+				  (uint8_t)(k->generation + 1)};
+		return k;
+	}
+	return NULL;
+}
+
+/* Device code passes the address that it has itself, at which the CPU has the memory, too. */
+static doca_error_t get_key(struct doca_mmap *m, uint32_t *mkey)
+{
+	struct gpu_memory *memory = softdoca_gpu_take(m->addr, m->len);
+	if (!memory)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%zu bytes at %p are not memory of doca_gpu_mem_alloc()", m->len,
+			      (void *)m->addr);
+	doca_error_t error = softdoca_gpu_reach(memory);
+	pthread_mutex_lock(&lock);
+	struct key *k = error ? NULL : key_of(m);
+	if (k)
+		*mkey = number(k);
+	pthread_mutex_unlock(&lock);
+	softdoca_gpu_drop(memory);
+	if (error || k)
+		return error;
+	return REFUSE(DOCA_ERROR_NO_MEMORY, "all %d keys are in use: stop some maps", KEYS);
+}
+
+/* The errors are guesses. */
+doca_error_t doca_mmap_get_mkey(struct doca_mmap *mmap, struct doca_dev *dev, uint32_t *mkey)
+{
+	CHECK_MMAP(mmap);
+	CHECK_DEV(dev);
+	CHECK_OUT(mkey);
+	if (!mmap_started(mmap))
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
+	if (!softdoca_mmap_attachment(mmap, dev))
+		return REFUSE(DOCA_ERROR_NOT_FOUND, "the map does not have %s", dev->info.f.pci);
+	mmap_lock(mmap);
+	doca_error_t error = get_key(mmap, mkey);
+	mmap_unlock(mmap);
+	return error;
+}
+
+bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to)
+{
+	const struct key *k = &keys[(key >> 8) % KEYS];
+	pthread_mutex_lock(&lock);
+	bool covered = k->map && number(k) == key &&
+		       range_within((void *)(uintptr_t)addr, size, (void *)k->addr, k->size);
+	if (covered)
+		memcpy(to, k->base + ((uintptr_t)addr - k->addr), size);
+	pthread_mutex_unlock(&lock);
+	return covered;
+}
+
+static void forget(bool (*is)(const struct key *k, uintptr_t what, size_t size), uintptr_t what,
+		   size_t size)
+{
+	pthread_mutex_lock(&lock);
+	for (uint32_t i = 0; i < KEYS; i++)
+		if (keys[i].map && is(&keys[i], what, size))
+			keys[i].map = NULL;
+	pthread_mutex_unlock(&lock);
+}
+
+static bool is_of_map(const struct key *k, uintptr_t map, size_t size)
+{
+	(void)size;
+	return (uintptr_t)k->map == map;
+}
+
+static bool overlaps(const struct key *k, uintptr_t at, size_t size)
+{
+	uintptr_t base = (uintptr_t)k->base;
+	return base < at + size && at < base + k->size;
+}
+
+void mkey_forget_map(const struct doca_mmap *m)
+{
+	forget(is_of_map, (uintptr_t)m, 0);
+}
+
+void mkey_forget_range(const char *addr, size_t size)
+{
+	forget(overlaps, (uintptr_t)addr, size);
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Receive queues. No public source documents the errors of these functions for a GPU's data path: they
+ * are guesses.
+ */
+#include "eth.h"
+
+static struct doca_eth_rxq *rxq_of(struct doca_ctx *ctx)
+{
+	return (struct doca_eth_rxq *)((char *)ctx - offsetof(struct doca_eth_rxq, ctx));
+}
+
+static uint64_t stride_of(uint32_t largest)
+{
+	return ((uint64_t)largest + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static doca_error_t fill(struct doca_eth_rxq *q)
+{
+	const struct doca_gpu_eth_rxq device = {
+		.entries = q->entries,
+		.stride = stride_of(q->largest),
+		.packets = (uint8_t *)q->packets,
+		.ring = (struct doca_gpu_dev_eth_rxq_entry *)q->memory.ring->addr,
+		.words = (struct doca_gpu_dev_eth_rxq_words *)q->memory.words->addr,
+	};
+	q->queue = (struct port_rxq){
+		.packets = device.packets,
+		.ring = device.ring,
+		.words = device.words,
+		.entries = q->entries,
+		.stride = device.stride,
+		.largest = q->largest,
+	};
+	return softdoca_gpu_fill(q->memory.structure, &device, sizeof device);
+}
+
+/* Keeps the memory for packets from being freed while the queue is started. */
+static doca_error_t take_packets(struct doca_eth_rxq *q)
+{
+	const uint64_t size = q->entries * stride_of(q->largest);
+	if (!q->packets)
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the queue has no memory for packets: call "
+			      "doca_eth_rxq_set_pkt_buf()");
+	q->packets_memory = softdoca_gpu_take(q->packets, size);
+	if (!q->packets_memory)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%llu bytes at %p are not memory of doca_gpu_mem_alloc()",
+			      (unsigned long long)size, (void *)q->packets);
+	doca_error_t error = softdoca_gpu_reach(q->packets_memory);
+	if (error)
+		softdoca_gpu_drop(q->packets_memory);
+	return error;
+}
+
+static doca_error_t prepare(struct doca_eth_rxq *q)
+{
+	doca_error_t error = take_packets(q);
+	if (error)
+		return error;
+	error = eth_allocate(q->ctx.gpu, sizeof(struct doca_gpu_eth_rxq),
+			     q->entries * sizeof(struct doca_gpu_dev_eth_rxq_entry),
+			     sizeof(struct doca_gpu_dev_eth_rxq_words), &q->memory);
+	if (!error)
+		error = fill(q);
+	if (error) {
+		eth_release(&q->memory);
+		softdoca_gpu_drop(q->packets_memory);
+	}
+	return error;
+}
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	struct doca_eth_rxq *q = rxq_of(ctx);
+	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
+	if (error)
+		return error;
+	error = prepare(q);
+	if (error) {
+		softdoca_port_drop(q->port);
+		return error;
+	}
+	softdoca_port_add_rxq(q->port, &q->queue);
+	return DOCA_SUCCESS;
+}
+
+static void ended(struct doca_ctx *ctx)
+{
+	struct doca_eth_rxq *q = rxq_of(ctx);
+	softdoca_port_remove_rxq(q->port, &q->queue);
+	eth_release(&q->memory);
+	softdoca_gpu_drop(q->packets_memory);
+	softdoca_port_drop(q->port);
+}
+
+static const struct ctx_ops on_gpu = {
+	.start = start,
+	.stop = eth_nothing,
+	.quiet = eth_quiet,
+	.ended = ended,
+	.progress = eth_no_event,
+	.fileno = eth_fileno,
+	.arm = eth_no_event,
+	.disarm = eth_nothing,
+};
+
+static const struct ctx_ops on_cpu = {.start = eth_no_cpu_path, .on_gpu = &on_gpu};
+
+static doca_error_t check_sizes(uint32_t burst, uint32_t largest)
+{
+	if (burst && burst <= RXQ_MAX && largest >= FRAME_MIN && largest <= FRAME_MAX)
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_INVALID_VALUE,
+		      "%u packets of %u bytes: the number must be 1 to %d, the size %d to %d", burst,
+		      largest, RXQ_MAX, FRAME_MIN, FRAME_MAX);
+}
+
+doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
+				 uint32_t max_packet_size, struct doca_eth_rxq **eth_rxq)
+{
+	CHECK_OBJECT(dev, OBJECT_DEV, "an open device");
+	CHECK_OUT(eth_rxq);
+	doca_error_t error = check_sizes(max_burst_size, max_packet_size);
+	if (error)
+		return error;
+	struct doca_eth_rxq *q = softdoca_object_new(OBJECT_ETH_RXQ, sizeof *q);
+	if (!q)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a receive queue");
+	q->entries = eth_power_of_two(max_burst_size);
+	q->largest = max_packet_size;
+	softdoca_ctx_init(&q->ctx, dev, &on_cpu);
+	*eth_rxq = q;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_destroy(struct doca_eth_rxq *eth_rxq)
+{
+	CHECK_RXQ(eth_rxq);
+	return softdoca_ctx_destroy(&eth_rxq->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free,
+				    eth_rxq);
+}
+
+struct doca_ctx *doca_eth_rxq_as_doca_ctx(struct doca_eth_rxq *eth_rxq)
+{
+	if (object_is(eth_rxq, OBJECT_ETH_RXQ))
+		return &eth_rxq->ctx;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an Ethernet receive queue",
+		     (void *)eth_rxq);
+	return NULL;
+}
+
+static doca_error_t check_type(enum doca_eth_rxq_type type)
+{
+	if (type == DOCA_ETH_RXQ_TYPE_CYCLIC)
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "type %d: queues of a GPU have the type CYCLIC, %d",
+		      (int)type, DOCA_ETH_RXQ_TYPE_CYCLIC);
+}
+
+doca_error_t doca_eth_rxq_set_type(struct doca_eth_rxq *eth_rxq, enum doca_eth_rxq_type type)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	return check_type(type);
+}
+
+doca_error_t doca_eth_rxq_estimate_packet_buf_size(enum doca_eth_rxq_type type, uint32_t rate,
+						   uint32_t packet_max_process_time,
+						   uint32_t max_packet_size, uint32_t max_burst_size,
+						   uint8_t log_max_lro_pkt_sz, uint16_t head_size,
+						   uint16_t tail_size, uint32_t *buf_size)
+{
+	CHECK_OUT(buf_size);
+	doca_error_t error = check_type(type);
+	if (!error)
+		error = check_sizes(max_burst_size, max_packet_size);
+	if (error)
+		return error;
+	if (rate || packet_max_process_time || log_max_lro_pkt_sz || head_size || tail_size)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "rate %u, time %u, LRO %u, head %u and tail %u must be 0", rate,
+			      packet_max_process_time, log_max_lro_pkt_sz, head_size, tail_size);
+	const uint64_t size = eth_power_of_two(max_burst_size) * stride_of(max_packet_size);
+	if (size > UINT32_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u packets of %u bytes exceed 4 GiB",
+			      max_burst_size, max_packet_size);
+	*buf_size = (uint32_t)size;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_mmap *mmap,
+				      uint32_t mmap_offset, uint32_t mmap_len)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_OBJECT(mmap, OBJECT_MMAP, "a memory map");
+	CHECK_IDLE(eth_rxq);
+	const uint64_t needed = eth_rxq->entries * stride_of(eth_rxq->largest);
+	if (!softdoca_mmap_attachment(mmap, eth_rxq->ctx.dev))
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the map is not started, or it lacks the queue's device");
+	if ((uint64_t)mmap_offset + mmap_len > mmap->len || mmap_len < needed)
+		return REFUSE(DOCA_ERROR_TOO_BIG,
+			      "%u bytes at %u of a map of %zu bytes: the queue needs %llu bytes, as "
+			      "doca_eth_rxq_estimate_packet_buf_size() says",
+			      mmap_len, mmap_offset, mmap->len, (unsigned long long)needed);
+	if (!mmap->writable)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map's permissions are %#x: read only",
+			      mmap->permissions);
+	eth_rxq->packets = mmap->addr + mmap_offset;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t queue_id)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_STARTED(eth_rxq);
+	if (queue_id >= PORT_QUEUES)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "queue number %u exceeds %d", queue_id,
+			      PORT_QUEUES - 1);
+	if (!softdoca_port_number_rxq(eth_rxq->port, &eth_rxq->queue, queue_id))
+		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "another queue has the number %u", queue_id);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_get_gpu_handle(const struct doca_eth_rxq *eth_rxq,
+					 struct doca_gpu_eth_rxq **gpu_rxq)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_STARTED(eth_rxq);
+	return SET_OUT(gpu_rxq, (struct doca_gpu_eth_rxq *)eth_rxq->memory.structure->addr);
+}
+
+doca_error_t doca_eth_rxq_gpu_enable_mcst_qp(struct doca_eth_rxq *eth_rxq)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	return DOCA_SUCCESS;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a port's thread calls for each frame, and where rules forward it. */
+#include "flow.h"
+
+static struct doca_flow_target *kernel(void)
+{
+	static struct object target;
+	return (struct doca_flow_target *)&target;
+}
+
+doca_error_t doca_flow_get_target(enum doca_flow_target_type type, struct doca_flow_target **target)
+{
+	if (type != DOCA_FLOW_TARGET_KERNEL)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "target %d: the known one is KERNEL, %d",
+			      (int)type, DOCA_FLOW_TARGET_KERNEL);
+	return SET_OUT(target, kernel());
+}
+
+static doca_error_t check_rss(const struct doca_flow_fwd *fwd, struct forward *out)
+{
+	if (fwd->rss_type == DOCA_FLOW_RESOURCE_TYPE_SHARED)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no shared RSS");
+	if (!fwd->rss.queues_array || fwd->rss.nr_queues < 1 || fwd->rss.nr_queues > RSS_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%d queues at %p: the number must be 1 to %d",
+			      fwd->rss.nr_queues, (void *)fwd->rss.queues_array, RSS_MAX);
+	out->n = (uint16_t)fwd->rss.nr_queues;
+	for (uint16_t i = 0; i < out->n; i++) {
+		if (fwd->rss.queues_array[i] >= PORT_QUEUES)
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "queue number %u exceeds %d",
+				      fwd->rss.queues_array[i], PORT_QUEUES - 1);
+		out->queues[i] = fwd->rss.queues_array[i];
+	}
+	return DOCA_SUCCESS;
+}
+
+doca_error_t forward_check(const struct doca_flow_fwd *fwd, const struct doca_flow_port *port,
+			   struct forward *out)
+{
+	*out = (struct forward){.type = fwd ? fwd->type : DOCA_FLOW_FWD_NONE};
+	switch (out->type) {
+	case DOCA_FLOW_FWD_NONE:
+	case DOCA_FLOW_FWD_DROP:
+		return DOCA_SUCCESS;
+	case DOCA_FLOW_FWD_RSS:
+		return check_rss(fwd, out);
+	case DOCA_FLOW_FWD_PIPE:
+		CHECK_PIPE(fwd->next_pipe);
+		if (fwd->next_pipe->port != port)
+			return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is a pipe of another port",
+				      (void *)fwd->next_pipe);
+		out->pipe = fwd->next_pipe;
+		return DOCA_SUCCESS;
+	case DOCA_FLOW_FWD_TARGET:
+		if (fwd->target == kernel())
+			return DOCA_SUCCESS;
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%p is no target of doca_flow_get_target()", (void *)fwd->target);
+	default:
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "forward type %d: the known ones are NONE, RSS, PIPE, DROP and TARGET",
+			      (int)out->type);
+	}
+}
+
+static void count(struct counter *c, size_t size)
+{
+	c->frames++;
+	c->bytes += size;
+}
+
+/* Returns where a pipe forwards a frame. */
+static const struct forward *find(struct doca_flow_pipe *pipe, const struct parsed *p, size_t size)
+{
+	for (struct doca_flow_pipe_entry *e = pipe->entries; e; e = e->next)
+		if (match_frame(&e->rule, p)) {
+			count(&e->counter, size);
+			return e->forward.type == DOCA_FLOW_FWD_NONE ? &pipe->forward : &e->forward;
+		}
+	count(&pipe->missed, size);
+	return &pipe->miss;
+}
+
+int steer_frame(void *port, const uint8_t *frame, size_t size)
+{
+	struct doca_flow_pipe *pipe = ((struct doca_flow_port *)port)->root;
+	struct parsed p;
+	match_parse(frame, size, &p);
+	for (int i = 0; i < CHAIN_MAX && object_is(pipe, OBJECT_FLOW_PIPE); i++) {
+		const struct forward *f = find(pipe, &p, size);
+		if (f->type == DOCA_FLOW_FWD_RSS)
+			return f->queues[f->n > 1 ? match_hash(&p) % f->n : 0];
+		if (f->type != DOCA_FLOW_FWD_PIPE)
+			return PORT_DROP;
+		pipe = f->pipe;
+	}
+	return PORT_DROP;
+}

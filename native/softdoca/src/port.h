@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ports: a device's network interface (common/interface.c) and the thread (common/port.c) that executes
+ * its Ethernet queues, whose structures for device code are in doca_gpunetio_eth_dev.h. libdoca_eth
+ * adds queues, libdoca_flow says which queue gets a frame.
+ */
+#ifndef SOFTDOCA_PORT_H
+#define SOFTDOCA_PORT_H
+
+#include <net/if.h>
+
+#include "doca_gpunetio_eth_dev.h"
+#include "softdoca.h"
+
+enum {
+	FRAME_MIN = 14, /* an Ethernet header */
+	FRAME_MAX = 65536,
+	PORT_QUEUES = 256, /* numbers of receive queues are below it */
+	PORT_DROP = -1, /* what a port_steer returns for no queue */
+};
+
+/* interface.c. An interface, by a TAP device or by a packet socket. */
+struct interface {
+	char name[IFNAMSIZ];
+	bool is_tap;
+	int fd; /* does not block */
+};
+/* Opens the interface of SOFTDOCA_NET. Errors: NOT_SUPPORTED if it is not set, and as
+ * doca_eth_txq_as_doca_ctx() says. */
+doca_error_t interface_open(struct interface *i);
+void interface_close(struct interface *i);
+/* Receive and send a frame. Return its bytes (0: the interface is down), or a negative errno: EAGAIN,
+ * EMSGSIZE for a frame that the interface cannot carry, ENODEV if the interface is gone. */
+int interface_receive(const struct interface *i, void *frame, size_t room);
+int interface_send(const struct interface *i, const void *frame, size_t size);
+
+/* checksum.c: writes the checksum of an IPv4 header, or of UDP or TCP over IPv4 and IPv6, into a frame
+ * that has one, and leaves any other as it is. */
+void checksum_ip(uint8_t *frame, size_t size);
+void checksum_transport(uint8_t *frame, size_t size);
+
+/* mkey.c: keys of maps for frames. All functions are thread-safe. */
+/* Copies memory that a key covers. Returns whether it covers it. */
+bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to);
+void mkey_forget_map(const struct doca_mmap *m);
+void mkey_forget_range(const char *addr, size_t size);
+
+/* What a queue has done; for its log record. */
+struct port_counters {
+	uint64_t frames, bytes;
+	uint64_t dropped; /* receive: no room; send: not accepted by the interface */
+	uint64_t too_long; /* receive: longer than the queue's packets */
+	uint64_t timed, late_ns, latest_ns; /* entries with a time: number, sum and maximum of delays */
+};
+
+/* A queue; the caller's memory, until it is removed. */
+struct port_txq {
+	struct port_txq *next;
+	struct doca_gpu_dev_eth_txq_wqe *ring;
+	struct doca_gpu_dev_eth_txq_words *words;
+	uint64_t entries, done, completions;
+	bool failed, l3_checksum, l4_checksum, may_wait;
+	struct port_counters counters;
+};
+
+struct port_rxq {
+	struct port_rxq *next;
+	int number; /* -1: none */
+	uint8_t *packets;
+	struct doca_gpu_dev_eth_rxq_entry *ring;
+	struct doca_gpu_dev_eth_rxq_words *words;
+	uint64_t entries, stride, largest, producer;
+	struct port_counters counters;
+};
+
+struct port;
+/* Returns the number of the queue that gets a frame, or PORT_DROP. Called by the port's thread. */
+typedef int port_steer(void *context, const uint8_t *frame, size_t size);
+
+/* Opens the port of a device, or uses the open one; each user drops it once. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_port_take(struct doca_dev *dev, struct port **out);
+SOFTDOCA_INTERNAL void softdoca_port_drop(struct port *p);
+SOFTDOCA_INTERNAL void softdoca_port_add_txq(struct port *p, struct port_txq *q);
+SOFTDOCA_INTERNAL void softdoca_port_add_rxq(struct port *p, struct port_rxq *q);
+/* Remove a queue: device code that still waits for it gets an error. */
+SOFTDOCA_INTERNAL void softdoca_port_remove_txq(struct port *p, struct port_txq *q);
+SOFTDOCA_INTERNAL void softdoca_port_remove_rxq(struct port *p, struct port_rxq *q);
+/* Returns false if another receive queue of the port has the number. */
+SOFTDOCA_INTERNAL bool softdoca_port_number_rxq(struct port *p, struct port_rxq *q, int number);
+/* Sets who steers the frames; NULL: none, and all are dropped. */
+SOFTDOCA_INTERNAL void softdoca_port_set_steer(struct port *p, port_steer *steer, void *context);
+/* Lock and unlock the port, and so what its steer function uses. */
+SOFTDOCA_INTERNAL void softdoca_port_lock(struct port *p);
+SOFTDOCA_INTERNAL void softdoca_port_unlock(struct port *p);
+
+#endif

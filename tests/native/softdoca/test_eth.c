@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Ethernet queues. Each test has a network namespace of its own, in which softdoca has a TAP device;
+ * the test has its other end, and does what a kernel would do with the queues.
+ */
+#include "verbs_check.h"
+
+#include <errno.h>
+#include <doca_eth_rxq.h>
+#include <doca_eth_rxq_gpu_data_path.h>
+#include <doca_eth_txq.h>
+#include <doca_eth_txq_gpu_data_path.h>
+#include <doca_flow.h>
+#include <doca_gpunetio_eth_dev.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#define NAME	 "dg0"
+#define LARGEST	 2048u
+#define RECEIVES 8u
+#define BYTES	 (LARGEST * 64)
+#define NOTIFY	 DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY
+
+struct net {
+	struct doca_gpu *gpu;
+	struct doca_dev *dev;
+	struct doca_mmap *map;
+	uint8_t *memory; /* of received frames, then of frames to send */
+	uint32_t key;
+	struct doca_eth_rxq *rxq;
+	struct doca_eth_txq *txq;
+	struct doca_flow_port *port;
+	struct doca_flow_pipe *root;
+	struct doca_flow_pipe_entry *entry;
+	struct doca_gpu_eth_rxq *in;
+	struct doca_gpu_eth_txq *out;
+	uint64_t posted;
+	int peer; /* the machine's end of the wire */
+};
+
+struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size);
+
+/* ---- the namespace ---- */
+
+static void enter_namespace(void)
+{
+	if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET))
+		check_failed(__FILE__, __LINE__, "no network namespace: %s", strerror(errno));
+	setenv("SOFTDOCA_NET", "tap:" NAME, 1);
+}
+
+static void open_peer(struct net *n)
+{
+	struct sockaddr_ll at = {.sll_family = AF_PACKET,
+				 .sll_protocol = htons(ETH_P_ALL),
+				 .sll_ifindex = (int)if_nametoindex(NAME)};
+	int on = 1;
+
+	n->peer = socket(AF_PACKET, SOCK_RAW, 0);
+	CHECK_EQ(setsockopt(n->peer, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof(on)), 0);
+	CHECK_EQ(bind(n->peer, (struct sockaddr *)&at, sizeof(at)), 0);
+}
+
+/* A frame of the protocol that IEEE 802 reserves for experiments. */
+static void fill_frame(uint8_t *frame, size_t size, unsigned seed)
+{
+	for (size_t i = 0; i < size; i++)
+		frame[i] = (uint8_t)(i * 7 + seed);
+	memset(frame, 0xff, 6);
+	frame[12] = 0x88;
+	frame[13] = 0xb5;
+}
+
+static void peer_sends(struct net *n, const void *frame, size_t size)
+{
+	CHECK_EQ(send(n->peer, frame, size, 0), size);
+}
+
+/* Returns the size of the next frame of the queue, skipping the machine's own; 0 after 200 ms. */
+static size_t peer_receives(struct net *n, uint8_t *frame)
+{
+	struct pollfd fd = {.fd = n->peer, .events = POLLIN};
+
+	while (poll(&fd, 1, 200) > 0) {
+		ssize_t size = recv(n->peer, frame, 65536, 0);
+
+		if (size > 0)
+			return (size_t)size;
+	}
+	return 0;
+}
+
+/* ---- queues ---- */
+
+static void open_memory(struct net *n)
+{
+	OK(doca_gpu_create("41:00.0", &n->gpu));
+	n->dev = a_dev();
+	n->memory = (uint8_t *)gpu_alloc(n->gpu, BYTES, DOCA_GPU_MEM_TYPE_GPU);
+	OK(doca_mmap_create(&n->map));
+	OK(doca_mmap_add_dev(n->map, n->dev));
+	OK(doca_mmap_set_memrange(n->map, n->memory, BYTES));
+	OK(doca_mmap_start(n->map));
+	OK(doca_mmap_get_mkey(n->map, n->dev, &n->key));
+}
+
+static void open_rxq(struct net *n)
+{
+	uint32_t size;
+
+	OK(doca_eth_rxq_create(n->dev, RECEIVES, LARGEST, &n->rxq));
+	OK(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_CYCLIC, 0, 0, LARGEST, RECEIVES,
+						 0, 0, 0, &size));
+	CHECK_EQ(size, RECEIVES * LARGEST);
+	OK(doca_eth_rxq_set_pkt_buf(n->rxq, n->map, 0, size));
+	OK(doca_ctx_set_datapath_on_gpu(doca_eth_rxq_as_doca_ctx(n->rxq), n->gpu));
+	OK(doca_ctx_start(doca_eth_rxq_as_doca_ctx(n->rxq)));
+	OK(doca_eth_rxq_apply_queue_id(n->rxq, 3));
+	OK(doca_eth_rxq_get_gpu_handle(n->rxq, &n->in));
+}
+
+static void open_txq(struct net *n)
+{
+	OK(doca_eth_txq_create(n->dev, 1, &n->txq));
+	OK(doca_eth_txq_set_l3_chksum_offload(n->txq, 1));
+	OK(doca_eth_txq_set_l4_chksum_offload(n->txq, 1));
+	OK(doca_eth_txq_set_wait_on_time_offload(n->txq));
+	OK(doca_ctx_set_datapath_on_gpu(doca_eth_txq_as_doca_ctx(n->txq), n->gpu));
+	OK(doca_ctx_start(doca_eth_txq_as_doca_ctx(n->txq)));
+	OK(doca_eth_txq_get_gpu_handle(n->txq, &n->out));
+}
+
+static void add_rule(struct net *n, const struct doca_flow_match *match, uint16_t queue)
+{
+	struct doca_flow_fwd fwd = {.type = DOCA_FLOW_FWD_RSS,
+				    .rss = {.queues_array = &queue, .nr_queues = 1}};
+
+	OK(doca_flow_pipe_control_add_entry(0, n->root, match, NULL, NULL, NULL, NULL, NULL, NULL,
+					    0, &fwd, NULL, &n->entry));
+}
+
+static void open_flow(struct net *n)
+{
+	struct doca_flow_cfg *cfg;
+	struct doca_flow_port_cfg *port;
+	struct doca_flow_pipe_cfg *pipe;
+
+	OK(doca_flow_cfg_create(&cfg));
+	OK(doca_flow_init(cfg));
+	OK(doca_flow_cfg_destroy(cfg));
+	OK(doca_flow_port_cfg_create(&port));
+	OK(doca_flow_port_cfg_set_dev(port, n->dev));
+	OK(doca_flow_port_start(port, &n->port));
+	OK(doca_flow_port_cfg_destroy(port));
+	OK(doca_flow_pipe_cfg_create(&pipe, n->port));
+	OK(doca_flow_pipe_cfg_set_type(pipe, DOCA_FLOW_PIPE_CONTROL));
+	OK(doca_flow_pipe_cfg_set_is_root(pipe, true));
+	OK(doca_flow_pipe_create(pipe, NULL, NULL, &n->root));
+	OK(doca_flow_pipe_cfg_destroy(pipe));
+}
+
+/* Only the experiments' frames are received: the machine sends others when the interface comes up. */
+static void open_net(struct net *n)
+{
+	const struct doca_flow_match match = {.outer.eth.type = htons(0x88b5)};
+
+	enter_namespace();
+	open_memory(n);
+	open_flow(n);
+	open_rxq(n);
+	open_txq(n);
+	open_peer(n);
+	add_rule(n, &match, 3);
+}
+
+static void close_net(struct net *n)
+{
+	OK(doca_flow_port_stop(n->port));
+	doca_flow_destroy();
+	OK(doca_ctx_stop(doca_eth_txq_as_doca_ctx(n->txq)));
+	OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(n->rxq)));
+	OK(doca_eth_txq_destroy(n->txq));
+	OK(doca_eth_rxq_destroy(n->rxq));
+	OK(doca_mmap_destroy(n->map));
+	OK(doca_gpu_destroy(n->gpu));
+	OK(doca_dev_close(n->dev));
+	close(n->peer);
+}
+
+/* ---- what a kernel does ---- */
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static uint64_t load(const uint64_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+/* Waits until *at is at least `value`. */
+static void reaches(const uint64_t *at, uint64_t value)
+{
+	for (double end = now_s() + 30; load(at) < value; sched_yield())
+		CHECK(now_s() < end);
+}
+
+static uint8_t *send_place(struct net *n)
+{
+	return n->memory + RECEIVES * LARGEST;
+}
+
+static void post(struct net *n, struct doca_gpu_dev_eth_txq_wqe e)
+{
+	n->out->ring[n->posted & (n->out->entries - 1)] = e;
+	__atomic_store_n(&n->out->words->producer, ++n->posted, __ATOMIC_RELEASE);
+}
+
+static struct doca_gpu_dev_eth_txq_wqe entry(struct net *n, uint32_t size)
+{
+	return (struct doca_gpu_dev_eth_txq_wqe){.addr = (uint64_t)(uintptr_t)send_place(n),
+						 .key = __builtin_bswap32(n->key),
+						 .size = size,
+						 .index = (uint32_t)n->posted,
+						 .flags = NOTIFY};
+}
+
+static void check_received(const struct net *n, uint64_t index, const uint8_t *frame, size_t size)
+{
+	const uint64_t place = index & (n->in->entries - 1);
+
+	CHECK_EQ(n->in->ring[place].bytes, size);
+	CHECK_EQ(memcmp(n->in->packets + place * n->in->stride, frame, size), 0);
+}
+
+static void frames_arrive_in_both_directions(void)
+{
+	struct net n = {0};
+	uint8_t frame[65536], got[65536];
+	const int rounds = repeats(300);
+
+	open_net(&n);
+	for (int i = 0; i < rounds; i++) {
+		const size_t size = 60 + (size_t)i % 1400;
+
+		fill_frame(frame, size, (unsigned)i);
+		peer_sends(&n, frame, size);
+		reaches(&n.in->words->producer, (uint64_t)i + 1);
+		check_received(&n, (uint64_t)i, frame, size);
+		CHECK(n.in->ring[i & 7].timestamp_ns > 1000000000);
+		__atomic_store_n(&n.in->words->released, (uint64_t)i + 1, __ATOMIC_RELEASE);
+		memcpy(send_place(&n), frame, size);
+		post(&n, entry(&n, (uint32_t)size));
+		reaches(&n.out->words->completions, (uint64_t)i + 1);
+		CHECK_EQ(peer_receives(&n, got), size);
+		CHECK_EQ(memcmp(frame, got, size), 0);
+	}
+	CHECK_EQ(load(&n.out->words->failed), UINT64_MAX);
+	close_net(&n);
+}
+
+static void frames_arrive_without_a_gpu(void)
+{
+	no_gpu();
+	frames_arrive_in_both_directions();
+}
+
+static void frames_arrive_with_a_gpu(void)
+{
+	one_gpu();
+	frames_arrive_in_both_directions();
+}
+
+static void a_full_queue_drops_frames_and_goes_on(void)
+{
+	struct net n = {0};
+	uint8_t frame[100];
+	struct doca_flow_resource_query seen = {0};
+
+	no_gpu();
+	open_net(&n);
+	for (unsigned i = 0; i < RECEIVES + 5; i++) {
+		fill_frame(frame, sizeof(frame), i);
+		peer_sends(&n, frame, sizeof(frame));
+	}
+	while (seen.counter.total_pkts < RECEIVES + 5)
+		OK(doca_flow_resource_query_entry(n.entry, &seen));
+	CHECK_EQ(load(&n.in->words->producer), RECEIVES);
+	for (unsigned i = 0; i < RECEIVES; i++) {
+		fill_frame(frame, sizeof(frame), i);
+		check_received(&n, i, frame, sizeof(frame));
+	}
+	__atomic_store_n(&n.in->words->released, 1, __ATOMIC_RELEASE);
+	peer_sends(&n, frame, sizeof(frame));
+	reaches(&n.in->words->producer, RECEIVES + 1);
+	check_received(&n, RECEIVES, frame, sizeof(frame));
+	close_net(&n);
+}
+
+static void a_frame_longer_than_the_packets_is_dropped(void)
+{
+	struct net n = {0};
+	static uint8_t frame[LARGEST + 1];
+	struct ifreq r = {.ifr_mtu = 9000};
+
+	no_gpu();
+	open_net(&n);
+	strcpy(r.ifr_name, NAME);
+	CHECK_EQ(ioctl(n.peer, SIOCSIFMTU, &r), 0);
+	fill_frame(frame, sizeof(frame), 1);
+	peer_sends(&n, frame, LARGEST + 1);
+	peer_sends(&n, frame, LARGEST);
+	reaches(&n.in->words->producer, 1);
+	check_received(&n, 0, frame, LARGEST);
+	close_net(&n);
+}
+
+/* Posts an entry that fails, then one that would not: both fail, and so does every later one. */
+static void fails(struct net *n, struct doca_gpu_dev_eth_txq_wqe e)
+{
+	uint8_t got[65536];
+
+	post(n, e);
+	post(n, entry(n, 60));
+	reaches(&n->out->words->done, 2);
+	CHECK_EQ(load(&n->out->words->failed), 0);
+	CHECK_EQ(load(&n->out->words->completions), 1);
+	post(n, entry(n, 60));
+	reaches(&n->out->words->done, 3);
+	CHECK_EQ(peer_receives(n, got), 0);
+}
+
+#define FAILING_ENTRY(name, change)                          \
+	static void name(void)                               \
+	{                                                    \
+		struct net n = {0};                          \
+                                                             \
+		no_gpu();                                    \
+		open_net(&n);                                \
+		struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 60); \
+		change;                                      \
+		fails(&n, e);                                \
+		close_net(&n);                               \
+	}
+FAILING_ENTRY(an_unknown_key_fails_the_queue, e.key ^= __builtin_bswap32(0x100))
+FAILING_ENTRY(an_address_before_the_map_fails_the_queue, e.addr = (uint64_t)(uintptr_t)n.memory - 1)
+FAILING_ENTRY(an_address_behind_the_map_fails_the_queue,
+	      e.addr = (uint64_t)(uintptr_t)n.memory + BYTES - 59)
+FAILING_ENTRY(an_address_that_wraps_around_fails_the_queue, e.addr = UINT64_MAX - 10)
+FAILING_ENTRY(a_runt_fails_the_queue, e.size = 13)
+FAILING_ENTRY(a_giant_fails_the_queue, e.size = 65537)
+FAILING_ENTRY(an_entry_of_another_index_fails_the_queue, e.index = 7)
+FAILING_ENTRY(freed_memory_fails_the_queue,
+	      OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(n.rxq)));
+	      OK(doca_gpu_mem_free(n.gpu, n.memory)))
+FAILING_ENTRY(a_stopped_map_fails_the_queue, OK(doca_mmap_stop(n.map)))
+
+static void an_index_beyond_the_ring_fails_the_queue(void)
+{
+	struct net n = {0};
+
+	no_gpu();
+	open_net(&n);
+	__atomic_store_n(&n.out->words->producer, n.out->entries + 1, __ATOMIC_RELEASE);
+	reaches(&n.out->words->done, n.out->entries + 1);
+	CHECK_EQ(load(&n.out->words->failed), 0);
+	close_net(&n);
+}
+
+static uint16_t sum(const uint8_t *p, size_t n, uint32_t s)
+{
+	for (size_t i = 0; i + 1 < n; i += 2)
+		s += (uint32_t)(p[i] << 8 | p[i + 1]);
+	if (n % 2)
+		s += (uint32_t)p[n - 1] << 8;
+	while (s >> 16)
+		s = (s & 0xffff) + (s >> 16);
+	return (uint16_t)s;
+}
+
+/* Sends IPv4 and UDP, or TCP, with wrong checksums; they arrive with right ones. */
+static void checksums_are_written(void)
+{
+	struct net n = {0};
+	uint8_t got[65536];
+
+	no_gpu();
+	open_net(&n);
+	for (int i = 0; i < 40; i++) {
+		const size_t header = 20 + 4 * (size_t)(i % 3), data = 20 + (size_t)i;
+		const uint8_t protocol = i % 2 ? IPPROTO_TCP : IPPROTO_UDP;
+		uint8_t *ip = send_place(&n) + 14;
+
+		fill_frame(send_place(&n), 14 + header + data, (unsigned)i);
+		send_place(&n)[12] = 8;
+		send_place(&n)[13] = 0;
+		ip[0] = (uint8_t)(0x40 | header / 4);
+		ip[2] = 0;
+		ip[3] = (uint8_t)(header + data);
+		ip[6] = ip[7] = 0;
+		ip[9] = protocol;
+		post(&n, entry(&n, (uint32_t)(14 + header + data)));
+		reaches(&n.out->words->done, (uint64_t)i + 1);
+		do
+			CHECK(peer_receives(&n, got));
+		while (memcmp(got + 26, ip + 12, 8)); /* the machine's own frames */
+		CHECK_EQ(sum(got + 14, header, 0), 0xffff);
+		CHECK_EQ(sum(got + 14 + header, data,
+			     sum(got + 26, 8, 0) + protocol + (uint32_t)data),
+			 0xffff);
+	}
+	close_net(&n);
+}
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static void an_entry_waits_for_its_time_and_those_behind_it_with_it(void)
+{
+	struct net n = {0};
+	uint64_t at;
+
+	no_gpu();
+	open_net(&n);
+	OK(doca_eth_txq_calculate_timestamp(n.txq, realtime_ns() + SECOND / 20, &at));
+	struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 60);
+	e.time_ns = at;
+	fill_frame(send_place(&n), 60, 0);
+	post(&n, e);
+	post(&n, entry(&n, 60));
+	while (realtime_ns() < at - SECOND / 100) {
+		CHECK(load(&n.out->words->completions) == 0 || realtime_ns() >= at);
+		sched_yield();
+	}
+	reaches(&n.out->words->completions, 2);
+	CHECK(realtime_ns() >= at);
+	close_net(&n);
+}
+
+/* Deletes the interface, as `ip link delete` does. */
+static void delete_interface(void)
+{
+	struct {
+		struct nlmsghdr head;
+		struct ifinfomsg link;
+	} request = {{.nlmsg_len = sizeof(request),
+		      .nlmsg_type = RTM_DELLINK,
+		      .nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK},
+		     {.ifi_index = (int)if_nametoindex(NAME)}};
+	char answer[4096];
+	int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+
+	CHECK_EQ(send(fd, &request, sizeof(request), 0), sizeof(request));
+	CHECK(recv(fd, answer, sizeof(answer), 0) > 0);
+	close(fd);
+	CHECK_EQ(if_nametoindex(NAME), 0);
+}
+
+static void an_interface_that_goes_away_fails_its_queues(void)
+{
+	struct net n = {0};
+
+	no_gpu();
+	open_net(&n);
+	delete_interface();
+	reaches(&n.in->words->failed, 1);
+	for (double end = now_s() + 30; load(&n.out->words->failed); sched_yield())
+		CHECK(now_s() < end);
+	post(&n, entry(&n, 60));
+	reaches(&n.out->words->done, 1);
+	close_net(&n);
+}
+
+static void stopped_queues_leave_nobody_waiting(void)
+{
+	struct net n = {0};
+
+	no_gpu();
+	open_net(&n);
+
+	/* A kernel still has the memory mapped. */
+	struct doca_gpu_dev_eth_txq_words *out = n.out->words;
+	struct doca_gpu_dev_eth_rxq_words *in = n.in->words;
+	CHECK(softdoca_gpu_take(out, sizeof(*out)) && softdoca_gpu_take(in, sizeof(*in)));
+	close_net(&n);
+	CHECK_EQ(load(&in->failed), 1);
+	CHECK_EQ(load(&out->failed), 0);
+	CHECK_EQ(load(&out->done), UINT64_MAX);
+}
+
+/* Headers of random sizes and types, some right and most not. */
+static void malformed_frames_are_steered_or_dropped(void)
+{
+	struct net n = {0};
+	uint8_t frame[1500];
+	struct doca_flow_match match = {.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4};
+	static const uint8_t types[][2] = {{8, 0}, {0x86, 0xdd}, {8, 6}, {0x81, 0}};
+	static const uint8_t protocols[] = {IPPROTO_ICMP, IPPROTO_TCP, IPPROTO_UDP, IPPROTO_ESP};
+	const int rounds = repeats(3000);
+
+	no_gpu();
+	srandom(4);
+	open_net(&n);
+	add_rule(&n, &match, 3);
+	for (int i = 0; i < rounds; i++) {
+		const size_t size = 14 + (size_t)random() % (i % 2 ? 60 : 1400);
+
+		for (size_t at = 0; at < size; at++)
+			frame[at] = (uint8_t)random();
+		memcpy(frame + 12, types[random() % 4], 2);
+		frame[14] = (uint8_t)(random() % 4 ? 0x45 : random());
+		frame[16] = random() % 4 ? 0 : (uint8_t)random();
+		frame[23] = protocols[random() % 4];
+		peer_sends(&n, frame, size);
+		__atomic_store_n(&n.in->words->released, load(&n.in->words->producer),
+				 __ATOMIC_RELEASE);
+		memcpy(send_place(&n), frame, size);
+		post(&n, entry(&n, (uint32_t)size));
+		reaches(&n.out->words->done, (uint64_t)i + 1);
+	}
+	CHECK_EQ(load(&n.out->words->failed), UINT64_MAX);
+	CHECK(load(&n.in->words->producer) > 0);
+	close_net(&n);
+}
+
+/* ---- settings ---- */
+
+static void networks_are_checked(void)
+{
+	struct doca_gpu *gpu;
+	struct doca_eth_txq *txq;
+
+	no_gpu();
+	enter_namespace();
+	OK(doca_gpu_create("41:00.0", &gpu));
+	struct doca_dev *dev = a_dev();
+
+	OK(doca_eth_txq_create(dev, 8, &txq));
+	struct doca_ctx *ctx = doca_eth_txq_as_doca_ctx(txq);
+
+	OK(doca_ctx_set_datapath_on_gpu(ctx, gpu));
+	unsetenv("SOFTDOCA_NET");
+	REFUSED(doca_ctx_start(ctx), NOT_SUPPORTED);
+	setenv("SOFTDOCA_NET", "tap:", 1);
+	REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
+	setenv("SOFTDOCA_NET", "a_name_of_16_byt", 1);
+	REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
+	setenv("SOFTDOCA_NET", "absent0", 1);
+	REFUSED(doca_ctx_start(ctx), NOT_FOUND);
+	CHECK_SAYS(softdoca_last_refusal(), "no network interface has the name absent0");
+	setenv("SOFTDOCA_NET", "lo", 1);
+	OK(doca_ctx_start(ctx));
+	OK(doca_ctx_stop(ctx));
+	CHECK_EQ(setresuid(65534, 65534, 65534), 0);
+	REFUSED(doca_ctx_start(ctx), NOT_PERMITTED);
+	CHECK_SAYS(softdoca_last_refusal(), "lo: not permitted without CAP_NET_RAW");
+	setenv("SOFTDOCA_NET", "tap:dg1", 1);
+	REFUSED(doca_ctx_start(ctx), NOT_PERMITTED);
+	CHECK_SAYS(softdoca_last_refusal(), "unshare --map-root-user --net PROGRAM");
+	OK(doca_eth_txq_destroy(txq));
+}
+
+static void settings_are_checked(void)
+{
+	struct net n = {0};
+	uint32_t size;
+	uint64_t at;
+
+	no_gpu();
+	enter_namespace();
+	open_memory(&n);
+	REFUSED(doca_eth_txq_create(n.dev, 0, &n.txq), INVALID_VALUE);
+	REFUSED(doca_eth_txq_create(n.dev, 32769, &n.txq), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_create(n.dev, 1, 13, &n.rxq), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_create(n.dev, 65537, 64, &n.rxq), INVALID_VALUE);
+	OK(doca_eth_txq_create(n.dev, 8, &n.txq));
+	OK(doca_eth_rxq_create(n.dev, 8, 64, &n.rxq));
+	REFUSED(doca_eth_txq_set_l3_chksum_offload(n.txq, 2), INVALID_VALUE);
+	REFUSED(doca_eth_txq_apply_queue_id(n.txq, 0), BAD_STATE);
+	REFUSED(doca_eth_txq_get_gpu_handle(n.txq, &n.out), BAD_STATE);
+	REFUSED(doca_eth_txq_calculate_timestamp(n.txq, 1, &at), NOT_SUPPORTED);
+	REFUSED(doca_eth_txq_gpu_cpu_proxy_progress(n.txq), NOT_SUPPORTED);
+	REFUSED(doca_eth_rxq_set_type(n.rxq, DOCA_ETH_RXQ_TYPE_REGULAR), NOT_SUPPORTED);
+	REFUSED(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_CYCLIC, 1, 0, 64, 8, 0, 0, 0,
+						      &size),
+		NOT_SUPPORTED);
+	REFUSED(doca_eth_rxq_set_pkt_buf(n.rxq, n.map, 0, 8 * 64 - 1), TOO_BIG);
+	REFUSED(doca_eth_rxq_set_pkt_buf(n.rxq, n.map, BYTES, 8 * 64), TOO_BIG);
+	REFUSED(doca_eth_rxq_apply_queue_id(n.rxq, 0), BAD_STATE);
+	REFUSED(doca_ctx_start(doca_eth_rxq_as_doca_ctx(n.rxq)), NOT_CONNECTED);
+	OK(doca_ctx_set_datapath_on_gpu(doca_eth_rxq_as_doca_ctx(n.rxq), n.gpu));
+	REFUSED(doca_ctx_start(doca_eth_rxq_as_doca_ctx(n.rxq)), BAD_STATE);
+	OK(doca_eth_rxq_set_pkt_buf(n.rxq, n.map, 0, 8 * 64));
+	OK(doca_ctx_start(doca_eth_rxq_as_doca_ctx(n.rxq)));
+	REFUSED(doca_eth_rxq_set_pkt_buf(n.rxq, n.map, 0, 8 * 64), BAD_STATE);
+	REFUSED(doca_eth_rxq_apply_queue_id(n.rxq, 256), INVALID_VALUE);
+	REFUSED(doca_gpu_mem_free(n.gpu, n.memory), IN_USE);
+	REFUSED(doca_eth_rxq_destroy(n.rxq), BAD_STATE);
+	OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(n.rxq)));
+	OK(doca_eth_rxq_destroy(n.rxq));
+	REFUSED(doca_eth_rxq_destroy(n.rxq), INVALID_VALUE);
+	OK(doca_eth_txq_destroy(n.txq));
+	CHECK(!doca_eth_txq_as_doca_ctx(n.txq));
+}
+
+static void keys_are_of_started_maps_of_gpu_memory(void)
+{
+	struct net n = {0};
+	static char bytes[4096];
+	struct doca_mmap *other;
+	uint32_t key;
+
+	no_gpu();
+	open_memory(&n);
+	OK(doca_mmap_get_mkey(n.map, n.dev, &key));
+	CHECK_EQ(key, n.key);
+	OK(doca_mmap_stop(n.map));
+	REFUSED(doca_mmap_get_mkey(n.map, n.dev, &key), BAD_STATE);
+	OK(doca_mmap_start(n.map));
+	OK(doca_mmap_get_mkey(n.map, n.dev, &key));
+	CHECK(key != n.key);
+	OK(doca_mmap_create(&other));
+	OK(doca_mmap_set_memrange(other, bytes, sizeof(bytes)));
+	OK(doca_mmap_start(other));
+	REFUSED(doca_mmap_get_mkey(other, n.dev, &key), NOT_FOUND);
+	OK(doca_mmap_stop(other));
+	OK(doca_mmap_add_dev(other, n.dev));
+	OK(doca_mmap_start(other));
+	REFUSED(doca_mmap_get_mkey(other, n.dev, &key), NOT_SUPPORTED);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(frames_arrive_without_a_gpu),
+		TEST(frames_arrive_with_a_gpu),
+		TEST(a_full_queue_drops_frames_and_goes_on),
+		TEST(a_frame_longer_than_the_packets_is_dropped),
+		TEST(an_unknown_key_fails_the_queue),
+		TEST(an_address_before_the_map_fails_the_queue),
+		TEST(an_address_behind_the_map_fails_the_queue),
+		TEST(an_address_that_wraps_around_fails_the_queue),
+		TEST(a_runt_fails_the_queue),
+		TEST(a_giant_fails_the_queue),
+		TEST(an_entry_of_another_index_fails_the_queue),
+		TEST(freed_memory_fails_the_queue),
+		TEST(a_stopped_map_fails_the_queue),
+		TEST(an_index_beyond_the_ring_fails_the_queue),
+		TEST(checksums_are_written),
+		TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it),
+		TEST(an_interface_that_goes_away_fails_its_queues),
+		TEST(stopped_queues_leave_nobody_waiting),
+		TEST(malformed_frames_are_steered_or_dropped),
+		TEST(networks_are_checked),
+		TEST(settings_are_checked),
+		TEST(keys_are_of_started_maps_of_gpu_memory),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}
