@@ -82,6 +82,10 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     is missing or additional. Several traces, such as those of host and DPU, are replayed at the
     same time. The exit code is 1 if something differs.
 
+    Calls that are not replayed are counted by function, with the reason: those of doca_verbs*.h,
+    doca_gpunetio.h, doca_umem.h, doca_uar.h, doca_buf_array.h and doca_rdma_bridge.h, and those of
+    an object that such a call, or one of a library that dgkit does not know, returned.
+
     \b
     Examples:
       dgkit softdoca compare doca-trace.jsonl
@@ -117,8 +121,10 @@ def _print(trace: Replayed) -> None:
     library = "softdoca" if trace.is_softdoca else "DOCA"
     cut = "" if trace.is_complete else ", the end is missing"
     click.echo(f"{trace.path}: {trace.calls} calls of {library} {trace.doca}{cut}")
+    if trace.skipped:
+        click.echo(f"  not replayed: {trace.skipped.total()} of {trace.calls} calls")
     for (name, reason), count in sorted(trace.skipped.items()):
-        click.echo(f"  {count} calls of {name} were not replayed: {reason}")
+        click.echo(f"    {count} of {name}: {reason}")
     for difference in trace.differences[:_MOST_SHOWN]:
         click.echo(
             f"  call {difference.call}, {difference.function}: {difference.kind}: recorded "

@@ -12,13 +12,15 @@ from typing import Any
 from ..files import installed_softdoca
 
 OUTPUTS = "HL1248DABNF"
-# Headers whose functions are replayed, but some; the others need a GPU, an adapter or what a trace
-# lacks.
+# Headers whose functions are replayed, but for _NEEDS_GPU. The others are those of GPUNetIO, Verbs
+# and the GPU's data path: kernels do their work, and what they do is in no trace.
 _REPLAYED = (
     *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
     *("ctx", "dev", "dma", "graph", "mmap", "mmap_advise", "pe", "sync_event"),
 )
-_NOT_REPLAYED = {"doca_mmap_set_dmabuf_memrange", "doca_ctx_set_datapath_on_gpu"}
+_NEEDS_GPU = {
+    *("doca_mmap_set_dmabuf_memrange", "doca_ctx_set_datapath_on_gpu", "doca_dma_get_gpu_handle"),
+}
 _WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint64_t": 64, "size_t": 64}
 
 
@@ -58,10 +60,13 @@ class Function:
         return [i for i, p in enumerate(self.parameters) if p.kind in OUTPUTS]
 
     @property
-    def is_replayed(self) -> bool:
-        """True if a replay calls it."""
-        part = self.header.removeprefix("doca_").removesuffix(".h")
-        return part in _REPLAYED and self.name not in _NOT_REPLAYED
+    def why_not_replayed(self) -> str:
+        """Why a replay does not call it; empty if it does."""
+        if self.name in _NEEDS_GPU:
+            return "it needs a GPU"
+        if self.header.removeprefix("doca_").removesuffix(".h") not in _REPLAYED:
+            return f"those of {self.header} work for kernels, which are in no trace"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

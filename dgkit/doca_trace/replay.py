@@ -97,8 +97,8 @@ class Replay:
         function = call.function
         if function is None:
             raise CannotReplayError("this dgkit does not know the function")
-        if not function.is_replayed:
-            raise CannotReplayError(f"functions of {function.header} are not replayed")
+        if function.why_not_replayed:
+            raise CannotReplayError(function.why_not_replayed)
         arguments = self._values.arguments(call, function)
         _write({"at": call.number, "f": call.name})
         call.is_replayed = True

@@ -101,6 +101,18 @@ def test_softdoca_is_replayed_with_the_settings_of_the_recording(setting, progra
     assert compare([written(lines, tmp_path / "other")]).differences
 
 
+def test_calls_for_kernels_are_counted_by_function_with_the_reason(lines, tmp_path, capsys):
+    calls = [
+        CALL | {"call": 900 + i, "f": "doca_umem_get_id", "args": ["umem:1", True], "out": [i]}
+        for i in (1, 2)
+    ]
+    path = written([*lines[:-1], *calls, lines[-1]], tmp_path / "trace")
+    assert main(["softdoca", "compare", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "not replayed: 2 of " in out
+    assert "2 of doca_umem_get_id: those of doca_umem.h work for kernels" in out
+
+
 def test_what_a_callback_returned_is_replayed(program, tmp_path):
     done, lines = recorded(program, tmp_path / "trace", "--graph")
     assert done.returncode == 0, done.stderr
