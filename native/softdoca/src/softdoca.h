@@ -363,6 +363,9 @@ SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_init(struct doca_ctx *ctx, struct do
 SOFTDOCA_INTERNAL doca_error_t softdoca_ctx_destroy(struct doca_ctx *ctx, doca_error_t started,
 						    void (*release)(void *object), void *object);
 /* Changes the state and notifies the program. */
+/* comch/endpoint.c: lets messages of a client's or server's open connections stay in their sockets,
+ * or reads them again. For a layer whose own queue is full; may be called in a callback. */
+SOFTDOCA_INTERNAL void softdoca_comch_hold(struct doca_ctx *ctx, bool hold);
 SOFTDOCA_INTERNAL void softdoca_ctx_move(struct doca_ctx *ctx, enum doca_ctx_states next);
 /* Handles a fatal error: RUNNING becomes STOPPING, as if the context were stopped. */
 SOFTDOCA_INTERNAL void softdoca_ctx_fail(struct doca_ctx *ctx);

@@ -5,6 +5,7 @@
 #include "check.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -275,6 +276,121 @@ static void the_end_of_a_connection_is_noticed(void)
 	close_both();
 }
 
+/* What waits unread: two queues, and the socket's buffer of some 200 kB. */
+static void a_receiver_s_memory_is_bounded_by_its_queue(void)
+{
+	char text[SIZE];
+	size_t size;
+	int sent = 0;
+	struct doca_comm_channel_addr_t *from;
+
+	connect_both();
+	for (int i = 0; i < 10000; i++) {
+		memcpy(text, &sent, sizeof sent);
+		if (!doca_comm_channel_ep_sendto(client, text, SIZE, 0, to_server))
+			sent++;
+		OK(doca_comm_channel_peer_addr_update_info(to_client));
+	}
+	CHECK(sent < 1000);
+	for (int i = 0; i < sent; i++) {
+		size = sizeof text;
+		OK(receive(server, text, &size, &from));
+		CHECK(size == SIZE && !memcmp(text, &i, sizeof i));
+		OK(doca_comm_channel_peer_addr_update_info(to_server));
+	}
+	GETS(doca_comm_channel_ep_recvfrom(server, text, &size, 0, &from), DOCA_ERROR_AGAIN);
+	close_both();
+}
+
+/* A client process that sends whatever the socket takes. */
+static void send_without_end(void)
+{
+	char text[SIZE] = "";
+	struct doca_comm_channel_ep_t *flooder;
+	struct doca_comm_channel_addr_t *to;
+
+	new_endpoint(&flooder);
+	OK(doca_comm_channel_ep_connect(flooder, "service", &to));
+	while (true)
+		doca_comm_channel_ep_sendto(flooder, text, SIZE, 0, to);
+}
+
+static void a_call_returns_while_a_peer_sends_without_end(void)
+{
+	char text[SIZE];
+	size_t size = sizeof text;
+	int messages = 0;
+	pid_t child;
+	struct doca_comm_channel_addr_t *from = to_client;
+
+	connect_both();
+	child = fork();
+	if (!child)
+		send_without_end();
+	while (messages < 1000) {
+		OK(doca_comm_channel_peer_addr_update_info(to_client));
+		size = sizeof text;
+		messages += !doca_comm_channel_ep_recvfrom(server, text, &size, 0, &from);
+	}
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, NULL, 0), child);
+	do
+		size = sizeof text;
+	while (!receive(server, text, &size, &from));
+	CHECK(from != to_client);
+	close_both();
+}
+
+/* Fills the queue of an endpoint whose peer makes no progress, and disconnects. */
+static void disconnect_unread(struct doca_comm_channel_ep_t *ep,
+			      struct doca_comm_channel_addr_t *peer)
+{
+	char text[SIZE] = "";
+
+	while (doca_comm_channel_ep_sendto(ep, text, SIZE, 0, peer) != DOCA_ERROR_AGAIN)
+		;
+	OK(doca_comm_channel_ep_disconnect(ep, peer));
+}
+
+static void a_server_that_does_not_read_does_not_hold_its_client(void)
+{
+	connect_both();
+	disconnect_unread(client, to_server);
+	close_both();
+}
+
+static void a_client_that_does_not_read_does_not_hold_its_server(void)
+{
+	char text[SIZE];
+	size_t size = sizeof text;
+
+	connect_both();
+	disconnect_unread(server, to_client);
+	GETS(doca_comm_channel_ep_recvfrom(server, text, &size, 0, &to_client), DOCA_ERROR_AGAIN);
+	GETS(doca_comm_channel_ep_disconnect(server, to_client), DOCA_ERROR_NOT_CONNECTED);
+	close_both();
+}
+
+static void a_client_that_said_nothing_is_forgotten_when_it_leaves(void)
+{
+	char text[SIZE];
+	size_t size = sizeof text;
+	struct doca_comm_channel_ep_t *silent;
+	struct doca_comm_channel_addr_t *to, *from;
+
+	connect_both();
+	for (int i = 0; i < 20; i++) {
+		new_endpoint(&silent);
+		OK(doca_comm_channel_ep_connect(silent, "service", &to));
+		while (doca_comm_channel_peer_addr_update_info(to))
+			OK(doca_comm_channel_peer_addr_update_info(to_client));
+		OK(doca_comm_channel_ep_destroy(silent));
+		GETS(doca_comm_channel_ep_recvfrom(server, text, &size, 0, &from),
+		     DOCA_ERROR_AGAIN);
+	}
+	close_both();
+}
+
 static void each_misuse_has_its_documented_error(void)
 {
 	char text[SIZE + 1] = "";
@@ -334,6 +450,11 @@ int main(int argc, char **argv)
 		TEST(a_call_that_waits_sleeps),
 #endif
 		TEST(the_end_of_a_connection_is_noticed),
+		TEST(a_receiver_s_memory_is_bounded_by_its_queue),
+		TEST(a_call_returns_while_a_peer_sends_without_end),
+		TEST(a_server_that_does_not_read_does_not_hold_its_client),
+		TEST(a_client_that_does_not_read_does_not_hold_its_server),
+		TEST(a_client_that_said_nothing_is_forgotten_when_it_leaves),
 		TEST(each_misuse_has_its_documented_error),
 	};
 	return RUN_TESTS(tests, argc, argv);

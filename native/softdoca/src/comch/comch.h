@@ -132,6 +132,7 @@ struct endpoint {
 	pid_t pid; /* of the process that started it; a forked child only inherits the handles */
 	int epoll_fd, timer_fd, listen_fd, lock_fd, spare_fd;
 	bool sockets_first;
+	bool full; /* messages stay in the sockets: see softdoca_comch_hold() */
 	uint64_t deadline_ns, last_id;
 	struct doca_comch_connection *connections;
 	uint32_t n_connections;
@@ -206,6 +207,8 @@ doca_error_t comch_connect(struct endpoint *e);
 /* ---- connection.c ---- */
 
 struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd);
+/* Watches the connection's socket for what it now waits for. */
+void comch_connection_watch(struct doca_comch_connection *c);
 /* Handles events of the connection's socket, with at most one callback. Returns whether one was
  * called. */
 bool comch_connection_event(struct doca_comch_connection *c, uint32_t events);

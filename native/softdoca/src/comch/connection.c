@@ -56,6 +56,21 @@ struct doca_comch_connection *comch_connection_new(struct endpoint *e, int fd)
 	return c;
 }
 
+static bool is_held(const struct doca_comch_connection *c)
+{
+	return c->e->full && c->state == OPEN;
+}
+
+void comch_connection_watch(struct doca_comch_connection *c)
+{
+	/* The end of a held connection is reported in any case, but, by its edge, only once. */
+	uint32_t events = is_held(c) ? EPOLLET : EPOLLIN;
+	struct epoll_event event = {.events = events, .data.ptr = c};
+	if (c->pending.first)
+		event.events |= EPOLLOUT;
+	epoll_ctl(c->e->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
 void comch_connection_unlist(struct doca_comch_connection *c)
 {
 	if (!c->link)
@@ -206,6 +221,11 @@ bool comch_connection_event(struct doca_comch_connection *c, uint32_t events)
 	int fds[2];
 	if (events & EPOLLOUT)
 		comch_send_pending(c);
+	if (is_held(c)) {
+		if (events & EPOLLIN) /* not yet watched as a held one */
+			comch_connection_watch(c);
+		return false;
+	}
 	if (!(events & ~(uint32_t)EPOLLOUT))
 		return false;
 	ssize_t n = fast_receive(c->fd, &(struct iovec){&m, sizeof m}, 1, fds);

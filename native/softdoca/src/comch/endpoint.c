@@ -173,6 +173,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	each_fd(e, no_fd);
 	e->pid = getpid();
 	e->items = (struct items){0};
+	e->full = false;
 	list_started(e);
 	comch_sweep(e);
 	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -270,6 +271,16 @@ static bool progress(struct doca_ctx *ctx)
 	 * starve each other. */
 	e->sockets_first = !e->sockets_first;
 	return e->sockets_first ? sockets(e) || items(e) : items(e) || sockets(e) || items(e);
+}
+
+void softdoca_comch_hold(struct doca_ctx *ctx, bool hold)
+{
+	struct endpoint *e = endpoint_of(ctx);
+	bool held = e->full;
+	e->full = hold;
+	if (held && !hold)
+		for (struct doca_comch_connection *c = e->connections; c; c = c->next)
+			comch_connection_watch(c);
 }
 
 static int handle(struct doca_ctx *ctx)

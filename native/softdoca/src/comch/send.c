@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 static struct doca_comch_task_send *of_task(struct doca_task *task)
 {
@@ -126,12 +125,6 @@ struct doca_task *doca_comch_task_send_as_task(struct doca_comch_task_send *task
 		       : REFUSE((struct doca_task *)NULL, "%p is not a send task", (void *)task);
 }
 
-static void want_room(struct doca_comch_connection *c, bool want)
-{
-	struct epoll_event event = {.events = EPOLLIN | (want ? EPOLLOUT : 0u), .data.ptr = c};
-	epoll_ctl(c->e->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
-}
-
 /* Sends a message. The end of a connection is detected by reading. */
 static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)
 {
@@ -163,7 +156,7 @@ doca_error_t comch_submit(struct doca_task *task, uint32_t flags)
 	}
 	items_add(&c->pending, &t->item);
 	if (!behind_others)
-		want_room(c, true);
+		comch_connection_watch(c);
 	return DOCA_SUCCESS;
 }
 
@@ -175,7 +168,7 @@ void comch_send_pending(struct doca_comch_connection *c)
 			return;
 		comch_send_done(items_take(&c->pending)->task, status_of(rc));
 	}
-	want_room(c, false);
+	comch_connection_watch(c);
 }
 
 void comch_send_done(struct doca_comch_task_send *t, doca_error_t status)

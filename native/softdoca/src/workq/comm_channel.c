@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "comm_channel.h"
 
 enum { FLAG_DONTWAIT = 1 };
 /* Of a call that waits: an answer usually comes within the rounds, which take some 100 us. The
  * longest sleep only bounds what an event costs that no descriptor announces. */
 enum { ROUNDS_AWAKE = 200, SLEEP_MS = 100 };
+enum { EVENTS_MAX = 1024 }; /* of one call, besides messages */
+#define FLUSH_NS ((uint64_t)2 * 1000 * 1000 * 1000) /* guess */
 
 static uint64_t in_flight(const struct wq_endpoint *ep)
 {
@@ -54,7 +57,9 @@ void wq_endpoint_progress(struct wq_endpoint *ep)
 {
 	if (ep->recv.armed || ep->send.armed)
 		doca_pe_clear_notification(ep->pe, 0);
-	while (doca_pe_progress(ep->pe))
+	if (ep->ctx)
+		softdoca_comch_hold(ep->ctx, ep->queued >= ep->recv_queue);
+	for (uint32_t left = ep->recv_queue + EVENTS_MAX; left && doca_pe_progress(ep->pe); left--)
 		;
 	/* The client's one peer. */
 	struct wq_peer *p = ep->client ? ep->peers : NULL;
@@ -124,7 +129,7 @@ static doca_error_t send_once(struct wq_endpoint *ep, const void *msg, size_t le
 	if (e)
 		return e == DOCA_ERROR_NO_MEMORY ? DOCA_ERROR_AGAIN : e;
 	struct doca_task *t = doca_comch_task_send_as_task(task);
-	doca_task_set_user_data(t, (union doca_data){.ptr = peer});
+	doca_task_set_user_data(t, (union doca_data){.u64 = peer->id});
 	e = doca_task_submit(t);
 	if (e) {
 		doca_task_free(t);
@@ -173,6 +178,8 @@ static doca_error_t receive_once(struct wq_endpoint *ep, void *msg, size_t *len,
 		*peer_addr = m->peer;
 		m->peer->now.received++;
 		m->peer->now.received_bytes += m->len;
+		m->peer->queued--;
+		ep->queued--;
 		ep->first = m->next;
 		if (!ep->first)
 			ep->last = NULL;
@@ -206,6 +213,23 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_recvfrom(struct wq_endpoint *local
 
 /* ---- connections ---- */
 
+/* Waits until the peer's socket has what was sent to it, but not for ever if the peer does not
+ * read. */
+static void flush(struct wq_endpoint *ep, const struct wq_peer *peer)
+{
+	const uint64_t deadline = now_ns() + FLUSH_NS;
+	unsigned int rounds = 0;
+	wq_endpoint_progress(ep);
+	while (peer->now.in_flight && peer->connection && now_ns() < deadline) {
+		wq_endpoint_wait(ep, &rounds);
+		wq_endpoint_progress(ep);
+	}
+	if (peer->now.in_flight)
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
+			     "%llu messages are lost: the peer did not read them",
+			     (unsigned long long)peer->now.in_flight);
+}
+
 DOCA_STABLE doca_error_t doca_comm_channel_ep_disconnect(struct wq_endpoint *local_ep,
 							 struct wq_peer *peer_addr)
 {
@@ -213,8 +237,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_disconnect(struct wq_endpoint *loc
 	if (!object_is(peer_addr, OBJECT_WORKQ_PEER) || peer_addr->ep != local_ep) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "%p is not an address of the endpoint",
 			      (void *)peer_addr);
-	while (peer_addr->now.in_flight && peer_addr->connection)
-		wq_endpoint_progress(local_ep);
+	flush(local_ep, peer_addr);
 	if (local_ep->client) {
 		wq_endpoint_end(local_ep);
 		return DOCA_SUCCESS;

@@ -34,6 +34,8 @@ struct wq_peer {
 	bool lost, told; /* told: recvfrom has returned CONNECTION_RESET */
 	uint64_t user_data;
 	struct wq_counts now, info; /* info: at the last update_info */
+	uint64_t id; /* never reused: tasks in flight may outlive the peer */
+	uint32_t queued; /* messages that the program has not taken yet */
 	struct wq_peer *next;
 };
 
@@ -49,14 +51,17 @@ struct wq_endpoint {
 	struct doca_comch_server *server;
 	struct doca_ctx *ctx; /* of client or server; NULL: neither */
 	struct wq_peer *peers;
+	uint64_t last_id;
 	struct wq_received *first, *last;
+	uint32_t queued; /* at most recv_queue */
 	struct wq_channel send, recv;
 };
 
 #define CHECK_ENDPOINT(e) CHECK_OBJECT(e, OBJECT_WORKQ_ENDPOINT, "an endpoint")
 #define CHECK_PEER(p)	  CHECK_OBJECT(p, OBJECT_WORKQ_PEER, "a connection's address")
 
-/* comm_channel.c: delivers events until there are none. */
+/* comm_channel.c: delivers events until there are none, but not more than a bounded number: a peer
+ * may cause them without end. Messages stay in the sockets while the queue is full. */
 void wq_endpoint_progress(struct wq_endpoint *ep);
 /* Waits for an event, from some rounds on asleep. The caller makes progress before each round. */
 void wq_endpoint_wait(struct wq_endpoint *ep, unsigned int *rounds);

@@ -237,6 +237,7 @@ static struct wq_peer *new_peer(struct wq_endpoint *ep, struct doca_comch_connec
 		return NULL;
 	p->ep = ep;
 	p->connection = connection;
+	p->id = ++ep->last_id;
 	p->next = ep->peers;
 	ep->peers = p;
 	if (connection)
@@ -256,7 +257,7 @@ static void sent(struct doca_comch_task_send *task, union doca_data task_data,
 {
 	struct wq_endpoint *ep = ctx_data.ptr;
 	for (struct wq_peer *p = ep->peers; p; p = p->next)
-		if (p == task_data.ptr)
+		if (p->id == task_data.u64)
 			p->now.in_flight--;
 	doca_task_free(doca_comch_task_send_as_task(task));
 }
@@ -267,6 +268,10 @@ static void append(struct wq_endpoint *ep, struct wq_received *m)
 	m->next = NULL;
 	*(ep->last ? &ep->last->next : &ep->first) = m;
 	ep->last = m;
+	ep->queued++;
+	m->peer->queued++;
+	if (ep->queued >= ep->recv_queue)
+		softdoca_comch_hold(ep->ctx, true);
 }
 
 static void received(struct doca_comch_event_msg_recv *event, uint8_t *bytes, uint32_t len,
@@ -309,6 +314,8 @@ static void disconnected(struct doca_comch_event_connection_status_changed *even
 		return;
 	p->connection = NULL;
 	p->lost = true;
+	if (!p->queued && !p->now.received) /* the program never had its address */
+		wq_peer_free(p);
 }
 
 /* ---- start ---- */
@@ -421,14 +428,17 @@ void wq_peer_free(struct wq_peer *peer)
 	while (*at != peer)
 		at = &(*at)->next;
 	*at = peer->next;
-	struct wq_received *m = ep->first;
-	ep->first = ep->last = NULL;
-	for (struct wq_received *next; m; m = next) {
-		next = m->next;
-		if (m->peer == peer)
+	struct wq_received *m, **from = &ep->first;
+	ep->last = NULL;
+	while ((m = *from)) {
+		if (m->peer == peer) {
+			*from = m->next;
+			ep->queued--;
 			free(m);
-		else
-			append(ep, m);
+		} else {
+			ep->last = m;
+			from = &m->next;
+		}
 	}
 	softdoca_object_free(peer);
 }
