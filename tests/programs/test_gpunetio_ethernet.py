@@ -4,7 +4,7 @@ import shlex
 import subprocess
 
 import pytest
-from support.doca.ethernet import run
+from support.doca.ethernet import has_network, run
 from support.doca.gpunetio_samples import build, environment
 from support.processes import cli
 
@@ -22,6 +22,9 @@ def samples(tmp_path_factory):
 
 
 def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
+    if not has_network():
+        check_refusal(samples / "gpunetio_ping")
+        return
     seen = run(COUNT, samples / "gpunetio_ping", env=environment())
     assert seen["right"] == COUNT, seen["said"]
     assert sorted(seen["requests"]) == sorted(seen["replies"]) == list(range(COUNT))
@@ -31,10 +34,22 @@ def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
     assert seen["code"] == 0
 
 
-def test_without_an_interface_the_sample_says_what_to_set(samples):
+def fails(program, interface):
+    """Return what a program says that ends with 1."""
     done = subprocess.run(
-        [samples / "gpunetio_ping"], env=environment() | {"SOFTDOCA_NET": ""},
+        [program], env=environment() | {"SOFTDOCA_NET": interface},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "set SOFTDOCA_NET to tap:NAME, or to the name of an interface" in done.stderr
+    return done.stderr
+
+
+def check_refusal(program):
+    """Check what a machine without privileges, or without TAP devices, is told."""
+    said = fails(program, "tap:dg0")
+    assert "dg0: not permitted without CAP_NET_ADMIN" in said or "/dev/net/tun is missing" in said
+
+
+def test_without_an_interface_the_sample_says_what_to_set(samples):
+    said = fails(samples / "gpunetio_ping", "")
+    assert "set SOFTDOCA_NET to tap:NAME, or to the name of an interface" in said

@@ -25,6 +25,7 @@ _WAIT = 20.0  # seconds for anything to happen
 _WINDOW = 32  # requests without an answer
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 1
+_TUNSETIFF, _IFF_TAP = 0x400454CA, 2
 
 
 def in_namespace(*command: object) -> list[str]:
@@ -35,6 +36,17 @@ def in_namespace(*command: object) -> list[str]:
 
 def _may_unshare() -> bool:
     return subprocess.run(["unshare", "--net", "true"], check=False).returncode == 0
+
+
+def has_network() -> bool:
+    """Return whether there is a network namespace, and a TAP device in it."""
+    probe = in_namespace(sys.executable, __file__, "probe")
+    return subprocess.run(probe, check=False, capture_output=True).returncode == 0
+
+
+def _probe() -> None:
+    with open("/dev/net/tun", "r+b", buffering=0) as tun:  # noqa: PTH123 - a device
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", INTERFACE.encode(), _IFF_TAP))
 
 
 def run(count: int, program: Path, *arguments: object, env: dict[str, str]) -> dict[str, object]:
@@ -158,5 +170,7 @@ def main(count: int, program: list[str]) -> None:
     print(json.dumps(result | echoes(frames)))
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "probe":
+    _probe()
+elif __name__ == "__main__":
     main(int(sys.argv[1]), sys.argv[2:])
