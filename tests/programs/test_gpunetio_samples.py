@@ -78,6 +78,31 @@ def test_a_kernel_copies_to_the_gpu_and_back(samples, count, size):
     assert f"gpunetio_dma: {count} of {count} right" in done.stdout
 
 
+def start_side(samples, side, *arguments):
+    return subprocess.Popen(
+        [samples / "gpunetio_comch", *arguments],
+        text=True, env=environment() | {"SOFTDOCA_SIDE": side},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def test_the_dpu_feeds_a_running_kernel_that_answers(samples):
+    server = start_side(samples, "dpu", "--role", "server", "--count", "200")
+    said = ""
+    try:
+        while "The server is ready" not in said:
+            line = server.stdout.readline()
+            assert line, said
+            said += line
+        with start_side(samples, "host", "--role", "client", "--count", "200") as client:
+            said += client.communicate(timeout=60)[0] + server.communicate(timeout=60)[0]
+    finally:
+        server.kill()
+    assert [client.returncode, server.wait()] == [0, 0], said
+    assert "gpunetio_comch, client: 200 of 200 answered" in said
+    assert "gpunetio_comch, server: 200 of 200 right" in said
+
+
 PROGRAM = r"""
 #include <cuda_runtime.h>
 #include <stdio.h>

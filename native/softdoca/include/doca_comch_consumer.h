@@ -34,6 +34,7 @@ struct doca_mmap;
 struct doca_task;
 struct doca_comch_connection;
 struct doca_comch_consumer;
+struct doca_comch_gpu_consumer;
 struct doca_comch_consumer_task_post_recv;
 
 /* Called when a task received a message, or when it failed: its status gives the reason. */
@@ -75,6 +76,13 @@ doca_error_t doca_comch_consumer_get_imm_data_len(const struct doca_comch_consum
  * that it has expired. */
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_comch_consumer_as_ctx(struct doca_comch_consumer *consumer);
+
+/* Returns the consumer for kernels (doca_gpunetio_dev_comch.cuh), if doca_ctx_set_datapath_on_gpu() was called
+ * before the start; its rings have as many entries as tasks were configured, rounded up to a power of two.
+ * Valid until the consumer is started again or destroyed. Errors: BAD_STATE unless started so. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_comch_consumer_get_gpu_handle(struct doca_comch_consumer *consumer,
+					      struct doca_comch_gpu_consumer **gpu_consumer);
 
 /* ---- capabilities of a device ---- */
 

@@ -27,6 +27,7 @@ struct doca_devinfo;
 struct doca_task;
 struct doca_comch_connection;
 struct doca_comch_producer;
+struct doca_comch_gpu_producer;
 struct doca_comch_producer_task_send;
 
 /* Called when a task's message was sent, or when the task failed: its status gives the reason. */
@@ -53,6 +54,13 @@ doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *produc
 /* Returns the context, which is RUNNING as soon as it is started. */
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_comch_producer_as_ctx(struct doca_comch_producer *producer);
+
+/* Returns the producer for kernels (doca_gpunetio_dev_comch.cuh), if doca_ctx_set_datapath_on_gpu() was called
+ * before the start; its rings have as many entries as tasks were configured, rounded up to a power of two.
+ * Valid until the producer is started again or destroyed. Errors: BAD_STATE unless started so. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_comch_producer_get_gpu_handle(struct doca_comch_producer *producer,
+					      struct doca_comch_gpu_producer **gpu_producer);
 
 /* ---- capabilities of a device ---- */
 

@@ -27,6 +27,35 @@ struct doca_gpu_dma {
 	struct doca_gpu_dev_verbs_qp qp;
 };
 
+/* A request of a kernel, or the answer to it. turn: the number of the entry, from 1 on, once it is
+ * written. key: in big-endian. peer: a consumer to send to, or the producer received from. */
+struct doca_priv_comch_gpu_entry {
+	uint64_t addr, user;
+	uint32_t key, size, peer, status, imm_len, reserved;
+	uint8_t imm[32];
+	uint32_t turn, reserved2;
+};
+
+/* Rings of `entries`, in host memory: kernels write requests, the library writes answers. The library
+ * reads neither this structure nor a size or mask in memory that a kernel can write. status: why there
+ * are no more answers, otherwise 0. */
+struct doca_priv_comch_gpu_queue {
+	struct doca_priv_comch_gpu_entry *requests, *answers;
+	uint32_t *status;
+	uint32_t entries, reserved;
+	uint64_t requested, answered;
+};
+
+struct doca_comch_gpu_consumer {
+	struct doca_priv_comch_gpu_queue q;
+};
+
+struct doca_comch_gpu_producer {
+	struct doca_priv_comch_gpu_queue q;
+};
+
+DOCA_GPUNETIO_SIZE_IS(struct doca_priv_comch_gpu_entry, 80);
+
 #ifdef __cplusplus
 }
 #endif

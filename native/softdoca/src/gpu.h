@@ -43,6 +43,7 @@ struct gpu_memory {
 	ino_t dmabuf_inode;
 	char *dmabuf_at;
 	uint32_t users; /* umems and memory regions */
+	uint32_t maps; /* users that are keys of maps: the program may free the memory before these */
 	bool freed; /* with its last user */
 };
 
@@ -62,6 +63,8 @@ SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at);
 SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 /* Lets the CPU access the memory: moves memory of the type GPU to host memory, at the same address. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_reach(struct gpu_memory *m);
+/* Counts the key of a map, which is a user of this memory, or no longer; other memory: nothing. */
+void gpu_count_map(const void *addr, size_t size, bool one_more);
 /* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
  * also after the GPU was destroyed. */
 SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);
@@ -86,6 +89,8 @@ void gpu_cuda_free(struct gpu_memory *m);
 doca_error_t gpu_cuda_move(struct gpu_memory *m);
 /* Copies from the CPU to memory of the type GPU. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_fill(struct gpu_memory *m, const void *bytes, size_t n);
+/* Copies n bytes at an address of memory of doca_gpu_mem_alloc(), to or from the CPU's memory. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_copy(void *at, void *host, size_t n, bool to_gpu);
 doca_error_t gpu_cuda_dmabuf(const struct gpu_memory *m, void *addr, size_t size, int *fd);
 
 struct doca_umem {

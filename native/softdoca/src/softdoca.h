@@ -166,7 +166,6 @@ struct attachment {
 	struct doca_dev *dev;
 	dg_region *host; /* in dev->engine; NULL for GPU memory */
 	dg_region *gpu; /* in dev->gpu: GPU memory, or host memory in a task with GPU memory */
-	struct ibv_mr *mr; /* its key for the software NIC; NULL until an array of buffers needs it */
 	/* Export descriptors by kind, each created once; for an import, [0] is the imported
 	 * descriptor. */
 	struct export_bytes {
@@ -191,6 +190,8 @@ struct doca_mmap {
 	dg_memory gpu; /* GPU memory of this process; the map owns its fd */
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
+	struct ibv_mr *mr; /* its key for the software NIC; NULL until an array of buffers needs it */
+	struct doca_mmap *next_keyed; /* in the list of maps with keys */
 	atomic_uint bufs; /* buffers in use that point into it */
 	union doca_data user_data;
 	doca_mmap_memrange_free_cb_t *free_cb;
@@ -205,6 +206,10 @@ SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_
  * device, in this device's protection domain and with the rights of the map's permissions. It lasts
  * until the map is stopped. Errors: BAD_STATE, NOT_SUPPORTED, DRIVER, NO_MEMORY. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key);
+/* Returns the map with this key, NULL if there is none. A map stays started until it is let go; a
+ * thread holds one map at a time. */
+SOFTDOCA_INTERNAL struct doca_mmap *softdoca_mmap_hold(uint32_t key);
+SOFTDOCA_INTERNAL void softdoca_mmap_let_go(void);
 /* dmabuf.c: another copy of dgkit's core finds and calls this function by name: see
  * dg_cuda_share_pins(). */
 SOFTDOCA_INTERNAL void *softdoca_share_pins(void *theirs);
@@ -285,9 +290,10 @@ struct ctx_ops {
 	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them at
 	 * once. */
 	void (*flush)(struct doca_ctx *ctx);
-	/* What takes the place of these for a context with its data path on a GPU, which may have no
-	 * progress engine and has no tasks; NULL: there is none. */
+	/* What takes the place of these for a context with its data path on a GPU, which has no tasks and,
+	 * unless needs_pe is set there, may have no progress engine; NULL: there is none. */
 	const struct ctx_ops *on_gpu;
+	bool needs_pe;
 };
 /* Flag of submit, set by doca_task_try_submit: refuse a task that would fail. */
 #define SUBMIT_CHECKED 0x80000000u

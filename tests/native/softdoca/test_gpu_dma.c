@@ -91,12 +91,18 @@ static void close_copies(struct copies *c)
 	close_device(&c->e);
 }
 
-/* Copies between elements `i` of the arrays. Returns the syndrome, 0 if it succeeded. */
-static int copy(struct copies *c, int from, int to, uint64_t i, uint32_t size)
+/* Posts a copy between elements `i` of the arrays. */
+static void post(struct copies *c, int from, int to, uint64_t i, uint32_t size)
 {
 	const struct doca_gpu_buf *src = &c->bufs[from]->bufs[i], *dst = &c->bufs[to]->bufs[i];
 
 	put(&c->e, dst->addr, be32toh(dst->key), src->addr, be32toh(src->key), size);
+}
+
+/* Returns the syndrome, 0 if it succeeded. */
+static int copy(struct copies *c, int from, int to, uint64_t i, uint32_t size)
+{
+	post(c, from, to, i, size);
 	return wait_cqe(&c->e);
 }
 
@@ -126,7 +132,7 @@ static void a_kernel_copies_between_gpu_and_host(void)
 	copies_both_ways();
 }
 
-/* More than the ring has; each waits for its completion. */
+/* More than the ring has. */
 static void the_ring_is_used_again_and_a_context_started_again(void)
 {
 	struct copies c;
@@ -136,8 +142,12 @@ static void the_ring_is_used_again_and_a_context_started_again(void)
 	for (int round = 0; round < 2; round++) {
 		const uint32_t entries = c.handle->qp.sq_wqe_num;
 
-		for (uint32_t i = 0; i < 2 * entries + 1; i++)
-			CHECK_EQ(copy(&c, GPU, HOST, i % N, 8), 0);
+		for (uint32_t i = 0; i < 5; i++) {
+			for (uint32_t k = 0; k < entries / 2; k++)
+				post(&c, GPU, HOST, k % N, 8);
+			for (uint32_t k = 0; k < entries / 2; k++)
+				CHECK_EQ(wait_cqe(&c.e), 0);
+		}
 		OK(doca_ctx_stop(doca_dma_as_ctx(c.dma)));
 		REFUSED(doca_dma_get_gpu_handle(c.dma, &c.handle), BAD_STATE);
 		start_dma(&c);
@@ -254,6 +264,25 @@ static void two_dmabufs_of_an_allocation_are_not_confused(void)
 	close_copies(&c);
 }
 
+/* NVIDIA's application does it in this order. */
+static void memory_may_be_freed_before_its_map(void)
+{
+	struct copies c;
+	void *again;
+
+	no_gpu();
+	open_copies(&c, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE);
+	again = c.gpu;
+	OK(doca_gpu_mem_free(c.e.gpu, c.gpu));
+	REFUSED(doca_gpu_mem_free(c.e.gpu, again), INVALID_VALUE);
+	CHECK_EQ(copy(&c, GPU, HOST, 0, ELEM), 0);
+	OK(doca_mmap_destroy(c.maps[GPU]));
+	c.maps[GPU] = NULL;
+	CHECK(copy(&c, GPU, HOST, 0, ELEM));
+	c.gpu = gpu_alloc(c.e.gpu, SIZE, DOCA_GPU_MEM_TYPE_GPU);
+	close_copies(&c);
+}
+
 static void contexts_are_checked(void)
 {
 	struct copies c;
@@ -341,6 +370,7 @@ int main(int argc, char **argv)
 		TEST(a_copy_to_a_map_that_was_destroyed_or_stopped_fails),
 		TEST(garbage_in_the_rings_ends_the_context_only),
 		TEST(two_dmabufs_of_an_allocation_are_not_confused),
+		TEST(memory_may_be_freed_before_its_map),
 		TEST(contexts_are_checked),
 		TEST(arrays_are_checked),
 	};

@@ -174,6 +174,55 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
+/* ---- with the data path on a GPU ---- */
+
+static doca_error_t gpu_start(struct doca_ctx *ctx)
+{
+	doca_error_t error = start(ctx);
+	if (error != DOCA_ERROR_IN_PROGRESS)
+		return error;
+	error = fast_gpu_start(fast_ctx_of(ctx));
+	if (error == DOCA_SUCCESS)
+		return DOCA_ERROR_IN_PROGRESS;
+	fast_ctx_ended(ctx);
+	return error;
+}
+
+static void gpu_stop(struct doca_ctx *ctx)
+{
+	fast_gpu_stop(&fast_ctx_of(ctx)->gpu, DOCA_ERROR_NOT_CONNECTED);
+	stop(ctx);
+}
+
+/* The thread of gpu.c receives: see `receive` there. */
+static bool gpu_progress(struct doca_ctx *ctx)
+{
+	struct fast_ctx *p = fast_ctx_of(ctx);
+	fast_ctx_woken(p);
+	if (ctx->state == DOCA_CTX_STATE_STARTING)
+		return announce(consumer_of(ctx));
+	if (ctx->state != DOCA_CTX_STATE_RUNNING ||
+	    (!atomic_load_explicit(&p->link->over, memory_order_acquire) &&
+	     !atomic_load_explicit(&p->gpu.ended, memory_order_relaxed) && !at_end(p)))
+		return false;
+	softdoca_ctx_fail(ctx);
+	return true;
+}
+
+static const struct ctx_ops gpu_ops = {
+	.start = gpu_start,
+	.stop = gpu_stop,
+	.quiet = fast_ctx_quiet,
+	.ended = fast_ctx_ended,
+	.submit = fast_gpu_submit,
+	.progress = gpu_progress,
+	.fileno = fast_ctx_fileno,
+	.arm = fast_ctx_arm,
+	.disarm = fast_ctx_disarm,
+	.free_task = fast_ctx_free_task,
+	.needs_pe = true,
+};
+
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
@@ -186,6 +235,7 @@ static const struct ctx_ops ops = {
 	.disarm = fast_ctx_disarm,
 	.free_task = fast_ctx_free_task,
 	.cancel = cancel,
+	.on_gpu = &gpu_ops,
 };
 
 static void call(struct fast_ctx *p, struct fast_task *t)
@@ -233,6 +283,13 @@ doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer)
 {
 	CONSUMER(consumer);
 	return fast_ctx_destroy(&consumer->p);
+}
+
+doca_error_t doca_comch_consumer_get_gpu_handle(struct doca_comch_consumer *consumer,
+						struct doca_comch_gpu_consumer **gpu_consumer)
+{
+	CONSUMER(consumer);
+	return fast_gpu_handle(&consumer->p, (void **)gpu_consumer);
 }
 
 doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id)

@@ -316,6 +316,8 @@ static const struct ctx_ops ops = {
 	.arm = arm,
 	.disarm = disarm,
 	.free_task = comch_free_task,
+	.needs_pe = true,
+	.on_gpu = &ops, /* programs ask for it, for the sake of its consumers; messages are the CPU's */
 };
 
 /* ---- objects and their configuration ---- */

@@ -6,6 +6,7 @@
  *   fast_ctx.c       common code of consumers and producers: contexts, tasks, waking
  *   fast_message.c   messages of the fast path, from and to a program's memory
  *   consumer.c, producer.c   consumers and producers, with their public functions
+ *   gpu.c            those whose data path is on a GPU, and the thread that serves them
  *
  *      consumer                                       the other side's producers
  *      doca_ctx_start: a channel (a pair of SEQPACKET
@@ -34,6 +35,8 @@
 #include "comch.h"
 #include "doca_comch_consumer.h"
 #include "doca_comch_producer.h"
+#include "doca_gpunetio_dev.h"
+#include "gpu.h"
 
 /* From DOCA's guide for the DPA. */
 #define IMM_MAX 32u
@@ -44,6 +47,9 @@
 #define CONTEXTS_MAX   64u /* consumers, and likewise producers, of one side of a connection */
 /* Consumers of the other side, including expired ones whose event has not been handled yet. */
 #define REMOTES_MAX (4 * CONTEXTS_MAX)
+/* Ids of consumers and producers are 1, 2, 3 and so on in a client, as public programs count on; those of
+ * a server begin here, so that they are unique in the connection. */
+#define SERVER_IDS 0x10001u
 /* Far below the default size of a socket's buffer, 208 KiB. */
 #define INLINE_MAX ((size_t)32 << 10)
 
@@ -69,7 +75,7 @@ struct fast_link {
 	struct fast_ctx *contexts;
 	struct remote *remotes;
 	uint32_t n_consumers, n_producers, n_remotes;
-	uint32_t next_consumer, next_producer; /* next ids: odd in clients, even in servers */
+	uint32_t next_consumer, next_producer; /* next ids: see SERVER_IDS */
 };
 
 /* A consumer of the other side. */
@@ -114,6 +120,21 @@ struct fast_list {
 	struct fast_task *first, *last;
 };
 
+/* Of a consumer or producer whose data path is on a GPU. Its memory lasts until the next start, or the
+ * destruction: a kernel may still look at it when the context has ended by itself. */
+struct fast_gpu {
+	struct fast_gpu *next; /* served */
+	struct fast_ctx *p;
+	bool served;
+	atomic_bool ended; /* a consumer's channel has ended */
+	uint32_t entries; /* of a ring */
+	struct gpu_memory *rings, *structure;
+	struct doca_priv_comch_gpu_entry *requests, *answers; /* in the rings */
+	uint32_t *status; /* likewise */
+	struct doca_priv_comch_gpu_entry *held; /* copies of the requests without an answer */
+	uint64_t requested, answered;
+};
+
 /* A consumer or a producer of this process. */
 struct fast_ctx {
 	struct object o;
@@ -136,6 +157,7 @@ struct fast_ctx {
 	int channel; /* of a consumer */
 	_Atomic(uint32_t) *receives; /* of a consumer: its counter, in a page of its own */
 	int offered, counter; /* the other end, the page's memfd: until they are sent */
+	struct fast_gpu gpu;
 };
 
 struct doca_comch_consumer {
@@ -258,6 +280,26 @@ void fast_ctx_unlink(struct fast_ctx *p, struct fast_task *t);
 struct fast_task *fast_task_check(void *task, enum object_kind kind, const char *func);
 /* The same, for setting a field: a task in flight is also treated as invalid. */
 struct fast_task *fast_task_settable(void *task, enum object_kind kind, const char *func);
+
+/* ---- gpu.c ---- */
+
+/* Allocates the rings of a context, and serves them. */
+doca_error_t fast_gpu_start(struct fast_ctx *p);
+/* Serves them no longer. status: what kernels get from now on. Idempotent. */
+void fast_gpu_stop(struct fast_gpu *g, doca_error_t status);
+void fast_gpu_free(struct fast_gpu *g);
+/* In a forked child, which has no such thread. */
+void fast_gpu_in_child(void);
+doca_error_t fast_gpu_handle(const struct fast_ctx *p, void **handle);
+doca_error_t fast_gpu_submit(struct doca_task *task, uint32_t flags);
+
+/* ---- producer.c, for gpu.c: call them with the lock held ---- */
+
+/* Takes one of the consumer's receives for a message. Errors: AGAIN, INVALID_VALUE, NOT_CONNECTED. */
+doca_error_t producer_take_receive(const struct fast_ctx *p, const struct fast_task *t);
+void producer_return_receive(const struct fast_ctx *p, const struct fast_task *t);
+/* Sends the message for which a receive was taken. On AGAIN it was returned. */
+doca_error_t producer_send_receive_taken(const struct fast_ctx *p, struct fast_task *t);
 
 /* ---- fast_message.c ---- */
 

@@ -30,6 +30,7 @@ doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
 
 static void release(void *object)
 {
+	fast_gpu_free(&((struct fast_ctx *)object)->gpu);
 	link_part(object);
 	softdoca_object_free(object);
 }

@@ -45,6 +45,7 @@ static void close_context(struct fast_ctx *p)
 
 static void in_child(void)
 {
+	fast_gpu_in_child();
 	for (struct fast_link *l = links; l; l = l->next) {
 		l->fd = -1; /* closed by its endpoint */
 		atomic_store_explicit(&l->over, true, memory_order_release);
@@ -85,7 +86,7 @@ struct fast_link *link_new(const struct endpoint *e, int fd)
 	l->refs = 1;
 	l->fd = fd;
 	l->dev = e->ctx.dev;
-	l->next_consumer = l->next_producer = e->is_server ? 2 : 1;
+	l->next_consumer = l->next_producer = e->is_server ? SERVER_IDS : 1;
 	fast_lock();
 	l->next = links;
 	links = l;
@@ -172,7 +173,7 @@ static doca_error_t join(struct fast_link *l, struct fast_ctx *p)
 			      p->is_consumer ? "consumers" : "producers");
 	++*n;
 	p->id = *next;
-	*next += 2;
+	++*next;
 	l->refs++;
 	p->link = l;
 	p->next = l->contexts;

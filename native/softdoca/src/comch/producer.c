@@ -21,9 +21,8 @@ static bool hung_up(int channel)
 	return poll(&f, 1, 0) == 1 && f.revents & (POLLHUP | POLLERR);
 }
 
-/* Takes one of the consumer's receives for a message. Call with the lock held. Errors other than
- * AGAIN: guess. */
-static doca_error_t take_receive(const struct fast_ctx *p, const struct fast_task *t)
+/* Errors other than AGAIN: guess. */
+doca_error_t producer_take_receive(const struct fast_ctx *p, const struct fast_task *t)
 {
 	const struct remote *r = remote_find(p->link, t->peer);
 	if (p->link->fd < 0)
@@ -60,6 +59,26 @@ static int send_now(const struct fast_ctx *p, const struct fast_task *t)
 	if (r && rc && rc != -EAGAIN && rc != -EPIPE && rc != -ECONNRESET)
 		receives_add(r->receives);
 	return rc;
+}
+
+void producer_return_receive(const struct fast_ctx *p, const struct fast_task *t)
+{
+	struct remote *r = p->link->fd < 0 ? NULL : remote_find(p->link, t->peer);
+	if (r)
+		receives_add(r->receives);
+}
+
+doca_error_t producer_send_receive_taken(const struct fast_ctx *p, struct fast_task *t)
+{
+	int rc = fast_message_prepare(t);
+	if (rc)
+		producer_return_receive(p, t);
+	else
+		rc = send_now(p, t);
+	if (rc != -EAGAIN)
+		return status_of(rc);
+	producer_return_receive(p, t);
+	return DOCA_ERROR_AGAIN;
 }
 
 static bool others_wait(const struct fast_ctx *p, uint32_t consumer)
@@ -112,7 +131,7 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	if (error != DOCA_SUCCESS)
 		return error;
 	fast_lock();
-	error = take_receive(p, t);
+	error = producer_take_receive(p, t);
 	fast_unlock();
 	if (error != DOCA_SUCCESS)
 		return error;
@@ -202,6 +221,39 @@ static bool progress(struct doca_ctx *ctx)
 	return true;
 }
 
+/* ---- with the data path on a GPU ---- */
+
+static doca_error_t gpu_start(struct doca_ctx *ctx)
+{
+	doca_error_t error = start(ctx);
+	if (error == DOCA_SUCCESS) {
+		error = fast_gpu_start(fast_ctx_of(ctx));
+		if (error != DOCA_SUCCESS)
+			fast_ctx_ended(ctx);
+	}
+	return error;
+}
+
+static void gpu_stop(struct doca_ctx *ctx)
+{
+	fast_gpu_stop(&fast_ctx_of(ctx)->gpu, DOCA_ERROR_NOT_CONNECTED);
+	stop(ctx);
+}
+
+static const struct ctx_ops gpu_ops = {
+	.start = gpu_start,
+	.stop = gpu_stop,
+	.quiet = fast_ctx_quiet,
+	.ended = fast_ctx_ended,
+	.submit = fast_gpu_submit,
+	.progress = progress,
+	.fileno = fast_ctx_fileno,
+	.arm = fast_ctx_arm,
+	.disarm = fast_ctx_disarm,
+	.free_task = fast_ctx_free_task,
+	.needs_pe = true,
+};
+
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
@@ -214,6 +266,7 @@ static const struct ctx_ops ops = {
 	.disarm = fast_ctx_disarm,
 	.free_task = fast_ctx_free_task,
 	.cancel = cancel,
+	.on_gpu = &gpu_ops,
 };
 
 static void call(struct fast_ctx *p, struct fast_task *t)
@@ -248,6 +301,13 @@ doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer)
 {
 	PRODUCER(producer);
 	return fast_ctx_destroy(&producer->p);
+}
+
+doca_error_t doca_comch_producer_get_gpu_handle(struct doca_comch_producer *producer,
+						struct doca_comch_gpu_producer **gpu_producer)
+{
+	PRODUCER(producer);
+	return fast_gpu_handle(&producer->p, (void **)gpu_producer);
 }
 
 doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id)

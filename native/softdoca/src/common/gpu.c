@@ -20,7 +20,6 @@
 #include "port.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct gpu_memory *memories;
 static atomic_int last_ordinal = -1;
 
@@ -34,15 +33,10 @@ static void after_fork(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void watch_forks(void)
+/* As in mmap_key.c. */
+static void __attribute__((constructor)) watch_forks(void)
 {
 	pthread_atfork(before_fork, after_fork, after_fork);
-}
-
-static void lock_memory(void)
-{
-	pthread_once(&once, watch_forks);
-	pthread_mutex_lock(&lock);
 }
 
 int gpu_pinned(void)
@@ -125,7 +119,7 @@ static void gpu_settle(struct doca_gpu *gpu)
 doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu)
 {
 	CHECK_GPU(gpu);
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	object_become(gpu, OBJECT_FREE);
 	for (struct gpu_memory *m = memories, *next; m; m = next) {
 		next = m->next;
@@ -201,7 +195,7 @@ doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size, size_t alignm
 		return error;
 	}
 	m->addr = (char *)round_up((uintptr_t)m->base, alignment ? alignment : 1);
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	m->next = memories;
 	memories = m;
 	pthread_mutex_unlock(&lock);
@@ -222,23 +216,35 @@ static struct gpu_memory *find(const void *addr, size_t size)
 doca_error_t softdoca_gpu_free(struct doca_gpu *gpu, void *addr)
 {
 	CHECK_GPU(gpu);
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	struct gpu_memory *m = find(addr, 1);
 	doca_error_t error = DOCA_SUCCESS;
-	if (!m || m->addr != addr || m->gpu != gpu)
+	if (!m || m->addr != addr || m->gpu != gpu || m->freed)
 		error = REFUSE(DOCA_ERROR_INVALID_VALUE,
 			       "%p is not memory of doca_gpu_mem_alloc() on this GPU", addr);
-	else if (m->users)
+	else if (m->users > m->maps)
 		error = REFUSE(DOCA_ERROR_IN_USE,
 			       "%zu bytes at %p are in use by %u umems and memory regions: destroy "
 			       "them first",
 			       m->size, addr, m->users);
+	else if (m->users)
+		m->freed = true;
 	else
 		unlink_memory(m);
+	bool now = !error && !m->users;
 	pthread_mutex_unlock(&lock);
-	if (!error)
+	if (now)
 		release(m);
 	return error;
+}
+
+void gpu_count_map(const void *addr, size_t size, bool one_more)
+{
+	pthread_mutex_lock(&lock);
+	struct gpu_memory *m = find(addr, size);
+	if (m)
+		m->maps += one_more ? 1 : -1u;
+	pthread_mutex_unlock(&lock);
 }
 
 static struct gpu_memory *taken(struct gpu_memory *m)
@@ -251,7 +257,7 @@ static struct gpu_memory *taken(struct gpu_memory *m)
 
 struct gpu_memory *softdoca_gpu_take(const void *addr, size_t size)
 {
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	return taken(find(addr, size));
 }
 
@@ -260,7 +266,7 @@ struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at)
 	struct stat s;
 	if (fstat(fd, &s))
 		return NULL;
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	struct gpu_memory *m = memories;
 	while (m && (m->dmabuf_inode != s.st_ino || m->dmabuf_dev != s.st_dev))
 		m = m->next;
@@ -276,7 +282,7 @@ doca_error_t softdoca_gpu_reach(struct gpu_memory *m)
 
 void softdoca_gpu_drop(struct gpu_memory *m)
 {
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	if (!--m->users && m->freed) {
 		struct doca_gpu *gpu = m->gpu;
 		unlink_memory(m);
@@ -288,7 +294,7 @@ void softdoca_gpu_drop(struct gpu_memory *m)
 
 void softdoca_gpu_own(struct gpu_memory *m)
 {
-	lock_memory();
+	pthread_mutex_lock(&lock);
 	m->users = 1;
 	m->freed = true;
 	pthread_mutex_unlock(&lock);

@@ -212,9 +212,9 @@ void gpu_cuda_free(struct gpu_memory *m)
 }
 
 /* Copies through a stream of its own: the default stream would wait for running kernels. */
-static CUresult copy(const struct gpu_memory *m, void *host, size_t n, bool to_gpu)
+static CUresult copy(const void *gpu, void *host, size_t n, bool to_gpu)
 {
-	CUdeviceptr at = (CUdeviceptr)(uintptr_t)m->base;
+	CUdeviceptr at = (CUdeviceptr)(uintptr_t)gpu;
 	CUstream stream;
 	CUresult code = cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING);
 	if (code)
@@ -234,9 +234,27 @@ doca_error_t softdoca_gpu_fill(struct gpu_memory *m, const void *bytes, size_t n
 		return DOCA_SUCCESS;
 	}
 	bool entered = enter(m->gpu);
-	CUresult code = copy(m, (void *)(uintptr_t)bytes, n, true);
+	CUresult code = copy(m->base, (void *)(uintptr_t)bytes, n, true);
 	leave(entered);
 	return code ? failed(__func__, "cuMemcpyHtoD", code) : DOCA_SUCCESS;
+}
+
+doca_error_t softdoca_gpu_copy(void *at, void *host, size_t n, bool to_gpu)
+{
+	struct gpu_memory *m = softdoca_gpu_take(at, n);
+	if (!m)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%zu bytes at %p are not memory of doca_gpu_mem_alloc()", n, at);
+	CUresult code = 0;
+	if (m->by_cpu) {
+		memcpy(to_gpu ? at : host, to_gpu ? host : at, n);
+	} else {
+		bool entered = enter(m->gpu);
+		code = copy(at, host, n, to_gpu);
+		leave(entered);
+	}
+	softdoca_gpu_drop(m);
+	return code ? failed(__func__, "cuMemcpyAsync", code) : DOCA_SUCCESS;
 }
 
 /* Maps host memory in place of the GPU memory; on failure, new GPU memory with the contents. */
@@ -244,7 +262,7 @@ static doca_error_t replace(struct gpu_memory *m, void *contents)
 {
 	const char *what = "cuMemcpyDtoH";
 	CUmemHandle before = m->handle;
-	CUresult code = copy(m, contents, m->mapped, false);
+	CUresult code = copy(m->base, contents, m->mapped, false);
 	if (!code) {
 		what = "cuMemUnmap";
 		code = cuda.cuMemUnmap((CUdeviceptr)(uintptr_t)m->base, m->mapped);
@@ -267,7 +285,7 @@ static doca_error_t replace(struct gpu_memory *m, void *contents)
 		m->handle = 0;
 		return failed("doca_umem_gpu_create", what, code);
 	}
-	copy(m, contents, m->mapped, true);
+	copy(m->base, contents, m->mapped, true);
 	return DOCA_ERROR_NOT_SUPPORTED;
 }
 

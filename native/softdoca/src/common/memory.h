@@ -47,7 +47,7 @@ int dmabuf_find_gpu(struct doca_mmap *m);
 void dmabuf_drop(struct doca_mmap *m);
 
 /* mmap_key.c: closes the key, if there is one. What is posted with it later fails. */
-void mmap_key_drop(struct attachment *a);
+void mmap_key_drop(struct doca_mmap *m);
 
 /* export.c: converts a failure of dgkit to one of the errors that DOCA Mmap lists for exports and
  * imports. */

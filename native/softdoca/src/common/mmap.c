@@ -158,9 +158,9 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 {
 	int rc = 0;
 	mkey_forget_map(m);
+	mmap_key_drop(m);
 	for (uint32_t i = 0; i < m->n_attached && !rc; i++) {
 		struct attachment *a = &m->attached[i];
-		mmap_key_drop(a);
 		rc = drop(&a->gpu);
 		if (!rc)
 			rc = drop(&a->host);

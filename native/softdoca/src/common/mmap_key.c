@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "doca_rdma_bridge.h"
+#include "gpu.h"
 #include "memory.h"
 #include "nic.h"
 
@@ -19,39 +20,88 @@ static unsigned ibv_access(uint32_t permissions)
 	return access;
 }
 
-static doca_error_t make(const struct doca_mmap *m, struct attachment *a)
+/* Guards the list. Registered for fork() by a constructor, so that fork() takes it after the locks of
+ * Comch, whose thread holds maps under its own lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct doca_mmap *keyed;
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static doca_error_t make(struct doca_mmap *m)
 {
 	struct ibv_pd *pd;
-	doca_error_t error = doca_rdma_bridge_get_dev_pd(a->dev, &pd);
+	doca_error_t error = doca_rdma_bridge_get_dev_pd(m->attached[0].dev, &pd);
 	if (error)
 		return error;
-	a->mr = softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len, (uintptr_t)m->addr,
+	m->mr = softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len, (uintptr_t)m->addr,
 				 ibv_access(m->permissions));
-	if (a->mr)
+	if (m->mr) {
+		gpu_count_map(m->mr->addr, m->len, true);
+		pthread_mutex_lock(&lock);
+		m->next_keyed = keyed;
+		keyed = m;
+		pthread_mutex_unlock(&lock);
 		return DOCA_SUCCESS;
+	}
 	return REFUSE(errno == ENOMEM ? DOCA_ERROR_NO_MEMORY : DOCA_ERROR_DRIVER,
 		      "the software NIC cannot access %zu bytes at %p", m->len, (void *)m->addr);
 }
 
 doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key)
 {
-	struct attachment *a = &m->attached[0];
 	if (!mmap_started(m) || !m->n_attached)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started, or has no device");
 	if (m->from_export)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "the software NIC has no keys for maps created from an export");
 	pthread_mutex_lock(&m->lock);
-	doca_error_t error = a->mr ? DOCA_SUCCESS : make(m, a);
+	doca_error_t error = m->mr ? DOCA_SUCCESS : make(m);
 	if (!error)
-		*key = a->mr->lkey;
+		*key = m->mr->lkey;
 	pthread_mutex_unlock(&m->lock);
 	return error;
 }
 
-void mmap_key_drop(struct attachment *a)
+struct doca_mmap *softdoca_mmap_hold(uint32_t key)
 {
-	if (a->mr)
-		softdoca_ibv_dereg(a->mr);
-	a->mr = NULL;
+	pthread_mutex_lock(&lock);
+	struct doca_mmap *m = keyed;
+	while (m && m->mr->lkey != key)
+		m = m->next_keyed;
+	if (!m)
+		pthread_mutex_unlock(&lock);
+	return m;
+}
+
+void softdoca_mmap_let_go(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void mmap_key_drop(struct doca_mmap *m)
+{
+	struct doca_mmap **at = &keyed;
+	if (!m->mr)
+		return;
+	pthread_mutex_lock(&lock);
+	while (*at != m)
+		at = &(*at)->next_keyed;
+	*at = m->next_keyed;
+	pthread_mutex_unlock(&lock);
+	gpu_count_map(m->mr->addr, m->len, false);
+	softdoca_ibv_dereg(m->mr);
+	m->mr = NULL;
 }
