@@ -279,7 +279,7 @@ static void the_end_of_a_connection_is_noticed(void)
 /* What waits unread: two queues, and the socket's buffer of some 200 kB. */
 static void a_receiver_s_memory_is_bounded_by_its_queue(void)
 {
-	char text[SIZE];
+	char text[SIZE] = {0};
 	size_t size;
 	int sent = 0;
 	struct doca_comm_channel_addr_t *from;
