@@ -166,6 +166,7 @@ class Telemetry:
             try:
                 route = self._socket.recv(_LAST)
             except zmq.Again:
+                self._listener.subscriptions_read()
                 return
             frame = last = self._socket.recv(copy=False)
             while last.more:
@@ -186,7 +187,9 @@ class Telemetry:
             if sender.key and not account.penalized:
                 account.penalize()
         self._dropped.add(route)
-        self._listener.disconnect_subscriber(sender.fd)
+        others = (each.fd for each in self._subscribers.values() if each.route != route)
+        if sender.fd not in others:
+            self._listener.refuse_subscriber(sender.fd)
 
     def _subscribe(self, route: bytes, sender: Caller, body: bytes) -> None:
         """Add a subscriber, or credit to one.

@@ -109,6 +109,8 @@ class Acceptor:
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
         self._silent: dict[int, _Connection] = {}  # connections without a Hello, oldest first
+        self._doubtful: set[int] = set()  # descriptors that unread messages of others may name
+        self._ended: list[int] = []  # descriptors of connections that ended since service()
         self._by_process: dict[int, int] = {}  # connections, by pidfd
         sock.monitor(name, _EVENTS)
         self.monitor = sock.context.socket(zmq.PAIR)
@@ -131,6 +133,7 @@ class Acceptor:
 
         Without a pidfd, as on kernels before 5.3, only the end of the socket ends it.
         """
+        self._read_events()  # its start may be among them
         self._silent.pop(fd, None)
         connection = self._connections.get(fd)
         if connection is not None and pid and connection.process < 0:
@@ -145,7 +148,8 @@ class Acceptor:
 
     def service(self) -> list[int]:
         """Enforce limit and deadlines; return the descriptors of the connections that ended."""
-        ended = list(self._events())
+        self._read_events()
+        ended, self._ended = self._ended, []
         for process, _ in self.ends.poll(0):
             connection = self._connections[self._by_process[process]]
             connection.end()
@@ -162,6 +166,26 @@ class Acceptor:
         """Shut a connection down; libzmq then closes it."""
         if fd in self._connections:
             self._connections[fd].end()
+
+    def messages_read(self) -> None:
+        """Note that the socket has no more messages: later ones name the connections as of now."""
+        self._doubtful.clear()
+
+    def refuse(self, fd: int) -> None:
+        """End the connection that a message names, or let it end at the deadline for a Hello.
+
+        The latter if the sender may have ended, and another connection have its descriptor.
+        """
+        self._read_events()
+        connection = self._connections.get(fd)
+        if connection is None:
+            return
+        if fd not in self._doubtful:
+            connection.end()
+            return
+        self._silent.pop(fd, None)
+        connection.accepted = time.monotonic()
+        self._silent[fd] = connection
 
     def end_floods(self, taken: Callable[[int], int]) -> list[int]:
         """Shut down the connections that sent too much that is not taken yet; return them.
@@ -181,6 +205,7 @@ class Acceptor:
 
     def _remove(self, fd: int) -> None:
         self._silent.pop(fd, None)
+        self._doubtful.discard(fd)
         connection = self._connections.pop(fd, None)
         if connection is not None:
             self._forget_process(connection)
@@ -203,6 +228,9 @@ class Acceptor:
         for connection in silent[: max(0, live - self.limit)]:
             connection.end()
 
+    def _read_events(self) -> None:
+        self._ended += self._events()
+
     def _events(self) -> Iterator[int]:
         for frames in drain(self.monitor):
             event, fd = struct.unpack("=Hi", frames[0])  # zmq_socket_monitor(3)
@@ -213,6 +241,7 @@ class Acceptor:
                     self._remove(fd)  # reinserted below, since the newest comes last
                     connection = _Connection(fd, self._spare.duplicate)
                     self._connections[fd] = self._silent[fd] = connection
+                    self._doubtful.add(fd)
                     self._arrivals.add(fd)
                     if len(self._connections) > self.limit:
                         self._enforce_limit()

@@ -267,9 +267,13 @@ class Listener:
         """Exempt a connection to the publisher from the deadline for a subscription."""
         self._acceptors[-1].admit(fd)
 
-    def disconnect_subscriber(self, fd: int) -> None:
-        """End a connection to the publisher."""
-        self._acceptors[-1].disconnect(fd)
+    def refuse_subscriber(self, fd: int) -> None:
+        """End the connection to the publisher that a message names; see Acceptor.refuse()."""
+        self._acceptors[-1].refuse(fd)
+
+    def subscriptions_read(self) -> None:
+        """Note that the publisher has no more messages."""
+        self._acceptors[-1].messages_read()
 
     def caller(self, frame: zmq.Frame) -> Caller | None:
         """Return the sender of a frame, or None if its connection has ended.

@@ -1,6 +1,13 @@
-"""What a connection to the telemetry socket holds is given back, whenever its descriptor closes."""
+"""What a connection to the telemetry socket holds is given back, whenever its descriptor closes.
 
+A message ends its own connection only, also if another has its descriptor by then.
+"""
+
+import contextlib
 import os
+import socket
+import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +16,12 @@ import zmq
 from dgkit.agent.account import Account
 from dgkit.agent.agent_limits import Limits
 from dgkit.agent.telemetry import Telemetry
-from dgkit.wire.listener import Caller
+from dgkit.wire.address import parse
+from dgkit.wire.listener import Caller, Listener
+from dgkit.wire.messages import encode
+from dgkit.wire.telemetry import SUBSCRIBED, Sampled, Subscription, decode_sampled
 from tests.support.processes.waiting import until
+from tests.support.processes.zmtp import Zmtp
 
 
 @pytest.fixture
@@ -24,7 +35,9 @@ def telemetry(account):
         raise zmq.Again
 
     socket = SimpleNamespace(recv=nothing)
-    listener = SimpleNamespace(publisher=lambda: (socket, "inproc://unused"))
+    listener = SimpleNamespace(
+        publisher=lambda: (socket, "inproc://unused"), subscriptions_read=lambda: None
+    )
     return Telemetry(listener, "soft", lambda _: account, shared=False)
 
 
@@ -72,3 +85,63 @@ def test_a_subscription_whose_connection_has_ended_is_not_charged(telemetry, acc
     os.close(descriptor)
     assert charge(telemetry, descriptor) is None
     assert not any(account.used.values())
+
+
+def _dial(telemetry, waiting):
+    """Connect a raw client to the telemetry; `waiting` is its socket, made before."""
+    waiting.connect(str(parse(telemetry.endpoint).path))
+    return Zmtp(waiting, b"DEALER")
+
+
+def _connections(listener):
+    """Return the descriptors of the connections to the telemetry, as far as events were read."""
+    listener.service()
+    return set(listener._acceptors[-1]._connections)
+
+
+@pytest.mark.parametrize("first", [[], [encode(Subscription(5, 1))]], ids=["unknown", "subscribed"])
+@pytest.mark.parametrize("subscribed", [True, False], ids=["subscriber", "newcomer"])
+@pytest.mark.parametrize("serviced", [True, False], ids=["events read", "events unread"])
+def test_a_late_message_of_an_ended_connection_ends_no_other(account, first, subscribed, serviced):
+    """The kernel gives a new connection the lowest number, which the ended one had."""
+    with contextlib.ExitStack() as undo:
+        listener = Listener(None, None)
+        undo.callback(listener.close)
+        telemetry = Telemetry(listener, "soft", lambda _: account, shared=False)
+        waiting = undo.enter_context(socket.socket(socket.AF_UNIX))
+        hostile = undo.enter_context(_dial(telemetry, socket.socket(socket.AF_UNIX)))
+        until(lambda: _connections(listener), "the first connection")
+        telemetry.receive()
+        (number,) = _connections(listener)
+        for each in [*first, b"\x99 no subscription"]:
+            hostile.send(each)
+        time.sleep(0.1)  # libzmq has read the messages
+        hostile.socket.shutdown(socket.SHUT_RDWR)
+        until(lambda: not Path(f"/proc/self/fd/{number}").exists(), "it is closed")
+        honest = undo.enter_context(_dial(telemetry, waiting))
+        if subscribed:
+            honest.send(encode(Subscription(7, 1)))
+            time.sleep(0.1)
+        if serviced:
+            until(lambda: number in _connections(listener), "the second connection")
+        telemetry.receive()
+        assert _connections(listener) == {number}
+        if not subscribed:
+            honest.send(encode(Subscription(7, 1)))
+            until(lambda: telemetry.receive() or len(telemetry._readers[7]), "its subscription")
+        assert honest.read_frame() == SUBSCRIBED
+        telemetry.send(Sampled(7, 0, 0, "soft", "move", b""))
+        assert decode_sampled(honest.read_frame()).monitor == 7
+        assert not listener.waiting, "no deadline ends it"
+
+
+def test_a_message_that_breaks_the_protocol_ends_its_connection(account):
+    with contextlib.ExitStack() as undo:
+        listener = Listener(None, None)
+        undo.callback(listener.close)
+        telemetry = Telemetry(listener, "soft", lambda _: account, shared=False)
+        hostile = undo.enter_context(_dial(telemetry, socket.socket(socket.AF_UNIX)))
+        until(lambda: _connections(listener), "the connection")
+        telemetry.receive()
+        hostile.send(b"\x99 no subscription")
+        until(lambda: telemetry.receive() or not _connections(listener), "its end")
