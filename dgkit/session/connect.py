@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LimitReached, Unsupported
@@ -140,7 +141,8 @@ def _with_software_dpu(
         from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)
 
         endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=start_s)
-        return _open(endpoint, mover, None, timeout, dpu)
+        reopen = partial(_with_software_dpu, mover, max_memory, start_s, timeout)
+        return _open(endpoint, mover, None, timeout, dpu, reopen)
     except BaseException:
         dpu.close()
         raise
@@ -164,6 +166,7 @@ def _open(
     keys: str | None,
     timeout: float,
     owned: SoftwareDpu | None,
+    reopen: Callable[[], Session] | None = None,
 ) -> Session:
     from ..dma import Device
     from ..wire.address import parse
@@ -182,7 +185,8 @@ def _open(
         device = Device(**(_exporter(welcome.provider, mover["pci"]) if by_agent else mover))
         backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
         role = "host" if by_agent else "dpu"
-        return Session(Sides(role, welcome, local_info(device), device, backend, timeout, owned))
+        this = local_info(device)
+        return Session(Sides(role, welcome, this, device, backend, timeout, owned, reopen))
     except BaseException:
         link.close()
         raise

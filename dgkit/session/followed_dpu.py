@@ -100,6 +100,10 @@ class FollowedDpu:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dpu, name)
 
+    def replace(self, dpu: Backend) -> None:
+        """Use another backend from now on."""
+        self._dpu = dpu
+
     @property
     def chosen(self) -> Backend:
         """This backend while somebody follows writes, else the one that moves the bytes."""

@@ -60,18 +60,30 @@ class Lifetime:
 
     def _free(self) -> None:
         """Free everything; an error in one step does not skip the others."""
-        sides, link = self._sides, self._sides.dpu.link
+        sides = self._sides
         with contextlib.ExitStack() as last_to_first:
             last_to_first.push(self._registry.on_session_closed)
             last_to_first.callback(sides.device.close)
             self._registry.free_all(last_to_first)
-            last_to_first.callback(sides.dpu.close)
-            if sides.owned is not None:
-                last_to_first.callback(sides.owned.close)
-            last_to_first.callback(link.close)
-            last_to_first.callback(self._leave)
-            for queue in self.gpu_queues:
-                last_to_first.callback(queue.close)
+            self._free_link(last_to_first)
+
+    def _free_link(self, last_to_first: contextlib.ExitStack) -> None:
+        """Register the freeing of all that uses the connection, and of the software DPU."""
+        sides = self._sides
+        last_to_first.callback(sides.dpu.close)
+        if sides.owned is not None:
+            last_to_first.callback(sides.owned.close)
+        last_to_first.callback(sides.dpu.link.close)
+        last_to_first.callback(self._leave)
+        for queue in self.gpu_queues:
+            last_to_first.callback(queue.close)
+
+    def replaced(self) -> None:
+        """Free the lost other side and the device; the regions belong to the sides in its place."""
+        with contextlib.ExitStack() as last_to_first:
+            last_to_first.callback(self._sides.device.close)
+            self._free_link(last_to_first)
+        self.closed = True
 
     def _leave(self) -> None:
         """Close the monitors, and send Bye to an agent that outlives the session."""

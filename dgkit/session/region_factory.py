@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from .. import memory
-from ..errors import NativeError, Unsupported
+from ..errors import DgkitError, NativeError, Unsupported
 from ..memory.allocate import parse_on
 from ..memory.shape import as_shape, total_size
 from ..types import OWN_EXPORT, Access, is_memory
@@ -93,6 +94,29 @@ class RegionFactory:
                     region.close()
                     raise
         return region
+
+    def renew(self, region: SessionRegion) -> None:
+        """Register a region of this process's memory with the sides in place of lost ones.
+
+        If that fails, the region is closed.
+        """
+        assert region.local is not None
+        sides, memory_ = self.sides, region.local.memory
+        try:
+            region.local.close(sides.timeout)
+            local = sides.device.register(memory_, region.access, name=region.name)
+            region.move(self._session(), region.id, sides.dpu.provider, self._close)
+            region.attach(local)
+            sides.dpu.adopt(region)
+        except BaseException:
+            self.drop(region)
+            raise
+
+    def drop(self, region: SessionRegion) -> None:
+        """Close a region that the lost side had, or that could not be registered again."""
+        with contextlib.suppress(DgkitError):
+            region.free(self.sides.timeout)
+        self._registry.remove(region)
 
     def take_over(self, region: SessionRegion, lost: RegionRegistry) -> None:
         """Move a region of this process's memory to this session, for Session.take_over().

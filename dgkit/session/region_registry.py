@@ -38,14 +38,14 @@ class RegionRegistry:
     def add(self, region: SessionRegion) -> SessionRegion:
         """Add a region that both sides have set up; return it."""
         self._regions[region.id] = region
-        self._notify()
+        self.notify()
         return region
 
     def remove(self, region: SessionRegion) -> None:
         """Remove a region that was closed on both sides."""
         region.closed = True
         self._regions.pop(region.id, None)
-        self._notify()
+        self.notify()
 
     def free_all(self, undo: ExitStack) -> None:
         """Register the freeing of all regions with `undo`."""
@@ -58,7 +58,7 @@ class RegionRegistry:
             for region in self.open:
                 region.closed = True
             self._regions.clear()
-        self._notify()
+        self.notify()
 
     def on_change(self, call: Call) -> Callable[[], None]:
         """Register a function to call after each change; return a function that unregisters it."""
@@ -70,7 +70,7 @@ class RegionRegistry:
 
         return undo
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
         """Run the callbacks; one that fails is reported as a warning, and the others still run."""
         for call in list(self._calls):
             try:

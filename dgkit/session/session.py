@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ClosedError, DgkitError
+from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import RATE_BYTES
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe, encode
@@ -40,23 +41,28 @@ class Session:
 
     def __init__(self, sides: Sides) -> None:
         self.role = sides.role
-        self.agent = sides.agent
-        self.device: Device = sides.device
-        self.timeout = sides.timeout
-        self._sides = sides
-        self._dpu = sides.dpu
-        self._followed = FollowedDpu(sides.dpu, sides.role)
-        self._link = sides.dpu.link
         self._registry = RegionRegistry()
-        self._factory = RegionFactory(self, sides, self._registry)
-        self.lifetime = lifecycle.Lifetime(sides, self._registry)
-        self.monitors = self.lifetime.monitors
+        self._followed = FollowedDpu(sides.dpu, sides.role)
+        self._restarting = threading.Lock()
+        self._use(sides)
         lifecycle.open_sessions.add(self)
         lifecycle.close_at_exit()
         if "IPython" in sys.modules:
             from ..cell_lifetime import register_session  # late: connect() must be quick
 
             register_session(self)
+
+    def _use(self, sides: Sides) -> None:
+        """Be a session of these sides."""
+        self.agent = sides.agent
+        self.device: Device = sides.device
+        self.timeout = sides.timeout
+        self._followed.replace(sides.dpu)
+        self._sides, self._link = sides, sides.dpu.link
+        self._dpu = self._followed.chosen
+        self._factory = RegionFactory(self, sides, self._registry)
+        self.lifetime = lifecycle.Lifetime(sides, self._registry)
+        self.monitors = self.lifetime.monitors
 
     def empty(
         self,
@@ -145,6 +151,73 @@ class Session:
                 except DgkitError as error:
                     done[region] = error
         return done
+
+    @property
+    def lost(self) -> bool:
+        """Return whether the connection has ended: the agent or its process is gone."""
+        return self._link.dead is not None
+
+    @property
+    def restartable(self) -> bool:
+        """Return whether restart() can replace a lost DPU: this session started its own."""
+        return self._sides.reopen is not None and not self.closed
+
+    def restart(self) -> dict[SessionRegion, DgkitError]:
+        """Start another software DPU in place of a lost one that this session started.
+
+        The session and its regions of this process's memory remain, with their bytes. Memory of the
+        lost DPU, monitors and GPU queues are closed. If the DPU answers, nothing is done.
+
+        Returns:
+            The regions that could not be registered again, which are closed, with the errors.
+
+        Raises:
+            ValueError: The session did not start its DPU.
+            ClosedError: The session is closed.
+            DgkitError: As connect(); the session stays as it is.
+        """
+        if self._sides.reopen is None:
+            raise ValueError(f"{self!r} did not start its DPU: start that again, then connect()")
+        with self._restarting:
+            if self._answers():
+                return {}
+            new: Session = self._sides.reopen()
+            lost, sides = self.lifetime, new.hand_over()
+            self._use(sides)
+            if lost.closed:  # meanwhile, by another thread
+                self.lifetime.close()
+                raise ClosedError("the session is closed")
+            errors = self._renew_regions()
+            lost.replaced()
+        self._registry.notify()
+        return errors
+
+    def _answers(self) -> bool:
+        if self.closed:
+            raise ClosedError("the session is closed")
+        try:
+            self._link.ask(Stats, timeout=self.timeout)
+        except PeerError:
+            return False
+        return True
+
+    def hand_over(self) -> Sides:
+        """Return the sides of a new session without regions, which is closed without them."""
+        lifecycle.open_sessions.discard(self)
+        self.lifetime.closed = True
+        return self._sides
+
+    def _renew_regions(self) -> dict[SessionRegion, DgkitError]:
+        errors = {}
+        for region in self.regions:
+            if region.local is None:
+                self._factory.drop(region)
+                continue
+            try:
+                self._factory.renew(region)
+            except DgkitError as error:
+                errors[region] = error
+        return errors
 
     @property
     def regions(self) -> tuple[SessionRegion, ...]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from .describe import agent_info
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dma import Device
     from .backend import Backend
     from .spawn import SoftwareDpu
@@ -25,6 +27,7 @@ class Sides:
         dpu: Backend that moves the bytes.
         timeout: Seconds, for each plain request.
         owned: Software DPU that the session started, or None.
+        reopen: Opens a Session with another software DPU, as connect() did; None if not owned.
     """
 
     role: str
@@ -34,6 +37,7 @@ class Sides:
     dpu: Backend
     timeout: float
     owned: SoftwareDpu | None = None
+    reopen: Callable[[], Any] | None = None
 
     @property
     def owned_pid(self) -> int:

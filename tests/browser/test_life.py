@@ -137,6 +137,30 @@ def test_a_dpu_that_is_killed_is_said_and_started_again_and_the_plot_keeps_its_h
     expect(own_board.panel("latency")).to_have_attribute("data-running", "true")
 
 
+ALONE = """
+import dgkit
+session = dgkit.connect()
+region = session.empty(64, name="kept")
+session.write(region, b"kept")
+dgkit.HexView(session, region)
+"""
+
+
+def test_a_panel_alone_starts_a_killed_dpu_again_and_shows_the_bytes(lab_page):
+    book = lab_page.notebook("alone")
+    book.cell(ALONE)
+    panel = book.ready("hexview")
+    os.kill(book.value("session.owned_pid"), signal.SIGKILL)
+    panel.get_by_role("button", name="Refresh").click()
+    again = panel.get_by_role("button", name="Start the DPU again")
+    expect(again).to_be_visible()
+    expect(panel.locator("[data-stale]")).to_have_count(1)
+    again.press("Enter")
+    expect(panel.get_by_role("alert")).to_be_hidden()
+    expect(panel.locator("[data-stale]")).to_have_count(0)
+    expect(panel.get_by_role("grid").locator(".dg-hex-bytes [data-k='0']").first).to_have_text("6b")
+
+
 def test_a_saved_notebook_is_small_and_shows_a_card_where_it_is_not_trusted(own_board):
     start(own_board)
     path = own_board.save()

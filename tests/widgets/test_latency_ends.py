@@ -39,7 +39,7 @@ def test_a_killed_dpu_ends_it_with_words_and_what_was_measured_stays(plot, seen)
     whole = seen.wait_for("full_state", lambda fields: fields["error"])
     assert not whole["running"]
     assert "gone" in whole["error"]["text"]
-    assert "opened the session" in whole["error"]["hint"]
+    assert "Start the DPU again" in whole["error"]["hint"]
     assert "stay on the plot" in whole["error"]["hint"]
     until(lambda: not plot.running, "its trait follows what the page was told")
     assert plot.report().percentiles.n >= 200

@@ -5,9 +5,9 @@ import { sleep } from "./page.js";
 
 // An exception raised by a handler in the kernel.
 class KernelError extends Error {
-  constructor({ kind, text, hint, field }) {
+  constructor({ kind, text, hint, field, restart }) {
     super(text);
-    Object.assign(this, { kind, hint, field });
+    Object.assign(this, { kind, hint, field, restart });
   }
 }
 
@@ -16,6 +16,7 @@ const KERNEL_GONE = {
   text: "The kernel of this view has ended or was restarted.",
   hint: "Run the cell again.",
   field: "",
+  restart: "",
 };
 
 // Connection of one view to its panel in the kernel: call() invokes a handler, on() subscribes to

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ... import errors
+
+if TYPE_CHECKING:
+    from ...session import Session
 
 _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.ClosedError, "Allocate another region, or open another session."),
@@ -22,6 +27,11 @@ _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (errors.TransferError, "See the completion's status: the region may be revoked or freed."),
 )
 
+RESTART = "Start the DPU again"  # label of a button
+_AGAIN_HINT = (
+    f"“{RESTART}” starts a new one. Regions of the host keep their bytes and names; memory of the "
+    "lost DPU is gone."
+)
 _MAX_TEXT = 1000  # characters
 
 
@@ -39,12 +49,17 @@ def hint_for(error: BaseException) -> str:
     return next((hint for kind, hint in _HINTS if isinstance(error, kind)), "")
 
 
-def explain(error: Exception) -> dict[str, str]:
+def explain(error: Exception, session: Session | None = None) -> dict[str, str]:
     """Describe an exception for a view.
+
+    Args:
+        error: The exception.
+        session: The session of the panel.
 
     Returns:
         `kind` (class name), `text`, `hint` (the remedy, see `hint_for`) and `field` (the form field
-        that it belongs to, see `forms.for_field`); the last two are empty if there is none.
+        that it belongs to, see `forms.for_field`); the last two are empty if there is none. If the
+        view can start a lost DPU again, `restart` is the label of its button for that.
     """
     text = " ".join(str(getattr(error, "words", error)).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
@@ -54,5 +69,8 @@ def explain(error: Exception) -> dict[str, str]:
     if len(text) > _MAX_TEXT:
         text = f"{text[:_MAX_TEXT]}..."
     text = text.encode(errors="backslashreplace").decode()  # a page gets no lone surrogates
-    field = str(getattr(error, "field", ""))
-    return {"kind": type(error).__name__, "text": text, "hint": hint_for(error), "field": field}
+    shown = {"kind": type(error).__name__, "text": text, "hint": hint_for(error)}
+    shown["field"] = str(getattr(error, "field", ""))
+    if isinstance(error, errors.PeerLost) and session is not None and session.restartable:
+        shown |= {"hint": _AGAIN_HINT, "restart": RESTART}
+    return shown

@@ -8,22 +8,28 @@ import { plural } from "./units.js";
 
 // The strip that shows an error and its remedy until it is dismissed. The focus then returns to
 // where it was in the panel, or to the panel itself.
-function makeStrip(root) {
+function makeStrip(root, onRestart) {
   const text = h("span");
   let last = null;
+  let lost = false; // the error is the loss of the DPU
   root.addEventListener("focusin", ({ target }) => {
     if (!strip.contains(target)) last = target;
   });
   const hide = () => keepFocus(() => (strip.hidden = true), last, root);
   const close = button("Dismiss", hide, { class: "dg-button dg-quiet" });
+  const restart = button("", onRestart, { hidden: true });
   const live = h("div", { role: "alert" }, text);
-  const strip = h("div", { class: "dg-strip", hidden: true }, live, close);
+  const strip = h("div", { class: "dg-strip", hidden: true }, live, restart, close);
   const show = (error) => {
     const message = error.message ?? error.text;
     text.replaceChildren(h("strong", {}, /[.!?:]$/.test(message) ? message : `${message}.`), " ", error.hint ?? "");
+    restart.textContent = error.restart ?? "";
+    restart.hidden = !error.restart || Boolean(root.closest(".dgkit-dashboard")); // which has a button of its own
+    lost = Boolean(error.restart);
     strip.hidden = false;
   };
-  return { strip, show, clear: hide };
+  const clearLoss = () => lost && hide(); // the DPU was started again
+  return { strip, show, clear: hide, clearLoss };
 }
 
 const badgeOf = (label, provider) =>
@@ -66,7 +72,7 @@ export function panel({ name, draw }) {
 
 function makeView(name, model, signal) {
   const root = h("section", { class: `dgkit dgkit-${name}` });
-  const { strip, show, clear } = makeStrip(root);
+  const { strip, show, clear, clearLoss } = makeStrip(root, () => attempt("restart"));
   const outermost = () => !root.parentElement?.closest(".dgkit"); // shows nested panels' errors too
   const living = new AbortController();
   signal.addEventListener("abort", () => living.abort());
@@ -84,6 +90,8 @@ function makeView(name, model, signal) {
     if (badge && !state.own_label) badge.classList.add("dg-same"); // as its session; see dashboard.css
     head.replaceChildren(...[h("h2", { class: "dg-title" }, state.title), badge].filter(Boolean));
   };
+  channel.on("restarted", clearLoss);
+  channel.on("session", ({ change }) => change === "regions" && clearLoss());
   channel.on("failed", (message) => show(message.error));
   const attempt = async (name, fields, buffers) => {
     clear(); // first: the work that the call starts may report an error before the reply

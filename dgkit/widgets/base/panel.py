@@ -28,8 +28,9 @@ import traitlets
 from ... import cell_lifetime
 from ...errors import ClosedError, DgkitError
 from ...html_cards import provider_label
-from . import container_output
+from . import container_output, scheduler
 from .aio import Later
+from .background import in_background
 from .error_text import explain
 from .esm import link
 from .page_message import check_fields, check_json, check_traits, reply_id
@@ -37,6 +38,7 @@ from .static_output import Pictured, StaticOutput
 from .traits import State, as_stored
 
 if TYPE_CHECKING:
+    from ...session import Session
     from .picture import Picture
 
 Buffers = Sequence[memoryview]
@@ -204,7 +206,33 @@ class Panel(anywidget.AnyWidget, Pictured):
         """Show an error and its remedy in the panel's error strip."""
         if not isinstance(error, _EXPECTED):
             _log.error("in %s", type(self).__name__, exc_info=error)
-        self.broadcast("failed", error=explain(error))
+        self.broadcast("failed", error=self._explain(error))
+
+    def _explain(self, error: Exception) -> dict[str, str]:
+        return explain(error, getattr(self, "session", None))
+
+    @handler
+    def restart(self) -> None:
+        """Start another DPU in place of a lost one, without waiting; `restarted` reports it.
+
+        Raises:
+            ValueError: The session of the panel did not start its DPU.
+        """
+        session = getattr(self, "session", None)
+        if session is None or not session.restartable:
+            raise ValueError("the session did not start this DPU: run the cell that connects again")
+        scheduler.start(self._restart(session), self.fail)
+
+    def _restart(self, session: Session) -> scheduler.Steps:
+        errors = yield from in_background(session.restart)
+        for error in errors.values():
+            self.fail(error)
+        yield from self._restarted()
+
+    def _restarted(self) -> scheduler.Steps:
+        """Report to the views that the DPU was started again."""
+        self.broadcast("restarted")
+        yield
 
     def _received(self, _widget: object, content: Any, buffers: Buffers) -> None:
         if not isinstance(content, dict):
@@ -218,7 +246,7 @@ class Panel(anywidget.AnyWidget, Pictured):
         except Exception as error:  # the view awaits a reply in every case
             if not isinstance(error, _EXPECTED):
                 _log.error("in %s.%s", type(self).__name__, name, exc_info=error)
-            self.broadcast("reply", id=number, error=explain(error))
+            self.broadcast("reply", id=number, error=self._explain(error))
             return
         self.broadcast("reply", out, id=number, value=reply)
 

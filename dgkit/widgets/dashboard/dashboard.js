@@ -125,9 +125,9 @@ function makeStatus(view, arrangement, gauges, sample) {
     counters.replaceChildren(...pairs(status.counters));
     headline.show(status.latency);
     element.classList.toggle("dgd-lost", Boolean(status.lost));
-    restart.hidden = !(status.lost && view.state.owned);
+    restart.hidden = !status.lost?.restart;
     const error = status.lost ? status.lost.text : "";
-    if (error && error !== shownError) view.fail(lostError(status.lost, view.state.owned));
+    if (error && error !== shownError) view.fail(status.lost);
     if (shownError && !error) view.clear();
     shownError = error;
   };
@@ -190,14 +190,6 @@ function makeSample(view) {
     list.replaceChildren(...sample.map(line));
   };
   return { start, element, draw };
-}
-
-// The remedy for a lost DPU depends on whether the dashboard started it.
-function lostError(lost, owned) {
-  const hint = owned
-    ? "“Start the DPU again” starts a new one. Regions of the host keep their bytes and names; memory of the lost DPU is gone."
-    : "Run the cell that connects to it again.";
-  return { text: lost.text, hint };
 }
 
 // The views of the four panels. In tabs, one of them is shown. This module draws them itself, because

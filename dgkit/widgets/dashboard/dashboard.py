@@ -11,7 +11,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ... import cell_lifetime
@@ -21,7 +20,7 @@ from ..base import scheduler
 from ..base.as_python import add_namer
 from ..base.background import in_background
 from ..base.error_text import explain
-from ..base.panel import Panel, PanelClosed, handler, next_snapshot
+from ..base.panel import Panel, handler, next_snapshot
 from ..base.session_model import SessionModel, regions_trait, selected_trait
 from ..base.traits import State
 from .gauges import Gauges
@@ -31,7 +30,6 @@ from .sample_run import SampleRun
 if TYPE_CHECKING:
     from ...session import Session
     from ..base.picture import Picture
-    from ..latency.latency import LatencyPlot
 
 _UPDATE_INTERVAL_S = 1.0  # of the counters
 _GAUGES_INTERVAL_S = 2.0  # of the load of this machine
@@ -65,9 +63,9 @@ def dashboard(session: Session | None = None) -> Dashboard:
                 break
         else:
             return _new(session)
-    if known.owned:
+    if known.session.restartable:
         known.revive()
-    else:
+    if not known.owned:
         cell_lifetime.register(known, known.close, shared=True)
     return known
 
@@ -97,8 +95,7 @@ class Dashboard(Panel):
     Attributes:
         session: The session shown.
         panels: The panels `allocate`, `transfer`, `hex` and `plot`.
-        owned: The dashboard started the DPU: it closes `session` when it is closed, and can start
-            another DPU.
+        owned: The dashboard started the DPU: it closes `session` when it is closed.
         lost: Why the DPU does not answer (see panel.explain), or None.
         regions: The live regions of the session; read-only.
         selected: The region that the panels show, or None; assigning one selects it in all of them.
@@ -214,7 +211,7 @@ class Dashboard(Panel):
     def state(self) -> dict[str, Any]:
         """Return the two sides, their status, and the models of the four panels."""
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
-        own = {"panels": models, "owned": self.owned, "sample": self._sample_state()}
+        own: dict[str, Any] = {"panels": models, "sample": self._sample_state()}
         own |= {"arranged": self._arranged_state(), "gauges": self._load}
         return sides_state(self.session) | self._status() | own
 
@@ -234,9 +231,8 @@ class Dashboard(Panel):
         try:
             counters = session.stats()
         except DgkitError as error:
-            lost = explain(error)
-        if session is self.session:
-            self._counters, self.lost = counters, lost
+            lost = explain(error, session)
+        self._counters, self.lost = counters, lost
 
     # Visible views
 
@@ -300,19 +296,6 @@ class Dashboard(Panel):
         yield from in_background(call)
         yield from self._update()
 
-    @handler
-    def restart(self) -> None:
-        """Replace a lost software DPU without waiting; a `restarted` message reports the new one.
-
-        Regions of this process's memory are exported to the new DPU, under their names; memory of
-        the lost DPU is gone. The plot keeps its samples.
-        """
-        if not self.owned:
-            raise ValueError(
-                "the dashboard did not start this DPU: run the cell that connects to it again"
-            )
-        scheduler.start(self._restart(), self.fail)
-
     def revive(self) -> None:
         """Replace a lost software DPU and wait until the new one runs; for a cell.
 
@@ -323,7 +306,7 @@ class Dashboard(Panel):
 
         def steps() -> scheduler.Steps:
             try:
-                yield from self._restart()
+                yield from self._restart(self.session)
             except Exception as error:
                 errors.append(error)
 
@@ -333,54 +316,21 @@ class Dashboard(Panel):
         if errors:
             raise errors[0]
 
-    def _restart(self) -> scheduler.Steps:
+    def _restart(self, session: Session) -> scheduler.Steps:
         while self._restarting:  # requested by another view
             yield
         self._restarting = True
         try:
             yield from in_background(self._query_agent)
             if self.lost is not None:
-                yield from self._replace()
+                yield from super()._restart(session)
         finally:
             self._restarting = False
 
-    def _replace(self) -> scheduler.Steps:
-        from ...session import connect
-
-        lock, session, (*panels, plot) = self._lock, self.session, self.panels
-        new = yield from in_background(connect)
-        try:
-            yield from in_background(partial(self._take_regions, session, new, plot))
-        except PanelClosed:  # the dashboard was closed meanwhile
-            yield from in_background(new.close)
-            return
-        new_panels = create_panels(new, plot)
-        with lock:
-            ended = self._ending or self.closed
-            if not ended:
-                self.session, self.panels = new, new_panels
-                self._host_panels()
-        if ended:
-            yield from in_background(partial(close_all, new_panels[:3], new))
-            return
+    def _restarted(self) -> scheduler.Steps:
         yield from in_background(self._query_agent)
         self._sent_status = None
         self.broadcast("restarted", state={"title": self.title, **self.state()})
-        yield from in_background(partial(close_all, panels, session))
-
-    def _take_regions(self, lost: Session, new: Session, plot: LatencyPlot) -> None:
-        """Move the regions to the new session; the selected and the measured one stay the same."""
-        known = {region.id: region for region in lost.regions}
-        selected = known.get(0 if lost.closed else SessionModel.of(lost).selected)
-        measured = known.get(plot.setting.region)
-        plot.session = new  # frees the plot's own memory, and keeps its samples
-        errors = new.take_over(lost)
-        if selected in new.regions:
-            SessionModel.of(new).select(selected.id)
-        if measured in new.regions:
-            plot.change(region=measured)
-        for error in filter(None, errors.values()):
-            self.fail(error)
 
     def end(self) -> None:
         """Close the panels. A DPU that the dashboard started ends; a given session stays open."""

@@ -212,6 +212,7 @@ function subscribe(view, grid, tools, apply) {
   view.on("state", ({ kind, ...state }) => {
     view.state = { ...view.state, ...state };
     apply();
+    if (grid.failed) grid.refresh();
   });
   view.on("session", ({ change, id }) => change === "written" && id === view.state.region?.id && grid.refresh());
   view.on("refresh", () => grid.refresh());

@@ -27,6 +27,8 @@ from .sweeps import Sweeps
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bokeh.document import Document
 
     from ...report import LatencyReport
@@ -123,7 +125,9 @@ class LatencyPlot(BokehPanel):
         )
         self._mode = "live"
         super().__init__()
-        SessionModel.of(session).subscribe(self)
+        self._unlisten: Callable[[], None] = lambda: None
+        self._join(session)
+        self.on_close(lambda: self._unlisten())  # noqa: PLW0108 - as it is then
 
     @property
     def session(self) -> Session:
@@ -140,8 +144,18 @@ class LatencyPlot(BokehPanel):
             self._sweeps.end()
             SessionModel.of(self.session).unsubscribe(self)
             self._live.move_to(session)
-            SessionModel.of(session).subscribe(self)
+            self._join(session)
         self._send_state()
+
+    def _join(self, session: Session) -> None:
+        """Show the changes of a session."""
+        self._unlisten()
+        SessionModel.of(session).subscribe(self)
+        self._unlisten = SessionModel.of(session).listen(self._session_changed)
+
+    def _session_changed(self, what: str) -> None:
+        if what == "regions" and self._live.forget_loss():
+            self._send_state()
 
     @property
     def measuring(self) -> bool:

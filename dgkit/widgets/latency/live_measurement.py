@@ -88,6 +88,13 @@ class LiveMeasurement:
         self.setting = self.setting.updated({"region": None})
         self.error = None
 
+    def forget_loss(self) -> bool:
+        """Forget the loss of a DPU that was started again; return whether there was one."""
+        known = self.error is not None and "restart" in self.error and not self.session.lost
+        if known:
+            self.error = None
+        return known
+
     def change(self, changes: Mapping[str, Any]) -> None:
         """Change the setting; if it measures, a new run starts."""
         with self.lock:
@@ -191,7 +198,7 @@ class LiveMeasurement:
         """Handle, on the frame thread, the loss of the DPU or of the region."""
         if self.monitor is not monitor:
             return
-        shown = explain(error)
+        shown = explain(error, self.session)
         shown["hint"] = f"{shown['hint']} {_KEPT}".strip()
         self.monitor = self._task = None
         self.error, self.waiting = shown, ""

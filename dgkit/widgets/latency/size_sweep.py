@@ -267,7 +267,7 @@ class SizeSweep:
         return {
             **self.origin(), "status": self.status, "done": self.done, "total": self.total,
             "rows": self.rows(), "floor": " or ".join(sorted(kinds)),
-            "error": explain(self.error) if self.error is not None else None,
+            "error": explain(self.error, self._session) if self.error else None,
         }  # fmt: skip
 
     def __repr__(self) -> str:
