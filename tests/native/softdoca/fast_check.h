@@ -21,6 +21,7 @@ struct end {
 	struct doca_ctx *ctx;
 	struct doca_mmap *map;
 	struct doca_buf_inventory *inv;
+	uint8_t *given; /* memory of the test; NULL: made here */
 	uint8_t *bytes;
 	size_t size;
 	uint32_t done, failed, ended;
@@ -156,7 +157,7 @@ UNUSED static void make_end(struct end *e, struct side *s, size_t size)
 {
 	e->side = s;
 	e->size = size;
-	e->bytes = calloc(1, size);
+	e->bytes = e->given ? e->given : calloc(1, size);
 	CHECK(e->bytes);
 	e->map = a_started_map(s->dev, e->bytes, size, READ_WRITE | PCI_RW);
 	e->inv = an_inventory(256);
@@ -291,7 +292,8 @@ UNUSED static void destroy_end(struct end *e)
 	CHECK_EQ(free_bufs(e->inv), 256);
 	OK(doca_buf_inventory_destroy(e->inv));
 	OK(doca_mmap_destroy(e->map));
-	free(e->bytes);
+	if (!e->given)
+		free(e->bytes);
 }
 
 UNUSED static void stop_end(struct end *e)

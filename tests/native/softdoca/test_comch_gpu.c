@@ -67,11 +67,16 @@ static void close_on_gpu(struct on_gpu *g)
 	OK(doca_buf_arr_destroy(g->array));
 }
 
-static void open_all(void)
+static void open_all_with(const char *gpus)
 {
-	setenv("DGKIT_FAKE_CUDA", "gpus=0", 1);
+	setenv("DGKIT_FAKE_CUDA", gpus, 1);
 	OK(doca_gpu_create("41:00.0", &gpu));
 	a_fast_pair(&s, &c, "gpu");
+}
+
+static void open_all(void)
+{
+	open_all_with("gpus=0");
 }
 
 static void close_all(void)
@@ -200,6 +205,35 @@ static void a_kernel_sends_as_soon_as_there_is_a_receive(void)
 	}
 	close_on_gpu(&from);
 	close_end(&to);
+	close_all();
+}
+
+/* Of a GPU (a fake one), which the CPU reaches by CUDA only. */
+static void messages_come_from_and_go_to_gpu_memory(void)
+{
+	struct on_gpu to = {0}, from = {0};
+	uint32_t id;
+
+	open_all_with("gpus=1");
+	OK(doca_gpu_mem_alloc(gpu, SIZE, 4096, DOCA_GPU_MEM_TYPE_GPU, (void *)&to.e.given, NULL));
+	OK(doca_gpu_mem_alloc(gpu, SIZE, 4096, DOCA_GPU_MEM_TYPE_GPU, (void *)&from.e.given, NULL));
+	gpu_consumer(&to, &s);
+	OK(doca_comch_consumer_get_id(to.e.consumer, &id));
+	UNTIL(&c, of_client.last == id);
+	gpu_producer(&from, &c);
+	for (uint32_t i = 0; i < SIZE; i++)
+		from.e.bytes[i] = (uint8_t)(i * 7 + i / 251);
+	for (uint32_t size = 0; size < 2 * LARGE; size = 3 * size + 1) {
+		post_receive(&to, 77, 2 * LARGE);
+		send_on_gpu(&from, size, size, id, size);
+		CHECK_EQ(answer(&from)->status, DOCA_SUCCESS);
+		CHECK_EQ(answer(&to)->status, DOCA_SUCCESS);
+		CHECK(!memcmp(to.e.bytes + 77, from.e.bytes + size, size));
+	}
+	close_on_gpu(&from);
+	close_on_gpu(&to);
+	OK(doca_gpu_mem_free(gpu, to.e.given));
+	OK(doca_gpu_mem_free(gpu, from.e.given));
 	close_all();
 }
 
@@ -368,6 +402,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(a_kernel_receives_what_the_other_side_sends),
 		TEST(a_kernel_sends_as_soon_as_there_is_a_receive),
+		TEST(messages_come_from_and_go_to_gpu_memory),
 		TEST(wrong_requests_are_answered_with_errors_in_order),
 		TEST(garbage_does_not_keep_the_thread_from_serving_others),
 		TEST(a_context_that_was_stopped_starts_again_with_new_rings),

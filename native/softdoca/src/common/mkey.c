@@ -21,6 +21,23 @@ static struct key {
 } keys[KEYS];
 static uint32_t last;
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* Before the constructor of gpu.c, whose lock is held when memory is freed: fork() takes that lock
+ * first. */
+static void __attribute__((constructor(200))) watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 static uint32_t number(const struct key *k)
 {
 	return (uint32_t)(k - keys) << 8 | k->generation;
