@@ -49,8 +49,9 @@ RATE_BYTES = 16 * MIB
 FLOOR_BYTES = 64 * MIB
 #: Most bytes that one point of a latency sweep moves, so that 64 MiB do not take minutes.
 SWEEP_BYTES = 512 * MIB
-#: An offset into scratch memory is kept modulo this, so that its alignment is that of the region.
-SCRATCH_PAGE = 4096
+#: An offset into scratch memory is kept modulo this, so that its alignment is that of the region:
+#: the larger page of the two sides, as BlueField's Arm cores have pages of 64 KiB since DOCA 3.2.
+SCRATCH_PAGE = 64 * 1024
 
 
 def rate_span(size: int, window: int) -> int:

@@ -26,7 +26,7 @@ TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any
 
-# The layout of native/src/share/bar.h.
+# The layout of native/src/share/bar.h. _PAGE is its unit, neither machine's page size.
 _PAGE, _PAGES, _SLOTS, _RECORD = 4096, 127, 15, 256
 _TABLE = _PAGE * (_PAGES + 1)
 _HEADER = struct.Struct("<QIIQ16s")

@@ -26,7 +26,7 @@ class Scratch:
 
     Attributes:
         region: What to measure instead of the user's region.
-        offset: Where to start in it; equal to the requested offset modulo 4,096.
+        offset: Where to start in it; equal to the requested offset modulo 64 KiB.
     """
 
     def __init__(self, factory: RegionFactory, like: SessionRegion, offset: int, size: int) -> None:

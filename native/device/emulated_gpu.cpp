@@ -446,6 +446,12 @@ static void *must_map(size_t size)
 	return at;
 }
 
+static size_t page()
+{
+	static const size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	return size;
+}
+
 static void make_fiber(Block *b, unsigned i, uint3 at)
 {
 	Fiber *f = &b->fibers[i];
@@ -456,12 +462,12 @@ static void make_fiber(Block *b, unsigned i, uint3 at)
 	f->warp->lanes[f->warp->n++] = f;
 	/* The lowest page is a guard page, so that an overflowing stack cannot reach the next
 	 * stack. */
-	f->stack = must_map(STACK);
-	mprotect(f->stack, 4096, PROT_NONE);
+	f->stack = must_map(page() + STACK);
+	mprotect(f->stack, page(), PROT_NONE);
 	f->tsan = __tsan_create_fiber(0);
 	getcontext(&f->context);
 	f->context.uc_stack.ss_sp = f->stack;
-	f->context.uc_stack.ss_size = STACK;
+	f->context.uc_stack.ss_size = page() + STACK;
 	f->context.uc_link = nullptr;
 	makecontext(&f->context, run_fiber, 0);
 }
@@ -481,7 +487,7 @@ static void run_block(uint64_t number)
 	b->patience = draw_patience(b);
 	b->fibers = (Fiber *)must_map(b->n * sizeof(Fiber));
 	b->warps = (Warp *)must_map(b->n_warps * sizeof(Warp));
-	b->shared = must_map(launch.shared_size + 4096);
+	b->shared = must_map(launch.shared_size + 1);
 	b->tsan = __tsan_get_current_fiber();
 	for (unsigned i = 0; i < b->n; i++)
 		make_fiber(b, i, at);
@@ -489,10 +495,10 @@ static void run_block(uint64_t number)
 	schedule(b);
 	__tsan_acquire(&b->left);
 	for (unsigned i = 0; i < b->n; i++) {
-		munmap(b->fibers[i].stack, STACK);
+		munmap(b->fibers[i].stack, page() + STACK);
 		__tsan_destroy_fiber(b->fibers[i].tsan);
 	}
-	munmap(b->shared, launch.shared_size + 4096);
+	munmap(b->shared, launch.shared_size + 1);
 	munmap(b->warps, b->n_warps * sizeof(Warp));
 	munmap(b->fibers, b->n * sizeof(Fiber));
 }

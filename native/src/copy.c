@@ -33,7 +33,8 @@ static inline void stream_line(char *d, const char *s, uint64_t prefetched)
 }
 
 /* Copies four pages at once, so that several DRAM rows and several prefetchers work at the same
- * time; the rest line by line. */
+ * time; the rest line by line. The prefetchers of x86 stop at 4 KiB, whatever the system's page
+ * size. */
 static void copy_stream(char *d, const char *s, uint64_t n)
 {
 	enum { PAGE = 4096, STREAMS = 4, BLOCK = PAGE * STREAMS, LINE = 64 };

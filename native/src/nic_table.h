@@ -73,6 +73,7 @@ struct nic_box {
 	struct nic_message messages[NIC_WINDOW];
 };
 
+/* The alignment is the layout's, not the system's page size: all of it is mapped at once. */
 struct nic_table {
 	uint64_t magic;
 	uint32_t version, pid;

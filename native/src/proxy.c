@@ -12,7 +12,7 @@
 #include "region.h"
 #include "share/server.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096 }; /* unit of the layout; neither side's page size, which may differ */
 enum { TRACE_OWN = 1, TRACE_SHARED = 2 }; /* dg_ring_config.trace */
 
 /* Makes one pass over all rings, with at most PASS_RECORDS for each. Returns whether anything was

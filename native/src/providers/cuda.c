@@ -19,7 +19,7 @@ enum {
 	MAX_QUEUES = 1024,
 	QUERY_NS = 1000000, /* between two queries of the context while nothing completes */
 	FLAGS = 256, /* bytes for a queue's flags: a cache line each, and one for struct spare */
-	PAGE = 4096,
+	PAGE = 4096, /* alignment of the bounce buffer, whatever the system's page size */
 };
 
 /* Header inside a queue's pinned memory, behind its flags: the size of the memory, and the next

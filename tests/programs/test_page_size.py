@@ -1,0 +1,31 @@
+"""Pages of 64 KiB, as BlueField's Arm cores have since DOCA 3.2: see support/pages_64k.c."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pages") / "pages_64k.so"
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", path, TESTS / "support/pages_64k.c"], check=True)
+    return path
+
+
+@pytest.mark.parametrize("file", ["memory_bar", "memory_empty", "region_registration"])
+def test_memory_has_whole_pages_of_the_system(file, library):
+    """Also where the system's page is larger than the layouts' units of 4 KiB."""
+    code = "import mmap, sys, pytest; assert mmap.PAGESIZE == 65536; "
+    code += "sys.exit(pytest.console_main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "-q", TESTS / f"unit/test_{file}.py"],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
