@@ -10,7 +10,10 @@ process of its own, get connections of these kinds:
     requests from a client with a key to the agent: more requests and PINGs than its loop reads,
              then the end
     server   to the client: greetings, commands and frames of ZMTP as raw bytes, any lengths
-    raw      to the agent: the same
+    raw      to the agent: the same, also to its telemetry
+    blocks   as proxy, between a client's monitor and the agent's telemetry
+    credit   from a client with a key to the agent's telemetry: subscriptions with any credit, other
+             bytes and PINGs, partly damaged, more than the agent reads, then the end
 
     python tests/safety/fuzz_zmtp.py --minutes 5
 """
@@ -36,8 +39,8 @@ from pathlib import Path
 from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
-KINDS = ("proxy", "flood", "server", "raw", "requests")
-OF_CLIENT = KINDS[:3]
+KINDS = ("proxy", "flood", "server", "blocks", "raw", "requests", "credit")
+OF_CLIENT = KINDS[:4]
 CLIENTS = 4  # at a time
 CLIENT = """
 import concurrent.futures, random, sys, time, traceback
@@ -51,6 +54,11 @@ def use(address):
             time.sleep(random.choice((0, 0, 0.7)))  # heartbeats go on meanwhile
             region = session.empty(64, on="dpu")
             session.write(region, b"x" * 64)
+            if address == sys.argv[2]:  # its telemetry is damaged
+                with session.monitor(region, size=8, every_s=0.01) as monitor:
+                    for _ in range(40):
+                        monitor.read()
+                        time.sleep(0.01)
             assert session.read(region, 64) == b"x" * 64
         say("used")
     except dgkit.DgkitError as error:
@@ -82,6 +90,15 @@ while True:
     router.send_multipart([route, m.encode(welcome)])
     for _ in range(random.choice((1, 400, 1100, 3000))):
         router.send_multipart([route, m.encode(m.Progress(number + 77, 1, 2))])
+"""
+# Names the proxy's port, the second of the two, as that of the telemetry.
+TELEMETRY = """
+import dgkit.agent
+from dgkit.agent.telemetry import Telemetry
+Telemetry.endpoint = property(
+    lambda self: self.own.replace(":{0}?", ":{1}?"), lambda self, own: setattr(self, "own", own))
+original = dgkit.agent.serve
+dgkit.agent.serve = lambda *args, **options: original(*args, telemetry_port={0}, **options)
 """
 # Lets those who flooded an agent return at once.
 NO_PENALTY = "from dgkit.agent import account\naccount._PENALTY_S = 0.0\n"
@@ -161,7 +178,11 @@ class Fuzz:
         keys.allow(keys.make().public)
         self._rng, self._lock = random.Random(seed), threading.Lock()
         self.ended: Counter[str] = Counter()
-        self.agent = self._child(stack, python(NO_PENALTY + SLOW_AGENT, "0.001"))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._telemetry_at = free.getsockname()[:2]
+        telemetry = self._serve(stack, lambda *of: self._proxy(*of, self._telemetry_at, 0.6))
+        prelude = NO_PENALTY + TELEMETRY.format(self._telemetry_at[1], telemetry)
+        self.agent = self._child(stack, python(prelude + SLOW_AGENT, "0.001"))
         self.address = self._line(self.agent.stdout)
         self._key = "?" + self.address.partition("?")[2]
         self._context = stack.enter_context(zmq.Context())
@@ -169,12 +190,13 @@ class Fuzz:
         self._agent_at = self._place(self.address)
         self.flood = self._child(stack, python(FLOOD))
         self._flood_at = self._place(self._line(self.flood.stdout))
-        self.client = self._child(stack, python(CLIENT, str(CLIENTS)))
+        self.client = self._child(stack, python(CLIENT, str(CLIENTS), self.address))
         self._servers = {
             "proxy": self._serve(stack, lambda *of: self._proxy(*of, self._agent_at, 0.6)),
             "flood": self._serve(stack, lambda *of: self._proxy(*of, self._flood_at, 0.0)),
             "requests": self._serve(stack, lambda *of: self._proxy(*of, self._agent_at, 0.0)),
             "server": self._serve(stack, self._raw),
+            "credit": telemetry,
         }
 
     @staticmethod
@@ -277,6 +299,32 @@ class Fuzz:
                 dealer.send(m.encode(m.Stats(first + number)), zmq.NOBLOCK)
             time.sleep(rng.choice((0.0, 0.1, 0.7)))
 
+    def _subscribe(self, rng: random.Random) -> None:
+        """Send subscriptions, other bytes and PINGs, reading some of what comes, then end."""
+        import zmq
+
+        from dgkit.wire import keys
+        from dgkit.wire.messages import encode
+        from dgkit.wire.sockets import set_client_curve
+        from dgkit.wire.telemetry import Subscription
+
+        with contextlib.suppress(zmq.ZMQError), self._context.socket(zmq.DEALER) as dealer:
+            dealer.linger, dealer.reconnect_ivl, dealer.sndhwm = 0, -1, 0
+            dealer.heartbeat_ivl = rng.choice((0, 1, 20))
+            pair = keys.load("default")
+            set_client_curve(dealer, (pair.public, pair.secret), self._key.removeprefix("?key="))
+            dealer.connect(f"tcp://127.0.0.1:{self._servers['credit']}")
+            monitor = rng.choice((0, 1, rng.getrandbits(48)))
+            credits = [rng.choice((0, 1, 500, 1000, rng.getrandbits(62))) for _ in range(3)]
+            for number in range(rng.choice((1, 10, 400, 3000))):
+                body = encode(Subscription(monitor, credits[number % 3]))
+                if rng.random() < 0.02:
+                    body = rng.choice((b"", rng.randbytes(rng.randrange(2000)), mutate(rng, body)))
+                dealer.send(body, zmq.NOBLOCK | rng.choice((0, 0, 0, zmq.SNDMORE)))
+                if rng.random() < 0.1 and dealer.poll(1):
+                    dealer.recv()
+            time.sleep(rng.choice((0.0, 0.1, 0.7)))
+
     def check(self) -> None:
         """Raise AssertionError if a process has ended."""
         for name, process in (("agent", self.agent), ("client", self.client)):
@@ -288,14 +336,18 @@ class Fuzz:
         """Make one connection of a kind; those of the client go on in the background."""
         self.ended[kind] += 1
         if kind == "raw":
+            rng = self._random()
             with contextlib.suppress(OSError):
-                self._raw(self._random(), socket.create_connection(self._agent_at))
+                to = rng.choice((self._agent_at, self._telemetry_at))
+                self._raw(rng, socket.create_connection(to))
             return
-        if kind == "requests":
-            self._requests.submit(self._send_requests, self._random())
+        if kind in ("requests", "credit"):
+            send = self._send_requests if kind == "requests" else self._subscribe
+            self._requests.submit(send, self._random())
             return
         assert self.client.stdin is not None
-        self.client.stdin.write(f"tcp://127.0.0.1:{self._servers[kind]}{self._key}\n")
+        proxied = f"tcp://127.0.0.1:{self._servers.get(kind)}{self._key}"
+        self.client.stdin.write(f"{self.address if kind == 'blocks' else proxied}\n")
         self.client.stdin.flush()
 
     def results(self) -> None:
@@ -344,7 +396,7 @@ def run(seconds: float, seed: int, kinds: tuple[str, ...] = KINDS) -> str:
         while fuzz.waiting() and time.monotonic() < limit:
             fuzz.check()
             time.sleep(0.05)
-        assert not fuzz.waiting(), f"{fuzz.waiting()} calls of the client hang"
+        assert fuzz.waiting() <= 0, f"{fuzz.waiting()} calls of the client hang"
         assert not fuzz.ended["WRONG"], fuzz.ended
         with dgkit.connect(fuzz.address) as session:
             session.stats()
