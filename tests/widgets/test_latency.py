@@ -245,6 +245,20 @@ def test_a_table_says_whose_figures_it_has(plot, seen, name):
     assert reply["buffers"][0].decode().splitlines() == lines
 
 
+def test_a_figure_for_a_paper_is_a_file_with_its_caption(plot, seen):
+    plot.start()
+    measured(plot).stop()
+    for kind, start in (("svg", b"<?xml"), ("pdf", b"%PDF-")):
+        reply = seen.ask("export_figure", what="cdf", kind=kind)
+        assert reply["name"] == f"latency-cdf.{kind}"
+        assert reply["buffers"][0].startswith(start)
+        assert "software DPU" in reply["caption"]
+    with pytest.raises(PanelError, match="there is no figure 'x'"):
+        seen.ask("export_figure", what="x", kind="svg")
+    with pytest.raises(PanelError, match="cannot be saved as '"):
+        seen.ask("export_figure", what="cdf", kind="../x.svg")
+
+
 def test_the_reports_are_files_of_their_own(plot, seen):
     plot.start()
     measured(plot).stop()

@@ -62,7 +62,10 @@ class LatencyView {
     );
     this.settings = settingsRow(call);
     this.table = liveTable();
-    this.files = filesRow((kind) => this.#save(kind));
+    this.files = filesRow(
+      (kind) => this.#save(kind),
+      (what, kind) => this.#saveFigure(what, kind),
+    );
     view.body.append(
       h("div", { class: "dg-row" }, this.modes.group, this.actions.row, this.sweep.row),
       this.settings.row,
@@ -255,6 +258,12 @@ class LatencyView {
     if (kind === "png") return this.#picture();
     const file = await this.#view.attempt("export", { kind });
     if (file) download(file.name, FILE_TYPES[kind] ?? "text/csv", bytesOf(file.buffers[0]));
+  }
+  async #saveFigure(what, kind) {
+    const file = await this.#view.attempt("export_figure", { what, kind });
+    if (!file) return;
+    download(file.name, kind === "svg" ? "image/svg+xml" : "application/pdf", bytesOf(file.buffers[0]));
+    this.status.textContent = `Saved ${file.name}. Its caption: ${file.caption}`;
   }
   async #picture() {
     if (!this.#draw) return;

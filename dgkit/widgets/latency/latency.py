@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...units import us
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _MODES = ("live", "sweep")
+_PAPER = ("svg", "pdf")
 
 
 @lru_cache(maxsize=2)
@@ -445,6 +448,19 @@ class LatencyPlot(BokehPanel):
         else:
             name, text = export_file(self._view_model.runs(), kind)
         return {"name": name}, [text.encode()]
+
+    @handler
+    def export_figure(self, what: str, kind: str) -> Reply:
+        """Return a figure for a paper as a file, `svg` or `pdf`, with its caption; see save()."""
+        if kind not in _PAPER:
+            raise ValueError(f"a figure cannot be saved as {kind!r}; formats: {', '.join(_PAPER)}")
+        fig, text = self._figure(what)
+        from ..figure import save_figure
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"latency-{what}.{kind}"
+            caption = save_figure(fig, path, caption=text)
+            return {"name": path.name, "caption": caption}, [path.read_bytes()]
 
     @handler
     def as_python(self) -> dict[str, str]:

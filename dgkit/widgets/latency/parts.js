@@ -194,8 +194,21 @@ function wrapText(context, text, width) {
   return lines;
 }
 
-// The row of files, of the live mode or of a sweep; save(kind) saves one.
-export function filesRow(save) {
+const PAPER_FIGURES = [
+  ["time", "over time"],
+  ["histogram", "histogram"],
+  ["percentiles", "percentiles"],
+  ["cdf", "CDF"],
+  ["ccdf", "CCDF"],
+];
+const PAPER_SWEEPS = [
+  ["sweep", "over sizes"],
+  ["rate", "rate over sizes"],
+];
+
+// The rows of files, of the live mode or of a sweep; save(kind) saves one, saveFigure(what, kind) a
+// figure for a paper.
+export function filesRow(save, saveFigure) {
   const kinds = [
     ["png", "PNG"],
     ["time", "CSV"],
@@ -206,13 +219,24 @@ export function filesRow(save) {
     ["sweep-json", "Report JSON"],
   ];
   const buttons = kinds.map(([kind, text]) => [kind, button(text, () => save(kind))]);
+  const figure = choice([], { "aria-label": "Figure for a paper" });
+  const paper = ["svg", "pdf"].map((kind) =>
+    button(kind.toUpperCase(), () => saveFigure(figure.value, kind), {
+      title: "One column wide (3.3 in), for a paper",
+    }),
+  );
   const row = h(
     "div",
     { class: "dg-row", role: "group", "aria-label": "Save as a file" },
     h("span", { class: "dg-help" }, "Save as:"),
     ...buttons.map(([, one]) => one),
+    h("span", { class: "dg-help" }, "For a paper:"),
+    figure,
+    ...paper,
   );
-  const show = (sweeps) =>
-    buttons.forEach(([kind, one]) => (one.hidden = kind !== "png" && kind.startsWith("sweep") !== sweeps));
+  const show = (sweeps) => {
+    for (const [kind, one] of buttons) one.hidden = kind !== "png" && kind.startsWith("sweep") !== sweeps;
+    setOptions(figure, sweeps ? PAPER_SWEEPS : PAPER_FIGURES);
+  };
   return { row, show };
 }
