@@ -21,19 +21,6 @@ def samples(tmp_path_factory):
     return build(folder / "samples", str(nvcc), target="gpunetio_eth")
 
 
-def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
-    if not has_network():
-        check_refusal(samples / "gpunetio_ping")
-        return
-    seen = run(COUNT, samples / "gpunetio_ping", env=environment())
-    assert seen["right"] == COUNT, seen["said"]
-    assert sorted(seen["requests"]) == sorted(seen["replies"]) == list(range(COUNT))
-    assert not seen["wrong"]
-    assert seen["arps"] >= 2  # a request and its reply
-    assert f"and {COUNT} echo requests, ignored 0 frames" in seen["said"]
-    assert seen["code"] == 0
-
-
 def fails(program, interface):
     """Return what a program says that ends with 1."""
     done = subprocess.run(
@@ -48,6 +35,49 @@ def check_refusal(program):
     """Check what a machine without privileges, or without TAP devices, is told."""
     said = fails(program, "tap:dg0")
     assert "dg0: not permitted without CAP_NET_ADMIN" in said or "/dev/net/tun is missing" in said
+
+
+def run_or_refused(kind, count, program, *arguments):
+    """Run a sample in a network namespace; where there is none, check its refusal, return None."""
+    if has_network():
+        return run(kind, count, program, *arguments, env=environment())
+    check_refusal(program)
+    return None
+
+
+def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
+    seen = run_or_refused("ping", COUNT, samples / "gpunetio_ping")
+    if seen is None:
+        return
+    assert seen["right"] == COUNT, seen["said"]
+    assert sorted(seen["requests"]) == sorted(seen["replies"]) == list(range(COUNT))
+    assert not seen["wrong"]
+    assert seen["arps"] >= 2  # a request and its reply
+    assert f"and {COUNT} echo requests, ignored 0 frames" in seen["said"]
+    assert seen["code"] == 0
+
+
+def test_two_kernels_hand_datagrams_on_by_a_semaphore(samples):
+    count = 3000
+    seen = run_or_refused("datagrams", count, samples / "gpunetio_receive", "--count", count)
+    if seen is None:
+        return
+    assert f"{count} datagrams, the sum of their bytes is {seen['sum']}" in seen["said"]
+    assert seen["code"] == 0
+
+
+def test_frames_are_sent_in_order_and_not_before_their_times(samples):
+    count, size, gap_ns = 512, 200, 100_000
+    program = samples / "gpunetio_send"
+    seen = run_or_refused("frames", count, program, "--count", count, "--size", size)
+    if seen is None:
+        return
+    for number, frame in enumerate(map(bytes.fromhex, seen["frames"])):
+        assert frame[:14] == bytes([255] * 6 + [2, 0, 0, 0, 0, 2, 0x88, 0xB5])
+        assert frame[14:] == (number.to_bytes(4, "little") * size)[: size - 14]
+    assert seen["times"][-1] > 0.9 * (count - 1) * gap_ns
+    assert f"{count} had a time, and were sent" in seen["said"]
+    assert seen["code"] == 0
 
 
 def test_without_an_interface_the_sample_says_what_to_set(samples):

@@ -2,39 +2,53 @@
 /*
  * The emulated GPU, part 3: launches and the runtime functions of a program with host code.
  *
- * A grid runs in a forked child, one after the other. The child has the program's memory at the same
- * addresses: what is shared, such as memory of softdoca's doca_gpu_mem_alloc(), is the emulated GPU's
- * memory; of all else the kernel has a copy, so that the program does not see what a kernel writes to
- * memory that a GPU cannot reach.
+ * A grid runs in a forked child. Those of one stream run one after the other; a grid of the default
+ * stream starts after all others have ended. The child has the program's memory at the same addresses:
+ * what is shared, such as memory of softdoca's doca_gpu_mem_alloc(), is the emulated GPU's memory; of
+ * all else the kernel has a copy, so that the program does not see what a kernel writes to memory that a
+ * GPU cannot reach.
  */
 #include "host.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-static pid_t child;
+struct CUstream_st {
+	pid_t child; /* that runs its last grid; 0: none */
+	CUstream_st *next;
+};
+
+static CUstream_st default_stream;
 static cudaError_t last_error;
 
-static cudaError_t wait_for_child()
+static cudaError_t wait_for(CUstream_st *stream)
 {
 	int status = 0;
-	if (child > 0 && waitpid(child, &status, 0) == child && status)
+	if (stream->child > 0 && waitpid(stream->child, &status, 0) == stream->child && status)
 		last_error = cudaErrorLaunchFailure;
-	child = 0;
+	stream->child = 0;
 	return last_error;
 }
 
-void dg_emu::start(dim3 grid, dim3 block, size_t shared_size, Invoke *invoke,
+static cudaError_t wait_for_all()
+{
+	for (CUstream_st *stream = &default_stream; stream; stream = stream->next)
+		wait_for(stream);
+	return last_error;
+}
+
+void dg_emu::start(dim3 grid, dim3 block, size_t shared_size, cudaStream_t stream, Invoke *invoke,
 		   void *const *arguments)
 {
-	if (wait_for_child())
+	if (stream ? wait_for(stream) : wait_for_all())
 		return;
 	fflush(nullptr);
-	child = fork();
+	const pid_t child = fork();
 	if (child == 0)
 		run_and_exit(grid, block, shared_size, invoke, arguments);
 	if (child < 0)
 		last_error = cudaErrorLaunchFailure;
+	(stream ? stream : &default_stream)->child = child;
 }
 
 cudaError_t cudaSetDevice(int device)
@@ -65,11 +79,30 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *)
 	return cudaSuccess;
 }
 
-/* All launches are in one order, so there is one stream. */
+/* The default stream, which was there before all others, is the first of the list. */
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int)
 {
-	*stream = nullptr;
+	*stream = new CUstream_st{0, default_stream.next};
+	default_stream.next = *stream;
 	return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	return stream ? wait_for(stream) : wait_for_all();
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	CUstream_st *before = &default_stream;
+	while (before && before->next != stream)
+		before = before->next;
+	if (!stream || !before)
+		return cudaErrorInvalidValue;
+	wait_for(stream);
+	before->next = stream->next;
+	delete stream;
+	return last_error;
 }
 
 /* There is no cudaMalloc(): programs call it with NULL, to initialize CUDA. */
@@ -78,26 +111,16 @@ cudaError_t cudaFree(void *memory)
 	return memory ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
-	return wait_for_child();
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t)
-{
-	return wait_for_child();
-}
-
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
 {
-	if (!wait_for_child())
+	if (!wait_for(&default_stream))
 		memcpy(to, from, size);
 	return last_error;
 }
 
 cudaError_t cudaDeviceSynchronize()
 {
-	return wait_for_child();
+	return wait_for_all();
 }
 
 cudaError_t cudaGetLastError()

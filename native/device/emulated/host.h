@@ -8,27 +8,29 @@
 
 namespace dg_emu
 {
-/* Starts a grid after the end of the one before. */
-void start(dim3 grid, dim3 block, size_t shared_size, Invoke *invoke, void *const *arguments);
+/* Starts a grid after the end of the stream's previous one; without a stream, after that of all. */
+void start(dim3 grid, dim3 block, size_t shared_size, cudaStream_t stream, Invoke *invoke,
+	   void *const *arguments);
 
 template <class... T> struct Configured {
 	void (*kernel)(T...);
 	dim3 grid, block;
 	size_t shared_size;
+	cudaStream_t stream;
 
 	void operator()(T... arguments) const
 	{
 		auto call = [&] { kernel(arguments...); };
 		auto invoke = [](void *const *c) { (*(decltype(call) *)c)(); };
-		start(grid, block, shared_size, invoke, (void *const *)&call);
+		start(grid, block, shared_size, stream, invoke, (void *const *)&call);
 	}
 };
 
 template <class... T>
 Configured<T...> configure(void (*kernel)(T...), dim3 grid, dim3 block, size_t shared_size = 0,
-			   cudaStream_t = nullptr)
+			   cudaStream_t stream = nullptr)
 {
-	return {kernel, grid, block, shared_size};
+	return {kernel, grid, block, shared_size, stream};
 }
 } // namespace dg_emu
 

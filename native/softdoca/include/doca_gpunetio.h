@@ -87,6 +87,66 @@ doca_error_t doca_gpu_verbs_get_qp_dev(struct doca_gpu_verbs_qp *qp,
 DOCA_EXPERIMENTAL
 doca_error_t doca_gpu_verbs_cpu_proxy_progress(struct doca_gpu_verbs_qp *qp);
 
+/* ---- semaphores: kernels and the CPU hand on packets or memory of the program, item by item ---- */
+
+struct doca_gpu_semaphore;
+struct doca_gpu_semaphore_gpu;
+
+enum doca_gpu_semaphore_status {
+	DOCA_GPU_SEMAPHORE_STATUS_FREE = 0,
+	DOCA_GPU_SEMAPHORE_STATUS_READY = 1,
+	DOCA_GPU_SEMAPHORE_STATUS_DONE = 2,
+	DOCA_GPU_SEMAPHORE_STATUS_HOLD = 3,
+	DOCA_GPU_SEMAPHORE_STATUS_ERROR = 4,
+	DOCA_GPU_SEMAPHORE_STATUS_EXIT = 5,
+};
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_create(struct doca_gpu *gpu_dev,
+				       struct doca_gpu_semaphore **semaphore);
+
+/* Errors: BAD_STATE if it is started. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_destroy(struct doca_gpu_semaphore *semaphore);
+
+/* Set the type of the items' memory (default: GPU), their number (at most 1 Mi), and size (at most 1 MiB)
+ * and type of the program's own memory in each item (default: none). Errors: BAD_STATE if it is
+ * started. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_set_memory_type(struct doca_gpu_semaphore *semaphore,
+						enum doca_gpu_mem_type mtype);
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_set_items_num(struct doca_gpu_semaphore *semaphore,
+					      uint32_t num_items);
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_set_custom_info(struct doca_gpu_semaphore *semaphore, uint32_t nbytes,
+						enum doca_gpu_mem_type mtype);
+
+/* Allocates the items, all FREE. Errors: BAD_STATE without a number; NO_MEMORY. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_start(struct doca_gpu_semaphore *semaphore);
+
+/* Frees the items. Kernels must not use them any more. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_stop(struct doca_gpu_semaphore *semaphore);
+
+/* Gets the semaphore's structure, an argument for kernels. Errors: BAD_STATE unless it is started. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_get_gpu_handle(struct doca_gpu_semaphore *semaphore,
+					       struct doca_gpu_semaphore_gpu **semaphore_gpu);
+
+/* Get and set an item's status, and get the CPU's address of its memory of the program. Errors: BAD_STATE
+ * unless it is started; NOT_PERMITTED for memory of the type GPU on a GPU. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_get_status(struct doca_gpu_semaphore *semaphore, uint32_t item_idx,
+					   enum doca_gpu_semaphore_status *status);
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_set_status(struct doca_gpu_semaphore *semaphore, uint32_t item_idx,
+					   enum doca_gpu_semaphore_status status);
+DOCA_EXPERIMENTAL
+doca_error_t doca_gpu_semaphore_get_custom_info_addr(struct doca_gpu_semaphore *semaphore,
+						     uint32_t item_idx, void **custom_info);
+
 #ifdef __cplusplus
 }
 #endif

@@ -81,6 +81,7 @@ static doca_error_t open_txq(struct ethernet *e)
 {
 	TRY_DOCA(doca_eth_txq_create(e->dev, FRAMES, &e->txq));
 	TRY_DOCA(doca_eth_txq_gpu_set_completion_on_gpu(e->txq));
+	TRY_DOCA(doca_eth_txq_set_wait_on_time_offload(e->txq));
 	TRY_DOCA(doca_ctx_set_datapath_on_gpu(doca_eth_txq_as_doca_ctx(e->txq), e->gpu));
 	TRY_DOCA(doca_ctx_start(doca_eth_txq_as_doca_ctx(e->txq)));
 	TRY_DOCA(doca_eth_txq_get_gpu_handle(e->txq, &e->gpu_txq));

@@ -1,10 +1,15 @@
 """A network namespace with a program that has the other end of a TAP device. Run as a script in it:
 
-    unshare --map-root-user --net python ethernet.py COUNT PROGRAM...
+    unshare --map-root-user --net python ethernet.py ping COUNT PROGRAM...
 
-It starts the program with SOFTDOCA_NET=tap:dg0, configures the interface, sends COUNT echo requests
-to 10.0.0.2, and prints as JSON what was answered, what a capture of the interface has seen, and how
-the program ended. `run` does so from a test.
+It starts the program with SOFTDOCA_NET=tap:dg0, configures the interface once the program says that
+it is ready, does what the first word says, and prints as JSON what it saw and how the program ends:
+
+    ping      sends COUNT echo requests to 10.0.0.2, and compares the answers with a capture
+    datagrams sends COUNT UDP datagrams to all, and adds up their bytes
+    frames    presses Enter, and captures COUNT frames of the type 0x88b5
+
+`run` does so from a test.
 """
 
 import contextlib
@@ -25,6 +30,7 @@ _WAIT = 20.0  # seconds for anything to happen
 _WINDOW = 32  # requests without an answer
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 1
+_SO_TIMESTAMPNS = 35
 _TUNSETIFF, _IFF_TAP = 0x400454CA, 2
 
 
@@ -49,9 +55,11 @@ def _probe() -> None:
         fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", INTERFACE.encode(), _IFF_TAP))
 
 
-def run(count: int, program: Path, *arguments: object, env: dict[str, str]) -> dict[str, object]:
+def run(
+    kind: str, count: int, program: Path, *arguments: object, env: dict[str, str]
+) -> dict[str, object]:
     """Run the script in a namespace; return what it prints."""
-    command = in_namespace(sys.executable, __file__, count, program, *arguments)
+    command = in_namespace(sys.executable, __file__, kind, count, program, *arguments)
     assert shutil.which("unshare"), "unshare is not here: apt install util-linux"
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=120, check=False
@@ -146,31 +154,70 @@ def echoes(frames: list[bytes]) -> dict[str, list[int]]:
     return found
 
 
-def main(count: int, program: list[str]) -> None:
+def _pinged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
+    with capture(INTERFACE) as frames:
+        right = ping(count)
+    arps = sum(frame[12:14] == b"\x08\x06" for frame in frames)
+    return {"right": right, "arps": arps, **echoes(frames)}
+
+
+def _datagrams(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
+    """Send datagrams to the broadcast address, which needs no ARP; wait after each 100."""
+    total = 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        for number in range(count):
+            s.sendto(_payload(number), ("10.0.0.255", 9))
+            total += sum(_payload(number))
+            if number % 100 == 99:
+                time.sleep(0.01)
+    return {"sum": total}
+
+
+def _frames(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
+    """Capture frames with their times; return their texts, and the times in ns since the first."""
+    frames: list[str] = []
+    times: list[int] = []
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5)) as s:
+        s.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        s.bind((INTERFACE, 0x88B5))
+        s.settimeout(_WAIT)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        while len(frames) < count:
+            frame, extra, _, _ = s.recvmsg(65536, 64)
+            frames.append(frame.hex())
+            seconds, ns = struct.unpack("qq", extra[0][2])
+            times.append(seconds * 10**9 + ns)
+    return {"frames": frames, "times": [t - times[0] for t in times]}
+
+
+def main(kind: str, count: int, program: list[str]) -> None:
     """Do what the module says."""
-    env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}"}
+    env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}", "SOFTDOCA_LOG": "info"}
+    pipe = subprocess.PIPE
     with subprocess.Popen(
-        program, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        program, env=env, text=True, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
     ) as process:
         try:
             said = ""
-            while "answers" not in said:
+            while f"{Path(program[0]).name}: " not in said:
                 line = process.stdout.readline()
                 assert line, said
                 said += line
             configure(INTERFACE, HOST)
-            with capture(INTERFACE) as frames:
-                right = ping(count)
-            process.terminate()
+            result = {"ping": _pinged, "datagrams": _datagrams, "frames": _frames}[kind](
+                count, process
+            )
+            if kind == "ping":
+                process.terminate()
             said += process.communicate(timeout=_WAIT)[0]
         finally:
             process.kill()
-    arps = sum(frame[12:14] == b"\x08\x06" for frame in frames)
-    result = {"right": right, "arps": arps, "said": said, "code": process.returncode}
-    print(json.dumps(result | echoes(frames)))
+    print(json.dumps({"said": said, "code": process.returncode, **result}))
 
 
 if __name__ == "__main__" and sys.argv[1] == "probe":
     _probe()
 elif __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -49,6 +49,21 @@ struct port {
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct port *ports;
 
+static void before_fork(void)
+{
+	pthread_mutex_lock(&ports_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&ports_lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork);
+}
+
 static uint64_t load(const uint64_t *at)
 {
 	return __atomic_load_n(at, __ATOMIC_ACQUIRE);
