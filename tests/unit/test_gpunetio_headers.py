@@ -17,6 +17,7 @@ from dgkit.gpu_initiated import emulate
 
 HEADERS = Path(__file__).parents[2] / "native/softdoca/include"
 SOURCE = r"""
+#include <doca_gpunetio_dev_dma.cuh>
 #include <doca_gpunetio_dev_verbs_counter.cuh>
 #include <doca_gpunetio_dev_verbs_twosided.cuh>
 typedef doca_gpu_dev_verbs_qp Qp;
@@ -115,6 +116,27 @@ extern "C" __global__ void receive(Qp *q, uint8_t *data, uint32_t key, int round
     }
     count(out, doca_gpu_dev_verbs_recv_wait<SHARED, AUTO, VERBS(MCST_ENABLED)>(
         q, Addr{mine, key}, &cqe) != 0);
+}
+
+/* Thread i copies elements i, i + all, ... of the first half of an array to the second half. Nobody
+ * commits before all are posted, which may be more than the ring has. */
+extern "C" __global__ void copies(doca_gpu_dma *dma, doca_gpu_buf *bufs, uint64_t n, uint64_t *out)
+{
+    const doca_gpu_buf_arr array{2 * n, bufs};
+    doca_gpu_buf *from, *to;
+    for (uint64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        count(out, doca_gpu_dev_buf_get_buf(&array, i, &from) ||
+                       doca_gpu_dev_buf_get_buf(&array, n + i, &to) ||
+                       doca_gpu_dev_dma_memcpy(dma, from, 1, to, 2, from->size - 2));
+        count(out + 1, doca_gpu_dev_dma_memcpy(dma, from, 1, to, 0, from->size) ==
+                           DOCA_ERROR_INVALID_VALUE);
+        count(out + 2, doca_gpu_dev_dma_memcpy(dma, from, 0, to, UINT64_MAX, 1) ==
+                           DOCA_ERROR_INVALID_VALUE);
+    }
+    count(out + 3, doca_gpu_dev_buf_get_buf(&array, 2 * n, &to) == DOCA_ERROR_INVALID_VALUE);
+    __syncthreads();
+    if (threadIdx.x == 0)
+        doca_gpu_dev_dma_commit(dma);
 }
 
 /* A wrong key, then more entries than the rings have. */
@@ -237,3 +259,26 @@ def test_kernels_reach_memory_and_peers_through_the_software_nic(module, queues)
     module["wrong"](1, 1, (queue, memory, key, np.int32(rounds), posted), timeout=30)
     assert posted[0] == rounds - 3
     assert queue.info().state == "error"
+
+
+@pytest.mark.parametrize("doorbell", ["record", "proxy"])
+def test_threads_post_more_copies_than_the_ring_has_and_commit_them_once(module, doorbell):
+    n, size = 300, 16
+    with dgkit.Device("soft") as device, device.nic() as nic, dgkit.empty(65536) as memory:
+        queue = nic.queue_pair(64, doorbell=doorbell)
+        queue.connect(queue)
+        data, bufs = memory.array[: 2 * n * size], memory.array[32768:].view("u8")
+        data[: n * size] = np.random.default_rng(3).integers(1, 256, n * size)
+        with device.register(memory) as region:
+            key = nic.key(region).big_endian
+            for i in range(2 * n):
+                bufs[3 * i : 3 * i + 3] = region.address + i * size, size, key
+            counts = np.zeros(4, "u8")
+            arguments = (queue, bufs, np.uint64(n), counts)
+            module["copies"](2, THREADS, arguments, timeout=30)
+            assert counts.tolist() == [0, n, n, 2 * THREADS]
+            while queue.info().completed < n:
+                assert queue.info().state == "rts"
+    before, after = data.reshape(2, n, size)
+    assert (after[:, 2:] == before[:, 1:-1]).all()
+    assert not after[:, :2].any()

@@ -142,7 +142,7 @@ static void the_ring_is_used_again_and_a_context_started_again(void)
 	for (int round = 0; round < 2; round++) {
 		const uint32_t entries = c.handle->qp.sq_wqe_num;
 
-		for (uint32_t i = 0; i < 5; i++) {
+		for (uint32_t i = 0; i < 3; i++) {
 			for (uint32_t k = 0; k < entries / 2; k++)
 				post(&c, GPU, HOST, k % N, 8);
 			for (uint32_t k = 0; k < entries / 2; k++)
