@@ -194,6 +194,10 @@ VM_TUNING = Document(
     "https://docs.nvidia.com/ai-enterprise/planning-resource/optimizing-vm-configuration-ai-inference/"
     "latest/appendix.html",
 )
+SYSFS_INFINIBAND = Document(
+    "Linux kernel, sysfs-class-infiniband",
+    "https://docs.kernel.org/admin-guide/abi-stable.html",
+)
 SYSFS_PCI = Document(
     "Linux kernel, ABI of /sys/bus/pci", "https://docs.kernel.org/admin-guide/abi-testing.html"
 )

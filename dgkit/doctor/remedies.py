@@ -50,6 +50,7 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
     if machine.know(package_manager) == "other":
+        lines = [_without_systemd(line, machine) for line in lines]
         lines = [_in_words(line, machine) for line in lines]
     elif machine.know(has_yum_only):
         lines = [line.replace("sudo dnf ", "sudo yum ") for line in lines]
@@ -124,6 +125,19 @@ def _in_words(line: str, machine: Machine) -> str:
     packages = [word for word in line.split() if word[0] != "-" and word not in _COMMAND_WORDS]
     name = machine.know(os_release).get("ID", "this distribution") or "this distribution"
     return f"# Install, with the means of {name}: {' '.join(packages)}"
+
+
+# Distributions that have neither systemctl nor a shell to load modules from.
+_BY_API = {"talos": "machine configuration", "bottlerocket": "settings"}
+
+
+def _without_systemd(line: str, machine: Machine) -> str:
+    """Return an instruction for a system that is changed through its API only."""
+    where = _BY_API.get(machine.know(os_release).get("ID", ""))
+    if not where or not line.startswith(("sudo systemctl ", "sudo modprobe ")):
+        return line
+    what = "kernel module" if " modprobe " in line else "service"
+    return f"# In the {where} of {machine.know(os_release)['ID']}: the {what} {line.split()[-1]}"
 
 
 _COMMAND_WORDS = frozenset({"sudo", "apt", "dnf", "install", "&&", "module", "enable", "upgrade"})

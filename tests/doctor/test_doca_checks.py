@@ -73,7 +73,9 @@ def test_the_old_sample_guide_is_said_to_disagree_with_todays_doca() -> None:
 
 def test_a_dpu_gets_its_doca_by_an_image_and_is_not_asked_for_gpunetio() -> None:
     arm = {**ARM, "text /etc/mlnx-release": "an image"}
-    assert "bfb-install" in one("doca-version", arm).remedy[1]
+    *_, erases, install = one("doca-version", arm).remedy
+    assert "erases" in erases
+    assert "bfb-install" in install
     for check in ("doca-version", "doca-libraries"):
         assert one(check, arm, goal=Goal.GPUNETIO).verdict is Verdict.NOT_APPLICABLE
 

@@ -142,8 +142,8 @@ link /usr/local/cuda
 names /usr/local
 names /dev/infiniband
 names /sys/bus/platform/devices
-names /sys/class/infiniband
-names /sys/module/nvidia_peermem
+names /sys/class/infiniband(/[^/]+/ports/1/gid_attrs/ndevs)?
+names /sys/module/(nvidia_peermem|mlx[45]_(core|ib))
 names /sys/kernel/mm/memory_peers
 names /dev/nvidia-caps-imex-channels
 ask device-files

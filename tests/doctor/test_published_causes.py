@@ -125,7 +125,8 @@ def test_stopped_drivers_of_mlnx_ofed_are_started() -> None:
     assert found[0].remedy == ("sudo /etc/init.d/openibd start",)
     assert {f.check: f.follows for f in found}["peermem"] == "rdma-devices"
     kept = published("talos-pkgs-855-mlx5ib")
-    assert one("rdma-devices", kept).remedy == ("sudo modprobe mlx5_ib",)
+    (line,) = one("rdma-devices", kept).remedy
+    assert line == "# In the machine configuration of talos: the kernel module mlx5_ib"
 
 
 def test_a_container_that_lost_its_gpus_is_the_cause() -> None:
@@ -158,3 +159,42 @@ def test_a_guest_should_work_as_far_as_it_sees() -> None:
     assert found.best is not None
     assert found.best.word == "should work"
     assert "hypervisor" in found.best.proviso
+
+
+def test_a_kernel_older_than_the_option_that_keeps_acs_off_is_not_given_it() -> None:
+    def printed(release: str) -> str:
+        system = published("nccl-304-plx").sections["system"].replace("4.15.0-88-generic", release)
+        made = published("nccl-304-plx", system=system).machine()
+        (found,) = (one for one in judge("acs", made, goal=Goal.RDMA) if one.remedy)
+        return " ".join(found.remedy)
+
+    assert "disable_acs_redir" not in printed("4.15.0-88-generic")
+    assert "setpci" in printed("4.15.0-88-generic")
+    assert "disable_acs_redir" in printed("4.19.0-1")
+
+
+_FAR_NIC = """
+pci0000:20 numa=1 cpus=16-31
+  01.1 root-amd
+    00.0 cx6 rdma=mlx5_9 net=ens9
+"""
+
+
+@pytest.mark.parametrize(
+    ("near", "verdicts"),
+    [(" down", [Verdict.WARN, Verdict.OK]), ("", [Verdict.OK, Verdict.OK])],
+)
+def test_a_far_nic_does_not_stand_in_for_those_near_the_gpus_unsaid(
+    near: str, verdicts: list[Verdict]
+) -> None:
+    tree = published("nccl-304-plx").sections["tree"].replace("net=ib0", f"net=ib0{near}")
+    made = published("nccl-304-plx", tree=tree.rstrip() + _FAR_NIC).machine()
+    found = judge("rdma-devices", made, goal=Goal.RDMA)
+    assert [one.verdict for one in sorted(found, key=lambda one: one.subject)] == verdicts
+
+
+@pytest.mark.parametrize(("count", "verdict"), [(9, Verdict.OK), (10, Verdict.WARN)])
+def test_more_gpus_than_cuda_lets_one_reach_are_counted(count: int, verdict: Verdict) -> None:
+    bus = "pci0000:{:02x} numa=0 cpus=0-31\n  01.1 root-amd\n    00.0 a40\n"
+    tree = "".join(bus.format(16 * number) for number in range(count))
+    assert one("gpu-peers", published("nccl-tests-74-a40", tree=tree)).verdict is verdict

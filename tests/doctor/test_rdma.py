@@ -134,7 +134,7 @@ def test_a_device_that_libibverbs_does_not_list_cannot_be_used() -> None:
     none = Reading(said="No IB devices found\n", code=255)
     found = one("rdma-devices", device(), {"run ibv_devinfo": none})
     assert found.verdict is Verdict.FAIL
-    assert any("/dev/infiniband" in line for line in found.remedy)
+    assert found.remedy == ("sudo apt install ibverbs-providers",)
     seen = one("rdma-devices", device(), {"run ibv_devinfo": "hca_id:\tmlx5_0\n"})
     assert seen.verdict is Verdict.OK
 
@@ -181,3 +181,79 @@ def test_devices_of_one_kind_share_an_answer() -> None:
 
 def test_without_rdma_devices_there_is_nothing_to_try() -> None:
     assert one("rdma-dmabuf").verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize(
+    ("modules", "says", "command"),
+    [
+        ("ib_core 1 0 - Live 0x0\n", "mlx5_core is not loaded", "sudo modprobe mlx5_ib"),
+        ("mlx5_core 1 0 - Live 0x0\n", "mlx5_core is loaded", "sudo dmesg | grep mlx5"),
+        (Reading(fault="denied", why="no"), "may not be loaded", "sudo modprobe mlx5_ib"),
+    ],
+)
+def test_a_module_is_called_unloaded_only_where_the_list_lacks_it(
+    modules: object, says: str, command: str
+) -> None:
+    found = one("rdma-devices", NIC, {"text /proc/modules": modules})
+    assert says in found.why
+    assert found.remedy == (command,)
+
+
+def test_a_nic_of_the_older_driver_is_not_sent_to_the_newer_one() -> None:
+    uevent = "PCI_CLASS=20000\nPCI_ID=15B3:1007\n"
+    found = one(
+        "rdma-devices",
+        {**NIC, "text /sys/bus/pci/devices/0000:9f:00.0/uevent": uevent},
+        {"text /proc/modules": "ib_core 1 0 - Live 0x0\n"},
+    )
+    assert "mlx4_core is not loaded" in found.why
+
+
+def gids(*nets: str) -> dict[str, object]:
+    """The readings of the GIDs of mlx5_0, each of an interface, and of an entry without one."""
+    folder = f"{CLASS}/mlx5_0/ports/1/gid_attrs/ndevs"
+    empty = Reading(fault="failed", why="Invalid argument")
+    entries = {f"text {folder}/{index}": f"{net}\n" for index, net in enumerate(nets)}
+    last = str(len(nets))
+    names = [*map(str, range(len(nets))), last]
+    return {**entries, f"text {folder}/{last}": empty, f"names {folder}": names}
+
+
+@pytest.mark.parametrize(
+    ("nets", "verdict", "says"),
+    [
+        (("ens6f0np0",), Verdict.OK, ""),
+        (("eth7", "ens6f0np0"), Verdict.OK, ""),
+        (("eth7",), Verdict.FAIL, "eth7, in another network namespace"),
+        ((), Verdict.FAIL, "the port has no GID"),
+    ],
+)
+def test_a_roce_port_needs_a_gid_of_this_network_namespace(
+    nets: tuple[str, ...], verdict: Verdict, says: str
+) -> None:
+    here = {"names /sys/class/net": ["lo", "ens6f0np0"]}
+    found = one("rdma-devices", device(), gids(*nets), here)
+    assert found.verdict is verdict
+    assert says in found.why
+
+
+def test_gids_that_may_not_be_read_or_are_too_many_are_not_judged() -> None:
+    here = {"names /sys/class/net": ["lo"]}
+    folder = f"text {CLASS}/mlx5_0/ports/1/gid_attrs/ndevs"
+    denied = {f"{folder}/0": Reading(fault="denied", why="no")}
+    assert one("rdma-devices", device(), gids("eth7"), denied, here).verdict is Verdict.OK
+    many = gids(*[f"eth{n}" for n in range(20)])
+    assert one("rdma-devices", device(), many, here).verdict is Verdict.OK
+    infiniband = device(layer="InfiniBand")
+    assert one("rdma-devices", infiniband, gids("eth7"), here).verdict is Verdict.OK
+
+
+def test_a_library_that_a_container_lacks_is_not_installed_on_the_host() -> None:
+    none = {"run ibv_devinfo": Reading(said="No IB devices found\n", code=255)}
+    found = one("rdma-devices", device(), none, {"text /.dockerenv": ""})
+    assert (
+        "# In the container's image, not on the host: apt install ibverbs-providers" in found.remedy
+    )
+    assert any("--device=/dev/infiniband" in line for line in found.remedy)
+    ofed = {"run ofed_info -s": "MLNX_OFED_LINUX-24.10-0.7.0.0:\n"}
+    assert "MLNX_OFED" in one("rdma-devices", device(), none, ofed).remedy[0]

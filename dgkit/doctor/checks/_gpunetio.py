@@ -52,7 +52,8 @@ def install_commands(case: Case) -> list[str]:
     """Return the commands that install DOCA with the parts that the goal needs."""
     if case.machine.know(side) == "dpu":
         return [
-            "# on the host, with an image (BFB) from developer.nvidia.com/doca-downloads:",
+            "# On the host, with an image (BFB) from developer.nvidia.com/doca-downloads.",
+            "# It erases the system and all files of these Arm cores: save them first.",
             "sudo bfb-install --rshim rshim0 --bfb IMAGE.bfb",
         ]
     names = _EXTRA if case.goal is Goal.GPUNETIO else {"apt": "doca-all", "dnf": "doca-all"}

@@ -9,6 +9,7 @@ from ..facts import bridges, cmdline, coherent, data_direct, pairs, pci, virtual
 from ..facts.bridges import Bridge
 from ..facts.distribution import as_root
 from ..facts.topology import Near
+from ..facts.uname import uname
 from ..finding import Finding
 from ..goals import WITH_PEERS
 from ..machine import Case, Machine
@@ -23,6 +24,7 @@ _VFIO = references.VFIO("Groups, Devices, and IOMMUs")
 _VM = references.VM_TUNING("ATS and ACS configuration")
 _SMMU = references.NODEWRIGHT("pull request 121")
 _PARAMETERS = references.KERNEL_PARAMETERS("pci=disable_acs_redir=")
+_PARAMETER = (4, 19)  # the first Linux with it
 # The bits that redirect peer-to-peer traffic to the CPU (Linux, drivers/pci/p2pdma.c,
 # pci_bridge_has_acs_redir). pci=disable_acs_redir= clears only these (pci.c, pci_enable_acs).
 _REDIRECT = frozenset({"ReqRedir", "CmpltRedir", "EgressCtrl"})
@@ -150,6 +152,16 @@ def _remedy(machine: Machine, names: Sequence[str]) -> list[str]:
     return [
         "# In the BIOS: switch off ACS (Access Control) for these bridges, if it has the option",
         *(f"sudo setpci -s {name} ECAP_ACS+0x6.w=0000" for name in names),
+        *_for_good(machine, names),
+    ]
+
+
+def _for_good(machine: Machine, names: Sequence[str]) -> list[str]:
+    """Return how to keep ACS off at each boot; the kernel's parameter came with Linux 4.19."""
+    linux = machine.know(uname)
+    if () < linux.version < _PARAMETER:
+        return [f"# That lasts until the next boot: Linux {linux.release} has no parameter for it."]
+    return [
         "# That lasts until the next boot; permanently, on the kernel command line:",
         cmdline.add_parameter(machine, f'pci=disable_acs_redir="{";".join(names)}"', "acs"),
     ]

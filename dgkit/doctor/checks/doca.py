@@ -280,6 +280,8 @@ _SHIPPED = {("ubuntu", "20.04"): 28, ("ubuntu", "22.04"): 39, ("debian", "11"): 
 
 def _newer_verbs(case: Case) -> list[str]:
     """Return the commands that install a newer rdma-core: the distribution's, or else DOCA's."""
+    if case.machine.know(ofed).installed:
+        return ["# Upgrade MLNX_OFED or DOCA-OFED, which has its own rdma-core: no other over it."]
     os_release = case.machine.know(distribution.os_release)
     name, number = os_release.get("ID", "").lower(), os_release.get("VERSION_ID", "")
     shipped = _SHIPPED.get((name, number))

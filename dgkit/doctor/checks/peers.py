@@ -19,6 +19,8 @@ from ._devices import per_gpu
 _HOST = ("host",)
 _SMI = references.NVIDIA_SMI("topo -m, Legend")
 _FABRIC = references.NVIDIA_SMI("Fabric")
+_PEERS = references.CUDA_GUIDE("Peer-to-Peer Memory Access")
+_MOST_PEERS = 8  # of a GPU in the system, without NVSwitch
 _NOT_READY = "CUDA does not start (802)"
 _RESTART_FABRIC = (
     "sudo systemctl restart nvidia-fabricmanager",
@@ -48,6 +50,13 @@ def _gpu_peers(case: Case) -> Iterator[Finding]:
 def _connected(machine: Machine, both: tuple[Pair, ...]) -> Finding:
     """Return the finding on GPUs with no known obstacle between them."""
     links, access = machine.know(_nvlinks), machine.know(nvidia_topo.peer_access)
+    if not links and (count := len(gpus.usable(machine))) > _MOST_PEERS + 1:
+        return finding.warn(
+            f"{count} GPUs over PCIe", needed=f"{_MOST_PEERS + 1} or fewer", sources=[_PEERS],
+            why=f"Without NVSwitch, CUDA gives a GPU access to {_MOST_PEERS} others at most; "
+            "beyond: error 711.",
+            remedy=[f"export CUDA_VISIBLE_DEVICES={','.join(map(str, range(_MOST_PEERS + 1)))}"],
+        )  # fmt: skip
     classes = sorted({pair.path.near for pair in both})
     found = ", ".join([*sorted(links), *(str(near) for near in classes if not links)])
     why = "" if links else f"Over PCIe; CUDA decides for each pair: {nvidia_topo.PEERS}."

@@ -7,21 +7,25 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import distribution, firmware, ibv_devinfo, pci, rdma, virtual
+from ..facts import distribution, firmware, ibv_devinfo, nvidia_proc, pci, rdma, topology, virtual
 from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
+from ..facts.topology import Near
 from ..facts.uname import uname
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
-from ..machine import Case
+from ..machine import Case, Machine
 from ..prerequisites import applies, missing_device, readable, reason
 from ..registry import check
+from ..remedies import with_devices
 from ._devices import any_of
 
 _KERNEL = (5, 12)  # first kernel in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
 _DMABUF = references.RDMA_DMABUF("Linux 5.12")
+_GID = references.SYSFS_INFINIBAND("gid_attrs/ndevs")
+_FIRST_MLX5 = 0x1011  # device id of the Connect-IB; those below are of mlx4
 _SUPPORTED = "registers a dma-buf"
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
 _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # systemd's and the kernel's names of real interfaces
@@ -69,12 +73,30 @@ def _no_devices(case: Case) -> Finding:
 def _without_driver(case: Case, address: str) -> tuple[str, list[str]]:
     """Return a sentence on why a NIC has no RDMA device, and the remedy."""
     device = case.machine.know(pci.tree).devices.get(address)
-    if device is not None and device.driver:
-        why = "There is a NIC, but the kernel has no RDMA device for it: mlx5_ib is not loaded."
-        return why, ["sudo modprobe mlx5_ib"]
-    installed = case.machine.know(ofed).installed
-    start = "sudo /etc/init.d/openibd start" if installed else "sudo modprobe mlx5_ib"
-    return "There is a NIC, and no driver holds it: mlx5_core is not loaded.", [start]
+    driver = device.driver if device is not None else ""
+    if driver and not driver.startswith("mlx"):
+        why = f"There is a NIC, and {driver} holds it, so that it has no RDMA device here."
+        return why, [f"# Use it where {driver} gives it to, or give it back to its own driver."]
+    old = device is not None and 0x1000 < device.device < _FIRST_MLX5
+    family = "mlx4" if driver.startswith("mlx4") or old else "mlx5"
+    module = f"{family}_ib" if driver else f"{family}_core"
+    why = "the kernel has no RDMA device for it" if driver else "no driver holds it"
+    loaded = _is_loaded(case.machine, module)
+    if loaded:
+        why = f"There is a NIC, and {why}, although {module} is loaded: its messages say why."
+        return why, [f"sudo dmesg | grep {family}"]
+    state = "is not loaded" if loaded is False else "may not be loaded (/proc/modules was not read)"
+    ofed_starts = not driver and case.machine.know(ofed).installed
+    start = "sudo /etc/init.d/openibd start" if ofed_starts else f"sudo modprobe {family}_ib"
+    return f"There is a NIC, but {why}: {module} {state}.", [start]
+
+
+def _is_loaded(machine: Machine, module: str) -> bool | None:
+    """Return whether a module is loaded or built into the kernel; None if that is not known."""
+    if machine.read.names(f"/sys/module/{module}").ok:
+        return True
+    loaded = machine.know(nvidia_proc.modules)
+    return None if loaded is None else module in loaded
 
 
 def _soft_roce(case: Case) -> list[str]:
@@ -88,18 +110,29 @@ def _soft_roce(case: Case) -> list[str]:
 
 
 def _hidden(case: Case, device: RdmaDevice) -> Finding:
+    lib = "ibv_devinfo does not list it: its provider library is missing"
+    remedy = [_install_providers(case.machine)]
+    if case.machine.know(virtual.container).engine:
+        lib += " from the container's image, or the container has no /dev/infiniband"
+        remedy += with_devices(case.machine, gpu=False, infiniband=True)
     return finding.fail(
         "in the kernel, not in libibverbs",
         needed="both",
-        why="ibv_devinfo does not list it: its provider library is missing, or this is a container "
-        "without /dev/infiniband.",
+        why=f"{lib}.",
         subject=device.name,
-        remedy=[
-            distribution.install(case.machine, "ibverbs-providers", "rdma-core libibverbs"),
-            "# in a container: start it with --device=/dev/infiniband --cap-add=IPC_LOCK",
-        ],
+        remedy=remedy,
         sources=[_SOURCE],
     )
+
+
+def _install_providers(machine: Machine) -> str:
+    """Return how to install the provider libraries, where the program runs."""
+    command = distribution.install(machine, "ibverbs-providers", "rdma-core libibverbs")
+    if machine.know(virtual.container).engine:
+        return f"# In the container's image, not on the host: {command.removeprefix('sudo ')}"
+    if machine.know(ofed).installed:
+        return "# Reinstall MLNX_OFED's rdma-core: the distribution's does not fit its libibverbs."
+    return command
 
 
 def _judge(case: Case, device: RdmaDevice) -> Finding:
@@ -114,10 +147,19 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
         why = "RDMA in software is suitable for tests, but does not support GPU memory."
         return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
+    if device.active and case.goal not in BY_ARM and (found := _without_gid(case, device)):
+        return found
     if device.active or case.goal in BY_ARM:
         why = "" if device.active else "DMA over PCIe needs no link."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
     others = case.machine.know(rdma.devices).devices
+    if _is_nearest(case, device):
+        why = "It has no link, and no device that has one is as near to a GPU: bytes go between "
+        why += "host bridges, slower."
+        return finding.warn(
+            ports, needed="ACTIVE", why=why, subject=device.name, remedy=_plug_in(device),
+            sources=[_SOURCE],
+        )  # fmt: skip
     if any(other.active and not other.software for other in others):
         why = "It has no link; another device has one."
         return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
@@ -126,9 +168,63 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         needed="ACTIVE",
         why="No port has a link, so it reaches no other machine.",
         subject=device.name,
-        remedy=["# plug in the cable, and check the switch port", *_link_up(device)],
+        remedy=_plug_in(device),
         sources=[_SOURCE],
     )
+
+
+def _without_gid(case: Case, device: RdmaDevice) -> Finding | None:
+    """Return the finding if no GID of an active Ethernet port is of this network namespace."""
+    nets = case.machine.read.names("/sys/class/net")
+    active = [p for p in device.ports if p.state == "ACTIVE"]
+    known = [rdma.gid_nets(case.machine, device.name, port.number) for port in active]
+    if not nets.names or any(port.link_layer != "Ethernet" for port in active) or None in known:
+        return None
+    owners = frozenset(net for of_port in known for net in of_port or ())
+    if owners & set(nets.names):
+        return None
+    why = "Queue pairs cannot connect (ibv_modify_qp: No such device, or Invalid argument): "
+    if owners:
+        why += f"its GIDs belong to {', '.join(sorted(owners)[:2])}, in another network namespace."
+    else:
+        why += "the port has no GID."
+    return finding.fail(
+        "no GID in this network namespace", needed="a GID", why=why, subject=device.name,
+        remedy=_own_gid(case.machine, device), sources=[_GID],
+    )  # fmt: skip
+
+
+def _own_gid(machine: Machine, device: RdmaDevice) -> list[str]:
+    engine = machine.know(virtual.container).engine
+    if engine == "Kubernetes":
+        return ["# In the pod: hostNetwork: true, or the NIC's interface as a second network."]
+    if engine:
+        return ["# Start the container in the host's network, with the option --network=host."]
+    return [*_up(device), "# It has a GID as soon as its interface is in this network namespace."]
+
+
+def _is_nearest(case: Case, device: RdmaDevice) -> bool:
+    """Return whether a device without a link is near a GPU, and no device with one is near any."""
+    tree, known = case.machine.know(pci.tree), case.machine.know(rdma.devices).devices
+    if case.machine.know(virtual.virtual).is_vm or not device.address:
+        return False
+    active = [d.address for d in known if d.active and d.address in tree.devices]
+    far = bool(active) and all(
+        topology.path(tree, gpu.address, address).near > Near.PHB
+        for gpu in tree.gpus
+        for address in active
+    )
+    return (
+        far
+        and device.address in tree.devices
+        and any(
+            topology.path(tree, gpu.address, device.address).near <= Near.PHB for gpu in tree.gpus
+        )
+    )
+
+
+def _plug_in(device: RdmaDevice) -> list[str]:
+    return ["# plug in the cable, and check the switch port", *_link_up(device)]
 
 
 def _link_up(device: RdmaDevice) -> list[str]:
@@ -137,6 +233,10 @@ def _link_up(device: RdmaDevice) -> list[str]:
             "sudo ibstat",
             "# an InfiniBand port becomes ACTIVE through a subnet manager: start opensm",
         ]
+    return _up(device)
+
+
+def _up(device: RdmaDevice) -> list[str]:
     return [f"sudo ip link set {shlex.quote(net)} up" for net in device.nets[:1]]
 
 

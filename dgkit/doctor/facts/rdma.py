@@ -144,5 +144,23 @@ def _port(machine: Machine, folder: str, port: str) -> RdmaPort:
     )
 
 
+_FEW = 16  # GIDs that are looked at: a port has up to 256
+
+
+def gid_nets(machine: Machine, name: str, port: int) -> frozenset[str] | None:
+    """Return the network interfaces of a port's GIDs; None if they are not known, or too many.
+
+    The kernel names an interface of another network namespace, too (Linux, sysfs-class-infiniband,
+    gid_attrs/ndevs). The file of an entry without a GID gives an error when it is read.
+    """
+    folder = f"{_CLASS}/{name}/ports/{port}/gid_attrs/ndevs"
+    indices = sorted(machine.read.names(folder).names, key=lambda index: (len(index), index))
+    found = machine.read.together([f"text {folder}/{index}" for index in indices[:_FEW]])
+    unread = any(entry.fault not in ("", "absent", "failed") for entry in found)
+    if not found or unread or (all(entry.ok for entry in found) and len(indices) > _FEW):
+        return None
+    return frozenset(entry.text.strip() for entry in found if entry.ok) - {""}
+
+
 def _line(machine: Machine, path: str) -> str:
     return machine.read.text(path).text.strip()

@@ -13,19 +13,19 @@ alarms alibaba alike alive all alloc allowed allowerasing almalinux alone also a
 amd ampere amzn and annotated annotations answer answers any anywidget apart api append appendicies
 appendix apple applicable application applications apt arch architecture archive are argtypes
 argument argv arm ascii asdict ask asked asking asks assumed ats attempt attribute attributeerror
-attributes auto awk aws azure back backslashreplace badge bar bare bars baseexception bba bcore
-before below benchmark best better between bfb bfe bhyve big bin bindings bios bit bits blackwell
-blob block blocked blocking blocks blog bluefield bluefielddpuosv bluefields board bochs body bokeh
-bond bonded bookworm bool booleans boot both box branch branches brand break bridge bridges broadcom
-broken bsp buf buffer bufs build builder building buildkit built builtins bundle bundled bus busy
-bxeon bypass byref byte bytearray bytes cache cached cachedfact cali call callable callablemodule
-can candidates cannot cap capabilities capability capable capeff capitalize caps card cards case
-cause caused causes cdi cdll cell cells centos cfg cgroup cgroups chain change changes channel
-channels char check checked checkjob checks checkverdicts chelsio child childprocesserror children
-chipset choice choose chosen chr cilium cisco class classes cli client clique clock cloexec clone
-close closed cloud clusteruuid cmdline cmpltredir cni cns code codename codes coherent collapsed
-collect collection colon colours columns com combinations comch comes command commands comment
-common compat compatibility compatible compile completed compute computed computer concerned
+attributes attrs auto awk aws azure back backslashreplace badge bar bare bars baseexception bba
+bcore before below benchmark best better between bfb bfe bhyve big bin bindings bios bit bits
+blackwell blob block blocked blocking blocks blog bluefield bluefielddpuosv bluefields board bochs
+body bokeh bond bonded bookworm bool booleans boot both box branch branches brand break bridge
+bridges broadcom broken bsp buf buffer bufs build builder building buildkit built builtins bundle
+bundled bus busy bxeon bypass byref byte bytearray bytes cache cached cachedfact cali call callable
+callablemodule can candidates cannot cap capabilities capability capable capeff capitalize caps card
+cards case cause caused causes cdi cdll cell cells centos cfg cgroup cgroups chain change changes
+channel channels char check checked checkjob checks checkverdicts chelsio child childprocesserror
+children chipset choice choose chosen chr cilium cisco class classes cli client clique clock cloexec
+clone close closed cloud clusteruuid cmdline cmpltredir cni cns code codename codes coherent
+collapsed collect collection colon colours columns com combinations comch comes command commands
+comment common compat compatibility compatible compile completed compute computed computer concerned
 concurrent condition conf confidential config configs configuration configuring connect connected
 connectx consequences considerations container containerd containerenv containers contains content
 context contextlib contextmanager contexts control controller controllers convert copy core count
@@ -86,28 +86,28 @@ mlnxofedinstall mlnxofedv mlx mlxbf mlxconfig mlxfwmanager mlxfwreset mlxprivhos
 mode model models modes modeset modestate modinfo modprobe modular module modules moduletype mok
 mokutil monotonic more most mounted move mps msgspec msgspecerror mst mstconfig mstflint mstfwreset
 multi multiline naa name named namedtuple names namespace namespaces narrowest native nccl
-nccltoposetpaths near nearest need needed needs nerdctl net netdev nets network networking networks
-new newer news next nic nics noctty node nodes nodewright nodex noexec nofile nonblock none nopt not
-notadirectoryerror note notebook notebooks notes notify notimplementederror nouveau now nowait null
-numa numactl number numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml
-nvreg nvrm nvshmem nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old older
-oldest omit once one online only open opened openibd opensm openstack opensuse openucx operating
-operation operator ops opt optimizing option options oracle order ordering ordinal org origin
-origins oserror other others otherwise ours out outdated output outputs over override overview own
-owner package packagenotfounderror packages page pageable pages pair pairs panel panels paragraph
-parallels parameter parameters params parent parents parse parsed part partial partition parts
-pascal pasid passes passthrough path pathlike paths pathsep pattern patterns pause pci pcidevice
-pcie pcielink pciemultigpusystems pcitree pciutils pdi pdma peer peermappingoverride peermem peers
-pending pensando per permissionerror persistence persistenced pgrep phb phoronix phys physfn
-physical pid pillow pinned pip pipe pix pkg pkgconfig place placeholder placeholders placement
-placements places plain planning platform platforms plenty plugin plural pod podman poll pop popen
-port porting ports posix possible power pre prefers prefixlen present print printable priv private
-privileged probe probes proc procedures process processes processlookuperror processor processors
-prod product program programming programs progress property provider providers proviso proxy psb
-pseudonymgenerator pseudonyms psid psids pstatus pub pull put pxb python qemu qlogic qpi quad
-queried queries query question queue queued queues quiet quote quoted ran range rank ranks raspbian
-rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader readers reading
-readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
+nccltoposetpaths ndevs near nearest need needed needs nerdctl net netdev nets network networking
+networks new newer news next nic nics noctty node nodes nodewright nodex noexec nofile nonblock none
+nopt not notadirectoryerror note notebook notebooks notes notify notimplementederror nouveau now
+nowait null numa numactl number numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks
+nvme nvml nvreg nvrm nvshmem nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old
+older oldest omit once one online only open opened openibd opensm openstack opensuse openucx
+operating operation operator ops opt optimizing option options oracle order ordering ordinal org
+origin origins oserror other others otherwise ours out outdated output outputs over override
+overview own owner package packagenotfounderror packages page pageable pages pair pairs panel panels
+paragraph parallels parameter parameters params parent parents parse parsed part partial partition
+parts pascal pasid passes passthrough path pathlike paths pathsep pattern patterns pause pci
+pcidevice pcie pcielink pciemultigpusystems pcitree pciutils pdi pdma peer peermappingoverride
+peermem peers pending pensando per permissionerror persistence persistenced pgrep phb phoronix phys
+physfn physical pid pillow pinned pip pipe pix pkg pkgconfig place placeholder placeholders
+placement placements places plain planning platform platforms plenty plugin plural pod podman poll
+pop popen port porting ports posix possible power pre prefers prefixlen present print printable priv
+private privileged probe probes proc procedures process processes processlookuperror processor
+processors prod product program programming programs progress property provider providers proviso
+proxy psb pseudonymgenerator pseudonyms psid psids pstatus pub pull put pxb python qemu qlogic qpi
+quad queried queries query question queue queued queues quiet quote quoted ran range rank ranks
+raspbian rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader readers
+reading readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
 recorded recordedreader recording recordings recursionerror red redact redacted redactor redhat
 redir redirect references refused reg region regions register registered registration registry
 registrydwords related release releases relevant remedies remedy remove removeprefix removesuffix

@@ -106,6 +106,10 @@ def _device(node: Node) -> dict[str, object]:
     if "net" in words:
         others = words["reps"].split(",") if "reps" in words else []
         made[f"names {folder}/device/net"] = [words["net"], *others]
+    if words.get("net") and not infiniband:  # the link-local GID, as RoCE v1 and v2
+        gids = f"{folder}/ports/1/gid_attrs/ndevs"
+        made[f"names {gids}"] = ["0", "1"]
+        made |= {f"text {gids}/{index}": f"{words['net']}\n" for index in "01"}
     return made
 
 
