@@ -572,6 +572,167 @@ static void malformed_frames_are_steered_or_dropped(void)
 	close_net(&n);
 }
 
+/* ---- rules ---- */
+
+/* Sends an IPv4 datagram to a UDP port, of `size` bytes with its headers. */
+static void peer_sends_datagram(struct net *n, uint16_t port, uint8_t size)
+{
+	uint8_t frame[256];
+
+	fill_frame(frame, size, port);
+	memcpy(frame + 12, "\x08\x00\x45\x00\x00", 5);
+	frame[17] = (uint8_t)(size - 14);
+	memset(frame + 18, 0, 6);
+	frame[23] = IPPROTO_UDP;
+	frame[36] = (uint8_t)(port >> 8);
+	frame[37] = (uint8_t)port;
+	peer_sends(n, frame, size);
+}
+
+static struct doca_flow_pipe *a_pipe_of_ports(struct net *n)
+{
+	const struct doca_flow_match match = {
+		.parser_meta = {DOCA_FLOW_L3_META_IPV4, DOCA_FLOW_L4_META_UDP},
+		.outer.udp.l4_port.dst_port = 0xffff, /* of each entry */
+	};
+	const struct doca_flow_fwd drop = {.type = DOCA_FLOW_FWD_DROP};
+	struct doca_flow_pipe_cfg *cfg;
+	struct doca_flow_pipe *pipe;
+
+	OK(doca_flow_pipe_cfg_create(&cfg, n->port));
+	OK(doca_flow_pipe_cfg_set_type(cfg, DOCA_FLOW_PIPE_BASIC));
+	OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+	OK(doca_flow_pipe_create(cfg, NULL, &drop, &pipe));
+	OK(doca_flow_pipe_cfg_destroy(cfg));
+	return pipe;
+}
+
+static struct doca_flow_pipe_entry *a_port(struct doca_flow_pipe *pipe, uint16_t port,
+					   const struct doca_flow_fwd *fwd)
+{
+	const struct doca_flow_match match = {.outer.udp.l4_port.dst_port = htons(port)};
+	struct doca_flow_pipe_entry *e;
+
+	OK(doca_flow_pipe_basic_add_entry(0, pipe, &match, 0, NULL, NULL, fwd, 0, NULL, &e));
+	return e;
+}
+
+static uint64_t hits(struct doca_flow_pipe_entry *e)
+{
+	struct doca_flow_resource_query q;
+
+	OK(doca_flow_resource_query_entry(e, &q));
+	return q.counter.total_pkts;
+}
+
+/* Waits until `count` frames matched no entry of a pipe. */
+static void misses(struct doca_flow_pipe *pipe, uint64_t count)
+{
+	struct doca_flow_resource_query q = {0};
+
+	for (double end = now_s() + 30; q.counter.total_pkts < count; sched_yield()) {
+		OK(doca_flow_resource_query_pipe_miss(pipe, &q));
+		CHECK(now_s() < end);
+	}
+	CHECK_EQ(q.counter.total_pkts, count);
+}
+
+static void rules_select_what_a_queue_receives(void)
+{
+	struct net n = {0};
+	struct doca_flow_match udp = {.outer.l3_type = DOCA_FLOW_L3_TYPE_IP4,
+				      .outer.ip4.next_proto = IPPROTO_UDP};
+	const struct doca_flow_match bits = {.outer.l3_type = (enum doca_flow_l3_type)~0u,
+					     .outer.ip4.next_proto = 0xff};
+	uint16_t queue = 3, absent = 4;
+	struct doca_flow_fwd to_queue = {.type = DOCA_FLOW_FWD_RSS,
+					 .rss = {.queues_array = &queue, .nr_queues = 1}};
+	struct doca_flow_fwd to_absent = {.type = DOCA_FLOW_FWD_RSS,
+					  .rss = {.queues_array = &absent, .nr_queues = 1}};
+	struct doca_flow_pipe_entry *e;
+
+	no_gpu();
+	open_net(&n);
+	struct doca_flow_pipe *ports = a_pipe_of_ports(&n);
+	struct doca_flow_fwd to_ports = {.type = DOCA_FLOW_FWD_PIPE, .next_pipe = ports};
+
+	memset(udp.outer.eth.src_mac, 1, 6); /* not compared */
+	OK(doca_flow_pipe_control_add_entry(0, n.root, &udp, &bits, NULL, NULL, NULL, NULL, NULL,
+					    5, &to_ports, NULL, &e));
+	struct doca_flow_pipe_entry *kept = a_port(ports, 1000, &to_queue);
+	struct doca_flow_pipe_entry *lost = a_port(ports, 1001, &to_absent);
+
+	for (uint16_t port = 1000; port < 1004; port++)
+		peer_sends_datagram(&n, port, 60);
+	peer_sends_datagram(&n, 1000, 100);
+	reaches(&n.in->words->producer, 2);
+	misses(ports, 2);
+	CHECK_EQ(hits(kept), 2);
+	CHECK_EQ(hits(lost), 1);
+	CHECK_EQ(hits(e), 5);
+	CHECK_EQ(n.in->ring[0].bytes, 60);
+	CHECK_EQ(n.in->ring[1].bytes, 100);
+	OK(doca_flow_pipe_remove_entry(0, 0, kept));
+	peer_sends_datagram(&n, 1000, 60);
+	misses(ports, 3);
+	doca_flow_pipe_destroy(ports); /* its frames are dropped from then on */
+	peer_sends_datagram(&n, 1000, 60);
+	while (hits(e) < 7)
+		sched_yield();
+	CHECK_EQ(load(&n.in->words->producer), 2);
+	close_net(&n);
+}
+
+static void what_rules_cannot_do_is_refused(void)
+{
+	struct net n = {0};
+	uint16_t queue = 256;
+	struct doca_flow_fwd fwd = {.type = DOCA_FLOW_FWD_PORT};
+	struct doca_flow_pipe_cfg *cfg;
+	struct doca_flow_cfg *library;
+	struct doca_flow_port *port;
+	struct doca_flow_pipe *pipe;
+	struct doca_flow_target *kernel;
+	struct doca_flow_monitor monitor = {DOCA_FLOW_RESOURCE_TYPE_SHARED};
+
+	no_gpu();
+	open_net(&n);
+	OK(doca_flow_cfg_create(&library));
+	REFUSED(doca_flow_cfg_set_mode_args(library, "switch"), NOT_SUPPORTED);
+	OK(doca_flow_cfg_set_mode_args(library, "vnf,hws"));
+	REFUSED(doca_flow_init(library), ALREADY_EXIST);
+	OK(doca_flow_pipe_cfg_create(&cfg, n.port));
+	REFUSED(doca_flow_pipe_cfg_set_type(cfg, (enum doca_flow_pipe_type)2), NOT_SUPPORTED);
+	REFUSED(doca_flow_pipe_cfg_set_monitor(cfg, &monitor), NOT_SUPPORTED);
+	REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), NOT_SUPPORTED);
+	fwd.type = DOCA_FLOW_FWD_RSS;
+	REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), INVALID_VALUE);
+	fwd.rss.queues_array = &queue;
+	fwd.rss.nr_queues = 1;
+	REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), INVALID_VALUE);
+	fwd.rss_type = DOCA_FLOW_RESOURCE_TYPE_SHARED;
+	REFUSED(doca_flow_pipe_create(cfg, NULL, &fwd, &pipe), NOT_SUPPORTED);
+	fwd.type = DOCA_FLOW_FWD_TARGET;
+	REFUSED(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe), INVALID_VALUE);
+	OK(doca_flow_get_target(DOCA_FLOW_TARGET_KERNEL, &kernel));
+	fwd.target = kernel;
+	OK(doca_flow_pipe_create(cfg, &fwd, NULL, &pipe));
+	REFUSED(doca_flow_pipe_basic_add_entry(0, n.root, NULL, 0, NULL, NULL, NULL, 0, NULL,
+					       &n.entry),
+		INVALID_VALUE);
+	REFUSED(doca_flow_pipe_basic_add_entry(0, pipe, NULL, 1, NULL, NULL, NULL, 0, NULL,
+					       &n.entry),
+		NOT_SUPPORTED);
+	OK(doca_flow_pipe_cfg_set_is_root(cfg, true));
+	REFUSED(doca_flow_pipe_create(cfg, NULL, NULL, &pipe), ALREADY_EXIST);
+	OK(doca_flow_pipe_cfg_destroy(cfg));
+	OK(doca_flow_cfg_destroy(library));
+	port = n.port;
+	close_net(&n);
+	REFUSED(doca_flow_port_stop(port), INVALID_VALUE);
+	REFUSED(doca_flow_pipe_cfg_create(&cfg, port), INVALID_VALUE);
+}
+
 /* ---- settings ---- */
 
 static void networks_are_checked(void)
@@ -708,6 +869,8 @@ int main(int argc, char **argv)
 		TEST(an_interface_that_goes_away_fails_its_queues),
 		TEST(stopped_queues_leave_nobody_waiting),
 		TEST(malformed_frames_are_steered_or_dropped),
+		TEST(rules_select_what_a_queue_receives),
+		TEST(what_rules_cannot_do_is_refused),
 		TEST(networks_are_checked),
 		TEST(settings_are_checked),
 		TEST(keys_are_of_started_maps_of_gpu_memory),
