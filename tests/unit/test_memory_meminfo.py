@@ -1,6 +1,7 @@
 """Memory that a process may use: of the machine, and of each cgroup that it is in."""
 
 import os
+import tracemalloc
 
 import pytest
 
@@ -160,3 +161,14 @@ def test_a_kernel_that_does_not_say_what_is_available_sets_no_limit(tree, monkey
     tree("", "", {})
     monkeypatch.setattr(meminfo, "_text", lambda name: "MemFree: 3 kB\n")
     assert meminfo.available_bytes() == 1 << 62
+
+
+def test_asking_again_keeps_no_memory():
+    tracemalloc.start()
+    try:
+        for _ in range(2000):
+            meminfo.total_bytes()
+        kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/meminfo.py")])
+        assert len(kept.traces) < 20, kept.statistics("lineno")
+    finally:
+        tracemalloc.stop()
