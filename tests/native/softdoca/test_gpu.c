@@ -93,7 +93,7 @@ static void a_list_joins_host_and_gpu_memory(void)
 	gpu_close(&g);
 }
 
-static void tasks_of_both_pipes_are_in_flight_at_once(void)
+static void tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order(void)
 {
 	enum { N = 64, AREA = 16384 };
 	struct gpu_rig g;
@@ -113,6 +113,7 @@ static void tasks_of_both_pipes_are_in_flight_at_once(void)
 		run_until(&g.r, N);
 		CHECK_EQ(g.r.failed, 0);
 		for (int i = 0; i < N; i++) {
+			CHECK_EQ(g.r.order[i], i);
 			if (i % 2)
 				check_gpu(&g, i * AREA, g.r.from + i * AREA, data_len(dst[i]));
 			else
@@ -156,7 +157,7 @@ static void a_sleeper_is_woken_by_the_gpu(void)
 	gpu_close(&g);
 }
 
-static void a_stop_ends_what_the_gpu_has(void)
+static void a_stop_ends_what_the_gpu_has_in_order(void)
 {
 	struct gpu_rig g;
 	struct doca_buf *src, *dst[8];
@@ -167,14 +168,16 @@ static void a_stop_ends_what_the_gpu_has(void)
 		g.r.done = g.r.failed = g.r.n_seen = 0;
 		g.r.seen[g.r.n_seen++] = DOCA_CTX_STATE_RUNNING;
 		for (int i = 0; i < 8; i++) {
-			dst[i] = gpu_target(&g, 0, SIZE);
+			dst[i] = i % 3 ? gpu_target(&g, 0, SIZE) : target(&g.r, 0, SIZE);
 			OK(doca_task_submit(a_task(&g.r, src, dst[i], i)));
 		}
 		CHECK_DOCA(doca_ctx_stop(g.r.ctx), DOCA_ERROR_IN_PROGRESS);
 		run_until_idle(&g.r);
 		CHECK_EQ(g.r.done + g.r.failed, 8);
-		for (int i = 0; i < 8; i++)
+		for (int i = 0; i < 8; i++) {
+			CHECK_EQ(g.r.order[i], i);
 			drop(dst[i]);
+		}
 		OK(doca_ctx_start(g.r.ctx));
 	}
 	drop(src);
@@ -218,9 +221,9 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(copies_of_every_size_arrive),
 		TEST(a_list_joins_host_and_gpu_memory),
-		TEST(tasks_of_both_pipes_are_in_flight_at_once),
+		TEST(tasks_of_both_pipes_are_in_flight_at_once_and_complete_in_order),
 		TEST(a_sleeper_is_woken_by_the_gpu),
-		TEST(a_stop_ends_what_the_gpu_has),
+		TEST(a_stop_ends_what_the_gpu_has_in_order),
 		TEST(what_the_gpu_cannot_reach_fails_at_completion),
 	};
 

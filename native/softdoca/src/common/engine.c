@@ -44,6 +44,20 @@ static inline void append_all(struct task_list *l, struct task_list *more)
 	more->first = NULL;
 }
 
+static void take_out(struct task_list *l, struct doca_dma_task_memcpy *t)
+{
+	struct doca_dma_task_memcpy *before = l->first;
+	if (before == t) {
+		l->first = t->next;
+		return;
+	}
+	while (before->next != t)
+		before = before->next;
+	before->next = t->next;
+	if (l->last == t)
+		l->last = before;
+}
+
 static inline struct doca_dma_task_memcpy *take(struct task_list *l)
 {
 	struct doca_dma_task_memcpy *t = l->first;
@@ -152,6 +166,8 @@ static void push(struct engine *e)
 			break;
 		}
 		take(&e->ready);
+		append(&l->posted, t);
+		t->order = e->posts++;
 		t->posted = true;
 		e->in_channels++;
 	}
@@ -173,6 +189,7 @@ static struct doca_dma_task_memcpy *reap(struct engine *e, struct channel *l)
 	struct doca_dma_task_memcpy *t = e->all[cqe->slot_status >> 8];
 	t->outcome = outcome_of(cqe->slot_status & 0x3f);
 	t->posted = false;
+	take_out(&l->posted, t);
 	l->pipe.cq_head++;
 	l->used -= t->pieces;
 	l->tasks--;
@@ -180,13 +197,23 @@ static struct doca_dma_task_memcpy *reap(struct engine *e, struct channel *l)
 	return t;
 }
 
-static struct doca_dma_task_memcpy *look(struct engine *e, struct channel *l)
+/* Returns whether the first list begins with the task that was posted first; either may be empty. */
+static bool is_older(const struct task_list *list, const struct task_list *other)
 {
-	if (!l->tasks)
-		return NULL;
-	if (l->dev->ops->poll)
+	const struct doca_dma_task_memcpy *a = list->first, *b = other->first;
+	return !b || (a && (int32_t)(a->order - b->order) < 0);
+}
+
+/* Returns the channel with the oldest task; one of them has one. */
+static struct channel *oldest(struct engine *e)
+{
+	return is_older(&e->cpu.posted, &e->gpu.posted) ? &e->cpu : &e->gpu;
+}
+
+static void poll_channel(struct channel *l)
+{
+	if (l->tasks && l->dev->ops->poll)
 		l->dev->ops->poll(l->dev, &l->pipe);
-	return reap(e, l);
 }
 
 /* ---- the context's operations ---- */
@@ -253,6 +280,7 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 		t->path = PATH_FAILED;
 		append(ended, t);
 	}
+	l->posted.first = NULL;
 	dg_pipe_close(&l->pipe);
 	l->dev = NULL;
 }
@@ -263,9 +291,11 @@ static void channel_close(struct engine *e, struct channel *l, struct doca_pe *p
 static void dma_stop(struct doca_ctx *ctx)
 {
 	struct engine *e = &dma_of(ctx)->e;
-	struct task_list ended = {0};
-	channel_close(e, &e->cpu, ctx->pe, &ended);
-	channel_close(e, &e->gpu, ctx->pe, &ended);
+	struct task_list ended = {0}, cpu = {0}, gpu = {0};
+	channel_close(e, &e->cpu, ctx->pe, &cpu);
+	channel_close(e, &e->gpu, ctx->pe, &gpu);
+	while (cpu.first || gpu.first)
+		append(&ended, take(is_older(&cpu, &gpu) ? &cpu : &gpu));
 	/* The provider fault may have lost a completion. */
 	for (uint32_t i = 0; i < e->n && e->in_channels; i++) {
 		struct doca_dma_task_memcpy *t = e->all[i];
@@ -387,9 +417,9 @@ static bool dma_progress(struct doca_ctx *ctx)
 	if (__builtin_expect(e->in_channels, 0)) {
 		if (pe_forked(ctx->pe))
 			return false;
-		t = look(e, &e->cpu);
-		if (!t)
-			t = look(e, &e->gpu);
+		poll_channel(&e->cpu);
+		poll_channel(&e->gpu);
+		t = reap(e, oldest(e));
 		if (e->ready.first)
 			push(e);
 		if (!t)
@@ -423,8 +453,7 @@ static bool dma_arm(struct doca_ctx *ctx)
 	struct engine *e = &dma_of(ctx)->e;
 	if (!e->in_channels)
 		return e->ready.first;
-	bool cpu = channel_arm(&e->cpu, ctx->pe), gpu = channel_arm(&e->gpu, ctx->pe);
-	return cpu || gpu;
+	return channel_arm(oldest(e), ctx->pe);
 }
 
 static void channel_disarm(struct channel *l, struct doca_pe *pe)

@@ -9,7 +9,8 @@
  *   completion of a pipe   progress completes the task
  *
  * So tasks start in the order of their submission, and complete in this order unless the provider
- * fault delays, reorders or loses some; tasks of the two pipes, CPU and GPU, are not ordered.
+ * fault delays, reorders or loses some. Of the two pipes, CPU and GPU, that with the oldest task is
+ * the one whose completions are taken.
  */
 #ifndef SOFTDOCA_ENGINE_H
 #define SOFTDOCA_ENGINE_H
@@ -37,6 +38,7 @@ struct doca_dma_task_memcpy {
 	uint32_t to_region, from_region; /* indices in dg_region_table */
 	_Alignas(64) struct doca_task task;
 	uint32_t index; /* in the engine's table; also the slot in a pipe */
+	uint32_t order; /* of posting */
 	uint16_t pieces; /* operations in a pipe */
 	uint8_t path; /* enum memcpy_path */
 	bool posted, gated;
@@ -53,11 +55,13 @@ struct task_list {
 struct channel {
 	dg_device *dev; /* NULL: not open */
 	uint32_t tasks, used; /* tasks in it, and used entries of its ring */
+	struct task_list posted; /* its tasks, in the order of posting */
 	struct dg_pipe pipe;
 };
 
 struct engine {
 	uint32_t in_channels; /* tasks in both channels */
+	uint32_t posts; /* tasks posted so far */
 	uint32_t polls; /* consecutive polls without a completion */
 	uint32_t for_pipe; /* waiting tasks that progress cannot copy itself */
 	bool failed; /* a task has failed since the start */
