@@ -17,13 +17,12 @@ function makeStrip(root, onRestart) {
   });
   const hide = () => keepFocus(() => (strip.hidden = true), last, root);
   const close = button("Dismiss", hide, { class: "dg-button dg-quiet" });
-  const restart = button("", onRestart, { hidden: true });
+  const restart = button("Start the DPU again", onRestart, { hidden: true });
   const live = h("div", { role: "alert" }, text);
   const strip = h("div", { class: "dg-strip", hidden: true }, live, restart, close);
   const show = (error) => {
     const message = error.message ?? error.text;
     text.replaceChildren(h("strong", {}, /[.!?:]$/.test(message) ? message : `${message}.`), " ", error.hint ?? "");
-    restart.textContent = error.restart ?? "";
     restart.hidden = !error.restart || Boolean(root.closest(".dgkit-dashboard")); // which has a button of its own
     lost = Boolean(error.restart);
     strip.hidden = false;
