@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from .options import as_json, size
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
     from ..doctor.format.terminal import Line
+    from ..doctor.symptoms import Explanations
 
 _STYLES = {
     "fail": "bold red",
@@ -61,6 +63,14 @@ _MAX_WIDTH = 100
     help="Print one screen of text for a forum or an issue, with pseudonyms.",
 )
 @click.option(
+    "--symptom",
+    default="",
+    show_default=False,
+    metavar="TEXT",
+    help="Explain an error text of another program: its causes, by what this machine shows. "
+    "`-` reads a log from stdin.",
+)
+@click.option(
     "--from",
     "files",
     multiple=True,
@@ -94,6 +104,9 @@ def doctor(**options: Any) -> int:
     `--explain` says what each check read, which facts follow, and why they give its verdict.
     `--report` prints what a thread needs, with pseudonyms, on one screen.
 
+    `--symptom TEXT` explains an error of NCCL, UCX, NVSHMEM, DeepEP, NIXL, perftest, CUDA, DOCA or
+    the kernel. Exit code 1: a cause was found here; 6: none was, or the text is not known.
+
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
@@ -124,6 +137,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor driver-flavour bar1-size --verbose
       dgkit doctor peermem --explain
       dgkit doctor --goal rdma --report
+      dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
@@ -141,6 +155,7 @@ class _Options:
     verbose: bool
     explained: bool
     reported: bool
+    symptom: str
     files: tuple[str, ...]
     file: str | None
     word: str
@@ -156,6 +171,8 @@ def _run(options: _Options) -> int:
     if options.word:
         raise click.UsageError("--word requires --record FILE")
     _check_form(options)
+    if options.symptom:
+        return _explain_symptom(options)
     if options.reported:
         return _report(options)
     if options.explained:
@@ -193,8 +210,10 @@ def _check_form(options: _Options) -> None:
     explained, reported = options.explained, options.reported
     forms = {"--explain": explained, "--report": reported}
     forms |= {"--verbose": options.verbose, "--json": options.json_}
+    if options.symptom:
+        forms |= {"--symptom": True, "--json": False, "CHECK": bool(options.checks)}
     given = [name for name, wanted in forms.items() if wanted]
-    if len(given) > 1 and (explained or reported):
+    if len(given) > 1 and (explained or reported or options.symptom):
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if reported and options.checks:
         raise click.UsageError(f"--report is about the whole machine: omit {options.checks[0]}")
@@ -213,6 +232,36 @@ def _explain(diagnosis: Diagnosis, names: tuple[str, ...]) -> None:
 
     out = console()
     for line in explain(diagnosis, names, width=min(out.width, _MAX_WIDTH)):
+        out.print(_styled(line), soft_wrap=True)
+
+
+def _explain_symptom(options: _Options) -> int:
+    from ..doctor.api import explain_text
+
+    text, files = options.symptom, options.files
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    with _usage(*files), _progress("Reading this machine") as progress:
+        found = explain_text(
+            text,
+            options.goal.lower(),
+            size=options.exported,
+            fast=options.fast,
+            snapshots=files or None,
+            progress=progress,
+        )
+    if options.json_:
+        print_json(found.as_dict())
+    else:
+        _show_symptom(found)
+    return found.exit_code
+
+
+def _show_symptom(found: Explanations) -> None:
+    from ..doctor.format.symptom import symptom_page
+
+    out = console()
+    for line in symptom_page(found, width=min(out.width, _MAX_WIDTH)):
         out.print(_styled(line), soft_wrap=True)
 
 

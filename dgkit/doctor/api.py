@@ -24,6 +24,7 @@ from .record import record as store
 from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
+from .symptoms import Explanations, explain, kernel_words, matches, needed_checks
 
 
 def parse_goal(goal: Goal | str | None) -> Goal | None:
@@ -125,6 +126,44 @@ def examine(
             return found
         best = next((one for one in again if one.verdict is not Verdict.NOT_APPLICABLE), again[0])
         return structs.replace(best, chosen=f"the goal {found.goal} needs none of these checks")
+
+
+def explain_text(
+    text: str,
+    goal: Goal | str | None = None,
+    *,
+    size: int | str = SIZE,
+    fast: bool = False,
+    snapshots: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+    progress: Progress | None = None,
+) -> Explanations:
+    """Explain the error texts of other programs in a log, by what this machine or snapshots show.
+
+    Args:
+        text: The log.
+        goal: As for `examine`; None takes the goal of those who see the text.
+        size: GPU memory to be exported at once, in bytes or as "4G".
+        fast: Take at most 2 s instead of 10 s.
+        snapshots: Files recorded on other machines.
+        progress: Called with the number of completed checks and their total.
+
+    Raises:
+        ValueError: As `examine`.
+        OSError: If a file cannot be read.
+    """
+    found = matches(text)
+    wanted = parse_goal(goal) or (found[0].symptom.goal if found else Goal.RDMA)
+    only = needed_checks(found) or ("kernel-version",)
+    limit = FAST_S if fast else FULL_S
+    n_bytes, files = parse_export_size(size), snapshot_paths(snapshots)
+    with ExitStack() as stack:
+        machines = [load_machine(path) for path in files]
+        machines = machines or [stack.enter_context(live_machine(fast=fast))]
+        kernel, unread = kernel_words(machines[0])
+        diagnosis = diagnose(
+            machines, goal=wanted, only=only, size=n_bytes, limit_s=limit, progress=progress
+        )
+    return Explanations(tuple(explain(found, diagnosis)), tuple(kernel), unread)
 
 
 def _goals_for(only: Collection[str], chosen: Goal) -> list[Goal]:

@@ -1,0 +1,373 @@
+"""Error texts of other programs and of the kernel: what each means, and what may cause it."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from .goals import Goal
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """A possible cause of an error text.
+
+    Attributes:
+        text: The cause, as a sentence.
+        checks: Checks that warn or fail if it is the cause; none if no check looks for it.
+        remedy: Commands or instructions (`#`) where no check has its own.
+        says: Text that a finding has if it is about this cause.
+    """
+
+    text: str
+    checks: tuple[str, ...] = ()
+    remedy: tuple[str, ...] = ()
+    says: str = ""
+
+
+class Symptom(msgspec.Struct, frozen=True, kw_only=True):
+    """An error text.
+
+    Attributes:
+        program: Program that prints it.
+        pattern: Regular expression within one line.
+        means: Meaning, as a sentence.
+        source: Public thread or page in which it was explained.
+        causes: Possible causes, the likeliest first.
+        goal: Goal of those who see it.
+    """
+
+    program: str
+    pattern: re.Pattern[str]
+    means: str
+    source: str
+    causes: tuple[Cause, ...]
+    goal: Goal = Goal.RDMA
+
+
+KERNEL = "the kernel"
+_GITHUB = "https://github.com/"
+_NO_GID = Cause(
+    "The RoCE port has no GID in this network namespace.", ("rdma-devices",), says="GID"
+)
+_NO_LINK = Cause("No port has a link.", ("rdma-devices",), says="link")
+_NO_PEERMEM = Cause("nvidia-peermem is not loaded.", ("peermem",))
+_NO_DMABUF = Cause(
+    "GPU memory cannot be exported as a dma-buf.", ("dmabuf-gpu", "driver-flavour", "kernel-p2pdma")
+)
+_NO_GPUDIRECT = Cause("This GPU or platform has no GPUDirect RDMA.", ("gpudirect-platform",))
+_BAR1 = Cause("BAR1 of the GPU is too small for the region.", ("bar1-size",))
+_ACS = Cause("ACS of a bridge redirects traffic between GPU and NIC.", ("acs",))
+_IOMMU = Cause("The IOMMU translates addresses between the devices.", ("iommu",))
+_MEMLOCK = Cause("The limit of locked memory is too low.", ("memlock", "memlock-queues"))
+_NO_DEVICE_FILES = Cause(
+    "The container lacks /dev/infiniband.", ("container", "rdma-devices"), says="container"
+)
+_NO_LIBRARY = Cause(
+    "The NIC's library is not in this system or image.", ("rdma-devices",), says="library"
+)
+_OVERRIDE = Cause("PeerMappingOverride=1 is not set, and this is not root.", ("driver-registry",))
+_FABRIC = Cause(
+    "The fabric manager does not run, or is of another version.", ("nvlink-fabric", "cuda-driver")
+)
+_WRONG_MODULES = Cause(
+    "The kernel modules, open or closed, do not support this GPU.", ("driver-loaded",)
+)
+_OTHER_GID = Cause(
+    "The GID index is not that of RoCE v2 of the subnet: compare `show_gids`.",
+    (),
+    ("export NCCL_IB_GID_INDEX=3  # the index that show_gids gives for v2 and the IPv4 address",),
+)
+_EXPANDABLE = Cause(
+    "The memory is PyTorch's of expandable segments.",
+    (),
+    ("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False",),
+)
+_REBUILD = Cause("The module was built for another ib_core or driver.", ("peermem",))
+
+
+def _symptom(
+    program: str, pattern: str, means: str, source: str, *causes: Cause, goal: Goal = Goal.RDMA
+) -> Symptom:
+    address = source if source.startswith("https:") else f"{_GITHUB}{source}"
+    found = re.compile(pattern, re.IGNORECASE)
+    return Symptom(
+        program=program, pattern=found, means=means, source=address, causes=causes, goal=goal
+    )
+
+
+# Texts of a cause before texts of its consequences: the first that matches leads the page.
+SYMPTOMS = (
+    # libibverbs, which most of the others use
+    _symptom(
+        "libibverbs", r"does not support the kernel ABI of \d{1,3}",
+        "The library of the NIC is older or newer than its kernel driver: the device is left out.",
+        "sgl-project/sglang/issues/16242",
+        Cause("rdma-core of this system or image does not fit the driver: install that release.",
+              ("rdma-core", "ofed-version")),
+    ),
+    _symptom(
+        "libibverbs", r"no userspace device-specific driver found|couldn't open config directory",
+        "The kernel has the NIC, and no library for it is installed where the program runs.",
+        "horovod/horovod/issues/1117", _NO_LIBRARY, _NO_DEVICE_FILES,
+    ),
+    _symptom(
+        "libibverbs", r"Failed to get IB devices list: Function not implemented",
+        "The module ib_uverbs is not there: the RDMA drivers are stopped.",
+        "Oneflow-Inc/oneflow/pull/9115", Cause("The RDMA drivers are stopped.", ("rdma-devices",)),
+    ),
+    _symptom(
+        "NCCL", r"ibv_open_device failed|Unable to open device mlx5",
+        "The device exists, and this process may not open it.",
+        "NVIDIA/nccl/issues/451", _NO_DEVICE_FILES,
+    ),
+    _symptom(
+        "NCCL", r"ibv_modify_qp failed[^\n]{0,40}No such device",
+        "The queue pair cannot connect: the port's GID is not of this network namespace.",
+        "NVIDIA/nccl/issues/925", _NO_GID, _OTHER_GID,
+        Cause("A virtual function has no interface in the container."),
+    ),
+    _symptom(
+        "NCCL", r"ibv_modify_qp failed[^\n]{0,60}(?:Network is unreachable|timed out|Invalid arg)",
+        "The queue pair cannot connect: no route from this GID to the other machine's.",
+        "NVIDIA/nccl-tests/issues/185", _OTHER_GID, _NO_GID,
+        _NO_LINK,
+    ),
+    _symptom(
+        "NCCL", r"(?:error|status)[ =]12\b[^\n]{0,60}vendor err 129",
+        "A time-out: the two NICs do not reach each other over this network.",
+        "NVIDIA/nccl/issues/426", _OTHER_GID, _NO_LINK,
+        Cause("The switch drops the packets: try ib_write_bw between the same two ports."),
+    ),
+    _symptom(
+        "NCCL", r"(?:error|status)[ =]4\b[^\n]{0,60}vendor err 81",
+        "The NIC could not access GPU memory on its own machine (local protection error).",
+        "NVIDIA/nccl/issues/214", _ACS, _IOMMU,
+    ),
+    _symptom(
+        "NCCL", r"ibv_reg_dmabuf_mr failed[^\n]{0,40}not supported",
+        "The NIC's driver cannot register a dma-buf.",
+        "NVIDIA/nccl/issues/778", Cause("The NIC's driver refuses a dma-buf.", ("rdma-dmabuf",)),
+        _ACS, Cause("NCCL should use peermem.", ("peermem",), ("export NCCL_DMABUF_ENABLE=0",)),
+    ),
+    _symptom(
+        "NCCL", r"GPU Direct RDMA Disabled",
+        "NCCL copies through host memory, by its own decision.",
+        "NVIDIA/nccl/issues/1676", _NO_PEERMEM, _NO_DMABUF,
+        Cause("GPU and NIC are further apart than NCCL_NET_GDR_LEVEL.", ("topology",),
+              ("export NCCL_NET_GDR_LEVEL=PHB  # or SYS",)),
+        Cause("NCCL is 2.22.3 or older, and does not see the newer nvidia-peermem: update NCCL."),
+    ),
+    _symptom(
+        "NVSHMEM", r"neither nv_peer_mem,? or nvidia_peermem detected",
+        "NVSHMEM looks for nvidia-peermem by a folder of older drivers.",
+        "deepseek-ai/DeepEP/issues/223", _NO_PEERMEM,
+        Cause("peermem is loaded, and this NVSHMEM does not see it: use 3.4.5 or later."),
+    ),
+    _symptom(
+        "NVSHMEM", r"(?:cannot allocate|failed[^\n]{0,30}) ?mlx5dv_devx_uar|mlx5dv_devx_alloc_uar",
+        "IBGDA may not create its doorbell page: a container without privileges.",
+        "sgl-project/sglang/issues/12533", _OVERRIDE,
+        Cause("The container lacks the privileges for DEVX.", ("container",),
+              ("# Start the container with --privileged.",)),
+        goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "NVSHMEM", r"init failed for transport: IBGDA|ibgda_alloc_and_map_qp_uar with GPU",
+        "The GPU may not ring the NIC's doorbell; NVSHMEM may use a CPU thread instead.",
+        "deepseek-ai/DeepEP/issues/397", _OVERRIDE, _NO_PEERMEM,
+        Cause("There is no mlx5 device, which IBGDA needs.", ("rdma-devices",)), goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "DeepEP", r"Unable to dlopen libmlx5dv|mlx5dv_open_device",
+        "GPU-initiated RDMA needs an mlx5 device and its library.",
+        "deepseek-ai/DeepEP/issues/759", _NO_LIBRARY,
+        Cause("The NIC is not NVIDIA's."), goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "perftest", r"Couldn't allocate MR|Couldn't register GPU MR",
+        "The NIC could not register the memory.",
+        "linux-rdma/perftest/issues/126", _NO_PEERMEM, _NO_GPUDIRECT, _BAR1, _MEMLOCK,
+        Cause("Without peermem, perftest takes a dma-buf only if it is told to.", (),
+              ("# add --use_cuda_dmabuf after --use_cuda=0",)),
+    ),
+    _symptom(
+        "Mooncake", r"Failed to register memory 0x[0-9a-f]{1,16}: Bad address|MR registration fail",
+        "The NIC could not register GPU memory.",
+        "MoonshotAI/checkpoint-engine/issues/34", _NO_PEERMEM, _NO_DMABUF, _EXPANDABLE,
+    ),
+    _symptom(
+        "UCX", r"ibv_(?:exp_)?reg_mr[^\n]{0,80}(?:Bad address|bad access|Invalid argument)",
+        "The NIC could not register the memory.",
+        "openucx/ucx/issues/4513", _NO_PEERMEM, _BAR1, _NO_GPUDIRECT, _EXPANDABLE,
+    ),
+    _symptom(
+        "UCX", r"ibv_create_(?:cq|qp|srq)\(\)? ?failed: Cannot allocate memory",
+        "The process may not lock the memory of a queue.",
+        "NVIDIA/spark-rapids/pull/7632", _MEMLOCK,
+    ),
+    _symptom(
+        "UCX", r"network device '[^'\n]{1,40}' is not available",
+        "UCX does not see that port: its library for RDMA is missing, or the port is down.",
+        "nvidia-holoscan/holohub/issues/1259",
+        Cause("The port is down, or hidden.", ("rdma-devices",)),
+        Cause("UCX was built or installed without its module for InfiniBand: `ucx_info -d`."),
+    ),
+    _symptom(
+        "UCX", r"failed to open memory domain mlx5",
+        "UCX cannot use the device.", "openucx/ucx/issues/10541", _NO_DEVICE_FILES,
+        Cause("A defect of this UCX release on a BlueField's Arm cores: try another release."),
+    ),
+    _symptom(
+        "NIXL", r"NIXL_ERR_BACKEND",
+        "UCX, below NIXL, cannot register or move the memory.",
+        "ai-dynamo/nixl/issues/334", _NO_PEERMEM, _NO_DMABUF, _NO_GPUDIRECT,
+        Cause("UCX has no CUDA support, or another UCX is loaded.", (),
+              ("UCX_LOG_LEVEL=info python PROGRAM  # the libucp that it loads",)),
+    ),
+    # CUDA
+    _symptom(
+        "CUDA", r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY|Error 802",
+        "GPUs that NVSwitches join wait for the fabric manager.",
+        "dstackai/dstack/issues/2348", _FABRIC, goal=Goal.P2P,
+    ),
+    _symptom(
+        "CUDA", r"forward compatibility was attempted|Error 804",
+        "The container's library of compatibility is for a later CUDA than this GPU may use.",
+        "gpustack/gpustack/issues/1254", Cause("The driver is too old.", ("cuda-driver",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        "CUDA", r"device\(s\) is/are busy or unavailable|devices are busy or unavailable",
+        "A GPU in exclusive mode has a process already.",
+        "NVIDIA/nccl-tests/issues/369", Cause("The GPU is exclusive or full.", ("cuda-context",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        "CUDA", r"TOO_MANY_PEERS|peer mapping resources exhausted",
+        "CUDA gives a GPU access to eight others at most, without NVSwitch.",
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/",
+        Cause("There are more than nine GPUs.", ("gpu-peers",)), goal=Goal.P2P,
+    ),
+    _symptom(
+        "CUDA", r"driver library init failure: 3|cuInit\(0\) failed -> CUDA_ERROR_NOT_INIT",
+        "The driver's memory manager (HMM) does not start.",
+        "ollama/ollama/issues/11593", Cause("HMM.", ("kernel-hmm", "cuda-driver")), goal=Goal.GPU,
+    ),
+    _symptom(
+        "nvidia-smi", r"Failed to initialize NVML: Unknown Error",
+        "The container lost its access to the GPUs, after `systemctl daemon-reload` for example.",
+        "NVIDIA/nvidia-docker/issues/1671", Cause("Its device rules changed.", ("container",)),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        "nvidia-smi", r"Driver/library version mismatch",
+        "The library was updated, and the module of the old version is still loaded.",
+        "oddmario/NVIDIA-Ubuntu-Driver-Guide/issues/4",
+        Cause("Restart the machine.", ("driver-loaded",)), goal=Goal.GPU,
+    ),
+    _symptom(
+        "GDRCopy", r"nvidia_p2p_get_pages[^\n]{0,60}ret = -22",
+        "The driver does not give this GPU's memory to other devices.",
+        "NVIDIA/gdrcopy/issues/206", _NO_GPUDIRECT,
+    ),
+    # DOCA and BlueField
+    _symptom(
+        "DOCA", r"Failed to open DOCA device|Requested Resource Not Found|DOCA_ERROR_NOT_FOUND",
+        "DOCA finds no device of that address, or another driver holds it.",
+        "markchen7788/doca_ar/issues/4",
+        Cause("vfio-pci holds the card, or no driver does.", ("rdma-devices",)),
+        Cause("The card is in another mode.", ("bluefield-mode",)),
+        Cause("The representor is missing.", ("bluefield-representors",)), goal=Goal.ARM_DMA,
+    ),
+    _symptom(
+        "mstflint", r"checking if NV access registers are supported|check if NV access registers",
+        "The card's firmware is not up, or a change waits for the power to be cut.",
+        "Mellanox/mstflint/issues/1191", Cause("A mode change is pending.", ("bluefield-mode",)),
+        goal=Goal.ARM_DMA,
+    ),
+    # the kernel
+    _symptom(
+        KERNEL, r"Key was rejected by service|module with unavailable key is rejected",
+        "Secure Boot refuses a module that is not signed with an enrolled key: any module.",
+        "https://docs.kernel.org/admin-guide/module-signing.html",
+        Cause("The module is not signed.", ("driver-loaded",),
+              ("sudo mokutil --sb-state", "# Enrol the key of DKMS (mokutil --import), restart.")),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"disagrees about version of symbol|Unknown symbol (?:ib|nvidia_p2p)_",
+        "A module was built for another driver or MLNX_OFED than those that run.",
+        "Mellanox/nv_peer_memory/issues/79", _REBUILD,
+        Cause("MLNX_OFED is not built for this kernel.", ("ofed-version",)),
+    ),
+    _symptom(
+        KERNEL, r"could not insert 'nv(?:idia)?_peer_?mem'",
+        "The module does not start: ib_core of this kernel has no interface for it.",
+        "siderolabs/talos/issues/12021", _REBUILD, _NO_DMABUF,
+    ),
+    _symptom(
+        KERNEL, r"detected invalid context, skipping further processing",
+        "Harmless: nvidia-peermem before driver 560 says so when a program ends.",
+        "Mellanox/nv_peer_memory/issues/120",
+        Cause("Nothing is wrong; the message ends with driver 560."),
+    ),
+    _symptom(
+        KERNEL, r"Firmware over \d{1,9} MS in pre-initializing state|Waiting for FW initialization",
+        "The NIC's firmware does not start: mlx5_core gives up.",
+        "mwrnd/innova2_flex_xcku15p_notes/issues/8",
+        Cause("The firmware is damaged or of another card.", ("firmware-version",),
+              ("# Cut the power for a minute; else write the firmware of its PSID again.",)),
+    ),
+    _symptom(
+        KERNEL, r"mlx5_core[^\n]{0,60}(?:mlx5_load_one|probe)[^\n]{0,40}failed with error",
+        "The NIC's driver does not fit its firmware, or has no room for its memory.",
+        "Mellanox/mstflint/issues/448",
+        Cause("No driver holds the NIC.", ("rdma-devices", "firmware-version")),
+    ),
+    _symptom(
+        KERNEL, r"Xid[^\n]{0,60}\b79\b|fallen off the bus",
+        "The GPU does not answer any more: power, seat, heat, or a defect.",
+        "NVIDIA/open-gpu-kernel-modules/issues/1151",
+        Cause("The GPU is lost until the power is cut.", ("driver-loaded", "gpu-present")),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"requires use of the NVIDIA open kernel modules|not supported by open nvidia\.ko",
+        "The other kind of the driver's modules is needed.",
+        "NVIDIA/open-gpu-kernel-modules/issues/1027", _WRONG_MODULES, goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"RmInitAdapter failed",
+        "The driver could not start the GPU.", "NVIDIA/open-gpu-kernel-modules/issues/862",
+        _WRONG_MODULES, Cause("The BIOS maps too little memory.", ("bar1-resizable", "bar1-size")),
+        goal=Goal.GPU,
+    ),
+    _symptom(
+        KERNEL, r"don't match with driver version",
+        "Fabric manager and driver have to be of the same version.",
+        "NVIDIA/gpu-operator/issues/544", _FABRIC, goal=Goal.P2P,
+    ),
+    _symptom(
+        KERNEL, r"(?:DMAR|AMD-Vi|arm-smmu)[^\n]{0,100}(?:fault|IO_PAGE_FAULT)",
+        "The IOMMU refused an access: a device used an address that is not mapped for it.",
+        "https://docs.kernel.org/arch/x86/iommu.html", _IOMMU, _ACS,
+    ),
+    _symptom(
+        KERNEL, r"topology not supported",
+        "NVIDIA's driver refuses peers that no switch connects on this chip set.",
+        "NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-pci.c",
+        Cause("GPU and NIC are too far apart.", ("topology", "iommu")),
+    ),
+    _symptom(
+        KERNEL, r"AER:[^\n]{0,60}(?:Uncorrect|Fatal)|PCIe Bus Error: severity=(?:Uncorrect|Fatal)",
+        "A PCIe link has errors that are not corrected: seat, riser, cable.",
+        "https://docs.kernel.org/PCI/pcieaer-howto.html", Cause("A bad link.", ("link",)),
+    ),
+    # what leads to more than one of the above
+    _symptom(
+        "CUDA", r"cuMemCreate[^\n]{0,80}(?:not permitted|NOT_PERMITTED)|IMEX",
+        "Fabric handles need an IMEX channel; one machine does not need such handles.",
+        "NVIDIA/nvbandwidth/issues/39", Cause("No IMEX channel.", ("imex",)), goal=Goal.P2P,
+    ),
+)  # fmt: skip

@@ -1,0 +1,142 @@
+"""Causes of an error text, ranked by what the checks find on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from .diagnosis import Diagnosis
+from .finding import Finding, Verdict
+from .machine import Machine
+from .symptom_table import KERNEL, SYMPTOMS, Cause, Symptom
+
+MAX_TEXT = 1 << 20  # characters of a log that are looked at: its last ones
+_MAX_LINE = 400  # characters of a quoted line
+_MOST = 3  # texts that are explained
+_ALARMS = (Verdict.WARN, Verdict.FAIL)
+FOUND, OPEN, EXCLUDED = "found", "possible", "excluded"  # states of a cause, in this order
+_ORDER = (FOUND, OPEN, EXCLUDED)
+DMESG = "sudo dmesg | dgkit doctor --symptom -"
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A text of the table, and the line in which it was found."""
+
+    symptom: Symptom
+    line: str
+
+
+class RankedCause(msgspec.Struct, frozen=True):
+    """A cause and its state on this machine, with the findings that decided it."""
+
+    cause: Cause
+    state: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def remedy(self) -> tuple[str, ...]:
+        """Commands: those of the findings, else those of the table."""
+        found = (one.remedy for one in self.findings if self.state == FOUND and one.remedy)
+        return next(found, self.cause.remedy)
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """An error text, and its causes: found on this machine, possible, excluded."""
+
+    match: Match
+    causes: tuple[RankedCause, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        symptom = self.match.symptom
+        return {
+            "program": symptom.program,
+            "line": self.match.line,
+            "means": symptom.means,
+            "source": symptom.source,
+            "causes": [
+                {
+                    "cause": one.cause.text,
+                    "state": one.state,
+                    "checks": list(one.cause.checks),
+                    "remedy": list(one.remedy),
+                }
+                for one in self.causes
+            ],
+        }
+
+
+class Explanations(msgspec.Struct, frozen=True):
+    """Explained texts of a log, the kernel's own words, and why these could not be read."""
+
+    texts: tuple[Explanation, ...]
+    kernel: tuple[Match, ...] = ()
+    unread: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of `dgkit doctor --symptom`: 1 if a cause was found here, else 6."""
+        return 1 if any(one.causes[0].state == FOUND for one in self.texts) else 6
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        said = [{"line": one.line, "means": one.symptom.means} for one in self.kernel]
+        texts = [one.as_dict() for one in self.texts]
+        return {"symptoms": texts, "kernel": said, "kernel_unread": self.unread}
+
+
+def matches(text: str, symptoms: Iterable[Symptom] = SYMPTOMS) -> list[Match]:
+    """Return the texts of the table that occur in a log, in the order of the table."""
+    found = []
+    text = text[-MAX_TEXT:]
+    for symptom in symptoms:
+        match = symptom.pattern.search(text)
+        if match is not None:
+            first, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+            line = text[first : end if end >= 0 else len(text)].strip()
+            found.append(Match(symptom, line[:_MAX_LINE]))
+    return found
+
+
+def explain(found: Iterable[Match], diagnosis: Diagnosis) -> list[Explanation]:
+    """Rank the causes of texts by a diagnosis; texts of which a cause was found come first."""
+    explained = [_explain(match, diagnosis) for match in found]
+    explained.sort(key=lambda one: _ORDER.index(one.causes[0].state))
+    return explained[:_MOST]
+
+
+def _explain(match: Match, diagnosis: Diagnosis) -> Explanation:
+    causes = [_rank(cause, diagnosis) for cause in match.symptom.causes]
+    return Explanation(match, tuple(sorted(causes, key=lambda one: _ORDER.index(one.state))))
+
+
+def _rank(cause: Cause, diagnosis: Diagnosis) -> RankedCause:
+    findings = tuple(one for name in cause.checks for one in diagnosis.of(name))
+    alarms = tuple(one for one in findings if one.verdict in _ALARMS and _says(one, cause.says))
+    if alarms:
+        return RankedCause(cause, FOUND, alarms)
+    well = bool(findings) and all(one.verdict is Verdict.OK for one in findings)
+    return RankedCause(cause, EXCLUDED if well else OPEN, findings)
+
+
+def _says(finding: Finding, word: str) -> bool:
+    """Return whether a finding is about a cause, and not about something else that it checks."""
+    return word in f"{finding.found} {finding.why}"
+
+
+def needed_checks(found: Iterable[Match]) -> tuple[str, ...]:
+    """Return the checks that decide on the causes of texts."""
+    names = (name for match in found for cause in match.symptom.causes for name in cause.checks)
+    return tuple(dict.fromkeys(names))
+
+
+def kernel_words(machine: Machine) -> tuple[list[Match], str]:
+    """Return what the kernel's log has of the table, and why it could not be read, if so."""
+    log = machine.read.run("dmesg")
+    if log.ok and not log.code:
+        return matches(log.text, [one for one in SYMPTOMS if one.program == KERNEL]), ""
+    if log.code:
+        return [], "The kernel's log is for root only here (kernel.dmesg_restrict)."
+    return [], f"The kernel's log was not read: {log.why or 'no dmesg'}."

@@ -1,0 +1,173 @@
+"""Error texts of other programs: found in a log, their causes ranked by the machine."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from doctor.published import FOLDER, load
+from doctor.test_rdma import device, gids
+from support.doctor.machines import machine
+
+from dgkit.cli import main
+from dgkit.doctor import diagnose
+from dgkit.doctor.collect.reader import Reading
+from dgkit.doctor.format.symptom import symptom_page
+from dgkit.doctor.goals import Goal
+from dgkit.doctor.machine import Machine
+from dgkit.doctor.registry import checks
+from dgkit.doctor.symptom_table import SYMPTOMS
+from dgkit.doctor.symptoms import Explanation, Explanations, explain, kernel_words, matches
+from dgkit.units import parse_size
+
+# As they were published: a line of a log, and the program of the entry that has to be first.
+LINES = """
+libibverbs: Warning: Driver bnxt_re does not support the kernel ABI of 6 (supports 1 to 1)
+libibverbs: Warning: no userspace device-specific driver found for uverbs0
+libibverbs: Failed to get IB devices list: Function not implemented
+NCCL: [0] misc/ibvwrap.cc:80 NCCL WARN Call to ibv_open_device failed
+NCCL: misc/ibvwrap.cc:284 NCCL WARN Call to ibv_modify_qp failed with error No such device
+NCCL: ibv_modify_qp failed: No such device
+NCCL: misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error Network is unreachable
+NCCL: NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129
+NCCL: NET/IB: Got completion from peer 192.168.3.5 with status=12 opcode=129 len=1 vendor err 129
+NCCL: Got completion with error 4, opcode 1, len 21938, vendor err 81
+NCCL: NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported
+NCCL: NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
+NVSHMEM: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.
+NVSHMEM: ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar
+NVSHMEM: nvshmemi_transport_init:275: init failed for transport: IBGDA
+DeepEP: Unable to dlopen libmlx5dv
+perftest: Couldn't allocate MR with error=14
+Mooncake: Failed to register memory 0x7fe280000000: Bad address [14]
+UCX: mlx5_0: ibv_create_cq() failed: Cannot allocate memory
+UCX: network device 'mlx5_0:1' is not available
+UCX: failed to open memory domain mlx5_0
+NIXL: nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND
+CUDA: Error 802: system not yet initialized
+CUDA: Error 804: forward compatibility was attempted on non supported HW
+CUDA: CUDA-capable device(s) is/are busy or unavailable
+CUDA: CUDA_ERROR_TOO_MANY_PEERS
+CUDA: cuda driver library init failure: 3
+nvidia-smi: Failed to initialize NVML: Unknown Error
+nvidia-smi: Failed to initialize NVML: Driver/library version mismatch
+GDRCopy: nvidia_p2p_get_pages [...] failed [ret = -22]
+DOCA: Failed to open DOCA device for the secured port: Requested Resource Not Found
+mstflint: -E- Error when trying to check if NV access registers are supported
+the kernel: modprobe: ERROR: could not insert 'mlx5_core': Key was rejected by service
+the kernel: nv_peer_mem: Unknown symbol ib_register_peer_memory_client (err 0)
+the kernel: nvidia_peermem: disagrees about version of symbol ib_register_peer_memory_client
+the kernel: modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument
+the kernel: nvidia-peermem ERROR detected invalid context, skipping further processing
+the kernel: mlx5_core 0000:03:00.0: Firmware over 120000 MS in pre-initializing state, aborting
+the kernel: mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22
+the kernel: NVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.
+the kernel: installed in this system requires use of the NVIDIA open kernel modules
+the kernel: NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)
+the kernel: interface version 590.48.01 don't match with driver version 580.126.09
+the kernel: DMAR: [DMA Read NO_PASID] Request device [c3:00.0] fault addr 0x0
+the kernel: AMD-Vi: Event logged [IO_PAGE_FAULT device=41:00.0 domain=0x1]
+the kernel: NVRM: nv_grdma_pci_topology_supported: topology not supported
+the kernel: pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received
+"""
+CASES = [tuple(line.split(": ", 1)) for line in LINES.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("program", "line"), CASES, ids=[line[:40] for _, line in CASES])
+def test_a_published_line_is_known_wherever_it_is_in_a_log(program: str, line: str) -> None:
+    first = matches(f"some line before\n{line}\nand one after\n")[0]
+    assert first.symptom.program == program
+    assert first.line == line
+
+
+def test_each_entry_has_a_source_and_checks_that_exist_and_count_for_its_goal() -> None:
+    known = {check.name: check for check in checks()}
+    for symptom in SYMPTOMS:
+        assert symptom.source.startswith("https://")
+        names = {name for cause in symptom.causes for name in cause.checks}
+        assert names <= set(known), symptom.pattern.pattern
+        counted = [name for name in names if symptom.goal in known[name].goals]
+        assert counted or not names, symptom.pattern.pattern
+
+
+def test_ordinary_lines_are_no_symptoms() -> None:
+    log = "NCCL INFO Using network IB\nib_write_bw: 5000 12 129\nmlx5_core 0000:01:00.0: link up\n"
+    assert matches(log) == []
+
+
+def explained(
+    text: str, made: Machine, goal: Goal = Goal.RDMA, size: int = 64 << 20
+) -> Explanation:
+    (one,) = explain(matches(text), diagnose([made], goal=goal, size=size))
+    return one
+
+
+def test_the_cause_that_a_check_finds_comes_first_and_one_that_is_well_is_excluded() -> None:
+    nets = {"names /sys/class/net": ["lo", "ens6f0np0"]}
+    text = "ibv_modify_qp failed: No such device"
+    first, *_ = explained(text, machine({**device(), **gids("eth7"), **nets})).causes
+    assert (first.state, first.cause.checks) == ("found", ("rdma-devices",))
+    assert "another network namespace" in first.findings[0].why
+    none = explained(text, machine({})).causes
+    assert {one.state for one in none} == {"possible"}  # that there is no NIC is another matter
+    *_, last = explained(text, machine({**device(), **gids("ens6f0np0"), **nets})).causes
+    assert (last.state, last.cause.checks) == ("excluded", ("rdma-devices",))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "cause"),
+    [
+        ("nccl-304-plx", "Got completion with error 4, opcode 1, len 1, vendor err 81", "acs"),
+        ("perftest-126-vgpu", "Couldn't allocate MR", "peermem"),
+        ("ucx-4513-bar1", "ibv_exp_reg_mr failed bad access", "bar1-size"),
+        ("cudf-7632-memlock", "ibv_create_cq() failed: Cannot allocate memory", "memlock"),
+        ("nccl-tests-264", "system not yet initialized", "nvlink-fabric"),
+    ],
+)
+def test_of_a_published_machine_and_its_text_the_cause_of_the_thread_is_found(
+    name: str, text: str, cause: str
+) -> None:
+    made = load(next(FOLDER.glob(f"*/{name}.txt")))
+    goal, size = matches(text)[0].symptom.goal, parse_size(made.head.get("size", "64M"))
+    first, *_ = explained(text, made.machine(), goal, size).causes
+    assert first.state == "found"
+    assert cause in first.cause.checks
+
+
+def test_the_kernels_words_are_read_and_their_absence_is_said() -> None:
+    log = "[1.0] NVRM: Xid (PCI:0000:06:00): 79, GPU has fallen off the bus.\n"
+    (found,), why = kernel_words(machine({"run dmesg": log}))
+    assert "79" in found.line
+    assert why == ""
+    said = "dmesg: read kernel buffer failed: Operation not permitted\n"
+    none, why = kernel_words(machine({"run dmesg": Reading(said=said, code=1)}))
+    assert none == []
+    assert "kernel.dmesg_restrict" in why
+
+
+def test_a_page_of_many_texts_fits_a_screen() -> None:
+    made = load(FOLDER / "nccl" / "nccl-304-plx.txt").machine()
+    every = explain(matches(LINES), diagnose([made], goal=Goal.RDMA))
+    assert len(symptom_page(Explanations(tuple(every)), width=60)) <= 40
+
+
+def test_the_command_explains_a_text_and_a_log_on_standard_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a.snap"
+    load(FOLDER / "nccl" / "nccl-304-plx.txt").snapshot().save(file)
+    text = "Got completion with error 4, opcode 1, len 1, vendor err 81"
+    assert main(["doctor", "--symptom", text, "--from", str(file), "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["symptoms"]
+    assert (found["program"], found["causes"][0]["state"]) == ("NCCL", "found")
+    log = io.TextIOWrapper(io.BytesIO(f"a line\n\xff{text}\n".encode("latin-1")))
+    monkeypatch.setattr("sys.stdin", log)
+    assert main(["doctor", "--symptom", "-", "--from", str(file)]) == 1
+    page, said = capsys.readouterr()
+    assert "found" in page, said
+    assert "ReqRedir+" in page
+    assert main(["doctor", "--symptom", "never seen", "--from", str(file)]) == 6
+    assert "not in the doctor's table" in capsys.readouterr().out
+    assert main(["doctor", "--symptom", text, "--report"]) == 2
