@@ -30,6 +30,9 @@ DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_dma_wait_for_slot(struct doca_gpu_dma
 	while (index >= entries &&
 	       (status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries)) == EBUSY)
 		doca_gpu_dev_dma_commit(dma);
+#ifdef DG_EMULATED_GPU /* ThreadSanitizer does not see that the NIC orders the slot's two writers */
+	(void)doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
+#endif
 	return status;
 }
 
