@@ -317,7 +317,7 @@ static void send_without_end(void)
 
 static void a_call_returns_while_a_peer_sends_without_end(void)
 {
-	char text[SIZE];
+	char text[SIZE] = "";
 	size_t size = sizeof text;
 	int messages = 0;
 	pid_t child;
