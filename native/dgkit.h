@@ -746,7 +746,8 @@ int dg_nic_cq_close(dg_nic_cq *cq);
 /* Opens a queue pair in the state RESET. */
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out);
 /* Changes the state: RESET to INIT to RTR to RTS; any to ERROR, which flushes the rings, or to RESET,
- * which sets all counts to 0 and waits for the bytes in flight. access: what the peer may do, taken
+ * which sets all counts to 0 and waits for the bytes in flight. ERROR, and closing, wait up to .2 s until
+ * the peer's NIC has taken the messages that are complete here. access: what the peer may do, taken
  * by INIT. peer: taken by RTR, otherwise NULL; that NIC must be open. Errors: EINVAL for another
  * change, ENOTCONN if there is no such NIC, and those of dg_region_import(). */
 int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access);

@@ -64,6 +64,8 @@ enum {
 };
 /* How long a peer may take to become ready to receive, before the sender gives up. */
 #define NIC_RETRY_NS 4000000000ull
+/* How long closing a queue pair waits for the peer's NIC, which takes messages without its program. */
+#define NIC_CLOSE_NS 200000000ull
 
 /* A region as this NIC reaches it. entry is NULL if it does not. */
 struct nic_memory {

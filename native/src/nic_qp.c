@@ -218,6 +218,24 @@ static void reset(struct dg_nic_qp *qp)
 	dg_nic_peer_leave(qp);
 }
 
+/* Waits until the peer's NIC has taken the messages that this queue pair has delivered: they are in its
+ * box, and complete entries. Call without the lock. */
+static void let_peer_take(struct dg_nic_qp *qp)
+{
+	struct dg_nic *n = qp->nic;
+	const uint64_t end = now_ns() + NIC_CLOSE_NS;
+	struct nic_fault f;
+	uint32_t naps = 0;
+	dg_poller_lock(&n->poller);
+	while (qp->state == DG_NIC_RTS && dg_nic_peer_ready(qp, &f) && now_ns() < end &&
+	       atomic_load_explicit(&qp->far->consumed, memory_order_relaxed) < qp->sent) {
+		dg_poller_unlock(&n->poller);
+		life_nap(&naps);
+		dg_poller_lock(&n->poller);
+	}
+	dg_poller_unlock(&n->poller);
+}
+
 static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer, uint32_t access)
 {
 	struct dg_nic *n = qp->nic;
@@ -226,6 +244,8 @@ static int change(struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer,
 		if (rc)
 			return rc;
 	}
+	if (to == DG_NIC_ERROR)
+		let_peer_take(qp);
 	dg_poller_lock(&n->poller);
 	if (to == DG_NIC_INIT)
 		qp->access = access;
@@ -337,6 +357,7 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	struct dg_nic *n = qp->nic;
 	if (dg_nic_check_process(n))
 		return 0;
+	let_peer_take(qp);
 	dg_poller_lock(&n->poller);
 	take_out(qp);
 	dg_poller_unlock(&n->poller);

@@ -115,14 +115,16 @@ PROGRAM = """
 #include <doca_eth_txq.h>
 #include <doca_flow.h>
 #include <doca_gpunetio.h>
+#include <doca_rdma.h>
 #include <doca_verbs.h>
 #include <doca_version.h>
 int main(void)
 {
 	void *libraries[] = { doca_argp_init, doca_comch_client_create, doca_dma_create,
-		doca_verbs_cq_create, doca_gpu_create, doca_eth_txq_create, doca_flow_init };
+		doca_rdma_create, doca_verbs_cq_create, doca_gpu_create, doca_eth_txq_create,
+		doca_flow_init };
 	int all = 1;
-	for (int i = 0; i < 7; i++)
+	for (int i = 0; i < 8; i++)
 		all &= !!libraries[i];
 	printf("%s %s %d\\n", doca_error_get_name(DOCA_ERROR_AGAIN), doca_version_runtime(), all);
 	return 0;

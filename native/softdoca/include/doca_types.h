@@ -22,6 +22,9 @@ union doca_data {
 	uint64_t u64;
 };
 
+/* A number in big-endian order. */
+typedef uint32_t doca_be32_t;
+
 /* A list of memory ranges. */
 struct doca_gather_list {
 	void *addr;

@@ -147,6 +147,11 @@ static const struct option {
 	 set_descriptor},
 	{WANT_FILES, DOCA_ARGP_TYPE_STRING, "b", "buffer-path",
 	 "File of the exported address and length", set_buffer},
+	{WANT_RDMA, DOCA_ARGP_TYPE_STRING, "d", "details-path",
+	 "File of the responder's connection details; the requester's has .requester behind it",
+	 set_descriptor},
+	{WANT_RDMA, DOCA_ARGP_TYPE_STRING, "m", "role", "requester, or responder, which is started first",
+	 set_role},
 	{WANT_WRITE, DOCA_ARGP_TYPE_BOOLEAN, "w", "write",
 	 "Sender: let the other side write. Receiver: write --text there", set_write},
 	{WANT_COUNT, DOCA_ARGP_TYPE_INT, "n", "count", "How many copies, or pieces", set_count},
@@ -200,6 +205,8 @@ doca_error_t sample_begin(int argc, char **argv, const char *name, int wanted, s
 		strcpy(o->descriptor, "/tmp/descriptor.bin");
 		strcpy(o->buffer, "/tmp/buffer.txt");
 	}
+	if (wanted & WANT_RDMA)
+		strcpy(o->descriptor, "/tmp/rdma.details");
 	TRY(read_options(argc, argv, name, wanted, o));
 	/* Block the signals before any thread is started, so that all threads inherit the mask and
 	 * the signals arrive only here. */

@@ -39,7 +39,7 @@ extern "C" {
 struct options {
 	char pci[TEXT_MAX]; /* of the device; empty: the first capable device */
 	char text[TEXT_MAX];
-	char descriptor[TEXT_MAX]; /* path of the export descriptor */
+	char descriptor[TEXT_MAX]; /* path of the export descriptor, or of an RDMA connection's details */
 	char buffer[TEXT_MAX]; /* path of the file with the exported memory's address and length */
 	char rep_pci[TEXT_MAX]; /* of the representor; empty: the first one */
 	char role[TEXT_MAX];
@@ -58,6 +58,7 @@ enum wanted {
 	WANT_COMCH = 64, /* rep_pci and role */
 	WANT_PEER = 128, /* role, address, port and gid_index */
 	WANT_IP = 256, /* address */
+	WANT_RDMA = 512, /* role and descriptor */
 };
 
 /* Starts the log, parses the command line (which always accepts --pci-addr), and handles Ctrl-C. */

@@ -188,6 +188,8 @@ struct doca_mmap {
 	size_t mapped; /* bytes of a udmabuf mapped at `window` */
 	void *window;
 	dg_memory gpu; /* GPU memory of this process; the map owns its fd */
+	uint32_t key; /* of a map from an export for RDMA: its rkey, of the software NIC with this GID */
+	uint8_t gid[16];
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
 	struct ibv_mr *mr; /* its key for the software NIC; NULL until an array of buffers needs it */
@@ -197,6 +199,7 @@ struct doca_mmap {
 	doca_mmap_memrange_free_cb_t *free_cb;
 	void *free_opaque;
 	pthread_mutex_t lock; /* guards attachments used by several threads */
+	pthread_mutex_t key_lock; /* guards its key; taken last */
 };
 
 /* Returns the attachment of a started map for this device, or NULL. */
@@ -204,8 +207,11 @@ SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_
 							      const struct doca_dev *dev);
 /* mmap_key.c: stores the key, lkey and rkey, of a started map for the software NIC: that of its first
  * device, in this device's protection domain and with the rights of the map's permissions. It lasts
- * until the map is stopped. Errors: BAD_STATE, NOT_SUPPORTED, DRIVER, NO_MEMORY. */
+ * until the map is stopped. Of a map from an export for RDMA: its rkey in the exporter's NIC. Errors:
+ * BAD_STATE, NOT_SUPPORTED, DRIVER, NO_MEMORY. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key);
+/* The same for the exporter, and the GID of its NIC. */
+doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_t gid[16]);
 /* Returns the map with this key, NULL if there is none. A map stays started until it is let go; a
  * thread holds one map at a time. */
 SOFTDOCA_INTERNAL struct doca_mmap *softdoca_mmap_hold(uint32_t key);

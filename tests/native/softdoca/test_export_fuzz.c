@@ -4,7 +4,7 @@
 
 /* In softdoca's descriptor and dgkit's inside it: where the checksum is, and where the inner one
  * starts. */
-enum { SUM_AT = 12, INNER_AT = 40 };
+enum { SUM_AT = 12, INNER_AT = 56 };
 
 static uint32_t fnv(const uint8_t *p, size_t n)
 {

@@ -9,7 +9,7 @@ import pytest
 from dgkit.cli.softdoca import _home
 
 HOME = _home()
-PARTS = ["common", "dma", "argp", "comch", "verbs", "gpunetio", "eth", "flow"]
+PARTS = ["common", "dma", "argp", "comch", "rdma", "verbs", "gpunetio", "eth", "flow"]
 NODES = ["DOCA_2", "EXPERIMENTAL", "INTERNAL"]
 
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define EXPORT_MAGIC   0x41434f4454464f53ull /* "SOFTDOCA" */
-#define EXPORT_VERSION 1
+#define EXPORT_VERSION 2
 #define IMPORT_NS      ((uint64_t)5000000000)
 
 /* Little-endian, no padding. */
@@ -21,10 +21,12 @@ struct export_header {
 	uint16_t version, length; /* length: total */
 	uint32_t checksum; /* FNV-1a over `length` bytes, with this field set to 0 */
 	uint8_t kind, backing;
-	uint8_t reserved[6];
+	uint8_t reserved[2];
+	uint32_t key; /* of EXPORT_RDMA: its rkey, and the software NIC that has it */
 	uint64_t addr, size; /* in the exporter */
+	uint8_t gid[16];
 };
-_Static_assert(sizeof(struct export_header) == 40, "no padding");
+_Static_assert(sizeof(struct export_header) == 56, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the struct is the format");
 
 struct parsed {
@@ -82,7 +84,7 @@ doca_error_t export_failed(int rc, const char *func)
 	return DOCA_ERROR_DRIVER;
 }
 
-static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum export_kind kind,
+static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_kind kind,
 			 const char *func)
 {
 	uint8_t bytes[EXPORT_DESC_MAX];
@@ -98,6 +100,11 @@ static doca_error_t make(const struct doca_mmap *m, struct attachment *a, enum e
 	if (!r) /* guess: the same error as for a stopped map */
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not completely stopped because "
 							"a transfer was in flight: stop it again");
+	if (kind == EXPORT_RDMA) {
+		doca_error_t e = softdoca_mmap_remote_key(m, &h.key, h.gid);
+		if (e)
+			return e;
+	}
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
 	if (len < 0)
@@ -239,6 +246,8 @@ static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_reg
 	if (m->writable)
 		m->permissions |=
 			pci ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_RDMA_WRITE;
+	m->key = p->h.key;
+	memcpy(m->gid, p->h.gid, sizeof m->gid);
 	m->backing = p->h.backing;
 	m->addr = (char *)(uintptr_t)p->h.addr;
 	m->len = info.size;

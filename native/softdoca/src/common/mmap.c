@@ -44,6 +44,7 @@ struct doca_mmap *mmap_new(void)
 	m->dmabuf_fd = m->gpu.fd = -1;
 	m->max_attached = MMAP_DEVS_MAX;
 	pthread_mutex_init(&m->lock, NULL);
+	pthread_mutex_init(&m->key_lock, NULL);
 	return m;
 }
 
@@ -476,6 +477,7 @@ doca_error_t doca_mmap_destroy(struct doca_mmap *mmap)
 		atomic_fetch_sub(&was.attached[i].dev->users, 1);
 	dmabuf_drop(mmap);
 	pthread_mutex_destroy(&mmap->lock);
+	pthread_mutex_destroy(&mmap->key_lock);
 	softdoca_object_free(mmap);
 	/* DOCA Mmap, doca_mmap_set_free_cb: if it was started */
 	if (was.free_cb && was.state != MMAP_NEW)

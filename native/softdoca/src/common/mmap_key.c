@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Keys of memory maps for the software NIC, which entries that a kernel posts name. */
 #include <errno.h>
+#include <string.h>
 
 #include "doca_rdma_bridge.h"
 #include "gpu.h"
@@ -60,19 +61,39 @@ static doca_error_t make(struct doca_mmap *m)
 		      "the software NIC cannot access %zu bytes at %p", m->len, (void *)m->addr);
 }
 
+static doca_error_t key_of(struct doca_mmap *m, uint32_t *key)
+{
+	pthread_mutex_lock(&m->key_lock);
+	doca_error_t error = m->mr ? DOCA_SUCCESS : make(m);
+	if (!error)
+		*key = m->mr->lkey;
+	pthread_mutex_unlock(&m->key_lock);
+	return error;
+}
+
 doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key)
 {
 	if (!mmap_started(m) || !m->n_attached)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started, or has no device");
-	if (m->from_export)
+	if (!m->from_export)
+		return key_of(m, key);
+	if (!m->key)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-			      "the software NIC has no keys for maps created from an export");
-	pthread_mutex_lock(&m->lock);
-	doca_error_t error = m->mr ? DOCA_SUCCESS : make(m);
-	if (!error)
-		*key = m->mr->lkey;
-	pthread_mutex_unlock(&m->lock);
-	return error;
+			      "the map is from an export for PCI: the software NIC has no key for it");
+	*key = m->key;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_t gid[16])
+{
+	union ibv_gid found;
+	doca_error_t error = key_of(m, key);
+	if (error)
+		return error;
+	if (softdoca_ibv_gid(m->mr->context, &found))
+		return REFUSE(DOCA_ERROR_DRIVER, "the software NIC has no GID");
+	memcpy(gid, found.raw, sizeof found.raw);
+	return DOCA_SUCCESS;
 }
 
 struct doca_mmap *softdoca_mmap_hold(uint32_t key)

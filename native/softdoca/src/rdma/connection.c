@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Connections: a queue pair each, and the bytes by which two processes connect theirs. "guess" marks an
+ * assumption that no published source confirms; all errors of this file are. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "nic_wqe.h"
+#include "rdma.h"
+
+#define BLOB_MAGIC   0x414d445254464f53ull /* "SOFTRDMA" */
+#define BLOB_VERSION 1u
+#define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
+
+_Static_assert(sizeof(struct rdma_blob) == 40, "no padding");
+
+/* ---- blobs ---- */
+
+static uint32_t checksum_of(struct rdma_blob b)
+{
+	uint8_t bytes[sizeof b];
+	uint32_t h = 2166136261u;
+	b.checksum = 0;
+	memcpy(bytes, &b, sizeof b);
+	for (size_t i = 0; i < sizeof bytes; i++)
+		h = (h ^ bytes[i]) * 16777619u;
+	return h;
+}
+
+static doca_error_t parse(const void *bytes, size_t size, struct rdma_blob *out)
+{
+	if (size < sizeof *out)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "%zu bytes are too few for the details of a connection: they are %zu",
+			      size, sizeof *out);
+	memcpy(out, bytes, sizeof *out);
+	if (out->magic != BLOB_MAGIC || out->version != BLOB_VERSION)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "these are not the details of a connection of softdoca, version %u",
+			      BLOB_VERSION);
+	if (out->checksum != checksum_of(*out))
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "the details of the connection were altered: their checksum does not match");
+	return DOCA_SUCCESS;
+}
+
+/* ---- creation ---- */
+
+static uint32_t power_of_two(uint32_t n)
+{
+	uint32_t p = 1;
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+static bool allocate(struct doca_rdma_connection *c)
+{
+	c->send.n = power_of_two(c->rdma->send_size);
+	c->receive.n = power_of_two(c->rdma->receive_size);
+	const size_t sends = (size_t)c->send.n * WQE_BLOCK, receives = (size_t)c->receive.n * WQE_SEGMENT;
+	c->memory = aligned_alloc(WQE_BLOCK, (sends + receives + WQE_BLOCK - 1) / WQE_BLOCK * WQE_BLOCK);
+	c->send.tasks = calloc(c->send.n, sizeof *c->send.tasks);
+	c->receive.tasks = calloc(c->receive.n, sizeof *c->receive.tasks);
+	if (!c->memory || !c->send.tasks || !c->receive.tasks)
+		return false;
+	c->send.entries = c->memory;
+	c->receive.entries = c->memory + sends;
+	return true;
+}
+
+static uint32_t peer_rights(uint32_t permissions)
+{
+	return DG_NIC_LOCAL_WRITE |
+	       (permissions & DOCA_ACCESS_FLAG_RDMA_WRITE ? DG_NIC_REMOTE_WRITE : 0) |
+	       (permissions & DOCA_ACCESS_FLAG_RDMA_READ ? DG_NIC_REMOTE_READ : 0) |
+	       (permissions & DOCA_ACCESS_FLAG_RDMA_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0);
+}
+
+static int open_pair(struct doca_rdma_connection *c)
+{
+	const struct doca_rdma *r = c->rdma;
+	const dg_nic_qp_config cfg = {
+		.send_ring = c->send.entries,
+		.receive_ring = c->receive.entries,
+		.send_entries = c->send.n,
+		.receive_entries = c->receive.n,
+		.receive_sges = 1,
+		.doorbell_mode = DG_NIC_PROXY,
+		.record = c->record,
+		.doorbell = &c->doorbell,
+		.send_cq = r->cq,
+		.receive_cq = r->cq,
+		.pd = r->pd->v.handle,
+	};
+	dg_nic_qp_info info;
+	int rc = softdoca_nic.qp_open(r->nic, &cfg, &c->qp);
+	if (!rc)
+		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_INIT, NULL, peer_rights(r->permissions));
+	if (!rc)
+		rc = softdoca_nic.qp_info_get(c->qp, &info);
+	if (!rc)
+		c->qpn = info.qpn;
+	return rc;
+}
+
+static void make_blob(struct doca_rdma_connection *c)
+{
+	c->blob = (struct rdma_blob){.magic = BLOB_MAGIC, .version = BLOB_VERSION};
+	memcpy(c->blob.address.gid, c->rdma->gid, sizeof c->rdma->gid);
+	c->blob.address.qpn = c->qpn;
+	c->blob.checksum = checksum_of(c->blob);
+}
+
+static uint32_t free_id(const struct doca_rdma *r)
+{
+	const struct doca_rdma_connection *c = r->connections;
+	uint32_t id = 0;
+	while (c) {
+		const bool taken = c->id == id;
+		id += taken;
+		c = taken ? r->connections : c->next;
+	}
+	return id;
+}
+
+static doca_error_t new_connection(struct doca_rdma *r, struct doca_rdma_connection **out)
+{
+	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (r->n_connections == r->max_connections)
+		return REFUSE(DOCA_ERROR_FULL, "the context has %u connections, its maximum",
+			      r->n_connections);
+	struct doca_rdma_connection *c = softdoca_object_new(OBJECT_RDMA_CONNECTION, sizeof *c);
+	if (!c)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a connection");
+	c->rdma = r;
+	c->id = free_id(r);
+	c->next = r->connections;
+	r->connections = c;
+	r->n_connections++;
+	const int rc = allocate(c) ? open_pair(c) : -ENOMEM;
+	if (rc) {
+		rdma_connection_free(c);
+		return softdoca_failed("doca_rdma_export", rc);
+	}
+	make_blob(c);
+	*out = c;
+	return DOCA_SUCCESS;
+}
+
+void rdma_connection_free(struct doca_rdma_connection *c)
+{
+	struct doca_rdma *r = c->rdma;
+	struct doca_rdma_connection **at = &r->connections;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	r->n_connections--;
+	if (c->qp)
+		softdoca_nic.qp_close(c->qp);
+	free(c->send.tasks);
+	free(c->receive.tasks);
+	free(c->memory);
+	softdoca_object_free(c);
+}
+
+/* ---- the end ---- */
+
+static void flush_here(struct doca_rdma *r, struct rdma_ring *ring)
+{
+	while (ring_used(ring))
+		rdma_append(&r->flushed, ring->tasks[ring->begin++ & (ring->n - 1)]);
+}
+
+void rdma_connection_break(struct doca_rdma_connection *c)
+{
+	dg_nic_qp_info info;
+	if (!softdoca_nic.qp_info_get(c->qp, &info) && info.why[0])
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_pe_progress",
+			     "connection %u broke, syndrome %#x: %s", c->id, info.syndrome, info.why);
+	c->state = CONNECTION_BROKEN;
+	/* The NIC of a forked child's parent flushes nothing. */
+	if (softdoca_nic.qp_modify(c->qp, DG_NIC_ERROR, NULL, 0)) {
+		flush_here(c->rdma, &c->send);
+		flush_here(c->rdma, &c->receive);
+	}
+}
+
+void rdma_connection_look(struct doca_rdma_connection *c)
+{
+	dg_nic_qp_info info;
+	if (c->state == CONNECTION_CONNECTED && !softdoca_nic.qp_info_get(c->qp, &info) &&
+	    info.state == DG_NIC_ERROR)
+		rdma_connection_break(c);
+}
+
+/* ---- public functions ---- */
+
+doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_conn_details,
+			      size_t *local_rdma_conn_details_size,
+			      struct doca_rdma_connection **rdma_connection)
+{
+	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
+	CHECK_OUT(local_rdma_conn_details);
+	CHECK_OUT(local_rdma_conn_details_size);
+	CHECK_OUT(rdma_connection);
+	struct doca_pe *pe = rdma->ctx.pe;
+	enum pe_entry how = softdoca_pe_enter(pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = new_connection(rdma, rdma_connection);
+	if (!error) {
+		*local_rdma_conn_details = &(*rdma_connection)->blob;
+		*local_rdma_conn_details_size = sizeof (*rdma_connection)->blob;
+	}
+	softdoca_pe_leave(pe, how);
+	return error;
+}
+
+static doca_error_t connect_to(struct doca_rdma_connection *c, const struct rdma_blob *peer)
+{
+	if (c->rdma->ctx.state != DOCA_CTX_STATE_RUNNING || c->state != CONNECTION_NEW)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running, or connection %u is not new",
+			      c->id);
+	int rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTR, &peer->address, 0);
+	if (!rc)
+		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTS, NULL, 0);
+	if (rc) {
+		doca_error_t error = softdoca_failed("doca_rdma_connect", rc);
+		return rc == -ENOTCONN ? DOCA_ERROR_NOT_CONNECTED : error;
+	}
+	memcpy(c->peer_gid, peer->address.gid, sizeof c->peer_gid);
+	c->state = CONNECTION_CONNECTED;
+	rdma_spread_receives(c->rdma);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_conn_details,
+			       size_t remote_rdma_conn_details_size,
+			       struct doca_rdma_connection *rdma_connection)
+{
+	struct rdma_blob peer;
+	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
+	CHECK_CONNECTION(rdma_connection);
+	CHECK_OUT(remote_rdma_conn_details);
+	if (rdma_connection->rdma != rdma)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the connection is of another context");
+	doca_error_t error = parse(remote_rdma_conn_details, remote_rdma_conn_details_size, &peer);
+	if (error)
+		return error;
+	struct doca_pe *pe = rdma->ctx.pe;
+	enum pe_entry how = softdoca_pe_enter(pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	error = connect_to(rdma_connection, &peer);
+	softdoca_pe_leave(pe, how);
+	return error;
+}
+
+static doca_error_t disconnect(struct doca_rdma_connection *c)
+{
+	if (c->state == CONNECTION_NEW)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u is not connected", c->id);
+	if (c->state == CONNECTION_OVER) {
+		rdma_connection_free(c);
+		return DOCA_SUCCESS;
+	}
+	c->ended = true;
+	if (c->state == CONNECTION_CONNECTED)
+		rdma_connection_break(c);
+	softdoca_pe_kick(c->rdma->ctx.pe);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_rdma_connection_disconnect(struct doca_rdma_connection *rdma_connection)
+{
+	CHECK_CONNECTION(rdma_connection);
+	struct doca_pe *pe = rdma_connection->rdma->ctx.pe;
+	enum pe_entry how = softdoca_pe_enter(pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = disconnect(rdma_connection);
+	softdoca_pe_leave(pe, how);
+	return error;
+}
+
+doca_error_t doca_rdma_connection_set_user_data(struct doca_rdma_connection *rdma_connection,
+						union doca_data connection_user_data)
+{
+	CHECK_CONNECTION(rdma_connection);
+	rdma_connection->user_data = connection_user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_rdma_connection_get_user_data(const struct doca_rdma_connection *rdma_connection,
+						union doca_data *connection_user_data)
+{
+	CHECK_CONNECTION(rdma_connection);
+	return SET_OUT(connection_user_data, rdma_connection->user_data);
+}
+
+doca_error_t doca_rdma_connection_get_id(const struct doca_rdma_connection *rdma_connection,
+					 uint32_t *connection_id)
+{
+	CHECK_CONNECTION(rdma_connection);
+	return SET_OUT(connection_id, rdma_connection->id);
+}

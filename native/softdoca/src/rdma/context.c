@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The operations of an RDMA context. "guess" marks an assumption that no published source confirms. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "doca_rdma_bridge.h"
+#include "nic_wqe.h"
+#include "rdma.h"
+
+/* A program that waits looks for completions so often: the NIC wakes nobody. */
+#define WAKE_NS 100000
+/* Polls without a completion after which the queue pairs are looked at. */
+#define IDLE_POLLS 64u
+
+enum { CQE_BYTES = 64, CQES_MIN = 16, CQE_INVALID = 0xf1 };
+
+/* ---- start and end ---- */
+
+static uint32_t task_count(const struct doca_rdma *r)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < RDMA_TYPES; i++)
+		n += r->conf[i].n;
+	return n;
+}
+
+static bool make_tasks(struct doca_rdma *r, enum rdma_type type)
+{
+	struct rdma_conf *conf = &r->conf[type];
+	for (uint32_t i = 0; i < conf->n; i++) {
+		struct rdma_task *t = softdoca_object_new(OBJECT_FREE, sizeof *t);
+		if (!t)
+			return false;
+		t->type = type;
+		t->next_made = r->tasks;
+		r->tasks = t;
+		t->next = conf->free;
+		conf->free = t;
+	}
+	return true;
+}
+
+static bool make_all_tasks(struct doca_rdma *r)
+{
+	bool made = softdoca_object_room(sizeof(struct rdma_task), task_count(r));
+	for (uint32_t i = 0; i < RDMA_TYPES && made; i++)
+		made = make_tasks(r, (enum rdma_type)i);
+	return made;
+}
+
+static doca_error_t open_cq(struct doca_rdma *r)
+{
+	union ibv_gid gid;
+	uint32_t n = CQES_MIN;
+	while (n < task_count(r))
+		n *= 2;
+	r->n_cqes = n;
+	r->cq_head = 0;
+	r->cqes = aligned_alloc(CQE_BYTES, (size_t)n * CQE_BYTES);
+	if (!r->cqes)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u completions", n);
+	memset(r->cqes, CQE_INVALID, (size_t)n * CQE_BYTES);
+	const dg_nic_cq_config cfg = {.ring = r->cqes, .entries = n};
+	int rc = softdoca_nic.cq_open(r->nic, &cfg, &r->cq);
+	if (!rc)
+		rc = -softdoca_ibv_gid(r->pd->v.context, &gid);
+	if (rc)
+		return softdoca_failed("doca_ctx_start", rc);
+	memcpy(r->gid, gid.raw, sizeof r->gid);
+	return DOCA_SUCCESS;
+}
+
+static void rdma_ended(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	while (r->connections)
+		rdma_connection_free(r->connections);
+	if (r->cq)
+		softdoca_nic.cq_close(r->cq);
+	r->cq = NULL;
+	free(r->cqes);
+	r->cqes = NULL;
+	if (r->pd)
+		atomic_fetch_sub(&r->pd->users, 1);
+	r->pd = NULL;
+	if (r->timer >= 0)
+		close(r->timer);
+	r->timer = -1;
+	for (struct rdma_task *t; (t = r->tasks);) {
+		r->tasks = t->next_made;
+		softdoca_object_free(t);
+	}
+	for (uint32_t i = 0; i < RDMA_TYPES; i++)
+		r->conf[i].free = NULL;
+}
+
+static doca_error_t begin(struct doca_rdma *r)
+{
+	struct ibv_pd *pd;
+	doca_error_t error = doca_rdma_bridge_get_dev_pd(r->ctx.dev, &pd);
+	if (error)
+		return error;
+	r->pd = nic_pd(pd);
+	atomic_fetch_add(&r->pd->users, 1);
+	r->nic = nic_context(pd->context)->nic;
+	if (!make_all_tasks(r))
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
+	r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (r->timer < 0)
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s", strerror(errno));
+	return open_cq(r);
+}
+
+static doca_error_t rdma_start(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	if (!task_count(r)) /* guess */
+		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
+	r->receives = r->flushed = (struct rdma_list){0};
+	r->n_receives = r->idle = 0;
+	doca_error_t error = begin(r);
+	if (error)
+		rdma_ended(ctx);
+	return error;
+}
+
+static void rdma_stop(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	for (struct doca_rdma_connection *c = r->connections; c; c = c->next)
+		if (c->state == CONNECTION_CONNECTED)
+			rdma_connection_break(c);
+	for (struct rdma_task *t; (t = rdma_take(&r->receives));)
+		rdma_append(&r->flushed, t);
+}
+
+static bool rdma_quiet(struct doca_ctx *ctx)
+{
+	(void)ctx; /* it counts the tasks in flight */
+	return true;
+}
+
+/* ---- submitting ---- */
+
+static void hold(const struct doca_buf *b, uint32_t by)
+{
+	/* Release: see buf_in_tasks(). */
+	if (b)
+		atomic_fetch_add_explicit(&((struct doca_buf *)(uintptr_t)b)->in_others, by,
+					  memory_order_release);
+}
+
+static void hold_all(const struct rdma_task *t, uint32_t by)
+{
+	hold(t->src, by);
+	hold(t->dst, by);
+	hold(t->result, by);
+}
+
+/* The connection that has the fewest receives, if it may have another. */
+static struct doca_rdma_connection *neediest(struct doca_rdma *r)
+{
+	const uint32_t part = r->n_receives / r->max_connections;
+	struct doca_rdma_connection *least = NULL;
+	for (struct doca_rdma_connection *c = r->connections; c; c = c->next)
+		if (c->state == CONNECTION_CONNECTED &&
+		    (!least || ring_used(&c->receive) < ring_used(&least->receive)))
+			least = c;
+	const uint32_t used = least ? ring_used(&least->receive) : 0;
+	return used && (used >= part || used == least->receive.n) ? NULL : least;
+}
+
+void rdma_spread_receives(struct doca_rdma *r)
+{
+	for (struct doca_rdma_connection *c; r->receives.first && (c = neediest(r));) {
+		struct rdma_task *t = rdma_take(&r->receives);
+		if (rdma_post(c, t))
+			rdma_append(&r->flushed, t);
+	}
+}
+
+static doca_error_t submit_receive(struct doca_rdma *r, struct rdma_task *t)
+{
+	uint32_t key;
+	/* Made now, so that a failure is the program's to handle. */
+	doca_error_t error =
+		t->bytes ? softdoca_mmap_key(t->dst->mmap, &key) : DOCA_SUCCESS;
+	if (error)
+		return error;
+	hold_all(t, 1);
+	r->n_receives++;
+	rdma_append(&r->receives, t);
+	rdma_spread_receives(r);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t submit_send(struct rdma_task *t)
+{
+	struct doca_rdma_connection *c = t->connection;
+	if (ring_used(&c->send) == c->send.n)
+		return REFUSE(DOCA_ERROR_AGAIN, "connection %u has %u tasks in flight, its maximum",
+			      c->id, c->send.n);
+	doca_error_t error = rdma_post(c, t);
+	if (!error)
+		hold_all(t, 1);
+	return error;
+}
+
+static doca_error_t rdma_submit(struct doca_task *task, uint32_t flags)
+{
+	struct rdma_task *t = rdma_task_of(task);
+	struct doca_rdma *r = rdma_of(task->ctx);
+	const struct doca_rdma_connection *c = t->connection;
+	(void)flags;
+	if (!is_receive(t) &&
+	    (!object_is(c, OBJECT_RDMA_CONNECTION) || c->state != CONNECTION_CONNECTED)) /* guess */
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the task's connection is not connected");
+	doca_error_t error = rdma_check(t, r, "doca_task_submit");
+	if (error)
+		return error;
+	return is_receive(t) ? submit_receive(r, t) : submit_send(t);
+}
+
+/* ---- completing ---- */
+
+static void call(const struct doca_rdma *r, struct rdma_task *t, bool good)
+{
+	const struct rdma_conf *conf = &r->conf[t->type];
+	rdma_callback *cb = good ? conf->done : conf->failed;
+	const union doca_data mine = t->task.user_data, ours = r->ctx.user_data;
+	switch (t->type) {
+#define CALL(TYPE, name)                                                                        \
+	case TYPE:                                                                              \
+		((doca_rdma_task_##name##_completion_cb_t)cb)((struct doca_rdma_task_##name *)t, \
+							      mine, ours);                      \
+		break;
+		RDMA_EACH(CALL)
+	case RDMA_TYPES:
+		break;
+	}
+}
+
+static void arrived(struct doca_buf *b, uint64_t n)
+{
+	if (b)
+		b->data_len += n;
+}
+
+static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t status)
+{
+	hold_all(t, -1u);
+	if (is_receive(t))
+		r->n_receives--;
+	if (!status && t->type >= RDMA_CMP_SWP)
+		arrived(t->result, t->bytes);
+	else if (!status && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM)
+		arrived(t->dst, t->bytes);
+	softdoca_task_landed(&t->task, status);
+	call(r, t, !status);
+}
+
+static void received(struct rdma_task *t, const struct rdma_cqe *e, struct doca_rdma_connection *c)
+{
+	t->connection = c;
+	t->bytes = e->bytes;
+	t->immediate = e->opcode == CQE_SEND ? 0 : e->immediate;
+	t->opcode = e->opcode == CQE_WRITE_IMM  ? DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM
+		    : e->opcode == CQE_SEND_IMM ? DOCA_RDMA_OPCODE_RECV_SEND_WITH_IMM
+						: DOCA_RDMA_OPCODE_RECV_SEND;
+}
+
+static void complete(struct doca_rdma *r, const struct rdma_cqe *e)
+{
+	struct doca_rdma_connection *c = r->connections;
+	while (c->qpn != e->qpn)
+		c = c->next;
+	const bool request = e->opcode == CQE_REQUEST || e->opcode == CQE_REQUEST_ERROR;
+	const bool failed = e->opcode == CQE_REQUEST_ERROR || e->opcode == CQE_RECEIVE_ERROR;
+	struct rdma_ring *ring = request ? &c->send : &c->receive;
+	struct rdma_task *t = ring->tasks[ring->begin++ & (ring->n - 1)];
+	if (failed && c->state == CONNECTION_CONNECTED)
+		rdma_connection_break(c);
+	if (!request && !failed)
+		received(t, e, c);
+	if (r->receives.first)
+		rdma_spread_receives(r);
+	deliver(r, t, failed ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS);
+}
+
+/* Ends one broken connection whose tasks are delivered. Returns whether a callback was called. */
+static bool end_connection(struct doca_rdma *r)
+{
+	struct doca_rdma_connection *c = r->connections;
+	while (c && (c->state != CONNECTION_BROKEN || ring_used(&c->send) || ring_used(&c->receive)))
+		c = c->next;
+	if (!c)
+		return false;
+	c->state = CONNECTION_OVER;
+	if (c->ended) {
+		rdma_connection_free(c);
+		return false;
+	}
+	/* A context that stops ends its connections itself: guess. */
+	if (!r->disconnect_cb || r->ctx.state != DOCA_CTX_STATE_RUNNING)
+		return false;
+	r->disconnect_cb(c, c->user_data, r->ctx.user_data);
+	return true;
+}
+
+static void look_at_all(struct doca_rdma *r)
+{
+	for (struct doca_rdma_connection *c = r->connections; c; c = c->next)
+		rdma_connection_look(c);
+}
+
+static bool rdma_progress(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	struct rdma_task *t = rdma_take(&r->flushed);
+	struct rdma_cqe e;
+	if (t) {
+		deliver(r, t, FLUSHED);
+		return true;
+	}
+	if (rdma_poll(r, &e)) {
+		r->idle = 0;
+		complete(r, &e);
+		return true;
+	}
+	if (++r->idle % IDLE_POLLS == 0)
+		look_at_all(r);
+	return end_connection(r);
+}
+
+/* ---- waiting ---- */
+
+static int rdma_fileno(struct doca_ctx *ctx)
+{
+	return rdma_of(ctx)->timer;
+}
+
+static void set_timer(const struct doca_rdma *r, long ns)
+{
+	const struct itimerspec t = {.it_value.tv_nsec = ns};
+	timerfd_settime(r->timer, 0, &t, NULL);
+}
+
+static bool rdma_arm(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	bool broken = false;
+	look_at_all(r);
+	for (const struct doca_rdma_connection *c = r->connections; c; c = c->next)
+		broken |= c->state == CONNECTION_BROKEN;
+	set_timer(r, WAKE_NS);
+	return r->flushed.first || broken || rdma_ready(r);
+}
+
+static void rdma_disarm(struct doca_ctx *ctx)
+{
+	set_timer(rdma_of(ctx), 0);
+}
+
+static void rdma_free_task(struct doca_task *task)
+{
+	struct rdma_task *t = rdma_task_of(task);
+	struct rdma_conf *conf = &rdma_of(task->ctx)->conf[t->type];
+	object_become(task, OBJECT_FREE);
+	object_become(t, OBJECT_FREE);
+	t->next = conf->free;
+	conf->free = t;
+}
+
+const struct ctx_ops rdma_ops = {
+	.start = rdma_start,
+	.stop = rdma_stop,
+	.quiet = rdma_quiet,
+	.ended = rdma_ended,
+	.submit = rdma_submit,
+	.progress = rdma_progress,
+	.fileno = rdma_fileno,
+	.arm = rdma_arm,
+	.disarm = rdma_disarm,
+	.free_task = rdma_free_task,
+};

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The entries of tasks, in the format of mlx5, and the completions. */
+#include <endian.h>
+#include <string.h>
+
+#include "nic_wqe.h"
+#include "rdma.h"
+
+/* ---- checking ---- */
+
+/* Where a task reads or writes: `n` bytes at `at`. */
+struct place {
+	const struct doca_buf *buf;
+	uint64_t at, n;
+};
+
+static uint64_t room_behind(const struct doca_buf *b)
+{
+	return (uint64_t)(b->head + b->len - (b->data + b->data_len));
+}
+
+static struct place data_of(const struct doca_buf *b)
+{
+	return b ? (struct place){b, (uintptr_t)b->data, b->data_len} : (struct place){0};
+}
+
+static struct place behind(const struct doca_buf *b, uint64_t n)
+{
+	return b ? (struct place){b, (uintptr_t)b->data + b->data_len, n} : (struct place){0};
+}
+
+static bool is_atomic(const struct rdma_task *t)
+{
+	return t->type >= RDMA_CMP_SWP;
+}
+
+static struct place local_of(const struct rdma_task *t)
+{
+	if (is_receive(t) || t->type == RDMA_READ)
+		return behind(t->dst, t->bytes);
+	return is_atomic(t) ? behind(t->result, t->bytes) : data_of(t->src);
+}
+
+static struct place remote_of(const struct rdma_task *t)
+{
+	if (t->type == RDMA_READ)
+		return data_of(t->src);
+	if (!is_atomic(t))
+		return behind(t->dst, t->bytes);
+	return (struct place){t->dst, t->dst ? (uintptr_t)t->dst->data : 0, t->bytes};
+}
+
+static bool has_remote(const struct rdma_task *t)
+{
+	return t->type >= RDMA_READ;
+}
+
+static doca_error_t check_buf(const struct place *p, const char *what, const char *func)
+{
+	const struct doca_buf *b = p->buf;
+	const char *wrong = !object_is(b, OBJECT_BUF)	     ? "is not a buffer"
+			    : b->first != b || b->list_len > 1 ? "is a list, or in one"
+							       : NULL;
+	if (wrong) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer, %p, %s", what,
+			     (const void *)b, wrong);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	if (p->at - (uintptr_t)b->head <= b->len && p->n <= (uintptr_t)b->head + b->len - p->at)
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer has no room for %llu bytes", what,
+		     (unsigned long long)p->n);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
+static doca_error_t check_remote(const struct rdma_task *t, const char *func)
+{
+	const struct place p = remote_of(t);
+	doca_error_t error = check_buf(&p, "peer's", func);
+	if (error)
+		return error;
+	const struct doca_mmap *m = p.buf->mmap;
+	if (m->from_export && m->key && !memcmp(m->gid, t->connection->peer_gid, sizeof m->gid))
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+		     "the peer's buffer is not in a map from an export for RDMA of the process that "
+		     "connection %u leads to",
+		     t->connection->id);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
+static doca_error_t check_local(const struct rdma_task *t, const struct doca_rdma *r,
+				const char *func)
+{
+	const struct place p = local_of(t);
+	doca_error_t error = check_buf(&p, "local", func);
+	if (error)
+		return error;
+	const struct doca_mmap *m = p.buf->mmap;
+	if (!m->from_export && m->n_attached && m->attached[0].dev == r->ctx.dev &&
+	    softdoca_mmap_attachment(m, r->ctx.dev))
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+		     "the local buffer is in a map that is from an export, is not started, or whose first "
+		     "device is not %s",
+		     r->ctx.dev->info.f.pci);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
+static uint64_t bytes_of(const struct rdma_task *t)
+{
+	if (is_receive(t))
+		return object_is(t->dst, OBJECT_BUF) ? room_behind(t->dst) : 0;
+	if (is_atomic(t))
+		return sizeof(uint64_t);
+	return object_is(t->src, OBJECT_BUF) ? t->src->data_len : 0;
+}
+
+doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const char *func)
+{
+	const bool may_lack = is_receive(t) ? !t->dst : !t->src && (!has_remote(t) || !t->dst);
+	doca_error_t error = DOCA_SUCCESS;
+	t->bytes = bytes_of(t);
+	if (is_receive(t) && t->bytes > RDMA_BYTES_MAX)
+		t->bytes = RDMA_BYTES_MAX;
+	if (t->bytes > RDMA_BYTES_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu bytes: a task has at most %u",
+			      (unsigned long long)t->bytes, RDMA_BYTES_MAX);
+	/* Without bytes, a message or a write needs no buffers. */
+	if (may_lack && !is_atomic(t) && t->type != RDMA_READ)
+		return DOCA_SUCCESS;
+	error = check_local(t, r, func);
+	return error || !has_remote(t) ? error : check_remote(t, func);
+}
+
+/* ---- entries ---- */
+
+static const uint8_t opcodes[RDMA_TYPES] = {
+	[RDMA_SEND] = WQE_SEND,		  [RDMA_SEND_IMM] = WQE_SEND_IMM,
+	[RDMA_READ] = WQE_READ,		  [RDMA_WRITE] = WQE_WRITE,
+	[RDMA_WRITE_IMM] = WQE_WRITE_IMM, [RDMA_CMP_SWP] = WQE_ATOMIC_CS,
+	[RDMA_FETCH_ADD] = WQE_ATOMIC_FA,
+};
+
+static char *put32(char *at, uint32_t v)
+{
+	v = htobe32(v);
+	memcpy(at, &v, sizeof v);
+	return at + sizeof v;
+}
+
+static char *put64(char *at, uint64_t v)
+{
+	v = htobe64(v);
+	memcpy(at, &v, sizeof v);
+	return at + sizeof v;
+}
+
+static char *put_data(char *at, const struct place *p, uint32_t key)
+{
+	at = put32(at, (uint32_t)p->n);
+	at = put32(at, key);
+	return put64(at, p->at);
+}
+
+static char *put_remote(char *at, const struct rdma_task *t)
+{
+	const struct place p = remote_of(t);
+	at = put64(at, p.buf ? p.at : 0);
+	at = put32(at, p.buf ? p.buf->mmap->key : 0);
+	return put32(at, 0);
+}
+
+static char *put_operands(char *at, const struct rdma_task *t)
+{
+	at = put64(at, t->operand);
+	return put64(at, t->compare);
+}
+
+static void put_send(struct doca_rdma_connection *c, const struct rdma_task *t, uint32_t key)
+{
+	const struct place local = local_of(t);
+	char *block = c->send.entries + (size_t)(c->send.end & (c->send.n - 1)) * WQE_BLOCK;
+	char *at = block + WQE_SEGMENT;
+	memset(block, 0, WQE_BLOCK);
+	if (has_remote(t))
+		at = put_remote(at, t);
+	if (is_atomic(t))
+		at = put_operands(at, t);
+	if (t->bytes)
+		at = put_data(at, &local, key);
+	put32(block, (c->send.end & 0xffff) << 8 | opcodes[t->type]);
+	put32(block + 4, c->qpn << 8 | (uint32_t)((at - block) / WQE_SEGMENT));
+	block[11] = WQE_CQE;
+	memcpy(block + 12, &t->immediate, sizeof t->immediate);
+}
+
+static void put_receive(struct doca_rdma_connection *c, const struct rdma_task *t, uint32_t key)
+{
+	char *at = c->receive.entries + (size_t)(c->receive.end & (c->receive.n - 1)) * WQE_SEGMENT;
+	const struct place none = {0}, local = local_of(t);
+	put_data(at, t->bytes ? &local : &none, t->bytes ? key : WQE_END_KEY);
+}
+
+
+doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t)
+{
+	struct rdma_ring *ring = is_receive(t) ? &c->receive : &c->send;
+	const struct doca_buf *local = local_of(t).buf;
+	uint32_t key = 0;
+	doca_error_t error =
+		t->bytes ? softdoca_mmap_key(local->mmap, &key) : DOCA_SUCCESS;
+	if (error)
+		return error;
+	if (is_receive(t))
+		put_receive(c, t, key);
+	else
+		put_send(c, t, key);
+	ring->tasks[ring->end++ & (ring->n - 1)] = t;
+	/* Release: the NIC that sees the count sees the entry. */
+	if (is_receive(t))
+		__atomic_store_n(&c->record[0], htobe32(ring->end), __ATOMIC_RELEASE);
+	else
+		__atomic_store_n(&c->doorbell, c->doorbell + 1, __ATOMIC_RELEASE);
+	return DOCA_SUCCESS;
+}
+
+/* ---- completions ---- */
+
+enum { CQE_BYTES = 64, CQE_IMMEDIATE = 36, CQE_COUNT = 44, CQE_SYNDROME = 55, CQE_QPN = 56, CQE_OWN = 63 };
+
+static uint8_t *next_cqe(const struct doca_rdma *r)
+{
+	return r->cqes + (size_t)(r->cq_head & (r->n_cqes - 1)) * CQE_BYTES;
+}
+
+bool rdma_ready(const struct doca_rdma *r)
+{
+	/* Acquire: the completion, and the bytes that the entry moved, are visible with it. The NIC
+	 * stores 8 bytes at once. */
+	const uint64_t last =
+		__atomic_load_n((const uint64_t *)(const void *)(next_cqe(r) + CQE_QPN), __ATOMIC_ACQUIRE);
+	const uint8_t own = (uint8_t)(last >> 56);
+	return own >> 4 != 15 && (own & 1) == !!(r->cq_head & r->n_cqes);
+}
+
+bool rdma_poll(struct doca_rdma *r, struct rdma_cqe *out)
+{
+	const uint8_t *cqe = next_cqe(r);
+	if (!rdma_ready(r))
+		return false;
+	r->cq_head++;
+	out->qpn = be32_at(cqe + CQE_QPN) & 0xffffff;
+	out->bytes = be32_at(cqe + CQE_COUNT);
+	memcpy(&out->immediate, cqe + CQE_IMMEDIATE, sizeof out->immediate);
+	out->opcode = cqe[CQE_OWN] >> 4;
+	out->syndrome = cqe[CQE_SYNDROME];
+	return true;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * RDMA contexts over the software NIC.
+ *
+ *   rdma.c         contexts: capabilities, settings
+ *   task.c         tasks: allocation and fields
+ *   context.c      the operations of a context: start, submit, progress, stop
+ *   connection.c   connections, each a queue pair; their blobs
+ *   entry.c        the entries of the rings, and reading completions
+ *
+ *      submit: an entry in the ring of the task's connection ---> the NIC's thread executes it
+ *      receives: in `receives`, then in the ring of a connection
+ *      progress: takes a completion from the context's only CQ <--- in the order of the entries
+ *
+ * A connection has the tasks in its rings in two FIFOs, so a completion is that of the oldest task.
+ * Each task in a ring has one completion, as each entry asks for one and an error flushes the rest, so
+ * the CQ has a place for every task.
+ *
+ * A connection breaks when its queue pair fails or is told to: the NIC flushes its tasks, and once they
+ * are delivered, the program's callback for disconnections is called.
+ */
+#ifndef SOFTDOCA_RDMA_H
+#define SOFTDOCA_RDMA_H
+
+#include "doca_rdma.h"
+#include "nic.h"
+
+/* Guesses: no public figures are known. */
+#define RDMA_TASKS_MAX       65536u /* of one type */
+#define RDMA_CONNECTIONS_MAX 256u
+#define RDMA_QUEUE_DEFAULT   512u
+#define RDMA_BYTES_MAX       ((uint32_t)1 << 30)
+
+enum rdma_type {
+	RDMA_RECEIVE,
+	RDMA_SEND,
+	RDMA_SEND_IMM,
+	RDMA_READ,
+	RDMA_WRITE,
+	RDMA_WRITE_IMM,
+	RDMA_CMP_SWP,
+	RDMA_FETCH_ADD,
+	RDMA_TYPES
+};
+/* Each type, and its name in the functions. */
+#define RDMA_EACH(X)                   \
+	X(RDMA_RECEIVE, receive)       \
+	X(RDMA_SEND, send)             \
+	X(RDMA_SEND_IMM, send_imm)     \
+	X(RDMA_READ, read)             \
+	X(RDMA_WRITE, write)           \
+	X(RDMA_WRITE_IMM, write_imm)   \
+	X(RDMA_CMP_SWP, atomic_cmp_swp) \
+	X(RDMA_FETCH_ADD, atomic_fetch_add)
+
+struct rdma_task {
+	struct object o;
+	enum rdma_type type;
+	doca_be32_t immediate; /* to send, or received */
+	struct doca_rdma_connection *connection; /* of a receive: the one it came over */
+	const struct doca_buf *src;
+	struct doca_buf *dst, *result; /* result: for the old value of a word */
+	uint64_t operand, compare;
+	uint64_t bytes; /* of the entry, or received */
+	enum doca_rdma_opcode opcode; /* of a receive */
+	_Alignas(64) struct doca_task task;
+	struct rdma_task *next; /* not allocated, or waiting */
+	struct rdma_task *next_made;
+};
+
+struct rdma_list {
+	struct rdma_task *first, *last;
+};
+
+/* Of the type doca_rdma_task_X_completion_cb_t of its tasks. */
+typedef void rdma_callback(void);
+
+struct rdma_conf {
+	rdma_callback *done, *failed;
+	uint32_t n; /* 0: not configured */
+	struct rdma_task *free;
+};
+
+enum connection_state {
+	CONNECTION_NEW,
+	CONNECTION_CONNECTED,
+	CONNECTION_BROKEN, /* its tasks are being flushed */
+	CONNECTION_OVER, /* and the program is told, unless it ended the connection */
+};
+
+/* A ring, and its tasks in the order of their entries. */
+struct rdma_ring {
+	char *entries;
+	struct rdma_task **tasks;
+	uint32_t n, begin, end;
+};
+
+struct rdma_blob {
+	uint64_t magic;
+	uint32_t version, checksum; /* FNV-1a, with this field 0 */
+	dg_nic_address address;
+};
+
+struct doca_rdma_connection {
+	struct object o;
+	uint32_t id;
+	enum connection_state state;
+	bool ended; /* by the program: freed when its tasks are flushed */
+	struct doca_rdma *rdma;
+	struct doca_rdma_connection *next;
+	union doca_data user_data;
+	dg_nic_qp *qp;
+	uint32_t qpn;
+	struct rdma_blob blob; /* for the peer */
+	uint8_t peer_gid[16];
+	char *memory; /* of both rings */
+	struct rdma_ring send, receive;
+	_Alignas(8) uint64_t doorbell;
+	uint32_t record[2];
+};
+
+struct doca_rdma {
+	struct object o;
+	_Alignas(64) struct doca_ctx ctx;
+	struct rdma_conf conf[RDMA_TYPES];
+	uint32_t permissions, send_size, receive_size;
+	uint16_t max_connections;
+	doca_rdma_connection_request_cb_t request_cb;
+	doca_rdma_connection_established_cb_t established_cb;
+	doca_rdma_connection_failure_cb_t failure_cb;
+	doca_rdma_connection_disconnection_cb_t disconnect_cb;
+
+	/* Valid while the context is started. */
+	struct nic_pd *pd;
+	dg_nic *nic;
+	uint8_t gid[16];
+	dg_nic_cq *cq;
+	uint8_t *cqes;
+	uint32_t n_cqes, cq_head;
+	uint32_t idle; /* polls without a completion */
+	int timer; /* wakes a program that waits, so that it looks for completions */
+	struct doca_rdma_connection *connections;
+	uint32_t n_connections;
+	struct rdma_task *tasks; /* all of them */
+	struct rdma_list receives; /* in no ring yet */
+	struct rdma_list flushed; /* that never were in a ring */
+	uint32_t n_receives; /* submitted */
+};
+
+/* A completion, in the host's order of bytes. */
+struct rdma_cqe {
+	uint32_t qpn, bytes;
+	doca_be32_t immediate;
+	uint8_t opcode, syndrome;
+};
+
+static inline struct doca_rdma *rdma_of(const struct doca_ctx *ctx)
+{
+	return (void *)((char *)(uintptr_t)ctx - offsetof(struct doca_rdma, ctx));
+}
+
+static inline struct rdma_task *rdma_task_of(const struct doca_task *task)
+{
+	return (void *)((char *)(uintptr_t)task - offsetof(struct rdma_task, task));
+}
+
+static inline bool is_receive(const struct rdma_task *t)
+{
+	return t->type == RDMA_RECEIVE;
+}
+
+static inline uint32_t ring_used(const struct rdma_ring *r)
+{
+	return r->end - r->begin;
+}
+
+static inline void rdma_append(struct rdma_list *l, struct rdma_task *t)
+{
+	t->next = NULL;
+	*(l->first ? &l->last->next : &l->first) = t;
+	l->last = t;
+}
+
+static inline struct rdma_task *rdma_take(struct rdma_list *l)
+{
+	struct rdma_task *t = l->first;
+	if (t)
+		l->first = t->next;
+	return t;
+}
+
+/* context.c */
+extern const struct ctx_ops rdma_ops;
+/* Puts waiting receives into the rings of connections. */
+void rdma_spread_receives(struct doca_rdma *r);
+
+/* connection.c */
+/* Breaks a connection: its tasks are flushed. Logs the NIC's reason, if it has one. */
+void rdma_connection_break(struct doca_rdma_connection *c);
+/* Breaks a connection whose queue pair has failed. */
+void rdma_connection_look(struct doca_rdma_connection *c);
+/* Closes the queue pair and frees the connection. */
+void rdma_connection_free(struct doca_rdma_connection *c);
+
+/* entry.c */
+/* Checks a task, and sets its bytes. `func` is named in the log. */
+doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const char *func);
+/* Appends the task's entry to a ring of the connection that has room, and tells the NIC. Errors:
+ * those of softdoca_mmap_key(). */
+doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t);
+/* Takes a completion. Returns false if there is none. */
+bool rdma_poll(struct doca_rdma *r, struct rdma_cqe *out);
+/* Returns whether there is one. */
+bool rdma_ready(const struct doca_rdma *r);
+
+#endif

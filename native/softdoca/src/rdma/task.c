@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Tasks: allocation and fields. "guess" marks an assumption that no published source confirms; all errors
+ * of this file are, except for NO_MEMORY. */
+#include "rdma.h"
+
+#define CHECK_RDMA(r) CHECK_OBJECT(r, OBJECT_RDMA, "an RDMA context")
+
+/* ---- configuration ---- */
+
+static doca_error_t configure(struct doca_rdma *r, enum rdma_type type, rdma_callback *done,
+			      rdma_callback *failed, uint32_t n)
+{
+	if (r->ctx.state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is started");
+	if (!done || !failed)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (!n || n > RDMA_TASKS_MAX)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n,
+			      RDMA_TASKS_MAX);
+	r->conf[type] = (struct rdma_conf){.done = done, .failed = failed, .n = n};
+	return DOCA_SUCCESS;
+}
+
+#define CONF(TYPE, name)                                                                       \
+	doca_error_t doca_rdma_task_##name##_set_conf(                                         \
+		struct doca_rdma *rdma,                                                        \
+		doca_rdma_task_##name##_completion_cb_t successful_task_completion_cb,         \
+		doca_rdma_task_##name##_completion_cb_t error_task_completion_cb,              \
+		uint32_t num_tasks)                                                            \
+	{                                                                                      \
+		CHECK_RDMA(rdma);                                                              \
+		return configure(rdma, TYPE, (rdma_callback *)successful_task_completion_cb,   \
+				 (rdma_callback *)error_task_completion_cb, num_tasks);        \
+	}
+RDMA_EACH(CONF)
+
+/* ---- allocation ---- */
+
+static const char *check_handles(const struct doca_rdma *r, const struct rdma_task *as)
+{
+	const struct doca_rdma_connection *c = as->connection;
+	const struct doca_buf *bufs[] = {as->src, as->dst, as->result};
+	if (!is_receive(as) && (!object_is(c, OBJECT_RDMA_CONNECTION) || c->rdma != r))
+		return "the connection is not one of the context";
+	for (unsigned i = 0; i < 3; i++)
+		if (bufs[i] && !object_is(bufs[i], OBJECT_BUF))
+			return "a buffer is not a buffer";
+	return NULL;
+}
+
+static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct rdma_task **out)
+{
+	struct rdma_conf *conf = &r->conf[as->type];
+	struct rdma_task *t = conf->free;
+	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (!t)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks of this type are allocated", conf->n);
+	conf->free = t->next;
+	t->immediate = as->immediate;
+	t->connection = as->connection;
+	t->src = as->src;
+	t->dst = as->dst;
+	t->result = as->result;
+	t->operand = as->operand;
+	t->compare = as->compare;
+	t->bytes = 0;
+	t->opcode = DOCA_RDMA_OPCODE_RECV_SEND;
+	softdoca_task_init(&t->task, &r->ctx, as->task.user_data);
+	object_become(t, OBJECT_RDMA_RECEIVE + t->type);
+	*out = t;
+	return DOCA_SUCCESS;
+}
+
+/* Allocates a task with the type and the fields of `as`. */
+static doca_error_t allocate(struct doca_rdma *r, const struct rdma_task *as, void *out)
+{
+	CHECK_RDMA(r);
+	CHECK_OUT(out);
+	const char *wrong = check_handles(r, as);
+	if (wrong)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s", wrong);
+	enum pe_entry how = softdoca_pe_enter(r->ctx.pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = take(r, as, out);
+	softdoca_pe_leave(r->ctx.pe, how);
+	return error;
+}
+
+#define ALLOCATE(TYPE, ...) \
+	allocate(rdma, &(struct rdma_task){.type = TYPE, .task.user_data = user_data, __VA_ARGS__}, task)
+
+doca_error_t doca_rdma_task_receive_allocate_init(struct doca_rdma *rdma, struct doca_buf *dst_buf,
+						  union doca_data user_data,
+						  struct doca_rdma_task_receive **task)
+{
+	return ALLOCATE(RDMA_RECEIVE, .dst = dst_buf);
+}
+
+doca_error_t doca_rdma_task_send_allocate_init(struct doca_rdma *rdma,
+					       struct doca_rdma_connection *rdma_connection,
+					       const struct doca_buf *src_buf,
+					       union doca_data user_data,
+					       struct doca_rdma_task_send **task)
+{
+	return ALLOCATE(RDMA_SEND, .connection = rdma_connection, .src = src_buf);
+}
+
+doca_error_t doca_rdma_task_send_imm_allocate_init(struct doca_rdma *rdma,
+						   struct doca_rdma_connection *rdma_connection,
+						   const struct doca_buf *src_buf,
+						   doca_be32_t immediate_data,
+						   union doca_data user_data,
+						   struct doca_rdma_task_send_imm **task)
+{
+	return ALLOCATE(RDMA_SEND_IMM, .connection = rdma_connection, .src = src_buf,
+			.immediate = immediate_data);
+}
+
+doca_error_t doca_rdma_task_read_allocate_init(struct doca_rdma *rdma,
+					       struct doca_rdma_connection *rdma_connection,
+					       const struct doca_buf *src_buf,
+					       struct doca_buf *dst_buf, union doca_data user_data,
+					       struct doca_rdma_task_read **task)
+{
+	return ALLOCATE(RDMA_READ, .connection = rdma_connection, .src = src_buf, .dst = dst_buf);
+}
+
+doca_error_t doca_rdma_task_write_allocate_init(struct doca_rdma *rdma,
+						struct doca_rdma_connection *rdma_connection,
+						const struct doca_buf *src_buf,
+						struct doca_buf *dst_buf, union doca_data user_data,
+						struct doca_rdma_task_write **task)
+{
+	return ALLOCATE(RDMA_WRITE, .connection = rdma_connection, .src = src_buf, .dst = dst_buf);
+}
+
+doca_error_t doca_rdma_task_write_imm_allocate_init(struct doca_rdma *rdma,
+						    struct doca_rdma_connection *rdma_connection,
+						    const struct doca_buf *src_buf,
+						    struct doca_buf *dst_buf,
+						    doca_be32_t immediate_data,
+						    union doca_data user_data,
+						    struct doca_rdma_task_write_imm **task)
+{
+	return ALLOCATE(RDMA_WRITE_IMM, .connection = rdma_connection, .src = src_buf, .dst = dst_buf,
+			.immediate = immediate_data);
+}
+
+doca_error_t doca_rdma_task_atomic_cmp_swp_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf,
+	struct doca_buf *result_buf, uint64_t cmp_data, uint64_t swap_data,
+	union doca_data user_data, struct doca_rdma_task_atomic_cmp_swp **task)
+{
+	return ALLOCATE(RDMA_CMP_SWP, .connection = rdma_connection, .dst = dst_buf,
+			.result = result_buf, .compare = cmp_data, .operand = swap_data);
+}
+
+doca_error_t doca_rdma_task_atomic_fetch_add_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection, struct doca_buf *dst_buf,
+	struct doca_buf *result_buf, uint64_t add_data, union doca_data user_data,
+	struct doca_rdma_task_atomic_fetch_add **task)
+{
+	return ALLOCATE(RDMA_FETCH_ADD, .connection = rdma_connection, .dst = dst_buf,
+			.result = result_buf, .operand = add_data);
+}
+
+/* ---- fields ---- */
+
+/* Returns the task of a handle of this type; NULL, which is logged, for an invalid one. */
+static struct rdma_task *of(const void *task, enum rdma_type type, const char *func)
+{
+	if (object_is(task, OBJECT_RDMA_RECEIVE + type))
+		return (struct rdma_task *)(uintptr_t)task;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a task of this type", task);
+	return NULL;
+}
+
+/* The same, for setting a field, which cannot be done while the task is in flight. */
+static struct rdma_task *settable(const void *task, enum rdma_type type, const char *func)
+{
+	struct rdma_task *t = of(task, type, func);
+	if (!t || !t->task.in_flight)
+		return t;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set", task);
+	return NULL;
+}
+
+#define AS_TASK(TYPE, name)                                                                       \
+	struct doca_task *doca_rdma_task_##name##_as_task(struct doca_rdma_task_##name *task)     \
+	{                                                                                         \
+		struct rdma_task *t = of(task, TYPE, __func__);                                   \
+		return t ? &t->task : NULL;                                                       \
+	}
+RDMA_EACH(AS_TASK)
+
+#define FIELD(TYPE, name, field, ctype, member)                                                   \
+	void doca_rdma_task_##name##_set_##field(struct doca_rdma_task_##name *task, ctype field) \
+	{                                                                                         \
+		struct rdma_task *t = settable(task, TYPE, __func__);                             \
+		if (t)                                                                            \
+			t->member = field;                                                        \
+	}                                                                                         \
+	ctype doca_rdma_task_##name##_get_##field(const struct doca_rdma_task_##name *task)       \
+	{                                                                                         \
+		const struct rdma_task *t = of(task, TYPE, __func__);                             \
+		return t ? t->member : 0;                                                         \
+	}
+#define SOURCE(TYPE, name)      FIELD(TYPE, name, src_buf, const struct doca_buf *, src)
+#define DESTINATION(TYPE, name) FIELD(TYPE, name, dst_buf, struct doca_buf *, dst)
+#define RESULT(TYPE, name)      FIELD(TYPE, name, result_buf, struct doca_buf *, result)
+#define IMMEDIATE(TYPE, name)   FIELD(TYPE, name, immediate_data, doca_be32_t, immediate)
+
+DESTINATION(RDMA_RECEIVE, receive)
+SOURCE(RDMA_SEND, send)
+SOURCE(RDMA_SEND_IMM, send_imm)
+IMMEDIATE(RDMA_SEND_IMM, send_imm)
+SOURCE(RDMA_READ, read)
+DESTINATION(RDMA_READ, read)
+SOURCE(RDMA_WRITE, write)
+DESTINATION(RDMA_WRITE, write)
+SOURCE(RDMA_WRITE_IMM, write_imm)
+DESTINATION(RDMA_WRITE_IMM, write_imm)
+IMMEDIATE(RDMA_WRITE_IMM, write_imm)
+DESTINATION(RDMA_CMP_SWP, atomic_cmp_swp)
+RESULT(RDMA_CMP_SWP, atomic_cmp_swp)
+FIELD(RDMA_CMP_SWP, atomic_cmp_swp, cmp_data, uint64_t, compare)
+FIELD(RDMA_CMP_SWP, atomic_cmp_swp, swap_data, uint64_t, operand)
+DESTINATION(RDMA_FETCH_ADD, atomic_fetch_add)
+RESULT(RDMA_FETCH_ADD, atomic_fetch_add)
+FIELD(RDMA_FETCH_ADD, atomic_fetch_add, add_data, uint64_t, operand)
+
+/* ---- what a receive got ---- */
+
+enum doca_rdma_opcode
+doca_rdma_task_receive_get_result_opcode(const struct doca_rdma_task_receive *task)
+{
+	const struct rdma_task *t = of(task, RDMA_RECEIVE, __func__);
+	return t ? t->opcode : DOCA_RDMA_OPCODE_RECV_SEND;
+}
+
+uint32_t doca_rdma_task_receive_get_result_len(const struct doca_rdma_task_receive *task)
+{
+	const struct rdma_task *t = of(task, RDMA_RECEIVE, __func__);
+	return t ? (uint32_t)t->bytes : 0;
+}
+
+doca_be32_t
+doca_rdma_task_receive_get_result_immediate_data(const struct doca_rdma_task_receive *task)
+{
+	const struct rdma_task *t = of(task, RDMA_RECEIVE, __func__);
+	return t ? t->immediate : 0;
+}
+
+const struct doca_rdma_connection *
+doca_rdma_task_receive_get_result_rdma_connection(const struct doca_rdma_task_receive *task)
+{
+	const struct rdma_task *t = of(task, RDMA_RECEIVE, __func__);
+	return t ? t->connection : NULL;
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+/* RDMA between two contexts of one process: every type of task, and misuse. */
+#include "rdma_check.h"
+
+static struct side a, b;
+static struct side_offer of_a, of_b;
+
+static void connect_both(uint32_t permissions)
+{
+	side_make(&a, LENT, 1);
+	side_make(&b, permissions, 1);
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+}
+
+static void close_both(void)
+{
+	side_close(&a);
+	side_close(&b);
+}
+
+static void a_write_arrives_behind_the_data_that_is_there(void)
+{
+	connect_both(LENT);
+	fill(a.bytes, 5000, 1);
+	struct doca_buf *src = near_buf(&a, 0, 5000, true), *dst = peer_buf(&a, &of_b, 100, 9000, false);
+	OK(doca_buf_set_data_len(dst, 11));
+	SUBMIT(&a, write, a.connection, src, dst, number(1));
+	side_until(&a, 1);
+	CHECK_EQ(a.done, 1);
+	CHECK_EQ(data_len(dst), 5011);
+	CHECK_EQ(memcmp(b.bytes + 111, a.bytes, 5000), 0);
+	CHECK_EQ(b.bytes[110] | b.bytes[5111], 0);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void a_read_gets_the_peers_bytes(void)
+{
+	connect_both(LENT);
+	fill(b.bytes, 70000, 2);
+	struct doca_buf *src = peer_buf(&a, &of_b, 0, 70000, true), *dst = near_buf(&a, 0, 70000, false);
+	SUBMIT(&a, read, a.connection, src, dst, number(1));
+	side_until(&a, 1);
+	CHECK_EQ(a.done, 1);
+	CHECK_EQ(data_len(dst), 70000);
+	CHECK_EQ(memcmp(a.bytes, b.bytes, 70000), 0);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static enum doca_rdma_opcode got;
+static uint32_t got_bytes;
+static doca_be32_t got_immediate;
+static const struct doca_rdma_connection *got_connection;
+
+static void on_message(struct doca_rdma_task_receive *t, union doca_data task_data,
+		       union doca_data ctx_data)
+{
+	got = doca_rdma_task_receive_get_result_opcode(t);
+	got_bytes = doca_rdma_task_receive_get_result_len(t);
+	got_immediate = doca_rdma_task_receive_get_result_immediate_data(t);
+	got_connection = doca_rdma_task_receive_get_result_rdma_connection(t);
+	on_receive(t, task_data, ctx_data);
+}
+
+static void connect_with_messages(void)
+{
+	side_make(&a, LENT, 1);
+	side_make(&b, LENT, 1);
+	OK(doca_rdma_task_receive_set_conf(b.rdma, on_message, on_receive_error, SIDE_TASKS));
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+}
+
+static void messages_arrive_with_their_immediate_values(void)
+{
+	connect_with_messages();
+	fill(a.bytes, 300, 3);
+	struct doca_buf *src = near_buf(&a, 0, 300, true), *dst = near_buf(&b, 0, 1000, false);
+	SUBMIT(&b, receive, dst, number(1));
+	SUBMIT(&a, send, a.connection, src, number(1));
+	side_until(&b, 1);
+	CHECK_EQ(got, DOCA_RDMA_OPCODE_RECV_SEND);
+	CHECK_EQ(got_bytes, 300);
+	CHECK_EQ(data_len(dst), 300);
+	CHECK(got_connection == b.connection);
+	SUBMIT(&b, receive, dst, number(2));
+	SUBMIT(&a, send_imm, a.connection, src, 0xabcd, number(2));
+	side_until(&b, 2);
+	CHECK_EQ(got, DOCA_RDMA_OPCODE_RECV_SEND_WITH_IMM);
+	CHECK_EQ(got_immediate, 0xabcd);
+	CHECK_EQ(data_len(dst), 600);
+	CHECK_EQ(memcmp(b.bytes + 300, a.bytes, 300), 0);
+	SUBMIT(&b, receive, NULL, number(3));
+	SUBMIT(&a, send_imm, a.connection, NULL, 7, number(3));
+	side_until(&b, 3);
+	CHECK_EQ(got_bytes, 0);
+	CHECK_EQ(got_immediate, 7);
+	side_until(&a, 3);
+	CHECK_EQ(a.failed + b.failed, 0);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void a_write_with_an_immediate_value_uses_a_receive(void)
+{
+	connect_with_messages();
+	fill(a.bytes, 64, 4);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = peer_buf(&a, &of_b, 8, 64, false);
+	SUBMIT(&b, receive, NULL, number(1));
+	SUBMIT(&a, write_imm, a.connection, src, dst, 0x01020304, number(1));
+	side_until(&b, 1);
+	CHECK_EQ(got, DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM);
+	CHECK_EQ(got_immediate, 0x01020304);
+	CHECK_EQ(memcmp(b.bytes + 8, a.bytes, 64), 0);
+	side_until(&a, 1);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void atomic_operations_return_the_old_value(void)
+{
+	connect_both(LENT);
+	uint64_t *word = (uint64_t *)(void *)(b.bytes + 64), *old = (uint64_t *)(void *)a.bytes;
+	struct doca_buf *dst = peer_buf(&a, &of_b, 64, 8, true), *result = near_buf(&a, 0, 64, false);
+	*word = 100;
+	SUBMIT(&a, atomic_fetch_add, a.connection, dst, result, 5, number(1));
+	side_until(&a, 1);
+	SUBMIT(&a, atomic_cmp_swp, a.connection, dst, result, 99, 1, number(2));
+	side_until(&a, 2);
+	SUBMIT(&a, atomic_cmp_swp, a.connection, dst, result, 105, 1, number(3));
+	side_until(&a, 3);
+	CHECK_EQ(a.done, 3);
+	CHECK_EQ(old[0], 100);
+	CHECK_EQ(old[1], 105);
+	CHECK_EQ(old[2], 105);
+	CHECK_EQ(*word, 1);
+	CHECK_EQ(data_len(result), 24);
+	drop(dst);
+	drop(result);
+	close_both();
+}
+
+static void tasks_complete_in_order(void)
+{
+	connect_both(LENT);
+	struct doca_buf *src = near_buf(&a, 0, 30000, true), *dst = peer_buf(&a, &of_b, 0, SIDE_BYTES, false);
+	for (unsigned i = 0; i < SIDE_TASKS; i++) {
+		OK(doca_buf_reset_data_len(dst));
+		OK(doca_buf_set_data_len(src, i % 3 ? 8 : 30000));
+		SUBMIT(&a, write, a.connection, src, dst, number(i));
+	}
+	REFUSED(doca_buf_dec_refcount(src, NULL), IN_USE);
+	side_until(&a, SIDE_TASKS);
+	CHECK_EQ(a.done, SIDE_TASKS);
+	for (unsigned i = 0; i < SIDE_TASKS; i++)
+		CHECK_EQ(a.order[i], i);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+/* The one that fails ends the connection, on both sides; nothing is written. */
+static void check_broken(void)
+{
+	double end = now_s() + WAIT_SECONDS;
+
+	side_until(&a, 1);
+	CHECK_EQ(a.failed, 1);
+	CHECK_EQ(a.last, DOCA_ERROR_IO_FAILED);
+	while (!a.disconnected && now_s() < end)
+		doca_pe_progress(a.pe);
+	CHECK_EQ(a.disconnected, 1);
+	CHECK_EQ(b.bytes[0], 0);
+}
+
+static void what_the_context_does_not_permit_breaks_the_connection(void)
+{
+	side_make(&a, LENT, 1);
+	side_make(&b, LENT, 1);
+	OK(doca_rdma_set_permissions(b.rdma, READ_WRITE | DOCA_ACCESS_FLAG_RDMA_READ));
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+	fill(a.bytes, 64, 5);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = peer_buf(&a, &of_b, 0, 64, false);
+	SUBMIT(&a, write, a.connection, src, dst, number(1));
+	check_broken();
+	CHECK_EQ(data_len(dst), 0);
+
+	struct doca_rdma_task_write *t;
+	OK(doca_rdma_task_write_allocate_init(a.rdma, a.connection, src, dst, number(2), &t));
+	REFUSED(doca_task_submit(doca_rdma_task_write_as_task(t)), NOT_CONNECTED);
+	doca_task_free(doca_rdma_task_write_as_task(t));
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void a_map_that_was_stopped_is_not_written(void)
+{
+	connect_both(LENT);
+	fill(a.bytes, 64, 5);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = peer_buf(&a, &of_b, 0, 64, false);
+	OK(doca_mmap_stop(b.map));
+	SUBMIT(&a, write, a.connection, src, dst, number(1));
+	check_broken();
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void a_message_larger_than_the_receive_breaks_both_sides(void)
+{
+	connect_both(LENT);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&b, 0, 63, false);
+	fill(a.bytes, 64, 5);
+	SUBMIT(&b, receive, dst, number(1));
+	SUBMIT(&a, send, a.connection, src, number(1));
+	check_broken();
+	side_until(&b, 1);
+	CHECK_EQ(b.failed, 1);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void stopping_flushes_what_waits(void)
+{
+	connect_both(LENT);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&a, 64, 64, false);
+	SUBMIT(&a, receive, dst, number(1));
+	SUBMIT(&a, send, a.connection, src, number(2)); /* the peer has no receive */
+	REFUSED(doca_ctx_stop(a.ctx), IN_PROGRESS);
+	side_stop(&a);
+	CHECK_EQ(a.failed, 2);
+	CHECK_EQ(a.last, DOCA_ERROR_IO_FAILED);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void a_connection_that_ended_makes_room_for_another(void)
+{
+	connect_both(LENT);
+	const void *bytes;
+	size_t len;
+	struct doca_rdma_connection *more;
+	REFUSED(doca_rdma_export(a.rdma, &bytes, &len, &more), FULL);
+	OK(doca_rdma_connection_disconnect(a.connection));
+	for (int i = 0; i < 10; i++)
+		doca_pe_progress(a.pe);
+	CHECK_EQ(a.disconnected, 0);
+	REFUSED(doca_rdma_connection_disconnect(a.connection), INVALID_VALUE);
+	OK(doca_rdma_export(a.rdma, &bytes, &len, &more));
+	REFUSED(doca_rdma_connection_disconnect(more), BAD_STATE);
+	close_both();
+}
+
+/* Two connections of one context: each gets a receive though only one was submitted for each. */
+static void connections_share_the_receives_of_their_context(void)
+{
+	static struct side_offer more;
+	struct doca_rdma_connection *second;
+
+	side_make(&a, LENT, 2);
+	side_make(&b, LENT, 2);
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	struct doca_buf *src = near_buf(&a, 0, 8, true), *dst = near_buf(&b, 0, 64, false);
+	SUBMIT(&b, receive, dst, number(1));
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+	SUBMIT(&a, send, a.connection, src, number(1));
+	side_until(&b, 1);
+	second = offer_connection(&a, &of_a);
+	struct doca_rdma_connection *second_of_b = offer_connection(&b, &more);
+	OK(doca_rdma_connect(a.rdma, more.blob, more.blob_len, second));
+	OK(doca_rdma_connect(b.rdma, of_a.blob, of_a.blob_len, second_of_b));
+	SUBMIT(&b, receive, dst, number(2));
+	SUBMIT(&b, receive, dst, number(3));
+	SUBMIT(&a, send, second, src, number(2));
+	SUBMIT(&a, send, a.connection, src, number(3));
+	side_until(&b, 3);
+	side_until(&a, 3);
+	CHECK_EQ(a.done + b.done, 6);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static void bytes_of_another_kind_are_no_connection(void)
+{
+	side_make(&a, LENT, 1);
+	side_offers(&a, &of_a);
+	of_b = of_a;
+	REFUSED(doca_rdma_connect(a.rdma, of_a.blob, of_a.blob_len - 1, a.connection), INVALID_VALUE);
+	REFUSED(doca_rdma_connect(a.rdma, of_a.desc, of_a.desc_len, a.connection), INVALID_VALUE);
+	for (size_t i = 0; i < of_a.blob_len; i++) {
+		of_b.blob[i] ^= 1;
+		REFUSED(doca_rdma_connect(a.rdma, of_b.blob, of_b.blob_len, a.connection), INVALID_VALUE);
+		of_b.blob[i] ^= 1;
+	}
+	side_close(&a);
+}
+
+static void buffers_that_do_not_fit_are_refused(void)
+{
+	connect_both(LENT);
+	struct doca_buf *near = near_buf(&a, 0, 64, true), *far = peer_buf(&a, &of_b, 0, 63, false);
+	struct doca_rdma_task_write *t;
+	OK(doca_rdma_task_write_allocate_init(a.rdma, a.connection, near, far, number(1), &t));
+	struct doca_task *task = doca_rdma_task_write_as_task(t);
+	REFUSED(doca_task_submit(task), INVALID_VALUE); /* no room */
+	doca_rdma_task_write_set_dst_buf(t, near);
+	REFUSED(doca_task_submit(task), INVALID_VALUE); /* not the peer's */
+	doca_rdma_task_write_set_src_buf(t, far);
+	REFUSED(doca_task_submit(task), INVALID_VALUE); /* not local */
+	doca_rdma_task_write_set_dst_buf(t, NULL);
+	REFUSED(doca_task_submit(task), INVALID_VALUE);
+	CHECK(doca_rdma_task_write_get_src_buf(t) == far);
+	doca_task_free(task);
+	CHECK_EQ(a.done + a.failed, 0);
+	drop(near);
+	drop(far);
+	close_both();
+}
+
+static void what_is_set_too_late_or_out_of_range_is_refused(void)
+{
+	uint32_t n;
+
+	side_make(&a, LENT, 1);
+	REFUSED(doca_rdma_set_permissions(a.rdma, PCI_RW), INVALID_VALUE);
+	REFUSED(doca_rdma_set_send_queue_size(a.rdma, 0), INVALID_VALUE);
+	REFUSED(doca_rdma_set_recv_queue_size(a.rdma, 32769), INVALID_VALUE);
+	REFUSED(doca_rdma_set_max_num_connections(a.rdma, 257), INVALID_VALUE);
+	REFUSED(doca_rdma_set_grh_enabled(a.rdma, 2), INVALID_VALUE);
+	REFUSED(doca_rdma_set_gid_index(a.rdma, 256), INVALID_VALUE);
+	REFUSED(doca_rdma_set_transport_type(a.rdma, DOCA_RDMA_TRANSPORT_TYPE_DC), NOT_SUPPORTED);
+	REFUSED(doca_rdma_task_send_set_conf(a.rdma, on_send, NULL, 1), INVALID_VALUE);
+	REFUSED(doca_rdma_task_send_set_conf(a.rdma, on_send, on_send_error, 0), INVALID_VALUE);
+	OK(doca_rdma_set_send_queue_size(a.rdma, 32768));
+	OK(doca_rdma_get_send_queue_size(a.rdma, &n));
+	CHECK_EQ(n, 32768);
+	side_offers(&a, &of_a);
+	REFUSED(doca_rdma_set_permissions(a.rdma, READ_WRITE), BAD_STATE);
+	REFUSED(doca_rdma_set_send_queue_size(a.rdma, 1), BAD_STATE);
+	REFUSED(doca_rdma_task_send_set_conf(a.rdma, on_send, on_send_error, 1), BAD_STATE);
+	REFUSED(doca_rdma_set_connection_state_callbacks(a.rdma, NULL, NULL, NULL, NULL), BAD_STATE);
+	REFUSED(doca_rdma_destroy(a.rdma), IN_USE);
+	side_close(&a);
+}
+
+static void a_context_without_tasks_does_not_start(void)
+{
+	struct doca_dev *dev = a_dev();
+	struct doca_rdma *r;
+	struct doca_pe *pe;
+
+	OK(doca_pe_create(&pe));
+	OK(doca_rdma_create(dev, &r));
+	OK(doca_pe_connect_ctx(pe, doca_rdma_as_ctx(r)));
+	REFUSED(doca_ctx_start(doca_rdma_as_ctx(r)), BAD_STATE);
+	OK(doca_rdma_destroy(r));
+	OK(doca_pe_destroy(pe));
+	OK(doca_dev_close(dev));
+}
+
+static void a_program_that_waits_is_woken(void)
+{
+	connect_both(LENT);
+	struct doca_buf *src = near_buf(&a, 0, 64, true), *dst = near_buf(&b, 0, 64, false);
+	doca_notification_handle_t handle;
+	double end = now_s() + WAIT_SECONDS;
+	OK(doca_pe_get_notification_handle(b.pe, &handle));
+	SUBMIT(&b, receive, dst, number(1));
+	SUBMIT(&a, send, a.connection, src, number(1));
+	while (!b.done && now_s() < end) {
+		OK(doca_pe_request_notification(b.pe));
+		struct pollfd p = {.fd = handle, .events = POLLIN};
+		CHECK_EQ(poll(&p, 1, WAIT_SECONDS * 1000), 1);
+		OK(doca_pe_clear_notification(b.pe, 0));
+		while (doca_pe_progress(b.pe))
+			;
+	}
+	CHECK_EQ(b.done, 1);
+	side_until(&a, 1);
+	drop(src);
+	drop(dst);
+	close_both();
+}
+
+static doca_error_t destroy_it(void *h)
+{
+	return doca_rdma_destroy(h);
+}
+
+static doca_error_t export_it(void *h)
+{
+	const void *bytes;
+	size_t len;
+	struct doca_rdma_connection *c;
+
+	return doca_rdma_export(h, &bytes, &len, &c);
+}
+
+static doca_error_t disconnect_it(void *h)
+{
+	return doca_rdma_connection_disconnect(h);
+}
+
+static doca_error_t alloc_it(void *h)
+{
+	struct doca_rdma_task_receive *t;
+
+	return doca_rdma_task_receive_allocate_init(h, NULL, number(0), &t);
+}
+
+static void invalid_handles_are_refused(void)
+{
+	static const struct named_call calls[] = {
+		{"doca_rdma_destroy", destroy_it},
+		{"doca_rdma_export", export_it},
+		{"doca_rdma_connection_disconnect", disconnect_it},
+		{"doca_rdma_task_receive_allocate_init", alloc_it},
+	};
+	struct doca_mmap *m;
+
+	OK(doca_mmap_create(&m));
+	void *const handles[] = NO_HANDLES(m);
+	all_refuse(calls, sizeof calls / sizeof *calls, handles, sizeof handles / sizeof *handles);
+	CHECK(!doca_rdma_as_ctx((void *)m));
+	CHECK(!doca_rdma_task_send_as_task((void *)m));
+	CHECK(!doca_rdma_task_send_get_src_buf((void *)m));
+	OK(doca_mmap_destroy(m));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(a_write_arrives_behind_the_data_that_is_there),
+		TEST(a_read_gets_the_peers_bytes),
+		TEST(messages_arrive_with_their_immediate_values),
+		TEST(a_write_with_an_immediate_value_uses_a_receive),
+		TEST(atomic_operations_return_the_old_value),
+		TEST(tasks_complete_in_order),
+		TEST(what_the_context_does_not_permit_breaks_the_connection),
+		TEST(a_map_that_was_stopped_is_not_written),
+		TEST(a_message_larger_than_the_receive_breaks_both_sides),
+		TEST(stopping_flushes_what_waits),
+		TEST(a_connection_that_ended_makes_room_for_another),
+		TEST(connections_share_the_receives_of_their_context),
+		TEST(bytes_of_another_kind_are_no_connection),
+		TEST(buffers_that_do_not_fit_are_refused),
+		TEST(what_is_set_too_late_or_out_of_range_is_refused),
+		TEST(a_context_without_tasks_does_not_start),
+		TEST(a_program_that_waits_is_woken),
+		TEST(invalid_handles_are_refused),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}
