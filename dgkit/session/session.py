@@ -237,9 +237,9 @@ class Session:
     def follow_writes(self, region: SessionRegion, follower: Follower) -> Callable[[], None]:
         """Report this session's writes to a region: by write, start_write, copy and measurements.
 
-        Not reported: monitors, GPU queues, and what others do to the memory. The bytes of each
-        write are kept, and those of a copy read back, for the report; if nobody follows, there is
-        no cost.
+        Not reported: monitors, GPU queues, and what others do to the memory. For the report, the
+        bytes of a copy are read back, and those of an array are copied, which slows large writes
+        down; `bytes` are kept as they are. If nobody follows, there is no cost.
 
         Returns:
             A function that ends the reports.
