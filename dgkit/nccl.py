@@ -7,13 +7,26 @@ no network adapter takes them from the GPU itself. dgkit's is a C library, over 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .files import beside_core
+from .html_cards import table
+from .units import size_text, us
 
-__all__ = ["environment", "plugin_path", "selftest"]
+__all__ = [
+    "Peer",
+    "Rank",
+    "Ranks",
+    "Transfers",
+    "environment",
+    "plugin_path",
+    "selftest",
+    "statistics",
+]
 
 
 def plugin_path() -> Path:
@@ -25,16 +38,135 @@ def plugin_path() -> Path:
     return _installed("libnccl-rma-dgkit.so")
 
 
-def environment() -> dict[str, str]:
+def environment(statistics_folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
     """Return the environment variables with which NCCL loads the plugin.
 
     NCCL_MULTI_RANK_GPU_ENABLE allows several ranks on one GPU.
+
+    Args:
+        statistics_folder: Folder to which each rank writes what it transfers, for statistics().
     """
-    return {
+    variables = {
         "NCCL_RMA_PLUGIN": str(plugin_path()),
         "NCCL_GIN_TYPE": "2",  # NCCL's proxy takes the operations from the kernel
         "NCCL_MULTI_RANK_GPU_ENABLE": "1",
     }
+    if statistics_folder is not None:
+        variables["DGKIT_NCCL_STATISTICS"] = str(Path(statistics_folder).absolute())
+    return variables
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """Requests of one kind to one peer.
+
+    A latency is the time from NCCL's call to the plugin until the plugin has found the request
+    finished: for a signal, until it has been added. It depends on how often NCCL's proxy calls.
+
+    Attributes:
+        count: Number of requests that succeeded.
+        bytes: Their bytes.
+        mean_ns: Mean latency; 0 if there were none, as the other two.
+        p50_ns: Median of the latency, to 6 %.
+        p99_ns: 99th percentile of the latency, to 6 %.
+    """
+
+    count: int
+    bytes: int
+    mean_ns: int = 0
+    p50_ns: int = 0
+    p99_ns: int = 0
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "-"
+        return f"{self.count} ({size_text(self.bytes)}), p50 {us(self.p50_ns)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Transfers of a rank to and from one peer.
+
+    Attributes:
+        puts: Puts without a signal.
+        signals: Signals, with a put or alone.
+        gets: Gets.
+        failed: Number of requests that failed.
+    """
+
+    puts: Transfers
+    signals: Transfers
+    gets: Transfers
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank's communicator.
+
+    Attributes:
+        rank: Its number.
+        ranks: Number of ranks.
+        pid: Its process.
+        closed: Whether it is closed; otherwise it runs, or its process was killed.
+        peers: By rank; a rank may put to itself.
+    """
+
+    rank: int
+    ranks: int
+    pid: int
+    closed: bool
+    peers: tuple[Peer, ...]
+
+
+class Ranks(tuple[Rank, ...]):
+    """The communicators of a folder, by rank. Shown as a matrix in a notebook."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        most = max((rank.ranks for rank in self), default=0)
+        return str(
+            table(
+                "NCCL's puts and signals by dgkit: from rank (row) to rank (column)",
+                ["from", *map(str, range(most))],
+                [[f"rank {rank.rank}", *map(_cell, rank.peers)] for rank in self],
+            )
+        )
+
+
+def _cell(peer: Peer) -> str:
+    parts = [f"{name} {kind}" for name, kind in _kinds(peer) if kind.count]
+    if peer.failed:
+        parts.append(f"{peer.failed} failed")
+    return "; ".join(parts) or "-"
+
+
+def _kinds(peer: Peer) -> tuple[tuple[str, Transfers], ...]:
+    return ("puts", peer.puts), ("signals", peer.signals), ("gets", peer.gets)
+
+
+def statistics(folder: str | os.PathLike[str]) -> Ranks:
+    """Return what the ranks have transferred that write to a folder: see environment().
+
+    A rank replaces its figures five times a second, and once more when it is closed. They stay in
+    the folder.
+    """
+    found = (json.loads(path.read_bytes()) for path in Path(folder).glob("rank-*.json"))
+    return Ranks(sorted(map(_rank, found), key=lambda rank: (rank.rank, rank.pid)))
+
+
+def _rank(value: dict[str, Any]) -> Rank:
+    peers = tuple(
+        Peer(
+            Transfers(**peer["puts"]),
+            Transfers(**peer["signals"]),
+            Transfers(**peer["gets"]),
+            peer["failed"],
+        )
+        for peer in value["peers"]
+    )
+    return Rank(value["rank"], value["ranks"], value["pid"], value["closed"], peers)
 
 
 def selftest(

@@ -302,6 +302,8 @@ int comm_open(struct plugin *p, void *const *handles, uint32_t ranks, uint32_t r
 	pthread_mutex_init(&c->collective, NULL);
 	int rc = make_peers(c);
 	if (!rc)
+		rc = statistics_open(rank, ranks, &c->statistics);
+	if (!rc)
 		rc = connect_all(c, handles, l);
 	if (!rc)
 		c->mailbox = c->peers[rank].mailbox;
@@ -374,6 +376,8 @@ void comm_check_peers(struct comm *c)
 	if (now - c->checked_ns < CHECK_NS)
 		return;
 	c->checked_ns = now;
+	if (c->statistics)
+		statistics_update(c->statistics, now);
 	for (uint32_t i = 0; i < c->ranks; i++) {
 		struct peer *p = &c->peers[i];
 		struct pollfd f = {.fd = p->fd, .events = 0};
@@ -415,6 +419,7 @@ int comm_close(struct comm *c)
 	}
 	if (rc)
 		return rc;
+	statistics_close(c->statistics);
 	peers_free(c);
 	for (uint32_t i = 0; i < c->n_requests; i++)
 		free(c->requests[i]);

@@ -29,6 +29,7 @@
 
 #include "dgkit.h"
 #include "rma_abi.h"
+#include "statistics.h"
 
 enum { RANKS_MAX = 128, RING_SLOTS = 256, BATCH_WORDS = 64, QUEUE_DEPTH = 1024 };
 
@@ -101,7 +102,7 @@ struct request {
 	nccl_result result;
 	dg_wr wr;
 	struct signal_slot signal;
-	uint64_t ticket;
+	uint64_t posted_ns; /* with statistics */
 };
 
 /* A list of requests, linked by next or by next_in_order. */
@@ -152,6 +153,7 @@ struct comm {
 	struct request_list unposted;
 	uint64_t checked_ns, *taken;
 	struct signal_batch batch;
+	struct statistics *statistics; /* or NULL */
 };
 
 struct rma_context {

@@ -76,7 +76,7 @@ static nccl_result rma_properties(int dev, nccl_properties *out)
 				 .pointers = NCCL_HOST | NCCL_CUDA,
 				 .megabits = 100000,
 				 .max_comms = 65536,
-				 .max_receives = 1,
+				 .max_receives = 32, /* NCCL keeps 32 times as many requests in flight */
 				 .device_type = NCCL_GIN_PROXY,
 				 .device_version = NCCL_GIN_PROXY_VERSION,
 				 .max_transfer = (size_t)1 << 40,

@@ -78,8 +78,22 @@ static void request_free(struct comm *c, struct request *r)
 	c->free = r;
 }
 
+static void count(struct comm *c, const struct request *r, nccl_result result)
+{
+	const uint32_t kind = r->signals	     ? STATISTICS_SIGNAL
+			      : r->wr.op == DG_READ ? STATISTICS_GET
+						    : STATISTICS_PUT;
+	if (result)
+		statistics_count_failure(c->statistics, r->peer->rank);
+	else if (!r->flushes)
+		statistics_count(c->statistics, r->peer->rank, kind, r->wr.size,
+				 dg_now_ns() - r->posted_ns);
+}
+
 void request_finish(struct comm *c, struct request *r, nccl_result result)
 {
+	if (c->statistics)
+		count(c, r, result);
 	r->state = FINISHED;
 	r->result = result;
 	if (result) {
@@ -199,6 +213,8 @@ int request_post(struct comm *c, const struct transfer *t, const struct signal_s
 	r->signals = signal != NULL;
 	r->strong = strong;
 	r->flushes = !signal && !t;
+	r->posted_ns = c->statistics ? dg_now_ns() : 0;
+	r->wr.op = t ? t->op : DG_WRITE;
 	if (signal)
 		r->signal = *signal;
 	const bool moves = t && t->size;

@@ -10,6 +10,7 @@
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,8 +22,12 @@ EXAMPLES = {
     "alltoall_hybrid": "06_device_api/03_alltoall_hybrid",
     "rmsnorm_gin": "07_kernel_fusion/03_rmsnorm_gin",
 }
+LATENCY = "latency"  # dgkit's own: what a kernel's puts cost
 LIBRARY = "libnccl.so.2"
 ONE_RUN_S = 60
+# Its kernel fills the GPU and waits for that of the other rank, which in the same context cannot
+# start beside it.
+BLOCKED = ("rmsnorm_gin", "threads", True)
 
 
 def build(nccl: Path, folder: Path) -> int:
@@ -31,10 +36,12 @@ def build(nccl: Path, folder: Path) -> int:
     examples = nccl / "docs/examples"
     shutil.copy(nccl / "build/lib" / LIBRARY, folder / LIBRARY)
     subprocess.run(["strip", folder / LIBRARY], check=True)
-    for name, source in EXAMPLES.items():
+    own = Path(__file__).with_name("nccl")
+    sources = {name: examples / source / "c/main.cu" for name, source in EXAMPLES.items()}
+    for name, source in (sources | {LATENCY: own / "latency.cu"}).items():
         command = ["nvcc", "-O2", "-std=c++17", "-arch=sm_90", "-cudart=static"]
-        command += [str(examples / source / "c/main.cu")]
-        command += [str(Path(__file__).with_name("nccl") / "ranks.cc")]
+        # Ranks that are threads share a context, and would share its default stream.
+        command += ["-default-stream", "per-thread", str(source), str(own / "ranks.cc")]
         command += [f"-I{nccl / 'build/include'}", f"-I{examples / 'common/include'}"]
         command += [f"-I{examples / '07_kernel_fusion/include'}", f"-L{nccl / 'build/lib'}"]
         subprocess.run([*command, "-lnccl", "-lpthread", "-o", str(folder / name)], check=True)
@@ -73,9 +80,12 @@ def run_one(folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str) -
     except subprocess.TimeoutExpired as exc:
         raw = exc.stdout or b""
         output, status = raw.decode() if isinstance(raw, bytes) else raw, -1
-    passed = status == 0 and "PASSED" in output and "FAILED" not in output
+    words = set(re.findall(r"PASSED|SUCCESS|FAILED", output))
+    passed = status == 0 and bool(words) and "FAILED" not in words
     seconds = time.monotonic() - start
     print(f"{name:16} {ranks} {ranks_are:10} {'PASSED' if passed else 'failed'} {seconds:.1f} s")
+    if name == LATENCY:
+        print("".join(f"    {line}\n" for line in output.splitlines() if line.startswith("rank ")))
     if not passed:
         print(f"--- exit status {status} (-1: longer than {ONE_RUN_S} s)\n{output[-6000:]}\n---")
     sys.stdout.flush()
@@ -88,7 +98,8 @@ def run(folder: Path, plugin: Path, counts: list[int]) -> int:
         run_one(folder, plugin, name, count, ranks_are)
         for count in counts
         for ranks_are in ("processes", "threads")
-        for name in EXAMPLES
+        for name in (*EXAMPLES, LATENCY)
+        if (name, ranks_are, count > 1) != BLOCKED
     ]
     print(f"{sum(results)} of {len(results)} runs passed")
     return 0 if all(results) else 1

@@ -67,3 +67,35 @@ def test_the_driver_refuses_a_library_that_is_no_plugin():
     )
     assert done.returncode == 1
     assert "has no ncclRmaPlugin_v14" in done.stderr
+
+
+def test_the_folder_of_statistics_has_each_request_of_each_rank(monkeypatch, tmp_path):
+    monkeypatch.setenv("DGKIT_NCCL_STATISTICS", str(tmp_path))
+    done = nccl.selftest(3, rounds=20, processes=True)
+    ranks = nccl.statistics(tmp_path)
+    assert [(rank.rank, rank.ranks, rank.closed) for rank in ranks] == [
+        (0, 3, True), (1, 3, True), (2, 3, True),
+    ]  # fmt: skip
+    peers = [peer for rank in ranks for peer in rank.peers]
+    assert sum(peer.signals.count for peer in peers) == done["signals"]
+    assert sum(peer.puts.count + peer.signals.count for peer in peers) == done["puts"]
+    assert sum(peer.puts.bytes + peer.signals.bytes for peer in peers) == done["bytes"]
+    assert sum(peer.gets.count for peer in peers) == done["gets"]
+    assert not any(peer.failed for peer in peers)
+    assert all(0 < p.signals.p50_ns <= p.signals.p99_ns for p in peers if p.signals.count)
+    assert ranks._repr_html_().count("<tr") == 4
+    assert nccl.environment(tmp_path)["DGKIT_NCCL_STATISTICS"] == str(tmp_path)
+
+
+def test_a_killed_rank_leaves_its_last_figures(monkeypatch, tmp_path):
+    monkeypatch.setenv("DGKIT_NCCL_STATISTICS", str(tmp_path))
+    nccl.selftest(2, rounds=5, processes=True, kill=True)
+    other, killed = nccl.statistics(tmp_path)
+    assert other.closed
+    assert not killed.closed
+
+
+def test_a_folder_that_cannot_be_written_is_named(monkeypatch, capsys):
+    monkeypatch.setenv("DGKIT_NCCL_STATISTICS", "/nonexistent")
+    assert main(["nccl", "selftest", "--rounds", "1"]) == 1
+    assert "/nonexistent" in capsys.readouterr().err

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel's puts cost: the time of a put with a signal until the peer's kernel sees the signal, and
+// puts per second. Each rank puts to the next one, and the last to the first; one rank to itself.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "nccl_device.h"
+#include "utils.h"
+
+namespace {
+
+constexpr int ROUNDS = 2000, WARM = 200, BLOCKS = 4, THREADS = 256, EACH = 16;
+constexpr size_t SIZES[] = {8, 256, 8192}, WINDOW = size_t(BLOCKS) * THREADS * 8192;
+
+__device__ long long now_ns()
+{
+	long long t;
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+	return t;
+}
+
+__global__ void exchange(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size, long long *ns)
+{
+	ncclGin gin{comm, 0};
+	const uint64_t before = gin.readSignal(0);
+	const int peer = (comm.rank + 1) % comm.nRanks;
+	for (int i = 0; i < ROUNDS; i++) {
+		const long long start = now_ns();
+		gin.put(ncclTeamWorld(comm), peer, to, 0, from, 0, size, ncclGin_WeakSignalInc{0});
+		gin.waitSignal(ncclCoopThread(), 0, before + i + 1);
+		ns[i] = now_ns() - start;
+	}
+	gin.flush(ncclCoopThread());
+}
+
+__global__ void scatter(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size)
+{
+	ncclGin gin{comm, static_cast<int>(blockIdx.x % comm.ginContextCount)};
+	const int peer = (comm.rank + 1) % comm.nRanks;
+	const size_t at = (blockIdx.x * blockDim.x + threadIdx.x) * size;
+	for (int i = 0; i < EACH; i++)
+		gin.put(ncclTeamWorld(comm), peer, to, at, from, at, size);
+	gin.flush(ncclCoopCta());
+}
+
+struct Windows {
+	char *bytes[2];
+	ncclWindow_t from, to;
+};
+
+void print_latency(int rank, size_t size, std::vector<long long> ns)
+{
+	std::sort(ns.begin() + WARM, ns.end());
+	const auto at = [&](double part) { return ns[WARM + size_t((ROUNDS - WARM - 1) * part)] / 1e3; };
+	printf("rank %d: put of %zu B with a signal until it is seen: p50 %.1f us, p99 %.1f us\n", rank, size,
+	       at(.5), at(.99));
+}
+
+void measure(ncclDevComm comm, const Windows &w, int rank)
+{
+	long long *ns;
+	CUDACHECK(cudaMallocManaged(&ns, ROUNDS * sizeof *ns));
+	for (size_t size : SIZES) {
+		exchange<<<1, 1>>>(comm, w.from, w.to, size, ns);
+		CUDACHECK(cudaDeviceSynchronize());
+		print_latency(rank, size, {ns, ns + ROUNDS});
+	}
+	for (size_t size : SIZES) {
+		scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, size); // untimed
+		CUDACHECK(cudaDeviceSynchronize());
+		const auto start = std::chrono::steady_clock::now();
+		scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, size);
+		CUDACHECK(cudaDeviceSynchronize());
+		const std::chrono::duration<double> s = std::chrono::steady_clock::now() - start;
+		printf("rank %d: scattered puts of %zu B: %.3f M/s\n", rank, size,
+		       BLOCKS * THREADS * EACH / s.count() / 1e6);
+	}
+	CUDACHECK(cudaFree(ns));
+}
+
+void *example(int rank, int ranks, int device, int)
+{
+	ncclUniqueId id;
+	ncclComm_t comm;
+	ncclDevComm dev;
+	Windows w;
+	if (!rank)
+		NCCLCHECK(ncclGetUniqueId(&id));
+	util_broadcast(0, rank, &id);
+	CUDACHECK(cudaSetDevice(device));
+	NCCLCHECK(ncclCommInitRank(&comm, ranks, id, rank));
+	for (char *&bytes : w.bytes)
+		NCCLCHECK(ncclMemAlloc(reinterpret_cast<void **>(&bytes), WINDOW));
+	NCCLCHECK(ncclCommWindowRegister(comm, w.bytes[0], WINDOW, &w.from, NCCL_WIN_COLL_SYMMETRIC));
+	NCCLCHECK(ncclCommWindowRegister(comm, w.bytes[1], WINDOW, &w.to, NCCL_WIN_COLL_SYMMETRIC));
+	CUDACHECK(cudaMemset(w.bytes[0], rank + 1, WINDOW));
+	CUDACHECK(cudaMemset(w.bytes[1], 0, WINDOW));
+	CUDACHECK(cudaDeviceSynchronize());
+	ncclDevCommRequirements needs = NCCL_DEV_COMM_REQUIREMENTS_INITIALIZER;
+	needs.ginSignalCount = 1;
+	needs.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
+	NCCLCHECK(ncclDevCommCreate(comm, &needs, &dev));
+	measure(dev, w, rank);
+	util_broadcast(0, rank, &id); // until the peer has flushed its puts
+	std::vector<char> got(WINDOW);
+	CUDACHECK(cudaMemcpy(got.data(), w.bytes[1], WINDOW, cudaMemcpyDeviceToHost));
+	const char expected = static_cast<char>((rank + ranks - 1) % ranks + 1);
+	printf("rank %d: %s\n", rank,
+	       std::all_of(got.begin(), got.end(), [=](char c) { return c == expected; }) ? "PASSED" : "FAILED");
+	NCCLCHECK(ncclDevCommDestroy(comm, &dev));
+	NCCLCHECK(ncclCommWindowDeregister(comm, w.from));
+	NCCLCHECK(ncclCommWindowDeregister(comm, w.to));
+	for (char *bytes : w.bytes)
+		NCCLCHECK(ncclMemFree(bytes));
+	NCCLCHECK(ncclCommFinalize(comm));
+	NCCLCHECK(ncclCommDestroy(comm));
+	return nullptr;
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+	return run_example(argc, argv, example);
+}
