@@ -5,7 +5,6 @@
 #include "check.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,45 +301,6 @@ static void a_receiver_s_memory_is_bounded_by_its_queue(void)
 	close_both();
 }
 
-/* A client process that sends whatever the socket takes. */
-static void send_without_end(void)
-{
-	char text[SIZE] = "";
-	struct doca_comm_channel_ep_t *flooder;
-	struct doca_comm_channel_addr_t *to;
-
-	new_endpoint(&flooder);
-	OK(doca_comm_channel_ep_connect(flooder, "service", &to));
-	while (true)
-		doca_comm_channel_ep_sendto(flooder, text, SIZE, 0, to);
-}
-
-static void a_call_returns_while_a_peer_sends_without_end(void)
-{
-	char text[SIZE] = "";
-	size_t size = sizeof text;
-	int messages = 0;
-	pid_t child;
-	struct doca_comm_channel_addr_t *from = to_client;
-
-	connect_both();
-	child = fork();
-	if (!child)
-		send_without_end();
-	while (messages < 1000) {
-		OK(doca_comm_channel_peer_addr_update_info(to_client));
-		size = sizeof text;
-		messages += !doca_comm_channel_ep_recvfrom(server, text, &size, 0, &from);
-	}
-	CHECK_EQ(kill(child, SIGKILL), 0);
-	CHECK_EQ(waitpid(child, NULL, 0), child);
-	do
-		size = sizeof text;
-	while (!receive(server, text, &size, &from));
-	CHECK(from != to_client);
-	close_both();
-}
-
 /* Fills the queue of an endpoint whose peer makes no progress, and disconnects. */
 static void disconnect_unread(struct doca_comm_channel_ep_t *ep,
 			      struct doca_comm_channel_addr_t *peer)
@@ -451,7 +411,6 @@ int main(int argc, char **argv)
 #endif
 		TEST(the_end_of_a_connection_is_noticed),
 		TEST(a_receiver_s_memory_is_bounded_by_its_queue),
-		TEST(a_call_returns_while_a_peer_sends_without_end),
 		TEST(a_server_that_does_not_read_does_not_hold_its_client),
 		TEST(a_client_that_does_not_read_does_not_hold_its_server),
 		TEST(a_client_that_said_nothing_is_forgotten_when_it_leaves),
