@@ -31,7 +31,8 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs, built for this GPU by their Makefile, without its need of pkg-config."""
     home = _home()
     flags = f"-D_GNU_SOURCE -DDOCA_ALLOW_EXPERIMENTAL_API -I{home}/include -I{home}/include/ibverbs"
-    libraries = [f"-ldoca_{part}" for part in ("gpunetio", "verbs", "argp", "common")]
+    parts = ("gpunetio", "verbs", "dma", "comch", "argp", "common")
+    libraries = [f"-ldoca_{part}" for part in parts]
     libraries += [f"-L{home}/lib", f"-L{home}/lib/ibverbs", "-libverbs"]
     return build(
         tmp_path_factory.mktemp("gpunetio") / "samples", _tool("nvcc"), "PKG_CONFIG=true",
