@@ -1,4 +1,4 @@
-"""softdoca's samples of GPUNetIO Verbs on a real GPU: two processes share it, no network adapter.
+"""softdoca's samples of GPUNetIO on a real GPU, without a network adapter.
 
 They need nvcc and make. Under compute-sanitizer, where it is installed, they must have no error.
 """
@@ -8,7 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from support.doca.gpunetio_samples import SAMPLES, build, run_pair
+from support.doca.ethernet import has_network, run
+from support.doca.gpunetio_samples import SAMPLES, build, environment, run_pair
 
 from dgkit.cli.softdoca import _home
 
@@ -26,19 +27,31 @@ def _tool(name: str) -> str:
     )
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs, built for this GPU by their Makefile, without its need of pkg-config."""
+def _built(folder: Path, target: str, *parts: str) -> Path:
+    """Build samples for this GPU by their Makefile, without its need of pkg-config."""
     home = _home()
     flags = f"-D_GNU_SOURCE -DDOCA_ALLOW_EXPERIMENTAL_API -I{home}/include -I{home}/include/ibverbs"
-    parts = ("gpunetio", "verbs", "dma", "comch", "argp", "common")
+    parts = (*parts, "gpunetio", "verbs", "dma", "comch", "argp", "common")
     libraries = [f"-ldoca_{part}" for part in parts]
     libraries += [f"-L{home}/lib", f"-L{home}/lib/ibverbs", "-libverbs"]
     return build(
-        tmp_path_factory.mktemp("gpunetio") / "samples", _tool("nvcc"), "PKG_CONFIG=true",
+        folder / "samples", _tool("nvcc"), "PKG_CONFIG=true",
         f"DOCA_CFLAGS=-I{home}/include", f"GPUNETIO_CFLAGS={flags}",
-        f"GPUNETIO_LIBS={' '.join(libraries)}",
+        f"GPUNETIO_LIBS={' '.join(libraries)}", f"GPUNETIO_ETH_LIBS={' '.join(libraries)}",
+        target=target,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of GPUNetIO Verbs, DMA and Comch."""
+    return _built(tmp_path_factory.mktemp("gpunetio"), "gpunetio")
+
+
+@pytest.fixture(scope="module")
+def ethernet_samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of GPUNetIO Ethernet."""
+    return _built(tmp_path_factory.mktemp("ethernet"), "gpunetio_eth", "eth", "flow")
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -57,3 +70,25 @@ def test_compute_sanitizer_finds_nothing(samples: Path, name: str, tool: str) ->
     sanitizer = [_tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9"]
     codes, said = run_pair([*sanitizer, samples / f"gpunetio_{name}"], count, count)
     assert codes == [0, 0], said
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("ping", "ping", "and 1024 echo requests, ignored 0 frames"),
+        ("datagrams", "receive", "1024 datagrams, the sum of their bytes is {sum}"),
+        ("frames", "send", "1024 had a time, and were sent"),
+    ],
+)
+def test_a_kernel_sends_and_receives_packets(
+    ethernet_samples: Path, kind: str, name: str, said: str
+) -> None:
+    if not has_network():
+        pytest.skip("no network namespace with a TAP device: run as root, with /dev/net/tun")
+    program = ethernet_samples / f"gpunetio_{name}"
+    count = [] if kind == "ping" else ["--count", "1024"]
+    seen = run(kind, 1024, program, *count, env=environment())
+    assert said.format(**seen) in seen["said"]
+    assert seen["code"] == 0
+    assert seen.get("right", 1024) == 1024
+    assert not seen.get("wrong")

@@ -7,6 +7,7 @@
  *	add:     waits until it is READY, reads the packets, sets it FREE
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <doca_gpunetio_dev_eth_rxq.cuh>
@@ -147,6 +148,10 @@ static doca_error_t run(struct ethernet *e)
 int main(int argc, char **argv)
 {
 	static struct ethernet e;
+
+	/* CUDA loads a kernel at its first launch, which may wait for the kernels that run: but each
+	 * of these two waits for the other. */
+	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 	doca_error_t result =
 		sample_begin(argc, argv, "gpunetio_receive", WANT_GPU | WANT_COUNT, &e.options);
 
