@@ -47,10 +47,10 @@ def test_a_device_copies_memory_of_its_gpu(gpu, fake_cuda):
 
 
 @pytest.mark.parametrize("gpu", [0, 1])
-def test_memory_of_another_gpu_is_lent_and_not_copied(gpu, fake_cuda):
+def test_memory_of_another_gpu_is_remote_memory_and_no_local_one(gpu, fake_cuda):
     imported, copied, after = used(1 - gpu, gpu)
-    for said in (imported, copied):
-        assert said.startswith("Unsupported")
-        assert f"another GPU than this device's (GPU {gpu}" in said
-        assert "Device('cuda', gpu=" in said
+    assert imported == "({0}, True)"
+    assert copied.startswith("Unsupported")
+    assert f"another GPU than this device's (GPU {gpu}" in copied
+    assert "Device('cuda', gpu=" in copied
     assert after == "12288 4096"

@@ -59,17 +59,19 @@ def test_the_engine_of_another_gpu_copies_where_there_is_peer_access(owner, engi
         remote.close()
 
 
-def test_what_another_gpu_holds_of_this_process_is_lent_and_not_copied():
+def test_memory_of_this_process_on_another_gpu_is_remote_memory_and_no_local_one():
+    data = os.urandom(4096)
     with (
         dgkit.empty(4096, on="cuda:1") as there,
         Device("cuda", gpu=0) as device,
         device.register(there) as region,
         device.queue() as queue,
-        device.register(bytearray(4096)) as local,
+        device.register(bytearray(data)) as local,
         device.import_region(local.export()) as own,
     ):
-        with pytest.raises(Unsupported, match="another GPU"):
-            device.import_region(region.export())
+        with device.import_region(region.export()) as remote:
+            queue.write(local, remote).wait(10)
+            assert bytes(there.array.get()) == data
         with pytest.raises(Unsupported, match="another GPU"):
             queue.write(region, own).wait()
 

@@ -271,8 +271,14 @@ static int map_import(struct cuda *c, struct cuda_mapping *t, const dg_memory *m
 	return rc;
 }
 
-/* GPU memory of this process. It must be this GPU's: a kernel that accessed another GPU's memory
- * would lose the context. */
+/* Whether GPU memory of this process is another GPU's, and can be mapped again, for this GPU. */
+static bool maps_again(const struct cuda *c, const dg_memory *m, const struct dg_region_entry *entry)
+{
+	return entry->remote && m->kind == DG_KIND_CUDA_VMM && memcmp(m->uuid, c->uuid, sizeof c->uuid);
+}
+
+/* GPU memory of this process where it is. It must be this GPU's: a kernel that accessed another GPU's
+ * memory would lose the context. */
 static int own_memory(const struct cuda *c, const dg_memory *m, struct dg_region_entry *entry)
 {
 	if (!memcmp(m->uuid, c->uuid, sizeof c->uuid))
@@ -299,7 +305,7 @@ int cuda_map(struct dg_device *dev, void *state, struct dg_region *r, const dg_m
 	if (lost)
 		return dg_fail(ENODEV, "the GPU's context is lost (%s): restart this process",
 			       cuda_name(lost));
-	if (m->kind != DG_KIND_HOST && m->addr)
+	if (m->kind != DG_KIND_HOST && m->addr && !maps_again(c, m, entry))
 		return own_memory(c, m, entry);
 	struct cuda_mapping *t = calloc(1, sizeof *t);
 	if (!t)
