@@ -14,6 +14,9 @@
  * the process created a GPU before the first user. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_nic_take(dg_nic **out);
 SOFTDOCA_INTERNAL void softdoca_nic_drop(void);
+/* Registers the handlers of fork(), once; for users that call softdoca_nic_drop() with a lock held,
+ * whose handlers are registered after these. */
+void softdoca_nic_watch_forks(void);
 /* The device of the open NIC. */
 dg_device *nic_device(void);
 

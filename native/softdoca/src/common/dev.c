@@ -39,11 +39,12 @@ static void after_fork(void)
 }
 
 /* Before a fork, the handlers registered last run first. So locks are taken in their usual order:
- * this lock, then those of the core and of object.c, which are called with this lock held. */
+ * this lock, then those of nic.c, of object.c and of the core, which are called with this lock held. */
 static void watch_forks(void)
 {
 	dg_fork_watch();
 	softdoca_object_room(sizeof(struct doca_dev), 1);
+	softdoca_nic_watch_forks();
 	pthread_atfork(before_fork, after_fork, after_fork);
 }
 

@@ -57,6 +57,11 @@ static void watch_forks(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
+void softdoca_nic_watch_forks(void)
+{
+	pthread_once(&once, watch_forks);
+}
+
 static int open_nic(void)
 {
 	int gpu = gpu_for_nic();
@@ -76,7 +81,7 @@ static int open_nic(void)
 
 doca_error_t softdoca_nic_take(dg_nic **out)
 {
-	pthread_once(&once, watch_forks);
+	softdoca_nic_watch_forks();
 	pthread_mutex_lock(&lock);
 	int rc = nic ? 0 : open_nic();
 	if (!rc) {
