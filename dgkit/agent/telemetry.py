@@ -189,7 +189,7 @@ class Telemetry:
         self._dropped.add(route)
         others = (each.fd for each in self._subscribers.values() if each.route != route)
         if sender.fd not in others:
-            self._listener.refuse_subscriber(sender.fd)
+            self._listener.refuse_subscriber(sender)
 
     def _subscribe(self, route: bytes, sender: Caller, body: bytes) -> None:
         """Add a subscriber, or credit to one.

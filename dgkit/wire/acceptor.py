@@ -109,7 +109,8 @@ class Acceptor:
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
         self._silent: dict[int, _Connection] = {}  # connections without a Hello, oldest first
-        self._doubtful: set[int] = set()  # descriptors that unread messages of others may name
+        self._left: set[int] = set()  # descriptors of ended connections with unread messages
+        self._doubtful: set[int] = set()  # those of them that another connection has now
         self._ended: list[int] = []  # descriptors of connections that ended since service()
         self._by_process: dict[int, int] = {}  # connections, by pidfd
         sock.monitor(name, _EVENTS)
@@ -169,18 +170,24 @@ class Acceptor:
 
     def messages_read(self) -> None:
         """Note that the socket has no more messages: later ones name the connections as of now."""
+        self._left.clear()
         self._doubtful.clear()
 
-    def refuse(self, fd: int) -> None:
+    def refuse(self, fd: int, pid: int) -> None:
         """End the connection that a message names, or let it end at the deadline for a Hello.
 
-        The latter if the sender may have ended, and another connection have its descriptor.
+        The latter if the sender may have ended, and a connection of another process have its
+        descriptor.
+
+        Args:
+            fd: The descriptor that the message names.
+            pid: The sender's process, on a Unix socket; otherwise 0.
         """
         self._read_events()
         connection = self._connections.get(fd)
         if connection is None:
             return
-        if fd not in self._doubtful:
+        if fd not in self._doubtful or (pid and connection.peer() == pid):
             connection.end()
             return
         self._silent.pop(fd, None)
@@ -208,6 +215,7 @@ class Acceptor:
         self._doubtful.discard(fd)
         connection = self._connections.pop(fd, None)
         if connection is not None:
+            self._left.add(fd)
             self._forget_process(connection)
 
     def _forget_process(self, connection: _Connection) -> None:
@@ -241,7 +249,8 @@ class Acceptor:
                     self._remove(fd)  # reinserted below, since the newest comes last
                     connection = _Connection(fd, self._spare.duplicate)
                     self._connections[fd] = self._silent[fd] = connection
-                    self._doubtful.add(fd)
+                    if fd in self._left:
+                        self._doubtful.add(fd)
                     self._arrivals.add(fd)
                     if len(self._connections) > self.limit:
                         self._enforce_limit()

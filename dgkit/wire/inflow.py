@@ -15,6 +15,7 @@ import mmap
 import os
 import socket
 import struct
+import sys
 import termios
 import time
 from collections.abc import Callable, Iterator
@@ -210,6 +211,15 @@ class Stream:
         with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:  # it may have ended
             if os.fstat(copy.fileno()).st_ino == self._inode:
                 copy.shutdown(socket.SHUT_RDWR)
+
+    def peer(self) -> int:
+        """Return the process that opened it, on a Unix socket; 0 elsewhere, or if it has ended."""
+        with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:
+            if copy.family == socket.AF_UNIX and os.fstat(copy.fileno()).st_ino == self._inode:
+                return int.from_bytes(
+                    copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder
+                )
+        return 0
 
     def is_endless(self, progress: int) -> bool:
         """Check it; return whether it keeps sending a message that never ends.

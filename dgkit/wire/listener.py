@@ -267,9 +267,9 @@ class Listener:
         """Exempt a connection to the publisher from the deadline for a subscription."""
         self._acceptors[-1].admit(fd)
 
-    def refuse_subscriber(self, fd: int) -> None:
+    def refuse_subscriber(self, sender: Caller) -> None:
         """End the connection to the publisher that a message names; see Acceptor.refuse()."""
-        self._acceptors[-1].refuse(fd)
+        self._acceptors[-1].refuse(sender.fd, sender.pid)
 
     def subscriptions_read(self) -> None:
         """Note that the publisher has no more messages."""

@@ -93,6 +93,29 @@ def _dial(telemetry, waiting):
     return Zmtp(waiting, b"DEALER")
 
 
+@contextlib.contextmanager
+def _other_process(telemetry):
+    """Have another process connect, send what it is told, and end; yield a socket to it."""
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if not pid:
+        try:
+            theirs.recv(1)
+            peer = _dial(telemetry, socket.socket(socket.AF_UNIX))
+            theirs.send(b"+")
+            for each in theirs.recv(4096).split(b"|"):
+                peer.send(each)
+            theirs.send(b"+")
+            theirs.recv(1)
+        finally:
+            os._exit(0)
+    theirs.close()  # before the connection, which would get a higher number otherwise
+    with ours:
+        ours.send(b"+")
+        yield ours
+        os.waitpid(pid, 0)
+
+
 def _connections(listener):
     """Return the descriptors of the connections to the telemetry, as far as events were read."""
     listener.service()
@@ -109,14 +132,15 @@ def test_a_late_message_of_an_ended_connection_ends_no_other(account, first, sub
         undo.callback(listener.close)
         telemetry = Telemetry(listener, "soft", lambda _: account, shared=False)
         waiting = undo.enter_context(socket.socket(socket.AF_UNIX))
-        hostile = undo.enter_context(_dial(telemetry, socket.socket(socket.AF_UNIX)))
+        hostile = undo.enter_context(_other_process(telemetry))
+        assert hostile.recv(1)
         until(lambda: _connections(listener), "the first connection")
         telemetry.receive()
         (number,) = _connections(listener)
-        for each in [*first, b"\x99 no subscription"]:
-            hostile.send(each)
+        hostile.send(b"|".join([*first, b"\x99 no subscription"]))
+        assert hostile.recv(1)
         time.sleep(0.1)  # libzmq has read the messages
-        hostile.socket.shutdown(socket.SHUT_RDWR)
+        hostile.send(b"-")
         until(lambda: not Path(f"/proc/self/fd/{number}").exists(), "it is closed")
         honest = undo.enter_context(_dial(telemetry, waiting))
         if subscribed:
