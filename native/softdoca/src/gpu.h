@@ -65,9 +65,12 @@ SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_reach(struct gpu_memory *m);
 /* Counts the key of a map, which is a user of this memory, or no longer; other memory: nothing. */
 void gpu_count_map(const void *addr, size_t size, bool one_more);
-/* Makes the caller the only user of memory that it has just allocated: freed by softdoca_gpu_drop(),
- * also after the GPU was destroyed. */
-SOFTDOCA_INTERNAL void softdoca_gpu_own(struct gpu_memory *m);
+/* Allocates memory whose only user is the caller: freed by softdoca_gpu_drop(), also after the GPU was
+ * destroyed. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_alloc_own(struct doca_gpu *gpu, size_t size,
+						      size_t alignment,
+						      enum doca_gpu_mem_type type,
+						      struct gpu_memory **out);
 /* Ordinal of the GPU whose memory the NIC has to move: that which this process created last; -1 if
  * that is emulated, if there is none, or if all memory is pinned. */
 int gpu_for_nic(void);

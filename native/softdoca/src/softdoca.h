@@ -389,4 +389,10 @@ SOFTDOCA_INTERNAL bool softdoca_task_landed(struct doca_task *task, doca_error_t
 /* Makes a STOPPING context IDLE if it is quiet; called after a callback and after stop(). */
 SOFTDOCA_INTERNAL void softdoca_ctx_settle(struct doca_ctx *ctx);
 
+/* Returns the least power of two that is not below n; 0 for 0. */
+static inline uint32_t power_of_two(uint32_t n)
+{
+	return n < 2 ? n : 1u << (32 - __builtin_clz(n - 1));
+}
+
 #endif

@@ -29,11 +29,6 @@ static struct fast_gpu *served;
 static uint32_t generation;
 static pthread_t thread;
 
-static inline uint32_t power_of_two(uint32_t n)
-{
-	return n < 2 ? n : 1u << (32 - __builtin_clz(n - 1));
-}
-
 /* ---- requests and answers ---- */
 
 #define WORDS (offsetof(struct doca_priv_comch_gpu_entry, turn) / 8)
@@ -352,19 +347,15 @@ static doca_error_t allocate(struct fast_gpu *g, struct doca_gpu *gpu)
 	if (!g->held)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u requests", g->entries);
 	doca_error_t error =
-		softdoca_gpu_alloc(gpu, bytes, 64, DOCA_GPU_MEM_TYPE_CPU_GPU, &g->rings);
+		softdoca_gpu_alloc_own(gpu, bytes, 64, DOCA_GPU_MEM_TYPE_CPU_GPU, &g->rings);
 	if (error)
 		return error;
-	softdoca_gpu_own(g->rings);
 	memset(g->rings->addr, 0, bytes);
 	g->requests = (struct doca_priv_comch_gpu_entry *)g->rings->addr;
 	g->answers = g->requests + g->entries;
 	g->status = (uint32_t *)(g->rings->addr + 2 * ring);
-	error = softdoca_gpu_alloc(gpu, sizeof(struct doca_priv_comch_gpu_queue), 64,
-				   DOCA_GPU_MEM_TYPE_GPU, &g->structure);
-	if (!error)
-		softdoca_gpu_own(g->structure);
-	return error;
+	return softdoca_gpu_alloc_own(gpu, sizeof(struct doca_priv_comch_gpu_queue), 64,
+				      DOCA_GPU_MEM_TYPE_GPU, &g->structure);
 }
 
 /* What a kernel still has of the start before is freed only now. */

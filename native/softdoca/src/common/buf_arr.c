@@ -107,10 +107,10 @@ static doca_error_t start(struct doca_buf_arr *a, uint32_t key)
 	if (__builtin_mul_overflow(a->n, sizeof(struct doca_gpu_buf), &bytes) ||
 	    __builtin_add_overflow(bytes, sizeof(struct doca_gpu_buf_arr), &bytes))
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu elements", a->n);
-	doca_error_t error = softdoca_gpu_alloc(a->gpu, bytes, 64, DOCA_GPU_MEM_TYPE_GPU, &device);
+	doca_error_t error =
+		softdoca_gpu_alloc_own(a->gpu, bytes, 64, DOCA_GPU_MEM_TYPE_GPU, &device);
 	if (error)
 		return error;
-	softdoca_gpu_own(device);
 	struct doca_gpu_buf_arr *s = lay_out(a, bytes, device->addr, key);
 	error = s ? softdoca_gpu_fill(device, s, bytes)
 		  : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %zu elements", a->n);

@@ -292,12 +292,17 @@ void softdoca_gpu_drop(struct gpu_memory *m)
 	pthread_mutex_unlock(&lock);
 }
 
-void softdoca_gpu_own(struct gpu_memory *m)
+doca_error_t softdoca_gpu_alloc_own(struct doca_gpu *gpu, size_t size, size_t alignment,
+				    enum doca_gpu_mem_type type, struct gpu_memory **out)
 {
+	doca_error_t error = softdoca_gpu_alloc(gpu, size, alignment, type, out);
+	if (error)
+		return error;
 	pthread_mutex_lock(&lock);
-	m->users = 1;
-	m->freed = true;
+	(*out)->users = 1;
+	(*out)->freed = true;
 	pthread_mutex_unlock(&lock);
+	return DOCA_SUCCESS;
 }
 
 /* Opens the memfd again: an fd that shares no position with others. */

@@ -19,18 +19,14 @@ static doca_error_t allocate(struct gpu_queue *q, struct doca_gpu *gpu, uint32_t
 {
 	size_t bytes = (size_t)entries * 2 * ENTRY_BYTES + WORDS_BYTES;
 	doca_error_t error =
-		softdoca_gpu_alloc(gpu, bytes, ENTRY_BYTES, DOCA_GPU_MEM_TYPE_CPU_GPU, &q->rings);
+		softdoca_gpu_alloc_own(gpu, bytes, ENTRY_BYTES, DOCA_GPU_MEM_TYPE_CPU_GPU, &q->rings);
 	if (error)
 		return error;
-	softdoca_gpu_own(q->rings);
 	memset(q->rings->addr, 0, bytes);
 	for (uint32_t i = entries; i < 2 * entries; i++)
 		q->rings->addr[(size_t)(i + 1) * ENTRY_BYTES - 1] = (char)CQE_INITIAL;
-	error = softdoca_gpu_alloc(gpu, sizeof(struct doca_gpu_dev_verbs_qp), ENTRY_BYTES,
-				   DOCA_GPU_MEM_TYPE_GPU, &q->structure);
-	if (!error)
-		softdoca_gpu_own(q->structure);
-	return error;
+	return softdoca_gpu_alloc_own(gpu, sizeof(struct doca_gpu_dev_verbs_qp), ENTRY_BYTES,
+				      DOCA_GPU_MEM_TYPE_GPU, &q->structure);
 }
 
 static int open_pair(struct gpu_queue *q, dg_nic *nic, uint32_t entries)

@@ -54,7 +54,6 @@ struct doca_eth_rxq {
 };
 
 /* queue.c */
-uint32_t eth_power_of_two(uint32_t n);
 /* Allocates the memory of a queue, zeroed. */
 doca_error_t eth_allocate(struct doca_gpu *gpu, size_t structure, size_t ring, size_t words,
 			  struct eth_memory *out);

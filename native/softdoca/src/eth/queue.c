@@ -2,32 +2,18 @@
 /* What send and receive queues have in common. */
 #include "eth.h"
 
-uint32_t eth_power_of_two(uint32_t n)
-{
-	uint32_t power = 1;
-	while (power < n)
-		power *= 2;
-	return power;
-}
-
-static doca_error_t allocate(struct doca_gpu *gpu, size_t size, enum doca_gpu_mem_type type,
-			     struct gpu_memory **out)
-{
-	doca_error_t error = softdoca_gpu_alloc(gpu, size, ALIGN, type, out);
-	if (!error)
-		softdoca_gpu_own(*out);
-	return error;
-}
-
 doca_error_t eth_allocate(struct doca_gpu *gpu, size_t structure, size_t ring, size_t words,
 			  struct eth_memory *out)
 {
 	*out = (struct eth_memory){0};
-	doca_error_t error = allocate(gpu, structure, DOCA_GPU_MEM_TYPE_GPU, &out->structure);
+	doca_error_t error = softdoca_gpu_alloc_own(gpu, structure, ALIGN, DOCA_GPU_MEM_TYPE_GPU,
+						    &out->structure);
 	if (!error)
-		error = allocate(gpu, ring, DOCA_GPU_MEM_TYPE_CPU_GPU, &out->ring);
+		error = softdoca_gpu_alloc_own(gpu, ring, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
+					       &out->ring);
 	if (!error)
-		error = allocate(gpu, words, DOCA_GPU_MEM_TYPE_CPU_GPU, &out->words);
+		error = softdoca_gpu_alloc_own(gpu, words, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
+					       &out->words);
 	if (error)
 		eth_release(out);
 	return error;

@@ -128,7 +128,7 @@ doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
 	struct doca_eth_rxq *q = softdoca_object_new(OBJECT_ETH_RXQ, sizeof *q);
 	if (!q)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a receive queue");
-	q->entries = eth_power_of_two(max_burst_size);
+	q->entries = power_of_two(max_burst_size);
 	q->largest = max_packet_size;
 	softdoca_ctx_init(&q->ctx, dev, &on_cpu);
 	*eth_rxq = q;
@@ -182,7 +182,7 @@ doca_error_t doca_eth_rxq_estimate_packet_buf_size(enum doca_eth_rxq_type type, 
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "rate %u, time %u, LRO %u, head %u and tail %u must be 0", rate,
 			      packet_max_process_time, log_max_lro_pkt_sz, head_size, tail_size);
-	const uint64_t size = eth_power_of_two(max_burst_size) * stride_of(max_packet_size);
+	const uint64_t size = power_of_two(max_burst_size) * stride_of(max_packet_size);
 	if (size > UINT32_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u packets of %u bytes exceed 4 GiB",
 			      max_burst_size, max_packet_size);

@@ -84,7 +84,7 @@ doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
 	if (!q)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a send queue");
 	/* All threads of a block may send at once. */
-	q->entries = eth_power_of_two(max_burst_size < TXQ_MIN ? TXQ_MIN : max_burst_size);
+	q->entries = power_of_two(max_burst_size < TXQ_MIN ? TXQ_MIN : max_burst_size);
 	softdoca_ctx_init(&q->ctx, dev, &on_cpu);
 	*eth_txq = q;
 	return DOCA_SUCCESS;

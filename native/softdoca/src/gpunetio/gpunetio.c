@@ -121,18 +121,15 @@ static enum doca_gpu_dev_verbs_nic_handler choose(const struct doca_verbs_qp *qp
 static doca_error_t allocate(struct doca_gpu *gpu, bool nic_reads, struct gpu_memory **structure,
 			     struct gpu_memory **words)
 {
-	doca_error_t error = softdoca_gpu_alloc(
+	doca_error_t error = softdoca_gpu_alloc_own(
 		gpu, sizeof(struct doca_gpu_dev_verbs_qp), 64,
 		nic_reads ? DOCA_GPU_MEM_TYPE_CPU_GPU : DOCA_GPU_MEM_TYPE_GPU, structure);
 	if (error)
 		return error;
-	softdoca_gpu_own(*structure);
-	error = softdoca_gpu_alloc(gpu, WORDS * sizeof(uint64_t), 64, DOCA_GPU_MEM_TYPE_CPU_GPU,
-				   words);
+	error = softdoca_gpu_alloc_own(gpu, WORDS * sizeof(uint64_t), 64,
+				       DOCA_GPU_MEM_TYPE_CPU_GPU, words);
 	if (error)
 		softdoca_gpu_drop(*structure);
-	else
-		softdoca_gpu_own(*words);
 	return error;
 }
 

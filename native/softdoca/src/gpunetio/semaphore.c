@@ -94,10 +94,7 @@ doca_error_t doca_gpu_semaphore_set_custom_info(struct doca_gpu_semaphore *semap
 static doca_error_t allocate(struct doca_gpu_semaphore *s, size_t size, enum doca_gpu_mem_type type,
 			     struct gpu_memory **out)
 {
-	doca_error_t error = softdoca_gpu_alloc(s->gpu, size, 64, type, out);
-	if (!error)
-		softdoca_gpu_own(*out);
-	return error;
+	return softdoca_gpu_alloc_own(s->gpu, size, 64, type, out);
 }
 
 static void release(struct doca_gpu_semaphore *s)

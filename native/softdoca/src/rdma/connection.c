@@ -46,14 +46,6 @@ static doca_error_t parse(const void *bytes, size_t size, struct rdma_blob *out)
 
 /* ---- creation ---- */
 
-static uint32_t power_of_two(uint32_t n)
-{
-	uint32_t p = 1;
-	while (p < n)
-		p *= 2;
-	return p;
-}
-
 static bool allocate(struct doca_rdma_connection *c)
 {
 	c->send.n = power_of_two(c->rdma->send_size);

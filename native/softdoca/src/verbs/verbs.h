@@ -117,9 +117,5 @@ struct doca_verbs_qp {
 
 /* cq.c: returns the address of `size` bytes in a umem; NULL, logged, if they exceed it. */
 char *umem_at(const char *func, const struct placed *p, size_t size, size_t alignment);
-static inline uint32_t power_of_two(uint32_t n)
-{
-	return n < 2 ? n : 1u << (32 - __builtin_clz(n - 1));
-}
 
 #endif
