@@ -278,7 +278,8 @@ static int make_peers(struct comm *c)
 {
 	c->peers = calloc(c->ranks, sizeof *c->peers);
 	c->taken = calloc(c->ranks, sizeof *c->taken);
-	if (!c->peers || !c->taken)
+	c->requests = calloc(REQUESTS_MAX, sizeof *c->requests); /* pages are allocated when used */
+	if (!c->peers || !c->taken || !c->requests)
 		return dg_fail(ENOMEM, "out of memory for %" PRIu32 " ranks", c->ranks);
 	for (uint32_t i = 0; i < c->ranks; i++) {
 		c->peers[i].fd = -1;

@@ -20,6 +20,11 @@
  * Threads: `lock` protects all of a communicator except for collective calls, which are serialized
  * by `collective` and hold `lock` only briefly: NCCL registers memory in one thread while its proxy
  * makes progress in another.
+ *
+ * Cost. NCCL's proxy tests every request in flight in each of its passes, before it takes one new
+ * request of each context and peer, and then calls for progress. So a test takes no lock and makes
+ * no progress of its own (request_waits()), and requests are submitted by progress, together: while
+ * an engine works on some, those that come meanwhile wait, unless they are many.
  */
 #ifndef DG_NCCL_COMM_H
 #define DG_NCCL_COMM_H
@@ -31,7 +36,13 @@
 #include "rma_abi.h"
 #include "statistics.h"
 
-enum { RANKS_MAX = 128, RING_SLOTS = 256, BATCH_WORDS = 64, QUEUE_DEPTH = 1024 };
+enum {
+	RANKS_MAX = 128,
+	RING_SLOTS = 256,
+	BATCH_WORDS = 64,
+	QUEUE_DEPTH = 1024,
+	REQUESTS_MAX = 1 << 20,
+};
 
 /* The plugin's state for one of NCCL's communicators. */
 struct plugin {
@@ -66,11 +77,8 @@ struct mailbox {
 	struct signal_ring rings[]; /* by sender */
 };
 
+
 enum engine_kind { SOFT, CUDA, ENGINES };
-struct engine {
-	dg_device *dev;
-	dg_queue *queue;
-};
 
 /* A peer's part of a collective registration. engine: which one imported it. region: NULL for GPU
  * memory that CUDA does not share, such as NCCL's own signals: it can only be signalled. */
@@ -100,6 +108,8 @@ struct request {
 	uint8_t state, engine;
 	bool signals, strong, flushes, moved, in_order, tested;
 	nccl_result result;
+	_Atomic bool finished; /* state is FINISHED, and result is valid */
+	uint32_t seen; /* the pass of progress before the last test */
 	dg_wr wr;
 	struct signal_slot signal;
 	uint64_t posted_ns; /* with statistics */
@@ -108,6 +118,15 @@ struct request {
 /* A list of requests, linked by next or by next_in_order. */
 struct request_list {
 	struct request *first, *last;
+};
+
+/* waiting: requests that were not submitted yet; moving: number of those in the queue. */
+struct engine {
+	dg_device *dev;
+	dg_queue *queue;
+	struct request_list waiting;
+	uint32_t n_waiting, moving;
+	uint64_t busy_since_ns; /* with statistics */
 };
 
 /* in_order: requests that have not been moved, and those behind them. ready: signals that wait for
@@ -129,6 +148,7 @@ struct signal_batch {
 	uint32_t region_id, n, pending;
 	enum { BATCH_IDLE, BATCH_READS, BATCH_WRITES } phase;
 	int status;
+	uint64_t since_ns, call_ns; /* with statistics */
 	struct {
 		struct memory *memory;
 		uint64_t offset, sum;
@@ -147,10 +167,10 @@ struct comm {
 	struct engine engines[ENGINES];
 	struct memory **memories; /* index + 1 is NCCL's handle */
 	uint32_t n_memories;
-	struct request **requests; /* index + 1 is NCCL's request */
+	struct request **requests; /* index + 1 is NCCL's request; REQUESTS_MAX entries */
 	uint32_t n_requests;
 	struct request *free;
-	struct request_list unposted;
+	_Atomic uint32_t passes; /* of progress */
 	uint64_t checked_ns, *taken;
 	struct signal_batch batch;
 	struct statistics *statistics; /* or NULL */
@@ -202,6 +222,8 @@ struct transfer {
 int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
 		 bool strong, uint32_t rank, void **out);
 int request_test(struct comm *c, const void *handle, int *done, nccl_result *result);
+/* Whether the request is in flight and there was progress since its last test. Needs no lock. */
+bool request_waits(const struct comm *c, const void *handle);
 void request_finish(struct comm *c, struct request *r, nccl_result result);
 void list_add(struct request_list *l, struct request *r);
 struct request *list_take(struct request_list *l);

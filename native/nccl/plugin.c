@@ -316,6 +316,9 @@ static nccl_result rma_test(void *comm, void *request, int *done)
 	nccl_result result = NCCL_SUCCESS;
 	if (!c || !done)
 		return NCCL_INVALID_ARGUMENT;
+	*done = 0;
+	if (request_waits(c, request))
+		return NCCL_SUCCESS;
 	pthread_mutex_lock(&c->lock);
 	const int rc = request_test(c, request, done, &result);
 	pthread_mutex_unlock(&c->lock);

@@ -7,7 +7,12 @@
 #include "comm.h"
 #include "error.h"
 
-enum { REQUESTS_STEP = 256, REQUESTS_MAX = 1 << 20, POLL_BATCH = 32 };
+enum {
+	REQUESTS_STEP = 256,
+	POLL_BATCH = 64,
+	SUBMIT_MAX = 256, /* requests submitted together */
+	SUBMIT_MIN = 32, /* as many do not wait until the engine is idle */
+};
 
 void list_add(struct request_list *l, struct request *r)
 {
@@ -43,18 +48,13 @@ static int requests_grow(struct comm *c)
 	if (c->n_requests == REQUESTS_MAX)
 		return dg_fail(ENOMEM, "%d requests are in flight, the most that are possible",
 			       REQUESTS_MAX);
-	const uint32_t n = c->n_requests + REQUESTS_STEP;
-	struct request **table = realloc(c->requests, n * sizeof(struct request *));
-	if (!table)
-		return dg_fail(ENOMEM, "out of memory for requests");
-	c->requests = table;
-	for (; c->n_requests < n; c->n_requests++) {
+	for (const uint32_t n = c->n_requests + REQUESTS_STEP; c->n_requests < n; c->n_requests++) {
 		struct request *r = calloc(1, sizeof *r);
 		if (!r)
 			return dg_fail(ENOMEM, "out of memory for requests");
 		r->index = c->n_requests;
 		r->next = c->free;
-		c->free = table[c->n_requests] = r;
+		c->free = c->requests[c->n_requests] = r;
 	}
 	return 0;
 }
@@ -66,7 +66,9 @@ static int request_new(struct comm *c, struct request **out)
 		return rc;
 	struct request *r = c->free;
 	c->free = r->next;
-	*r = (struct request){.index = r->index, .state = MOVING};
+	*r = (struct request){.index = r->index,
+			      .state = MOVING,
+			      .seen = atomic_load_explicit(&c->passes, memory_order_relaxed)};
 	*out = r;
 	return 0;
 }
@@ -96,6 +98,7 @@ void request_finish(struct comm *c, struct request *r, nccl_result result)
 		count(c, r, result);
 	r->state = FINISHED;
 	r->result = result;
+	atomic_store_explicit(&r->finished, true, memory_order_release);
 	if (result) {
 		r->peer->failed = true;
 		c->failed = true;
@@ -185,15 +188,10 @@ static int fill_work_request(struct comm *c, const struct transfer *t, struct re
 	return rc ? rc : memory_local_id(c, t->local, remote->engine, &r->wr.local);
 }
 
-/* Gives the request to the core, or queues it until the core has a place. */
-static int submit(struct comm *c, struct request *r)
+static void engine_add(struct engine *e, struct request *r)
 {
-	int rc = c->unposted.first ? -EAGAIN
-				   : dg_queue_post(c->engines[r->engine].queue, &r->wr, 1);
-	if (rc != -EAGAIN)
-		return rc;
-	list_add(&c->unposted, r);
-	return 0;
+	list_add(&e->waiting, r);
+	e->n_waiting++;
 }
 
 int request_post(struct comm *c, const struct transfer *t, const struct signal_slot *signal,
@@ -219,14 +217,14 @@ int request_post(struct comm *c, const struct transfer *t, const struct signal_s
 		r->signal = *signal;
 	const bool moves = t && t->size;
 	rc = moves ? fill_work_request(c, t, r) : 0;
-	if (!rc && moves)
-		rc = submit(c, r);
 	if (rc) {
 		request_free(c, r);
 		return rc;
 	}
 	order_add(&p->in_order, r);
-	if (!moves)
+	if (moves)
+		engine_add(&c->engines[r->engine], r);
+	else
 		request_moved(c, r, NCCL_SUCCESS);
 	*out = (void *)(uintptr_t)(r->index + 1);
 	return 0;
@@ -250,35 +248,81 @@ int request_test(struct comm *c, const void *handle, int *done, nccl_result *res
 	return 0;
 }
 
-static void post_rest(struct comm *c)
+bool request_waits(const struct comm *c, const void *handle)
 {
-	struct request *r;
-	while ((r = c->unposted.first)) {
-		const int rc = dg_queue_post(c->engines[r->engine].queue, &r->wr, 1);
-		if (rc == -EAGAIN)
-			return;
-		list_take(&c->unposted);
-		if (rc)
-			request_moved(c, r, rc == -ESTALE ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR);
+	const uintptr_t index = (uintptr_t)handle - 1;
+	struct request *r = index < REQUESTS_MAX ? c->requests[index] : NULL;
+	const uint32_t pass = atomic_load_explicit(&c->passes, memory_order_relaxed);
+	if (!r || r->seen == pass || atomic_load_explicit(&r->finished, memory_order_acquire))
+		return false;
+	r->seen = pass;
+	return true;
+}
+
+/* Submits the first n waiting requests with one doorbell. A refused one fails alone. Returns false
+ * if there is no room. */
+static bool submit(struct comm *c, struct engine *e, uint32_t n)
+{
+	dg_wr wr[SUBMIT_MAX];
+	const struct request *r = e->waiting.first;
+	for (uint32_t i = 0; i < n; i++, r = r->next)
+		wr[i] = r->wr;
+	const uint64_t since = c->statistics ? dg_now_ns() : 0;
+	const int rc = dg_queue_post(e->queue, wr, n);
+	if (rc == -EAGAIN)
+		return false;
+	if (rc && n > 1) {
+		bool room = true;
+		for (uint32_t i = 0; i < n && room; i++)
+			room = submit(c, e, 1);
+		return room;
 	}
+	e->n_waiting -= n;
+	for (uint32_t i = 0; !rc && i < n; i++)
+		list_take(&e->waiting);
+	if (rc)
+		request_moved(c, list_take(&e->waiting),
+			      rc == -ESTALE ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR);
+	else
+		e->moving += n;
+	if (c->statistics && !rc) {
+		e->busy_since_ns = e->moving == n ? since : e->busy_since_ns;
+		statistics_submitted(c->statistics, n, dg_now_ns() - since);
+	}
+	return true;
+}
+
+static void submit_waiting(struct comm *c, struct engine *e)
+{
+	bool room = true;
+	while (room && e->n_waiting && (!e->moving || e->n_waiting >= SUBMIT_MIN))
+		room = submit(c, e, e->n_waiting < SUBMIT_MAX ? e->n_waiting : SUBMIT_MAX);
 }
 
 static void poll_engine(struct comm *c, struct engine *e)
 {
 	dg_wc wc[POLL_BATCH];
 	int n;
-	while (e->queue && (n = dg_queue_poll(e->queue, wc, POLL_BATCH, 0)) > 0)
+	while (e->moving && (n = dg_queue_poll(e->queue, wc, POLL_BATCH, 0)) > 0) {
+		e->moving -= (uint32_t)n;
 		for (int i = 0; i < n; i++)
 			request_moved(c, c->requests[wc[i].user], result_of(wc[i].status));
+		if (c->statistics && !e->moving)
+			statistics_busy(c->statistics, dg_now_ns() - e->busy_since_ns);
+	}
 }
 
 void comm_progress(struct comm *c)
 {
 	for (uint32_t i = 0; i < ENGINES; i++)
 		poll_engine(c, &c->engines[i]);
-	post_rest(c);
+	for (uint32_t i = 0; i < ENGINES; i++)
+		submit_waiting(c, &c->engines[i]);
 	for (uint32_t i = 0; i < c->ranks; i++)
 		signals_send(c, &c->peers[i]);
 	signals_serve(c);
 	comm_check_peers(c);
+	atomic_fetch_add_explicit(&c->passes, 1, memory_order_relaxed);
+	if (c->statistics)
+		statistics_pass(c->statistics);
 }

@@ -103,21 +103,22 @@ static bool take(struct comm *c, struct signal_slot *slot)
 	return i >= 0;
 }
 
-/* Moves a word between GPU memory, which is the local side because it need not be exportable, and
- * the batch. op: DG_WRITE reads the word. */
-static int post_word(struct comm *c, uint32_t i, uint8_t op)
+/* The transfer of a word between GPU memory, which is the local side because it need not be
+ * exportable, and the batch. op: DG_WRITE reads the word. */
+static dg_wr transfer_of(const struct signal_batch *b, uint32_t i, uint8_t op)
 {
-	struct signal_batch *b = &c->batch;
-	const dg_wr wr = {.op = op,
-			  .local = b->words[i].memory->local_id[CUDA],
-			  .remote = b->region_id,
-			  .size = sizeof(uint64_t),
-			  .local_offset = b->words[i].offset,
-			  .remote_offset = i * sizeof(uint64_t)};
-	const int rc = dg_queue_post(b->queue, &wr, 1);
-	if (!rc)
-		b->pending++;
-	return rc;
+	return (dg_wr){.op = op,
+		       .local = b->words[i].memory->local_id[CUDA],
+		       .remote = b->region_id,
+		       .size = sizeof(uint64_t),
+		       .local_offset = b->words[i].offset,
+		       .remote_offset = i * sizeof(uint64_t)};
+}
+
+static void post_words(struct signal_batch *b, const dg_wr *wr, uint32_t n)
+{
+	b->status = n ? dg_queue_post(b->queue, wr, n) : 0;
+	b->pending = b->status ? 0 : n;
 }
 
 static bool *word_known(const struct signal_batch *b, uint32_t i)
@@ -129,30 +130,37 @@ static bool *word_known(const struct signal_batch *b, uint32_t i)
 static void batch_start(struct comm *c)
 {
 	struct signal_batch *b = &c->batch;
+	dg_wr wr[BATCH_WORDS];
+	uint32_t n = 0;
 	b->phase = BATCH_READS;
-	b->status = 0;
-	for (uint32_t i = 0; i < b->n && !b->status; i++) {
+	b->since_ns = c->statistics ? dg_now_ns() : 0;
+	for (uint32_t i = 0; i < b->n; i++) {
 		const bool *known = word_known(b, i);
 		if (known && *known)
 			b->values[i] = b->words[i].memory->shadow[b->words[i].offset / 8];
 		else
-			b->status = post_word(c, i, DG_WRITE);
+			wr[n++] = transfer_of(b, i, DG_WRITE);
 	}
+	post_words(b, wr, n);
 }
 
 static void batch_add(struct comm *c)
 {
 	struct signal_batch *b = &c->batch;
+	dg_wr wr[BATCH_WORDS];
 	b->phase = BATCH_WRITES;
-	for (uint32_t i = 0; i < b->n && !b->status; i++) {
+	for (uint32_t i = 0; i < b->n; i++) {
 		bool *known = word_known(b, i);
 		b->values[i] += b->words[i].sum;
 		if (known) {
 			b->words[i].memory->shadow[b->words[i].offset / 8] = b->values[i];
 			*known = true;
 		}
-		b->status = post_word(c, i, DG_READ);
+		wr[i] = transfer_of(b, i, DG_READ);
 	}
+	const uint64_t since = c->statistics ? dg_now_ns() : 0;
+	post_words(b, wr, b->n);
+	b->call_ns = c->statistics ? dg_now_ns() - since : 0;
 }
 
 /* Tells the senders that what was taken is added. */
@@ -187,6 +195,9 @@ static void batch_poll(struct comm *c)
 		return;
 	}
 	report(c);
+	if (c->statistics && b->n)
+		statistics_signals_written(c->statistics, b->n, b->call_ns,
+					   dg_now_ns() - b->since_ns);
 	b->phase = BATCH_IDLE;
 	b->n = 0;
 	b->status = 0;
@@ -206,10 +217,12 @@ void signals_serve(struct comm *c)
 		       take(c, &ring->slots[c->taken[i] % RING_SLOTS]))
 			c->taken[i]++;
 	}
-	if (c->batch.n)
+	if (c->batch.n) {
 		batch_start(c);
-	else
+		batch_poll(c); /* of known words, the new values are written at once */
+	} else {
 		report(c);
+	}
 }
 
 int batch_wait(struct comm *c)
@@ -252,7 +265,8 @@ int batch_open(struct comm *c)
 	const dg_memory at = {
 		.addr = b->values, .size = BATCH_WORDS * sizeof *b->values, .fd = -1};
 	const int rc = batch_region(dev, &at, &b->region_id);
-	return rc ? rc : dg_queue_open_for_kernels(dev, BATCH_WORDS, b, &b->queue);
+	/* On the same stream as the puts: to change between streams costs the GPU time. */
+	return rc ? rc : dg_queue_open_for_kernels(dev, BATCH_WORDS, c, &b->queue);
 }
 
 void batch_close(struct comm *c)

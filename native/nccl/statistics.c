@@ -28,9 +28,15 @@ struct peer_statistics {
 	struct latency kinds[STATISTICS_KINDS];
 };
 
+/* Batches and what they have in total: requests or words, time in calls, and time until done. */
+struct batches {
+	uint64_t count, items, call_ns, busy_ns;
+};
+
 struct statistics {
 	uint32_t rank, ranks;
-	uint64_t written_ns;
+	uint64_t opened_ns, written_ns, passes;
+	struct batches submissions, signal_writes;
 	char path[PATH_MAX], next[PATH_MAX];
 	struct peer_statistics peers[];
 };
@@ -71,10 +77,23 @@ static void write_kind(FILE *f, const char *name, const struct latency *l)
 	fprintf(f, "}, ");
 }
 
+static void write_batches(FILE *f, const char *name, const struct batches *b)
+{
+	fprintf(f,
+		" \"%s\": {\"count\": %" PRIu64 ", \"items\": %" PRIu64 ", \"call_ns\": %" PRIu64
+		", \"busy_ns\": %" PRIu64 "},\n",
+		name, b->count, b->items, b->call_ns, b->busy_ns);
+}
+
 static void write_text(FILE *f, const struct statistics *s, bool closed)
 {
 	fprintf(f, "{\"rank\": %" PRIu32 ", \"ranks\": %" PRIu32 ", \"pid\": %d, \"closed\": %s,\n"
-		   " \"peers\": [", s->rank, s->ranks, (int)getpid(), closed ? "true" : "false");
+		   " \"open_ns\": %" PRIu64 ", \"passes\": %" PRIu64 ",\n",
+		s->rank, s->ranks, (int)getpid(), closed ? "true" : "false",
+		dg_now_ns() - s->opened_ns, s->passes);
+	write_batches(f, "submissions", &s->submissions);
+	write_batches(f, "signal_writes", &s->signal_writes);
+	fprintf(f, " \"peers\": [");
 	for (uint32_t i = 0; i < s->ranks; i++) {
 		const struct peer_statistics *p = &s->peers[i];
 		fprintf(f, "%s\n  {", i ? "," : "");
@@ -126,6 +145,7 @@ int statistics_open(uint32_t rank, uint32_t ranks, struct statistics **out)
 		return dg_fail(ENOMEM, "out of memory for statistics");
 	s->rank = rank;
 	s->ranks = ranks;
+	s->opened_ns = dg_now_ns();
 	int rc = make_paths(s, folder);
 	if (!rc)
 		rc = write_file(s, false);
@@ -148,6 +168,31 @@ void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64
 void statistics_count_failure(struct statistics *s, uint32_t peer)
 {
 	s->peers[peer].failed++;
+}
+
+void statistics_submitted(struct statistics *s, uint32_t n, uint64_t call_ns)
+{
+	s->submissions.count++;
+	s->submissions.items += n;
+	s->submissions.call_ns += call_ns;
+}
+
+void statistics_busy(struct statistics *s, uint64_t ns)
+{
+	s->submissions.busy_ns += ns;
+}
+
+void statistics_signals_written(struct statistics *s, uint32_t n, uint64_t call_ns, uint64_t ns)
+{
+	s->signal_writes.count++;
+	s->signal_writes.items += n;
+	s->signal_writes.call_ns += call_ns;
+	s->signal_writes.busy_ns += ns;
+}
+
+void statistics_pass(struct statistics *s)
+{
+	s->passes++;
 }
 
 void statistics_update(struct statistics *s, uint64_t now_ns)

@@ -19,6 +19,14 @@ int statistics_open(uint32_t rank, uint32_t ranks, struct statistics **out);
 void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64_t size, uint64_t ns);
 /* Counts a request that failed. */
 void statistics_count_failure(struct statistics *s, uint32_t peer);
+/* Counts n requests that one call, which took call_ns, gave to a queue. */
+void statistics_submitted(struct statistics *s, uint32_t n, uint64_t call_ns);
+/* Adds the time from a submission to an idle queue until it is idle again. */
+void statistics_busy(struct statistics *s, uint64_t ns);
+/* Counts n words in GPU memory that were written together: time in calls, and until seen complete. */
+void statistics_signals_written(struct statistics *s, uint32_t n, uint64_t call_ns, uint64_t ns);
+/* Counts a pass of progress. */
+void statistics_pass(struct statistics *s);
 /* Writes the file if the last time was 200 ms ago. */
 void statistics_update(struct statistics *s, uint64_t now_ns);
 /* Writes the file for the last time. NULL is ignored. */

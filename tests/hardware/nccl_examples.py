@@ -1,19 +1,23 @@
 """Runs NCCL's device API examples with dgkit as NCCL's RMA plugin.
 
     python tests/hardware/nccl_examples.py build NCCL FOLDER
-    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE] [--ranks 2,4]
+    python tests/hardware/nccl_examples.py run FOLDER [--plugin FILE] [--ranks 2,4] [--only NAME]
+                                               [--ranks-are threads] [--statistics]
 
 `build` needs nvcc and NCCL's sources (2.30.4 or later), built with
 `make -j src.build NVCC_GENCODE="-gencode=arch=compute_90,code=sm_90" ONLY_FUNCS="SendRecv"`.
-`run` needs a GPU, and nothing of CUDA but its driver.
+`run` needs a GPU, and nothing of CUDA but its driver. `--statistics` prints what the plugin did in
+each pass of NCCL's proxy.
 """
 
 import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -63,14 +67,41 @@ def environment(folder: Path, plugin: Path, ranks: int, ranks_are: str) -> dict[
     }
 
 
-def run_one(folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str) -> bool:
-    """Run an example; print how it ended, and its output if it did not pass."""
+def print_statistics(folder: str) -> None:
+    """Print what each rank's plugin did, with times in us."""
+    for path in sorted(Path(folder).glob("rank-*.json")):
+        rank = json.loads(path.read_bytes())
+        each_us = rank["open_ns"] / max(rank["passes"], 1) / 1e3
+        print(f"    rank {rank['rank']}: {rank['passes']} passes of {each_us:.2f} us")
+        for name in ("submissions", "signal_writes"):
+            count, items, call_ns, busy_ns = (max(n, 1) for n in rank[name].values())
+            print(
+                f"      {count} {name} of {items / count:.1f}: call {call_ns / count / 1e3:.2f}"
+                f" us, {call_ns / items / 1e3:.2f} an item; busy {busy_ns / count / 1e3:.2f} us"
+            )
+        for i, peer in enumerate(rank["peers"]):
+            counts = [
+                f"{peer[kind]['count']} {kind}, p50 {peer[kind]['p50_ns'] / 1e3:.1f} us"
+                for kind in ("puts", "signals", "gets")
+                if peer[kind]["count"]
+            ]
+            print(f"      to {i}: {'; '.join(counts)}; {peer['failed']} failed")
+
+
+def run_one(
+    folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str, statistics: str
+) -> bool:
+    """Run an example; print how it ended, and its output if it did not pass.
+
+    `statistics`: an empty folder, or "".
+    """
     start = time.monotonic()
     command = [str(folder.resolve() / name)]
+    variables = environment(folder, plugin, ranks, ranks_are)
     try:
         done = subprocess.run(
             command,
-            env=environment(folder, plugin, ranks, ranks_are),
+            env=variables | {"DGKIT_NCCL_STATISTICS": statistics} if statistics else variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=ONE_RUN_S,
@@ -87,23 +118,29 @@ def run_one(folder: Path, plugin: Path, name: str, ranks: int, ranks_are: str) -
     print(f"{name:16} {ranks} {ranks_are:10} {'PASSED' if passed else 'failed'} {seconds:.1f} s")
     if name == LATENCY:
         print("".join(f"    {line}\n" for line in output.splitlines() if line.startswith("rank ")))
+    if statistics:
+        print_statistics(statistics)
     if not passed:
         print(f"--- exit status {status} (-1: longer than {ONE_RUN_S} s)\n{output[-6000:]}\n---")
     sys.stdout.flush()
     return passed
 
 
-def run(folder: Path, plugin: Path, counts: list[int]) -> int:
+def run(given: argparse.Namespace, plugin: Path) -> int:
     """Run each example with ranks as threads and as processes."""
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     gpus = len(listed.stdout.splitlines())
-    results = [
-        run_one(folder, plugin, name, count, ranks_are)
-        for count in counts
-        for ranks_are in ("processes", "threads")
-        for name in (*EXAMPLES, LATENCY)
-        if count <= gpus or (name, ranks_are) not in ONE_GPU
-    ]
+    results = []
+    for count in map(int, given.ranks.split(",")):
+        for ranks_are in given.ranks_are.split(","):
+            for name in given.only.split(","):
+                if count > gpus and (name, ranks_are) in ONE_GPU:
+                    continue
+                with tempfile.TemporaryDirectory() as folder:
+                    statistics = folder if given.statistics else ""
+                    results.append(
+                        run_one(given.folder, plugin, name, count, ranks_are, statistics)
+                    )
     print(f"{sum(results)} of {len(results)} runs passed")
     return 0 if all(results) else 1
 
@@ -120,6 +157,9 @@ def main() -> int:
     runner.add_argument("folder", type=Path)
     runner.add_argument("--plugin", type=Path)
     runner.add_argument("--ranks", default="1,2")
+    runner.add_argument("--ranks-are", default="processes,threads")
+    runner.add_argument("--only", default=",".join((*EXAMPLES, LATENCY)))
+    runner.add_argument("--statistics", action="store_true")
     given = parser.parse_args()
     if given.action == "build":
         return build(given.nccl, given.folder)
@@ -128,7 +168,7 @@ def main() -> int:
         from dgkit.nccl import plugin_path
 
         plugin = plugin_path()
-    return run(given.folder, plugin, [int(text) for text in given.ranks.split(",")])
+    return run(given, plugin)
 
 
 if __name__ == "__main__":

@@ -109,9 +109,70 @@ static void a_failed_put_sends_no_signal_and_no_strong_one_behind_it(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
+/* NCCL's proxy tests each request in flight in each pass, before it calls for progress. */
+static void a_test_makes_progress_only_if_none_was_made_since_the_last(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 10, .ops = 2,
+				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	open_comm(&delay);
+	void *request = put(0, false);
+	CHECK(!request_waits(comm, request)); /* must make progress itself */
+	CHECK_EQ(comm->engines[SOFT].n_waiting, 1);
+	comm_progress(comm);
+	CHECK(request_waits(comm, request));
+	CHECK(!request_waits(comm, request));
+	CHECK_EQ(wait_for(request), NCCL_SUCCESS);
+	CHECK(!request_waits(comm, request)); /* unknown now */
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+static void puts_that_come_while_one_is_moved_are_submitted_together(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = SECOND / 10, .ops = 2,
+				     .count = 1, .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	struct engine *soft;
+	void *requests[3];
+	open_comm(&delay);
+	soft = &comm->engines[SOFT];
+	void *first = put(-1, false);
+	comm_progress(comm);
+	CHECK_EQ(soft->moving, 1);
+	for (int i = 0; i < 3; i++) {
+		requests[i] = put(i, false);
+		comm_progress(comm);
+	}
+	CHECK_EQ(soft->n_waiting, 3);
+	CHECK_EQ(wait_for(first), NCCL_SUCCESS);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(wait_for(requests[i]), NCCL_SUCCESS);
+	CHECK_EQ(soft->n_waiting + soft->moving, 0);
+	CHECK_EQ(words[0] + words[1] + words[2], 3);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+/* A batch is refused whole; those of it that are right are then submitted alone. */
+static void a_refused_put_does_not_take_others_of_its_batch_with_it(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = 1, .ops = 2, .count = 1,
+				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	open_comm(&delay);
+	void *good = put(0, false), *wrong = put(1, false), *behind = put(2, false);
+	comm->requests[(uintptr_t)wrong - 1]->wr.local = 0; /* as if its memory had been closed */
+	CHECK_EQ(wait_for(good), NCCL_SUCCESS);
+	CHECK_EQ(wait_for(wrong), NCCL_REMOTE_ERROR);
+	CHECK_EQ(wait_for(behind), NCCL_SUCCESS);
+	CHECK_EQ(words[0] + words[2], 2);
+	CHECK_EQ(words[1], 0);
+	CHECK_EQ(window[2 * BLOCK], 7);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(a_test_makes_progress_only_if_none_was_made_since_the_last),
+		TEST(puts_that_come_while_one_is_moved_are_submitted_together),
+		TEST(a_refused_put_does_not_take_others_of_its_batch_with_it),
 		TEST(only_a_strong_signal_waits_for_earlier_puts),
 		TEST(a_flush_waits_for_earlier_puts),
 		TEST(a_failed_put_sends_no_signal_and_no_strong_one_behind_it),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel's puts cost: the time of a put with a signal until the peer's kernel sees the signal, and
-// puts per second. Each rank puts to the next one, and the last to the first; one rank to itself.
+// puts per second. Each rank puts to the next one, and the last to the first; one rank to itself. PART=latency
+// or PART=rate takes one of the two.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -12,7 +13,8 @@
 namespace {
 
 constexpr int ROUNDS = 2000, WARM = 200, BLOCKS = 4, THREADS = 256, EACH = 16;
-constexpr size_t SIZES[] = {8, 256, 8192}, WINDOW = size_t(BLOCKS) * THREADS * 8192;
+constexpr size_t SIZES[] = {8, 256, 8192}, PUTTERS = size_t(BLOCKS) * THREADS, WINDOW = PUTTERS * 8192;
+constexpr size_t SPREAD = 37; // odd: puts of neighbouring threads are not adjacent
 
 __device__ long long now_ns()
 {
@@ -39,7 +41,7 @@ __global__ void scatter(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, si
 {
 	ncclGin gin{comm, static_cast<int>(blockIdx.x % comm.ginContextCount)};
 	const int peer = (comm.rank + 1) % comm.nRanks;
-	const size_t at = (blockIdx.x * blockDim.x + threadIdx.x) * size;
+	const size_t at = (blockIdx.x * blockDim.x + threadIdx.x) * SPREAD % PUTTERS * size;
 	for (int i = 0; i < EACH; i++)
 		gin.put(ncclTeamWorld(comm), peer, to, at, from, at, size);
 	gin.flush(ncclCoopCta());
@@ -58,7 +60,7 @@ void print_latency(int rank, size_t size, std::vector<long long> ns)
 	       at(.5), at(.99));
 }
 
-void measure(ncclDevComm comm, const Windows &w, int rank)
+void measure_latency(ncclDevComm comm, const Windows &w, int rank)
 {
 	long long *ns;
 	CUDACHECK(cudaMallocManaged(&ns, ROUNDS * sizeof *ns));
@@ -67,6 +69,11 @@ void measure(ncclDevComm comm, const Windows &w, int rank)
 		CUDACHECK(cudaDeviceSynchronize());
 		print_latency(rank, size, {ns, ns + ROUNDS});
 	}
+	CUDACHECK(cudaFree(ns));
+}
+
+void measure_rate(ncclDevComm comm, const Windows &w, int rank)
+{
 	for (size_t size : SIZES) {
 		scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, size); // untimed
 		CUDACHECK(cudaDeviceSynchronize());
@@ -75,9 +82,22 @@ void measure(ncclDevComm comm, const Windows &w, int rank)
 		CUDACHECK(cudaDeviceSynchronize());
 		const std::chrono::duration<double> s = std::chrono::steady_clock::now() - start;
 		printf("rank %d: scattered puts of %zu B: %.3f M/s\n", rank, size,
-		       BLOCKS * THREADS * EACH / s.count() / 1e6);
+		       PUTTERS * EACH / s.count() / 1e6);
 	}
-	CUDACHECK(cudaFree(ns));
+}
+
+void measure(ncclDevComm comm, const Windows &w, int rank)
+{
+	const char *part = getenv("PART");
+	if (!part || strcmp(part, "rate"))
+		measure_latency(comm, w, rank);
+	if (!part || strcmp(part, "latency")) {
+		measure_rate(comm, w, rank);
+		return;
+	}
+	// So that the end of main() finds all bytes: the window as a whole was not put.
+	scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, SIZES[2]);
+	CUDACHECK(cudaDeviceSynchronize());
 }
 
 void *example(int rank, int ranks, int device, int)
