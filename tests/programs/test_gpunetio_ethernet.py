@@ -1,5 +1,8 @@
 """The samples of GPUNetIO Ethernet on the emulated GPU, whose packets are those of a TAP device."""
 
+import hashlib
+import random
+import re
 import shlex
 import subprocess
 
@@ -54,6 +57,24 @@ def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
     assert not seen["wrong"]
     assert seen["arps"] >= 2  # a request and its reply
     assert f"and {COUNT} echo requests, ignored 0 frames" in seen["said"]
+    assert seen["code"] == 0
+
+
+@pytest.mark.parametrize(("kind", "size"), [("http", 1_000_000), ("loss", 100_000)])
+def test_a_gpu_serves_a_page_to_curl(samples, tmp_path, kind, size):
+    """In turn and at once, also if frames are lost on the way; no other page, no other port."""
+    page = tmp_path / "page"
+    page.write_bytes(random.Random(35).randbytes(size))
+    program = samples / "gpunetio_http"
+    seen = run_or_refused(kind, 4, program, "--page", page, "--count", 9)
+    if seen is None:
+        return
+    assert seen["digests"] == [hashlib.sha256(page.read_bytes()).hexdigest()] * 8, seen["said"]
+    assert "gpunetio_http: 9 replies, 9 connections, of which 0 were lost; " in seen["said"]
+    assert "404" in seen["missing"]
+    assert "Couldn't connect" in seen["closed"]
+    again = int(re.search(r"and (\d+) bytes again", seen["said"])[1])
+    assert (again > 0) == (kind == "loss")
     assert seen["code"] == 0
 
 

@@ -65,10 +65,11 @@ static doca_error_t open_rxq(struct ethernet *e)
 	TRY_DOCA(doca_eth_rxq_set_type(e->rxq, DOCA_ETH_RXQ_TYPE_CYCLIC));
 	TRY_DOCA(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_CYCLIC, 0, 0, FRAME_BYTES,
 						       FRAMES, 0, 0, 0, &size));
-	size = (size + PAGE - 1) / PAGE * PAGE;
-	TRY_DOCA(doca_gpu_mem_alloc(e->gpu, size, PAGE, DOCA_GPU_MEM_TYPE_GPU, (void **)&e->frames,
+	const size_t all = (size + e->own_bytes + PAGE - 1) / PAGE * PAGE;
+	TRY_DOCA(doca_gpu_mem_alloc(e->gpu, all, PAGE, DOCA_GPU_MEM_TYPE_GPU, (void **)&e->frames,
 				    NULL));
-	TRY(map_frames(e, size));
+	e->own = e->frames + size;
+	TRY(map_frames(e, all));
 	TRY_DOCA(doca_eth_rxq_set_pkt_buf(e->rxq, e->map, 0, size));
 	TRY_DOCA(doca_ctx_set_datapath_on_gpu(doca_eth_rxq_as_doca_ctx(e->rxq), e->gpu));
 	TRY_DOCA(doca_ctx_start(doca_eth_rxq_as_doca_ctx(e->rxq)));
@@ -82,6 +83,8 @@ static doca_error_t open_txq(struct ethernet *e)
 	TRY_DOCA(doca_eth_txq_create(e->dev, FRAMES, &e->txq));
 	TRY_DOCA(doca_eth_txq_gpu_set_completion_on_gpu(e->txq));
 	TRY_DOCA(doca_eth_txq_set_wait_on_time_offload(e->txq));
+	TRY_DOCA(doca_eth_txq_set_l3_chksum_offload(e->txq, 1));
+	TRY_DOCA(doca_eth_txq_set_l4_chksum_offload(e->txq, 1));
 	TRY_DOCA(doca_ctx_set_datapath_on_gpu(doca_eth_txq_as_doca_ctx(e->txq), e->gpu));
 	TRY_DOCA(doca_ctx_start(doca_eth_txq_as_doca_ctx(e->txq)));
 	TRY_DOCA(doca_eth_txq_get_gpu_handle(e->txq, &e->gpu_txq));

@@ -2,7 +2,7 @@
 /*
  * Common part of the samples of GPUNetIO Ethernet: a GPU, a device, and of that a send queue and a
  * receive queue for kernels. Frames are received into memory that can also be sent from, so that a kernel
- * can change a frame in place and send it back.
+ * can change a frame in place and send it back. The device writes the checksums of sent frames.
  */
 #ifndef SAMPLES_ETHERNET_H
 #define SAMPLES_ETHERNET_H
@@ -36,11 +36,13 @@ struct ethernet {
 	struct doca_dev *dev;
 	struct doca_eth_rxq *rxq;
 	struct doca_eth_txq *txq;
-	struct doca_mmap *map; /* of the frames */
-	char *frames;
+	struct doca_mmap *map; /* of the memory of both */
+	char *frames; /* that are received */
+	char *own; /* own_bytes of memory for frames to send; set own_bytes before the opening */
+	size_t own_bytes;
 	struct doca_flow_port *port;
 	struct doca_flow_pipe *root;
-	/* Arguments for kernels. key: of the frames, in big-endian. */
+	/* Arguments for kernels. key: of the memory, in big-endian. */
 	struct doca_gpu_eth_rxq *gpu_rxq;
 	struct doca_gpu_eth_txq *gpu_txq;
 	uint32_t key;

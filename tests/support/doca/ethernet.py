@@ -8,30 +8,38 @@ it is ready, does what the first word says, and prints as JSON what it saw and h
     ping      sends COUNT echo requests to 10.0.0.2, and compares the answers with a capture
     datagrams sends COUNT UDP datagrams to all, and adds up their bytes
     frames    presses Enter, and captures COUNT frames of the type 0x88b5
+    http      fetches http://10.0.0.2/ by curl COUNT times in turn, and then COUNT times at once;
+              before that, another page and another port
+    loss      the same, over a wire that loses one frame of 40 on average each way
 
 `run` does so from a test.
 """
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import random
+import select
 import shutil
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-INTERFACE, HOST, GPU = "dg0", "10.0.0.1", "10.0.0.2"
+INTERFACE, BEHIND, HOST, GPU = "dg0", "dg1", "10.0.0.1", "10.0.0.2"
 _WAIT = 20.0  # seconds for anything to happen
 _WINDOW = 32  # requests without an answer
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 1
 _SO_TIMESTAMPNS = 35
-_TUNSETIFF, _IFF_TAP = 0x400454CA, 2
+_TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 2, 0x1000
+_LOSS = 1 / 40
 
 
 def in_namespace(*command: object) -> list[str]:
@@ -77,15 +85,20 @@ def _address(text: str) -> bytes:
     return struct.pack("HH4s", socket.AF_INET, 0, socket.inet_aton(text))
 
 
-def configure(name: str, address: str) -> None:
-    """Give an interface its address once it is there, and bring it up."""
+def bring_up(name: str) -> None:
+    """Bring an interface up once it is there."""
     end = time.monotonic() + _WAIT
     while name not in (n for _, n in socket.if_nameindex()):
         assert time.monotonic() < end, f"{name} does not appear"
         time.sleep(0.01)
+    _set(_SIOCSIFFLAGS, name, struct.pack("H", _IFF_UP))
+
+
+def configure(name: str, address: str) -> None:
+    """Bring an interface up, and give it its address."""
+    bring_up(name)
     _set(_SIOCSIFADDR, name, _address(address))
     _set(_SIOCSIFNETMASK, name, _address("255.255.255.0"))
-    _set(_SIOCSIFFLAGS, name, struct.pack("H", _IFF_UP))
 
 
 def checksum(data: bytes) -> int:
@@ -192,6 +205,67 @@ def _frames(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
     return {"frames": frames, "times": [t - times[0] for t in times]}
 
 
+def _curl(*arguments: str) -> "subprocess.Popen[bytes]":
+    command = ["curl", "-sS", "--max-time", str(_WAIT), *(arguments or [f"http://{GPU}/"])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def _fetched(curl: "subprocess.Popen[bytes]") -> str:
+    """Return the digest of what curl received, or what it complains of."""
+    page, error = curl.communicate()
+    return error.decode() if curl.returncode else hashlib.sha256(page).hexdigest()
+
+
+def _http(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
+    missing = _curl("--fail", f"http://{GPU}/other").communicate()[1].decode()
+    closed = _curl(f"http://{GPU}:81/").communicate()[1].decode()
+    in_turn = [_fetched(_curl()) for _ in range(count)]
+    at_once = [_curl() for _ in range(count)]
+    digests = in_turn + [_fetched(curl) for curl in at_once]
+    return {"digests": digests, "missing": missing, "closed": closed}
+
+
+@contextlib.contextmanager
+def _lossy_wire() -> Iterator[None]:
+    """Connect the program's interface with a TAP device, and lose frames between them."""
+    chance = random.Random(35)
+    with (
+        open("/dev/net/tun", "r+b", buffering=0) as tun,  # noqa: PTH123 - a device
+        socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s,
+    ):
+        fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", BEHIND.encode(), _IFF_TAP | _IFF_NO_PI))
+        bring_up(INTERFACE)
+        s.setsockopt(263, 23, 1)  # SOL_PACKET, PACKET_IGNORE_OUTGOING
+        s.bind((INTERFACE, 0))
+        end = threading.Event()
+
+        def carry() -> None:
+            while not end.is_set():
+                for ready in select.select([tun, s], [], [], 0.1)[0]:
+                    frame = os.read(ready.fileno(), 65536)
+                    if chance.random() >= _LOSS:
+                        os.write((s if ready is tun else tun).fileno(), frame)
+
+        thread = threading.Thread(target=carry)
+        thread.start()
+        yield
+        end.set()
+        thread.join()
+
+
+def _loss(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
+    with _lossy_wire():
+        configure(BEHIND, HOST)
+        result = _http(count, process)
+        process.wait(_WAIT)  # what was lost of the last words is sent again
+        return result
+
+
+_KINDS = {
+    "ping": _pinged, "datagrams": _datagrams, "frames": _frames, "http": _http, "loss": _loss,
+}  # fmt: skip
+
+
 def main(kind: str, count: int, program: list[str]) -> None:
     """Do what the module says."""
     env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}", "SOFTDOCA_LOG": "info"}
@@ -205,10 +279,9 @@ def main(kind: str, count: int, program: list[str]) -> None:
                 line = process.stdout.readline()
                 assert line, said
                 said += line
-            configure(INTERFACE, HOST)
-            result = {"ping": _pinged, "datagrams": _datagrams, "frames": _frames}[kind](
-                count, process
-            )
+            if kind != "loss":
+                configure(INTERFACE, HOST)
+            result = _KINDS[kind](count, process)
             if kind == "ping":
                 process.terminate()
             said += process.communicate(timeout=_WAIT)[0]

@@ -92,6 +92,7 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         lambda: bool(shutil.which("make") and shutil.which("pkg-config")),
         "make pkg-config",
     ),
+    "curl": (lambda: bool(shutil.which("curl")), "curl"),
     # libc6-dbg: without it Valgrind does not know the loader's own functions.
     "valgrind": (lambda: bool(shutil.which("valgrind")), "valgrind libc6-dbg"),
     "clang": (has_libfuzzer, "clang libclang-rt-dev"),
