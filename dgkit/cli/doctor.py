@@ -5,18 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .console import console, print_json, progress_bar, progress_bars
+from ..units import plural
+from .console import console, print_json, progress_bar, progress_bars, say
 from .options import as_json, size
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
+    from ..doctor.experiments.perform import Result
+    from ..doctor.experiments.plan import Experiment
     from ..doctor.format.terminal import Line
     from ..doctor.symptoms import Explanations
 
@@ -71,6 +74,12 @@ _MAX_WIDTH = 100
     "`-` reads a log from stdin.",
 )
 @click.option(
+    "--try",
+    "tries",
+    is_flag=True,
+    help="Also run harmless experiments, named first: contexts, copies, registrations, loopbacks.",
+)
+@click.option(
     "--from",
     "files",
     multiple=True,
@@ -107,6 +116,10 @@ def doctor(**options: Any) -> int:
     `--symptom TEXT` explains an error of NCCL, UCX, NVSHMEM, DeepEP, NIXL, perftest, CUDA, DOCA or
     the kernel. Exit code 1: a cause was found here; 6: none was, or the text is not known.
 
+    `--try` makes a CUDA context on each GPU, copies between each pair and compares, registers GPU
+    memory with each RDMA device, and moves bytes by RDMA loopback and DOCA DMA: each in a process
+    of its own with 30 s at most. A result overrules an inference, and the page says which it was.
+
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
@@ -138,6 +151,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor peermem --explain
       dgkit doctor --goal rdma --report
       dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
+      dgkit doctor --try
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
@@ -156,6 +170,7 @@ class _Options:
     explained: bool
     reported: bool
     symptom: str
+    tries: bool
     files: tuple[str, ...]
     file: str | None
     word: str
@@ -171,6 +186,9 @@ def _run(options: _Options) -> int:
     if options.word:
         raise click.UsageError("--word requires --record FILE")
     _check_form(options)
+    if options.tries:
+        diagnosis = _try(options)
+        return _print(options, diagnosis)
     if options.symptom:
         return _explain_symptom(options)
     if options.reported:
@@ -180,12 +198,32 @@ def _run(options: _Options) -> int:
         diagnosis = _diagnose(options)
         _explain(diagnosis, names)
         return diagnosis.exit_code
-    diagnosis = _diagnose(options, options.checks)
+    return _print(options, _diagnose(options, options.checks))
+
+
+def _print(options: _Options, diagnosis: Diagnosis) -> int:
     if options.json_:
         print_json(diagnosis.as_dict())
     else:
         _show(diagnosis, verbose=options.verbose)
     return diagnosis.exit_code
+
+
+def _try(options: _Options) -> Diagnosis:
+    """Run the experiments; name them, and each result, on stderr."""
+    from ..doctor.api import attempt
+
+    def announce(experiments: Sequence[Experiment]) -> None:
+        say(f"{plural(len(experiments), 'experiment')}, each for at most 30 s:")
+        for experiment in experiments:
+            say(f"  {experiment.does}")
+
+    def done(result: Result) -> None:
+        found = result.as_dict()
+        say(f"{found['verdict']}: {found['subject']}: {found['experiment']}: {found['said']}")
+
+    with _usage():
+        return attempt(options.goal.lower(), size=options.exported, announce=announce, done=done)
 
 
 def _diagnose(options: _Options, checks: tuple[str, ...] = ()) -> Diagnosis:
@@ -212,8 +250,11 @@ def _check_form(options: _Options) -> None:
     forms |= {"--verbose": options.verbose, "--json": options.json_}
     if options.symptom:
         forms |= {"--symptom": True, "--json": False, "CHECK": bool(options.checks)}
+    if options.tries:
+        forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
+        forms |= {"CHECK": bool(options.checks), "--from": bool(options.files)}
     given = [name for name, wanted in forms.items() if wanted]
-    if len(given) > 1 and (explained or reported or options.symptom):
+    if len(given) > 1 and (explained or reported or options.symptom or options.tries):
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if reported and options.checks:
         raise click.UsageError(f"--report is about the whole machine: omit {options.checks[0]}")

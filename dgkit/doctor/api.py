@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from operator import index
 from os import PathLike
@@ -17,6 +17,9 @@ from ..units import parse_size
 from .collect.live import FAST_S, FULL_S
 from .collect.snapshot import RecordedReader, Snapshot, load
 from .diagnosis import Diagnosis
+from .experiments.overrule import overrule
+from .experiments.perform import Result, perform
+from .experiments.plan import Experiment, plan
 from .finding import Verdict
 from .goals import Goal
 from .machine import SIZE, Machine
@@ -126,6 +129,40 @@ def examine(
             return found
         best = next((one for one in again if one.verdict is not Verdict.NOT_APPLICABLE), again[0])
         return structs.replace(best, chosen=f"the goal {found.goal} needs none of these checks")
+
+
+def attempt(
+    goal: Goal | str | None = None,
+    *,
+    size: int | str = SIZE,
+    announce: Callable[[Sequence[Experiment]], None] | None = None,
+    done: Callable[[Result], None] | None = None,
+    progress: Progress | None = None,
+) -> Diagnosis:
+    """Read this machine, run the experiments that fit it, and let their results overrule.
+
+    Each experiment runs in a child process for at most 30 s. None changes a setting: contexts,
+    memory, registrations and queues are made and freed again.
+
+    Args:
+        goal: As for `examine`.
+        size: As for `examine`.
+        announce: Called with the experiments before the first one runs.
+        done: Called with each result.
+        progress: As for `examine`.
+    """
+    wanted, n_bytes = parse_goal(goal), parse_export_size(size)
+    with live_machine() as machine:
+        diagnosis = diagnose([machine], goal=wanted, size=n_bytes, progress=progress)
+        experiments = plan(machine)
+    if announce is not None:
+        announce(experiments)
+    results = []
+    for experiment in experiments:
+        results.append(perform(experiment))
+        if done is not None:
+            done(results[-1])
+    return overrule(diagnosis, results)
 
 
 def explain_text(
@@ -253,6 +290,7 @@ class CallableModule(ModuleType):
     """Class of the module `dgkit.doctor`: calling the module calls `examine`."""
 
     __call__ = staticmethod(examine)
+    attempt = staticmethod(attempt)
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)
     record = staticmethod(record)

@@ -41,6 +41,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
         caused_by: The checks in `blocked_by` that do not follow from another of these, in the order
             of the findings.
         warned_by: Names of the checks that warn about the path, worst first.
+        tried: Whether an experiment gave the verdict, rather than the findings.
     """
 
     name: str
@@ -53,6 +54,7 @@ class DataPath(msgspec.Struct, frozen=True, kw_only=True):
     blocked_by: tuple[str, ...] = ()
     caused_by: tuple[str, ...] = ()
     warned_by: tuple[str, ...] = ()
+    tried: bool = False
 
     @property
     def works(self) -> bool:

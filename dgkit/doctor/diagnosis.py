@@ -11,6 +11,7 @@ from .causes import BY_OTHERS, OWN
 from .collect.trace import Trace
 from .data_path_specs import ADVISORY
 from .data_paths import DataPath
+from .experiments.perform import Result
 from .finding import Finding, Verdict, printable, worst
 from .goals import Goal
 from .machine import Case
@@ -28,6 +29,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
         chosen: Why this goal was chosen, "" if it was given.
         took_s: Duration of the run, in seconds.
         traces: Readings and facts that each check used, by name and side.
+        tried: Results of experiments, which took the place of what the readings suggested.
     """
 
     case: Case
@@ -36,6 +38,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     chosen: str
     took_s: float
     traces: Mapping[tuple[str, str], Trace] = {}
+    tried: tuple[Result, ...] = ()
 
     @property
     def goal(self) -> Goal:
@@ -122,6 +125,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
                 {**msgspec.structs.asdict(p), "verdict": str(p.verdict)} for p in self.data_paths
             ],
             "findings": [finding.as_dict() for finding in self.findings],
+            "tried": [result.as_dict() for result in self.tried],
             "took_s": round(self.took_s, 3),
         }
 

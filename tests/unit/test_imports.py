@@ -43,7 +43,7 @@ ALLOWED = {
     "report": _BASE,
     "wire": _BASE | {"runtime_folder"},
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
-    "doctor": _BASE | {"_version", "wire"},  # for the number of its version
+    "doctor": _BASE | {"_version", "dma", "wire"},  # dma for experiments, wire for its version
     "runtime_folder": {"errors", "files"},
     "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},
@@ -107,6 +107,7 @@ ONLY = {
     "ctypes": {
         "doca_trace/",  # calls each function of libdoca by its description
         "doctor/collect/probes.py",
+        "doctor/experiments/program.py",
         "memory/cuda.py",
         "memory/gdrcopy.py",
         "memory/wrap_gpu.py",

@@ -65,7 +65,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _load(name: str) -> tuple[Any, str]:
+def load_library(name: str) -> tuple[Any, str]:
     """Load a library; return None and the loader's error if that fails."""
     try:
         return ctypes.CDLL(name, use_errno=True), ""
@@ -86,12 +86,12 @@ def _mapped(name: str) -> str:
 def cuda() -> dict[str, Any]:
     """Query the CUDA driver: version, result of cuInit, and the attributes of each GPU."""
     answer: dict[str, Any] = {"library": "", "why": "", "init": None, "driver": None, "devices": []}
-    driver, answer["why"] = _load("libcuda.so.1")
+    driver, answer["why"] = load_library("libcuda.so.1")
     if driver is None:
         return answer
     answer["library"] = _mapped("libcuda.so.1")
     code = driver.cuInit(0)
-    answer["init"] = {"code": code, "name": _error_name(driver, code)}
+    answer["init"] = {"code": code, "name": error_name(driver, code)}
     number = ctypes.c_int()
     if driver.cuDriverGetVersion(ctypes.byref(number)) == 0:
         answer["driver"] = number.value
@@ -121,13 +121,13 @@ def _context_answer(answer: dict[str, str]) -> dict[str, Any]:
 
 def _count() -> dict[str, str]:
     """Return the number of GPUs, or the reason why it is unknown."""
-    driver, why = _load("libcuda.so.1")
+    driver, why = load_library("libcuda.so.1")
     if driver is None:
         return {"why": why}
     count = ctypes.c_int()
     code = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
     return (
-        {"why": _error_name(driver, code) or f"error {code}"}
+        {"why": error_name(driver, code) or f"error {code}"}
         if code
         else {"count": str(count.value)}
     )
@@ -135,7 +135,7 @@ def _count() -> dict[str, str]:
 
 def _create(ordinal: int) -> dict[str, str]:
     """Create a context on a GPU, and destroy it; return the result of the first call that fails."""
-    driver, why = _load("libcuda.so.1")
+    driver, why = load_library("libcuda.so.1")
     if driver is None:
         return {"why": why}
     device, text = ctypes.c_int(), ctypes.create_string_buffer(256)
@@ -149,10 +149,11 @@ def _create(ordinal: int) -> dict[str, str]:
         code = driver.cuDevicePrimaryCtxRetain(ctypes.byref(handle), device)
     if not code:
         driver.cuDevicePrimaryCtxRelease(device)
-    return {"address": address, "code": str(code), "name": _error_name(driver, code)}
+    return {"address": address, "code": str(code), "name": error_name(driver, code)}
 
 
-def _error_name(driver: Any, code: int) -> str:
+def error_name(driver: Any, code: int) -> str:
+    """Return the name of a CUDA result code; "" if the driver does not know it."""
     text = ctypes.c_char_p()
     found = driver.cuGetErrorName(code, ctypes.byref(text)) == 0 and text.value
     return found.decode("ascii", "replace") if found else ""
@@ -193,7 +194,7 @@ def rdma_dmabuf(device: str) -> dict[str, Any]:
     """
     answer: dict[str, Any] = {"device": device, "library": "", "version": "", "symbol": False}
     answer.update(takes=None, errno="", why="")
-    verbs, answer["why"] = _load("libibverbs.so.1")
+    verbs, answer["why"] = load_library("libibverbs.so.1")
     if verbs is None:
         return answer
     answer["library"] = _mapped("libibverbs.so.1")
@@ -202,7 +203,7 @@ def rdma_dmabuf(device: str) -> dict[str, Any]:
     if not answer["symbol"]:
         answer.update(takes=False, why="this libibverbs has no ibv_reg_dmabuf_mr")
         return answer
-    with _domain(verbs, device) as (domain, why):
+    with protection_domain(verbs, device) as (domain, why):
         answer["why"] = why
         if domain:
             answer["takes"], answer["errno"] = _try_registration(verbs, domain)
@@ -210,7 +211,7 @@ def rdma_dmabuf(device: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
+def protection_domain(verbs: Any, name: str) -> Iterator[tuple[int | None, str]]:
     """Allocate a protection domain of a device; yield None and the reason if that fails."""
     for function in ("ibv_get_device_list", "ibv_open_device", "ibv_alloc_pd"):
         getattr(verbs, function).restype = ctypes.c_void_p
@@ -267,9 +268,9 @@ def libraries() -> dict[str, Any]:
 
 
 def _find(name: str) -> dict[str, str]:
-    library, why = _load(name)
+    library, why = load_library(name)
     if library is None and name.startswith("libdoca"):
-        library, _ = _load(f"{_DOCA_FOLDER}/{name}")
+        library, _ = load_library(f"{_DOCA_FOLDER}/{name}")
     if library is None:
         return {"path": "", "why": why}
     return {"path": _mapped(name) or name, "why": ""}

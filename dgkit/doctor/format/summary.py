@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from ..collect.snapshot import RecordedReader
 from ..data_paths import DataPath
 from ..diagnosis import Diagnosis
+from ..experiments.overrule import TITLES
+from ..experiments.perform import Result
 from ..finding import Finding, Verdict
 from ..goals import Goal
 from ..machine import Machine
@@ -40,6 +43,40 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
         FindingGroup(finding, tuple(dict.fromkeys(filter(None, subjects))))
         for finding, subjects in groups.items()
     ]
+
+
+class TriedKind(NamedTuple):
+    """The experiments of one kind: title, worst verdict, and how they ended, for a line."""
+
+    title: str
+    verdict: Verdict
+    text: str
+
+
+def tried_kinds(results: Iterable[Result]) -> list[TriedKind]:
+    """Return a line for each kind of experiment, in the order in which they ran."""
+    by_name: dict[str, list[Result]] = {}
+    for result in results:
+        by_name.setdefault(result.experiment.name, []).append(result)
+    return [_tried_kind(name, kind) for name, kind in by_name.items()]
+
+
+def _tried_kind(name: str, results: list[Result]) -> TriedKind:
+    ends = {verdict: [one for one in results if one.verdict is verdict] for verdict in Verdict}
+    worked, failed, not_run = ends[Verdict.OK], ends[Verdict.FAIL], ends[Verdict.UNKNOWN]
+    parts = [f"{len(worked)} of {len(results)} {'work' if len(worked) != 1 else 'works'}"]
+    if failed:
+        parts.append(f"failed: {_subjects(failed)}")
+    if not_run:
+        parts.append(f"not run: {_subjects(not_run)}: {not_run[0].said}")
+    worst = Verdict.FAIL if failed else Verdict.UNKNOWN if not_run else Verdict.OK
+    return TriedKind(TITLES[name], worst, "; ".join(parts))
+
+
+def _subjects(results: list[Result]) -> str:
+    more = len(results) - _MAX_SUBJECTS
+    named = ", ".join(one.experiment.subject for one in results[:_MAX_SUBJECTS])
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def origins(diagnosis: Diagnosis) -> list[str]:

@@ -18,6 +18,7 @@ from .summary import (
     other_goals,
     proviso,
     reason,
+    tried_kinds,
 )
 
 WIDTH = 100
@@ -52,6 +53,7 @@ def page(diagnosis: Diagnosis, *, verbose: bool = False, width: int = WIDTH) -> 
     No line is wider than `width`, except commands, which are not wrapped.
     """
     lines = [*_head(diagnosis, width), *_data_paths(diagnosis, width, verbose=verbose)]
+    lines += _tried(diagnosis, width)
     every = verbose or not diagnosis.data_paths  # without data paths, checks were requested by name
     foot = [(), *_foot(diagnosis, width, every=every, repeat=False)]
     two = None not in (diagnosis.case.host, diagnosis.case.dpu)
@@ -125,6 +127,8 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
     title_width = max(len(path.title) for path in listed)
     for path in listed:
         label, word, why = f"{_MARGIN}{path.title:<{title_width}}  ", path.word, reason(path)
+        if diagnosis.tried:
+            word += " (tried)" if path.tried else " (inferred)"
         recommended = ", recommended here" if path.verdict is Verdict.OK and why else ""
         first, *rest = _wrapped(word + recommended + why, width - len(label))
         yield (Span(label), Span(first[: len(word)], str(path.verdict)), Span(first[len(word) :]))
@@ -135,6 +139,21 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
             yield from _paragraph(details, width, _INDENT)
     if after := "; ".join(f"{path.title} {path.word}" for path in paths[len(listed) :]):
         yield from _paragraph(f"Others: {after}.", width, _MARGIN)
+
+
+def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
+    """Yield a line for each kind of experiment: how many worked, which failed or did not run."""
+    if not diagnosis.tried:
+        return
+    yield ()
+    yield from _paragraph("Tried; a result overrules an inference", width, "", "strong")
+    kinds = tried_kinds(diagnosis.tried)
+    title_width = max(len(kind.title) for kind in kinds)
+    for kind in kinds:
+        label = f"{_MARGIN}{kind.title:<{title_width}}  "
+        first, *rest = _wrapped(kind.text, width - len(label))
+        yield (Span(label), Span(first, str(kind.verdict)))
+        yield from ((Span(" " * len(label) + line),) for line in rest[:1])
 
 
 def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:

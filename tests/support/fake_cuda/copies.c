@@ -95,9 +95,10 @@ static bool valid_copy(const struct copy *copy, CUdevice device)
 static bool perform_copy(struct work *work, struct stream *stream)
 {
 	struct copy *copy = (struct copy *)work;
-	long us = knobs().copy_us;
+	struct knobs set = knobs();
+	long us = set.copy_us;
 	struct timespec longer = {us / 1000000, us % 1000000 * 1000};
-	bool fine;
+	bool between = copy->from.device && copy->to.device, fine;
 
 	if (us)
 		nanosleep(&longer, NULL);
@@ -105,6 +106,8 @@ static bool perform_copy(struct work *work, struct stream *stream)
 		return false;
 	pthread_rwlock_rdlock(&maps);
 	fine = valid_copy(copy, stream_context(stream)->device);
+	if (between ? set.wrong_peer : set.wrong_host)
+		copy->width--;
 	for (size_t row = 0; fine && row < copy->height; row++)
 		copy_row((void *)(copy->to.address + row * copy->to.pitch),
 			 (const void *)(copy->from.address + row * copy->from.pitch), copy->width);

@@ -13,6 +13,8 @@
  *   attrN=V        device attribute N is V
  *   dmabuf_mmap=1  a dma-buf can be mapped by the CPU
  *   lost@K         after K copies the context is lost
+ *   wrong=peer     a copy from GPU to GPU reports success and leaves its last byte unwritten; wrong=host: one
+ *                  from or to the host
  *   missing=A+B    cuGetProcAddress does not know A and B
  */
 #include "state.h"
@@ -70,6 +72,8 @@ static bool number_knob(const char *name, const char *value)
 		set.copy_us = atol(value);
 	else if (!strcmp(name, "compute_us"))
 		set.compute_us = atol(value);
+	else if (!strcmp(name, "wrong"))
+		set.wrong_peer = !strcmp(value, "peer"), set.wrong_host = !strcmp(value, "host");
 	else if (!strcmp(name, "full"))
 		set.full = atoi(value);
 	else if (!strcmp(name, "total"))

@@ -22,6 +22,7 @@ struct entry { /* a function of the driver */
 
 struct knobs { /* DGKIT_FAKE_CUDA */
 	int gpus, peer, host_numa, dmabuf_mmap, full;
+	bool wrong_peer, wrong_host;
 	long copy_us, compute_us;
 	size_t total;
 	long lost_after; /* copies, or -1 */
