@@ -42,9 +42,16 @@ class Backend(Protocol):
         """Start a write of `view`, or a read if `view` is None."""
 
     def write(
-        self, region: SessionRegion, view: memoryview | bytes, offset: int, /
+        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b"", /
     ) -> TransferReport:
-        """Write and wait."""
+        """Write and wait.
+
+        Args:
+            region: Region to write to.
+            view: The bytes.
+            offset: Byte of the region to start at.
+            copy: New object of as many bytes, which is filled with them while the DPU moves them.
+        """
 
     def read(self, region: SessionRegion, offset: int, size: int, /) -> bytes:
         """Read and wait; return the bytes."""

@@ -6,7 +6,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
+from ..dma.byte_pool import BytePool
 from ..errors import DgkitError
+from ..sizes import SMALL
 from ..types import Op
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class Follower(Protocol):
 class _InFlight:
     """A write that has begun."""
 
+    __slots__ = ("data", "offset", "raced", "region", "size", "transfer", "writer")
+
     def __init__(self, region: int, writer: str, offset: int, size: int) -> None:
         self.region, self.writer, self.offset, self.size = region, writer, offset, size
         self.data: bytes | None = None
@@ -95,6 +99,7 @@ class FollowedDpu:
         self._followers: dict[int, list[Follower]] = {}
         self._in_flight: list[_InFlight] = []
         self._count = 0
+        self._pool = BytePool()
         self.lock = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
@@ -130,8 +135,12 @@ class FollowedDpu:
             return self._dpu.write(region, view, offset)
         write = self._begin(region, self._writer, offset, len(view))
         try:
-            data = bytes(view)  # bytes as they are: not copied
-            report = self._dpu.write(region, view, offset)
+            if isinstance(view, bytes) or len(view) <= SMALL:
+                data = bytes(view)  # bytes as they are: not copied
+                report = self._dpu.write(region, view, offset)
+            else:
+                data = self._pool.take(len(view))
+                report = self._dpu.write(region, view, offset, data)
             write.data = data
         finally:
             self._end(write)
@@ -197,7 +206,8 @@ class FollowedDpu:
             self._end(write)
 
     def _begin(self, region: SessionRegion, writer: str, offset: int, size: int) -> _InFlight:
-        self.settle()
+        if self._in_flight:
+            self.settle()
         write = _InFlight(region.id, writer, offset, size)
         with self.lock:
             for other in self._in_flight:
@@ -218,7 +228,7 @@ class FollowedDpu:
 
     def _end(self, write: _InFlight) -> None:
         """Report the end of a write, once."""
-        failed = _failed(write.transfer)
+        failed = write.transfer is not None and _failed(write.transfer)
         with self.lock:
             if write not in self._in_flight:
                 return
@@ -236,10 +246,8 @@ def _kept(view: memoryview) -> bytes:
     return whole if type(whole) is bytes and len(whole) == len(view) else bytes(view)
 
 
-def _failed(transfer: SessionTransfer | None) -> bool:
+def _failed(transfer: SessionTransfer) -> bool:
     """Return whether a transfer that has ended has failed."""
-    if transfer is None:
-        return False
     try:
         transfer.wait(0)
     except Exception:

@@ -67,12 +67,16 @@ class LocalDpu:
                 self._refs.add(region.ref)
             return region.ref
 
-    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
+    def write(
+        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b""
+    ) -> TransferReport:
         """Write and wait; a small write runs in this thread."""
         ref = self._ref(region)
         if self.service.is_quick(ref, len(view)):
+            if copy:
+                BytePool.fill(copy, 0, memoryview(view))
             return TransferReport(self.service.write_quickly(ref, offset, view), self.provider)
-        return self._transfer(ref, offset, len(view), memoryview(view)).run()
+        return self._transfer(ref, offset, len(view), memoryview(view)).run(copy)
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""

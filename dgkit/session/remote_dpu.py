@@ -61,11 +61,15 @@ class RemoteDpu:
         """Return the staging memory of the worker, and of single chunks of other threads."""
         return Staging(self.link, device, LARGE, LARGE_SLOTS, self._timeout)
 
-    def write(self, region: SessionRegion, view: memoryview | bytes, offset: int) -> TransferReport:
+    def write(
+        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b""
+    ) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a slot."""
         pending = self._move_whole(region, offset, len(view), view, waits=True)
         if pending is None:
-            return self._transfer(region, offset, len(view), memoryview(view)).run()
+            return self._transfer(region, offset, len(view), memoryview(view)).run(copy)
+        if copy:
+            BytePool.fill(copy, 0, memoryview(view))
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..dma.byte_pool import BytePool
 from ..errors import PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
@@ -226,10 +227,17 @@ class SessionTransfer:
             progress(self.size, self.size)
         return self._report
 
-    def run(self) -> TransferReport:
-        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes."""
+    def run(self, copy: bytes = b"") -> TransferReport:
+        """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes.
+
+        `copy` is as in Backend.write().
+        """
         try:
-            self._jobs.run(self._job)
+            if copy and (view := self._job.view) is not None:
+                self._jobs.submit(self._job)
+                BytePool.fill(copy, 0, view)
+            else:
+                self._jobs.run(self._job)
             return self.wait()
         except BaseException:
             self.cancel()

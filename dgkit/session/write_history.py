@@ -61,8 +61,13 @@ class _Pieces:
         """Replace the bytes from `start` on by those of `data`."""
         stop = start + len(data)
         first, last = self._span(start, stop)
-        old = self._pieces[first:last]
         new = [_Piece(start, stop, data, 0, writer)]
+        if last == first + 1 and self._pieces[first][:2] == (start, stop):  # as often
+            self._use(data, 1)
+            self._use(self._pieces[first].data, -1)
+            self._pieces[first] = new[0]
+            return
+        old = self._pieces[first:last]
         if old[0].start < start:
             new.insert(0, old[0].part(old[0].start, start))
         if old[-1].stop > stop:
@@ -223,9 +228,10 @@ class WriteHistory:
         self._cost -= len(write.data) + _WRITE_COST
         self._base.lay(write.offset, write.data, write.writer)
         self.first += 1
-        for by_writer in (True, False):
+        if self._base.cost > self._base_limit:
+            self._base.compact(by_writer=True)
             if self._base.cost > self._base_limit:
-                self._base.compact(by_writer=by_writer)
+                self._base.compact(by_writer=False)
 
     def write(self, moment: int) -> Write | None:
         """Return the write that led to a moment; None if it fell out, or there is none."""

@@ -158,6 +158,19 @@ def test_each_write_of_a_session_is_in_the_history_with_its_bytes(session):
     assert session.read(region, 300_000) == bytes(shadow)
 
 
+def test_the_history_has_an_array_as_it_was_when_it_was_written(session):
+    size = 1 << 20
+    region = session.empty(size, on="host")
+    history = WriteHistory(bytes(size), 8 * size)
+    session.follow_writes(region, history)
+    data = bytearray(size)
+    for number in range(1, 25):
+        data[:] = bytes([number]) * size
+        session.write(region, data)
+        data[:] = bytes(size)  # after the write
+        assert history.at(history.last, 0, size).data == bytes([number]) * size
+
+
 def test_a_write_that_was_refused_ends_in_the_history_and_later_ones_follow(session):
     region, history = followed(session, 64)
     with pytest.raises(TypeError):
