@@ -36,7 +36,6 @@ from ..validate import real
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any, NoReturn
 
 native = _native  # types whose methods are called for each transfer: native/python
@@ -115,20 +114,39 @@ def raise_for(rc: int) -> NoReturn:
     raise error_of(rc)
 
 
-def holder(owner: object, name: str, out: Any, free: Any) -> Iterator[None]:
-    """Return an iterator that sets an attribute to `out[0]`, freed with its last reference.
-
-    Make it before the C call that fills `out`, and call next() in a `finally`: Ctrl-C between
-    ffi.gc() and an assignment would leave an open object without a handle.
-    """
-    return map(setattr, (owner,), (name,), map(ffi.gc, out, (free,)))
-
-
 def check(rc: int) -> int:
     """Return `rc`, or raise its exception if it is negative."""
     if rc < 0:
         raise_for(rc)
     return rc
+
+
+def open_handle(
+    owner: object, name: str, kind: str, parents: tuple[Any, ...], call: Any, *args: Any
+) -> None:
+    """Set an attribute to the handle of the object that a C function opens, in spite of Ctrl-C.
+
+    The object is freed with the last reference to its handle. A thread may use it as long as it has
+    one, or one to the `owner`, which keeps it; another thread may close the object meanwhile.
+
+    Args:
+        owner: Object whose attribute it is.
+        name: The attribute.
+        kind: C type of the object, as "dg_queue".
+        parents: What the object needs: other handles, and memory.
+        call: C function, whose last parameter is where it stores the pointer.
+        args: Its other arguments.
+    """
+    out = ffi.new(f"{kind} *[1]")
+    addresses = map(int, map(ffi.cast, ("uintptr_t",), out))
+    handles = map(native.Handle, (kind,), addresses, out, (parents,))
+    # One step of C: Ctrl-C between two would leave an open object without a handle.
+    hold = map(setattr, (owner,), (name,), handles)
+    try:
+        check(call(*args, out))
+    finally:
+        if out[0]:
+            next(hold)
 
 
 def nanoseconds(seconds: float | None, what: str = "timeout") -> int:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from ..errors import TransferError
 from ..types import Op, Status
-from ._ffi import ffi, native
-
-TYPE_CHECKING = False  # typing's own costs more to import than all of this
-if TYPE_CHECKING:
-    from typing import Any
+from ._ffi import native
 
 _OPS = tuple(Op)  # by code: an index takes a tenth of what a call of the enum takes
 _PATHS = ("auto", "inline", "worker")
@@ -95,13 +91,6 @@ class Completion(native.Completion):
         )
         tag = badge(self.status.name, warn=self.status is not Status.OK)
         return card("Completion", rows, badge=tag)
-
-
-def completion_at(wcs: Any, i: int) -> Completion:
-    """Return a view of `wcs[i]`, which keeps `wcs` alive."""
-    completion = Completion()
-    completion._view(int(ffi.cast("uintptr_t", wcs + i)), wcs)
-    return completion
 
 
 def raise_failed(completion: Completion) -> None:

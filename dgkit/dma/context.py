@@ -49,4 +49,4 @@ class DeviceContext:
     def _handle(self) -> Any:
         if self._closed:
             raise ClosedError(f"this {self.provider} device is closed")
-        return self._d
+        return self._d.c

@@ -14,7 +14,7 @@ from ..errors import ClosedError, DgkitError
 from ..live_set import LiveSet
 from ..types import DOCA, Access, Path, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds, spin_ns
+from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .context import DeviceContext
 from .gpu_queue import GpuQueue, RingConfig, free_rings, ring_depth, wait_for_kernels
 from .proxy import Proxy
@@ -85,15 +85,7 @@ class Device(DeviceContext):
         self._nics = LiveSet()
         self._proxy: Proxy | None = None
         self._proxy_lock = threading.Lock()
-        out = ffi.new("dg_device *[1]")
-        # The C object is freed with the last reference to `_d`. A call in progress holds a
-        # reference, so a thread may close a device that another thread uses.
-        hold = holder(self, "_d", out, lib.dg_device_free)
-        try:
-            check(lib.dg_device_open(provider.encode(), config, out))
-        finally:
-            if out[0]:
-                next(hold)
+        open_handle(self, "_d", "dg_device", (), lib.dg_device_open, provider.encode(), config)
         _open_devices.add(self)
 
     @property
@@ -280,7 +272,7 @@ class Device(DeviceContext):
         if self._closed:
             return
         self._close_children(timeout)
-        check(lib.dg_device_close(self._d, nanoseconds(timeout)))
+        check(lib.dg_device_close(self._d.c, nanoseconds(timeout)))
         self._closed = True
         self._close_children(timeout)  # children that another thread opened meanwhile
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..types import Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
-from .completion import completion_at, raise_failed
+from .completion import raise_failed
 from .context import provider_name
 from .region import region_ids
 from .work_request import wr_fields
@@ -91,11 +91,12 @@ def latency(
     block = max(1, min(_BLOCK, (1 << 24) // shape["size"]))
     done = 0
     with prepared:
+        handle = prepared._handle()
         while done < count:
             n = min(block, count - done)
-            done += check(lib.dg_measure_latency(prepared._op, n, raw + done, status))
+            done += check(lib.dg_measure_latency(handle.c, n, raw + done, status))
             if status[0] != Status.OK:
-                raise_failed(completion_at(prepared._wcs, 0))
+                raise_failed(prepared.completion)
             if progress:
                 progress(done / count)
         return Samples(
@@ -133,7 +134,7 @@ def rate(
     total, duration_ns = [0, 0, 0, 0, 0], _finite(seconds)
     while total[2] < duration_ns:
         part = min(100_000_000, duration_ns - total[2])
-        check(lib.dg_measure_rate(queue._q, raw, len(raw), window, part, out))
+        check(lib.dg_measure_rate(queue._q.c, raw, len(raw), window, part, out))
         figures = (out.ops, out.bytes, max(1, out.elapsed_ns), out.failed, out.inlined)
         total = [a + b for a, b in zip(total, figures, strict=True)]
         if progress:
@@ -218,10 +219,11 @@ def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> ar
     Raises:
         Unsupported: The provider has no such measurement (`soft`: use `floor`).
     """
+    handle = prepared._handle()
     samples = array("Q", bytes(8 * whole("count", count, 1)))
     raw = ffi.from_buffer("uint64_t[]", samples, require_writable=True)
     block = 500  # signals are handled between blocks
     for done in range(0, count, block):
         n = min(block, count - done)
-        check(lib.dg_measure_bare(prepared._op, n, min(whole("window", window, 1), n), raw + done))
+        check(lib.dg_measure_bare(handle.c, n, min(whole("window", window, 1), n), raw + done))
     return samples

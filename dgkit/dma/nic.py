@@ -13,7 +13,7 @@ from ..errors import ClosedError, DgkitError
 from ..files import Fd
 from ..live_set import LiveSet
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, spin_ns
+from ._ffi import check, ffi, lib, open_handle, spin_ns
 from .gpu_queue import HandleLayout, KernelQueue
 from .region import Region
 
@@ -149,18 +149,13 @@ class Nic:
     """
 
     def __init__(self, device: DeviceContext, spin_us: float) -> None:
-        self._n: core.dg_nic | None = None  # first: freed before the regions of keys
+        self._n: core.Handle | None = None  # first: freed before the regions of keys
         self.device, self._pid = device, os.getpid()
         self._using = threading.RLock()
         self._queues = LiveSet()
         self._keys: dict[int, NicKey] = {}
-        out = ffi.new("dg_nic *[1]")
-        hold = holder(self, "_n", out, lib.dg_nic_close)
-        try:
-            check(lib.dg_nic_open(device._handle(), spin_ns(spin_us), out))
-        finally:  # also if Ctrl-C interrupts
-            if out[0]:
-                next(hold)
+        args = device._handle(), spin_ns(spin_us)
+        open_handle(self, "_n", "dg_nic", (device._d,), lib.dg_nic_open, *args)
 
     @property
     def using(self) -> threading.RLock:
@@ -173,7 +168,8 @@ class Nic:
         if self._n is None:
             raise ClosedError("this software NIC is closed")
         self.device._handle()
-        return self._n
+        nic: core.dg_nic = self._n.c
+        return nic
 
     @property
     def closed(self) -> bool:
@@ -219,7 +215,7 @@ class Nic:
             raise ClosedError(f"{region!r} is closed")
         out = ffi.new("uint32_t *")
         with self.using:
-            args = region._r, region.address, _domain(domain), _ACCESS[access], out
+            args = region._r.c, region.address, _domain(domain), _ACCESS[access], out
             check(lib.dg_nic_key_open(self._handle(), *args))
             key = self._keys[int(out[0])] = NicKey(int(out[0]), region)
         return key
@@ -266,7 +262,7 @@ class Nic:
                 queue.close()
             nic, self._n = self._n, None
             if nic is not None:
-                ffi.release(nic)
+                nic.free()
             self._keys.clear()
 
     def __enter__(self) -> Nic:
@@ -340,10 +336,10 @@ class VerbsQueue(KernelQueue):
     _POSTED, _POLLED = 0, 184  # in the structure
 
     def __init__(self, nic: Nic, config: VerbsQueueConfig) -> None:
-        # First: freed in this order, before the memory, even if Ctrl-C interrupts close().
-        self._qp: core.dg_nic_qp | None = None
-        self._send_cq: core.dg_nic_cq | None = None
-        self._receive_cq: core.dg_nic_cq | None = None
+        # Freed before the memory even if Ctrl-C interrupts close(): each keeps what it needs.
+        self._qp: core.Handle | None = None
+        self._send_cq: core.Handle | None = None
+        self._receive_cq: core.Handle | None = None
         super().__init__()
         self.nic, self.config, self._pid = nic, config, os.getpid()
         self.depth, self.weak, self.timeout = config.entries, False, 60.0
@@ -385,31 +381,25 @@ class VerbsQueue(KernelQueue):
         raw.producer = ffi.cast("uint64_t *", self._raw + 16)  # sq_wqe_pi
         raw.doorbell_mode = getattr(lib, _DOORBELLS[self.config.doorbell])
         raw.pd, raw.inline_receive = self.config.domain, self.config.inline_receive
-        out = ffi.new("dg_nic_qp *[1]")
-        hold = holder(self, "_qp", out, lib.dg_nic_qp_close)
-        try:
-            check(lib.dg_nic_qp_open(self.nic._handle(), raw, out))
-        finally:  # also if Ctrl-C interrupts
-            if out[0]:
-                next(hold)
+        parents = self._send_cq, self._receive_cq, self._raw
+        args = self.nic._handle(), raw
+        open_handle(self, "_qp", "dg_nic_qp", parents, lib.dg_nic_qp_open, *args)
         self._lay_out()
 
     def _open_cq(self, name: str, offset: int, entries: int) -> Any:
-        raw, out = ffi.new("dg_nic_cq_config *"), ffi.new("dg_nic_cq *[1]")
-        hold = holder(self, name, out, lib.dg_nic_cq_close)
+        raw = ffi.new("dg_nic_cq_config *")
         raw.ring, raw.entries = self._raw + offset, entries
-        try:
-            check(lib.dg_nic_cq_open(self.nic._handle(), raw, out))
-        finally:
-            if out[0]:
-                next(hold)
-        return out[0]
+        parents = self.nic._n, self._raw
+        args = self.nic._handle(), raw
+        open_handle(self, name, "dg_nic_cq", parents, lib.dg_nic_cq_open, *args)
+        return getattr(self, name).c
 
     def _handle(self) -> core.dg_nic_qp:
         if self._qp is None:
             raise ClosedError("this queue pair is closed")
         self.nic._handle()
-        return self._qp
+        qp: core.dg_nic_qp = self._qp.c
+        return qp
 
     def _info(self) -> core.dg_nic_qp_info:
         raw = ffi.new("dg_nic_qp_info *")
@@ -451,7 +441,7 @@ class VerbsQueue(KernelQueue):
         with self.nic.using:
             check(lib.dg_nic_qp_modify(self._handle(), lib.DG_NIC_RESET, to, 0))
             for cq in filter(None, (self._send_cq, self._receive_cq)):
-                check(lib.dg_nic_cq_restart(cq))
+                check(lib.dg_nic_cq_restart(cq.c))
             self._clear()
             self._lay_out()
             self.handle_version += 1
@@ -512,7 +502,7 @@ class VerbsQueue(KernelQueue):
                 handle = getattr(self, name)
                 setattr(self, name, None)  # first: Ctrl-C then frees `handle`, and only once
                 if handle is not None:
-                    ffi.release(handle)
+                    handle.free()
         if self._mapped:
             self._mapped = False
             self._free(self._unmap)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ..errors import ClosedError
 from ..types import Op
-from ._ffi import check, ffi, lib, native
-from .completion import completion_at
+from ._ffi import ffi, lib, native, open_handle
+from .completion import Completion
 from .transfer import CompletionQueue
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -16,19 +16,27 @@ if TYPE_CHECKING:
 
 
 class _Prepared(native.Prepared):
-    # The C object and its completions live as long as `_op`, `_wcs` or a view of `_wcs`: the
+    # The C object and its completions live as long as `_op`, to which each view refers: the
     # completions of a run stay readable after close() and after the last reference to this object.
-    __slots__ = ("_n", "_op", "_queue", "_wcs")
+    __slots__ = ("_n", "_op", "_queue")
     _queue: Any
 
     def __init__(self, queue: BatchQueue, requests: Any, n: int) -> None:
         self._op: Any = None
         self._queue = queue
         self._n = n
-        out = ffi.new("dg_prep **")
-        check(lib.dg_prep_open(queue._q, requests, n, out))
-        op = self._op = ffi.gc(out[0], lib.dg_prep_close)
-        self._wcs = ffi.gc(lib.dg_prep_wc(op), lambda _, op=op: op)
+        args = queue._q.c, requests, n
+        open_handle(self, "_op", "dg_prep", (queue._q,), lib.dg_prep_open, *args)
+
+    def _completions(self) -> int:
+        """Return the address of the completions of the last run."""
+        return int(ffi.cast("uintptr_t", lib.dg_prep_wc(self._op.c)))
+
+    def _handle(self) -> native.Handle:
+        op: native.Handle | None = self._op
+        if op is None:
+            raise self._closed_error()
+        return op
 
     def _closed_error(self) -> ClosedError:
         return ClosedError("this prepared operation is closed")
@@ -59,8 +67,7 @@ class _Prepared(native.Prepared):
         self._unbind()
 
     def __enter__(self) -> Any:
-        if self._op is None:
-            raise self._closed_error()
+        self._handle()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -76,8 +83,9 @@ class PreparedOp(_Prepared):
         super().__init__(queue, requests, n)
         self._wr = requests  # keep the array: a reference to its item 0 does not
         #: Completion of the last run: the same object each time, with new values.
-        self.completion = completion_at(self._wcs, 0)
-        self._bind(int(ffi.cast("uintptr_t", self._op)), self._op, self.completion, True)
+        self.completion = Completion()
+        self.completion._view(self._completions(), self._op)
+        self._bind(self._op, self.completion, True)
 
     def _summary(self) -> str:
         from ..units import plural
@@ -85,6 +93,18 @@ class PreparedOp(_Prepared):
         wr = self._wr[0]
         rows = f"{wr.rows:,} rows of " if wr.rows > 1 else ""
         return f"{Op(wr.op).name.lower()} of {rows}{plural(wr.size, 'byte')}"
+
+
+class _Memory:
+    """Completions of a prepared operation as NumPy takes memory, read-only; keeps the operation."""
+
+    __slots__ = ("__array_interface__", "_op")
+
+    def __init__(self, op: native.Handle, address: int, count: int, size: int) -> None:
+        self._op = op
+        self.__array_interface__ = {
+            "version": 3, "typestr": f"|V{size}", "shape": (count,), "data": (address, True)
+        }  # fmt: skip
 
 
 class PreparedBatch(_Prepared):
@@ -98,12 +118,11 @@ class PreparedBatch(_Prepared):
 
         from .dtypes import WC_DTYPE
 
-        raw = ffi.buffer(self._wcs, n_wc * WC_DTYPE.itemsize)
-        view = np.frombuffer(raw, dtype=WC_DTYPE)
-        view.flags.writeable = False
+        view = np.asarray(_Memory(self._op, self._completions(), n_wc, WC_DTYPE.itemsize))
+        view = view.view(WC_DTYPE)
         #: Completions of the last run, WC_DTYPE: the same array each time, with new values.
         self.completions: np.ndarray[Any, Any] = view
-        self._bind(int(ffi.cast("uintptr_t", self._op)), self._op, view, False)
+        self._bind(self._op, view, False)
 
 
 class BatchQueue(CompletionQueue):

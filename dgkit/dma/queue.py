@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..errors import ClosedError
 from ..types import Op, Path, parse_path
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds, spin_ns
+from ._ffi import check, ffi, lib, nanoseconds, open_handle, spin_ns
 from .prepared import BatchQueue, PreparedOp
 from .region import region_ids
 from .transfer import Transfer
@@ -82,16 +82,11 @@ class Queue(BatchQueue):
         self._closed = False
         self.depth = whole("depth", depth, 1)
         self.path = parse_path(path)
-        out = ffi.new("dg_queue *[1]")
-        hold = holder(self, "_q", out, lib.dg_queue_free)  # freed like Device._d
         times = (spin_ns(spin_us), nanoseconds(op_timeout, "op_timeout"))
         if self.depth > lib.DG_DEPTH_MAX:
             raise ValueError(f"depth is {depth}; the limit is {lib.DG_DEPTH_MAX}")
-        try:
-            check(lib.dg_queue_open(device._handle(), self.depth, self.path.value, *times, out))
-        finally:  # also if Ctrl-C interrupts
-            if out[0]:
-                next(hold)
+        args = (device._handle(), self.depth, self.path.value, *times)
+        open_handle(self, "_q", "dg_queue", (device._d,), lib.dg_queue_open, *args)
         super().__init__()
         self._queue_pairs: LiveSet | None = None
         self._waiters: Waiters | None = None  # those of the last event loop that awaited transfers
@@ -283,7 +278,7 @@ class Queue(BatchQueue):
             queue_pair.close()
         if self._waiters is not None:
             self._waiters.before_close()
-        check(lib.dg_queue_close(self._q))
+        check(lib.dg_queue_close(self._q.c))
         self._closed = True
         if self._waiters is not None:
             self._waiters.after_close()
@@ -301,7 +296,7 @@ class Queue(BatchQueue):
             return
         if self._pid == os.getpid() and not self._device.closed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=1)
-        lib.dg_queue_close(self._q)
+        lib.dg_queue_close(self._q.c)
         self._closed = True
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from ..errors import BoundsError, ClosedError
 from ..live_set import LiveSet
 from ..types import Access, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib
+from ._ffi import check, ffi, lib, open_handle
 from .region import RemoteRegion
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -98,15 +98,9 @@ class QueuePair:
         self._pid = os.getpid()
         self._imports = LiveSet()
         self._peer: int | None = None
-        out = ffi.new("dg_qp *[1]")
-        hold = holder(self, "_p", out, lib.dg_qp_free)  # freed like Device._d
-        try:
-            check(lib.dg_qp_open(queue._q, out))
-        finally:
-            if out[0]:
-                next(hold)
+        open_handle(self, "_p", "dg_qp", (queue._q,), lib.dg_qp_open, queue._q.c)
         raw = ffi.new("dg_qp_address *")
-        check(lib.dg_qp_address_get(out[0], raw))
+        check(lib.dg_qp_address_get(self._handle(), raw))
         self.address = QueuePairAddress(
             raw.qpn, raw.psn, bytes(raw.gid), raw.gid_index, raw.lid, raw.port, raw.mtu,
             raw.max_reads,
@@ -125,7 +119,7 @@ class QueuePair:
     def _handle(self) -> Any:
         if self.closed:
             raise ClosedError(f"queue pair {self.address.qpn} is closed")
-        return self._p
+        return self._p.c
 
     def connect(
         self,
@@ -192,7 +186,7 @@ class QueuePair:
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
         raw = ffi.new("dg_rdma_memory *")
-        check(lib.dg_qp_grant(handle, region._r, int(flags), raw))
+        check(lib.dg_qp_grant(handle, region._r.c, int(flags), raw))
         return RdmaMemory(raw.address, raw.size, raw.rkey, Access(raw.access))
 
     def import_memory(
@@ -232,7 +226,7 @@ class QueuePair:
         """
         if self._closed or self._p is None:
             return
-        check(lib.dg_qp_close(self._p))
+        check(lib.dg_qp_close(self._p.c))
         self._closed = True
         for region in self._imports:
             region.close()

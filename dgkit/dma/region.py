@@ -11,7 +11,7 @@ from ..buffers import flat_view
 from ..errors import AccessDenied, BoundsError, ClosedError, DgkitError, ExportError
 from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
 from ..validate import whole
-from ._ffi import check, ffi, holder, lib, nanoseconds, native, raise_for
+from ._ffi import check, ffi, lib, nanoseconds, native, open_handle, raise_for
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -69,14 +69,8 @@ class _Base(native.RegionHandle):
         device._regions.add(self)
 
     def _open(self, call: Any, *args: Any) -> None:
-        """Create the C region by `call`; keep its handle even if Ctrl-C interrupts."""
-        out = ffi.new("dg_region *[1]")
-        hold = holder(self, "_r", out, lib.dg_region_free)  # freed like Device._d
-        try:
-            check(call(*args, out))
-        finally:
-            if out[0]:
-                next(hold)
+        """Create the C region by `call`."""
+        open_handle(self, "_r", "dg_region", (self._device._d,), call, *args)
         info = self._info()
         if not info.size:
             raise ClosedError("another thread has closed the device")
@@ -91,7 +85,7 @@ class _Base(native.RegionHandle):
     def _info(self) -> native.dg_region_info:
         """Return the region's state; its size is 0 if the region is closed."""
         info = ffi.new("dg_region_info *")
-        rc = -errno.ESTALE if self.closed else lib.dg_region_info_get(self._r, info)
+        rc = -errno.ESTALE if self.closed else lib.dg_region_info_get(self._r.c, info)
         if rc and rc != -errno.ESTALE:
             raise_for(rc)
         return info
@@ -118,7 +112,7 @@ class _Base(native.RegionHandle):
         """
         if self._closed or self._r is None:
             return
-        check(lib.dg_region_close(self._r, nanoseconds(timeout)))
+        check(lib.dg_region_close(self._r.c, nanoseconds(timeout)))
         self._closed = True
         self._release()
 
@@ -286,7 +280,7 @@ class Region(_Base):
             raise ClosedError(f"{self!r} is closed")
         room = lib.DG_DESCRIPTOR_MAX
         buffer = ffi.new("uint8_t[]", room)
-        length = check(lib.dg_region_export(self._r, int(flags), buffer, room))
+        length = check(lib.dg_region_export(self._r.c, int(flags), buffer, room))
         return bytes(ffi.buffer(buffer, length))
 
     @property

@@ -31,7 +31,7 @@ class ExportedRing:
         self._config = config.native(_TRACE_SHARED)
         self._bytes = ffi.from_buffer("char[]", region.memory.buffer)
         check(lib.dg_ring_lay_out(self._bytes, self._config))
-        lib.dg_ring_watch(region._r, self._bytes, self._config)
+        lib.dg_ring_watch(region._r.c, self._bytes, self._config)
 
     @staticmethod
     def size_of(config: RingConfig) -> int:

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Generator
 
 from ..errors import DgkitError
-from ._ffi import check, error_of, ffi, lib, nanoseconds, native, raise_for
+from ._ffi import check, error_of, lib, nanoseconds, native, raise_for
 from .completion import Completion, raise_failed
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -109,7 +109,7 @@ class CompletionQueue(native.QueueHandle):
 
     def __init__(self) -> None:
         self._undropped: list[int] = []
-        self._bind(int(ffi.cast("uintptr_t", self._q)), self._q)
+        self._bind(self._q)
 
     def _raise_for(self, rc: int) -> NoReturn:
         """Drop the tickets that finalizers could not drop, then raise the error of `rc`."""
@@ -132,7 +132,7 @@ class CompletionQueue(native.QueueHandle):
     @property
     def pending(self) -> int:
         """Number of posted operations that were not reaped."""
-        return int(lib.dg_queue_pending(self._q))
+        return int(lib.dg_queue_pending(self._q.c))
 
     @property
     def closed(self) -> bool:
@@ -144,7 +144,7 @@ class CompletionQueue(native.QueueHandle):
 
         It becomes readable when an operation completes after `arm()` returned True.
         """
-        return check(lib.dg_queue_fileno(self._q))
+        return check(lib.dg_queue_fileno(self._q.c))
 
     def arm(self) -> bool:
         """Arm the file descriptor before sleeping on `fileno()`.
@@ -153,4 +153,4 @@ class CompletionQueue(native.QueueHandle):
             True if the next completion makes it readable; False if a completion is already
             available, so do not sleep.
         """
-        return check(lib.dg_queue_arm(self._q)) == 1
+        return check(lib.dg_queue_arm(self._q.c)) == 1

@@ -29,6 +29,14 @@ struct hooks {
 };
 extern struct hooks dg_hooks;
 
+/* Keeps an object of the core, and its parents: handle.c. */
+struct handle {
+	PyObject_HEAD
+	uint32_t kind;
+	void *at; /* NULL: freed */
+	PyObject *c, *parents;
+};
+
 /* A view of a dg_wc, which is its own or kept alive by `owner`. */
 struct completion {
 	PyObject_HEAD
@@ -63,7 +71,7 @@ struct array_entry {
 struct queue_handle {
 	PyObject_HEAD
 	dg_queue *q; /* NULL: not open */
-	PyObject *owner; /* keeps q valid, even after it is closed */
+	PyObject *owner; /* the struct handle of q, which is valid even after it is closed */
 	struct array_entry arrays[ARRAYS];
 	unsigned next_array;
 };
@@ -77,11 +85,12 @@ void dg_drop_arrays(struct queue_handle *h);
 PyObject *dg_raise_closed(PyObject *self);
 /* Converts a timeout to ns; `absent` is the result for NULL. Returns 0, or -1 with an error set. */
 int dg_timeout_ns(PyObject *timeout, uint64_t absent, uint64_t *out);
-/* completion.c, queue.c, prepared.c: add their types to the module. Return 0 or -1. */
+/* handle.c, completion.c, queue.c, prepared.c: add their types to the module. Return 0 or -1. */
+int dg_add_handle_type(PyObject *module);
 int dg_add_completion_types(PyObject *module);
 int dg_add_queue_types(PyObject *module);
 int dg_add_prepared_type(PyObject *module);
-extern PyTypeObject *dg_completion_type;
+extern PyTypeObject *dg_completion_type, *dg_handle_type;
 
 /* Creates a type from its spec and adds it to the module under the last part of the spec's name.
  * Returns NULL on an error. */

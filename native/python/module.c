@@ -77,8 +77,9 @@ static PyMethodDef functions[] = {
 __attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__native(void)
 {
 	PyObject *module = dg_cffi_init();
-	if (module && (PyModule_AddFunctions(module, functions) || dg_add_completion_types(module) ||
-		       dg_add_queue_types(module) || dg_add_prepared_type(module))) {
+	if (module && (PyModule_AddFunctions(module, functions) || dg_add_handle_type(module) ||
+		       dg_add_completion_types(module) || dg_add_queue_types(module) ||
+		       dg_add_prepared_type(module))) {
 		Py_DECREF(module);
 		return NULL;
 	}

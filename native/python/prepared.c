@@ -5,7 +5,7 @@
 struct prepared {
 	PyObject_HEAD
 	dg_prep *p; /* NULL: closed */
-	PyObject *owner; /* keeps p open; a run references it, too */
+	PyObject *owner; /* the struct handle of p; a run references it, too */
 	PyObject *result; /* what run() returns */
 	bool raises; /* run() raises if an operation failed */
 };
@@ -97,14 +97,13 @@ static PyObject *prepared_post(PyObject *self, PyObject *none)
 	Py_RETURN_NONE;
 }
 
-/* _bind(address, owner, result, raises). */
+/* _bind(handle, result, raises). */
 static PyObject *prepared_bind(PyObject *self, PyObject *args)
 {
 	struct prepared *o = (struct prepared *)self;
-	unsigned long long address;
 	PyObject *owner, *result;
 	int raises;
-	if (!PyArg_ParseTuple(args, "KOOp", &address, &owner, &result, &raises))
+	if (!PyArg_ParseTuple(args, "O!Op", dg_handle_type, &owner, &result, &raises))
 		return NULL;
 	Py_INCREF(owner);
 	Py_INCREF(result);
@@ -113,7 +112,7 @@ static PyObject *prepared_bind(PyObject *self, PyObject *args)
 	o->owner = owner;
 	o->result = result;
 	o->raises = raises;
-	o->p = (dg_prep *)(uintptr_t)address;
+	o->p = ((struct handle *)owner)->at;
 	Py_RETURN_NONE;
 }
 

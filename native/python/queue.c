@@ -142,18 +142,17 @@ static PyObject *queue_post_records(PyObject *self, PyObject *args)
 	return transfer_of(self, ticket, &wc);
 }
 
-/* _bind(address, owner): sets the dg_queue of this handle, which `owner` keeps valid. */
+/* _bind(handle): sets the dg_queue. */
 static PyObject *queue_bind(PyObject *self, PyObject *args)
 {
 	struct queue_handle *h = (struct queue_handle *)self;
-	unsigned long long address;
 	PyObject *owner;
-	if (!PyArg_ParseTuple(args, "KO", &address, &owner))
+	if (!PyArg_ParseTuple(args, "O!", dg_handle_type, &owner))
 		return NULL;
 	Py_INCREF(owner);
 	Py_XDECREF(h->owner);
 	h->owner = owner;
-	h->q = (dg_queue *)(uintptr_t)address;
+	h->q = ((struct handle *)owner)->at;
 	Py_RETURN_NONE;
 }
 

@@ -1,6 +1,7 @@
 """Finalizers run in any thread at any time: they make no request and wait for nobody."""
 
 import pytest
+from support.processes.children import run
 from support.processes.waiting import gone, stop, until
 
 import dgkit
@@ -40,3 +41,23 @@ def test_a_session_that_nobody_closed_does_not_wait_for_a_stopped_software_dpu()
         del session
     assert not gone(pid)  # close() would have killed it after a second
     until(lambda: gone(pid), "the software DPU is killed")
+
+
+# Sessions with a region, a monitor and a transfer, each found by the cycle collector only.
+CYCLES = """
+import gc, warnings
+import dgkit
+warnings.simplefilter("ignore")
+for number in range(4):
+    session = dgkit.connect()
+    region = session.empty(4096)
+    cycle = [session, region, session.monitor(region), session.start_write(region, bytes(4096))]
+    cycle.append(cycle)
+    del session, region, cycle
+    gc.collect()
+"""
+
+
+def test_a_session_that_the_cycle_collector_takes_is_closed_by_handles_that_are_not_freed():
+    # The C library overwrites what is freed, so that each use of it shows.
+    run(CYCLES, MALLOC_PERTURB_="165")
