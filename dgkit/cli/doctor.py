@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -80,6 +81,19 @@ _MAX_WIDTH = 100
     help="Also run harmless experiments, named first: contexts, copies, registrations, loopbacks.",
 )
 @click.option(
+    "--nics",
+    "maps",
+    is_flag=True,
+    help="Show which NIC serves which GPU: a table, a drawing, and what NCCL and UCX take.",
+)
+@click.option(
+    "--svg",
+    default="",
+    show_default=False,
+    metavar="FILE",
+    help="With --nics: also write the drawing to FILE.",
+)
+@click.option(
     "--from",
     "files",
     multiple=True,
@@ -120,6 +134,9 @@ def doctor(**options: Any) -> int:
     memory with each RDMA device, and moves bytes by RDMA loopback and DOCA DMA: each in a process
     of its own with 30 s at most. A result overrules an inference, and the page says which it was.
 
+    `--nics` shows, for each GPU, the nearest NIC that is up, their distance, the link in use, the
+    GID and its network namespace, and what NCCL and UCX take. Exit code 1: no NIC is up.
+
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
@@ -152,6 +169,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor --goal rdma --report
       dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
       dgkit doctor --try
+      dgkit doctor --nics --svg nics.svg
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
@@ -171,6 +189,8 @@ class _Options:
     reported: bool
     symptom: str
     tries: bool
+    maps: bool
+    svg: str
     files: tuple[str, ...]
     file: str | None
     word: str
@@ -186,6 +206,8 @@ def _run(options: _Options) -> int:
     if options.word:
         raise click.UsageError("--word requires --record FILE")
     _check_form(options)
+    if options.maps:
+        return _nics(options)
     if options.tries:
         diagnosis = _try(options)
         return _print(options, diagnosis)
@@ -207,6 +229,25 @@ def _print(options: _Options, diagnosis: Diagnosis) -> int:
     else:
         _show(diagnosis, verbose=options.verbose)
     return diagnosis.exit_code
+
+
+def _nics(options: _Options) -> int:
+    """Show which NIC serves which GPU."""
+    from ..doctor.api import nics
+    from ..doctor.format.nics import svg
+
+    if len(options.files) > 1:
+        raise click.UsageError(f"--nics is about one machine: omit --from {options.files[1]}")
+    with _usage(*options.files, *([options.svg] if options.svg else [])):
+        found = nics(options.files[0] if options.files else None)
+        if options.svg:
+            with Path(options.svg).open("x", encoding="utf-8") as file:
+                file.write(svg(found))
+    if options.json_:
+        print_json(found.as_dict())
+    else:
+        click.echo(str(found))
+    return 0 if any(choice.nic for choice in found.choices) else 1
 
 
 def _try(options: _Options) -> Diagnosis:
@@ -253,8 +294,13 @@ def _check_form(options: _Options) -> None:
     if options.tries:
         forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
         forms |= {"CHECK": bool(options.checks), "--from": bool(options.files)}
+    if options.maps:
+        forms |= {"--nics": True, "--json": False, "CHECK": bool(options.checks)}
+    elif options.svg:
+        raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
-    if len(given) > 1 and (explained or reported or options.symptom or options.tries):
+    single = explained or reported or options.symptom or options.tries or options.maps
+    if len(given) > 1 and single:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if reported and options.checks:
         raise click.UsageError(f"--report is about the whole machine: omit {options.checks[0]}")

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -28,6 +28,9 @@ from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 from .symptoms import Explanations, explain, kernel_words, matches, needed_checks
+
+if TYPE_CHECKING:
+    from .format.nics import NicMap
 
 
 def parse_goal(goal: Goal | str | None) -> Goal | None:
@@ -165,6 +168,24 @@ def attempt(
     return overrule(diagnosis, results)
 
 
+def nics(snapshot: str | PathLike[str] | None = None) -> NicMap:
+    """Return which NIC serves which GPU of this machine or of a snapshot: a table and a drawing.
+
+    Args:
+        snapshot: A file recorded on another machine; None reads this machine.
+
+    Raises:
+        ValueError: If the file is not a snapshot.
+        OSError: If it cannot be read.
+    """
+    from .format.nics import nic_map
+
+    if snapshot is not None:
+        return nic_map(load_machine(snapshot))
+    with live_machine() as machine:
+        return nic_map(machine)
+
+
 def explain_text(
     text: str,
     goal: Goal | str | None = None,
@@ -290,6 +311,7 @@ class CallableModule(ModuleType):
     """Class of the module `dgkit.doctor`: calling the module calls `examine`."""
 
     __call__ = staticmethod(examine)
+    nics = staticmethod(nics)
     attempt = staticmethod(attempt)
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 
 from .._version import __version__
 from .collect.live import FULL_S, QUERIES, LiveReader
 from .collect.snapshot import Snapshot
+from .facts import nic_choice
 from .machine import SIZE, Machine
 from .redact.filter import filter_reading
 from .redact.redactor import Redactor
@@ -39,6 +41,8 @@ def record(
         raise ValueError(f"{machine.name} cannot be recorded: it is a recording")
     reader.together([f"ask {query}" for query in QUERIES])
     read_everything(machine, size=size, limit_s=limit_s, progress=progress)
+    with contextlib.suppress(Exception):  # malformed readings are recorded as they are
+        machine.know(nic_choice.choices)
     filtered = {key: filter_reading(key, reading) for key, reading in reader.seen().items()}
     kept = {key: reading for key, reading in filtered.items() if reading is not None}
     return Snapshot(
