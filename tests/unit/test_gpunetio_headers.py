@@ -18,6 +18,7 @@ from dgkit.gpu_initiated import emulate
 HEADERS = Path(__file__).parents[2] / "native/softdoca/include"
 SOURCE = r"""
 #include <doca_gpunetio_dev_dma.cuh>
+#include <doca_gpunetio_dev_eth_rxq.cuh>
 #include <doca_gpunetio_dev_verbs_counter.cuh>
 #include <doca_gpunetio_dev_verbs_twosided.cuh>
 typedef doca_gpu_dev_verbs_qp Qp;
@@ -139,6 +140,20 @@ extern "C" __global__ void copies(doca_gpu_dma *dma, doca_gpu_buf *bufs, uint64_
         doca_gpu_dev_dma_commit(dma);
 }
 
+/* Takes up to `most` packets of a queue of 8, of which 5 are there. */
+extern "C" __global__ void take(uint8_t *m, uint32_t most, int64_t *out)
+{
+    auto *rxq = (doca_gpu_eth_rxq *)m;
+    auto *words = (doca_gpu_dev_eth_rxq_words *)(m + 256);
+    uint64_t first;
+    uint32_t taken;
+    *rxq = {.entries = 8, .ring = (doca_gpu_dev_eth_rxq_entry *)(m + 512), .words = words};
+    words->producer = 5;
+    out[0] = doca_gpu_dev_eth_rxq_recv(rxq, most, 0, &first, &taken, nullptr);
+    out[1] = taken;
+    out[2] = rxq->next;
+}
+
 /* A wrong key, then more entries than the rings have. */
 extern "C" __global__ void wrong(Qp *q, uint8_t *data, uint32_t key, int rounds, uint64_t *out)
 {
@@ -190,6 +205,13 @@ def test_entries_have_the_bytes_of_mlx5(module):
     ]
     written = memory[1024:].reshape(9, 64)
     assert [row.tobytes().hex(" ", 16) for row in written] == [e.hex(" ", 16) for e in expected]
+
+
+@pytest.mark.parametrize(("most", "taken"), [(0, 5), (3, 3), (5, 5), (6, 5)])
+def test_a_receive_takes_at_most_so_many_packets_and_all_without_a_limit(module, most, taken):
+    memory, out = np.zeros(1024, "u1"), np.zeros(3, "i8")
+    module["take"](1, 1, (memory, np.uint32(most), out), timeout=10)
+    assert out.tolist() == [0, taken, taken]
 
 
 @pytest.mark.parametrize(("opcode", "status", "consumed"), [(0, 0, 70000), (13, -errno.EIO, 69000)])

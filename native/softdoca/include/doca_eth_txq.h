@@ -26,6 +26,8 @@ enum doca_eth_wait_on_time_type {
 	DOCA_ETH_WAIT_ON_TIME_TYPE_NATIVE = 1,
 };
 
+enum doca_eth_txq_type { DOCA_ETH_TXQ_TYPE_REGULAR = 0 };
+
 /* Creates a queue of at least max_burst_size entries, at most 32,768. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
@@ -34,6 +36,9 @@ doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
 /* Errors: BAD_STATE if the queue is not idle. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_destroy(struct doca_eth_txq *eth_txq);
+
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_set_type(struct doca_eth_txq *eth_txq, enum doca_eth_txq_type type);
 
 /* Gets the context, whose start fails with NOT_SUPPORTED unless its data path is on a GPU and
  * SOFTDOCA_NET is set; NOT_PERMITTED without CAP_NET_ADMIN or CAP_NET_RAW, NOT_FOUND without the

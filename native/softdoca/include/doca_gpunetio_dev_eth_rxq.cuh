@@ -12,6 +12,12 @@ DOCA_GPUNETIO_DEVICE uint64_t doca_gpu_dev_eth_rxq_get_pkt_addr(struct doca_gpu_
 	return (uint64_t)rxq->packets + (index & (rxq->entries - 1)) * rxq->stride;
 }
 
+/* Returns the key of the packets' memory, in big-endian, as entries of send queues have it. */
+DOCA_GPUNETIO_DEVICE uint32_t doca_gpu_dev_eth_rxq_get_pkt_mkey(struct doca_gpu_eth_rxq *rxq)
+{
+	return rxq->key;
+}
+
 /* Lets the NIC write to the places of all packets that were taken before. */
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_eth_rxq_release(struct doca_gpu_eth_rxq *rxq)
 {
@@ -22,7 +28,7 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_eth_rxq_release(struct doca_gpu_eth_
 	atomicMax_system((unsigned long long *)&rxq->words->released, taken);
 }
 
-/* Takes up to `most` packets, waiting up to timeout_ns for the first. Returns their number. */
+/* Takes up to `most` packets (0: all that are there), waiting up to timeout_ns for the first. Returns their number. */
 DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_eth_rxq_take(struct doca_gpu_eth_rxq *rxq,
 							     uint32_t most, uint64_t timeout_ns,
 							     uint64_t *first, bool *failed)
@@ -33,7 +39,7 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_eth_rxq_take(struct doca_gpu_eth
 		const uint64_t end = doca_priv_gpu_dev_eth_load_acquire(&rxq->words->producer);
 		*first = doca_priv_gpu_dev_verbs_read(&rxq->next);
 		const uint64_t there = end > *first ? end - *first : 0;
-		const uint32_t count = (uint32_t)(there < most ? there : most);
+		const uint32_t count = (uint32_t)(most && most < there ? most : there);
 		if (count && atomicCAS(next, *first, *first + count) == *first)
 			return count;
 		*failed = doca_priv_gpu_dev_verbs_read(&rxq->words->failed) != 0;
@@ -42,7 +48,7 @@ DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_eth_rxq_take(struct doca_gpu_eth
 	}
 }
 
-/* Receives up to `most` packets together. All threads of the scope call it, with the same arguments. It
+/* Receives up to `most` packets together, or with 0 all that are there. All threads of the scope call it, with the same arguments. It
  * returns when there is a packet, with *count 0 after timeout_ns without one, or with IO_FAILED if the
  * queue ended. attr[] must be memory that all these threads share; packet *first + i is described by
  * attr[i]. The packets stay in place until a thread calls this function again, and after that until the

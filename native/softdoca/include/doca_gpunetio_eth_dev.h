@@ -56,6 +56,7 @@ struct doca_gpu_eth_rxq {
 	uint8_t *packets;
 	struct doca_gpu_dev_eth_rxq_entry *ring;
 	struct doca_gpu_dev_eth_rxq_words *words;
+	uint32_t key; /* of the packets, in big-endian */
 };
 
 DOCA_GPUNETIO_SIZE_IS(struct doca_gpu_dev_eth_txq_wqe, 32);

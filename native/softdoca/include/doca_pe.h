@@ -125,6 +125,24 @@ void doca_task_set_user_data(struct doca_task *task, union doca_data user_data);
 DOCA_STABLE
 struct doca_ctx *doca_task_get_ctx(const struct doca_task *task);
 
+/* Sizes of batches of events and tasks, which Ethernet queues of the CPU have. */
+enum doca_event_batch_events_number {
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_1 = 0,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_128 = 7,
+};
+enum doca_task_batch_max_tasks_number {
+	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_16 = 0,
+	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128 = 3,
+};
+struct doca_task_batch;
+
+/* Returns INVALID_VALUE: no context allocates a batch. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_task_batch_submit(struct doca_task_batch *task_batch);
+/* Does nothing but log: no context allocates a batch. */
+DOCA_EXPERIMENTAL
+void doca_task_batch_free(struct doca_task_batch *task_batch);
+
 #ifdef __cplusplus
 }
 #endif

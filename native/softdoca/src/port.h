@@ -53,12 +53,20 @@ struct port_counters {
 	uint64_t timed, late_ns, latest_ns; /* entries with a time: number, sum and maximum of delays */
 };
 
-/* A queue; the caller's memory, until it is removed. */
+/* When a frame whose completion was asked for was sent (CLOCK_REALTIME), and the index of its entry. */
+struct port_note {
+	uint64_t time_ns, index;
+};
+
+/* A queue; the caller's memory, until it is removed. failed_at: index of the entry that failed, or that
+ * of the next one. notes: NULL, or as many as entries; that of a completion is at its index & (entries -
+ * 1). */
 struct port_txq {
 	struct port_txq *next;
 	struct doca_gpu_dev_eth_txq_wqe *ring;
 	struct doca_gpu_dev_eth_txq_words *words;
-	uint64_t entries, done, completions;
+	uint64_t entries, done, completions, failed_at;
+	struct port_note *notes;
 	bool failed, l3_checksum, l4_checksum, may_wait;
 	struct port_counters counters;
 };

@@ -8,8 +8,10 @@
 
 #include <errno.h>
 #include <doca_eth_rxq.h>
+#include <doca_eth_rxq_cpu_data_path.h>
 #include <doca_eth_rxq_gpu_data_path.h>
 #include <doca_eth_txq.h>
+#include <doca_eth_txq_cpu_data_path.h>
 #include <doca_eth_txq_gpu_data_path.h>
 #include <doca_flow.h>
 #include <doca_gpunetio_eth_dev.h>
@@ -356,6 +358,7 @@ static void a_frame_longer_than_the_packets_is_dropped(void)
 	peer_sends(&n, frame, LARGEST);
 	reaches(&n.in->words->producer, 1);
 	check_received(&n, 0, frame, LARGEST);
+	CHECK_EQ(n.in->key, __builtin_bswap32(n.key));
 	close_net(&n);
 }
 
@@ -398,6 +401,112 @@ FAILING_ENTRY(freed_memory_fails_the_queue,
 	      OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(n.rxq)));
 	      OK(doca_gpu_mem_free(n.gpu, n.memory)))
 FAILING_ENTRY(a_stopped_map_fails_the_queue, OK(doca_mmap_stop(n.map)))
+
+/* ---- events ---- */
+
+static uint64_t realtime_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+struct told {
+	int errors, notes;
+	uint16_t error, note;
+	uint64_t time_ns;
+};
+
+static void on_error(struct doca_eth_txq_gpu_event_error_send_packet *event, union doca_data data)
+{
+	struct told *told = data.ptr;
+
+	told->errors++;
+	OK(doca_eth_txq_gpu_event_error_send_packet_get_position(event, &told->error));
+}
+
+static void on_note(struct doca_eth_txq_gpu_event_notify_send_packet *event, union doca_data data)
+{
+	struct told *told = data.ptr;
+
+	told->notes++;
+	OK(doca_eth_txq_gpu_event_notify_send_packet_get_position(event, &told->note));
+	OK(doca_eth_txq_gpu_event_notify_send_packet_get_timestamp(event, &told->time_ns));
+}
+
+/* Gives the send queue a progress engine. */
+static struct doca_pe *connect_events(struct net *n, struct told *told)
+{
+	struct doca_ctx *ctx = doca_eth_txq_as_doca_ctx(n->txq);
+	const union doca_data data = {.ptr = told};
+	struct doca_pe *pe;
+
+	OK(doca_ctx_stop(ctx));
+	OK(doca_eth_txq_gpu_event_error_send_packet_register(n->txq, on_error, data));
+	OK(doca_eth_txq_gpu_event_notify_send_packet_register(n->txq, on_note, data));
+	OK(doca_pe_create(&pe));
+	OK(doca_pe_connect_ctx(pe, ctx));
+	OK(doca_ctx_start(ctx));
+	OK(doca_eth_txq_get_gpu_handle(n->txq, &n->out));
+	return pe;
+}
+
+static void a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed(void)
+{
+	struct net n = {0};
+	struct told told = {0};
+
+	no_gpu();
+	open_net(&n);
+	struct doca_pe *pe = connect_events(&n, &told);
+	const uint64_t start = realtime_ns();
+	struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 60);
+
+	e.flags = DOCA_GPUNETIO_ETH_SEND_FLAG_NONE;
+	post(&n, e);
+	post(&n, entry(&n, 60));
+	e = entry(&n, 13);
+	post(&n, e);
+	reaches(&n.out->words->completions, 2);
+	CHECK_EQ(doca_pe_progress(pe), 1);
+	CHECK_EQ(doca_pe_progress(pe), 1);
+	CHECK_EQ(doca_pe_progress(pe), 0);
+	CHECK_EQ(told.notes, 1);
+	CHECK_EQ(told.note, 1);
+	CHECK(told.time_ns >= start);
+	CHECK(told.time_ns <= realtime_ns());
+	CHECK_EQ(told.errors, 1);
+	CHECK_EQ(told.error, 2);
+	REFUSED(doca_eth_txq_gpu_event_error_send_packet_register(n.txq, on_error,
+								  (union doca_data){0}),
+		BAD_STATE);
+	close_net(&n);
+	OK(doca_pe_destroy(pe));
+}
+
+/* Nobody calls the engine while more frames are sent than the queue has places. */
+static void old_notes_are_left_out(void)
+{
+	struct net n = {0};
+	struct told told = {0};
+
+	no_gpu();
+	open_net(&n);
+	struct doca_pe *pe = connect_events(&n, &told);
+	const uint64_t all = n.out->entries + 10;
+
+	while (n.posted < all) {
+		post(&n, entry(&n, 60));
+		reaches(&n.out->words->completions, n.posted);
+	}
+	while (doca_pe_progress(pe))
+		continue;
+	CHECK(told.notes > 0 && (uint64_t)told.notes < n.out->entries);
+	CHECK_EQ(told.note, all - 1);
+	close_net(&n);
+	OK(doca_pe_destroy(pe));
+}
 
 static void an_index_beyond_the_ring_fails_the_queue(void)
 {
@@ -454,14 +563,6 @@ static void checksums_are_written(void)
 			 0xffff);
 	}
 	close_net(&n);
-}
-
-static uint64_t realtime_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_REALTIME, &t);
-	return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
 }
 
 static void an_entry_waits_for_its_time_and_those_behind_it_with_it(void)
@@ -791,6 +892,18 @@ static void settings_are_checked(void)
 	OK(doca_eth_txq_create(n.dev, 8, &n.txq));
 	OK(doca_eth_rxq_create(n.dev, 8, 64, &n.rxq));
 	REFUSED(doca_eth_txq_set_l3_chksum_offload(n.txq, 2), INVALID_VALUE);
+	REFUSED(doca_eth_txq_set_type(n.txq, 1), INVALID_VALUE);
+	OK(doca_eth_txq_set_type(n.txq, DOCA_ETH_TXQ_TYPE_REGULAR));
+	REFUSED(doca_eth_txq_task_batch_send_set_conf(n.txq, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128, 1,
+						      NULL, NULL),
+		NOT_SUPPORTED);
+	REFUSED(doca_eth_txq_task_batch_send_allocate(n.txq, 1, (union doca_data){0}, NULL, NULL, NULL),
+		NOT_SUPPORTED);
+	REFUSED(doca_eth_rxq_event_batch_managed_recv_register(
+			n.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_128, DOCA_EVENT_BATCH_EVENTS_NUMBER_1,
+			(union doca_data){0}, NULL, NULL),
+		NOT_SUPPORTED);
+	REFUSED(doca_task_batch_submit(NULL), INVALID_VALUE);
 	REFUSED(doca_eth_txq_apply_queue_id(n.txq, 0), BAD_STATE);
 	REFUSED(doca_eth_txq_get_gpu_handle(n.txq, &n.out), BAD_STATE);
 	REFUSED(doca_eth_txq_calculate_timestamp(n.txq, 1, &at), NOT_SUPPORTED);
@@ -864,6 +977,8 @@ int main(int argc, char **argv)
 		TEST(freed_memory_fails_the_queue),
 		TEST(a_stopped_map_fails_the_queue),
 		TEST(an_index_beyond_the_ring_fails_the_queue),
+		TEST(a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed),
+		TEST(old_notes_are_left_out),
 		TEST(checksums_are_written),
 		TEST(an_entry_waits_for_its_time_and_those_behind_it_with_it),
 		TEST(an_interface_that_goes_away_fails_its_queues),

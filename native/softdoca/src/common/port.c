@@ -88,6 +88,7 @@ static void fail_txq(struct port_txq *q)
 	if (q->failed)
 		return;
 	q->failed = true;
+	q->failed_at = q->done;
 	store(&q->words->failed, q->completions);
 	store(&q->words->completions, ++q->completions);
 }
@@ -150,6 +151,16 @@ static void count_sent(struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe
 	}
 }
 
+static void complete(struct port_txq *q)
+{
+	if (q->notes) {
+		struct port_note *note = &q->notes[q->completions & (q->entries - 1)];
+		__atomic_store_n(&note->time_ns, now_ns(CLOCK_REALTIME), __ATOMIC_RELAXED);
+		__atomic_store_n(&note->index, q->done, __ATOMIC_RELAXED);
+	}
+	store(&q->words->completions, ++q->completions);
+}
+
 /* Executes the next entry. Returns false if it has to be tried again. */
 static bool send_next(struct port *p, struct port_txq *q)
 {
@@ -175,7 +186,7 @@ static bool send_next(struct port *p, struct port_txq *q)
 	}
 	count_sent(q, &e, sent);
 	if (e.flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
-		store(&q->words->completions, ++q->completions);
+		complete(q);
 	store(&q->words->done, ++q->done);
 	return true;
 }

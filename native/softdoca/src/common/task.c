@@ -171,3 +171,17 @@ struct doca_ctx *doca_task_get_ctx(const struct doca_task *task)
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (const void *)task);
 	return NULL;
 }
+
+/* ---- batches ---- */
+
+/* No context allocates a batch. */
+doca_error_t doca_task_batch_submit(struct doca_task_batch *task_batch)
+{
+	return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a batch of tasks", (void *)task_batch);
+}
+
+void doca_task_batch_free(struct doca_task_batch *task_batch)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a batch of tasks",
+		     (void *)task_batch);
+}

@@ -4,8 +4,10 @@
 #define SOFTDOCA_ETH_H
 
 #include "doca_eth_rxq.h"
+#include "doca_eth_rxq_cpu_data_path.h"
 #include "doca_eth_rxq_gpu_data_path.h"
 #include "doca_eth_txq.h"
+#include "doca_eth_txq_cpu_data_path.h"
 #include "doca_eth_txq_gpu_data_path.h"
 #include "gpu.h"
 #include "port.h"
@@ -27,18 +29,39 @@
 
 enum { TXQ_MIN = 1024, TXQ_MAX = 32768, RXQ_MAX = 65536, ALIGN = 64 };
 
-/* Memory of a started queue: the structure for device code, and its ring and words. */
-struct eth_memory {
+/* A started queue's port, and its memory: the structure for device code, and its ring and words. */
+struct eth_queue {
+	struct port *port;
 	struct gpu_memory *structure, *ring, *words;
+};
+
+struct doca_eth_txq_gpu_event_error_send_packet {
+	uint16_t position;
+};
+
+struct doca_eth_txq_gpu_event_notify_send_packet {
+	uint16_t position;
+	uint64_t timestamp_ns;
 };
 
 struct doca_eth_txq {
 	struct object o;
 	uint32_t entries;
 	bool l3_checksum, l4_checksum, may_wait, proxy;
-	struct port *port;
 	struct port_txq queue;
-	struct eth_memory memory;
+	struct eth_queue eth;
+	/* Events for the progress engine; each has its callback and data. told: completions that
+	 * `notify` has had, or left out. */
+	struct {
+		doca_eth_txq_gpu_event_error_send_packet_cb_t call;
+		union doca_data data;
+		bool told;
+	} error;
+	struct {
+		doca_eth_txq_gpu_event_notify_send_packet_cb_t call;
+		union doca_data data;
+		uint64_t told;
+	} notify;
 	_Alignas(64) struct doca_ctx ctx;
 };
 
@@ -46,18 +69,18 @@ struct doca_eth_rxq {
 	struct object o;
 	uint32_t entries, largest;
 	char *packets; /* the program's memory, NULL until it is set */
+	uint32_t key; /* of its map */
 	struct gpu_memory *packets_memory; /* while it is started */
-	struct port *port;
 	struct port_rxq queue;
-	struct eth_memory memory;
+	struct eth_queue eth;
 	_Alignas(64) struct doca_ctx ctx;
 };
 
 /* queue.c */
-/* Allocates the memory of a queue, zeroed. */
-doca_error_t eth_allocate(struct doca_gpu *gpu, size_t structure, size_t ring, size_t words,
-			  struct eth_memory *out);
-void eth_release(struct eth_memory *m);
+/* Start of a queue: takes its device's port, and allocates its memory, zeroed. */
+doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
+		      struct eth_queue *q);
+void eth_close(struct eth_queue *q);
 /* Operations of contexts that have neither tasks nor events. */
 bool eth_quiet(struct doca_ctx *ctx);
 int eth_fileno(struct doca_ctx *ctx);

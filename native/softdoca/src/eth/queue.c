@@ -2,30 +2,34 @@
 /* What send and receive queues have in common. */
 #include "eth.h"
 
-doca_error_t eth_allocate(struct doca_gpu *gpu, size_t structure, size_t ring, size_t words,
-			  struct eth_memory *out)
+doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
+		      struct eth_queue *q)
 {
-	*out = (struct eth_memory){0};
-	doca_error_t error = softdoca_gpu_alloc_own(gpu, structure, ALIGN, DOCA_GPU_MEM_TYPE_GPU,
-						    &out->structure);
+	*q = (struct eth_queue){0};
+	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
 	if (!error)
-		error = softdoca_gpu_alloc_own(gpu, ring, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
-					       &out->ring);
+		error = softdoca_gpu_alloc_own(ctx->gpu, structure, ALIGN, DOCA_GPU_MEM_TYPE_GPU,
+					       &q->structure);
 	if (!error)
-		error = softdoca_gpu_alloc_own(gpu, words, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
-					       &out->words);
+		error = softdoca_gpu_alloc_own(ctx->gpu, ring, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
+					       &q->ring);
+	if (!error)
+		error = softdoca_gpu_alloc_own(ctx->gpu, words, ALIGN, DOCA_GPU_MEM_TYPE_CPU_GPU,
+					       &q->words);
 	if (error)
-		eth_release(out);
+		eth_close(q);
 	return error;
 }
 
-void eth_release(struct eth_memory *m)
+void eth_close(struct eth_queue *q)
 {
-	struct gpu_memory *const all[] = {m->structure, m->ring, m->words};
+	struct gpu_memory *const all[] = {q->structure, q->ring, q->words};
 	for (int i = 0; i < 3; i++)
 		if (all[i])
 			softdoca_gpu_drop(all[i]);
-	*m = (struct eth_memory){0};
+	if (q->port)
+		softdoca_port_drop(q->port);
+	*q = (struct eth_queue){0};
 }
 
 bool eth_quiet(struct doca_ctx *ctx)

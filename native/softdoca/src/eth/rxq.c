@@ -21,8 +21,9 @@ static doca_error_t fill(struct doca_eth_rxq *q)
 		.entries = q->entries,
 		.stride = stride_of(q->largest),
 		.packets = (uint8_t *)q->packets,
-		.ring = (struct doca_gpu_dev_eth_rxq_entry *)q->memory.ring->addr,
-		.words = (struct doca_gpu_dev_eth_rxq_words *)q->memory.words->addr,
+		.ring = (struct doca_gpu_dev_eth_rxq_entry *)q->eth.ring->addr,
+		.words = (struct doca_gpu_dev_eth_rxq_words *)q->eth.words->addr,
+		.key = __builtin_bswap32(q->key),
 	};
 	q->queue = (struct port_rxq){
 		.packets = device.packets,
@@ -32,7 +33,7 @@ static doca_error_t fill(struct doca_eth_rxq *q)
 		.stride = device.stride,
 		.largest = q->largest,
 	};
-	return softdoca_gpu_fill(q->memory.structure, &device, sizeof device);
+	return softdoca_gpu_fill(q->eth.structure, &device, sizeof device);
 }
 
 /* Keeps the memory for packets from being freed while the queue is started. */
@@ -54,45 +55,32 @@ static doca_error_t take_packets(struct doca_eth_rxq *q)
 	return error;
 }
 
-static doca_error_t prepare(struct doca_eth_rxq *q)
-{
-	doca_error_t error = take_packets(q);
-	if (error)
-		return error;
-	error = eth_allocate(q->ctx.gpu, sizeof(struct doca_gpu_eth_rxq),
-			     q->entries * sizeof(struct doca_gpu_dev_eth_rxq_entry),
-			     sizeof(struct doca_gpu_dev_eth_rxq_words), &q->memory);
-	if (!error)
-		error = fill(q);
-	if (error) {
-		eth_release(&q->memory);
-		softdoca_gpu_drop(q->packets_memory);
-	}
-	return error;
-}
-
 static doca_error_t start(struct doca_ctx *ctx)
 {
 	struct doca_eth_rxq *q = rxq_of(ctx);
-	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
+	doca_error_t error = take_packets(q);
 	if (error)
 		return error;
-	error = prepare(q);
+	error = eth_open(ctx, sizeof(struct doca_gpu_eth_rxq),
+			 q->entries * sizeof(struct doca_gpu_dev_eth_rxq_entry),
+			 sizeof(struct doca_gpu_dev_eth_rxq_words), &q->eth);
+	if (!error)
+		error = fill(q);
 	if (error) {
-		softdoca_port_drop(q->port);
+		eth_close(&q->eth);
+		softdoca_gpu_drop(q->packets_memory);
 		return error;
 	}
-	softdoca_port_add_rxq(q->port, &q->queue);
+	softdoca_port_add_rxq(q->eth.port, &q->queue);
 	return DOCA_SUCCESS;
 }
 
 static void ended(struct doca_ctx *ctx)
 {
 	struct doca_eth_rxq *q = rxq_of(ctx);
-	softdoca_port_remove_rxq(q->port, &q->queue);
-	eth_release(&q->memory);
+	softdoca_port_remove_rxq(q->eth.port, &q->queue);
+	eth_close(&q->eth);
 	softdoca_gpu_drop(q->packets_memory);
-	softdoca_port_drop(q->port);
 }
 
 static const struct ctx_ops on_gpu = {
@@ -208,8 +196,10 @@ doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_
 	if (!mmap->writable)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map's permissions are %#x: read only",
 			      mmap->permissions);
-	eth_rxq->packets = mmap->addr + mmap_offset;
-	return DOCA_SUCCESS;
+	doca_error_t error = doca_mmap_get_mkey(mmap, eth_rxq->ctx.dev, &eth_rxq->key);
+	if (!error)
+		eth_rxq->packets = mmap->addr + mmap_offset;
+	return error;
 }
 
 doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t queue_id)
@@ -219,7 +209,7 @@ doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t 
 	if (queue_id >= PORT_QUEUES)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "queue number %u exceeds %d", queue_id,
 			      PORT_QUEUES - 1);
-	if (!softdoca_port_number_rxq(eth_rxq->port, &eth_rxq->queue, queue_id))
+	if (!softdoca_port_number_rxq(eth_rxq->eth.port, &eth_rxq->queue, queue_id))
 		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "another queue has the number %u", queue_id);
 	return DOCA_SUCCESS;
 }
@@ -229,7 +219,7 @@ doca_error_t doca_eth_rxq_get_gpu_handle(const struct doca_eth_rxq *eth_rxq,
 {
 	CHECK_RXQ(eth_rxq);
 	CHECK_STARTED(eth_rxq);
-	return SET_OUT(gpu_rxq, (struct doca_gpu_eth_rxq *)eth_rxq->memory.structure->addr);
+	return SET_OUT(gpu_rxq, (struct doca_gpu_eth_rxq *)eth_rxq->eth.structure->addr);
 }
 
 doca_error_t doca_eth_rxq_gpu_enable_mcst_qp(struct doca_eth_rxq *eth_rxq)
@@ -237,4 +227,36 @@ doca_error_t doca_eth_rxq_gpu_enable_mcst_qp(struct doca_eth_rxq *eth_rxq)
 	CHECK_RXQ(eth_rxq);
 	CHECK_IDLE(eth_rxq);
 	return DOCA_SUCCESS;
+}
+
+/* ---- the data path on the CPU ---- */
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_register(
+	struct doca_eth_rxq *eth_rxq, enum doca_event_batch_events_number events_number_max,
+	enum doca_event_batch_events_number events_number_min, union doca_data event_batch_user_data,
+	doca_eth_rxq_event_batch_managed_recv_handler_cb_t success_event_batch_handler,
+	doca_eth_rxq_event_batch_managed_recv_handler_cb_t error_event_batch_handler)
+{
+	CHECK_RXQ(eth_rxq);
+	(void)events_number_max;
+	(void)events_number_min;
+	(void)event_batch_user_data;
+	(void)success_event_batch_handler;
+	(void)error_event_batch_handler;
+	return eth_no_cpu_path(&eth_rxq->ctx);
+}
+
+/* No event of this kind is delivered. */
+struct doca_ctx *doca_eth_rxq_event_batch_managed_recv_get_ctx(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an event",
+		     (const void *)event_batch_managed_recv);
+	return NULL;
+}
+
+void doca_eth_rxq_event_batch_managed_recv_pkt_array_free(struct doca_buf **pkt_array)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an array of packets",
+		     (void *)pkt_array);
 }

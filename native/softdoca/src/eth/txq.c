@@ -4,6 +4,7 @@
  * guesses.
  */
 #include <sched.h>
+#include <stdlib.h>
 
 #include "eth.h"
 
@@ -16,10 +17,16 @@ static doca_error_t fill(struct doca_eth_txq *q)
 {
 	const struct doca_gpu_eth_txq device = {
 		.entries = q->entries,
-		.ring = (struct doca_gpu_dev_eth_txq_wqe *)q->memory.ring->addr,
-		.words = (struct doca_gpu_dev_eth_txq_words *)q->memory.words->addr,
+		.ring = (struct doca_gpu_dev_eth_txq_wqe *)q->eth.ring->addr,
+		.words = (struct doca_gpu_dev_eth_txq_words *)q->eth.words->addr,
 	};
+	struct port_note *notes =
+		q->notify.call ? calloc(q->entries, sizeof(struct port_note)) : NULL;
+	if (q->notify.call && !notes)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a send queue's events");
 	device.words->failed = UINT64_MAX;
+	q->error.told = false;
+	q->notify.told = 0;
 	q->queue = (struct port_txq){
 		.ring = device.ring,
 		.words = device.words,
@@ -27,36 +34,88 @@ static doca_error_t fill(struct doca_eth_txq *q)
 		.l3_checksum = q->l3_checksum,
 		.l4_checksum = q->l4_checksum,
 		.may_wait = q->may_wait,
+		.notes = notes,
 	};
-	return softdoca_gpu_fill(q->memory.structure, &device, sizeof device);
+	return softdoca_gpu_fill(q->eth.structure, &device, sizeof device);
+}
+
+static void free_notes(struct doca_eth_txq *q)
+{
+	free(q->queue.notes);
+	q->queue.notes = NULL;
 }
 
 static doca_error_t start(struct doca_ctx *ctx)
 {
 	struct doca_eth_txq *q = txq_of(ctx);
-	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
-	if (error)
-		return error;
-	error = eth_allocate(ctx->gpu, sizeof(struct doca_gpu_eth_txq),
-			     q->entries * sizeof(struct doca_gpu_dev_eth_txq_wqe),
-			     sizeof(struct doca_gpu_dev_eth_txq_words), &q->memory);
+	doca_error_t error = eth_open(ctx, sizeof(struct doca_gpu_eth_txq),
+				      q->entries * sizeof(struct doca_gpu_dev_eth_txq_wqe),
+				      sizeof(struct doca_gpu_dev_eth_txq_words), &q->eth);
 	if (!error)
 		error = fill(q);
 	if (error) {
-		eth_release(&q->memory);
-		softdoca_port_drop(q->port);
+		free_notes(q);
+		eth_close(&q->eth);
 		return error;
 	}
-	softdoca_port_add_txq(q->port, &q->queue);
+	softdoca_port_add_txq(q->eth.port, &q->queue);
 	return DOCA_SUCCESS;
 }
 
 static void ended(struct doca_ctx *ctx)
 {
 	struct doca_eth_txq *q = txq_of(ctx);
-	softdoca_port_remove_txq(q->port, &q->queue);
-	eth_release(&q->memory);
-	softdoca_port_drop(q->port);
+	softdoca_port_remove_txq(q->eth.port, &q->queue);
+	free_notes(q);
+	eth_close(&q->eth);
+}
+
+/* ---- events ---- */
+
+static bool tell_error(struct doca_eth_txq *q)
+{
+	if (!q->error.call || q->error.told ||
+	    __atomic_load_n(&q->queue.words->failed, __ATOMIC_ACQUIRE) == UINT64_MAX)
+		return false;
+	struct doca_eth_txq_gpu_event_error_send_packet event = {
+		.position = (uint16_t)q->queue.failed_at,
+	};
+	q->error.told = true;
+	q->error.call(&event, q->error.data);
+	return true;
+}
+
+/* A completion with an error has no note: it is the last one. */
+static uint64_t noted(const struct doca_eth_txq *q)
+{
+	const uint64_t end = __atomic_load_n(&q->queue.words->completions, __ATOMIC_ACQUIRE);
+	const uint64_t failed = __atomic_load_n(&q->queue.words->failed, __ATOMIC_ACQUIRE);
+	return end < failed ? end : failed;
+}
+
+/* A note that was overwritten before, or while, it was read is left out. */
+static bool tell_completion(struct doca_eth_txq *q)
+{
+	while (q->notify.call && q->notify.told < noted(q)) {
+		const uint64_t n = q->notify.told++;
+		const struct port_note *note = &q->queue.notes[n & (q->entries - 1)];
+		struct doca_eth_txq_gpu_event_notify_send_packet event = {
+			.position = (uint16_t)__atomic_load_n(&note->index, __ATOMIC_RELAXED),
+			.timestamp_ns = __atomic_load_n(&note->time_ns, __ATOMIC_RELAXED),
+		};
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (noted(q) - n >= q->entries)
+			continue;
+		q->notify.call(&event, q->notify.data);
+		return true;
+	}
+	return false;
+}
+
+static bool progress(struct doca_ctx *ctx)
+{
+	struct doca_eth_txq *q = txq_of(ctx);
+	return tell_completion(q) || tell_error(q);
 }
 
 static const struct ctx_ops on_gpu = {
@@ -64,7 +123,7 @@ static const struct ctx_ops on_gpu = {
 	.stop = eth_nothing,
 	.quiet = eth_quiet,
 	.ended = ended,
-	.progress = eth_no_event,
+	.progress = progress,
 	.fileno = eth_fileno,
 	.arm = eth_no_event,
 	.disarm = eth_nothing,
@@ -114,6 +173,16 @@ static doca_error_t set(struct doca_eth_txq *q, bool *setting, uint8_t value)
 	if (value > 1)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the value is %u, not 0 or 1", value);
 	*setting = value;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_txq_set_type(struct doca_eth_txq *eth_txq, enum doca_eth_txq_type type)
+{
+	CHECK_TXQ(eth_txq);
+	CHECK_IDLE(eth_txq);
+	if (type != DOCA_ETH_TXQ_TYPE_REGULAR)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "type %d: the known one is REGULAR, %d",
+			      (int)type, DOCA_ETH_TXQ_TYPE_REGULAR);
 	return DOCA_SUCCESS;
 }
 
@@ -182,7 +251,7 @@ doca_error_t doca_eth_txq_get_gpu_handle(const struct doca_eth_txq *eth_txq,
 {
 	CHECK_TXQ(eth_txq);
 	CHECK_STARTED(eth_txq);
-	return SET_OUT(gpu_txq, (struct doca_gpu_eth_txq *)eth_txq->memory.structure->addr);
+	return SET_OUT(gpu_txq, (struct doca_gpu_eth_txq *)eth_txq->eth.structure->addr);
 }
 
 doca_error_t doca_eth_txq_gpu_cpu_proxy_progress(struct doca_eth_txq *eth_txq)
@@ -193,4 +262,85 @@ doca_error_t doca_eth_txq_gpu_cpu_proxy_progress(struct doca_eth_txq *eth_txq)
 			      "doca_eth_txq_gpu_set_uar_on_cpu() was not called");
 	sched_yield();
 	return DOCA_SUCCESS;
+}
+
+/* ---- settings of events ---- */
+
+doca_error_t doca_eth_txq_gpu_event_error_send_packet_register(
+	struct doca_eth_txq *eth_txq,
+	doca_eth_txq_gpu_event_error_send_packet_cb_t event_error_send_packet_cb,
+	union doca_data event_user_data)
+{
+	CHECK_TXQ(eth_txq);
+	CHECK_IDLE(eth_txq);
+	CHECK_OUT(event_error_send_packet_cb);
+	eth_txq->error.call = event_error_send_packet_cb;
+	eth_txq->error.data = event_user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_txq_gpu_event_notify_send_packet_register(
+	struct doca_eth_txq *eth_txq,
+	doca_eth_txq_gpu_event_notify_send_packet_cb_t event_notify_send_packet_cb,
+	union doca_data event_user_data)
+{
+	CHECK_TXQ(eth_txq);
+	CHECK_IDLE(eth_txq);
+	CHECK_OUT(event_notify_send_packet_cb);
+	eth_txq->notify.call = event_notify_send_packet_cb;
+	eth_txq->notify.data = event_user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_txq_gpu_event_error_send_packet_get_position(
+	const struct doca_eth_txq_gpu_event_error_send_packet *event_error, uint16_t *packet_index)
+{
+	CHECK_OUT(event_error);
+	return SET_OUT(packet_index, event_error->position);
+}
+
+doca_error_t doca_eth_txq_gpu_event_notify_send_packet_get_position(
+	const struct doca_eth_txq_gpu_event_notify_send_packet *event_notify, uint16_t *packet_index)
+{
+	CHECK_OUT(event_notify);
+	return SET_OUT(packet_index, event_notify->position);
+}
+
+doca_error_t doca_eth_txq_gpu_event_notify_send_packet_get_timestamp(
+	const struct doca_eth_txq_gpu_event_notify_send_packet *event_notify,
+	uint64_t *packet_timestamp)
+{
+	CHECK_OUT(event_notify);
+	return SET_OUT(packet_timestamp, event_notify->timestamp_ns);
+}
+
+/* ---- the data path on the CPU ---- */
+
+doca_error_t doca_eth_txq_task_batch_send_set_conf(
+	struct doca_eth_txq *eth_txq, enum doca_task_batch_max_tasks_number max_tasks_number,
+	uint16_t num_task_batches,
+	doca_eth_txq_task_batch_send_completion_cb_t success_task_batch_completion_cb,
+	doca_eth_txq_task_batch_send_completion_cb_t error_task_batch_completion_cb)
+{
+	CHECK_TXQ(eth_txq);
+	(void)max_tasks_number;
+	(void)num_task_batches;
+	(void)success_task_batch_completion_cb;
+	(void)error_task_batch_completion_cb;
+	return eth_no_cpu_path(&eth_txq->ctx);
+}
+
+doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq, uint16_t tasks_num,
+						   union doca_data task_batch_user_data,
+						   struct doca_buf ***pkt_array,
+						   union doca_data **task_user_data_array,
+						   struct doca_task_batch **task_batch)
+{
+	CHECK_TXQ(eth_txq);
+	(void)tasks_num;
+	(void)task_batch_user_data;
+	(void)pkt_array;
+	(void)task_user_data_array;
+	(void)task_batch;
+	return eth_no_cpu_path(&eth_txq->ctx);
 }
