@@ -59,7 +59,7 @@ def test_show_me_writes_an_image_and_ends_in_a_sentence_with_numbers(board, dash
     expect(steps.last).to_have_class("dgd-done")
     expect(board.panel("latency")).to_have_attribute("data-running", "false")
     expect(board.panel("hexview").locator(".dg-hex-bytes .dg-selected")).to_have_count(16)
-    expect(dashboard.get_by_text("The DPU wrote 64 KiB in 16 transfers")).to_be_visible()
+    expect(dashboard.get_by_text("The software DPU wrote 64 KiB in 16 DMA writes")).to_be_visible()
     expect(dashboard.get_by_text(re.compile(r"p50 of [\d,]+ samples: write 64 B"))).to_be_visible()
     expect(board.panel("hexview").get_by_role("application", name="Pixels")).to_be_visible()
     board.lab_page.theme(True)
@@ -192,6 +192,25 @@ def test_all_controls_have_names_and_panels_are_landmarks(board, dashboard):
     for title in ("Allocate memory", "Transfer", "Memory", "Latency"):
         expect(dashboard.get_by_role("region", name=title).first).to_be_visible()
         expect(dashboard.get_by_role("heading", name=title).first).to_be_visible()
+
+
+def test_the_cell_ends_at_the_top_of_the_dashboard_which_moves(notebook):
+    cell = notebook.add(DASHBOARD)
+    notebook.lab_page.ask(
+        """([path, cell]) => {
+          find(path).content.activeCellIndex = cell;
+          find(path).activate();
+        }""",
+        [notebook.path, cell],
+    )
+    notebook.page.keyboard.press("Shift+Enter")
+    dashboard = notebook.ready("dashboard")
+    expect(dashboard.locator(".dgd-value")).to_have_text(re.compile(r"[\d.]+ µs"))
+    expect(notebook.panel("hexview").get_by_role("application", name="Pixels")).to_be_visible()
+    top = dashboard.bounding_box()["y"]
+    assert abs(top - notebook.page.locator(".jp-WindowedPanel-outer").bounding_box()["y"]) < 20
+    notebook.page.mouse.move(0, 0)
+    expect(dashboard.locator(".dgd-said")).to_contain_text("at the median")
 
 
 def cells(board):

@@ -21,7 +21,7 @@ def test_the_dashboard_is_live(tmp_path, browser):
                 view = page.locator(f".dgkit-{panel}[data-ready]")
                 view.wait_for(timeout=60_000, state="attached")
             said = page.locator(".dgd-said")
-            expect(said).to_contain_text("median latency was", timeout=60_000)
+            expect(said).to_contain_text("at the median", timeout=60_000)
             plot = page.locator(".dgkit-latency")
             expect(plot).to_have_attribute("data-running", "false")
             expect(plot.locator("canvas").first).to_be_visible()

@@ -17,6 +17,7 @@ const ARRANGEMENTS = [
 ];
 const METADATA = "dgkit"; // key in the notebook's metadata; its `dashboard` has the user's choice
 const REPORT_MS = 20000; // between reports of a visible view
+const RECENT_S = 10; // a cell that asked for the dashboard so recently shows it
 
 function pairs(list) {
   return list.flatMap(([name, text]) => [h("div", {}, h("dt", {}, name), h("dd", {}, text))]);
@@ -136,7 +137,21 @@ function makeStatus(view, arrangement, gauges, sample) {
     why.replaceChildren(reasons(state.why));
     show(state);
   };
-  return { element, draw, show };
+  return { element, draw, show, headline: headline.show };
+}
+
+// Shows the top of a dashboard whose cell has just run: JupyterLab scrolls to the next cell.
+function showTop(view) {
+  const cell = view.root.closest(".jp-Notebook .jp-Cell");
+  const active = cell?.parentElement.querySelector(":scope > .jp-mod-active");
+  if (view.state.requested_s > RECENT_S || !active || ![cell, cell.nextElementSibling].includes(active)) return;
+  const scroll = () => view.root.scrollIntoView({ block: "start" });
+  const watch = new ResizeObserver(scroll); // the panels are drawn one after the other
+  watch.observe(view.root);
+  const end = () => watch.disconnect();
+  setTimeout(end, 1000);
+  for (const kind of ["wheel", "pointerdown", "keydown"])
+    view.root.ownerDocument.addEventListener(kind, end, { once: true, passive: true, signal: view.signal });
 }
 
 // The load of the kernel's machine. A gauge without a fraction has no bar.
@@ -309,11 +324,15 @@ function drawDashboard(view) {
     slots.fill(state.panels);
   };
   view.on("status", status.show);
-  view.on("sample", (message) => sample.draw(message.sample));
+  view.on("sample", (message) => {
+    sample.draw(message.sample);
+    status.headline(message.latency);
+  });
   view.on("gauges", (message) => gauges.show(message.gauges));
   view.on("restarted", ({ state }) => draw(state));
   draw(view.state);
   arrangement.recall();
+  showTop(view);
   reportVisibility(view, newId(), REPORT_MS); // counters are queried for visible views only
   return () => slots.end();
 }

@@ -65,6 +65,7 @@ def dashboard(session: Session | None = None) -> Dashboard:
             return _new(session)
     if known.session.restartable:
         known.revive()
+    known.requested()
     if not known.owned:
         cell_lifetime.register(known, known.close, shared=True)
     return known
@@ -140,9 +141,14 @@ class Dashboard(Panel):
         self._arrangement, self._tab = "rows", "hex"
         self._greeted = not owned  # a given session gets no memory unless requested
         self._arranged = False  # whether a user or a cell chose the arrangement
+        self.requested()
         super().__init__()
         self._host_panels()
         _open.append(self)
+
+    def requested(self) -> None:
+        """Record that a cell requests the dashboard now: a view of it then shows its top."""
+        self._requested = time.monotonic()
 
     def _host_panels(self) -> None:
         for panel in self.panels:
@@ -189,7 +195,7 @@ class Dashboard(Panel):
         if self._sample_task is not None and not self._sample_task.done:
             raise ValueError("the steps are running: wait until they have ended")
         self._greeted = True
-        self._sample = SampleRun(self.session, self.panels, self._sample_changed)
+        self._sample = SampleRun(self.session, self.panels, self._sample_changed, self._send_sample)
         self._sample_task = scheduler.start(self._sample.steps(), self.fail)
 
     @handler
@@ -203,8 +209,14 @@ class Dashboard(Panel):
     def _sample_state(self) -> dict[str, Any]:
         return {"steps": [], "said": ""} if self._sample is None else self._sample.state()
 
+    def _send_sample(self) -> None:
+        latency = self.panels.plot.headline
+        self.broadcast_state(
+            "sample", lambda: {"sample": self._sample_state(), "latency": latency()}
+        )
+
     def _sample_changed(self) -> None:
-        self.broadcast_state("sample", lambda: {"sample": self._sample_state()})
+        self._send_sample()
         if self._arrangement == "tabs" and self._sample is not None and self._sample.running:
             self.arrange("tabs", self._sample.running)
 
@@ -213,6 +225,7 @@ class Dashboard(Panel):
         models = {name: panel.model_id for name, panel in self.panels._asdict().items()}
         own: dict[str, Any] = {"panels": models, "sample": self._sample_state()}
         own |= {"arranged": self._arranged_state(), "gauges": self._load}
+        own["requested_s"] = time.monotonic() - self._requested
         return sides_state(self.session) | self._status() | own
 
     def _status(self) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ...units import size_text
+from ...units import size_text, us
 from ..base import scheduler
 from ..base.as_python import session_expression
 from ..base.background import in_background
+from ..base.panel import label_of
 from ..base.session_model import SessionModel
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 _ROWS, _WIDTH, _BLOCK = 128, 512, 8  # pixels of a byte; rows of a transfer
 _BLOCK_S = 0.06  # between two transfers, so that the image grows visibly
-_MEASURE_S = 3.0
+_MEASURE_S, _REPORT_S = 3.0, 0.25
 
 
 @dataclass(slots=True)
@@ -39,12 +41,23 @@ def _image() -> Any:
 
 
 class SampleRun:
-    """One run of the steps with the panels of a dashboard; `changed()` follows each step."""
+    """One run of the steps with the panels of a dashboard.
 
-    def __init__(self, session: Session, panels: Panels, changed: Callable[[], None]) -> None:
-        self._session, self._panels, self._changed = session, panels, changed
+    Args:
+        session: The session.
+        panels: Its panels.
+        changed: Called as a step begins or ends.
+        measured: Called when the latency plot has new samples.
+    """
+
+    def __init__(
+        self, session: Session, panels: Panels, changed: Callable[[], None],
+        measured: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._session, self._panels = session, panels
+        self._changed, self._measured = changed, measured
         self._region: SessionRegion
-        self._said = ""
+        self._said, self._took_ns = "", 0.0
         name = session_expression(session)
         self._steps = [
             _Step(
@@ -107,7 +120,7 @@ class SampleRun:
         yield from in_background(self._panels.plot.start)  # moves from the first second on
 
     def _write(self) -> scheduler.Steps:
-        image = _image()
+        image, took = _image(), []
         self._panels.hex.image = {}
         for row in range(0, _ROWS, _BLOCK):
             block = image[row : row + _BLOCK]
@@ -116,7 +129,10 @@ class SampleRun:
                 yield
             if run.error is not None:
                 raise run.error
+            took.append(self._panels.transfer.transfers[-1]["write_ns"])
+            self._measured()
             yield from scheduler.sleep(_BLOCK_S)
+        self._took_ns = median(took)
 
     def _look(self) -> scheduler.Steps:
         self._panels.hex.select(0, 16)
@@ -124,10 +140,18 @@ class SampleRun:
 
     def _measure(self) -> scheduler.Steps:
         plot = self._panels.plot  # measures since the first step
-        yield from scheduler.sleep(_MEASURE_S)
+        for _ in range(round(_MEASURE_S / _REPORT_S)):
+            yield from scheduler.sleep(_REPORT_S)
+            self._measured()
         yield from in_background(plot.stop)
         if (found := plot.headline()) is not None:
             self._said = (
-                f"The DPU wrote {size_text(_ROWS * _WIDTH)} in {_ROWS // _BLOCK} transfers: the "
-                f"image below. Then the median latency was {found['value']}."
+                f"The {_dpu(self._session)} wrote {size_text(_ROWS * _WIDTH)} in "
+                f"{_ROWS // _BLOCK} DMA writes of {us(self._took_ns)} µs: the image below. Then "
+                f"{found['samples']} writes of 64 B took {found['value']} at the median."
             )
+
+
+def _dpu(session: Session) -> str:
+    label: str = label_of(session)["label"]
+    return label if "DPU" in label else f"DPU ({label})"

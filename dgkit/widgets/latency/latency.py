@@ -545,7 +545,7 @@ class LatencyPlot(BokehPanel):
             figures, samples = run.history.figures(), run.history.samples
         p99 = f", p99 {us(figures['p99'])} µs" if "p99" in figures else ""
         about = f"p50 of {samples:,} samples: {run.config.description}{p99} ({run.config.label})"
-        return {"value": f"{us(figures['p50'])} µs", "text": about}
+        return {"value": f"{us(figures['p50'])} µs", "text": about, "samples": f"{samples:,}"}
 
     def static_html(self) -> str:
         """Return the reports of the runs as HTML."""

@@ -68,7 +68,7 @@ export function settingsRow(call) {
     for (const name of ["op", "size", "path", "count"]) show(name, setting);
   };
   const fields = Object.entries(controls).map(([name, control]) => [name, field(labels[name], control)]);
-  const row = h("div", { class: "dg-row" }, ...fields.map(([, box]) => box));
+  const row = h("div", { class: "dg-row dg-settings" }, ...fields.map(([, box]) => box));
   const live = fields.filter(([name]) => name === "size" || name === "count");
   return { row, update, show: (sweeps) => live.forEach(([, box]) => (box.hidden = sweeps)) };
 }
