@@ -325,23 +325,35 @@ class Agent:
         if caller is None:
             return
         check_user(caller.uid)
-        self._drop(self._by_fd.get(caller.fd, b""))
         account = self._state.account(caller)
         account.check_penalty()
         first_id = int.from_bytes(os.urandom(6), "little")
-        reply = welcome(self._state, first_id, hello.id)
+        reply = encode(welcome(self._state, first_id, hello.id))
         allowance = Allowance(account, self._state.limit, self._limits)
         with contextlib.ExitStack() as undo:
             account.take(clients=1)
             undo.callback(account.give, clients=1)
             client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees the client's resources; refuse if it cannot start
+            undo.callback(client.control.finish)
+            if not self._welcome(route, reply):
+                return
             undo.pop_all()
+        self._drop(self._by_fd.get(caller.fd, b""))
         account.arrive()
         self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
         self._by_fd[caller.fd] = route
-        self._reply(route, reply)
+
+    def _welcome(self, route: bytes, reply: bytes) -> bool:
+        """Send the reply to Hello; return False if its connection has ended.
+
+        Another connection may have its descriptor by then, which only libzmq can tell: it queues
+        the end of a connection before it closes the descriptor. Reading ZMQ_EVENTS has it look at
+        that queue, which send() does once in a millisecond only.
+        """
+        readable(self._listener.router)
+        return not self._try_send(route, reply)
 
     def _serve(self, client: Client, body: bytes) -> None:
         number = 0
@@ -432,18 +444,20 @@ class Agent:
             self._disconnect_flooding(client)
 
     def _deliver(self, route: bytes, body: bytes) -> bool:
-        """Send a reply; return False if the connection cannot accept it now."""
+        """Send a reply, if its client is not gone; return False if it cannot accept it now."""
+        return self._try_send(route, body) != zmq.EAGAIN
+
+    def _try_send(self, route: bytes, body: bytes) -> int:
+        """Send a reply; return 0, EAGAIN, or EHOSTUNREACH if the connection has ended."""
         router = self._listener.router
         try:
             router.send(route, _PART)
-        except zmq.Again:
-            return False
         except zmq.ZMQError as exc:
-            if exc.errno != zmq.EHOSTUNREACH:  # the client is gone; its event follows
+            if exc.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                 raise
-            return True
+            return exc.errno
         router.send(body, _LAST)
-        return True
+        return 0
 
     def _retry(self) -> None:
         """Retry, every few milliseconds, replies that slow clients did not accept at once."""

@@ -164,8 +164,12 @@ class Acceptor:
         return ended
 
     def disconnect(self, fd: int) -> None:
-        """Shut a connection down; libzmq then closes it."""
-        if fd in self._connections:
+        """Shut a connection down; libzmq then closes it.
+
+        Not if service() has yet to report the end of an earlier one with its descriptor, which the
+        caller means.
+        """
+        if fd in self._connections and fd not in self._ended:
             self._connections[fd].end()
 
     def messages_read(self) -> None:

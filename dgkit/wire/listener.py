@@ -2,9 +2,8 @@
 
 A connection is identified by its fd at the agent: libzmq sets it on each message (ZMQ_SRCFD) and
 reports it in the monitor's ACCEPTED and DISCONNECTED events. fd numbers are reused, so a client is
-bound to its fd when its Hello is read, after all pending monitor events. If the client has died by
-then, its state may be bound to the fd of a successor; that is harmless, because valid requests
-start at a number that only the reply to Hello contains, so this client can own nothing.
+bound to its fd when its Hello is read, after all pending monitor events, and only if libzmq accepts
+the reply for the connection: one that has ended may have a successor with its fd.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,11 +15,13 @@ import zmq
 from support.agent_faults import running
 from support.processes import cli
 from support.processes.agents import agent
+from support.processes.children import child
 from support.processes.waiting import until
 from support.processes.zmtp import Zmtp
 
 import dgkit
-from dgkit.wire import listener, sockets
+from dgkit.agent import Agent, ServeOptions
+from dgkit.wire import keys, listener, sockets
 from dgkit.wire.address import Address
 from dgkit.wire.connection import Connection
 
@@ -162,3 +165,68 @@ def test_a_folder_that_another_program_has_locked_ends_the_start(tmp_path):
             cli.ended(process, 10)
     finally:
         os.close(fd)
+
+
+PEER = """
+import sys
+import dgkit
+input()
+session = dgkit.connect(sys.argv[1])
+print("connected", flush=True)
+input()
+session.empty(64)
+print("served", flush=True)
+"""
+
+
+def _connections(one):
+    """Return the descriptors of an agent's connections, as far as events were read."""
+    one._listener.service()
+    return set(one._listener._acceptors[0]._connections)
+
+
+@pytest.mark.parametrize("address", ["ipc://{}/x.sock", "tcp://127.0.0.1:0"], ids=["unix", "tcp"])
+def test_a_late_hello_of_an_ended_connection_takes_no_other(tmp_path, monkeypatch, address):
+    """The kernel gives a new connection the lowest number, which the ended one had."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    keys.allow(keys.make().public)
+    one = Agent(ServeOptions(address.format(tmp_path), max_clients=1))
+    loop = threading.Thread(target=one.run)
+    with contextlib.ExitStack() as undo:
+        undo.callback(one.close)
+        first = undo.enter_context(child(PEER, one.endpoint))
+        second = undo.enter_context(child(PEER, one.endpoint))
+        first.say("connect")
+        until(lambda: _connections(one) and sockets.readable(one._listener.router), "its Hello")
+        (number,) = _connections(one)
+        first.kill()
+        until(lambda: not Path(f"/proc/self/fd/{number}").exists(), "it is closed")
+        second.say("connect")
+        until(lambda: number in _connections(one), "the second connection has its number")
+        loop.start()
+        undo.callback(loop.join)
+        undo.callback(one.stop)
+        assert second.line() == "connected"
+        assert second.ask("use it") == "served"
+
+
+def test_a_client_whose_connection_has_ended_ends_no_other(tmp_path):
+    with contextlib.ExitStack() as undo:
+        it = listener.Listener(f"ipc://{tmp_path}/x.sock", None)
+        undo.callback(it.close)
+        waiting = undo.enter_context(socket.socket(socket.AF_UNIX))
+        ended = undo.enter_context(socket.socket(socket.AF_UNIX))
+        ended.connect(f"{tmp_path}/x.sock")
+        acceptor = it._acceptors[0]
+        until(lambda: it.service() and len(acceptor), "the first connection")
+        (number,) = acceptor._connections
+        ended.shutdown(socket.SHUT_RDWR)  # close() would free a lower number here
+        until(lambda: not Path(f"/proc/self/fd/{number}").exists(), "it is closed")
+        waiting.connect(f"{tmp_path}/x.sock")
+        until(lambda: Path(f"/proc/self/fd/{number}").exists(), "its successor")
+        until(lambda: acceptor.admit(-1) or acceptor._ended, "both events are read")
+        it.disconnect(number)  # by the client of the first, which was not told of its end
+        assert not acceptor._connections[number].ended
+        assert it.service()[0] == [number]
+        it.disconnect(number)
+        assert acceptor._connections[number].ended
