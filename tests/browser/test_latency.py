@@ -151,3 +151,29 @@ def test_kernels_can_start_the_transfers_and_the_page_says_which_gpu(board, pane
     moves(board)
     path.select_option("auto")
     expect(caption).not_to_contain_text("emulated GPU")
+
+
+def test_panels_follow_the_presentation_mode_and_large_is_one_number_and_one_line(notebook):
+    notebook.cell(
+        "import dgkit\ns = dgkit.connect()\nr = s.empty(4096)\n"
+        "s.write(r, bytes(range(256)) * 16)\nv = dgkit.HexView(s, r)\nv"
+    )
+    view = notebook.ready("hexview")
+    byte = view.locator(".dg-hex-row .dg-hex-bytes").nth(2).locator("span").nth(3)
+    height = byte.bounding_box()["height"]
+    present = "() => app.commands.execute('application:toggle-presentation-mode')"
+    notebook.lab_page.ask(present)
+    try:
+        until(lambda: 1.15 < byte.bounding_box()["height"] / height < 1.3, "it is 17 / 14 as high")
+        byte.click()
+        until(lambda: notebook.value("v.selection") == (0x13, 0x14), "the byte is selected")
+        notebook.cell("p = dgkit.LatencyPlot(s)\np.start()\np")
+        plot = notebook.ready("latency")
+        plot.get_by_role("button", name="Large").click()
+        expect(plot.locator(".dg-large strong")).to_have_text(re.compile(r"[\d.]+ µs"))
+        expect(plot.locator(".dg-time canvas").first).to_be_visible()
+        expect(plot.get_by_role("table")).to_have_count(0)
+        notebook.lab_page.shot("latency-large")
+    finally:
+        notebook.lab_page.ask(present)
+    until(lambda: abs(byte.bounding_box()["height"] - height) < 1, "it is as before")

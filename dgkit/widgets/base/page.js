@@ -39,6 +39,37 @@ export function onTheme(change, signal) {
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
+const FONT_PX = 14; // --jp-content-font-size1 of a page that nobody has changed
+
+// Scales a panel with the font size of the page's content, which its settings and the presentation
+// mode of JupyterLab change. `outside` is an element around the panel.
+export function followFontSize(outside, root, signal) {
+  const ruler = h("span", {
+    style: "position:absolute;visibility:hidden;height:0;width:var(--jp-content-font-size1, 14px)",
+  });
+  const apply = () => {
+    const size = Number.parseFloat(getComputedStyle(outside).getPropertyValue("--jp-content-font-size1"));
+    const zoom = Math.min(4, Math.max(0.5, (size || FONT_PX) / FONT_PX));
+    if (root.style.getPropertyValue("--dg-zoom") === String(zoom)) return;
+    root.style.zoom = zoom;
+    root.style.setProperty("--dg-zoom", zoom);
+    root.dispatchEvent(new CustomEvent("dg-zoom"));
+  };
+  const watch = new ResizeObserver(apply);
+  outside.append(ruler);
+  watch.observe(ruler);
+  signal.addEventListener("abort", () => watch.disconnect());
+  apply();
+}
+
+export const zoomOf = (root) => Number(getComputedStyle(root).getPropertyValue("--dg-zoom")) || 1;
+
+// Calls `change(zoom)` after each change of a panel's scale, until the signal is aborted.
+export function onZoom(root, change, signal) {
+  for (let panel = root; panel; panel = panel.parentElement?.closest(".dgkit"))
+    panel.addEventListener("dg-zoom", () => change(zoomOf(root)), { signal });
+}
+
 // Calls `change(visible)` when the element enters or leaves the viewport, and when the page is hidden
 // or shown, until the signal is aborted.
 export function onVisible(element, change, signal) {

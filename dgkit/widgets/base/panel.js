@@ -3,7 +3,7 @@
 
 import { Channel, greeting } from "./channel.js";
 import { button, h, keepFocus } from "./elements.js";
-import { keepKeys, toClipboard } from "./page.js";
+import { followFontSize, keepKeys, toClipboard } from "./page.js";
 import { plural } from "./units.js";
 
 // The strip that shows an error and its remedy until it is dismissed. The focus then returns to
@@ -57,6 +57,7 @@ export function panel({ name, draw }) {
           view.note.remove();
           view.root.setAttribute("aria-label", state.title);
           view.titled(state);
+          if (!el.parentElement?.closest(".dgkit")) followFontSize(el, view.root, ending.signal);
           cleanUp = draw(view);
           view.root.dataset.ready = "";
         })

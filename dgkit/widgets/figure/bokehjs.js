@@ -1,7 +1,7 @@
 // Bokeh figures in a panel. BokehJS comes from the view's kernel, once per page, not the network.
 
 import { h } from "../base/elements.js";
-import { isDark, onTheme, sleep } from "../base/page.js";
+import { isDark, onTheme, onZoom, sleep, zoomOf } from "../base/page.js";
 
 const bokehOf = (version) => (window.Bokeh?.version === version ? window.Bokeh : (window.Bokeh?.[version] ?? null));
 
@@ -90,6 +90,17 @@ export async function drawFigures(view, places) {
   return { Bokeh, document: content, views, remove };
 }
 
+// Scales the fonts of figures that were drawn with those of 100 %.
+function scaleFonts({ document: content }, zoom) {
+  for (const model of content._all_models.values())
+    for (const { attr } of Object.values(model.properties ?? {})) {
+      if (!attr.endsWith("text_font_size")) continue;
+      const size = (model.dgkitSizes ??= {});
+      size[attr] ??= Number.parseFloat(model[attr]);
+      if (String(model[attr]).endsWith("px")) model[attr] = `${size[attr] * zoom}px`;
+    }
+}
+
 // Removes a document from the page's list, in which BokehJS keeps even empty ones.
 export function removeDocument(Bokeh, content) {
   const at = Bokeh.documents.indexOf(content);
@@ -109,13 +120,16 @@ export function renderFigures(view, places, drawn) {
         const figures = await drawFigures(view, places);
         current?.remove();
         current = figures;
-        if (current) drawn(current);
+        if (!current) return;
+        if (zoomOf(view.root) !== 1) scaleFonts(current, zoomOf(view.root));
+        drawn(current);
       })
       .catch((error) => {
         dark = null;
         view.fail(error);
       }));
   onTheme(redraw, view.signal);
+  onZoom(view.root, (zoom) => current && scaleFonts(current, zoom), view.signal);
   view.signal.addEventListener("abort", () => pending.then(() => current?.remove()));
   return redraw();
 }

@@ -1,5 +1,7 @@
 // Fills the Bokeh figures of figures.py, whose models are found by name.
 
+import { micros } from "../base/units.js";
+
 // A range of whole half decades around the values, so that it seldom changes.
 export function logRange(values, room = 0.95) {
   let low = Infinity;
@@ -16,6 +18,14 @@ export function logRange(values, room = 0.95) {
   return end > start ? [start, end] : [start, start * 10 ** 0.5];
 }
 
+// A limit for the scale, so that a few outliers do not flatten what is below; Infinity: none is far above.
+export function scaleLimit(values) {
+  const known = Float64Array.from(values.filter((value) => value > 0)).sort();
+  if (!known.length) return Infinity;
+  const limit = 10 * known[Math.floor(0.9 * (known.length - 1))];
+  return known.at(-1) > limit ? limit : Infinity;
+}
+
 // Tick values of a logarithmic axis: two to nine round numbers.
 export function logTicks([start, end]) {
   const span = Math.log10(end / start);
@@ -28,6 +38,15 @@ export function logTicks([start, end]) {
       if (tick >= start * 0.999 && tick <= end * 1.001) ticks.push(tick);
     }
   return ticks;
+}
+
+const TITLES = { time: "Latency over time", spread: "Distribution", curve: "Percentiles" };
+
+// What a title says of maxima above the scale.
+function above(values, range) {
+  let most = 0;
+  for (const value of values) if (value > most) most = value; // NaN: a gap
+  return range && most > range[1] ? `; max ${micros(1000 * most)} µs is above the scale` : "";
 }
 
 function* chained(...lists) {
@@ -71,14 +90,16 @@ export class LatencyDraw {
     this.#setRange(this.#model(name)[`${axis}_range`], wanted);
   }
   // Draws the last `seconds`: a point per block up to two minutes, beyond that a point per second.
-  time(seconds) {
+  time(seconds, large = false) {
     const { fine, coarse, distributionBefore: before } = this.#data;
     const points = seconds <= 120 ? fine : coarse;
     const now = Math.max(fine.lastShown, 0);
     const unit = seconds <= 120 ? 1 : 60;
     const span = seconds / unit;
     const columns = points.window(now - seconds, now, unit);
-    this.#fill("points", columns);
+    if (large) for (const name of ["p99", "max"]) columns[name].fill(NaN);
+    const limit = scaleLimit(large ? columns.p50 : columns.max);
+    const inside = (values) => values.filter((value) => value <= limit);
     const level = (name) => (before?.figures[name] ? [before.figures[name] / 1000, before.figures[name] / 1000] : []);
     const levels = { x: before ? [-span, 0] : [], p50: level("p50"), p99: level("p99") };
     for (const name of ["p50", "p99"]) if (levels[name].length < levels.x.length) levels[name] = [NaN, NaN];
@@ -86,7 +107,12 @@ export class LatencyDraw {
     this.#levels = JSON.stringify(levels);
     this.#setRange(this.#model("time").x_range, [-span, span / 100]);
     this.#model("time_axis").axis_label = `${unit === 1 ? "seconds" : "minutes"} before the last sample`;
-    this.#setLog("time", "y", logRange(chained(columns.p50, columns.p99, columns.max, levels.p50, levels.p99)));
+    const { p50, p99, max } = columns;
+    const range = logRange(chained(inside(p50), inside(p99), inside(max), levels.p50, levels.p99));
+    const top = range ? range[1] / 1.04 : Infinity; // where maxima above the scale are drawn
+    this.#fill("points", { ...columns, drawn: max.map((value) => Math.min(value, top)) });
+    this.#setLog("time", "y", range);
+    this.#title("time", above(max, range));
   }
   distribution() {
     const { distribution: now, distributionBefore: before } = this.#data;
@@ -113,30 +139,34 @@ export class LatencyDraw {
     this.#setLog("curve", "y", logRange(chained(current.us, earlier.us)));
   }
   // Sets the titles and legends of the figures.
-  labels() {
-    const { run } = this.#data;
-    const suffix = run ? `: ${run.label}, ${run.words}` : "";
-    const titles = { time: "Latency over time", spread: "Distribution", curve: "Percentiles" };
-    for (const [name, title] of Object.entries(titles)) {
-      this.#model(name).title.text = title + suffix;
-      this.#legend(name);
+  labels(large) {
+    for (const name of Object.keys(TITLES)) {
+      this.#title(name);
+      this.#legend(name, large);
     }
   }
-  #legend(name) {
+  #title(name, more = "") {
+    const { run } = this.#data;
+    const text = TITLES[name] + (run ? `: ${run.label}, ${run.words}` : "") + more;
+    const { title } = this.#model(name);
+    if (title.text !== text) title.text = text;
+  }
+  #legend(name, large) {
     const { run, before } = this.#data;
     const legend = this.#model(`${name}_legend`);
     for (const item of legend.items) {
       const isBefore = item.name === "before";
       item.visible = isBefore ? Boolean(before) : name === "time" || Boolean(run);
+      if (large) item.visible &&= item.name === "p50";
       if (name === "time") continue;
       const prefix = !before ? "" : isBefore ? "before: " : "after: ";
       item.label = { value: prefix + ((isBefore ? before : run)?.words ?? "") };
     }
     legend.change.emit(); // otherwise the legend shows no glyphs until it is rendered again
   }
-  all(seconds) {
-    this.labels();
-    this.time(seconds);
+  all(seconds, large) {
+    this.labels(large);
+    this.time(seconds, large);
     this.distribution();
   }
   // Draws a sweep over the previous one.

@@ -130,9 +130,12 @@ def _time(colours: _Colours) -> Any:
     fig = _figure("time", "Latency over time", colours, x=(-30, 0), y=(0.1, 10))
     fig.xaxis.axis_label = "seconds before the last sample"
     fig.yaxis.axis_label = "latency, µs (log scale)"
-    source, before = _source("points", "x ago p50 p99 max samples"), _source("levels", "x p50 p99")
+    source, before = (
+        _source("points", "x ago p50 p99 max drawn samples"),
+        _source("levels", "x p50 p99"),
+    )
     maximum = fig.scatter(
-        "x", "max", source=source, marker="triangle", size=5, color=colours.max, alpha=0.8
+        "x", "drawn", source=source, marker="triangle", size=5, color=colours.max, alpha=0.8
     )
     p99 = fig.line("x", "p99", source=source, color=colours.p99, line_width=1.8, line_dash=[6, 3])
     p50 = fig.line("x", "p50", source=source, color=colours.p50, line_width=2.2)

@@ -6,7 +6,7 @@ import { panel, pythonButton } from "../base/panel.js";
 import { renderFigures } from "../figure/bokehjs.js";
 import { LatencyData } from "./data.js";
 import { LatencyDraw } from "./draw.js";
-import { filesRow, liveActions, liveCaption, liveTable, pictureOf, settingsRow } from "./parts.js";
+import { filesRow, largeNumber, liveActions, liveCaption, liveTable, pictureOf, settingsRow } from "./parts.js";
 import { modeSwitch, sweepActions, sweepCaption, sweepStatus, sweepTable } from "./sweep.js";
 
 // Removes a figure's tools from the tab order: they have no accessible names, and the controls, the
@@ -28,6 +28,7 @@ class LatencyView {
   #draw = null;
   #figures = null;
   #paused = false;
+  #large = false;
   #seconds = 30;
   #framesWaiting = null;
   #due = { time: false, distribution: false };
@@ -38,6 +39,7 @@ class LatencyView {
     this.#view = view;
     this.status = h("p", { role: "status", class: "dg-help" });
     this.caption = h("div", { class: "dg-caption" });
+    this.large = largeNumber();
     this.figures = ["time", "spread", "curve", "sizes"].map((name) =>
       h("div", { class: `dg-figure dg-${name}`, "aria-hidden": "true" }),
     );
@@ -53,6 +55,7 @@ class LatencyView {
       call,
       {
         pause: (control) => this.#pause(control),
+        enlarge: (control) => this.#enlarge(control),
         range: (seconds) => {
           this.#seconds = seconds;
           this.#redraw();
@@ -71,6 +74,7 @@ class LatencyView {
       this.settings.row,
       this.status,
       this.caption,
+      this.large.element,
       h("div", { class: "dg-figures" }, ...this.figures),
       this.table.table,
       this.sweepTable.table,
@@ -135,6 +139,12 @@ class LatencyView {
     control.setAttribute("aria-pressed", String(this.#paused));
     this.#setStatus(this.state);
     if (!this.#paused) this.#redraw();
+  }
+  #enlarge(control) {
+    this.#large = !this.#large;
+    control.setAttribute("aria-pressed", String(this.#large));
+    this.#view.root.toggleAttribute("data-large", this.#large);
+    this.#redraw();
   }
   #setState(state, buffers) {
     const first = !this.state;
@@ -215,7 +225,7 @@ class LatencyView {
       }
       const all = this.#due.distribution;
       this.#due = { time: false, distribution: false };
-      this.#draw.time(this.#seconds);
+      this.#draw.time(this.#seconds, this.#large);
       if (!all) return;
       this.#draw.distribution();
       this.#updateText();
@@ -225,7 +235,7 @@ class LatencyView {
     this.#updateText();
     if (!this.#draw) return;
     if (this.#sweeps) this.#draw.sizes(this.state);
-    else this.#draw.all(this.#seconds);
+    else this.#draw.all(this.#seconds, this.#large);
   }
   #redrawSweep() {
     this.sweep.update(this.state);
@@ -239,6 +249,7 @@ class LatencyView {
   #updateText() {
     this.sweepTable.update(this.state);
     this.table.update(this.#data);
+    this.large.update(this.#data);
     if (this.#sweeps) this.table.table.hidden = true;
     else this.sweepTable.table.hidden = true;
     const lines = this.#lines;

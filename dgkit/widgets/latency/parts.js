@@ -11,9 +11,13 @@ const RANGES = [
 ];
 
 // The row of actions; `call(name, fields)` calls the kernel.
-export function liveActions(call, { pause, range }, python) {
+export function liveActions(call, { pause, enlarge, range }, python) {
   const start = button("Start", () => call(start.dataset.action), { class: "dg-button dg-main" });
   const pauseButton = button("Pause drawing", () => pause(pauseButton), { "aria-pressed": "false" });
+  const large = button("Large", () => enlarge(large), {
+    "aria-pressed": "false",
+    title: "One large number and one line, for a lecture",
+  });
   const span = choice(RANGES, { onchange: () => range(Number(span.value)) });
   const keep = button("Keep for comparison", () => call("keep"));
   const drop = button("Remove comparison", () => call("drop"), { hidden: true });
@@ -26,6 +30,7 @@ export function liveActions(call, { pause, range }, python) {
     keep,
     drop,
     python,
+    large,
     field("Time shown", span),
   );
   const update = (state) => {
@@ -35,6 +40,19 @@ export function liveActions(call, { pause, range }, python) {
     keep.disabled = !state.run?.samples && !state.running;
   };
   return { row, update };
+}
+
+// The median as one large number, and what it is of.
+export function largeNumber() {
+  const value = h("strong");
+  const text = h("span");
+  const element = h("p", { class: "dg-large" }, value, text);
+  const update = ({ run }) => {
+    const { p50, p99 } = run?.figures ?? {};
+    value.textContent = p50 ? `${micros(p50, 2)} µs` : "–";
+    text.textContent = p50 ? `p50 of ${run.words}${p99 ? `; p99 ${micros(p99, 2)} µs` : ""}` : "no samples yet";
+  };
+  return { element, update };
 }
 
 // The row of settings. A control that has the focus is not updated.

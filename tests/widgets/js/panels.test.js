@@ -5,7 +5,7 @@ import { layoutFor } from "../../../dgkit/widgets/hexview/grid.js";
 import { searchText } from "../../../dgkit/widgets/hexview/tools.js";
 import { numberText, parseOffset, valueAt } from "../../../dgkit/widgets/hexview/values.js";
 import { histogramOf, Points, percentText } from "../../../dgkit/widgets/latency/data.js";
-import { logRange, logTicks } from "../../../dgkit/widgets/latency/draw.js";
+import { logRange, logTicks, scaleLimit } from "../../../dgkit/widgets/latency/draw.js";
 import { payloadError } from "../../../dgkit/widgets/transfer/form.js";
 import { ticksOf, timeText } from "../../../dgkit/widgets/transfer/timeline.js";
 import { halves } from "../../../dgkit/widgets/transfer/transfer.js";
@@ -125,4 +125,12 @@ test("commands between comments are copied as one row", () => {
   );
   assert.equal(inARow(["a", "b"]), "a && b");
   assert.equal(inARow(["a # why", "b"]), "a # why\nb");
+});
+
+test("the scale of latencies has a limit only if a few values are far above the others", () => {
+  const usual = Float64Array.from({ length: 99 }, (_, at) => 1 + at / 100);
+  assert.equal(scaleLimit(usual), Infinity);
+  assert.equal(scaleLimit([]), Infinity);
+  const limit = scaleLimit(Float64Array.from([...usual, 500, NaN]));
+  assert.ok(limit > 2 && limit < 20, limit);
 });
