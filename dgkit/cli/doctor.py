@@ -81,6 +81,28 @@ _MAX_WIDTH = 100
     help="Also run harmless experiments, named first: contexts, copies, registrations, loopbacks.",
 )
 @click.option(
+    "--compare",
+    "pair",
+    nargs=2,
+    default=None,
+    metavar="A B",
+    help="Compare two recordings: what differs and matters for the goal, first.",
+)
+@click.option(
+    "--peer",
+    default="",
+    show_default=False,
+    metavar="ADDRESS",
+    help="With --try: also RDMA with the agent at ADDRESS (`dgkit serve --provider verbs`).",
+)
+@click.option(
+    "--keys",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="With --peer: this side's key pair.",
+)
+@click.option(
     "--nics",
     "maps",
     is_flag=True,
@@ -137,6 +159,9 @@ def doctor(**options: Any) -> int:
     `--nics` shows, for each GPU, the nearest NIC that is up, their distance, the link in use, the
     GID and its network namespace, and what NCCL and UCX take. Exit code 1: no NIC is up.
 
+    `--compare A B` judges two recordings for one goal: a machine that works and one that does not,
+    or one before and after. Exit code 0: no verdict differs; 1: one does.
+
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
@@ -170,6 +195,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
       dgkit doctor --try
       dgkit doctor --nics --svg nics.svg
+      dgkit doctor --compare good.snap bad.snap
       dgkit doctor --record host.snap --word rack7
       dgkit doctor --from host.snap --from dpu.snap
     """
@@ -189,6 +215,9 @@ class _Options:
     reported: bool
     symptom: str
     tries: bool
+    pair: tuple[str, str] | None
+    peer: str
+    keys: str
     maps: bool
     svg: str
     files: tuple[str, ...]
@@ -206,8 +235,12 @@ def _run(options: _Options) -> int:
     if options.word:
         raise click.UsageError("--word requires --record FILE")
     _check_form(options)
+    if (options.peer and not options.tries) or (options.keys and not options.peer):
+        raise click.UsageError("--peer requires --try, and --keys requires --peer")
     if options.maps:
         return _nics(options)
+    if options.pair:
+        return _compare(options, *options.pair)
     if options.tries:
         diagnosis = _try(options)
         return _print(options, diagnosis)
@@ -229,6 +262,22 @@ def _print(options: _Options, diagnosis: Diagnosis) -> int:
     else:
         _show(diagnosis, verbose=options.verbose)
     return diagnosis.exit_code
+
+
+def _compare(options: _Options, first: str, second: str) -> int:
+    """Compare two recordings; 0 if no verdict differs, else 1."""
+    from ..doctor.api import compared
+    from ..doctor.format.differences import comparison_page
+
+    with _usage(first, second):
+        found = compared(first, second, options.goal.lower(), size=options.exported)
+    if options.json_:
+        print_json(found.as_dict())
+    else:
+        out = console()
+        for line in comparison_page(found, width=min(out.width, _MAX_WIDTH)):
+            out.print(_styled(line), soft_wrap=True)
+    return int(any(one.decides for one in found.differences))
 
 
 def _nics(options: _Options) -> int:
@@ -264,7 +313,14 @@ def _try(options: _Options) -> Diagnosis:
         say(f"{found['verdict']}: {found['subject']}: {found['experiment']}: {found['said']}")
 
     with _usage():
-        return attempt(options.goal.lower(), size=options.exported, announce=announce, done=done)
+        return attempt(
+            options.goal.lower(),
+            size=options.exported,
+            peer=options.peer,
+            keys=options.keys,
+            announce=announce,
+            done=done,
+        )
 
 
 def _diagnose(options: _Options, checks: tuple[str, ...] = ()) -> Diagnosis:
@@ -294,12 +350,17 @@ def _check_form(options: _Options) -> None:
     if options.tries:
         forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
         forms |= {"CHECK": bool(options.checks), "--from": bool(options.files)}
+    if options.pair:
+        forms |= {"--compare": True, "--json": False, "CHECK": bool(options.checks)}
+        forms |= {"--from": bool(options.files), "--fast": options.fast}
     if options.maps:
         forms |= {"--nics": True, "--json": False, "CHECK": bool(options.checks)}
     elif options.svg:
         raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
-    single = explained or reported or options.symptom or options.tries or options.maps
+    single = (
+        explained or reported or options.symptom or options.tries or options.maps or options.pair
+    )
     if len(given) > 1 and single:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if reported and options.checks:

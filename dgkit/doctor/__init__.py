@@ -12,6 +12,8 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     finding, references verdict, evidence, remedy and sources of a finding
     data_paths          verdicts on the data paths of data_path_specs
     symptoms            error texts of symptom_table, explained by the findings
+    experiments         what --try runs; its results overrule inferences
+    two_machines        comparison of two recordings
     diagnosis, format   the result, and its text, HTML and summary
 
 Readings become facts, facts become findings, and findings become verdicts on data paths. The doctor

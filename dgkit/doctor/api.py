@@ -28,6 +28,7 @@ from .redact.redactor import Redactor
 from .registry import named
 from .runner import Progress, diagnose, live_machine
 from .symptoms import Explanations, explain, kernel_words, matches, needed_checks
+from .two_machines import Comparison, compare
 
 if TYPE_CHECKING:
     from .format.nics import NicMap
@@ -138,6 +139,8 @@ def attempt(
     goal: Goal | str | None = None,
     *,
     size: int | str = SIZE,
+    peer: str = "",
+    keys: str = "",
     announce: Callable[[Sequence[Experiment]], None] | None = None,
     done: Callable[[Result], None] | None = None,
     progress: Progress | None = None,
@@ -150,6 +153,9 @@ def attempt(
     Args:
         goal: As for `examine`.
         size: As for `examine`.
+        peer: Address of an agent of provider verbs on another machine (`dgkit serve --provider
+            verbs`): its or this machine's memory is written and read by RDMA.
+        keys: Name of this side's key pair, for `peer`.
         announce: Called with the experiments before the first one runs.
         done: Called with each result.
         progress: As for `examine`.
@@ -157,7 +163,7 @@ def attempt(
     wanted, n_bytes = parse_goal(goal), parse_export_size(size)
     with live_machine() as machine:
         diagnosis = diagnose([machine], goal=wanted, size=n_bytes, progress=progress)
-        experiments = plan(machine)
+        experiments = plan(machine, peer, keys)
     if announce is not None:
         announce(experiments)
     results = []
@@ -166,6 +172,29 @@ def attempt(
         if done is not None:
             done(results[-1])
     return overrule(diagnosis, results)
+
+
+def compared(
+    first: str | PathLike[str],
+    second: str | PathLike[str],
+    goal: Goal | str | None = None,
+    *,
+    size: int | str = SIZE,
+) -> Comparison:
+    """Compare two snapshots, of two machines or of one at two times, for one goal.
+
+    Args:
+        first: File A.
+        second: File B.
+        goal: As for `examine`; None takes that of A.
+        size: As for `examine`.
+
+    Raises:
+        ValueError: If a file is not a snapshot, or there is no such goal.
+        OSError: If a file cannot be read.
+    """
+    machines = [load_machine(first), load_machine(second)]
+    return compare(*machines, goal=parse_goal(goal), size=parse_export_size(size))
 
 
 def nics(snapshot: str | PathLike[str] | None = None) -> NicMap:
@@ -312,6 +341,7 @@ class CallableModule(ModuleType):
 
     __call__ = staticmethod(examine)
     nics = staticmethod(nics)
+    compare = staticmethod(compared)
     attempt = staticmethod(attempt)
     diagnose = staticmethod(diagnose)
     load = staticmethod(load)

@@ -116,7 +116,7 @@ def _explains(cause: Finding, finding: Finding) -> bool:
 
 
 @cache
-def _serving(goal: Goal) -> frozenset[str]:
+def serving(goal: Goal) -> frozenset[str]:
     """Return the checks on which a path to the goal depends."""
     return frozenset(
         check
@@ -138,4 +138,4 @@ def _rank(finding: Finding, found: Sequence[Finding], goal: Goal) -> tuple[float
     own = finding.check in OWN
     if own and goal in BY_OTHERS:
         worst = min(worst, _BELOW_WARNINGS)
-    return (-worst, own, bool(finding.follows), finding.check not in _serving(goal))
+    return (-worst, own, bool(finding.follows), finding.check not in serving(goal))

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.processes.agents import agent
 from support.processes.children import child
 
 from dgkit.cli import main
@@ -76,10 +77,10 @@ def verbs(tmp_path_factory):
 # Forks for each line, a fault and an experiment, so that each has its own drivers without the time
 # of another import; the answer is what the experiment prints.
 SERVER = """
-import os, sys
+import os, shlex, sys
 from dgkit.doctor.experiments.program import main
 for line in sys.stdin:
-    fault, *query = line.split()
+    fault, *query = shlex.split(line)
     if not os.fork():
         os.environ["DGKIT_FAKE_VERBS"] = os.environ["DGKIT_FAKE_CUDA"] = fault
         main(query)
@@ -131,6 +132,15 @@ def test_a_child_that_hangs_or_crashes_is_a_failure(query, fault, said, verbs, m
 @pytest.mark.parametrize("query", [CONTEXT, COPY, DMABUF, PEERMEM, SOFTDOCA, HOST])
 def test_without_a_fault_each_experiment_works(query, answer):
     assert answer(query, "gpus=2")["done"]
+
+
+def test_memory_of_another_machines_agent_is_written_and_read_back(answer):
+    with agent(role="host") as host:
+        said = answer(("rdma-peer", host.address, "''", "host", "soft"), "gpus=1")
+        assert said == {"done": True, "said": "the data are right both ways, by soft"}
+    said = answer(("rdma-peer", host.address, "''", "host", "soft"), "gpus=1")
+    assert not said["done"]
+    assert "no agent" in said["said"] or "listens" in said["said"], said
 
 
 def test_a_run_names_each_experiment_before_the_first_and_finds_the_pair_that_fails(

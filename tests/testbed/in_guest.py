@@ -5,6 +5,7 @@ Exits with 1 if a check fails.
 
 import ctypes
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -14,6 +15,10 @@ import numpy as np
 
 import dgkit
 from dgkit import dma, errors
+from dgkit.doctor.experiments.perform import perform
+from dgkit.doctor.experiments.plan import plan
+from dgkit.doctor.finding import Verdict
+from dgkit.doctor.runner import live_machine
 from dgkit.types import GpuSpan
 
 
@@ -125,6 +130,23 @@ def memory_on_demand_is_refused_by_a_device_in_software() -> None:
         check(device.register(memory).registration == "pinned", "it is not pinned")
 
 
+def the_doctors_experiments_run_over_soft_roce() -> None:
+    """Loopback and an agent's memory work; Soft-RoCE takes no dma-buf."""
+    serve = [sys.executable, "-m", "dgkit", "serve", "--provider", "verbs"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as agent:
+        address = agent.stdout.readline().strip()
+        with live_machine() as machine:
+            planned = {(one.name, one.subject): one for one in plan(machine, address)}
+        loopback = perform(planned["rdma-loopback", "rxe0, host memory to host memory"])
+        peer = perform(planned["rdma-peer", "the agent, host memory"])
+        agent.terminate()
+    mapped = perform(planned["register-dmabuf", "rxe0 and GPU 0"])
+    check(loopback.said == "the data are right both ways (pinned)", f"{loopback}")
+    check(peer.said == "the data are right both ways, by verbs", f"{peer}")
+    check((loopback.verdict, peer.verdict) == (Verdict.OK, Verdict.OK), f"{loopback}, {peer}")
+    check(mapped.said == "ibv_reg_dmabuf_mr: Operation not supported", f"{mapped}")
+
+
 def run(name: str, body: Callable[[], None]) -> bool:
     """Run one of the checks above; print how it ended."""
     began = time.monotonic()
@@ -143,7 +165,8 @@ def main() -> int:
     ok = [run(each.__name__, each) for each in (a_device_says_what_it_is,
           a_region_is_read_written_and_revoked, a_session_moves_bytes_by_rdma,
           gpu_memory_is_refused_with_the_reason_of_both_ways,
-          memory_on_demand_is_refused_by_a_device_in_software)]  # fmt: skip
+          memory_on_demand_is_refused_by_a_device_in_software,
+          the_doctors_experiments_run_over_soft_roce)]  # fmt: skip
     return 0 if all(ok) else 1
 
 

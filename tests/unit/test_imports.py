@@ -43,7 +43,7 @@ ALLOWED = {
     "report": _BASE,
     "wire": _BASE | {"runtime_folder"},
     "gpu_initiated": _BASE | {"dma", "memory", "report"},
-    "doctor": _BASE | {"_version", "dma", "wire"},  # dma for experiments, wire for its version
+    "doctor": _BASE | {"_version", "dma", "session", "wire"},  # for experiments; wire's version
     "runtime_folder": {"errors", "files"},
     "testbed": _BASE | {"dma", "memory", "runtime_folder", "session", "wire"},
     "teach": _BASE | {"dma", "gpu_initiated", "memory"},

@@ -19,6 +19,7 @@ TITLES = {
     "register-dmabuf": "Registering GPU memory (dma-buf)",
     "register-peermem": "Registering GPU memory (peermem)",
     "rdma-loopback": "RDMA loopback",
+    "rdma-peer": "RDMA with another machine",
     "doca-dma": "DOCA DMA",
 }
 # What a text in the answer of a failed experiment says about the cause, and what to do.

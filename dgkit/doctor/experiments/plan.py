@@ -43,13 +43,20 @@ _MAPS_DMABUF = (
 _RDMA = ("rdma-devices", "rdma-core", "memlock", "memlock-queues", "container")
 
 
-def plan(machine: Machine) -> list[Experiment]:
-    """Return the experiments that fit this machine's GPUs, RDMA devices and DOCA."""
+def plan(machine: Machine, peer: str = "", keys: str = "") -> list[Experiment]:
+    """Return the experiments that fit this machine's GPUs, RDMA devices and DOCA.
+
+    Args:
+        machine: The machine.
+        peer: Address of an agent on another machine, whose memory is read and written by RDMA.
+        keys: Name of this side's key pair, for that.
+    """
     gpus = machine.know(_gpus)
     return [
         *(_context(at) for at in range(len(gpus))),
         *(_copy(*pair) for pair in combinations(range(len(gpus)), 2)),
         *_rdma(machine, gpus),
+        *(_peer(peer, keys, place) for place in ("host", "gpu") if peer),
         *_doca(machine, gpus),
     ]
 
@@ -128,6 +135,19 @@ def _loopback(device: str, source: int, target: int) -> Experiment:
         query=("rdma-loopback", device, *places),
         data_path="rdma-gpu-dmabuf" if source >= 0 else "rdma-host",
         checks=(*_RDMA, *_MAPS_DMABUF, "bar1-size", "iommu") if source >= 0 else _RDMA,
+    )
+
+
+def _peer(address: str, keys: str, place: str) -> Experiment:
+    what = f"{'GPU' if place == 'gpu' else 'host'} memory of the session with the agent"
+    return Experiment(
+        name="rdma-peer",
+        subject=f"the agent, {what.partition(' of ')[0]}",
+        does=f"write and read 64 KiB of {what} at {address.partition('?')[0]} by RDMA",
+        query=("rdma-peer", address, keys, place, "verbs"),
+        data_path="rdma-gpu-dmabuf" if place == "gpu" else "rdma-host",
+        complete=place == "gpu",
+        checks=_RDMA,
     )
 
 

@@ -223,6 +223,25 @@ def rdma_loopback(device: str, source: str, target: str) -> str:
     return _through("verbs", device, (source, target), _MOVED)
 
 
+def rdma_peer(address: str, keys: str, place: str, provider: str) -> str:
+    """Write and read 64 KiB of another machine's memory through its agent's session."""
+    from ...errors import DeviceUnavailable, DgkitError
+    from ...session.connect import connect
+
+    data = _pattern(_MOVED, 1)
+    try:
+        with connect(address, keys=keys or None, provider=provider, timeout=10) as session:
+            region = session.empty(_MOVED, on=place)
+            how = session.write(region, data)
+            _compare(session.read(region, _MOVED), data, "the transfer")
+            region.close()
+    except DeviceUnavailable as why:
+        raise ExperimentNotRun(why.words) from None
+    except DgkitError as why:
+        raise ExperimentFailed(str(why)) from None
+    return f"the data are right both ways, by {how.provider}"
+
+
 def doca_dma(provider: str, target: str) -> str:
     """Write and read 4 KiB by DOCA DMA."""
     return _through(provider, None, (_HOST, target), _SMALL)
@@ -262,6 +281,7 @@ QUERIES: dict[str, Callable[..., str]] = {
     "register-dmabuf": register_dmabuf,
     "register-peermem": register_peermem,
     "rdma-loopback": rdma_loopback,
+    "rdma-peer": rdma_peer,
     "doca-dma": doca_dma,
 }
 

@@ -1,0 +1,141 @@
+"""Comparison of two machines, or of one at two times: what differs, and what of it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from .causes import serving
+from .collect.snapshot import RecordedReader
+from .data_paths import DataPath
+from .diagnosis import Diagnosis
+from .finding import Finding, Verdict
+from .goals import Goal
+from .machine import SIZE, Machine
+from .runner import diagnose
+
+_MATTERS = (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A check whose findings differ.
+
+    Attributes:
+        check: Name of the check.
+        title: Its title.
+        matters: Whether a data path to the goal depends on it.
+        first, second: Findings of A and of B, worst first.
+    """
+
+    check: str
+    title: str
+    matters: bool
+    first: tuple[Finding, ...]
+    second: tuple[Finding, ...]
+
+    @property
+    def verdicts(self) -> tuple[Verdict, Verdict]:
+        """Worst verdicts of A and of B."""
+        none = Verdict.NOT_APPLICABLE
+        both = (self.first, self.second)
+        first, second = (max((one.verdict for one in side), default=none) for side in both)
+        return first, second
+
+    @property
+    def decides(self) -> bool:
+        """True if the verdicts differ, and one of them is more than ok."""
+        first, second = self.verdicts
+        return first is not second and (first in _MATTERS or second in _MATTERS)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "check": self.check,
+            "matters": self.matters,
+            "decides": self.decides,
+            "a": [finding.as_dict() for finding in self.first],
+            "b": [finding.as_dict() for finding in self.second],
+        }
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Two diagnoses for the same goal.
+
+    Attributes:
+        first, second: Diagnoses of A and of B.
+        differences: Checks that differ: those that decide the goal first.
+        same: Number of checks whose findings are the same.
+        readings: Keys whose readings differ.
+    """
+
+    first: Diagnosis
+    second: Diagnosis
+    differences: tuple[Difference, ...]
+    same: int
+    readings: tuple[str, ...]
+
+    @property
+    def paths(self) -> tuple[tuple[DataPath, DataPath], ...]:
+        """Data paths whose verdict differs."""
+        others = {path.name: path for path in self.second.data_paths}
+        both = [(path, others.get(path.name, path)) for path in self.first.data_paths]
+        return tuple((a, b) for a, b in both if a.word != b.word)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {
+            "goal": str(self.first.goal),
+            "a": self.first.case.machine.name,
+            "b": self.second.case.machine.name,
+            "verdicts": [str(self.first.verdict), str(self.second.verdict)],
+            "data_paths": [{"name": a.name, "a": a.word, "b": b.word} for a, b in self.paths],
+            "differences": [one.as_dict() for one in self.differences],
+            "same": self.same,
+            "readings": list(self.readings),
+        }
+
+
+def compare(first: Machine, second: Machine, *, goal: Goal | None, size: int = SIZE) -> Comparison:
+    """Judge two recorded machines for one goal, by default that of the first, and compare.
+
+    Raises:
+        ValueError: A machine is not a recording.
+    """
+    one = diagnose([first], goal=goal, size=size)
+    other = diagnose([second], goal=one.goal, size=size)
+    checks = [_difference(name, one, other) for name in _names(one, other)]
+    different = [check for check in checks if _plain(check.first) != _plain(check.second)]
+    different.sort(key=lambda d: (not d.decides, not d.matters, -max(d.verdicts)))
+    same, readings = len(checks) - len(different), tuple(_readings(first, second))
+    return Comparison(one, other, tuple(different), same, readings)
+
+
+def _names(*diagnoses: Diagnosis) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f.check for diagnosis in diagnoses for f in diagnosis.findings))
+
+
+def _findings(diagnosis: Diagnosis, check: str) -> tuple[Finding, ...]:
+    return tuple(sorted(diagnosis.of(check), key=lambda one: -one.verdict))
+
+
+def _difference(check: str, one: Diagnosis, other: Diagnosis) -> Difference:
+    first, second = _findings(one, check), _findings(other, check)
+    title = (*first, *second)[0].title
+    return Difference(check, title, check in serving(one.goal), first, second)
+
+
+def _plain(findings: Iterable[Finding]) -> list[tuple[Verdict, str, str]]:
+    """Return what two findings must have in common to be the same: not the device's address."""
+    return sorted((one.verdict, one.found, one.needed) for one in findings)
+
+
+def _readings(first: Machine, second: Machine) -> Iterator[str]:
+    """Yield the keys of readings that both have and that differ."""
+    known = []
+    for machine in (first, second):
+        if not isinstance(machine.read, RecordedReader):
+            raise ValueError(f"{machine.name} is not a recording")
+        known.append(machine.read.snapshot.readings)
+    yield from (key for key in sorted(known[0].keys() & known[1]) if known[0][key] != known[1][key])
