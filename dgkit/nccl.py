@@ -38,13 +38,18 @@ def plugin_path() -> Path:
     return _installed("libnccl-rma-dgkit.so")
 
 
-def environment(statistics_folder: str | os.PathLike[str] | None = None) -> dict[str, str]:
+def environment(
+    statistics_folder: str | os.PathLike[str] | None = None, *, dpu: str | None = None
+) -> dict[str, str]:
     """Return the environment variables with which NCCL loads the plugin.
 
     NCCL_MULTI_RANK_GPU_ENABLE allows several ranks on one GPU.
 
     Args:
         statistics_folder: Folder to which each rank writes what it transfers, for statistics().
+        dpu: Address of an agent of this machine (`dgkit serve`), whose process then moves the
+            bytes; it needs the provider cuda for memory on a GPU. NCCL's process moves them if
+            None.
     """
     variables = {
         "NCCL_RMA_PLUGIN": str(plugin_path()),
@@ -53,6 +58,8 @@ def environment(statistics_folder: str | os.PathLike[str] | None = None) -> dict
     }
     if statistics_folder is not None:
         variables["DGKIT_NCCL_STATISTICS"] = str(Path(statistics_folder).absolute())
+    if dpu is not None:
+        variables["DGKIT_NCCL_DPU"] = dpu
     return variables
 
 
@@ -177,6 +184,7 @@ def selftest(
     processes: bool = False,
     kill: bool = False,
     gpu: bool = False,
+    dpu: str | None = None,
 ) -> dict[str, Any]:
     """Drive the plugin in the place of NCCL, and check each byte and each counter.
 
@@ -188,6 +196,7 @@ def selftest(
         kill: Whether a rank is killed in the end, which the others must notice within 2 s. Needs
             `processes`.
         gpu: Whether the memory is the first GPU's.
+        dpu: Address of the agent that moves the bytes: see environment().
 
     Returns:
         What was done: the counts `puts`, `gets`, `signals`, `bytes` and `refused_calls`, and
@@ -200,7 +209,10 @@ def selftest(
     command += ["--rounds", rounds, "--seed", seed]
     flags = {"--processes": processes, "--kill": kill, "--gpu": gpu}
     command += [flag for flag, given in flags.items() if given]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    variables = os.environ | ({} if dpu is None else {"DGKIT_NCCL_DPU": dpu})
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, env=variables
+    )
     if done.returncode:
         raise AssertionError(done.stderr.strip() or f"the program ended with {done.returncode}")
     report: dict[str, Any] = json.loads(done.stdout)

@@ -52,6 +52,7 @@ typedef struct dg_prep dg_prep;
 typedef struct dg_qp dg_qp;
 typedef struct dg_proxy dg_proxy;
 typedef struct dg_ring dg_ring;
+typedef struct dg_mover dg_mover;
 
 enum dg_opcode { DG_READ = 0, DG_WRITE = 1, DG_FETCH_ADD = 2, DG_COMPARE_SWAP = 3 };
 enum dg_wr_flag { DG_FENCE = 1, DG_CHAIN = 2 };
@@ -623,6 +624,16 @@ int dg_ring_close(dg_ring *r);
 /* Closes the ring and frees it. The caller guarantees that no GPU accesses its memory any more; an
  * emulated GPU maps it itself. */
 void dg_ring_free(dg_ring *r);
+
+/* The mover: moves bytes for other processes of this user, between memory that they name by
+ * descriptors on both sides (native/src/mover_ring.h). NCCL's plugin is its client. */
+
+/* Listens at a Unix socket, with a thread for each client. dev: copies GPU memory if it can; a device
+ * of the mover's own copies host memory. The caller closes the mover before dev. Errors: ENAMETOOLONG,
+ * EADDRINUSE and those of bind(2). */
+int dg_mover_open(dg_device *dev, const char *path, dg_mover **out);
+/* Ends all clients, and waits for their operations. */
+void dg_mover_close(dg_mover *m);
 
 /* Software NIC: a thread that executes mlx5 work queue entries (WQEs) from rings in memory and writes
  * completion queue entries (CQEs), as an NVIDIA network adapter would. Who writes the entries, a

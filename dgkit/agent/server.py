@@ -19,6 +19,7 @@ import msgspec
 import zmq
 
 from ..dma import Device
+from ..dma.mover import Mover
 from ..dpu.service import DpuService
 from ..errors import ClosedError, DgkitError, PeerError, QueueFull, RegionBusy
 from ..wire import address as addresses
@@ -83,6 +84,7 @@ class Agent:
                 rdma=options.rdma,
             )  # fmt: skip
             undo.callback(self._device.close)
+            self._mover = self._open_mover(options)
             undo.pop_all()
         inline = not options.rules and options.provider != "fault"
         service = DpuService(self._device, copies_inline=inline, inline_timeout=1.0)
@@ -107,6 +109,12 @@ class Agent:
         self._handlers = Handlers(self._state).table()
         self._listener.on_error = self._state.report
         self._listener.is_refused = self._state.is_refused
+
+    def _open_mover(self, options: ServeOptions) -> Mover | None:
+        """Serve NCCL's plugin, beside a Unix socket."""
+        path = self._listener.address.path
+        moves = options.role == "dpu" and options.provider in ("soft", "cuda") and not options.rules
+        return Mover(self._device, addresses.mover_path(path)) if moves and path else None
 
     @property
     def endpoint(self) -> str:
@@ -520,6 +528,8 @@ class Agent:
         ended = [each.control.join(deadline - time.monotonic()) for each, _ in self._leaving]
         self._listener.close()
         self._state.service.close()
+        if self._mover is not None:
+            self._mover.close()
         if all(ended):
             try:
                 self._device.close(timeout=0.2)

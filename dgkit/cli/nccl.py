@@ -27,16 +27,26 @@ def nccl() -> None:
     """
 
 
+_dpu = click.option(
+    "--dpu",
+    metavar="ADDRESS",
+    help="Agent of this machine (`dgkit serve`, for GPU memory with --provider cuda) that moves "
+    "the bytes. Default: NCCL's own process.",
+)
+
+
 @nccl.command(short_help="Print the environment with which NCCL loads the plugin.")
+@_dpu
 @as_json
-def env(json_: bool) -> int:
+def env(dpu: str | None, json_: bool) -> int:
     """Print shell commands that set the environment with which NCCL loads the plugin.
 
     \b
-    Example:
+    Examples:
       eval "$(dgkit nccl env)"
+      eval "$(dgkit nccl env --dpu ipc:///run/user/1000/dgkit/agent-1234-0.sock)"
     """
-    environment = plugin.environment()
+    environment = plugin.environment(dpu=dpu)
     if json_:
         print_json({"environment": environment})
         return OK
@@ -54,9 +64,17 @@ def env(json_: bool) -> int:
 @click.option("--processes", is_flag=True, help="Each rank is a process, not a thread.")
 @click.option("--kill", is_flag=True, help="Kill a rank in the end; needs --processes.")
 @click.option("--gpu", is_flag=True, help="Use memory of the first GPU, not of the host.")
+@_dpu
 @as_json
 def selftest(
-    ranks: int, rounds: int, seed: int, processes: bool, kill: bool, gpu: bool, json_: bool
+    ranks: int,
+    rounds: int,
+    seed: int,
+    processes: bool,
+    kill: bool,
+    gpu: bool,
+    dpu: str | None,
+    json_: bool,
 ) -> int:
     """Drive the plugin in the place of NCCL, and check each byte and each counter.
 
@@ -72,7 +90,7 @@ def selftest(
         raise click.UsageError("--kill needs --processes and at least 2 ranks")
     try:
         done = plugin.selftest(
-            ranks, rounds=rounds, seed=seed, processes=processes, kill=kill, gpu=gpu
+            ranks, rounds=rounds, seed=seed, processes=processes, kill=kill, gpu=gpu, dpu=dpu
         )
     except AssertionError as exc:
         say(f"dgkit: {exc}")

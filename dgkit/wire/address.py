@@ -118,6 +118,11 @@ def fresh() -> Address:
     return parse(f"ipc://{path}")
 
 
+def mover_path(path: Path) -> Path:
+    """Return the socket of the mover of an agent, for NCCL's plugin (native/nccl/agent.c)."""
+    return path.with_name(f"{path.name}.mover")
+
+
 @contextlib.contextmanager
 def claimed(path: Path, stop_fds: Sequence[int] = ()) -> Iterator[None]:
     """Hold the right to bind at `path`, where no file exists, or only a dead socket.
@@ -192,6 +197,7 @@ def sweep() -> list[Path]:
         with contextlib.suppress(FileNotFoundError):  # removed by its agent or by another sweep
             if _is_past_binding(path) and not _listener(path):
                 path.unlink()
+                mover_path(path).unlink(missing_ok=True)
                 removed.append(path)
     return removed
 
@@ -202,6 +208,7 @@ def remove_of(pid: int) -> None:
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
             if _listener(path) in (0, pid):  # any other pid: same pid in another container
                 path.unlink()
+                mover_path(path).unlink(missing_ok=True)
 
 
 def _is_past_binding(path: Path) -> bool:

@@ -303,6 +303,8 @@ int comm_open(struct plugin *p, void *const *handles, uint32_t ranks, uint32_t r
 	pthread_mutex_init(&c->collective, NULL);
 	int rc = make_peers(c);
 	if (!rc)
+		rc = agent_open(&c->engines[AGENT].agent);
+	if (!rc)
 		rc = statistics_open(rank, ranks, &c->statistics);
 	if (!rc)
 		rc = connect_all(c, handles, l);
@@ -379,6 +381,8 @@ void comm_check_peers(struct comm *c)
 	c->checked_ns = now;
 	if (c->statistics)
 		statistics_update(c->statistics, now);
+	if (c->engines[AGENT].agent && agent_ended(c->engines[AGENT].agent))
+		requests_lose_agent(c);
 	for (uint32_t i = 0; i < c->ranks; i++) {
 		struct peer *p = &c->peers[i];
 		struct pollfd f = {.fd = p->fd, .events = 0};
@@ -420,6 +424,7 @@ int comm_close(struct comm *c)
 	}
 	if (rc)
 		return rc;
+	agent_close(c->engines[AGENT].agent);
 	statistics_close(c->statistics);
 	peers_free(c);
 	for (uint32_t i = 0; i < c->n_requests; i++)

@@ -5,7 +5,7 @@
  * The ranks are connected by Unix sockets, each with each. A socket carries the messages of
  * collective calls and ends with its rank, so that the others notice. Bytes are moved by queues of
  * the core: by the provider soft between host memory, by the provider cuda where either side is on
- * a GPU. Signals are added by the rank that owns the word: see signal.c.
+ * a GPU. With DGKIT_NCCL_DPU, a DPU agent moves them instead: see agent.h. Signals are added by the rank that owns the word: see signal.c.
  *
  * States of a request:
  *
@@ -32,6 +32,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "agent.h"
 #include "dgkit.h"
 #include "rma_abi.h"
 #include "statistics.h"
@@ -78,14 +79,15 @@ struct mailbox {
 };
 
 
-enum engine_kind { SOFT, CUDA, ENGINES };
+/* AGENT: no device, but an agent. */
+enum engine_kind { SOFT, CUDA, AGENT, ENGINES };
 
 /* A peer's part of a collective registration. engine: which one imported it. region: NULL for GPU
  * memory that CUDA does not share, such as NCCL's own signals: it can only be signalled. */
 struct remote_memory {
 	dg_region *region;
 	uint64_t size;
-	uint32_t id, engine;
+	uint32_t id, engine, agent_id;
 };
 
 /* remote: by rank. shadow: the values of signal words in GPU memory that nobody else changes;
@@ -124,8 +126,10 @@ struct request_list {
 struct engine {
 	dg_device *dev;
 	dg_queue *queue;
+	struct agent *agent;
 	struct request_list waiting;
 	uint32_t n_waiting, moving;
+	uint32_t seen, batch; /* n_waiting in the last pass; size of the last batch */
 	uint64_t busy_since_ns; /* with statistics */
 };
 
@@ -227,6 +231,8 @@ bool request_waits(const struct comm *c, const void *handle);
 void request_finish(struct comm *c, struct request *r, nccl_result result);
 void list_add(struct request_list *l, struct request *r);
 struct request *list_take(struct request_list *l);
+/* Ends the requests in flight at the agent, which has ended. */
+void requests_lose_agent(struct comm *c);
 void comm_progress(struct comm *c);
 
 /* signal.c */

@@ -95,6 +95,9 @@ static int import_part(struct comm *c, const struct message *from, struct remote
 		rc = dg_region_info_get(to->region, &info);
 	if (!rc)
 		to->id = info.id;
+	if (!rc && c->engines[AGENT].agent)
+		rc = agent_import(c->engines[AGENT].agent, from->descriptor, from->length, from->on_gpu,
+				  &to->agent_id);
 	return rc;
 }
 
@@ -174,8 +177,11 @@ static int region_close(dg_region **r)
 static int memory_free(struct comm *c, struct memory *m)
 {
 	int rc = 0;
-	for (uint32_t i = 0; i < c->ranks && m->remote && !rc; i++)
+	for (uint32_t i = 0; i < c->ranks && m->remote && !rc; i++) {
+		if (m->remote[i].region && c->engines[AGENT].agent)
+			agent_release(c->engines[AGENT].agent, m->remote[i].agent_id);
 		rc = region_close(&m->remote[i].region);
+	}
 	for (uint32_t i = 0; i < ENGINES && !rc; i++)
 		rc = region_close(&m->local[i]);
 	if (rc)

@@ -10,8 +10,10 @@
 enum {
 	REQUESTS_STEP = 256,
 	POLL_BATCH = 64,
-	SUBMIT_MAX = 256, /* requests submitted together */
-	SUBMIT_MIN = 32, /* as many do not wait until the engine is idle */
+	SUBMIT_MAX = 512, /* requests submitted together */
+	SUBMIT_MIN = 32, /* fewer wait until the engine is idle */
+	SUBMIT_BURST = 8, /* after as many, more are expected */
+	SUBMIT_ENOUGH = 128, /* of which no more are collected */
 };
 
 void list_add(struct request_list *l, struct request *r)
@@ -163,6 +165,28 @@ static int check_range(const char *what, uint64_t offset, uint64_t size, uint64_
 	return 0;
 }
 
+/* Makes the agent's work request, whose sides have both been imported. */
+static int fill_for_agent(struct comm *c, const struct transfer *t, const struct remote_memory *remote,
+			  struct request *r)
+{
+	const struct remote_memory *own = &t->local->remote[c->rank];
+	if (agent_ended(c->engines[AGENT].agent))
+		return dg_fail(ENOTCONN, "the DPU agent %s has ended",
+			       agent_address(c->engines[AGENT].agent));
+	if (!own->region)
+		return dg_fail(EOPNOTSUPP, "transfer of memory of this rank that CUDA does not share: "
+					   "allocate it by ncclMemAlloc()");
+	r->engine = AGENT;
+	r->wr = (dg_wr){.user = r->index,
+			.op = t->op,
+			.local = own->agent_id,
+			.remote = remote->agent_id,
+			.local_offset = t->local_offset,
+			.remote_offset = t->remote_offset,
+			.size = t->size};
+	return 0;
+}
+
 /* Makes the core's work request. */
 static int fill_work_request(struct comm *c, const struct transfer *t, struct request *r)
 {
@@ -174,6 +198,8 @@ static int fill_work_request(struct comm *c, const struct transfer *t, struct re
 		rc = dg_fail(EOPNOTSUPP, "transfer of memory of rank %" PRIu32 " that CUDA does not share: "
 					 "allocate it by ncclMemAlloc()",
 			     r->peer->rank);
+	if (!rc && c->engines[AGENT].agent)
+		return fill_for_agent(c, t, remote, r);
 	if (!rc && remote->engine == SOFT && t->local->engine == CUDA)
 		rc = dg_fail(EOPNOTSUPP, "transfer between GPU memory of this rank and host memory "
 					 "of rank %" PRIu32 ": use GPU memory there",
@@ -268,7 +294,7 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 	for (uint32_t i = 0; i < n; i++, r = r->next)
 		wr[i] = r->wr;
 	const uint64_t since = c->statistics ? dg_now_ns() : 0;
-	const int rc = dg_queue_post(e->queue, wr, n);
+	const int rc = e->agent ? agent_post(e->agent, wr, n) : dg_queue_post(e->queue, wr, n);
 	if (rc == -EAGAIN)
 		return false;
 	if (rc && n > 1) {
@@ -282,7 +308,8 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 		list_take(&e->waiting);
 	if (rc)
 		request_moved(c, list_take(&e->waiting),
-			      rc == -ESTALE ? NCCL_REMOTE_ERROR : NCCL_SYSTEM_ERROR);
+			      rc == -ESTALE || rc == -ENOTCONN ? NCCL_REMOTE_ERROR
+							       : NCCL_SYSTEM_ERROR);
 	else
 		e->moving += n;
 	if (c->statistics && !rc) {
@@ -292,23 +319,56 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 	return true;
 }
 
+/* Whether the waiting requests are to be submitted now. A batch costs as much as 16 of its requests:
+ * in a burst, an idle engine waits for as long as each pass brings more. A busy one gets as many as
+ * are on their way already, so that there are two batches of half of what NCCL has in flight. */
+static bool are_enough(struct engine *e)
+{
+	const bool more = e->seen != e->n_waiting && e->batch >= SUBMIT_BURST;
+	e->seen = e->n_waiting;
+	if (e->moving)
+		return e->n_waiting >= SUBMIT_MIN && e->n_waiting >= e->moving;
+	return e->n_waiting && (!more || e->n_waiting >= SUBMIT_ENOUGH);
+}
+
 static void submit_waiting(struct comm *c, struct engine *e)
 {
-	bool room = true;
-	while (room && e->n_waiting && (!e->moving || e->n_waiting >= SUBMIT_MIN))
-		room = submit(c, e, e->n_waiting < SUBMIT_MAX ? e->n_waiting : SUBMIT_MAX);
+	while (are_enough(e)) {
+		e->batch = e->n_waiting < SUBMIT_MAX ? e->n_waiting : SUBMIT_MAX;
+		if (!submit(c, e, e->batch))
+			return;
+	}
+}
+
+static int take_completions(struct engine *e, dg_wc *wc, uint32_t n)
+{
+	return e->agent ? agent_poll(e->agent, wc, n) : dg_queue_poll(e->queue, wc, n, 0);
 }
 
 static void poll_engine(struct comm *c, struct engine *e)
 {
 	dg_wc wc[POLL_BATCH];
 	int n;
-	while (e->moving && (n = dg_queue_poll(e->queue, wc, POLL_BATCH, 0)) > 0) {
+	while (e->moving && (n = take_completions(e, wc, POLL_BATCH)) > 0) {
 		e->moving -= (uint32_t)n;
 		for (int i = 0; i < n; i++)
 			request_moved(c, c->requests[wc[i].user], result_of(wc[i].status));
 		if (c->statistics && !e->moving)
 			statistics_busy(c->statistics, dg_now_ns() - e->busy_since_ns);
+	}
+}
+
+void requests_lose_agent(struct comm *c)
+{
+	struct engine *e = &c->engines[AGENT];
+	poll_engine(c, e);
+	e->waiting.first = NULL;
+	e->n_waiting = e->moving = 0;
+	c->failed = true;
+	for (uint32_t i = 0; i < c->n_requests; i++) {
+		struct request *r = c->requests[i];
+		if (r->state == MOVING && r->engine == AGENT && !r->moved)
+			request_moved(c, r, NCCL_REMOTE_ERROR);
 	}
 }
 

@@ -38,6 +38,7 @@ struct options {
 	unsigned ranks, rounds, api;
 	uint64_t seed;
 	bool processes, kill, gpu;
+	pid_t agent; /* is killed in the end, unless 0 */
 };
 
 /* Memory that all ranks share. */
@@ -472,7 +473,7 @@ static unsigned test_all(struct rank *r, unsigned round, bool *lost)
 		if (!r->requests[i])
 			continue;
 		const nccl_result result = r->v14->last.test(r->comm, r->requests[i], &done);
-		if (result && !r->options->kill)
+		if (result && !r->options->kill && !r->options->agent)
 			fail(r, "operation %u of round %u ended with %d", i, round, (int)result);
 		*lost |= result != 0;
 		if (done && !result)
@@ -533,7 +534,8 @@ static void run_round(struct rank *r, unsigned round)
 	barrier(r);
 }
 
-/* The last rank kills itself with requests in flight. The others go on posting until they are told. */
+/* The last rank kills itself or the DPU agent with requests in flight. The others go on posting until
+ * they are told. */
 static void run_loss(struct rank *r)
 {
 	bool lost = false, error = false;
@@ -544,9 +546,9 @@ static void run_loss(struct rank *r)
 		for (uint32_t i = 0; i < OPS && !lost; i++)
 			if (!r->requests[i] && post(r, round, i))
 				lost = true;
-		if (r->rank == r->options->ranks - 1) {
+		if (r->rank == r->options->ranks - 1 && !atomic_load(&r->shared->killed_ns)) {
 			atomic_store(&r->shared->killed_ns, clock_ns());
-			raise(SIGKILL);
+			kill(r->options->agent ? r->options->agent : getpid(), SIGKILL);
 		}
 		EXPECT(r, progress(r));
 		EXPECT(r, r->v14->last.query_error(r->rma, &error));
@@ -603,7 +605,7 @@ static void *run_rank(void *argument)
 	check_refusals(r);
 	for (unsigned i = 0; i < r->options->rounds; i++)
 		run_round(r, i);
-	if (r->options->kill)
+	if (r->options->kill || r->options->agent)
 		run_loss(r);
 	else
 		barrier(r);
@@ -654,7 +656,7 @@ static void print(const struct options *o, const struct shared *s, double second
 	       ", \"loss_noticed_ms\": ",
 	       o->ranks, o->processes ? "processes" : "threads", o->gpu ? "GPU" : "host", o->api,
 	       o->rounds, o->seed, s->puts, s->gets, s->signals, s->bytes, s->refused);
-	if (o->kill)
+	if (o->kill || o->agent)
 		printf("%.1f", (double)s->lost_ns / 1e6);
 	else
 		printf("null");
@@ -674,7 +676,7 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"nccl-selftest --plugin FILE [--ranks 1..%d] [--rounds N] [--seed N] [--api 13|14]\n"
-		"              [--processes [--kill]] [--gpu]\n",
+		"              [--processes [--kill]] [--gpu] [--kill-agent PID]\n",
 		RANKS_MAX);
 	return 2;
 }
@@ -686,6 +688,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		{"rounds", required_argument, NULL, 'r'}, {"seed", required_argument, NULL, 's'},
 		{"api", required_argument, NULL, 'a'},    {"processes", no_argument, NULL, 'P'},
 		{"kill", no_argument, NULL, 'k'},         {"gpu", no_argument, NULL, 'g'},
+		{"kill-agent", required_argument, NULL, 'A'},
 		{NULL, 0, NULL, 0}};
 	unsigned long long n = 0;
 	bool ok = true;
@@ -694,12 +697,14 @@ static bool parse(int argc, char **argv, struct options *o)
 		     (c == 'n'	 ? number(optarg, 1, RANKS_MAX, &n)
 		      : c == 'r' ? number(optarg, 1, 1000000, &n)
 		      : c == 'a' ? number(optarg, 13, 14, &n)
+		      : c == 'A' ? number(optarg, 2, INT32_MAX, &n)
 				 : c == 's' && number(optarg, 0, UINT64_MAX, &n));
 		o->plugin = c == 'p' ? optarg : o->plugin;
 		o->ranks = c == 'n' ? (unsigned)n : o->ranks;
 		o->rounds = c == 'r' ? (unsigned)n : o->rounds;
 		o->api = c == 'a' ? (unsigned)n : o->api;
 		o->seed = c == 's' ? n : o->seed;
+		o->agent = c == 'A' ? (pid_t)n : o->agent;
 		o->processes |= c == 'P';
 		o->kill |= c == 'k';
 		o->gpu |= c == 'g';

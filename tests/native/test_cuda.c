@@ -523,6 +523,37 @@ static void beside_a_kernel_bytes_pass_the_host(const char *knobs)
 	two_close(&t);
 }
 
+/* With what is between them. */
+static void beside_a_kernel_near_sources_are_read_together(void)
+{
+	enum { MANY = 40, SMALL = 8 };
+	dg_wr wr[MANY];
+	struct two t;
+	dg_region *own;
+	dg_queue *q;
+	two_open(&t, BLOCK, RW, "");
+	const dg_memory m = gpu_block(BLOCK);
+	CHECK_EQ(dg_region_register(t.f.dev, &m, RW, &own), 0);
+	CHECK_EQ(dg_queue_open_for_kernels(t.f.dev, DEPTH, t.f.dev, &q), 0);
+	fill(m.addr, BLOCK, 3);
+	for (uint32_t i = 0; i < MANY; i++) {
+		wr[i] = record(&t.f, DG_WRITE, SMALL, i * 37 % MANY * SMALL * 2, i * 1000);
+		wr[i].local = id_of(own);
+	}
+	memset(t.remote_bytes, 0xee, MANY * 1000);
+	const int before = gpu_calls("cuMemcpyDtoHAsync"), batches = gpu_calls("cuMemcpyBatchAsync");
+	CHECK_EQ(dg_queue_post(q, wr, MANY), 0);
+	all_done(q, MANY);
+	CHECK_EQ(gpu_calls("cuMemcpyDtoHAsync") - before, 1);
+	CHECK_EQ(gpu_calls("cuMemcpyBatchAsync") - batches, 1);
+	for (uint32_t i = 0; i < MANY; i++) {
+		check_pattern(t.remote_bytes + i * 1000, i * 37 % MANY * SMALL * 2, SMALL, 3);
+		CHECK_EQ(t.remote_bytes[i * 1000 + SMALL], 0xee);
+	}
+	dg_queue_free(q);
+	two_close(&t);
+}
+
 static void beside_a_kernel_copies_on_the_gpu_pass_the_host(void)
 {
 	beside_a_kernel_bytes_pass_the_host("");
@@ -754,6 +785,7 @@ int main(int argc, char **argv)
 		TEST(batches_go_round_the_ring),
 		TEST(while_the_gpu_computes_nothing_small_waits_for_it),
 		TEST(while_the_gpu_computes_a_sleeper_is_woken_in_time),
+		TEST(beside_a_kernel_near_sources_are_read_together),
 		TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host),
 		TEST(beside_a_kernel_refused_batches_pass_one_by_one),
 		TEST(a_driver_without_modules_has_no_kernel),

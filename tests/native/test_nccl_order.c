@@ -2,6 +2,7 @@
 /* Signals of NCCL's RMA plugin over queues that delay and fail single transfers: the provider fault
  * takes the place of soft, whose queues keep the order of posting anyway. */
 #include <errno.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "nccl/comm.h"
@@ -167,9 +168,41 @@ static void a_refused_put_does_not_take_others_of_its_batch_with_it(void)
 	CHECK_EQ(comm_close(comm), 0);
 }
 
+/* A DPU agent in this process; its bytes take another path than the provider fault. */
+static void an_agent_moves_the_bytes_and_its_end_is_an_error(void)
+{
+	const dg_fault_rule delay = {.action = DG_FAULT_DELAY, .delay_ns = 1, .ops = 2, .count = 1,
+				     .every = 1, .max_size = UINT64_MAX, .ppm = 1000000};
+	const dg_device_config config = {0};
+	char path[64], address[64];
+	dg_device *dev;
+	dg_mover *mover;
+	void *request;
+	snprintf(path, sizeof path, "/tmp/dgkit-test-nccl-%d.mover", (int)getpid());
+	snprintf(address, sizeof address, "ipc:///tmp/dgkit-test-nccl-%d", (int)getpid());
+	CHECK_EQ(setenv("DGKIT_NCCL_DPU", address, 1), 0);
+	CHECK_EQ(dg_device_open("soft", &config, &dev), 0);
+	CHECK_EQ(dg_mover_open(dev, path, &mover), 0);
+	open_comm(&delay);
+	void *first = put(0, false), *second = put(1, true);
+	CHECK_EQ(comm->engines[AGENT].n_waiting, 2);
+	CHECK_EQ(wait_for(first), NCCL_SUCCESS);
+	CHECK_EQ(wait_for(second), NCCL_SUCCESS);
+	CHECK_EQ(words[0] + words[1], 2);
+	CHECK_EQ(window[2 * BLOCK - 1], 7);
+	request = put(2, false);
+	dg_mover_close(mover);
+	CHECK_EQ(wait_for(request), NCCL_REMOTE_ERROR);
+	CHECK(comm->failed);
+	CHECK_EQ(words[2], 0);
+	CHECK_EQ(comm_close(comm), 0);
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
+		TEST(an_agent_moves_the_bytes_and_its_end_is_an_error),
 		TEST(a_test_makes_progress_only_if_none_was_made_since_the_last),
 		TEST(puts_that_come_while_one_is_moved_are_submitted_together),
 		TEST(a_refused_put_does_not_take_others_of_its_batch_with_it),

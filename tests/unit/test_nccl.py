@@ -6,6 +6,7 @@ import shlex
 import subprocess
 
 import pytest
+from support.processes.agents import agent
 
 from dgkit import nccl
 from dgkit.cli import main
@@ -99,3 +100,46 @@ def test_a_folder_that_cannot_be_written_is_named(monkeypatch, capsys):
     monkeypatch.setenv("DGKIT_NCCL_STATISTICS", "/nonexistent")
     assert main(["nccl", "selftest", "--rounds", "1"]) == 1
     assert "/nonexistent" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def dpu():
+    with agent() as running:
+        yield running
+
+
+@pytest.mark.parametrize("ranks_are", ["threads", "processes"])
+def test_an_agent_moves_the_bytes(ranks_are, dpu, capsys):
+    options = ["--processes"] if ranks_are == "processes" else []
+    given = ["--ranks", "3", "--rounds", "20", "--dpu", dpu.address, "--json", *options]
+    assert main(["nccl", "selftest", *given]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done["puts"] + done["gets"] > 20 * 3 * 6
+    main(["nccl", "env", "--dpu", dpu.address, "--json"])
+    environment = json.loads(capsys.readouterr().out)["environment"]
+    assert environment["DGKIT_NCCL_DPU"] == dpu.address
+
+
+def test_a_rank_that_is_killed_leaves_the_agent_to_others(dpu):
+    assert nccl.selftest(3, rounds=5, processes=True, kill=True, dpu=dpu.address)["puts"]
+    assert nccl.selftest(2, rounds=5, processes=True, dpu=dpu.address)["puts"]
+
+
+@pytest.mark.parametrize("options", [["--processes"], []])
+def test_a_killed_agent_is_an_error_within_2_s(options, monkeypatch):
+    program = nccl.plugin_path().with_name("nccl-selftest")
+    with agent() as running:
+        monkeypatch.setenv("DGKIT_NCCL_DPU", running.address)
+        command = [program, "--plugin", nccl.plugin_path(), "--ranks", "3", "--rounds", "5"]
+        command += ["--kill-agent", str(running.pid), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert 0 < json.loads(done.stdout)["loss_noticed_ms"] <= 2000
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1?key=00", "ipc:///nonexistent/agent.sock"])
+def test_an_agent_that_cannot_move_the_bytes_is_named(address, capsys):
+    assert main(["nccl", "selftest", "--rounds", "1", "--dpu", address]) == 1
+    error = capsys.readouterr().err
+    assert address in error
+    assert "DGKIT_NCCL_DPU" in error

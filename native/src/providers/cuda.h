@@ -210,7 +210,7 @@ void cuda_read_canary(struct cuda_queue *q, uint64_t now_ns);
 /* Whether cuMemcpyBatchAsync exists (CUDA 12.8 and later). It accepts one kind of address. */
 bool cuda_can_chunk(const struct cuda *c);
 /* Copies of one call of the driver, all in one direction. */
-enum { CHUNK = 256 };
+enum { CHUNK = 512 };
 enum direction { READS, WRITES, ON_GPU };
 struct chunk {
 	enum direction which;

@@ -11,7 +11,13 @@
  */
 #include "cuda.h"
 
-enum { ALIGNED = 64, WORD = 8 };
+enum {
+	ALIGNED = 64,
+	WORD = 8,
+	/* Bytes that the copy engine reads while the driver submits one copy of a batch, .75 us. So
+	 * sources that are closer to each other are read by one copy, with what is between them. */
+	SPAN_EACH = 32768,
+};
 
 CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t index)
 {
@@ -41,7 +47,60 @@ static CUresult send_both(struct cuda_queue *q, struct chunk *out, struct chunk 
 	return code ? code : cuda_chunk_send(q, in);
 }
 
-CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
+/* Operations of a group, of which those from GPU to GPU memory have their sources in one region,
+ * between low and high. */
+struct span {
+	uint32_t first, end, n;
+	uint32_t region;
+	const char *low, *high;
+};
+
+static bool is_on_gpu(const struct dg_op *op)
+{
+	return to_gpu(op) && from_gpu(op);
+}
+
+/* Adds the group's operations from `first` on, as long as the sources fit the buffer. */
+static struct span span_from(struct cuda_queue *q, const struct group *g, uint32_t first)
+{
+	struct span s = {.first = first, .end = first};
+	for (; s.end != g->first + g->n && s.n < CHUNK; s.end++) {
+		const struct dg_op *op = sq_entry(q->p, s.end);
+		const uint32_t region = op->opcode == DG_WRITE ? op->local : op->remote;
+		if (!is_on_gpu(op))
+			continue;
+		const char *low = s.n && s.low < op->src ? s.low : op->src;
+		const char *high = s.n && s.high > op->src + op->size ? s.high : op->src + op->size;
+		if ((s.n && region != s.region) || high - low > (ptrdiff_t)BOUNCE)
+			break;
+		s.region = region;
+		s.low = low;
+		s.high = high;
+		s.n++;
+	}
+	return s;
+}
+
+/* Copies the whole span into the buffer by one copy, and each operation's bytes out of it. */
+static CUresult bounce_span(struct cuda_queue *q, const struct span *s)
+{
+	struct chunk in;
+	chunk_of(&in, WRITES);
+	in.room = true;
+	CUresult code = cuda.cuMemcpyDtoHAsync(q->bounce, gpu_ptr(s->low), (size_t)(s->high - s->low),
+					       q->stream->handle);
+	q->stream->on_engine = true;
+	for (uint32_t i = s->first; i != s->end && !code; i++) {
+		const struct dg_op *op = sq_entry(q->p, i);
+		if (is_on_gpu(op))
+			code = cuda_chunk_add(q, &in, op, i, gpu_ptr(op->dst),
+					      gpu_ptr(q->bounce + (op->src - s->low)));
+	}
+	return code ? code : cuda_chunk_send(q, &in);
+}
+
+/* Copies each operation's bytes into a place of their own in the buffer, and out of it. */
+static CUresult bounce_each(struct cuda_queue *q, const struct span *s)
 {
 	struct chunk out, in;
 	CUresult code = 0;
@@ -49,9 +108,9 @@ CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 	chunk_of(&out, READS);
 	chunk_of(&in, WRITES);
 	in.room = true;
-	for (uint32_t i = g->first; i != g->first + g->n && !code; i++) {
+	for (uint32_t i = s->first; i != s->end && !code; i++) {
 		const struct dg_op *op = sq_entry(q->p, i);
-		if (!to_gpu(op) || !from_gpu(op))
+		if (!is_on_gpu(op))
 			continue;
 		if (out.n == CHUNK || in.n == CHUNK || op->size > BOUNCE - used) {
 			code = send_both(q, &out, &in);
@@ -65,6 +124,24 @@ CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
 		used += (op->size + ALIGNED - 1) / ALIGNED * ALIGNED;
 	}
 	return code || !used ? code : send_both(q, &out, &in);
+}
+
+CUresult cuda_bounce_many(struct cuda_queue *q, const struct group *g)
+{
+	const uint32_t end = g->first + g->n;
+	CUresult code = 0;
+	for (uint32_t i = g->first; i != end && !code;) {
+		struct span s = span_from(q, g, i);
+		const uint64_t bytes = s.n ? (uint64_t)(s.high - s.low) : 0;
+		i = s.end;
+		if (s.n > 1 && bytes <= s.n * (uint64_t)SPAN_EACH) {
+			code = bounce_span(q, &s);
+		} else {
+			s.end = i = end; /* sources far apart: not looked at again */
+			code = bounce_each(q, &s);
+		}
+	}
+	return code;
 }
 
 /* Copies two planes of one row each, the form that cuda_copy.c uses. */

@@ -42,6 +42,7 @@ enum {
 	WORDS = 4, /* written by write-values; for more words, two rows are faster */
 	REPEATED = 256, /* rows that the copy engine repeats in 100 us */
 	SMALL = 4096, /* largest operation of a batch, in bytes */
+	BOUNCED = 16384, /* the same, beside kernels: alone, each would wait for two engines */
 	PUBLISHED = 64, /* completions published at a time */
 };
 
@@ -295,16 +296,17 @@ int cuda_copy_status(const struct dg_op *op, CUresult code)
 }
 
 /* Whether op can be part of a batch: small, and between this process's memory and a GPU's. */
-static inline bool is_small(const struct dg_op *op)
+static inline bool is_small(const struct cuda_queue *q, const struct dg_op *op)
 {
-	return op->rows == 1 && op->size <= SMALL && (op->flags & OP_GPU_REMOTE);
+	return op->rows == 1 && op->size <= (q->bounce ? BOUNCED : SMALL) &&
+	       (op->flags & OP_GPU_REMOTE);
 }
 
 /* Submits one operation, whose regions may be accessed. */
 static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
 	uint32_t index = q->p->sq_head;
-	if (is_small(op)) {
+	if (is_small(q, op)) {
 		if (op->flags & DG_FENCE)
 			cuda_flush(q, g);
 		if (!g->n)

@@ -12,8 +12,10 @@
 
 namespace {
 
-constexpr int ROUNDS = 2000, WARM = 200, BLOCKS = 4, THREADS = 256, EACH = 16;
-constexpr size_t SIZES[] = {8, 256, 8192}, PUTTERS = size_t(BLOCKS) * THREADS, WINDOW = PUTTERS * 8192;
+constexpr int ROUNDS = 2000, WARM = 200, BLOCKS = 4, PUTS = 32768;
+// A thread that waits for a place in NCCL's ring polls host memory, which delays every copy.
+constexpr int THREADS[] = {32, 256};
+constexpr size_t SIZES[] = {8, 256, 8192}, PLACES = 1024, WINDOW = PLACES * 8192;
 constexpr size_t SPREAD = 37; // odd: puts of neighbouring threads are not adjacent
 
 __device__ long long now_ns()
@@ -23,10 +25,10 @@ __device__ long long now_ns()
 	return t;
 }
 
-__global__ void exchange(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size, long long *ns)
+__global__ void exchange(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size, uint64_t before,
+			 long long *ns)
 {
 	ncclGin gin{comm, 0};
-	const uint64_t before = gin.readSignal(0);
 	const int peer = (comm.rank + 1) % comm.nRanks;
 	for (int i = 0; i < ROUNDS; i++) {
 		const long long start = now_ns();
@@ -41,9 +43,11 @@ __global__ void scatter(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, si
 {
 	ncclGin gin{comm, static_cast<int>(blockIdx.x % comm.ginContextCount)};
 	const int peer = (comm.rank + 1) % comm.nRanks;
-	const size_t at = (blockIdx.x * blockDim.x + threadIdx.x) * SPREAD % PUTTERS * size;
-	for (int i = 0; i < EACH; i++)
+	const int threads = gridDim.x * blockDim.x, thread = blockIdx.x * blockDim.x + threadIdx.x;
+	for (size_t i = thread; i < PUTS; i += threads) {
+		const size_t at = i * SPREAD % PLACES * size;
 		gin.put(ncclTeamWorld(comm), peer, to, at, from, at, size);
+	}
 	gin.flush(ncclCoopCta());
 }
 
@@ -64,25 +68,27 @@ void measure_latency(ncclDevComm comm, const Windows &w, int rank)
 {
 	long long *ns;
 	CUDACHECK(cudaMallocManaged(&ns, ROUNDS * sizeof *ns));
+	uint64_t before = 0; // not read by the kernel: the peer may be ahead
+	exchange<<<1, 1>>>(comm, w.from, w.to, SIZES[0], before, ns); // untimed
 	for (size_t size : SIZES) {
-		exchange<<<1, 1>>>(comm, w.from, w.to, size, ns);
+		exchange<<<1, 1>>>(comm, w.from, w.to, size, before += ROUNDS, ns);
 		CUDACHECK(cudaDeviceSynchronize());
 		print_latency(rank, size, {ns, ns + ROUNDS});
 	}
 	CUDACHECK(cudaFree(ns));
 }
 
-void measure_rate(ncclDevComm comm, const Windows &w, int rank)
+void measure_rate(ncclDevComm comm, const Windows &w, int rank, int threads)
 {
 	for (size_t size : SIZES) {
-		scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, size); // untimed
+		scatter<<<BLOCKS, threads>>>(comm, w.from, w.to, size); // untimed
 		CUDACHECK(cudaDeviceSynchronize());
 		const auto start = std::chrono::steady_clock::now();
-		scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, size);
+		scatter<<<BLOCKS, threads>>>(comm, w.from, w.to, size);
 		CUDACHECK(cudaDeviceSynchronize());
 		const std::chrono::duration<double> s = std::chrono::steady_clock::now() - start;
-		printf("rank %d: scattered puts of %zu B: %.3f M/s\n", rank, size,
-		       PUTTERS * EACH / s.count() / 1e6);
+		printf("rank %d: scattered puts of %zu B by %d x %d threads, %d contexts: %.3f M/s\n", rank,
+		       size, BLOCKS, threads, comm.ginContextCount, PUTS / s.count() / 1e6);
 	}
 }
 
@@ -91,12 +97,11 @@ void measure(ncclDevComm comm, const Windows &w, int rank)
 	const char *part = getenv("PART");
 	if (!part || strcmp(part, "rate"))
 		measure_latency(comm, w, rank);
-	if (!part || strcmp(part, "latency")) {
-		measure_rate(comm, w, rank);
-		return;
-	}
-	// So that the end of main() finds all bytes: the window as a whole was not put.
-	scatter<<<BLOCKS, THREADS>>>(comm, w.from, w.to, SIZES[2]);
+	if (!part || strcmp(part, "latency"))
+		for (int threads : THREADS)
+			measure_rate(comm, w, rank, threads);
+	// So that the whole window was put.
+	scatter<<<BLOCKS, THREADS[0]>>>(comm, w.from, w.to, SIZES[2]);
 	CUDACHECK(cudaDeviceSynchronize());
 }
 
