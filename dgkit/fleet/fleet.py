@@ -209,7 +209,7 @@ class Fleet:
         alone: bool = True,
         limit: float = 600.0,
     ) -> dict[str, Any]:
-        """Call function(session, *arguments) in the worker of each pair, and wait.
+        """Call `function(session, *arguments)` in the worker of each pair, and wait.
 
         Args:
             function: Function to call; Dask sends it to the workers.
