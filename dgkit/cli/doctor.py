@@ -81,6 +81,13 @@ _MAX_WIDTH = 100
     help="Also run harmless experiments, named first: contexts, copies, registrations, loopbacks.",
 )
 @click.option(
+    "--program",
+    default="",
+    show_default=False,
+    metavar="NAME",
+    help="Is it the machine or the program? What nccl, ucx, nvshmem, deepep or llama.cpp needs.",
+)
+@click.option(
     "--compare",
     "pair",
     nargs=2,
@@ -162,6 +169,9 @@ def doctor(**options: Any) -> int:
     `--compare A B` judges two recordings for one goal: a machine that works and one that does not,
     or one before and after. Exit code 0: no verdict differs; 1: one does.
 
+    `--program NAME` says whether the machine is fine for a program, and if so, which variables the
+    program needs here. Exit code 0: the machine is fine; 1: it is not, or that is unknown.
+
     `--record FILE` stores the readings with pseudonyms for serial numbers, addresses and names;
     `--from FILE` diagnoses them elsewhere. A DPU's Arm cores cannot see the GPU, so record host and
     DPU with the same --word and diagnose both together.
@@ -194,6 +204,7 @@ def doctor(**options: Any) -> int:
       dgkit doctor --goal rdma --report
       dgkit doctor --symptom "ibv_modify_qp failed with error No such device"
       dgkit doctor --try
+      dgkit doctor --program nccl
       dgkit doctor --nics --svg nics.svg
       dgkit doctor --compare good.snap bad.snap
       dgkit doctor --record host.snap --word rack7
@@ -215,6 +226,7 @@ class _Options:
     reported: bool
     symptom: str
     tries: bool
+    program: str
     pair: tuple[str, str] | None
     peer: str
     keys: str
@@ -237,6 +249,8 @@ def _run(options: _Options) -> int:
     _check_form(options)
     if (options.peer and not options.tries) or (options.keys and not options.peer):
         raise click.UsageError("--peer requires --try, and --keys requires --peer")
+    if options.program:
+        return _program(options)
     if options.maps:
         return _nics(options)
     if options.pair:
@@ -278,6 +292,26 @@ def _compare(options: _Options, first: str, second: str) -> int:
         for line in comparison_page(found, width=min(out.width, _MAX_WIDTH)):
             out.print(_styled(line), soft_wrap=True)
     return int(any(one.decides for one in found.differences))
+
+
+def _program(options: _Options) -> int:
+    """Say whether the machine is fine for a program, and what that needs."""
+    from ..doctor.api import needs
+    from ..doctor.format.needs import needs_page
+
+    files = options.files
+    if len(files) > 1:
+        raise click.UsageError(f"--program is about one machine: omit --from {files[1]}")
+    with _usage(*files), _progress("Reading this machine") as progress:
+        file = files[0] if files else None
+        found = needs(options.program.lower(), file, fast=options.fast, progress=progress)
+    if options.json_:
+        print_json(found.as_dict())
+    else:
+        out = console()
+        for line in needs_page(found, width=min(out.width, _MAX_WIDTH)):
+            out.print(_styled(line), soft_wrap=True)
+    return 0 if found.fine else 1
 
 
 def _nics(options: _Options) -> int:
@@ -350,6 +384,8 @@ def _check_form(options: _Options) -> None:
     if options.tries:
         forms |= {"--try": True, "--verbose": False, "--json": False, "--fast": options.fast}
         forms |= {"CHECK": bool(options.checks), "--from": bool(options.files)}
+    if options.program:
+        forms |= {"--program": True, "--json": False, "CHECK": bool(options.checks)}
     if options.pair:
         forms |= {"--compare": True, "--json": False, "CHECK": bool(options.checks)}
         forms |= {"--from": bool(options.files), "--fast": options.fast}
@@ -358,9 +394,8 @@ def _check_form(options: _Options) -> None:
     elif options.svg:
         raise click.UsageError("--svg requires --nics")
     given = [name for name, wanted in forms.items() if wanted]
-    single = (
-        explained or reported or options.symptom or options.tries or options.maps or options.pair
-    )
+    forms_of_their_own = (explained, reported, options.symptom, options.tries, options.maps)
+    single = any((*forms_of_their_own, options.pair, options.program))
     if len(given) > 1 and single:
         raise click.UsageError(f"{' and '.join(given)} exclude each other")
     if reported and options.checks:

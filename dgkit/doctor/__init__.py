@@ -14,6 +14,7 @@ The module is callable: `dgkit.doctor(...)` is `api.examine(...)`. README.md is 
     symptoms            error texts of symptom_table, explained by the findings
     experiments         what --try runs; its results overrule inferences
     two_machines        comparison of two recordings
+    program_needs       what a program needs on a machine that is fine
     diagnosis, format   the result, and its text, HTML and summary
 
 Readings become facts, facts become findings, and findings become verdicts on data paths. The doctor

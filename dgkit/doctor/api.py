@@ -23,6 +23,7 @@ from .experiments.plan import Experiment, plan
 from .finding import Verdict
 from .goals import Goal
 from .machine import SIZE, Machine
+from .program_needs import TITLES, Answer, answer, goal_of
 from .record import record as store
 from .redact.redactor import Redactor
 from .registry import named
@@ -197,6 +198,36 @@ def compared(
     return compare(*machines, goal=parse_goal(goal), size=parse_export_size(size))
 
 
+def needs(
+    program: str,
+    snapshot: str | PathLike[str] | None = None,
+    *,
+    fast: bool = False,
+    progress: Progress | None = None,
+) -> Answer:
+    """Return whether the machine is fine for a program, and if so what the program needs.
+
+    Args:
+        program: "nccl", "ucx", "nvshmem", "deepep" or "llama.cpp".
+        snapshot: A file recorded on another machine; None reads this machine.
+        fast: Take at most 2 s instead of 10 s.
+        progress: As for `examine`.
+
+    Raises:
+        ValueError: If there is no such program, or the file is not a snapshot.
+        OSError: If the file cannot be read.
+    """
+    if program not in TITLES:
+        raise ValueError(f"there is no program {program!r}; choose {', '.join(TITLES)}")
+    limit = FAST_S if fast else FULL_S
+    with ExitStack() as stack:
+        machine = None if snapshot is None else load_machine(snapshot)
+        machine = machine or stack.enter_context(live_machine(fast=fast))
+        goal = goal_of(program, machine)
+        found = diagnose([machine], goal=goal, limit_s=limit, progress=progress)
+        return answer(program, machine, found)
+
+
 def nics(snapshot: str | PathLike[str] | None = None) -> NicMap:
     """Return which NIC serves which GPU of this machine or of a snapshot: a table and a drawing.
 
@@ -340,6 +371,7 @@ class CallableModule(ModuleType):
     """Class of the module `dgkit.doctor`: calling the module calls `examine`."""
 
     __call__ = staticmethod(examine)
+    needs = staticmethod(needs)
     nics = staticmethod(nics)
     compare = staticmethod(compared)
     attempt = staticmethod(attempt)

@@ -204,7 +204,7 @@ SYMPTOMS = (
     _symptom(
         "UCX", r"ibv_create_(?:cq|qp|srq)\(\)? ?failed: Cannot allocate memory",
         "The process may not lock the memory of a queue.",
-        "NVIDIA/spark-rapids/pull/7632", _MEMLOCK,
+        "NVIDIA/cudf-spark/pull/7632", _MEMLOCK,
     ),
     _symptom(
         "UCX", r"network device '[^'\n]{1,40}' is not available",

@@ -48,6 +48,13 @@ class Explanation(msgspec.Struct, frozen=True):
     match: Match
     causes: tuple[RankedCause, ...]
 
+    @property
+    def program_only(self) -> bool:
+        """True if the checks exclude each cause that they look for, and others are left."""
+        looked_for = [one for one in self.causes if one.cause.checks]
+        excluded = bool(looked_for) and all(one.state == EXCLUDED for one in looked_for)
+        return excluded and len(looked_for) < len(self.causes)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
         symptom = self.match.symptom
@@ -56,6 +63,7 @@ class Explanation(msgspec.Struct, frozen=True):
             "line": self.match.line,
             "means": symptom.means,
             "source": symptom.source,
+            "program_only": self.program_only,
             "causes": [
                 {
                     "cause": one.cause.text,

@@ -15,6 +15,7 @@ _UNKNOWN = (
     "This text is not in the doctor's table. `dgkit doctor --report` prints what a thread needs."
 )
 _MOST_COMMANDS = 4
+_PROGRAM = "The machine is fine as far as this text goes: what is left is the program."
 
 
 def symptom_page(found: Explanations, *, width: int = WIDTH) -> list[Line]:
@@ -35,6 +36,8 @@ def _text(explained: Explanation, width: int) -> Iterator[Line]:
     yield from _wrap(symptom.means, width, "  ")
     yield (Span(f"  Source: {symptom.source}", "faint"),)
     excluded = [one for one in explained.causes if one.state == EXCLUDED]
+    if explained.program_only:
+        yield from _wrap(_PROGRAM, width, "  ", "ok")
     for cause in explained.causes:
         if cause.state != EXCLUDED:
             yield from _cause(cause, width)
