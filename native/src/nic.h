@@ -98,6 +98,7 @@ struct nic_peer {
 	uint8_t gid[16];
 	dg_region *import;
 	const struct nic_table *table;
+	const struct nic_table *own; /* the same, referenced, if it is of this process, or NULL */
 	struct dg_region_entry *entry; /* of the import */
 	struct nic_key *keys[DG_NIC_KEYS]; /* by index, NULL: not imported yet */
 };
@@ -262,6 +263,11 @@ int dg_nic_check_process(const struct dg_nic *n);
 int dg_nic_table_path(const uint8_t gid[16], char *out, size_t cap);
 int dg_nic_table_open(struct dg_nic *n);
 void dg_nic_table_close(struct dg_nic *n);
+/* References the table of a NIC of this process by its GID, so that it stays mapped when that NIC is
+ * closed. Returns NULL if no open NIC has it. */
+const struct nic_table *dg_nic_table_take(const uint8_t gid[16]);
+/* Drops a reference; the last one unmaps the table. NULL is ignored. */
+void dg_nic_table_drop(const struct nic_table *t);
 /* Reserves the memory of `size` bytes at `at` in the table. Errors: ENOSPC, ENOMEM. */
 int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size);
 

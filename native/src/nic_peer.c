@@ -236,6 +236,11 @@ static int import_table(struct dg_nic *n, struct nic_peer *p)
 		return dg_fail(EBADMSG, "the table of the peer's NIC has %llu bytes, not %zu",
 			       (unsigned long long)p->entry->size, sizeof *p->table);
 	p->table = (const struct nic_table *)p->entry->base;
+	if (!p->import->exporter) {
+		p->table = p->own = dg_nic_table_take(p->gid);
+		if (!p->own)
+			return dg_fail(ENOTCONN, "the peer's NIC was closed");
+	}
 	if ((uintptr_t)p->table % alignof(struct nic_table)) /* Arm's atomics need it */
 		return dg_fail(EBADMSG, "the table of the peer's NIC is not aligned");
 	if (p->table->magic != NIC_MAGIC || p->table->version != NIC_VERSION)
@@ -249,6 +254,7 @@ static void free_peer(struct nic_peer *p)
 {
 	for (uint32_t i = 0; i < DG_NIC_KEYS; i++)
 		free_key(p->keys[i]);
+	dg_nic_table_drop(p->own);
 	dg_region_end(p->import);
 	free(p);
 }

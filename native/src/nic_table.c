@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -14,6 +15,62 @@
 
 #include "nic.h"
 #include "share/descriptor.h"
+#include "share/exports.h"
+
+/* The tables of the NICs of this process, with the NIC's reference and those of its peers here. gid: a
+ * copy, as other processes may have mapped the table. */
+struct use {
+	struct use *next;
+	struct nic_table *table;
+	uint8_t gid[16];
+	uint32_t refs;
+};
+static struct use *uses; /* guarded by the share server's lock */
+
+static int add_use(struct nic_table *table)
+{
+	struct use *u = calloc(1, sizeof *u);
+	if (!u)
+		return dg_fail(ENOMEM, "out of memory for a NIC");
+	*u = (struct use){.table = table, .refs = 1};
+	memcpy(u->gid, table->gid, sizeof u->gid);
+	dg_share_lock();
+	u->next = uses;
+	uses = u;
+	dg_share_unlock();
+	return 0;
+}
+
+const struct nic_table *dg_nic_table_take(const uint8_t gid[16])
+{
+	dg_share_lock();
+	struct use *u = uses;
+	while (u && memcmp(u->gid, gid, sizeof u->gid))
+		u = u->next;
+	if (u)
+		u->refs++;
+	dg_share_unlock();
+	return u ? u->table : NULL;
+}
+
+void dg_nic_table_drop(const struct nic_table *t)
+{
+	if (!t)
+		return;
+	dg_share_lock();
+	struct use **at = &uses, *u;
+	while ((*at)->table != t)
+		at = &(*at)->next;
+	u = *at;
+	const bool last = !--u->refs;
+	if (last)
+		*at = u->next;
+	dg_share_unlock();
+	if (last) {
+		munmap(u->table, sizeof *u->table);
+		free(u);
+	}
+}
 
 /* A GID of the link-local form, with 64 random bits. */
 static int make_gid(uint8_t gid[16])
@@ -34,7 +91,16 @@ static int map_table(struct dg_nic *n)
 	if (at == MAP_FAILED)
 		return dg_fail_errno("cannot map the memory of a NIC");
 	n->table = at;
-	return dg_nic_table_reserve(n, at, offsetof(struct nic_table, keys));
+	int rc = dg_nic_table_reserve(n, at, offsetof(struct nic_table, keys));
+	if (!rc)
+		rc = make_gid(n->table->gid);
+	if (!rc)
+		rc = add_use(n->table);
+	if (rc) {
+		munmap(at, sizeof *n->table);
+		n->table = NULL;
+	}
+	return rc;
 }
 
 int dg_nic_table_reserve(struct dg_nic *n, void *at, size_t size)
@@ -119,8 +185,6 @@ int dg_nic_table_open(struct dg_nic *n)
 {
 	int rc = map_table(n);
 	if (!rc)
-		rc = make_gid(n->table->gid);
-	if (!rc)
 		rc = dg_device_open("soft", NULL, &n->soft);
 	if (rc)
 		return rc;
@@ -139,8 +203,7 @@ void dg_nic_table_close(struct dg_nic *n)
 		unlink(n->table_file);
 	if (n->soft)
 		dg_device_close(n->soft, UINT64_MAX);
-	if (n->table)
-		munmap(n->table, sizeof *n->table);
+	dg_nic_table_drop(n->table);
 	if (n->table_fd >= 0)
 		close(n->table_fd);
 }

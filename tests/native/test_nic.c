@@ -864,6 +864,73 @@ static void two_nics_of_a_process_reach_each_other(void)
 	pair_close(&p);
 }
 
+static uint64_t passes_of(const struct program *p)
+{
+	dg_nic_stats s;
+
+	CHECK_EQ(dg_nic_stats_get(p->nic, &s), 0);
+	return s.passes;
+}
+
+static void a_nic_of_a_process_outlives_its_peer(void)
+{
+	struct pair p, q;
+	dg_nic_address a, b;
+	uint64_t passes;
+
+	pair_open(&p, DG_NIC_PROXY);
+	pair_open(&q, DG_NIC_PROXY);
+	a = address_of(&p.a);
+	b = address_of(&q.a);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	CHECK_EQ(dg_nic_qp_modify(q.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	program_connect(&p.a, &b);
+	program_connect(&q.a, &a);
+	put_receive(&p.a, p.theirs, p.rkey, 600);
+	put_receive(&q.a, q.theirs, q.rkey, 600);
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 500);
+	ring(&p.a);
+	check_done(&p.a, 0);
+	pair_close(&q);
+	for (passes = passes_of(&p.a); passes_of(&p.a) < passes + 100;)
+		sched_yield();
+	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 500);
+	ring(&p.a);
+	CHECK_EQ(wait_cqe(&p.a).syndrome, SYNDROME_RETRIES);
+	pair_close(&p);
+}
+
+static void *close_nic(void *nic)
+{
+	CHECK_EQ(dg_nic_close(nic), 0);
+	return NULL;
+}
+
+static void a_nic_that_is_closed_while_another_connects_harms_it_not(void)
+{
+	struct pair p;
+	dg_nic_address to = { .qpn = 1 << 10 };
+
+	pair_open(&p, DG_NIC_PROXY);
+	for (int i = 0; i < 100; i++) {
+		pthread_t closer;
+		dg_nic *q;
+		int rc;
+
+		CHECK_EQ(dg_nic_open(p.dev, 1000000, &q), 0);
+		CHECK_EQ(dg_nic_gid_get(q, to.gid), 0);
+		CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+		CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_INIT, NULL, ALL_ACCESS), 0);
+		CHECK_EQ(pthread_create(&closer, NULL, close_nic, q), 0);
+		rc = dg_nic_qp_modify(p.a.qp, DG_NIC_RTR, &to, 0);
+		CHECK(!rc || rc == -ENOTCONN || rc == -ENOKEY);
+		CHECK_EQ(pthread_join(closer, NULL), 0);
+		if (!rc)
+			CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RTS, NULL, 0), 0);
+	}
+	pair_close(&p);
+}
+
 static void gpu_memory_is_reached_by_the_provider(void)
 {
 	struct pair p;
@@ -1021,6 +1088,8 @@ int main(int argc, char **argv)
 		TEST(a_forked_child_can_only_close),
 		TEST(wrong_configurations_are_refused),
 		TEST(two_nics_of_a_process_reach_each_other),
+		TEST(a_nic_of_a_process_outlives_its_peer),
+		TEST(a_nic_that_is_closed_while_another_connects_harms_it_not),
 		TEST(gpu_memory_is_reached_by_the_provider),
 		TEST(random_entries_reach_only_their_keys),
 	};
