@@ -214,4 +214,5 @@ AI_ENTERPRISE = Document(
     "gpudirect.html",
 )
 DGKIT = Document("dgkit's README")
+DGKIT_DMA = Document("dgkit/dma/README.md")
 DGKIT_DOCA = Document("dgkit/doca/README.md")

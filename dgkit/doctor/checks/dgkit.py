@@ -143,7 +143,7 @@ def _judge_provider(case: Case, provider: dict[str, Any]) -> Finding:
 
 _SECTIONS = {
     "cuda": references.DGKIT("GPU memory"),
-    "verbs": references.DGKIT("By RDMA, between machines"),
+    "verbs": references.DGKIT_DMA("RDMA between machines"),
     "doca": references.DGKIT("On a BlueField"),
     "softdoca": references.DGKIT_DOCA("DOCA without a BlueField"),
 }
