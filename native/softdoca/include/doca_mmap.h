@@ -84,7 +84,7 @@ DOCA_STABLE
 doca_error_t doca_mmap_start(struct doca_mmap *mmap);
 
 /* Ends the exports; the map can then be changed and started again. Also returns SUCCESS if the map
- * is not started. Errors: NOT_PERMITTED if buffers point into it or a transfer is in flight; the
+ * is not started. A map from an export stays as it is until it is destroyed. Errors: NOT_PERMITTED if buffers point into it or a transfer is in flight; the
  * map then stays started. */
 DOCA_STABLE
 doca_error_t doca_mmap_stop(struct doca_mmap *mmap);

@@ -5,7 +5,8 @@
  *
  * A program creates a context on a device, sets the tasks that it will use and what peers may do
  * (doca_rdma_set_permissions()), and starts it. A connection is made from both sides: each calls
- * doca_rdma_export(), passes the bytes to the other by its own means, and calls doca_rdma_connect().
+ * doca_rdma_export(), passes the bytes to the other by its own means, and calls doca_rdma_connect(). Or
+ * by address: one calls doca_rdma_start_listen_to_port(), the other doca_rdma_connect_to_addr().
  *
  * Buffers. A source gives its data. A destination takes bytes behind its data, as in DMA tasks, and its
  * data_len grows by them; the word of an atomic operation is at its data. A task has single buffers, no
@@ -40,6 +41,7 @@ extern "C" {
 
 struct doca_rdma;
 struct doca_rdma_connection;
+struct doca_rdma_addr;
 struct doca_rdma_task_receive;
 struct doca_rdma_task_send;
 struct doca_rdma_task_send_imm;
@@ -48,6 +50,10 @@ struct doca_rdma_task_write;
 struct doca_rdma_task_write_imm;
 struct doca_rdma_task_atomic_cmp_swp;
 struct doca_rdma_task_atomic_fetch_add;
+struct doca_rdma_task_remote_net_sync_event_get;
+struct doca_rdma_task_remote_net_sync_event_notify_set;
+struct doca_rdma_task_remote_net_sync_event_notify_add;
+struct doca_sync_event_remote_net;
 
 /* What a receive got. Guess: the values. */
 enum doca_rdma_opcode {
@@ -60,6 +66,13 @@ enum doca_rdma_opcode {
 enum doca_rdma_transport_type {
 	DOCA_RDMA_TRANSPORT_TYPE_RC = 0,
 	DOCA_RDMA_TRANSPORT_TYPE_DC = 1,
+};
+
+/* Guess: the values. */
+enum doca_rdma_addr_type {
+	DOCA_RDMA_ADDR_TYPE_IPv4 = 0,
+	DOCA_RDMA_ADDR_TYPE_IPv6 = 1,
+	DOCA_RDMA_ADDR_TYPE_GID = 2,
 };
 
 typedef void (*doca_rdma_task_receive_completion_cb_t)(struct doca_rdma_task_receive *task,
@@ -77,6 +90,12 @@ typedef void (*doca_rdma_task_write_imm_completion_cb_t)(struct doca_rdma_task_w
 typedef void (*doca_rdma_task_atomic_cmp_swp_completion_cb_t)(struct doca_rdma_task_atomic_cmp_swp *task,
 	union doca_data task_user_data, union doca_data ctx_user_data);
 typedef void (*doca_rdma_task_atomic_fetch_add_completion_cb_t)(struct doca_rdma_task_atomic_fetch_add *task,
+	union doca_data task_user_data, union doca_data ctx_user_data);
+typedef void (*doca_rdma_task_remote_net_sync_event_get_completion_cb_t)(struct doca_rdma_task_remote_net_sync_event_get *task,
+	union doca_data task_user_data, union doca_data ctx_user_data);
+typedef void (*doca_rdma_task_remote_net_sync_event_notify_set_completion_cb_t)(struct doca_rdma_task_remote_net_sync_event_notify_set *task,
+	union doca_data task_user_data, union doca_data ctx_user_data);
+typedef void (*doca_rdma_task_remote_net_sync_event_notify_add_completion_cb_t)(struct doca_rdma_task_remote_net_sync_event_notify_add *task,
 	union doca_data task_user_data, union doca_data ctx_user_data);
 
 /* Called with the connection of a peer that asks for it. */
@@ -136,6 +155,18 @@ doca_error_t doca_rdma_cap_task_atomic_cmp_swp_is_supported(const struct doca_de
 /* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_atomic_fetch_add_is_supported(const struct doca_devinfo *devinfo);
+
+/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_cap_task_remote_net_sync_event_get_is_supported(const struct doca_devinfo *devinfo);
+
+/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_cap_task_remote_net_sync_event_notify_set_is_supported(const struct doca_devinfo *devinfo);
+
+/* Returns SUCCESS, or NOT_SUPPORTED for a device without RDMA. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_cap_task_remote_net_sync_event_notify_add_is_supported(const struct doca_devinfo *devinfo);
 
 /* Returns SUCCESS for RC, NOT_SUPPORTED for other types and for a device without RDMA. */
 DOCA_EXPERIMENTAL
@@ -236,7 +267,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_set_grh_enabled(struct doca_rdma *rdma, uint8_t grh_enabled);
 
 /* Sets the callbacks of connections; NULL for none. Those for a request, an established
- * connection and a failure have no use for connections of doca_rdma_connect(). Errors:
+ * connection and a failure are for connections by address. Errors:
  * BAD_STATE if the context is started. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_set_connection_state_callbacks(struct doca_rdma *rdma,
@@ -258,6 +289,47 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_conn_details,
 	size_t remote_rdma_conn_details_size, struct doca_rdma_connection *rdma_connection);
 
+/* Makes the address of a server: a numeric address of IPv4 or IPv6, or the GID of its NIC, and the port
+ * that it listens to. Errors: INVALID_VALUE for another type or text; NO_MEMORY. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_addr_create(enum doca_rdma_addr_type addr_type, const char *address, uint16_t port,
+	struct doca_rdma_addr **addr);
+
+/* Destroys an address. Connections that were made with it stay. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_addr_destroy(struct doca_rdma_addr *addr);
+
+/* Asks a server for a connection. The callback for established connections, or that for failures, gets
+ * the connection with this user data; after a failure it is gone. Errors: BAD_STATE unless the context
+ * runs and has a progress engine; FULL if it has all its connections; DRIVER. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_addr *addr,
+	union doca_data connection_user_data);
+
+/* Listens to a port, for clients of this user and this machine; a context may listen to several. Ports
+ * are not those of TCP. Each client's request calls the callback for requests; without a callback, or if
+ * the context has all its connections, it is rejected. Errors: BAD_STATE unless the context runs and has
+ * a progress engine; IN_USE if a context listens to the port; OPERATING_SYSTEM. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_start_listen_to_port(struct doca_rdma *rdma, uint16_t port);
+
+/* Stops that; stopping the context does, too. Errors: NOT_FOUND if the context does not listen to it. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_stop_listen_to_port(struct doca_rdma *rdma, uint16_t port);
+
+/* Accepts a request, in its callback or later; the callback for established connections follows. The
+ * private data is not sent, as no function of the client would return it. Errors: BAD_STATE if the
+ * connection waits for no answer; NOT_CONNECTED if the client is gone; INVALID_VALUE for a length with
+ * NULL. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_connection_accept(struct doca_rdma_connection *rdma_connection, void *private_data,
+	uint8_t private_data_len);
+
+/* Rejects a request: the connection is gone, and the client's callback for failures is called. Errors:
+ * BAD_STATE if the connection waits for no answer. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_connection_reject(struct doca_rdma_connection *rdma_connection);
+
 /* Ends a connection: its tasks complete with IO_FAILED, those of the peer as well. Errors:
  * BAD_STATE unless it is connected. */
 DOCA_EXPERIMENTAL
@@ -278,65 +350,63 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_connection_get_id(const struct doca_rdma_connection *rdma_connection,
 	uint32_t *connection_id);
 
-/* Sets the number of receives and the callbacks for success and failure. A context starts with
- * at least one type of task. Errors: BAD_STATE if the context is started; INVALID_VALUE if a
- * callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of receives and the callbacks for success and failure. Errors: BAD_STATE if
+ * the context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above
+ * 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_receive_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_receive_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_receive_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Sets the number of sends and the callbacks for success and failure. A context starts with at
- * least one type of task. Errors: BAD_STATE if the context is started; INVALID_VALUE if a
- * callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of sends and the callbacks for success and failure. Errors: BAD_STATE if the
+ * context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_send_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_send_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_send_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
 /* Sets the number of sends with an immediate value and the callbacks for success and failure.
- * A context starts with at least one type of task. Errors: BAD_STATE if the context is
- * started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
+ * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_send_imm_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_send_imm_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_send_imm_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Sets the number of reads and the callbacks for success and failure. A context starts with at
- * least one type of task. Errors: BAD_STATE if the context is started; INVALID_VALUE if a
- * callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of reads and the callbacks for success and failure. Errors: BAD_STATE if the
+ * context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_read_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_read_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_read_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Sets the number of writes and the callbacks for success and failure. A context starts with
- * at least one type of task. Errors: BAD_STATE if the context is started; INVALID_VALUE if a
- * callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of writes and the callbacks for success and failure. Errors: BAD_STATE if
+ * the context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above
+ * 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_write_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_write_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_write_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
 /* Sets the number of writes with an immediate value and the callbacks for success and failure.
- * A context starts with at least one type of task. Errors: BAD_STATE if the context is
- * started; INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
+ * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_write_imm_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_write_imm_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_write_imm_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Sets the number of compare-and-swap operations and the callbacks for success and failure. A
- * context starts with at least one type of task. Errors: BAD_STATE if the context is started;
- * INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of compare-and-swap operations and the callbacks for success and failure.
+ * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_atomic_cmp_swp_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_atomic_cmp_swp_completion_cb_t successful_task_completion_cb,
 	doca_rdma_task_atomic_cmp_swp_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
 
-/* Sets the number of fetch-and-add operations and the callbacks for success and failure. A
- * context starts with at least one type of task. Errors: BAD_STATE if the context is started;
- * INVALID_VALUE if a callback is NULL or the number is 0 or above 65,536. */
+/* Sets the number of fetch-and-add operations and the callbacks for success and failure.
+ * Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_task_atomic_fetch_add_set_conf(struct doca_rdma *rdma,
 	doca_rdma_task_atomic_fetch_add_completion_cb_t successful_task_completion_cb,
@@ -587,6 +657,111 @@ void doca_rdma_task_atomic_fetch_add_set_add_data(struct doca_rdma_task_atomic_f
 /* Returns add_data; 0 for an invalid handle. */
 DOCA_EXPERIMENTAL
 uint64_t doca_rdma_task_atomic_fetch_add_get_add_data(const struct doca_rdma_task_atomic_fetch_add *task);
+
+/* Sets the number of tasks that get a peer's sync event, and the callbacks for success and
+ * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_get_set_conf(struct doca_rdma *rdma,
+	doca_rdma_task_remote_net_sync_event_get_completion_cb_t successful_task_completion_cb,
+	doca_rdma_task_remote_net_sync_event_get_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
+
+/* Sets the number of tasks that set a peer's sync event, and the callbacks for success and
+ * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_set_set_conf(struct doca_rdma *rdma,
+	doca_rdma_task_remote_net_sync_event_notify_set_completion_cb_t successful_task_completion_cb,
+	doca_rdma_task_remote_net_sync_event_notify_set_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
+
+/* Sets the number of tasks that add to a peer's sync event, and the callbacks for success and
+ * failure. Errors: BAD_STATE if the context is started; INVALID_VALUE if a callback is NULL or the
+ * number is 0 or above 65,536. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_add_set_conf(struct doca_rdma *rdma,
+	doca_rdma_task_remote_net_sync_event_notify_add_completion_cb_t successful_task_completion_cb,
+	doca_rdma_task_remote_net_sync_event_notify_add_completion_cb_t error_task_completion_cb, uint32_t num_tasks);
+
+/* Allocates a task that appends the value of a peer's sync event, 8 bytes, to dst_buf.
+ * Tasks on sync events start when those before them on the connection have completed, and are executed
+ * by doca_pe_progress(); a later write may arrive before. The event may be of any process.
+ * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_get_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, struct doca_buf *dst_buf, union doca_data user_data,
+	struct doca_rdma_task_remote_net_sync_event_get **task);
+
+/* Returns the task; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_remote_net_sync_event_get_as_task(
+	struct doca_rdma_task_remote_net_sync_event_get *task);
+
+/* Allocates a task that sets a peer's sync event to the 8 bytes of src_buf.
+ * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, const struct doca_buf *src_buf, union doca_data user_data,
+	struct doca_rdma_task_remote_net_sync_event_notify_set **task);
+
+/* Returns the task; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_remote_net_sync_event_notify_set_as_task(
+	struct doca_rdma_task_remote_net_sync_event_notify_set *task);
+
+/* Allocates a task that adds to a peer's sync event, and appends its previous value to result_buf.
+ * Errors: BAD_STATE unless the context runs; NO_MEMORY if all tasks are allocated; INVALID_VALUE. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_add_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, struct doca_buf *result_buf, uint64_t add_data, union doca_data user_data,
+	struct doca_rdma_task_remote_net_sync_event_notify_add **task);
+
+/* Returns the task; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_task *doca_rdma_task_remote_net_sync_event_notify_add_as_task(
+	struct doca_rdma_task_remote_net_sync_event_notify_add *task);
+
+/* Sets dst_buf. Ignored while the task is in flight. */
+DOCA_EXPERIMENTAL
+void doca_rdma_task_remote_net_sync_event_get_set_dst_buf(
+	struct doca_rdma_task_remote_net_sync_event_get *task, struct doca_buf *dst_buf);
+
+/* Returns dst_buf; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_remote_net_sync_event_get_get_dst_buf(
+	const struct doca_rdma_task_remote_net_sync_event_get *task);
+
+/* Sets src_buf. Ignored while the task is in flight. */
+DOCA_EXPERIMENTAL
+void doca_rdma_task_remote_net_sync_event_notify_set_set_src_buf(
+	struct doca_rdma_task_remote_net_sync_event_notify_set *task, const struct doca_buf *src_buf);
+
+/* Returns src_buf; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+const struct doca_buf *doca_rdma_task_remote_net_sync_event_notify_set_get_src_buf(
+	const struct doca_rdma_task_remote_net_sync_event_notify_set *task);
+
+/* Sets result_buf. Ignored while the task is in flight. */
+DOCA_EXPERIMENTAL
+void doca_rdma_task_remote_net_sync_event_notify_add_set_result_buf(
+	struct doca_rdma_task_remote_net_sync_event_notify_add *task, struct doca_buf *result_buf);
+
+/* Returns result_buf; NULL for an invalid handle. */
+DOCA_EXPERIMENTAL
+struct doca_buf *doca_rdma_task_remote_net_sync_event_notify_add_get_result_buf(
+	const struct doca_rdma_task_remote_net_sync_event_notify_add *task);
+
+/* Sets add_data. Ignored while the task is in flight. */
+DOCA_EXPERIMENTAL
+void doca_rdma_task_remote_net_sync_event_notify_add_set_add_data(
+	struct doca_rdma_task_remote_net_sync_event_notify_add *task, uint64_t add_data);
+
+/* Returns add_data; 0 for an invalid handle. */
+DOCA_EXPERIMENTAL
+uint64_t doca_rdma_task_remote_net_sync_event_notify_add_get_add_data(
+	const struct doca_rdma_task_remote_net_sync_event_notify_add *task);
 
 /* Returns what the receive got; RECV_SEND for an invalid handle. */
 DOCA_EXPERIMENTAL

@@ -263,6 +263,15 @@ struct doca_buf_inventory {
 	union doca_data user_data;
 };
 
+/* ---- sync events ---- */
+
+struct doca_sync_event_remote_net;
+enum remote_event_op { REMOTE_EVENT_GET, REMOTE_EVENT_SET, REMOTE_EVENT_ADD };
+/* sync_export.c: SET stores *value, ADD adds it; GET and ADD store in *value what the event had. Errors:
+ * CONNECTION_RESET; BAD_STATE in a forked child. */
+SOFTDOCA_INTERNAL doca_error_t softdoca_remote_event(struct doca_sync_event_remote_net *event,
+						     enum remote_event_op op, uint64_t *value);
+
 /* ---- contexts, tasks, progress engines ---- */
 
 struct ctx_ops {

@@ -6,6 +6,7 @@
 #include "doca_check.h"
 
 #include <doca_rdma.h>
+#include <doca_sync_event.h>
 
 #define SIDE_BYTES  ((size_t)1 << 20)
 #define SIDE_TASKS  64u
@@ -64,6 +65,9 @@ SIDE_CALLBACKS(write)
 SIDE_CALLBACKS(write_imm)
 SIDE_CALLBACKS(atomic_cmp_swp)
 SIDE_CALLBACKS(atomic_fetch_add)
+SIDE_CALLBACKS(remote_net_sync_event_get)
+SIDE_CALLBACKS(remote_net_sync_event_notify_set)
+SIDE_CALLBACKS(remote_net_sync_event_notify_add)
 
 UNUSED static void on_disconnect(struct doca_rdma_connection *c, union doca_data connection_data,
 				 union doca_data ctx_data)
@@ -100,6 +104,12 @@ UNUSED static void side_make(struct side *s, uint32_t permissions, uint16_t conn
 						  on_atomic_cmp_swp_error, SIDE_TASKS));
 	OK(doca_rdma_task_atomic_fetch_add_set_conf(s->rdma, on_atomic_fetch_add,
 						    on_atomic_fetch_add_error, SIDE_TASKS));
+	OK(doca_rdma_task_remote_net_sync_event_get_set_conf(
+		s->rdma, on_remote_net_sync_event_get, on_remote_net_sync_event_get_error, SIDE_TASKS));
+	OK(doca_rdma_task_remote_net_sync_event_notify_set_set_conf(
+		s->rdma, on_remote_net_sync_event_notify_set, on_remote_net_sync_event_notify_set_error, SIDE_TASKS));
+	OK(doca_rdma_task_remote_net_sync_event_notify_add_set_conf(
+		s->rdma, on_remote_net_sync_event_notify_add, on_remote_net_sync_event_notify_add_error, SIDE_TASKS));
 	OK(doca_ctx_set_user_data(s->ctx, data));
 	OK(doca_pe_connect_ctx(s->pe, s->ctx));
 }

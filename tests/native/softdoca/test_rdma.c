@@ -362,19 +362,146 @@ static void what_is_set_too_late_or_out_of_range_is_refused(void)
 	side_close(&a);
 }
 
-static void a_context_without_tasks_does_not_start(void)
+static struct doca_sync_event *event_of_b(struct doca_sync_event_remote_net **far)
 {
-	struct doca_dev *dev = a_dev();
-	struct doca_rdma *r;
-	struct doca_pe *pe;
+	struct doca_sync_event *e;
+	const uint8_t *bytes;
+	size_t len;
 
-	OK(doca_pe_create(&pe));
-	OK(doca_rdma_create(dev, &r));
-	OK(doca_pe_connect_ctx(pe, doca_rdma_as_ctx(r)));
-	REFUSED(doca_ctx_start(doca_rdma_as_ctx(r)), BAD_STATE);
+	OK(doca_sync_event_create(&e));
+	OK(doca_sync_event_add_publisher_location_remote_net(e));
+	OK(doca_sync_event_add_subscriber_location_cpu(e, b.dev));
+	OK(doca_sync_event_start(e));
+	OK(doca_sync_event_export_to_remote_net(e, &bytes, &len));
+	OK(doca_sync_event_remote_net_create_from_export(a.dev, bytes, len, far));
+	return e;
+}
+
+static void tasks_on_a_sync_event_follow_the_tasks_before_them(void)
+{
+	static const uint64_t five = 5;
+	struct doca_sync_event_remote_net *far;
+	uint64_t value;
+
+	connect_both(LENT);
+	struct doca_sync_event *e = event_of_b(&far);
+	struct doca_buf *src = near_buf(&a, 0, 4096, true), *word = near_buf(&a, 4096, 8, true),
+			*got_it = near_buf(&a, 8192, 8, false), *old = near_buf(&a, 12288, 8, false),
+			*dst = peer_buf(&a, &of_b, 0, 4096, false);
+	fill(a.bytes, 4096, 4);
+	memcpy(a.bytes + 4096, &five, 8);
+	SUBMIT(&a, write, a.connection, src, dst, number(1));
+	SUBMIT(&a, remote_net_sync_event_notify_set, a.connection, far, word, number(2));
+	SUBMIT(&a, remote_net_sync_event_notify_add, a.connection, far, old, 10, number(3));
+	SUBMIT(&a, remote_net_sync_event_get, a.connection, far, got_it, number(4));
+	side_until(&a, 4);
+	CHECK_EQ(a.done, 4);
+	for (uint64_t i = 0; i < 4; i++)
+		CHECK_EQ(a.order[i], i + 1);
+	OK(doca_sync_event_get(e, &value));
+	CHECK_EQ(value, 15);
+	CHECK_EQ(memcmp(b.bytes, a.bytes, 4096), 0);
+	CHECK_EQ(data_len(old), 8);
+	CHECK_EQ(memcmp(a.bytes + 12288, &five, 8), 0);
+	CHECK_EQ(memcmp(a.bytes + 8192, &value, 8), 0);
+	OK(doca_sync_event_stop(e));
+	OK(doca_sync_event_destroy(e));
+	SUBMIT(&a, remote_net_sync_event_notify_set, a.connection, far, word, number(5));
+	side_until(&a, 5);
+	CHECK_EQ(a.last, DOCA_ERROR_IO_FAILED); /* the event has ended, the connection goes on */
+	OK(doca_buf_reset_data_len(dst));
+	SUBMIT(&a, write, a.connection, src, dst, number(6));
+	side_until(&a, 6);
+	CHECK_EQ(a.last, DOCA_SUCCESS);
+	OK(doca_sync_event_remote_net_destroy(far));
+	drop(src), drop(word), drop(got_it), drop(old), drop(dst);
+	close_both();
+}
+
+static void a_task_on_a_sync_event_needs_an_event_and_a_word(void)
+{
+	struct doca_rdma_task_remote_net_sync_event_notify_set *t;
+	struct doca_sync_event_remote_net *far;
+
+	connect_both(LENT);
+	struct doca_sync_event *e = event_of_b(&far);
+	struct doca_buf *word = near_buf(&a, 0, 8, true), *half = near_buf(&a, 0, 4, true);
+	OK(doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(a.rdma, a.connection, far, word,
+									 number(1), &t));
+	doca_rdma_task_remote_net_sync_event_notify_set_set_src_buf(t, half);
+	REFUSED(doca_task_submit(doca_rdma_task_remote_net_sync_event_notify_set_as_task(t)), INVALID_VALUE);
+	doca_rdma_task_remote_net_sync_event_notify_set_set_src_buf(t, NULL);
+	REFUSED(doca_task_submit(doca_rdma_task_remote_net_sync_event_notify_set_as_task(t)), INVALID_VALUE);
+	doca_rdma_task_remote_net_sync_event_notify_set_set_src_buf(t, word);
+	OK(doca_sync_event_remote_net_destroy(far));
+	REFUSED(doca_task_submit(doca_rdma_task_remote_net_sync_event_notify_set_as_task(t)), INVALID_VALUE);
+	doca_task_free(doca_rdma_task_remote_net_sync_event_notify_set_as_task(t));
+	OK(doca_sync_event_stop(e));
+	OK(doca_sync_event_destroy(e));
+	drop(word), drop(half);
+	close_both();
+}
+
+static void stop_in_callback(struct doca_rdma_task_send *t, union doca_data task_data,
+			     union doca_data ctx_data)
+{
+	struct side *s = ctx_data.ptr;
+
+	(void)task_data;
+	doca_task_free(doca_rdma_task_send_as_task(t));
+	drop((struct doca_buf *)(uintptr_t)doca_rdma_task_send_get_src_buf(t)); /* of a freed task */
+	s->last = doca_ctx_stop(s->ctx);
+	s->done++;
+}
+
+static void a_stop_in_a_callback_ends_after_it(void)
+{
+	enum doca_ctx_states state;
+
+	side_make(&a, LENT, 1);
+	side_make(&b, LENT, 1);
+	OK(doca_rdma_task_send_set_conf(a.rdma, stop_in_callback, on_send_error, SIDE_TASKS));
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+	struct doca_buf *dst = near_buf(&b, 0, 8, false);
+	SUBMIT(&b, receive, dst, number(1));
+	SUBMIT(&a, send, a.connection, near_buf(&a, 0, 8, true), number(2));
+	side_until(&a, 1);
+	CHECK_EQ(a.last, DOCA_ERROR_IN_PROGRESS);
+	OK(doca_ctx_get_state(a.ctx, &state));
+	CHECK_EQ(state, DOCA_CTX_STATE_IDLE);
+	side_until(&b, 1);
+	drop(dst);
+	close_both();
+}
+
+static void a_context_without_tasks_serves_its_peer(void)
+{
+	struct doca_rdma *r;
+
+	side_make(&a, LENT, 1);
+	side_make(&b, LENT, 1);
+	r = b.rdma;
+	OK(doca_rdma_create(b.dev, &b.rdma));
+	OK(doca_rdma_set_permissions(b.rdma, LENT));
 	OK(doca_rdma_destroy(r));
-	OK(doca_pe_destroy(pe));
-	OK(doca_dev_close(dev));
+	b.ctx = doca_rdma_as_ctx(b.rdma);
+	OK(doca_pe_connect_ctx(b.pe, b.ctx));
+	side_offers(&a, &of_a);
+	side_offers(&b, &of_b);
+	side_takes(&a, &of_b);
+	side_takes(&b, &of_a);
+	struct doca_buf *src = near_buf(&a, 0, 8, true), *dst = peer_buf(&a, &of_b, 0, 8, false);
+	fill(a.bytes, 8, 1);
+	SUBMIT(&a, write, a.connection, src, dst, number(1));
+	side_until(&a, 1);
+	CHECK_EQ(a.done, 1);
+	CHECK_EQ(memcmp(a.bytes, b.bytes, 8), 0);
+	drop(src);
+	drop(dst);
+	close_both();
 }
 
 static void a_program_that_waits_is_woken(void)
@@ -464,7 +591,10 @@ int main(int argc, char **argv)
 		TEST(bytes_of_another_kind_are_no_connection),
 		TEST(buffers_that_do_not_fit_are_refused),
 		TEST(what_is_set_too_late_or_out_of_range_is_refused),
-		TEST(a_context_without_tasks_does_not_start),
+		TEST(a_context_without_tasks_serves_its_peer),
+		TEST(tasks_on_a_sync_event_follow_the_tasks_before_them),
+		TEST(a_task_on_a_sync_event_needs_an_event_and_a_word),
+		TEST(a_stop_in_a_callback_ends_after_it),
 		TEST(a_program_that_waits_is_woken),
 		TEST(invalid_handles_are_refused),
 	};

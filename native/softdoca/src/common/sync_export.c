@@ -274,6 +274,13 @@ doca_error_t doca_sync_event_remote_net_destroy(struct doca_sync_event_remote_ne
 	return error;
 }
 
+doca_error_t softdoca_remote_event(struct doca_sync_event_remote_net *event, enum remote_event_op op,
+				   uint64_t *value)
+{
+	static const enum sync_op ops[] = {SYNC_GET, SYNC_SET, SYNC_ADD};
+	return sync_execute(event->event, ops[op], *value, value);
+}
+
 doca_error_t doca_sync_event_remote_net_get_dpa_handle(
 	struct doca_sync_event_remote_net *event, struct doca_dpa *dpa,
 	doca_dpa_dev_sync_event_remote_net_t *dpa_remote_event)

@@ -27,7 +27,7 @@ static uint32_t checksum_of(struct rdma_blob b)
 	return h;
 }
 
-static doca_error_t parse(const void *bytes, size_t size, struct rdma_blob *out)
+doca_error_t rdma_blob_parse(const void *bytes, size_t size, struct rdma_blob *out)
 {
 	if (size < sizeof *out)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
@@ -116,7 +116,7 @@ static uint32_t free_id(const struct doca_rdma *r)
 	return id;
 }
 
-static doca_error_t new_connection(struct doca_rdma *r, struct doca_rdma_connection **out)
+doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct doca_rdma_connection **out)
 {
 	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
@@ -127,6 +127,7 @@ static doca_error_t new_connection(struct doca_rdma *r, struct doca_rdma_connect
 	if (!c)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a connection");
 	c->rdma = r;
+	c->fd = -1;
 	c->id = free_id(r);
 	c->next = r->connections;
 	r->connections = c;
@@ -134,7 +135,7 @@ static doca_error_t new_connection(struct doca_rdma *r, struct doca_rdma_connect
 	const int rc = allocate(c) ? open_pair(c) : -ENOMEM;
 	if (rc) {
 		rdma_connection_free(c);
-		return softdoca_failed("doca_rdma_export", rc);
+		return softdoca_failed(func, rc);
 	}
 	make_blob(c);
 	*out = c;
@@ -151,6 +152,7 @@ void rdma_connection_free(struct doca_rdma_connection *c)
 	r->n_connections--;
 	if (c->qp)
 		softdoca_nic.qp_close(c->qp);
+	rdma_hang_up(c);
 	free(c->send.tasks);
 	free(c->receive.tasks);
 	free(c->memory);
@@ -201,7 +203,7 @@ doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_co
 	enum pe_entry how = softdoca_pe_enter(pe);
 	if (how == PE_BUSY)
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = new_connection(rdma, rdma_connection);
+	doca_error_t error = rdma_connection_new(rdma, __func__, rdma_connection);
 	if (!error) {
 		*local_rdma_conn_details = &(*rdma_connection)->blob;
 		*local_rdma_conn_details_size = sizeof (*rdma_connection)->blob;
@@ -210,11 +212,8 @@ doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_co
 	return error;
 }
 
-static doca_error_t connect_to(struct doca_rdma_connection *c, const struct rdma_blob *peer)
+doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer)
 {
-	if (c->rdma->ctx.state != DOCA_CTX_STATE_RUNNING || c->state != CONNECTION_NEW)
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running, or connection %u is not new",
-			      c->id);
 	int rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTR, &peer->address, 0);
 	if (!rc)
 		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTS, NULL, 0);
@@ -223,6 +222,17 @@ static doca_error_t connect_to(struct doca_rdma_connection *c, const struct rdma
 		return rc == -ENOTCONN ? DOCA_ERROR_NOT_CONNECTED : error;
 	}
 	memcpy(c->peer_gid, peer->address.gid, sizeof c->peer_gid);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t connect_to(struct doca_rdma_connection *c, const struct rdma_blob *peer)
+{
+	if (c->rdma->ctx.state != DOCA_CTX_STATE_RUNNING || c->state != CONNECTION_NEW)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running, or connection %u is not new",
+			      c->id);
+	doca_error_t error = rdma_connection_join(c, peer);
+	if (error)
+		return error;
 	c->state = CONNECTION_CONNECTED;
 	rdma_spread_receives(c->rdma);
 	return DOCA_SUCCESS;
@@ -238,7 +248,7 @@ doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_c
 	CHECK_OUT(remote_rdma_conn_details);
 	if (rdma_connection->rdma != rdma)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the connection is of another context");
-	doca_error_t error = parse(remote_rdma_conn_details, remote_rdma_conn_details_size, &peer);
+	doca_error_t error = rdma_blob_parse(remote_rdma_conn_details, remote_rdma_conn_details_size, &peer);
 	if (error)
 		return error;
 	struct doca_pe *pe = rdma->ctx.pe;
@@ -252,9 +262,9 @@ doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_c
 
 static doca_error_t disconnect(struct doca_rdma_connection *c)
 {
-	if (c->state == CONNECTION_NEW)
+	if (c->state == CONNECTION_NEW || c->state == CONNECTION_FAILED)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u is not connected", c->id);
-	if (c->state == CONNECTION_OVER) {
+	if (c->state == CONNECTION_OVER || c->state < CONNECTION_CONNECTED) {
 		rdma_connection_free(c);
 		return DOCA_SUCCESS;
 	}

@@ -78,6 +78,10 @@ static void rdma_ended(struct doca_ctx *ctx)
 	struct doca_rdma *r = rdma_of(ctx);
 	while (r->connections)
 		rdma_connection_free(r->connections);
+	rdma_stop_listening(r);
+	if (r->sockets >= 0)
+		close(r->sockets);
+	r->sockets = -1;
 	if (r->cq)
 		softdoca_nic.cq_close(r->cq);
 	r->cq = NULL;
@@ -117,10 +121,9 @@ static doca_error_t begin(struct doca_rdma *r)
 static doca_error_t rdma_start(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
-	if (!task_count(r)) /* guess */
-		return REFUSE(DOCA_ERROR_BAD_STATE, "no tasks are configured");
 	r->receives = r->flushed = (struct rdma_list){0};
 	r->n_receives = r->idle = 0;
+	r->pid = getpid();
 	doca_error_t error = begin(r);
 	if (error)
 		rdma_ended(ctx);
@@ -135,12 +138,14 @@ static void rdma_stop(struct doca_ctx *ctx)
 			rdma_connection_break(c);
 	for (struct rdma_task *t; (t = rdma_take(&r->receives));)
 		rdma_append(&r->flushed, t);
+	rdma_stop_listening(r);
 }
 
+/* The context counts the tasks in flight. A stop in a callback ends after it: NVIDIA's samples take another
+ * result than IN_PROGRESS for an error. */
 static bool rdma_quiet(struct doca_ctx *ctx)
 {
-	(void)ctx; /* it counts the tasks in flight */
-	return true;
+	return !rdma_of(ctx)->calling;
 }
 
 /* ---- submitting ---- */
@@ -254,9 +259,9 @@ static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t statu
 	hold_all(t, -1u);
 	if (is_receive(t))
 		r->n_receives--;
-	if (!status && t->type >= RDMA_CMP_SWP)
+	if (!status && t->result)
 		arrived(t->result, t->bytes);
-	else if (!status && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM)
+	else if (!status && t->type < RDMA_CMP_SWP && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM)
 		arrived(t->dst, t->bytes);
 	softdoca_task_landed(&t->task, status);
 	call(r, t, !status);
@@ -287,7 +292,22 @@ static void complete(struct doca_rdma *r, const struct rdma_cqe *e)
 		received(t, e, c);
 	if (r->receives.first)
 		rdma_spread_receives(r);
-	deliver(r, t, failed ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS);
+	const bool good = !failed && (!is_event(t) || !rdma_execute_event(t));
+	deliver(r, t, good ? DOCA_SUCCESS : DOCA_ERROR_IO_FAILED);
+}
+
+/* Ends one connection that could not be made. Returns whether a callback was called. */
+static bool end_failed(struct doca_rdma *r)
+{
+	struct doca_rdma_connection *c = r->connections;
+	while (c && c->state != CONNECTION_FAILED)
+		c = c->next;
+	if (!c)
+		return false;
+	if (r->failure_cb)
+		r->failure_cb(c, c->user_data, r->ctx.user_data);
+	rdma_connection_free(c);
+	return r->failure_cb;
 }
 
 /* Ends one broken connection whose tasks are delivered. Returns whether a callback was called. */
@@ -316,9 +336,8 @@ static void look_at_all(struct doca_rdma *r)
 		rdma_connection_look(c);
 }
 
-static bool rdma_progress(struct doca_ctx *ctx)
+static bool deliver_one(struct doca_rdma *r)
 {
-	struct doca_rdma *r = rdma_of(ctx);
 	struct rdma_task *t = rdma_take(&r->flushed);
 	struct rdma_cqe e;
 	if (t) {
@@ -332,7 +351,16 @@ static bool rdma_progress(struct doca_ctx *ctx)
 	}
 	if (++r->idle % IDLE_POLLS == 0)
 		look_at_all(r);
-	return end_connection(r);
+	return end_connection(r) || rdma_hear(r) || end_failed(r);
+}
+
+static bool rdma_progress(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	r->calling = true;
+	const bool any = deliver_one(r);
+	r->calling = false;
+	return any;
 }
 
 /* ---- waiting ---- */
@@ -354,7 +382,7 @@ static bool rdma_arm(struct doca_ctx *ctx)
 	bool broken = false;
 	look_at_all(r);
 	for (const struct doca_rdma_connection *c = r->connections; c; c = c->next)
-		broken |= c->state == CONNECTION_BROKEN;
+		broken |= c->state == CONNECTION_BROKEN || c->state == CONNECTION_FAILED;
 	set_timer(r, WAKE_NS);
 	return r->flushed.first || broken || rdma_ready(r);
 }
@@ -369,7 +397,7 @@ static void rdma_free_task(struct doca_task *task)
 	struct rdma_task *t = rdma_task_of(task);
 	struct rdma_conf *conf = &rdma_of(task->ctx)->conf[t->type];
 	object_become(task, OBJECT_FREE);
-	object_become(t, OBJECT_FREE);
+	object_become(t, OBJECT_RDMA_FREED);
 	t->next = conf->free;
 	conf->free = t;
 }

@@ -31,14 +31,14 @@ static struct place behind(const struct doca_buf *b, uint64_t n)
 
 static bool is_atomic(const struct rdma_task *t)
 {
-	return t->type >= RDMA_CMP_SWP;
+	return t->type == RDMA_CMP_SWP || t->type == RDMA_FETCH_ADD;
 }
 
 static struct place local_of(const struct rdma_task *t)
 {
-	if (is_receive(t) || t->type == RDMA_READ)
+	if (is_receive(t) || t->type == RDMA_READ || t->type == RDMA_EVENT_GET)
 		return behind(t->dst, t->bytes);
-	return is_atomic(t) ? behind(t->result, t->bytes) : data_of(t->src);
+	return is_atomic(t) || t->type == RDMA_EVENT_ADD ? behind(t->result, t->bytes) : data_of(t->src);
 }
 
 static struct place remote_of(const struct rdma_task *t)
@@ -52,7 +52,7 @@ static struct place remote_of(const struct rdma_task *t)
 
 static bool has_remote(const struct rdma_task *t)
 {
-	return t->type >= RDMA_READ;
+	return t->type >= RDMA_READ && !is_event(t);
 }
 
 static doca_error_t check_buf(const struct place *p, const char *what, const char *func)
@@ -111,9 +111,44 @@ static uint64_t bytes_of(const struct rdma_task *t)
 {
 	if (is_receive(t))
 		return object_is(t->dst, OBJECT_BUF) ? room_behind(t->dst) : 0;
-	if (is_atomic(t))
+	if (is_atomic(t) || is_event(t))
 		return sizeof(uint64_t);
 	return object_is(t->src, OBJECT_BUF) ? t->src->data_len : 0;
+}
+
+/* The CPU accesses the word of a task on a sync event. */
+static char *word_of(const struct rdma_task *t)
+{
+	const struct place p = local_of(t);
+	const struct doca_mmap *m = p.buf->mmap;
+	return m->base ? m->base + (p.at - (uintptr_t)m->addr) : NULL;
+}
+
+static doca_error_t check_event(const struct rdma_task *t, const char *func)
+{
+	const bool is_known = object_is(t->event, OBJECT_SYNC_EVENT_REMOTE_NET);
+	const bool is_word = t->type != RDMA_EVENT_SET || t->src->data_len == sizeof(uint64_t);
+	if (is_known && is_word && word_of(t))
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+		     !is_known ? "%p is not a remote sync event"
+			       : "the buffer for the sync event %p is not 8 bytes of host memory",
+		     (const void *)t->event);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
+doca_error_t rdma_execute_event(struct rdma_task *t)
+{
+	static const enum remote_event_op ops[] = {REMOTE_EVENT_GET, REMOTE_EVENT_SET, REMOTE_EVENT_ADD};
+	uint64_t value = t->operand;
+	if (!object_is(t->event, OBJECT_SYNC_EVENT_REMOTE_NET)) /* destroyed meanwhile */
+		return DOCA_ERROR_INVALID_VALUE;
+	if (t->type == RDMA_EVENT_SET)
+		memcpy(&value, word_of(t), sizeof value);
+	doca_error_t error = softdoca_remote_event(t->event, ops[t->type - RDMA_EVENT_GET], &value);
+	if (!error && t->type != RDMA_EVENT_SET)
+		memcpy(word_of(t), &value, sizeof value);
+	return error;
 }
 
 doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const char *func)
@@ -127,9 +162,11 @@ doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const ch
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu bytes: a task has at most %u",
 			      (unsigned long long)t->bytes, RDMA_BYTES_MAX);
 	/* Without bytes, a message or a write needs no buffers. */
-	if (may_lack && !is_atomic(t) && t->type != RDMA_READ)
+	if (may_lack && !is_atomic(t) && !is_event(t) && t->type != RDMA_READ)
 		return DOCA_SUCCESS;
 	error = check_local(t, r, func);
+	if (!error && is_event(t))
+		error = check_event(t, func);
 	return error || !has_remote(t) ? error : check_remote(t, func);
 }
 
@@ -139,7 +176,7 @@ static const uint8_t opcodes[RDMA_TYPES] = {
 	[RDMA_SEND] = WQE_SEND,		  [RDMA_SEND_IMM] = WQE_SEND_IMM,
 	[RDMA_READ] = WQE_READ,		  [RDMA_WRITE] = WQE_WRITE,
 	[RDMA_WRITE_IMM] = WQE_WRITE_IMM, [RDMA_CMP_SWP] = WQE_ATOMIC_CS,
-	[RDMA_FETCH_ADD] = WQE_ATOMIC_FA,
+	[RDMA_FETCH_ADD] = WQE_ATOMIC_FA, /* WQE_NOP, 0: of a task on a sync event */
 };
 
 static char *put32(char *at, uint32_t v)
@@ -187,7 +224,7 @@ static void put_send(struct doca_rdma_connection *c, const struct rdma_task *t, 
 		at = put_remote(at, t);
 	if (is_atomic(t))
 		at = put_operands(at, t);
-	if (t->bytes)
+	if (t->bytes && !is_event(t))
 		at = put_data(at, &local, key);
 	put32(block, (c->send.end & 0xffff) << 8 | opcodes[t->type]);
 	put32(block + 4, c->qpn << 8 | (uint32_t)((at - block) / WQE_SEGMENT));

@@ -94,7 +94,7 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 	r->permissions = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE;
 	r->send_size = r->receive_size = RDMA_QUEUE_DEFAULT;
 	r->max_connections = 1;
-	r->timer = -1;
+	r->timer = r->sockets = -1;
 	error = softdoca_ctx_init(&r->ctx, dev, &rdma_ops);
 	if (error) {
 		softdoca_object_free(r);

@@ -6,6 +6,7 @@
  *   task.c         tasks: allocation and fields
  *   context.c      the operations of a context: start, submit, progress, stop
  *   connection.c   connections, each a queue pair; their blobs
+ *   address.c      connection by address
  *   entry.c        the entries of the rings, and reading completions
  *
  *      submit: an entry in the ring of the task's connection ---> the NIC's thread executes it
@@ -23,6 +24,7 @@
 #define SOFTDOCA_RDMA_H
 
 #include "doca_rdma.h"
+#include "doca_sync_event.h"
 #include "nic.h"
 
 /* Guesses: no public figures are known. */
@@ -40,6 +42,9 @@ enum rdma_type {
 	RDMA_WRITE_IMM,
 	RDMA_CMP_SWP,
 	RDMA_FETCH_ADD,
+	RDMA_EVENT_GET, /* on the peer's sync event */
+	RDMA_EVENT_SET,
+	RDMA_EVENT_ADD,
 	RDMA_TYPES
 };
 /* Each type, and its name in the functions. */
@@ -51,7 +56,10 @@ enum rdma_type {
 	X(RDMA_WRITE, write)           \
 	X(RDMA_WRITE_IMM, write_imm)   \
 	X(RDMA_CMP_SWP, atomic_cmp_swp) \
-	X(RDMA_FETCH_ADD, atomic_fetch_add)
+	X(RDMA_FETCH_ADD, atomic_fetch_add) \
+	X(RDMA_EVENT_GET, remote_net_sync_event_get) \
+	X(RDMA_EVENT_SET, remote_net_sync_event_notify_set) \
+	X(RDMA_EVENT_ADD, remote_net_sync_event_notify_add)
 
 struct rdma_task {
 	struct object o;
@@ -60,6 +68,7 @@ struct rdma_task {
 	struct doca_rdma_connection *connection; /* of a receive: the one it came over */
 	const struct doca_buf *src;
 	struct doca_buf *dst, *result; /* result: for the old value of a word */
+	struct doca_sync_event_remote_net *event;
 	uint64_t operand, compare;
 	uint64_t bytes; /* of the entry, or received */
 	enum doca_rdma_opcode opcode; /* of a receive */
@@ -82,8 +91,13 @@ struct rdma_conf {
 };
 
 enum connection_state {
-	CONNECTION_NEW,
+	CONNECTION_NEW, /* of doca_rdma_export() */
+	CONNECTION_CALLING, /* by address: a client without an answer */
+	CONNECTION_CALLED, /* a server without the client's request */
+	CONNECTION_REQUESTED,
+	CONNECTION_ACCEPTED,
 	CONNECTION_CONNECTED,
+	CONNECTION_FAILED, /* before it was connected; the program is told */
 	CONNECTION_BROKEN, /* its tasks are being flushed */
 	CONNECTION_OVER, /* and the program is told, unless it ended the connection */
 };
@@ -113,6 +127,8 @@ struct doca_rdma_connection {
 	uint32_t qpn;
 	struct rdma_blob blob; /* for the peer */
 	uint8_t peer_gid[16];
+	int fd; /* of a connection by address; -1: none */
+	struct rdma_blob peer; /* of one that is requested */
 	char *memory; /* of both rings */
 	struct rdma_ring send, receive;
 	_Alignas(8) uint64_t doorbell;
@@ -137,6 +153,7 @@ struct doca_rdma {
 	dg_nic_cq *cq;
 	uint8_t *cqes;
 	uint32_t n_cqes, cq_head;
+	bool calling; /* progress is running, perhaps a callback */
 	uint32_t idle; /* polls without a completion */
 	int timer; /* wakes a program that waits, so that it looks for completions */
 	struct doca_rdma_connection *connections;
@@ -145,6 +162,10 @@ struct doca_rdma {
 	struct rdma_list receives; /* in no ring yet */
 	struct rdma_list flushed; /* that never were in a ring */
 	uint32_t n_receives; /* submitted */
+	int pid; /* that started it: a forked child leaves the sockets alone */
+	int sockets; /* epoll: listeners, and connections by address; -1: there were none */
+	uint64_t looked_ns; /* when the sockets were looked at */
+	struct rdma_listener *listeners;
 };
 
 /* A completion, in the host's order of bytes. */
@@ -167,6 +188,11 @@ static inline struct rdma_task *rdma_task_of(const struct doca_task *task)
 static inline bool is_receive(const struct rdma_task *t)
 {
 	return t->type == RDMA_RECEIVE;
+}
+
+static inline bool is_event(const struct rdma_task *t)
+{
+	return t->type >= RDMA_EVENT_GET;
 }
 
 static inline uint32_t ring_used(const struct rdma_ring *r)
@@ -195,6 +221,12 @@ extern const struct ctx_ops rdma_ops;
 void rdma_spread_receives(struct doca_rdma *r);
 
 /* connection.c */
+/* Makes a connection that is not connected. `func` is named in the log. */
+doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct doca_rdma_connection **out);
+/* Connects its queue pair to that of the peer's blob. */
+doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer);
+/* Checks the bytes of a blob. */
+doca_error_t rdma_blob_parse(const void *bytes, size_t size, struct rdma_blob *out);
 /* Breaks a connection: its tasks are flushed. Logs the NIC's reason, if it has one. */
 void rdma_connection_break(struct doca_rdma_connection *c);
 /* Breaks a connection whose queue pair has failed. */
@@ -202,12 +234,21 @@ void rdma_connection_look(struct doca_rdma_connection *c);
 /* Closes the queue pair and frees the connection. */
 void rdma_connection_free(struct doca_rdma_connection *c);
 
+/* address.c */
+/* Handles one event of the context's sockets. Returns whether a callback was called. */
+bool rdma_hear(struct doca_rdma *r);
+/* Closes the socket of a connection. */
+void rdma_hang_up(struct doca_rdma_connection *c);
+void rdma_stop_listening(struct doca_rdma *r);
+
 /* entry.c */
 /* Checks a task, and sets its bytes. `func` is named in the log. */
 doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const char *func);
 /* Appends the task's entry to a ring of the connection that has room, and tells the NIC. Errors:
  * those of softdoca_mmap_key(). */
 doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t);
+/* Executes a task on a sync event, whose entry, a NOP, has completed. */
+doca_error_t rdma_execute_event(struct rdma_task *t);
 /* Takes a completion. Returns false if there is none. */
 bool rdma_poll(struct doca_rdma *r, struct rdma_cqe *out);
 /* Returns whether there is one. */

@@ -62,6 +62,7 @@ static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct
 	t->src = as->src;
 	t->dst = as->dst;
 	t->result = as->result;
+	t->event = as->event;
 	t->operand = as->operand;
 	t->compare = as->compare;
 	t->bytes = 0;
@@ -166,6 +167,31 @@ doca_error_t doca_rdma_task_atomic_fetch_add_allocate_init(
 			.result = result_buf, .operand = add_data);
 }
 
+doca_error_t doca_rdma_task_remote_net_sync_event_get_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, struct doca_buf *dst_buf, union doca_data user_data,
+	struct doca_rdma_task_remote_net_sync_event_get **task)
+{
+	return ALLOCATE(RDMA_EVENT_GET, .connection = rdma_connection, .event = event, .dst = dst_buf);
+}
+
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_set_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, const struct doca_buf *src_buf, union doca_data user_data,
+	struct doca_rdma_task_remote_net_sync_event_notify_set **task)
+{
+	return ALLOCATE(RDMA_EVENT_SET, .connection = rdma_connection, .event = event, .src = src_buf);
+}
+
+doca_error_t doca_rdma_task_remote_net_sync_event_notify_add_allocate_init(
+	struct doca_rdma *rdma, struct doca_rdma_connection *rdma_connection,
+	struct doca_sync_event_remote_net *event, struct doca_buf *result_buf, uint64_t add_data,
+	union doca_data user_data, struct doca_rdma_task_remote_net_sync_event_notify_add **task)
+{
+	return ALLOCATE(RDMA_EVENT_ADD, .connection = rdma_connection, .event = event,
+			.result = result_buf, .operand = add_data);
+}
+
 /* ---- fields ---- */
 
 /* Returns the task of a handle of this type; NULL, which is logged, for an invalid one. */
@@ -175,6 +201,15 @@ static struct rdma_task *of(const void *task, enum rdma_type type, const char *f
 		return (struct rdma_task *)(uintptr_t)task;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a task of this type", task);
 	return NULL;
+}
+
+/* The same, for getting a field. NVIDIA's samples get the buffer of a task that they have just freed. */
+static const struct rdma_task *gettable(const void *task, enum rdma_type type, const char *func)
+{
+	const struct rdma_task *t = task;
+	if (object_is(task, OBJECT_RDMA_FREED) && t->type == type)
+		return t;
+	return of(task, type, func);
 }
 
 /* The same, for setting a field, which cannot be done while the task is in flight. */
@@ -204,7 +239,7 @@ RDMA_EACH(AS_TASK)
 	}                                                                                         \
 	ctype doca_rdma_task_##name##_get_##field(const struct doca_rdma_task_##name *task)       \
 	{                                                                                         \
-		const struct rdma_task *t = of(task, TYPE, __func__);                             \
+		const struct rdma_task *t = gettable(task, TYPE, __func__);                       \
 		return t ? t->member : 0;                                                         \
 	}
 #define SOURCE(TYPE, name)      FIELD(TYPE, name, src_buf, const struct doca_buf *, src)
@@ -230,6 +265,11 @@ FIELD(RDMA_CMP_SWP, atomic_cmp_swp, swap_data, uint64_t, operand)
 DESTINATION(RDMA_FETCH_ADD, atomic_fetch_add)
 RESULT(RDMA_FETCH_ADD, atomic_fetch_add)
 FIELD(RDMA_FETCH_ADD, atomic_fetch_add, add_data, uint64_t, operand)
+
+DESTINATION(RDMA_EVENT_GET, remote_net_sync_event_get)
+SOURCE(RDMA_EVENT_SET, remote_net_sync_event_notify_set)
+RESULT(RDMA_EVENT_ADD, remote_net_sync_event_notify_add)
+FIELD(RDMA_EVENT_ADD, remote_net_sync_event_notify_add, add_data, uint64_t, operand)
 
 /* ---- what a receive got ---- */
 

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Connection by address. A port is an abstract Unix socket of this user, as connections lead to processes
+ * of this machine only. "guess" marks an assumption that no published source confirms; all errors of this
+ * file are.
+ *
+ *      client                        server
+ *      REQUEST, its blob  -------->  callback for requests; accept or reject
+ *      CONNECTED          <--------  ACCEPT, its blob  (or REJECT)
+ *      READY              -------->  CONNECTED
+ *
+ * The socket stays open: its end is that of the connection.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rdma.h"
+
+#define LOOK_NS 100000u /* between two looks at the sockets of a context */
+#define BACKLOG 128
+#define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
+
+enum packet_kind { PACKET_REQUEST = 1, PACKET_ACCEPT, PACKET_REJECT, PACKET_READY };
+
+struct packet {
+	struct rdma_blob blob;
+	uint32_t kind, reserved;
+};
+
+struct doca_rdma_addr {
+	struct object o;
+	enum doca_rdma_addr_type type;
+	uint16_t port;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in ip4;
+		struct sockaddr_in6 ip6; /* also of a GID */
+	};
+};
+
+struct rdma_listener {
+	struct object o;
+	struct rdma_listener *next;
+	uint16_t port;
+	int fd;
+};
+
+/* ---- addresses ---- */
+
+doca_error_t doca_rdma_addr_create(enum doca_rdma_addr_type addr_type, const char *address, uint16_t port,
+				   struct doca_rdma_addr **addr)
+{
+	struct doca_rdma_addr a = {.type = addr_type, .port = port};
+	CHECK_OUT(address);
+	CHECK_OUT(addr);
+	const bool is_ip4 = addr_type == DOCA_RDMA_ADDR_TYPE_IPv4;
+	if (!is_ip4 && addr_type != DOCA_RDMA_ADDR_TYPE_IPv6 && addr_type != DOCA_RDMA_ADDR_TYPE_GID)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "address type %d is unknown", (int)addr_type);
+	a.any.sa_family = is_ip4 ? AF_INET : AF_INET6;
+	if (inet_pton(a.any.sa_family, address,
+		      is_ip4 ? (void *)&a.ip4.sin_addr : (void *)&a.ip6.sin6_addr) != 1)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%.64s' is not an address of %s", address,
+			      is_ip4 ? "IPv4" : "IPv6");
+	struct doca_rdma_addr *new = softdoca_object_new(OBJECT_RDMA_ADDR, sizeof *new);
+	if (!new)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an address");
+	a.o = new->o;
+	*new = a;
+	*addr = new;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_rdma_addr_destroy(struct doca_rdma_addr *addr)
+{
+	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
+	softdoca_object_free(addr);
+	return DOCA_SUCCESS;
+}
+
+/* A GID is that of a NIC, and compared with that of the server that answers. */
+static bool is_local(const struct doca_rdma_addr *a)
+{
+	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
+		return true;
+	const int fd = socket(a->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const bool local = fd >= 0 && !bind(fd, &a->any,
+					    a->any.sa_family == AF_INET ? sizeof a->ip4 : sizeof a->ip6);
+	if (fd >= 0)
+		close(fd);
+	return local;
+}
+
+/* ---- sockets ---- */
+
+static socklen_t name_of(uint16_t port, struct sockaddr_un *name)
+{
+	*name = (struct sockaddr_un){.sun_family = AF_UNIX};
+	const int n = snprintf(name->sun_path + 1, sizeof name->sun_path - 1, "softdoca-rdma-%u-%u",
+			       (unsigned)geteuid(), port);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* Anybody can use the name. */
+static bool is_own(int fd)
+{
+	struct ucred peer;
+	socklen_t n = sizeof peer;
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) && peer.uid == geteuid();
+}
+
+static bool say(const struct doca_rdma_connection *c, enum packet_kind kind)
+{
+	const struct packet p = {.blob = c->blob, .kind = kind};
+	return send(c->fd, &p, sizeof p, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof p;
+}
+
+static bool watch(struct doca_rdma *r, int fd, void *object)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = object};
+	if (r->sockets < 0)
+		r->sockets = epoll_create1(EPOLL_CLOEXEC);
+	return r->sockets >= 0 && !epoll_ctl(r->sockets, EPOLL_CTL_ADD, fd, &e);
+}
+
+/* Ends it for the peer, too, though a forked process may hold copies. */
+static void end_socket(const struct doca_rdma *r, int *fd)
+{
+	if (*fd < 0)
+		return;
+	if (r->pid == getpid()) {
+		epoll_ctl(r->sockets, EPOLL_CTL_DEL, *fd, NULL);
+		shutdown(*fd, SHUT_RDWR);
+	}
+	close(*fd);
+	*fd = -1;
+}
+
+void rdma_hang_up(struct doca_rdma_connection *c)
+{
+	end_socket(c->rdma, &c->fd);
+}
+
+static void fail(struct doca_rdma_connection *c, const char *why)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_rdma_connect_to_addr", "connection %u failed: %s", c->id,
+		     why);
+	c->state = CONNECTION_FAILED;
+	rdma_hang_up(c);
+}
+
+/* ---- the client ---- */
+
+static const char *call(struct doca_rdma_connection *c, const struct doca_rdma_addr *a)
+{
+	struct sockaddr_un name;
+	const socklen_t n = name_of(a->port, &name);
+	if (!is_local(a))
+		return "the address is of another machine";
+	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&name, n) || !is_own(c->fd))
+		return "nobody listens to the port";
+	return watch(c->rdma, c->fd, c) && say(c, PACKET_REQUEST) ? NULL : "no connection to the server";
+}
+
+static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr *a, union doca_data data)
+{
+	struct doca_rdma_connection *c;
+	doca_error_t error = rdma_connection_new(r, "doca_rdma_connect_to_addr", &c);
+	if (error)
+		return error;
+	c->user_data = data;
+	c->state = CONNECTION_CALLING;
+	memset(c->peer_gid, 0, sizeof c->peer_gid);
+	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
+		memcpy(c->peer_gid, &a->ip6.sin6_addr, sizeof c->peer_gid);
+	const char *why = call(c, a);
+	if (why)
+		fail(c, why);
+	softdoca_pe_kick(r->ctx.pe);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_addr *addr,
+				       union doca_data connection_user_data)
+{
+	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
+	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
+	if (!rdma->ctx.pe)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context has no progress engine");
+	enum pe_entry how = softdoca_pe_enter(rdma->ctx.pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = connect_to(rdma, addr, connection_user_data);
+	softdoca_pe_leave(rdma->ctx.pe, how);
+	return error;
+}
+
+static bool answered(struct doca_rdma_connection *c, const struct packet *p)
+{
+	static const uint8_t any[sizeof c->peer_gid];
+	const uint8_t *gid = p->blob.address.gid;
+	const bool right = !memcmp(c->peer_gid, any, sizeof any) || !memcmp(c->peer_gid, gid, sizeof any);
+	if (p->kind != PACKET_ACCEPT || !right || rdma_connection_join(c, &p->blob) ||
+	    !say(c, PACKET_READY)) {
+		fail(c, p->kind == PACKET_REJECT ? "the server has rejected it"
+			: right			 ? "the server is gone"
+						 : "the server has another GID");
+		return false;
+	}
+	return true;
+}
+
+/* ---- the server ---- */
+
+static doca_error_t open_port(struct doca_rdma *r, struct rdma_listener *l)
+{
+	struct sockaddr_un name;
+	const socklen_t n = name_of(l->port, &name);
+	l->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (l->fd >= 0 && !bind(l->fd, (struct sockaddr *)&name, n) && !listen(l->fd, BACKLOG) &&
+	    watch(r, l->fd, l))
+		return DOCA_SUCCESS;
+	return errno == EADDRINUSE
+		       ? REFUSE(DOCA_ERROR_IN_USE, "a context already listens to port %u", l->port)
+		       : REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "port %u: %s", l->port, strerror(errno));
+}
+
+static doca_error_t listen_to(struct doca_rdma *r, uint16_t port)
+{
+	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (!r->ctx.pe)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the context has no progress engine");
+	struct rdma_listener *l = softdoca_object_new(OBJECT_RDMA_LISTENER, sizeof *l);
+	if (!l)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a port");
+	l->port = port;
+	doca_error_t error = open_port(r, l);
+	if (error) {
+		end_socket(r, &l->fd);
+		softdoca_object_free(l);
+		return error;
+	}
+	l->next = r->listeners;
+	r->listeners = l;
+	return DOCA_SUCCESS;
+}
+
+static void close_port(struct doca_rdma *r, struct rdma_listener **at)
+{
+	struct rdma_listener *l = *at;
+	*at = l->next;
+	end_socket(r, &l->fd);
+	softdoca_object_free(l);
+}
+
+static doca_error_t stop_listening(struct doca_rdma *r, uint16_t port)
+{
+	struct rdma_listener **at = &r->listeners;
+	while (*at && (*at)->port != port)
+		at = &(*at)->next;
+	if (!*at)
+		return REFUSE(DOCA_ERROR_NOT_FOUND, "the context does not listen to port %u", port);
+	close_port(r, at);
+	return DOCA_SUCCESS;
+}
+
+/* Calls a function of a context and a port, in its progress engine. */
+static doca_error_t with_port(struct doca_rdma *rdma, uint16_t port,
+			      doca_error_t (*what)(struct doca_rdma *, uint16_t))
+{
+	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
+	enum pe_entry how = softdoca_pe_enter(rdma->ctx.pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = what(rdma, port);
+	softdoca_pe_leave(rdma->ctx.pe, how);
+	return error;
+}
+
+doca_error_t doca_rdma_start_listen_to_port(struct doca_rdma *rdma, uint16_t port)
+{
+	return with_port(rdma, port, listen_to);
+}
+
+doca_error_t doca_rdma_stop_listen_to_port(struct doca_rdma *rdma, uint16_t port)
+{
+	return with_port(rdma, port, stop_listening);
+}
+
+/* A context that has all its connections ends the caller's. */
+static void take_call(struct doca_rdma *r, struct rdma_listener *l)
+{
+	struct doca_rdma_connection *c = NULL;
+	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	if (!is_own(fd) || rdma_connection_new(r, "doca_pe_progress", &c) || !watch(r, fd, c)) {
+		close(fd);
+		if (c)
+			rdma_connection_free(c);
+		return;
+	}
+	c->fd = fd;
+	c->state = CONNECTION_CALLED;
+}
+
+static bool requested(struct doca_rdma_connection *c, const struct packet *p)
+{
+	struct doca_rdma *r = c->rdma;
+	if (p->kind != PACKET_REQUEST || !r->request_cb) {
+		say(c, PACKET_REJECT);
+		rdma_connection_free(c);
+		return false;
+	}
+	c->peer = p->blob;
+	c->state = CONNECTION_REQUESTED;
+	r->request_cb(c, r->ctx.user_data);
+	return true;
+}
+
+static doca_error_t accept_it(struct doca_rdma_connection *c)
+{
+	if (c->state != CONNECTION_REQUESTED)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u does not wait for an answer", c->id);
+	doca_error_t error = rdma_connection_join(c, &c->peer);
+	if (error)
+		return error;
+	if (!say(c, PACKET_ACCEPT))
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the peer of connection %u is gone", c->id);
+	c->state = CONNECTION_ACCEPTED;
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t reject_it(struct doca_rdma_connection *c)
+{
+	if (c->state != CONNECTION_REQUESTED)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u does not wait for an answer", c->id);
+	say(c, PACKET_REJECT);
+	rdma_connection_free(c);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t answer(struct doca_rdma_connection *c,
+			   doca_error_t (*how_to)(struct doca_rdma_connection *))
+{
+	struct doca_pe *pe = c->rdma->ctx.pe;
+	enum pe_entry how = softdoca_pe_enter(pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = how_to(c);
+	softdoca_pe_leave(pe, how);
+	return error;
+}
+
+doca_error_t doca_rdma_connection_accept(struct doca_rdma_connection *rdma_connection, void *private_data,
+					 uint8_t private_data_len)
+{
+	CHECK_CONNECTION(rdma_connection);
+	if (private_data_len && !private_data)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "private_data is NULL, its length is %u",
+			      private_data_len);
+	return answer(rdma_connection, accept_it);
+}
+
+doca_error_t doca_rdma_connection_reject(struct doca_rdma_connection *rdma_connection)
+{
+	CHECK_CONNECTION(rdma_connection);
+	return answer(rdma_connection, reject_it);
+}
+
+/* ---- progress ---- */
+
+static bool established(struct doca_rdma_connection *c)
+{
+	struct doca_rdma *r = c->rdma;
+	c->state = CONNECTION_CONNECTED;
+	rdma_spread_receives(r);
+	if (r->established_cb)
+		r->established_cb(c, c->user_data, r->ctx.user_data);
+	return r->established_cb;
+}
+
+static bool hung_up(struct doca_rdma_connection *c)
+{
+	rdma_hang_up(c);
+	if (c->state == CONNECTION_CALLED)
+		rdma_connection_free(c);
+	else if (c->state == CONNECTION_CONNECTED)
+		rdma_connection_break(c);
+	else if (c->state < CONNECTION_CONNECTED)
+		fail(c, "the peer is gone");
+	return false;
+}
+
+static bool hear(struct doca_rdma_connection *c)
+{
+	struct packet p;
+	const ssize_t n = recv(c->fd, &p, sizeof p, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return false;
+	if (n != sizeof p || rdma_blob_parse(&p.blob, sizeof p.blob, &p.blob))
+		return hung_up(c);
+	if (c->state == CONNECTION_CALLED)
+		return requested(c, &p);
+	if (c->state == CONNECTION_CALLING)
+		return answered(c, &p) && established(c);
+	return c->state == CONNECTION_ACCEPTED && p.kind == PACKET_READY && established(c);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+bool rdma_hear(struct doca_rdma *r)
+{
+	struct epoll_event e;
+	if (r->sockets < 0 || r->pid != getpid())
+		return false;
+	const uint64_t now = now_ns();
+	if (now - r->looked_ns < LOOK_NS)
+		return false;
+	if (epoll_wait(r->sockets, &e, 1, 0) != 1) {
+		r->looked_ns = now; /* otherwise there may be another one */
+		return false;
+	}
+	if (!object_is(e.data.ptr, OBJECT_RDMA_LISTENER))
+		return hear(e.data.ptr);
+	take_call(r, e.data.ptr);
+	return false;
+}
+
+void rdma_stop_listening(struct doca_rdma *r)
+{
+	while (r->listeners)
+		close_port(r, &r->listeners);
+}

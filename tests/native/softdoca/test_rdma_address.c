@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+/* RDMA connections by address, within a process and between two. */
+#include "rdma_check.h"
+
+#include "other_process.h"
+
+static struct side client, server;
+static unsigned requests, established, failures;
+static bool accepts;
+
+static uint16_t port(void)
+{
+	return (uint16_t)getpid();
+}
+
+static void on_request(struct doca_rdma_connection *c, union doca_data ctx_data)
+{
+	struct side *s = ctx_data.ptr;
+
+	requests++;
+	s->connection = c;
+	OK(doca_rdma_connection_set_user_data(c, number(7)));
+	if (accepts)
+		OK(doca_rdma_connection_accept(c, NULL, 0));
+}
+
+static void on_established(struct doca_rdma_connection *c, union doca_data data, union doca_data ctx_data)
+{
+	struct side *s = ctx_data.ptr;
+
+	CHECK_EQ(data.u64, 7);
+	s->connection = c;
+	established++;
+}
+
+static void on_failure(struct doca_rdma_connection *c, union doca_data data, union doca_data ctx_data)
+{
+	(void)ctx_data;
+	CHECK_EQ(data.u64, 7);
+	REFUSED(doca_rdma_connection_disconnect(c), BAD_STATE);
+	failures++;
+}
+
+static void open_side(struct side *s)
+{
+	side_make(s, LENT, 2); /* a server may see the end of one after the next one's begin */
+	OK(doca_rdma_set_connection_state_callbacks(s->rdma, on_request, on_established, on_failure,
+						    on_disconnect));
+	OK(doca_ctx_start(s->ctx));
+	requests = established = failures = 0;
+	accepts = true;
+}
+
+static void call(struct side *s, enum doca_rdma_addr_type type, const char *text, uint16_t to)
+{
+	struct doca_rdma_addr *a;
+
+	OK(doca_rdma_addr_create(type, text, to, &a));
+	OK(doca_rdma_connect_to_addr(s->rdma, a, number(7)));
+	OK(doca_rdma_addr_destroy(a));
+}
+
+/* Progresses both sides until a count is reached. */
+static void until(const unsigned *count, unsigned n)
+{
+	double end = now_s() + WAIT_SECONDS;
+
+	while (*count < n) {
+		if (server.pe)
+			doca_pe_progress(server.pe);
+		if (client.pe)
+			doca_pe_progress(client.pe);
+		CHECK(now_s() < end);
+	}
+}
+
+static void open_both(void)
+{
+	open_side(&server);
+	open_side(&client);
+	OK(doca_rdma_start_listen_to_port(server.rdma, port()));
+}
+
+static void close_both(void)
+{
+	side_close(&client);
+	side_close(&server);
+}
+
+static void send_one(void)
+{
+	struct doca_buf *src = near_buf(&client, 0, 64, true), *dst = near_buf(&server, 0, 64, false);
+
+	fill(client.bytes, 64, 3);
+	SUBMIT(&server, receive, dst, number(1));
+	SUBMIT(&client, send, client.connection, src, number(2));
+	until(&server.done, 1);
+	until(&client.done, 1);
+	CHECK_EQ(memcmp(client.bytes, server.bytes, 64), 0);
+	drop(src);
+	drop(dst);
+}
+
+static void a_client_and_a_server_connect(void)
+{
+	open_both();
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&established, 2);
+	CHECK_EQ(requests, 1);
+	send_one();
+	OK(doca_rdma_connection_disconnect(client.connection));
+	until(&server.disconnected, 1);
+	OK(doca_rdma_connection_disconnect(server.connection));
+	CHECK_EQ(client.disconnected, 0);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv6, "::1", port());
+	until(&established, 4);
+	close_both();
+}
+
+static void a_request_can_wait_for_its_answer(void)
+{
+	open_both();
+	accepts = false;
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&requests, 1);
+	for (int i = 0; i < 1000; i++)
+		doca_pe_progress(client.pe);
+	CHECK_EQ(established + failures, 0);
+	OK(doca_rdma_connection_accept(server.connection, NULL, 0));
+	REFUSED(doca_rdma_connection_accept(server.connection, NULL, 0), BAD_STATE);
+	REFUSED(doca_rdma_connection_reject(server.connection), BAD_STATE);
+	until(&established, 2);
+	close_both();
+}
+
+static void what_is_rejected_fails(void)
+{
+	open_both();
+	accepts = false;
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&requests, 1);
+	REFUSED(doca_rdma_connection_accept(server.connection, NULL, 1), INVALID_VALUE);
+	OK(doca_rdma_connection_reject(server.connection));
+	until(&failures, 1);
+	accepts = true;
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&established, 2);
+	close_both();
+}
+
+static void a_server_with_all_its_connections_rejects(void)
+{
+	struct side_offer o;
+
+	open_both();
+	offer_connection(&server, &o);
+	offer_connection(&server, &o);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&failures, 1);
+	CHECK_EQ(requests, 0);
+	close_both();
+}
+
+static void an_address_without_a_server_fails(void)
+{
+	static const struct {
+		enum doca_rdma_addr_type type;
+		const char *text;
+	} addresses[] = {
+		{DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1"}, /* of another port */
+		{DOCA_RDMA_ADDR_TYPE_IPv4, "192.0.2.1"}, /* of another machine */
+		{DOCA_RDMA_ADDR_TYPE_IPv6, "2001:db8::1"},
+		{DOCA_RDMA_ADDR_TYPE_GID, "2001:db8::1"}, /* of another NIC */
+	};
+
+	open_both();
+	for (unsigned i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+		call(&client, addresses[i].type, addresses[i].text, (uint16_t)(port() + !i));
+		until(&failures, i + 1);
+	}
+	CHECK_EQ(established, 0);
+	close_both();
+}
+
+static void a_port_has_one_listener(void)
+{
+	open_both();
+	REFUSED(doca_rdma_start_listen_to_port(client.rdma, port()), IN_USE);
+	REFUSED(doca_rdma_stop_listen_to_port(client.rdma, port()), NOT_FOUND);
+	OK(doca_rdma_stop_listen_to_port(server.rdma, port()));
+	OK(doca_rdma_start_listen_to_port(client.rdma, port()));
+	side_stop(&client);
+	REFUSED(doca_rdma_start_listen_to_port(client.rdma, port()), BAD_STATE);
+	OK(doca_rdma_start_listen_to_port(server.rdma, port()));
+	close_both();
+}
+
+static doca_error_t destroy_it(void *h)
+{
+	return doca_rdma_addr_destroy(h);
+}
+
+static doca_error_t connect_it(void *h)
+{
+	return doca_rdma_connect_to_addr(client.rdma, h, number(0));
+}
+
+static doca_error_t listen_it(void *h)
+{
+	return doca_rdma_start_listen_to_port(h, 1);
+}
+
+static doca_error_t accept_it(void *h)
+{
+	return doca_rdma_connection_accept(h, NULL, 0);
+}
+
+static void invalid_arguments_are_refused(void)
+{
+	static const struct named_call calls[] = {
+		{"doca_rdma_addr_destroy", destroy_it},
+		{"doca_rdma_connect_to_addr", connect_it},
+		{"doca_rdma_start_listen_to_port", listen_it},
+		{"doca_rdma_connection_accept", accept_it},
+	};
+	struct doca_rdma_addr *a;
+
+	open_side(&client);
+	void *const handles[] = NO_HANDLES(client.map);
+	all_refuse(calls, sizeof calls / sizeof *calls, handles, sizeof handles / sizeof *handles);
+	REFUSED(doca_rdma_addr_create((enum doca_rdma_addr_type)3, "127.0.0.1", 1, &a), INVALID_VALUE);
+	REFUSED(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, "::1", 1, &a), INVALID_VALUE);
+	REFUSED(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_GID, "1.2.3", 1, &a), INVALID_VALUE);
+	REFUSED(doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, NULL, 1, &a), INVALID_VALUE);
+	side_close(&client);
+}
+
+/* ---- two processes ---- */
+
+static void serve(int fd)
+{
+	uint16_t my_port = port();
+
+	open_side(&server);
+	OK(doca_rdma_start_listen_to_port(server.rdma, my_port));
+	say(fd, &my_port, sizeof my_port);
+	until(&established, 1);
+	until(&server.disconnected, 1);
+	OK(doca_rdma_connection_disconnect(server.connection));
+	until(&established, 2);
+	pause();
+}
+
+static void the_end_of_either_side_is_seen_by_the_other(void)
+{
+	struct other o = start(serve);
+	uint16_t its_port;
+
+	hear(o.fd, &its_port, sizeof its_port);
+	open_side(&client);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", its_port);
+	until(&established, 1);
+	OK(doca_rdma_connection_disconnect(client.connection));
+	doca_pe_progress(client.pe);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", its_port);
+	until(&established, 2);
+	kill_and_reap(o);
+	until(&client.disconnected, 1);
+	side_close(&client);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(the_end_of_either_side_is_seen_by_the_other),
+		TEST(a_client_and_a_server_connect),
+		TEST(a_request_can_wait_for_its_answer),
+		TEST(what_is_rejected_fails),
+		TEST(a_server_with_all_its_connections_rejects),
+		TEST(an_address_without_a_server_fails),
+		TEST(a_port_has_one_listener),
+		TEST(invalid_arguments_are_refused),
+	};
+
+	return RUN_TESTS(tests, argc, argv);
+}
