@@ -6,7 +6,8 @@
 
 `build` needs nvcc and NCCL's sources (2.30.4 or later), built with
 `make -j src.build NVCC_GENCODE="-gencode=arch=compute_90,code=sm_90" ONLY_FUNCS="SendRecv"`.
-`run` needs a GPU, and nothing of CUDA but its driver. `--statistics` prints what the plugin did in
+`run` needs a GPU, and nothing of CUDA but its driver. With DGKIT_NCCL_DPU=ADDRESS of `dgkit serve
+--provider cuda` the agent moves the bytes. `--statistics` prints what the plugin did in
 each pass of NCCL's proxy.
 """
 
@@ -26,13 +27,14 @@ EXAMPLES = {
     "alltoall_hybrid": "06_device_api/03_alltoall_hybrid",
     "rmsnorm_gin": "07_kernel_fusion/03_rmsnorm_gin",
 }
-LATENCY = "latency"  # dgkit's own: what a kernel's puts cost
+# dgkit's own: what a kernel's puts cost; a thousand rounds; rounds in which a rank is killed
+LATENCY, ROUNDS, KILLED = "latency", "rounds", "killed_rank"
 LIBRARY = "libnccl.so.2"
 ONE_RUN_S = 60
 # On one GPU: a kernel that fills it and waits for that of the other rank, which in the same context
 # cannot start beside it; and kernels that wait for each other a thousand times, which take turns of
 # milliseconds in two contexts.
-ONE_GPU = {("rmsnorm_gin", "threads"), ("latency", "processes")}
+ONE_GPU = {("rmsnorm_gin", "threads"), (LATENCY, "processes")}
 
 
 def build(nccl: Path, folder: Path) -> int:
@@ -43,7 +45,8 @@ def build(nccl: Path, folder: Path) -> int:
     subprocess.run(["strip", folder / LIBRARY], check=True)
     own = Path(__file__).with_name("nccl")
     sources = {name: examples / source / "c/main.cu" for name, source in EXAMPLES.items()}
-    for name, source in (sources | {LATENCY: own / "latency.cu"}).items():
+    sources |= {name: own / f"{name}.cu" for name in (LATENCY, ROUNDS)}
+    for name, source in sources.items():
         command = ["nvcc", "-O2", "-std=c++17", "-arch=sm_90", "-cudart=static"]
         # Ranks that are threads share a context, and would share its default stream.
         command += ["-default-stream", "per-thread", str(source), str(own / "ranks.cc")]
@@ -96,8 +99,10 @@ def run_one(
     `statistics`: an empty folder, or "".
     """
     start = time.monotonic()
-    command = [str(folder.resolve() / name)]
+    command = [str(folder.resolve() / (ROUNDS if name == KILLED else name))]
     variables = environment(folder, plugin, ranks, ranks_are)
+    if name == KILLED:
+        variables["KILL"] = "1"
     try:
         done = subprocess.run(
             command,
@@ -116,7 +121,7 @@ def run_one(
     passed = status == 0 and bool(words) and "FAILED" not in words
     seconds = time.monotonic() - start
     print(f"{name:16} {ranks} {ranks_are:10} {'PASSED' if passed else 'failed'} {seconds:.1f} s")
-    if name == LATENCY:
+    if name in (LATENCY, KILLED):
         print("".join(f"    {line}\n" for line in output.splitlines() if line.startswith("rank ")))
     if statistics:
         print_statistics(statistics)
@@ -135,6 +140,8 @@ def run(given: argparse.Namespace, plugin: Path) -> int:
         for ranks_are in given.ranks_are.split(","):
             for name in given.only.split(","):
                 if count > gpus and (name, ranks_are) in ONE_GPU:
+                    continue
+                if name == KILLED and (ranks_are == "threads" or count == 1):
                     continue
                 with tempfile.TemporaryDirectory() as folder:
                     statistics = folder if given.statistics else ""
@@ -158,7 +165,7 @@ def main() -> int:
     runner.add_argument("--plugin", type=Path)
     runner.add_argument("--ranks", default="1,2")
     runner.add_argument("--ranks-are", default="processes,threads")
-    runner.add_argument("--only", default=",".join((*EXAMPLES, LATENCY)))
+    runner.add_argument("--only", default=",".join((*EXAMPLES, ROUNDS, KILLED, LATENCY)))
     runner.add_argument("--statistics", action="store_true")
     given = parser.parse_args()
     if given.action == "build":
