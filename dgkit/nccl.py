@@ -9,6 +9,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +21,20 @@ from .html_cards import table
 from .units import size_text, us
 
 __all__ = [
+    "Batches",
     "Peer",
     "Rank",
     "Ranks",
+    "Run",
     "Transfers",
     "environment",
     "plugin_path",
     "selftest",
+    "selftest_command",
     "statistics",
 ]
+
+_FOLLOW_S = 0.5  # interval of Run.follow()
 
 
 def plugin_path() -> Path:
@@ -108,6 +116,23 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Batches:
+    """Work that the plugin did for several requests at once.
+
+    Attributes:
+        count: Number of batches.
+        items: Requests in all of them, or words.
+        call_ns: Time in the calls that started them.
+        busy_ns: Time during which at least one was in progress.
+    """
+
+    count: int
+    items: int
+    call_ns: int
+    busy_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rank:
     """One rank's communicator.
 
@@ -117,6 +142,10 @@ class Rank:
         pid: Its process.
         closed: Whether it is closed; otherwise it runs, or its process was killed.
         peers: By rank; a rank may put to itself.
+        open_ns: Time since the communicator was opened.
+        passes: How often NCCL's proxy called for progress.
+        submissions: Requests that were given to the engine that moves the bytes, together.
+        signal_writes: Words in GPU memory to which signals were added, together.
     """
 
     rank: int
@@ -124,6 +153,10 @@ class Rank:
     pid: int
     closed: bool
     peers: tuple[Peer, ...]
+    open_ns: int
+    passes: int
+    submissions: Batches
+    signal_writes: Batches
 
 
 class Ranks(tuple[Rank, ...]):
@@ -173,7 +206,117 @@ def _rank(value: dict[str, Any]) -> Rank:
         )
         for peer in value["peers"]
     )
-    return Rank(value["rank"], value["ranks"], value["pid"], value["closed"], peers)
+    return Rank(
+        value["rank"],
+        value["ranks"],
+        value["pid"],
+        value["closed"],
+        peers,
+        value["open_ns"],
+        value["passes"],
+        Batches(**value["submissions"]),
+        Batches(**value["signal_writes"]),
+    )
+
+
+class Run:
+    """A program that runs with the plugin, and what its ranks transfer. Shown as a matrix.
+
+    Args:
+        command: The program and its arguments: one that uses NCCL's device API, or
+            selftest_command().
+        dpu: Address of the agent that moves the bytes: see environment().
+        variables: More environment variables.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str | os.PathLike[str]],
+        *,
+        dpu: str | None = None,
+        variables: dict[str, str] | None = None,
+    ) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="dgkit-nccl-")
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by close())
+        given = environment(self._folder.name, dpu=dpu) | (variables or {})
+        try:
+            self._process = subprocess.Popen(
+                [os.fspath(part) for part in command],
+                env=os.environ | given,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def ranks(self) -> Ranks:
+        """Figures of the ranks, at most 0.2 s old."""
+        return statistics(self._folder.name)
+
+    @property
+    def returncode(self) -> int | None:
+        """The program's exit status; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def output(self) -> str:
+        """Text that the program has printed."""
+        self._output.flush()
+        return os.pread(self._output.fileno(), 1 << 20, 0).decode(errors="replace")
+
+    def follow(self) -> Iterator[Run]:
+        """Yield this run twice a second until the program has ended, and then once more."""
+        while self.returncode is None:
+            yield self
+            time.sleep(_FOLLOW_S)
+        yield self
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the program's exit status when it has ended.
+
+        Raises:
+            subprocess.TimeoutExpired: It has not after `timeout` seconds.
+        """
+        return self._process.wait(timeout)
+
+    def close(self) -> None:
+        """Kill the program if it runs, and remove its figures. Idempotent."""
+        process = getattr(self, "_process", None)
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
+        self._output.close()
+        self._folder.cleanup()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        code = self.returncode
+        state = "running" if code is None else f"ended with status {code}"
+        return f"{self.ranks._repr_html_()}<p>{state}</p>"
+
+
+def selftest_command(
+    ranks: int = 4,
+    *,
+    rounds: int = 100,
+    seed: int = 1,
+    processes: bool = False,
+    kill: bool = False,
+    gpu: bool = False,
+) -> list[str]:
+    """Return the command line of selftest(), for Run."""
+    command = [_installed("nccl-selftest"), "--plugin", plugin_path(), "--ranks", ranks]
+    command += ["--rounds", rounds, "--seed", seed]
+    flags = {"--processes": processes, "--kill": kill, "--gpu": gpu}
+    return list(map(str, [*command, *(flag for flag, given in flags.items() if given)]))
 
 
 def selftest(
@@ -205,14 +348,11 @@ def selftest(
     Raises:
         AssertionError: Something was wrong; the message says what.
     """
-    command = [_installed("nccl-selftest"), "--plugin", plugin_path(), "--ranks", ranks]
-    command += ["--rounds", rounds, "--seed", seed]
-    flags = {"--processes": processes, "--kill": kill, "--gpu": gpu}
-    command += [flag for flag, given in flags.items() if given]
-    variables = os.environ | ({} if dpu is None else {"DGKIT_NCCL_DPU": dpu})
-    done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, check=False, env=variables
+    command = selftest_command(
+        ranks, rounds=rounds, seed=seed, processes=processes, kill=kill, gpu=gpu
     )
+    variables = os.environ | ({} if dpu is None else {"DGKIT_NCCL_DPU": dpu})
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     if done.returncode:
         raise AssertionError(done.stderr.strip() or f"the program ended with {done.returncode}")
     report: dict[str, Any] = json.loads(done.stdout)

@@ -60,6 +60,7 @@ syndrome, arrived = 0x04, 0
     values = np.array(list(p50_ns.values()))
     return [name for name, value in p50_ns.items() if value > values.mean() + 2 * values.std()]
 """,
+    "12_nccl_on_a_dpu": "    return [arrival for arrival, kind in puts if kind]",
 }
 EACH_NAME_ONCE = """
 for each in {"session", "practice"} & globals().keys():
@@ -81,6 +82,7 @@ ABSURD = {
     "09_rdma_and_two_machines": "    return 'as many as operations'",
     "10_gpunetio": "syndrome = arrived = 'the end'",
     "11_fleet": "    return 3.5",
+    "12_nccl_on_a_dpu": "    return 90",
 }
 
 
@@ -206,3 +208,14 @@ def test_the_figures_recorded_on_a_gpu_are_those_of_the_file_that_is_named():
     for name, shown in recorded("04_gpu_memory", "RECORDED_GB_PER_S").items():
         wanted = (runs[name]["value"], runs[name]["reference"])
         assert shown == pytest.approx(wanted, abs=0.06)
+
+
+def test_the_figures_of_nccl_are_those_of_the_file_that_is_named():
+    found = json.loads((RESULTS / "nccl-h200.json").read_text(encoding="utf-8"))["figures"]
+    assert "nccl-h200.json" in "".join(one.source for one in read("12_nccl_on_a_dpu").cells)
+    movers = ("NCCL's process", "a DPU agent")
+    for variable, key in (("RECORDED_US", "p50"), ("RECORDED_M_PER_S", "value")):
+        for what, shown in recorded("12_nccl_on_a_dpu", variable).items():
+            runs = [one for one in found if one["what"] == what and one["ranks"] == 1]
+            wanted = [one[key] for mover in movers for one in runs if one["by"] == mover]
+            assert list(shown) == wanted, what

@@ -3,6 +3,7 @@
 import ctypes
 import json
 import shlex
+import signal
 import subprocess
 
 import pytest
@@ -143,3 +144,28 @@ def test_an_agent_that_cannot_move_the_bytes_is_named(address, capsys):
     error = capsys.readouterr().err
     assert address in error
     assert "DGKIT_NCCL_DPU" in error
+
+
+def test_a_run_is_followed_to_its_end(dpu):
+    command = nccl.selftest_command(3, rounds=60, processes=True)
+    with nccl.Run(command, dpu=dpu.address) as run:
+        seen = [len(each.ranks) for each in run.follow()]
+        assert seen[-1] == 3
+        assert run.wait(10) == 0
+        assert json.loads(run.output)["ranks"] == 3
+        rank = run.ranks[0]
+        assert rank.passes > 60
+        requests = sum(p.puts.count + p.gets.count + p.signals.count for p in rank.peers)
+        assert 0 < rank.submissions.count < rank.submissions.items <= requests
+        assert 0 < rank.submissions.call_ns < rank.submissions.busy_ns < rank.open_ns
+        assert "ended with status 0" in run._repr_html_()
+    assert not run.ranks
+
+
+def test_a_run_that_is_closed_ends_its_program():
+    with nccl.Run(nccl.selftest_command(2, rounds=1_000_000)) as run:
+        assert run.returncode is None
+        assert "running" in run._repr_html_()
+    assert run.returncode == -signal.SIGKILL
+    with pytest.raises(FileNotFoundError):
+        nccl.Run(["/nonexistent/alltoall_gin"])
