@@ -41,8 +41,9 @@ STAGE_SLOTS = 8
 
 #: Latency samples in one message: 32 KiB.
 SAMPLES_A_BLOCK = 4096
-#: Such messages that an agent queues before it pauses the measurement.
-BLOCKS_AHEAD = 16
+#: Such messages that an agent queues before it pauses the measurement. With those of STAGE_SLOTS
+#: they stay below its limit of unread replies: an honest client that is slow is not ended.
+BLOCKS_AHEAD = 6
 #: Most memory, on each side, that a window of transfers cycles through in a bandwidth measurement.
 RATE_BYTES = 16 * MIB
 #: Most bytes that the measurement of a floor copies.

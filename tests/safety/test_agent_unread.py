@@ -13,9 +13,12 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.agent import handlers
+from dgkit.agent.client import Client
+from dgkit.sizes import BLOCKS_AHEAD, SAMPLES_A_BLOCK, STAGE_BYTES, STAGE_SLOTS
 from dgkit.wire import keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
+from dgkit.wire.listener import Caller
 from dgkit.wire.sockets import set_client_curve
 
 ATTACKERS = 8
@@ -140,6 +143,16 @@ def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
             samples += len(reply.samples) // 8
             time.sleep(0.001)
     assert samples == SAMPLES
+
+
+def test_what_an_agent_sends_ahead_to_an_honest_client_is_below_the_limit_of_unread_replies():
+    client = Client(b"", Caller(0, 0, 0), 1 << 47, None, None)
+    for number in range(BLOCKS_AHEAD):
+        block = m.Block(client.next_id, number, bytes(8 * SAMPLES_A_BLOCK))
+        assert client.postpone(m.encode(block))
+        assert client.postpone(m.encode(m.Progress(client.next_id, number, SAMPLES)))
+    for number in range(STAGE_SLOTS):
+        assert client.postpone(m.encode(m.Fetched(client.next_id + number, bytes(STAGE_BYTES))))
 
 
 def test_a_session_that_is_busy_elsewhere_gets_all_its_replies(served):
