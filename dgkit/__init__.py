@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from .widgets.heatmap import HeatMap as HeatMap
     from .widgets.hexview import HexView as HexView
     from .widgets.latency import LatencyPlot as LatencyPlot
+    from .widgets.packets import PacketPanel as PacketPanel
     from .widgets.queuepair import QueuePanel as QueuePanel
     from .widgets.transfer import TransferPanel as TransferPanel
 
@@ -122,6 +123,7 @@ _LAB = {
     "HeatMap": "widgets.heatmap",
     "HexView": "widgets.hexview",
     "LatencyPlot": "widgets.latency",
+    "PacketPanel": "widgets.packets",
     "QueuePanel": "widgets.queuepair",
     "TransferPanel": "widgets.transfer",
     "dashboard": "widgets.dashboard",
@@ -130,6 +132,7 @@ _LAB = {
 }
 _FLEET = {"Fleet": "fleet"}
 _EXTRAS = {**dict.fromkeys(_LAB, "lab"), **dict.fromkeys(_FLEET, "fleet"), "fleet": "fleet"}
+_EXTRAS["PacketPanel"] = "packets"
 _MODULES = (
     *_NAMES,
     "agent",

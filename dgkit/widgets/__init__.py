@@ -8,6 +8,7 @@
 `doctor`: the findings of the doctor.
 `heatmap`: a sweep over many pairs while it runs.
 `queuepair`: a queue pair of the software NIC.
+`packets`: the packets of a capture, as softdoca writes it.
 `dashboard`: the panels of one session together.
 `figure`: any Bokeh figure.
 

@@ -7,9 +7,11 @@ import shlex
 import subprocess
 
 import pytest
-from support.doca.ethernet import has_network, run
+from support.doca.ethernet import has_network, in_namespace, run
 from support.doca.gpunetio_samples import build, environment
 from support.processes import cli
+
+from dgkit import PacketPanel
 
 COUNT = 1000
 
@@ -48,7 +50,10 @@ def run_or_refused(kind, count, program, *arguments):
     return None
 
 
-def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
+def test_a_gpu_answers_every_ping_and_captures_show_it(samples, tmp_path, monkeypatch):
+    """One capture of the machine's end of the wire, and one of softdoca's."""
+    path = tmp_path / "ping.pcapng"
+    monkeypatch.setenv("SOFTDOCA_CAPTURE", str(path))
     seen = run_or_refused("ping", COUNT, samples / "gpunetio_ping")
     if seen is None:
         return
@@ -57,6 +62,10 @@ def test_a_gpu_answers_every_ping_and_a_capture_shows_it(samples):
     assert not seen["wrong"]
     assert seen["arps"] >= 2  # a request and its reply
     assert f"and {COUNT} echo requests, ignored 0 frames" in seen["said"]
+    echoes = [row for row in PacketPanel(path).rows() if row["protocol"] == "ICMP"]
+    requests = [row for row in echoes if row["direction"] == "received"]
+    assert len(requests) == COUNT == len(echoes) - len(requests)
+    assert {(row["queue"], row["rule"]) for row in requests} == {("0", "ROOT entry 2")}
     assert seen["code"] == 0
 
 
@@ -99,6 +108,20 @@ def test_frames_are_sent_in_order_and_not_before_their_times(samples):
     assert seen["times"][-1] > 0.9 * (count - 1) * gap_ns
     assert f"{count} had a time, and were sent" in seen["said"]
     assert seen["code"] == 0
+
+
+def test_a_capture_that_cannot_be_written_is_said(samples, monkeypatch):
+    if not has_network():
+        check_refusal(samples / "gpunetio_ping")
+        return
+    monkeypatch.setenv("SOFTDOCA_CAPTURE", "/no/such/folder/file")
+    program = in_namespace(samples / "gpunetio_ping")
+    done = subprocess.run(
+        program, env=environment() | {"SOFTDOCA_NET": "tap:dg0"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "SOFTDOCA_CAPTURE is '/no/such/folder/file', which cannot be written" in done.stderr
 
 
 def test_without_an_interface_the_sample_says_what_to_set(samples):

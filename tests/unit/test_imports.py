@@ -130,6 +130,7 @@ ONLY = {
     "bokeh": {"widgets/"},
     "PIL": {"widgets/"},
     "matplotlib": {"widgets/figure/paper.py"},
+    "dpkt": {"widgets/packets/"},
     "dask": {"fleet/"},
     "distributed": {"fleet/"},
     "pandas": {"fleet/"},
@@ -365,6 +366,13 @@ def test_without_the_extra_a_name_for_notebooks_says_what_to_install(name: str) 
     assert last.endswith("which is not installed: `pip install '.[lab]'` in dgkit's folder")
 
 
+def test_without_dpkt_the_panel_of_packets_says_what_to_install() -> None:
+    result = _python("import sys; sys.modules['dpkt'] = None\nimport dgkit\ndgkit.PacketPanel")
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: dgkit.PacketPanel needs dpkt, which is not installed: ")
+    assert "'.[packets]'" in last
+
+
 @pytest.mark.parametrize("name", ["Fleet", "fleet"])
 def test_without_the_extra_a_name_for_fleets_says_what_to_install(name: str) -> None:
     gone = f"import sys; sys.modules.update(dict.fromkeys({sorted(DASK)!r}))\n"
@@ -415,7 +423,7 @@ def test_type_checkers_see_the_names_that_python_sees() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert typed == {*dgkit.__all__, *LAB, "Fleet", "doctor"} - {"__version__"}
+    assert typed == {*dgkit.__all__, *LAB, "Fleet", "PacketPanel", "doctor"} - {"__version__"}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

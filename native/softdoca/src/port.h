@@ -17,6 +17,7 @@ enum {
 	FRAME_MAX = 65536,
 	PORT_QUEUES = 256, /* numbers of receive queues are below it */
 	PORT_DROP = -1, /* what a port_steer returns for no queue */
+	RULE_MAX = 192, /* bytes of the name of a rule, with its end */
 };
 
 /* interface.c. An interface, by a TAP device or by a packet socket. */
@@ -65,6 +66,7 @@ struct port_txq {
 	struct port_txq *next;
 	struct doca_gpu_dev_eth_txq_wqe *ring;
 	struct doca_gpu_dev_eth_txq_words *words;
+	int number; /* for captures; 0 until it is set */
 	uint64_t entries, done, completions, failed_at;
 	struct port_note *notes;
 	bool failed, l3_checksum, l4_checksum, may_wait;
@@ -82,8 +84,9 @@ struct port_rxq {
 };
 
 struct port;
-/* Returns the number of the queue that gets a frame, or PORT_DROP. Called by the port's thread. */
-typedef int port_steer(void *context, const uint8_t *frame, size_t size);
+/* Returns the number of the queue that gets a frame, or PORT_DROP. rule: NULL, or RULE_MAX bytes for what
+ * the frame matched on its way. Called by the port's thread. */
+typedef int port_steer(void *context, const uint8_t *frame, size_t size, char *rule);
 
 /* Opens the port of a device, or uses the open one; each user drops it once. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_port_take(struct doca_dev *dev, struct port **out);

@@ -11,6 +11,7 @@
  * forked child has no thread of its parent's port, and does not lock it.
  */
 #include "port.h"
+#include "capture.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -43,6 +44,7 @@ struct port {
 	void *context;
 	uint64_t unsteered; /* frames that no rule gave to a queue */
 	uint64_t due_ns; /* of the first entry that waits for its time; 0: none */
+	FILE *capture; /* NULL: none */
 	uint8_t frame[FRAME_MAX];
 };
 
@@ -79,6 +81,17 @@ static uint64_t now_ns(clockid_t clock)
 	struct timespec t;
 	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void capture(struct port *p, size_t size, bool sent, int queue, const char *comment)
+{
+	if (p->capture)
+		capture_frame(p->capture, &(struct captured){.time_ns = now_ns(CLOCK_REALTIME),
+							     .frame = p->frame,
+							     .size = size,
+							     .sent = sent,
+							     .queue = queue,
+							     .comment = comment});
 }
 
 /* ---- failures ---- */
@@ -185,6 +198,7 @@ static bool send_next(struct port *p, struct port_txq *q)
 		return false;
 	}
 	count_sent(q, &e, sent);
+	capture(p, e.size, true, q->number, sent > 0 ? "" : "the interface did not take it");
 	if (e.flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
 		complete(q);
 	store(&q->words->done, ++q->done);
@@ -211,16 +225,17 @@ static bool serve_txq(struct port *p, struct port_txq *q)
 
 /* ---- receiving ---- */
 
-static void deliver(struct port_rxq *q, const uint8_t *frame, size_t size)
+/* Returns why a frame was dropped; "" if it was not. */
+static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size)
 {
 	const uint64_t place = q->producer & (q->entries - 1);
 	if (size > q->largest) {
 		q->counters.too_long++;
-		return;
+		return "; dropped: longer than the queue's packets";
 	}
 	if (q->producer - load(&q->words->released) >= q->entries) {
 		q->counters.dropped++;
-		return;
+		return "; dropped: the queue is full";
 	}
 	memcpy(q->packets + place * q->stride, frame, size);
 	q->ring[place] = (struct doca_gpu_dev_eth_rxq_entry){.timestamp_ns = now_ns(CLOCK_REALTIME),
@@ -228,16 +243,20 @@ static void deliver(struct port_rxq *q, const uint8_t *frame, size_t size)
 	store(&q->words->producer, ++q->producer);
 	q->counters.frames++;
 	q->counters.bytes += size;
+	return "";
 }
 
 static void receive(struct port *p, size_t size)
 {
-	const int number = p->steer ? p->steer(p->context, p->frame, size) : PORT_DROP;
+	char rule[RULE_MAX + 64] = "";
+	char *const said = p->capture ? rule : NULL;
+	const int number = p->steer ? p->steer(p->context, p->frame, size, said) : PORT_DROP;
 	struct port_rxq *q = number >= 0 && number < PORT_QUEUES ? p->numbered[number] : NULL;
-	if (q)
-		deliver(q, p->frame, size);
-	else
-		p->unsteered++;
+	p->unsteered += !q;
+	const char *dropped = q ? deliver(q, p->frame, size) : "; dropped: no queue";
+	if (said)
+		strcat(rule, dropped);
+	capture(p, size, false, q ? number : -1, rule);
 }
 
 static bool serve_interface(struct port *p)
@@ -263,6 +282,8 @@ static bool serve_all(struct port *p)
 		worked |= serve_txq(p, q);
 	if (!p->gone)
 		worked |= serve_interface(p);
+	if (p->capture && worked)
+		fflush(p->capture);
 	pthread_mutex_unlock(&p->lock);
 	return worked;
 }
@@ -319,12 +340,21 @@ static bool is_own(const struct port *p)
 	return p->pid == getpid();
 }
 
+static void close_files(struct port *p)
+{
+	interface_close(&p->interface);
+	if (p->capture)
+		fclose(p->capture);
+}
+
 static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 {
 	struct port *p = calloc(1, sizeof *p);
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a port");
 	doca_error_t error = interface_open(&p->interface);
+	if (!error)
+		error = capture_open(p->interface.name, &p->capture);
 	p->dev = dev;
 	p->pid = getpid();
 	pthread_mutex_init(&p->lock, NULL);
@@ -332,7 +362,7 @@ static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 	if (rc)
 		error = REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "a thread: %s", strerror(rc));
 	if (error) {
-		interface_close(&p->interface);
+		close_files(p);
 		free(p);
 		return error;
 	}
@@ -372,7 +402,7 @@ static void close_port(struct port *p)
 		softdoca_log(DOCA_LOG_LEVEL_INFO, __func__, "%s: no rule took %llu frames",
 			     p->interface.name, (unsigned long long)p->unsteered);
 	}
-	interface_close(&p->interface);
+	close_files(p);
 	free(p);
 }
 

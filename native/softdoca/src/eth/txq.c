@@ -223,7 +223,9 @@ doca_error_t doca_eth_txq_apply_queue_id(struct doca_eth_txq *eth_txq, uint16_t 
 {
 	CHECK_TXQ(eth_txq);
 	CHECK_STARTED(eth_txq);
-	(void)queue_id;
+	softdoca_port_lock(eth_txq->eth.port);
+	eth_txq->queue.number = queue_id;
+	softdoca_port_unlock(eth_txq->eth.port);
 	return DOCA_SUCCESS;
 }
 

@@ -6,7 +6,7 @@
 #include "doca_flow.h"
 #include "port.h"
 
-enum { CHAIN_MAX = 16, RSS_MAX = 64 };
+enum { CHAIN_MAX = 16, RSS_MAX = 64, NAME_MAX_BYTES = 32 };
 
 #define CHECK_FLOW_PORT(p) CHECK_OBJECT(p, OBJECT_FLOW_PORT, "a flow port")
 #define CHECK_PIPE(p)	   CHECK_OBJECT(p, OBJECT_FLOW_PIPE, "a pipe")
@@ -43,6 +43,7 @@ struct doca_flow_pipe {
 	struct doca_flow_port *port;
 	enum doca_flow_pipe_type type;
 	bool is_root;
+	char name[NAME_MAX_BYTES]; /* for captures, perhaps cut */
 	struct doca_flow_match match, mask; /* mask: as given, or of the fields that are not 0 */
 	struct forward forward, miss;
 	struct counter missed;
@@ -76,7 +77,7 @@ uint32_t match_hash(const struct parsed *p);
 /* steer.c */
 doca_error_t forward_check(const struct doca_flow_fwd *fwd, const struct doca_flow_port *port,
 			   struct forward *out);
-int steer_frame(void *port, const uint8_t *frame, size_t size);
+int steer_frame(void *port, const uint8_t *frame, size_t size, char *rule);
 
 /* pipe.c: destroys all pipes of a port. */
 void pipes_destroy(struct doca_flow_port *port);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Pipes and their entries. The errors are guesses where doca_flow.h names no others. */
+#include <stdio.h>
 #include <string.h>
 
 #include "flow.h"
@@ -9,6 +10,7 @@ struct doca_flow_pipe_cfg {
 	struct doca_flow_port *port;
 	enum doca_flow_pipe_type type;
 	bool is_root, has_match;
+	char name[NAME_MAX_BYTES];
 	struct doca_flow_match match, mask;
 };
 
@@ -38,6 +40,7 @@ doca_error_t doca_flow_pipe_cfg_set_name(struct doca_flow_pipe_cfg *cfg, const c
 {
 	CHECK_PIPE_CFG(cfg);
 	CHECK_OUT(name);
+	snprintf(cfg->name, sizeof cfg->name, "%s", name);
 	return DOCA_SUCCESS;
 }
 
@@ -117,6 +120,7 @@ doca_error_t doca_flow_pipe_create(const struct doca_flow_pipe_cfg *cfg,
 	p->port = cfg->port;
 	p->type = cfg->type;
 	p->is_root = cfg->is_root;
+	memcpy(p->name, cfg->name, sizeof p->name);
 	p->match = cfg->match;
 	p->mask = cfg->mask;
 	p->forward = forward;

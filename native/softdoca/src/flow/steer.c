@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a port's thread calls for each frame, and where rules forward it. */
+#include <stdio.h>
+#include <string.h>
+
 #include "flow.h"
 
 static struct doca_flow_target *kernel(void)
@@ -68,25 +71,43 @@ static void count(struct counter *c, size_t size)
 	c->bytes += size;
 }
 
-/* Returns where a pipe forwards a frame. */
-static const struct forward *find(struct doca_flow_pipe *pipe, const struct parsed *p, size_t size)
+/* Adds a pipe, and the number of its entry (0: none), to the text of what a frame has matched. */
+static void tell(char *rule, const struct doca_flow_pipe *pipe, uint32_t entry)
 {
-	for (struct doca_flow_pipe_entry *e = pipe->entries; e; e = e->next)
+	const size_t used = rule ? strlen(rule) : 0;
+	const char *name = pipe->name[0] ? pipe->name : "pipe";
+	if (!rule)
+		return;
+	rule += used;
+	if (entry)
+		snprintf(rule, RULE_MAX - used, "%s%s entry %u", used ? " > " : "", name, entry);
+	else
+		snprintf(rule, RULE_MAX - used, "%s%s no entry", used ? " > " : "", name);
+}
+
+/* Returns where a pipe forwards a frame. */
+static const struct forward *find(struct doca_flow_pipe *pipe, const struct parsed *p, size_t size,
+				  char *rule)
+{
+	uint32_t number = 1;
+	for (struct doca_flow_pipe_entry *e = pipe->entries; e; e = e->next, number++)
 		if (match_frame(&e->rule, p)) {
 			count(&e->counter, size);
+			tell(rule, pipe, number);
 			return e->forward.type == DOCA_FLOW_FWD_NONE ? &pipe->forward : &e->forward;
 		}
 	count(&pipe->missed, size);
+	tell(rule, pipe, 0);
 	return &pipe->miss;
 }
 
-int steer_frame(void *port, const uint8_t *frame, size_t size)
+int steer_frame(void *port, const uint8_t *frame, size_t size, char *rule)
 {
 	struct doca_flow_pipe *pipe = ((struct doca_flow_port *)port)->root;
 	struct parsed p;
 	match_parse(frame, size, &p);
 	for (int i = 0; i < CHAIN_MAX && object_is(pipe, OBJECT_FLOW_PIPE); i++) {
-		const struct forward *f = find(pipe, &p, size);
+		const struct forward *f = find(pipe, &p, size, rule);
 		if (f->type == DOCA_FLOW_FWD_RSS)
 			return f->queues[f->n > 1 ? match_hash(&p) % f->n : 0];
 		if (f->type != DOCA_FLOW_FWD_PIPE)

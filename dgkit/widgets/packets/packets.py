@@ -1,0 +1,294 @@
+"""PacketPanel: the packets of a capture as rows, a packet by layers and bytes, rates of queues."""
+
+from __future__ import annotations
+
+import html
+import io
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Generator, Iterable
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dpkt
+
+from ...html_cards import hex_lines
+from ..base import scheduler
+from ..base.panel import Panel, Reply, handler
+from ..base.viewers import Viewers
+from .capture import Capture, Packet
+from .layers import layers
+
+if TYPE_CHECKING:
+    from ..base.picture import Picture
+
+COLUMNS = [
+    "number", "time", "direction", "queue", "protocol", "source", "destination", "bytes", "info",
+    "rule",
+]  # fmt: skip
+RATE_COLUMNS = ["queue", "direction", "packets", "dropped", "packets/s", "Mbit/s"]
+_EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the file
+_RATE_NS = 2_000_000_000  # of these last packets the rates are
+_KEPT_BYTES = 64 << 20  # of all packets that are kept
+_KEPT = 10_000  # packets
+_SHOWN = 200  # rows
+_PICTURED = 12  # rows of the static picture
+_MAX_FILTER = 200  # characters
+_LABEL = "software NIC"
+
+
+class PacketPanel(Panel):
+    """Panel that shows the packets of a capture while it grows: `PacketPanel("ping.pcapng")`.
+
+    softdoca writes such a file if SOFTDOCA_CAPTURE names it: the frames of its Ethernet queues,
+    with the queue and the rule of each. A click on a packet shows its layers and its bytes; a click
+    on a byte its layer. The panel keeps the last 10,000 packets, of 64 MiB at most, and shows the
+    last 200 that match the filter.
+
+    Args:
+        path: The file, which need not exist yet.
+
+    Raises:
+        ImportError: dpkt is not installed, which the extra `packets` has.
+    """
+
+    name = "packets"
+    title = "Packets"
+
+    def __init__(self, path: str | Path) -> None:
+        self._capture, self._viewers = Capture(path), Viewers()
+        self._lock = threading.RLock()  # of all below: the frame thread reads, handlers look
+        self._packets: deque[Packet] = deque()
+        self._bytes, self._first_ns = 0, 0
+        self._words: list[str] = []
+        self._filter, self._problem = "", ""
+        self._counts: dict[tuple[int, bool], Counter[str]] = {}
+        super().__init__()
+        self._task = scheduler.start(self._follow(), self.fail)
+
+    # What views ask for
+
+    @handler
+    def watch(self, view: str, on: bool) -> dict[str, Any]:
+        """Record that a view is visible or hidden, and return the state to a visible one."""
+        self._viewers.update(view, on)
+        self._task.hasten(time.monotonic())
+        return self._fields() if on else {}
+
+    @handler
+    def filter(self, text: str) -> dict[str, Any]:
+        """Show only the packets whose row has all words of a text."""
+        if len(text) > _MAX_FILTER:
+            raise ValueError(f"the filter has {len(text)} characters; at most {_MAX_FILTER}")
+        self._filter, self._words = text, text.lower().split()
+        self.broadcast("frame", **self._fields())
+        return {}
+
+    @handler
+    def show(self, number: int) -> Reply:
+        """Return the layers and the bytes of a packet."""
+        with self._lock:
+            packet = self._find(number)
+        found = [
+            {"name": layer.name, "start": layer.start, "stop": layer.stop, "fields": layer.fields}
+            for layer in layers(packet.data)
+        ]
+        return {"layers": found, "row": self._row(packet)}, [packet.data]
+
+    @handler
+    def pcap(self) -> Reply:
+        """Return the packets that match the filter as a pcap file."""
+        out = io.BytesIO()
+        self._write(out)
+        return {"name": f"{self._capture.path.stem}.pcap"}, [out.getvalue()]
+
+    # What cells ask for
+
+    def save(self, path: str | Path) -> int:
+        """Save the packets that match the filter as a pcap file; return their number."""
+        self._read_all()
+        with Path(path).open("wb") as file:
+            return self._write(file)
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return the rows that match the filter, as the panel shows them, by column."""
+        self._read_all()
+        with self._lock:
+            return [dict(zip(COLUMNS, self._row(p), strict=True)) for p in self._matching()]
+
+    # The capture
+
+    def _follow(self) -> Generator[Any, None, None]:
+        """Read what was added, and send it, while a view is visible."""
+        while True:
+            if self._viewers.due() and self._read():
+                self.broadcast("frame", **self._fields())
+            wait = _EVERY_S if self._viewers.any_recent() else _HIDDEN_S
+            yield time.monotonic() + wait
+
+    def _read(self) -> bool:
+        """Take what was added to the capture; return whether anything was."""
+        with self._lock:
+            return self._take_added()
+
+    def _take_added(self) -> bool:
+        restarted = self._capture.restarted()
+        if restarted:
+            self._packets.clear()
+            self._counts.clear()
+            self._bytes, self._problem = 0, ""
+        added, before = False, self._problem
+        try:
+            for packet in self._capture.read() if not self._problem else ():
+                self._keep(packet)
+                added = True
+        except (ValueError, OSError) as error:
+            self._problem = str(error)
+        return restarted or added or self._problem != before
+
+    def _read_all(self) -> None:
+        while self._read():
+            continue
+
+    def _keep(self, packet: Packet) -> None:
+        self._first_ns = packet.time_ns if packet.number == 1 else self._first_ns
+        self._packets.append(packet)
+        self._bytes += len(packet.data)
+        while len(self._packets) > _KEPT or self._bytes > _KEPT_BYTES:
+            self._bytes -= len(self._packets.popleft().data)
+        counts = self._counts.setdefault(_key(packet), Counter())
+        counts["packets"] += 1
+        counts["dropped"] += "dropped" in packet.rule
+
+    def _find(self, number: int) -> Packet:
+        first = self._packets[0].number if self._packets else 0
+        if not self._packets or not first <= number <= self._packets[-1].number:
+            kept = f"those kept are {first} to {first + len(self._packets) - 1}"
+            raise ValueError(f"packet {number} is not here: {kept if self._packets else 'none is'}")
+        return self._packets[number - first]
+
+    def _matching(self, *, newest_first: bool = False) -> Iterable[Packet]:
+        packets = reversed(self._packets) if newest_first else iter(self._packets)
+        return (packet for packet in packets if self._matches(packet))
+
+    def _matches(self, packet: Packet) -> bool:
+        if not self._words:
+            return True
+        row = " ".join(self._row(packet)).lower()
+        return all(word in row for word in self._words)
+
+    def _write(self, file: Any) -> int:
+        writer = dpkt.pcap.Writer(file, nano=True)
+        with self._lock:
+            packets = list(self._matching())
+        for packet in packets:  # as a float, the time would be rounded to 200 ns
+            writer.writepkt_time(packet.data, Decimal(packet.time_ns) / 10**9)
+        return len(packets)
+
+    # What is shown
+
+    def _row(self, packet: Packet) -> list[str]:
+        words = packet.summary
+        return [
+            str(packet.number),
+            f"{(packet.time_ns - self._first_ns) / 1e9:.6f} s",
+            "sent" if packet.sent else "received",
+            "" if packet.queue is None else str(packet.queue),
+            words.protocol, words.source, words.destination, str(len(packet.data)), words.info,
+            packet.rule,
+        ]  # fmt: skip
+
+    def _rates(self) -> list[list[str]]:
+        since = time.time_ns() - _RATE_NS
+        packets: Counter[tuple[int, bool]] = Counter()
+        size: Counter[tuple[int, bool]] = Counter()
+        for packet in reversed(self._packets):
+            if packet.time_ns < since:
+                break
+            packets[_key(packet)] += 1
+            size[_key(packet)] += len(packet.data)
+        seconds = _RATE_NS / 1e9
+        return [
+            [
+                "none" if key[0] < 0 else str(key[0]),
+                "sent" if key[1] else "received",
+                f"{counts['packets']:,}",
+                f"{counts['dropped']:,}",
+                f"{packets[key] / seconds:,.1f}",
+                f"{8 * size[key] / seconds / 1e6:,.3f}",
+            ]
+            for key, counts in sorted(self._counts.items())
+        ]
+
+    def _line(self) -> str:
+        if self._problem:
+            return self._problem
+        if not self._capture.count:
+            return f"{self._capture.path} has no packets yet."
+        kept = len(self._packets)
+        return f"{self._capture.count:,} packets of {self._capture.path}, the last {kept:,} kept"
+
+    def _fields(self) -> dict[str, Any]:
+        with self._lock:
+            return self._shown()
+
+    def _shown(self) -> dict[str, Any]:
+        shown = list(islice(self._matching(newest_first=True), _SHOWN))
+        return {
+            "label": _LABEL,
+            "provider": "softdoca",
+            "line": self._line(),
+            "columns": COLUMNS,
+            "rows": [self._row(packet) for packet in reversed(shown)],
+            "rate_columns": RATE_COLUMNS,
+            "rates": self._rates(),
+            "filter": self._filter,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what is in the capture now."""
+        self._read_all()
+        return self._fields()
+
+    def end(self) -> None:
+        """Stop reading; the file stays."""
+        self._task.cancel()
+
+    def picture(self) -> Picture:
+        """Return the newest packets."""
+        from ..base.picture import Picture
+
+        fields = self._fields()
+        picture = Picture(f"{self.title}: {fields['line']}")
+        picture.heading(self.title, _LABEL)
+        picture.text(fields["line"])
+        if rows := fields["rows"][-_PICTURED:]:
+            picture.table(COLUMNS, rows)
+        return picture
+
+    def static_html(self) -> str:
+        """Return the newest packets as a table."""
+        self._read_all()
+        fields = self._fields()
+        rows = "".join(_tr(row, "td") for row in fields["rows"][-_PICTURED:])
+        table = f"<table>{_tr(COLUMNS, 'th')}{rows}</table>" if rows else ""
+        return f"<p>{html.escape(self.title)}: {html.escape(fields['line'])}</p>{table}"
+
+    def static_text(self) -> str:
+        """Return the newest packet as text."""
+        self._read_all()
+        if not self._packets:
+            return f"{self.title}: {self._line()}"
+        newest = self._packets[-1]
+        return "\n".join([" ".join(self._row(newest)), *hex_lines(newest.data)])
+
+
+def _key(packet: Packet) -> tuple[int, bool]:
+    return (-1 if packet.queue is None else packet.queue), packet.sent
+
+
+def _tr(row: list[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>"

@@ -1,0 +1,139 @@
+"""PacketPanel: a capture that grows, the filter, a packet by layers, damaged files and frames."""
+
+import io
+import struct
+
+import dpkt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.doca.captures import BEGIN, HEAD, PING, block, packet
+from support.jupyter.panels import PanelError
+
+import dgkit
+from dgkit.widgets.packets.layers import layers, summary
+
+
+@pytest.fixture
+def capture(tmp_path):
+    path = tmp_path / "ping.pcapng"
+    path.write_bytes(
+        HEAD
+        + packet(PING, queue=0, rule="ROOT entry 2")
+        + packet(PING, at_ns=1_500_000, sent=True, queue=3)
+        + packet(b"\xff" * 20, at_ns=10**9, rule="ROOT no entry; dropped: no queue")
+    )
+    return path
+
+
+def test_rows_say_queue_layers_addresses_and_rule(capture, view):
+    shown = view(dgkit.PacketPanel(capture)).ask("hello")
+    ping = ["ICMP", "10.0.0.1", "10.0.0.2", "47", "echo request, id 7, number 1, 5 bytes"]
+    assert [row[:4] for row in shown["rows"]] == [
+        ["1", "0.000000 s", "received", "0"],
+        ["2", "0.001500 s", "sent", "3"],
+        ["3", "1.000000 s", "received", ""],
+    ]
+    assert shown["rows"][0][4:] == [*ping, "ROOT entry 2"]
+    assert shown["rows"][1][4:] == [*ping, ""]
+    assert shown["rows"][2][-1] == "ROOT no entry; dropped: no queue"
+    assert [row[:4] for row in shown["rates"]] == [
+        ["none", "received", "1", "1"], ["0", "received", "1", "0"], ["3", "sent", "1", "0"],
+    ]  # fmt: skip
+
+
+def test_a_packet_is_shown_by_layers_that_cover_its_bytes(capture, view):
+    shown = view(dgkit.PacketPanel(capture))
+    shown.ask("hello")
+    reply = shown.ask("show", number=1)
+    parts = [(layer["name"], layer["start"], layer["stop"]) for layer in reply["layers"]]
+    assert parts == [
+        ("Ethernet II", 0, 14), ("IP", 14, 34), ("ICMP", 34, 38), ("ICMP.Echo", 38, 42),
+        ("Data", 42, 47),
+    ]  # fmt: skip
+    assert ("src", "10.0.0.1") in map(tuple, reply["layers"][1]["fields"])
+    with pytest.raises(PanelError, match="packet 4 is not here: those kept are 1 to 3"):
+        shown.ask("show", number=4)
+
+
+def test_a_filter_selects_what_is_shown_and_saved(capture, view, tmp_path):
+    panel = dgkit.PacketPanel(capture)
+    shown = view(panel)
+    shown.ask("filter", text="ICMP sent")
+    assert [row["number"] for row in panel.rows()] == ["2"]
+    assert panel.save(tmp_path / "sent.pcap") == 1
+    saved = list(dpkt.pcap.Reader(io.BytesIO((tmp_path / "sent.pcap").read_bytes())))
+    assert saved[0][1] == PING
+    assert round(saved[0][0] * 10**9) == BEGIN + 1_500_000
+    shown.ask("filter", text="nothing has this")
+    assert panel.rows() == []
+    with pytest.raises(PanelError, match="201 characters; at most 200"):
+        shown.ask("filter", text="x" * 201)
+
+
+def test_a_visible_view_follows_the_file_also_by_half_packets_and_when_it_is_written_anew(
+    capture, view
+):
+    shown = view(dgkit.PacketPanel(capture))
+    assert len(shown.ask("watch", view="one", on=True)["rows"]) <= 3
+    more = packet(PING, at_ns=2 * 10**9, queue=0)
+    with capture.open("ab") as file:
+        file.write(more[:30])
+        file.flush()
+        shown.panel._read_all()
+        assert shown.panel._capture.count == 3
+        file.write(more[30:])
+    shown.wait_for("frame", lambda fields: len(fields["rows"]) == 4)
+    capture.unlink()
+    capture.write_bytes(HEAD + packet(PING, queue=5))
+    shown.wait_for("frame", lambda fields: [row[3] for row in fields["rows"]] == ["5"])
+
+
+def test_only_the_newest_packets_are_kept(tmp_path, monkeypatch, view):
+    monkeypatch.setattr("dgkit.widgets.packets.packets._KEPT", 10)
+    path = tmp_path / "many.pcapng"
+    path.write_bytes(HEAD + packet(PING, queue=0) * 25)
+    shown = view(dgkit.PacketPanel(path))
+    state = shown.ask("hello")
+    assert [row[0] for row in state["rows"]] == [str(n) for n in range(16, 26)]
+    assert state["rates"][0][2] == "25"
+    assert shown.ask("show", number=16)["row"][0] == "16"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"GIF89a, not a capture", "is not a pcapng file"),
+        (HEAD + struct.pack("<II", 6, 7) + b"\0" * 8, "has a block of 7 bytes at 60; it must be"),
+        (HEAD + block(6, b"\xff" * 24), "packet 1 is damaged"),
+        (b"", "has no packets yet"),
+    ],
+    ids=["other", "block", "packet", "empty"],
+)
+def test_a_file_that_is_no_capture_is_said_in_words(tmp_path, view, content, said):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    shown = view(dgkit.PacketPanel(path))
+    assert said in shown.ask("hello")["line"]
+    assert said in shown.panel.static_text()
+
+
+def test_a_file_that_is_not_there_yet_is_awaited(tmp_path, capture, view):
+    path = tmp_path / "later.pcapng"
+    shown = view(dgkit.PacketPanel(path))
+    assert "has no packets yet" in shown.ask("watch", view="one", on=True)["line"]
+    path.write_bytes(capture.read_bytes())
+    shown.wait_for("frame", lambda fields: len(fields["rows"]) == 3)
+    assert "echo request" in shown.panel.static_html()
+    assert "3 packets" in shown.panel.picture().alt
+
+
+@given(st.binary(max_size=80), st.integers(0, 46))
+def test_any_frame_has_a_row_and_layers_that_cover_it(data, kept):
+    """Random bytes, and a ping with some of its bytes replaced."""
+    for frame in (data, PING[:kept] + data):
+        found = layers(frame)
+        assert summary(frame).protocol
+        ends = [0, *(layer.stop for layer in found)]
+        assert [layer.start for layer in found] == ends[:-1]
+        assert ends[-1] == len(frame)
