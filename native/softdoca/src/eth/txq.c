@@ -93,17 +93,17 @@ static uint64_t noted(const struct doca_eth_txq *q)
 	return end < failed ? end : failed;
 }
 
-/* A note that was overwritten before, or while, it was read is left out. */
+/* A note that was overwritten before, or while, it was read is left out: the loads with acquire come before
+ * that of the completions. */
 static bool tell_completion(struct doca_eth_txq *q)
 {
 	while (q->notify.call && q->notify.told < noted(q)) {
 		const uint64_t n = q->notify.told++;
 		const struct port_note *note = &q->queue.notes[n & (q->entries - 1)];
 		struct doca_eth_txq_gpu_event_notify_send_packet event = {
-			.position = (uint16_t)__atomic_load_n(&note->index, __ATOMIC_RELAXED),
-			.timestamp_ns = __atomic_load_n(&note->time_ns, __ATOMIC_RELAXED),
+			.position = (uint16_t)__atomic_load_n(&note->index, __ATOMIC_ACQUIRE),
+			.timestamp_ns = __atomic_load_n(&note->time_ns, __ATOMIC_ACQUIRE),
 		};
-		__atomic_thread_fence(__ATOMIC_ACQUIRE);
 		if (noted(q) - n >= q->entries)
 			continue;
 		q->notify.call(&event, q->notify.data);
