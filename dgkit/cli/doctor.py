@@ -52,7 +52,7 @@ _MAX_WIDTH = 100
     metavar="SIZE",
     help="GPU memory to export at a time.",
 )
-@click.option("--fast", is_flag=True, help="Take at most 2 s instead of 10 s.")
+@click.option("--fast", is_flag=True, help="Take less than 1 s instead of 10 s.")
 @click.option("--verbose", is_flag=True, help="Show all checks with their questions and sources.")
 @click.option(
     "--explain",

@@ -83,10 +83,24 @@ def load_machine(path: str | PathLike[str]) -> Machine:
     """Return the machine of a snapshot.
 
     Raises:
-        ValueError: If the file is not a snapshot.
+        ValueError: If the file is not a snapshot, and no log of nvidia-bug-report.sh.
         OSError: If it cannot be read.
     """
-    return Machine(RecordedReader(load(Path(path))), Path(path).name)
+    return Machine(RecordedReader(_load(Path(path))), Path(path).name)
+
+
+def _load(path: Path) -> Snapshot:
+    """Return a snapshot, or the readings of a log of nvidia-bug-report.sh."""
+    from .collect import bug_report
+
+    if path.is_file():
+        with path.open("rb") as file:
+            if bug_report.is_bug_report(head := file.read(1 << 16)):
+                try:
+                    return bug_report.read(head + file.read())
+                except ValueError as error:
+                    raise ValueError(f"{path}: {error}") from None
+    return load(path)
 
 
 def examine(
@@ -107,7 +121,7 @@ def examine(
             goal from the devices and software of the machine (automatic_goal.py).
         checks: Names of checks or families, all if empty.
         size: GPU memory to be exported at once, in bytes or as "4G".
-        fast: Take at most 2 s instead of 10 s.
+        fast: Take less than 1 s instead of 10 s.
         snapshots: Files recorded on other machines: of a host, a DPU, or both.
         progress: Called with the number of completed checks and their total.
 
@@ -210,7 +224,7 @@ def needs(
     Args:
         program: "nccl", "ucx", "nvshmem", "deepep" or "llama.cpp".
         snapshot: A file recorded on another machine; None reads this machine.
-        fast: Take at most 2 s instead of 10 s.
+        fast: Take less than 1 s instead of 10 s.
         progress: As for `examine`.
 
     Raises:
@@ -261,7 +275,7 @@ def explain_text(
         text: The log.
         goal: As for `examine`; None takes the goal of those who see the text.
         size: GPU memory to be exported at once, in bytes or as "4G".
-        fast: Take at most 2 s instead of 10 s.
+        fast: Take less than 1 s instead of 10 s.
         snapshots: Files recorded on other machines.
         progress: Called with the number of completed checks and their total.
 
@@ -359,7 +373,7 @@ def report(
 
     wanted, n_bytes, word = parse_goal(goal), parse_export_size(size), token_hex(16)
     files = snapshot_paths(snapshots)
-    machines = [redacted_machine(load(path), path.name, word) for path in files]
+    machines = [redacted_machine(_load(path), path.name, word) for path in files]
     if not machines:
         with live_machine() as machine:
             found = store(machine, word=word, size=n_bytes, limit_s=FULL_S, progress=progress)

@@ -29,6 +29,7 @@ D = TypeVar("D")
 
 Progress = Callable[[int, int], None]
 _GRACE_S = 0.5  # time after the deadline for a check to report what it could not read
+_FAST_GRACE_S = 0.15  # the same, of a fast run
 _MAX_THREADS = 64  # more than there are checks, so that a check that hangs delays no other
 # Checks of recorded machines never wait, so one thread runs them all; threads are added only if a
 # check hangs. One thread per check would take twice as long.
@@ -36,7 +37,7 @@ _RECORDED_DELAY_S = 0.05
 
 
 def live_machine(*, fast: bool = False) -> Machine:
-    """Return this machine, with a live reader that ends after 10 s, or 2 s if `fast`.
+    """Return this machine, with a live reader that ends after 10 s, or 0.7 s if `fast`.
 
     Use it as a context manager: `with live_machine() as machine:`.
     """
@@ -67,7 +68,7 @@ def diagnose(
         ValueError: If a name is unknown, there is no machine, or two machines are the same side.
     """
     start = time.monotonic()
-    run = _Run(machines, size, start + limit_s + _GRACE_S)
+    run = _Run(machines, size, start + limit_s + _grace_s(limit_s))
     chosen_goal, chosen = (goal, "") if goal else run.choose_goal(limit_s)
     counting = (check for check in checks() if chosen_goal in check.goals)
     selected = tuple(dict.fromkeys(named(only) if only else counting))
@@ -85,6 +86,10 @@ def diagnose(
         took_s=took,
         traces=run.traces,
     )
+
+
+def _grace_s(limit_s: float) -> float:
+    return _FAST_GRACE_S if limit_s == FAST_S else _GRACE_S
 
 
 def read_everything(

@@ -98,17 +98,22 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(first: Machine, second: Machine, *, goal: Goal | None, size: int = SIZE) -> Comparison:
-    """Judge two recorded machines for one goal, by default that of the first, and compare.
-
-    Raises:
-        ValueError: A machine is not a recording.
-    """
+    """Judge two recorded machines for one goal, by default that of the first, and compare."""
     one = diagnose([first], goal=goal, size=size)
-    other = diagnose([second], goal=one.goal, size=size)
+    return _compared(one, diagnose([second], goal=one.goal, size=size))
+
+
+def against(first: Machine, second: Diagnosis) -> Comparison:
+    """Judge a recorded machine for the goal of a diagnosis, and compare."""
+    return _compared(diagnose([first], goal=second.goal, size=second.case.size), second)
+
+
+def _compared(one: Diagnosis, other: Diagnosis) -> Comparison:
     checks = [_difference(name, one, other) for name in _names(one, other)]
     different = [check for check in checks if _plain(check.first) != _plain(check.second)]
     different.sort(key=lambda d: (not d.decides, not d.matters, -max(d.verdicts)))
-    same, readings = len(checks) - len(different), tuple(_readings(first, second))
+    same = len(checks) - len(different)
+    readings = tuple(_readings(one.case.machine, other.case.machine))
     return Comparison(one, other, tuple(different), same, readings)
 
 
@@ -132,10 +137,8 @@ def _plain(findings: Iterable[Finding]) -> list[tuple[Verdict, str, str]]:
 
 
 def _readings(first: Machine, second: Machine) -> Iterator[str]:
-    """Yield the keys of readings that both have and that differ."""
-    known = []
-    for machine in (first, second):
-        if not isinstance(machine.read, RecordedReader):
-            raise ValueError(f"{machine.name} is not a recording")
-        known.append(machine.read.snapshot.readings)
-    yield from (key for key in sorted(known[0].keys() & known[1]) if known[0][key] != known[1][key])
+    """Yield the keys of readings that both recordings have and that differ."""
+    one, other = first.read, second.read
+    if isinstance(one, RecordedReader) and isinstance(other, RecordedReader):
+        a, b = one.snapshot.readings, other.snapshot.readings
+        yield from (key for key in sorted(a.keys() & b) if a[key] != b[key])

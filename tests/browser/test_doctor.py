@@ -307,3 +307,23 @@ def test_axe_finds_no_serious_violation(book, dark):
     ]
     assert not said, "\n".join(said)
     assert len(found["passes"]) > 10
+
+
+def test_the_drawing_of_nics_is_an_image_and_an_experiment_says_what_it_does(book):
+    book.cell(f"n = DoctorPanel({str(snapshot_file('dgx-a100'))!r})\nn")
+    panel = book.ready("doctor", 1)
+    expect(panel).to_have_attribute("data-running", "false")
+    fold = panel.locator("details").filter(has_text="Which NIC for which GPU")
+    fold.locator("summary").click()
+    expect(fold.get_by_role("img")).to_have_js_property("complete", True)
+    assert fold.get_by_role("img").evaluate("image => image.naturalWidth") > 300
+    expect(fold.get_by_role("row")).to_have_count(9)
+    book.value("n.close()")
+    book.cell("e = DoctorPanel(goal='laptop')\ne")
+    panel = book.ready("doctor", 1)
+    expect(panel).to_have_attribute("data-running", "false")
+    fold = panel.locator("details").filter(has_text="Try it: a result overrules an")
+    fold.locator("summary").click()
+    fold.get_by_role("button", name="DOCA DMA: write and read 4 KiB").click()
+    expect(fold.locator(".dg-verdict")).to_have_text("ok", timeout=30000)
+    book.value("e.close()")

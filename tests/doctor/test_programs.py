@@ -38,7 +38,6 @@ def advice(made: Machine, goal: Goal) -> dict[str, Finding]:
         ("programs/sbc-reviews-92-gb10", Goal.RDMA, "NCCL and UCX on GB10"),
         ("programs/sglang-12533", Goal.GPUNETIO, "DEVX in a container"),
         ("communication/ucx-11048-node", Goal.RDMA, "NCCL"),
-        ("containers/gpu-operator-2868", Goal.RDMA, "UCX"),
     ],
 )
 def test_the_condition_is_said_where_it_holds(path: str, goal: Goal, subject: str) -> None:

@@ -132,11 +132,11 @@ def _where(machine: Machine) -> list[str]:
 def _why(below_cpu: bool) -> str:
     if below_cpu:
         return (
-            "Traffic between GPU and NIC is routed up to the CPU's root complex and back, or is "
+            "Traffic between the devices is routed up to the CPU's root complex and back, or is "
             "lost there, although a switch could forward it."
         )
     return (
-        "As far as is known no switch below the CPU connects GPU and NIC: their traffic passes the "
+        "As far as is known no switch below the CPU connects the devices: their traffic passes the "
         "CPU in any case, and ACS may still block or slow it."
     )
 

@@ -51,7 +51,7 @@ def _devices(machine: Machine) -> tuple[PciDevice, ...]:
 @check(
     "iommu",
     "IOMMU",
-    asks="Does the IOMMU leave the addresses between GPU and NIC untranslated?",
+    asks="Does the IOMMU leave the addresses between GPUs and NICs untranslated?",
     goals=ANY_GPU,
     sides=("host",),
     requires=[
@@ -163,7 +163,7 @@ def _translating(machine: Machine, found: str, subject: str) -> Finding:
     return finding.warn(
         found,
         needed=_NEEDED,
-        why="Traffic between GPU and NIC may be routed to the CPU for translation, or not arrive.",
+        why="Traffic between devices may be routed to the CPU for translation, or not arrive.",
         subject=subject,
         remedy=_passthrough(machine),
         sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),

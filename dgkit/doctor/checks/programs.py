@@ -23,7 +23,7 @@ _NOT_JUDGED = "not judged"
 @check(
     "other-programs",
     "Other programs",
-    asks="What do NCCL, NVSHMEM and UCX need here besides, and what is not judged?",
+    asks="What do NCCL and NVSHMEM need here besides, and what is not judged?",
     goals=ANY_GPU,
     sides=("host",),
     requires=[gpu_present, driver_loaded],
@@ -83,18 +83,6 @@ def _topology_file(case: Case) -> Finding | None:
     why += "that of the host."
     source = references.NCCL_ENVIRONMENT("NCCL_TOPO_FILE")
     return _advice("NCCL", "topology of a virtual machine", why, source)
-
-
-def _ucx(case: Case) -> Finding | None:
-    """Advise on UCX: `ucx_info` shows whether it registers GPU memory."""
-    machine = case.machine
-    if case.goal is not Goal.RDMA or machine.know(peermem_state) == "loaded":
-        return None
-    if _without_gpudirect(machine):
-        return None
-    why = "Older releases register GPU memory only through nvidia-peermem: `ucx_info -d` has to "
-    why += "list cuda below the NIC's memory domain."
-    return _advice("UCX", "GPU memory without nvidia-peermem", why, references.UCX("GPU support"))
 
 
 def _stream_mem_ops(case: Case) -> Finding | None:
@@ -171,6 +159,6 @@ def _spark(case: Case) -> Finding | None:
 
 
 _ADVICE: tuple[Callable[[Case], Finding | None], ...] = (
-    *(_confidential, _old_peer_memory, _gdr_level, _topology_file, _ucx, _stream_mem_ops),
+    *(_confidential, _old_peer_memory, _gdr_level, _topology_file, _stream_mem_ops),
     *(_devx, _bonded, _virtual_functions, _mig, _spark),
 )

@@ -36,8 +36,9 @@ class Commands:
         self._busy = 0  # commands that are starting, running or being reaped
         self._closed = False
 
-    def run(self, command: Sequence[str], until: float, *, limit_s: float = COMMAND_S) -> Reading:
-        """Run a command; kill its session at `until` (time.monotonic()) or after `limit_s`.
+    def run(self, command: Sequence[str], until: float, *, limit_s: float | None = None) -> Reading:
+        """Run a command; kill its session at `until` (time.monotonic()), or after `limit_s`
+        seconds, by default 5.
 
         A descendant that called setsid() survives: to kill it, this process would have to be the
         subreaper of the whole program.
@@ -53,7 +54,7 @@ class Commands:
         if found is None:
             return _not_found(command[0])
         now = time.monotonic()
-        limit = min(limit_s, until - now)
+        limit = min(COMMAND_S if limit_s is None else limit_s, until - now)
         if limit <= 0:
             return _late(command[0], 0.0)
         try:

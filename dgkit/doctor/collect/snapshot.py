@@ -71,7 +71,8 @@ class RecordedReader(Reader):
             return found
         if self.snapshot.otherwise == "absent":
             return Reading(fault="absent", why=f"there is no {key.partition(' ')[2]}")
-        by = f"dgkit {self.snapshot.dgkit}" if self.snapshot.dgkit else "the dgkit that took it"
+        by = self.snapshot.source.partition(": by ")[2] or "the dgkit that took it"
+        by = f"dgkit {self.snapshot.dgkit}" if self.snapshot.dgkit else by
         return Reading(fault="unrecorded", why=f"{by} did not record {key.partition(' ')[2]}")
 
 

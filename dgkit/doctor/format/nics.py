@@ -203,10 +203,14 @@ def _short(names: Sequence[str]) -> str:
     return names[0] + more if names else "none"
 
 
+def table_rows(found: NicMap) -> list[tuple[str, ...]]:
+    """Return the header and a row for each GPU."""
+    return [_HEADER, *(_cells(choice) for choice in found.choices)]
+
+
 def lines(found: NicMap) -> list[str]:
     """Return the page: table, reasons, drawing, answer; a screen at most."""
-    rows = [_HEADER, *(_cells(choice) for choice in found.choices)]
-    cells = [[printable(cell)[:_MAX_CELL] for cell in row] for row in rows]
+    cells = [[printable(cell)[:_MAX_CELL] for cell in row] for row in table_rows(found)]
     widths = [max(len(row[at]) for row in cells) for at in range(len(_HEADER))]
     table = [
         "  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)).rstrip() for row in cells

@@ -137,7 +137,8 @@ def _data_paths(diagnosis: Diagnosis, width: int, *, verbose: bool) -> Iterator[
             more = path.why if path.why not in (path.proviso, why.removeprefix(": ")) else ""
             details = f"{path.what} {more} {proviso(diagnosis, path)}"
             yield from _paragraph(details, width, _INDENT)
-    if after := "; ".join(f"{path.title} {path.word}" for path in paths[len(listed) :]):
+    others = [path for path in paths[len(listed) :] if path.serves]  # not the substitutes
+    if after := "; ".join(f"{path.title} {path.word}" for path in others):
         yield from _paragraph(f"Others: {after}.", width, _MARGIN)
 
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from ...doctor.api import load_machine
 from ...doctor.causes import order
 from ...doctor.data_paths import judge_data_paths
 from ...doctor.diagnosis import Diagnosis
+from ...doctor.experiments.overrule import overrule
+from ...doctor.experiments.perform import perform
+from ...doctor.experiments.plan import Experiment, plan
+from ...doctor.format.nics import NicMap, nic_map
 from ...doctor.goals import Goal
 from ...doctor.machine import SIZE, Machine
 from ...doctor.registry import checks
 from ...doctor.runner import diagnose, live_machine
+from ...doctor.two_machines import Comparison, against
 from .topology_model import TopologyModel, topology_model
 
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
 
@@ -27,20 +34,35 @@ class Request:
     Attributes:
         goal: Goal to judge for; None chooses one by what the machine shows.
         check: Name of the only check to run, "" for all.
+        experiment: Name of the kind of experiment to run instead of checks, "" for none.
         size: GPU memory to be exported at once, in bytes.
     """
 
     goal: Goal | None
     check: str = ""
     size: int = SIZE
+    experiment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of a run; `topology` is None if no PCI device is visible."""
+    """Result of a run.
+
+    Attributes:
+        diagnosis: The diagnosis; results of experiments overrule it.
+        topology: Model of the PCIe tree; None if no PCI device is visible.
+        nics: NICs of each GPU; None if malformed readings prevent it.
+        planned: Experiments that fit this machine; none for a snapshot.
+        inferred: The diagnosis without experiments.
+        compared: Comparison with the other snapshot, if there is one.
+    """
 
     diagnosis: Diagnosis
     topology: TopologyModel | None
+    nics: NicMap | None = None
+    planned: tuple[Experiment, ...] = ()
+    inferred: Diagnosis | None = None
+    compared: Comparison | None = None
 
 
 def open_machines(snapshots: Sequence[Path]) -> list[Machine]:
@@ -54,9 +76,15 @@ def open_machines(snapshots: Sequence[Path]) -> list[Machine]:
 
 
 def run(
-    snapshots: Sequence[Path], request: Request, before: Result | None, progress: Progress
+    snapshots: Sequence[Path],
+    request: Request,
+    before: Result | None,
+    progress: Progress,
+    other: Path | None = None,
 ) -> Result:
     """Run the doctor. Blocks for seconds: never call it on the kernel's event loop.
+
+    `other` is a snapshot to compare with.
 
     The findings of a single check and of its consequences replace the corresponding ones in the
     result `before`.
@@ -64,23 +92,43 @@ def run(
     Raises:
         ValueError: As `diagnose`.
     """
+    if request.experiment and before is not None:
+        return _tried(before, request.experiment, progress)
     with contextlib.ExitStack() as stack:
         machines = [stack.enter_context(machine) for machine in open_machines(snapshots)]
         size = request.size
         if not request.check or before is None:
             made = diagnose(machines, goal=request.goal, size=size, progress=progress)
-            return Result(made, _topology(made))
+            experiments = () if snapshots else tuple(_optional(lambda: plan(machines[0])) or ())
+            compared = None if other is None else against(load_machine(other), made)
+            nics = _optional(lambda: nic_map(made.case.machine))
+            topology = _optional(lambda: topology_model(made))
+            return Result(made, topology, nics, experiments, made, compared)
         old = before.diagnosis
         only = _with_consequences(old, request.check)
         new = diagnose(machines, goal=old.goal, only=only, size=size, progress=progress)
-        return Result(_merge(old, new, only), before.topology)
+        return replace(before, diagnosis=_merge(old, new, only))
 
 
-def _topology(made: Diagnosis) -> TopologyModel | None:
+def _optional(make: Callable[[], T]) -> T | None:
+    """Return a part of the result; None if malformed readings prevent it."""
     try:
-        return topology_model(made)
-    except Exception:  # malformed readings prevent only the drawing
+        return make()
+    except Exception:
         return None
+
+
+def _tried(before: Result, kind: str, progress: Progress) -> Result:
+    """Run the experiments of a kind; their results replace those of the last time."""
+    chosen = [experiment for experiment in before.planned if experiment.name == kind]
+    assert before.inferred is not None
+    results = [one for one in before.diagnosis.tried if one.experiment.name != kind]
+    for at, experiment in enumerate(chosen):
+        progress(at, len(chosen))
+        results.append(perform(experiment))
+    order = {experiment: at for at, experiment in enumerate(before.planned)}
+    results.sort(key=lambda result: order[result.experiment])
+    return replace(before, diagnosis=overrule(before.inferred, results))
 
 
 def _with_consequences(old: Diagnosis, check: str) -> list[str]:

@@ -4,6 +4,7 @@ import { choice, field, h, newId, statusLine } from "../base/elements.js";
 import { toClipboard } from "../base/page.js";
 import { panel } from "../base/panel.js";
 import { plural } from "../base/units.js";
+import { makeComparison, makeExperiments, makeNics } from "./extras.js";
 import { focusable, makeFindings, makePaths, setEnabled, verdictOf } from "./findings.js";
 import { makeTree } from "./tree.js";
 
@@ -88,13 +89,21 @@ export function draw(view) {
   const head = makeHead();
   const paths = makePaths();
   const tree = makeTree(view);
-  view.body.append(...head.parts, controls.row, controls.box, controls.status, paths.part, findings.part, tree.part);
+  const nics = makeNics();
+  const experiments = makeExperiments((kind) => view.attempt("experiment", { kind }));
+  const comparison = makeComparison();
+  const { row, box, status } = controls;
+  const parts = [paths.part, findings.part, experiments.part, comparison.part, nics.part, tree.part];
+  view.body.append(...head.parts, row, box, status, ...parts);
   const all = (state) => {
     head.draw(state.result);
     if (state.result) {
       findings.show(state.result, controls.again);
       paths.draw(state.result.data_paths);
     }
+    experiments.draw(state.experiments);
+    comparison.draw(state.compared);
+    nics.draw(state.nics);
     tree.draw(state.topology);
     controls.draw(state);
   };

@@ -18,6 +18,12 @@ from ..base.error_text import explain
 from ..base.panel import handler
 from ..figure.figure import BokehPanel
 from .diagnosis_task import Request, Result, open_machines, run
+from .extras import (
+    serialize_comparison,
+    serialize_experiments,
+    serialize_nics,
+    serialize_request,
+)
 from .serialize import (
     THIS_MACHINE,
     require_different_sides,
@@ -46,6 +52,7 @@ class DoctorPanel(BokehPanel):
         goal: Goal or its name (`arm-dma`, `host-dma`, `rdma`, `gpunetio`, `p2p`, `gpu`,
             `laptop`); None chooses one by what the machine shows.
         size: GPU memory to be exported at once, in bytes or as "4G".
+        compare: A snapshot to compare with: what differs and matters is listed.
 
     Raises:
         ValueError: If there is no such goal, a file is not a snapshot, or two are of the same side.
@@ -60,6 +67,8 @@ class DoctorPanel(BokehPanel):
         snapshots: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
         goal: Goal | str | None = None,
         size: int | str = SIZE,
+        *,
+        compare: str | os.PathLike[str] | None = None,
     ) -> None:
         self._result: Result | None = None
         self._pair: tuple[str, str] | None = None
@@ -72,6 +81,9 @@ class DoctorPanel(BokehPanel):
         self._idle = threading.Event()
         self._closed = False
         self._paths = snapshot_paths(snapshots)
+        self._other = None if compare is None else snapshot_paths(compare)[0]
+        if self._other is not None:
+            open_machines([self._other])
         machines = open_machines(self._paths) if self._paths else []
         self._machines = [serialize_machine(machine) for machine in machines] or [THIS_MACHINE]
         require_different_sides(self._machines)
@@ -113,6 +125,14 @@ class DoctorPanel(BokehPanel):
         self._request(Request(self._goal, str(check), self._size))
 
     @handler
+    def experiment(self, kind: str) -> None:
+        """Run the experiments of a kind, as `gpu-copy`; their results overrule inferences."""
+        planned = () if self._result is None else self._result.planned
+        if kind not in {experiment.name for experiment in planned}:
+            raise ValueError(f"there is no experiment {kind!r} on this machine")
+        self._request(Request(self._goal, size=self._size, experiment=str(kind)))
+
+    @handler
     def aim(self, goal: str) -> None:
         """Judge for another goal; `auto` chooses one by what the machine shows."""
         self._goal = parse_goal(goal)
@@ -151,9 +171,12 @@ class DoctorPanel(BokehPanel):
         result, current, progress = self._result, self._current, list(self._progress)
         return {
             "goal": AUTO if self._goal is None else str(self._goal),
-            "run": None if current is None else {"check": current.check, "at": progress},
+            "run": None if current is None else serialize_request(current, progress),
             "result": None if result is None else serialize_diagnosis(result.diagnosis),
             "topology": self._topology(),
+            "nics": None if result is None else serialize_nics(result.nics),
+            "experiments": [] if result is None else serialize_experiments(result),
+            "compared": None if result is None else serialize_comparison(result.compared),
             "failed": None if self._error is None else explain(self._error),
         }
 
@@ -168,7 +191,11 @@ class DoctorPanel(BokehPanel):
             if self._closed:
                 return
             if self._current is not None:
-                if not request.check or self._next is None or self._next.check:
+                if (
+                    not (request.check or request.experiment)
+                    or self._next is None
+                    or self._next.check
+                ):
                     self._next = request  # unless all checks are requested, which include this one
                 return
             self._start(request)
@@ -187,7 +214,8 @@ class DoctorPanel(BokehPanel):
             latest[0] = (done, total)
 
         paths, before = self._paths, self._result
-        waiting = BackgroundCall(lambda: run(paths, request, before, progress)).wait()
+        other = self._other
+        waiting = BackgroundCall(lambda: run(paths, request, before, progress, other)).wait()
         try:
             while True:
                 next(waiting)

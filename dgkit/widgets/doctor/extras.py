@@ -1,0 +1,70 @@
+"""Serialization of NICs, experiments and comparisons for views: plain values, bounded."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+from ...doctor.experiments.overrule import TITLES
+from ...doctor.format.nics import NicMap, svg, table_rows
+from ...doctor.format.summary import tried_kinds
+from ...doctor.two_machines import Comparison, Difference
+from .diagnosis_task import Request, Result
+from .serialize import truncate
+
+_MAX_ROWS = 64
+
+
+def serialize_request(request: Request, at: list[int]) -> dict[str, Any]:
+    """Return what runs, and how far it is."""
+    return {"check": request.check or request.experiment, "at": at}
+
+
+def serialize_nics(found: NicMap | None) -> dict[str, Any] | None:
+    """Return the table, the answer, and the drawing as an image's address."""
+    if found is None or not found.choices:
+        return None
+    header, *rows = table_rows(found)
+    image = b64encode(svg(found).encode()).decode()
+    return {
+        "header": header,
+        "rows": rows[:_MAX_ROWS],
+        "answer": found.answer,
+        "image": f"data:image/svg+xml;base64,{image}",
+    }
+
+
+def serialize_experiments(result: Result) -> list[dict[str, Any]]:
+    """Return each kind of experiment: what it does, how many, and how they ended."""
+    kinds: dict[str, list[str]] = {}
+    for experiment in result.planned:
+        kinds.setdefault(experiment.name, []).append(experiment.does)
+    ended = {kind.title: kind for kind in tried_kinds(result.diagnosis.tried)}
+    return [
+        {
+            "name": name,
+            "title": TITLES[name],
+            "does": truncate(does[0] + (f"; and {len(does) - 1} more" if len(does) > 1 else "")),
+            "verdict": str(ended[TITLES[name]].verdict) if TITLES[name] in ended else "",
+            "text": truncate(ended[TITLES[name]].text) if TITLES[name] in ended else "",
+        }
+        for name, does in kinds.items()
+    ]
+
+
+def serialize_comparison(found: Comparison | None) -> dict[str, Any] | None:
+    """Return the two names, the data paths and the checks that differ, deciding ones first."""
+    if found is None:
+        return None
+    return {
+        "names": [truncate(one.case.machine.name) for one in (found.first, found.second)],
+        "verdicts": [str(one.verdict) for one in (found.first, found.second)],
+        "rows": [_row(one) for one in found.differences[:_MAX_ROWS]],
+        "same": found.same,
+    }
+
+
+def _row(one: Difference) -> dict[str, Any]:
+    sides = [truncate(side[0].found) if side else "not judged" for side in (one.first, one.second)]
+    verdicts = [str(verdict) for verdict in one.verdicts]
+    return {"check": one.check, "decides": one.decides, "verdicts": verdicts, "found": sides}
