@@ -9,7 +9,9 @@ import sys
 
 import pytest
 from support.processes import cli
+from support.processes.agents import agent
 
+from dgkit import nccl
 from dgkit.report import BandwidthReport, LatencyReport
 
 SMALL = ["--sizes", "64,64K", "--depths", "1,8", "--count", "100", "--seconds", "0.02"]
@@ -229,3 +231,19 @@ def test_ctrl_c_while_the_gpu_s_memory_is_timed_leaves_nothing(signal, code, tmp
     assert err == ("\ndgkit: stopped\n" if code == 130 else "")
     cli.until(lambda: not cli.alive(dpu), seconds=1)
     assert not cli.files_under(tmp_path)
+
+
+@pytest.mark.parametrize("ranks_are", ["threads", "processes"])
+def test_an_agent_moves_the_bytes_of_nccl_between_gpu_memory(ranks_are):
+    processes = ranks_are == "processes"
+    with agent(provider="cuda") as dpu:
+        done = nccl.selftest(3, rounds=10, gpu=True, processes=processes, dpu=dpu.address)
+        assert done["memory"] == "GPU"
+        lost = nccl.selftest(2, rounds=3, gpu=True, processes=True, kill=True, dpu=dpu.address)
+    assert done["puts"] + done["gets"] > 10 * 3 * 6
+    assert lost["loss_noticed_ms"] <= 2000
+
+
+def test_an_agent_of_host_memory_says_how_to_serve_nccl_on_a_gpu():
+    with agent() as dpu, pytest.raises(AssertionError, match="--provider cuda"):
+        nccl.selftest(2, rounds=1, gpu=True, dpu=dpu.address)
