@@ -35,6 +35,7 @@
 #include "mover_ring.h"
 #include "poller.h"
 #include "queue.h"
+#include "region.h"
 #include "share/mapping.h"
 #include "share/unix_socket.h"
 #include "thread.h"
@@ -283,11 +284,33 @@ static int import(struct client *c, struct mover_message *m)
 	return 0;
 }
 
+static bool move_on(struct client *c)
+{
+	bool busy = false;
+	for (uint32_t side = 0; side < SIDES; side++)
+		busy |= poll_queue(c, side);
+	for (uint32_t side = 0; side < SIDES; side++)
+		post_staged(c, side);
+	return busy;
+}
+
+static void end_region(dg_region *r)
+{
+	const bool shared = r->dev->shared;
+	dg_region_close(r, CLOSE_NS);
+	if (shared)
+		dg_region_free(r);
+}
+
+/* Ends an import, after the moves in progress: only this thread completes them. */
 static void release(struct client *c, uint32_t number)
 {
+	const uint64_t end = now_ns() + CLOSE_NS;
 	if (number >= c->n_memories || !c->memories[number].region)
 		return;
-	dg_region_close(c->memories[number].region, CLOSE_NS);
+	while (c->n_free < MOVES && now_ns() < end)
+		move_on(c);
+	end_region(c->memories[number].region);
 	c->memories[number].region = NULL;
 }
 
@@ -332,10 +355,7 @@ static bool pass(void *arg)
 	if (!c->ring)
 		return busy;
 	busy |= take_requests(c);
-	for (uint32_t side = 0; side < SIDES; side++)
-		busy |= poll_queue(c, side);
-	for (uint32_t side = 0; side < SIDES; side++)
-		post_staged(c, side);
+	busy |= move_on(c);
 	return busy || c->n_free < MOVES;
 }
 
@@ -346,10 +366,11 @@ static void client_free(struct client *c)
 		if (c->queues[side])
 			dg_queue_free(c->queues[side]);
 	for (uint32_t i = 0; i < c->n_memories; i++)
-		release(c, i);
+		if (c->memories[i].region)
+			end_region(c->memories[i].region);
 	for (uint32_t side = 0; side < SIDES; side++)
 		if (c->staged[side])
-			dg_region_close(c->staged[side], CLOSE_NS);
+			end_region(c->staged[side]);
 	dg_mapping_drop(&dg_mover_rings, c->mapping);
 	close(c->fd);
 	free(c->memories);

@@ -180,6 +180,27 @@ static void memory_that_its_owner_closed_is_not_touched(void)
 	stop();
 }
 
+/* The requests in flight end first, and a client that ends leaves none behind. */
+static void a_release_and_an_end_wait_for_what_is_in_flight(void)
+{
+	start();
+	for (int turn = 0; turn < 20; turn++) {
+		struct client c = join();
+		const struct mover_message gone = {.kind = MOVER_RELEASE, .number = c.memory[1]};
+		for (uint64_t i = 0; i < 200; i++)
+			c.ring->requests[i] = (struct mover_request){
+				.user = i, .from = c.memory[0], .to = c.memory[1], .size = SIZE};
+		atomic_store(&c.ring->head, 200);
+		if (turn % 2)
+			CHECK_EQ(dg_unix_socket_send(c.fd, &gone, sizeof gone, NULL, 0), sizeof gone);
+		const uint64_t end = dg_now_ns() + PATIENCE;
+		while (turn % 2 && atomic_load(&c.ring->completed) != 200)
+			CHECK(dg_now_ns() < end);
+		leave(&c);
+	}
+	stop();
+}
+
 static void a_client_that_violates_the_protocol_ends_alone(void)
 {
 	start();
@@ -220,6 +241,7 @@ int main(int argc, char **argv)
 		TEST(bytes_arrive_whole_and_nothing_beside_them),
 		TEST(a_request_beyond_its_memory_moves_nothing),
 		TEST(memory_that_its_owner_closed_is_not_touched),
+		TEST(a_release_and_an_end_wait_for_what_is_in_flight),
 		TEST(a_client_that_violates_the_protocol_ends_alone),
 	};
 	return RUN_TESTS(tests, argc, argv);
