@@ -93,6 +93,10 @@ PROGRAMS: dict[str, tuple[Callable[[], bool], str]] = {
         "make pkg-config",
     ),
     "curl": (lambda: bool(shutil.which("curl")), "curl"),
+    "ping": (
+        lambda: all(map(shutil.which, ("ping", "ip", "unshare"))),
+        "iputils-ping iproute2 util-linux",
+    ),
     # libc6-dbg: without it Valgrind does not know the loader's own functions.
     "valgrind": (lambda: bool(shutil.which("valgrind")), "valgrind libc6-dbg"),
     "clang": (has_libfuzzer, "clang libclang-rt-dev"),
