@@ -250,6 +250,21 @@ static void a_call_that_waits_sleeps(void)
 	CHECK_EQ(status, 0);
 	OK(doca_comm_channel_ep_destroy(server));
 }
+
+static void a_connect_that_waits_ends_although_its_server_is_silent(void)
+{
+	struct doca_comm_channel_init_attr attr = {.maxmsgs = QUEUE, .msgsize = SIZE};
+
+	CHECK(mkdtemp(folder) != NULL);
+	setenv("XDG_RUNTIME_DIR", folder, 1);
+	OK(doca_comm_channel_ep_create(&attr, &server));
+	OK(doca_comm_channel_ep_listen(server, "silent"));
+	OK(doca_comm_channel_ep_create(&attr, &client));
+	GETS(doca_comm_channel_ep_connect(client, "silent", &to_server),
+	     DOCA_ERROR_CONNECTION_ABORTED);
+	OK(doca_comm_channel_ep_destroy(client));
+	OK(doca_comm_channel_ep_destroy(server));
+}
 #endif
 
 static void the_end_of_a_connection_is_noticed(void)
@@ -408,6 +423,7 @@ int main(int argc, char **argv)
 		TEST(a_program_can_sleep_until_it_may_receive_or_send),
 #if SOFTDOCA_NAMED
 		TEST(a_call_that_waits_sleeps),
+		TEST(a_connect_that_waits_ends_although_its_server_is_silent),
 #endif
 		TEST(the_end_of_a_connection_is_noticed),
 		TEST(a_receiver_s_memory_is_bounded_by_its_queue),

@@ -145,7 +145,7 @@ doca_error_t doca_comm_channel_ep_listen(struct doca_comm_channel_ep_t *local_ep
 
 /* Connects to a service. Errors: BAD_STATE without a device; NOT_PERMITTED if the endpoint listens
  * or is connected; NOT_SUPPORTED if the device cannot be a client; in 1.3 CONNECTION_ABORTED
- * without a service. */
+ * without a service, or if a call that waits gets no answer from it within 5 s. */
 DOCA_STABLE
 doca_error_t doca_comm_channel_ep_connect(struct doca_comm_channel_ep_t *local_ep,
 		const char *name, struct doca_comm_channel_addr_t **peer_addr);

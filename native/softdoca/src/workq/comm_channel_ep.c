@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "comm_channel.h"
 
 /* Of 1.3: as in include/workq/doca_comm_channel.h. */
@@ -14,6 +15,7 @@ struct init_attr {
 	uint32_t cookie, flags, max_msgs, msg_size;
 };
 enum { FLAG_NONBLOCK = 1 };
+#define CONNECT_NS ((uint64_t)5 * 1000 * 1000 * 1000) /* guess */
 
 /* The limits of softdoca's Comch do not depend on the device. */
 static uint32_t limit_of(doca_error_t (*get)(const struct doca_devinfo *, uint32_t *),
@@ -396,6 +398,20 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct wq_endpoint *local_e
 
 DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_update_info(struct wq_peer *peer_addr);
 
+/* Waits for the connection, but not for ever if the server does not answer. */
+static doca_error_t await_connection(struct wq_peer *p)
+{
+	const uint64_t deadline = now_ns() + CONNECT_NS;
+	unsigned int rounds = 0;
+	doca_error_t e;
+	while ((e = doca_comm_channel_peer_addr_update_info(p)) == DOCA_ERROR_CONNECTION_INPROGRESS) {
+		if (now_ns() >= deadline)
+			return REFUSE(DOCA_ERROR_CONNECTION_ABORTED, "the server does not answer");
+		wq_endpoint_wait(p->ep, &rounds);
+	}
+	return e;
+}
+
 DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_ep,
 						      const char *name, struct wq_peer **peer_addr)
 {
@@ -407,11 +423,8 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_
 		return e;
 	struct wq_peer *p = new_peer(local_ep, NULL);
 	e = p ? start_client(local_ep, name) : DOCA_ERROR_NO_MEMORY;
-	unsigned int rounds = 0;
 	if (!e && local_ep->blocking)
-		while ((e = doca_comm_channel_peer_addr_update_info(p)) ==
-		       DOCA_ERROR_CONNECTION_INPROGRESS)
-			wq_endpoint_wait(local_ep, &rounds);
+		e = await_connection(p);
 	if (e)
 		wq_endpoint_end(local_ep);
 	else
