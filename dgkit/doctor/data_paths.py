@@ -158,7 +158,8 @@ class _CheckVerdicts:
         """Return the reason given in the worst finding of the first of these checks."""
         findings = self._findings.get(checks[0], []) if checks else []
         if not findings and checks and checks[0] in self._not_applicable:
-            return f"{checks[0]}: {self._not_applicable[checks[0]].found}."
+            known = self._not_applicable[checks[0]]
+            return f"{known.title or known.check}: {known.found}."
         return max(findings, key=lambda finding: finding.verdict).why if findings else ""
 
 

@@ -5,7 +5,9 @@ import pytest
 import dgkit
 from dgkit import memory
 from dgkit.doctor import Verdict
-from dgkit.doctor.runner import read_everything
+from dgkit.doctor.experiments.perform import perform
+from dgkit.doctor.experiments.plan import plan
+from dgkit.doctor.runner import live_machine, read_everything
 
 pytestmark = pytest.mark.gpu
 
@@ -82,3 +84,17 @@ def test_every_gpu_of_the_machine_is_in_the_tree():
 def test_two_gpus_are_as_near_as_nvidia_smi_says():
     found = dgkit.doctor(goal="rdma", checks="topology-nvidia-smi")
     assert of(found, "topology-nvidia-smi").verdict in (Verdict.OK, Verdict.NOT_APPLICABLE)
+
+
+def test_each_experiment_on_the_gpus_works_and_none_leaves_memory_behind():
+    """Copies between GPUs, where there are several, compare the data."""
+    with live_machine() as machine:
+        planned = [one for one in plan(machine) if one.name in ("cuda-context", "gpu-copy")]
+        planned += [one for one in plan(machine) if one.name == "doca-dma"]
+    gpus = memory.gpus()
+    assert sum(one.name == "cuda-context" for one in planned) == len(gpus)
+    assert sum(one.name == "gpu-copy" for one in planned) == len(gpus) * (len(gpus) - 1) // 2
+    results = [perform(one) for one in planned]
+    assert [
+        (one.experiment.subject, one.said) for one in results if one.verdict is not Verdict.OK
+    ] == []
