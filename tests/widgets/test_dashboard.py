@@ -6,7 +6,9 @@ import json
 import os
 import re
 import signal
+import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from dgkit.errors import ClosedError, PeerLost
 from dgkit.session import Session
 from dgkit.widgets.base.session_model import SessionModel
 from dgkit.widgets.dashboard.dashboard import dashboard
+from dgkit.widgets.transfer.transfer import TransferPanel
 
 
 @pytest.fixture
@@ -101,6 +104,13 @@ _SAID = (
     r"The software DPU wrote 64 KiB in 16 DMA writes of [\d.]+ µs: the image below\. "
     r"Then [\d,]+ writes of 64 B took [\d.]+ µs at the median\."
 )
+
+
+def test_show_me_runs_while_a_cell_does(session, view, monkeypatch):
+    monkeypatch.setattr(TransferPanel, "refresh_traits", lambda _: None)  # comes after the cell
+    board = view(dashboard(session))
+    board.ask("show_me")
+    board.wait_for("sample", lambda fields: states(fields) == ["done"] * 4)
 
 
 def test_show_me_runs_each_step_and_names_its_python(session, view):
@@ -441,3 +451,21 @@ def test_a_closed_session_is_shown_as_closed(view):
 def test_a_process_that_ends_with_a_dashboard_open_leaves_no_dpu():
     out = run("import dgkit; board = dgkit.dashboard(); print(board.session.owned_pid)")
     until(lambda: gone(int(out)), "the DPU has ended")
+
+
+class Document:
+    def on_session_destroyed(self, call):
+        self.end = call
+
+
+def test_each_document_of_panel_has_a_dashboard_that_ends_with_it(monkeypatch):
+    state = SimpleNamespace(curdoc=None)
+    monkeypatch.setitem(sys.modules, "panel.io.state", SimpleNamespace(state=state))
+    first, second = Document(), Document()
+    boards = []
+    for state.curdoc in (first, second, first):
+        boards.append(dashboard())
+    assert boards[2] is boards[0] is not boards[1]
+    first.end(None)
+    second.end(None)
+    assert all(board.closed for board in boards)

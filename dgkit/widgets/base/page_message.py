@@ -14,7 +14,7 @@ from typing import Any
 
 _MAX_DEPTH = 8  # of lists and objects in a message; panels send four at most
 _MAX_SHOWN = 60  # characters of a value in an error
-_NEVER_SET = frozenset({"_esm", "_css"})
+_NEVER_SET = frozenset({"_esm", "_css", "_hosted"})
 _TYPES: dict[str, type] = {  # by the annotation of a handler's parameter
     "bool": bool, "int": int, "str": str, "dict[str, Any]": dict, "Sequence[str]": list,
 }  # fmt: skip

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+
+import traitlets
+from ipywidgets import Widget, widget_serialization
 
 from ... import cell_lifetime
 from ...errors import DgkitError
@@ -59,7 +63,9 @@ def dashboard(session: Session | None = None) -> Dashboard:
             if old.session.closed:
                 old.close()
         for known in _open:
-            if known.owned if session is None else known.session is session:
+            if (known.owned if session is None else known.session is session) and (
+                known.document is _document()
+            ):
                 break
         else:
             return _new(session)
@@ -69,6 +75,12 @@ def dashboard(session: Session | None = None) -> Dashboard:
     if not known.owned:
         cell_lifetime.register(known, known.close, shared=True)
     return known
+
+
+def _document() -> Any:
+    """Return the document for which Panel runs this code, one for each page; None elsewhere."""
+    panel = sys.modules.get("panel.io.state")
+    return None if panel is None else panel.state.curdoc
 
 
 def _name_session(session: Session) -> str:
@@ -97,6 +109,7 @@ class Dashboard(Panel):
         session: The session shown.
         panels: The panels `allocate`, `transfer`, `hex` and `plot`.
         owned: The dashboard started the DPU: it closes `session` when it is closed.
+        document: Panel's document of the page that shows it, with which it is closed; else None.
         lost: Why the DPU does not answer (see panel.explain), or None.
         regions: The live regions of the session; read-only.
         selected: The region that the panels show, or None; assigning one selects it in all of them.
@@ -122,6 +135,9 @@ class Dashboard(Panel):
         help='The panel shown in tabs: "allocate", "transfer", "hex" or "plot".',
     )
 
+    # Hosts that send a page the models of one widget at once, such as Panel, find the panels here.
+    _hosted = traitlets.List(traitlets.Instance(Widget)).tag(sync=True, **widget_serialization)
+
     def __init__(self, session: Session, owned: bool = False) -> None:
         self.session = session
         self.owned = owned
@@ -140,17 +156,21 @@ class Dashboard(Panel):
         self._sample_task: scheduler.Task | None = None
         self._arrangement, self._tab = "rows", "hex"
         self._greeted = not owned  # a given session gets no memory unless requested
+        self.document = _document()
         self._arranged = False  # whether a user or a cell chose the arrangement
         self.requested()
         super().__init__()
         self._host_panels()
         _open.append(self)
+        if self.document is not None:
+            self.document.on_session_destroyed(lambda _: self.close())
 
     def requested(self) -> None:
         """Record that a cell requests the dashboard now: a view of it then shows its top."""
         self._requested = time.monotonic()
 
     def _host_panels(self) -> None:
+        self._hosted = list(self.panels)
         for panel in self.panels:
             panel.hosted_by(self)
         self._unlisten()

@@ -120,7 +120,7 @@ class SampleRun:
         yield from in_background(self._panels.plot.start)  # moves from the first second on
 
     def _write(self) -> scheduler.Steps:
-        image, took = _image(), []
+        image, took = _image(), list[int]()
         self._panels.hex.image = {}
         for row in range(0, _ROWS, _BLOCK):
             block = image[row : row + _BLOCK]
@@ -129,7 +129,7 @@ class SampleRun:
                 yield
             if run.error is not None:
                 raise run.error
-            took.append(self._panels.transfer.transfers[-1]["write_ns"])
+            took += run.timings[run.requests[0].id].writes_ns()
             self._measured()
             yield from scheduler.sleep(_BLOCK_S)
         self._took_ns = median(took)

@@ -46,7 +46,7 @@ const TITLES = { time: "Latency over time", spread: "Distribution", curve: "Perc
 function above(values, range) {
   let most = 0;
   for (const value of values) if (value > most) most = value; // NaN: a gap
-  return range && most > range[1] ? `; max ${micros(1000 * most)} µs is above the scale` : "";
+  return range && most > range[1] ? `max ${micros(1000 * most)} µs is above the scale` : "";
 }
 
 function* chained(...lists) {
@@ -147,7 +147,7 @@ export class LatencyDraw {
   }
   #title(name, more = "") {
     const { run } = this.#data;
-    const text = TITLES[name] + (run ? `: ${run.label}, ${run.words}` : "") + more;
+    const text = TITLES[name] + (run ? `: ${run.label}, ${more || run.words}` : "");
     const { title } = this.#model(name);
     if (title.text !== text) title.text = text;
   }

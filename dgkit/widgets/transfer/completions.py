@@ -85,6 +85,10 @@ class Timings:
         ):
             self._ns[name].append(ns)
 
+    def writes_ns(self) -> list[int]:
+        """Return the latency of the DMA writes of each transfer."""
+        return list(self._ns["write"])
+
     def summary(self) -> dict[str, Any] | None:
         """Return `count`, `bytes` and rows of [what, min, median, max] in ns; None below two."""
         count = len(self._ns["last"])

@@ -19,8 +19,8 @@ from typing import Any
 from support.processes import waiting
 
 EXTENSION = "dgkit.jupyter.tcp_nodelay"
-# An environment that has Voila, Notebook 7 and marimo besides all of this one: tests/run keeps it
-# apart, since they bring extensions of JupyterLab.
+# An environment that has Voila, Notebook 7, marimo and Panel besides all of this one: tests/run
+# keeps it apart, since they bring extensions of JupyterLab.
 FRONT_ENDS = os.environ.get("DGKIT_FRONT_ENDS", "")
 
 
@@ -39,7 +39,7 @@ def jupyter_environment(home: Path) -> dict[str, str]:
 
 
 def has_front_end(module: str) -> bool:
-    """Return whether Voila, Notebook 7 or marimo is installed."""
+    """Return whether Voila, Notebook 7, marimo or Panel is installed."""
     return bool(FRONT_ENDS) or find_spec(module) is not None
 
 

@@ -1,4 +1,4 @@
-"""marimo, a host of anywidget that is not Jupyter, with one page: a dashboard."""
+"""Hosts of anywidget that are not Jupyter, each with one page: a dashboard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.jupyter.lab import front_ends_environment
 from support.jupyter.voila import free_port
 from support.processes import waiting
 
-PAGE = """import marimo
+MARIMO = """import marimo
 
 app = marimo.App(width="full")
 
@@ -26,16 +26,26 @@ def _():
     dgkit.dashboard()
     return
 """
+PANEL = """import dgkit
+import panel
+
+panel.extension("ipywidgets")
+panel.pane.IPyWidget(dgkit.dashboard(), width=1300).servable()
+"""
+_HOSTS = {
+    "marimo": (MARIMO, ["run", "--headless", "--no-token", "--host=127.0.0.1"], ""),
+    "panel": (PANEL, ["serve", "--address=127.0.0.1"], "page"),
+}
 
 
 @contextmanager
-def marimo(folder: Path) -> Iterator[str]:
-    """Yield the address of a page of marimo that shows a dashboard."""
-    script, log = folder / "page.py", folder / "marimo.log"
-    script.write_text(PAGE)
+def served(host: str, folder: Path) -> Iterator[str]:
+    """Yield the address of a page of `marimo` or `panel` that shows a dashboard."""
+    source, arguments, path = _HOSTS[host]
+    script, log = folder / "page.py", folder / f"{host}.log"
+    script.write_text(source)
     port = free_port()
-    options = ["--headless", "--no-token", "--host=127.0.0.1", f"--port={port}"]
-    command = [sys.executable, "-m", "marimo", "run", *options, str(script)]
+    command = [sys.executable, "-m", host, *arguments, f"--port={port}", str(script)]
     environment = front_ends_environment(folder / "home")
     with log.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out)
@@ -49,8 +59,8 @@ def marimo(folder: Path) -> Iterator[str]:
             return False
 
     try:
-        waiting.until(answers, "marimo listens", timeout=90)
-        yield address
+        waiting.until(answers, f"{host} listens", timeout=90)
+        yield address + path
     finally:
         process.send_signal(signal.SIGINT)
         try:
