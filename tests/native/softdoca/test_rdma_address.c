@@ -2,6 +2,11 @@
 /* RDMA connections by address, within a process and between two. */
 #include "rdma_check.h"
 
+#include <errno.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "other_process.h"
 
 static struct side client, server;
@@ -215,6 +220,58 @@ static doca_error_t accept_it(void *h)
 	return doca_rdma_connection_accept(h, NULL, 0);
 }
 
+static int dial(void)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "softdoca-rdma-%u-%u",
+			 (unsigned)geteuid(), port());
+
+	CHECK_EQ(connect(fd, (struct sockaddr *)&name,
+			 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)), 0);
+	return fd;
+}
+
+static void strangers_who_say_nothing_keep_nobody_waiting(void)
+{
+	int fds[20];
+
+	open_both();
+	for (int i = 0; i < 20; i++)
+		fds[i] = dial();
+	for (double end = now_s() + 0.2; now_s() < end;)
+		doca_pe_progress(server.pe);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&established, 2);
+	for (int i = 0; i < 20; i++)
+		close(fds[i]);
+	send_one();
+	close_both();
+}
+
+static void strangers_who_say_anything_are_gone(void)
+{
+	uint8_t bytes[64];
+
+	open_both();
+	for (unsigned i = 0; i < 300; i++) {
+		int fd = dial();
+		size_t n = i % 2 ? 48 : (size_t)rand() % sizeof bytes; /* 48: of a packet */
+
+		for (size_t k = 0; k < n; k++)
+			bytes[k] = (uint8_t)rand();
+		CHECK_EQ(send(fd, bytes, n, MSG_NOSIGNAL), (ssize_t)n);
+		while (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) < 0 && errno == EAGAIN)
+			doca_pe_progress(server.pe);
+		close(fd);
+	}
+	CHECK_EQ(requests, 0);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	until(&established, 2);
+	send_one();
+	close_both();
+}
+
 static void invalid_arguments_are_refused(void)
 {
 	static const struct named_call calls[] = {
@@ -279,6 +336,8 @@ int main(int argc, char **argv)
 		TEST(a_server_with_all_its_connections_rejects),
 		TEST(an_address_without_a_server_fails),
 		TEST(a_port_has_one_listener),
+		TEST(strangers_who_say_nothing_keep_nobody_waiting),
+		TEST(strangers_who_say_anything_are_gone),
 		TEST(invalid_arguments_are_refused),
 	};
 

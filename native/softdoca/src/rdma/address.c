@@ -295,6 +295,17 @@ doca_error_t doca_rdma_stop_listen_to_port(struct doca_rdma *rdma, uint16_t port
 	return with_port(rdma, port, stop_listening);
 }
 
+/* Makes room in a context that has all its connections: ends the oldest one that has said nothing. */
+static void end_silent(struct doca_rdma *r)
+{
+	struct doca_rdma_connection *oldest = NULL;
+	for (struct doca_rdma_connection *c = r->connections; c; c = c->next) /* the newest first */
+		if (c->state == CONNECTION_CALLED)
+			oldest = c;
+	if (oldest && r->n_connections == r->max_connections)
+		rdma_connection_free(oldest);
+}
+
 /* A context that has all its connections ends the caller's. */
 static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 {
@@ -302,6 +313,7 @@ static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 	int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
+	end_silent(r);
 	if (!is_own(fd) || rdma_connection_new(r, "doca_pe_progress", &c) || !watch(r, fd, c)) {
 		close(fd);
 		if (c)
