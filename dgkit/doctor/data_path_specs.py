@@ -242,6 +242,23 @@ DATA_PATH_SPECS = (
         assumed=("dgkit-core", *CUDA[1:], "cuda-python"),
     ),
     DataPathSpec(
+        name="gpunetio-comch",
+        title="GPUNetIO, Comch",
+        what="GPU kernels send and receive messages of a BlueField's Arm cores.",
+        goals=_GPUNETIO,
+        devices=(DeviceKind.BLUEFIELD, DeviceKind.GPU),
+        required=("doca-libraries", *CUDA),
+        assumed=("bluefield-link", "firmware-version", "doca-version"),
+    ),
+    DataPathSpec(
+        name="gpunetio-softdoca",
+        title="GPUNetIO, softdoca",
+        what="Programs of GPUNetIO (Ethernet, RDMA, Verbs, DMA, Comch) run on a GPU or the "
+        "emulated one, with a software NIC: dgkit softdoca env.",
+        goals=_GPUNETIO,
+        assumed=("dgkit-core",),
+    ),
+    DataPathSpec(
         name="soft",
         title="software DPU (soft)",
         what="A second process takes the DPU's place; the CPU copies, in host memory.",

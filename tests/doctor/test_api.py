@@ -62,5 +62,6 @@ def test_a_way_that_works_for_sure_has_an_answer_to_all_that_it_rests_on(goal: G
         for way in found.data_paths:
             if way.word == "works":
                 assert not dark & {"bluefield-mode", "dmabuf-gpu", "acs", "topology"} or (
-                    way.name in ("cuda", "soft", "softdoca", "rdma-host", "doca-host")
+                    way.name
+                    in ("cuda", "soft", "softdoca", "gpunetio-softdoca", "rdma-host", "doca-host")
                 ), (name, way.name)
