@@ -87,6 +87,19 @@ def test_a_gpu_serves_a_page_to_curl(samples, tmp_path, kind, size):
     assert seen["code"] == 0
 
 
+def test_a_gpu_serves_its_page_after_damaged_frames_of_each_layer(samples, tmp_path):
+    """Runts and jumbo frames among them; what the queue cannot hold is counted."""
+    page = tmp_path / "page"
+    page.write_bytes(b"a page")
+    seen = run_or_refused("damaged", 5000, samples / "gpunetio_http", "--page", page)
+    if seen is None:
+        return
+    assert seen["digest"] == hashlib.sha256(b"a page").hexdigest(), seen["said"]
+    too_long = re.search(r"(\d+) because they were longer than its packets", seen["said"])
+    assert int(too_long[1]) > 0
+    assert seen["code"] == 0
+
+
 def test_two_kernels_hand_datagrams_on_by_a_semaphore(samples):
     count = 3000
     seen = run_or_refused("datagrams", count, samples / "gpunetio_receive", "--count", count)

@@ -377,10 +377,22 @@ static __device__ void take(const struct server *v, struct connection *c, const 
 	}
 }
 
+/* Returns whether a new connection should rather take the place of c than that of `other`: of a free one,
+ * else of the oldest that is half open, as a flood of SYNs leaves many. */
+static __device__ bool is_better(const struct connection *c, const struct connection *other)
+{
+	const bool is_free = !c->used || (c->served && c->fin);
+	if (!is_free && c->acked != c->iss)
+		return false;
+	if (!other || is_free)
+		return true;
+	return other->used && other->acked == other->iss && c->heard < other->heard;
+}
+
 static __device__ void take_arrival(const struct server *v, struct outbox *out, struct connection *own,
 				    const struct arrival *a)
 {
-	struct connection *free_slot = NULL;
+	struct connection *place = NULL;
 	for (int i = 0; i < SLOTS && a->to == v->port; i++) {
 		struct connection *c = &own[i];
 		const bool is = c->used && c->port == a->port && same(c->ip, a->frame + 26, 4);
@@ -389,13 +401,13 @@ static __device__ void take_arrival(const struct server *v, struct outbox *out, 
 			take(v, c, a, out->now);
 			return;
 		}
-		if (again || !c->used)
-			free_slot = c;
+		if (again || is_better(c, place))
+			place = c;
 	}
 	if (a->to != v->port || (a->flags & (SYN | ACK | RST)) != SYN)
 		refuse(v, out, a);
-	else if (free_slot) /* else the peer tries again */
-		begin(v, free_slot, a, out->now);
+	else if (place) /* else the peer tries again */
+		begin(v, place, a, out->now);
 }
 
 /* ---- headers ---- */

@@ -10,7 +10,9 @@ it is ready, does what the first word says, and prints as JSON what it saw and h
     frames    presses Enter, and captures COUNT frames of the type 0x88b5
     http      fetches http://10.0.0.2/ by curl COUNT times in turn, and then COUNT times at once;
               before that, another page and another port
-    loss      the same, over a wire that loses one frame of 40 on average each way
+    damaged   sends COUNT damaged frames of each layer, runts and jumbo frames among them
+              (DGKIT_SEED selects them), then fetches the page
+    loss      the same as http, over a wire that loses one frame of 40 on average each way
 
 `run` does so from a test.
 """
@@ -37,7 +39,9 @@ _WAIT = 20.0  # seconds for anything to happen
 _WINDOW = 32  # requests without an answer
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _IFF_UP = 1
+_SIOCSIFMTU = 0x8922
 _SO_TIMESTAMPNS = 35
+_ETHERNET = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9])  # destination and source
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 2, 0x1000
 _LOSS = 1 / 40
 
@@ -225,6 +229,62 @@ def _http(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
     return {"digests": digests, "missing": missing, "closed": closed}
 
 
+def _datagram(protocol: int, data: bytes, chance: random.Random) -> bytes:
+    """Return a frame of IPv4 for the GPU."""
+    source, size = f"10.0.0.{chance.randrange(3, 255)}", 20 + len(data)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, size, 1, 0, 64, protocol, 0)
+    head += socket.inet_aton(source) + socket.inet_aton(GPU)
+    head = head[:10] + struct.pack("!H", checksum(head)) + head[12:]
+    return _ETHERNET + b"\x08\x00" + head + data
+
+
+def _segment(chance: random.Random) -> bytes:
+    """Return a TCP segment for port 80, with any flags, and a request."""
+    port, numbers = chance.randrange(1024, 65536), [chance.getrandbits(32) for _ in range(2)]
+    offset, flags = (
+        chance.choice([5, 5, 6, 15]),
+        chance.choice([2, 2, 16, 24, chance.getrandbits(8)]),
+    )
+    head = struct.pack("!HHIIBBHHH", port, 80, *numbers, offset << 4, flags, 65535, 0, 0)
+    return _datagram(6, head + chance.randbytes(4) + b"GET / HTTP/1.1\r\n\r\n", chance)
+
+
+def _damaged_frame(chance: random.Random) -> bytes:
+    arp = struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + bytes(6) + socket.inet_aton(HOST) + bytes(6)
+    frame = chance.choice(
+        [
+            _ETHERNET + b"\x08\x06" + arp + socket.inet_aton(GPU),
+            _datagram(1, _request(chance.getrandbits(16)), chance),
+            _segment(chance),
+            _datagram(17, struct.pack("!HHHH", 9, 9, 8, 0), chance),
+            _ETHERNET + b"\x86\xdd" + b"\x60" + chance.randbytes(60),
+            _ETHERNET + b"\x81\x00" + chance.randbytes(40),
+        ]
+    )
+    kind = chance.randrange(4)
+    if kind == 0:
+        return frame[: chance.randrange(14, len(frame))]
+    if kind == 1:
+        return frame + chance.randbytes(chance.choice([1, 60, 1400, 6000]))
+    damaged = bytearray(frame)
+    for _ in range(chance.choice([0, 1, 2, 8])):
+        damaged[chance.randrange(12, len(damaged))] = chance.getrandbits(8)
+    return bytes(damaged)
+
+
+def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
+    chance = random.Random(int(os.environ.get("DGKIT_SEED", "35")))
+    _set(_SIOCSIFMTU, INTERFACE, struct.pack("I", 9000))
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+        s.bind((INTERFACE, 0))
+        for number in range(count):
+            with contextlib.suppress(BlockingIOError):
+                s.send(_damaged_frame(chance))
+            if number % 64 == 63:
+                time.sleep(0.001)
+    return {"digest": _fetched(_curl())}
+
+
 @contextlib.contextmanager
 def _lossy_wire() -> Iterator[None]:
     """Connect the program's interface with a TAP device, and lose frames between them."""
@@ -263,6 +323,7 @@ def _loss(count: int, process: "subprocess.Popen[str]") -> dict[str, object]:
 
 _KINDS = {
     "ping": _pinged, "datagrams": _datagrams, "frames": _frames, "http": _http, "loss": _loss,
+    "damaged": _damaged,
 }  # fmt: skip
 
 
@@ -282,7 +343,7 @@ def main(kind: str, count: int, program: list[str]) -> None:
             if kind != "loss":
                 configure(INTERFACE, HOST)
             result = _KINDS[kind](count, process)
-            if kind == "ping":
+            if kind in {"ping", "damaged"}:
                 process.terminate()
             said += process.communicate(timeout=_WAIT)[0]
         finally:

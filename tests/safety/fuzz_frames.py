@@ -1,0 +1,64 @@
+"""Damaged frames of each layer for a kernel of the emulated GPU, which must go on serving its page.
+
+    python fuzz_frames.py --minutes 20 [--frames 20000] [--json FILE]
+
+A round starts gpunetio_http in a namespace, sends it frames of a seed, fetches the page, and
+ends the program. It fails if the page is wrong, or if the program does not end by the signal.
+"""
+
+import argparse
+import hashlib
+import json
+import shlex
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.doca.ethernet import has_network, run
+from support.doca.gpunetio_samples import build, environment
+from support.processes import cli
+
+
+def main() -> int:
+    """Run rounds until the time is over; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--frames", type=int, default=20000, help="frames of a round")
+    parser.add_argument("--seed", type=int, default=1, help="of the first round")
+    parser.add_argument("--json", type=Path, help="file for the verdict")
+    options = parser.parse_args()
+    if not has_network():
+        parser.error("no network namespace with a TAP device: run as root, with /dev/net/tun")
+    with tempfile.TemporaryDirectory() as folder:
+        verdict = rounds(Path(folder), options)
+    print(json.dumps(verdict))
+    if options.json:
+        options.json.write_text(json.dumps(verdict), "utf-8")
+    return 1 if verdict["failed"] else 0
+
+
+def rounds(folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Return the number of rounds and frames, and what failed with its seed."""
+    nvcc, page = folder / "nvcc", folder / "page"
+    page.write_bytes(b"a page" * 1000)
+    nvcc.write_text(
+        f'#!/bin/sh\nexec {shlex.join(map(str, cli.command("softdoca", "nvcc")))} "$@"\n'
+    )
+    nvcc.chmod(0o700)
+    program = build(folder / "samples", str(nvcc), target="gpunetio_eth") / "gpunetio_http"
+    right = hashlib.sha256(page.read_bytes()).hexdigest()
+    end, seed, failed = time.monotonic() + 60 * options.minutes, options.seed, []
+    while time.monotonic() < end and not failed:
+        env = environment() | {"DGKIT_SEED": str(seed)}
+        seen = run("damaged", options.frames, program, "--page", page, env=env)
+        if seen["digest"] != right or seen["code"] != 0:
+            failed.append({"seed": seed, **seen})
+        seed += 1
+    done = seed - options.seed
+    return {"rounds": done, "frames": done * options.frames, "failed": failed}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
