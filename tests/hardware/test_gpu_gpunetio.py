@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.doca.ethernet import has_network, run
-from support.doca.gpunetio_samples import SAMPLES, build, environment, run_pair
+from support.doca.gpunetio_samples import SAMPLES, build, environment, run_pair, run_rdma
 
 from dgkit.cli.softdoca import _home
 
@@ -33,7 +33,7 @@ def _built(folder: Path, target: str, *parts: str) -> Path:
     """Build samples for this GPU by their Makefile, without its need of pkg-config."""
     home = _home()
     flags = f"-D_GNU_SOURCE -DDOCA_ALLOW_EXPERIMENTAL_API -I{home}/include -I{home}/include/ibverbs"
-    parts = (*parts, "gpunetio", "verbs", "dma", "comch", "argp", "common")
+    parts = (*parts, "gpunetio", "verbs", "rdma", "dma", "comch", "argp", "common")
     libraries = [f"-ldoca_{part}" for part in parts]
     libraries += [f"-L{home}/lib", f"-L{home}/lib/ibverbs", "-libverbs"]
     return build(
@@ -46,7 +46,7 @@ def _built(folder: Path, target: str, *parts: str) -> Path:
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of GPUNetIO Verbs, DMA and Comch."""
+    """The programs of GPUNetIO Verbs, DMA, RDMA and Comch."""
     return _built(tmp_path_factory.mktemp("gpunetio"), "gpunetio")
 
 
@@ -63,6 +63,13 @@ def test_both_processes_receive_what_the_other_one_sent(samples: Path, name: str
     assert codes == [0, 0], said
     assert said.count("20000 of 20000 right, 0 errors in kernels") == 2, said
     assert "emulated GPU" not in said
+
+
+@pytest.mark.parametrize(("count", "size"), [(20000, 64), (16, 1 << 20)])
+def test_kernels_write_read_and_answer_by_rdma(
+    samples: Path, tmp_path: Path, count: int, size: int
+) -> None:
+    run_rdma(samples, tmp_path / "details", count, size)
 
 
 @pytest.mark.parametrize("tool", TOOLS)

@@ -10,6 +10,7 @@ from support.doca.gpunetio_samples import (
     build,
     environment,
     run_pair,
+    run_rdma,
     start,
     start_pair,
 )
@@ -101,6 +102,11 @@ def test_the_dpu_feeds_a_running_kernel_that_answers(samples):
     assert [client.returncode, server.wait()] == [0, 0], said
     assert "gpunetio_comch, client: 200 of 200 answered" in said
     assert "gpunetio_comch, server: 200 of 200 right" in said
+
+
+@pytest.mark.parametrize(("count", "size"), [(1000, 64), (3, 1 << 20)])
+def test_kernels_write_read_and_answer_by_rdma(samples, tmp_path, count, size):
+    run_rdma(samples, tmp_path / "details", count, size)
 
 
 PROGRAM = r"""

@@ -118,6 +118,13 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
 	return last_error;
 }
 
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t size, cudaStream_t stream)
+{
+	if (!cudaStreamSynchronize(stream))
+		memset(memory, value, size);
+	return last_error;
+}
+
 cudaError_t cudaDeviceSynchronize()
 {
 	return wait_for_all();

@@ -27,6 +27,27 @@ struct doca_gpu_dma {
 	struct doca_gpu_dev_verbs_qp qp;
 };
 
+struct doca_gpu_dev_rdma;
+
+/* The receives of an RDMA context: those of this queue pair. */
+struct doca_gpu_dev_rdma_r {
+	struct doca_gpu_dev_rdma *rdma;
+	struct doca_gpu_dev_verbs_qp *qp;
+};
+
+/* counted: operations that doca_gpu_dev_rdma_wait_all() has counted. */
+struct doca_priv_gpu_dev_rdma_connection {
+	struct doca_gpu_dev_verbs_qp *qp;
+	uint64_t counted;
+};
+
+/* An RDMA context: its connections by their numbers, behind this structure. */
+struct doca_gpu_dev_rdma {
+	struct doca_gpu_dev_rdma_r receives;
+	struct doca_priv_gpu_dev_rdma_connection *connections;
+	uint64_t count;
+};
+
 /* A request of a kernel, or the answer to it. turn: the number of the entry, from 1 on, once it is
  * written. key: in big-endian. peer: a consumer to send to, or the producer received from. */
 struct doca_priv_comch_gpu_entry {

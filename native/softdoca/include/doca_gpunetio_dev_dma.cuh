@@ -12,28 +12,8 @@
 /* Starts all copies that are posted. */
 DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_dma_commit(struct doca_gpu_dma *dma)
 {
-	struct doca_gpu_dev_verbs_qp *qp = &dma->qp;
-	const uint64_t ready = doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
-	/* THREAD: whoever marked them ready has made them visible to the NIC. */
-	doca_gpu_dev_verbs_submit<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
-				  DOCA_GPUNETIO_VERBS_SYNC_SCOPE_THREAD>(qp, ready);
+	doca_priv_gpu_dev_verbs_commit(&dma->qp);
 	return DOCA_SUCCESS;
-}
-
-/* Waits until slot `index` is free. Its previous copy may not have been committed: then that is done
- * now, as it would wait forever. Returns 0, or -EIO after a copy that failed. */
-DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_dma_wait_for_slot(struct doca_gpu_dma *dma, uint64_t index)
-{
-	struct doca_gpu_dev_verbs_qp *qp = &dma->qp;
-	const uint32_t entries = __ldg(&qp->sq_wqe_num);
-	int status = 0;
-	while (index >= entries &&
-	       (status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries)) == EBUSY)
-		doca_gpu_dev_dma_commit(dma);
-#ifdef DG_EMULATED_GPU /* ThreadSanitizer does not see that the NIC orders the slot's two writers */
-	(void)doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
-#endif
-	return status;
 }
 
 /* Posts a copy of `length` bytes, at most 1 GiB, from an offset in a buffer to an offset in another
@@ -51,7 +31,7 @@ doca_gpu_dev_dma_memcpy(struct doca_gpu_dma *dma, struct doca_gpu_buf *src_buf, 
 		return DOCA_ERROR_TOO_BIG;
 	const uint64_t index = doca_gpu_dev_verbs_reserve_wq_slots(
 		qp, 1, DOCA_GPUNETIO_VERBS_GPU_CODE_OPT_SKIP_AVAILABILITY_CHECK);
-	const int status = doca_priv_gpu_dev_dma_wait_for_slot(dma, index);
+	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index);
 	doca_priv_gpu_dev_verbs_transfer(qp, doca_gpu_dev_verbs_get_wqe_ptr(qp, (uint16_t)index),
 					 index, 0, DOCA_GPUNETIO_IB_MLX5_OPCODE_RDMA_WRITE, to, from,
 					 length);

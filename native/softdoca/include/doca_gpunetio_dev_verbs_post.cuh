@@ -62,6 +62,32 @@ DOCA_GPUNETIO_DEVICE uint64_t doca_priv_gpu_dev_verbs_post(struct doca_gpu_dev_v
 		});
 }
 
+/* Of queues whose entries are committed by one thread after they were posted by others. Tells the NIC of all
+ * entries that are ready. */
+DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_commit(struct doca_gpu_dev_verbs_qp *qp)
+{
+	const uint64_t ready = doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
+	/* THREAD: whoever marked them ready has made them visible to the NIC. */
+	doca_gpu_dev_verbs_submit<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,
+				  DOCA_GPUNETIO_VERBS_SYNC_SCOPE_THREAD>(qp, ready);
+}
+
+/* Waits until slot `index` is free. Its previous entry may not have been committed: then that is done
+ * now, as it would wait forever. Returns 0, or -EIO after an entry that failed. */
+DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_verbs_wait_for_slot(struct doca_gpu_dev_verbs_qp *qp,
+							       uint64_t index)
+{
+	const uint32_t entries = __ldg(&qp->sq_wqe_num);
+	int status = 0;
+	while (index >= entries &&
+	       (status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries)) == EBUSY)
+		doca_priv_gpu_dev_verbs_commit(qp);
+#ifdef DG_EMULATED_GPU /* ThreadSanitizer does not see that the NIC orders the slot's two writers */
+	(void)doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
+#endif
+	return status;
+}
+
 /* Number of entries of at most 1 GiB for a size; an empty transfer takes one. */
 DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_verbs_parts(size_t size)
 {

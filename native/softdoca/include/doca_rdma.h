@@ -18,6 +18,10 @@
  * the receive, a peer that ended) completes with IO_FAILED, and ends its connection: the tasks behind
  * it complete with IO_FAILED as well, and the callback for disconnections is called.
  *
+ * A context with its data path on a GPU has no tasks, and needs no progress engine unless it connects by
+ * address. It has as many connections from its start to its stop as doca_rdma_set_max_num_connections()
+ * says, including those that ended.
+ *
  * Receives belong to the context. One whose connections are several gives them out as they are used,
  * so a connection can have to wait for a receive while one that is idle has some.
  */
@@ -42,6 +46,7 @@ extern "C" {
 struct doca_rdma;
 struct doca_rdma_connection;
 struct doca_rdma_addr;
+struct doca_gpu_dev_rdma;
 struct doca_rdma_task_receive;
 struct doca_rdma_task_send;
 struct doca_rdma_task_send_imm;
@@ -349,6 +354,12 @@ doca_error_t doca_rdma_connection_get_user_data(const struct doca_rdma_connectio
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_connection_get_id(const struct doca_rdma_connection *rdma_connection,
 	uint32_t *connection_id);
+
+/* Gets the context for device code (doca_gpunetio_dev_rdma.cuh), valid until the context is stopped. Its data
+ * path is on a GPU (doca_ctx_set_datapath_on_gpu()), and it is started; connections may be made later.
+ * Errors: BAD_STATE otherwise. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_get_gpu_handle(struct doca_rdma *rdma, struct doca_gpu_dev_rdma **gpu_rdma);
 
 /* Sets the number of receives and the callbacks for success and failure. Errors: BAD_STATE if
  * the context is started; INVALID_VALUE if a callback is NULL or the number is 0 or above

@@ -25,13 +25,19 @@ static doca_error_t can_rdma(const struct doca_devinfo *info)
 
 static doca_error_t lend(struct pair *p)
 {
-	p->memory = calloc(1, PAIR_BYTES);
+	const uint32_t access = DOCA_ACCESS_FLAG_LOCAL_READ_WRITE | DOCA_ACCESS_FLAG_RDMA_WRITE |
+				DOCA_ACCESS_FLAG_RDMA_READ;
+
+	if (!p->memory) {
+		p->memory = calloc(1, PAIR_BYTES);
+		p->bytes = PAIR_BYTES;
+		p->allocated = true;
+	}
 	if (!p->memory)
 		return failed("calloc", DOCA_ERROR_NO_MEMORY);
 	TRY_DOCA(doca_mmap_create(&p->map));
-	TRY_DOCA(doca_mmap_set_memrange(p->map, p->memory, PAIR_BYTES));
-	TRY_DOCA(doca_mmap_set_permissions(p->map, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE |
-							   DOCA_ACCESS_FLAG_RDMA_WRITE));
+	TRY_DOCA(doca_mmap_set_memrange(p->map, p->memory, p->bytes));
+	TRY_DOCA(doca_mmap_set_permissions(p->map, access));
 	TRY_DOCA(doca_mmap_add_dev(p->map, p->dev));
 	TRY_DOCA(doca_mmap_start(p->map));
 	return DOCA_SUCCESS;
@@ -54,7 +60,8 @@ doca_error_t pair_open(struct pair *p, const struct options *o)
 	TRY_DOCA(doca_rdma_create(p->dev, &p->rdma));
 	p->ctx = doca_rdma_as_ctx(p->rdma);
 	TRY_DOCA(doca_rdma_set_permissions(p->rdma, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE |
-							    DOCA_ACCESS_FLAG_RDMA_WRITE));
+							    DOCA_ACCESS_FLAG_RDMA_WRITE |
+							    DOCA_ACCESS_FLAG_RDMA_READ));
 	TRY_DOCA(doca_ctx_set_user_data(p->ctx, data));
 	TRY_DOCA(doca_pe_connect_ctx(p->pe, p->ctx));
 	return DOCA_SUCCESS;
@@ -161,5 +168,6 @@ void pair_close(struct pair *p)
 		doca_dev_close(p->dev);
 	if (p->mine[0])
 		unlink(p->mine);
-	free(p->memory);
+	if (p->allocated)
+		free(p->memory);
 }

@@ -15,6 +15,10 @@
 
 #include "common.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define PAIR_BYTES TEXT_MAX
 
 struct pair {
@@ -26,7 +30,9 @@ struct pair {
 	struct doca_rdma_connection *connection;
 	struct doca_buf_inventory *inventory;
 	struct doca_mmap *map, *far; /* far: the peer's memory */
-	char *memory;
+	char *memory; /* set by the program, with its size, or allocated: PAIR_BYTES */
+	size_t bytes;
+	bool allocated;
 	void *far_memory; /* its address there */
 	bool done; /* set by the callbacks of a task */
 	doca_error_t result;
@@ -44,5 +50,9 @@ doca_error_t pair_run(struct pair *p, struct doca_task *task);
 /* Records the result of a task, and frees it. */
 void pair_ended(struct pair *p, struct doca_task *task);
 void pair_close(struct pair *p);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -30,13 +30,6 @@ ABSENT = {
     "doca_graph.h": ["doca_graph"],
     "doca_gpunetio_dev_buf.cuh": ["doca_gpu_dev_buf_get_addr", "doca_gpu_dev_buf_get_buf"],
     "doca_gpunetio_dev_dma.cuh": ["doca_gpu_dev_dma_memcpy", "doca_gpu_dev_dma_commit"],
-    "doca_gpunetio_dev_rdma.cuh": [
-        "doca_gpu_dev_rdma_write_strong", "doca_gpu_dev_rdma_write_inline_strong",
-        "doca_gpu_dev_rdma_write_inline_weak", "doca_gpu_dev_rdma_send_strong",
-        "doca_gpu_dev_rdma_commit_strong", "doca_gpu_dev_rdma_recv_strong",
-        "doca_gpu_dev_rdma_recv_commit_strong", "doca_gpu_dev_rdma_get_recv",
-        "doca_gpu_dev_rdma_recv_wait_all", "doca_gpu_dev_rdma_wait_all",
-    ],
     "doca_gpunetio_dev_comch.cuh": ["doca_gpunetio_dev_comch"],
     "doca_rdma.h": ["doca_rdma"],
     "doca_eth_rxq.h": ["doca_eth_rxq"],

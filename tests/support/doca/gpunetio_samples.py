@@ -64,3 +64,19 @@ def run_pair(
         first.kill()
         second.kill()
     return [first.wait(), second.wait()], said + heard
+
+
+def run_rdma(samples: Path, details: Path, count: int, size: int) -> None:
+    """Run gpunetio_rdma's two processes, which meet by a file, and check what they print."""
+    program = [samples / "gpunetio_rdma", "--details-path", details]
+    sizes = ["--count", str(count), "--size", str(size)]
+    responder = start(program, "--role", "responder", *sizes)
+    try:
+        with start(program, "--role", "requester", *sizes) as requester:
+            said = requester.communicate(timeout=_TIMEOUT)[0]
+        said += responder.communicate(timeout=_TIMEOUT)[0]
+    finally:
+        responder.kill()
+    assert [responder.wait(), requester.returncode] == [0, 0], said
+    for role, n in ("responder", count), ("requester", count + 1):
+        assert f"gpunetio_rdma, {role}: {n} of {n} right, 0 errors in kernels" in said

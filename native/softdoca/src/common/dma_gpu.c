@@ -25,7 +25,7 @@ static bool dma_gpu_quiet(struct doca_ctx *ctx)
 
 static void dma_gpu_ended(struct doca_ctx *ctx)
 {
-	gpu_queue_close(&dma_of(ctx)->on_gpu);
+	softdoca_gpu_queue_close(&dma_of(ctx)->on_gpu);
 }
 
 static bool dma_gpu_nothing(struct doca_ctx *ctx)

@@ -61,8 +61,9 @@ static bool allocate(struct doca_rdma_connection *c)
 	return true;
 }
 
-static uint32_t peer_rights(uint32_t permissions)
+uint32_t rdma_peer_rights(const struct doca_rdma *r)
 {
+	const uint32_t permissions = r->permissions;
 	return DG_NIC_LOCAL_WRITE |
 	       (permissions & DOCA_ACCESS_FLAG_RDMA_WRITE ? DG_NIC_REMOTE_WRITE : 0) |
 	       (permissions & DOCA_ACCESS_FLAG_RDMA_READ ? DG_NIC_REMOTE_READ : 0) |
@@ -85,10 +86,24 @@ static int open_pair(struct doca_rdma_connection *c)
 		.receive_cq = r->cq,
 		.pd = r->pd->v.handle,
 	};
-	dg_nic_qp_info info;
 	int rc = softdoca_nic.qp_open(r->nic, &cfg, &c->qp);
 	if (!rc)
-		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_INIT, NULL, peer_rights(r->permissions));
+		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_INIT, NULL, rdma_peer_rights(r));
+	return rc;
+}
+
+/* Gives a connection its queue pair. */
+static int take_pair(struct doca_rdma_connection *c)
+{
+	struct rdma_gpu *gpu = &c->rdma->gpu;
+	dg_nic_qp_info info;
+	int rc = 0;
+	if (gpu->structure) {
+		c->id = gpu->used++;
+		c->qp = gpu->queues[c->id].qp;
+	} else {
+		rc = allocate(c) ? open_pair(c) : -ENOMEM;
+	}
 	if (!rc)
 		rc = softdoca_nic.qp_info_get(c->qp, &info);
 	if (!rc)
@@ -120,9 +135,9 @@ doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct d
 {
 	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
-	if (r->n_connections == r->max_connections)
-		return REFUSE(DOCA_ERROR_FULL, "the context has %u connections, its maximum",
-			      r->n_connections);
+	if (r->n_connections == r->max_connections || (r->gpu.structure && r->gpu.used == r->max_connections))
+		return REFUSE(DOCA_ERROR_FULL, "the context has, or on a GPU has had, %u connections, its maximum",
+			      r->max_connections);
 	struct doca_rdma_connection *c = softdoca_object_new(OBJECT_RDMA_CONNECTION, sizeof *c);
 	if (!c)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a connection");
@@ -132,7 +147,7 @@ doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct d
 	c->next = r->connections;
 	r->connections = c;
 	r->n_connections++;
-	const int rc = allocate(c) ? open_pair(c) : -ENOMEM;
+	const int rc = take_pair(c);
 	if (rc) {
 		rdma_connection_free(c);
 		return softdoca_failed(func, rc);
@@ -150,7 +165,7 @@ void rdma_connection_free(struct doca_rdma_connection *c)
 		at = &(*at)->next;
 	*at = c->next;
 	r->n_connections--;
-	if (c->qp)
+	if (c->qp && !r->gpu.structure)
 		softdoca_nic.qp_close(c->qp);
 	rdma_hang_up(c);
 	free(c->send.tasks);

@@ -53,7 +53,6 @@ static bool make_all_tasks(struct doca_rdma *r)
 
 static doca_error_t open_cq(struct doca_rdma *r)
 {
-	union ibv_gid gid;
 	uint32_t n = CQES_MIN;
 	while (n < task_count(r))
 		n *= 2;
@@ -64,35 +63,35 @@ static doca_error_t open_cq(struct doca_rdma *r)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u completions", n);
 	memset(r->cqes, CQE_INVALID, (size_t)n * CQE_BYTES);
 	const dg_nic_cq_config cfg = {.ring = r->cqes, .entries = n};
-	int rc = softdoca_nic.cq_open(r->nic, &cfg, &r->cq);
-	if (!rc)
-		rc = -softdoca_ibv_gid(r->pd->v.context, &gid);
-	if (rc)
-		return softdoca_failed("doca_ctx_start", rc);
-	memcpy(r->gid, gid.raw, sizeof r->gid);
-	return DOCA_SUCCESS;
+	const int rc = softdoca_nic.cq_open(r->nic, &cfg, &r->cq);
+	return rc ? softdoca_failed("doca_ctx_start", rc) : DOCA_SUCCESS;
 }
 
-static void rdma_ended(struct doca_ctx *ctx)
+void rdma_end_connections(struct doca_rdma *r)
 {
-	struct doca_rdma *r = rdma_of(ctx);
 	while (r->connections)
 		rdma_connection_free(r->connections);
 	rdma_stop_listening(r);
 	if (r->sockets >= 0)
 		close(r->sockets);
 	r->sockets = -1;
+	if (r->timer >= 0)
+		close(r->timer);
+	r->timer = -1;
+	if (r->pd)
+		atomic_fetch_sub(&r->pd->users, 1);
+	r->pd = NULL;
+}
+
+static void rdma_ended(struct doca_ctx *ctx)
+{
+	struct doca_rdma *r = rdma_of(ctx);
+	rdma_end_connections(r);
 	if (r->cq)
 		softdoca_nic.cq_close(r->cq);
 	r->cq = NULL;
 	free(r->cqes);
 	r->cqes = NULL;
-	if (r->pd)
-		atomic_fetch_sub(&r->pd->users, 1);
-	r->pd = NULL;
-	if (r->timer >= 0)
-		close(r->timer);
-	r->timer = -1;
 	for (struct rdma_task *t; (t = r->tasks);) {
 		r->tasks = t->next_made;
 		softdoca_object_free(t);
@@ -101,20 +100,35 @@ static void rdma_ended(struct doca_ctx *ctx)
 		r->conf[i].free = NULL;
 }
 
-static doca_error_t begin(struct doca_rdma *r)
+doca_error_t rdma_open_nic(struct doca_rdma *r)
 {
+	union ibv_gid gid;
 	struct ibv_pd *pd;
+	r->idle = 0;
+	r->pid = getpid();
 	doca_error_t error = doca_rdma_bridge_get_dev_pd(r->ctx.dev, &pd);
 	if (error)
 		return error;
 	r->pd = nic_pd(pd);
 	atomic_fetch_add(&r->pd->users, 1);
 	r->nic = nic_context(pd->context)->nic;
-	if (!make_all_tasks(r))
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
+	const int rc = -softdoca_ibv_gid(r->pd->v.context, &gid);
+	if (rc)
+		return softdoca_failed("doca_ctx_start", rc);
+	memcpy(r->gid, gid.raw, sizeof r->gid);
 	r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (r->timer < 0)
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s", strerror(errno));
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t begin(struct doca_rdma *r)
+{
+	doca_error_t error = rdma_open_nic(r);
+	if (error)
+		return error;
+	if (!make_all_tasks(r))
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
 	return open_cq(r);
 }
 
@@ -122,15 +136,14 @@ static doca_error_t rdma_start(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	r->receives = r->flushed = (struct rdma_list){0};
-	r->n_receives = r->idle = 0;
-	r->pid = getpid();
+	r->n_receives = 0;
 	doca_error_t error = begin(r);
 	if (error)
 		rdma_ended(ctx);
 	return error;
 }
 
-static void rdma_stop(struct doca_ctx *ctx)
+void rdma_stop(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	for (struct doca_rdma_connection *c = r->connections; c; c = c->next)
@@ -143,7 +156,7 @@ static void rdma_stop(struct doca_ctx *ctx)
 
 /* The context counts the tasks in flight. A stop in a callback ends after it: NVIDIA's samples take another
  * result than IN_PROGRESS for an error. */
-static bool rdma_quiet(struct doca_ctx *ctx)
+bool rdma_quiet(struct doca_ctx *ctx)
 {
 	return !rdma_of(ctx)->calling;
 }
@@ -336,6 +349,13 @@ static void look_at_all(struct doca_rdma *r)
 		rdma_connection_look(c);
 }
 
+bool rdma_serve_connections(struct doca_rdma *r)
+{
+	if (++r->idle % IDLE_POLLS == 0)
+		look_at_all(r);
+	return end_connection(r) || rdma_hear(r) || end_failed(r);
+}
+
 static bool deliver_one(struct doca_rdma *r)
 {
 	struct rdma_task *t = rdma_take(&r->flushed);
@@ -349,9 +369,7 @@ static bool deliver_one(struct doca_rdma *r)
 		complete(r, &e);
 		return true;
 	}
-	if (++r->idle % IDLE_POLLS == 0)
-		look_at_all(r);
-	return end_connection(r) || rdma_hear(r) || end_failed(r);
+	return rdma_serve_connections(r);
 }
 
 static bool rdma_progress(struct doca_ctx *ctx)
@@ -376,7 +394,7 @@ static void set_timer(const struct doca_rdma *r, long ns)
 	timerfd_settime(r->timer, 0, &t, NULL);
 }
 
-static bool rdma_arm(struct doca_ctx *ctx)
+bool rdma_arm(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	bool broken = false;
@@ -384,10 +402,10 @@ static bool rdma_arm(struct doca_ctx *ctx)
 	for (const struct doca_rdma_connection *c = r->connections; c; c = c->next)
 		broken |= c->state == CONNECTION_BROKEN || c->state == CONNECTION_FAILED;
 	set_timer(r, WAKE_NS);
-	return r->flushed.first || broken || rdma_ready(r);
+	return r->flushed.first || broken || (r->cq && rdma_ready(r));
 }
 
-static void rdma_disarm(struct doca_ctx *ctx)
+void rdma_disarm(struct doca_ctx *ctx)
 {
 	set_timer(rdma_of(ctx), 0);
 }
@@ -413,4 +431,5 @@ const struct ctx_ops rdma_ops = {
 	.arm = rdma_arm,
 	.disarm = rdma_disarm,
 	.free_task = rdma_free_task,
+	.on_gpu = &rdma_gpu_ops,
 };

@@ -7,6 +7,7 @@
  *   context.c      the operations of a context: start, submit, progress, stop
  *   connection.c   connections, each a queue pair; their blobs
  *   address.c      connection by address
+ *   gpu.c          contexts with their data path on a GPU
  *   entry.c        the entries of the rings, and reading completions
  *
  *      submit: an entry in the ring of the task's connection ---> the NIC's thread executes it
@@ -25,6 +26,7 @@
 
 #include "doca_rdma.h"
 #include "doca_sync_event.h"
+#include "gpu_queue.h"
 #include "nic.h"
 
 /* Guesses: no public figures are known. */
@@ -135,6 +137,13 @@ struct doca_rdma_connection {
 	uint32_t record[2];
 };
 
+/* Of a context with its data path on a GPU. */
+struct rdma_gpu {
+	struct gpu_queue *queues; /* of each connection that there can be */
+	uint32_t used; /* of these */
+	struct gpu_memory *structure; /* for device code; NULL: the context is not started */
+};
+
 struct doca_rdma {
 	struct object o;
 	_Alignas(64) struct doca_ctx ctx;
@@ -159,6 +168,7 @@ struct doca_rdma {
 	struct doca_rdma_connection *connections;
 	uint32_t n_connections;
 	struct rdma_task *tasks; /* all of them */
+	struct rdma_gpu gpu;
 	struct rdma_list receives; /* in no ring yet */
 	struct rdma_list flushed; /* that never were in a ring */
 	uint32_t n_receives; /* submitted */
@@ -215,8 +225,21 @@ static inline struct rdma_task *rdma_take(struct rdma_list *l)
 	return t;
 }
 
+/* gpu.c */
+extern const struct ctx_ops rdma_gpu_ops;
+
 /* context.c */
 extern const struct ctx_ops rdma_ops;
+/* What both kinds of contexts do. open_nic(): takes the NIC. end_connections(): frees all connections and
+ * what open_nic() has taken. serve_connections(): handles one event of a connection, and returns whether a
+ * callback was called. */
+doca_error_t rdma_open_nic(struct doca_rdma *r);
+void rdma_end_connections(struct doca_rdma *r);
+bool rdma_serve_connections(struct doca_rdma *r);
+void rdma_stop(struct doca_ctx *ctx);
+bool rdma_quiet(struct doca_ctx *ctx);
+bool rdma_arm(struct doca_ctx *ctx);
+void rdma_disarm(struct doca_ctx *ctx);
 /* Puts waiting receives into the rings of connections. */
 void rdma_spread_receives(struct doca_rdma *r);
 
@@ -225,6 +248,8 @@ void rdma_spread_receives(struct doca_rdma *r);
 doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct doca_rdma_connection **out);
 /* Connects its queue pair to that of the peer's blob. */
 doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer);
+/* Returns what peers may do, as enum dg_nic_access. */
+uint32_t rdma_peer_rights(const struct doca_rdma *r);
 /* Checks the bytes of a blob. */
 doca_error_t rdma_blob_parse(const void *bytes, size_t size, struct rdma_blob *out);
 /* Breaks a connection: its tasks are flushed. Logs the NIC's reason, if it has one. */

@@ -54,6 +54,8 @@ static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct
 	struct rdma_task *t = conf->free;
 	if (r->ctx.state != DOCA_CTX_STATE_RUNNING)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (r->ctx.gpu)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "kernels post this context's operations");
 	if (!t)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks of this type are allocated", conf->n);
 	conf->free = t->next;
