@@ -89,7 +89,7 @@ def goal_of(program: str, machine: Machine) -> Goal:
 
 def answer(program: str, machine: Machine, diagnosis: Diagnosis) -> Answer:
     """Return what a program needs on a machine that was judged for its goal."""
-    found = Answer(program, diagnosis, tuple(_RULES[program](machine)))
+    found = Answer(program, diagnosis, tuple(_RULES[program](machine, diagnosis)))
     return found if found.fine else msgspec.structs.replace(found, settings=())
 
 
@@ -116,7 +116,7 @@ def _gid_index(machine: Machine) -> int:
     return index if kind == "RoCE v2" and index > 0 else -1
 
 
-def _nccl(machine: Machine) -> Iterator[Setting]:
+def _nccl(machine: Machine, _: Diagnosis) -> Iterator[Setting]:
     if names := _best(machine):
         command = f"export NCCL_IB_HCA=={','.join(names)}"
         yield Setting(command, "Other ports are up that are no GPU's nearest NIC.", _NCCL)
@@ -134,7 +134,7 @@ def _nccl(machine: Machine) -> Iterator[Setting]:
         yield Setting("export NCCL_TOPO_FILE=FILE  # of the cloud or the host", why, _NCCL)
 
 
-def _ucx(machine: Machine) -> Iterator[Setting]:
+def _ucx(machine: Machine, _: Diagnosis) -> Iterator[Setting]:
     for choice, nic in _chosen(machine):
         why = f"Nearest NIC of {choice.gpu}; for the process that uses it."
         yield Setting(f"export UCX_NET_DEVICES={nic.device}:{nic.port}", why, _UCX)
@@ -150,7 +150,7 @@ def _hca_list(machine: Machine) -> str:
     return ",".join(names)
 
 
-def _nvshmem(machine: Machine) -> Iterator[Setting]:
+def _nvshmem(machine: Machine, _: Diagnosis) -> Iterator[Setting]:
     if _best(machine):
         why = "Other ports are up that are no GPU's nearest NIC."
         yield Setting(f"export NVSHMEM_HCA_LIST={_hca_list(machine)}", why, _NVSHMEM)
@@ -174,7 +174,7 @@ def _handler(machine: Machine) -> Iterator[Setting]:
     yield Setting("export NVSHMEM_IBGDA_NIC_HANDLER=cpu  # with IBGDA", why, _NVSHMEM)
 
 
-def _deepep(machine: Machine) -> Iterator[Setting]:
+def _deepep(machine: Machine, _: Diagnosis) -> Iterator[Setting]:
     choices = _chosen(machine)
     names = [nic.name for _, nic in choices]
     if len(set(names)) < len(names):
@@ -197,7 +197,7 @@ def _up(device: rdma.RdmaDevice) -> list[rdma.RdmaPort]:
     return [port for port in device.ports if port.state == "ACTIVE"]
 
 
-def _llama(machine: Machine) -> Iterator[Setting]:
+def _llama(machine: Machine, diagnosis: Diagnosis) -> Iterator[Setting]:
     count = len(gpus.usable(machine))
     if count < 2:
         return
@@ -205,9 +205,19 @@ def _llama(machine: Machine) -> Iterator[Setting]:
         why = f"Peer access is between all pairs, and CUDA gives each of {count} GPUs eight peers."
         first = ",".join(map(str, range(_MAX_PEERS)))
         yield Setting(f"export CUDA_VISIBLE_DEVICES={first}", why, _LLAMA)
-        return
-    why = "Copies between GPUs are direct only with it; without it, they go through host memory."
-    yield Setting("export GGML_CUDA_P2P=1", why, f"{_LLAMA}/discussions/26156")
+    elif diagnosis.verdict is Verdict.OK:
+        why = "Copies between GPUs are direct only with it, and wrong without an error where a "
+        why += "bridge or the IOMMU interferes: compare the data first."
+        command = "export GGML_CUDA_P2P=1  # after: dgkit doctor --goal p2p --try"
+        yield Setting(command, why, f"{_LLAMA}/discussions/26156")
+    else:
+        why = (
+            "Direct copies may be wrong here, without an error; the variable counts if it is set, "
+        )
+        why += "even to 0."
+        yield Setting(
+            "unset GGML_CUDA_P2P", why, "https://github.com/unslothai/unsloth/issues/10613"
+        )
 
 
 TITLES = {
@@ -217,7 +227,7 @@ TITLES = {
     "deepep": "DeepEP",
     "llama.cpp": "llama.cpp",
 }
-_RULES: dict[str, Callable[[Machine], Iterator[Setting]]] = {
+_RULES: dict[str, Callable[[Machine, Diagnosis], Iterator[Setting]]] = {
     "nccl": _nccl,
     "ucx": _ucx,
     "nvshmem": _nvshmem,

@@ -78,6 +78,11 @@ _OTHER_GID = Cause(
     (),
     ("export NCCL_IB_GID_INDEX=3  # the index that show_gids gives for v2 and the IPv4 address",),
 )
+_RAILS = Cause(
+    "Each rail is a network of its own: NICs of different numbers do not reach each other.",
+    (),
+    ("export NCCL_CROSS_NIC=0  # NVIDIA/nccl, issue 2013",),
+)
 _EXPANDABLE = Cause(
     "The memory is PyTorch's of expandable segments.",
     (),
@@ -130,8 +135,7 @@ SYMPTOMS = (
     _symptom(
         "NCCL", r"ibv_modify_qp failed[^\n]{0,60}(?:Network is unreachable|timed out|Invalid arg)",
         "The queue pair cannot connect: no route from this GID to the other machine's.",
-        "NVIDIA/nccl-tests/issues/185", _OTHER_GID, _NO_GID,
-        _NO_LINK,
+        "NVIDIA/nccl-tests/issues/185", _OTHER_GID, _NO_GID, _NO_LINK, _RAILS,
     ),
     _symptom(
         "NCCL", r"(?:error|status)[ =]12\b[^\n]{0,60}vendor err 129",
@@ -194,7 +198,7 @@ SYMPTOMS = (
     _symptom(
         "Mooncake", r"Failed to register memory 0x[0-9a-f]{1,16}: Bad address|MR registration fail",
         "The NIC could not register GPU memory.",
-        "MoonshotAI/checkpoint-engine/issues/34", _NO_PEERMEM, _NO_DMABUF, _EXPANDABLE,
+        "kvcache-ai/Mooncake/issues/351", _NO_PEERMEM, _NO_DMABUF, _EXPANDABLE,
     ),
     _symptom(
         "UCX", r"ibv_(?:exp_)?reg_mr[^\n]{0,80}(?:Bad address|bad access|Invalid argument)",

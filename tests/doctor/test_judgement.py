@@ -58,6 +58,17 @@ def test_an_older_snapshot_was_not_asked_for_a_context() -> None:
     assert found.verdict is Verdict.UNKNOWN
 
 
+def test_a_gpu_that_a_variable_hides_from_cuda_is_said_to_be_hidden_by_it() -> None:
+    hidden = {
+        "probe cuda": CUDA,
+        "probe context": {"why": "", "devices": []},
+        "ask environ": {"CUDA_VISIBLE_DEVICES": "1"},
+    }
+    (found,) = judge("cuda-context", h200(hidden))
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.why == "CUDA does not list this GPU: CUDA_VISIBLE_DEVICES=1 hides it."
+
+
 @pytest.mark.parametrize(
     ("limit", "verdict"),
     [(None, Verdict.OK), (65536, Verdict.FAIL), (8 << 20, Verdict.OK)],

@@ -56,8 +56,12 @@ def test_deepep_is_told_which_nic_each_gpu_has_where_gpus_share_one():
     assert found[0].startswith("export NVSHMEM_HCA_LIST=mlx5_0:1  # process of GPU 0")
 
 
-def test_llama_cpp_copies_between_gpus_only_if_it_is_told_to_and_between_nine_at_most():
-    assert commands("llama.cpp", "dgx-a100") == ["export GGML_CUDA_P2P=1"]
+def test_llama_cpp_is_told_to_copy_between_gpus_only_where_nothing_speaks_against_it():
+    (setting,) = commands("llama.cpp", "dgx-a100")
+    assert setting == "export GGML_CUDA_P2P=1  # after: dgkit doctor --goal p2p --try"
+    translating = asked("llama.cpp", published("nccl-667-vtd"))
+    assert translating.fine
+    assert [one.command for one in translating.settings] == ["unset GGML_CUDA_P2P"]
     assert goal_of("llama.cpp", machine("pix")) is Goal.GPU
     assert commands("llama.cpp", "pix") == []
 

@@ -208,11 +208,20 @@ def _cuda_context(case: Case) -> Iterator[Finding]:
 
 
 _OUT_OF_MEMORY, _UNAVAILABLE = 2, 46
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def _not_listed(machine: Machine) -> str:
+    """Return why CUDA lists no such GPU: the variable that hides it, if it is set."""
+    known = machine.read.ask("environ").data
+    visible = known.get(_VISIBLE) if isinstance(known, dict) else None
+    hidden = "" if visible is None else f": {_VISIBLE}={visible} hides it"
+    return f"CUDA does not list this GPU{hidden}"
 
 
 def _judge_context(machine: Machine, gpu: Gpu, created: Context | None) -> Finding:
     if created is None or created.code is None:
-        why = finding.sentence((created and created.why) or "CUDA does not list this GPU")
+        why = finding.sentence((created and created.why) or _not_listed(machine))
         return finding.unknown(
             "not created", needed="one", why=why, remedy=["nvidia-smi"], sources=[_CONTEXTS]
         )

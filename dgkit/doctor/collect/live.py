@@ -89,7 +89,7 @@ def _device_files() -> dict[str, str]:
     return found
 
 
-_ENVIRON = ("GDRCOPY_PATH_L", "SOFTDOCA_LIB")
+_ENVIRON = ("CUDA_VISIBLE_DEVICES", "GDRCOPY_PATH_L", "SOFTDOCA_LIB")
 _UNAME = ("system", "node", "release", "version", "machine")
 # The system queries of `ask`.
 QUERIES: dict[str, Callable[[], Any]] = {
