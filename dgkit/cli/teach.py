@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -58,7 +59,7 @@ def check(lab: Path, all_: bool) -> int:
 
     The functions of the solution cells run in a separate process with limits of time and memory,
     but with your rights, as the notebook's tests do: check only your own notebook. Hidden tests use
-    other data.
+    other data. Of a test that is right, it shows what that means, and the ratio of a bonus.
 
     \b
     Example:
@@ -67,27 +68,32 @@ def check(lab: Path, all_: bool) -> int:
     from ..teach import grader, sandbox, student_notebook
 
     _, cells = student_notebook.load(lab)
-    tests = student_notebook.tests(cells)
-    if not tests:
+    if not (tests := student_notebook.tests(cells)):
         raise click.UsageError(f"{lab} has no test cells: is it a lab?")
-    isolation = sandbox.Isolation("", note="your tests")
-    ran = failed = 0
-    for test in tests:
-        made = grader.grade(
-            student_notebook.solutions(cells), test, seed="example", isolation=isolation
-        )
-        if not made.cases and not made.failure:
-            click.echo(f"-      {test.name}: hidden tests only")
+    grades = grader.grade_lab(
+        student_notebook.solutions(cells),
+        tests,
+        seed="example",
+        isolation=sandbox.Isolation("", note="your tests"),
+    )
+    ran = [made for made in grades.values() if made.cases or made.failure]
+    wrong = [made for made in ran if not made.right]
+    for name, made in grades.items():
+        if made not in ran:
+            click.echo(f"-      {name}: hidden tests only")
             continue
-        ran += 1
-        click.echo(f"{'right' if made.share == 1 else 'WRONG'}  {test.name}")
-        if made.share < 1:
-            failed += 1
-            if all_ or failed == 1:
-                for line in made.feedback.splitlines()[1:]:
-                    click.echo(f"    {line}")
-    click.echo(f"{ran - failed} of {ran} tests are right")
-    return 1 if failed else 0
+        click.echo(f"{'right' if made.right else 'WRONG'}  {name}")
+        if made.right:
+            _echo_indented([*made.shown, *made.bonus])
+        elif all_ or made is wrong[0]:
+            _echo_indented(made.feedback.splitlines()[1:])
+    click.echo(f"{len(ran) - len(wrong)} of {len(ran)} tests are right")
+    return 1 if wrong else 0
+
+
+def _echo_indented(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(f"    {line}")
 
 
 @teach.command(short_help="Print the leaderboard of a lab's bonus.")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 NAMES = ("big", "small")
@@ -277,20 +277,20 @@ def _measured(
 
 def test_schedule(schedule: Function) -> None:
     """Test completion time and accelerator hours in comparison with naive sharing."""
-    rng, report = verdict.seeded("schedule"), verdict.Report()
+    rng, report = verdict.seeded("schedule"), verdict.Report(concepts.LAB6)
     with submission.local(schedule) as (function,):
         made = None
-        with report.case("jobs that are all present: all end, no later", required=True):
+        with report.case("jobs that are all present: all end, no later", "all jobs", required=True):
             made = _measured(function, rng, _present, optimum=True)
             made.expect("completion", 1.0)
         if made:
-            with report.case("jobs that are all present: close to the optimum"):
+            with report.case("jobs that are all present: close to the optimum", "completion"):
                 _check_near(made)
         made = None
-        with report.case("jobs that arrive: all end, soon"):
+        with report.case("jobs that arrive: all end, soon", "completion"):
             made = _measured(function, rng, _arriving)
             made.expect("completion", _COMPLETION)
-        with report.case("jobs that arrive: few accelerator hours"):
+        with report.case("jobs that arrive: few accelerator hours", "hours"):
             expect(made is not None, "not all jobs ended")
             assert made
             made.expect("busy_s", _HOURS)
@@ -313,13 +313,14 @@ def _changing(rng: random.Random) -> list[Job]:
 
 def test_changing_work(schedule: Function) -> None:
     """Test jobs that run better on the other accelerator in their second phase."""
-    rng, report = verdict.seeded("changing work"), verdict.Report()
+    rng, report = verdict.seeded("changing work"), verdict.Report(concepts.LAB6)
     with submission.local(schedule) as (function,):
         made = None
-        with report.case("jobs that change: completion time"):
+        with report.case("jobs that change: completion time", "completion"):
             made = _measured(function, rng, _changing)
             made.expect("completion", _CHANGING_COMPLETION)
-        with report.case("jobs that change: accelerator hours, no later than naive sharing"):
+        title = "jobs that change: accelerator hours, no later than naive sharing"
+        with report.case(title, "hours"):
             expect(made is not None, "not all jobs ended")
             assert made
             made.expect("completion", 1.0)
@@ -332,9 +333,12 @@ def test_few_hours(schedule: Function) -> None:
 
     The ratio is naive sharing's hours divided by the scheduler's.
     """
-    rng, report = verdict.seeded("few hours"), verdict.Report()
+    rng, report = verdict.seeded("few hours"), verdict.Report(concepts.LAB6)
     ratio = 0.0
-    with submission.local(schedule) as (function,), report.case("jobs that arrive", required=True):
+    with (
+        submission.local(schedule) as (function,),
+        report.case("jobs that arrive", "hours", required=True),
+    ):
         made = _measured(function, rng, _arriving)
         made.expect("completion", 0.5)
         ratio = made.naive.busy_s / made.own.busy_s

@@ -1,15 +1,101 @@
-"""dgkit's grader as a preprocessor of nbgrader, instead of nbgrader's, which runs a kernel."""
+"""dgkit's grader as preprocessors of nbgrader, instead of nbgrader's, which runs a kernel."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from nbformat import v4
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import compute_checksum
 from traitlets import Bool, Float, Integer, Unicode
 
 from . import course, grader, sandbox, student_notebook
+
+
+class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
+    """Make of a submission the cells that were released, and note what was done.
+
+    nbgrader itself fails if a solution cell is missing, drops half of a cell that was split, and
+    warns of each test cell that has hidden tests.
+    """
+
+    def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+        """Merge, restore and reset cells; the notes are in the notebook's metadata."""
+        where = resources["nbgrader"]
+        with Gradebook(where["db_url"]) as gradebook:
+            notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
+            points = {cell.name: cell.max_score for cell in notebook.grade_cells}
+            solutions = {cell.name for cell in notebook.solution_cells}
+            released = {cell.name: cell for cell in notebook.source_cells}
+            marks = {
+                name: {
+                    "schema_version": 3,
+                    "grade_id": name,
+                    "grade": name in points,
+                    "solution": name in solutions,
+                    "task": False,
+                    "locked": cell.locked,
+                    "cell_type": cell.cell_type,
+                    **({"points": points[name]} if name in points else {}),
+                }
+                for name, cell in released.items()
+            }
+            notes = [*_merge(nb.cells, released), *_restore(nb.cells, released, marks)]
+        if added := student_notebook.imports(nb.cells):
+            notes.append(f"imports of your own cells count, too: {'; '.join(added)}")
+        nb.metadata["dgkit"] = {"notes": notes}
+        return nb, resources
+
+
+def _name(cell: Any) -> str:
+    marks = cell.metadata.get("nbgrader")
+    return str(marks.get("grade_id", "")) if isinstance(marks, dict) else ""
+
+
+def _merge(cells: list[Any], released: dict[str, Any]) -> list[str]:
+    """Merge cells with the same name into the first; return notes."""
+    found: dict[str, list[Any]] = {}
+    for cell in cells:
+        if (name := _name(cell)) in released:
+            found.setdefault(name, []).append(cell)
+    notes = []
+    for name, (first, *others) in found.items():
+        if not others:
+            continue
+        for other in others:
+            del other.metadata["nbgrader"]
+        if not released[name].locked:
+            first.source = student_notebook.joined(
+                [first.source, *(each.source for each in others)]
+            )
+            cells[:] = [cell for cell in cells if not any(cell is other for other in others)]
+        notes.append(f"the cell {name} was there {1 + len(others)} times: graded as one")
+    return notes
+
+
+def _restore(
+    cells: list[Any], released: dict[str, Any], marks: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Add missing cells and reset the locked ones; return notes."""
+    notes, place = [], 0
+    for name, source in released.items():
+        at = next((n for n, cell in enumerate(cells) if _name(cell) == name), None)
+        if at is None:
+            new = v4.new_markdown_cell if source.cell_type == "markdown" else v4.new_code_cell
+            made = new(source.source, metadata={"nbgrader": marks[name]})
+            made.metadata["nbgrader"]["checksum"] = source.checksum
+            cells.insert(place, made)
+            notes.append(f"the cell {name} was missing: it was added as released")
+            at = place
+        elif source.locked:
+            cell = cells[at]
+            if cell.metadata["nbgrader"].get("checksum") != compute_checksum(cell):
+                notes.append(f"the cell {name} was changed: graded as released")
+            cell.source = source.source
+        place = at + 1
+    return notes
 
 
 class Grader(NbGraderPreprocessor):  # type: ignore[misc]
@@ -48,20 +134,22 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         limits = sandbox.Limits(time_s=self.time_s, memory_bytes=self.memory_bytes)
         cells = self._known(student_notebook.solutions(nb.cells), where, gradebook)
         tests = {test.name: test for test in student_notebook.tests(nb.cells)}
-        ratios = {}
+        trusted = [self._trusted(test, where, gradebook) for test in tests.values()]
+        grades = grader.grade_lab(cells, trusted, seed=seed, isolation=isolation, limits=limits)
+        ratios, notes = {}, _notes(nb)
+        told = list(notes)
         for cell in nb.cells:
-            test = tests.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
-            if not test or cell.cell_type != "code":
+            made = grades.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+            if not made or cell.cell_type != "code":
                 continue
-            test = self._trusted(test, where, gradebook)
-            made = grader.grade(cells, test, seed=seed, isolation=isolation, limits=limits)
-            cell.outputs = _outputs(made)
+            cell.outputs = _outputs(made, told)
+            told = []  # once, in the first
             if made.ratio is not None:
-                ratios[test.name] = round(made.ratio, 3)
-            names = (test.name, where["notebook"], where["assignment"], where["student"])
+                ratios[made.test.name] = round(made.ratio, 3)
+            names = (made.test.name, where["notebook"], where["assignment"], where["student"])
             gradebook.find_grade(*names).extra_credit = self._bonus(made.ratio)
         gradebook.db.commit()
-        nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios}
+        nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios, "notes": notes}
 
     def _bonus(self, ratio: float | None) -> float | None:
         """Return the extra credit for a ratio: half of max_bonus at 2, none at 1 or below."""
@@ -69,11 +157,10 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
 
     @staticmethod
     def _known(cells: list[tuple[str, str]], where: Any, gradebook: Any) -> list[tuple[str, str]]:
-        """Return the solution cells that belong to the assignment, without duplicates."""
+        """Return the solution cells that belong to the assignment, and the imports."""
         notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
-        names = {cell.name for cell in notebook.solution_cells}
-        found = {name: source for name, source in reversed(cells) if name in names}
-        return list(reversed(found.items()))
+        names = {student_notebook.IMPORTS, *(cell.name for cell in notebook.solution_cells)}
+        return [(name, source) for name, source in cells if name in names]
 
     @staticmethod
     def _trusted(test: student_notebook.Test, where: Any, gradebook: Any) -> student_notebook.Test:
@@ -84,11 +171,14 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         return student_notebook.Test(test.name, source, points)
 
 
-def _outputs(made: grader.Grade) -> list[Any]:
-    """Return the outputs from which nbgrader takes the points and the feedback."""
-    from nbformat.v4 import new_output
+def _notes(nb: Any) -> list[str]:
+    """Return what Normalise noted."""
+    return [str(note) for note in nb.metadata.get("dgkit", {}).get("notes", ())]
 
+
+def _outputs(made: grader.Grade, notes: list[str]) -> list[Any]:
+    """Return the outputs from which nbgrader takes the points and the feedback."""
     return [
-        new_output("stream", name="stdout", text=made.feedback + "\n"),
-        new_output("execute_result", data={"text/plain": str(made.points)}),
+        v4.new_output("stream", name="stdout", text="\n".join([*notes, made.feedback, ""])),
+        v4.new_output("execute_result", data={"text/plain": str(made.points)}),
     ]

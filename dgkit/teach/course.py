@@ -29,6 +29,14 @@ c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = {course!r}
 
 # Submissions are run by dgkit's grader, not in a kernel: see notebooks/labs/README.md of dgkit.
+c.Autograde.sanitize_preprocessors = [
+    "nbgrader.preprocessors.ClearOutput",
+    "dgkit.teach.autograde.Normalise",
+    "nbgrader.preprocessors.DeduplicateIds",
+    "nbgrader.preprocessors.OverwriteKernelspec",
+    "nbgrader.preprocessors.OverwriteCells",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
 c.Autograde.autograde_preprocessors = [
     "dgkit.teach.autograde.Grader",
     "nbgrader.preprocessors.LimitOutput",
@@ -36,7 +44,6 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
-c.OverwriteCells.add_missing_cells = True
 
 c.Grader.course = str(Path(__file__).resolve().parent)
 c.Grader.max_bonus = 5.0  # most points of extra credit, if a lab has a bonus

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..dma import Device
 from ..memory import empty
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 MAGIC = b"DGKITLST"
@@ -188,12 +188,12 @@ def _called(function: submission.RemoteFunction, memory: ForeignMemory, *args: A
 
 def test_header(read_header: Function) -> None:
     """Test read_header on undamaged headers: each field separately."""
-    rng, report = verdict.seeded("header"), verdict.Report()
+    rng, report = verdict.seeded("header"), verdict.Report(concepts.LAB1)
     lists = [_List(rng, count, deleted=deleted) for count, deleted in ((3, 0), (7, 2), (0, 0))]
     lists[1].header(rng.randrange(1 << 24, 1 << 32), rng.randrange(1 << 40, 1 << 48))
     with submission.local(read_header) as (function,):
         for number, made in enumerate(lists, 1):
-            with report.case(f"the header of memory {number}", required=number <= 2):
+            with report.case(f"the header of memory {number}", "format", required=number <= 2):
                 _check_header(_called(function, ForeignMemory(made.image)), made.image)
     report.finish()
 
@@ -214,10 +214,10 @@ def _check_header(got: Any, image: bytes) -> None:
 
 def test_header_damage(read_header: Function) -> None:
     """Test that read_header accepts a good header and refuses a wrong magic and a wrong CRC."""
-    rng, report = verdict.seeded("header damage"), verdict.Report()
+    rng, report = verdict.seeded("header damage"), verdict.Report(concepts.LAB1)
     good = _List(rng, 4).image
     with submission.local(read_header) as (function,):
-        with report.case("an undamaged header is accepted", required=True):
+        with report.case("an undamaged header is accepted", "accepts", required=True):
             _check_header(_called(function, ForeignMemory(good)), good)
         damages = {"the magic": rng.randrange(8), "a field": rng.randrange(8, 24)}
         damages["the CRC"] = rng.randrange(24, 28)
@@ -226,7 +226,7 @@ def test_header_damage(read_header: Function) -> None:
             data[place] ^= 1 << rng.randrange(8)
             if what == "the magic":  # update the CRC, so that only the magic is wrong
                 struct.pack_into("<I", data, HEADER.size, zlib.crc32(data[: HEADER.size]))
-            with report.case(f"a wrong bit in {what} is refused"):
+            with report.case(f"a wrong bit in {what} is refused", "damage"):
                 _check_refused(function, bytes(data), (place, place + 1))
     report.finish()
 
@@ -250,14 +250,14 @@ def _check_refused(
 
 def test_node(read_node: Function) -> None:
     """Test read_node on single nodes: next, key, kind and payload."""
-    rng, report = verdict.seeded("node"), verdict.Report()
+    rng, report = verdict.seeded("node"), verdict.Report(concepts.LAB1)
     made = _List(rng, 4, deleted=1)
     following = [place for place, *_ in made.nodes[1:]] + [0]
     with submission.local(read_node) as (function,):
         for number, ((place, key, kind, payload), after) in enumerate(
             zip(made.nodes, following, strict=True), 1
         ):
-            with report.case(f"node {number} of 4", required=number == 1):
+            with report.case(f"node {number} of 4", "format", required=number == 1):
                 got = _called(function, ForeignMemory(made.image), place)
                 right = [after, key, kind, payload]
                 names = ("next", "key", "kind", "payload")
@@ -284,7 +284,7 @@ def _check_node(got: list[Any], right: dict[str, Any], image: bytes, place: int)
 
 def test_walk(walk: Function) -> None:
     """Test walk on undamaged lists: long, with deleted nodes, empty."""
-    rng, report = verdict.seeded("walk"), verdict.Report()
+    rng, report = verdict.seeded("walk"), verdict.Report(concepts.LAB1)
     shapes = {
         "a list of 6 nodes": _List(rng, 6),
         "a list of 40 nodes": _List(rng, 40),
@@ -294,7 +294,8 @@ def test_walk(walk: Function) -> None:
     }
     with submission.local(walk) as (function,):
         for number, (title, made) in enumerate(shapes.items()):
-            with report.case(title, required=number == 0):
+            concept = "deleted" if "deleted" in title else "format"
+            with report.case(title, concept, required=number == 0):
                 _check_walk(_called(function, ForeignMemory(made.image)), made)
     report.finish()
 
@@ -324,10 +325,10 @@ def _check_walk(got: Any, made: _List) -> None:
 
 def test_damage(walk: Function) -> None:
     """Test that walk refuses damaged lists with ValueError, and does not loop forever."""
-    rng, report = verdict.seeded("damage"), verdict.Report()
+    rng, report = verdict.seeded("damage"), verdict.Report(concepts.LAB1)
     good = _List(rng, 8)
     with submission.local(walk) as (function,):
-        with report.case("an undamaged list is accepted", required=True):
+        with report.case("an undamaged list is accepted", "accepts", required=True):
             _check_walk(_called(function, ForeignMemory(good.image)), good)
         places = [place for place, *_ in good.nodes]
         damages: dict[str, tuple[int, int]] = {
@@ -339,7 +340,7 @@ def test_damage(walk: Function) -> None:
         for title, (place, target) in damages.items():
             data = bytearray(good.image)
             struct.pack_into("<Q", data, place, target)
-            with report.case(title):
+            with report.case(title, "damage"):
                 _check_refused(function, bytes(data), (place, place + 8))
     report.finish()
 
@@ -349,10 +350,13 @@ def test_few_reads(walk: Function) -> None:
 
     The ratio is one read for each node, each payload and the header, divided by the reads made.
     """
-    rng, report = verdict.seeded("few reads"), verdict.Report()
+    rng, report = verdict.seeded("few reads"), verdict.Report(concepts.LAB1)
     made = _List(rng, 60, packed=True)
     memory = ForeignMemory(made.image)
-    with submission.local(walk) as (function,), report.case("a list of 60 nodes", required=True):
+    with (
+        submission.local(walk) as (function,),
+        report.case("a list of 60 nodes", "format", required=True),
+    ):
         _check_walk(_called(function, memory), made)
         moved = sum(size for _, size in memory.reads)
         expect(moved <= 4 * memory.size, f"{moved} bytes were read; the limit is {4 * memory.size}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..errors import Unsupported
 from . import sandbox, verdict
@@ -24,6 +24,7 @@ class Grade:
         failure: Reason why nothing was tested; empty otherwise.
         ratio: Ratio of the bonus, if the test is for a bonus.
         isolation: How the submission was isolated.
+        notes: What else decided about the points.
     """
 
     test: Test
@@ -32,6 +33,22 @@ class Grade:
     cases: Sequence[verdict.Case] = field(default=())
     failure: str = ""
     ratio: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def right(self) -> bool:
+        """True if all of its cases are right."""
+        return bool(self.cases) and not any(case.feedback for case in self.cases)
+
+    @property
+    def shown(self) -> list[str]:
+        """Lines that say what a right test showed, one for each concept."""
+        return list(dict.fromkeys(case.concept.shows for case in self.cases))
+
+    @property
+    def bonus(self) -> list[str]:
+        """A line about the bonus, if there is one."""
+        return [] if self.ratio is None else [f"bonus: a ratio of {self.ratio:.2f}"]
 
     @property
     def points(self) -> float:
@@ -44,10 +61,57 @@ class Grade:
         lines = [f"{self.points:g} of {self.test.points:g} points ({self.isolation})"]
         if self.failure:
             lines.append(f"WRONG  {self.failure}")
-        lines += map(str, self.cases)
-        if self.ratio is not None:
-            lines.append(f"bonus: a ratio of {self.ratio:.2f}")
-        return "\n".join(lines)
+        lines += map(verdict.Case.heading if self.test.hidden else str, self.cases)
+        return "\n".join([*lines, *self.notes, *self.bonus])
+
+
+def grade_lab(
+    cells: Sequence[tuple[str, str]],
+    tests: Iterable[Test],
+    *,
+    seed: str,
+    isolation: sandbox.Isolation,
+    limits: sandbox.Limits | None = None,
+) -> dict[str, Grade]:
+    """Run all tests of a lab against solution cells; return the grades by the tests' names.
+
+    Tests that call the same functions are one part, to all of which the lowest cap of its wrong
+    cases applies. A bonus counts only if all tests that call one of its functions are right.
+
+    Raises:
+        Unsupported: This machine lacks what a test needs.
+    """
+    grades = [grade(cells, test, seed=seed, isolation=isolation, limits=limits) for test in tests]
+    calls = [free_names(each.test.source) for each in grades]
+    made = {}
+    for number, each in enumerate(grades):
+        part = [other for names, other in zip(calls, grades, strict=True) if names == calls[number]]
+        each = _capped(each, part)
+        if each.ratio is not None:
+            wrong = [
+                other.test.name
+                for names, other in zip(calls, grades, strict=True)
+                if names & calls[number] and other.share < 1
+            ]
+            each = _without_bonus(each, wrong) if wrong else each
+        made[each.test.name] = each
+    return made
+
+
+def _capped(each: Grade, part: Iterable[Grade]) -> Grade:
+    """Return a grade of at most the lowest cap of the wrong cases of its part."""
+    wrong = [case.concept for other in part for case in other.cases if case.feedback]
+    lowest = min(wrong, key=lambda concept: concept.cap, default=None)
+    if lowest is None or each.share <= lowest.cap:
+        return each
+    note = f"at most {lowest.cap:.0%} of this part, because this does not hold: {lowest.shows}"
+    return replace(each, share=lowest.cap, notes=(*each.notes, note))
+
+
+def _without_bonus(each: Grade, wrong: Sequence[str]) -> Grade:
+    """Return a grade without its bonus, and with the reason."""
+    note = f"no bonus: what it speeds up is wrong in {', '.join(wrong)}"
+    return replace(each, ratio=None, notes=(*each.notes, note))
 
 
 def grade(

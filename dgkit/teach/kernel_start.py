@@ -25,7 +25,7 @@ from ..gpu_initiated.emulate import EmulatedModule
 from ..gpu_initiated.launch import Command
 from ..memory import empty
 from ..types import Status
-from . import sandbox, submission, verdict
+from . import concepts, sandbox, submission, verdict
 from .find_bytes import hexdump
 from .verdict import expect
 
@@ -212,13 +212,13 @@ def _status(value: int) -> str:
 
 def test_put(put_pieces: Function) -> None:
     """Test put_pieces: the bytes and the status of each thread."""
-    rng, report = verdict.seeded("put"), verdict.Report()
+    rng, report = verdict.seeded("put"), verdict.Report(concepts.LAB7)
     with submission.local(put_pieces) as (function,):
-        with report.case("one thread", required=True):
+        with report.case("one thread", "bytes", required=True):
             _check_put(rng, function, (1, 1), 24)
-        with report.case("a grid of several blocks"):
+        with report.case("a grid of several blocks", "bytes"):
             _check_put(rng, function, (3, 20), rng.randrange(9, 40))
-        with report.case("pieces that end beyond the far memory: their status says so"):
+        with report.case("pieces that end beyond the far memory: their status says so", "status"):
             _check_put(rng, function, (2, 16), 16, room=19 * 16 + 7)
     report.finish()
 
@@ -244,14 +244,16 @@ def _check_put(
 
 def test_squares(squares: Function) -> None:
     """Test squares: all numbers of all rounds arrive, and no signal arrives before its numbers."""
-    rng, report = verdict.seeded("squares"), verdict.Report()
+    rng, report = verdict.seeded("squares"), verdict.Report(concepts.LAB7)
     with submission.local(squares) as (function,):
-        with report.case("one block, one round", required=True):
+        with report.case("one block, one round", "bytes", required=True):
             _check_squares(rng, function, (1, 16), 1, numbers=True, signals=True)
-        with report.case(f"several blocks and rounds, in {_SEEDS} orders: the numbers"):
+        title = f"several blocks and rounds, in {_SEEDS} orders: the numbers"
+        with report.case(title, "bytes"):
             for _ in range(_SEEDS):
                 _check_squares(rng, function, (2, 48), 8, numbers=True)
-        with report.case("several blocks and rounds: the signals, while it runs and at the end"):
+        title = "several blocks and rounds: the signals, while it runs and at the end"
+        with report.case(title, "signals"):
             for _ in range(_SEEDS):
                 _check_squares(rng, function, (2, 48), 8, signals=True)
     report.finish()
@@ -344,25 +346,27 @@ def _check_squares(
 
 def test_transform(transform: Function) -> None:
     """Test transform: get a chunk, change it, put it back, continue with the next."""
-    rng, report = verdict.seeded("transform"), verdict.Report()
+    rng, report = verdict.seeded("transform"), verdict.Report(concepts.LAB7)
     with submission.local(transform) as (function,):
-        with report.case("one chunk, a thread for each byte", required=True):
+        with report.case("one chunk, a thread for each byte", "bytes", required=True):
             _check_transform(rng, function, 32, 32, 1)
-        with report.case("several chunks, larger than the block"):
+        with report.case("several chunks, larger than the block", "bytes"):
             _check_transform(rng, function, 16, 100, 7)
     report.finish()
 
 
 def test_transform_hidden(transform: Function) -> None:
     """Test transform with a block that is larger than a chunk, and with chunks that do not fit."""
-    rng, report = verdict.seeded("transform hidden"), verdict.Report()
+    rng, report = verdict.seeded("transform hidden"), verdict.Report(concepts.LAB7)
     with submission.local(transform) as (function,):
-        with report.case("one chunk", required=True):
+        with report.case("one chunk", "bytes", required=True):
             _check_transform(rng, function, 8, 24, 1)
-        with report.case(f"a block that is larger than a chunk, in {_SEEDS} orders"):
+        title = f"a block that is larger than a chunk, in {_SEEDS} orders"
+        with report.case(title, "bytes"):
             for _ in range(_SEEDS):
                 _check_transform(rng, function, 64, rng.randrange(20, 60), 6)
-        with report.case("an array that ends in chunk 4: the others are done, the status says why"):
+        title = "an array that ends in chunk 4: the others are done, the status says why"
+        with report.case(title, "status"):
             _check_transform(rng, function, 16, 40, 7, room=4 * 40 + 11)
     report.finish()
 
@@ -397,12 +401,12 @@ def test_few_puts(put_few: Function) -> None:
 
     The ratio is one operation for each thread, divided by the operations made.
     """
-    rng, report = verdict.seeded("few puts"), verdict.Report()
+    rng, report = verdict.seeded("few puts"), verdict.Report(concepts.LAB7)
     blocks, threads, size = 4, 32, 16
     data, operations = rng.randbytes(blocks * threads * size), 0
     with (
         submission.local(put_few) as (function,),
-        report.case("4 blocks of 32 threads", required=True),
+        report.case("4 blocks of 32 threads", "bytes", required=True),
         compiled(function, "put_few") as module,
         Machine(len(data), len(data), data) as machine,
     ):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 MAX_DEPTH, MAX_SIZE = 256, 1 << 20
@@ -169,8 +169,9 @@ Function = Callable[..., Any]
 
 def test_latency(latency: Function) -> None:
     """Test latency: the floor, the median and the 99th percentile of two devices."""
-    rng, report = verdict.seeded("latency"), verdict.Report()
+    rng, report = verdict.seeded("latency"), verdict.Report(concepts.LAB4)
     limits = {"p50": 0.02, "floor": 0.05, "p99": 0.15}
+    about = {"p50": "median", "floor": "floor", "p99": "tail"}
     with submission.local(latency) as (function,):
         for number, size in enumerate((64, rng.randrange(1 << 14, 1 << 16)), 1):
             device = Device(Parameters.random(rng), rng.random())
@@ -178,7 +179,7 @@ def test_latency(latency: Function) -> None:
             got: Any = None
             for name, limit in limits.items():
                 title = f"device {number}, {size} bytes: {name}"
-                with report.case(title, required=(number, name) == (1, "p50")):
+                with report.case(title, about[name], required=(number, name) == (1, "p50")):
                     if name == "p50":
                         got = function(device, size)
                     _check_quantile(got, name, right, limit)
@@ -227,7 +228,7 @@ def _situations(made: Parameters) -> dict[str, tuple[int, int]]:
 
 def test_predict(explore: Function, predict: Function) -> None:
     """Test predictions: explore the device, predict its rates, then measure them."""
-    rng, report = verdict.seeded("predict"), verdict.Report()
+    rng, report = verdict.seeded("predict"), verdict.Report(concepts.LAB4)
     device = Device(Parameters.random(rng), rng.random())
     with submission.local(explore, predict) as (first, second):
         notes: Any = None
@@ -237,7 +238,8 @@ def test_predict(explore: Function, predict: Function) -> None:
             for limit in _LIMITS:
                 loose, alone = limit == _LIMITS[0], depth == 1 and size == 64
                 name = f"{title}, {size} bytes, depth {depth}: within {limit:.0%}"
-                with report.case(name, required=loose and alone):
+                concept = "one at a time" if depth == 1 else "busy engine"
+                with report.case(name, concept, required=loose and alone):
                     if loose:
                         notes = first(device) if notes is None else notes
                         got = second(notes, size, depth)
@@ -260,13 +262,13 @@ def _check_rate(got: Any, rate: float, limit: float, device: Device, size: int) 
 
 def test_depth(explore: Function, smallest_depth: Function) -> None:
     """Test smallest_depth: within 1 or 10 % of the depth that gives a share of the highest rate."""
-    rng, report = verdict.seeded("depth"), verdict.Report()
+    rng, report = verdict.seeded("depth"), verdict.Report(concepts.LAB4)
     device = Device(Parameters.random(rng), rng.random())
     with submission.local(explore, smallest_depth) as (first, second):
         notes: Any = None
         for number, (size, share) in enumerate(((64, 0.5), (64, 0.9), (4096, 0.8), (1 << 18, 0.5))):
             title = f"{share:.0%} of the highest rate, {size} bytes"
-            with report.case(title, required=number == 0):
+            with report.case(title, "depth", required=number == 0):
                 notes = first(device) if notes is None else notes
                 _check_depth(second(notes, size, share), size, share, device)
     report.finish()
@@ -291,11 +293,11 @@ def test_few_operations(explore: Function, predict: Function) -> None:
 
     The ratio is 10,000 operations for each of three devices, divided by the operations used.
     """
-    rng, report = verdict.seeded("few operations"), verdict.Report()
+    rng, report = verdict.seeded("few operations"), verdict.Report(concepts.LAB4)
     used = 0
     with (
         submission.local(explore, predict) as (first, second),
-        report.case("three devices", required=True),
+        report.case("three devices", "busy engine", required=True),
     ):
         for _ in range(3):
             device = Device(Parameters.random(rng), rng.random())

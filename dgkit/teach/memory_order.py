@@ -18,7 +18,7 @@ from typing import Any
 
 from ..dma import Device, FaultRule
 from ..memory import empty
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 FLAG = 0
@@ -211,11 +211,11 @@ def _values(rng: random.Random, count: int = _PAYLOAD) -> list[int]:
 
 def test_send(send: Function) -> None:
     """Test send: the flag never arrives before the payload."""
-    rng, report = verdict.seeded("send"), verdict.Report()
+    rng, report = verdict.seeded("send"), verdict.Report(concepts.LAB3)
     with submission.local(send) as (function,):
-        with report.case("writes that arrive in the order of posting", required=True):
+        with report.case("writes that arrive in the order of posting", "protocol", required=True):
             _check_send(function, None, _values(rng))
-        with report.case(f"writes that arrive in any order: {_ROUNDS} times"):
+        with report.case(f"writes that arrive in any order: {_ROUNDS} times", "tearing"):
             for _ in range(_ROUNDS):
                 _check_send(function, rng, _values(rng))
     report.finish()
@@ -244,14 +244,14 @@ def _expect_payload(box: Mailbox, values: Sequence[int], when: str) -> None:
 
 def test_poll(poll: Function) -> None:
     """Test poll: it returns None or the whole message."""
-    rng, report = verdict.seeded("poll"), verdict.Report()
+    rng, report = verdict.seeded("poll"), verdict.Report(concepts.LAB3)
     with submission.local(poll) as (function,):
-        with report.case("no message, then a message", required=True):
+        with report.case("no message, then a message", "protocol", required=True):
             box, values = Mailbox(_PAYLOAD), _values(rng)
             _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
             _deliver(box, [*enumerate(values, 1), (FLAG, 1)])
             _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
-        with report.case(f"loads that see older values: {_ROUNDS} times"):
+        with report.case(f"loads that see older values: {_ROUNDS} times", "tearing"):
             for _ in range(_ROUNDS):
                 box, values = Mailbox(_PAYLOAD, rng), _values(rng)
                 payload = list(enumerate(values, 1))
@@ -306,14 +306,15 @@ def _torn(got: list[Any], allowed: Sequence[list[int] | None]) -> str:
 
 def test_publish(publish: Function) -> None:
     """Test publish: the sequence number is odd while the payload changes."""
-    rng, report = verdict.seeded("publish"), verdict.Report()
+    rng, report = verdict.seeded("publish"), verdict.Report(concepts.LAB3)
     with submission.local(publish) as (function,):
-        with report.case("writes that arrive in the order of posting", required=True):
+        with report.case("writes that arrive in the order of posting", "protocol", required=True):
             _check_publish(function, None, [_values(rng) for _ in range(3)])
-        with report.case(f"writes that arrive in any order, before the next message: {_ROUNDS}"):
+        title = f"writes that arrive in any order, before the next message: {_ROUNDS}"
+        with report.case(title, "tearing"):
             for _ in range(_ROUNDS):
                 _check_publish(function, rng, [_values(rng) for _ in range(2)], apart=True)
-        with report.case(f"messages close behind each other: {_ROUNDS}"):
+        with report.case(f"messages close behind each other: {_ROUNDS}", "tearing"):
             for _ in range(_ROUNDS):
                 _check_publish(function, rng, [_values(rng) for _ in range(4)])
     report.finish()
@@ -352,22 +353,22 @@ def _check_publish(
 
 def test_snapshot(snapshot: Function) -> None:
     """Test snapshot: it returns the newest whole message or None, not a torn or older message."""
-    rng, report = verdict.seeded("snapshot"), verdict.Report()
+    rng, report = verdict.seeded("snapshot"), verdict.Report(concepts.LAB3)
     with submission.local(snapshot) as (function,):
-        with report.case("no message, then one", required=True):
+        with report.case("no message, then one", "protocol", required=True):
             box, values = Mailbox(_PAYLOAD), _values(rng)
             _expect_message(function(Inbox(box), _PAYLOAD), [None], box)
             _deliver(box, _message(rng, 1, values))
             _expect_message(function(Inbox(box), _PAYLOAD), [values], box)
-        with report.case("a producer that stopped in the middle of a message"):
+        with report.case("a producer that stopped in the middle of a message", "tearing"):
             box = Mailbox(_PAYLOAD)
             _deliver(box, [*_message(rng, 1, _values(rng)), *_message(rng, 2, _values(rng))[:3]])
             got = function(Inbox(box), _PAYLOAD)
             expect(got is None, f"it returned {got!r:.80}; no message is whole\n{box.story()}")
-        with report.case("messages that arrive while it looks"):
+        with report.case("messages that arrive while it looks", "tearing"):
             for _ in range(_ROUNDS):
                 _check_snapshot(function, rng, stale=False)
-        with report.case("the same, with loads that see older values"):
+        with report.case("the same, with loads that see older values", "tearing"):
             for _ in range(2 * _ROUNDS):
                 _check_snapshot(function, rng, stale=True)
     report.finish()
@@ -532,14 +533,20 @@ def test_late_hidden(late: Function) -> None:
 
 
 def _test_late(late: Function, part: str, kinds: Sequence[str], sizes: tuple[int, int]) -> None:
-    rng, report = verdict.seeded(part), verdict.Report()
+    rng, report = verdict.seeded(part), verdict.Report(concepts.LAB3)
     made = [(kind, _program(rng, kind, rng.randint(*sizes))) for kind in kinds]
     with submission.local(late) as (function,):
         for number, (kind, program) in enumerate(made, 1):
             title = f"program {number}: {len(program)} writes"
-            with report.case(title, required=kind in _RIGHT or kind == "no fence"):
+            with report.case(title, _about(kind), required=kind in _RIGHT or kind == "no fence"):
                 _check_late(function(program), program, kind)
     report.finish()
+
+
+def _about(kind: str) -> str:
+    if kind in _RIGHT:
+        return "sound"
+    return "two writes" if kind.startswith("two writes") else "overtaking"
 
 
 def _check_late(got: Any, program: Program, kind: str) -> None:
@@ -572,11 +579,14 @@ def test_few_fences(publish_fast: Function, snapshot_fast: Function) -> None:
 
     The ratio is three fences for each message, divided by the fences made (at least one).
     """
-    rng, report = verdict.seeded("few fences"), verdict.Report()
+    rng, report = verdict.seeded("few fences"), verdict.Report(concepts.LAB3)
     fences = messages = 0
     with submission.local(publish_fast, snapshot_fast) as (put, get):
         other = get.twin()
-        with other.submission, report.case(f"both sides, {_ROUNDS} times", required=True):
+        with (
+            other.submission,
+            report.case(f"both sides, {_ROUNDS} times", "tearing", required=True),
+        ):
             for _ in range(_ROUNDS):
                 box, made = Mailbox(_PAYLOAD, rng), [_values(rng) for _ in range(4)]
                 _check_both(put, other, box, made)

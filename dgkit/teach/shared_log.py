@@ -17,7 +17,7 @@ from typing import Any
 from ..dma import Device
 from ..errors import AccessDenied, DgkitError
 from ..memory import empty
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 COUNT, LEASE, RECORDS = 0, 1, 2
@@ -170,6 +170,8 @@ class Access(submission.Served):
     def cas(self, word: int, old: int, new: int) -> int:
         """Compare and swap: atomically set a word to `new` if it is `old`; return its old value.
 
+        The owner does it, since plain DMA has no such operation.
+
         Raises:
             AccessDenied: The access is revoked.
         """
@@ -304,25 +306,25 @@ def _expect_true(got: Any, log: Log, what: str = "append") -> None:
 
 def test_append(append: Function) -> None:
     """Test append when no process dies: order, whole records, retries, a full log."""
-    rng, report = verdict.seeded("append"), verdict.Report()
+    rng, report = verdict.seeded("append"), verdict.Report(concepts.LAB5)
     with submission.local(append) as (function,):
-        with report.case("records one after another", required=True), Log() as log:
+        with report.case("records one after another", "log", required=True), Log() as log:
             records, access = _records(rng, 4), log.access("writer")
             for number, record in enumerate(records, 1):
                 _expect_true(_run(function, access, record[0], record[1:]), log)
                 _expect_log(log, records[:number])
-        with report.case("no moment at which the count covers half a record"):
+        with report.case("no moment at which the count covers half a record", "half records"):
             for _ in range(3):
                 records = _records(rng, 4)
                 with Log(8, records[:3]) as log:
                     _append(function, log, log.access("writer"), records[3])
-        with report.case("the same record again: it is in the log once"):
+        with report.case("the same record again: it is in the log once", "duplicates"):
             records = _records(rng, 3)
             with Log(8, records) as log:
                 got = _run(function, log.access("writer"), records[2][0], records[2][1:])
                 _expect_true(got, log)
                 _expect_log(log, records)
-        with report.case("a full log: False, and nothing changes"):
+        with report.case("a full log: False, and nothing changes", "log"):
             records = _records(rng, 4)
             with Log(3, records[:3]) as log:
                 got = _run(function, log.access("writer"), records[3][0], records[3][1:])
@@ -333,21 +335,21 @@ def test_append(append: Function) -> None:
 
 def test_kill(append: Function) -> None:
     """Test append under kill -9: after a retry of the client, each record is in the log once."""
-    rng, report = verdict.seeded("kill"), verdict.Report()
+    rng, report = verdict.seeded("kill"), verdict.Report(concepts.LAB5)
     with submission.local(append) as (function,):
         requests = 0
-        with report.case("killed before its first access", required=True):
+        with report.case("killed before its first access", "log", required=True):
             requests = _requests(rng, function)
             _check_kills(rng, function, [0])
-        with report.case("killed after its last access, before it returns"):
+        with report.case("killed after its last access, before it returns", "duplicates"):
             _expect_requests(requests)
             _check_kills(rng, function, [requests])
         inner = range(1, max(2, requests))
-        with report.case("killed at other moments"):
+        with report.case("killed at other moments", "duplicates"):
             _expect_requests(requests)
             for moment in rng.sample(inner, min(3, len(inner))):
                 _check_kills(rng, function, [moment])
-        with report.case("killed twice at one record"):
+        with report.case("killed twice at one record", "duplicates"):
             _expect_requests(requests)
             _check_kills(rng, function, [rng.choice(inner), requests])
     report.finish()
@@ -387,14 +389,14 @@ def _check_kills(
 
 def test_lease(take_lease: Function) -> None:
     """Test take_lease: one holder at a time, even if two ask at once or a holder is killed."""
-    rng, report = verdict.seeded("lease"), verdict.Report()
+    rng, report = verdict.seeded("lease"), verdict.Report(concepts.LAB5)
     with _two(take_lease) as (first, second):
-        with report.case("a lease that is free, held, expired", required=True):
+        with report.case("a lease that is free, held, expired", "lease", required=True):
             _check_lease(rng, first)
-        with report.case(f"two processes at once: {_SCHEDULES} random schedules"):
+        with report.case(f"two processes at once: {_SCHEDULES} random schedules", "two holders"):
             for _ in range(_SCHEDULES):
                 _check_race(rng, first, second)
-        with report.case("a holder that is killed"), Log(1) as log:
+        with report.case("a holder that is killed", "killed holder"), Log(1) as log:
             now, length = rng.randrange(1, 10**6), rng.randrange(10, 100)
             moment = _lease_requests(rng, first)
             _run(first, log.access("process 1"), 1, now, length, kill_after=moment)
@@ -483,25 +485,27 @@ def _check_race(
 
 def test_takeover(append: Function, take_over: Function) -> None:
     """Test take_over: it works only on an expired lease; a paused holder then does no harm."""
-    rng, report = verdict.seeded("takeover"), verdict.Report()
+    rng, report = verdict.seeded("takeover"), verdict.Report(concepts.LAB5)
     with submission.local(append, take_over) as (put, take), _other(put, take) as new:
-        with report.case("a lease that has not expired", required=True):
+        with report.case("a lease that has not expired", "expiry", required=True):
             _check_no_takeover(rng, put, new)
-        with report.case("a holder that pauses before its first store", required=True):
+        with report.case(
+            "a holder that pauses before its first store", "old holder", required=True
+        ):
             _check_pause(rng, put, new, pause=None)
     report.finish()
 
 
 def test_takeover_hidden(append: Function, take_over: Function) -> None:
     """Test take_over with a holder that pauses at any request, and with a killed successor."""
-    rng, report = verdict.seeded("takeover hidden"), verdict.Report()
+    rng, report = verdict.seeded("takeover hidden"), verdict.Report(concepts.LAB5)
     with submission.local(append, take_over) as (put, take), _other(put, take) as new:
-        with report.case("a lease that has not expired", required=True):
+        with report.case("a lease that has not expired", "expiry", required=True):
             _check_no_takeover(rng, put, new)
-        with report.case("a holder that pauses at any moment"):
+        with report.case("a holder that pauses at any moment", "old holder"):
             for pause in range(_requests(rng, put)):
                 _check_pause(rng, put, new, pause=pause)
-        with report.case("a successor that is killed when it has the lease"):
+        with report.case("a successor that is killed when it has the lease", "dead successor"):
             _check_dead_successor(rng, put, new)
     report.finish()
 
@@ -600,11 +604,11 @@ def test_few_accesses(append: Function) -> None:
     The ratio is the 64 + 7 accesses of an append that reads each ident, divided by the accesses
     made.
     """
-    rng, report = verdict.seeded("few accesses"), verdict.Report()
+    rng, report = verdict.seeded("few accesses"), verdict.Report(concepts.LAB5)
     records = _records(rng, 65)
     with submission.local(append) as (function,), Log(80, records[:64]) as log:
         access = log.access("writer")
-        with report.case("a log of 64 records", required=True):
+        with report.case("a log of 64 records", "log", required=True):
             _expect_true(_append(function, log, access, records[64]), log)
             _expect_log(log, records)
     report.bonus((64 + 7) / max(1, access.requests))

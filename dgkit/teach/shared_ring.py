@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 TAIL, HEAD, ARMED, SLOT = 0, 1, 2, 3
@@ -199,11 +199,11 @@ def _sides(*functions: Function) -> Iterator[tuple[submission.RemoteFunction, ..
 
 def test_one_side(submit: Function, take: Function) -> None:
     """Test submit and take one after another: full ring, empty ring, order, wrap-around."""
-    rng, report = verdict.seeded("one side"), verdict.Report()
+    rng, report = verdict.seeded("one side"), verdict.Report(concepts.LAB2)
     starts = {"a ring that begins at 0": 0, "indices that wrap at 2**32": _MASK - 5}
     with _sides(submit, take) as (put, get):
         for title, start in starts.items():
-            with report.case(title, required=start == 0):
+            with report.case(title, "wrap" if start else "ring", required=start == 0):
                 _fill_and_drain(rng, Ring(4, start), put, get)
     report.finish()
 
@@ -230,30 +230,34 @@ def _fill_and_drain(
 
 def test_schedules(submit: Function, take: Function) -> None:
     """Test submit and take by random schedules of both sides."""
-    rng, report = verdict.seeded("schedules"), verdict.Report()
+    rng, report = verdict.seeded("schedules"), verdict.Report(concepts.LAB2)
     with _sides(submit, take) as (put, get):
-        title = f"{_SCHEDULES} random schedules of a producer and a consumer"
-        with report.case(title, required=True):
-            for _ in range(_SCHEDULES):
-                ring = Ring(rng.choice((1, 2, 4)), rng.choice((0, _MASK - 3)))
-                values = [rng.randrange(1 << 32) for _ in range(8)]
-                _run(rng, ring, _produce(put, ring, values), _consume(get, ring, values))
+        for start, concept in ((0, "publication"), (_MASK - 3, "wrap")):
+            title = f"{_SCHEDULES // 2} random schedules of both sides, from index {start}"
+            with report.case(title, concept, required=start == 0):
+                for _ in range(_SCHEDULES // 2):
+                    ring = Ring(rng.choice((1, 2, 4)), start)
+                    values = [rng.randrange(1 << 32) for _ in range(8)]
+                    _run(rng, ring, _produce(put, ring, values), _consume(get, ring, values))
     report.finish()
 
 
 def test_batch(submit_many: Function, take: Function) -> None:
     """Test submit_many: it returns the number accepted, and publishes a batch once."""
-    rng, report = verdict.seeded("batch"), verdict.Report()
+    rng, report = verdict.seeded("batch"), verdict.Report(concepts.LAB2)
     with _sides(submit_many, take) as (put, get):
-        with report.case("a batch that fits", required=True):
+        with report.case("a batch that fits", "ring", required=True):
+            _check_batch(rng, Ring(8), put, get, 5)
+        with report.case("a batch over the end of the indices", "wrap"):
             _check_batch(rng, Ring(8, _MASK - 2), put, get, 5)
-        with report.case("a batch that does not fit: its beginning is accepted"):
+        with report.case("a batch that does not fit: its beginning is accepted", "batch"):
             _check_batch(rng, Ring(8), put, get, 11)
-        with report.case("an empty batch publishes nothing"):
+        with report.case("an empty batch publishes nothing", "batch"):
             ring = Ring(4)
             expect(put(ring, []) == 0, "it must return 0")
             expect(not ring.stores, f"it stores\n{ring.story()}")
-        with report.case("a batch is visible only when it is whole, in random schedules"):
+        title = "a batch is visible only when it is whole, in random schedules"
+        with report.case(title, "publication"):
             for _ in range(_SCHEDULES // 4):
                 ring = Ring(8)
                 values = [rng.randrange(1 << 32) for _ in range(6)]
@@ -290,10 +294,12 @@ def _produce_batch(
 
 def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) -> None:
     """Test the doorbell: no wake-up is lost, and it does not ring while the consumer is awake."""
-    rng, report = verdict.seeded("doorbell"), verdict.Report()
+    rng, report = verdict.seeded("doorbell"), verdict.Report(concepts.LAB2)
     with _sides(submit, take, prepare_to_sleep) as (put, get, sleep):
         with report.case(
-            f"{_SCHEDULES} random schedules in which the consumer sleeps", required=True
+            f"{_SCHEDULES} random schedules in which the consumer sleeps",
+            "wake-up",
+            required=True,
         ):
             for _ in range(_SCHEDULES):
                 ring = Ring(4)
@@ -309,7 +315,7 @@ def test_doorbell(submit: Function, take: Function, prepare_to_sleep: Function) 
                     f"{ring.bells} doorbells; the consumer was armed {ring.armings} times\n"
                     + ring.story(),
                 )
-        with report.case("no doorbell while the consumer is awake"):
+        with report.case("no doorbell while the consumer is awake", "doorbells"):
             ring = Ring(4)
             ring.side = "producer"
             expect(put(ring, 1) is True, "submit did not return True")
@@ -340,11 +346,11 @@ def test_few_accesses(submit_many: Function) -> None:
 
     The ratio is four accesses for each value, divided by the accesses made.
     """
-    rng, report = verdict.seeded("few accesses"), verdict.Report()
+    rng, report = verdict.seeded("few accesses"), verdict.Report(concepts.LAB2)
     ring, count = Ring(64), 64
     values = [rng.randrange(1 << 32) for _ in range(count)]
     title = "a batch of 64 values"
-    with submission.local(submit_many) as (put,), report.case(title, required=True):
+    with submission.local(submit_many) as (put,), report.case(title, "ring", required=True):
         expect(put(ring, values) == count, "it must return 64")
         expect(ring.words[SLOT:] == values, "the slots do not have the values")
         expect(ring.words[TAIL] == count, f"the tail is {ring.words[TAIL]}, not {count}")

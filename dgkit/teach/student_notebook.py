@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from ..json_input import read_json
 
 _MAX_BYTES = 10 << 20
 _MAX_NUMBER = 1e9
+_UNSOLVED = "raise NotImplementedError"  # of a released solution cell
+IMPORTS = "imports"  # name of the cell that has the imports of the student's own cells
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,11 @@ class Test:
     name: str
     source: str
     points: float
+
+    @property
+    def hidden(self) -> bool:
+        """True if students do not see it, so that feedback must not show its data."""
+        return "### BEGIN HIDDEN TESTS" in self.source
 
 
 def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
@@ -86,12 +94,48 @@ def _marks(cell: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return name and source of each solution cell; no other cells of a submission are run."""
-    return [
-        (str(marks["grade_id"]), _source(cell))
-        for cell in cells
-        if (marks := _marks(cell)) and marks.get("solution") and not marks.get("grade")
-    ]
+    """Return name and source of each solution cell; no other code of a submission is run.
+
+    A cell that was split, or pasted twice, is joined in its order. The imports of cells that the
+    student added come first.
+    """
+    pieces: dict[str, list[str]] = {}
+    for cell in cells:
+        if (marks := _marks(cell)) and marks.get("solution") and not marks.get("grade"):
+            pieces.setdefault(str(marks["grade_id"]), []).append(_source(cell))
+    found = [(name, joined(each)) for name, each in pieces.items()]
+    added = imports(cells)
+    return [(IMPORTS, "\n".join(map(_optional, added))), *found] if added else found
+
+
+def joined(pieces: Sequence[str]) -> str:
+    """Return the source of a cell that was split or pasted twice, without unsolved copies."""
+    solved = [piece for piece in pieces if _UNSOLVED not in piece] or pieces
+    return "\n".join(dict.fromkeys(solved))
+
+
+def imports(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the import statements at the top level of cells that nbgrader does not mark."""
+    found: dict[str, None] = {}
+    for cell in cells:
+        if cell["cell_type"] != "code" or cell["metadata"].get("nbgrader"):
+            continue
+        lines = [line for line in _source(cell).splitlines() if line.lstrip()[:1] not in ("%", "!")]
+        try:
+            tree = ast.parse("\n".join(lines))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        found |= {
+            ast.unparse(node): None
+            for node in tree.body
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+        }
+    return list(found)
+
+
+def _optional(statement: str) -> str:
+    """Return an import that may fail: what the solution needs then fails where it is used."""
+    return f"try:\n    {statement}\nexcept ImportError:\n    pass"
 
 
 def tests(cells: Sequence[Mapping[str, Any]]) -> list[Test]:

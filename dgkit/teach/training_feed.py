@@ -23,7 +23,7 @@ import numpy as np
 
 from ..dma import Device, RemoteRegion
 from ..memory import empty
-from . import submission, verdict
+from . import concepts, submission, verdict
 from .verdict import expect
 
 _ROWS, _COLUMNS = 32, 7  # shape of a batch; the last column is the label
@@ -380,11 +380,20 @@ Function = Callable[..., Any]
 
 
 @contextlib.contextmanager
-def _fed(function: submission.RemoteFunction, dpu: Dpu) -> Iterator[Any]:
-    """Run a student's feed, check the training, and yield its result; failures show the picture."""
+def _fed(function: submission.RemoteFunction, dpu: Dpu, *, whole: bool = True) -> Iterator[None]:
+    """Run a student's feed, check the training, and yield; failures show the picture.
+
+    Args:
+        function: The student's function.
+        dpu: The DPU.
+        whole: Also check that each batch was trained from its own bytes.
+    """
     with dpu:
         try:
-            _check_training(function(dpu), dpu)
+            got = function(dpu)
+            _check_training(got, dpu)
+            if whole:
+                _check_bytes(got, dpu)
             yield
         except (verdict.WrongAnswer, submission.SubmissionFailed) as exc:
             raise verdict.WrongAnswer(f"{exc}\n{dpu.picture()}") from None
@@ -398,14 +407,19 @@ def _check_training(got: Any, dpu: Dpu) -> None:
         f"it returned at {dpu.now} ms; the batches trained by then are {dpu.trained}, "
         f"not 0 to {count - 1}{why}",
     )
-    right, made = dpu.expected(), [float(loss) for loss in dpu._losses]
-    for batch, (loss, answer) in enumerate(zip(right, made, strict=True)):
+    made = [float(loss) for loss in dpu._losses]
+    expect(got == made, f"it returned {got!r:.80}; the losses are {made!r:.80}")
+
+
+def _check_bytes(got: Any, dpu: Dpu) -> None:
+    why = f": {dpu.mistake}" if dpu.mistake else ""
+    right = dpu.expected()
+    for batch, (loss, answer) in enumerate(zip(right, got, strict=True)):
         expect(
             loss == answer,
             f"batch {batch} was trained from wrong bytes: its loss is {answer:.6f}, that of the "
             f"loader's batch is {loss:.6f}{why}",
         )
-    expect(got == right, f"it returned {got!r:.80}; the losses are {right!r:.80}")
 
 
 def _unlike(rng: random.Random, count: int) -> Times:
@@ -416,18 +430,22 @@ def _unlike(rng: random.Random, count: int) -> Times:
 
 def test_feed(feed: Function) -> None:
     """Test the training and the return value of feed, regardless of the time."""
-    rng, report = verdict.seeded("feed"), verdict.Report()
+    rng, report = verdict.seeded("feed"), verdict.Report(concepts.LAB6)
     cases = {
-        "12 batches": (Times.uniform(12, 3, 4, 6), 2),
-        "a loader that is slower than the accelerator": (Times.uniform(8, 20, 4, 6), 2),
-        "one slot": (Times.uniform(6, 3, 5, 7), 1),
-        "one batch": (Times.uniform(1, 3, 5, 7), 2),
-        "batches that take unlike times": (_unlike(rng, 14), 2),
+        "one batch": ("feeding", Times.uniform(1, 3, 5, 7), 2),
+        "a loader that is slower than the accelerator": (
+            "training",
+            Times.uniform(8, 20, 4, 6),
+            2,
+        ),
+        "12 batches": ("overwriting", Times.uniform(12, 3, 4, 6), 2),
+        "one slot": ("overwriting", Times.uniform(6, 3, 5, 7), 1),
+        "batches that take unlike times": ("overwriting", _unlike(rng, 14), 2),
     }
     with submission.local(feed) as (function,):
-        for number, (title, (times, slots)) in enumerate(cases.items()):
+        for number, (title, (concept, times, slots)) in enumerate(cases.items()):
             with (
-                report.case(title, required=number == 0),
+                report.case(title, concept, required=number == 0),
                 _fed(function, Dpu(times, slots, rng.random())),
             ):
                 pass
@@ -435,8 +453,8 @@ def test_feed(feed: Function) -> None:
 
 
 def test_overlap(feed: Function) -> None:
-    """Test that feed copies a batch while another batch is trained."""
-    rng, report = verdict.seeded("overlap"), verdict.Report()
+    """Test that feed copies a batch while another one is trained; test_feed checks the bytes."""
+    rng, report = verdict.seeded("overlap"), verdict.Report(concepts.LAB6)
     cases = {
         "batches that take unlike times": (_unlike(rng, 20), 2),
         "copies that take as long as the steps": (Times.uniform(16, 1, 10, 10), 2),
@@ -444,9 +462,17 @@ def test_overlap(feed: Function) -> None:
         "three slots": (_unlike(rng, 20), 3),
     }
     with submission.local(feed) as (function,):
+        with (
+            report.case("one batch: its bytes", "feeding", required=True),
+            _fed(function, Dpu(Times.uniform(1, 3, 5, 7), 2, rng.random())),
+        ):
+            pass
         for number, (title, (times, slots)) in enumerate(cases.items()):
             dpu = Dpu(times, slots, rng.random())
-            with report.case(title, required=number == 0), _fed(function, dpu):
+            with (
+                report.case(title, "overlap", required=number == 0),
+                _fed(function, dpu, whole=False),
+            ):
                 _check_time(dpu)
     report.finish()
 
@@ -464,7 +490,7 @@ def _check_time(dpu: Dpu) -> None:
 
 def test_cpu_share(cpu_share: Function) -> None:
     """Test cpu_share on recorded clocks of a process."""
-    rng, report = verdict.seeded("cpu share"), verdict.Report()
+    rng, report = verdict.seeded("cpu share"), verdict.Report(concepts.LAB6)
     with submission.local(cpu_share) as (function,):
         for number, title in enumerate(("a busy process", "an idle one", "two busy threads")):
             before = {name: rng.uniform(1, 100) for name in ("wall", "user", "system")}
@@ -476,7 +502,7 @@ def test_cpu_share(cpu_share: Function) -> None:
                 "user": before["user"] + user * wall,
                 "system": before["system"] + (share - user) * wall,
             }
-            with report.case(title, required=number == 0):
+            with report.case(title, "CPU share", required=number == 0):
                 _check_share(function(before, after), share, before, after)
     report.finish()
 

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from .concepts import Concept, Table
 from .submission import SubmissionFailed
 
 EXAMPLE_SEED = "example"
@@ -27,19 +28,23 @@ class Case:
 
     Attributes:
         title: What was tested.
+        concept: What it is about.
         feedback: Why the answer is wrong; empty if it is right.
         required: Whether the whole test gives no points if this case is wrong.
     """
 
     title: str
+    concept: Concept
     feedback: str = ""
     required: bool = False
 
+    def heading(self) -> str:
+        """Return a line without the feedback."""
+        return f"{'WRONG' if self.feedback else 'right'}  {self.title}"
+
     def __str__(self) -> str:
-        if not self.feedback:
-            return f"right  {self.title}"
-        return f"WRONG  {self.title}\n" + "\n".join(
-            f"       {line}" for line in self.feedback.splitlines()
+        return "\n".join(
+            [self.heading(), *(f"       {line}" for line in self.feedback.splitlines())]
         )
 
 
@@ -59,10 +64,15 @@ class Grading:
 
     @property
     def share(self) -> float:
-        """The share of the points, 0 to 1."""
+        """The share of the points, 0 to 1: of each concept by its weight, then by its cases."""
         if not self.cases or any(case.feedback for case in self.cases if case.required):
             return 0.0
-        return sum(not case.feedback for case in self.cases) / len(self.cases)
+        found: dict[Concept, list[bool]] = {}
+        for case in self.cases:
+            found.setdefault(case.concept, []).append(not case.feedback)
+        weights = sum(concept.weight for concept in found)
+        right = (concept.weight * sum(each) / len(each) for concept, each in found.items())
+        return sum(right) / weights
 
 
 _current: contextvars.ContextVar[Grading | None] = contextvars.ContextVar("grading", default=None)
@@ -86,15 +96,20 @@ def seeded(part: str) -> random.Random:
 
 
 class Report:
-    """Cases of one test. Outside of a grader, finish() raises WrongAnswer if a case is wrong."""
+    """Cases of one test. Outside of a grader, finish() raises WrongAnswer if a case is wrong.
 
-    def __init__(self) -> None:
+    Args:
+        concepts: The lab's concepts.
+    """
+
+    def __init__(self, concepts: Table) -> None:
+        self._concepts = concepts
         self._cases: list[Case] = []
 
     @contextlib.contextmanager
-    def case(self, title: str, *, required: bool = False) -> Iterator[None]:
+    def case(self, title: str, concept: str, *, required: bool = False) -> Iterator[None]:
         """Add a case, which is wrong if the block raises WrongAnswer or SubmissionFailed."""
-        made = Case(title, required=required)
+        made = Case(title, self._concepts[concept], required=required)
         try:
             yield
         except (WrongAnswer, SubmissionFailed) as exc:

@@ -84,20 +84,22 @@ def test_a_single_buffer_trains_right_and_costs_the_part_that_overlaps():
     made = score(LAB, RIGHT | {"feed": SINGLE}, *FEED)
     assert made.points == {"test_feed": 25.0, "test_overlap": 0.0}
     told = made.feedback["test_overlap"]
-    assert " ms are enough with 2 slots (fed by the CPU: " in told
-    assert "\n       accelerator  .." in told, "the picture"
+    assert "WRONG  batches that take unlike times" in told
+    assert " ms are enough" not in told, "a hidden test shows no data"
 
 
 @pytest.mark.parametrize(
-    ("code", "mistake"),
+    ("points", "code", "mistake"),
     [
-        (OVERWRITES, "the DMA overwrites slot 0 while batch 0 is trained"),
-        (SIGNALS_EARLY, "the accelerator starts batch 0 while slot 0 is being filled"),
+        (13.5, OVERWRITES, "the DMA overwrites slot 0 while batch 0 is trained"),
+        (0.0, SIGNALS_EARLY, "the accelerator starts batch 0 while slot 0 is being filled"),
     ],
 )
-def test_a_slot_that_is_used_too_early_scores_nothing_and_the_picture_shows_where(code, mistake):
+def test_a_slot_that_is_used_too_early_caps_its_part_and_the_picture_shows_where(
+    points, code, mistake
+):
     made = score(LAB, RIGHT | {"feed": code}, *FEED)
-    assert made.total == 0.0, made.feedback
+    assert made.total == points, made.feedback
     told = made.feedback["test_feed"]
     assert "was trained from wrong bytes: its loss is " in told
     assert mistake in told
@@ -106,7 +108,7 @@ def test_a_slot_that_is_used_too_early_scores_nothing_and_the_picture_shows_wher
 
 def test_first_come_first_served_beats_naive_sharing_only_where_all_jobs_are_present():
     made = score(LAB, RIGHT | {"schedule": FIRST_COME}, *SCHEDULE, "test_few_hours")
-    assert made.points == {"test_schedule": 5.0, "test_changing_work": 0.0, "test_few_hours": 0.0}
+    assert made.points == {"test_schedule": 4.0, "test_changing_work": 0.0, "test_few_hours": 0.0}
     assert made.ratios == {}
     told = made.feedback["test_schedule"]
     assert "completion time: " in told
@@ -118,7 +120,7 @@ def test_first_come_first_served_beats_naive_sharing_only_where_all_jobs_are_pre
 @pytest.mark.more
 def test_the_big_accelerator_alone_saves_hours_and_costs_time():
     made = score(LAB, RIGHT | {"schedule": ONLY_BIG}, *SCHEDULE)
-    assert made.points == {"test_schedule": 10.0, "test_changing_work": 7.5}
+    assert made.points == {"test_schedule": 12.0, "test_changing_work": 7.5}
     assert "WRONG  jobs that arrive: all end, soon" in made.feedback["test_schedule"]
 
 

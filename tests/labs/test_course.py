@@ -15,7 +15,7 @@ from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
 from dgkit.cli import main
-from dgkit.teach import course, sandbox
+from dgkit.teach import concepts, course, sandbox
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
 NBGRADER = """
@@ -32,6 +32,7 @@ if students:
 else:
     done = [api.generate_assignment(lab)]
 assert all(each["success"] for each in done), done
+assert not any("checksum" in (each["log"] or "") for each in done), done
 with api.gradebook as gradebook:
     for student in students:
         for grade in gradebook.find_submission(lab, student).notebooks[0].grades:
@@ -118,6 +119,67 @@ def remove_tests(path: Path, name: str) -> None:
     path.write_text(json.dumps(notebook))
 
 
+def cell_named(notebook, name):
+    """The place of a cell in a notebook."""
+    (place,) = (
+        number
+        for number, cell in enumerate(notebook["cells"])
+        if cell["metadata"].get("nbgrader", {}).get("grade_id") == name
+    )
+    return place
+
+
+def messy(path: Path) -> None:
+    """Change a right submission: split, pasted twice, imports in a cell of the student's own."""
+    notebook = json.loads(path.read_text())
+    cells = notebook["cells"]
+    header = cells[cell_named(notebook, "read_header")]
+    lines = header["source"].splitlines(keepends=True)
+    imports = [line for line in lines if line.strip().startswith("import ")]
+    assert imports
+    rest = [line for line in lines if line not in imports]
+    half = len(rest) // 2
+    at = cell_named(notebook, "read_header")
+    cells[at] = header | {"source": "".join(rest[:half]), "id": "first"}
+    cells.insert(at + 1, header | {"source": "".join(rest[half:]), "id": "second"})
+    own = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    mine = "%matplotlib inline\nimport no_such_module\n" + "".join(
+        line.strip() + "\n" for line in imports
+    )
+    cells.insert(at, own | {"source": mine, "id": "mine"})
+    at = cell_named(notebook, "walk")
+    cells.insert(at, cells[at] | {"id": "copy", "source": skeleton("lab1")["walk"]})
+    path.write_text(json.dumps(notebook))
+
+
+def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_checked_it(
+    released, capsys
+):
+    work = {"split": solution("lab1"), "cut": solution("lab1")}
+    paths = {name: released / "submitted" / name / "lab1/find_the_bytes.ipynb" for name in work}
+    for name, cells in work.items():
+        write(paths[name], released / "release/lab1/find_the_bytes.ipynb", cells)
+    messy(paths["split"])
+    for name in ("read_node", "test_walk"):
+        remove_tests(paths["cut"], name)
+    assert main(["teach", "check", str(paths["split"])]) == 0
+    assert main(["teach", "check", str(paths["cut"])]) == 1
+    assert "define no 'read_node'" in capsys.readouterr().out
+    scores: dict[str, float] = {}
+    for line in nbgrader(released, "lab1", *work).splitlines():
+        student, _, points, _ = line.split()
+        scores[student] = scores.get(student, 0.0) + float(points)
+    assert scores == {"split": 90.0, "cut": 90.0 - 15.0}
+    pages = {
+        name: (released / f"feedback/{name}/lab1/find_the_bytes.html").read_text() for name in work
+    }
+    assert "the cell read_header was there 2 times: graded as one" in pages["split"]
+    assert "the cell walk was there 2 times: graded as one" in pages["split"]
+    assert "imports of your own cells count, too: import no_such_module; import" in pages["split"]
+    for name in ("read_node", "test_walk"):
+        assert f"the cell {name} was missing: it was added as released" in pages["cut"]
+
+
 def test_a_course_without_grades_has_no_leaderboard(tmp_path, capsys):
     assert main(["teach", "board", str(tmp_path), "lab1"]) == 2
     assert "no graded notebook of 'lab1'" in capsys.readouterr().err
@@ -138,7 +200,10 @@ def test_the_terminal_shows_the_first_test_that_fails(released, tmp_path, capsys
     assert "walk raised NotImplementedError" in capsys.readouterr().out
     write(tmp_path / "mine.ipynb", release, solution("lab1"))
     assert main(["teach", "check", str(tmp_path / "mine.ipynb")]) == 0
-    assert capsys.readouterr().out.endswith("4 of 4 tests are right\n")
+    out = capsys.readouterr().out
+    assert out.endswith("4 of 4 tests are right\n")
+    assert "right  test_node\n    each field is read where it is, in its byte order\n" in out
+    assert "    bonus: a ratio of 121.00\n" in out
 
 
 @pytest.mark.parametrize(
@@ -188,6 +253,14 @@ def test_the_schedule_has_six_weeks_and_the_minutes_of_the_notebooks():
         )
         parts = [row.split("|")[-2] for row in story.splitlines() if re.match(r"\| \d", row)]
         assert sum(map(int, filter(str.strip, parts))) == int(minutes)
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_a_labs_page_has_the_table_of_its_concepts(lab):
+    text = (Path(__file__).parents[2] / f"notebooks/labs/{lab}.md").read_text(encoding="utf-8")
+    for name, concept in concepts.LABS[lab].items():
+        cap = f"{concept.cap:.0%}".replace("%", " %") if concept.cap < 1 else ""
+        assert f"| {name} | {concept.weight:g} | {cap} | {concept.shows} |\n" in text
 
 
 def test_what_cannot_be_isolated_is_not_graded_unless_that_is_allowed(tmp_path, monkeypatch):

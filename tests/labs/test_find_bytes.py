@@ -57,9 +57,8 @@ def test_the_wrong_byte_order_costs_the_parts_that_read_the_header_and_says_whic
 
 def test_a_walk_that_checks_nothing_gets_the_undamaged_lists_and_no_bonus():
     made = score(LAB, TRUSTING, time_s=2.0)
-    # 3 of 5 lists have no deleted node; 1 of 5 lists is not damaged
-    assert made.points == FULL | {"test_walk": 15.0, "test_damage": 3.0}
-    assert made.ratios == {"test_few_reads": 1.0}
+    assert made.points == FULL | {"test_walk": 16.67, "test_damage": 0.0}
+    assert made.ratios == {}, "a bonus for a wrong walk"
     assert "the live node at 0x" in made.feedback["test_walk"]
 
 

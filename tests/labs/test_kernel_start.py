@@ -36,7 +36,7 @@ def test_the_skeleton_scores_nothing():
 
 def test_a_block_without_barriers_puts_numbers_of_another_round_and_is_shown_which():
     made = score(LAB, changed("squares", ("__syncthreads();", "")), "test_squares")
-    assert made.total == 10.0
+    assert made.total == 6.0
     told = made.feedback["test_squares"]
     assert "of the far memory is 0x" in told
     assert "of block 0, round 0, thread " in told

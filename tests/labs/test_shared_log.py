@@ -31,8 +31,13 @@ def test_the_skeleton_scores_nothing():
 
 def test_a_client_that_only_repeats_gets_its_record_twice():
     cells = changed("append", "log.load(2 + 4 * (count - 1)) == ident", "False")
-    made = score(LAB, cells, "test_append", "test_kill")
-    assert made.points == {"test_append": 15.0, "test_kill": 15.0}
+    made = score(LAB, cells, "test_append", "test_kill", "test_few_accesses")
+    assert made.points == {"test_append": 6.0, "test_kill": 9.0, "test_few_accesses": 0.0}
+    capped = "at most 30% of this part, because this does not hold: each record is in the log once"
+    assert capped in made.feedback["test_append"]
+    assert made.ratios == {}, "a bonus for a wrong append"
+    why = "no bonus: what it speeds up is wrong in test_append, test_kill"
+    assert why in made.feedback["test_few_accesses"]
     told = made.feedback["test_kill"]
     assert "is in the log 2 times" in told
     lines = [line.strip() for line in told.splitlines()]
@@ -54,7 +59,7 @@ def append(log, ident, values):
     return True
 """
     made = score(LAB, RIGHT | {"append": early}, "test_append", "test_kill")
-    assert made.points == {"test_append": 15.0, "test_kill": 0.0}
+    assert made.points == {"test_append": 6.0, "test_kill": 0.0}
     assert "not all records before it are whole" in made.feedback["test_append"]
 
 
@@ -65,7 +70,7 @@ def test_a_successor_that_revokes_nothing_is_overwritten_by_the_holder_that_was_
         "test_takeover",
         "test_takeover_hidden",
     )
-    assert made.points == {"test_takeover": 0.0, "test_takeover_hidden": 3.33}
+    assert made.points == {"test_takeover": 0.0, "test_takeover_hidden": 0.0}
     told = made.feedback["test_takeover"]
     assert "is not in the log" in told
     assert told.index("pauses") < told.index("goes on")
@@ -78,14 +83,14 @@ def test_a_lease_that_is_stored_has_two_holders():
         "return epoch", "log.store(1, new)\n    return epoch"
     )
     made = score(LAB, cells, "test_lease")
-    assert made.total == 13.33
+    assert made.total == 6.0
     assert "2 processes got the lease" in made.feedback["test_lease"]
 
 
 @pytest.mark.more
 def test_an_append_that_raises_when_it_is_revoked_loses_the_takeover():
     made = score(LAB, changed("append", "except dgkit.AccessDenied", "except KeyError"))
-    assert made.points == FULL | {"test_takeover": 0.0, "test_takeover_hidden": 3.33}
+    assert made.points == FULL | {"test_takeover": 0.0, "test_takeover_hidden": 0.0}
     assert (
         "AccessDenied: the owner of the log revoked this access" in made.feedback["test_takeover"]
     )
@@ -128,5 +133,5 @@ def append(log, ident, values):
     return True
 """
     made = score(LAB, RIGHT | {"append": beside}, "test_append", "test_kill")
-    assert made.points["test_append"] <= 10.0
-    assert made.points["test_kill"] <= 15.0
+    assert made.points["test_append"] <= 6.0
+    assert made.points["test_kill"] <= 9.0

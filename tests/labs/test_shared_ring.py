@@ -42,7 +42,7 @@ def submit(ring, value):
     return True
 """
     made = score(LAB, RIGHT | {"submit": early})
-    assert made.points == FULL | {"test_schedules": 0.0, "test_doorbell": 0.0}
+    assert made.points == FULL | {"test_one_side": 6.0, "test_schedules": 0.0, "test_doorbell": 0.0}
     told = made.feedback["test_schedules"]
     assert "was submitted" in told
     lines = [line.split() for line in told.splitlines()]
@@ -66,7 +66,7 @@ def prepare_to_sleep(ring):
 
 def test_indices_that_do_not_wrap_cost_the_cases_that_wrap():
     made = score(LAB, changed("submit", "(tail + 1) % 2**32", "tail + 1"))
-    assert made.points == FULL | {"test_one_side": 10.0, "test_schedules": 0.0}
+    assert made.points == FULL | {"test_one_side": 13.33, "test_schedules": 22.5}
     assert "a word has 32 bits" in made.feedback["test_one_side"]
 
 

@@ -68,13 +68,10 @@ def score(lab: str, cells: dict[str, str], *only: str, **limits: float) -> Score
     """Grade solution cells as nbgrader does, with a seed different from the examples'."""
     isolation = sandbox.isolation((str(course.labs_folder()),))
     options = sandbox.Limits(**limits)
-    grades = {
-        name: grader.grade(
-            list(cells.items()), test, seed="of a test", isolation=isolation, limits=options
-        )
-        for name, test in tests(lab).items()
-        if not only or name in only
-    }
+    chosen = [test for name, test in tests(lab).items() if not only or name in only]
+    grades = grader.grade_lab(
+        list(cells.items()), chosen, seed="of a test", isolation=isolation, limits=options
+    )
     wrong = [made.failure for made in grades.values() if "the test ended" in made.failure]
     assert not wrong, "a test must understand whatever it gets"
     return Scores(
