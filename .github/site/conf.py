@@ -33,13 +33,13 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-_ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "chapters/readme")
+_ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "questions", "chapters/readme")
 html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {
     "logo": {"text": "dgkit"},
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 9,
+    "header_links_before_dropdown": 8,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
