@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError
 from ...html_cards import access_text
+from ...sizes import LARGE
 from ...units import size_text
 from . import scheduler
 from .panel import Panel, label_of, next_snapshot
@@ -88,6 +89,7 @@ class SessionModel:
         self._selected = 0
         self._hidden: set[int] = set()
         self._notifying: scheduler.Task | None = None
+        self._read = (0, 0)
         session.on_change(self._schedule)
 
     @classmethod
@@ -98,6 +100,17 @@ class SessionModel:
             if model is None:
                 model = _models[session] = cls(session)
             return model
+
+    def count_read(self, size: int) -> None:
+        """Record that a view has read bytes by DMA."""
+        with self._lock:
+            requests, total = self._read
+            self._read = (requests + -(-size // LARGE), total + size)
+
+    @property
+    def read_by_views(self) -> tuple[int, int]:
+        """DMA requests of views that read, and their bytes."""
+        return self._read
 
     @property
     def session(self) -> Session:

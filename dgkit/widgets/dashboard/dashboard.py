@@ -147,6 +147,7 @@ class Dashboard(Panel):
         self._visible: dict[str, float] = {}  # view -> time of its last report
         self._updates: scheduler.Task | None = None
         self._counters: dict[str, int] = {}
+        self._read_by_views = self._reads_before = (0, 0)  # requests and bytes; before this DPU
         self._sent_status: dict[str, Any] | None = None
         self._gauges, self._gauges_due = Gauges(), 0.0
         self._load: list[dict[str, Any]] = []
@@ -254,7 +255,7 @@ class Dashboard(Panel):
             self._query_agent()  # returns at once
         running = self.panels.plot.measuring
         regions = len(SessionModel.of(self.session).live())
-        counters = list(_counters(self._counters, regions))
+        counters = list(_counters(self._counters, regions, self._read_by_views))
         latency = self.panels.plot.headline()
         return {"counters": counters, "lost": self.lost, "running": running, "latency": latency}
 
@@ -263,6 +264,8 @@ class Dashboard(Panel):
         session, counters, lost = self.session, self._counters, None
         try:
             counters = session.stats()
+            read, before = SessionModel.of(session).read_by_views, self._reads_before
+            self._read_by_views = read[0] - before[0], read[1] - before[1]
         except DgkitError as error:
             lost = explain(error, session)
         self._counters, self.lost = counters, lost
@@ -361,6 +364,7 @@ class Dashboard(Panel):
             self._restarting = False
 
     def _restarted(self) -> scheduler.Steps:
+        self._reads_before = SessionModel.of(self.session).read_by_views
         yield from in_background(self._query_agent)
         self._sent_status = None
         self.broadcast("restarted", state={"title": self.title, **self.state()})
@@ -402,11 +406,14 @@ class Dashboard(Panel):
         return f"<dgkit.Dashboard of {self.session!r}>"
 
 
-def _counters(counters: dict[str, int], regions: int) -> Iterator[tuple[str, str]]:
+def _counters(
+    counters: dict[str, int], regions: int, read_by_views: tuple[int, int]
+) -> Iterator[tuple[str, str]]:
     if not counters:
         return
-    yield "DMA requests, also by these views", f"{counters['your_moves']:,}"
-    yield "moved by them", size_text(counters["your_bytes"])
+    own, own_bytes = read_by_views
+    yield "DMA requests", f"{max(0, counters['your_moves'] - own):,}"
+    yield "moved by them", size_text(max(0, counters["your_bytes"] - own_bytes))
     yield "regions", f"{regions:,}"
     yield "memory of the DPU", f"{size_text(counters['allocated'])} allocated"
     if counters["failed"]:

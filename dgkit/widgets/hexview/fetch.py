@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ClosedError, DgkitError, PeerTimeout
 from ...types import Access
+from ..base.session_model import SessionModel
 from ..base.stall import StallTimer, wait_done
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ class Fetch:
         self._region: SessionRegion | None = region
         self._name, self.sources, self.at, self.size = region.name, sources, at, size
         self._transfer: Any = None
+        self._counted: SessionModel | None = None
         if "dpu" in sources:
             self._transfer = region.session.start_read(region, size, at)
+            self._counted = SessionModel.of(region.session)
 
     @property
     def settled(self) -> bool:
@@ -90,6 +93,9 @@ class Fetch:
             if source == "dpu":
                 self._transfer.wait(seconds)
                 parts.append(self._transfer.data)
+                if self._counted is not None:
+                    self._counted.count_read(self.size)
+                    self._counted = None
             else:
                 assert self._region is not None
                 parts.append(host_bytes(self._region, self.at, self.size))
