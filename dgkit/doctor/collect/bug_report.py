@@ -18,7 +18,7 @@ from .snapshot import Snapshot
 MARK = "Start of NVIDIA bug report log file"
 _MAX_BYTES = 256 << 20  # of the decompressed log
 _RULE = re.compile(r"^_{20,}$", re.MULTILINE)
-_DEVICE = re.compile(
+_LISTED = re.compile(
     r"^(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) [^\[\n]{1,80}\[([0-9a-f]{4})\]: "
     r"[^\n]{0,300}?\[([0-9a-f]{4}:[0-9a-f]{4})\]",
     re.MULTILINE | re.IGNORECASE,
@@ -101,7 +101,7 @@ def _command(line: str, body: str) -> Iterator[tuple[str, Reading]]:
 def _devices(text: str) -> Iterator[tuple[str, Reading]]:
     """Yield what sysfs would have of each device but the path to it."""
     folder, names = "/sys/bus/pci/devices", []
-    for domain, place, kind, ids in _DEVICE.findall(text):
+    for domain, place, kind, ids in _LISTED.findall(text):
         name = f"{domain or '0000'}:{place}".lower()
         names.append(name)
         uevent = f"PCI_CLASS={kind}00\nPCI_ID={ids.upper()}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,15 @@ from ..finding import Verdict
 from .plan import Experiment
 
 LIMIT_S = 30.0  # of one experiment: eight GPUs take seconds to start
-_PROGRAM = "from dgkit.doctor.experiments.program import main; main(sys.argv[1:])"
+# The module of dgkit.doctor is not executed: it imports all checks, which takes longer than most
+# experiments.
+_PROGRAM = """
+import types
+package = sys.modules["dgkit.doctor"] = types.ModuleType("dgkit.doctor")
+package.__path__ = [sys.argv.pop(1)]
+from dgkit.doctor.experiments.program import main
+main(sys.argv[1:])
+"""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +68,9 @@ _VERDICTS = {True: Verdict.OK, False: Verdict.FAIL, None: Verdict.UNKNOWN}
 def perform(experiment: Experiment, *, limit_s: float = LIMIT_S) -> Result:
     """Run an experiment in a child process, which is killed after `limit_s` seconds."""
     start = time.monotonic()
-    program = f"import sys; sys.path[:] = {sys.path!r}\n{_PROGRAM}"
-    command = [sys.executable, "-c", program, *experiment.query]
+    program = f"import sys; sys.path[:] = {sys.path!r}{_PROGRAM}"
+    folder = str(Path(__file__).parents[1])
+    command = [sys.executable, "-c", program, folder, *experiment.query]
     commands = Commands()
     try:
         ran = commands.run(command, start + limit_s, limit_s=limit_s)
