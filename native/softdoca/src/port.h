@@ -8,6 +8,7 @@
 #define SOFTDOCA_PORT_H
 
 #include <net/if.h>
+#include <sys/uio.h>
 
 #include "doca_gpunetio_eth_dev.h"
 #include "softdoca.h"
@@ -30,10 +31,12 @@ struct interface {
  * doca_eth_txq_as_doca_ctx() says. */
 doca_error_t interface_open(struct interface *i);
 void interface_close(struct interface *i);
-/* Receive and send a frame. Return its bytes (0: the interface is down), or a negative errno: EAGAIN,
- * EMSGSIZE for a frame that the interface cannot carry, ENODEV if the interface is gone. */
+/* Receives a frame. Returns its bytes (0: the interface is down), or a negative errno: EAGAIN, or ENODEV if
+ * the interface is gone. */
 int interface_receive(const struct interface *i, void *frame, size_t room);
-int interface_send(const struct interface *i, const void *frame, size_t size);
+/* Sends frames in their order, at most 64. Stores for each what interface_receive() would return, also
+ * EMSGSIZE for one that the interface cannot carry; returns how many need not be tried again, or ENODEV. */
+int interface_send(const struct interface *i, struct iovec *frames, int n, int *results);
 
 /* checksum.c: writes the checksum of an IPv4 header, or of UDP or TCP over IPv4 and IPv6, into a frame
  * that has one, and leaves any other as it is. */

@@ -508,6 +508,47 @@ static void old_notes_are_left_out(void)
 	OK(doca_pe_destroy(pe));
 }
 
+/* More than one system call takes, and the last one fails. What a socket of lo sends it receives again. */
+static void a_packet_socket_sends_many_frames_in_order(void)
+{
+	struct net n = {0};
+	const uint32_t frames = 200;
+	uint8_t got[65536];
+
+	no_gpu();
+	const bool there = enter_namespace();
+
+	open_memory(&n);
+	if (!there)
+		return;
+	setenv("SOFTDOCA_NET", "lo", 1);
+	open_txq(&n);
+	struct sockaddr_ll at = {.sll_family = AF_PACKET,
+				 .sll_protocol = htons(0x88b5),
+				 .sll_ifindex = (int)if_nametoindex("lo")};
+
+	n.peer = socket(AF_PACKET, SOCK_RAW, 0);
+	CHECK_EQ(bind(n.peer, (struct sockaddr *)&at, sizeof(at)), 0);
+	for (uint32_t i = 0; i < frames; i++) {
+		struct doca_gpu_dev_eth_txq_wqe e = entry(&n, 64 + i);
+
+		e.addr += i * 512;
+		fill_frame(send_place(&n) + i * 512, 64 + i, i);
+		n.out->ring[n.posted++] = e;
+	}
+	n.out->ring[n.posted] = entry(&n, 13);
+	__atomic_store_n(&n.out->words->producer, ++n.posted, __ATOMIC_RELEASE);
+	reaches(&n.out->words->completions, frames + 1);
+	CHECK_EQ(load(&n.out->words->failed), frames);
+	for (uint32_t i = 0; i < frames; i++) {
+		CHECK_EQ(recv(n.peer, got, sizeof(got), 0), 64 + i);
+		CHECK_EQ(memcmp(got, send_place(&n) + i * 512, 64 + i), 0);
+	}
+	OK(doca_ctx_stop(doca_eth_txq_as_doca_ctx(n.txq)));
+	OK(doca_eth_txq_destroy(n.txq));
+	close(n.peer);
+}
+
 static void an_index_beyond_the_ring_fails_the_queue(void)
 {
 	struct net n = {0};
@@ -977,6 +1018,7 @@ int main(int argc, char **argv)
 		TEST(freed_memory_fails_the_queue),
 		TEST(a_stopped_map_fails_the_queue),
 		TEST(an_index_beyond_the_ring_fails_the_queue),
+		TEST(a_packet_socket_sends_many_frames_in_order),
 		TEST(a_progress_engine_tells_of_sent_frames_and_of_the_entry_that_failed),
 		TEST(old_notes_are_left_out),
 		TEST(checksums_are_written),

@@ -17,7 +17,8 @@
 
 #include "port.h"
 
-#define TUN "/dev/net/tun"
+#define TUN	 "/dev/net/tun"
+#define SEND_MAX 64 /* frames of one system call */
 #define NEEDS(capability)                                                                    \
 	"%s: not permitted without " capability ". Run the program as root, or in a network " \
 	"namespace of its own: unshare --map-root-user --net PROGRAM; or once: sudo setcap "  \
@@ -161,7 +162,37 @@ int interface_receive(const struct interface *i, void *frame, size_t room)
 	return result(i, read(i->fd, frame, room));
 }
 
-int interface_send(const struct interface *i, const void *frame, size_t size)
+/* Sends the first frames, and stores their results; stores that of the first that was not sent. A TAP device
+ * takes one frame at a time. */
+static int send_first(const struct interface *i, struct iovec *frames, int n, int *results)
 {
-	return result(i, write(i->fd, frame, size));
+	struct mmsghdr messages[SEND_MAX];
+	if (i->is_tap) {
+		*results = result(i, write(i->fd, frames->iov_base, frames->iov_len));
+		return *results > 0;
+	}
+	for (int at = 0; at < n; at++)
+		messages[at] = (struct mmsghdr){
+			.msg_hdr = {.msg_iov = &frames[at], .msg_iovlen = 1},
+		};
+	const int sent = sendmmsg(i->fd, messages, (unsigned)n, 0);
+	for (int at = 0; at < sent; at++)
+		results[at] = (int)frames[at].iov_len;
+	if (sent <= 0)
+		*results = result(i, -1);
+	return sent > 0 ? sent : 0;
+}
+
+int interface_send(const struct interface *i, struct iovec *frames, int n, int *results)
+{
+	int done = 0;
+	while (done < n) {
+		const int sent = send_first(i, frames + done, n - done, results + done);
+		if (!sent && results[done] == -EAGAIN)
+			break;
+		if (!sent && results[done] == -ENODEV)
+			return -ENODEV;
+		done += sent ? sent : 1;
+	}
+	return done;
 }

@@ -22,10 +22,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BURST	 64 /* frames of a queue, before the others have their turn */
+#define BURST	 64 /* frames of a queue, before the others have their turn; sent together */
 #define SPIN_NS	 100000u /* without work, before the first pause */
 #define PAUSE_NS 50000u
 #define LONG_NS	 1000000u
+
+/* Frames that are sent together. */
+struct burst {
+	struct doca_gpu_dev_eth_txq_wqe entries[BURST];
+	struct iovec frames[BURST];
+	int results[BURST];
+	uint8_t bytes[2 * FRAME_MAX];
+};
 
 struct port {
 	struct port *next;
@@ -37,7 +45,7 @@ struct port {
 	pthread_mutex_t lock;
 	atomic_uint waiting; /* threads that want the lock */
 	atomic_bool stop;
-	bool gone;
+	bool gone, full; /* full: the interface takes no frame for now */
 	struct port_txq *txqs;
 	struct port_rxq *rxqs, *numbered[PORT_QUEUES];
 	port_steer *steer;
@@ -45,7 +53,8 @@ struct port {
 	uint64_t unsteered; /* frames that no rule gave to a queue */
 	uint64_t due_ns; /* of the first entry that waits for its time; 0: none */
 	FILE *capture; /* NULL: none */
-	uint8_t frame[FRAME_MAX];
+	struct burst burst;
+	uint8_t frame[FRAME_MAX]; /* that was received */
 };
 
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -83,11 +92,12 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void capture(struct port *p, size_t size, bool sent, int queue, const char *comment)
+static void capture(struct port *p, const uint8_t *frame, size_t size, bool sent, int queue,
+		    const char *comment)
 {
 	if (p->capture)
 		capture_frame(p->capture, &(struct captured){.time_ns = now_ns(CLOCK_REALTIME),
-							     .frame = p->frame,
+							     .frame = frame,
 							     .size = size,
 							     .sent = sent,
 							     .queue = queue,
@@ -119,22 +129,22 @@ static void fail_port(struct port *p)
 
 /* ---- sending ---- */
 
-/* Returns why an entry cannot be executed, and NULL after copying its frame. */
-static const char *prepare(struct port *p, const struct port_txq *q,
-			   const struct doca_gpu_dev_eth_txq_wqe *e)
+/* Returns why entry `index` cannot be executed, and NULL after copying its frame. */
+static const char *prepare(const struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe *e,
+			   uint64_t index, uint8_t *frame)
 {
-	if (e->index != (uint32_t)q->done)
+	if (e->index != (uint32_t)index)
 		return "its place has the entry of another index";
 	if (e->size < FRAME_MIN || e->size > FRAME_MAX)
 		return "a frame has 14 to 65,536 bytes";
 	if (e->time_ns && !q->may_wait)
 		return "it has a time, which doca_eth_txq_set_wait_on_time_offload() permits";
-	if (!mkey_copy(__builtin_bswap32(e->key), e->addr, e->size, p->frame))
+	if (!mkey_copy(__builtin_bswap32(e->key), e->addr, e->size, frame))
 		return "its key does not cover the frame; device code passes keys in big-endian";
 	if (q->l4_checksum)
-		checksum_transport(p->frame, e->size);
+		checksum_transport(frame, e->size);
 	if (q->l3_checksum)
-		checksum_ip(p->frame, e->size);
+		checksum_ip(frame, e->size);
 	return NULL;
 }
 
@@ -164,45 +174,83 @@ static void count_sent(struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe
 	}
 }
 
-static void complete(struct port_txq *q)
+static void note(struct port_txq *q)
 {
 	if (q->notes) {
 		struct port_note *note = &q->notes[q->completions & (q->entries - 1)];
 		__atomic_store_n(&note->time_ns, now_ns(CLOCK_REALTIME), __ATOMIC_RELAXED);
 		__atomic_store_n(&note->index, q->done, __ATOMIC_RELAXED);
 	}
-	store(&q->words->completions, ++q->completions);
+	q->completions++;
 }
 
-/* Executes the next entry. Returns false if it has to be tried again. */
-static bool send_next(struct port *p, struct port_txq *q)
+/* Copies the frames of the next entries, as many as are sent together: not beyond one that must wait, and
+ * one with a time alone. *why: what is wrong with the entry behind them; NULL: nothing. */
+static int gather(struct port *p, struct port_txq *q, uint64_t end, struct burst *b, const char **why)
 {
-	const struct doca_gpu_dev_eth_txq_wqe e = q->ring[q->done & (q->entries - 1)];
-	if (must_wait(p, q, &e))
-		return false;
-	const char *why = prepare(p, q, &e);
-	const int sent = why ? 0 : interface_send(&p->interface, p->frame, e.size);
-	if (sent == -EAGAIN)
-		return false;
-	if (sent == -ENODEV) {
+	size_t used = 0;
+	int n = 0;
+	for (*why = NULL; n < BURST && q->done + (uint64_t)n != end; n++) {
+		const uint64_t index = q->done + (uint64_t)n;
+		struct doca_gpu_dev_eth_txq_wqe *e = &b->entries[n];
+		*e = q->ring[index & (q->entries - 1)];
+		if (must_wait(p, q, e) || (n && (e->time_ns || b->entries[n - 1].time_ns)))
+			break;
+		if (e->size <= FRAME_MAX && used + e->size > sizeof b->bytes)
+			break;
+		*why = prepare(q, e, index, b->bytes + used);
+		if (*why)
+			break;
+		b->frames[n] = (struct iovec){b->bytes + used, e->size};
+		used += e->size;
+	}
+	return n;
+}
+
+/* Publishes what was sent at once: a store for each frame would take the line from a kernel that polls. */
+static void finish(struct port *p, struct port_txq *q, const struct burst *b, int n)
+{
+	const uint64_t completions = q->completions;
+	for (int i = 0; i < n; i++) {
+		const struct doca_gpu_dev_eth_txq_wqe *e = &b->entries[i];
+		count_sent(q, e, b->results[i]);
+		capture(p, b->frames[i].iov_base, e->size, true, q->number,
+			b->results[i] > 0 ? "" : "the interface did not take it");
+		if (e->flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
+			note(q);
+		q->done++;
+	}
+	if (completions != q->completions)
+		store(&q->words->completions, q->completions);
+	if (n)
+		store(&q->words->done, q->done);
+}
+
+static void fail_entry(struct port_txq *q, const struct doca_gpu_dev_eth_txq_wqe *e, const char *why)
+{
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_gpu_dev_eth_txq_send",
+		     "entry %llu (%u bytes at %#llx, key %#x) failed, and the queue with it: %s",
+		     (unsigned long long)q->done, e->size, (unsigned long long)e->addr,
+		     __builtin_bswap32(e->key), why);
+	fail_txq(q);
+}
+
+/* Executes the next entries. Returns whether there may be more to do now. */
+static bool send_next(struct port *p, struct port_txq *q, uint64_t end)
+{
+	struct burst *b = &p->burst;
+	const char *why;
+	const int n = gather(p, q, end, b, &why);
+	const int sent = interface_send(&p->interface, b->frames, n, b->results);
+	if (sent < 0) {
 		fail_port(p);
 		return false;
 	}
-	if (why) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_gpu_dev_eth_txq_send",
-			     "entry %llu (%u bytes at %#llx, key %#x) failed, and the queue with it: "
-			     "%s",
-			     (unsigned long long)q->done, e.size, (unsigned long long)e.addr,
-			     __builtin_bswap32(e.key), why);
-		fail_txq(q);
-		return false;
-	}
-	count_sent(q, &e, sent);
-	capture(p, e.size, true, q->number, sent > 0 ? "" : "the interface did not take it");
-	if (e.flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
-		complete(q);
-	store(&q->words->done, ++q->done);
-	return true;
+	finish(p, q, b, sent);
+	p->full |= sent < n;
+	if (sent == n && why)
+		fail_entry(q, &b->entries[n], why);
+	return n && sent == n;
 }
 
 static bool serve_txq(struct port *p, struct port_txq *q)
@@ -216,7 +264,7 @@ static bool serve_txq(struct port *p, struct port_txq *q)
 			     (unsigned long long)q->entries);
 		fail_txq(q);
 	}
-	while (!q->failed && q->done != end && q->done - start < BURST && send_next(p, q))
+	while (!q->failed && q->done != end && q->done - start < BURST && send_next(p, q, end))
 		continue;
 	if (q->failed && q->done != end) /* flushed: nobody waits for a place */
 		store(&q->words->done, q->done = end);
@@ -256,7 +304,7 @@ static void receive(struct port *p, size_t size)
 	const char *dropped = q ? deliver(q, p->frame, size) : "; dropped: no queue";
 	if (said)
 		strcat(rule, dropped);
-	capture(p, size, false, q ? number : -1, rule);
+	capture(p, p->frame, size, false, q ? number : -1, rule);
 }
 
 static bool serve_interface(struct port *p)
@@ -278,6 +326,7 @@ static bool serve_all(struct port *p)
 	bool worked = false;
 	pthread_mutex_lock(&p->lock);
 	p->due_ns = 0;
+	p->full = false;
 	for (struct port_txq *q = p->txqs; q; q = q->next)
 		worked |= serve_txq(p, q);
 	if (!p->gone)
@@ -288,10 +337,11 @@ static bool serve_all(struct port *p)
 	return worked;
 }
 
-/* Waits for a frame, for `ns` at most, and not beyond the time of an entry. */
+/* Waits for a frame, or until the interface takes one again, for `ns` at most, and not beyond the time of an entry. */
 static void pause_for(const struct port *p, uint64_t ns)
 {
-	struct pollfd fd = {.fd = p->gone ? -1 : p->interface.fd, .events = POLLIN};
+	struct pollfd fd = {.fd = p->gone ? -1 : p->interface.fd,
+			    .events = p->full ? POLLIN | POLLOUT : POLLIN};
 	if (p->due_ns) {
 		const uint64_t now = now_ns(CLOCK_REALTIME);
 		const uint64_t left = p->due_ns > now ? p->due_ns - now : 0;
@@ -312,7 +362,7 @@ static void *serve(void *port)
 		if (serve_all(p)) {
 			last = now_ns(CLOCK_MONOTONIC);
 			pause = PAUSE_NS;
-		} else if (now_ns(CLOCK_MONOTONIC) - last < SPIN_NS) {
+		} else if (!p->full && now_ns(CLOCK_MONOTONIC) - last < SPIN_NS) {
 			sched_yield();
 		} else {
 			pause_for(p, pause);
