@@ -63,6 +63,7 @@ _RETRY_MS = 5  # interval of retries for connections that did not accept a reply
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
+_PATIENCE = 16  # turns for which a Hello waits until a burst of connections is handled
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
 
 
@@ -150,6 +151,9 @@ class Agent:
                 continue  # draining may have consumed the wake-up by stop(), which ends recv()
             if (self._waiting or self._hellos) and self._serve_waiting():
                 continue
+            if self._listener.behind:
+                self._drain(router)
+                continue
             try:
                 route = recv()
             except zmq.Again:  # only with telemetry or unread replies
@@ -183,6 +187,8 @@ class Agent:
         """
         if time.monotonic() - self._serviced > TELEMETRY_MS / 1000:
             self._service(Wakeup.EVENT)  # as the loop does when it is idle
+        elif self._listener.behind:
+            self._guard("handling connections", self._drop_disconnected)
         with contextlib.suppress(zmq.Again):
             for _ in range(_MAX_ROUNDS):
                 if not readable(router):
@@ -235,7 +241,8 @@ class Agent:
     def _serve_waiting(self) -> bool:
         """Serve one request of the client whose turn it is, and one Hello.
 
-        A client with unsent replies gets no turn until it has read them.
+        A client with unsent replies gets no turn until it has read them. A Hello needs all events
+        of connections, so it waits until a burst of them is handled, a few at a time.
 
         Returns:
             False if nothing was served.
@@ -248,7 +255,7 @@ class Agent:
             if waiting.messages:
                 self._waiting[client.route] = waiting
             self._receive_request(client, body, several)
-        if self._hellos:
+        if self._hellos and self._listener.behind % _PATIENCE == 0:
             route = next(iter(self._hellos))
             self._receive_hello(route, *self._hellos.pop(route))
             return True
@@ -299,8 +306,8 @@ class Agent:
         if self._state.telemetry is not None:
             self._guard("telemetry", self._state.telemetry.flush)
 
-    def _drop_disconnected(self) -> None:
-        clients, subscribers = self._listener.service()
+    def _drop_disconnected(self, *, every: bool = False) -> None:
+        clients, subscribers = self._listener.service(every=every)
         for fd in clients:
             self._guard("a disconnect", self._drop, self._by_fd.pop(fd, b""))
         if self._state.telemetry is not None:
@@ -326,7 +333,7 @@ class Agent:
         hello = decode_request(frame.bytes)
         if not isinstance(hello, Hello):
             raise PeerError("the first message must be Hello")
-        self._drop_disconnected()
+        self._drop_disconnected(every=True)
         self._forget_released()
         check_hello(hello, len(self._clients) + len(self._leaving), self._limits.clients)
         caller = self._listener.caller(frame)

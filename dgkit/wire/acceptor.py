@@ -16,17 +16,21 @@ import contextlib
 import os
 import select
 import struct
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import zmq
 
 from .inflow import MOST, Duplicate, Spare, Stream
-from .sockets import drain, refuse_descriptors
+from .sockets import refuse_descriptors
 
 _ONCE = select.EPOLLIN | select.EPOLLONESHOT
 MOST_OF_ALL = 64 << 20  # most bytes of all connections' messages that are not taken yet
-_EVENTS = zmq.EVENT_LISTENING | zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED
+_LISTENING, _ACCEPTED = int(zmq.EVENT_LISTENING), int(zmq.EVENT_ACCEPTED)
+_EVENTS = _LISTENING | _ACCEPTED | int(zmq.EVENT_DISCONNECTED)
+_NOBLOCK = int(zmq.NOBLOCK)
+_MAX_EVENTS = 32  # handled at once, about 0.5 ms, while requests wait
 
 
 def floods(ahead: dict[int, int]) -> list[int]:
@@ -97,18 +101,23 @@ class Acceptor:
         limit: Maximum number of connections at a time.
         hello_s: Seconds within which each connection must be admitted.
         arrivals: Gets every connection added.
+
+    Attributes:
+        behind: Whether service() left events, and is to be called again.
     """
 
     def __init__(
         self, sock: zmq.Socket[bytes], name: str, limit: int, hello_s: float, arrivals: Arrivals
     ) -> None:
         self.limit = limit
+        self.behind = False
         self._arrivals = arrivals
         self._hello_s = hello_s
         self._spare = Spare()  # connections can end when they have taken all descriptors
         self.ends = select.epoll()  # readable when the process of a connection has ended
         self._connections: dict[int, _Connection] = {}
-        self._silent: dict[int, _Connection] = {}  # connections without a Hello, oldest first
+        self._silent: dict[int, _Connection] = {}  # live ones without a Hello, oldest first
+        self._ending: set[int] = set()  # those that were shut down and that libzmq still has
         self._left: set[int] = set()  # descriptors of ended connections with unread messages
         self._doubtful: set[int] = set()  # those of them that another connection has now
         self._ended: list[int] = []  # descriptors of connections that ended since service()
@@ -143,25 +152,35 @@ class Acceptor:
                 self._by_process[connection.process] = fd
                 self.ends.register(connection.process, select.EPOLLIN)
             except ProcessLookupError:
-                connection.end()
+                self._end(connection)
             except OSError:
                 self._forget_process(connection)
 
-    def service(self) -> list[int]:
-        """Enforce limit and deadlines; return the descriptors of the connections that ended."""
-        self._read_events()
+    def service(self, *, every: bool = False) -> list[int]:
+        """Enforce limit and deadlines; return the descriptors of the connections that ended.
+
+        Args:
+            every: Handle all events. Otherwise a burst of connections is handled in parts, so that
+                it does not delay the requests of others; see `behind`.
+        """
+        self._read_events(sys.maxsize if every else _MAX_EVENTS)
         ended, self._ended = self._ended, []
         for process, _ in self.ends.poll(0):
             connection = self._connections[self._by_process[process]]
-            connection.end()
+            self._end(connection)
             self._forget_process(connection)
         oldest = time.monotonic() - self._hello_s
-        for connection in self._silent.values():
+        while self._silent:
+            connection = next(iter(self._silent.values()))
             if connection.accepted > oldest:
                 break
-            if not connection.ended:
-                connection.end()
+            self._end(connection)
         return ended
+
+    def _end(self, connection: _Connection) -> None:
+        self._silent.pop(connection.fd, None)
+        self._ending.add(connection.fd)
+        connection.end()
 
     def disconnect(self, fd: int) -> None:
         """Shut a connection down; libzmq then closes it.
@@ -170,7 +189,7 @@ class Acceptor:
         caller means.
         """
         if fd in self._connections and fd not in self._ended:
-            self._connections[fd].end()
+            self._end(self._connections[fd])
 
     def messages_read(self) -> None:
         """Note that the socket has no more messages: later ones name the connections as of now."""
@@ -192,7 +211,7 @@ class Acceptor:
         if connection is None:
             return
         if fd not in self._doubtful or (pid and connection.peer() == pid):
-            connection.end()
+            self._end(connection)
             return
         self._silent.pop(fd, None)
         connection.accepted = time.monotonic()
@@ -208,14 +227,15 @@ class Acceptor:
         ahead = {fd: each.ahead(taken(fd)) for fd, each in self._connections.items()}
         ends = floods(ahead)
         for fd in ends:
-            self._connections[fd].end()
+            self._end(self._connections[fd])
         endless = [fd for fd, each in self._connections.items() if each.is_endless(taken(fd))]
         for fd in endless:
-            self._connections[fd].end()
+            self._end(self._connections[fd])
         return ends + endless
 
     def _remove(self, fd: int) -> None:
         self._silent.pop(fd, None)
+        self._ending.discard(fd)
         self._doubtful.discard(fd)
         connection = self._connections.pop(fd, None)
         if connection is not None:
@@ -234,30 +254,32 @@ class Acceptor:
         self.ends.close()
         self._spare.close()
 
-    def _enforce_limit(self) -> None:
-        silent = [connection for connection in self._silent.values() if not connection.ended]
-        live = len(self._connections) - len(self._silent) + len(silent)
-        for connection in silent[: max(0, live - self.limit)]:
-            connection.end()
+    def _read_events(self, most: int = sys.maxsize) -> None:
+        receive = self.monitor.recv
+        self.behind = False
+        with contextlib.suppress(zmq.Again):
+            for _ in range(most):
+                event, fd = struct.unpack("=Hi", receive(_NOBLOCK))  # zmq_socket_monitor(3)
+                receive(_NOBLOCK)  # the address
+                self._handle(event, fd)
+            self.behind = True
 
-    def _read_events(self) -> None:
-        self._ended += self._events()
+    def _handle(self, event: int, fd: int) -> None:
+        if event == _LISTENING:
+            refuse_descriptors(fd)
+        elif event == _ACCEPTED:
+            with contextlib.suppress(OSError):  # already ended; its event follows
+                self._accept(fd)
+        else:
+            self._remove(fd)
+            self._ended.append(fd)
 
-    def _events(self) -> Iterator[int]:
-        for frames in drain(self.monitor):
-            event, fd = struct.unpack("=Hi", frames[0])  # zmq_socket_monitor(3)
-            if event == zmq.EVENT_LISTENING:
-                refuse_descriptors(fd)
-            elif event == zmq.EVENT_ACCEPTED:
-                with contextlib.suppress(OSError):  # already ended; its event follows
-                    self._remove(fd)  # reinserted below, since the newest comes last
-                    connection = _Connection(fd, self._spare.duplicate)
-                    self._connections[fd] = self._silent[fd] = connection
-                    if fd in self._left:
-                        self._doubtful.add(fd)
-                    self._arrivals.add(fd)
-                    if len(self._connections) > self.limit:
-                        self._enforce_limit()
-            else:
-                self._remove(fd)
-                yield fd
+    def _accept(self, fd: int) -> None:
+        self._remove(fd)  # reinserted below, since the newest comes last
+        connection = _Connection(fd, self._spare.duplicate)
+        self._connections[fd] = self._silent[fd] = connection
+        if fd in self._left:
+            self._doubtful.add(fd)
+        self._arrivals.add(fd)
+        if len(self._connections) - len(self._ending) > self.limit:
+            self._end(next(iter(self._silent.values())))

@@ -94,24 +94,24 @@ class Spare:
 
     def __init__(self) -> None:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        self._fd = os.dup(self._null)
+        self._copy = socket.socket(socket.AF_UNIX)  # made once: a flood needs many duplicates
+        self._release()
 
     @contextlib.contextmanager
     def duplicate(self, fd: int) -> Iterator[socket.SocketType]:
         """Yield a duplicate of a socket, one at a time."""
-        os.dup2(fd, self._fd, inheritable=False)
+        os.dup2(fd, self._copy.fileno(), inheritable=False)
         try:
-            copy = socket.socket(fileno=self._fd)
-            try:
-                yield copy
-            finally:
-                copy.detach()
+            yield self._copy
         finally:
-            os.dup2(self._null, self._fd, inheritable=False)
+            self._release()
+
+    def _release(self) -> None:
+        os.dup2(self._null, self._copy.fileno(), inheritable=False)
 
     def close(self) -> None:
         """Close the descriptor."""
-        os.close(self._fd)
+        self._copy.close()
         os.close(self._null)
 
 
@@ -215,10 +215,9 @@ class Stream:
     def peer(self) -> int:
         """Return the process that opened it, on a Unix socket; 0 elsewhere, or if it has ended."""
         with contextlib.suppress(OSError), self._duplicate(self.fd) as copy:
-            if copy.family == socket.AF_UNIX and os.fstat(copy.fileno()).st_ino == self._inode:
-                return int.from_bytes(
-                    copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder
-                )
+            if os.fstat(copy.fileno()).st_ino == self._inode:
+                credentials = copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                return int.from_bytes(credentials[:4], sys.byteorder)  # of a TCP connection: 0
         return 0
 
     def is_endless(self, progress: int) -> bool:

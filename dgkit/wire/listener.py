@@ -42,6 +42,7 @@ _REQUESTS_HWM = 0
 _MAX_SUBSCRIPTION = 1024  # bytes; CURVE's INITIATE command has up to 500
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 _ROUTER, _PUBLISHER = b"dgkit", b"dgkit telemetry"  # domains of ZAP
+_MAX_HANDSHAKES = 8  # answered at once, about 0.5 ms, while requests wait
 _serial = itertools.count()
 
 
@@ -83,6 +84,8 @@ class Listener:
         on_error: Called with a place and an exception for each handshake that could not be checked.
         keys_allowed: Number of allowed keys at the latest handshake; 0 over ipc://.
         arrivals: Bytes that arrive at any of its connections.
+        behind: Latest calls of service() in a row that left handshakes or events of connections;
+            unless it is 0, service() is to be called again.
 
     Raises:
         NativeError: The address is in use or cannot be bound.
@@ -116,6 +119,7 @@ class Listener:
         self._acceptors: list[Acceptor] = []  # of the router, then of the publisher
         self._files: list[tuple[Path, int]] = []
         self.arrivals = Arrivals()
+        self.behind = 0
         self.context = zmq.Context(_THREADS)
         self._open: list[zmq.Socket[bytes]] = []
         try:
@@ -214,15 +218,19 @@ class Listener:
         """Return a descriptor that is readable when the process of a client has ended."""
         return self._acceptors[0].ends.fileno()
 
-    def service(self) -> tuple[list[int], list[int]]:
+    def service(self, *, every: bool = False) -> tuple[list[int], list[int]]:
         """Answer handshakes; return the fds of the connections that ended since the last call.
+
+        Args:
+            every: Handle all events of connections; otherwise a bounded number, see `behind`.
 
         Returns:
             The fds of clients' connections, and those of connections to the publisher.
         """
-        if self._zap is not None:
-            self._authenticate(self._zap)
-        ended = [acceptor.service() for acceptor in self._acceptors]
+        handshakes = self._authenticate(self._zap) if self._zap is not None else 0
+        ended = [acceptor.service(every=every) for acceptor in self._acceptors]
+        left = handshakes == _MAX_HANDSHAKES or any(each.behind for each in self._acceptors)
+        self.behind = self.behind + 1 if left else 0
         return ended[0], [fd for fds in ended[1:] for fd in fds]
 
     @property
@@ -277,7 +285,7 @@ class Listener:
     def caller(self, frame: zmq.Frame) -> Caller | None:
         """Return the sender of a frame, or None if its connection has ended.
 
-        Call service() immediately before.
+        Call service(every=True) immediately before.
         """
         sender = self.sender(frame)
         return sender if sender.fd in self._acceptors[0] else None
@@ -290,23 +298,35 @@ class Listener:
         uid, _, pid = str(frame.get("Peer-Address")).split(":")[1:4]  # SO_PEERCRED, by libzmq
         return Caller(fd, int(pid), int(uid))
 
-    def _authenticate(self, zap: zmq.Socket[bytes]) -> None:
-        for frames in drain(zap):
+    def _authenticate(self, zap: zmq.Socket[bytes]) -> int:
+        """Answer a bounded number of handshakes, and return it."""
+        handshakes = list(itertools.islice(drain(zap), _MAX_HANDSHAKES))
+        known = self._known_keys() if handshakes else None
+        for frames in handshakes:
             route, empty, version, request_id, domain, *_, mechanism = frames[:8]
             key = frames[8].hex() if len(frames) == 9 and mechanism == b"CURVE" else ""
-            verdict = self._verdict(domain, key)
+            verdict = self._verdict(domain, key, known)
             for frame in (route, empty, version, request_id, *verdict, key.encode()):
                 zap.send(frame, _PART)
             zap.send(b"", _LAST)
+        return len(handshakes)
 
-    def _verdict(self, domain: bytes, key: str) -> tuple[bytes, bytes]:
-        """Return ZAP's status code and text for a client; `key` is empty if it has none."""
+    def _known_keys(self) -> dict[str, str] | None:
+        """Return the allowed keys, or None if they cannot be read."""
         try:
-            known = self._allowed.read() if key else {}
+            known = self._allowed.read()
         except Exception as exc:  # the file or its folder is damaged: refuse, but keep running
             self.on_error("reading the allowed keys", exc)
-            return b"500", b"the allowed keys cannot be read"
+            return None
         self.keys_allowed = len(known) or self.keys_allowed
+        return known
+
+    def _verdict(
+        self, domain: bytes, key: str, known: dict[str, str] | None
+    ) -> tuple[bytes, bytes]:
+        """Return ZAP's status code and text for a client; `key` is empty if it has none."""
+        if known is None:
+            return b"500", b"the allowed keys cannot be read"
         if key not in known:
             return b"400", b"key is not allowed"
         if self.is_refused(owner_of(key), domain == _PUBLISHER):

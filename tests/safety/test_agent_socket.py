@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import socket
 import subprocess
@@ -69,6 +70,20 @@ def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
             dgkit.connect(one.endpoint)
         monkeypatch.undo()
         dgkit.connect(one.endpoint).close()
+
+
+def test_a_client_is_let_in_while_a_burst_of_connections_never_ends(monkeypatch, tmp_path):
+    service = listener.Listener.service
+    calls = itertools.count(1)
+
+    def behind(self, **how):
+        ended = service(self, **how)
+        self.behind = next(calls)
+        return ended
+
+    monkeypatch.setattr(listener.Listener, "service", behind)
+    with running(f"ipc://{tmp_path}/x.sock") as one, dgkit.connect(one.endpoint) as session:
+        session.write(session.empty(64), b"x")
 
 
 def test_a_subscriber_of_another_user_hears_nothing(monkeypatch, tmp_path):

@@ -1,9 +1,11 @@
 """An agent listens only at a free address: it replaces no file and no socket in use."""
 
+import contextlib
 import os
 import socket
 
 import pytest
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import NativeError
@@ -95,6 +97,36 @@ def test_a_fresh_name_is_one_that_is_not_taken():
     following = taken.with_name(f"agent-{os.getpid()}-{serial + 1}.sock")
     following.write_text("")
     assert address.fresh().path not in (taken, following)
+
+
+def _burst(stack, path, count):
+    for _ in range(count):
+        connection = stack.enter_context(socket.socket(socket.AF_UNIX))
+        connection.connect(str(path))
+        assert connection.recv(1) == b"\xff"  # ZMTP's greeting: it is accepted
+
+
+def test_a_burst_of_connections_is_handled_in_parts_and_then_within_the_limit(path):
+    limit, part = 40, 32
+    with contextlib.ExitStack() as stack:
+        agent = Listener(f"ipc://{path}", None, limit)
+        stack.callback(agent.close)
+        _burst(stack, path, 90)
+        agent.service()
+        assert (agent.behind, len(agent._acceptors[0])) == (1, part)
+        agent.service()
+        assert (agent.behind, len(agent._acceptors[0])) == (2, 2 * part)
+        until(lambda: agent.service() and len(agent._acceptors[0]) == limit, "the others end")
+        assert not agent.behind
+
+
+def test_all_of_a_burst_is_handled_before_a_hello(path):
+    with contextlib.ExitStack() as stack:
+        agent = listen(path)
+        stack.callback(agent.close)
+        _burst(stack, path, 50)
+        agent.service(every=True)
+        assert (agent.behind, len(agent._acceptors[0])) == (0, 50)
 
 
 def test_serve_leaves_no_socket_when_its_provider_is_not_there(tmp_path):
