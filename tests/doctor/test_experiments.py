@@ -1,6 +1,7 @@
 """Experiments: which ones fit a machine, and how their results overrule inferences."""
 
 import pytest
+from doctor.published import load_all
 from doctor.snapshots import machine
 
 from dgkit.doctor.data_paths import DataPath
@@ -115,3 +116,21 @@ def test_a_bluefield_copies_in_hardware_and_other_machines_in_software():
     hardware = [one.query[1] for one in plan(machine("bf2-dpu-mode")) if one.name == "doca-dma"]
     software = [one.query[1] for one in plan(machine("laptop")) if one.name == "doca-dma"]
     assert (set(hardware), set(software)) == ({"doca"}, {"softdoca"})
+
+
+LOST = "cuMemcpyDtoDAsync_v2: CUDA_ERROR_LAUNCH_FAILED and more words, so that it takes two lines"
+
+
+@pytest.mark.parametrize("folder", ["communication", "bluefield"])
+def test_the_page_of_each_machine_fits_a_screen_however_its_experiments_ended(folder):
+    verdicts = (Verdict.OK, Verdict.FAIL, Verdict.UNKNOWN)
+    for one in load_all(folder):
+        found = one.machine()
+        before, planned = diagnose([found]), plan(found)
+        for shift in range(3):
+            ends = [verdicts[(at * shift + shift) % 3] for at in range(len(planned))]
+            results = [
+                Result(experiment=experiment, verdict=verdict, said=LOST, took_s=0.1)
+                for experiment, verdict in zip(planned, ends, strict=True)
+            ]
+            assert len(page(overrule(before, results))) <= 40, one.name

@@ -28,6 +28,7 @@ _OTHER_SIDE = (
     "These checks run on the other side, host or DPU: run the doctor there, or record that side "
     "(dgkit doctor --record FILE) and judge both (--from)."
 )
+_FEW_KINDS = 4  # of experiments: each may have two lines
 _MAX_ADVICE = 2  # pieces of advice written in full; the rest only by name
 _MARGIN, _INDENT, _REMEDY = " " * 2, " " * 6, " " * 8
 
@@ -154,7 +155,7 @@ def _tried(diagnosis: Diagnosis, width: int) -> Iterator[Line]:
         label = f"{_MARGIN}{kind.title:<{title_width}}  "
         first, *rest = _wrapped(kind.text, width - len(label))
         yield (Span(label), Span(first, str(kind.verdict)))
-        yield from ((Span(" " * len(label) + line),) for line in rest[:1])
+        yield from ((Span(" " * len(label) + line),) for line in rest[: len(kinds) < _FEW_KINDS])
 
 
 def _advice(diagnosis: Diagnosis, width: int, room: int) -> Iterator[Line]:
