@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from .console import say
 from .options import duration, integer, size
 
 _LEAST_MEMORY = 256 << 20  # what a server with one kernel needs
+_WATCH_S = 0.3  # between two looks at the time at which a notebook was saved
 _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 
 
@@ -54,18 +56,44 @@ def init(course: Path) -> int:
 @teach.command(short_help="Run the visible tests of a lab.")
 @click.argument("lab", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--all", "all_", is_flag=True, help="Show every test, not only the first that fails.")
-def check(lab: Path, all_: bool) -> int:
+@click.option("--hint", is_flag=True, help="Show the next of three hints for the first that fails.")
+@click.option("--watch", is_flag=True, help="Run again each time that LAB is saved, until Ctrl-C.")
+def check(lab: Path, all_: bool, hint: bool, watch: bool) -> int:
     """Run the visible tests of the notebook LAB and show the first that fails.
 
     The functions of the solution cells run in a separate process with limits of time and memory,
     but with your rights, as the notebook's tests do: check only your own notebook. Hidden tests use
     other data. Of a test that is right, it shows what that means, and the ratio of a bonus.
 
+    The number of hints that were shown is recorded in hints.json beside LAB, and submitted with it.
+
     \b
-    Example:
+    Examples:
       dgkit teach check find_the_bytes.ipynb
+      dgkit teach check --hint find_the_bytes.ipynb
+      dgkit teach check --watch find_the_bytes.ipynb
     """
-    from ..teach import grader, sandbox, student_notebook
+    while watch:
+        saved = _saved(lab)
+        try:
+            _check(lab, all_, hint)
+        except (click.UsageError, OSError, ValueError) as exc:  # perhaps it is being saved
+            say(str(exc))
+        while _saved(lab) == saved:
+            time.sleep(_WATCH_S)
+    return _check(lab, all_, hint)
+
+
+def _saved(lab: Path) -> int:
+    """Return when a notebook was saved; 0 while it is being replaced."""
+    try:
+        return lab.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
+def _check(lab: Path, all_: bool, hint: bool) -> int:
+    from ..teach import grader, hints, sandbox, student_notebook
 
     _, cells = student_notebook.load(lab)
     if not (tests := student_notebook.tests(cells)):
@@ -87,6 +115,8 @@ def check(lab: Path, all_: bool) -> int:
             _echo_indented([*made.shown, *made.bonus])
         elif all_ or made is wrong[0]:
             _echo_indented(made.feedback.splitlines()[1:])
+            if hint and made is wrong[0] and (about := made.first_wrong):
+                _echo_indented([hints.take(lab, about)])
     click.echo(f"{len(ran) - len(wrong)} of {len(ran)} tests are right")
     return 1 if wrong else 0
 

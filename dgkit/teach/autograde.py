@@ -11,7 +11,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import compute_checksum
 from traitlets import Bool, Float, Integer, Unicode
 
-from . import course, grader, sandbox, student_notebook
+from . import course, grader, hints, sandbox, student_notebook
 
 
 class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
@@ -137,6 +137,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         trusted = [self._trusted(test, where, gradebook) for test in tests.values()]
         grades = grader.grade_lab(cells, trusted, seed=seed, isolation=isolation, limits=limits)
         ratios, notes = {}, _notes(nb)
+        notes += self._hints(where)
         told = list(notes)
         for cell in nb.cells:
             made = grades.get(cell.metadata.get("nbgrader", {}).get("grade_id", ""))
@@ -150,6 +151,13 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
             gradebook.find_grade(*names).extra_credit = self._bonus(made.ratio)
         gradebook.db.commit()
         nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios, "notes": notes}
+
+    def _hints(self, where: Any) -> list[str]:
+        """Return a note of the hints that the student took."""
+        parts = ("submitted", where["student"], where["assignment"], f"{where['notebook']}.ipynb")
+        taken = hints.seen(Path(self.course, *parts))
+        shown = ", ".join(f"{name} ({level} of {hints.LEVELS})" for name, level in taken.items())
+        return [f"hints taken, which cost no points: {shown}"] if taken else []
 
     def _bonus(self, ratio: float | None) -> float | None:
         """Return the extra credit for a ratio: half of max_bonus at 2, none at 1 or below."""

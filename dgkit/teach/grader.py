@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import Unsupported
-from . import sandbox, verdict
+from . import concepts, sandbox, verdict
 from .student_notebook import Test
 from .submission import Submission, SubmissionFailed
 
@@ -39,6 +39,11 @@ class Grade:
     def right(self) -> bool:
         """True if all of its cases are right."""
         return bool(self.cases) and not any(case.feedback for case in self.cases)
+
+    @property
+    def first_wrong(self) -> concepts.Concept | None:
+        """The concept of the first wrong case."""
+        return next((case.concept for case in self.cases if case.feedback), None)
 
     @property
     def shown(self) -> list[str]:

@@ -7,6 +7,7 @@ import stat
 import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -14,8 +15,8 @@ from support.jupyter.notebooks import run
 from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
-from dgkit.cli import main
-from dgkit.teach import concepts, course, sandbox
+from dgkit.cli import main, teach
+from dgkit.teach import concepts, course, hints, sandbox
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
 NBGRADER = """
@@ -160,6 +161,7 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
     for name, cells in work.items():
         write(paths[name], released / "release/lab1/find_the_bytes.ipynb", cells)
     messy(paths["split"])
+    hints.take(paths["split"], concepts.LAB1["damage"])
     for name in ("read_node", "test_walk"):
         remove_tests(paths["cut"], name)
     assert main(["teach", "check", str(paths["split"])]) == 0
@@ -175,6 +177,7 @@ def test_a_submission_that_was_split_pasted_and_cut_is_graded_as_the_student_che
     }
     assert "the cell read_header was there 2 times: graded as one" in pages["split"]
     assert "the cell walk was there 2 times: graded as one" in pages["split"]
+    assert "hints taken, which cost no points: damage (1 of 3)" in pages["split"]
     assert "imports of your own cells count, too: import no_such_module; import" in pages["split"]
     for name in ("read_node", "test_walk"):
         assert f"the cell {name} was missing: it was added as released" in pages["cut"]
@@ -204,6 +207,49 @@ def test_the_terminal_shows_the_first_test_that_fails(released, tmp_path, capsys
     assert out.endswith("4 of 4 tests are right\n")
     assert "right  test_node\n    each field is read where it is, in its byte order\n" in out
     assert "    bonus: a ratio of 121.00\n" in out
+
+
+def test_hints_say_more_each_time_and_are_recorded(released, tmp_path, capsys):
+    release = released / "release/lab1/find_the_bytes.ipynb"
+    wrong = solution("lab1")["read_header"].replace('"<8sHHIQI"', '">8sHHIQI"')
+    mine = tmp_path / "find_the_bytes.ipynb"
+    write(mine, release, solution("lab1") | {"read_header": wrong})
+    for level in (1, 2, 3, 3):
+        assert main(["teach", "check", "--hint", str(mine)]) == 1
+        text = hints.HINTS["format"][level - 1]
+        assert f"    hint {level} of 3: {text}\n" in capsys.readouterr().out
+    assert hints.seen(mine) == {"format": 3}
+    mine.with_name(hints.FILE).write_text('{"find_the_bytes.ipynb": {"format": 7, "x": []}}')
+    assert hints.seen(mine) == {}
+
+
+def test_a_watched_notebook_is_checked_each_time_that_it_is_saved(
+    released, tmp_path, capsys, monkeypatch
+):
+    release, mine = released / "release/lab1/find_the_bytes.ipynb", tmp_path / "mine.ipynb"
+    write(mine, release, {})
+    saves = iter(["damaged", "right"])
+
+    def save(_: float) -> None:
+        match next(saves, None):
+            case "damaged":
+                mine.write_text("{")
+            case "right":
+                write(mine, release, solution("lab1"))
+            case None:
+                raise KeyboardInterrupt
+        os.utime(mine, ns=(0, mine.stat().st_mtime_ns + 1))
+
+    monkeypatch.setattr(teach, "time", SimpleNamespace(sleep=save))
+    assert main(["teach", "check", "--watch", str(mine)]) != 0
+    out, err = capsys.readouterr()
+    assert "0 of 4 tests are right" in out
+    assert "is not a notebook of format 4" in err
+    assert out.rstrip().endswith("4 of 4 tests are right")
+
+
+def test_each_concept_has_its_hints():
+    assert set(hints.HINTS) == {name for table in concepts.LABS.values() for name in table}
 
 
 @pytest.mark.parametrize(
