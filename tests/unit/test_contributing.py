@@ -15,6 +15,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 PATHS = docs.paths(TEXT)
 LINKS = docs.links(TEXT)
 NAMES = re.findall(r"`([\w./-]+\.(?:py|c|js))` `#?(\w+)`", TEXT)
+RULES = re.findall(r"`([\w./-]+\.(?:py|c|h))`, `(\w+)`", TEXT)
 COMMANDS = sorted(set(re.findall(r"`((?:CI=true )?tests/run[^`]*)`", TEXT)))
 PYTEST = sorted(set(re.findall(r"`\.cache/venv/bin/pytest ([^`]*)`", TEXT)))
 WALKS = re.findall(r"^### (One .*)$", TEXT, re.MULTILINE)
@@ -37,10 +38,16 @@ def test_each_name_of_a_walk_is_defined_in_its_file(path, name):
     assert re.search(pattern, text, re.MULTILINE)
 
 
-def test_a_walk_has_at_most_ten_steps():
+@pytest.mark.parametrize(("path", "name"), RULES)
+def test_each_name_of_the_table_of_rules_is_in_its_file(path, name):
+    assert re.search(rf"\b{name}\b", (ROOT / path).read_text(encoding="utf-8"))
+
+
+def test_a_walk_has_at_most_ten_steps_and_returns_to_no_file():
     assert len(WALKS) == 2
     for part in TEXT.split("\n### ")[1:]:
-        assert 5 <= len(re.findall(r"^\d+\. ", part, re.MULTILINE)) <= 10
+        files = re.findall(r"^\d+\. `([^`]+)`", part, re.MULTILINE)
+        assert 5 <= len(files) == len(set(files)) <= 10
 
 
 def _stages() -> dict[str, str]:
