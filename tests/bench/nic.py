@@ -1,4 +1,4 @@
-"""Prints the figures of GPUNetIO Verbs by the software NIC, beside dgkit's own queue.
+"""Prints the figures of GPUNetIO Verbs, DMA and RDMA by the software NIC, beside dgkit's own queue.
 
     python tests/bench/nic.py                        half a minute
     python tests/bench/nic.py --json results/FILE    and stores them
@@ -31,6 +31,8 @@ from dgkit.gpu_initiated.measure import RATE_RINGS, RATE_SIZE, RATE_THREADS, Met
 
 SAMPLES = 2000  # a tenth on the emulated GPU
 KERNELS = r"""
+#include <doca_gpunetio_dev_dma.cuh>
+#include <doca_gpunetio_dev_rdma.cuh>
 #include <doca_gpunetio_dev_verbs_onesided.cuh>
 typedef unsigned long long u64;
 typedef doca_gpu_dev_verbs_qp Q;
@@ -67,6 +69,51 @@ extern "C" __global__ void put_signal(Q *q, const ends *e, int count, u64 *cycle
         *bad += wait_for(q, ticket) != 0;
         cycles[i] = (u64)clock64() - before;
     }
+}
+
+__device__ static doca_gpu_buf buf(u64 at, u64 size, unsigned key)
+{
+    return doca_gpu_buf{at, size, key, 0};
+}
+
+/* A DMA context's structure is its queue pair. */
+extern "C" __global__ void dma_copy(Q *q, const ends *e, int count, u64 *cycles, int *bad)
+{
+    doca_gpu_buf from = buf(e->local, 8, e->lkey), to = buf(e->remote, 8, e->rkey);
+    doca_gpu_dma *dma = (doca_gpu_dma *)q;
+    for (int i = 0; i < count; i++) {
+        const u64 before = (u64)clock64();
+        *bad += doca_gpu_dev_dma_memcpy(dma, &from, 0, &to, 0, 8) != 0;
+        doca_gpu_dev_dma_commit(dma);
+        *bad += wait_for(q, q->sq_rsvd_index - 1) != 0;
+        cycles[i] = (u64)clock64() - before;
+    }
+}
+
+/* The threads write 64 bytes each, and one of them commits: weak mode. */
+extern "C" __global__ void write_weak(Q *q, const ends *e, int count, int *bad)
+{
+    const u64 size = 64 * (u64)blockDim.x;
+    doca_gpu_buf from = buf(e->local, size, e->lkey), to = buf(e->remote, size, e->rkey);
+    doca_priv_gpu_dev_rdma_connection connection = {q, 0};
+    doca_gpu_dev_rdma rdma = {{}, &connection, 1};
+    unsigned position, mask, done;
+    int failed = 0;
+    for (int i = 0; i < count; i++) {
+        doca_gpu_dev_rdma_get_info(&rdma, 0, &position, &mask);
+        failed += doca_gpu_dev_rdma_write_weak(&rdma, 0, &to, 64 * threadIdx.x, &from,
+                                               64 * threadIdx.x, 64, 0, 0,
+                                               (position + threadIdx.x) & mask) != 0;
+        __threadfence();
+        __syncthreads();
+        if (threadIdx.x == 0)
+            failed += doca_gpu_dev_rdma_commit_weak(&rdma, 0, blockDim.x) != 0;
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        failed += doca_gpu_dev_rdma_wait_all(&rdma, &done) != 0;
+    if (failed)
+        atomicAdd(bad, failed);
 }
 
 extern "C" __global__ void put_many(Q *q0, Q *q1, Q *q2, Q *q3, Q *q4, Q *q5, Q *q6, Q *q7,
@@ -157,6 +204,12 @@ class NicBench:
         what = (*args, self.ends, np.int32(count), np.int32(each), np.int32(warp))
         return done / self._run("put_many", len(queues), RATE_THREADS, what) / 1e6
 
+    def weak_rate(self, queue: Any) -> float:
+        """Millions of RDMA writes of 64 bytes a second, in weak mode by RATE_THREADS threads."""
+        count = 2 if self.meter.emulated else 1000
+        taken = self._run("write_weak", 1, RATE_THREADS, (queue, self.ends, np.int32(count)))
+        return RATE_THREADS * count / taken / 1e6
+
 
 def figures(own: Bench, nic: NicBench) -> Iterator[Figure]:
     """Each row beside what dgkit's own queue takes, in the same run."""
@@ -176,6 +229,25 @@ def figures(own: Bench, nic: NicBench) -> Iterator[Figure]:
             yield taken.figure(
                 f"put_signal, {doorbell}", "ns", "2 x the floor + 1 us",
                 lambda v, r: v <= 2 * r + 1000, "bare loop",
+            )  # fmt: skip
+        with ExitStack() as stack:
+            (queue,) = nic.pairs(stack, 1, doorbell, 4096)
+            taken = rounds(
+                lambda q=queue: nic.single("dma_copy", q), lambda q=queue: nic.single("put", q)
+            )
+            yield taken.figure(
+                f"DMA copy of 8 B, {doorbell}", "ns", "the NIC's put + 300 ns",
+                lambda v, r: v <= r + 300, "the NIC's put",
+            )  # fmt: skip
+            nic.weak_rate(queue)
+            taken = rounds(
+                lambda q=queue: nic.weak_rate(q),
+                lambda q=queue: nic.rate([q], each=False, warp=True),
+                count=5,
+            )
+            yield taken.figure(
+                f"RDMA writes of {RATE_SIZE} B, weak mode, {doorbell}", "M/s",
+                ".9 of the NIC's puts by warp", lambda v, r: v >= 0.9 * r, "the NIC's puts by warp",
             )  # fmt: skip
         for pairs in (1, RATE_RINGS):
             for each, warp in product((False, True), (False, True)):

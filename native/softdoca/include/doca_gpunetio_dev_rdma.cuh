@@ -446,7 +446,7 @@ doca_gpu_dev_rdma_recv_commit_weak(struct doca_gpu_dev_rdma_r *rdma_r, uint32_t 
 }
 
 /* Returns the connection whose queue pair has this number. */
-DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_rdma_connection(struct doca_gpu_dev_rdma *rdma,
+DOCA_GPUNETIO_DEVICE uint32_t doca_priv_gpu_dev_rdma_number_of(struct doca_gpu_dev_rdma *rdma,
 								uint32_t number)
 {
 	for (uint32_t i = 0; i < rdma->count; i++)
@@ -479,7 +479,7 @@ DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_rdma_recv_wait_all(
 		if (imm_val)
 			imm_val[*num_comp] = cqe->imm_inval_pkey;
 		if (conn_idx)
-			conn_idx[*num_comp] = doca_priv_gpu_dev_rdma_connection(
+			conn_idx[*num_comp] = doca_priv_gpu_dev_rdma_number_of(
 				rdma_r->rdma, doca_gpu_dev_verbs_bswap32(cqe->sop_drop_qpn) & 0xffffff);
 	}
 	return status && status != EBUSY ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
