@@ -9,9 +9,9 @@
  * by address: one calls doca_rdma_start_listen_to_port(), the other doca_rdma_connect_to_addr().
  *
  * Buffers. A source gives its data. A destination takes bytes behind its data, as in DMA tasks, and its
- * data_len grows by them; the word of an atomic operation is at its data. A task has single buffers, no
- * lists. The peer's memory is a map of doca_mmap_create_from_export() from a descriptor of
- * doca_mmap_export_rdma() of the connected process.
+ * data_len grows by them; the word of an atomic operation is at its data. Local buffers, except for words,
+ * may be lists of up to 4. The peer's memory is a map of doca_mmap_create_from_export() from a descriptor
+ * of doca_mmap_export_rdma() of the connected process.
  *
  * Order and failures. The tasks of a connection complete in the order of their submission. A task that
  * the NIC or the peer refuses (no permission, memory that was unmapped, a message that is larger than
@@ -190,13 +190,13 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_get_max_recv_queue_size(const struct doca_devinfo *devinfo,
 	uint32_t *max_recv_queue_size);
 
-/* Gets the largest number of buffers in the list of a task: 1. Errors: NOT_SUPPORTED for a
+/* Gets the largest number of local buffers in the list of a task: 4. Errors: NOT_SUPPORTED for a
  * device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_get_max_send_buf_list_len(const struct doca_devinfo *devinfo,
 	uint32_t *max_send_buf_list_len);
 
-/* Gets the largest number of buffers in the list of a receive: 1. Errors: NOT_SUPPORTED for a
+/* Gets the largest number of buffers in the list of a receive: 4. Errors: NOT_SUPPORTED for a
  * device without RDMA. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_cap_task_receive_get_max_dst_buf_list_len(const struct doca_devinfo *devinfo,

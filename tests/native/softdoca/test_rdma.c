@@ -336,6 +336,81 @@ static void buffers_that_do_not_fit_are_refused(void)
 	close_both();
 }
 
+/* A list of n buffers of sizes 100, 200 ... with a gap behind each. */
+static struct doca_buf *list_of(struct side *s, size_t offset, uint32_t n, bool full)
+{
+	struct doca_buf *first = near_buf(s, offset, 100, full);
+
+	for (uint32_t i = 1; i < n; i++)
+		OK(doca_buf_chain_list(first, near_buf(s, offset + i * 1000, (i + 1) * 100, full)));
+	return first;
+}
+
+/* Checks the bytes of such a list against those of one buffer, and what each has got. */
+static void check_list_of(const struct side *s, size_t offset, uint32_t n, const uint8_t *all, size_t bytes)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < n && at < bytes; i++) {
+		const size_t room = (i + 1) * 100, part = bytes - at < room ? bytes - at : room;
+
+		CHECK_EQ(memcmp(s->bytes + offset + i * 1000, all + at, part), 0);
+		at += part;
+	}
+	CHECK_EQ(at, bytes);
+}
+
+static void lists_are_gathered_and_scattered(void)
+{
+	connect_both(LENT);
+	fill(a.bytes, 4096, 1);
+	fill(b.bytes + 65536, 4096, 2);
+	for (unsigned i = 0; i < 200; i++) { /* the rings are used again */
+		const unsigned before = a.done;
+		struct doca_buf *src = list_of(&a, 0, 4, true), *into = list_of(&a, 8192, 3, false),
+				*message = list_of(&b, 16384, 4, false),
+				*to = peer_buf(&a, &of_b, 0, 1000, false),
+				*from = peer_buf(&a, &of_b, 65536, 350, true);
+
+		SUBMIT(&b, receive, message, number(0));
+		SUBMIT(&a, write, a.connection, src, to, number(1));
+		SUBMIT(&a, read, a.connection, from, into, number(2));
+		SUBMIT(&a, send, a.connection, src, number(3));
+		side_until(&a, before + 3);
+		side_until(&b, i + 1);
+		CHECK_EQ(a.done, before + 3);
+		CHECK_EQ(data_len(to), 1000);
+		CHECK_EQ(data_len(into), 100); /* of its first buffer */
+		drop(src), drop(into), drop(message), drop(to), drop(from);
+	}
+	check_list_of(&a, 0, 4, b.bytes, 1000);
+	check_list_of(&a, 8192, 3, b.bytes + 65536, 350);
+	for (unsigned i = 0; i < 4; i++)
+		CHECK_EQ(memcmp(b.bytes + 16384 + i * 1000, a.bytes + i * 1000, (i + 1) * 100), 0);
+	close_both();
+}
+
+static void lists_that_are_too_long_or_no_lists_are_refused(void)
+{
+	struct doca_rdma_task_write *t;
+	struct doca_buf *second;
+	uint32_t n;
+
+	connect_both(LENT);
+	OK(doca_rdma_cap_get_max_send_buf_list_len(doca_dev_as_devinfo(a.dev), &n));
+	CHECK_EQ(n, 4);
+	struct doca_buf *list = list_of(&a, 0, 5, true), *far = peer_buf(&a, &of_b, 0, 4096, false),
+			*two = list_of(&a, 8192, 2, true);
+	OK(doca_rdma_task_write_allocate_init(a.rdma, a.connection, list, far, number(1), &t));
+	REFUSED(doca_task_submit(doca_rdma_task_write_as_task(t)), INVALID_VALUE);
+	OK(doca_buf_get_next_in_list(two, &second));
+	doca_rdma_task_write_set_src_buf(t, second);
+	REFUSED(doca_task_submit(doca_rdma_task_write_as_task(t)), INVALID_VALUE);
+	doca_task_free(doca_rdma_task_write_as_task(t));
+	drop(list), drop(two), drop(far);
+	close_both();
+}
+
 static void what_is_set_too_late_or_out_of_range_is_refused(void)
 {
 	uint32_t n;
@@ -590,6 +665,8 @@ int main(int argc, char **argv)
 		TEST(connections_share_the_receives_of_their_context),
 		TEST(bytes_of_another_kind_are_no_connection),
 		TEST(buffers_that_do_not_fit_are_refused),
+		TEST(lists_are_gathered_and_scattered),
+		TEST(lists_that_are_too_long_or_no_lists_are_refused),
 		TEST(what_is_set_too_late_or_out_of_range_is_refused),
 		TEST(a_context_without_tasks_serves_its_peer),
 		TEST(tasks_on_a_sync_event_follow_the_tasks_before_them),

@@ -50,7 +50,9 @@ static bool allocate(struct doca_rdma_connection *c)
 {
 	c->send.n = power_of_two(c->rdma->send_size);
 	c->receive.n = power_of_two(c->rdma->receive_size);
-	const size_t sends = (size_t)c->send.n * WQE_BLOCK, receives = (size_t)c->receive.n * WQE_SEGMENT;
+	c->send.n_blocks = c->send.n < DG_NIC_ENTRIES_MAX ? 2 * c->send.n : c->send.n;
+	const size_t sends = (size_t)c->send.n_blocks * WQE_BLOCK,
+		     receives = (size_t)c->receive.n * RDMA_LIST_MAX * WQE_SEGMENT;
 	c->memory = aligned_alloc(WQE_BLOCK, (sends + receives + WQE_BLOCK - 1) / WQE_BLOCK * WQE_BLOCK);
 	c->send.tasks = calloc(c->send.n, sizeof *c->send.tasks);
 	c->receive.tasks = calloc(c->receive.n, sizeof *c->receive.tasks);
@@ -76,9 +78,9 @@ static int open_pair(struct doca_rdma_connection *c)
 	const dg_nic_qp_config cfg = {
 		.send_ring = c->send.entries,
 		.receive_ring = c->receive.entries,
-		.send_entries = c->send.n,
+		.send_entries = c->send.n_blocks,
 		.receive_entries = c->receive.n,
-		.receive_sges = 1,
+		.receive_sges = RDMA_LIST_MAX,
 		.doorbell_mode = DG_NIC_PROXY,
 		.record = c->record,
 		.doorbell = &c->doorbell,

@@ -218,9 +218,9 @@ static doca_error_t submit_receive(struct doca_rdma *r, struct rdma_task *t)
 static doca_error_t submit_send(struct rdma_task *t)
 {
 	struct doca_rdma_connection *c = t->connection;
-	if (ring_used(&c->send) == c->send.n)
-		return REFUSE(DOCA_ERROR_AGAIN, "connection %u has %u tasks in flight, its maximum",
-			      c->id, c->send.n);
+	if (!rdma_has_room(c, t))
+		return REFUSE(DOCA_ERROR_AGAIN, "connection %u has %u tasks in flight: its send queue is full",
+			      c->id, ring_used(&c->send));
 	doca_error_t error = rdma_post(c, t);
 	if (!error)
 		hold_all(t, 1);
@@ -261,21 +261,13 @@ static void call(const struct doca_rdma *r, struct rdma_task *t, bool good)
 	}
 }
 
-static void arrived(struct doca_buf *b, uint64_t n)
-{
-	if (b)
-		b->data_len += n;
-}
-
 static void deliver(struct doca_rdma *r, struct rdma_task *t, doca_error_t status)
 {
 	hold_all(t, -1u);
 	if (is_receive(t))
 		r->n_receives--;
-	if (!status && t->result)
-		arrived(t->result, t->bytes);
-	else if (!status && t->type < RDMA_CMP_SWP && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM)
-		arrived(t->dst, t->bytes);
+	if (!status)
+		rdma_arrived(t);
 	softdoca_task_landed(&t->task, status);
 	call(r, t, !status);
 }
@@ -299,6 +291,7 @@ static void complete(struct doca_rdma *r, const struct rdma_cqe *e)
 	const bool failed = e->opcode == CQE_REQUEST_ERROR || e->opcode == CQE_RECEIVE_ERROR;
 	struct rdma_ring *ring = request ? &c->send : &c->receive;
 	struct rdma_task *t = ring->tasks[ring->begin++ & (ring->n - 1)];
+	ring->first_block += t->blocks;
 	if (failed && c->state == CONNECTION_CONNECTED)
 		rdma_connection_break(c);
 	if (!request && !failed)

@@ -34,11 +34,35 @@ static bool is_atomic(const struct rdma_task *t)
 	return t->type == RDMA_CMP_SWP || t->type == RDMA_FETCH_ADD;
 }
 
-static struct place local_of(const struct rdma_task *t)
+/* Whether bytes arrive at the local buffers. */
+static bool fills(const struct rdma_task *t)
+{
+	return is_receive(t) || t->type == RDMA_READ || is_atomic(t) ||
+	       (is_event(t) && t->type != RDMA_EVENT_SET);
+}
+
+/* The local buffer, or the first of a list. */
+static const struct doca_buf *local_buf(const struct rdma_task *t)
 {
 	if (is_receive(t) || t->type == RDMA_READ || t->type == RDMA_EVENT_GET)
-		return behind(t->dst, t->bytes);
-	return is_atomic(t) || t->type == RDMA_EVENT_ADD ? behind(t->result, t->bytes) : data_of(t->src);
+		return t->dst;
+	return is_atomic(t) || t->type == RDMA_EVENT_ADD ? t->result : t->src;
+}
+
+/* The part of a local buffer that the task uses, if it has `left` bytes left. */
+static struct place part_of(const struct rdma_task *t, const struct doca_buf *b, uint64_t left)
+{
+	struct place p = fills(t) ? behind(b, room_behind(b)) : data_of(b);
+	p.n = p.n < left ? p.n : left;
+	return p;
+}
+
+static uint64_t bytes_in(const struct rdma_task *t, const struct doca_buf *b)
+{
+	uint64_t n = 0;
+	for (; b; b = b->next)
+		n += part_of(t, b, UINT64_MAX).n;
+	return n;
 }
 
 static struct place remote_of(const struct rdma_task *t)
@@ -55,17 +79,25 @@ static bool has_remote(const struct rdma_task *t)
 	return t->type >= RDMA_READ && !is_event(t);
 }
 
+static doca_error_t check_list(const struct doca_buf *b, uint32_t most, const char *what, const char *func)
+{
+	const char *wrong = !object_is(b, OBJECT_BUF) ? "is not a buffer"
+			    : b->first != b	      ? "is in a list, and not its first"
+			    : b->list_len > most      ? "is a list that is too long"
+						      : NULL;
+	if (!wrong)
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer, %p, %s: at most %u", what,
+		     (const void *)b, wrong, most);
+	return DOCA_ERROR_INVALID_VALUE;
+}
+
 static doca_error_t check_buf(const struct place *p, const char *what, const char *func)
 {
 	const struct doca_buf *b = p->buf;
-	const char *wrong = !object_is(b, OBJECT_BUF)	     ? "is not a buffer"
-			    : b->first != b || b->list_len > 1 ? "is a list, or in one"
-							       : NULL;
-	if (wrong) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer, %p, %s", what,
-			     (const void *)b, wrong);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	doca_error_t error = check_list(b, 1, what, func);
+	if (error)
+		return error;
 	if (p->at - (uintptr_t)b->head <= b->len && p->n <= (uintptr_t)b->head + b->len - p->at)
 		return DOCA_SUCCESS;
 	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer has no room for %llu bytes", what,
@@ -89,37 +121,52 @@ static doca_error_t check_remote(const struct rdma_task *t, const char *func)
 	return DOCA_ERROR_INVALID_VALUE;
 }
 
+static bool is_usable(const struct doca_mmap *m, const struct doca_dev *dev)
+{
+	return !m->from_export && m->n_attached && m->attached[0].dev == dev &&
+	       softdoca_mmap_attachment(m, dev);
+}
+
 static doca_error_t check_local(const struct rdma_task *t, const struct doca_rdma *r,
 				const char *func)
 {
-	const struct place p = local_of(t);
-	doca_error_t error = check_buf(&p, "local", func);
+	const struct doca_buf *first = local_buf(t);
+	const uint32_t most = is_atomic(t) || is_event(t) ? 1 : RDMA_LIST_MAX;
+	doca_error_t error = check_list(first, most, "local", func);
 	if (error)
 		return error;
-	const struct doca_mmap *m = p.buf->mmap;
-	if (!m->from_export && m->n_attached && m->attached[0].dev == r->ctx.dev &&
-	    softdoca_mmap_attachment(m, r->ctx.dev))
-		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-		     "the local buffer is in a map that is from an export, is not started, or whose first "
-		     "device is not %s",
-		     r->ctx.dev->info.f.pci);
-	return DOCA_ERROR_INVALID_VALUE;
+	const uint64_t n = bytes_in(t, first);
+	if (n < t->bytes) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the local buffer has %llu bytes, not %llu",
+			     (unsigned long long)n, (unsigned long long)t->bytes);
+		return DOCA_ERROR_INVALID_VALUE;
+	}
+	for (const struct doca_buf *b = first; b; b = b->next)
+		if (!is_usable(b->mmap, r->ctx.dev)) {
+			softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
+				     "a local buffer is in a map that is from an export, is not started, "
+				     "or whose first device is not %s",
+				     r->ctx.dev->info.f.pci);
+			return DOCA_ERROR_INVALID_VALUE;
+		}
+	return DOCA_SUCCESS;
 }
 
 static uint64_t bytes_of(const struct rdma_task *t)
 {
 	if (is_receive(t))
-		return object_is(t->dst, OBJECT_BUF) ? room_behind(t->dst) : 0;
+		return object_is(t->dst, OBJECT_BUF) ? bytes_in(t, t->dst) : 0;
 	if (is_atomic(t) || is_event(t))
 		return sizeof(uint64_t);
-	return object_is(t->src, OBJECT_BUF) ? t->src->data_len : 0;
+	if (!object_is(t->src, OBJECT_BUF))
+		return 0;
+	return t->type == RDMA_READ ? t->src->data_len : bytes_in(t, t->src);
 }
 
 /* The CPU accesses the word of a task on a sync event. */
 static char *word_of(const struct rdma_task *t)
 {
-	const struct place p = local_of(t);
+	const struct place p = part_of(t, local_buf(t), t->bytes);
 	const struct doca_mmap *m = p.buf->mmap;
 	return m->base ? m->base + (p.at - (uintptr_t)m->addr) : NULL;
 }
@@ -193,11 +240,41 @@ static char *put64(char *at, uint64_t v)
 	return at + sizeof v;
 }
 
-static char *put_data(char *at, const struct place *p, uint32_t key)
+/* The local buffers as data segments. */
+struct segments {
+	struct place part[RDMA_LIST_MAX];
+	uint32_t key[RDMA_LIST_MAX], n;
+};
+
+/* Errors: those of softdoca_mmap_key(). */
+static doca_error_t find_segments(const struct rdma_task *t, struct segments *s)
 {
-	at = put32(at, (uint32_t)p->n);
+	uint64_t left = t->bytes;
+	doca_error_t error = DOCA_SUCCESS;
+	s->n = 0;
+	for (const struct doca_buf *b = local_buf(t); left && !error; b = b->next) {
+		const struct place p = part_of(t, b, left);
+		left -= p.n;
+		if (p.n) {
+			s->part[s->n] = p;
+			error = softdoca_mmap_key(b->mmap, &s->key[s->n++]);
+		}
+	}
+	return error;
+}
+
+static char *put_data(char *at, uint64_t address, uint64_t n, uint32_t key)
+{
+	at = put32(at, (uint32_t)n);
 	at = put32(at, key);
-	return put64(at, p->at);
+	return put64(at, address);
+}
+
+static char *put_segments(char *at, const struct segments *s)
+{
+	for (uint32_t i = 0; i < s->n; i++)
+		at = put_data(at, s->part[i].at, s->part[i].n, s->key[i]);
+	return at;
 }
 
 static char *put_remote(char *at, const struct rdma_task *t)
@@ -214,52 +291,79 @@ static char *put_operands(char *at, const struct rdma_task *t)
 	return put64(at, t->compare);
 }
 
-static void put_send(struct doca_rdma_connection *c, const struct rdma_task *t, uint32_t key)
+static uint32_t blocks_of(const struct rdma_task *t)
 {
-	const struct place local = local_of(t);
-	char *block = c->send.entries + (size_t)(c->send.end & (c->send.n - 1)) * WQE_BLOCK;
-	char *at = block + WQE_SEGMENT;
-	memset(block, 0, WQE_BLOCK);
+	const uint32_t list = local_buf(t) && t->bytes && !is_event(t) ? local_buf(t)->list_len : 0;
+	const uint32_t segments = 1 + has_remote(t) + is_atomic(t) + list;
+	return (segments * WQE_SEGMENT + WQE_BLOCK - 1) / WQE_BLOCK;
+}
+
+bool rdma_has_room(const struct doca_rdma_connection *c, const struct rdma_task *t)
+{
+	const struct rdma_ring *r = &c->send;
+	return ring_used(r) < r->n && r->end_block - r->first_block + blocks_of(t) <= r->n_blocks;
+}
+
+static void put_send(struct doca_rdma_connection *c, struct rdma_task *t, const struct segments *s)
+{
+	char entry[2 * WQE_BLOCK] = {0}, *at = entry + WQE_SEGMENT;
+	struct rdma_ring *r = &c->send;
 	if (has_remote(t))
 		at = put_remote(at, t);
 	if (is_atomic(t))
 		at = put_operands(at, t);
-	if (t->bytes && !is_event(t))
-		at = put_data(at, &local, key);
-	put32(block, (c->send.end & 0xffff) << 8 | opcodes[t->type]);
-	put32(block + 4, c->qpn << 8 | (uint32_t)((at - block) / WQE_SEGMENT));
-	block[11] = WQE_CQE;
-	memcpy(block + 12, &t->immediate, sizeof t->immediate);
+	if (!is_event(t))
+		at = put_segments(at, s);
+	put32(entry, (r->end_block & 0xffff) << 8 | opcodes[t->type]);
+	put32(entry + 4, c->qpn << 8 | (uint32_t)((at - entry) / WQE_SEGMENT));
+	entry[11] = WQE_CQE;
+	memcpy(entry + 12, &t->immediate, sizeof t->immediate);
+	t->blocks = (uint32_t)((at - entry + WQE_BLOCK - 1) / WQE_BLOCK);
+	for (uint32_t i = 0; i < t->blocks; i++)
+		memcpy(r->entries + (size_t)(r->end_block++ & (r->n_blocks - 1)) * WQE_BLOCK,
+		       entry + i * WQE_BLOCK, WQE_BLOCK);
 }
 
-static void put_receive(struct doca_rdma_connection *c, const struct rdma_task *t, uint32_t key)
+static void put_receive(struct doca_rdma_connection *c, struct rdma_task *t, const struct segments *s)
 {
-	char *at = c->receive.entries + (size_t)(c->receive.end & (c->receive.n - 1)) * WQE_SEGMENT;
-	const struct place none = {0}, local = local_of(t);
-	put_data(at, t->bytes ? &local : &none, t->bytes ? key : WQE_END_KEY);
+	const size_t size = RDMA_LIST_MAX * WQE_SEGMENT;
+	char *at = c->receive.entries + (c->receive.end & (c->receive.n - 1)) * size;
+	t->blocks = 0;
+	at = put_segments(at, s);
+	if (s->n < RDMA_LIST_MAX)
+		put_data(at, 0, 0, WQE_END_KEY);
 }
-
 
 doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t)
 {
 	struct rdma_ring *ring = is_receive(t) ? &c->receive : &c->send;
-	const struct doca_buf *local = local_of(t).buf;
-	uint32_t key = 0;
-	doca_error_t error =
-		t->bytes ? softdoca_mmap_key(local->mmap, &key) : DOCA_SUCCESS;
+	struct segments s;
+	doca_error_t error = find_segments(t, &s);
 	if (error)
 		return error;
 	if (is_receive(t))
-		put_receive(c, t, key);
+		put_receive(c, t, &s);
 	else
-		put_send(c, t, key);
+		put_send(c, t, &s);
 	ring->tasks[ring->end++ & (ring->n - 1)] = t;
 	/* Release: the NIC that sees the count sees the entry. */
 	if (is_receive(t))
 		__atomic_store_n(&c->record[0], htobe32(ring->end), __ATOMIC_RELEASE);
 	else
-		__atomic_store_n(&c->doorbell, c->doorbell + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&c->doorbell, c->doorbell + t->blocks, __ATOMIC_RELEASE);
 	return DOCA_SUCCESS;
+}
+
+void rdma_arrived(struct rdma_task *t)
+{
+	uint64_t left = fills(t) && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM ? t->bytes : 0;
+	if ((t->type == RDMA_WRITE || t->type == RDMA_WRITE_IMM) && t->dst)
+		t->dst->data_len += t->bytes;
+	for (const struct doca_buf *b = local_buf(t); b && left; b = b->next) {
+		const uint64_t n = part_of(t, b, left).n;
+		((struct doca_buf *)(uintptr_t)b)->data_len += n;
+		left -= n;
+	}
 }
 
 /* ---- completions ---- */

@@ -48,7 +48,7 @@ RDMA_EACH(CAP)
 	}
 CAP_NUMBER(get_max_send_queue_size, max_send_queue_size, DG_NIC_ENTRIES_MAX)
 CAP_NUMBER(get_max_recv_queue_size, max_recv_queue_size, DG_NIC_ENTRIES_MAX)
-CAP_NUMBER(get_max_send_buf_list_len, max_send_buf_list_len, 1)
+CAP_NUMBER(get_max_send_buf_list_len, max_send_buf_list_len, RDMA_LIST_MAX)
 CAP_NUMBER(get_max_message_size, max_message_size, RDMA_BYTES_MAX)
 
 static doca_error_t check_transport(enum doca_rdma_transport_type type, const char *func)
@@ -74,7 +74,7 @@ doca_error_t doca_rdma_cap_task_receive_get_max_dst_buf_list_len(
 	CHECK_OUT(max_dst_buf_list_len);
 	doca_error_t error = doca_rdma_cap_transport_type_is_supported(devinfo, transport_type);
 	if (!error)
-		*max_dst_buf_list_len = 1;
+		*max_dst_buf_list_len = RDMA_LIST_MAX;
 	return error;
 }
 

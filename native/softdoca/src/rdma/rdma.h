@@ -34,6 +34,7 @@
 #define RDMA_CONNECTIONS_MAX 256u
 #define RDMA_QUEUE_DEFAULT   512u
 #define RDMA_BYTES_MAX       ((uint32_t)1 << 30)
+#define RDMA_LIST_MAX        ((uint32_t)DG_NIC_SGES) /* buffers: as many segments as a receive of the NIC */
 
 enum rdma_type {
 	RDMA_RECEIVE,
@@ -73,6 +74,7 @@ struct rdma_task {
 	struct doca_sync_event_remote_net *event;
 	uint64_t operand, compare;
 	uint64_t bytes; /* of the entry, or received */
+	uint32_t blocks; /* of the entry of a send */
 	enum doca_rdma_opcode opcode; /* of a receive */
 	_Alignas(64) struct doca_task task;
 	struct rdma_task *next; /* not allocated, or waiting */
@@ -109,6 +111,7 @@ struct rdma_ring {
 	char *entries;
 	struct rdma_task **tasks;
 	uint32_t n, begin, end;
+	uint32_t n_blocks, first_block, end_block; /* of the send ring, whose entries differ in size */
 };
 
 struct rdma_blob {
@@ -272,6 +275,10 @@ doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const ch
 /* Appends the task's entry to a ring of the connection that has room, and tells the NIC. Errors:
  * those of softdoca_mmap_key(). */
 doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t);
+/* Whether the send ring has room for the task's entry. */
+bool rdma_has_room(const struct doca_rdma_connection *c, const struct rdma_task *t);
+/* Counts the bytes that arrived to the task's local buffers. */
+void rdma_arrived(struct rdma_task *t);
 /* Executes a task on a sync event, whose entry, a NOP, has completed. */
 doca_error_t rdma_execute_event(struct rdma_task *t);
 /* Takes a completion. Returns false if there is none. */

@@ -68,6 +68,7 @@ static doca_error_t take(struct doca_rdma *r, const struct rdma_task *as, struct
 	t->operand = as->operand;
 	t->compare = as->compare;
 	t->bytes = 0;
+	t->blocks = 0;
 	t->opcode = DOCA_RDMA_OPCODE_RECV_SEND;
 	softdoca_task_init(&t->task, &r->ctx, as->task.user_data);
 	object_become(t, OBJECT_RDMA_RECEIVE + t->type);
