@@ -48,6 +48,18 @@ class HostBase:
             raise ClosedError(f"{self!r} is closed")
         return buffer
 
+    if TYPE_CHECKING:
+
+        @property
+        def array(self) -> np.ndarray[Any, Any]:
+            """The bytes as a NumPy array."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return `array`, for `numpy.asarray`: NumPy would else make an array of one object."""
+        import numpy as np
+
+        return np.array(self.array, dtype=dtype, copy=copy)
+
     def close(self) -> None:
         """Release the bytes; regions and arrays over them keep them alive. Idempotent."""
         self._buffer = None

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -110,6 +111,14 @@ def test_it_runs_from_top_to_bottom_and_leaves_no_process_behind(name, tmp_path)
         done.cells = [one for one in done.cells if one.id in own]
         done.metadata.pop("widgets", None)
         nbformat.write(done, Path(folder) / f"{name}.ipynb")
+
+
+def test_the_fleet_without_dask_ends_in_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    first = next(one for one in read("11_fleet").cells if one.cell_type == "code")
+    with pytest.raises(SystemExit) as ended:
+        exec(first.source, {})
+    assert str(ended.value).startswith("This tutorial needs Dask: pip install '.[lab,fleet]'")
 
 
 @pytest.mark.parametrize("name", NAMES)

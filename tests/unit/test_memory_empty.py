@@ -254,3 +254,16 @@ def test_each_limit_of_the_system_is_named(monkeypatch, code, words):
     with pytest.raises(dgkit.LimitReached, match=words) as info:
         dgkit.empty(4096)
     assert info.value.errno == code
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: dgkit.empty((2, 3), dtype="u2"), lambda: dgkit.wrap(bytearray(6))]
+)
+def test_numpy_makes_an_array_over_the_bytes_and_not_of_one_object(made):
+    with made() as memory:
+        array = np.asarray(memory)
+        assert (array.dtype, array.shape) == (memory.array.dtype, memory.array.shape)
+        array[...] = 7
+        assert (memory.array == 7).all(), "no copy"
+        assert np.asarray(memory, dtype="f8").dtype == np.dtype("f8")
+        del array
