@@ -27,6 +27,7 @@ def teach() -> None:
     \b
     Examples:
       dgkit teach init dma101                    # an instructor: make a course
+      dgkit teach doctor                         # an instructor: can this machine grade?
       dgkit teach check find_the_bytes.ipynb     # a student: run the visible tests
       dgkit teach hub > jupyterhub_config.py     # an instructor: a server for each student
     """
@@ -124,6 +125,27 @@ def _check(lab: Path, all_: bool, hint: bool) -> int:
 def _echo_indented(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(f"    {line}")
+
+
+@teach.command(short_help="Check whether this machine can grade the labs.")
+def doctor() -> int:
+    """Check what grading needs: nbgrader, isolation of submissions, a compiler, a port.
+
+    It also says whether other accounts of this machine can read the solutions. The exit code is 1
+    if something is wrong. Run it as the user who will grade.
+
+    \b
+    Example:
+      dgkit teach doctor
+    """
+    from ..teach.doctor import checks
+
+    found = list(checks())
+    for check_ in found:
+        click.echo(f"{check_.verdict:5}  {check_.what}")
+        if check_.remedy:
+            click.echo(f"       -> {check_.remedy}")
+    return 1 if any(check_.verdict == "WRONG" for check_ in found) else 0
 
 
 @teach.command(short_help="Print the leaderboard of a lab's bonus.")

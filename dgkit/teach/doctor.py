@@ -1,0 +1,95 @@
+"""Checks of `dgkit teach doctor`: what this machine lacks for grading the labs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..errors import DgkitError
+from ..gpu_initiated import compiler
+from . import course, sandbox
+
+HUB_PORT = 8000  # of the configuration that `dgkit teach hub` prints
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A result.
+
+    Attributes:
+        verdict: "fine", "note" or "WRONG".
+        what: What was checked, and found.
+        remedy: What to do; empty if nothing.
+    """
+
+    verdict: str
+    what: str
+    remedy: str = ""
+
+
+def checks() -> Iterator[Check]:
+    """Check this machine for grading; the limits of submissions are tried by exceeding them."""
+    yield _nbgrader()
+    yield _isolation()
+    yield _compiler()
+    yield _solutions(course.labs_folder())
+    yield _port(HUB_PORT)
+    if os.geteuid() == 0:
+        yield Check("note", "you are root", "jupyter lab --allow-root")
+
+
+def _nbgrader() -> Check:
+    try:
+        return Check("fine", f"nbgrader {version('nbgrader')}")
+    except PackageNotFoundError:
+        return Check("WRONG", "nbgrader is not installed", "pip install '.[teach]'")
+
+
+def _isolation() -> Check:
+    here = Path.cwd()
+    hidden: tuple[str, ...] = (str(course.labs_folder()),)
+    if (here / course.SEED_FILE).is_file():
+        hidden = course.hidden_folders(here)
+    found = sandbox.isolation(hidden)
+    if not found.method:
+        return Check("WRONG", str(found), "apt install bubblewrap, or grade as root")
+    if found.missing:
+        return Check("note", str(found), 'notebooks/labs/README.md, "What usually goes wrong"')
+    return Check("fine", str(found))
+
+
+def _compiler() -> Check:
+    try:
+        return Check("fine", f"{compiler.find_compiler()} compiles the kernels of lab 7")
+    except DgkitError as exc:
+        return Check("WRONG", f"lab 7: {exc}")
+
+
+def _solutions(labs: Path) -> Check:
+    """Check who can read the solutions: they come with the package."""
+    if not labs.is_dir():
+        return Check("WRONG", f"the labs are not in {labs}", "reinstall dgkit")
+    folders = (labs, *labs.parents)
+    if all(folder.stat().st_mode & stat.S_IXOTH for folder in folders):
+        return Check(
+            "note",
+            f"each account of this machine can read the solutions in {labs}",
+            f"chmod -R o= {labs}, unless students have no account here",
+        )
+    return Check("fine", f"other accounts cannot read the solutions in {labs}")
+
+
+def _port(port: int) -> Check:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError as exc:
+            taken = f"port {port}, of `dgkit teach hub`: {exc.strerror}"
+            return Check("note", taken, "change c.JupyterHub.bind_url")
+    return Check("fine", f"port {port}, of `dgkit teach hub`, is free")
