@@ -83,8 +83,8 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     same time. The exit code is 1 if something differs.
 
     Calls that are not replayed are counted by function, with the reason: those of doca_verbs*.h,
-    doca_gpunetio.h, doca_umem.h, doca_uar.h, doca_buf_array.h and doca_rdma_bridge.h, and those of
-    an object that such a call, or one of a library that dgkit does not know, returned.
+    doca_gpunetio.h, doca_umem.h, doca_uar.h, doca_buf_array.h, doca_rdma.h and doca_rdma_bridge.h,
+    and those of an object that such a call, or one of a library that dgkit does not know, returned.
 
     \b
     Examples:

@@ -12,8 +12,8 @@ from typing import Any
 from ..files import installed_softdoca
 
 OUTPUTS = "HL1248DABNF"
-# Headers whose functions are replayed, but for _NEEDS_GPU. The others are those of GPUNetIO, Verbs
-# and the GPU's data path: kernels do their work, and what they do is in no trace.
+# Headers whose functions are replayed, but for _NEEDS_GPU. The others are RDMA's, and those of
+# GPUNetIO, Verbs and the GPU's data path: kernels do their work, and what they do is in no trace.
 _REPLAYED = (
     *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
     *("ctx", "dev", "dma", "graph", "mmap", "mmap_advise", "pe", "sync_event"),
@@ -64,6 +64,8 @@ class Function:
         """Why a replay does not call it; empty if it does."""
         if self.name in _NEEDS_GPU:
             return "it needs a GPU"
+        if self.header == "doca_rdma.h":
+            return "RDMA is not replayed"
         if self.header.removeprefix("doca_").removesuffix(".h") not in _REPLAYED:
             return f"those of {self.header} work for kernels, which are in no trace"
         return ""
