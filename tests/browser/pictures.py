@@ -19,7 +19,7 @@ SHOWN_S = 31  # the plot shows the last 30 s
 
 TRANSFERS = """
 page = d.session.regions[0]
-how = {"pattern": "counter", "size": "64K", "offset": "256K", "repeat": 5, "depth": 2}
+how = {"pattern": "counter", "size": "4K", "offset": "56K", "repeat": 5, "depth": 2}
 d.panels.transfer.transfer("write", page, **how).wait()
 """
 FLEET = """
