@@ -24,6 +24,7 @@ COUNT, LEASE, RECORDS = 0, 1, 2
 RECORD = 4
 _LIMIT = 1 << 64
 _SHOWN = 26
+_COLUMN = 44  # characters of a writer's column in a story
 _TIMEOUT_S = 10.0
 _SCHEDULES = 20
 _KILLED = object()
@@ -91,12 +92,12 @@ class Log:
     def story(self) -> str:
         """Return the last events, with a column for each writer, and the current log."""
         names = list(dict.fromkeys(name for name, _ in self.events)) or ["nobody"]
-        lines = ["event  " + "".join(f"{name:<40}" for name in names)]
+        lines = ["event  " + "".join(f"{name:<{_COLUMN}}" for name in names)]
         start = max(0, len(self.events) - _SHOWN)
         for number, (name, text) in enumerate(self.events[start:], start + 1):
-            lines.append(f"{number:5}  {' ' * (40 * names.index(name))}{text}")
-        count = self.words[COUNT]
-        lines.append(f"the log: {count} committed")
+            lines.append(f"{number:5}  {' ' * (_COLUMN * names.index(name))}{text}")
+        count, lease = self.words[COUNT], _shown(LEASE, self.words[LEASE])
+        lines.append(f"the log: {count} committed; lease (epoch/holder/expiry): {lease}")
         for number in range(min(count + 1, self.capacity)):
             at = RECORDS + RECORD * number
             ident, *values = self.words[at : at + RECORD]
@@ -149,7 +150,7 @@ class Access(submission.Served):
         read = self._queue.read(self._local, self._remote, size=8, remote_offset=offset)
         read.wait(timeout=_TIMEOUT_S)
         value = int(self._array.array[0])
-        self._note(f"load  {_name(word)} -> {value:#x}")
+        self._note(f"load  {_name(word)} -> {_shown(word, value)}")
         return value
 
     def store(self, word: int, value: int) -> None:
@@ -160,11 +161,11 @@ class Access(submission.Served):
         """
         if type(value) is not int or not 0 <= value < _LIMIT:
             raise ValueError(f"{value!r} is not a number from 0 to 2**64 - 1: a word has 64 bits")
-        offset = self._checked(f"store {_name(word)} <- {value:#x}", word)
+        offset = self._checked(f"store {_name(word)} <- {_shown(word, value)}", word)
         self._array.array[0] = value
         write = self._queue.write(self._local, self._remote, size=8, remote_offset=offset)
         write.wait(timeout=_TIMEOUT_S)
-        self._note(f"store {_name(word)} <- {value:#x}")
+        self._note(f"store {_name(word)} <- {_shown(word, value)}")
         self._log.watch()
 
     def cas(self, word: int, old: int, new: int) -> int:
@@ -182,7 +183,7 @@ class Access(submission.Served):
         if found == old:
             self._log.memory.array[word] = new
         done = "set" if found == old else "not set"
-        self._note(f"cas   {_name(word)} <- {new:#x}: {done}")
+        self._note(f"cas   {_name(word)} <- {_shown(word, new)}: {done}")
         self._log.watch()
         return found
 
@@ -226,6 +227,13 @@ def _name(word: int) -> str:
         return ("count", "lease")[word]
     number, place = divmod(word - RECORDS, RECORD)
     return f"record {number} {('ident', 'a', 'b', 'c')[place]}"
+
+
+def _shown(word: int, value: int) -> str:
+    """Return a value for a story: that of the lease as epoch/holder/expiry."""
+    if word != LEASE:
+        return f"{value:#x}"
+    return f"{value >> 48}/{value >> 32 & 0xFFFF}/{value & 0xFFFFFFFF}"
 
 
 def example() -> Log:

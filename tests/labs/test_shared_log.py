@@ -1,5 +1,6 @@
 """Lab 5: what each kind of submission scores."""
 
+import re
 from functools import partial
 
 import pytest
@@ -84,7 +85,10 @@ def test_a_lease_that_is_stored_has_two_holders():
     )
     made = score(LAB, cells, "test_lease")
     assert made.total == 6.0
-    assert "2 processes got the lease" in made.feedback["test_lease"]
+    told = made.feedback["test_lease"]
+    assert "2 processes got the lease" in told
+    assert re.search(r"store lease <- \d+/[12]/\d+\n", told), "epoch, holder, expiry"
+    assert re.search(r"committed; lease \(epoch/holder/expiry\): \d+/[12]/\d+\n", told)
 
 
 @pytest.mark.more
