@@ -88,6 +88,17 @@ def test_nvrtc_refuses_a_gpu_that_it_is_not_for():
         nvrtc.compile_ptx(12, SHIMS, [*OPTIONS, "-arch=compute_60"])
 
 
+DOCA = ("buf", "comch", "dma", "rdma", "eth_rxq", "eth_txq", "verbs_onesided")  # sem needs nvcc
+
+
+@pytest.mark.parametrize("major", [12, 13])
+@pytest.mark.parametrize("part", DOCA)
+def test_nvrtc_takes_each_header_of_softdoca(major: int, part: str):
+    source = f"#include <doca_gpunetio_dev_{part}.cuh>"
+    options = ["--std=c++17", "-arch=compute_90", f"-I{NATIVE / 'softdoca/include'}"]
+    assert ".target sm_90" in nvrtc.compile_ptx(major, source, options)
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("compiler", ["g++", "clang++"])
 def test_a_cpp_compiler_takes_it_without_a_warning(compiler: str, source: str):

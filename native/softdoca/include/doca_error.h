@@ -3,8 +3,10 @@
 #ifndef DOCA_ERROR_H
 #define DOCA_ERROR_H
 
+#ifndef __CUDACC_RTC__ /* NVRTC has no headers of the host */
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 #include "doca_compat.h"
 
@@ -56,6 +58,7 @@ typedef enum doca_error {
 
 #define DOCA_IS_ERROR(error) ((error) != DOCA_SUCCESS)
 
+#ifndef __CUDACC_RTC__
 /* Returns a short description, never NULL; a fixed text for an unknown value. The text is
  * constant. */
 DOCA_STABLE
@@ -64,6 +67,7 @@ const char *doca_error_get_descr(doca_error_t error);
 /* Returns the name, for example "DOCA_ERROR_IN_USE"; a fixed text for an unknown value. */
 DOCA_STABLE
 const char *doca_error_get_name(doca_error_t error);
+#endif
 
 #ifdef __cplusplus
 }

@@ -3,13 +3,12 @@
 #ifndef DOCA_GPUNETIO_DEV_BUF_CUH
 #define DOCA_GPUNETIO_DEV_BUF_CUH
 
-#include <doca_error.h>
-
 #ifndef __CUDACC_RTC__
 #include <stdio.h>
 #endif
 
 #include <doca_gpunetio_dev.h>
+#include <doca_error.h>
 #include <doca_gpunetio_dev_verbs_words.cuh>
 
 /* Errors: INVALID_VALUE if the array has fewer elements. */

@@ -4,8 +4,11 @@
 #ifndef DOCA_GPUNETIO_DEV_ETH_COMMON_CUH
 #define DOCA_GPUNETIO_DEV_ETH_COMMON_CUH
 
+#ifndef __CUDACC_RTC__
 #include <cuda.h>
+#endif
 
+#include <doca_gpunetio_verbs_dev.h>
 #include <doca_error.h>
 #include <doca_gpunetio_dev_verbs_words.cuh>
 #include <doca_gpunetio_eth_dev.h>

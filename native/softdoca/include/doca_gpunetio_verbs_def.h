@@ -15,6 +15,7 @@ typedef unsigned long long __be64;
 typedef int int32_t;
 typedef long int64_t;
 #define INT_MAX 0x7fffffff
+#define offsetof(type, member) ((unsigned long)&((type *)0)->member)
 enum { EIO = 5, EBUSY = 16, EINVAL = 22 };
 /* Its __typeof__ of an lvalue is a reference. */
 template <class T> struct doca_priv_plain { typedef T type; };
