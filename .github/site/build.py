@@ -122,7 +122,7 @@ def api(into: Path) -> None:
     for name in API:
         module = import_module(f"dgkit.{name}" if name else "dgkit")
         exported = [each for each in module.__all__ if not each.startswith("_")]
-        own = [each for each in exported if not name or not hasattr_public(top, each)]
+        own = [each for each in exported if not name or each not in top.__all__]
         summary = (module.__doc__ or "").strip().partition("\n\n")[0]
         lines = [f"# {module.__name__}", "", summary, ""]
         for each in own:
@@ -130,11 +130,6 @@ def api(into: Path) -> None:
         pages.append(name or "dgkit")
         write(into / f"api/{pages[-1]}.md", "\n".join(lines))
     write(into / "api/index.md", contents("Python API", pages))
-
-
-def hasattr_public(module: object, name: str) -> bool:
-    """Tell whether a package exports a name."""
-    return name in getattr(module, "__all__", ())
 
 
 def directive(module: str, name: str, value: object) -> str:

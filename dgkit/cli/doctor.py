@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -278,6 +278,13 @@ def _print(options: _Options, diagnosis: Diagnosis) -> int:
     return diagnosis.exit_code
 
 
+def _print_page(page: Callable[..., Iterable[Line]], *of: object, **options: object) -> None:
+    """Print the lines that a function makes for the width of the terminal."""
+    out = console()
+    for line in page(*of, **options, width=min(out.width, _MAX_WIDTH)):
+        out.print(_styled(line), soft_wrap=True)
+
+
 def _compare(options: _Options, first: str, second: str) -> int:
     """Compare two recordings; 0 if no verdict differs, else 1."""
     from ..doctor.api import compared
@@ -288,9 +295,7 @@ def _compare(options: _Options, first: str, second: str) -> int:
     if options.json_:
         print_json(found.as_dict())
     else:
-        out = console()
-        for line in comparison_page(found, width=min(out.width, _MAX_WIDTH)):
-            out.print(_styled(line), soft_wrap=True)
+        _print_page(comparison_page, found)
     return int(any(one.decides for one in found.differences))
 
 
@@ -308,9 +313,7 @@ def _program(options: _Options) -> int:
     if options.json_:
         print_json(found.as_dict())
     else:
-        out = console()
-        for line in needs_page(found, width=min(out.width, _MAX_WIDTH)):
-            out.print(_styled(line), soft_wrap=True)
+        _print_page(needs_page, found)
     return 0 if found.fine else 1
 
 
@@ -413,9 +416,7 @@ def _names(checks: tuple[str, ...]) -> tuple[str, ...]:
 def _explain(diagnosis: Diagnosis, names: tuple[str, ...]) -> None:
     from ..doctor.format.explain import explain
 
-    out = console()
-    for line in explain(diagnosis, names, width=min(out.width, _MAX_WIDTH)):
-        out.print(_styled(line), soft_wrap=True)
+    _print_page(explain, diagnosis, names)
 
 
 def _explain_symptom(options: _Options) -> int:
@@ -443,9 +444,7 @@ def _explain_symptom(options: _Options) -> int:
 def _show_symptom(found: Explanations) -> None:
     from ..doctor.format.symptom import symptom_page
 
-    out = console()
-    for line in symptom_page(found, width=min(out.width, _MAX_WIDTH)):
-        out.print(_styled(line), soft_wrap=True)
+    _print_page(symptom_page, found)
 
 
 def _report(options: _Options) -> int:
@@ -481,9 +480,7 @@ def _progress(text: str) -> Iterator[Callable[[int, int], None]]:
 def _show(diagnosis: Diagnosis, *, verbose: bool) -> None:
     from ..doctor.format.terminal import page
 
-    out = console()
-    for line in page(diagnosis, verbose=verbose, width=min(out.width, _MAX_WIDTH)):
-        out.print(_styled(line), soft_wrap=True)
+    _print_page(page, diagnosis, verbose=verbose)
 
 
 def _styled(line: Line) -> Any:

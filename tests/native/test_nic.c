@@ -828,19 +828,26 @@ static void wrong_configurations_are_refused(void)
 	pair_close(&p);
 }
 
+/* Two NICs of this process: a queue pair of each is connected to one of the other. */
+static void pairs_open(struct pair *p, struct pair *q)
+{
+	dg_nic_address a, b;
+
+	pair_open(p, DG_NIC_PROXY);
+	pair_open(q, DG_NIC_PROXY);
+	a = address_of(&p->a);
+	b = address_of(&q->a);
+	CHECK_EQ(dg_nic_qp_modify(p->a.qp, DG_NIC_RESET, NULL, 0), 0);
+	CHECK_EQ(dg_nic_qp_modify(q->a.qp, DG_NIC_RESET, NULL, 0), 0);
+	program_connect(&p->a, &b);
+	program_connect(&q->a, &a);
+}
+
 static void two_nics_of_a_process_reach_each_other(void)
 {
 	struct pair p, q;
-	dg_nic_address a, b;
 
-	pair_open(&p, DG_NIC_PROXY);
-	pair_open(&q, DG_NIC_PROXY);
-	a = address_of(&p.a);
-	b = address_of(&q.a);
-	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
-	CHECK_EQ(dg_nic_qp_modify(q.a.qp, DG_NIC_RESET, NULL, 0), 0);
-	program_connect(&p.a, &b);
-	program_connect(&q.a, &a);
+	pairs_open(&p, &q);
 	fill(p.mine, 1000, 8);
 	put_copy(&p.a, WQE_WRITE, q.theirs, q.rkey, p.mine, p.lkey, 1000);
 	put_copy(&p.a, WQE_READ, q.theirs, q.rkey, p.mine + 2000, p.lkey, 1000);
@@ -875,17 +882,9 @@ static uint64_t passes_of(const struct program *p)
 static void a_nic_of_a_process_outlives_its_peer(void)
 {
 	struct pair p, q;
-	dg_nic_address a, b;
 	uint64_t passes;
 
-	pair_open(&p, DG_NIC_PROXY);
-	pair_open(&q, DG_NIC_PROXY);
-	a = address_of(&p.a);
-	b = address_of(&q.a);
-	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
-	CHECK_EQ(dg_nic_qp_modify(q.a.qp, DG_NIC_RESET, NULL, 0), 0);
-	program_connect(&p.a, &b);
-	program_connect(&q.a, &a);
+	pairs_open(&p, &q);
 	put_receive(&p.a, p.theirs, p.rkey, 600);
 	put_receive(&q.a, q.theirs, q.rkey, 600);
 	put_send(&p.a, WQE_SEND, p.mine, p.lkey, 500);

@@ -223,22 +223,29 @@ def rdma_loopback(device: str, source: str, target: str) -> str:
     return _through("verbs", device, (source, target), _MOVED)
 
 
-def rdma_peer(address: str, keys: str, place: str, provider: str) -> str:
-    """Write and read 64 KiB of another machine's memory through its agent's session."""
+@contextlib.contextmanager
+def _judged() -> Iterator[None]:
+    """Raise dgkit's errors as what they say of the experiment."""
     from ...errors import DeviceUnavailable, DgkitError
-    from ...session.connect import connect
 
-    data = _pattern(_MOVED, 1)
     try:
-        with connect(address, keys=keys or None, provider=provider, timeout=10) as session:
-            region = session.empty(_MOVED, on=place)
-            how = session.write(region, data)
-            _compare(session.read(region, _MOVED), data, "the transfer")
-            region.close()
+        yield
     except DeviceUnavailable as why:
         raise ExperimentNotRun(why.words) from None
     except DgkitError as why:
         raise ExperimentFailed(str(why)) from None
+
+
+def rdma_peer(address: str, keys: str, place: str, provider: str) -> str:
+    """Write and read 64 KiB of another machine's memory through its agent's session."""
+    from ...session.connect import connect
+
+    data = _pattern(_MOVED, 1)
+    with _judged(), connect(address, keys=keys or None, provider=provider, timeout=10) as session:
+        region = session.empty(_MOVED, on=place)
+        how = session.write(region, data)
+        _compare(session.read(region, _MOVED), data, "the transfer")
+        region.close()
     return f"the data are right both ways, by {how.provider}"
 
 
@@ -250,24 +257,18 @@ def doca_dma(provider: str, target: str) -> str:
 def _through(provider: str, rdma: str | None, places: tuple[str, str], size: int) -> str:
     """Move bytes from the first memory to the second and back through a device of dgkit."""
     from ...dma.device import Device
-    from ...errors import DeviceUnavailable, DgkitError
 
     first, second = (_memory(place, size) for place in places)
-    try:
-        with Device(provider, rdma=rdma) as device, device.queue() as queue:
-            local = device.register(first)
-            exported = device.register(second)
-            remote = device.import_region(exported.export())
-            how = exported.registration
-            for seed, move in ((1, queue.write), (2, queue.read)):
-                from_, to = (first, second) if seed == 1 else (second, first)
-                from_.write(_pattern(size, seed))
-                move(local, remote, size=size).wait(timeout=5)
-                _compare(to.read(), _pattern(size, seed), "the transfer")
-    except DeviceUnavailable as why:
-        raise ExperimentNotRun(why.words) from None
-    except DgkitError as why:
-        raise ExperimentFailed(str(why)) from None
+    with _judged(), Device(provider, rdma=rdma) as device, device.queue() as queue:
+        local = device.register(first)
+        exported = device.register(second)
+        remote = device.import_region(exported.export())
+        how = exported.registration
+        for seed, move in ((1, queue.write), (2, queue.read)):
+            from_, to = (first, second) if seed == 1 else (second, first)
+            from_.write(_pattern(size, seed))
+            move(local, remote, size=size).wait(timeout=5)
+            _compare(to.read(), _pattern(size, seed), "the transfer")
     return f"the data are right both ways{f' ({how})' if how else ''}"
 
 
