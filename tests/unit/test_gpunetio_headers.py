@@ -300,7 +300,7 @@ def test_threads_post_more_copies_than_the_ring_has_and_commit_them_once(module,
             module["copies"](2, THREADS, arguments, timeout=30)
             assert counts.tolist() == [0, n, n, 2 * THREADS]
             while queue.info().completed < n:
-                assert queue.info().state == "rts"
+                assert queue.info().state == "ready to send"
     before, after = data.reshape(2, n, size)
     assert (after[:, 2:] == before[:, 1:-1]).all()
     assert not after[:, :2].any()

@@ -73,9 +73,12 @@ static doca_error_t open_tap(struct interface *i)
 			      TUN " is missing: sudo modprobe tun; for a container also --device " TUN);
 	if (i->fd < 0 || ioctl(i->fd, TUNSETIFF, &r))
 		return failed(i, "opening");
+	bring_up(i);
 	return DOCA_SUCCESS;
 }
 
+/* The interface goes up first: a socket that is bound to one that is down keeps ENETDOWN for its next call, and
+ * that would lose a frame. */
 static doca_error_t open_socket(struct interface *i)
 {
 	struct ifreq r = {0};
@@ -84,6 +87,7 @@ static doca_error_t open_socket(struct interface *i)
 	i->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (i->fd < 0 || ioctl(i->fd, SIOCGIFINDEX, &r))
 		return failed(i, "opening");
+	bring_up(i);
 	struct sockaddr_ll at = {.sll_family = AF_PACKET,
 				 .sll_protocol = __builtin_bswap16(ETH_P_ALL),
 				 .sll_ifindex = r.ifr_ifindex};
@@ -113,8 +117,6 @@ doca_error_t interface_open(struct interface *i)
 	doca_error_t error = i->is_tap ? open_tap(i) : open_socket(i);
 	if (error)
 		interface_close(i);
-	else
-		bring_up(i);
 	return error;
 }
 
