@@ -41,6 +41,9 @@ def machine(monkeypatch):
         home = Path(name)
         (home / "bin").mkdir()
         fake_qemu.install(home / "bin")
+        npm = home / "bin/npm"  # JupyterLab starts it; the real one may outlive the guest, and write
+        npm.write_text("#!/bin/sh\n")
+        npm.chmod(0o755)
         monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         (home / "run").mkdir(mode=0o700)
