@@ -114,7 +114,10 @@ class Staging(Slots):
 
     def close(self) -> None:
         """Free the memory now, without waiting for the garbage collector."""
-        self.handle, self._creation = 0, None
+        self.handle = 0
+        if self._creation is not None:
+            self._creation.undo()  # not by its finalizer, in which Ctrl-C would be lost
+            self._creation = None
         if self._region is not None:
             self._region.close()
         if self._memory is not None:

@@ -18,7 +18,8 @@ class Creation(Pending):
 
     It is made before the request is sent. When the object goes, or after undo(), the agent frees
     what it created, or what it will create if the request is still unanswered. So an exception such
-    as Ctrl-C at any instant leaves nothing at the agent.
+    as Ctrl-C at any instant leaves nothing at the agent. Do not drop the object without end(),
+    undo() or forget(): Python ignores Ctrl-C in a finalizer, which then frees nothing.
     """
 
     def __init__(self, link: Connection) -> None:

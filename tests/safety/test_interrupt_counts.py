@@ -43,10 +43,15 @@ def session(request):
 
 @contextlib.contextmanager
 def staging(session):
-    made = Staging(session.dpu.link, session.device, SMALL, 2, 5.0)
-    made.open()
+    opened = opened_staging(session)
     yield
-    made.close()
+    opened.close()
+
+
+def opened_staging(session):
+    opened = Staging(session.dpu.link, session.device, SMALL, 2, 5.0)
+    opened.open()
+    return opened
 
 
 def calls_of(session, region, at_dpu):
@@ -94,6 +99,22 @@ def test_ctrl_c_at_any_bytecode_leaves_nothing_on_either_side(session, request, 
         settle(session, want, "without Ctrl-C")
         for kind, call in calls.items():
             interrupt_each(session, call, want, kind)
+
+
+@pytest.mark.parametrize("session", ["remote"], indirect=True)
+def test_ctrl_c_at_any_bytecode_of_closing_staging_memory_leaves_nothing(session, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    opened_staging(session).close()
+    want = held(session)
+    for number in itertools.count(1):
+        opened, interrupting = opened_staging(session), Interrupting(number)
+        with contextlib.suppress(KeyboardInterrupt), interrupting:
+            opened.close()
+        del opened
+        if interrupting.left > 0:
+            break
+        settle(session, want, f"bytecode {number} of close()")
+    assert number > 10
 
 
 def interrupt_each(session, call, want, kind):
