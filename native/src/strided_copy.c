@@ -22,7 +22,7 @@
 		CASE(64);    \
 	}
 
-BODY rows_body(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows)
+BODY dg_copy_rows_body(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows)
 {
 #define CASE(N)                                        \
 	case N:                                        \
@@ -38,127 +38,69 @@ BODY rows_body(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, 
 			memcpy(d, s, size);
 }
 
-BODY ops_body(const struct dg_op *ops, uint32_t n, uint64_t size)
-{
-#define CASE(N)                                                 \
-	case N:                                                 \
-		for (uint32_t i = 0; i < n; i++) {              \
-			order_stores();                         \
-			copy_upto64(ops[i].dst, ops[i].src, N); \
-		}                                               \
-		return
-	FOR_SIZE(size, CASE)
-#undef CASE
-	for (uint32_t i = 0; i < n; i++) {
-		order_stores();
-		copy_upto64(ops[i].dst, ops[i].src, size);
+/* Copies items, which have the members src and dst. */
+#define COPY_ITEMS(size)                                        \
+	for (uint32_t i = 0; i < n; i++) {                      \
+		order_stores();                                 \
+		copy_upto64(items[i].dst, items[i].src, size);  \
 	}
+#define CASE(N)                \
+	case N:                \
+		COPY_ITEMS(N)  \
+		return
+
+BODY dg_copy_ops_body(const struct dg_op *items, uint32_t n, uint64_t size)
+{
+	FOR_SIZE(size, CASE)
+	COPY_ITEMS(size)
 }
 
-BODY pairs_body(const struct dg_pair *pairs, uint32_t n, uint64_t size)
+BODY dg_copy_pairs_body(const struct dg_pair *items, uint32_t n, uint64_t size)
 {
-#define CASE(N)                                                     \
-	case N:                                                     \
-		for (uint32_t i = 0; i < n; i++) {                  \
-			order_stores();                             \
-			copy_upto64(pairs[i].dst, pairs[i].src, N); \
-		}                                                   \
-		return
 	FOR_SIZE(size, CASE)
-#undef CASE
-	for (uint32_t i = 0; i < n; i++) {
-		order_stores();
-		copy_upto64(pairs[i].dst, pairs[i].src, size);
-	}
+	COPY_ITEMS(size)
 }
+#undef CASE
 
-BODY completions_body(dg_wc *wc, uint32_t n, const dg_wc *like)
+BODY dg_fill_completions_body(dg_wc *wc, uint32_t n, const dg_wc *like)
 {
 	enum { REST = offsetof(dg_wc, size) };
 	for (uint32_t i = 0; i < n; i++)
 		memcpy((char *)&wc[i] + REST, (const char *)like + REST, sizeof *wc - REST);
 }
 
-static void rows_base(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss,
-		      uint64_t rows)
-{
-	rows_body(d, s, size, ds, ss, rows);
-}
-
-static void ops_base(const struct dg_op *ops, uint32_t n, uint64_t size)
-{
-	ops_body(ops, n, size);
-}
-
-static void pairs_base(const struct dg_pair *pairs, uint32_t n, uint64_t size)
-{
-	pairs_body(pairs, n, size);
-}
-
-static void completions_base(dg_wc *wc, uint32_t n, const dg_wc *like)
-{
-	completions_body(wc, n, like);
-}
-
-static struct {
-	void (*rows)(char *, const char *, uint64_t, uint64_t, uint64_t, uint64_t);
-	void (*ops)(const struct dg_op *, uint32_t, uint64_t);
-	void (*pairs)(const struct dg_pair *, uint32_t, uint64_t);
-	void (*completions)(dg_wc *, uint32_t, const dg_wc *);
-} best = {rows_base, ops_base, pairs_base, completions_base};
-
 #if defined(__x86_64__)
-#define AVX2 __attribute__((target("avx2")))
+static bool has_avx2;
 
-AVX2 static void rows_avx2(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss,
-			   uint64_t rows)
-{
-	rows_body(d, s, size, ds, ss, rows);
-}
-
-AVX2 static void ops_avx2(const struct dg_op *ops, uint32_t n, uint64_t size)
-{
-	ops_body(ops, n, size);
-}
-
-AVX2 static void pairs_avx2(const struct dg_pair *pairs, uint32_t n, uint64_t size)
-{
-	pairs_body(pairs, n, size);
-}
-
-AVX2 static void completions_avx2(dg_wc *wc, uint32_t n, const dg_wc *like)
-{
-	completions_body(wc, n, like);
-}
-
-__attribute__((constructor)) static void choose(void)
+__attribute__((constructor)) static void look(void)
 {
 	__builtin_cpu_init();
-	if (!__builtin_cpu_supports("avx2"))
-		return;
-	best.rows = rows_avx2;
-	best.ops = ops_avx2;
-	best.pairs = pairs_avx2;
-	best.completions = completions_avx2;
+	has_avx2 = __builtin_cpu_supports("avx2");
 }
+
+#define COMPILED(name, parameters, arguments)                              \
+	__attribute__((target("avx2"))) static void name##_avx2 parameters \
+	{                                                                  \
+		name##_body arguments;                                     \
+	}                                                                  \
+	void name parameters                                               \
+	{                                                                  \
+		if (has_avx2)                                              \
+			name##_avx2 arguments;                             \
+		else                                                       \
+			name##_body arguments;                             \
+	}
+#else
+#define COMPILED(name, parameters, arguments) \
+	void name parameters                  \
+	{                                     \
+		name##_body arguments;        \
+	}
 #endif
 
-void dg_copy_rows(char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows)
-{
-	best.rows(d, s, size, ds, ss, rows);
-}
-
-void dg_copy_ops(const struct dg_op *ops, uint32_t n, uint64_t size)
-{
-	best.ops(ops, n, size);
-}
-
-void dg_copy_pairs(const struct dg_pair *pairs, uint32_t n, uint64_t size)
-{
-	best.pairs(pairs, n, size);
-}
-
-void dg_fill_completions(dg_wc *wc, uint32_t n, const dg_wc *like)
-{
-	best.completions(wc, n, like);
-}
+COMPILED(dg_copy_rows,
+	 (char *d, const char *s, uint64_t size, uint64_t ds, uint64_t ss, uint64_t rows),
+	 (d, s, size, ds, ss, rows))
+COMPILED(dg_copy_ops, (const struct dg_op *ops, uint32_t n, uint64_t size), (ops, n, size))
+COMPILED(dg_copy_pairs, (const struct dg_pair *pairs, uint32_t n, uint64_t size), (pairs, n, size))
+COMPILED(dg_fill_completions, (dg_wc *wc, uint32_t n, const dg_wc *like), (wc, n, like))

@@ -77,6 +77,23 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 	(__builtin_expect((out) != NULL, 1)               \
 		 ? (void)(*(out) = (value)), DOCA_SUCCESS \
 		 : REFUSE(DOCA_ERROR_INVALID_VALUE, "%s is NULL", #out))
+/* Defines a public function that stores one value of an object. `check` is one as CHECK_BUF; `value`
+ * is an expression of `handle`. */
+#define GETTER(function, check, object, type, value)        \
+	doca_error_t function(object *handle, type *result) \
+	{                                                   \
+		check(handle);                              \
+		return SET_OUT(result, value);              \
+	}
+/* Defines a public function that returns the pointer to a member of an object: NULL, which is logged,
+ * for an invalid object. */
+#define AS_MEMBER(function, object, type, kind, what, member)                         \
+	type *function(object *handle)                                                \
+	{                                                                             \
+		return object_is(handle, kind)                                        \
+			       ? &handle->member                                      \
+			       : REFUSE((type *)NULL, "%p is not " what, (void *)handle); \
+	}
 /* Set the level limit of the program's records, and of every SDK backend. Return false for an
  * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);

@@ -39,31 +39,8 @@ doca_error_t comch_limit(const struct doca_devinfo *devinfo, uint32_t value, uin
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_comch_cap_get_max_msg_size(const struct doca_devinfo *devinfo, uint32_t *size)
-{
-	return comch_limit(devinfo, MSG_MAX, size);
-}
-
-doca_error_t doca_comch_cap_get_max_name_len(const struct doca_devinfo *devinfo,
-					     uint32_t *max_name_len)
-{
-	return comch_limit(devinfo, NAME_MAX_LEN, max_name_len);
-}
-
-doca_error_t doca_comch_cap_get_max_recv_queue_size(const struct doca_devinfo *devinfo,
-						    uint32_t *size)
-{
-	return comch_limit(devinfo, RECV_QUEUE_MAX, size);
-}
-
-doca_error_t doca_comch_cap_get_max_clients(const struct doca_devinfo *devinfo,
-					    uint32_t *num_clients)
-{
-	return comch_limit(devinfo, CLIENTS_MAX, num_clients);
-}
-
-doca_error_t doca_comch_cap_get_max_send_tasks(const struct doca_devinfo *devinfo,
-					       uint32_t *max_send_tasks)
-{
-	return comch_limit(devinfo, SEND_TASKS_MAX, max_send_tasks);
-}
+LIMIT(doca_comch_cap_get_max_msg_size, MSG_MAX)
+LIMIT(doca_comch_cap_get_max_name_len, NAME_MAX_LEN)
+LIMIT(doca_comch_cap_get_max_recv_queue_size, RECV_QUEUE_MAX)
+LIMIT(doca_comch_cap_get_max_clients, CLIENTS_MAX)
+LIMIT(doca_comch_cap_get_max_send_tasks, SEND_TASKS_MAX)

@@ -212,28 +212,18 @@ static bool gpu_progress(struct doca_ctx *ctx)
 static const struct ctx_ops gpu_ops = {
 	.start = gpu_start,
 	.stop = gpu_stop,
-	.quiet = fast_ctx_quiet,
-	.ended = fast_ctx_ended,
 	.submit = fast_gpu_submit,
 	.progress = gpu_progress,
-	.fileno = fast_ctx_fileno,
-	.arm = fast_ctx_arm,
-	.disarm = fast_ctx_disarm,
-	.free_task = fast_ctx_free_task,
+	FAST_OPS,
 	.needs_pe = true,
 };
 
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
-	.quiet = fast_ctx_quiet,
-	.ended = fast_ctx_ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fast_ctx_fileno,
-	.arm = fast_ctx_arm,
-	.disarm = fast_ctx_disarm,
-	.free_task = fast_ctx_free_task,
+	FAST_OPS,
 	.cancel = cancel,
 	.on_gpu = &gpu_ops,
 };
@@ -292,11 +282,8 @@ doca_error_t doca_comch_consumer_get_gpu_handle(struct doca_comch_consumer *cons
 	return fast_gpu_handle(&consumer->p, (void **)gpu_consumer);
 }
 
-doca_error_t doca_comch_consumer_get_id(const struct doca_comch_consumer *consumer, uint32_t *id)
-{
-	CONSUMER(consumer);
-	return SET_OUT(id, consumer->p.id);
-}
+GETTER(doca_comch_consumer_get_id, CONSUMER, const struct doca_comch_consumer, uint32_t,
+       handle->p.id)
 
 doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *consumer,
 						  uint32_t imm_data_len)
@@ -311,20 +298,11 @@ doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *co
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_comch_consumer_get_imm_data_len(const struct doca_comch_consumer *consumer,
-						  uint32_t *imm_data_len)
-{
-	CONSUMER(consumer);
-	return SET_OUT(imm_data_len, consumer->imm_max);
-}
+GETTER(doca_comch_consumer_get_imm_data_len, CONSUMER, const struct doca_comch_consumer, uint32_t,
+       handle->imm_max)
 
-struct doca_ctx *doca_comch_consumer_as_ctx(struct doca_comch_consumer *consumer)
-{
-	return object_is(consumer, OBJECT_COMCH_CONSUMER)
-		       ? &consumer->p.ctx
-		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch consumer",
-				(void *)consumer);
-}
+AS_MEMBER(doca_comch_consumer_as_ctx, struct doca_comch_consumer, struct doca_ctx,
+	  OBJECT_COMCH_CONSUMER, "a Comch consumer", p.ctx)
 
 doca_error_t doca_comch_consumer_cap_is_supported(const struct doca_devinfo *devinfo)
 {
@@ -332,35 +310,11 @@ doca_error_t doca_comch_consumer_cap_is_supported(const struct doca_devinfo *dev
 	return comch_limit(devinfo, 0, &unused);
 }
 
-doca_error_t doca_comch_consumer_cap_get_max_num_tasks(const struct doca_devinfo *devinfo,
-						       uint32_t *max_num_tasks)
-{
-	return comch_limit(devinfo, FAST_TASKS_MAX, max_num_tasks);
-}
-
-doca_error_t doca_comch_consumer_cap_get_max_buf_size(const struct doca_devinfo *devinfo,
-						      uint32_t *max_buf_size)
-{
-	return comch_limit(devinfo, FAST_MAX, max_buf_size);
-}
-
-doca_error_t doca_comch_consumer_cap_get_max_buf_list_len(const struct doca_devinfo *devinfo,
-							  uint32_t *max_buf_list_len)
-{
-	return comch_limit(devinfo, LIST_MAX, max_buf_list_len);
-}
-
-doca_error_t doca_comch_consumer_cap_get_max_consumers(const struct doca_devinfo *devinfo,
-						       uint32_t *max_consumers)
-{
-	return comch_limit(devinfo, CONTEXTS_MAX, max_consumers);
-}
-
-doca_error_t doca_comch_consumer_cap_get_max_imm_data_len(const struct doca_devinfo *devinfo,
-							  uint32_t *max_imm_data_len)
-{
-	return comch_limit(devinfo, IMM_MAX, max_imm_data_len);
-}
+LIMIT(doca_comch_consumer_cap_get_max_num_tasks, FAST_TASKS_MAX)
+LIMIT(doca_comch_consumer_cap_get_max_buf_size, FAST_MAX)
+LIMIT(doca_comch_consumer_cap_get_max_buf_list_len, LIST_MAX)
+LIMIT(doca_comch_consumer_cap_get_max_consumers, CONTEXTS_MAX)
+LIMIT(doca_comch_consumer_cap_get_max_imm_data_len, IMM_MAX)
 
 /* Consumer reference: INVALID_VALUE, BAD_STATE. */
 doca_error_t doca_comch_consumer_task_post_recv_set_conf(
@@ -394,13 +348,15 @@ doca_error_t doca_comch_consumer_task_post_recv_alloc_init(
 }
 
 #define RECEIVE(task) fast_task_check(task, OBJECT_COMCH_POST_RECV, __func__)
+/* Defines a public function that returns a field of the task t, which is NULL for an invalid handle. */
+#define FIELD(function, type, value)                                   \
+	type function(struct doca_comch_consumer_task_post_recv *task) \
+	{                                                              \
+		struct fast_task *t = RECEIVE(task);                   \
+		return value;                                          \
+	}
 
-struct doca_buf *doca_comch_consumer_task_post_recv_get_buf(
-	struct doca_comch_consumer_task_post_recv *task)
-{
-	const struct fast_task *t = RECEIVE(task);
-	return t ? t->buf : NULL;
-}
+FIELD(doca_comch_consumer_task_post_recv_get_buf, struct doca_buf *, t ? t->buf : NULL)
 
 void doca_comch_consumer_task_post_recv_set_buf(struct doca_comch_consumer_task_post_recv *task,
 						struct doca_buf *buf)
@@ -410,30 +366,7 @@ void doca_comch_consumer_task_post_recv_set_buf(struct doca_comch_consumer_task_
 		t->buf = buf;
 }
 
-uint32_t doca_comch_consumer_task_post_recv_get_producer_id(
-	struct doca_comch_consumer_task_post_recv *task)
-{
-	const struct fast_task *t = RECEIVE(task);
-	return t ? t->peer : 0;
-}
-
-uint8_t *doca_comch_consumer_task_post_recv_get_imm_data(
-	struct doca_comch_consumer_task_post_recv *task)
-{
-	struct fast_task *t = RECEIVE(task);
-	return t && t->imm_len ? t->imm : NULL;
-}
-
-uint32_t doca_comch_consumer_task_post_recv_get_imm_data_len(
-	struct doca_comch_consumer_task_post_recv *task)
-{
-	const struct fast_task *t = RECEIVE(task);
-	return t ? t->imm_len : 0;
-}
-
-struct doca_task *doca_comch_consumer_task_post_recv_as_task(
-	struct doca_comch_consumer_task_post_recv *task)
-{
-	struct fast_task *t = RECEIVE(task);
-	return t ? &t->task : NULL;
-}
+FIELD(doca_comch_consumer_task_post_recv_get_producer_id, uint32_t, t ? t->peer : 0)
+FIELD(doca_comch_consumer_task_post_recv_get_imm_data, uint8_t *, t && t->imm_len ? t->imm : NULL)
+FIELD(doca_comch_consumer_task_post_recv_get_imm_data_len, uint32_t, t ? t->imm_len : 0)
+FIELD(doca_comch_consumer_task_post_recv_as_task, struct doca_task *, t ? &t->task : NULL)

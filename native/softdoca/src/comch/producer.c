@@ -243,28 +243,18 @@ static void gpu_stop(struct doca_ctx *ctx)
 static const struct ctx_ops gpu_ops = {
 	.start = gpu_start,
 	.stop = gpu_stop,
-	.quiet = fast_ctx_quiet,
-	.ended = fast_ctx_ended,
 	.submit = fast_gpu_submit,
 	.progress = progress,
-	.fileno = fast_ctx_fileno,
-	.arm = fast_ctx_arm,
-	.disarm = fast_ctx_disarm,
-	.free_task = fast_ctx_free_task,
+	FAST_OPS,
 	.needs_pe = true,
 };
 
 static const struct ctx_ops ops = {
 	.start = start,
 	.stop = stop,
-	.quiet = fast_ctx_quiet,
-	.ended = fast_ctx_ended,
 	.submit = submit,
 	.progress = progress,
-	.fileno = fast_ctx_fileno,
-	.arm = fast_ctx_arm,
-	.disarm = fast_ctx_disarm,
-	.free_task = fast_ctx_free_task,
+	FAST_OPS,
 	.cancel = cancel,
 	.on_gpu = &gpu_ops,
 };
@@ -310,19 +300,11 @@ doca_error_t doca_comch_producer_get_gpu_handle(struct doca_comch_producer *prod
 	return fast_gpu_handle(&producer->p, (void **)gpu_producer);
 }
 
-doca_error_t doca_comch_producer_get_id(const struct doca_comch_producer *producer, uint32_t *id)
-{
-	PRODUCER(producer);
-	return SET_OUT(id, producer->p.id);
-}
+GETTER(doca_comch_producer_get_id, PRODUCER, const struct doca_comch_producer, uint32_t,
+       handle->p.id)
 
-struct doca_ctx *doca_comch_producer_as_ctx(struct doca_comch_producer *producer)
-{
-	return object_is(producer, OBJECT_COMCH_PRODUCER)
-		       ? &producer->p.ctx
-		       : REFUSE((struct doca_ctx *)NULL, "%p is not a Comch producer",
-				(void *)producer);
-}
+AS_MEMBER(doca_comch_producer_as_ctx, struct doca_comch_producer, struct doca_ctx,
+	  OBJECT_COMCH_PRODUCER, "a Comch producer", p.ctx)
 
 doca_error_t doca_comch_producer_cap_is_supported(const struct doca_devinfo *devinfo)
 {
@@ -330,29 +312,10 @@ doca_error_t doca_comch_producer_cap_is_supported(const struct doca_devinfo *dev
 	return comch_limit(devinfo, 0, &unused);
 }
 
-doca_error_t doca_comch_producer_cap_get_max_num_tasks(const struct doca_devinfo *devinfo,
-						       uint32_t *max_num_tasks)
-{
-	return comch_limit(devinfo, FAST_TASKS_MAX, max_num_tasks);
-}
-
-doca_error_t doca_comch_producer_cap_get_max_buf_size(const struct doca_devinfo *devinfo,
-						      uint32_t *max_buf_size)
-{
-	return comch_limit(devinfo, FAST_MAX, max_buf_size);
-}
-
-doca_error_t doca_comch_producer_cap_get_max_buf_list_len(const struct doca_devinfo *devinfo,
-							  uint32_t *max_buf_list_len)
-{
-	return comch_limit(devinfo, LIST_MAX, max_buf_list_len);
-}
-
-doca_error_t doca_comch_producer_cap_get_max_producers(const struct doca_devinfo *devinfo,
-						       uint32_t *max_producers)
-{
-	return comch_limit(devinfo, CONTEXTS_MAX, max_producers);
-}
+LIMIT(doca_comch_producer_cap_get_max_num_tasks, FAST_TASKS_MAX)
+LIMIT(doca_comch_producer_cap_get_max_buf_size, FAST_MAX)
+LIMIT(doca_comch_producer_cap_get_max_buf_list_len, LIST_MAX)
+LIMIT(doca_comch_producer_cap_get_max_producers, CONTEXTS_MAX)
 
 /* Producer reference: INVALID_VALUE, BAD_STATE. */
 doca_error_t doca_comch_producer_task_send_set_conf(
@@ -409,13 +372,15 @@ doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer
 
 #define SEND(task)     fast_task_check(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
 #define SETTABLE(task) fast_task_settable(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
+/* Defines a public function that returns a field of the task t, which is NULL for an invalid handle. */
+#define FIELD(function, type, value)                                   \
+	type function(struct doca_comch_producer_task_send *task) \
+	{                                                              \
+		struct fast_task *t = SEND(task);                   \
+		return value;                                          \
+	}
 
-const struct doca_buf *doca_comch_producer_task_send_get_buf(
-	struct doca_comch_producer_task_send *task)
-{
-	const struct fast_task *t = SEND(task);
-	return t ? t->buf : NULL;
-}
+FIELD(doca_comch_producer_task_send_get_buf, const struct doca_buf *, t ? t->buf : NULL)
 
 void doca_comch_producer_task_send_set_buf(struct doca_comch_producer_task_send *task,
 					   const struct doca_buf *buf)
@@ -425,11 +390,7 @@ void doca_comch_producer_task_send_set_buf(struct doca_comch_producer_task_send 
 		t->buf = (struct doca_buf *)buf;
 }
 
-uint32_t doca_comch_producer_task_send_get_consumer_id(struct doca_comch_producer_task_send *task)
-{
-	const struct fast_task *t = SEND(task);
-	return t ? t->peer : 0;
-}
+FIELD(doca_comch_producer_task_send_get_consumer_id, uint32_t, t ? t->peer : 0)
 
 void doca_comch_producer_task_send_set_consumer_id(struct doca_comch_producer_task_send *task,
 						   const uint32_t consumer_id)
@@ -439,17 +400,8 @@ void doca_comch_producer_task_send_set_consumer_id(struct doca_comch_producer_ta
 		t->peer = consumer_id;
 }
 
-uint8_t *doca_comch_producer_task_send_get_imm_data(struct doca_comch_producer_task_send *task)
-{
-	struct fast_task *t = SEND(task);
-	return t && t->imm_len ? t->imm : NULL;
-}
-
-uint32_t doca_comch_producer_task_send_get_imm_data_len(struct doca_comch_producer_task_send *task)
-{
-	const struct fast_task *t = SEND(task);
-	return t ? t->imm_len : 0;
-}
+FIELD(doca_comch_producer_task_send_get_imm_data, uint8_t *, t && t->imm_len ? t->imm : NULL)
+FIELD(doca_comch_producer_task_send_get_imm_data_len, uint32_t, t ? t->imm_len : 0)
 
 void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_send *task,
 						uint8_t *imm_data, uint32_t imm_data_len)
@@ -459,8 +411,4 @@ void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_
 		set_imm(t, imm_data, imm_data_len);
 }
 
-struct doca_task *doca_comch_producer_task_send_as_task(struct doca_comch_producer_task_send *task)
-{
-	struct fast_task *t = SEND(task);
-	return t ? &t->task : NULL;
-}
+FIELD(doca_comch_producer_task_send_as_task, struct doca_task *, t ? &t->task : NULL)

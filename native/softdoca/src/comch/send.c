@@ -118,12 +118,8 @@ void comch_free_task(struct doca_task *task)
 	e->free_tasks = t;
 }
 
-struct doca_task *doca_comch_task_send_as_task(struct doca_comch_task_send *task)
-{
-	return object_is(task, OBJECT_COMCH_SEND)
-		       ? &task->task
-		       : REFUSE((struct doca_task *)NULL, "%p is not a send task", (void *)task);
-}
+AS_MEMBER(doca_comch_task_send_as_task, struct doca_comch_task_send, struct doca_task,
+	  OBJECT_COMCH_SEND, "a send task", task)
 
 /* Sends a message. The end of a connection is detected by reading. */
 static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)

@@ -69,35 +69,11 @@ doca_error_t doca_buf_inc_refcount(struct doca_buf *buf, uint16_t *refcount)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_buf_get_refcount(const struct doca_buf *buf, uint16_t *refcount)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(refcount, buf->refcount);
-}
-
-doca_error_t doca_buf_get_len(const struct doca_buf *buf, size_t *len)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(len, buf->len);
-}
-
-doca_error_t doca_buf_get_head(const struct doca_buf *buf, void **head)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(head, buf->head);
-}
-
-doca_error_t doca_buf_get_data(const struct doca_buf *buf, void **data)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(data, buf->data);
-}
-
-doca_error_t doca_buf_get_data_len(const struct doca_buf *buf, size_t *data_len)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(data_len, buf->data_len);
-}
+GETTER(doca_buf_get_refcount, CHECK_BUF, const struct doca_buf, uint16_t, handle->refcount)
+GETTER(doca_buf_get_len, CHECK_BUF, const struct doca_buf, size_t, handle->len)
+GETTER(doca_buf_get_head, CHECK_BUF, const struct doca_buf, void *, handle->head)
+GETTER(doca_buf_get_data, CHECK_BUF, const struct doca_buf, void *, handle->data)
+GETTER(doca_buf_get_data_len, CHECK_BUF, const struct doca_buf, size_t, handle->data_len)
 
 /* DOCA Buf: data that exceeds the buffer is undefined. Here it is refused. */
 static __attribute__((cold, noinline)) doca_error_t refuse_data(const struct doca_buf *b,

@@ -7,35 +7,14 @@
  */
 #include "memory.h"
 
-doca_error_t doca_buf_get_next_in_list(struct doca_buf *buf, struct doca_buf **next_buf)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(next_buf, buf->next);
-}
-
-doca_error_t doca_buf_get_last_in_list(struct doca_buf *buf, struct doca_buf **last_buf)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(last_buf, buf->first->last);
-}
-
-doca_error_t doca_buf_is_last_in_list(const struct doca_buf *buf, uint8_t *is_last)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(is_last, !buf->next);
-}
-
-doca_error_t doca_buf_is_first_in_list(const struct doca_buf *buf, uint8_t *is_first)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(is_first, buf->first == buf);
-}
-
-doca_error_t doca_buf_is_in_list(const struct doca_buf *buf, uint8_t *is_in_list)
-{
-	CHECK_BUF(buf);
-	return SET_OUT(is_in_list, buf->next || buf->first != buf);
-}
+GETTER(doca_buf_get_next_in_list, CHECK_BUF, struct doca_buf, struct doca_buf *, handle->next)
+GETTER(doca_buf_get_last_in_list, CHECK_BUF, struct doca_buf, struct doca_buf *,
+       handle->first->last)
+GETTER(doca_buf_is_last_in_list, CHECK_BUF, const struct doca_buf, uint8_t, !handle->next)
+GETTER(doca_buf_is_first_in_list, CHECK_BUF, const struct doca_buf, uint8_t,
+       handle->first == handle)
+GETTER(doca_buf_is_in_list, CHECK_BUF, const struct doca_buf, uint8_t,
+       handle->next || handle->first != handle)
 
 doca_error_t doca_buf_get_list_len(const struct doca_buf *buf, uint32_t *num_elements)
 {

@@ -147,30 +147,11 @@ doca_error_t doca_buf_pool_set_element_alignment(struct doca_buf_pool *buf_pool,
 	return e;
 }
 
-doca_error_t doca_buf_pool_get_num_elements(const struct doca_buf_pool *buf_pool,
-					    uint32_t *num_of_elements)
-{
-	CHECK_POOL(buf_pool);
-	return SET_OUT(num_of_elements, (uint32_t)buf_pool->inventory->n);
-}
-
-doca_error_t doca_buf_pool_get_num_free_elements(const struct doca_buf_pool *buf_pool,
-						 uint32_t *num_of_free_elements)
-{
-	CHECK_POOL(buf_pool);
-	return SET_OUT(num_of_free_elements, (uint32_t)buf_pool->inventory->n_free);
-}
-
-doca_error_t doca_buf_pool_get_user_data(const struct doca_buf_pool *buf_pool,
-					 union doca_data *user_data)
-{
-	CHECK_POOL(buf_pool);
-	return SET_OUT(user_data, buf_pool->user_data);
-}
-
-doca_error_t doca_buf_pool_get_element_alignment(const struct doca_buf_pool *buf_pool,
-						 size_t *element_alignment)
-{
-	CHECK_POOL(buf_pool);
-	return SET_OUT(element_alignment, buf_pool->alignment);
-}
+GETTER(doca_buf_pool_get_num_elements, CHECK_POOL, const struct doca_buf_pool, uint32_t,
+       (uint32_t)handle->inventory->n)
+GETTER(doca_buf_pool_get_num_free_elements, CHECK_POOL, const struct doca_buf_pool, uint32_t,
+       (uint32_t)handle->inventory->n_free)
+GETTER(doca_buf_pool_get_user_data, CHECK_POOL, const struct doca_buf_pool, union doca_data,
+       handle->user_data)
+GETTER(doca_buf_pool_get_element_alignment, CHECK_POOL, const struct doca_buf_pool, size_t,
+       handle->alignment)

@@ -196,11 +196,7 @@ doca_error_t doca_ctx_stop(struct doca_ctx *ctx)
 
 /* ---- settings and queries ---- */
 
-doca_error_t doca_ctx_get_state(const struct doca_ctx *ctx, enum doca_ctx_states *state)
-{
-	CHECK_CTX(ctx);
-	return SET_OUT(state, ctx->state);
-}
+GETTER(doca_ctx_get_state, CHECK_CTX, const struct doca_ctx, enum doca_ctx_states, handle->state)
 
 doca_error_t doca_ctx_set_state_changed_cb(struct doca_ctx *ctx,
 					   doca_ctx_state_changed_callback_t cb)
@@ -219,17 +215,8 @@ doca_error_t doca_ctx_set_user_data(struct doca_ctx *ctx, union doca_data user_d
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_ctx_get_user_data(const struct doca_ctx *ctx, union doca_data *user_data)
-{
-	CHECK_CTX(ctx);
-	return SET_OUT(user_data, ctx->user_data);
-}
-
-doca_error_t doca_ctx_get_num_inflight_tasks(const struct doca_ctx *ctx, size_t *num_inflight_tasks)
-{
-	CHECK_CTX(ctx);
-	return SET_OUT(num_inflight_tasks, ctx->in_flight);
-}
+GETTER(doca_ctx_get_user_data, CHECK_CTX, const struct doca_ctx, union doca_data, handle->user_data)
+GETTER(doca_ctx_get_num_inflight_tasks, CHECK_CTX, const struct doca_ctx, size_t, handle->in_flight)
 
 doca_error_t doca_ctx_set_datapath_on_gpu(struct doca_ctx *ctx, struct doca_gpu *gpu_dev)
 {

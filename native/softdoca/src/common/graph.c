@@ -343,11 +343,8 @@ doca_error_t doca_graph_set_user_data(struct doca_graph *graph, union doca_data 
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_graph_get_user_data(const struct doca_graph *graph, union doca_data *user_data)
-{
-	CHECK_GRAPH(graph);
-	return SET_OUT(user_data, graph->user_data);
-}
+GETTER(doca_graph_get_user_data, CHECK_GRAPH, const struct doca_graph, union doca_data,
+       handle->user_data)
 
 /* ---- nodes ---- */
 
@@ -589,12 +586,8 @@ doca_error_t doca_graph_instance_set_user_data(struct doca_graph_instance *graph
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_graph_instance_get_user_data(const struct doca_graph_instance *graph_instance,
-					       union doca_data *user_data)
-{
-	CHECK_INSTANCE(graph_instance);
-	return SET_OUT(user_data, graph_instance->user_data);
-}
+GETTER(doca_graph_instance_get_user_data, CHECK_INSTANCE, const struct doca_graph_instance,
+       union doca_data, handle->user_data)
 
 static doca_error_t set_data(struct doca_graph_instance *i, const struct doca_graph_node *node,
 			     void *data, const char *func)

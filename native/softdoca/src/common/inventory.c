@@ -107,19 +107,10 @@ doca_error_t doca_buf_inventory_stop(struct doca_buf_inventory *inventory)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_buf_inventory_get_num_elements(const struct doca_buf_inventory *inventory,
-						 uint32_t *num_of_elements)
-{
-	CHECK_INVENTORY(inventory);
-	return SET_OUT(num_of_elements, (uint32_t)inventory->n);
-}
-
-doca_error_t doca_buf_inventory_get_num_free_elements(const struct doca_buf_inventory *inventory,
-						      uint32_t *num_of_free_elements)
-{
-	CHECK_INVENTORY(inventory);
-	return SET_OUT(num_of_free_elements, (uint32_t)inventory->n_free);
-}
+GETTER(doca_buf_inventory_get_num_elements, CHECK_INVENTORY, const struct doca_buf_inventory,
+       uint32_t, (uint32_t)handle->n)
+GETTER(doca_buf_inventory_get_num_free_elements, CHECK_INVENTORY, const struct doca_buf_inventory,
+       uint32_t, (uint32_t)handle->n_free)
 
 /* DOCA Buf Inventory lists BAD_STATE for the start state ambiguously. Published programs set user
  * data before the start, so a started inventory is refused: guess. */
@@ -133,12 +124,8 @@ doca_error_t doca_buf_inventory_set_user_data(struct doca_buf_inventory *invento
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_buf_inventory_get_user_data(const struct doca_buf_inventory *inventory,
-					      union doca_data *user_data)
-{
-	CHECK_INVENTORY(inventory);
-	return SET_OUT(user_data, inventory->user_data);
-}
+GETTER(doca_buf_inventory_get_user_data, CHECK_INVENTORY, const struct doca_buf_inventory,
+       union doca_data, handle->user_data)
 
 struct doca_buf *inventory_take(struct doca_buf_inventory *inv)
 {

@@ -163,14 +163,8 @@ doca_error_t doca_mmap_advise_destroy(struct doca_mmap_advise *mmap_advise)
 				    mmap_advise);
 }
 
-struct doca_ctx *doca_mmap_advise_as_ctx(struct doca_mmap_advise *mmap_advise)
-{
-	if (object_is(mmap_advise, OBJECT_ADVISE))
-		return &mmap_advise->ctx;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an mmap advise",
-		     (void *)mmap_advise);
-	return NULL;
-}
+AS_MEMBER(doca_mmap_advise_as_ctx, struct doca_mmap_advise, struct doca_ctx, OBJECT_ADVISE,
+	  "an mmap advise", ctx)
 
 doca_error_t doca_mmap_advise_cap_task_cache_invalidate_is_supported(
 	const struct doca_devinfo *devinfo)

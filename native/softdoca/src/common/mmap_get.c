@@ -14,35 +14,14 @@ doca_error_t doca_mmap_get_memrange(const struct doca_mmap *mmap, void **addr, s
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_mmap_get_user_data(const struct doca_mmap *mmap, union doca_data *user_data)
-{
-	CHECK_MMAP(mmap);
-	return SET_OUT(user_data, mmap->user_data);
-}
-
-doca_error_t doca_mmap_get_num_bufs(const struct doca_mmap *mmap, uint32_t *num_bufs)
-{
-	CHECK_MMAP(mmap);
-	return SET_OUT(num_bufs, atomic_load(&mmap->bufs));
-}
-
-doca_error_t doca_mmap_get_exported(const struct doca_mmap *mmap, uint8_t *exported)
-{
-	CHECK_MMAP(mmap);
-	return SET_OUT(exported, mmap->exported);
-}
-
-doca_error_t doca_mmap_get_from_export(const struct doca_mmap *mmap, uint8_t *from_export)
-{
-	CHECK_MMAP(mmap);
-	return SET_OUT(from_export, mmap->from_export);
-}
-
-doca_error_t doca_mmap_get_max_num_devices(const struct doca_mmap *mmap, uint32_t *max_num_devices)
-{
-	CHECK_MMAP(mmap);
-	return SET_OUT(max_num_devices, mmap->max_attached);
-}
+GETTER(doca_mmap_get_user_data, CHECK_MMAP, const struct doca_mmap, union doca_data,
+       handle->user_data)
+GETTER(doca_mmap_get_num_bufs, CHECK_MMAP, const struct doca_mmap, uint32_t,
+       atomic_load(&handle->bufs))
+GETTER(doca_mmap_get_exported, CHECK_MMAP, const struct doca_mmap, uint8_t, handle->exported)
+GETTER(doca_mmap_get_from_export, CHECK_MMAP, const struct doca_mmap, uint8_t, handle->from_export)
+GETTER(doca_mmap_get_max_num_devices, CHECK_MMAP, const struct doca_mmap, uint32_t,
+       handle->max_attached)
 
 doca_error_t doca_mmap_cap_is_export_pci_supported(const struct doca_devinfo *devinfo,
 						   uint8_t *mmap_export)

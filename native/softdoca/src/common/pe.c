@@ -248,12 +248,8 @@ void pe_arm_ctx(struct doca_pe *pe, struct doca_ctx *ctx)
 		pe_wakes(pe, ctx->fd, true);
 }
 
-doca_error_t doca_pe_get_notification_handle(const struct doca_pe *pe,
-					     doca_notification_handle_t *handle)
-{
-	CHECK_PE(pe);
-	return SET_OUT(handle, pe->epoll_fd);
-}
+GETTER(doca_pe_get_notification_handle, CHECK_PE, const struct doca_pe, doca_notification_handle_t,
+       handle->epoll_fd)
 
 doca_error_t doca_pe_request_notification(struct doca_pe *pe)
 {

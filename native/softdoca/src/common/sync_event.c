@@ -170,29 +170,16 @@ static doca_error_t no_engine(const struct doca_sync_event *e, const void *engin
 	return DOCA_ERROR_NOT_SUPPORTED;
 }
 
-doca_error_t doca_sync_event_add_publisher_location_dpa(struct doca_sync_event *event,
-							struct doca_dpa *dpa)
-{
-	return no_engine(event, dpa, __func__);
-}
+#define NO_ENGINE(function, type)                                          \
+	doca_error_t function(struct doca_sync_event *event, type *engine) \
+	{                                                                  \
+		return no_engine(event, engine, __func__);                 \
+	}
 
-doca_error_t doca_sync_event_add_publisher_location_gpu(struct doca_sync_event *event,
-							struct doca_gpu *gpu)
-{
-	return no_engine(event, gpu, __func__);
-}
-
-doca_error_t doca_sync_event_add_subscriber_location_dpa(struct doca_sync_event *event,
-							 struct doca_dpa *dpa)
-{
-	return no_engine(event, dpa, __func__);
-}
-
-doca_error_t doca_sync_event_add_subscriber_location_gpu(struct doca_sync_event *event,
-							 struct doca_gpu *gpu)
-{
-	return no_engine(event, gpu, __func__);
-}
+NO_ENGINE(doca_sync_event_add_publisher_location_dpa, struct doca_dpa)
+NO_ENGINE(doca_sync_event_add_publisher_location_gpu, struct doca_gpu)
+NO_ENGINE(doca_sync_event_add_subscriber_location_dpa, struct doca_dpa)
+NO_ENGINE(doca_sync_event_add_subscriber_location_gpu, struct doca_gpu)
 
 doca_error_t doca_sync_event_get_dpa_handle(struct doca_sync_event *event, struct doca_dpa *dpa,
 					    doca_dpa_dev_sync_event_t *dpa_dev_se_handle)

@@ -95,23 +95,9 @@ doca_error_t doca_umem_destroy(struct doca_umem *umem)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_umem_get_id(const struct doca_umem *umem, uint32_t *umem_id)
-{
-	CHECK_UMEM(umem);
-	return SET_OUT(umem_id, umem->id);
-}
-
-doca_error_t doca_umem_get_size(const struct doca_umem *umem, size_t *umem_size)
-{
-	CHECK_UMEM(umem);
-	return SET_OUT(umem_size, umem->size);
-}
-
-doca_error_t doca_umem_get_address(const struct doca_umem *umem, void **umem_address)
-{
-	CHECK_UMEM(umem);
-	return SET_OUT(umem_address, umem->addr);
-}
+GETTER(doca_umem_get_id, CHECK_UMEM, const struct doca_umem, uint32_t, handle->id)
+GETTER(doca_umem_get_size, CHECK_UMEM, const struct doca_umem, size_t, handle->size)
+GETTER(doca_umem_get_address, CHECK_UMEM, const struct doca_umem, void *, handle->addr)
 
 /* ---- doorbell pages ---- */
 
@@ -154,14 +140,5 @@ doca_error_t doca_uar_destroy(struct doca_uar *uar)
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_uar_id_get(const struct doca_uar *uar, uint32_t *id)
-{
-	CHECK_UAR(uar);
-	return SET_OUT(id, uar->id);
-}
-
-doca_error_t doca_uar_reg_addr_get(const struct doca_uar *uar, void **reg_addr)
-{
-	CHECK_UAR(uar);
-	return SET_OUT(reg_addr, uar->page);
-}
+GETTER(doca_uar_id_get, CHECK_UAR, const struct doca_uar, uint32_t, handle->id)
+GETTER(doca_uar_reg_addr_get, CHECK_UAR, const struct doca_uar, void *, handle->page)

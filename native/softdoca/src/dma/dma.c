@@ -50,11 +50,7 @@ doca_error_t doca_dma_cap_task_memcpy_get_max_buf_list_len(const struct doca_dev
 	return error;
 }
 
-doca_error_t doca_dma_cap_get_max_num_tasks(struct doca_dma *dma, uint32_t *max_num_tasks)
-{
-	CHECK_DMA(dma);
-	return SET_OUT(max_num_tasks, TASKS_MAX);
-}
+GETTER(doca_dma_cap_get_max_num_tasks, CHECK_DMA, struct doca_dma, uint32_t, TASKS_MAX)
 
 /* ---- contexts ---- */
 
@@ -84,13 +80,7 @@ doca_error_t doca_dma_destroy(struct doca_dma *dma)
 	return softdoca_ctx_destroy(&dma->ctx, DOCA_ERROR_IN_USE, softdoca_object_free, dma);
 }
 
-struct doca_ctx *doca_dma_as_ctx(struct doca_dma *dma)
-{
-	if (object_is(dma, OBJECT_DMA))
-		return &dma->ctx;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a DMA context", (void *)dma);
-	return NULL;
-}
+AS_MEMBER(doca_dma_as_ctx, struct doca_dma, struct doca_ctx, OBJECT_DMA, "a DMA context", ctx)
 
 doca_error_t doca_dma_get_gpu_handle(struct doca_dma *dma, struct doca_gpu_dma **gpu_dma)
 {

@@ -230,12 +230,8 @@ doca_error_t doca_gpu_verbs_unexport_qp(struct doca_gpu *gpu_dev, struct doca_gp
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_gpu_verbs_get_qp_dev(struct doca_gpu_verbs_qp *qp,
-				       struct doca_gpu_dev_verbs_qp **qp_gpu)
-{
-	CHECK_EXPORT(qp);
-	return SET_OUT(qp_gpu, qp->device);
-}
+GETTER(doca_gpu_verbs_get_qp_dev, CHECK_EXPORT, struct doca_gpu_verbs_qp,
+       struct doca_gpu_dev_verbs_qp *, handle->device)
 
 doca_error_t doca_gpu_verbs_cpu_proxy_progress(struct doca_gpu_verbs_qp *qp)
 {

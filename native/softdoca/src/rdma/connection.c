@@ -312,16 +312,7 @@ doca_error_t doca_rdma_connection_set_user_data(struct doca_rdma_connection *rdm
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_rdma_connection_get_user_data(const struct doca_rdma_connection *rdma_connection,
-						union doca_data *connection_user_data)
-{
-	CHECK_CONNECTION(rdma_connection);
-	return SET_OUT(connection_user_data, rdma_connection->user_data);
-}
-
-doca_error_t doca_rdma_connection_get_id(const struct doca_rdma_connection *rdma_connection,
-					 uint32_t *connection_id)
-{
-	CHECK_CONNECTION(rdma_connection);
-	return SET_OUT(connection_id, rdma_connection->id);
-}
+GETTER(doca_rdma_connection_get_user_data, CHECK_CONNECTION, const struct doca_rdma_connection,
+       union doca_data, handle->user_data)
+GETTER(doca_rdma_connection_get_id, CHECK_CONNECTION, const struct doca_rdma_connection, uint32_t,
+       handle->id)

@@ -110,13 +110,7 @@ doca_error_t doca_rdma_destroy(struct doca_rdma *rdma)
 	return softdoca_ctx_destroy(&rdma->ctx, DOCA_ERROR_IN_USE, softdoca_object_free, rdma);
 }
 
-struct doca_ctx *doca_rdma_as_ctx(struct doca_rdma *rdma)
-{
-	if (object_is(rdma, OBJECT_RDMA))
-		return &rdma->ctx;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an RDMA context", (void *)rdma);
-	return NULL;
-}
+AS_MEMBER(doca_rdma_as_ctx, struct doca_rdma, struct doca_ctx, OBJECT_RDMA, "an RDMA context", ctx)
 
 /* ---- settings ---- */
 
@@ -133,11 +127,7 @@ doca_error_t doca_rdma_set_permissions(struct doca_rdma *rdma, uint32_t permissi
 	return DOCA_SUCCESS;
 }
 
-doca_error_t doca_rdma_get_permissions(const struct doca_rdma *rdma, uint32_t *permissions)
-{
-	CHECK_RDMA(rdma);
-	return SET_OUT(permissions, rdma->permissions);
-}
+GETTER(doca_rdma_get_permissions, CHECK_RDMA, const struct doca_rdma, uint32_t, handle->permissions)
 
 static doca_error_t check_number(const char *func, const char *what, uint32_t n, uint32_t most)
 {
@@ -172,12 +162,8 @@ doca_error_t doca_rdma_set_transport_type(struct doca_rdma *rdma,
 	return check_transport(transport_type, __func__);
 }
 
-doca_error_t doca_rdma_get_transport_type(const struct doca_rdma *rdma,
-					  enum doca_rdma_transport_type *transport_type)
-{
-	CHECK_RDMA(rdma);
-	return SET_OUT(transport_type, DOCA_RDMA_TRANSPORT_TYPE_RC);
-}
+GETTER(doca_rdma_get_transport_type, CHECK_RDMA, const struct doca_rdma,
+       enum doca_rdma_transport_type, DOCA_RDMA_TRANSPORT_TYPE_RC)
 
 doca_error_t doca_rdma_set_gid_index(struct doca_rdma *rdma, uint32_t gid_index)
 {

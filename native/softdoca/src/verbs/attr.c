@@ -155,12 +155,8 @@ doca_error_t doca_verbs_qp_init_attr_get_external_umem(const struct doca_verbs_q
 	return SET_OUT(external_umem_offset, attr->external.offset);
 }
 
-doca_error_t doca_verbs_qp_init_attr_get_external_uar(const struct doca_verbs_qp_init_attr *attr,
-						      struct doca_uar **external_uar)
-{
-	CHECK_INIT(attr);
-	return SET_OUT(external_uar, attr->external_uar);
-}
+GETTER(doca_verbs_qp_init_attr_get_external_uar, CHECK_INIT, const struct doca_verbs_qp_init_attr,
+       struct doca_uar *, handle->external_uar)
 
 static bool valid(const char *func, const void *attr, enum object_kind kind)
 {

@@ -282,9 +282,5 @@ DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_set_user_data(struct wq_pee
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_peer_addr_get_user_data(struct wq_peer *peer_addr,
-								   uint64_t *user_data)
-{
-	CHECK_PEER(peer_addr);
-	return SET_OUT(user_data, peer_addr->user_data);
-}
+DOCA_STABLE GETTER(doca_comm_channel_peer_addr_get_user_data, CHECK_PEER, struct wq_peer, uint64_t,
+		   handle->user_data)

@@ -110,19 +110,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_recv_queue_size(struct wq_endp
 			  limit_of(doca_comch_cap_get_max_recv_queue_size, ep), __func__);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_device(struct wq_endpoint *ep,
-							 struct doca_dev **device)
-{
-	CHECK_ENDPOINT(ep);
-	return SET_OUT(device, ep->dev);
-}
-
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_device_rep(struct wq_endpoint *ep,
-							     struct doca_dev_rep **device_rep)
-{
-	CHECK_ENDPOINT(ep);
-	return SET_OUT(device_rep, ep->rep);
-}
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_device, CHECK_ENDPOINT, struct wq_endpoint,
+		   struct doca_dev *, handle->dev)
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_device_rep, CHECK_ENDPOINT, struct wq_endpoint,
+		   struct doca_dev_rep *, handle->rep)
 
 DOCA_STABLE doca_error_t doca_comm_channel_ep_get_max_msg_size(struct wq_endpoint *ep,
 							       uint16_t *max_msg_size)
@@ -132,19 +123,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_get_max_msg_size(struct wq_endpoin
 	return SET_OUT(max_msg_size, ep->max_msg ? ep->max_msg : limit);
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_send_queue_size(struct wq_endpoint *ep,
-								  uint16_t *send_queue_size)
-{
-	CHECK_ENDPOINT(ep);
-	return SET_OUT(send_queue_size, ep->send_queue);
-}
-
-DOCA_STABLE doca_error_t doca_comm_channel_ep_get_recv_queue_size(struct wq_endpoint *ep,
-								  uint16_t *recv_queue_size)
-{
-	CHECK_ENDPOINT(ep);
-	return SET_OUT(recv_queue_size, ep->recv_queue);
-}
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_send_queue_size, CHECK_ENDPOINT, struct wq_endpoint,
+		   uint16_t, handle->send_queue)
+DOCA_STABLE GETTER(doca_comm_channel_ep_get_recv_queue_size, CHECK_ENDPOINT, struct wq_endpoint,
+		   uint16_t, handle->recv_queue)
 
 /* ---- limits ---- */
 
@@ -153,29 +135,18 @@ DOCA_STABLE doca_error_t doca_comm_channel_get_max_service_name_len(uint32_t *ma
 	return SET_OUT(max_service_name_len, 120); /* as doca_comch_cap_get_max_name_len() */
 }
 
-DOCA_STABLE doca_error_t doca_comm_channel_get_max_message_size(struct doca_devinfo *devinfo,
-								uint32_t *max_message_size)
-{
-	return doca_comch_cap_get_max_msg_size(devinfo, max_message_size);
-}
-
-DOCA_STABLE doca_error_t doca_comm_channel_get_max_send_queue_size(struct doca_devinfo *devinfo,
-								   uint32_t *max_send_queue_size)
-{
-	return doca_comch_cap_get_max_send_tasks(devinfo, max_send_queue_size);
-}
-
-DOCA_STABLE doca_error_t doca_comm_channel_get_max_recv_queue_size(struct doca_devinfo *devinfo,
-								   uint32_t *max_recv_queue_size)
-{
-	return doca_comch_cap_get_max_recv_queue_size(devinfo, max_recv_queue_size);
-}
-
-DOCA_STABLE doca_error_t doca_comm_channel_get_service_max_num_connections(
-	struct doca_devinfo *devinfo, uint32_t *max_num_connections)
-{
-	return doca_comch_cap_get_max_clients(devinfo, max_num_connections);
-}
+RENAMED(doca_error_t, doca_comm_channel_get_max_message_size,
+	(struct doca_devinfo *devinfo, uint32_t *max_message_size),
+	doca_comch_cap_get_max_msg_size(devinfo, max_message_size))
+RENAMED(doca_error_t, doca_comm_channel_get_max_send_queue_size,
+	(struct doca_devinfo *devinfo, uint32_t *max_send_queue_size),
+	doca_comch_cap_get_max_send_tasks(devinfo, max_send_queue_size))
+RENAMED(doca_error_t, doca_comm_channel_get_max_recv_queue_size,
+	(struct doca_devinfo *devinfo, uint32_t *max_recv_queue_size),
+	doca_comch_cap_get_max_recv_queue_size(devinfo, max_recv_queue_size))
+RENAMED(doca_error_t, doca_comm_channel_get_service_max_num_connections,
+	(struct doca_devinfo *devinfo, uint32_t *max_num_connections),
+	doca_comch_cap_get_max_clients(devinfo, max_num_connections))
 
 /* ---- 1.3: an endpoint opens its devices itself ---- */
 

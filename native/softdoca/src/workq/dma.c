@@ -234,9 +234,4 @@ DOCA_STABLE doca_error_t doca_ctx_workq_rm(struct wq_dma *ctx, struct wq_workq *
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_ctx_get_event_driven_supported(struct wq_dma *ctx,
-							     uint8_t *event_supported)
-{
-	CHECK_CTX(ctx);
-	return SET_OUT(event_supported, 1);
-}
+DOCA_STABLE GETTER(doca_ctx_get_event_driven_supported, CHECK_CTX, struct wq_dma, uint8_t, 1)

@@ -398,45 +398,24 @@ DOCA_STABLE doca_error_t doca_mmap_property_set(struct wq_mmap *mmap, int proper
 					   : wq_mmap_set_max_num_devices(mmap, n);
 }
 
-DOCA_STABLE doca_error_t doca_mmap_get_max_num_chunks(struct wq_mmap *mmap, uint32_t *max)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(max, mmap->max_chunks);
-}
-
-DOCA_STABLE doca_error_t wq_mmap_get_max_num_devices(struct wq_mmap *mmap, uint32_t *max)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(max, mmap->max_devs);
-}
+DOCA_STABLE GETTER(doca_mmap_get_max_num_chunks, CHECK_WQ_MMAP, struct wq_mmap, uint32_t,
+		   handle->max_chunks)
+DOCA_STABLE GETTER(wq_mmap_get_max_num_devices, CHECK_WQ_MMAP, struct wq_mmap, uint32_t,
+		   handle->max_devs)
 EXPORT(mmap_get_max_num_devices);
 
-DOCA_STABLE doca_error_t wq_mmap_get_user_data(struct wq_mmap *mmap, union doca_data *user_data)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(user_data, mmap->user_data);
-}
+DOCA_STABLE GETTER(wq_mmap_get_user_data, CHECK_WQ_MMAP, struct wq_mmap, union doca_data,
+		   handle->user_data)
 EXPORT(mmap_get_user_data);
 
-DOCA_STABLE doca_error_t wq_mmap_get_num_bufs(struct wq_mmap *mmap, uint32_t *num_bufs)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(num_bufs, bufs_of(mmap));
-}
+DOCA_STABLE GETTER(wq_mmap_get_num_bufs, CHECK_WQ_MMAP, struct wq_mmap, uint32_t, bufs_of(handle))
 EXPORT(mmap_get_num_bufs);
 
-DOCA_STABLE doca_error_t wq_mmap_get_exported(struct wq_mmap *mmap, uint8_t *exported)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(exported, mmap->exported);
-}
+DOCA_STABLE GETTER(wq_mmap_get_exported, CHECK_WQ_MMAP, struct wq_mmap, uint8_t, handle->exported)
 EXPORT(mmap_get_exported);
 
-DOCA_STABLE doca_error_t wq_mmap_get_from_export(struct wq_mmap *mmap, uint8_t *from_export)
-{
-	CHECK_WQ_MMAP(mmap);
-	return SET_OUT(from_export, mmap->from_export);
-}
+DOCA_STABLE GETTER(wq_mmap_get_from_export, CHECK_WQ_MMAP, struct wq_mmap, uint8_t,
+		   handle->from_export)
 EXPORT(mmap_get_from_export);
 
 DOCA_STABLE doca_error_t wq_mmap_get_memrange(struct wq_mmap *mmap, void **addr, size_t *len)

@@ -15,47 +15,23 @@ static __attribute__((constructor)) void print_records(void)
 	doca_log_backend_create_standard();
 }
 
-DOCA_STABLE const char *doca_get_error_string(doca_error_t error)
-{
-	return doca_error_get_descr(error);
-}
-
-DOCA_STABLE const char *doca_get_error_name(doca_error_t error)
-{
-	return doca_error_get_name(error);
-}
+RENAMED(const char *, doca_get_error_string, (doca_error_t error), doca_error_get_descr(error))
+RENAMED(const char *, doca_get_error_name, (doca_error_t error), doca_error_get_name(error))
 
 /* ---- buffers ---- */
 
-DOCA_STABLE doca_error_t doca_buf_refcount_add(struct doca_buf *buf, uint16_t *refcount)
-{
-	return doca_buf_inc_refcount(buf, refcount);
-}
-
-DOCA_STABLE doca_error_t doca_buf_refcount_rm(struct doca_buf *buf, uint16_t *refcount)
-{
-	return doca_buf_dec_refcount(buf, refcount);
-}
-
-DOCA_STABLE doca_error_t doca_buf_list_chain(struct doca_buf *list1, struct doca_buf *list2)
-{
-	return doca_buf_chain_list(list1, list2);
-}
-
-DOCA_STABLE doca_error_t doca_buf_list_unchain(struct doca_buf *list1, struct doca_buf *list2)
-{
-	return doca_buf_unchain_list(list1, list2);
-}
-
-DOCA_STABLE doca_error_t doca_buf_list_next(struct doca_buf *buf, struct doca_buf **next_buf)
-{
-	return doca_buf_get_next_in_list(buf, next_buf);
-}
-
-DOCA_STABLE doca_error_t doca_buf_list_last(struct doca_buf *buf, struct doca_buf **last_buf)
-{
-	return doca_buf_get_last_in_list(buf, last_buf);
-}
+RENAMED(doca_error_t, doca_buf_refcount_add, (struct doca_buf *buf, uint16_t *refcount),
+	doca_buf_inc_refcount(buf, refcount))
+RENAMED(doca_error_t, doca_buf_refcount_rm, (struct doca_buf *buf, uint16_t *refcount),
+	doca_buf_dec_refcount(buf, refcount))
+RENAMED(doca_error_t, doca_buf_list_chain, (struct doca_buf *list1, struct doca_buf *list2),
+	doca_buf_chain_list(list1, list2))
+RENAMED(doca_error_t, doca_buf_list_unchain, (struct doca_buf *list1, struct doca_buf *list2),
+	doca_buf_unchain_list(list1, list2))
+RENAMED(doca_error_t, doca_buf_list_next, (struct doca_buf *buf, struct doca_buf **next_buf),
+	doca_buf_get_next_in_list(buf, next_buf))
+RENAMED(doca_error_t, doca_buf_list_last, (struct doca_buf *buf, struct doca_buf **last_buf),
+	doca_buf_get_last_in_list(buf, last_buf))
 
 DOCA_STABLE doca_error_t doca_buf_list_is_last(const struct doca_buf *buf, bool *is_last)
 {
@@ -67,36 +43,22 @@ DOCA_STABLE doca_error_t doca_buf_list_is_first(const struct doca_buf *buf, bool
 	return doca_buf_is_first_in_list(buf, (uint8_t *)is_first);
 }
 
-DOCA_STABLE doca_error_t doca_buf_list_num_elements(const struct doca_buf *buf,
-						    uint32_t *num_elements)
-{
-	return doca_buf_get_list_len(buf, num_elements);
-}
+RENAMED(doca_error_t, doca_buf_list_num_elements,
+	(const struct doca_buf *buf, uint32_t *num_elements),
+	doca_buf_get_list_len(buf, num_elements))
 
 /* ---- devices ---- */
 
-DOCA_STABLE doca_error_t doca_devinfo_list_create(struct doca_devinfo ***dev_list,
-						  uint32_t *nb_devs)
-{
-	return doca_devinfo_create_list(dev_list, nb_devs);
-}
-
-DOCA_STABLE doca_error_t doca_devinfo_list_destroy(struct doca_devinfo **dev_list)
-{
-	return doca_devinfo_destroy_list(dev_list);
-}
-
-DOCA_STABLE doca_error_t doca_devinfo_rep_list_create(struct doca_dev *dev, int filter,
-						      struct doca_devinfo_rep ***dev_list_rep,
-						      uint32_t *nb_devs_rep)
-{
-	return doca_devinfo_rep_create_list(dev, filter, dev_list_rep, nb_devs_rep);
-}
-
-DOCA_STABLE doca_error_t doca_devinfo_rep_list_destroy(struct doca_devinfo_rep **dev_list_rep)
-{
-	return doca_devinfo_rep_destroy_list(dev_list_rep);
-}
+RENAMED(doca_error_t, doca_devinfo_list_create,
+	(struct doca_devinfo ***dev_list, uint32_t *nb_devs),
+	doca_devinfo_create_list(dev_list, nb_devs))
+RENAMED(doca_error_t, doca_devinfo_list_destroy, (struct doca_devinfo **dev_list),
+	doca_devinfo_destroy_list(dev_list))
+RENAMED(doca_error_t, doca_devinfo_rep_list_create,
+	(struct doca_dev *dev, int filter, struct doca_devinfo_rep ***dev_list_rep, uint32_t *nb_devs_rep),
+	doca_devinfo_rep_create_list(dev, filter, dev_list_rep, nb_devs_rep))
+RENAMED(doca_error_t, doca_devinfo_rep_list_destroy, (struct doca_devinfo_rep **dev_list_rep),
+	doca_devinfo_rep_destroy_list(dev_list_rep))
 
 /* The address's bits: bus 0 to 7, device 8 to 12, function 13 to 15. */
 static uint16_t pci_bits(const struct function *f)
@@ -139,30 +101,20 @@ DOCA_STABLE doca_error_t doca_devinfo_property_get(const struct doca_devinfo *de
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_devinfo_get_is_pci_addr_equal(const struct doca_devinfo *devinfo,
-							    const char *pci_addr_str,
-							    uint8_t *is_equal)
-{
-	return doca_devinfo_is_equal_pci_addr(devinfo, pci_addr_str, is_equal);
-}
-
-DOCA_STABLE doca_error_t doca_devinfo_rep_get_is_pci_addr_equal(
-	const struct doca_devinfo_rep *devinfo_rep, const char *pci_addr_str, uint8_t *is_equal)
-{
-	return doca_devinfo_rep_is_equal_pci_addr(devinfo_rep, pci_addr_str, is_equal);
-}
+RENAMED(doca_error_t, doca_devinfo_get_is_pci_addr_equal,
+	(const struct doca_devinfo *devinfo, const char *pci_addr_str, uint8_t *is_equal),
+	doca_devinfo_is_equal_pci_addr(devinfo, pci_addr_str, is_equal))
+RENAMED(doca_error_t, doca_devinfo_rep_get_is_pci_addr_equal,
+	(const struct doca_devinfo_rep *devinfo_rep, const char *pci_addr_str, uint8_t *is_equal),
+	doca_devinfo_rep_is_equal_pci_addr(devinfo_rep, pci_addr_str, is_equal))
 
 DOCA_STABLE doca_error_t
-doca_devinfo_get_is_mmap_export_supported(const struct doca_devinfo *devinfo, uint8_t *mmap_export)
-{
-	return doca_mmap_cap_is_export_pci_supported(devinfo, mmap_export);
-}
-
-DOCA_STABLE doca_error_t doca_devinfo_get_is_mmap_from_export_supported(
-	const struct doca_devinfo *devinfo, uint8_t *from_export)
-{
-	return doca_mmap_cap_is_create_from_export_pci_supported(devinfo, from_export);
-}
+RENAMED(, doca_devinfo_get_is_mmap_export_supported,
+	(const struct doca_devinfo *devinfo, uint8_t *mmap_export),
+	doca_mmap_cap_is_export_pci_supported(devinfo, mmap_export))
+RENAMED(doca_error_t, doca_devinfo_get_is_mmap_from_export_supported,
+	(const struct doca_devinfo *devinfo, uint8_t *from_export),
+	doca_mmap_cap_is_create_from_export_pci_supported(devinfo, from_export))
 
 /* ---- what a device can do ---- */
 
@@ -179,14 +131,9 @@ DOCA_STABLE doca_error_t doca_dma_devinfo_caps_get(struct doca_devinfo *devinfo,
 	return SET_OUT(caps, devinfo->f.caps & CAP_DMA ? CAP_HW_OFFLOAD : 0);
 }
 
-DOCA_STABLE doca_error_t doca_dma_get_max_list_buf_num_elem(const struct doca_devinfo *devinfo,
-							    uint32_t *max_list_num_elem)
-{
-	return doca_dma_cap_task_memcpy_get_max_buf_list_len(devinfo, max_list_num_elem);
-}
-
-DOCA_STABLE doca_error_t doca_dma_get_max_buf_size(const struct doca_devinfo *devinfo,
-						   uint64_t *buf_size)
-{
-	return doca_dma_cap_task_memcpy_get_max_buf_size(devinfo, buf_size);
-}
+RENAMED(doca_error_t, doca_dma_get_max_list_buf_num_elem,
+	(const struct doca_devinfo *devinfo, uint32_t *max_list_num_elem),
+	doca_dma_cap_task_memcpy_get_max_buf_list_len(devinfo, max_list_num_elem))
+RENAMED(doca_error_t, doca_dma_get_max_buf_size,
+	(const struct doca_devinfo *devinfo, uint64_t *buf_size),
+	doca_dma_cap_task_memcpy_get_max_buf_size(devinfo, buf_size))

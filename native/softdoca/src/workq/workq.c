@@ -142,11 +142,8 @@ DOCA_STABLE doca_error_t doca_workq_progress_retrieve(struct wq_workq *workq, st
 
 /* ---- attributes ---- */
 
-DOCA_STABLE doca_error_t doca_workq_get_depth(const struct wq_workq *workq, uint32_t *depth)
-{
-	CHECK_WORKQ(workq);
-	return SET_OUT(depth, workq->depth);
-}
+DOCA_STABLE GETTER(doca_workq_get_depth, CHECK_WORKQ, const struct wq_workq, uint32_t,
+		   handle->depth)
 
 DOCA_STABLE doca_error_t doca_workq_set_depth(struct wq_workq *workq, uint32_t depth)
 {
@@ -171,12 +168,8 @@ DOCA_STABLE doca_error_t doca_workq_set_event_driven_enable(struct wq_workq *wor
 	return DOCA_SUCCESS;
 }
 
-DOCA_STABLE doca_error_t doca_workq_get_event_driven_enable(struct wq_workq *workq,
-							    uint8_t *enabled)
-{
-	CHECK_WORKQ(workq);
-	return SET_OUT(enabled, workq->event_driven);
-}
+DOCA_STABLE GETTER(doca_workq_get_event_driven_enable, CHECK_WORKQ, struct wq_workq, uint8_t,
+		   handle->event_driven)
 
 /* Ctx 1.5: BAD_STATE unless enabled. */
 #define CHECK_EVENT_DRIVEN(w)                                             \

@@ -38,6 +38,12 @@
 
 #include "common/memory.h"
 
+/* Defines a function that has another name in the current API. */
+#define RENAMED(type, function, parameters, current) \
+	DOCA_STABLE type function parameters         \
+	{                                            \
+		return current;                      \
+	}
 /* Exports wq_NAME as doca_NAME. */
 #define EXPORT(name) __asm__(".symver wq_" #name ", doca_" #name "@@DOCA_1")
 
