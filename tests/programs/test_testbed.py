@@ -41,7 +41,7 @@ def machine(monkeypatch):
         home = Path(name)
         (home / "bin").mkdir()
         fake_qemu.install(home / "bin")
-        npm = home / "bin/npm"  # JupyterLab starts it; the real one may outlive the guest
+        npm = home / "bin/npm"  # started by JupyterLab; the real one may outlive it, and write
         npm.write_text("#!/bin/sh\n")
         npm.chmod(0o755)
         monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
