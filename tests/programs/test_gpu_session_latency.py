@@ -40,7 +40,10 @@ def test_each_sample_is_a_transfer_and_the_region_keeps_its_bytes(
         session, region, 64, op=op, count=2500, progress=lambda n, total: done.append((n, total))
     )
     assert (report.op, report.size, report.percentiles.n) == (op, 64, 2500)
-    assert done == [(2000, 2500)]
+    counts = [n for n, _ in done]  # one, or more on a busy machine, whose kernels take fewer each
+    assert counts == sorted({*counts})
+    assert 0 < counts[0] <= counts[-1] < 2500
+    assert {total for _, total in done} == {2500}
     assert (report.path, report.proxy) == ("GPU-initiated", "DPU process")
     assert report.label == "software DPU, emulated GPU"
     assert len(report.floor_ns) == 2
