@@ -12,7 +12,10 @@ sandbox.py      isolation and limits of the submission's process
 cgroup.py       limits of all its processes together
 student_notebook.py
                 cells of a notebook: solutions and tests
+landlock.py     isolation without rights or programs: Linux's Landlock
 grader.py       grades the tests of a notebook against a submission
+watchdog.py     runs the grader in another process, ends it if a submission stops it, and the
+                processes that a submission leaves
 autograde.py    the grader as a preprocessor of nbgrader; the only module that imports it
 course.py       creates a course
 """

@@ -12,6 +12,7 @@ from nbgrader.utils import compute_checksum
 from traitlets import Bool, Float, Integer, Unicode
 
 from . import course, grader, hints, sandbox, student_notebook
+from .watchdog import Watchdog
 
 
 class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
@@ -135,7 +136,10 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         cells = self._known(student_notebook.solutions(nb.cells), where, gradebook)
         tests = {test.name: test for test in student_notebook.tests(nb.cells)}
         trusted = [self._trusted(test, where, gradebook) for test in tests.values()]
-        grades = grader.grade_lab(cells, trusted, seed=seed, isolation=isolation, limits=limits)
+        with Watchdog() as watchdog:
+            grades = grader.grade_lab(
+                cells, trusted, seed=seed, isolation=isolation, limits=limits, run=watchdog.grade
+            )
         ratios, notes = {}, _notes(nb)
         notes += self._hints(where)
         told = list(notes)

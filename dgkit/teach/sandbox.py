@@ -1,4 +1,4 @@
-"""Isolation of a submission's process, by bubblewrap or another user if possible, and limits.
+"""Isolation of a submission's process, by bubblewrap, another user or Landlock, and limits.
 
 A submission sees the system's programs, Python and dgkit, read-only, and folders of its own in
 memory, of limited size: nothing of other submissions, of courses, or of the labs. isolation() tries
@@ -7,6 +7,7 @@ each limit, and names those that are not held here.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shlex
@@ -14,12 +15,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import KernelError
-from . import cgroup
+from . import cgroup, landlock
 
 # Users that no account has, of which each grader takes one: DYNAMIC USER IDs of systemd, see
 # "Users, Groups, UIDs and GIDs on systemd Systems".
@@ -66,16 +68,18 @@ _FILE_BYTES, _OBJECT_BYTES = 1 << 20, 64 << 20
 _FOLDER_BYTES = 64 << 20  # of all files in one of the folders that a submission can write to
 _FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")
 _COMPILE_S = 120.0
-# Succeeds only if dgkit can be imported and no hidden folder can be listed.
+# Succeeds only if dgkit can be imported and no file of a hidden folder can be read.
 _PROBE = _PROGRAM + (
     "import os\n"
     "import dgkit.teach.harness\n"
     "for path in sys.argv[1:]:\n"
-    "    try:\n"
-    "        shown = os.listdir(path)\n"
-    "    except OSError:\n"
-    "        shown = []\n"
-    "    assert not shown, f'{path} can be read'\n"
+    "    for folder, _, names in os.walk(path):\n"
+    "        for name in names:\n"
+    "            try:\n"
+    "                open(os.path.join(folder, name), 'rb').close()\n"
+    "            except OSError:\n"
+    "                continue\n"
+    "            sys.exit(f'{path} can be read')\n"
     "print('isolated')"
 )
 # Prints how many processes can run at once, at most 24.
@@ -128,6 +132,7 @@ class Limits:
         memory_bytes: Address space of a process; memory of all processes where there is a cgroup.
         processes: Processes and threads at the same time; the emulated GPU starts up to 66.
         requests: Requests to the grader in one call.
+        test_s: Wall-clock time of one test, all of its calls together, in seconds.
     """
 
     time_s: float = 10.0
@@ -136,6 +141,7 @@ class Limits:
     memory_bytes: int = 2 << 30
     processes: int = 128
     requests: int = 100_000
+    test_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ class Isolation:
     """Isolation of a submission's process, as words before its command.
 
     Attributes:
-        method: "bubblewrap", "another user", or "" without isolation.
+        method: "bubblewrap", "another user", "Landlock", or "" without isolation.
         prefix: Words before the command.
         note: Reason why there is no isolation.
         in_cgroup: Whether a cgroup limits the memory and the processes.
@@ -165,7 +171,7 @@ class Isolation:
         return f"isolated: {self.method}{missing}"
 
 
-def _search_path() -> str:
+def search_path() -> str:
     """Return the search path of modules for a process with another working folder."""
     return ":".join(map(os.path.abspath, sys.path))
 
@@ -178,7 +184,7 @@ def _shown() -> list[str]:
     from ..gpu_initiated.compiler import include_dir
 
     package = Path(__file__).resolve().parents[1]  # perhaps below a replaced folder
-    ours = {sys.prefix, sys.base_prefix, sys.exec_prefix, *_search_path().split(":")}
+    ours = {sys.prefix, sys.base_prefix, sys.exec_prefix, *search_path().split(":")}
     ours = {path for path in ours if not Path(path, "notebooks/labs").is_dir()}
     ours |= {str(package), str(include_dir())}
     return [
@@ -258,9 +264,43 @@ def _root_script(hidden: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def _landlock(hidden: Sequence[str], user: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return words before a command that run it with Landlock, and with other words before it.
+
+    Python must list each folder of the search path; so the names in a hidden folder can be seen.
+    """
+    shown = [path for each in _shown() for path in _without(Path(each).resolve(), hidden)]
+    around = [each for each in _shown() if any(Path(path).is_relative_to(each) for path in hidden)]
+    words = (sys.executable, "-I", "-S", landlock.__file__, _own_folder())
+    return (*words, *shown, "--names", *around, "--", *user)
+
+
+def _missing_of_landlock() -> tuple[str, ...]:
+    return (*landlock.missing(), "a limit of the size of its files together")
+
+
+def _without(path: Path, hidden: Sequence[str]) -> list[str]:
+    """Return a path, or what is in it but the hidden folders."""
+    inside = [each for each in hidden if Path(each).is_relative_to(path)]
+    if not inside:
+        return [str(path)]
+    if str(path) in inside:
+        return []
+    return [shown for each in sorted(path.iterdir()) for shown in _without(each, inside)]
+
+
+@functools.cache
+def _own_folder() -> str:
+    """Return a folder for what submissions write with Landlock, removed when this process ends."""
+    made = tempfile.mkdtemp(prefix="dgkit-grader-")
+    Path(made).chmod(0o711)  # a submission knows the name of its own folder only
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
 def _fails(prefix: Sequence[str], hidden: Sequence[str]) -> str:
     """Return one line on why a command prefix does not isolate; "" if it does."""
-    said, why = _run([*prefix, sys.executable, "-I", "-c", _PROBE, *hidden, _search_path()])
+    said, why = _run([*prefix, sys.executable, "-I", "-c", _PROBE, *hidden, search_path()])
     return "" if said == "isolated" else why
 
 
@@ -307,6 +347,11 @@ def isolation(hidden: tuple[str, ...]) -> Isolation:
         reasons.append(f"another user: {why}")
     else:
         reasons.append("only root can use another user")
+    for user in (_own_user(), ("setpriv", *_DROP)) if root else ((),):
+        prefix = _landlock(hidden, user)
+        if not (why := _fails(prefix, hidden)):
+            return _tried(Isolation("Landlock", prefix, missing=_missing_of_landlock()))
+        reasons.append(f"Landlock: {why}")
     return Isolation("", note="; ".join(reasons))
 
 
@@ -353,7 +398,7 @@ def compile_kernels(source: str, limits: Limits, used: Isolation) -> bytes:
     Raises:
         KernelError: It does not compile.
     """
-    command = [*_limited(_COMPILE, limits, used, _OBJECT_BYTES), _search_path()]
+    command = [*_limited(_COMPILE, limits, used, _OBJECT_BYTES), search_path()]
     try:
         done = subprocess.run(
             command,
@@ -383,7 +428,7 @@ def start(limits: Limits, used: Isolation) -> tuple[socket.socket, subprocess.Po
         with theirs:
             fd = theirs.fileno()
             process = subprocess.Popen(
-                [*_limited(_SERVE, limits, used, _FILE_BYTES), str(fd), _search_path()],
+                [*_limited(_SERVE, limits, used, _FILE_BYTES), str(fd), search_path()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # its output is not graded
                 stderr=subprocess.DEVNULL,

@@ -312,10 +312,12 @@ def test_a_labs_page_has_the_table_of_its_concepts(lab):
 def test_what_cannot_be_isolated_is_not_graded_unless_that_is_allowed(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(sandbox, "_fails", lambda *_: "the kernel has none")
     made = sandbox.isolation.__wrapped__((str(tmp_path),))
     assert made.method == ""
     assert str(made) == (
-        "not isolated: bubblewrap is not installed; only root can use another user"
+        "not isolated: bubblewrap is not installed; only root can use another user; Landlock: the "
+        "kernel has none"
     )
 
 

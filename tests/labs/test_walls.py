@@ -1,19 +1,23 @@
 """What a hostile submission can use up, leave behind and see, in each kind of isolation."""
 
+import errno
 import os
 import shutil
+import socket
 import subprocess
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.processes.waiting import until
 
-from dgkit.teach import cgroup, course, sandbox
+from dgkit.teach import cgroup, course, landlock, sandbox, student_notebook
 from dgkit.teach.submission import Submission, SubmissionFailed
+from dgkit.teach.watchdog import Watchdog
 
 HIDDEN = (str(course.labs_folder()),)
 CODE = """
-import os, signal, time
+import ctypes, os, signal, socket, time
 
 def start(count):
     '''Start processes; return the number that could be started.'''
@@ -55,10 +59,54 @@ def fill():
     return folders, written
 
 def seen(*paths):
-    return [path for path in paths if os.path.exists(path)]
+    found = []
+    for path in paths:
+        try:
+            found += [path] if (os.listdir if os.path.isdir(path) else open)(path) else []
+        except OSError:
+            pass
+    return found
+
+def traced(pid):
+    '''Trace a process, which stops it.'''
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace(16, pid, 0, 0)  # PTRACE_ATTACH
+    return ctypes.get_errno()
+
+def stopped(pid):
+    try:
+        return os.kill(pid, signal.SIGSTOP)
+    except OSError as error:
+        return error.errno
+
+def connected(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5):
+            return 0
+    except OSError as error:
+        return error.errno
+
+def stop_grader(how):
+    how(os.getppid())
+    time.sleep(60)
+
+def stop_by_signal():
+    stop_grader(stopped)
+
+def stop_by_trace():
+    stop_grader(traced)
+
+def leave_daemon():
+    if not os.fork():
+        os.setsid()
+        if not os.fork():
+            time.sleep(60)
+        os._exit(0)
+    return 1
 
 def leave_group():
-    os.setsid()
+    if not os.fork():
+        os.setsid()
     time.sleep(60)
 
 def user():
@@ -71,6 +119,9 @@ def _ways():
         yield "bubblewrap", sandbox._bubblewrap(program, HIDDEN)
     if os.geteuid() == 0:
         yield "another user", sandbox._another_user(HIDDEN)
+    if landlock.version():
+        alone = () if os.geteuid() else ("setpriv", *sandbox._DROP)
+        yield "Landlock", sandbox._landlock(HIDDEN, alone)
 
 
 WAYS = dict(_ways())
@@ -79,7 +130,10 @@ WAYS = dict(_ways())
 @pytest.fixture(scope="module", params=WAYS)
 def isolation(request):
     assert not sandbox._fails(WAYS[request.param], HIDDEN)
-    return sandbox._tried(sandbox.Isolation(request.param, WAYS[request.param]))
+    used = sandbox.Isolation(request.param, WAYS[request.param])
+    if used.method == "Landlock":
+        used = replace(used, missing=sandbox._missing_of_landlock())
+    return sandbox._tried(used)
 
 
 def _submission(isolation, **limits):
@@ -106,6 +160,9 @@ def test_a_submission_starts_no_more_processes_than_its_limit(isolation):
 
 
 def test_what_a_submission_writes_is_limited_and_gone_with_it(isolation):
+    if isolation.method == "Landlock":
+        assert "a limit of the size of its files together" in str(isolation)
+        return
     with _submission(isolation) as submission:
         folders, written = submission.function("fill")()
     assert set(folders) == {*sandbox._FOLDERS}
@@ -138,20 +195,91 @@ def test_a_submission_of_root_is_another_user(isolation):
     with _submission(isolation) as submission:
         user = submission.function("user")()
     assert user == os.geteuid() or user >= sandbox._FIRST_USER
-    assert user != 0
+    assert user != 0 or isolation.method == "Landlock"
 
 
-def test_a_submission_that_leaves_its_process_group_ends_with_the_call(isolation):
-    marker = b"\x004321\x00"  # its limit of CPU time, an argument
-    with (
-        _submission(isolation, cpu_s=4321, time_s=1.0) as submission,
-        pytest.raises(SubmissionFailed, match="did not return within 1 s"),
-    ):
-        submission.function("leave_group")()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and any(marker in line for line in _command_lines()):
-        time.sleep(0.01)
+def test_a_submission_neither_stops_nor_traces_another_process(isolation):
+    other = subprocess.Popen(["sleep", "60"])
+    with other, _submission(isolation) as submission:
+        try:
+            assert submission.function("stopped")(other.pid) in (errno.EPERM, errno.ESRCH)
+            assert submission.function("traced")(other.pid) in (errno.EPERM, errno.ESRCH)
+            assert Path(f"/proc/{other.pid}/stat").read_text().split()[2] == "S"
+        finally:
+            other.kill()
+
+
+def test_a_submission_has_no_network(isolation):
+    with socket.create_server(("127.0.0.1", 0)) as server, _submission(isolation) as submission:
+        assert submission.function("connected")(server.getsockname()[1]) != 0
+
+
+def test_with_landlock_a_submission_cannot_read_what_an_earlier_one_wrote():
+    used = sandbox.Isolation("Landlock", WAYS["Landlock"])
+    code = "import os\ndef write():\n    open('mine', 'w').write('x')\n    return os.getcwd()\n"
+    cells = [("code", CODE + code)]
+    with Submission.of_cells(cells, limits=sandbox.Limits(), isolation=used) as submission:
+        folder = submission.function("write")()
+    assert Path(folder, "mine").read_text() == "x"
+    with _submission(used) as submission:
+        assert submission.function("seen")(f"{folder}/mine", folder, str(Path(folder).parent)) == []
+
+
+CALLS = """
+from dgkit.teach import concepts, verdict
+report = verdict.Report(concepts.LAB1)
+with report.case("a call", "format"):
+    verdict.expect({function}() == 1, "it does not return 1")
+report.finish()
+"""
+NOT_ISOLATED = sandbox.Isolation("", note="a test")
+
+
+def _watched(*functions, isolation=NOT_ISOLATED, **limits):
+    """Grade calls of functions as nbgrader does."""
+    with Watchdog() as watchdog:
+        return [
+            watchdog.grade(
+                [("code", CODE)],
+                student_notebook.Test(name, CALLS.format(function=name), 10),
+                seed="of a test",
+                isolation=isolation,
+                limits=sandbox.Limits(**limits),
+            )
+            for name in functions
+        ]
+
+
+@pytest.mark.cheat
+@pytest.mark.parametrize("how", ["stop_by_signal", "stop_by_trace"])
+def test_a_submission_that_stops_the_grader_fails_that_test_only(how):
+    stopped, after = _watched(how, "leave_daemon", time_s=5.0)
+    assert stopped.points == 0
+    refused = os.geteuid() != 0 and how == "stop_by_trace"
+    why = "did not return within" if refused else "the submission stopped the grader"
+    assert why in stopped.feedback
+    assert after.points == 10
+
+
+@pytest.mark.cheat
+def test_a_process_that_a_submission_leaves_ends_with_its_test():
+    marker = b"\x004322\x00"  # its limit of CPU time, an argument
+    (made,) = _watched("leave_daemon", cpu_s=4322)
+    assert made.points == 10
     assert not any(marker in line for line in _command_lines())
+
+
+def test_a_test_that_takes_too_long_is_ended():
+    (made,) = _watched("leave_group", test_s=1.0, time_s=30.0)
+    assert made.points == 0
+    assert "it did not end within 1 s" in made.feedback
+
+
+def test_a_process_that_leaves_the_group_of_its_submission_ends_with_the_test(isolation):
+    marker = b"\x004321\x00"  # its limit of CPU time, an argument
+    (made,) = _watched("leave_group", isolation=isolation, cpu_s=4321, time_s=1.0)
+    assert "did not return within 1 s" in made.feedback
+    until(lambda: not any(marker in line for line in _command_lines()), "the process ends")
 
 
 def _command_lines():

@@ -111,6 +111,8 @@ ONLY = {
         "memory/cuda.py",
         "memory/gdrcopy.py",
         "memory/wrap_gpu.py",
+        "teach/landlock.py",  # system calls that libc does not have
+        "teach/watchdog.py",  # prctl(2)
         "wire/inflow.py",  # malloc_trim(3)
         "widgets/hexview/structure.py",
     },
