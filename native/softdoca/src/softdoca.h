@@ -54,7 +54,10 @@ SOFTDOCA_INTERNAL void softdoca_log(uint32_t level, const char *func, const char
 SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 /* Logs the reason (WARNING) and evaluates to the error: return REFUSE(DOCA_ERROR_BAD_STATE, "the
  * context runs"); */
-#define REFUSE(error, ...) (softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, __VA_ARGS__), (error))
+#define REFUSE(error, ...) REFUSE_FOR(__func__, error, __VA_ARGS__)
+/* The same in a function that `func` calls. */
+#define REFUSE_FOR(func, error, ...) \
+	(softdoca_log(DOCA_LOG_LEVEL_WARNING, func, __VA_ARGS__), (error))
 /* Like REFUSE, for invalid environment variables of softdoca: logs at CRIT, which is printed on
  * stderr by default. */
 #define MISCONFIGURED(...) \

@@ -127,6 +127,7 @@ def c_messages(text: str) -> Iterator[str]:
         if name.kind != "name" or mark.text != "(" or not SETTERS.fullmatch(name.text):
             continue
         arguments = _arguments(found, i + 1)
+        arguments = arguments[1:] if name.text == "REFUSE_FOR" else arguments
         code = next(
             (t.text for t in arguments[0] if re.fullmatch(r"E[A-Z0-9]+|DG_REASON_\w+", t.text)), ""
         )

@@ -130,10 +130,9 @@ static bool ended(struct doca_comch_connection *c, doca_error_t error)
 
 static bool malformed(struct doca_comch_connection *c, ssize_t n)
 {
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "Comch '%s': received %zd bytes that are not a packet of softdoca", c->e->name,
-		     n);
-	return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
+	return REFUSE(ended(c, DOCA_ERROR_CONNECTION_ABORTED),
+		      "Comch '%s': received %zd bytes that are not a packet of softdoca",
+		      c->e->name, n);
 }
 
 static bool refuse(struct doca_comch_connection *c, doca_error_t error)
@@ -173,11 +172,9 @@ static bool greet(struct doca_comch_connection *c, const struct hello *h)
 /* Handles the server's reply. */
 static bool answered(struct doca_comch_connection *c, const struct reply *r)
 {
-	if (r->p.kind == PACKET_REFUSED) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "server '%s' refuses: %s",
-			     c->e->name, doca_error_get_descr((doca_error_t)r->error));
-		return ended(c, DOCA_ERROR_CONNECTION_ABORTED);
-	}
+	if (r->p.kind == PACKET_REFUSED)
+		return REFUSE(ended(c, DOCA_ERROR_CONNECTION_ABORTED), "server '%s' refuses: %s",
+			      c->e->name, doca_error_get_descr((doca_error_t)r->error));
 	if (r->p.version != PACKET_VERSION || !r->max_msg || r->max_msg > MSG_MAX)
 		return malformed(c, sizeof *r);
 	c->peer_max = r->max_msg;

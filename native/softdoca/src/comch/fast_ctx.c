@@ -259,16 +259,13 @@ struct fast_task *fast_task_check(void *task, enum object_kind kind, const char 
 {
 	if (object_is(task, kind))
 		return task;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not such a task", task);
-	return NULL;
+	return REFUSE_FOR(func, NULL, "%p is not such a task", task);
 }
 
 struct fast_task *fast_task_settable(void *task, enum object_kind kind, const char *func)
 {
 	struct fast_task *t = fast_task_check(task, kind, func);
-	if (t && t->task.in_flight) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set", task);
-		t = NULL;
-	}
+	if (t && t->task.in_flight)
+		t = REFUSE_FOR(func, NULL, "%p is in flight: nothing is set", task);
 	return t;
 }

@@ -95,8 +95,7 @@ static doca_error_t check_map(const struct fast_ctx *p, const struct doca_mmap *
 	}
 	if (!why)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s", why);
-	return error;
+	return REFUSE_FOR(func, error, "%s", why);
 }
 
 doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf *buf,
@@ -106,24 +105,20 @@ doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf 
 	uint64_t size;
 	if (!buf)
 		return DOCA_SUCCESS;
-	if (!object_is(buf, OBJECT_BUF) || buf->first != buf || buf->list_len > LIST_MAX) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "%p is not a buffer, or not the first of at most %u",
-			     (const void *)buf, LIST_MAX);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!object_is(buf, OBJECT_BUF) || buf->first != buf || buf->list_len > LIST_MAX)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+				  "%p is not a buffer, or not the first of at most %u",
+				  (const void *)buf, LIST_MAX);
 	for (const struct doca_buf *b = buf; b; b = b->next) {
 		doca_error_t error = check_map(p, b->mmap, map, func);
 		if (error != DOCA_SUCCESS)
 			return error;
 	}
 	parts_of(buf, map, parts, &size);
-	if (size > FAST_MAX && !map) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "a message of %llu bytes: the limit is %u", (unsigned long long)size,
-			     FAST_MAX);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (size > FAST_MAX && !map)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+				  "a message of %llu bytes: the limit is %u",
+				  (unsigned long long)size, FAST_MAX);
 	return DOCA_SUCCESS;
 }
 

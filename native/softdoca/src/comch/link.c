@@ -289,12 +289,9 @@ bool remote_announced(struct doca_comch_connection *c, const struct announcement
 		}
 		fast_unlock();
 	}
-	if (!r) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-			     "Comch '%s': consumer %u of the other side is refused", c->e->name,
-			     a->id);
-		return false; /* its channel was closed, so it stops */
-	}
+	if (!r)
+		return REFUSE(false, "Comch '%s': consumer %u of the other side is refused",
+			      c->e->name, a->id); /* its channel was closed, so it stops */
 	if (c->e->consumer_cb)
 		c->e->consumer_cb((void *)&c->e->event, c, a->id);
 	return c->e->consumer_cb;

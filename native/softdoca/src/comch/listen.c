@@ -170,10 +170,8 @@ bool comch_same_user(int fd)
 		return false;
 	if (cred.uid == geteuid())
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__,
-		     "process %d belongs to user %u, not to this one", (int)cred.pid,
-		     (unsigned)cred.uid);
-	return false;
+	return REFUSE(false, "process %d belongs to user %u, not to this one", (int)cred.pid,
+		      (unsigned)cred.uid);
 }
 
 /* Accepts and closes one connection when no fd is left, because a pending one keeps the handle

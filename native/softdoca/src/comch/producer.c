@@ -337,10 +337,8 @@ static bool imm_is_valid(const uint8_t *imm_data, uint32_t len, const char *func
 {
 	if (len <= IMM_MAX && (imm_data || !len))
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-		     "%u bytes of immediate data at %p: the limit is %u", len,
-		     (const void *)imm_data, IMM_MAX);
-	return false;
+	return REFUSE_FOR(func, false, "%u bytes of immediate data at %p: the limit is %u", len,
+			  (const void *)imm_data, IMM_MAX);
 }
 
 static void set_imm(struct fast_task *t, const uint8_t *imm_data, uint32_t len)

@@ -24,22 +24,17 @@ void buf_give_back(struct doca_buf *b)
 static __attribute__((cold, noinline)) doca_error_t refuse_dec(const struct doca_buf *b)
 {
 	const char *func = "doca_buf_dec_refcount";
-	if (object_is(b, OBJECT_BUF_IDLE)) { /* DOCA Buf, doca_buf_dec_refcount: already 0 */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "buffer %p was already returned",
-			     (const void *)b);
-		return DOCA_ERROR_BAD_STATE;
-	}
-	if (!object_is(b, OBJECT_BUF)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a buffer", (const void *)b);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
-	if (b->first != b) { /* DOCA Buf, doca_buf_dec_refcount */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "the buffer is not the first of its list");
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "a submitted task still uses the buffer");
-	return DOCA_ERROR_IN_USE; /* guess */
+	if (object_is(b, OBJECT_BUF_IDLE)) /* DOCA Buf, doca_buf_dec_refcount: already 0 */
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "buffer %p was already returned",
+				  (const void *)b);
+	if (!object_is(b, OBJECT_BUF))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a buffer",
+				  (const void *)b);
+	if (b->first != b) /* DOCA Buf, doca_buf_dec_refcount */
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+				  "the buffer is not the first of its list");
+	return REFUSE_FOR(func, DOCA_ERROR_IN_USE,
+			  "a submitted task still uses the buffer"); /* guess */
 }
 
 doca_error_t doca_buf_dec_refcount(struct doca_buf *buf, uint16_t *refcount)

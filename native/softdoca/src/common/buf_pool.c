@@ -44,9 +44,8 @@ static doca_error_t all_returned(const struct doca_buf_pool *p, const char *func
 {
 	if (p->inventory->n_free == p->inventory->n)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%zu of its %zu buffers were not returned",
-		     p->inventory->n - p->inventory->n_free, p->inventory->n);
-	return DOCA_ERROR_IN_USE; /* Buf Pool */
+	return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "%zu of its %zu buffers were not returned",
+			  p->inventory->n - p->inventory->n_free, p->inventory->n); /* Buf Pool */
 }
 
 doca_error_t doca_buf_pool_destroy(struct doca_buf_pool *buf_pool)
@@ -121,8 +120,7 @@ static doca_error_t may_set(const struct doca_buf_pool *p, const char *func)
 {
 	if (!p->started)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the pool is started");
-	return DOCA_ERROR_BAD_STATE; /* Buf Pool */
+	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the pool is started"); /* Buf Pool */
 }
 
 doca_error_t doca_buf_pool_set_user_data(struct doca_buf_pool *buf_pool, union doca_data user_data)

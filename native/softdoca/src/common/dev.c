@@ -278,11 +278,8 @@ doca_error_t doca_dev_close(struct doca_dev *dev)
 
 struct doca_devinfo *doca_dev_as_devinfo(const struct doca_dev *dev)
 {
-	if (!object_is(dev, OBJECT_DEV)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an open device",
-			     (const void *)dev);
-		return NULL;
-	}
+	if (!object_is(dev, OBJECT_DEV))
+		return REFUSE(NULL, "%p is not an open device", (const void *)dev);
 	return (struct doca_devinfo *)&dev->info;
 }
 

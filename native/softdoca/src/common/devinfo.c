@@ -22,13 +22,11 @@ static const struct function *of_rep(const struct doca_devinfo_rep *info)
 static doca_error_t copy_text(const char *func, const struct function *f, const char *text,
 			      size_t least, char *out, uint32_t size)
 {
-	if (!f || !out || size < least) {
-		softdoca_log(
-			DOCA_LOG_LEVEL_WARNING, func,
+	if (!f || !out || size < least)
+		return REFUSE_FOR(
+			func, DOCA_ERROR_INVALID_VALUE,
 			"invalid function or buffer, or a buffer of %u bytes where %zu are needed",
 			size, least);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
 	memcpy(out, text, strlen(text) + 1);
 	return DOCA_SUCCESS;
 }
@@ -37,14 +35,12 @@ static doca_error_t is_equal(const char *func, const struct function *f, const c
 			     uint8_t *equal)
 {
 	char pci[DOCA_DEVINFO_PCI_ADDR_SIZE];
-	if (!f || !text || !equal || !softdoca_pci_parse(text, pci)) {
-		softdoca_log(
-			DOCA_LOG_LEVEL_WARNING, func,
+	if (!f || !text || !equal || !softdoca_pci_parse(text, pci))
+		return REFUSE_FOR(
+			func, DOCA_ERROR_INVALID_VALUE,
 			"invalid function or output pointer, or '%.32s' is not an address like "
 			"0000:03:00.0 or 03:00.0",
 			text ? text : "NULL");
-		return DOCA_ERROR_INVALID_VALUE;
-	}
 	*equal = !strcmp(pci, f->pci);
 	return DOCA_SUCCESS;
 }
@@ -72,13 +68,11 @@ doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *devinfo, c
 static doca_error_t copy_address(const char *func, const struct function *f, const uint8_t *from,
 				 uint32_t n, uint8_t *out, uint32_t size)
 {
-	if (!f || !out || size < n) {
-		softdoca_log(
-			DOCA_LOG_LEVEL_WARNING, func,
+	if (!f || !out || size < n)
+		return REFUSE_FOR(
+			func, DOCA_ERROR_INVALID_VALUE,
 			"invalid function or buffer, or a buffer of %u bytes where %u are needed",
 			size, n);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
 	memcpy(out, from, n);
 	return DOCA_SUCCESS;
 }

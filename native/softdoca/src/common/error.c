@@ -102,7 +102,6 @@ static doca_error_t meaning_of(int number)
 doca_error_t softdoca_failed(const char *func, int rc)
 {
 	doca_error_t error = rc < 0 ? meaning_of(-rc) : DOCA_ERROR_UNEXPECTED;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s: %s", doca_error_get_name(error),
-		     rc < 0 ? dg_last_error() : "a call that failed gave no error");
-	return error;
+	return REFUSE_FOR(func, error, "%s: %s", doca_error_get_name(error),
+			  rc < 0 ? dg_last_error() : "a call that failed gave no error");
 }

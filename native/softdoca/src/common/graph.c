@@ -97,15 +97,9 @@ static bool is_started(const struct doca_graph *g)
 		return error_;                                                         \
 	} while (0)
 
-static doca_error_t refuse(doca_error_t error, const char *func, const char *why)
-{
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s", why);
-	return error;
-}
-
 static doca_error_t refuse_if_started(const struct doca_graph *g, const char *func)
 {
-	return is_started(g) ? refuse(DOCA_ERROR_BAD_STATE, func, "the graph is started")
+	return is_started(g) ? REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is started")
 			     : DOCA_SUCCESS;
 }
 
@@ -178,14 +172,14 @@ static doca_error_t may_launch(const struct doca_graph_instance *i, const char *
 {
 	const struct doca_graph *g = i->graph;
 	if (!is_started(g))
-		return refuse(DOCA_ERROR_BAD_STATE, func, "the graph is not started");
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
 	if (i->in_flight)
-		return refuse(DOCA_ERROR_BAD_STATE, func, "the instance is in flight");
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight");
 	if (pe_forked(g->pe))
-		return refuse(DOCA_ERROR_BAD_STATE, func, FORKED);
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, FORKED);
 	for (uint32_t k = 0; k < g->n_nodes; k++)
 		if (g->nodes[k]->kind != NODE_USER && !i->runs[k].data)
-			return refuse(DOCA_ERROR_BAD_STATE, func, "a node has no data");
+			return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "a node has no data");
 	return DOCA_SUCCESS;
 }
 
@@ -276,7 +270,8 @@ static doca_error_t create(struct doca_pe *pe, struct doca_graph **graph)
 {
 	struct doca_graph *g = softdoca_object_new(OBJECT_GRAPH, sizeof *g);
 	if (!g)
-		return refuse(DOCA_ERROR_NO_MEMORY, "doca_graph_create", "no memory for a graph");
+		return REFUSE_FOR("doca_graph_create", DOCA_ERROR_NO_MEMORY,
+				  "no memory for a graph");
 	softdoca_ctx_init(&g->ctx, NULL, &ops);
 	object_become(&g->ctx, OBJECT_FREE); /* the program has no handle of it */
 	pe_add(pe, &g->ctx);
@@ -365,12 +360,12 @@ static doca_error_t add_node(struct doca_graph *g, struct doca_graph_node from, 
 		return error;
 	/* Its runs would be missing. */
 	if (g->n_instances)
-		return refuse(DOCA_ERROR_IN_USE, func, "the graph has instances");
+		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the graph has instances");
 	struct doca_graph_node *n = softdoca_object_new(OBJECT_GRAPH_NODE, sizeof *n);
 	if (!n || !grown(&g->nodes, g->n_nodes)) {
 		if (n)
 			softdoca_object_free(n);
-		return refuse(DOCA_ERROR_NO_MEMORY, func, "no memory for a node");
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory for a node");
 	}
 	from.o = n->o;
 	from.graph = g;
@@ -420,9 +415,9 @@ static doca_error_t depend(struct doca_graph *g, struct doca_graph_node *from,
 	doca_error_t error = refuse_if_started(g, func);
 	for (uint32_t k = 0; k < from->n_after && !error; k++)
 		if (from->after[k] == to)
-			error = refuse(DOCA_ERROR_ALREADY_EXIST, func, "the dependency exists");
+			error = REFUSE_FOR(func, DOCA_ERROR_ALREADY_EXIST, "the dependency exists");
 	if (!error && !grown(&from->after, from->n_after))
-		error = refuse(DOCA_ERROR_NO_MEMORY, func, "no memory for a dependency");
+		error = REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory for a dependency");
 	if (error)
 		return error;
 	from->after[from->n_after++] = to;
@@ -470,11 +465,11 @@ static doca_error_t check_order(const struct doca_graph *g, const char *func)
 {
 	uint32_t *space = calloc(g->n_nodes, 2 * sizeof *space);
 	if (!space)
-		return refuse(DOCA_ERROR_NO_MEMORY, func, "no memory to check the graph");
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory to check the graph");
 	bool ok = is_acyclic(g, space, space + g->n_nodes);
 	free(space);
 	return ok ? DOCA_SUCCESS
-		  : refuse(DOCA_ERROR_INVALID_VALUE, func, "the dependencies form a circle");
+		  : REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "the dependencies form a circle");
 }
 
 static bool is_of_engine(const struct doca_graph_node *n, const struct doca_pe *pe)
@@ -489,10 +484,10 @@ static doca_error_t start(struct doca_graph *g)
 	const char *func = "doca_graph_start";
 	doca_error_t error = refuse_if_started(g, func);
 	if (!error && (!g->n_nodes || !g->max_instances))
-		error = refuse(DOCA_ERROR_BAD_STATE, func, "no nodes, or no configuration");
+		error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "no nodes, or no configuration");
 	for (uint32_t k = 0; k < g->n_nodes && !error; k++)
 		if (!is_of_engine(g->nodes[k], g->pe))
-			error = refuse(DOCA_ERROR_BAD_STATE, func,
+			error = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE,
 				       "a node's context or graph is not of the graph's engine");
 	if (!error)
 		error = check_order(g, func);
@@ -511,9 +506,9 @@ static doca_error_t stop(struct doca_graph *g)
 {
 	const char *func = "doca_graph_stop";
 	if (!is_started(g))
-		return refuse(DOCA_ERROR_BAD_STATE, func, "the graph is not started");
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
 	if (g->in_flight)
-		return refuse(DOCA_ERROR_IN_USE, func, "an instance is in flight");
+		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "an instance is in flight");
 	g->ctx.state = DOCA_CTX_STATE_IDLE;
 	return DOCA_SUCCESS;
 }
@@ -531,15 +526,13 @@ static doca_error_t create_instance(struct doca_graph *g, struct doca_graph_inst
 	const char *func = "doca_graph_instance_create";
 	struct doca_graph_instance *i;
 	if (!is_started(g))
-		return refuse(DOCA_ERROR_BAD_STATE, func, "the graph is not started");
-	if (g->n_instances == g->max_instances) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the graph has its %u instances",
-			     g->max_instances);
-		return DOCA_ERROR_NO_MEMORY;
-	}
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is not started");
+	if (g->n_instances == g->max_instances)
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "the graph has its %u instances",
+				  g->max_instances);
 	i = softdoca_object_new(OBJECT_GRAPH_INSTANCE, sizeof *i + g->n_nodes * sizeof i->runs[0]);
 	if (!i)
-		return refuse(DOCA_ERROR_NO_MEMORY, func, "no memory for an instance");
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "no memory for an instance");
 	i->graph = g;
 	for (uint32_t k = 0; k < g->n_nodes; k++)
 		i->runs[k] = (struct run){.watch = {landed}, .instance = i, .node = g->nodes[k]};
@@ -558,7 +551,7 @@ doca_error_t doca_graph_instance_create(struct doca_graph *graph,
 
 static doca_error_t refuse_in_flight(const struct doca_graph_instance *i, const char *func)
 {
-	return i->in_flight ? refuse(DOCA_ERROR_BAD_STATE, func, "the instance is in flight")
+	return i->in_flight ? REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the instance is in flight")
 			    : DOCA_SUCCESS;
 }
 

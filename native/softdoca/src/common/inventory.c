@@ -165,9 +165,8 @@ static __attribute__((cold, noinline)) doca_error_t refuse_get(const struct doca
 	doca_error_t e = DOCA_ERROR_INVALID_VALUE; /* DOCA Buf Inventory: invalid memory range */
 	if (!inv->started || !mmap_started(m)) {
 		/* guess: the error documented for doca_buf_inventory_buf_dup */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s is not started",
-			     inv->started ? "the map" : "the inventory");
-		e = DOCA_ERROR_BAD_STATE;
+		e = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "%s is not started",
+			       inv->started ? "the map" : "the inventory");
 	} else if (!range_within(addr, len, m->addr, m->len)) {
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
 			     "%zu bytes at %p are not within the map: %zu bytes at %p", len, addr,
@@ -177,8 +176,8 @@ static __attribute__((cold, noinline)) doca_error_t refuse_get(const struct doca
 			     "data of %zu bytes at %p is not within the buffer: %zu bytes at %p",
 			     data_len, data, len, addr);
 	} else {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "all %zu buffers are in use", inv->n);
-		e = DOCA_ERROR_NO_MEMORY; /* DOCA Buf Inventory: empty */
+		e = REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "all %zu buffers are in use",
+			       inv->n); /* DOCA Buf Inventory: empty */
 	}
 	return e;
 }

@@ -183,14 +183,11 @@ doca_error_t mmap_detach(struct doca_mmap *m, const char *func)
 /* `started` is the error for a started map. */
 static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, const char *func)
 {
-	if (m->from_export) { /* DOCA Mmap, create_from_export: cannot be changed or exported */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was created from an export");
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
-	if (m->state == MMAP_STARTED) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map is started");
-		return started;
-	}
+	if (m->from_export) /* DOCA Mmap, create_from_export: cannot be changed or exported */
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+				  "the map was created from an export");
+	if (m->state == MMAP_STARTED)
+		return REFUSE_FOR(func, started, "the map is started");
 	return DOCA_SUCCESS;
 }
 
@@ -251,11 +248,10 @@ doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func)
 {
 	/* DOCA Mmap, doca_mmap_set_memrange and doca_mmap_set_dmabuf_memrange */
 	doca_error_t e = may_change(m, DOCA_ERROR_BAD_STATE, func);
-	if (!e && m->backing != BACKING_NONE) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "the range is already set: %zu bytes at %p", m->len, (void *)m->addr);
-		e = DOCA_ERROR_NOT_PERMITTED;
-	}
+	if (!e && m->backing != BACKING_NONE)
+		e = REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+			       "the range is already set: %zu bytes at %p", m->len,
+			       (void *)m->addr);
 	return e;
 }
 
@@ -430,9 +426,8 @@ static doca_error_t no_bufs(const struct doca_mmap *m, const char *func)
 	uint32_t bufs = atomic_load(&m->bufs);
 	if (!bufs)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-		     "%u buffers point into the map: return them first", bufs);
-	return DOCA_ERROR_NOT_PERMITTED;
+	return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+			  "%u buffers point into the map: return them first", bufs);
 }
 
 static doca_error_t stop(struct doca_mmap *m)

@@ -231,11 +231,8 @@ doca_error_t doca_mmap_advise_task_invalidate_cache_alloc_init(
 
 static bool is_task(const advise_task *task, const char *func)
 {
-	if (object_is(task, OBJECT_ADVISE_TASK))
-		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not an invalidate cache task",
-		     (const void *)task);
-	return false;
+	return object_is(task, OBJECT_ADVISE_TASK) ||
+	       REFUSE_FOR(func, false, "%p is not an invalidate cache task", (const void *)task);
 }
 
 struct doca_task *doca_mmap_advise_task_invalidate_cache_as_doca_task(

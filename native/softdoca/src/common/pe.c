@@ -206,9 +206,7 @@ bool pe_watch(struct doca_pe *pe, int fd)
 	struct epoll_event e = {0};
 	if (!pe_forked(pe) && !epoll_ctl(pe->epoll_fd, EPOLL_CTL_ADD, fd, &e))
 		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "cannot use the notification handle: %s",
-		     strerror(errno));
-	return false;
+	return REFUSE(false, "cannot use the notification handle: %s", strerror(errno));
 }
 
 void pe_unwatch(struct doca_pe *pe, int fd)

@@ -88,14 +88,10 @@ doca_error_t doca_sync_event_destroy(struct doca_sync_event *event)
 
 static doca_error_t configurable(const struct doca_sync_event *e, const char *func)
 {
-	if (e->import) { /* SE reference, doca_sync_event_create_from_export */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the event is from an export");
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
-	if (e->mode == SYNC_ALONE || e->ctx.state != DOCA_CTX_STATE_IDLE || e->value) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the event is started or exported");
-		return DOCA_ERROR_BAD_STATE;
-	}
+	if (e->import) /* SE reference, doca_sync_event_create_from_export */
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the event is from an export");
+	if (e->mode == SYNC_ALONE || e->ctx.state != DOCA_CTX_STATE_IDLE || e->value)
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the event is started or exported");
 	return DOCA_SUCCESS;
 }
 
@@ -166,8 +162,7 @@ static doca_error_t no_engine(const struct doca_sync_event *e, const void *engin
 {
 	CHECK_EVENT(e);
 	CHECK_OUT(engine);
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "no DPA, and no data path on a GPU");
-	return DOCA_ERROR_NOT_SUPPORTED;
+	return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED, "no DPA, and no data path on a GPU");
 }
 
 #define NO_ENGINE(function, type)                                          \
@@ -200,10 +195,9 @@ static doca_error_t set_at(struct doca_sync_event *e, void *at, const char *func
 	doca_error_t error = configurable(e, func);
 	if (error != DOCA_SUCCESS)
 		return error;
-	if (!at || (uintptr_t)at % sizeof(uint64_t)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not aligned to 8 bytes", at);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!at || (uintptr_t)at % sizeof(uint64_t))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not aligned to 8 bytes",
+				  at);
 	if (e->buf)
 		doca_buf_dec_refcount(e->buf, NULL);
 	e->buf = NULL;
@@ -392,8 +386,7 @@ static doca_error_t operable(const struct doca_sync_event *e, const char *func)
 {
 	if (e->mode == SYNC_ALONE || e->ctx.state == DOCA_CTX_STATE_RUNNING)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the event is not started");
-	return DOCA_ERROR_BAD_STATE; /* guess */
+	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the event is not started"); /* guess */
 }
 
 static doca_error_t operate(struct doca_sync_event *e, enum sync_op op, uint64_t value,

@@ -29,11 +29,9 @@ _Static_assert(sizeof(struct sync_header) == 16, "no padding");
 
 static doca_error_t capable(const struct doca_devinfo *devinfo, uint32_t caps, const char *func)
 {
-	if (!object_is(devinfo, OBJECT_DEVINFO)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a devinfo",
-			     (const void *)devinfo);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!object_is(devinfo, OBJECT_DEVINFO))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
+				  (const void *)devinfo);
 	if (devinfo->f.caps & caps)
 		return DOCA_SUCCESS;
 	/* DEBUG, because a query deserves no warning. */
@@ -112,8 +110,7 @@ static doca_error_t exportable(const struct doca_sync_event *e, const struct doc
 		why = "the device cannot export";
 	if (!why)
 		return e->mode == SYNC_ALONE ? DOCA_SUCCESS : sync_startable(e);
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s", why);
-	return DOCA_ERROR_NOT_SUPPORTED; /* SE reference */
+	return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED, "%s", why); /* SE reference */
 }
 
 static doca_error_t export(struct doca_sync_event *e, struct doca_dev *dev, enum export_kind kind,

@@ -264,15 +264,11 @@ static doca_error_t set_conf(struct doca_sync_event *e, enum sync_op op, union s
 			     union sync_callback error_cb, uint32_t n, const char *func)
 {
 	CHECK_EVENT(e);
-	if (!n || n > TASKS_MAX) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "%u tasks: the number must be 1 to %u", n, TASKS_MAX);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
-	if (e->ctx.state != DOCA_CTX_STATE_IDLE) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the context is started");
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
+	if (!n || n > TASKS_MAX)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+				  "%u tasks: the number must be 1 to %u", n, TASKS_MAX);
+	if (e->ctx.state != DOCA_CTX_STATE_IDLE)
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the context is started");
 	e->conf[op] = (struct sync_conf){.done_cb = done_cb, .error_cb = error_cb, .n = n};
 	return DOCA_SUCCESS;
 }
@@ -289,15 +285,11 @@ static doca_error_t new_task(struct doca_sync_event *e, enum sync_op op, union d
 			     struct sync_task **out, const char *func)
 {
 	struct sync_task *t = e->conf[op].free;
-	if (e->ctx.state != DOCA_CTX_STATE_RUNNING) { /* guess */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the context is not running");
-		return DOCA_ERROR_BAD_STATE;
-	}
-	if (!t) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "all %u tasks are allocated",
-			     e->conf[op].n);
-		return DOCA_ERROR_NO_MEMORY;
-	}
+	if (e->ctx.state != DOCA_CTX_STATE_RUNNING) /* guess */
+		return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the context is not running");
+	if (!t)
+		return REFUSE_FOR(func, DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated",
+				  e->conf[op].n);
 	e->conf[op].free = t->next_free;
 	object_become(t, OBJECT_SYNC_TASK);
 	softdoca_task_init(&t->task, &e->ctx, user_data);
@@ -318,12 +310,10 @@ static doca_error_t alloc(struct doca_sync_event *e, struct fields fields,
 	struct sync_task *t;
 	CHECK_EVENT(e);
 	CHECK_OUT(task);
-	if (fields.op >= SYNC_WAIT_EQ && !mask_is_valid(fields.mask)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "the mask %#llx is not 0, 1, 2, 4 or 8 consecutive bytes 0xff",
-			     (unsigned long long)fields.mask);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (fields.op >= SYNC_WAIT_EQ && !mask_is_valid(fields.mask))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+				  "the mask %#llx is not 0, 1, 2, 4 or 8 consecutive bytes 0xff",
+				  (unsigned long long)fields.mask);
 	enum pe_entry how = pe_enter(e->ctx.pe);
 	if (how == PE_BUSY) /* guess */
 		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
@@ -344,18 +334,15 @@ static struct sync_task *check(const void *task, enum sync_op op, const char *fu
 	struct sync_task *t = (struct sync_task *)(uintptr_t)task;
 	if (object_is(t, OBJECT_SYNC_TASK) && t->op == op)
 		return t;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not such a task", task);
-	return NULL;
+	return REFUSE_FOR(func, NULL, "%p is not such a task", task);
 }
 
 /* The same, but also refuses a task in flight, whose fields cannot be set. */
 static struct sync_task *settable(void *task, enum sync_op op, const char *func)
 {
 	struct sync_task *t = check(task, op, func);
-	if (t && t->task.in_flight) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set", task);
-		t = NULL;
-	}
+	if (t && t->task.in_flight)
+		t = REFUSE_FOR(func, NULL, "%p is in flight: nothing is set", task);
 	return t;
 }
 

@@ -36,8 +36,7 @@ static __attribute__((cold, noinline)) doca_error_t refuse(const struct doca_tas
 	} else if (task->ctx->state != DOCA_CTX_STATE_RUNNING) {
 		why = "its context does not run"; /* guess */
 	}
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p: %s", (const void *)task, why);
-	return error;
+	return REFUSE_FOR(func, error, "%p: %s", (const void *)task, why);
 }
 
 static inline doca_error_t submit(struct doca_task *task, uint32_t flags, const char *func)
@@ -152,8 +151,7 @@ union doca_data doca_task_get_user_data(const struct doca_task *task)
 {
 	if (object_is(task, OBJECT_TASK))
 		return task->user_data;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (const void *)task);
-	return (union doca_data){.u64 = 0};
+	return REFUSE((union doca_data){.u64 = 0}, "%p is not a task", (const void *)task);
 }
 
 void doca_task_set_user_data(struct doca_task *task, union doca_data user_data)
@@ -168,8 +166,7 @@ struct doca_ctx *doca_task_get_ctx(const struct doca_task *task)
 {
 	if (object_is(task, OBJECT_TASK))
 		return task->ctx;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a task", (const void *)task);
-	return NULL;
+	return REFUSE(NULL, "%p is not a task", (const void *)task);
 }
 
 /* ---- batches ---- */

@@ -13,11 +13,9 @@
 
 static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char *func)
 {
-	if (!object_is(devinfo, OBJECT_DEVINFO)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a devinfo",
-			     (const void *)devinfo);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!object_is(devinfo, OBJECT_DEVINFO))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
+				  (const void *)devinfo);
 	if (devinfo->f.caps & CAP_DMA)
 		return DOCA_SUCCESS;
 	/* INFO, because programs query each device of a list. */
@@ -170,10 +168,8 @@ doca_error_t doca_dma_task_memcpy_alloc_init(struct doca_dma *dma, const struct 
 
 static bool is_task(const struct doca_dma_task_memcpy *task, const char *func)
 {
-	if (object_is(task, OBJECT_MEMCPY))
-		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a memcpy task", (const void *)task);
-	return false;
+	return object_is(task, OBJECT_MEMCPY) ||
+	       REFUSE_FOR(func, false, "%p is not a memcpy task", (const void *)task);
 }
 
 /* Returns whether the task's buffers can be set. They cannot while the task is in flight. */

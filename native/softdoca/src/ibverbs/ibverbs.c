@@ -35,9 +35,7 @@ int ibv_close_device(struct ibv_context *context)
 
 static int refuse_port(const char *func, uint8_t port_num)
 {
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "port %u does not exist: the only one is 1",
-		     port_num);
-	return EINVAL;
+	return REFUSE_FOR(func, EINVAL, "port %u does not exist: the only one is 1", port_num);
 }
 
 int ibv_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *port_attr)

@@ -87,9 +87,8 @@ static doca_error_t check_list(const struct doca_buf *b, uint32_t most, const ch
 						      : NULL;
 	if (!wrong)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer, %p, %s: at most %u", what,
-		     (const void *)b, wrong, most);
-	return DOCA_ERROR_INVALID_VALUE;
+	return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "the %s buffer, %p, %s: at most %u", what,
+			  (const void *)b, wrong, most);
 }
 
 static doca_error_t check_buf(const struct place *p, const char *what, const char *func)
@@ -100,9 +99,9 @@ static doca_error_t check_buf(const struct place *p, const char *what, const cha
 		return error;
 	if (p->at - (uintptr_t)b->head <= b->len && p->n <= (uintptr_t)b->head + b->len - p->at)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the %s buffer has no room for %llu bytes", what,
-		     (unsigned long long)p->n);
-	return DOCA_ERROR_INVALID_VALUE;
+	return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+			  "the %s buffer has no room for %llu bytes", what,
+			  (unsigned long long)p->n);
 }
 
 static doca_error_t check_remote(const struct rdma_task *t, const char *func)
@@ -114,11 +113,11 @@ static doca_error_t check_remote(const struct rdma_task *t, const char *func)
 	const struct doca_mmap *m = p.buf->mmap;
 	if (m->from_export && m->key && !memcmp(m->gid, t->connection->peer_gid, sizeof m->gid))
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-		     "the peer's buffer is not in a map from an export for RDMA of the process that "
-		     "connection %u leads to",
-		     t->connection->id);
-	return DOCA_ERROR_INVALID_VALUE;
+	return REFUSE_FOR(
+		func, DOCA_ERROR_INVALID_VALUE,
+		"the peer's buffer is not in a map from an export for RDMA of the process that "
+		"connection %u leads to",
+		t->connection->id);
 }
 
 static bool is_usable(const struct doca_mmap *m, const struct doca_dev *dev)
@@ -136,19 +135,17 @@ static doca_error_t check_local(const struct rdma_task *t, const struct doca_rdm
 	if (error)
 		return error;
 	const uint64_t n = bytes_in(t, first);
-	if (n < t->bytes) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the local buffer has %llu bytes, not %llu",
-			     (unsigned long long)n, (unsigned long long)t->bytes);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (n < t->bytes)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+				  "the local buffer has %llu bytes, not %llu",
+				  (unsigned long long)n, (unsigned long long)t->bytes);
 	for (const struct doca_buf *b = first; b; b = b->next)
-		if (!is_usable(b->mmap, r->ctx.dev)) {
-			softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-				     "a local buffer is in a map that is from an export, is not started, "
-				     "or whose first device is not %s",
-				     r->ctx.dev->info.f.pci);
-			return DOCA_ERROR_INVALID_VALUE;
-		}
+		if (!is_usable(b->mmap, r->ctx.dev))
+			return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
+					  "a local buffer is in a map that is from an export, is "
+					  "not started, "
+					  "or whose first device is not %s",
+					  r->ctx.dev->info.f.pci);
 	return DOCA_SUCCESS;
 }
 
@@ -177,11 +174,11 @@ static doca_error_t check_event(const struct rdma_task *t, const char *func)
 	const bool is_word = t->type != RDMA_EVENT_SET || t->src->data_len == sizeof(uint64_t);
 	if (is_known && is_word && word_of(t))
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-		     !is_known ? "%p is not a remote sync event"
-			       : "the buffer for the sync event %p is not 8 bytes of host memory",
-		     (const void *)t->event);
-	return DOCA_ERROR_INVALID_VALUE;
+	return REFUSE_FOR(
+		func, DOCA_ERROR_INVALID_VALUE,
+		!is_known ? "%p is not a remote sync event"
+			  : "the buffer for the sync event %p is not 8 bytes of host memory",
+		(const void *)t->event);
 }
 
 doca_error_t rdma_execute_event(struct rdma_task *t)

@@ -17,11 +17,9 @@
 
 static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char *func)
 {
-	if (!object_is(devinfo, OBJECT_DEVINFO)) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a devinfo",
-			     (const void *)devinfo);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!object_is(devinfo, OBJECT_DEVINFO))
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not a devinfo",
+				  (const void *)devinfo);
 	if (devinfo->f.ibdev[0])
 		return DOCA_SUCCESS;
 	/* INFO, because programs query each device of a list. */
@@ -133,8 +131,8 @@ static doca_error_t check_number(const char *func, const char *what, uint32_t n,
 {
 	if (n && n <= most)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%s is %u: it must be 1 to %u", what, n, most);
-	return DOCA_ERROR_INVALID_VALUE;
+	return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%s is %u: it must be 1 to %u", what, n,
+			  most);
 }
 
 #define NUMBER(name, ctype, member, most)                                                     \

@@ -202,8 +202,7 @@ static struct rdma_task *of(const void *task, enum rdma_type type, const char *f
 {
 	if (object_is(task, OBJECT_RDMA_RECEIVE + type))
 		return (struct rdma_task *)(uintptr_t)task;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a task of this type", task);
-	return NULL;
+	return REFUSE_FOR(func, NULL, "%p is not a task of this type", task);
 }
 
 /* The same, for getting a field. NVIDIA's samples get the buffer of a task that they have just freed. */
@@ -221,8 +220,7 @@ static struct rdma_task *settable(const void *task, enum rdma_type type, const c
 	struct rdma_task *t = of(task, type, func);
 	if (!t || !t->task.in_flight)
 		return t;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is in flight: nothing is set", task);
-	return NULL;
+	return REFUSE_FOR(func, NULL, "%p is in flight: nothing is set", task);
 }
 
 #define AS_TASK(TYPE, name)                                                                       \

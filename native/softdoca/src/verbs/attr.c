@@ -160,10 +160,8 @@ GETTER(doca_verbs_qp_init_attr_get_external_uar, CHECK_INIT, const struct doca_v
 
 static bool valid(const char *func, const void *attr, enum object_kind kind)
 {
-	if (object_is(attr, kind))
-		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not an object of attributes", attr);
-	return false;
+	return object_is(attr, kind) ||
+	       REFUSE_FOR(func, false, "%p is not an object of attributes", attr);
 }
 
 #define INIT_GET(name, ctype)                                                                \

@@ -160,9 +160,7 @@ static uint8_t rd_atomic(const char *func, const struct doca_verbs_device_attr *
 {
 	if (object_is(attr, OBJECT_VERBS_DEVICE_ATTR))
 		return RD_ATOMIC;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not attributes of a device",
-		     (const void *)attr);
-	return 0;
+	return REFUSE_FOR(func, 0, "%p is not attributes of a device", (const void *)attr);
 }
 
 uint8_t doca_verbs_device_attr_get_max_qp_rd_atom(const struct doca_verbs_device_attr *dev_attr)

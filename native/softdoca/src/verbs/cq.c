@@ -16,11 +16,10 @@ char *umem_at(const char *func, const struct placed *p, size_t size, size_t alig
 	bool fits = p->offset <= space && size <= space - p->offset;
 	if (fits && !(((uintptr_t)u->addr + p->offset) % alignment))
 		return u->addr + p->offset;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%zu bytes at offset %llu %s %zu", size,
-		     (unsigned long long)p->offset,
-		     fits ? "are not aligned to" : "exceed the umem, whose size is",
-		     fits ? alignment : space);
-	return NULL;
+	return REFUSE_FOR(func, NULL, "%zu bytes at offset %llu %s %zu", size,
+			  (unsigned long long)p->offset,
+			  fits ? "are not aligned to" : "exceed the umem, whose size is",
+			  fits ? alignment : space);
 }
 
 /* A ring of softdoca's own, with the CQEs in their initial state. */
@@ -122,11 +121,8 @@ doca_error_t doca_verbs_cq_destroy(struct doca_verbs_cq *verbs_cq)
 
 static bool is_cq(const char *func, const struct doca_verbs_cq *cq)
 {
-	if (object_is(cq, OBJECT_VERBS_CQ))
-		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a completion queue",
-		     (const void *)cq);
-	return false;
+	return object_is(cq, OBJECT_VERBS_CQ) ||
+	       REFUSE_FOR(func, false, "%p is not a completion queue", (const void *)cq);
 }
 
 uint32_t doca_verbs_cq_get_cqn(const struct doca_verbs_cq *verbs_cq)

@@ -295,10 +295,8 @@ doca_error_t doca_verbs_qp_query(struct doca_verbs_qp *verbs_qp, struct doca_ver
 
 static bool is_qp(const char *func, const struct doca_verbs_qp *qp)
 {
-	if (object_is(qp, OBJECT_VERBS_QP))
-		return true;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a queue pair", (const void *)qp);
-	return false;
+	return object_is(qp, OBJECT_VERBS_QP) ||
+	       REFUSE_FOR(func, false, "%p is not a queue pair", (const void *)qp);
 }
 
 uint32_t doca_verbs_qp_get_qpn(const struct doca_verbs_qp *verbs_qp)

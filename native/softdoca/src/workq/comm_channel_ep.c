@@ -46,8 +46,7 @@ static doca_error_t may_set(const struct wq_endpoint *ep, const char *func)
 {
 	if (!ep->ctx)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the endpoint is active");
-	return DOCA_ERROR_BAD_STATE; /* CC 2.2 */
+	return REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the endpoint is active"); /* CC 2.2 */
 }
 
 DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device(struct wq_endpoint *ep,
@@ -78,10 +77,9 @@ static doca_error_t set_number(struct wq_endpoint *ep, uint16_t *field, uint16_t
 	doca_error_t e = may_set(ep, func);
 	if (e)
 		return e;
-	if (!value || value > limit) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u: it must be 1 to %u", value, limit);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (!value || value > limit)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%u: it must be 1 to %u", value,
+				  limit);
 	*field = value;
 	return DOCA_SUCCESS;
 }

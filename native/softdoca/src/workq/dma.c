@@ -136,8 +136,7 @@ DOCA_STABLE struct wq_dma *wq_dma_as_ctx(struct wq_dma *dma)
 {
 	if (object_is(dma, OBJECT_WORKQ_DMA))
 		return dma;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a DMA context", (void *)dma);
-	return NULL;
+	return REFUSE(NULL, "%p is not a DMA context", (void *)dma);
 }
 EXPORT(dma_as_ctx);
 

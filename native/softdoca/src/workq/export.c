@@ -63,8 +63,7 @@ static doca_error_t may_export(const struct wq_mmap *m, const struct doca_dev *d
 	}
 	if (!why)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map cannot be exported: %s", why);
-	return error;
+	return REFUSE_FOR(func, error, "the map cannot be exported: %s", why);
 }
 
 DOCA_STABLE doca_error_t doca_mmap_export(struct wq_mmap *mmap, const struct doca_dev *dev,

@@ -53,11 +53,9 @@ static uint32_t bufs_of(const struct wq_mmap *m)
 static doca_error_t close_all(struct wq_mmap *m, const char *func)
 {
 	uint32_t n = bufs_of(m);
-	if (n) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func,
-			     "%u buffers point into the map: return them first", n);
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
+	if (n)
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED,
+				  "%u buffers point into the map: return them first", n);
 	for (struct chunk *c = m->chunks; c; c = c->next)
 		close_chunk(c);
 	return DOCA_SUCCESS;
@@ -160,9 +158,8 @@ static doca_error_t may_change(const struct wq_mmap *m, const char *func)
 {
 	if (!m->exported && !m->from_export)
 		return DOCA_SUCCESS;
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was %s",
-		     m->exported ? "exported" : "created from an export");
-	return DOCA_ERROR_NOT_PERMITTED;
+	return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the map was %s",
+			  m->exported ? "exported" : "created from an export");
 }
 
 DOCA_STABLE doca_error_t wq_mmap_start(struct wq_mmap *mmap)
@@ -292,10 +289,8 @@ DOCA_STABLE doca_error_t doca_mmap_populate(struct wq_mmap *mmap, void *addr, si
 static doca_error_t before_start(const struct wq_mmap *m, const char *func)
 {
 	doca_error_t e = may_change(m, func);
-	if (!e && m->started) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map is started");
-		e = DOCA_ERROR_BAD_STATE;
-	}
+	if (!e && m->started)
+		e = REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the map is started");
 	return e;
 }
 
@@ -356,15 +351,11 @@ static doca_error_t set_max(struct wq_mmap *m, uint32_t *max, uint32_t least, ui
 	doca_error_t e = may_change(m, func);
 	if (e)
 		return e;
-	if (m->ever_started) { /* Mmap 1.5 */
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "the map was started before");
-		return DOCA_ERROR_NOT_PERMITTED;
-	}
-	if (!n || n < least || n > most) {
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%u: it must be %u to %u", n,
-			     least ? least : 1, most);
-		return DOCA_ERROR_INVALID_VALUE;
-	}
+	if (m->ever_started) /* Mmap 1.5 */
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the map was started before");
+	if (!n || n < least || n > most)
+		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%u: it must be %u to %u", n,
+				  least ? least : 1, most);
 	*max = n;
 	return DOCA_SUCCESS;
 }
