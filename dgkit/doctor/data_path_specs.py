@@ -92,7 +92,7 @@ _PEER_TO_PEER = ("bar1-size", "iommu", "acs", "topology", "virtual-machine", "co
 _ARM = ("bluefield-present", "bluefield-mode", "doca-libraries")
 _ARM_ASSUMED = (
     *("dgkit-core", "bluefield-representors", "doca-version", "firmware-version", "container"),
-    *("pair-bluefield", "pair-versions"),
+    *("pair-bluefield", "pair-versions", "rdma-devices"),
 )
 _SECOND_COPY = "Data in GPU memory takes a second copy, through host memory."
 # If CPU and GPU share their memory, NVIDIA's documents recommend pinned memory.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.doctor.bluefield import AT, BF3, DPU, cards, settings
+from support.doctor.bluefield import NIC as NIC_MODE
 from support.doctor.machines import UNAME, judge, machine
 
 from dgkit.doctor import Verdict
@@ -257,3 +259,69 @@ def test_a_library_that_a_container_lacks_is_not_installed_on_the_host() -> None
     assert any("--device=/dev/infiniband" in line for line in found.remedy)
     ofed = {"run ofed_info -s": "MLNX_OFED_LINUX-24.10-0.7.0.0:\n"}
     assert "MLNX_OFED" in one("rdma-devices", device(), none, ofed).remedy[0]
+
+
+DOCKER = {"text /.dockerenv": ""}
+TWO: dict[str, object] = {
+    **device("mlx5_1", "0000:9f:00.1"),
+    **device(),
+    f"names {CLASS}": ["mlx5_0", "mlx5_1"],
+    "run ibv_devinfo": "hca_id:\tmlx5_0\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("verbs", "inside", "verdict"),
+    [("1.8.28.0", DOCKER, Verdict.WARN), ("1.14.50.0", DOCKER, Verdict.OK),
+     ("1.14.50.0", {}, Verdict.FAIL)],
+)  # fmt: skip
+def test_a_device_that_a_container_was_not_given_needs_no_library(
+    verbs: str, inside: dict[str, object], verdict: Verdict
+) -> None:
+    path = f"/usr/lib/x86_64-linux-gnu/libibverbs.so.{verbs}"
+    libraries = {"probe libraries": {"libibverbs.so.1": {"path": path, "why": ""}}}
+    hidden = judge("rdma-devices", machine({**TWO, **inside, **libraries}), goal=Goal.RDMA)
+    found = next(one for one in hidden if one.subject == "mlx5_1")
+    assert found.verdict is verdict
+    assert "providers" not in " ".join(found.remedy)
+
+
+def test_devices_without_a_gid_here_are_left_out_where_another_has_one() -> None:
+    other = {key.replace("mlx5_0", "mlx5_1"): value for key, value in gids("eth7").items()}
+    listed = {"run ibv_devinfo": "hca_id:\tmlx5_0\n\nhca_id:\tmlx5_1\n"}
+    here = {"names /sys/class/net": ["lo", "ens6f0np0"], **listed}
+    known = judge(
+        "rdma-devices", machine({**TWO, **gids("ens6f0np0"), **other, **here}), goal=Goal.RDMA
+    )
+    found = next(one for one in known if one.subject == "mlx5_1")
+    assert found.verdict is Verdict.WARN
+    assert found.remedy[0].startswith("export NCCL_IB_HCA==mlx5_0 UCX_NET_DEVICES=mlx5_0:1 ")
+
+
+def test_the_management_device_of_planes_is_no_rdma_device() -> None:
+    planes = {**device(), f"names {CLASS}": ["mlx5_0", "smi1"]}
+    assert [one.name for one in machine(planes).know(rdma.devices).devices] == ["mlx5_0"]
+
+
+BLUEFIELD: dict[str, object] = {
+    **cards((AT, BF3)),
+    **settings(DPU),
+    "text /proc/modules": "mlx5_core 1 0 - Live 0x0\n",
+    "names /dev": ["rshim0"],
+}
+
+
+def test_a_bluefield_without_a_driver_waits_for_its_arm_cores_in_dpu_mode_only() -> None:
+    found = one("rdma-devices", BLUEFIELD)
+    assert "waits until the Arm cores have started" in found.why
+    assert found.remedy[2] == f"echo {AT} | sudo tee /sys/bus/pci/drivers/mlx5_core/bind"
+    assert one("rdma-devices", BLUEFIELD, settings(NIC_MODE)).remedy == ("sudo dmesg | grep mlx5",)
+
+
+def test_an_infiniband_port_at_an_ethernet_switch_has_the_wrong_type() -> None:
+    down = device(address=AT, state="1: DOWN", layer="InfiniBand")
+    both = {**cards((AT, BF3)), **settings(DPU, LINK_TYPE_P1=1, LINK_TYPE_P2=1), **down}
+    change = f"# sudo mlxconfig -d {AT} --yes set LINK_TYPE_P1=2 LINK_TYPE_P2=2, and a power cycle"
+    assert change in one("rdma-devices", both).remedy
+    fixed = {**cards((AT, BF3)), **settings(DPU), **down}
+    assert not any("mlxconfig" in line for line in one("rdma-devices", fixed).remedy)

@@ -23,9 +23,7 @@ _ETHERNET, _INFINIBAND = 2, 1
 
 def nics(machine: Machine) -> list[_Card]:
     """Return each card with its settings; omit BlueFields in DPU mode if there are other cards."""
-    others = [card for card in machine.know(firmware.adapters) if not card.bluefield]
-    configs = mlxconfig.queries(machine, [card.address for card in others], bluefield.LINKS)
-    cards = [*machine.know(bluefield.configs), *zip(others, configs, strict=True)]
+    cards = _all(machine)
     may_be_nic = (Mode.NIC, Mode.UNKNOWN)
     found = [
         (card, settings)
@@ -33,6 +31,12 @@ def nics(machine: Machine) -> list[_Card]:
         if not card.bluefield or bluefield.mode(settings) in may_be_nic
     ]
     return found or cards
+
+
+def _all(machine: Machine) -> list[_Card]:
+    others = [card for card in machine.know(firmware.adapters) if not card.bluefield]
+    configs = mlxconfig.queries(machine, [card.address for card in others], bluefield.LINKS)
+    return [*machine.know(bluefield.configs), *zip(others, configs, strict=True)]
 
 
 def query_commands(cards: Sequence[_Card], names: tuple[str, ...]) -> list[str]:
@@ -49,6 +53,18 @@ def infiniband_only(case: Case) -> _Card | None:
         for _, settings in cards
     ]
     return cards[0] if types and all(ports == {_INFINIBAND} for ports in types) else None
+
+
+def to_ethernet(machine: Machine, address: str) -> list[str]:
+    """Return how to set the ports of an InfiniBand function to Ethernet, if its card can."""
+    known = [(card, now) for card, now in _all(machine) if address in card.functions]
+    if not known or known[0][1].now("LINK_TYPE_P1") != _INFINIBAND:
+        return []
+    card, settings = known[0]
+    return [
+        "# If the switch is an Ethernet switch, the ports have the wrong type:",
+        f"# {_set(card, settings, ('LINK_TYPE_P1', _ETHERNET))}, and a power cycle",
+    ]
 
 
 def ethernet_required(card: Adapter, settings: Config, source: references.Source) -> Finding:

@@ -7,25 +7,29 @@ import shlex
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import distribution, firmware, ibv_devinfo, nvidia_proc, pci, rdma, topology, virtual
+from ..facts import distribution, firmware, ibv_devinfo, pci, rdma, topology, versions, virtual
 from ..facts.ofed import ofed
 from ..facts.peermem import peermem_state
 from ..facts.rdma import RdmaDevice
 from ..facts.topology import Near
 from ..facts.uname import uname
+from ..facts.versions import Version
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case, Machine
 from ..prerequisites import applies, missing_device, readable, reason
 from ..registry import check
 from ..remedies import with_devices
+from . import _nic_driver
 from ._devices import any_of
+from ._link_type import to_ethernet
 
 _KERNEL = (5, 12)  # first kernel in which mlx5 can register a dma-buf
 _SOURCE = references.RDMA_CORE("ibv_devinfo(1)")
 _DMABUF = references.RDMA_DMABUF("Linux 5.12")
 _GID = references.SYSFS_INFINIBAND("gid_attrs/ndevs")
-_FIRST_MLX5 = 0x1011  # device id of the Connect-IB; those below are of mlx4
+_UNOPENED = references.RDMA_CORE("librdmacm: Do not fail init if one device is failing")
+_SKIPS_UNOPENED = Version((38,))  # rdma-core whose librdmacm skips what it cannot open
 _SUPPORTED = "registers a dma-buf"
 _SOFTWARE = re.compile(r"(?:rxe|siw)")
 _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # systemd's and the kernel's names of real interfaces
@@ -46,7 +50,7 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
     visible = case.machine.know(ibv_devinfo.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
-        yield _hidden(case, device) if hidden else _judge(case, device)
+        yield _hidden(case, device, visible.names) if hidden else _judge(case, device)
 
 
 def _no_devices(case: Case) -> Finding:
@@ -55,7 +59,7 @@ def _no_devices(case: Case) -> Finding:
     if not cards and (case.goal is not Goal.RDMA or missing.verdict is Verdict.UNKNOWN):
         return missing
     if cards:
-        why, remedy = _without_driver(case, cards[0].address)
+        why, remedy = _nic_driver.without_driver(case.machine, cards[0].address)
     else:
         why = "No NIC supports RDMA; Soft-RoCE replaces it in tests."
         guest = case.machine.know(virtual.virtual).is_vm
@@ -70,35 +74,6 @@ def _no_devices(case: Case) -> Finding:
     )
 
 
-def _without_driver(case: Case, address: str) -> tuple[str, list[str]]:
-    """Return a sentence on why a NIC has no RDMA device, and the remedy."""
-    device = case.machine.know(pci.tree).devices.get(address)
-    driver = device.driver if device is not None else ""
-    if driver and not driver.startswith("mlx"):
-        why = f"There is a NIC, and {driver} holds it, so that it has no RDMA device here."
-        return why, [f"# Use it where {driver} gives it to, or give it back to its own driver."]
-    old = device is not None and 0x1000 < device.device < _FIRST_MLX5
-    family = "mlx4" if driver.startswith("mlx4") or old else "mlx5"
-    module = f"{family}_ib" if driver else f"{family}_core"
-    why = "the kernel has no RDMA device for it" if driver else "no driver holds it"
-    loaded = _is_loaded(case.machine, module)
-    if loaded:
-        why = f"There is a NIC, and {why}, although {module} is loaded: its messages say why."
-        return why, [f"sudo dmesg | grep {family}"]
-    state = "is not loaded" if loaded is False else "may not be loaded (/proc/modules was not read)"
-    ofed_starts = not driver and case.machine.know(ofed).installed
-    start = "sudo /etc/init.d/openibd start" if ofed_starts else f"sudo modprobe {family}_ib"
-    return f"There is a NIC, but {why}: {module} {state}.", [start]
-
-
-def _is_loaded(machine: Machine, module: str) -> bool | None:
-    """Return whether a module is loaded or built into the kernel; None if that is not known."""
-    if machine.read.names(f"/sys/module/{module}").ok:
-        return True
-    loaded = machine.know(nvidia_proc.modules)
-    return None if loaded is None else module in loaded
-
-
 def _soft_roce(case: Case) -> list[str]:
     """Return the commands that start RDMA in software, over the first hardware interface."""
     nets = case.machine.read.names("/sys/class/net").names
@@ -109,10 +84,14 @@ def _soft_roce(case: Case) -> list[str]:
     return ["# for tests, in software:", line]
 
 
-def _hidden(case: Case, device: RdmaDevice) -> Finding:
+def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
+    engine = case.machine.know(virtual.container).engine
+    others = case.machine.know(rdma.devices).devices
+    if any(other.model == device.model and other.name in visible for other in others):
+        return _without_file(case.machine, device)
     lib = "ibv_devinfo does not list it: its provider library is missing"
     remedy = [_install_providers(case.machine)]
-    if case.machine.know(virtual.container).engine:
+    if engine:
         lib += " from the container's image, or the container has no /dev/infiniband"
         remedy += with_devices(case.machine, gpu=False, infiniband=True)
     return finding.fail(
@@ -123,6 +102,27 @@ def _hidden(case: Case, device: RdmaDevice) -> Finding:
         remedy=remedy,
         sources=[_SOURCE],
     )
+
+
+def _without_file(machine: Machine, device: RdmaDevice) -> Finding:
+    """Return the finding on a device that libibverbs cannot open, unlike others of its kind."""
+    found, why = "no file in /dev/infiniband", "Others of its kind are listed: its library is here."
+    if not machine.know(virtual.container).engine:
+        return finding.fail(
+            found, needed="uverbs file", why=why, subject=device.name,
+            remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
+            sources=[_SOURCE],
+        )  # fmt: skip
+    release = versions.rdma_core(machine.know(versions.libraries).version("libibverbs"))
+    why = "This container was not given it."
+    if release is None or not release < _SKIPS_UNOPENED:
+        return finding.ok(found, why=why, subject=device.name, sources=[_SOURCE])
+    return finding.warn(
+        found, needed="rdma-core 38 or later", subject=device.name, sources=[_UNOPENED],
+        why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); verbs "
+        "without librdmacm work.",
+        remedy=["# In the container's image: rdma-core 38 or later; or give it all device files."],
+    )  # fmt: skip
 
 
 def _install_providers(machine: Machine) -> str:
@@ -157,8 +157,8 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         why = "It has no link, and no device that has one is as near to a GPU: bytes go between "
         why += "host bridges, slower."
         return finding.warn(
-            ports, needed="ACTIVE", why=why, subject=device.name, remedy=_plug_in(device),
-            sources=[_SOURCE],
+            ports, needed="ACTIVE", why=why, subject=device.name,
+            remedy=_plug_in(case.machine, device), sources=[_SOURCE],
         )  # fmt: skip
     if any(other.active and not other.software for other in others):
         why = "It has no link; another device has one."
@@ -168,30 +168,46 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
         needed="ACTIVE",
         why="No port has a link, so it reaches no other machine.",
         subject=device.name,
-        remedy=_plug_in(device),
+        remedy=_plug_in(case.machine, device),
         sources=[_SOURCE],
     )
 
 
 def _without_gid(case: Case, device: RdmaDevice) -> Finding | None:
     """Return the finding if no GID of an active Ethernet port is of this network namespace."""
-    nets = case.machine.read.names("/sys/class/net")
-    active = [p for p in device.ports if p.state == "ACTIVE"]
-    known = [rdma.gid_nets(case.machine, device.name, port.number) for port in active]
-    if not nets.names or any(port.link_layer != "Ethernet" for port in active) or None in known:
-        return None
-    owners = frozenset(net for of_port in known for net in of_port or ())
-    if owners & set(nets.names):
+    owners = _gid_owners(case.machine, device)
+    here = frozenset(case.machine.read.names("/sys/class/net").names)
+    if owners is None or not here or owners & here:
         return None
     why = "Queue pairs cannot connect (ibv_modify_qp: No such device, or Invalid argument): "
     if owners:
         why += f"its GIDs belong to {', '.join(sorted(owners)[:2])}, in another network namespace."
     else:
         why += "the port has no GID."
-    return finding.fail(
+    others = case.machine.know(rdma.devices).devices
+    own = [one.name for one in others if (_gid_owners(case.machine, one) or frozenset()) & here]
+    make = finding.warn if own else finding.fail
+    return make(
         "no GID in this network namespace", needed="a GID", why=why, subject=device.name,
-        remedy=_own_gid(case.machine, device), sources=[_GID],
+        remedy=[*_only(own), *_own_gid(case.machine, device)], sources=[_GID],
     )  # fmt: skip
+
+
+def _gid_owners(machine: Machine, device: RdmaDevice) -> frozenset[str] | None:
+    """Return the network interfaces of the GIDs of active Ethernet ports; None if not known."""
+    active = [port for port in device.ports if port.state == "ACTIVE"]
+    known = [rdma.gid_nets(machine, device.name, port.number) for port in active]
+    if not active or any(port.link_layer != "Ethernet" for port in active) or None in known:
+        return None
+    return frozenset(net for of_port in known for net in of_port or ())
+
+
+def _only(names: list[str]) -> list[str]:
+    """Return the variables that limit programs to the devices that have a GID here."""
+    if not names:
+        return []
+    ports = ",".join(f"{name}:1" for name in names)
+    return [f"export NCCL_IB_HCA=={','.join(names)} UCX_NET_DEVICES={ports}  # those with a GID"]
 
 
 def _own_gid(machine: Machine, device: RdmaDevice) -> list[str]:
@@ -223,17 +239,15 @@ def _is_nearest(case: Case, device: RdmaDevice) -> bool:
     )
 
 
-def _plug_in(device: RdmaDevice) -> list[str]:
-    return ["# plug in the cable, and check the switch port", *_link_up(device)]
-
-
-def _link_up(device: RdmaDevice) -> list[str]:
-    if "InfiniBand" in {port.link_layer for port in device.ports}:
-        return [
-            "sudo ibstat",
-            "# an InfiniBand port becomes ACTIVE through a subnet manager: start opensm",
-        ]
-    return _up(device)
+def _plug_in(machine: Machine, device: RdmaDevice) -> list[str]:
+    if "InfiniBand" not in {port.link_layer for port in device.ports}:
+        return ["# plug in the cable, and check the switch port", *_up(device)]
+    return [
+        "# plug in the cable, and check the switch port",
+        "sudo ibstat",
+        "# an InfiniBand port becomes ACTIVE through a subnet manager: start opensm",
+        *to_ethernet(machine, device.address),
+    ]
 
 
 def _up(device: RdmaDevice) -> list[str]:

@@ -11,6 +11,7 @@ from ..machine import Machine
 _CLASS = "/sys/class/infiniband"
 _FILES = ("fw_ver", "board_id", "hca_type", "parent")
 _PORT_FILES = ("link_layer", "state", "phys_state", "rate")
+_MANAGEMENT = re.compile(r"smi\d{1,9}")
 _ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
@@ -83,13 +84,16 @@ class RdmaDevices(msgspec.Struct, frozen=True):
 
 
 def devices(machine: Machine) -> RdmaDevices:
-    """Read /sys/class/infiniband (Linux, Documentation/ABI/stable/sysfs-class-infiniband)."""
+    """Read /sys/class/infiniband (Linux, Documentation/ABI/stable/sysfs-class-infiniband).
+
+    Planes of an XDR port have a device smi1 for management, which no program opens: it is left out.
+    """
     listing = machine.read.names(_CLASS)
     if listing.absent:
         return RdmaDevices()
     if not listing.ok:
         return RdmaDevices(why=listing.why)
-    names = listing.names
+    names = tuple(name for name in listing.names if not _MANAGEMENT.fullmatch(name))
     keys = [f"text {_CLASS}/{name}/{file}" for name in names for file in _FILES]
     keys += [f"link {_CLASS}/{name}/device" for name in names]
     keys += [f"names {_CLASS}/{name}/{folder}" for name in names for folder in ("ports", _NETS)]
