@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ethernet send queues. In softdoca their data path is on a GPU: doca_ctx_set_datapath_on_gpu() before
- * doca_ctx_start(), without a progress engine; kernels then send by doca_gpunetio_dev_eth_txq.cuh. A
+ * Ethernet send queues. With the data path on a GPU (doca_ctx_set_datapath_on_gpu() before
+ * doca_ctx_start(), no progress engine) kernels send by doca_gpunetio_dev_eth_txq.cuh; on the CPU the
+ * program sends by tasks of a progress engine: see doca_eth_txq_cpu_data_path.h. A
  * frame goes out at the network interface that SOFTDOCA_NET names (README.md). Functions return
  * INVALID_VALUE for an invalid handle or output pointer; setters return BAD_STATE for a started queue.
  */
@@ -28,6 +29,28 @@ enum doca_eth_wait_on_time_type {
 
 enum doca_eth_txq_type { DOCA_ETH_TXQ_TYPE_REGULAR = 0 };
 
+enum doca_eth_txq_data_path_type {
+	DOCA_ETH_TXQ_DATA_PATH_TYPE_CPU = 0,
+	DOCA_ETH_TXQ_DATA_PATH_TYPE_GPU = 1,
+};
+
+/* Gets the limit of doca_eth_txq_create(). Errors: NOT_SUPPORTED for lists of more than 1 buffer, and for
+ * headers of large frames (doca_eth_txq_cpu_data_path.h). */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_cap_get_max_burst_size(const struct doca_devinfo *devinfo,
+						 uint32_t max_send_buf_list_len,
+						 uint16_t max_lso_header_size,
+						 uint32_t *max_burst_size);
+/* Gets 0. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_cap_get_max_lso_header_size(const struct doca_devinfo *devinfo,
+						      uint16_t *max_lso_header_size);
+/* Returns SUCCESS for REGULAR, on the CPU and on a GPU. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_eth_txq_cap_is_type_supported(const struct doca_devinfo *devinfo,
+						enum doca_eth_txq_type type,
+						enum doca_eth_txq_data_path_type data_path_type);
+
 /* Creates a queue of at least max_burst_size entries, at most 32,768. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
@@ -40,8 +63,8 @@ doca_error_t doca_eth_txq_destroy(struct doca_eth_txq *eth_txq);
 DOCA_EXPERIMENTAL
 doca_error_t doca_eth_txq_set_type(struct doca_eth_txq *eth_txq, enum doca_eth_txq_type type);
 
-/* Gets the context, whose start fails with NOT_SUPPORTED unless its data path is on a GPU and
- * SOFTDOCA_NET is set; NOT_PERMITTED without CAP_NET_ADMIN or CAP_NET_RAW, NOT_FOUND without the
+/* Gets the context, whose start fails with NOT_SUPPORTED unless SOFTDOCA_NET is set; on the CPU with
+ * BAD_STATE without tasks; NOT_PERMITTED without CAP_NET_ADMIN or CAP_NET_RAW, NOT_FOUND without the
  * interface, IN_USE while another process has it; BAD_CONFIG; NO_MEMORY. */
 DOCA_EXPERIMENTAL
 struct doca_ctx *doca_eth_txq_as_doca_ctx(struct doca_eth_txq *eth_txq);

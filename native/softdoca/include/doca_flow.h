@@ -18,6 +18,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "doca_compat.h"
@@ -36,7 +37,6 @@ struct doca_flow_pipe;
 struct doca_flow_pipe_entry;
 struct doca_flow_target;
 struct doca_flow_match_condition;
-struct doca_flow_actions;
 struct doca_flow_action_descs;
 
 #define DOCA_FLOW_ETHER_TYPE_IPV4 0x0800
@@ -112,6 +112,14 @@ struct doca_flow_match {
 			uint8_t type, code;
 		} icmp;
 	} outer;
+};
+
+/* What a pipe does to the frames that match it: sets the number that a receive queue of the CPU passes
+ * on (doca_eth_rxq_set_metadata_num), in network byte order. */
+struct doca_flow_actions {
+	struct {
+		uint32_t pkt_meta;
+	} meta;
 };
 
 enum doca_flow_fwd_type {
@@ -249,6 +257,15 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_cfg_set_monitor(struct doca_flow_pipe_cfg *cfg,
 					    const struct doca_flow_monitor *monitor);
 
+/* Sets the actions of a BASIC pipe, of which there is one. A pkt_meta whose bits are all set is taken from
+ * the entry. The masks and descs must be NULL. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_flow_pipe_cfg_set_actions(struct doca_flow_pipe_cfg *cfg,
+					    struct doca_flow_actions *const *actions,
+					    struct doca_flow_actions *const *actions_masks,
+					    struct doca_flow_action_descs *const *action_descs,
+					    size_t nr_actions);
+
 /* Creates a pipe. fwd: for entries of a BASIC pipe without one of their own; NULL: none. fwd_miss: for
  * frames that match no entry; NULL drops them. Errors: NOT_SUPPORTED for PORT and for shared RSS;
  * ALREADY_EXIST for a second root. */
@@ -262,7 +279,7 @@ doca_error_t doca_flow_pipe_create(const struct doca_flow_pipe_cfg *cfg,
 DOCA_EXPERIMENTAL
 void doca_flow_pipe_destroy(struct doca_flow_pipe *pipe);
 
-/* Adds an entry to a BASIC pipe, at once. actions must be NULL. */
+/* Adds an entry to a BASIC pipe, at once. actions: NULL, or where the pipe's ask for its value. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flow_pipe *pipe,
 					    const struct doca_flow_match *match, uint8_t action_idx,

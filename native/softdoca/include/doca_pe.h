@@ -128,20 +128,31 @@ struct doca_ctx *doca_task_get_ctx(const struct doca_task *task);
 /* Sizes of batches of events and tasks, which Ethernet queues of the CPU have. */
 enum doca_event_batch_events_number {
 	DOCA_EVENT_BATCH_EVENTS_NUMBER_1 = 0,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_2 = 1,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_4 = 2,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_8 = 3,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_16 = 4,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_32 = 5,
+	DOCA_EVENT_BATCH_EVENTS_NUMBER_64 = 6,
 	DOCA_EVENT_BATCH_EVENTS_NUMBER_128 = 7,
 };
 enum doca_task_batch_max_tasks_number {
 	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_16 = 0,
+	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_32 = 1,
+	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_64 = 2,
 	DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128 = 3,
 };
 struct doca_task_batch;
 
-/* Returns INVALID_VALUE: no context allocates a batch. */
+/* Submit and free all tasks of a batch, like doca_task_submit and doca_task_free. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_task_batch_submit(struct doca_task_batch *task_batch);
-/* Does nothing but log: no context allocates a batch. */
 DOCA_EXPERIMENTAL
 void doca_task_batch_free(struct doca_task_batch *task_batch);
+
+/* Returns the context; NULL for an invalid batch. */
+DOCA_EXPERIMENTAL
+struct doca_ctx *doca_task_batch_get_ctx(const struct doca_task_batch *task_batch);
 
 #ifdef __cplusplus
 }

@@ -46,6 +46,10 @@ void checksum_transport(uint8_t *frame, size_t size);
 /* mkey.c: keys of maps for frames. All functions are thread-safe. */
 /* Copies memory that a key covers. Returns whether it covers it. */
 bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to);
+/* Stores the key of a map of any memory that the CPU accesses, for entries of the CPU. Errors: as
+ * doca_mmap_get_mkey(). */
+SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_frame_key(struct doca_mmap *m, const struct doca_dev *dev,
+						       uint32_t *key);
 void mkey_forget_map(const struct doca_mmap *m);
 void mkey_forget_range(const char *addr, size_t size);
 
@@ -72,14 +76,25 @@ struct port_txq {
 	int number; /* for captures; 0 until it is set */
 	uint64_t entries, done, completions, failed_at;
 	struct port_note *notes;
+	bool *refused; /* NULL, or for each place whether the interface did not take its frame */
 	bool failed, l3_checksum, l4_checksum, may_wait;
 	struct port_counters counters;
 };
 
+/* Where a frame goes, and, for one that is there, the numbers that its rule gave it. */
+struct port_place {
+	uint8_t *at;
+	uint64_t room;
+	uint32_t hash, meta;
+};
+
+/* places: NULL, and packets are `stride` apart; or a place for each entry, which is written before
+ * words->released says so. */
 struct port_rxq {
 	struct port_rxq *next;
 	int number; /* -1: none */
 	uint8_t *packets;
+	struct port_place *places;
 	struct doca_gpu_dev_eth_rxq_entry *ring;
 	struct doca_gpu_dev_eth_rxq_words *words;
 	uint64_t entries, stride, largest, producer;
@@ -87,9 +102,15 @@ struct port_rxq {
 };
 
 struct port;
-/* Returns the number of the queue that gets a frame, or PORT_DROP. rule: NULL, or RULE_MAX bytes for what
- * the frame matched on its way. Called by the port's thread. */
-typedef int port_steer(void *context, const uint8_t *frame, size_t size, char *rule);
+/* What rules say of a frame. rule: NULL, or RULE_MAX bytes for what it matched on its way. meta: in network
+ * byte order. */
+struct steered {
+	char *rule;
+	bool wants_hash;
+	uint32_t hash, meta;
+};
+/* Returns the number of the queue that gets a frame, or PORT_DROP. Called by the port's thread. */
+typedef int port_steer(void *context, const uint8_t *frame, size_t size, struct steered *s);
 
 /* Opens the port of a device, or uses the open one; each user drops it once. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_port_take(struct doca_dev *dev, struct port **out);

@@ -283,6 +283,10 @@ struct doca_buf_inventory {
 	union doca_data user_data;
 };
 
+/* buf_pool.c: lets the first buffer begin at an offset of the map; before the pool's start. */
+struct doca_buf_pool;
+SOFTDOCA_INTERNAL void softdoca_buf_pool_begin_at(struct doca_buf_pool *pool, size_t offset);
+
 /* ---- sync events ---- */
 
 struct doca_sync_event_remote_net;
@@ -364,6 +368,12 @@ struct doca_task {
 	union doca_data user_data;
 	doca_error_t status;
 	bool in_flight;
+};
+
+/* Tasks that are submitted and freed together, as one. */
+struct doca_task_batch {
+	struct object o;
+	_Alignas(64) struct doca_task task;
 };
 
 struct doca_pe {

@@ -935,22 +935,15 @@ static void settings_are_checked(void)
 	REFUSED(doca_eth_txq_set_l3_chksum_offload(n.txq, 2), INVALID_VALUE);
 	REFUSED(doca_eth_txq_set_type(n.txq, 1), INVALID_VALUE);
 	OK(doca_eth_txq_set_type(n.txq, DOCA_ETH_TXQ_TYPE_REGULAR));
-	REFUSED(doca_eth_txq_task_batch_send_set_conf(n.txq, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_128, 1,
-						      NULL, NULL),
-		NOT_SUPPORTED);
-	REFUSED(doca_eth_txq_task_batch_send_allocate(n.txq, 1, (union doca_data){0}, NULL, NULL, NULL),
-		NOT_SUPPORTED);
-	REFUSED(doca_eth_rxq_event_batch_managed_recv_register(
-			n.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_128, DOCA_EVENT_BATCH_EVENTS_NUMBER_1,
-			(union doca_data){0}, NULL, NULL),
-		NOT_SUPPORTED);
-	REFUSED(doca_task_batch_submit(NULL), INVALID_VALUE);
 	REFUSED(doca_eth_txq_apply_queue_id(n.txq, 0), BAD_STATE);
 	REFUSED(doca_eth_txq_get_gpu_handle(n.txq, &n.out), BAD_STATE);
 	REFUSED(doca_eth_txq_calculate_timestamp(n.txq, 1, &at), NOT_SUPPORTED);
 	REFUSED(doca_eth_txq_gpu_cpu_proxy_progress(n.txq), NOT_SUPPORTED);
-	REFUSED(doca_eth_rxq_set_type(n.rxq, DOCA_ETH_RXQ_TYPE_REGULAR), NOT_SUPPORTED);
-	REFUSED(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_CYCLIC, 1, 0, 64, 8, 0, 0, 0,
+	REFUSED(doca_eth_rxq_set_type(n.rxq, (enum doca_eth_rxq_type)3), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_CYCLIC, 0, 0, 64, 8, 0, 1, 0,
+						      &size),
+		NOT_SUPPORTED);
+	REFUSED(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_REGULAR, 0, 0, 64, 8, 0, 0, 0,
 						      &size),
 		NOT_SUPPORTED);
 	REFUSED(doca_eth_rxq_set_pkt_buf(n.rxq, n.map, 0, 8 * 64 - 1), TOO_BIG);
@@ -1001,6 +994,609 @@ static void keys_are_of_started_maps_of_gpu_memory(void)
 	REFUSED(doca_mmap_get_mkey(other, n.dev, &key), NOT_SUPPORTED);
 }
 
+/* ---- queues of the CPU ---- */
+
+#define FRAMES 8u
+
+/* A send queue and a receive queue of the CPU, their memory, and what their callbacks were told. */
+struct cpu {
+	struct net net; /* without its queues */
+	struct doca_pe *pe;
+	struct doca_mmap *map;
+	struct doca_buf_inventory *bufs;
+	uint8_t *memory; /* of the receive queue, then of FRAMES frames to send */
+	struct doca_eth_rxq *rxq;
+	struct doca_eth_txq *txq;
+	int sent, not_sent, received, errors;
+	struct doca_buf *packets[64]; /* of events */
+	struct doca_buf **array; /* of the last batch */
+	uint16_t batch;
+};
+
+static void task_sent(struct doca_eth_txq_task_send *task, union doca_data data, union doca_data ctx)
+{
+	struct cpu *c = ctx.ptr;
+
+	CHECK_EQ(data.u64, (uint64_t)c->sent);
+	CHECK_EQ(doca_task_get_status(doca_eth_txq_task_send_as_doca_task(task)), DOCA_SUCCESS);
+	c->sent++;
+	doca_task_free(doca_eth_txq_task_send_as_doca_task(task));
+}
+
+static void task_not_sent(struct doca_eth_txq_task_send *task, union doca_data data, union doca_data ctx)
+{
+	(void)data;
+	CHECK_EQ(doca_task_get_status(doca_eth_txq_task_send_as_doca_task(task)), DOCA_ERROR_IO_FAILED);
+	((struct cpu *)ctx.ptr)->not_sent++;
+	doca_task_free(doca_eth_txq_task_send_as_doca_task(task));
+}
+
+static void batch_sent(struct doca_task_batch *batch, uint16_t n, union doca_data ctx,
+		       union doca_data data, union doca_data *each, struct doca_buf **frames,
+		       doca_error_t *results)
+{
+	struct cpu *c = ctx.ptr;
+	size_t size;
+
+	CHECK_EQ(data.u64, 35);
+	for (uint16_t i = 0; i < n; i++) {
+		CHECK_EQ(each[i].u64, i);
+		OK(results[i]);
+		OK(doca_buf_get_data_len(frames[i], &size));
+		CHECK_EQ(size, 60 + i);
+	}
+	CHECK_EQ(doca_task_batch_get_ctx(batch), doca_eth_txq_as_doca_ctx(c->txq));
+	c->sent += n;
+	doca_task_batch_free(batch);
+}
+
+static void batch_not_sent(struct doca_task_batch *batch, uint16_t n, union doca_data ctx,
+			   union doca_data data, union doca_data *each, struct doca_buf **frames,
+			   doca_error_t *results)
+{
+	(void)data;
+	(void)each;
+	(void)frames;
+	CHECK_EQ(results[n - 1], DOCA_ERROR_IO_FAILED);
+	((struct cpu *)ctx.ptr)->not_sent += n;
+	doca_task_batch_free(batch);
+}
+
+static void task_received(struct doca_eth_rxq_task_recv *task, union doca_data data, union doca_data ctx)
+{
+	struct cpu *c = ctx.ptr;
+	const uint32_t *metadata;
+	uint32_t hash;
+	uint64_t time;
+
+	CHECK_EQ(data.u64, (uint64_t)c->received);
+	OK(doca_eth_rxq_task_recv_get_metadata_array(task, &metadata));
+	CHECK_EQ(metadata[0], 1235);
+	OK(doca_eth_rxq_task_recv_get_rx_hash(task, &hash));
+	OK(doca_eth_rxq_task_recv_get_timestamp(task, &time));
+	CHECK(time <= realtime_ns() && time > realtime_ns() - 60 * SECOND);
+	OK(doca_eth_rxq_task_recv_get_pkt(task, &c->packets[c->received++]));
+	doca_task_free(doca_eth_rxq_task_recv_as_doca_task(task));
+}
+
+static void task_not_received(struct doca_eth_rxq_task_recv *task, union doca_data data,
+			      union doca_data ctx)
+{
+	(void)data;
+	CHECK_EQ(doca_task_get_status(doca_eth_rxq_task_recv_as_doca_task(task)), DOCA_ERROR_IO_FAILED);
+	((struct cpu *)ctx.ptr)->errors++;
+	doca_task_free(doca_eth_rxq_task_recv_as_doca_task(task));
+}
+
+static void event_received(struct doca_eth_rxq_event_managed_recv *event, struct doca_buf *packet,
+			   union doca_data data)
+{
+	struct cpu *c = data.ptr;
+	uint64_t time;
+
+	OK(doca_eth_rxq_event_managed_recv_get_status(event));
+	REFUSED(doca_eth_rxq_event_managed_recv_get_timestamp(event, &time), BAD_STATE);
+	c->packets[c->received++] = packet;
+}
+
+static void event_failed(struct doca_eth_rxq_event_managed_recv *event, struct doca_buf *packet,
+			 union doca_data data)
+{
+	CHECK(!packet);
+	REFUSED(doca_eth_rxq_event_managed_recv_get_status(event), IO_FAILED);
+	((struct cpu *)data.ptr)->errors++;
+}
+
+static void batch_received(struct doca_eth_rxq_event_batch_managed_recv *batch, uint16_t n,
+			   union doca_data data, doca_error_t status, struct doca_buf **packets)
+{
+	struct cpu *c = data.ptr;
+	const uint32_t *metadata, *hashes;
+	const uint64_t *times;
+
+	OK(status);
+	CHECK_EQ(doca_eth_rxq_event_batch_managed_recv_get_ctx(batch),
+		 doca_eth_rxq_as_doca_ctx(c->rxq));
+	OK(doca_eth_rxq_event_batch_managed_recv_get_metadata_array(batch, &metadata));
+	OK(doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(batch, &hashes));
+	OK(doca_eth_rxq_event_batch_managed_recv_get_timestamp_array(batch, &times));
+	for (uint16_t i = 0; i < n; i++) {
+		CHECK_EQ(doca_eth_rxq_event_batch_managed_recv_metadata_array_get_metadata(metadata, 1,
+											   i, 0),
+			 1235);
+		CHECK_EQ(hashes[i], hashes[0]);
+		CHECK(!i || times[i] >= times[i - 1]);
+		c->packets[c->received++] = packets[i];
+	}
+	c->array = packets;
+	c->batch = n;
+}
+
+static void batch_failed(struct doca_eth_rxq_event_batch_managed_recv *batch, uint16_t n,
+			 union doca_data data, doca_error_t status, struct doca_buf **packets)
+{
+	(void)batch;
+	CHECK(!n && !packets);
+	REFUSED(status, IO_FAILED);
+	((struct cpu *)data.ptr)->errors++;
+}
+
+/* Frames of the experiments' protocol go to queue 3, with metadata; to no queue from another one. */
+static void open_cpu_flow(struct net *n)
+{
+	struct doca_flow_match match = {.outer.eth.type = htons(0x88b5)};
+	struct doca_flow_actions action = {.meta.pkt_meta = htonl(1235)}, *actions[] = {&action};
+	struct doca_flow_pipe_cfg *cfg;
+	uint16_t queue = 3;
+	struct doca_flow_fwd fwd = {.type = DOCA_FLOW_FWD_RSS,
+				    .rss = {.queues_array = &queue, .nr_queues = 1}};
+
+	open_flow(n);
+	doca_flow_pipe_destroy(n->root);
+	OK(doca_flow_pipe_cfg_create(&cfg, n->port));
+	OK(doca_flow_pipe_cfg_set_is_root(cfg, true));
+	OK(doca_flow_pipe_cfg_set_match(cfg, &match, NULL));
+	OK(doca_flow_pipe_cfg_set_actions(cfg, actions, NULL, NULL, 1));
+	OK(doca_flow_pipe_create(cfg, &fwd, NULL, &n->root));
+	OK(doca_flow_pipe_cfg_destroy(cfg));
+	OK(doca_flow_pipe_basic_add_entry(0, n->root, &match, 0, NULL, NULL, NULL, 0, NULL, &n->entry));
+}
+
+/* Ends the test where there is no network. The receive queue is not started: a test chooses what it has. */
+static void open_cpu(struct cpu *c, uint32_t burst, uint32_t size)
+{
+	static _Alignas(64) uint8_t memory[BYTES];
+
+	no_gpu();
+	if (!enter_namespace()) {
+		OK(doca_gpu_create("41:00.0", &c->net.gpu));
+		check_refusal(c->net.gpu, a_dev());
+		exit(0);
+	}
+	c->net.dev = a_dev();
+	c->memory = memory;
+	c->map = a_map(c->net.dev, memory, sizeof(memory), READ_WRITE);
+	OK(doca_mmap_start(c->map));
+	OK(doca_buf_inventory_create(64, &c->bufs));
+	OK(doca_buf_inventory_start(c->bufs));
+	OK(doca_pe_create(&c->pe));
+	OK(doca_eth_rxq_create(c->net.dev, burst, size, &c->rxq));
+	OK(doca_eth_txq_create(c->net.dev, 8, &c->txq));
+	OK(doca_eth_txq_task_send_set_conf(c->txq, task_sent, task_not_sent, 64));
+	OK(doca_eth_txq_task_batch_send_set_conf(c->txq, DOCA_TASK_BATCH_MAX_TASKS_NUMBER_16, 2,
+						 batch_sent, batch_not_sent));
+	open_cpu_flow(&c->net);
+}
+
+static void start_queue(struct cpu *c, struct doca_ctx *ctx)
+{
+	OK(doca_pe_connect_ctx(c->pe, ctx));
+	OK(doca_ctx_set_user_data(ctx, (union doca_data){.ptr = c}));
+	OK(doca_ctx_start(ctx));
+}
+
+static void start_rxq(struct cpu *c)
+{
+	start_queue(c, doca_eth_rxq_as_doca_ctx(c->rxq));
+	OK(doca_eth_rxq_apply_queue_id(c->rxq, 3));
+	open_peer(&c->net);
+}
+
+static void start_txq(struct cpu *c)
+{
+	start_queue(c, doca_eth_txq_as_doca_ctx(c->txq));
+	open_peer(&c->net);
+}
+
+static void progress_until(struct cpu *c, const int *what, int n)
+{
+	for (double end = now_s() + 30; *what < n; sched_yield()) {
+		CHECK(now_s() < end);
+		doca_pe_progress(c->pe);
+	}
+	CHECK_EQ(*what, n);
+}
+
+static void stop_queue(struct cpu *c, struct doca_ctx *ctx)
+{
+	enum doca_ctx_states state;
+
+	doca_ctx_stop(ctx);
+	for (double end = now_s() + 30;; doca_pe_progress(c->pe)) {
+		OK(doca_ctx_get_state(ctx, &state));
+		if (state == DOCA_CTX_STATE_IDLE)
+			break;
+		CHECK(now_s() < end);
+	}
+}
+
+static void close_cpu(struct cpu *c)
+{
+	stop_queue(c, doca_eth_rxq_as_doca_ctx(c->rxq));
+	stop_queue(c, doca_eth_txq_as_doca_ctx(c->txq));
+	OK(doca_eth_rxq_destroy(c->rxq));
+	OK(doca_eth_txq_destroy(c->txq));
+	OK(doca_flow_port_stop(c->net.port));
+	doca_flow_destroy();
+	OK(doca_buf_inventory_destroy(c->bufs));
+	OK(doca_mmap_destroy(c->map));
+	OK(doca_pe_destroy(c->pe));
+	OK(doca_dev_close(c->net.dev));
+}
+
+static struct doca_buf *frame_to_send(struct cpu *c, unsigned i)
+{
+	struct doca_buf *b;
+	uint8_t *at = c->memory + BYTES - (i + 1) * LARGEST;
+
+	fill_frame(at, 60 + i, i);
+	OK(doca_buf_inventory_buf_get_by_data(c->bufs, c->map, at, 60 + i, &b));
+	return b;
+}
+
+static void check_frame(struct cpu *c, unsigned i)
+{
+	uint8_t frame[LARGEST], got[65536];
+
+	fill_frame(frame, 60 + i, i);
+	CHECK_EQ(peer_receives(&c->net, got), 60 + i);
+	CHECK_EQ(memcmp(got, frame, 60 + i), 0);
+}
+
+static void cpu_tasks_and_batches_send_frames_in_order(void)
+{
+	struct cpu c = {0};
+	struct doca_buf *bufs[FRAMES], **frames;
+	union doca_data *each;
+	struct doca_task_batch *batch;
+
+	open_cpu(&c, 8, 64);
+	start_txq(&c);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		struct doca_eth_txq_task_send *task;
+
+		bufs[i] = frame_to_send(&c, i);
+		OK(doca_eth_txq_task_send_allocate_init(c.txq, bufs[i], (union doca_data){.u64 = i},
+							&task));
+		OK(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)));
+	}
+	progress_until(&c, &c.sent, FRAMES);
+	OK(doca_eth_txq_task_batch_send_allocate(c.txq, FRAMES, (union doca_data){.u64 = 35}, &frames,
+						 &each, &batch));
+	for (unsigned i = 0; i < FRAMES; i++) {
+		frames[i] = bufs[i];
+		each[i].u64 = i;
+	}
+	OK(doca_task_batch_submit(batch));
+	progress_until(&c, &c.sent, 2 * FRAMES);
+	for (unsigned i = 0; i < 2 * FRAMES; i++)
+		check_frame(&c, i % FRAMES);
+	for (unsigned i = 0; i < FRAMES; i++)
+		OK(doca_buf_dec_refcount(bufs[i], NULL));
+	close_cpu(&c);
+}
+
+static void cpu_tasks_that_cannot_be_sent_are_refused(void)
+{
+	struct cpu c = {0};
+	struct doca_eth_txq_task_send *task;
+	struct doca_task_batch *batch;
+	struct doca_buf *a, *b, **frames;
+	union doca_data *each, none = {0};
+
+	open_cpu(&c, 8, 64);
+	REFUSED(doca_eth_txq_task_send_allocate_init(c.txq, NULL, none, &task), INVALID_VALUE);
+	a = frame_to_send(&c, 0);
+	b = frame_to_send(&c, 1);
+	REFUSED(doca_eth_txq_task_send_allocate_init(c.txq, a, none, &task), BAD_STATE);
+	start_txq(&c);
+	OK(doca_eth_txq_task_send_allocate_init(c.txq, a, none, &task));
+	OK(doca_buf_set_data_len(a, 13));
+	REFUSED(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)), INVALID_VALUE);
+	OK(doca_buf_set_data_len(a, 60));
+	OK(doca_buf_chain_list(a, b));
+	REFUSED(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)), INVALID_VALUE);
+	OK(doca_buf_unchain_list(a, b));
+	REFUSED(doca_eth_txq_task_batch_send_allocate(c.txq, 17, none, &frames, &each, &batch),
+		INVALID_VALUE);
+	OK(doca_eth_txq_task_batch_send_allocate(c.txq, 2, none, &frames, &each, &batch));
+	frames[0] = a; /* the second one was not set: neither is sent */
+	REFUSED(doca_task_batch_submit(batch), INVALID_VALUE);
+	doca_task_batch_free(batch);
+	OK(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)));
+	progress_until(&c, &c.sent, 1);
+	check_frame(&c, 0);
+	OK(doca_buf_dec_refcount(a, NULL));
+	OK(doca_buf_dec_refcount(b, NULL));
+	close_cpu(&c);
+}
+
+static void cpu_tasks_receive_frames(void)
+{
+	struct cpu c = {0};
+	struct doca_buf *bufs[FRAMES];
+	uint8_t frame[LARGEST];
+	uint64_t i;
+
+	open_cpu(&c, 2, 512); /* fewer than its tasks */
+	OK(doca_eth_rxq_set_type(c.rxq, DOCA_ETH_RXQ_TYPE_REGULAR));
+	OK(doca_eth_rxq_task_recv_set_conf(c.rxq, task_received, task_not_received, FRAMES));
+	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
+	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
+	start_rxq(&c);
+	for (i = 0; i < FRAMES; i++) {
+		struct doca_eth_rxq_task_recv *task;
+
+		OK(doca_buf_inventory_buf_get_by_addr(c.bufs, c.map, c.memory + i * 512, 400, &bufs[i]));
+		OK(doca_eth_rxq_task_recv_allocate_init(c.rxq, bufs[i], (union doca_data){.u64 = i},
+							&task));
+		OK(doca_task_submit(doca_eth_rxq_task_recv_as_doca_task(task)));
+	}
+	fill_frame(frame, 401, 0);
+	peer_sends(&c.net, frame, 401); /* too long for the buffer */
+	for (i = 0; i < FRAMES - 2; i++) {
+		fill_frame(frame, 300 + i, (unsigned)i);
+		peer_sends(&c.net, frame, 300 + i);
+	}
+	progress_until(&c, &c.received, FRAMES - 2);
+	for (i = 0; i < FRAMES - 2; i++) {
+		size_t size;
+
+		fill_frame(frame, 300 + i, (unsigned)i);
+		CHECK_EQ(c.packets[i], bufs[i]);
+		OK(doca_buf_get_data_len(bufs[i], &size));
+		CHECK_EQ(size, 300 + i);
+		CHECK_EQ(memcmp(c.memory + i * 512, frame, 300 + i), 0);
+	}
+	stop_queue(&c, doca_eth_rxq_as_doca_ctx(c.rxq));
+	CHECK_EQ(c.errors, 2);
+	for (i = 0; i < FRAMES; i++)
+		OK(doca_buf_dec_refcount(bufs[i], NULL));
+	close_cpu(&c);
+}
+
+/* A managed queue of 8 packets, with room around them. */
+static void open_managed(struct cpu *c)
+{
+	uint32_t size;
+
+	open_cpu(c, 8, 200);
+	OK(doca_eth_rxq_set_type(c->rxq, DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL));
+	OK(doca_eth_rxq_estimate_packet_buf_size(DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL, 1000, 100, 200, 8,
+						 15, 32, 16, &size));
+	CHECK_EQ(size, 8 * 256);
+	OK(doca_eth_rxq_set_packet_headroom(c->rxq, 32));
+	OK(doca_eth_rxq_set_packet_tailroom(c->rxq, 16));
+	OK(doca_eth_rxq_set_pkt_buf(c->rxq, c->map, 64, size));
+}
+
+static void check_packet(struct cpu *c, int at, unsigned seed)
+{
+	uint8_t frame[150];
+	uint8_t *head, *data;
+	size_t size, len;
+
+	fill_frame(frame, sizeof(frame), seed);
+	OK(doca_buf_get_head(c->packets[at], (void **)&head));
+	OK(doca_buf_get_data(c->packets[at], (void **)&data));
+	OK(doca_buf_get_data_len(c->packets[at], &size));
+	OK(doca_buf_get_len(c->packets[at], &len));
+	CHECK(data == head + 32 && head >= c->memory + 64 && head < c->memory + 64 + 8 * 256);
+	CHECK(size == 150 && len == 32 + 150 + 16);
+	CHECK_EQ(memcmp(data, frame, size), 0);
+}
+
+static void peer_sends_frames(struct cpu *c, unsigned first, unsigned n)
+{
+	uint8_t frame[150];
+
+	for (unsigned i = first; i < first + n; i++) {
+		fill_frame(frame, sizeof(frame), i);
+		peer_sends(&c->net, frame, sizeof(frame));
+	}
+}
+
+/* Waits until n frames have matched the rule. */
+static void matched(struct cpu *c, uint64_t n)
+{
+	struct doca_flow_resource_query seen = {0};
+
+	for (double end = now_s() + 30; seen.counter.total_pkts < n; sched_yield()) {
+		OK(doca_flow_resource_query_entry(c->net.entry, &seen));
+		CHECK(now_s() < end);
+	}
+}
+
+static void cpu_events_bring_frames_and_places_are_free_in_any_order(void)
+{
+	struct cpu c = {0};
+
+	open_managed(&c);
+	OK(doca_eth_rxq_event_managed_recv_register(c.rxq, (union doca_data){.ptr = &c}, event_received,
+						    event_failed));
+	start_rxq(&c);
+	peer_sends_frames(&c, 0, 10); /* 2 more than it has places */
+	matched(&c, 10);
+	progress_until(&c, &c.received, 8);
+	for (int i = 0; i < 8; i++)
+		check_packet(&c, i, (unsigned)i);
+	CHECK(!doca_pe_progress(c.pe));
+	OK(doca_buf_dec_refcount(c.packets[7], NULL));
+	OK(doca_buf_dec_refcount(c.packets[3], NULL));
+	doca_pe_progress(c.pe); /* posts them */
+	peer_sends_frames(&c, 20, 2);
+	progress_until(&c, &c.received, 10);
+	check_packet(&c, 8, 20);
+	check_packet(&c, 9, 21);
+	check_packet(&c, 0, 0);
+	OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(c.rxq)));
+	REFUSED(doca_eth_rxq_destroy(c.rxq), IN_USE);
+	REFUSED(doca_ctx_start(doca_eth_rxq_as_doca_ctx(c.rxq)), IN_USE);
+	for (int i = 0; i < 10; i++)
+		if (i != 3 && i != 7)
+			OK(doca_buf_dec_refcount(c.packets[i], NULL));
+	OK(doca_ctx_start(doca_eth_rxq_as_doca_ctx(c.rxq)));
+	OK(doca_ctx_stop(doca_eth_rxq_as_doca_ctx(c.rxq)));
+	close_cpu(&c);
+}
+
+static void cpu_batches_bring_what_is_there_from_the_minimum_on(void)
+{
+	struct cpu c = {0};
+	struct pollfd fd = {.events = POLLIN};
+
+	open_managed(&c);
+	OK(doca_eth_rxq_event_batch_managed_recv_register(
+		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_4, DOCA_EVENT_BATCH_EVENTS_NUMBER_2,
+		(union doca_data){.ptr = &c}, batch_received, batch_failed));
+	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
+	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
+	start_rxq(&c);
+	peer_sends_frames(&c, 0, 1);
+	matched(&c, 1);
+	CHECK(!doca_pe_progress(c.pe));
+	OK(doca_pe_get_notification_handle(c.pe, &fd.fd));
+	OK(doca_pe_request_notification(c.pe));
+	peer_sends_frames(&c, 1, 5);
+	matched(&c, 6);
+	CHECK_EQ(poll(&fd, 1, 30000), 1);
+	OK(doca_pe_clear_notification(c.pe, fd.fd));
+	progress_until(&c, &c.received, 4);
+	CHECK_EQ(c.batch, 4);
+	struct doca_buf **first = c.array;
+	progress_until(&c, &c.received, 6);
+	CHECK_EQ(c.batch, 2);
+	for (int i = 0; i < 6; i++)
+		check_packet(&c, i, (unsigned)i);
+	OK(doca_buf_dec_refcount(first[2], NULL)); /* the array's others are returned with it */
+	doca_eth_rxq_event_batch_managed_recv_pkt_array_free(first);
+	doca_eth_rxq_event_batch_managed_recv_pkt_array_free(first);
+	CHECK_SAYS(softdoca_last_refusal(), "is not an array of packets");
+	doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
+	for (int i = 0; i < 5; i++) {
+		peer_sends_frames(&c, 0, 8);
+		progress_until(&c, &c.received, 10 + 8 * i);
+		doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
+		progress_until(&c, &c.received, 14 + 8 * i);
+		doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
+	}
+	close_cpu(&c);
+}
+
+static void cpu_queues_of_an_interface_that_goes_away_tell_it(void)
+{
+	struct cpu c = {0};
+	struct doca_eth_txq_task_send *task;
+	struct doca_task_batch *batch;
+	struct doca_buf **frames;
+	union doca_data *each, none = {0};
+
+	open_managed(&c);
+	OK(doca_eth_rxq_event_batch_managed_recv_register(
+		c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_8, DOCA_EVENT_BATCH_EVENTS_NUMBER_8,
+		(union doca_data){.ptr = &c}, batch_received, batch_failed));
+	OK(doca_eth_rxq_set_metadata_num(c.rxq, 1));
+	OK(doca_eth_rxq_set_rx_hash(c.rxq, 1));
+	OK(doca_eth_rxq_set_timestamp(c.rxq, 1));
+	start_rxq(&c);
+	start_queue(&c, doca_eth_txq_as_doca_ctx(c.txq));
+	peer_sends_frames(&c, 0, 3); /* fewer than the minimum, delivered all the same */
+	matched(&c, 3);
+	delete_interface();
+	progress_until(&c, &c.received, 3);
+	doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
+	progress_until(&c, &c.errors, 1);
+	struct doca_buf *b = frame_to_send(&c, 0);
+	OK(doca_eth_txq_task_send_allocate_init(c.txq, b, none, &task));
+	OK(doca_task_submit(doca_eth_txq_task_send_as_doca_task(task)));
+	OK(doca_eth_txq_task_batch_send_allocate(c.txq, 2, none, &frames, &each, &batch));
+	frames[0] = frames[1] = b;
+	OK(doca_task_batch_submit(batch));
+	progress_until(&c, &c.not_sent, 3);
+	CHECK_EQ(c.errors, 1);
+	OK(doca_buf_dec_refcount(b, NULL));
+	close_cpu(&c);
+}
+
+static void settings_of_cpu_queues_are_checked(void)
+{
+	struct cpu c = {0};
+	uint32_t n;
+	uint16_t header;
+	union doca_data none = {0};
+	struct doca_flow_pipe_cfg *pipe;
+
+	open_managed(&c);
+	struct doca_devinfo *info = doca_dev_as_devinfo(c.net.dev);
+	struct doca_ctx *ctx = doca_eth_rxq_as_doca_ctx(c.rxq);
+
+	OK(doca_eth_rxq_cap_get_max_burst_size(info, &n));
+	CHECK_EQ(n, 65536);
+	OK(doca_eth_rxq_cap_get_max_packet_size(info, &n));
+	CHECK_EQ(n, 65536);
+	OK(doca_eth_rxq_cap_is_type_supported(info, DOCA_ETH_RXQ_TYPE_REGULAR,
+					      DOCA_ETH_RXQ_DATA_PATH_TYPE_CPU));
+	REFUSED(doca_eth_rxq_cap_is_type_supported(info, DOCA_ETH_RXQ_TYPE_CYCLIC,
+						   DOCA_ETH_RXQ_DATA_PATH_TYPE_CPU),
+		NOT_SUPPORTED);
+	OK(doca_eth_txq_cap_get_max_burst_size(info, 1, 0, &n));
+	CHECK_EQ(n, 32768);
+	REFUSED(doca_eth_txq_cap_get_max_burst_size(info, 2, 0, &n), NOT_SUPPORTED);
+	OK(doca_eth_txq_cap_get_max_lso_header_size(info, &header));
+	CHECK_EQ(header, 0);
+	OK(doca_eth_txq_cap_is_type_supported(info, DOCA_ETH_TXQ_TYPE_REGULAR,
+					      DOCA_ETH_TXQ_DATA_PATH_TYPE_CPU));
+	REFUSED(doca_eth_txq_set_mss(c.txq, 1500), NOT_SUPPORTED);
+	REFUSED(doca_eth_txq_task_send_set_conf(c.txq, NULL, task_not_sent, 1), INVALID_VALUE);
+	REFUSED(doca_eth_txq_task_send_set_conf(c.txq, task_sent, task_not_sent, 32769), INVALID_VALUE);
+	REFUSED(doca_eth_rxq_set_metadata_num(c.rxq, 2), INVALID_VALUE);
+	REFUSED(doca_task_batch_submit(NULL), INVALID_VALUE);
+	OK(doca_pe_connect_ctx(c.pe, ctx));
+	REFUSED(doca_ctx_start(ctx), BAD_STATE); /* no callbacks */
+	REFUSED(doca_eth_rxq_event_batch_managed_recv_register(
+			c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_32, DOCA_EVENT_BATCH_EVENTS_NUMBER_16, none,
+			batch_received, batch_failed),
+		INVALID_VALUE); /* a queue of 8 packets */
+	OK(doca_eth_rxq_event_managed_recv_register(c.rxq, none, event_received, event_failed));
+	REFUSED(doca_eth_rxq_event_batch_managed_recv_register(
+			c.rxq, DOCA_EVENT_BATCH_EVENTS_NUMBER_2, DOCA_EVENT_BATCH_EVENTS_NUMBER_1, none,
+			batch_received, batch_failed),
+		ALREADY_EXIST);
+	OK(doca_eth_rxq_set_packet_headroom(c.rxq, 1000)); /* more than its memory has */
+	REFUSED(doca_ctx_start(ctx), BAD_STATE);
+	OK(doca_eth_rxq_set_type(c.rxq, DOCA_ETH_RXQ_TYPE_CYCLIC));
+	REFUSED(doca_ctx_start(ctx), NOT_SUPPORTED);
+	OK(doca_eth_rxq_set_type(c.rxq, DOCA_ETH_RXQ_TYPE_REGULAR));
+	REFUSED(doca_ctx_start(ctx), BAD_STATE); /* no tasks */
+	OK(doca_flow_pipe_cfg_create(&pipe, c.net.port));
+	REFUSED(doca_flow_pipe_cfg_set_actions(pipe, (struct doca_flow_actions *[]){NULL}, NULL, NULL, 1),
+		NOT_SUPPORTED);
+	OK(doca_flow_pipe_cfg_destroy(pipe));
+	close_cpu(&c);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -1031,6 +1627,13 @@ int main(int argc, char **argv)
 		TEST(networks_are_checked),
 		TEST(settings_are_checked),
 		TEST(keys_are_of_started_maps_of_gpu_memory),
+		TEST(cpu_tasks_and_batches_send_frames_in_order),
+		TEST(cpu_tasks_that_cannot_be_sent_are_refused),
+		TEST(cpu_tasks_receive_frames),
+		TEST(cpu_events_bring_frames_and_places_are_free_in_any_order),
+		TEST(cpu_batches_bring_what_is_there_from_the_minimum_on),
+		TEST(cpu_queues_of_an_interface_that_goes_away_tell_it),
+		TEST(settings_of_cpu_queues_are_checked),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

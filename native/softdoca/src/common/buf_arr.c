@@ -122,6 +122,17 @@ static doca_error_t start(struct doca_buf_arr *a, uint32_t key)
 	return error;
 }
 
+/* A kernel may send its buffers as frames, which the CPU reads. */
+static doca_error_t reach_for_frames(const struct doca_mmap *m)
+{
+	struct gpu_memory *memory =
+		getenv("SOFTDOCA_NET") ? softdoca_gpu_take(m->addr, m->len) : NULL;
+	doca_error_t error = memory ? softdoca_gpu_reach(memory) : DOCA_SUCCESS;
+	if (memory)
+		softdoca_gpu_drop(memory);
+	return error;
+}
+
 doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr)
 {
 	uint32_t key;
@@ -134,6 +145,8 @@ doca_error_t doca_buf_arr_start(struct doca_buf_arr *buf_arr)
 	if (!fits(buf_arr, buf_arr->mmap)) /* another map at the address of a destroyed one */
 		return refuse_range(buf_arr, buf_arr->mmap);
 	doca_error_t error = softdoca_mmap_key(buf_arr->mmap, &key);
+	if (!error)
+		error = reach_for_frames(buf_arr->mmap);
 	return error ? error : start(buf_arr, key);
 }
 

@@ -12,7 +12,7 @@ struct doca_buf_pool {
 	bool started;
 	struct doca_mmap *map;
 	struct doca_buf_inventory *inventory;
-	size_t size, alignment;
+	size_t size, alignment, offset;
 	union doca_data user_data;
 };
 
@@ -38,6 +38,11 @@ doca_error_t doca_buf_pool_create(size_t num_elements, size_t element_size,
 	p->alignment = 1;
 	*buf_pool = p;
 	return DOCA_SUCCESS;
+}
+
+void softdoca_buf_pool_begin_at(struct doca_buf_pool *pool, size_t offset)
+{
+	pool->offset = offset;
 }
 
 static doca_error_t all_returned(const struct doca_buf_pool *p, const char *func)
@@ -75,7 +80,7 @@ doca_error_t doca_buf_pool_start(struct doca_buf_pool *buf_pool)
 	if (buf_pool->started) /* guess: like an inventory */
 		return DOCA_SUCCESS;
 	const struct doca_mmap *m = buf_pool->map;
-	const size_t skip = -(uintptr_t)m->addr & mask;
+	const size_t skip = buf_pool->offset + (-(uintptr_t)(m->addr + buf_pool->offset) & mask);
 	if (__builtin_add_overflow(buf_pool->size, mask, &stride) ||
 	    __builtin_mul_overflow(stride & ~mask, inv->n - 1, &last) ||
 	    __builtin_add_overflow(last, buf_pool->size, &total) ||

@@ -61,24 +61,46 @@ static struct key *key_of(const struct doca_mmap *m)
 	return NULL;
 }
 
+static doca_error_t find_key(const struct doca_mmap *m, uint32_t *mkey)
+{
+	pthread_mutex_lock(&lock);
+	struct key *k = key_of(m);
+	if (k)
+		*mkey = number(k);
+	pthread_mutex_unlock(&lock);
+	if (k)
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_NO_MEMORY, "all %d keys are in use: stop some maps", KEYS);
+}
+
 /* Device code passes the address that it has itself, at which the CPU has the memory, too. */
-static doca_error_t get_key(struct doca_mmap *m, uint32_t *mkey)
+static doca_error_t get_key(struct doca_mmap *m, bool of_gpu, uint32_t *mkey)
 {
 	struct gpu_memory *memory = softdoca_gpu_take(m->addr, m->len);
+	if (!memory && !of_gpu && m->backing == BACKING_HOST && m->base)
+		return find_key(m, mkey);
 	if (!memory)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "%zu bytes at %p are not memory of doca_gpu_mem_alloc()", m->len,
 			      (void *)m->addr);
 	doca_error_t error = softdoca_gpu_reach(memory);
-	pthread_mutex_lock(&lock);
-	struct key *k = error ? NULL : key_of(m);
-	if (k)
-		*mkey = number(k);
-	pthread_mutex_unlock(&lock);
+	if (!error)
+		error = find_key(m, mkey);
 	softdoca_gpu_drop(memory);
-	if (error || k)
-		return error;
-	return REFUSE(DOCA_ERROR_NO_MEMORY, "all %d keys are in use: stop some maps", KEYS);
+	return error;
+}
+
+static doca_error_t get_checked(struct doca_mmap *mmap, const struct doca_dev *dev, bool of_gpu,
+				uint32_t *mkey)
+{
+	if (!mmap_started(mmap))
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
+	if (!softdoca_mmap_attachment(mmap, dev))
+		return REFUSE(DOCA_ERROR_NOT_FOUND, "the map does not have %s", dev->info.f.pci);
+	mmap_lock(mmap);
+	doca_error_t error = get_key(mmap, of_gpu, mkey);
+	mmap_unlock(mmap);
+	return error;
 }
 
 /* The errors are guesses. */
@@ -87,14 +109,29 @@ doca_error_t doca_mmap_get_mkey(struct doca_mmap *mmap, struct doca_dev *dev, ui
 	CHECK_MMAP(mmap);
 	CHECK_DEV(dev);
 	CHECK_OUT(mkey);
-	if (!mmap_started(mmap))
-		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
-	if (!softdoca_mmap_attachment(mmap, dev))
-		return REFUSE(DOCA_ERROR_NOT_FOUND, "the map does not have %s", dev->info.f.pci);
-	mmap_lock(mmap);
-	doca_error_t error = get_key(mmap, mkey);
-	mmap_unlock(mmap);
-	return error;
+	return get_checked(mmap, dev, true, mkey);
+}
+
+doca_error_t softdoca_mmap_frame_key(struct doca_mmap *m, const struct doca_dev *dev, uint32_t *key)
+{
+	return get_checked(m, dev, false, key);
+}
+
+/* Copies memory of an array of buffers, whose keys are those of the software NIC. */
+static bool copy_of_array(uint32_t key, uint64_t addr, uint32_t size, void *to)
+{
+	const void *at = (const void *)(uintptr_t)addr;
+	const struct doca_mmap *m = softdoca_mmap_hold(key);
+	struct gpu_memory *memory =
+		m && range_within(at, size, m->addr, m->len) ? softdoca_gpu_take(at, size) : NULL;
+	const bool covered = memory && memory->by_cpu;
+	if (covered)
+		memcpy(to, at, size);
+	if (memory)
+		softdoca_gpu_drop(memory);
+	if (m)
+		softdoca_mmap_let_go();
+	return covered;
 }
 
 bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to)
@@ -106,7 +143,7 @@ bool mkey_copy(uint32_t key, uint64_t addr, uint32_t size, void *to)
 	if (covered)
 		memcpy(to, k->base + ((uintptr_t)addr - k->addr), size);
 	pthread_mutex_unlock(&lock);
-	return covered;
+	return covered || copy_of_array(key, addr, size, to);
 }
 
 static void forget(bool (*is)(const struct key *k, uintptr_t what, size_t size), uintptr_t what,

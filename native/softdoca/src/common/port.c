@@ -50,6 +50,7 @@ struct port {
 	struct port_rxq *rxqs, *numbered[PORT_QUEUES];
 	port_steer *steer;
 	void *context;
+	uint32_t placed; /* receive queues with places */
 	uint64_t unsteered; /* frames that no rule gave to a queue */
 	uint64_t due_ns; /* of the first entry that waits for its time; 0: none */
 	FILE *capture; /* NULL: none */
@@ -214,6 +215,8 @@ static void finish(struct port *p, struct port_txq *q, const struct burst *b, in
 	for (int i = 0; i < n; i++) {
 		const struct doca_gpu_dev_eth_txq_wqe *e = &b->entries[i];
 		count_sent(q, e, b->results[i]);
+		if (q->refused)
+			q->refused[q->done & (q->entries - 1)] = b->results[i] <= 0;
 		capture(p, b->frames[i].iov_base, e->size, true, q->number,
 			b->results[i] > 0 ? "" : "the interface did not take it");
 		if (e->flags & DOCA_GPUNETIO_ETH_SEND_FLAG_NOTIFY)
@@ -274,18 +277,25 @@ static bool serve_txq(struct port *p, struct port_txq *q)
 /* ---- receiving ---- */
 
 /* Returns why a frame was dropped; "" if it was not. */
-static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size)
+static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size,
+			   const struct steered *s)
 {
 	const uint64_t place = q->producer & (q->entries - 1);
-	if (size > q->largest) {
+	const bool full = q->producer - load(&q->words->released) >= q->entries;
+	struct port_place *to = q->places && !full ? &q->places[place] : NULL;
+	if (size > (to ? to->room : q->largest)) {
 		q->counters.too_long++;
 		return "; dropped: longer than the queue's packets";
 	}
-	if (q->producer - load(&q->words->released) >= q->entries) {
+	if (full) {
 		q->counters.dropped++;
 		return "; dropped: the queue is full";
 	}
-	memcpy(q->packets + place * q->stride, frame, size);
+	memcpy(to ? to->at : q->packets + place * q->stride, frame, size);
+	if (to) {
+		to->hash = s->hash;
+		to->meta = s->meta;
+	}
 	q->ring[place] = (struct doca_gpu_dev_eth_rxq_entry){.timestamp_ns = now_ns(CLOCK_REALTIME),
 							     .bytes = (uint32_t)size};
 	store(&q->words->producer, ++q->producer);
@@ -297,12 +307,12 @@ static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size
 static void receive(struct port *p, size_t size)
 {
 	char rule[RULE_MAX + 64] = "";
-	char *const said = p->capture ? rule : NULL;
-	const int number = p->steer ? p->steer(p->context, p->frame, size, said) : PORT_DROP;
+	struct steered s = {.rule = p->capture ? rule : NULL, .wants_hash = p->placed};
+	const int number = p->steer ? p->steer(p->context, p->frame, size, &s) : PORT_DROP;
 	struct port_rxq *q = number >= 0 && number < PORT_QUEUES ? p->numbered[number] : NULL;
 	p->unsteered += !q;
-	const char *dropped = q ? deliver(q, p->frame, size) : "; dropped: no queue";
-	if (said)
+	const char *dropped = q ? deliver(q, p->frame, size, &s) : "; dropped: no queue";
+	if (s.rule)
 		strcat(rule, dropped);
 	capture(p, p->frame, size, false, q ? number : -1, rule);
 }
@@ -503,6 +513,7 @@ void softdoca_port_add_rxq(struct port *p, struct port_rxq *q)
 	q->next = p->rxqs;
 	q->number = -1;
 	p->rxqs = q;
+	p->placed += q->places != NULL;
 	store(&q->words->failed, p->gone);
 	softdoca_port_unlock(p);
 }
@@ -537,6 +548,7 @@ void softdoca_port_remove_rxq(struct port *p, struct port_rxq *q)
 	*at = q->next;
 	if (q->number >= 0)
 		p->numbered[q->number] = NULL;
+	p->placed -= q->places != NULL;
 	softdoca_port_unlock(p);
 	store(&q->words->failed, 1);
 	softdoca_log(DOCA_LOG_LEVEL_INFO, "doca_ctx_stop",

@@ -171,14 +171,29 @@ struct doca_ctx *doca_task_get_ctx(const struct doca_task *task)
 
 /* ---- batches ---- */
 
-/* No context allocates a batch. */
+static struct doca_task *task_of(struct doca_task_batch *batch, const char *func)
+{
+	if (object_is(batch, OBJECT_TASK_BATCH))
+		return &batch->task;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, func, "%p is not a batch of tasks", (void *)batch);
+	return NULL;
+}
+
 doca_error_t doca_task_batch_submit(struct doca_task_batch *task_batch)
 {
-	return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a batch of tasks", (void *)task_batch);
+	struct doca_task *task = task_of(task_batch, __func__);
+	return task ? submit(task, DOCA_TASK_SUBMIT_FLAG_FLUSH, __func__) : DOCA_ERROR_INVALID_VALUE;
 }
 
 void doca_task_batch_free(struct doca_task_batch *task_batch)
 {
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a batch of tasks",
-		     (void *)task_batch);
+	struct doca_task *task = task_of(task_batch, __func__);
+	if (task)
+		doca_task_free(task);
+}
+
+struct doca_ctx *doca_task_batch_get_ctx(const struct doca_task_batch *task_batch)
+{
+	struct doca_task *task = task_of((struct doca_task_batch *)task_batch, __func__);
+	return task ? task->ctx : NULL;
 }

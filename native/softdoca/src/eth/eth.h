@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ethernet queues whose data path is on a GPU, over a port (port.h). */
+/* Ethernet queues over a port (port.h), with their data path on a GPU or on the CPU. */
 #ifndef SOFTDOCA_ETH_H
 #define SOFTDOCA_ETH_H
 
@@ -26,13 +26,22 @@
 			return REFUSE(DOCA_ERROR_BAD_STATE,        \
 				      "the queue is not started"); \
 	} while (0)
+#define CHECK_ON_GPU(q)                                                             \
+	do {                                                                        \
+		if (!(q)->ctx.gpu)                                                  \
+			return REFUSE(DOCA_ERROR_BAD_STATE,                         \
+				      "the queue's data path is on the CPU");       \
+	} while (0)
 
 enum { TXQ_MIN = 1024, TXQ_MAX = 32768, RXQ_MAX = 65536, ALIGN = 64 };
 
-/* A started queue's port, and its memory: the structure for device code, and its ring and words. */
+/* A started queue's port, and its memory: the structure for device code, and its ring and words; or all of it
+ * of a queue of the CPU, and the timer for a program that waits: nobody wakes it. */
 struct eth_queue {
 	struct port *port;
 	struct gpu_memory *structure, *ring, *words;
+	void *host;
+	int timer;
 };
 
 struct doca_eth_txq_gpu_event_error_send_packet {
@@ -42,6 +51,17 @@ struct doca_eth_txq_gpu_event_error_send_packet {
 struct doca_eth_txq_gpu_event_notify_send_packet {
 	uint16_t position;
 	uint64_t timestamp_ns;
+};
+
+/* Of a queue of the CPU: a send task, or a batch of them, as its kind says, with the arrays for its frames. */
+struct eth_send {
+	struct doca_task_batch batch; /* a send task has its task, too */
+	struct eth_send *next; /* of those in flight, in their order */
+	uint64_t first; /* index of its first entry */
+	uint16_t n;
+	union doca_data *data;
+	doca_error_t *results;
+	struct doca_buf *frames[];
 };
 
 struct doca_eth_txq {
@@ -62,31 +82,122 @@ struct doca_eth_txq {
 		union doca_data data;
 		uint64_t told;
 	} notify;
+	/* Of the CPU: how many there may be, how many are allocated, and their callbacks. */
+	struct {
+		uint32_t n, used;
+		doca_eth_txq_task_send_completion_cb_t done, failed;
+	} single;
+	struct {
+		uint32_t n, used, tasks;
+		doca_eth_txq_task_batch_send_completion_cb_t done, failed;
+	} batch;
+	struct eth_send *first, *last; /* in flight */
+	uint64_t submitted; /* entries */
+	bool removed; /* from its port */
 	_Alignas(64) struct doca_ctx ctx;
+};
+
+/* What a frame was received with. */
+struct eth_received {
+	uint64_t time_ns;
+	uint32_t bytes, hash, meta;
+};
+
+struct doca_eth_rxq_event_managed_recv {
+	const struct doca_eth_rxq *queue;
+	doca_error_t status;
+	struct eth_received received;
+};
+
+struct doca_eth_rxq_event_batch_managed_recv {
+	struct object o;
+	struct doca_eth_rxq *queue;
+	uint16_t n;
+	uint32_t *meta, *hash;
+	uint64_t *times;
+	_Alignas(64) struct doca_buf *packets[];
+};
+
+struct doca_eth_rxq_task_recv {
+	struct object o;
+	struct doca_buf *pkt;
+	struct eth_received received;
+	_Alignas(64) struct doca_task task;
 };
 
 struct doca_eth_rxq {
 	struct object o;
+	enum doca_eth_rxq_type type;
 	uint32_t entries, largest;
+	struct doca_mmap *map;
 	char *packets; /* the program's memory, NULL until it is set */
-	uint32_t key; /* of its map */
+	uint32_t packets_size;
+	uint32_t key; /* of its map, for kernels */
 	struct gpu_memory *packets_memory; /* while it is started */
 	struct port_rxq queue;
 	struct eth_queue eth;
+	/* Of the CPU. posted: the buffer or the task of each place in use; posted_n: of all times, of which
+	 * the program has had `taken`. */
+	uint16_t headroom, tailroom;
+	bool metadata, hash, timestamp;
+	struct doca_buf_pool *pool;
+	void **posted;
+	uint64_t posted_n, taken;
+	bool removed, told; /* from its port; of an error */
+	struct {
+		uint32_t n, used;
+		doca_eth_rxq_task_recv_completion_cb_t done, failed;
+	} recv;
+	struct {
+		doca_eth_rxq_event_managed_recv_handler_cb_t done, failed;
+		union doca_data data;
+	} event;
+	struct {
+		doca_eth_rxq_event_batch_managed_recv_handler_cb_t done, failed;
+		union doca_data data;
+		uint32_t max, min;
+	} batch;
 	_Alignas(64) struct doca_ctx ctx;
 };
+
+static inline struct doca_eth_txq *eth_txq_of(struct doca_ctx *ctx)
+{
+	return (struct doca_eth_txq *)((char *)ctx - offsetof(struct doca_eth_txq, ctx));
+}
+
+static inline struct doca_eth_rxq *eth_rxq_of(struct doca_ctx *ctx)
+{
+	return (struct doca_eth_rxq *)((char *)ctx - offsetof(struct doca_eth_rxq, ctx));
+}
+
+/* Bytes from a packet of a queue to the next. */
+static inline uint64_t eth_stride(const struct doca_eth_rxq *q)
+{
+	return ((uint64_t)q->headroom + q->largest + q->tailroom + ALIGN - 1) / ALIGN * ALIGN;
+}
 
 /* queue.c */
 /* Start of a queue: takes its device's port, and allocates its memory, zeroed. */
 doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
 		      struct eth_queue *q);
+/* The same for a queue of the CPU; its ring is at q->host, and `words` behind it. */
+doca_error_t eth_open_host(struct doca_ctx *ctx, size_t ring, size_t words, struct eth_queue *q);
 void eth_close(struct eth_queue *q);
 /* Operations of contexts that have neither tasks nor events. */
 bool eth_quiet(struct doca_ctx *ctx);
 int eth_fileno(struct doca_ctx *ctx);
 bool eth_no_event(struct doca_ctx *ctx);
 void eth_nothing(struct doca_ctx *ctx);
-/* Start of a context whose data path is on the CPU. */
-doca_error_t eth_no_cpu_path(struct doca_ctx *ctx);
+/* Set and stop the timer for a program that waits for a queue of the CPU. */
+void eth_wait(const struct eth_queue *q);
+void eth_wait_no_more(const struct eth_queue *q);
+/* Logs the reason, unless `callbacks` are there, n is 1 to max, and the context is idle. */
+doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max);
+doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);
+
+/* Operations of queues on a GPU (txq.c, rxq.c) and on the CPU (send.c, receive.c). */
+extern const struct ctx_ops eth_txq_gpu, eth_txq_cpu, eth_rxq_gpu, eth_rxq_cpu;
+/* receive.c: frees the places of a queue that is idle. Errors: IN_USE if a buffer was not returned. */
+doca_error_t eth_rxq_close_pool(struct doca_eth_rxq *q);
 
 #endif

@@ -2,10 +2,18 @@
 /* What send and receive queues have in common. */
 #include "eth.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define WAKE_NS 100000 /* a program that waits looks so often */
+
 doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
 		      struct eth_queue *q)
 {
-	*q = (struct eth_queue){0};
+	*q = (struct eth_queue){.timer = -1};
 	doca_error_t error = softdoca_port_take(ctx->dev, &q->port);
 	if (!error)
 		error = softdoca_gpu_alloc_own(ctx->gpu, structure, ALIGN, DOCA_GPU_MEM_TYPE_GPU,
@@ -21,6 +29,23 @@ doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_
 	return error;
 }
 
+doca_error_t eth_open_host(struct doca_ctx *ctx, size_t ring, size_t words, struct eth_queue *q)
+{
+	*q = (struct eth_queue){.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)};
+	if (q->timer < 0)
+		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s",
+			      strerror(errno));
+	q->host = aligned_alloc(ALIGN, ring + words);
+	doca_error_t error = q->host ? softdoca_port_take(ctx->dev, &q->port)
+				     : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a queue");
+	if (error) {
+		eth_close(q);
+		return error;
+	}
+	memset(q->host, 0, ring + words);
+	return DOCA_SUCCESS;
+}
+
 void eth_close(struct eth_queue *q)
 {
 	struct gpu_memory *const all[] = {q->structure, q->ring, q->words};
@@ -29,7 +54,10 @@ void eth_close(struct eth_queue *q)
 			softdoca_gpu_drop(all[i]);
 	if (q->port)
 		softdoca_port_drop(q->port);
-	*q = (struct eth_queue){0};
+	free(q->host);
+	if (q->timer >= 0)
+		close(q->timer);
+	*q = (struct eth_queue){.timer = -1};
 }
 
 bool eth_quiet(struct doca_ctx *ctx)
@@ -55,10 +83,41 @@ void eth_nothing(struct doca_ctx *ctx)
 	(void)ctx;
 }
 
-doca_error_t eth_no_cpu_path(struct doca_ctx *ctx)
+static void set_timer(const struct eth_queue *q, long ns)
 {
-	(void)ctx;
-	return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-		      "Ethernet queues have their data path on a GPU: call "
-		      "doca_ctx_set_datapath_on_gpu() before doca_ctx_start()");
+	const struct itimerspec t = {.it_value.tv_nsec = ns};
+	timerfd_settime(q->timer, 0, &t, NULL);
+}
+
+void eth_wait(const struct eth_queue *q)
+{
+	set_timer(q, WAKE_NS);
+}
+
+void eth_wait_no_more(const struct eth_queue *q)
+{
+	set_timer(q, 0);
+}
+
+/* ---- settings ---- */
+
+doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max)
+{
+	if (ctx->state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the queue is started");
+	if (!callbacks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (!n || n > max)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u tasks: the number must be 1 to %u", n, max);
+	return DOCA_SUCCESS;
+}
+
+doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value)
+{
+	if (ctx->state != DOCA_CTX_STATE_IDLE)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the queue is started");
+	if (value > 1)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the value is %u, not 0 or 1", value);
+	*setting = value;
+	return DOCA_SUCCESS;
 }

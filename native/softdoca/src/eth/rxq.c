@@ -5,21 +5,11 @@
  */
 #include "eth.h"
 
-static struct doca_eth_rxq *rxq_of(struct doca_ctx *ctx)
-{
-	return (struct doca_eth_rxq *)((char *)ctx - offsetof(struct doca_eth_rxq, ctx));
-}
-
-static uint64_t stride_of(uint32_t largest)
-{
-	return ((uint64_t)largest + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static doca_error_t fill(struct doca_eth_rxq *q)
 {
 	const struct doca_gpu_eth_rxq device = {
 		.entries = q->entries,
-		.stride = stride_of(q->largest),
+		.stride = eth_stride(q),
 		.packets = (uint8_t *)q->packets,
 		.ring = (struct doca_gpu_dev_eth_rxq_entry *)q->eth.ring->addr,
 		.words = (struct doca_gpu_dev_eth_rxq_words *)q->eth.words->addr,
@@ -39,7 +29,12 @@ static doca_error_t fill(struct doca_eth_rxq *q)
 /* Keeps the memory for packets from being freed while the queue is started. */
 static doca_error_t take_packets(struct doca_eth_rxq *q)
 {
-	const uint64_t size = q->entries * stride_of(q->largest);
+	const uint64_t size = q->entries * eth_stride(q);
+	if (q->type != DOCA_ETH_RXQ_TYPE_CYCLIC)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "type %d: queues of a GPU have the type CYCLIC, %d",
+			      (int)q->type, DOCA_ETH_RXQ_TYPE_CYCLIC);
+	if (q->headroom || q->tailroom)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "packets of a CYCLIC queue have no room around them");
 	if (!q->packets)
 		return REFUSE(DOCA_ERROR_BAD_STATE,
 			      "the queue has no memory for packets: call "
@@ -57,7 +52,7 @@ static doca_error_t take_packets(struct doca_eth_rxq *q)
 
 static doca_error_t start(struct doca_ctx *ctx)
 {
-	struct doca_eth_rxq *q = rxq_of(ctx);
+	struct doca_eth_rxq *q = eth_rxq_of(ctx);
 	doca_error_t error = take_packets(q);
 	if (error)
 		return error;
@@ -77,13 +72,13 @@ static doca_error_t start(struct doca_ctx *ctx)
 
 static void ended(struct doca_ctx *ctx)
 {
-	struct doca_eth_rxq *q = rxq_of(ctx);
+	struct doca_eth_rxq *q = eth_rxq_of(ctx);
 	softdoca_port_remove_rxq(q->eth.port, &q->queue);
 	eth_close(&q->eth);
 	softdoca_gpu_drop(q->packets_memory);
 }
 
-static const struct ctx_ops on_gpu = {
+const struct ctx_ops eth_rxq_gpu = {
 	.start = start,
 	.stop = eth_nothing,
 	.quiet = eth_quiet,
@@ -93,8 +88,6 @@ static const struct ctx_ops on_gpu = {
 	.arm = eth_no_event,
 	.disarm = eth_nothing,
 };
-
-static const struct ctx_ops on_cpu = {.start = eth_no_cpu_path, .on_gpu = &on_gpu};
 
 static doca_error_t check_sizes(uint32_t burst, uint32_t largest)
 {
@@ -118,7 +111,8 @@ doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a receive queue");
 	q->entries = power_of_two(max_burst_size);
 	q->largest = max_packet_size;
-	softdoca_ctx_init(&q->ctx, dev, &on_cpu);
+	q->type = DOCA_ETH_RXQ_TYPE_CYCLIC;
+	softdoca_ctx_init(&q->ctx, dev, &eth_rxq_cpu);
 	*eth_rxq = q;
 	return DOCA_SUCCESS;
 }
@@ -126,6 +120,10 @@ doca_error_t doca_eth_rxq_create(struct doca_dev *dev, uint32_t max_burst_size,
 doca_error_t doca_eth_rxq_destroy(struct doca_eth_rxq *eth_rxq)
 {
 	CHECK_RXQ(eth_rxq);
+	doca_error_t error = eth_rxq->ctx.state == DOCA_CTX_STATE_IDLE ? eth_rxq_close_pool(eth_rxq)
+								       : DOCA_SUCCESS;
+	if (error)
+		return error;
 	return softdoca_ctx_destroy(&eth_rxq->ctx, DOCA_ERROR_BAD_STATE, softdoca_object_free,
 				    eth_rxq);
 }
@@ -141,17 +139,50 @@ struct doca_ctx *doca_eth_rxq_as_doca_ctx(struct doca_eth_rxq *eth_rxq)
 
 static doca_error_t check_type(enum doca_eth_rxq_type type)
 {
-	if (type == DOCA_ETH_RXQ_TYPE_CYCLIC)
+	if ((unsigned)type <= DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL)
 		return DOCA_SUCCESS;
-	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "type %d: queues of a GPU have the type CYCLIC, %d",
-		      (int)type, DOCA_ETH_RXQ_TYPE_CYCLIC);
+	return REFUSE(DOCA_ERROR_INVALID_VALUE, "type %d: the known ones are 0 to %d", (int)type,
+		      DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL);
 }
 
 doca_error_t doca_eth_rxq_set_type(struct doca_eth_rxq *eth_rxq, enum doca_eth_rxq_type type)
 {
 	CHECK_RXQ(eth_rxq);
 	CHECK_IDLE(eth_rxq);
-	return check_type(type);
+	doca_error_t error = check_type(type);
+	if (!error)
+		eth_rxq->type = type;
+	return error;
+}
+
+doca_error_t doca_eth_rxq_cap_get_max_burst_size(const struct doca_devinfo *devinfo,
+						 uint32_t *max_burst_size)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return SET_OUT(max_burst_size, RXQ_MAX);
+}
+
+doca_error_t doca_eth_rxq_cap_get_max_packet_size(const struct doca_devinfo *devinfo,
+						  uint32_t *max_packet_size)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return SET_OUT(max_packet_size, FRAME_MAX);
+}
+
+doca_error_t doca_eth_rxq_cap_is_type_supported(const struct doca_devinfo *devinfo,
+						enum doca_eth_rxq_type type,
+						enum doca_eth_rxq_data_path_type data_path_type)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	doca_error_t error = check_type(type);
+	if (error)
+		return error;
+	if (data_path_type == (type == DOCA_ETH_RXQ_TYPE_CYCLIC ? DOCA_ETH_RXQ_DATA_PATH_TYPE_GPU
+								: DOCA_ETH_RXQ_DATA_PATH_TYPE_CPU))
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+		      "type %d on data path %d: CYCLIC is for a GPU, the others are for the CPU", (int)type,
+		      (int)data_path_type);
 }
 
 doca_error_t doca_eth_rxq_estimate_packet_buf_size(enum doca_eth_rxq_type type, uint32_t rate,
@@ -160,17 +191,24 @@ doca_error_t doca_eth_rxq_estimate_packet_buf_size(enum doca_eth_rxq_type type, 
 						   uint8_t log_max_lro_pkt_sz, uint16_t head_size,
 						   uint16_t tail_size, uint32_t *buf_size)
 {
+	const struct doca_eth_rxq like = {
+		.largest = max_packet_size, .headroom = head_size, .tailroom = tail_size};
 	CHECK_OUT(buf_size);
+	(void)rate;
+	(void)packet_max_process_time;
+	(void)log_max_lro_pkt_sz;
 	doca_error_t error = check_type(type);
 	if (!error)
 		error = check_sizes(max_burst_size, max_packet_size);
 	if (error)
 		return error;
-	if (rate || packet_max_process_time || log_max_lro_pkt_sz || head_size || tail_size)
+	if (type == DOCA_ETH_RXQ_TYPE_REGULAR ||
+	    (type == DOCA_ETH_RXQ_TYPE_CYCLIC && (head_size || tail_size)))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-			      "rate %u, time %u, LRO %u, head %u and tail %u must be 0", rate,
-			      packet_max_process_time, log_max_lro_pkt_sz, head_size, tail_size);
-	const uint64_t size = power_of_two(max_burst_size) * stride_of(max_packet_size);
+			      "type %d with head %u and tail %u: a REGULAR queue has no memory of its own, "
+			      "packets of a CYCLIC one no room around them",
+			      (int)type, head_size, tail_size);
+	const uint64_t size = power_of_two(max_burst_size) * eth_stride(&like);
 	if (size > UINT32_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u packets of %u bytes exceed 4 GiB",
 			      max_burst_size, max_packet_size);
@@ -184,7 +222,7 @@ doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_
 	CHECK_RXQ(eth_rxq);
 	CHECK_OBJECT(mmap, OBJECT_MMAP, "a memory map");
 	CHECK_IDLE(eth_rxq);
-	const uint64_t needed = eth_rxq->entries * stride_of(eth_rxq->largest);
+	const uint64_t needed = eth_rxq->entries * eth_stride(eth_rxq);
 	if (!softdoca_mmap_attachment(mmap, eth_rxq->ctx.dev))
 		return REFUSE(DOCA_ERROR_BAD_STATE,
 			      "the map is not started, or it lacks the queue's device");
@@ -196,10 +234,13 @@ doca_error_t doca_eth_rxq_set_pkt_buf(struct doca_eth_rxq *eth_rxq, struct doca_
 	if (!mmap->writable)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map's permissions are %#x: read only",
 			      mmap->permissions);
-	doca_error_t error = doca_mmap_get_mkey(mmap, eth_rxq->ctx.dev, &eth_rxq->key);
-	if (!error)
-		eth_rxq->packets = mmap->addr + mmap_offset;
-	return error;
+	doca_error_t error = softdoca_mmap_frame_key(mmap, eth_rxq->ctx.dev, &eth_rxq->key);
+	if (error)
+		return error;
+	eth_rxq->map = mmap;
+	eth_rxq->packets = mmap->addr + mmap_offset;
+	eth_rxq->packets_size = mmap_len;
+	return DOCA_SUCCESS;
 }
 
 doca_error_t doca_eth_rxq_apply_queue_id(struct doca_eth_rxq *eth_rxq, uint16_t queue_id)
@@ -219,6 +260,7 @@ doca_error_t doca_eth_rxq_get_gpu_handle(const struct doca_eth_rxq *eth_rxq,
 {
 	CHECK_RXQ(eth_rxq);
 	CHECK_STARTED(eth_rxq);
+	CHECK_ON_GPU(eth_rxq);
 	return SET_OUT(gpu_rxq, (struct doca_gpu_eth_rxq *)eth_rxq->eth.structure->addr);
 }
 
@@ -227,36 +269,4 @@ doca_error_t doca_eth_rxq_gpu_enable_mcst_qp(struct doca_eth_rxq *eth_rxq)
 	CHECK_RXQ(eth_rxq);
 	CHECK_IDLE(eth_rxq);
 	return DOCA_SUCCESS;
-}
-
-/* ---- the data path on the CPU ---- */
-
-doca_error_t doca_eth_rxq_event_batch_managed_recv_register(
-	struct doca_eth_rxq *eth_rxq, enum doca_event_batch_events_number events_number_max,
-	enum doca_event_batch_events_number events_number_min, union doca_data event_batch_user_data,
-	doca_eth_rxq_event_batch_managed_recv_handler_cb_t success_event_batch_handler,
-	doca_eth_rxq_event_batch_managed_recv_handler_cb_t error_event_batch_handler)
-{
-	CHECK_RXQ(eth_rxq);
-	(void)events_number_max;
-	(void)events_number_min;
-	(void)event_batch_user_data;
-	(void)success_event_batch_handler;
-	(void)error_event_batch_handler;
-	return eth_no_cpu_path(&eth_rxq->ctx);
-}
-
-/* No event of this kind is delivered. */
-struct doca_ctx *doca_eth_rxq_event_batch_managed_recv_get_ctx(
-	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv)
-{
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an event",
-		     (const void *)event_batch_managed_recv);
-	return NULL;
-}
-
-void doca_eth_rxq_event_batch_managed_recv_pkt_array_free(struct doca_buf **pkt_array)
-{
-	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an array of packets",
-		     (void *)pkt_array);
 }

@@ -8,11 +8,6 @@
 
 #include "eth.h"
 
-static struct doca_eth_txq *txq_of(struct doca_ctx *ctx)
-{
-	return (struct doca_eth_txq *)((char *)ctx - offsetof(struct doca_eth_txq, ctx));
-}
-
 static doca_error_t fill(struct doca_eth_txq *q)
 {
 	const struct doca_gpu_eth_txq device = {
@@ -47,7 +42,7 @@ static void free_notes(struct doca_eth_txq *q)
 
 static doca_error_t start(struct doca_ctx *ctx)
 {
-	struct doca_eth_txq *q = txq_of(ctx);
+	struct doca_eth_txq *q = eth_txq_of(ctx);
 	doca_error_t error = eth_open(ctx, sizeof(struct doca_gpu_eth_txq),
 				      q->entries * sizeof(struct doca_gpu_dev_eth_txq_wqe),
 				      sizeof(struct doca_gpu_dev_eth_txq_words), &q->eth);
@@ -64,7 +59,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 
 static void ended(struct doca_ctx *ctx)
 {
-	struct doca_eth_txq *q = txq_of(ctx);
+	struct doca_eth_txq *q = eth_txq_of(ctx);
 	softdoca_port_remove_txq(q->eth.port, &q->queue);
 	free_notes(q);
 	eth_close(&q->eth);
@@ -114,11 +109,11 @@ static bool tell_completion(struct doca_eth_txq *q)
 
 static bool progress(struct doca_ctx *ctx)
 {
-	struct doca_eth_txq *q = txq_of(ctx);
+	struct doca_eth_txq *q = eth_txq_of(ctx);
 	return tell_completion(q) || tell_error(q);
 }
 
-static const struct ctx_ops on_gpu = {
+const struct ctx_ops eth_txq_gpu = {
 	.start = start,
 	.stop = eth_nothing,
 	.quiet = eth_quiet,
@@ -128,8 +123,6 @@ static const struct ctx_ops on_gpu = {
 	.arm = eth_no_event,
 	.disarm = eth_nothing,
 };
-
-static const struct ctx_ops on_cpu = {.start = eth_no_cpu_path, .on_gpu = &on_gpu};
 
 doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
 				 struct doca_eth_txq **eth_txq)
@@ -144,7 +137,7 @@ doca_error_t doca_eth_txq_create(struct doca_dev *dev, uint32_t max_burst_size,
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a send queue");
 	/* All threads of a block may send at once. */
 	q->entries = power_of_two(max_burst_size < TXQ_MIN ? TXQ_MIN : max_burst_size);
-	softdoca_ctx_init(&q->ctx, dev, &on_cpu);
+	softdoca_ctx_init(&q->ctx, dev, &eth_txq_cpu);
 	*eth_txq = q;
 	return DOCA_SUCCESS;
 }
@@ -167,15 +160,6 @@ struct doca_ctx *doca_eth_txq_as_doca_ctx(struct doca_eth_txq *eth_txq)
 
 /* ---- settings ---- */
 
-static doca_error_t set(struct doca_eth_txq *q, bool *setting, uint8_t value)
-{
-	CHECK_IDLE(q);
-	if (value > 1)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the value is %u, not 0 or 1", value);
-	*setting = value;
-	return DOCA_SUCCESS;
-}
-
 doca_error_t doca_eth_txq_set_type(struct doca_eth_txq *eth_txq, enum doca_eth_txq_type type)
 {
 	CHECK_TXQ(eth_txq);
@@ -190,26 +174,26 @@ doca_error_t doca_eth_txq_set_l3_chksum_offload(struct doca_eth_txq *eth_txq,
 						uint8_t enable_l3_chksum_offload)
 {
 	CHECK_TXQ(eth_txq);
-	return set(eth_txq, &eth_txq->l3_checksum, enable_l3_chksum_offload);
+	return eth_set(&eth_txq->ctx, &eth_txq->l3_checksum, enable_l3_chksum_offload);
 }
 
 doca_error_t doca_eth_txq_set_l4_chksum_offload(struct doca_eth_txq *eth_txq,
 						uint8_t enable_l4_chksum_offload)
 {
 	CHECK_TXQ(eth_txq);
-	return set(eth_txq, &eth_txq->l4_checksum, enable_l4_chksum_offload);
+	return eth_set(&eth_txq->ctx, &eth_txq->l4_checksum, enable_l4_chksum_offload);
 }
 
 doca_error_t doca_eth_txq_set_wait_on_time_offload(struct doca_eth_txq *eth_txq)
 {
 	CHECK_TXQ(eth_txq);
-	return set(eth_txq, &eth_txq->may_wait, 1);
+	return eth_set(&eth_txq->ctx, &eth_txq->may_wait, 1);
 }
 
 doca_error_t doca_eth_txq_gpu_set_uar_on_cpu(struct doca_eth_txq *eth_txq)
 {
 	CHECK_TXQ(eth_txq);
-	return set(eth_txq, &eth_txq->proxy, 1);
+	return eth_set(&eth_txq->ctx, &eth_txq->proxy, 1);
 }
 
 doca_error_t doca_eth_txq_gpu_set_completion_on_gpu(struct doca_eth_txq *eth_txq)
@@ -227,6 +211,38 @@ doca_error_t doca_eth_txq_apply_queue_id(struct doca_eth_txq *eth_txq, uint16_t 
 	eth_txq->queue.number = queue_id;
 	softdoca_port_unlock(eth_txq->eth.port);
 	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_txq_cap_get_max_burst_size(const struct doca_devinfo *devinfo,
+						 uint32_t max_send_buf_list_len,
+						 uint16_t max_lso_header_size,
+						 uint32_t *max_burst_size)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	if (max_send_buf_list_len > 1 || max_lso_header_size)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "lists of %u buffers, headers of %u bytes: a frame is a single buffer, "
+			      "and there is no LSO",
+			      max_send_buf_list_len, max_lso_header_size);
+	return SET_OUT(max_burst_size, TXQ_MAX);
+}
+
+doca_error_t doca_eth_txq_cap_get_max_lso_header_size(const struct doca_devinfo *devinfo,
+						      uint16_t *max_lso_header_size)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return SET_OUT(max_lso_header_size, 0);
+}
+
+doca_error_t doca_eth_txq_cap_is_type_supported(const struct doca_devinfo *devinfo,
+						enum doca_eth_txq_type type,
+						enum doca_eth_txq_data_path_type data_path_type)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	if (type == DOCA_ETH_TXQ_TYPE_REGULAR && (unsigned)data_path_type <= DOCA_ETH_TXQ_DATA_PATH_TYPE_GPU)
+		return DOCA_SUCCESS;
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "type %d on data path %d: the known type is REGULAR, %d",
+		      (int)type, (int)data_path_type, DOCA_ETH_TXQ_TYPE_REGULAR);
 }
 
 doca_error_t doca_eth_txq_cap_get_wait_on_time_offload_supported(
@@ -253,6 +269,7 @@ doca_error_t doca_eth_txq_get_gpu_handle(const struct doca_eth_txq *eth_txq,
 {
 	CHECK_TXQ(eth_txq);
 	CHECK_STARTED(eth_txq);
+	CHECK_ON_GPU(eth_txq);
 	return SET_OUT(gpu_txq, (struct doca_gpu_eth_txq *)eth_txq->eth.structure->addr);
 }
 
@@ -314,35 +331,4 @@ doca_error_t doca_eth_txq_gpu_event_notify_send_packet_get_timestamp(
 {
 	CHECK_OUT(event_notify);
 	return SET_OUT(packet_timestamp, event_notify->timestamp_ns);
-}
-
-/* ---- the data path on the CPU ---- */
-
-doca_error_t doca_eth_txq_task_batch_send_set_conf(
-	struct doca_eth_txq *eth_txq, enum doca_task_batch_max_tasks_number max_tasks_number,
-	uint16_t num_task_batches,
-	doca_eth_txq_task_batch_send_completion_cb_t success_task_batch_completion_cb,
-	doca_eth_txq_task_batch_send_completion_cb_t error_task_batch_completion_cb)
-{
-	CHECK_TXQ(eth_txq);
-	(void)max_tasks_number;
-	(void)num_task_batches;
-	(void)success_task_batch_completion_cb;
-	(void)error_task_batch_completion_cb;
-	return eth_no_cpu_path(&eth_txq->ctx);
-}
-
-doca_error_t doca_eth_txq_task_batch_send_allocate(struct doca_eth_txq *eth_txq, uint16_t tasks_num,
-						   union doca_data task_batch_user_data,
-						   struct doca_buf ***pkt_array,
-						   union doca_data **task_user_data_array,
-						   struct doca_task_batch **task_batch)
-{
-	CHECK_TXQ(eth_txq);
-	(void)tasks_num;
-	(void)task_batch_user_data;
-	(void)pkt_array;
-	(void)task_user_data_array;
-	(void)task_batch;
-	return eth_no_cpu_path(&eth_txq->ctx);
 }

@@ -35,6 +35,7 @@ struct doca_flow_pipe_entry {
 	struct rule rule;
 	struct forward forward;
 	struct counter counter;
+	uint32_t meta; /* as the action says; 0: none */
 };
 
 struct doca_flow_pipe {
@@ -44,6 +45,7 @@ struct doca_flow_pipe {
 	enum doca_flow_pipe_type type;
 	bool is_root;
 	char name[NAME_MAX_BYTES]; /* for captures, perhaps cut */
+	uint32_t meta; /* of the action; 0: none, UINT32_MAX: that of the entry */
 	struct doca_flow_match match, mask; /* mask: as given, or of the fields that are not 0 */
 	struct forward forward, miss;
 	struct counter missed;
@@ -77,7 +79,7 @@ uint32_t match_hash(const struct parsed *p);
 /* steer.c */
 doca_error_t forward_check(const struct doca_flow_fwd *fwd, const struct doca_flow_port *port,
 			   struct forward *out);
-int steer_frame(void *port, const uint8_t *frame, size_t size, char *rule);
+int steer_frame(void *port, const uint8_t *frame, size_t size, struct steered *s);
 
 /* pipe.c: destroys all pipes of a port. */
 void pipes_destroy(struct doca_flow_port *port);

@@ -10,6 +10,7 @@ struct doca_flow_pipe_cfg {
 	struct doca_flow_port *port;
 	enum doca_flow_pipe_type type;
 	bool is_root, has_match;
+	uint32_t meta;
 	char name[NAME_MAX_BYTES];
 	struct doca_flow_match match, mask;
 };
@@ -98,6 +99,23 @@ doca_error_t doca_flow_pipe_cfg_set_monitor(struct doca_flow_pipe_cfg *cfg,
 	return check_monitor(monitor);
 }
 
+doca_error_t doca_flow_pipe_cfg_set_actions(struct doca_flow_pipe_cfg *cfg,
+					    struct doca_flow_actions *const *actions,
+					    struct doca_flow_actions *const *actions_masks,
+					    struct doca_flow_action_descs *const *action_descs,
+					    size_t nr_actions)
+{
+	CHECK_PIPE_CFG(cfg);
+	CHECK_OUT(actions);
+	if (nr_actions != 1 || !actions[0] || actions_masks || action_descs)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%zu actions, masks at %p, descriptions at %p: there may be one action, and "
+			      "the others must be NULL",
+			      nr_actions, (void *)actions_masks, (void *)action_descs);
+	cfg->meta = actions[0]->meta.pkt_meta;
+	return DOCA_SUCCESS;
+}
+
 doca_error_t doca_flow_pipe_create(const struct doca_flow_pipe_cfg *cfg,
 				   const struct doca_flow_fwd *fwd,
 				   const struct doca_flow_fwd *fwd_miss,
@@ -120,6 +138,7 @@ doca_error_t doca_flow_pipe_create(const struct doca_flow_pipe_cfg *cfg,
 	p->port = cfg->port;
 	p->type = cfg->type;
 	p->is_root = cfg->is_root;
+	p->meta = cfg->meta;
 	memcpy(p->name, cfg->name, sizeof p->name);
 	p->match = cfg->match;
 	p->mask = cfg->mask;
@@ -175,7 +194,8 @@ void pipes_destroy(struct doca_flow_port *port)
 /* ---- entries ---- */
 
 static doca_error_t add(struct doca_flow_pipe *pipe, const struct rule *rule, uint32_t priority,
-			const struct doca_flow_fwd *fwd, struct doca_flow_pipe_entry **entry)
+			uint32_t meta, const struct doca_flow_fwd *fwd,
+			struct doca_flow_pipe_entry **entry)
 {
 	struct forward forward;
 	doca_error_t error = forward_check(fwd, pipe->port, &forward);
@@ -188,6 +208,7 @@ static doca_error_t add(struct doca_flow_pipe *pipe, const struct rule *rule, ui
 	e->priority = priority;
 	e->rule = *rule;
 	e->forward = forward;
+	e->meta = meta;
 	softdoca_port_lock(pipe->port->port);
 	struct doca_flow_pipe_entry **at = &pipe->entries;
 	while (*at && (*at)->priority <= priority)
@@ -225,10 +246,13 @@ doca_error_t doca_flow_pipe_basic_add_entry(uint16_t pipe_queue, struct doca_flo
 		error = check_monitor(monitor);
 	if (error)
 		return error;
-	if (action_idx || actions)
-		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "entries have no actions");
+	if (action_idx)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "action %u: a pipe has one, 0", action_idx);
 	match_fill(pipe, match, &rule);
-	return add(pipe, &rule, 0, fwd, entry);
+	const uint32_t meta = pipe->meta != UINT32_MAX ? pipe->meta
+			      : actions		       ? actions->meta.pkt_meta
+						       : 0;
+	return add(pipe, &rule, 0, meta, fwd, entry);
 }
 
 doca_error_t doca_flow_pipe_control_add_entry(
@@ -255,7 +279,7 @@ doca_error_t doca_flow_pipe_control_add_entry(
 		rule.value = *match;
 		mask_of(match, match_mask, &rule.mask);
 	}
-	return add(pipe, &rule, priority, fwd, entry);
+	return add(pipe, &rule, priority, 0, fwd, entry);
 }
 
 doca_error_t doca_flow_pipe_remove_entry(uint16_t pipe_queue, uint32_t flags,

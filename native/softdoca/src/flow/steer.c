@@ -87,29 +87,33 @@ static void tell(char *rule, const struct doca_flow_pipe *pipe, uint32_t entry)
 
 /* Returns where a pipe forwards a frame. */
 static const struct forward *find(struct doca_flow_pipe *pipe, const struct parsed *p, size_t size,
-				  char *rule)
+				  struct steered *s)
 {
 	uint32_t number = 1;
 	for (struct doca_flow_pipe_entry *e = pipe->entries; e; e = e->next, number++)
 		if (match_frame(&e->rule, p)) {
 			count(&e->counter, size);
-			tell(rule, pipe, number);
+			tell(s->rule, pipe, number);
+			s->meta = e->meta ? e->meta : s->meta;
 			return e->forward.type == DOCA_FLOW_FWD_NONE ? &pipe->forward : &e->forward;
 		}
 	count(&pipe->missed, size);
-	tell(rule, pipe, 0);
+	tell(s->rule, pipe, 0);
 	return &pipe->miss;
 }
 
-int steer_frame(void *port, const uint8_t *frame, size_t size, char *rule)
+int steer_frame(void *port, const uint8_t *frame, size_t size, struct steered *s)
 {
 	struct doca_flow_pipe *pipe = ((struct doca_flow_port *)port)->root;
 	struct parsed p;
 	match_parse(frame, size, &p);
 	for (int i = 0; i < CHAIN_MAX && object_is(pipe, OBJECT_FLOW_PIPE); i++) {
-		const struct forward *f = find(pipe, &p, size, rule);
-		if (f->type == DOCA_FLOW_FWD_RSS)
-			return f->queues[f->n > 1 ? match_hash(&p) % f->n : 0];
+		const struct forward *f = find(pipe, &p, size, s);
+		if (f->type == DOCA_FLOW_FWD_RSS) {
+			if (f->n > 1 || s->wants_hash)
+				s->hash = match_hash(&p);
+			return f->queues[f->n > 1 ? s->hash % f->n : 0];
+		}
 		if (f->type != DOCA_FLOW_FWD_PIPE)
 			return PORT_DROP;
 		pipe = f->pipe;

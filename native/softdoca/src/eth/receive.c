@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The data path of receive queues on the CPU: the port's thread puts frames into the places that are posted, of
+ * tasks (REGULAR) or of buffers of a pool in the program's memory (MANAGED_MEMPOOL). No public source documents
+ * the errors: they are guesses.
+ */
+#include <endian.h>
+#include <stdlib.h>
+
+#include "doca_buf_pool.h"
+#include "eth.h"
+
+#define CHECK_RECEIVE(t) CHECK_OBJECT(t, OBJECT_ETH_RECEIVE, "a receive task")
+
+static struct doca_eth_rxq_task_recv *receive_of(struct doca_task *task)
+{
+	return (struct doca_eth_rxq_task_recv *)((char *)task -
+						 offsetof(struct doca_eth_rxq_task_recv, task));
+}
+
+/* ---- places ---- */
+
+static void post(struct doca_eth_rxq *q, void *owner, const struct doca_buf *b, size_t skip, size_t room)
+{
+	const uint64_t at = q->posted_n & (q->queue.entries - 1);
+	const struct doca_mmap *m = b->mmap;
+	q->posted[at] = owner;
+	q->queue.places[at] = (struct port_place){
+		.at = (uint8_t *)m->base + (b->data - m->addr) + skip,
+		.room = room < q->largest ? room : q->largest,
+	};
+	q->posted_n++;
+	__atomic_store_n(&q->queue.words->released, q->posted_n - q->queue.entries, __ATOMIC_RELEASE);
+}
+
+/* Posts the buffers that the program has returned. */
+static void refill(struct doca_eth_rxq *q)
+{
+	uint32_t n = 0;
+	struct doca_buf *b;
+	if (!q->pool || q->removed || doca_buf_pool_get_num_free_elements(q->pool, &n))
+		return;
+	while (n-- && !doca_buf_pool_buf_alloc(q->pool, &b))
+		post(q, b, b, q->headroom, q->largest);
+}
+
+doca_error_t eth_rxq_close_pool(struct doca_eth_rxq *q)
+{
+	doca_error_t error = q->pool ? doca_buf_pool_stop(q->pool) : DOCA_SUCCESS;
+	if (error || !q->pool)
+		return error;
+	doca_buf_pool_destroy(q->pool);
+	q->pool = NULL;
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t check_map(const struct doca_mmap *m)
+{
+	if (!object_is(m, OBJECT_MMAP) || m->state != MMAP_STARTED)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the map is not started");
+	if (m->backing != BACKING_HOST || !m->base)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "the map's memory is not that of the host");
+	if (!m->writable)
+		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map's permissions are %#x: read only",
+			      m->permissions);
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t open_pool(struct doca_eth_rxq *q)
+{
+	doca_error_t error = eth_rxq_close_pool(q);
+	if (error)
+		return error;
+	if (!q->packets || q->entries * eth_stride(q) > q->packets_size)
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the queue needs %llu bytes for packets, and has %u: call "
+			      "doca_eth_rxq_set_pkt_buf()",
+			      (unsigned long long)(q->entries * eth_stride(q)),
+			      q->packets ? q->packets_size : 0);
+	error = check_map(q->map);
+	if (!error)
+		error = doca_buf_pool_create(q->entries, eth_stride(q), q->map, &q->pool);
+	if (error)
+		return error;
+	softdoca_buf_pool_begin_at(q->pool, (size_t)(q->packets - q->map->addr));
+	error = doca_buf_pool_start(q->pool);
+	if (error)
+		eth_rxq_close_pool(q);
+	return error;
+}
+
+/* ---- start and end ---- */
+
+/* Checks the settings, and stores how many places there are. */
+static doca_error_t prepare(struct doca_eth_rxq *q, uint64_t *entries)
+{
+	*entries = q->entries;
+	if (q->type == DOCA_ETH_RXQ_TYPE_CYCLIC)
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "a CYCLIC queue has its data path on a GPU: call doca_ctx_set_datapath_on_gpu(), "
+			      "or doca_eth_rxq_set_type()");
+	if (q->type == DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL && !q->event.done && !q->batch.done)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "no callback for events is registered");
+	if (q->type == DOCA_ETH_RXQ_TYPE_MANAGED_MEMPOOL)
+		return open_pool(q);
+	if (!q->recv.n)
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the queue has no tasks: call doca_eth_rxq_task_recv_set_conf()");
+	*entries = power_of_two(q->recv.n > q->entries ? q->recv.n : q->entries);
+	return DOCA_SUCCESS;
+}
+
+static void free_places(struct doca_eth_rxq *q)
+{
+	free(q->queue.places);
+	free(q->posted);
+	q->posted = NULL;
+	eth_close(&q->eth);
+}
+
+static doca_error_t start(struct doca_ctx *ctx)
+{
+	struct doca_eth_rxq *q = eth_rxq_of(ctx);
+	uint64_t n;
+	doca_error_t error = prepare(q, &n);
+	if (error)
+		return error;
+	const size_t ring = n * sizeof(struct doca_gpu_dev_eth_rxq_entry);
+	error = eth_open_host(ctx, (ring + ALIGN - 1) / ALIGN * ALIGN,
+			      sizeof(struct doca_gpu_dev_eth_rxq_words), &q->eth);
+	if (error)
+		return error;
+	q->queue = (struct port_rxq){
+		.places = calloc(n, sizeof(struct port_place)),
+		.ring = q->eth.host,
+		.words = (void *)((char *)q->eth.host + (ring + ALIGN - 1) / ALIGN * ALIGN),
+		.entries = n,
+		.largest = q->largest,
+	};
+	q->posted = calloc(n, sizeof(void *));
+	if (!q->queue.places || !q->posted) {
+		free_places(q);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %llu places", (unsigned long long)n);
+	}
+	q->queue.words->released = -n; /* none is posted */
+	q->posted_n = q->taken = 0;
+	q->removed = q->told = false;
+	refill(q);
+	softdoca_port_add_rxq(q->eth.port, &q->queue);
+	return DOCA_SUCCESS;
+}
+
+/* What was not received ends with an error. Events that were not delivered are lost. */
+static void stop(struct doca_ctx *ctx)
+{
+	struct doca_eth_rxq *q = eth_rxq_of(ctx);
+	softdoca_port_remove_rxq(q->eth.port, &q->queue);
+	q->removed = true;
+	for (; q->pool && q->taken != q->posted_n; q->taken++)
+		doca_buf_dec_refcount(q->posted[q->taken & (q->queue.entries - 1)], NULL);
+}
+
+static void ended(struct doca_ctx *ctx)
+{
+	free_places(eth_rxq_of(ctx));
+}
+
+/* ---- progress ---- */
+
+/* `taken` is beyond the frames that were received when tasks are flushed, and of a pool that was stopped. */
+static uint64_t ready(const struct doca_eth_rxq *q)
+{
+	const uint64_t end = __atomic_load_n(&q->queue.words->producer, __ATOMIC_ACQUIRE);
+	return end > q->taken ? end - q->taken : 0;
+}
+
+static bool failed(const struct doca_eth_rxq *q)
+{
+	return __atomic_load_n(&q->queue.words->failed, __ATOMIC_ACQUIRE);
+}
+
+/* Takes the next frame that is there. Returns what it was posted for. */
+static void *take(struct doca_eth_rxq *q, struct eth_received *r)
+{
+	const uint64_t at = q->taken++ & (q->queue.entries - 1);
+	const struct doca_gpu_dev_eth_rxq_entry *e = &q->queue.ring[at];
+	const struct port_place *place = &q->queue.places[at];
+	*r = (struct eth_received){.time_ns = e->timestamp_ns,
+				   .bytes = e->bytes,
+				   .hash = place->hash,
+				   .meta = be32toh(place->meta)};
+	return q->posted[at];
+}
+
+static struct doca_buf *take_packet(struct doca_eth_rxq *q, struct eth_received *r)
+{
+	struct doca_buf *b = take(q, r);
+	b->data = b->head + q->headroom;
+	b->data_len = r->bytes;
+	b->len = q->headroom + (size_t)r->bytes + q->tailroom;
+	return b;
+}
+
+static bool progress_regular(struct doca_eth_rxq *q)
+{
+	struct eth_received r = {0};
+	const bool over = failed(q); /* loaded first: what came before the failure is received */
+	const bool received = ready(q);
+	if (!received && (!over || q->taken == q->posted_n))
+		return false;
+	struct doca_eth_rxq_task_recv *t =
+		received ? take(q, &r) : q->posted[q->taken++ & (q->queue.entries - 1)];
+	t->received = r;
+	if (received)
+		t->pkt->data_len = r.bytes;
+	if (softdoca_task_landed(&t->task, received ? DOCA_SUCCESS : FLUSHED))
+		(received ? q->recv.done : q->recv.failed)(t, t->task.user_data, q->ctx.user_data);
+	return true;
+}
+
+static void deliver_one(struct doca_eth_rxq *q)
+{
+	struct doca_eth_rxq_event_managed_recv event = {.queue = q};
+	struct doca_buf *b = take_packet(q, &event.received);
+	q->event.done(&event, b, q->event.data);
+}
+
+static struct doca_eth_rxq_event_batch_managed_recv *new_batch(struct doca_eth_rxq *q, uint16_t n)
+{
+	struct doca_eth_rxq_event_batch_managed_recv *batch =
+		softdoca_object_new(OBJECT_ETH_EVENTS, sizeof *batch + n * (2 * 8 + 2 * 4));
+	if (!batch)
+		return NULL;
+	batch->queue = q;
+	batch->n = n;
+	batch->times = (uint64_t *)(batch->packets + n);
+	batch->meta = (uint32_t *)(batch->times + n);
+	batch->hash = batch->meta + n;
+	return batch;
+}
+
+/* Without memory for the batch, its frames wait. */
+static bool deliver_batch(struct doca_eth_rxq *q, uint16_t n)
+{
+	struct doca_eth_rxq_event_batch_managed_recv *batch = new_batch(q, n);
+	if (!batch)
+		return false;
+	for (uint16_t i = 0; i < n; i++) {
+		struct eth_received r;
+		batch->packets[i] = take_packet(q, &r);
+		batch->times[i] = r.time_ns;
+		batch->meta[i] = r.meta;
+		batch->hash[i] = r.hash;
+	}
+	q->batch.done(batch, n, q->batch.data, DOCA_SUCCESS, batch->packets);
+	return true;
+}
+
+static bool deliver_error(struct doca_eth_rxq *q)
+{
+	struct doca_eth_rxq_event_managed_recv event = {.queue = q, .status = FLUSHED};
+	_Alignas(64) struct doca_eth_rxq_event_batch_managed_recv batch = {.queue = q};
+	if (q->told || q->removed || !failed(q) || ready(q))
+		return false;
+	q->told = true;
+	if (q->event.failed)
+		q->event.failed(&event, NULL, q->event.data);
+	else
+		q->batch.failed(&batch, 0, q->batch.data, FLUSHED, NULL);
+	return true;
+}
+
+/* The last frames of a queue that has failed are delivered, also if they are few. */
+static bool enough(const struct doca_eth_rxq *q, uint64_t n)
+{
+	return n && (q->event.done || n >= q->batch.min || failed(q));
+}
+
+static bool progress(struct doca_ctx *ctx)
+{
+	struct doca_eth_rxq *q = eth_rxq_of(ctx);
+	if (!q->pool)
+		return progress_regular(q);
+	refill(q);
+	const uint64_t n = ready(q);
+	if (!enough(q, n))
+		return deliver_error(q);
+	if (q->batch.done)
+		return deliver_batch(q, (uint16_t)(n < q->batch.max ? n : q->batch.max));
+	deliver_one(q);
+	return true;
+}
+
+/* ---- tasks ---- */
+
+static doca_error_t submit(struct doca_task *task, uint32_t flags)
+{
+	struct doca_eth_rxq *q = eth_rxq_of(task->ctx);
+	struct doca_eth_rxq_task_recv *t = receive_of(task);
+	const struct doca_buf *b = t->pkt;
+	(void)flags;
+	CHECK_OBJECT(b, OBJECT_BUF, "a buffer");
+	if (b->first != b || b->list_len != 1)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a frame is a single buffer, not a list");
+	if (check_map(b->mmap))
+		return DOCA_ERROR_INVALID_VALUE;
+	post(q, t, b, 0, (size_t)(b->head + b->len - b->data));
+	return DOCA_SUCCESS;
+}
+
+static void free_task(struct doca_task *task)
+{
+	eth_rxq_of(task->ctx)->recv.used--;
+	object_become(task, OBJECT_FREE);
+	softdoca_object_free(receive_of(task));
+}
+
+static int fileno_of(struct doca_ctx *ctx)
+{
+	return eth_rxq_of(ctx)->eth.timer;
+}
+
+static bool arm(struct doca_ctx *ctx)
+{
+	const struct doca_eth_rxq *q = eth_rxq_of(ctx);
+	eth_wait(&q->eth);
+	return q->pool ? enough(q, ready(q)) : ready(q) || (failed(q) && q->taken != q->posted_n);
+}
+
+static void disarm(struct doca_ctx *ctx)
+{
+	eth_wait_no_more(&eth_rxq_of(ctx)->eth);
+}
+
+const struct ctx_ops eth_rxq_cpu = {
+	.start = start,
+	.stop = stop,
+	.quiet = eth_quiet,
+	.ended = ended,
+	.submit = submit,
+	.progress = progress,
+	.fileno = fileno_of,
+	.arm = arm,
+	.disarm = disarm,
+	.free_task = free_task,
+	.on_gpu = &eth_rxq_gpu,
+};
+
+doca_error_t doca_eth_rxq_task_recv_set_conf(
+	struct doca_eth_rxq *eth_rxq, doca_eth_rxq_task_recv_completion_cb_t success_completion_cb,
+	doca_eth_rxq_task_recv_completion_cb_t error_completion_cb, uint32_t num_task_recv)
+{
+	CHECK_RXQ(eth_rxq);
+	doca_error_t error = eth_check_conf(&eth_rxq->ctx, success_completion_cb && error_completion_cb,
+					    num_task_recv, RXQ_MAX);
+	if (error)
+		return error;
+	eth_rxq->recv.n = num_task_recv;
+	eth_rxq->recv.done = success_completion_cb;
+	eth_rxq->recv.failed = error_completion_cb;
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t allocate(struct doca_eth_rxq *q, struct doca_buf *pkt, union doca_data data,
+			     struct doca_eth_rxq_task_recv **out)
+{
+	if (q->ctx.state != DOCA_CTX_STATE_RUNNING || q->ctx.gpu || q->type != DOCA_ETH_RXQ_TYPE_REGULAR)
+		return REFUSE(DOCA_ERROR_BAD_STATE,
+			      "the context is not running, or its queue is not REGULAR on the CPU");
+	struct doca_eth_rxq_task_recv *t =
+		q->recv.used < q->recv.n ? softdoca_object_new(OBJECT_ETH_RECEIVE, sizeof *t) : NULL;
+	if (!t)
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "all %u tasks are allocated", q->recv.n);
+	q->recv.used++;
+	t->pkt = pkt;
+	softdoca_task_init(&t->task, &q->ctx, data);
+	*out = t;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_task_recv_allocate_init(struct doca_eth_rxq *eth_rxq, struct doca_buf *pkt,
+						  union doca_data user_data,
+						  struct doca_eth_rxq_task_recv **task_recv)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_OBJECT(pkt, OBJECT_BUF, "a buffer");
+	CHECK_OUT(task_recv);
+	enum pe_entry how = softdoca_pe_enter(eth_rxq->ctx.pe);
+	if (how == PE_BUSY)
+		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
+	doca_error_t error = allocate(eth_rxq, pkt, user_data, task_recv);
+	softdoca_pe_leave(eth_rxq->ctx.pe, how);
+	return error;
+}
+
+struct doca_task *doca_eth_rxq_task_recv_as_doca_task(struct doca_eth_rxq_task_recv *task_recv)
+{
+	if (object_is(task_recv, OBJECT_ETH_RECEIVE))
+		return &task_recv->task;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not a receive task", (void *)task_recv);
+	return NULL;
+}
+
+doca_error_t doca_eth_rxq_task_recv_set_pkt(struct doca_eth_rxq_task_recv *task_recv,
+					    struct doca_buf *pkt)
+{
+	CHECK_RECEIVE(task_recv);
+	CHECK_OBJECT(pkt, OBJECT_BUF, "a buffer");
+	if (task_recv->task.in_flight)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "the task is in flight");
+	task_recv->pkt = pkt;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_task_recv_get_pkt(const struct doca_eth_rxq_task_recv *task_recv,
+					    struct doca_buf **pkt)
+{
+	CHECK_RECEIVE(task_recv);
+	return SET_OUT(pkt, task_recv->pkt);
+}
+
+/* ---- numbers of a frame ---- */
+
+/* Stores a number that the queue was asked for. */
+#define GET(asked, setter, out, value)                                              \
+	do {                                                                        \
+		if (!(asked))                                                       \
+			return REFUSE(DOCA_ERROR_BAD_STATE, setter "() was not called"); \
+		return SET_OUT(out, value);                                         \
+	} while (0)
+#define GET_METADATA(q, out, value) GET((q)->metadata, "doca_eth_rxq_set_metadata_num", out, value)
+#define GET_HASH(q, out, value)	    GET((q)->hash, "doca_eth_rxq_set_rx_hash", out, value)
+#define GET_TIME(q, out, value)	    GET((q)->timestamp, "doca_eth_rxq_set_timestamp", out, value)
+
+doca_error_t
+doca_eth_rxq_task_recv_get_metadata_array(const struct doca_eth_rxq_task_recv *task_recv,
+					  const uint32_t **metadata_array)
+{
+	CHECK_RECEIVE(task_recv);
+	GET_METADATA(eth_rxq_of(task_recv->task.ctx), metadata_array, &task_recv->received.meta);
+}
+
+doca_error_t doca_eth_rxq_task_recv_get_rx_hash(const struct doca_eth_rxq_task_recv *task_recv,
+						uint32_t *rx_hash)
+{
+	CHECK_RECEIVE(task_recv);
+	GET_HASH(eth_rxq_of(task_recv->task.ctx), rx_hash, task_recv->received.hash);
+}
+
+doca_error_t doca_eth_rxq_task_recv_get_timestamp(const struct doca_eth_rxq_task_recv *task_recv,
+						  uint64_t *timestamp)
+{
+	CHECK_RECEIVE(task_recv);
+	GET_TIME(eth_rxq_of(task_recv->task.ctx), timestamp, task_recv->received.time_ns);
+}
+
+doca_error_t doca_eth_rxq_event_managed_recv_get_status(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv)
+{
+	CHECK_OUT(event_managed_recv);
+	return event_managed_recv->status;
+}
+
+doca_error_t doca_eth_rxq_event_managed_recv_get_metadata_array(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv,
+	const uint32_t **metadata_array)
+{
+	CHECK_OUT(event_managed_recv);
+	GET_METADATA(event_managed_recv->queue, metadata_array, &event_managed_recv->received.meta);
+}
+
+doca_error_t doca_eth_rxq_event_managed_recv_get_rx_hash(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint32_t *rx_hash)
+{
+	CHECK_OUT(event_managed_recv);
+	GET_HASH(event_managed_recv->queue, rx_hash, event_managed_recv->received.hash);
+}
+
+doca_error_t doca_eth_rxq_event_managed_recv_get_timestamp(
+	const struct doca_eth_rxq_event_managed_recv *event_managed_recv, uint64_t *timestamp)
+{
+	CHECK_OUT(event_managed_recv);
+	GET_TIME(event_managed_recv->queue, timestamp, event_managed_recv->received.time_ns);
+}
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_get_metadata_array(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
+	const uint32_t **metadata_array)
+{
+	CHECK_OUT(event_batch_managed_recv);
+	GET_METADATA(event_batch_managed_recv->queue, metadata_array, event_batch_managed_recv->meta);
+}
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_get_rx_hash_array(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
+	const uint32_t **rx_hash_array)
+{
+	CHECK_OUT(event_batch_managed_recv);
+	GET_HASH(event_batch_managed_recv->queue, rx_hash_array, event_batch_managed_recv->hash);
+}
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_get_timestamp_array(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv,
+	const uint64_t **timestamp_array)
+{
+	CHECK_OUT(event_batch_managed_recv);
+	GET_TIME(event_batch_managed_recv->queue, timestamp_array, event_batch_managed_recv->times);
+}
+
+uint32_t doca_eth_rxq_event_batch_managed_recv_metadata_array_get_metadata(
+	const uint32_t *metadata_array, uint8_t metadata_num, uint16_t packet_index,
+	uint8_t metadata_index)
+{
+	return metadata_array ? metadata_array[(size_t)packet_index * metadata_num + metadata_index] : 0;
+}
+
+struct doca_ctx *doca_eth_rxq_event_batch_managed_recv_get_ctx(
+	const struct doca_eth_rxq_event_batch_managed_recv *event_batch_managed_recv)
+{
+	if (event_batch_managed_recv)
+		return &event_batch_managed_recv->queue->ctx;
+	softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "the batch is NULL");
+	return NULL;
+}
+
+void doca_eth_rxq_event_batch_managed_recv_pkt_array_free(struct doca_buf **pkt_array)
+{
+	struct doca_eth_rxq_event_batch_managed_recv *batch =
+		(void *)((uintptr_t)pkt_array -
+			 offsetof(struct doca_eth_rxq_event_batch_managed_recv, packets));
+	if (!object_is(batch, OBJECT_ETH_EVENTS)) {
+		softdoca_log(DOCA_LOG_LEVEL_WARNING, __func__, "%p is not an array of packets",
+			     (void *)pkt_array);
+		return;
+	}
+	for (uint16_t i = 0; i < batch->n; i++)
+		if (object_is(batch->packets[i], OBJECT_BUF))
+			doca_buf_dec_refcount(batch->packets[i], NULL);
+	softdoca_object_free(batch);
+}
+
+/* ---- settings ---- */
+
+doca_error_t doca_eth_rxq_set_metadata_num(struct doca_eth_rxq *eth_rxq, uint8_t metadata_num)
+{
+	CHECK_RXQ(eth_rxq);
+	return eth_set(&eth_rxq->ctx, &eth_rxq->metadata, metadata_num);
+}
+
+doca_error_t doca_eth_rxq_set_rx_hash(struct doca_eth_rxq *eth_rxq, uint8_t enable_rx_hash)
+{
+	CHECK_RXQ(eth_rxq);
+	return eth_set(&eth_rxq->ctx, &eth_rxq->hash, enable_rx_hash);
+}
+
+doca_error_t doca_eth_rxq_set_timestamp(struct doca_eth_rxq *eth_rxq, uint8_t enable_timestamp)
+{
+	CHECK_RXQ(eth_rxq);
+	return eth_set(&eth_rxq->ctx, &eth_rxq->timestamp, enable_timestamp);
+}
+
+doca_error_t doca_eth_rxq_set_packet_headroom(struct doca_eth_rxq *eth_rxq, uint16_t headroom_size)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	eth_rxq->headroom = headroom_size;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_set_packet_tailroom(struct doca_eth_rxq *eth_rxq, uint16_t tailroom_size)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	eth_rxq->tailroom = tailroom_size;
+	return DOCA_SUCCESS;
+}
+
+static doca_error_t may_register(const struct doca_eth_rxq *q, bool callbacks)
+{
+	if (!callbacks)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
+	if (q->event.done || q->batch.done)
+		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "callbacks for events are registered");
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_event_managed_recv_register(
+	struct doca_eth_rxq *eth_rxq, union doca_data event_user_data,
+	doca_eth_rxq_event_managed_recv_handler_cb_t success_event_cb,
+	doca_eth_rxq_event_managed_recv_handler_cb_t error_event_cb)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	doca_error_t error = may_register(eth_rxq, success_event_cb && error_event_cb);
+	if (error)
+		return error;
+	eth_rxq->event.done = success_event_cb;
+	eth_rxq->event.failed = error_event_cb;
+	eth_rxq->event.data = event_user_data;
+	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_eth_rxq_event_batch_managed_recv_register(
+	struct doca_eth_rxq *eth_rxq, enum doca_event_batch_events_number events_number_max,
+	enum doca_event_batch_events_number events_number_min, union doca_data event_batch_user_data,
+	doca_eth_rxq_event_batch_managed_recv_handler_cb_t success_event_batch_handler,
+	doca_eth_rxq_event_batch_managed_recv_handler_cb_t error_event_batch_handler)
+{
+	CHECK_RXQ(eth_rxq);
+	CHECK_IDLE(eth_rxq);
+	doca_error_t error =
+		may_register(eth_rxq, success_event_batch_handler && error_event_batch_handler);
+	if (error)
+		return error;
+	if ((unsigned)events_number_max > DOCA_EVENT_BATCH_EVENTS_NUMBER_128 ||
+	    events_number_min > events_number_max || 1u << events_number_min > eth_rxq->entries)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE,
+			      "numbers %d to %d of events: they must be 0 to %d, and a queue of %u packets "
+			      "must hold the minimum",
+			      (int)events_number_min, (int)events_number_max,
+			      DOCA_EVENT_BATCH_EVENTS_NUMBER_128, eth_rxq->entries);
+	eth_rxq->batch.done = success_event_batch_handler;
+	eth_rxq->batch.failed = error_event_batch_handler;
+	eth_rxq->batch.data = event_batch_user_data;
+	eth_rxq->batch.max = 1u << events_number_max;
+	eth_rxq->batch.min = 1u << events_number_min;
+	return DOCA_SUCCESS;
+}
