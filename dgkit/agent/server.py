@@ -59,6 +59,7 @@ _ENDED = (zmq.ETERM, zmq.ENOTSOCK)  # errors of a socket that no longer exists
 _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
+_MOVERS = ("soft", "cuda", "doca", "softdoca")  # providers that move bytes for NCCL's plugin
 _RETRY_MS = 5  # interval of retries for connections that did not accept a reply
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
@@ -114,7 +115,7 @@ class Agent:
     def _open_mover(self, options: ServeOptions) -> Mover | None:
         """Serve NCCL's plugin, beside a Unix socket."""
         path = self._listener.address.path
-        moves = options.role == "dpu" and options.provider in ("soft", "cuda") and not options.rules
+        moves = options.role == "dpu" and options.provider in _MOVERS and not options.rules
         return Mover(self._device, addresses.mover_path(path)) if moves and path else None
 
     @property

@@ -30,8 +30,8 @@ def nccl() -> None:
 _dpu = click.option(
     "--dpu",
     metavar="ADDRESS",
-    help="Agent of this machine (`dgkit serve`, for GPU memory with --provider cuda) that moves "
-    "the bytes. Default: NCCL's own process.",
+    help="Agent of this machine (`dgkit serve`, for GPU memory with --provider cuda, by DOCA with "
+    "--provider doca or softdoca) that moves the bytes. Default: NCCL's own process.",
 )
 
 

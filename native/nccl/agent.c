@@ -25,7 +25,7 @@ struct agent {
 	uint64_t head, collected;
 	struct dg_mapping *mapping;
 	struct mover_ring *ring; /* in it */
-	char address[256];
+	char address[256], provider[32];
 };
 
 static bool is_same_user(int fd)
@@ -54,7 +54,7 @@ static int connect_to(struct agent *a)
 		return dg_fail_errno("cannot create a socket");
 	if (connect(a->fd, (struct sockaddr *)&to, sizeof to) || !is_same_user(a->fd))
 		return dg_fail_errno("cannot connect to the DPU agent %s (DGKIT_NCCL_DPU), which must be "
-				     "`dgkit serve` with the provider soft or cuda", a->address);
+				     "`dgkit serve` with the provider soft, cuda, doca or softdoca", a->address);
 	return 0;
 }
 
@@ -110,6 +110,7 @@ int agent_open(struct agent **out)
 	if (ring >= 0) {
 		rc = ask(a, &hello, &ring);
 		close(ring);
+		snprintf(a->provider, sizeof a->provider, "%.31s", (char *)hello.descriptor);
 	} else {
 		rc = ring;
 	}
@@ -191,4 +192,9 @@ bool agent_ended(struct agent *a)
 const char *agent_address(const struct agent *a)
 {
 	return a->address;
+}
+
+const char *agent_provider(const struct agent *a)
+{
+	return a->provider;
 }

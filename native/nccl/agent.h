@@ -26,5 +26,7 @@ int agent_poll(struct agent *a, dg_wc *wc, uint32_t n);
 /* Whether the agent has ended; looks at the socket. */
 bool agent_ended(struct agent *a);
 const char *agent_address(const struct agent *a);
+/* The provider whose exports of host memory the agent imports. */
+const char *agent_provider(const struct agent *a);
 
 #endif

@@ -79,7 +79,8 @@ struct mailbox {
 };
 
 
-/* AGENT: no device, but an agent. */
+/* AGENT: an agent, which moves the bytes; its device only exports this rank's memory, to an agent that
+ * uses DOCA. */
 enum engine_kind { SOFT, CUDA, AGENT, ENGINES };
 
 /* A peer's part of a collective registration. engine: which one imported it. region: NULL for GPU
@@ -190,8 +191,8 @@ struct message {
 	uint32_t sequence, kind, length;
 	int32_t status;
 	uint64_t size;
-	uint32_t on_gpu, reserved;
-	uint8_t descriptor[DG_DESCRIPTOR_MAX];
+	uint32_t on_gpu, agent_length;
+	uint8_t descriptor[DG_DESCRIPTOR_MAX], agent_descriptor[DG_DESCRIPTOR_MAX];
 };
 enum message_kind { MESSAGE_MEMORY = 1, MESSAGE_IMPORTED = 2 };
 

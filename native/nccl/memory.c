@@ -39,6 +39,16 @@ static int engine_open(struct comm *c, uint32_t kind, const dg_memory *at)
 			    : dg_queue_open(e->dev, QUEUE_DEPTH, DG_PATH_AUTO, 0, MOVE_NS, &e->queue);
 }
 
+/* Opens the device that exports memory to the agent, unless one of this process's engines does. */
+static int agent_device_open(struct comm *c)
+{
+	struct engine *e = &c->engines[AGENT];
+	const dg_device_config config = {0};
+	if (!e->agent || e->dev || !strcmp(agent_provider(e->agent), "soft"))
+		return 0;
+	return dg_device_open(agent_provider(e->agent), &config, &e->dev);
+}
+
 int memory_local_id(struct comm *c, struct memory *m, uint32_t engine, uint32_t *id)
 {
 	dg_region_info info;
@@ -77,7 +87,12 @@ static int register_own(struct comm *c, struct memory *m, void *addr, uint64_t s
 		rc = engine_open(c, CUDA, &m->at);
 	if (!rc)
 		rc = engine_open(c, SOFT, NULL); /* for host memory of other ranks */
-	return rc ? rc : memory_local_id(c, m, m->engine, &id);
+	if (!rc)
+		rc = agent_device_open(c);
+	if (!rc)
+		rc = memory_local_id(c, m, m->engine, &id);
+	const bool exports = c->engines[AGENT].dev && m->engine == SOFT;
+	return rc || !exports ? rc : memory_local_id(c, m, AGENT, &id);
 }
 
 static int import_part(struct comm *c, const struct message *from, struct remote_memory *to)
@@ -96,7 +111,9 @@ static int import_part(struct comm *c, const struct message *from, struct remote
 	if (!rc)
 		to->id = info.id;
 	if (!rc && c->engines[AGENT].agent)
-		rc = agent_import(c->engines[AGENT].agent, from->descriptor, from->length, from->on_gpu,
+		rc = agent_import(c->engines[AGENT].agent,
+				  from->agent_length ? from->agent_descriptor : from->descriptor,
+				  from->agent_length ? from->agent_length : from->length, from->on_gpu,
 				  &to->agent_id);
 	return rc;
 }
@@ -122,15 +139,20 @@ static int all_succeeded(const struct comm *c, int own, const struct message *al
 	return own;
 }
 
+static int export(dg_region *r, uint8_t *descriptor, uint32_t *length)
+{
+	const int n = dg_region_export(r, access_all, descriptor, DG_DESCRIPTOR_MAX);
+	*length = n < 0 ? 0 : (uint32_t)n;
+	return n < 0 ? n : 0;
+}
+
 static int exchange(struct comm *c, struct memory *m, int rc, struct message *all)
 {
 	struct message own = {.kind = MESSAGE_MEMORY, .size = m->at.size, .on_gpu = m->engine == CUDA};
-	if (!rc && m->at.kind != DG_KIND_CUDA_OWN) {
-		const int n = dg_region_export(m->local[m->engine], access_all, own.descriptor,
-					       sizeof own.descriptor);
-		rc = n < 0 ? n : 0;
-		own.length = n < 0 ? 0 : (uint32_t)n;
-	}
+	if (!rc && m->at.kind != DG_KIND_CUDA_OWN)
+		rc = export(m->local[m->engine], own.descriptor, &own.length);
+	if (!rc && m->local[AGENT])
+		rc = export(m->local[AGENT], own.agent_descriptor, &own.agent_length);
 	own.status = rc;
 	int told = comm_exchange(c, &own, all);
 	if (told)

@@ -3,8 +3,8 @@
  * The mover: moves bytes for other processes of this user, which name both sides by descriptors, as
  * a DPU does for a host. Each client has a thread and queues of its own, so none waits for another.
  *
- * Between the memory of two GPUs, or within one, the device copies in one operation. Otherwise the
- * bytes take two: a read into staging memory of this process, and a write from there, in chunks. A
+ * Between the memory of two GPUs, or within one, CUDA copies in one operation. Otherwise the bytes
+ * take two: a read into staging memory of this process, and a write from there, in chunks. A
  * move has at most one operation in progress; all moves of a client advance in each pass, and their
  * next operations are posted with one doorbell.
  *
@@ -90,7 +90,8 @@ struct client {
 };
 
 struct dg_mover {
-	dg_device *devices[SIDES]; /* HOST: the mover's own, for its first client; GPU: the caller's, or NULL */
+	dg_device *devices[SIDES]; /* NULL: none moves such memory */
+	dg_device *own;		   /* for host memory, opened for the first client of a mover without DOCA */
 	int fd, stop_fd;
 	char path[sizeof ((struct sockaddr_un *)NULL)->sun_path];
 	pthread_t acceptor;
@@ -328,8 +329,9 @@ static bool answer(struct client *c, struct mover_message *m, int fd)
 		rc = import(c, m);
 	m->status = rc;
 	m->length = 0;
-	if (rc)
-		strncpy((char *)m->descriptor, dg_last_error(), sizeof m->descriptor - 1);
+	if (rc || m->kind == MOVER_HELLO)
+		strncpy((char *)m->descriptor, rc ? dg_last_error() : c->mover->devices[HOST]->ops->name,
+			sizeof m->descriptor - 1);
 	return dg_unix_socket_send(c->fd, m, sizeof *m, NULL, 0) == sizeof *m &&
 	       (!rc || m->kind == MOVER_IMPORT);
 }
@@ -388,7 +390,9 @@ static bool is_same_user(int fd)
 static bool open_host(struct dg_mover *m)
 {
 	const dg_device_config config = {0};
-	return m->devices[HOST] || !dg_device_open("soft", &config, &m->devices[HOST]);
+	if (!m->devices[HOST] && !dg_device_open("soft", &config, &m->own))
+		m->devices[HOST] = m->own;
+	return m->devices[HOST];
 }
 
 static void accept_client(struct dg_mover *m)
@@ -474,8 +478,8 @@ static void mover_free(struct dg_mover *m)
 		close(m->fd);
 	if (m->stop_fd >= 0)
 		close(m->stop_fd);
-	if (m->devices[HOST] && !dg_device_close(m->devices[HOST], CLOSE_NS))
-		m->devices[HOST] = NULL;
+	if (m->own)
+		dg_device_close(m->own, CLOSE_NS);
 	free(m);
 }
 
@@ -486,7 +490,8 @@ int dg_mover_open(dg_device *dev, const char *path, dg_mover **out)
 	if (!m)
 		return dg_fail(ENOMEM, "out of memory for a mover");
 	m->fd = -1;
-	m->devices[GPU] = dev->gpu ? dev : NULL;
+	m->devices[GPU] = dev->ops == &dg_cuda_ops ? dev : NULL;
+	m->devices[HOST] = dev->ops == &dg_doca_ops || dev->ops == &dg_softdoca_ops ? dev : NULL;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC);
 	int rc = m->stop_fd < 0 ? dg_fail_errno("cannot create an eventfd") : listen_at(m, path);
 	if (!rc) {

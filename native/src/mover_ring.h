@@ -4,7 +4,8 @@
  *
  * The first message is MOVER_HELLO, with the ring's memfd. MOVER_IMPORT names memory by a descriptor;
  * its reply has the number by which requests then name it. Each message but MOVER_RELEASE has a
- * reply of the same kind: status 0, or a negative errno and a text in the place of the descriptor.
+ * reply of the same kind: status 0, or a negative errno and a text in the place of the descriptor,
+ * where the reply to MOVER_HELLO names the provider whose exports of host memory it imports.
  * Either side has ended when the socket has.
  *
  * Order. The client stores a request, then `head` with release; the mover loads `head` with acquire.

@@ -126,6 +126,25 @@ def test_a_rank_that_is_killed_leaves_the_agent_to_others(dpu):
     assert nccl.selftest(2, rounds=5, processes=True, dpu=dpu.address)["puts"]
 
 
+@pytest.fixture(scope="module")
+def doca_dpu():
+    with agent(provider="softdoca") as running:
+        yield running
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_an_agent_moves_the_bytes_by_doca(processes, doca_dpu):
+    given = {"rounds": 10, "dpu": doca_dpu.address, "processes": processes}
+    assert nccl.selftest(3, **given, kill=processes)["puts"]
+    assert nccl.selftest(2, **given)["puts"]
+
+
+def test_a_rank_exports_its_memory_by_doca_to_such_an_agent(doca_dpu, monkeypatch, capsys):
+    monkeypatch.setenv("SOFTDOCA_LIB", "/nonexistent")
+    assert main(["nccl", "selftest", "--rounds", "1", "--dpu", doca_dpu.address]) == 1
+    assert "/nonexistent" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [["--processes"], []])
 def test_a_killed_agent_is_an_error_within_2_s(options, monkeypatch):
     program = nccl.plugin_path().with_name("nccl-selftest")
