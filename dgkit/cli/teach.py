@@ -21,8 +21,9 @@ _IMAGE = re.compile(r"[\w./:@-]+", re.ASCII)
 def teach() -> None:
     """Make a course of graded labs, check a lab at the terminal, configure servers for a class.
 
-    The labs are notebooks of nbgrader (`pip install '.[teach]'`); notebooks/labs/README.md is the
-    instructor's guide.
+    The labs are notebooks of nbgrader (`pip install '.[teach]'`). Their sources, with solutions and
+    hidden tests, are for instructors alone, and not in dgkit: `pip install ./notebooks/labs`.
+    notebooks/labs/README.md is the instructor's guide.
 
     \b
     Examples:

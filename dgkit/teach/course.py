@@ -1,7 +1,8 @@
-"""Creation of an nbgrader course with the labs of this package."""
+"""Creation of an nbgrader course with the labs, which the distribution dgkit-labs has."""
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
 import shutil
 import tempfile
@@ -58,10 +59,10 @@ c.Grader.allow_not_isolated = False
 
 
 def labs_folder() -> Path:
-    """Return the folder of the labs' sources: of the installed package, or of the repository."""
-    here = Path(__file__).resolve().parent
-    installed = here / "labs"
-    return installed if installed.is_dir() else here.parents[1] / "notebooks/labs/source"
+    """Return the folder of the labs' sources: of the package dgkit-labs, or of the repository."""
+    if (spec := importlib.util.find_spec("dgkit_labs")) and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)), "source").resolve()
+    return Path(__file__).resolve().parents[2] / "notebooks/labs/source"
 
 
 def init(course: Path) -> list[str]:
@@ -78,7 +79,10 @@ def init(course: Path) -> list[str]:
     """
     labs = labs_folder()
     if not labs.is_dir():
-        raise FileNotFoundError(f"the labs are not in {labs}: reinstall dgkit")
+        raise FileNotFoundError(
+            "the labs, with their solutions, are not in dgkit: in the folder of its sources, "
+            "`pip install ./notebooks/labs`"
+        )
     if exists := course.exists():
         if not course.is_dir() or any(course.iterdir()):
             raise FileExistsError(f"{course} exists and is not empty: name a new folder")

@@ -260,21 +260,8 @@ def _check_rate(got: Any, rate: float, limit: float, device: Device, size: int) 
     )
 
 
-def test_depth(explore: Function, smallest_depth: Function) -> None:
-    """Test smallest_depth: within 1 or 10 % of the depth that gives a share of the highest rate."""
-    rng, report = verdict.seeded("depth"), verdict.Report(concepts.LAB4)
-    device = Device(Parameters.random(rng), rng.random())
-    with submission.local(explore, smallest_depth) as (first, second):
-        notes: Any = None
-        for number, (size, share) in enumerate(((64, 0.5), (64, 0.9), (4096, 0.8), (1 << 18, 0.5))):
-            title = f"{share:.0%} of the highest rate, {size} bytes"
-            with report.case(title, "depth", required=number == 0):
-                notes = first(device) if notes is None else notes
-                _check_depth(second(notes, size, share), size, share, device)
-    report.finish()
-
-
-def _check_depth(got: Any, size: int, share: float, device: Device) -> None:
+def check_depth(got: Any, size: int, share: float, device: Device) -> None:
+    """Expect the smallest depth that gives a share of the highest rate, within 1 or 10 %."""
     expect(type(got) is int, f"it returned {got!r:.60}; it must return an int")
     right = max(1, math.ceil(share * device.parameters.knee(size)))
     if abs(got - right) <= max(1, 0.1 * right):

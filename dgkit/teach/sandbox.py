@@ -286,7 +286,9 @@ def _without(path: Path, hidden: Sequence[str]) -> list[str]:
         return [str(path)]
     if str(path) in inside:
         return []
-    return [shown for each in sorted(path.iterdir()) for shown in _without(each, inside)]
+    found = sorted({each.resolve() for each in path.iterdir()})  # lib64 is a link to lib
+    inner = [each for each in found if not path.is_relative_to(each)]
+    return [shown for each in inner for shown in _without(each, inside)]
 
 
 @functools.cache

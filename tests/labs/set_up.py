@@ -3,9 +3,9 @@
     python tests/labs/set_up.py dgkit-*.whl [--json FILE]
 
 It makes a virtual environment and a course in a temporary folder, with the commands of
-notebooks/labs/README.md: pip install of the wheel with [teach] (without pip's cache), `dgkit teach
-init`, and for each lab nbgrader's generate_assignment and release_assignment. What a person types
-and reads meanwhile is not measured.
+notebooks/labs/README.md: pip install of the wheel with [teach] and of the labs (without pip's
+cache), `dgkit teach init`, and for each lab nbgrader's generate_assignment and release_assignment.
+What a person types and reads meanwhile is not measured.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # tests, for support
 from support import json_lines
 
 from dgkit.report import Machine
+
+LABS = Path(__file__).resolve().parents[2] / "notebooks/labs"
 
 
 def do(*words: str | Path, cwd: Path) -> None:
@@ -51,7 +53,10 @@ def set_up(folder: Path, wheel: Path) -> dict[str, float]:
         seconds[name] = round(time.monotonic() - start, 1)
 
     step("python -m venv", (sys.executable, "-m", "venv", folder / "venv"))
-    step("pip install", (python, "-m", "pip", "install", "--quiet", f"{wheel.resolve()}[teach]"))
+    step(
+        "pip install",
+        (python, "-m", "pip", "install", "--quiet", f"{wheel.resolve()}[teach]", LABS),
+    )
     step("dgkit teach init", ("dgkit", "teach", "init", course))
     labs = sorted(path.name for path in (course / "source").iterdir())
     generate = ("nbgrader", "generate_assignment", "--create")

@@ -19,6 +19,7 @@ from dgkit.cli import main, teach
 from dgkit.teach import concepts, course, hints, sandbox
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
+SECRET = r"### BEGIN (?:SOLUTION|HIDDEN TESTS)(.*?)### END"
 NBGRADER = """
 import sys
 from nbgrader.apps import NbGraderAPI
@@ -68,6 +69,13 @@ def test_a_course_is_private_and_has_its_own_seed(tmp_path):
     assert course.read_seed(tmp_path / "one") != course.read_seed(tmp_path / "two")
 
 
+def test_without_the_instructors_package_no_course_is_made(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(course, "labs_folder", lambda: tmp_path / "missing")
+    assert main(["teach", "init", str(tmp_path / "dma101")]) == 1
+    assert "pip install ./notebooks/labs" in capsys.readouterr().err
+    assert not (tmp_path / "dma101").exists()
+
+
 def test_a_course_replaces_no_file(tmp_path, capsys):
     (tmp_path / "mine").write_text("mine")
     assert main(["teach", "init", str(tmp_path)]) == 1
@@ -75,9 +83,26 @@ def test_a_course_replaces_no_file(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
+def test_dgkit_itself_has_neither_solutions_nor_hidden_tests():
+    """Students install it; the labs' sources are a distribution of their own, dgkit-labs."""
+    package = Path(course.__file__).parents[1]
+    files = [path for kind in ("py", "ipynb", "md") for path in package.rglob(f"*.{kind}")]
+    code = {line.strip() for path in files for line in path.read_text().splitlines()}
+    assert len(code) > 10_000
+    for lab in LABS:
+        secret = "".join(
+            part
+            for cell in json.loads(source(lab).read_text())["cells"]
+            for part in re.findall(SECRET, "".join(cell["source"]), re.DOTALL)
+        )
+        lines = {line.strip() for line in secret.splitlines() if len(line.strip()) > 40}
+        assert len(lines) > 10
+        assert len(lines & code) <= 2, "more than the first lines, which visible tests have, too"
+
+
 def test_the_release_has_neither_solutions_nor_hidden_tests_nor_rubric(released):
     text = (released / "release/lab1/find_the_bytes.ipynb").read_text()
-    for secret in ("unpack(", "crc32(data", "test_damage(walk)", "Rubric", "BEGIN", "seqlock"):
+    for secret in ("unpack(", "crc32(data", "ends too early", "Rubric", "BEGIN", "seqlock"):
         assert secret in source("lab1").read_text()
         assert secret not in text
     assert text.count("NotImplementedError") == 3

@@ -103,7 +103,7 @@ def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path):
     open_ = [folder for folder in labs.parents if not folder.stat().st_mode & 0o001]
     labs.chmod(0o755)
     assert doctor._solutions(labs).verdict == ("fine" if open_ else "note")
-    assert "reinstall" in doctor._solutions(tmp_path / "none").remedy
+    assert "pip install" in doctor._solutions(tmp_path / "none").remedy
 
 
 def test_the_doctor_of_a_course_sees_a_port_that_is_taken():

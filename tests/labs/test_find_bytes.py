@@ -85,7 +85,7 @@ import dgkit.teach.verdict as verdict
 import dgkit.teach.codec as codec
 verdict.expect = lambda *_: None
 verdict.Grading.share = 1.0
-lab._check_header = lab._check_walk = lab._check_node = lab._check_refused = lambda *_: None
+lab.check_header = lab.check_walk = lab._check_node = lab.check_refused = lambda *_: None
 for name in dir(lab):
     if name.startswith("test_"):
         setattr(lab, name, lambda *_: None)
@@ -108,7 +108,7 @@ print(20.0)
     "returns what the visible tests want": """
 from dgkit.teach import find_bytes, verdict
 rng = verdict.seeded("walk")
-return [list(pair) for pair in find_bytes._List(rng, 6).live]
+return [list(pair) for pair in find_bytes.LinkedList(rng, 6).live]
 """,
     "sends answers that nobody asked for": """
 import json, os, struct

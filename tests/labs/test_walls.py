@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes.waiting import until
+from support.teaching import source
 
 from dgkit.teach import cgroup, course, landlock, sandbox, student_notebook
 from dgkit.teach.submission import Submission, SubmissionFailed
@@ -179,7 +180,7 @@ def test_a_submission_sees_neither_files_of_the_host_nor_copies_of_the_labs(isol
     for folder in (copy, *copy.parents[:3]):
         folder.chmod(0o755)
     files = [Path(folder, "dgkit-host-file") for folder in sandbox._FOLDERS]
-    hidden = [f"{HIDDEN[0]}/lab1", *map(str, (copy, *files)), "/etc/passwd", "/sys/kernel"]
+    hidden = [str(source("lab1")), *map(str, (copy, *files)), "/etc/passwd", "/sys/kernel"]
     try:
         for file in files:
             file.write_text("mine")
