@@ -217,13 +217,11 @@ static int connect_to(const void *handle, uint32_t rank)
 static int accept_higher(struct comm *c, const struct listener *l, int mailbox_fd, uint64_t end_ns)
 {
 	for (uint32_t left = c->ranks - 1 - c->rank; left; left--) {
-		int rc = wait_readable(l->fd, end_ns);
-		if (rc)
-			return rc;
+		TRY(wait_readable(l->fd, end_ns));
 		int fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd < 0)
 			return dg_fail_errno("cannot accept a rank");
-		rc = check_user(fd);
+		int rc = check_user(fd);
 		if (!rc)
 			rc = receive_hello(c, fd, end_ns, c->rank + 1, c->ranks - 1);
 		if (!rc)
@@ -335,9 +333,7 @@ static int send_message(const struct peer *p, const struct message *m)
 static int receive_message(const struct peer *p, const struct message *own, struct message *out)
 {
 	int fds[2], n_fds = 0;
-	int rc = wait_readable(p->fd, UINT64_MAX);
-	if (rc)
-		return rc;
+	TRY(wait_readable(p->fd, UINT64_MAX));
 	const ssize_t n = dg_unix_socket_recv(p->fd, out, sizeof *out, fds, &n_fds);
 	while (n_fds)
 		close(fds[--n_fds]);

@@ -157,9 +157,7 @@ static int exchange(struct comm *c, struct memory *m, int rc, struct message *al
 	int told = comm_exchange(c, &own, all);
 	if (told)
 		return told;
-	rc = all_succeeded(c, rc, all);
-	if (rc)
-		return rc; /* of all ranks */
+	TRY(all_succeeded(c, rc, all)); /* of all ranks */
 	own = (struct message){.kind = MESSAGE_IMPORTED, .status = import_all(c, m, all)};
 	told = comm_exchange(c, &own, all);
 	return told ? told : all_succeeded(c, own.status, all);

@@ -243,11 +243,9 @@ static int batch_region(dg_device *dev, const dg_memory *at, uint32_t *id)
 	uint8_t descriptor[DG_DESCRIPTOR_MAX];
 	dg_region *own, *import;
 	dg_region_info info;
-	int rc = dg_region_register(dev, at, access, &own);
-	if (rc)
-		return rc;
+	TRY(dg_region_register(dev, at, access, &own));
 	const int n = dg_region_export(own, access, descriptor, sizeof descriptor);
-	rc = n < 0 ? n : dg_region_import(dev, descriptor, (size_t)n, WAIT_NS, &import);
+	int rc = n < 0 ? n : dg_region_import(dev, descriptor, (size_t)n, WAIT_NS, &import);
 	if (!rc)
 		rc = dg_region_info_get(import, &info);
 	if (!rc)

@@ -185,9 +185,7 @@ int dg_device_caps(dg_device *dev, dg_caps *out)
 int dg_device_stats(dg_device *dev, dg_stats *out)
 {
 	*out = (dg_stats){0};
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
+	TRY(dg_device_enter(dev));
 	if (dev->ops->stats)
 		dev->ops->stats(dev->provider, out);
 	life_leave(&dev->life);

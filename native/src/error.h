@@ -14,4 +14,12 @@ int dg_fail_errno(const char *fmt, ...) __attribute__((format(printf, 1, 2), col
  * rc. */
 int dg_fail_in(int rc, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
+/* Returns from the function with the error of a call that fails. */
+#define TRY(call)                         \
+	do {                              \
+		__auto_type rc_ = (call); \
+		if (rc_)                  \
+			return rc_;       \
+	} while (0)
+
 #endif

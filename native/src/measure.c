@@ -45,10 +45,8 @@ int dg_measure_bare(dg_prep *p, uint32_t count, uint32_t window, uint64_t *sampl
 			       "cannot measure %u copies of %u records with %u in flight: 1 "
 			       "record, at least 1 copy and at least 1 in flight are needed",
 			       count, p->n, window);
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	rc = dg_prep_still_open(p);
+	TRY(queue_enter(q));
+	int rc = dg_prep_still_open(p);
 	if (!rc && q->in_flight)
 		rc = dg_fail(
 			EBUSY,

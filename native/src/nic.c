@@ -109,9 +109,7 @@ static void release(struct dg_nic *n)
 int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 {
 	*out = NULL;
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
+	TRY(dg_device_enter(dev));
 	life_leave(&dev->life);
 	if (dev->ops != &dg_soft_ops && dev->ops != &dg_fault_ops && !dev->gpu)
 		return dg_fail(EOPNOTSUPP,
@@ -124,7 +122,7 @@ int dg_nic_open(dg_device *dev, uint64_t spin_ns, dg_nic **out)
 	n->table_fd = -1;
 	n->fork_generation = dev->fork_generation;
 	sem_init(&n->resolve, 0, 0);
-	rc = dg_nic_table_open(n);
+	int rc = dg_nic_table_open(n);
 	if (!rc)
 		rc = open_staging(n);
 	if (!rc) {

@@ -274,11 +274,9 @@ static int modify(struct dg_nic_qp *qp, uint32_t state, const dg_nic_address *pe
 
 int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, uint32_t access)
 {
-	int rc = dg_nic_check_process(qp->nic);
-	if (rc)
-		return rc;
+	TRY(dg_nic_check_process(qp->nic));
 	pthread_mutex_lock(&qp->modifying);
-	rc = modify(qp, state, peer, access);
+	int rc = modify(qp, state, peer, access);
 	pthread_mutex_unlock(&qp->modifying);
 	return rc;
 }
@@ -286,14 +284,12 @@ int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, 
 int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer)
 {
 	struct dg_nic *n = qp->nic;
-	int rc = dg_nic_check_process(n);
-	if (rc)
-		return rc;
+	TRY(dg_nic_check_process(n));
 	dg_nic_qp_config c = qp->c;
 	c.doorbell_mode = mode;
 	c.doorbell = doorbell;
 	c.producer = producer;
-	rc = check_mode(mode);
+	int rc = check_mode(mode);
 	if (!rc)
 		rc = check_words(&c);
 	if (rc)

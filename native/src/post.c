@@ -52,9 +52,7 @@ static int check_shape(const dg_wr *wr)
 	if (wr->size == 0)
 		return dg_fail(ERANGE, "a transfer has 0 bytes; the minimum is 1");
 	if (wr->op > DG_WRITE) {
-		int rc = check_atomic_shape(wr);
-		if (rc)
-			return rc;
+		TRY(check_atomic_shape(wr));
 	}
 	if (wr->flags & ~(DG_FENCE | DG_CHAIN))
 		return dg_fail(EINVAL,

@@ -42,9 +42,7 @@ static int resolve_all(struct dg_prep *p)
 	struct op_run run = {0};
 	bool fresh;
 	for (uint32_t i = 0; i < p->n; i++) {
-		int rc = dg_resolve(p->q, &p->wr[i], &p->ops[i], &run, &fresh);
-		if (rc)
-			return rc;
+		TRY(dg_resolve(p->q, &p->wr[i], &p->ops[i], &run, &fresh));
 		if (fresh)
 			p->n_runs++;
 		p->runs[p->n_runs - 1] = run;
@@ -87,11 +85,10 @@ int dg_prep_open(dg_queue *q, const dg_wr *wr, uint32_t n, dg_prep **out)
 		return dg_fail(EINVAL,
 			       "cannot prepare %u records: a queue of depth %u takes 1 to %u", n,
 			       q->depth, q->depth);
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
+	TRY(queue_enter(q));
 	struct dg_prep *p = prep_alloc(n);
-	rc = p ? dg_queue_postable(q) : dg_fail(ENOMEM, "out of memory for %u prepared records", n);
+	int rc = p ? dg_queue_postable(q)
+		   : dg_fail(ENOMEM, "out of memory for %u prepared records", n);
 	if (rc)
 		goto leave;
 	p->q = q;
@@ -226,10 +223,8 @@ int dg_prep_run_entered(struct dg_prep *p, uint64_t submit_ns)
 
 int dg_prep_run(dg_prep *p)
 {
-	int rc = queue_enter(p->q);
-	if (rc)
-		return rc;
-	rc = dg_prep_run_entered(p, now_ns());
+	TRY(queue_enter(p->q));
+	int rc = dg_prep_run_entered(p, now_ns());
 	queue_leave(p->q);
 	return rc;
 }
@@ -281,12 +276,10 @@ void dg_prep_cancel(dg_prep *p)
 int dg_prep_post(dg_prep *p)
 {
 	struct dg_queue *q = p->q;
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
+	TRY(queue_enter(q));
 	uint64_t submit_ns = now_ns();
 	/* The completions need room in the ready ring even if the copies are inline. */
-	rc = begin(p, false);
+	int rc = begin(p, false);
 	if (!rc && queue_inline(q, p->inline_able, p->total)) {
 		uint32_t n = dg_queue_run_inline(p->ops, p->wr, p->n, q->ready, q->ready_tail,
 						 q->ready_mask);

@@ -119,9 +119,7 @@ static int check_open(struct dg_device *dev, uint32_t depth, uint32_t path)
 static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_ns,
 			uint64_t op_timeout_ns, const void *proxy, dg_queue **out)
 {
-	int rc = check_open(dev, depth, path);
-	if (rc)
-		return rc;
+	TRY(check_open(dev, depth, path));
 	struct dg_queue *q = aligned_alloc(64, (sizeof *q + 63) / 64 * 64);
 	if (!q)
 		return dg_fail(ENOMEM, "out of memory for a queue");
@@ -135,7 +133,7 @@ static int open_entered(struct dg_device *dev, uint32_t depth, uint32_t path, ui
 	q->spin_ns = dg_cpus() > 1 ? spin_ns : 0;
 	q->op_timeout_ns = op_timeout_ns;
 	q->fork_generation = dev->fork_generation;
-	rc = alloc_tables(q);
+	int rc = alloc_tables(q);
 	if (rc)
 		goto free_tables;
 	rc = dg_pipe_open(&q->pipe, depth);
@@ -165,10 +163,8 @@ int dg_queue_open(dg_device *dev, uint32_t depth, uint32_t path, uint64_t spin_n
 		  uint64_t op_timeout_ns, dg_queue **out)
 {
 	*out = NULL;
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
-	rc = open_entered(dev, depth, path, spin_ns, op_timeout_ns, NULL, out);
+	TRY(dg_device_enter(dev));
+	int rc = open_entered(dev, depth, path, spin_ns, op_timeout_ns, NULL, out);
 	life_leave(&dev->life);
 	return rc;
 }
@@ -177,10 +173,8 @@ int dg_queue_open_for_kernels(struct dg_device *dev, uint32_t depth, const void 
 			      dg_queue **out)
 {
 	*out = NULL;
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
-	rc = open_entered(dev, depth, DG_PATH_AUTO, 0, UINT64_MAX, proxy, out);
+	TRY(dg_device_enter(dev));
+	int rc = open_entered(dev, depth, DG_PATH_AUTO, 0, UINT64_MAX, proxy, out);
 	life_leave(&dev->life);
 	return rc;
 }
@@ -275,10 +269,8 @@ int dg_queue_fileno(dg_queue *q)
 
 int dg_queue_arm(dg_queue *q)
 {
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	rc = dg_queue_postable(q);
+	TRY(queue_enter(q));
+	int rc = dg_queue_postable(q);
 	/* A completion that just became TIMED_OUT is already available and will not signal the
 	 * fd. */
 	if (!rc && !dg_queue_expire(q, now_ns())) {
@@ -323,10 +315,8 @@ int dg_queue_post(dg_queue *q, const dg_wr *wr, uint32_t n)
 	struct dg_uniform u;
 	bool able;
 	uint64_t total, submit_ns;
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	rc = dg_queue_postable(q);
+	TRY(queue_enter(q));
+	int rc = dg_queue_postable(q);
 	if (!rc && n == 0)
 		goto leave;
 	if (!rc)
@@ -402,9 +392,7 @@ static int wait_run(struct dg_queue *q, uint64_t size, uint64_t timeout_ns)
 		if (now - start >= timeout_ns)
 			return dg_fail(ETIMEDOUT, "%u operations are not complete after %.3f s",
 				       q->run_left, (double)(now - start) / 1e9);
-		int rc = dg_queue_wait(q, spin_end, add_sat(start, timeout_ns));
-		if (rc)
-			return rc;
+		TRY(dg_queue_wait(q, spin_end, add_sat(start, timeout_ns)));
 	}
 	return 0;
 }
@@ -501,10 +489,8 @@ int dg_queue_run_start(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc, uint
 	bool able;
 	uint64_t total, submit_ns;
 	uint32_t n_wc = 0;
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	rc = dg_queue_postable(q);
+	TRY(queue_enter(q));
+	int rc = dg_queue_postable(q);
 	if (!rc && n)
 		rc = dg_queue_room(q, n);
 	submit_ns = now_ns();

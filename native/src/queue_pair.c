@@ -21,9 +21,7 @@ void dg_qp_unref(struct dg_qp *p)
 static int open_entered(struct dg_queue *q, dg_qp **out)
 {
 	const struct dg_ops *ops = q->dev->ops;
-	int rc = dg_queue_postable(q);
-	if (rc)
-		return rc;
+	TRY(dg_queue_postable(q));
 	if (!ops->qp)
 		return dg_fail(EOPNOTSUPP,
 			       "the provider %s has no queue pairs: open a device with the provider "
@@ -33,7 +31,7 @@ static int open_entered(struct dg_queue *q, dg_qp **out)
 	if (!p)
 		return dg_fail(ENOMEM, "out of memory for a queue pair");
 	p->q = q;
-	rc = ops->qp->open(q->dev, &q->pipe, p);
+	int rc = ops->qp->open(q->dev, &q->pipe, p);
 	if (rc) {
 		free(p);
 		return rc;
@@ -49,10 +47,8 @@ static int open_entered(struct dg_queue *q, dg_qp **out)
 int dg_qp_open(dg_queue *q, dg_qp **out)
 {
 	*out = NULL;
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
-	rc = open_entered(q, out);
+	TRY(queue_enter(q));
+	int rc = open_entered(q, out);
 	queue_leave(q);
 	return rc;
 }
@@ -60,10 +56,8 @@ int dg_qp_open(dg_queue *q, dg_qp **out)
 /* Enters the queue if the queue pair is open. */
 static int enter(struct dg_qp *p)
 {
-	int rc = queue_enter(p->q);
-	if (rc)
-		return rc;
-	rc = dg_queue_postable(p->q);
+	TRY(queue_enter(p->q));
+	int rc = dg_queue_postable(p->q);
 	if (!rc && !p->provider)
 		rc = dg_fail(ESTALE, "queue pair %u is closed", p->address.qpn);
 	if (rc)
@@ -116,11 +110,9 @@ static int complete(const struct dg_qp *p, dg_qp_address *to)
 int dg_qp_connect(dg_qp *p, const dg_qp_address *to)
 {
 	dg_qp_address peer = *to;
-	int rc = enter(p);
-	if (rc)
-		return rc;
+	TRY(enter(p));
 	struct dg_device *dev = p->q->dev;
-	rc = complete(p, &peer);
+	int rc = complete(p, &peer);
 	if (!rc)
 		rc = dev->ops->qp->connect(dev, p, &peer);
 	queue_leave(p->q);
@@ -131,9 +123,7 @@ int dg_qp_connect(dg_qp *p, const dg_qp_address *to)
 static int grant_entered(struct dg_qp *p, struct dg_region *r, uint32_t access, dg_rdma_memory *out)
 {
 	struct dg_device *dev = p->q->dev;
-	int rc = dg_region_check_access(r, access, "granted");
-	if (rc)
-		return rc;
+	TRY(dg_region_check_access(r, access, "granted"));
 	if (r->dev != dev)
 		return dg_fail(EINVAL, "region #%u belongs to another device than queue pair %u: "
 				       "register it with the queue's device",
@@ -147,10 +137,8 @@ static int grant_entered(struct dg_qp *p, struct dg_region *r, uint32_t access, 
 
 int dg_qp_grant(dg_qp *p, dg_region *r, uint32_t access, dg_rdma_memory *out)
 {
-	int rc = enter(p);
-	if (rc)
-		return rc;
-	rc = dg_region_enter(r);
+	TRY(enter(p));
+	int rc = dg_region_enter(r);
 	if (!rc) {
 		rc = grant_entered(p, r, access, out);
 		life_leave(&r->life);
@@ -175,10 +163,8 @@ static int check_memory(const dg_rdma_memory *m)
 int dg_qp_import(dg_qp *p, const dg_rdma_memory *memory, dg_region **out)
 {
 	*out = NULL;
-	int rc = enter(p);
-	if (rc)
-		return rc;
-	rc = check_memory(memory);
+	TRY(enter(p));
+	int rc = check_memory(memory);
 	/* dg_queues_grace() waits for this thread while holding the device's lock, which the import
 	 * takes. If the queue pair is closed after this point, its imports are lost. */
 	queue_leave(p->q);

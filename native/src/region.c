@@ -121,9 +121,7 @@ static int check_memory(const struct dg_device *dev, const dg_memory *m, uint32_
 	if ((access & DG_ACCESS_WRITE) && (m->flags & DG_MEMORY_READONLY))
 		return dg_fail(EACCES, "the memory is read-only, so write access cannot be "
 				       "granted: register it with access='r'");
-	int rc = check_on_demand(dev, m);
-	if (rc)
-		return rc;
+	TRY(check_on_demand(dev, m));
 	if (m->kind == DG_KIND_BAR)
 		return check_bar(dev, m);
 	if (m->kind != DG_KIND_HOST)
@@ -196,10 +194,8 @@ discard:
 int dg_region_register(dg_device *dev, const dg_memory *mem, uint32_t access, dg_region **out)
 {
 	*out = NULL;
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
-	rc = check_memory(dev, mem, access);
+	TRY(dg_device_enter(dev));
+	int rc = check_memory(dev, mem, access);
 	if (!rc)
 		rc = register_entered(dev, mem, access, out);
 	life_leave(&dev->life);
@@ -236,9 +232,7 @@ int dg_region_check_access(const struct dg_region *r, uint32_t access, const cha
 
 static int check_export(struct dg_region *r, uint32_t access)
 {
-	int rc = dg_region_check_access(r, access, "exported");
-	if (rc)
-		return rc;
+	TRY(dg_region_check_access(r, access, "exported"));
 	if (r->memory.kind == DG_KIND_CUDA_OWN &&
 	    (!r->dev->blob_provider || r->dev->blob_is_for_others))
 		return dg_fail(EMEDIUMTYPE,
@@ -266,10 +260,8 @@ static int export_entered(struct dg_region *r, uint32_t access, uint8_t *buf, si
 
 int dg_region_export(dg_region *r, uint32_t access, uint8_t *buf, size_t cap)
 {
-	int rc = dg_region_enter(r);
-	if (rc)
-		return rc;
-	rc = export_entered(r, access, buf, cap);
+	TRY(dg_region_enter(r));
+	int rc = export_entered(r, access, buf, cap);
 	life_leave(&r->life);
 	return rc;
 }
@@ -280,14 +272,12 @@ static int import_self(struct dg_region *r, const struct dg_descriptor *d,
 {
 	struct dg_share_reply a;
 	dg_memory m;
-	int rc = dg_share_import_self(d->key, &a, entry, &m);
-	if (rc)
-		return rc;
+	TRY(dg_share_import_self(d->key, &a, entry, &m));
 	entry->size = a.size;
 	entry->access = (uint8_t)a.access;
 	r->slot = a.slot;
 	/* m.addr is valid in this process, and stays mapped while the exported region is open */
-	rc = dg_region_map(r, &m, entry);
+	int rc = dg_region_map(r, &m, entry);
 	if (rc)
 		dg_share_release_self(r->slot);
 	return rc;
@@ -309,9 +299,7 @@ static int import_other_machine(struct dg_region *r, const struct dg_descriptor 
 static int check_machine(const struct dg_descriptor *d, struct dg_region *r)
 {
 	uint8_t boot_id[16];
-	int rc = dg_boot_id(boot_id);
-	if (rc)
-		return rc;
+	TRY(dg_boot_id(boot_id));
 	r->other_machine = memcmp(boot_id, d->boot_id, 16);
 	if (r->dev->blob_provider && d->blob_length &&
 	    (r->other_machine || !r->dev->blob_is_for_others) &&
@@ -331,9 +319,7 @@ static int import_from(struct dg_region *r, const struct dg_descriptor *d, uint6
 {
 	if (r->other_machine)
 		return import_other_machine(r, d, entry);
-	int rc = acquire_share_server(r->dev);
-	if (rc)
-		return rc;
+	TRY(acquire_share_server(r->dev));
 	if (strcmp(d->path, dg_share_server_path()))
 		return dg_importer_import(r, d, timeout_ns, entry);
 	if (!r->dev->connects)
@@ -387,10 +373,8 @@ int dg_region_import(dg_device *dev, const uint8_t *desc, size_t len, uint64_t t
 {
 	struct dg_descriptor d;
 	*out = NULL;
-	int rc = dg_device_enter(dev);
-	if (rc)
-		return rc;
-	rc = dg_descriptor_parse(desc, len, &d);
+	TRY(dg_device_enter(dev));
+	int rc = dg_descriptor_parse(desc, len, &d);
 	if (!rc)
 		rc = import_entered(dev, &d, timeout_ns, out);
 	life_leave(&dev->life);
@@ -558,9 +542,7 @@ static uint32_t importers(struct dg_region *r)
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */
-	int rc = dg_region_enter(r);
-	if (rc)
-		return rc;
+	TRY(dg_region_enter(r));
 	if (r->remote && r->dev->ops->lost && r->dev->ops->lost(r))
 		atomic_store(&r->entry->lost, 1);
 	bool lost = atomic_load(&r->entry->lost) || (r->qp && atomic_load(&r->qp->broken));

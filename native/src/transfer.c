@@ -42,9 +42,7 @@ int64_t dg_transfer_post(dg_queue *q, uint32_t op, uint32_t local, uint32_t remo
 			       "DG_READ (0) and DG_WRITE (1), the flags 0 or DG_FENCE (1); atomic "
 			       "operations are posted as records, by dg_transfer_post_wr()",
 			       op, flags);
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
+	TRY(queue_enter(q));
 	int64_t ticket = post(q, &wr, 1, wc);
 	queue_leave(q);
 	return ticket;
@@ -60,9 +58,7 @@ int64_t dg_transfer_post_wr(dg_queue *q, const dg_wr *wr, uint32_t n, dg_wc *wc)
 				EINVAL,
 				"record %u of %u lacks DG_CHAIN: a transfer is one operation", i,
 				n);
-	int rc = queue_enter(q);
-	if (rc)
-		return rc;
+	TRY(queue_enter(q));
 	int64_t ticket = post(q, wr, n, wc);
 	queue_leave(q);
 	return ticket;
@@ -126,11 +122,9 @@ static int enter_ticket(int64_t ticket, struct dg_slot **out)
 int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc)
 {
 	struct dg_slot *s;
-	int rc = enter_ticket(ticket, &s);
-	if (rc)
-		return rc;
+	TRY(enter_ticket(ticket, &s));
 	struct dg_queue *q = s->q;
-	rc = wait_slot(q, s, timeout_ns);
+	int rc = wait_slot(q, s, timeout_ns);
 	if (!rc) {
 		dg_slot_to_wc(s, wc);
 		retire(q, s);
@@ -142,9 +136,7 @@ int dg_transfer_wait(int64_t ticket, uint64_t timeout_ns, dg_wc *wc)
 int dg_transfer_drop(int64_t ticket)
 {
 	struct dg_slot *s;
-	int rc = enter_ticket(ticket, &s);
-	if (rc)
-		return rc;
+	TRY(enter_ticket(ticket, &s));
 	struct dg_queue *q = s->q;
 	if (s->state == SLOT_DONE)
 		retire(q, s);

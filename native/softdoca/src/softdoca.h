@@ -37,6 +37,7 @@
 #include "doca_pe.h"
 #include "doca_types.h"
 #include "doca_version.h"
+#include "error.h"
 #include "object.h"
 
 /* Limits: those of a BlueField where known (MEMCPY_MAX: 2 MiB), otherwise arbitrary. */
@@ -97,6 +98,18 @@ SOFTDOCA_INTERNAL const char *softdoca_last_refusal(void);
 			       ? &handle->member                                      \
 			       : REFUSE((type *)NULL, "%p is not " what, (void *)handle); \
 	}
+/* Returns from a public function with the result of `call`, which is made inside the engine. */
+#define RETURN_INSIDE(engine, call)                                                \
+	do {                                                                       \
+		struct doca_pe *pe_ = (engine);                                    \
+		enum pe_entry how_ = softdoca_pe_enter(pe_);                       \
+		if (how_ == PE_BUSY)                                               \
+			return REFUSE(DOCA_ERROR_IN_USE,                           \
+				      "another thread is in its progress engine"); \
+		doca_error_t error_ = (call);                                      \
+		softdoca_pe_leave(pe_, how_);                                      \
+		return error_;                                                     \
+	} while (0)
 /* Set the level limit of the program's records, and of every SDK backend. Return false for an
  * invalid level. */
 SOFTDOCA_INTERNAL bool softdoca_log_limit(uint32_t level);

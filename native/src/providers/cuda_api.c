@@ -93,9 +93,7 @@ static const char *remedy(CUresult code)
 
 int cuda_start(int *gpus)
 {
-	int rc = cuda_load();
-	if (rc)
-		return rc;
+	TRY(cuda_load());
 	CUresult code = cuda.cuInit(0);
 	if (!code)
 		code = cuda.cuDeviceGetCount(gpus);

@@ -43,9 +43,7 @@ int dg_cuda_dmabuf(const dg_memory *m, int *fd, uint64_t *offset)
 	uint64_t from = addr - addr % page, upto = (addr + m->size + page - 1) / page * page;
 	CUdevice dev;
 	CUcontext ctx = NULL, ours;
-	int rc = context_of(m->uuid, &dev, &ctx);
-	if (rc)
-		return rc;
+	TRY(context_of(m->uuid, &dev, &ctx));
 	CUresult code = CUDA_ERROR_NOT_SUPPORTED;
 	if (cuda.cuMemGetHandleForAddressRange && !(code = cuda.cuCtxPushCurrent(ctx))) {
 		code = cuda.cuMemGetHandleForAddressRange(fd, from, upto - from,

@@ -241,9 +241,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 {
 	char name[100] = "";
 	long page = sysconf(_SC_PAGESIZE);
-	int rc = dg_doca_load(kind);
-	if (rc)
-		return rc;
+	TRY(dg_doca_load(kind));
 	struct doca *d = calloc(1, sizeof *d);
 	if (!d || !(d->scratch = aligned_alloc((size_t)page, (size_t)page))) {
 		free(d);
@@ -252,7 +250,7 @@ static int open_kind(enum doca_kind kind, struct dg_device *dev, const dg_device
 	d->kind = kind;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_mutex_init(&d->queues.lock, NULL);
-	rc = find_function(d, cfg->pci, true, name, sizeof name);
+	int rc = find_function(d, cfg->pci, true, name, sizeof name);
 	if (rc)
 		goto free_device;
 	rc = dg_doca_map_new(d, d->scratch, (uint64_t)page, DOCA_ACCESS_FLAG_LOCAL_READ_WRITE,

@@ -133,9 +133,7 @@ int dg_doca_locate(enum doca_kind kind)
 		return 0;
 	if (other)
 		return other_is_loaded(kind);
-	int rc = kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0;
-	if (rc)
-		return rc;
+	TRY(kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0);
 	for (unsigned i = 0;; i++) {
 		attempt(kind, folder, "doca_common", i, at, sizeof at);
 		if (!at[0])
@@ -214,14 +212,13 @@ void dg_softdoca_join(void *share_pins)
 static int load(enum doca_kind kind)
 {
 	char folder[PATH_MAX - 32] = "", why[400] = "";
-	int rc = kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0;
-	if (rc)
-		return rc;
+	TRY(kind == DOCA_SOFT ? soft_folder(folder, sizeof folder) : 0);
 	void *common = open_library(kind, folder, "doca_common", why, sizeof why), *dma = NULL;
 	if (common)
 		dma = open_library(kind, folder, "doca_dma", why, sizeof why);
-	rc = dma ? wrong_kind(kind, common, dma)
-		 : libraries_missing(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
+	int rc =
+		dma ? wrong_kind(kind, common, dma)
+		    : libraries_missing(kind, common ? "libdoca_dma.so.3, .so.2, .so" : TRIED, why);
 	if (!rc)
 		rc = take_functions(common, dma);
 	if (!rc) {

@@ -137,9 +137,7 @@ static int make_context(struct doca_queue *q)
 	if (dg_doca.doca_dma_cap_get_max_num_tasks &&
 	    !dg_doca.doca_dma_cap_get_max_num_tasks(q->dma, &most) && most && most < n)
 		n = most;
-	int rc = alloc(q, n);
-	if (rc)
-		return rc;
+	TRY(alloc(q, n));
 	what = "doca_dma_task_memcpy_set_conf";
 	e = dg_doca.doca_dma_task_memcpy_set_conf(q->dma, dg_doca_task_completed,
 						  dg_doca_task_failed, n);

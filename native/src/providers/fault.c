@@ -337,16 +337,14 @@ static int wrap_open(struct wrap *w, struct dg_device *dev)
 {
 	if (!w->delayed || !w->failed || !w->lose)
 		return dg_fail(ENOMEM, "out of memory for a fault queue");
-	int rc = dg_pipe_open(&w->inner, w->cap);
-	if (rc)
-		return rc;
+	TRY(dg_pipe_open(&w->inner, w->cap));
 	w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	w->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event e = {.events = EPOLLIN};
 	if (w->timer_fd < 0 || w->epoll_fd < 0 ||
 	    epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->timer_fd, &e))
 		return dg_fail_errno("cannot create a fault queue's timer");
-	rc = w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
+	int rc = w->fault->inner->attach(dev, w->fault->inner_state, &w->inner);
 	/* Only now, because attach may have replaced wait_fd. */
 	if (!rc && epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->inner.wait_fd, &e)) {
 		rc = dg_fail_errno("cannot watch the inner queue's fd");

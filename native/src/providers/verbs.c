@@ -25,9 +25,7 @@
 static int any_device(void)
 {
 	int n = 0;
-	int rc = dg_verbs_load();
-	if (rc)
-		return rc;
+	TRY(dg_verbs_load());
 	struct ibv_device **list = dg_verbs.ibv_get_device_list(&n);
 	if (list)
 		dg_verbs.ibv_free_device_list(list);
@@ -122,9 +120,7 @@ static int find_port(struct verbs *d, const char *wanted)
 	static const int families[] = {AF_INET, AF_INET6};
 	struct search s = {.wanted = wanted};
 	struct ifaddrs *all;
-	int rc = check_process();
-	if (rc)
-		return rc;
+	TRY(check_process());
 	d->channel = dg_verbs.rdma_create_event_channel();
 	if (!d->channel)
 		return dg_fail(
@@ -220,9 +216,7 @@ static struct ibv_cq *new_cq(const struct verbs *d, int size, struct ibv_comp_ch
 
 static int make_objects(struct verbs *d)
 {
-	int rc = read_limits(d);
-	if (rc)
-		return rc;
+	TRY(read_limits(d));
 	if (getrandom(&d->number, sizeof d->number, 0) != sizeof d->number)
 		return dg_fail_errno("cannot get a random number");
 	d->number |= 1;
@@ -239,7 +233,7 @@ static int make_objects(struct verbs *d)
 	d->notice_cq = new_cq(d, VERBS_NOTICES, d->notice_channel);
 	if (!d->idle_cq || !d->probe_cq || !d->notice_cq)
 		return dg_fail_errno("the RDMA device %s has no more completion queues", d->name);
-	rc = dg_verbs_listen(d);
+	int rc = dg_verbs_listen(d);
 	return rc ? rc : dg_verbs_control_start(d);
 }
 
@@ -288,9 +282,7 @@ static void free_device(struct verbs *d)
 static int open_device(struct dg_device *dev, const dg_device_config *cfg, void **state)
 {
 	pthread_condattr_t monotonic;
-	int rc = any_device();
-	if (rc)
-		return rc;
+	TRY(any_device());
 	struct verbs *d = calloc(1, sizeof *d);
 	if (!d)
 		return dg_fail(ENOMEM, "out of memory for a device");
@@ -302,7 +294,7 @@ static int open_device(struct dg_device *dev, const dg_device_config *cfg, void 
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&d->changed, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	rc = find_port(d, cfg->rdma);
+	int rc = find_port(d, cfg->rdma);
 	if (!rc)
 		rc = dg_fork_watch_last();
 	if (!rc)

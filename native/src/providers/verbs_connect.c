@@ -425,13 +425,11 @@ void dg_verbs_control_stop(struct verbs *d)
 static int start(struct verbs_conn *c, const struct verbs_region *t)
 {
 	c->to = t->exporter;
-	int rc = dg_verbs_check_port(c->d);
-	if (rc)
-		return rc;
+	TRY(dg_verbs_check_port(c->d));
 	c->peer = dg_verbs_peer_join(c->d, &t->exporter, 0);
 	if (!c->peer)
 		return dg_fail(ENOMEM, "out of memory for an RDMA connection");
-	rc = resolve(c);
+	int rc = resolve(c);
 	if (!rc)
 		return 0;
 	dg_verbs_peer_leave(c->d, c->peer);

@@ -105,9 +105,7 @@ static int first_gid(const struct verbs *d, uint32_t lid, dg_qp_address *out)
 int dg_verbs_port_address(const struct verbs *d, dg_qp_address *out)
 {
 	struct ibv_port_attr port = {0};
-	int rc = dg_verbs_check_port(d);
-	if (rc)
-		return rc;
+	TRY(dg_verbs_check_port(d));
 	if (dg_verbs.ibv_query_port(d->context, d->port, &port))
 		return dg_fail_errno("port %u of the RDMA device %s cannot be read", d->port, d->name);
 	*out = (dg_qp_address){

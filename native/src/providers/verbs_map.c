@@ -14,9 +14,7 @@ static int register_own(struct verbs *d, struct verbs_region *t, struct dg_regio
 			const dg_memory *m, struct dg_region_entry *entry)
 {
 	int flags = entry->access & DG_ACCESS_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
-	int rc = dg_verbs_register(d, m, flags, &t->source, &t->mr);
-	if (rc)
-		return rc;
+	TRY(dg_verbs_register(d, m, flags, &t->source, &t->mr));
 	t->by_cpu = m->kind == DG_KIND_HOST;
 	r->registration = (uint8_t)t->source.way;
 	entry->base = m->addr;
@@ -53,17 +51,13 @@ static int read_blob(const struct dg_descriptor *from, struct sockaddr_storage *
 static int open_import(struct verbs *d, struct verbs_region *t, struct dg_region *r,
 		       const dg_memory *m, struct dg_region_entry *entry)
 {
-	int rc = read_blob(r->descriptor, &t->exporter);
-	if (rc)
-		return rc;
+	TRY(read_blob(r->descriptor, &t->exporter));
 	memcpy(t->key, r->descriptor->key, sizeof t->key);
 	if (!entry->gate)
 		entry->gate = &t->own_gate;
 	t->gate = entry->gate;
-	rc = dg_verbs_connect(d, t, NULL, NULL, &t->link);
-	if (rc)
-		return rc;
-	rc = dg_verbs_connected(t->link);
+	TRY(dg_verbs_connect(d, t, NULL, NULL, &t->link));
+	int rc = dg_verbs_connected(t->link);
 	const struct verbs_reply *reply = &t->link->reply;
 	if (!rc && (reply->size != m->size || !reply->access || reply->access > 3 ||
 		    reply->access != entry->access))

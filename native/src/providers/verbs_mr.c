@@ -166,13 +166,11 @@ static int by_dmabuf(const struct verbs *d, const dg_memory *m, int flags, struc
 		return dg_fail(DG_REASON_DMABUF_RDMA_CORE,
 			       "the installed rdma-core is older than 34, the first "
 			       "with ibv_reg_dmabuf_mr");
-	int rc = dg_cuda_dmabuf(m, &s->fd, &s->offset);
-	if (rc)
-		return rc;
+	TRY(dg_cuda_dmabuf(m, &s->fd, &s->offset));
 	*out = dg_verbs_mr(d->pd, m, s, flags);
 	if (*out)
 		return 0;
-	rc = dmabuf_refused();
+	int rc = dmabuf_refused();
 	dg_verbs_source_close(s);
 	return rc;
 }

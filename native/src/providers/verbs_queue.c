@@ -74,11 +74,9 @@ int dg_verbs_attach(struct dg_device *dev, void *state, struct dg_pipe *p)
 	struct verbs *d = state;
 	struct verbs_queue *q = NULL;
 	(void)dev;
-	int rc = dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0;
-	if (rc)
-		return rc;
+	TRY(dg_verbs_removed(d) ? dg_verbs_check_port(d) : 0);
 	pthread_mutex_lock(&d->queues.lock);
-	rc = d->queues.n < VERBS_MAX_QUEUES
+	int rc = d->queues.n < VERBS_MAX_QUEUES
 			 ? queue_new(d, p, &q)
 			 : dg_fail(EMFILE,
 				   "this verbs device has %u queues open, which is the maximum: "

@@ -58,9 +58,7 @@ int dg_boot_id(uint8_t out[16])
 	/* Acquire and release: a thread that sees `known` sees both words. */
 	if (!atomic_load_explicit(&known, memory_order_acquire)) {
 		uint64_t read[2];
-		int rc = read_boot_id((uint8_t *)read);
-		if (rc)
-			return rc;
+		TRY(read_boot_id((uint8_t *)read));
 		for (int i = 0; i < 2; i++)
 			atomic_store_explicit(&words[i], read[i], memory_order_relaxed);
 		atomic_store_explicit(&known, true, memory_order_release);
@@ -116,9 +114,7 @@ int dg_descriptor_parse(const uint8_t *buf, size_t len, struct dg_descriptor *d)
 			       "the descriptor is truncated: it has %zu bytes, the minimum is %zu",
 			       len, HEADER);
 	memcpy(d, buf, len < sizeof *d ? len : sizeof *d);
-	int rc = check(d, len);
-	if (rc)
-		return rc;
+	TRY(check(d, len));
 	uint32_t sum = d->checksum;
 	d->checksum = 0;
 	if (checksum((const uint8_t *)d, len) != sum)

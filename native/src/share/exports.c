@@ -183,10 +183,8 @@ static int slots_grow(struct conn *c)
 		c->free_slots = free_slots;
 	if (!imports || !free_slots)
 		return dg_fail(ENOMEM, "out of memory for %u imports", n);
-	int rc = control_reserve(c, c->slots * sizeof(struct dg_gate),
-				 CONTROL_STEP * sizeof(struct dg_gate));
-	if (rc)
-		return rc;
+	TRY(control_reserve(c, c->slots * sizeof(struct dg_gate),
+			    CONTROL_STEP * sizeof(struct dg_gate)));
 	for (uint32_t i = n; i-- > c->slots;)
 		c->free_slots[c->n_free++] = i;
 	memset(c->imports + c->slots, 0, sizeof *c->imports * CONTROL_STEP);

@@ -63,10 +63,8 @@ static int register_mapping(struct dg_region *r, const struct reply_source *sour
 static int map_memfd(struct dg_region *r, const struct reply_source *source,
 		     const struct dg_share_reply *reply, int fd, struct dg_region_entry *entry)
 {
-	int rc = dg_mapping_take(source->mappings, fd, reply->access & DG_ACCESS_WRITE,
-				 reply->fd_offset + reply->size, &r->mapping);
-	if (rc)
-		return rc;
+	TRY(dg_mapping_take(source->mappings, fd, reply->access & DG_ACCESS_WRITE,
+			    reply->fd_offset + reply->size, &r->mapping));
 	entry->base = r->mapping->base + reply->fd_offset;
 	entry->method = DG_METHOD_MAP;
 	dg_mapping_populate(r->mapping, fd, reply->fd_offset, reply->size, source->deadline_ns);

@@ -109,9 +109,7 @@ static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fd
 			 uint64_t deadline_ns)
 {
 	*n_fds = 0;
-	int rc = wait_readable(p->fd, deadline_ns);
-	if (rc)
-		return rc;
+	TRY(wait_readable(p->fd, deadline_ns));
 	ssize_t n = dg_unix_socket_recv(p->fd, a, sizeof *a, fds, n_fds);
 	if (n == (ssize_t)sizeof *a && a->magic == SHARE_MAGIC)
 		return 0;
@@ -121,9 +119,7 @@ static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fd
 
 static int map_control(struct dg_exporter *p, int fd)
 {
-	int rc = dg_memfd_check(fd, CONTROL_SIZE);
-	if (rc)
-		return rc;
+	TRY(dg_memfd_check(fd, CONTROL_SIZE));
 	void *at = mmap(NULL, CONTROL_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return dg_fail_errno("cannot map the exporter's control memory");
@@ -165,9 +161,7 @@ static int receive_late_replies(struct dg_exporter *p, uint64_t deadline_ns)
 	struct dg_share_reply a;
 	int fds[2], n_fds;
 	for (; p->late_replies; p->late_replies--) {
-		int rc = receive_reply(p, &a, fds, &n_fds, deadline_ns);
-		if (rc)
-			return rc;
+		TRY(receive_reply(p, &a, fds, &n_fds, deadline_ns));
 		keep_control(p, &a, fds, n_fds);
 		if (!a.error && a.size)
 			send_release(p, a.slot);
@@ -182,16 +176,14 @@ static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg
 		    int fds[2], int *n_fds, uint64_t deadline_ns)
 {
 	*n_fds = 0;
-	int rc = receive_late_replies(p, deadline_ns);
-	if (rc)
-		return rc;
+	TRY(receive_late_replies(p, deadline_ns));
 	q->magic = SHARE_MAGIC;
 	q->version = SHARE_VERSION;
 	q->tag = ++p->tag;
 	ssize_t n = dg_unix_socket_send(p->fd, q, sizeof *q, NULL, 0);
 	if (n < 0)
 		return n == -EAGAIN ? -ETIMEDOUT : -ENOTCONN;
-	rc = receive_reply(p, a, fds, n_fds, deadline_ns);
+	int rc = receive_reply(p, a, fds, n_fds, deadline_ns);
 	p->late_replies += rc == -ETIMEDOUT;
 	return rc || a->tag == q->tag ? rc : -EPROTONOSUPPORT;
 }
@@ -414,11 +406,9 @@ int dg_importer_import(struct dg_region *r, const struct dg_descriptor *d, uint6
 {
 	uint64_t deadline = add_sat(now_ns(), timeout_ns);
 	struct dg_exporter *p;
-	int rc = exporter_take(d->path, deadline, &p);
-	if (rc)
-		return rc;
+	TRY(exporter_take(d->path, deadline, &p));
 	r->exporter = p;
-	rc = request_import(r, d, deadline, entry);
+	int rc = request_import(r, d, deadline, entry);
 	if (rc) {
 		r->exporter = NULL;
 		exporter_release(p);

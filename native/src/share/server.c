@@ -453,9 +453,7 @@ void dg_share_server_set_polling(bool on)
 
 static int open_all(void)
 {
-	int rc = listen_open();
-	if (rc)
-		return rc;
+	TRY(listen_open());
 	server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	server.stop_fd = eventfd(0, EFD_CLOEXEC);
 	server.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -465,7 +463,7 @@ static int open_all(void)
 	    watch(server.stop_fd, EPOLLIN, ON_STOP) || watch(server.poll_fd, EPOLLIN, ON_POLL))
 		return dg_fail_errno("cannot set up the share server's epoll");
 	set_poll_timer();
-	rc = dg_thread_start(&server.thread, "dgkit-share", run, NULL);
+	int rc = dg_thread_start(&server.thread, "dgkit-share", run, NULL);
 	return rc ? dg_fail(rc, "cannot start the share server's thread: %s", strerror(rc)) : 0;
 }
 

@@ -324,10 +324,8 @@ doca_error_t doca_comch_consumer_task_post_recv_set_conf(
 	uint32_t num_post_recv_tasks)
 {
 	CONSUMER(consumer);
-	doca_error_t error = fast_ctx_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
-						num_post_recv_tasks);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(fast_ctx_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
+			       num_post_recv_tasks));
 	consumer->done_cb = task_completion_cb;
 	consumer->error_cb = task_error_cb;
 	return DOCA_SUCCESS;

@@ -167,9 +167,7 @@ static doca_error_t configured(const struct endpoint *e)
 static doca_error_t start(struct doca_ctx *ctx)
 {
 	struct endpoint *e = endpoint_of(ctx);
-	doca_error_t error = configured(e);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(configured(e));
 	each_fd(e, no_fd);
 	e->pid = getpid();
 	e->items = (struct items){0};
@@ -177,7 +175,7 @@ static doca_error_t start(struct doca_ctx *ctx)
 	list_started(e);
 	comch_sweep(e);
 	e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	error = e->epoll_fd < 0 ? DOCA_ERROR_OPERATING_SYSTEM : comch_tasks_new(e);
+	doca_error_t error = e->epoll_fd < 0 ? DOCA_ERROR_OPERATING_SYSTEM : comch_tasks_new(e);
 	if (error == DOCA_SUCCESS)
 		error = e->is_server ? comch_listen(e) : start_client(e);
 	if (error != DOCA_SUCCESS && error != DOCA_ERROR_IN_PROGRESS)
@@ -406,9 +404,7 @@ doca_error_t comch_set_consumer_cbs(struct endpoint *e, doca_comch_event_consume
 {
 	if (!added || !expired)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	doca_error_t error = comch_configurable(e, "the callbacks for consumers");
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(comch_configurable(e, "the callbacks for consumers"));
 	e->consumer_cb = added;
 	e->expired_cb = expired;
 	return DOCA_SUCCESS;

@@ -19,10 +19,8 @@ doca_error_t fast_ctx_init(struct fast_ctx *p, struct doca_comch_connection *c,
 {
 	p->task_kind = task_kind;
 	no_fds(p);
-	doca_error_t error = link_join(c, p);
-	if (error != DOCA_SUCCESS)
-		return error;
-	error = softdoca_ctx_init(&p->ctx, p->link->dev, ops);
+	TRY(link_join(c, p));
+	doca_error_t error = softdoca_ctx_init(&p->ctx, p->link->dev, ops);
 	if (error != DOCA_SUCCESS)
 		link_part(p);
 	return error;
@@ -184,12 +182,7 @@ doca_error_t fast_ctx_alloc(struct fast_ctx *p, struct doca_buf *buf, struct fas
 {
 	if (buf && !object_is(buf, OBJECT_BUF))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a buffer", (void *)buf);
-	enum pe_entry how = softdoca_pe_enter(p->ctx.pe);
-	if (how == PE_BUSY) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = alloc(p, buf, out);
-	softdoca_pe_leave(p->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(p->ctx.pe, alloc(p, buf, out));
 }
 
 void fast_ctx_free_task(struct doca_task *task)

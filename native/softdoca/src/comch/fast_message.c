@@ -110,9 +110,7 @@ doca_error_t fast_message_check(const struct fast_ctx *p, const struct doca_buf 
 				  "%p is not a buffer, or not the first of at most %u",
 				  (const void *)buf, LIST_MAX);
 	for (const struct doca_buf *b = buf; b; b = b->next) {
-		doca_error_t error = check_map(p, b->mmap, map, func);
-		if (error != DOCA_SUCCESS)
-			return error;
+		TRY(check_map(p, b->mmap, map, func));
 	}
 	parts_of(buf, map, parts, &size);
 	if (size > FAST_MAX && !map)

@@ -365,14 +365,12 @@ doca_error_t fast_gpu_start(struct fast_ctx *p)
 	fast_gpu_free(g);
 	g->p = p;
 	g->entries = power_of_two(p->n_tasks);
-	doca_error_t error = allocate(g, p->ctx.gpu);
-	if (error)
-		return error;
+	TRY(allocate(g, p->ctx.gpu));
 	const struct doca_priv_comch_gpu_queue s = {.requests = g->requests,
 						    .answers = g->answers,
 						    .status = g->status,
 						    .entries = g->entries};
-	error = softdoca_gpu_fill(g->structure, &s, sizeof s);
+	doca_error_t error = softdoca_gpu_fill(g->structure, &s, sizeof s);
 	return error ? error : begin(g);
 }
 

@@ -127,11 +127,9 @@ static doca_error_t submit(struct doca_task *task, uint32_t flags)
 	struct fast_task *t = fast_task_of(task);
 	struct fast_ctx *p = fast_ctx_of(task->ctx);
 	(void)flags;
-	doca_error_t error = fast_message_check(p, t->buf, NULL, "doca_task_submit");
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(fast_message_check(p, t->buf, NULL, "doca_task_submit"));
 	fast_lock();
-	error = producer_take_receive(p, t);
+	doca_error_t error = producer_take_receive(p, t);
 	fast_unlock();
 	if (error != DOCA_SUCCESS)
 		return error;
@@ -359,9 +357,7 @@ doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer
 	CHECK_OUT(task);
 	if (!imm_is_valid(imm_data, imm_data_len, __func__))
 		return DOCA_ERROR_INVALID_VALUE;
-	doca_error_t error = fast_ctx_alloc(&producer->p, (struct doca_buf *)buf, &t);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(fast_ctx_alloc(&producer->p, (struct doca_buf *)buf, &t));
 	t->peer = consumer_id;
 	set_imm(t, imm_data, imm_data_len);
 	*task = (struct doca_comch_producer_task_send *)t;

@@ -100,12 +100,7 @@ static doca_error_t alloc(struct endpoint *e, struct doca_comch_connection *peer
 doca_error_t comch_send_alloc(struct endpoint *e, struct doca_comch_connection *peer,
 			      const void *msg, uint32_t len, struct doca_comch_task_send **task)
 {
-	enum pe_entry how = softdoca_pe_enter(e->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = alloc(e, peer, msg, len, task);
-	softdoca_pe_leave(e->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(e->ctx.pe, alloc(e, peer, msg, len, task));
 }
 
 void comch_free_task(struct doca_task *task)

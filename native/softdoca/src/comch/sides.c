@@ -137,9 +137,7 @@ doca_error_t doca_comch_server_event_connection_status_changed_register(
 	SERVER(comch_server);
 	if (!connect_event_cb || !disconnect_event_cb)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL");
-	doca_error_t error = comch_configurable(&comch_server->e, "the callbacks for connections");
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(comch_configurable(&comch_server->e, "the callbacks for connections"));
 	comch_server->e.connect_cb = connect_event_cb;
 	comch_server->e.disconnect_cb = disconnect_event_cb;
 	return DOCA_SUCCESS;
@@ -167,10 +165,5 @@ doca_error_t doca_comch_server_disconnect(struct doca_comch_server *comch_server
 {
 	SERVER(comch_server);
 	struct endpoint *e = &comch_server->e;
-	enum pe_entry how = softdoca_pe_enter(e->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = disconnect(e, connection);
-	softdoca_pe_leave(e->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(e->ctx.pe, disconnect(e, connection));
 }

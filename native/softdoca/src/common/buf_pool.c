@@ -56,9 +56,7 @@ static doca_error_t all_returned(const struct doca_buf_pool *p, const char *func
 doca_error_t doca_buf_pool_destroy(struct doca_buf_pool *buf_pool)
 {
 	CHECK_POOL(buf_pool);
-	doca_error_t e = all_returned(buf_pool, __func__);
-	if (e)
-		return e;
+	TRY(all_returned(buf_pool, __func__));
 	doca_buf_inventory_destroy(buf_pool->inventory);
 	softdoca_object_free(buf_pool);
 	return DOCA_SUCCESS;

@@ -100,9 +100,7 @@ doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t 
 	uint32_t indices[FUNCTIONS_MAX], n = 0;
 	if (!dev_list || !nb_devs)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "dev_list or nb_devs is NULL");
-	doca_error_t error = softdoca_functions(&all);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(softdoca_functions(&all));
 	for (uint32_t i = 0; i < all.n; i++)
 		if (all.f[i].side & all.side)
 			indices[n++] = i;
@@ -141,9 +139,7 @@ doca_error_t doca_devinfo_rep_create_list(struct doca_dev *dev, int filter,
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
 			      "%s is a function of the host and has no representors",
 			      dev->info.f.pci);
-	doca_error_t error = softdoca_functions(&all);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(softdoca_functions(&all));
 	for (uint32_t i = 0; i < all.n; i++)
 		if ((all.f[i].side & SIDE_HOST) && (!filter || filter & net))
 			indices[n++] = i;

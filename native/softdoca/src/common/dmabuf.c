@@ -64,9 +64,7 @@ void *softdoca_share_pins(void *theirs)
 int dmabuf_find_gpu(struct doca_mmap *m)
 {
 	dg_memory found;
-	int rc = dg_cuda_pointer_query(m->addr, m->len, &found);
-	if (rc)
-		return rc;
+	TRY(dg_cuda_pointer_query(m->addr, m->len, &found));
 	if (m->gpu.fd >= 0)
 		close(m->gpu.fd);
 	m->gpu = found;

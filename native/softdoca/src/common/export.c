@@ -101,9 +101,7 @@ static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map is not completely stopped because "
 							"a transfer was in flight: stop it again");
 	if (kind == EXPORT_RDMA) {
-		doca_error_t e = softdoca_mmap_remote_key(m, &h.key, h.gid);
-		if (e)
-			return e;
+		TRY(softdoca_mmap_remote_key(m, &h.key, h.gid));
 	}
 	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
 				   sizeof bytes - sizeof h);
@@ -168,9 +166,7 @@ static doca_error_t export_to(struct doca_mmap *m, const struct doca_dev *dev, c
 	CHECK_OUT(desc);
 	CHECK_OUT(len);
 	struct export_bytes out = {0};
-	doca_error_t e = export(m, dev, kind, &out, func);
-	if (e)
-		return e;
+	TRY(export(m, dev, kind, &out, func));
 	*desc = out.bytes;
 	*len = out.len;
 	return DOCA_SUCCESS;
@@ -305,9 +301,7 @@ doca_error_t doca_mmap_create_from_export(const union doca_data *user_data, cons
 	CHECK_DEV(dev);
 	CHECK_OUT(mmap);
 	struct parsed p;
-	doca_error_t e = parse(export_desc, export_desc_len, &p);
-	if (e)
-		return e;
+	TRY(parse(export_desc, export_desc_len, &p));
 	/* DOCA Mmap, doca_mmap_create_from_export */
 	if (p.h.kind == EXPORT_PCI && !(dev->info.f.caps & CAP_FROM_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot use an export for PCI",

@@ -295,9 +295,7 @@ void softdoca_gpu_drop(struct gpu_memory *m)
 doca_error_t softdoca_gpu_alloc_own(struct doca_gpu *gpu, size_t size, size_t alignment,
 				    enum doca_gpu_mem_type type, struct gpu_memory **out)
 {
-	doca_error_t error = softdoca_gpu_alloc(gpu, size, alignment, type, out);
-	if (error)
-		return error;
+	TRY(softdoca_gpu_alloc(gpu, size, alignment, type, out));
 	pthread_mutex_lock(&lock);
 	(*out)->users = 1;
 	(*out)->freed = true;

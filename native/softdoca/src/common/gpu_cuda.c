@@ -164,9 +164,7 @@ static doca_error_t alloc_pinned(struct doca_gpu *gpu, struct gpu_memory *m)
 				  gpu->device);
 	if (!one_address)
 		return alloc_private(m);
-	doca_error_t error = gpu_map_shared(m);
-	if (error)
-		return error;
+	TRY(gpu_map_shared(m));
 	CUresult code = cuda.cuMemHostRegister(m->base, m->mapped,
 					       CU_MEMHOST_PORTABLE | CU_MEMHOST_DEVICEMAP);
 	if (code) {

@@ -76,9 +76,7 @@ static doca_error_t open_queue(struct gpu_queue *q, struct doca_gpu *gpu, const 
 {
 	struct doca_gpu_dev_verbs_qp s;
 	dg_nic *nic = nic_context(q->pd->v.context)->nic;
-	doca_error_t error = allocate(q, gpu, n);
-	if (error)
-		return error;
+	TRY(allocate(q, gpu, n));
 	int rc = open_cqs(q, nic, n);
 	if (!rc)
 		rc = open_pair(q, nic, n, own_rights);
@@ -94,12 +92,10 @@ static doca_error_t open_in_domain(struct gpu_queue *q, struct doca_gpu *gpu, st
 {
 	struct ibv_pd *pd;
 	*q = (struct gpu_queue){NULL};
-	doca_error_t error = doca_rdma_bridge_get_dev_pd(dev, &pd);
-	if (error)
-		return error;
+	TRY(doca_rdma_bridge_get_dev_pd(dev, &pd));
 	q->pd = nic_pd(pd);
 	atomic_fetch_add(&q->pd->users, 1);
-	error = open_queue(q, gpu, n, rights, own_rights);
+	doca_error_t error = open_queue(q, gpu, n, rights, own_rights);
 	if (error)
 		softdoca_gpu_queue_close(q);
 	return error;
@@ -128,9 +124,7 @@ doca_error_t gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu, struct do
 			    uint32_t entries)
 {
 	const uint32_t rights = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ;
-	doca_error_t error = open_in_domain(q, gpu, dev, &(struct sizes){entries, 0}, rights, true);
-	if (error)
-		return error;
+	TRY(open_in_domain(q, gpu, dev, &(struct sizes){entries, 0}, rights, true));
 	const int rc = connect_to_itself(q);
 	if (rc)
 		softdoca_gpu_queue_close(q);

@@ -84,19 +84,6 @@ static bool is_started(const struct doca_graph *g)
 	return g->ctx.state == DOCA_CTX_STATE_RUNNING;
 }
 
-/* Runs a function of this file inside the graph's engine. */
-#define INSIDE(g, call)                                                                \
-	do {                                                                           \
-		struct doca_pe *pe_ = (g)->pe;                                         \
-		enum pe_entry how_ = pe_enter(pe_);                                    \
-		if (how_ == PE_BUSY)                                                   \
-			return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its "   \
-							 "progress engine");           \
-		doca_error_t error_ = (call);                                          \
-		pe_leave(pe_, how_);                                                   \
-		return error_;                                                         \
-	} while (0)
-
 static doca_error_t refuse_if_started(const struct doca_graph *g, const char *func)
 {
 	return is_started(g) ? REFUSE_FOR(func, DOCA_ERROR_BAD_STATE, "the graph is started")
@@ -284,10 +271,7 @@ doca_error_t doca_graph_create(struct doca_pe *pe, struct doca_graph **graph)
 {
 	CHECK_OBJECT(pe, OBJECT_PE, "a progress engine");
 	CHECK_OUT(graph);
-	const struct {
-		struct doca_pe *pe;
-	} g = {pe};
-	INSIDE(&g, create(pe, graph));
+	RETURN_INSIDE(pe, create(pe, graph));
 }
 
 static void free_graph(void *object)
@@ -312,9 +296,7 @@ doca_error_t doca_graph_destroy(struct doca_graph *graph)
 static doca_error_t set_conf(struct doca_graph *g, doca_graph_completion_cb_t done,
 			     doca_graph_completion_cb_t failed, uint32_t n)
 {
-	doca_error_t error = refuse_if_started(g, "doca_graph_set_conf");
-	if (error)
-		return error;
+	TRY(refuse_if_started(g, "doca_graph_set_conf"));
 	g->done_cb = done;
 	g->error_cb = failed;
 	g->max_instances = n;
@@ -328,7 +310,8 @@ doca_error_t doca_graph_set_conf(struct doca_graph *graph,
 	CHECK_GRAPH(graph);
 	if (!graph_completion_cb || !graph_error_cb || !num_instances)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "a callback is NULL, or no instances");
-	INSIDE(graph, set_conf(graph, graph_completion_cb, graph_error_cb, num_instances));
+	RETURN_INSIDE(graph->pe,
+		      set_conf(graph, graph_completion_cb, graph_error_cb, num_instances));
 }
 
 doca_error_t doca_graph_set_user_data(struct doca_graph *graph, union doca_data user_data)
@@ -355,9 +338,7 @@ static bool grown(void *array, uint32_t n)
 static doca_error_t add_node(struct doca_graph *g, struct doca_graph_node from, const char *func,
 			     struct doca_graph_node **out)
 {
-	doca_error_t error = refuse_if_started(g, func);
-	if (error)
-		return error;
+	TRY(refuse_if_started(g, func));
 	/* Its runs would be missing. */
 	if (g->n_instances)
 		return REFUSE_FOR(func, DOCA_ERROR_IN_USE, "the graph has instances");
@@ -382,7 +363,7 @@ doca_error_t doca_graph_node_create_from_ctx(struct doca_graph *graph, const str
 	CHECK_OBJECT(ctx, OBJECT_CTX, "a context");
 	CHECK_OUT(node);
 	const struct doca_graph_node n = {.kind = NODE_CTX, .ctx = ctx};
-	INSIDE(graph, add_node(graph, n, __func__, node));
+	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
 
 doca_error_t doca_graph_node_create_from_user(struct doca_graph *graph,
@@ -394,7 +375,7 @@ doca_error_t doca_graph_node_create_from_user(struct doca_graph *graph,
 	if (!cb)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the function is NULL");
 	const struct doca_graph_node n = {.kind = NODE_USER, .call = cb};
-	INSIDE(graph, add_node(graph, n, __func__, node));
+	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
 
 doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
@@ -405,7 +386,7 @@ doca_error_t doca_graph_node_create_from_graph(struct doca_graph *graph,
 	CHECK_GRAPH(sub_graph);
 	CHECK_OUT(node);
 	const struct doca_graph_node n = {.kind = NODE_GRAPH, .sub = sub_graph};
-	INSIDE(graph, add_node(graph, n, __func__, node));
+	RETURN_INSIDE(graph->pe, add_node(graph, n, __func__, node));
 }
 
 static doca_error_t depend(struct doca_graph *g, struct doca_graph_node *from,
@@ -437,7 +418,7 @@ doca_error_t doca_graph_add_dependency(struct doca_graph *graph, struct doca_gra
 	if (!is_node_of(from, graph) || !is_node_of(to, graph))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p or %p is not a node of the graph",
 			      (void *)from, (void *)to);
-	INSIDE(graph, depend(graph, from, to));
+	RETURN_INSIDE(graph->pe, depend(graph, from, to));
 }
 
 /* ---- start and stop ---- */
@@ -499,7 +480,7 @@ static doca_error_t start(struct doca_graph *g)
 doca_error_t doca_graph_start(struct doca_graph *graph)
 {
 	CHECK_GRAPH(graph);
-	INSIDE(graph, start(graph));
+	RETURN_INSIDE(graph->pe, start(graph));
 }
 
 static doca_error_t stop(struct doca_graph *g)
@@ -516,7 +497,7 @@ static doca_error_t stop(struct doca_graph *g)
 doca_error_t doca_graph_stop(struct doca_graph *graph)
 {
 	CHECK_GRAPH(graph);
-	INSIDE(graph, stop(graph));
+	RETURN_INSIDE(graph->pe, stop(graph));
 }
 
 /* ---- instances ---- */
@@ -546,7 +527,7 @@ doca_error_t doca_graph_instance_create(struct doca_graph *graph,
 {
 	CHECK_GRAPH(graph);
 	CHECK_OUT(graph_instance);
-	INSIDE(graph, create_instance(graph, graph_instance));
+	RETURN_INSIDE(graph->pe, create_instance(graph, graph_instance));
 }
 
 static doca_error_t refuse_in_flight(const struct doca_graph_instance *i, const char *func)
@@ -557,9 +538,7 @@ static doca_error_t refuse_in_flight(const struct doca_graph_instance *i, const 
 
 static doca_error_t destroy_instance(struct doca_graph_instance *i)
 {
-	doca_error_t error = refuse_in_flight(i, "doca_graph_instance_destroy");
-	if (error)
-		return error;
+	TRY(refuse_in_flight(i, "doca_graph_instance_destroy"));
 	i->graph->n_instances--;
 	softdoca_object_free(i);
 	return DOCA_SUCCESS;
@@ -568,7 +547,7 @@ static doca_error_t destroy_instance(struct doca_graph_instance *i)
 doca_error_t doca_graph_instance_destroy(struct doca_graph_instance *graph_instance)
 {
 	CHECK_INSTANCE(graph_instance);
-	INSIDE(graph_instance->graph, destroy_instance(graph_instance));
+	RETURN_INSIDE(graph_instance->graph->pe, destroy_instance(graph_instance));
 }
 
 doca_error_t doca_graph_instance_set_user_data(struct doca_graph_instance *graph_instance,
@@ -606,7 +585,7 @@ doca_error_t doca_graph_instance_set_ctx_node_data(struct doca_graph_instance *g
 	    task->ctx != node->ctx)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "not a node of a context, or %p not its task",
 			      (void *)task);
-	INSIDE(graph_instance->graph, set_data(graph_instance, node, task, __func__));
+	RETURN_INSIDE(graph_instance->graph->pe, set_data(graph_instance, node, task, __func__));
 }
 
 doca_error_t doca_graph_instance_set_user_node_data(struct doca_graph_instance *graph_instance,
@@ -617,7 +596,7 @@ doca_error_t doca_graph_instance_set_user_node_data(struct doca_graph_instance *
 	if (!is_kind(node, graph_instance, NODE_USER))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not a user node of the graph",
 			      (const void *)node);
-	INSIDE(graph_instance->graph, set_data(graph_instance, node, cookie, __func__));
+	RETURN_INSIDE(graph_instance->graph->pe, set_data(graph_instance, node, cookie, __func__));
 }
 
 doca_error_t doca_graph_instance_set_sub_graph_node_data(
@@ -628,8 +607,8 @@ doca_error_t doca_graph_instance_set_sub_graph_node_data(
 	CHECK_INSTANCE(sub_graph_instance);
 	if (!is_kind(node, graph_instance, NODE_GRAPH) || sub_graph_instance->graph != node->sub)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "not a node of the instance's graph");
-	INSIDE(graph_instance->graph,
-	       set_data(graph_instance, node, sub_graph_instance, __func__));
+	RETURN_INSIDE(graph_instance->graph->pe,
+		      set_data(graph_instance, node, sub_graph_instance, __func__));
 }
 
 static doca_error_t submit(struct doca_graph_instance *i)
@@ -643,5 +622,5 @@ static doca_error_t submit(struct doca_graph_instance *i)
 doca_error_t doca_graph_instance_submit(struct doca_graph_instance *graph_instance)
 {
 	CHECK_INSTANCE(graph_instance);
-	INSIDE(graph_instance->graph, submit(graph_instance));
+	RETURN_INSIDE(graph_instance->graph->pe, submit(graph_instance));
 }

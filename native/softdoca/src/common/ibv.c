@@ -314,14 +314,12 @@ doca_error_t doca_rdma_bridge_open_dev_from_pd(struct ibv_pd *pd, struct doca_de
 	if (!nic_pd(pd))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "%p is not a protection domain of softdoca's libibverbs", (void *)pd);
-	doca_error_t error = doca_devinfo_create_list(&list, &n);
-	if (error)
-		return error;
+	TRY(doca_devinfo_create_list(&list, &n));
 	while (i < n && strcmp(list[i]->f.ibdev, pd->context->device->name))
 		i++;
-	error = i < n ? doca_dev_open(list[i], dev)
-		      : REFUSE(DOCA_ERROR_NOT_FOUND, "this process has no device %s",
-			       pd->context->device->name);
+	doca_error_t error = i < n ? doca_dev_open(list[i], dev)
+				   : REFUSE(DOCA_ERROR_NOT_FOUND, "this process has no device %s",
+					    pd->context->device->name);
 	doca_devinfo_destroy_list(list);
 	if (!error)
 		softdoca_dev_pd(*dev, pd, false);

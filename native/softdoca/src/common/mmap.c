@@ -194,9 +194,7 @@ static doca_error_t may_change(const struct doca_mmap *m, doca_error_t started, 
 static doca_error_t add_dev(struct doca_mmap *m, struct doca_dev *dev)
 {
 	/* DOCA Mmap, doca_mmap_add_dev */
-	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_add_dev");
-	if (e)
-		return e;
+	TRY(may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_add_dev"));
 	for (uint32_t i = 0; i < m->n_attached; i++)
 		if (m->attached[i].dev == dev)
 			return REFUSE(DOCA_ERROR_ALREADY_EXIST, "the map already has %s",
@@ -222,9 +220,7 @@ doca_error_t doca_mmap_add_dev(struct doca_mmap *mmap, struct doca_dev *dev)
 static doca_error_t rm_dev(struct doca_mmap *m, const struct doca_dev *dev)
 {
 	/* DOCA Mmap, doca_mmap_rm_dev */
-	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_rm_dev");
-	if (e)
-		return e;
+	TRY(may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_rm_dev"));
 	for (uint32_t i = 0; i < m->n_attached; i++)
 		if (m->attached[i].dev == dev) {
 			atomic_fetch_sub(&m->attached[i].dev->users, 1);
@@ -261,9 +257,7 @@ static doca_error_t set_memrange(struct doca_mmap *m, void *addr, size_t len)
 	if (m->state != MMAP_STARTED && m->backing == BACKING_HOST && m->dmabuf_fd < 0 &&
 	    m->addr == addr && m->len == len)
 		return DOCA_SUCCESS;
-	doca_error_t e = mmap_may_take_range(m, "doca_mmap_set_memrange");
-	if (e)
-		return e;
+	TRY(mmap_may_take_range(m, "doca_mmap_set_memrange"));
 	m->addr = m->base = addr;
 	m->len = len;
 	m->backing = BACKING_HOST;
@@ -326,9 +320,7 @@ doca_error_t doca_mmap_set_user_data(struct doca_mmap *mmap, union doca_data use
 static doca_error_t set_max(struct doca_mmap *m, uint32_t n)
 {
 	/* DOCA Mmap, doca_mmap_set_max_num_devices: not after the first start */
-	doca_error_t e = may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_set_max_num_devices");
-	if (e)
-		return e;
+	TRY(may_change(m, DOCA_ERROR_NOT_PERMITTED, "doca_mmap_set_max_num_devices"));
 	if (m->state != MMAP_NEW)
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map was started before");
 	if (n > MMAP_DEVS_MAX || n < m->n_attached)
@@ -439,12 +431,8 @@ static doca_error_t stop(struct doca_mmap *m)
 		return no_bufs(m, "doca_mmap_stop");
 	if (m->state != MMAP_STARTED)
 		return DOCA_SUCCESS; /* guess: like doca_ctx_stop() of an idle context */
-	doca_error_t e = no_bufs(m, "doca_mmap_stop");
-	if (e)
-		return e;
-	e = mmap_detach(m, "doca_mmap_stop");
-	if (e)
-		return e;
+	TRY(no_bufs(m, "doca_mmap_stop"));
+	TRY(mmap_detach(m, "doca_mmap_stop"));
 	__atomic_store_n(&m->state, MMAP_STOPPED, __ATOMIC_RELEASE);
 	m->exported = m->writable = false;
 	return DOCA_SUCCESS;

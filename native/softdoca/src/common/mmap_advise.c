@@ -221,12 +221,7 @@ doca_error_t doca_mmap_advise_task_invalidate_cache_alloc_init(
 {
 	CHECK_ADVISE(mmap_advise);
 	CHECK_OUT(task);
-	enum pe_entry how = softdoca_pe_enter(mmap_advise->ctx.pe);
-	if (how == PE_BUSY) /* guess */
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t e = alloc(mmap_advise, buf, user_data, task);
-	softdoca_pe_leave(mmap_advise->ctx.pe, how);
-	return e;
+	RETURN_INSIDE(mmap_advise->ctx.pe, alloc(mmap_advise, buf, user_data, task));
 }
 
 static bool is_task(const advise_task *task, const char *func)

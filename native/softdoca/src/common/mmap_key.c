@@ -44,9 +44,7 @@ static void __attribute__((constructor)) watch_forks(void)
 static doca_error_t make(struct doca_mmap *m)
 {
 	struct ibv_pd *pd;
-	doca_error_t error = doca_rdma_bridge_get_dev_pd(m->attached[0].dev, &pd);
-	if (error)
-		return error;
+	TRY(doca_rdma_bridge_get_dev_pd(m->attached[0].dev, &pd));
 	m->mr = softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len, (uintptr_t)m->addr,
 				 ibv_access(m->permissions));
 	if (m->mr) {
@@ -87,9 +85,7 @@ doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key)
 doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_t gid[16])
 {
 	union ibv_gid found;
-	doca_error_t error = key_of(m, key);
-	if (error)
-		return error;
+	TRY(key_of(m, key));
 	if (softdoca_ibv_gid(m->mr->context, &found))
 		return REFUSE(DOCA_ERROR_DRIVER, "the software NIC has no GID");
 	memcpy(gid, found.raw, sizeof found.raw);

@@ -67,10 +67,8 @@ static int open_nic(void)
 	int gpu = gpu_for_nic();
 	dg_device_config cfg = {
 		.spin_ns = SPIN_NS, .shared = 1, .gpu = gpu < 0 ? 0 : (uint32_t)gpu};
-	int rc = dg_device_open(gpu < 0 ? "soft" : "cuda", &cfg, &device);
-	if (rc)
-		return rc;
-	rc = dg_nic_open(device, SPIN_NS, &nic);
+	TRY(dg_device_open(gpu < 0 ? "soft" : "cuda", &cfg, &device));
+	int rc = dg_nic_open(device, SPIN_NS, &nic);
 	if (rc) {
 		dg_device_close(device, CLOSE_NS);
 		dg_device_free(device);

@@ -108,9 +108,7 @@ static doca_error_t add_cpu(struct doca_sync_event *e, struct doca_dev *dev, boo
 			    const char *func)
 {
 	struct sync_devs *devs = &e->devs[!publisher];
-	doca_error_t error = add_location(e, publisher, SYNC_CPU, func);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(add_location(e, publisher, SYNC_CPU, func));
 	for (uint32_t i = 0; i < devs->n; i++)
 		if (devs->at[i] == dev)
 			return DOCA_SUCCESS;
@@ -192,9 +190,7 @@ doca_error_t doca_sync_event_get_gpu_handle(struct doca_sync_event *event, struc
 
 static doca_error_t set_at(struct doca_sync_event *e, void *at, const char *func)
 {
-	doca_error_t error = configurable(e, func);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(configurable(e, func));
 	if (!at || (uintptr_t)at % sizeof(uint64_t))
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%p is not aligned to 8 bytes",
 				  at);
@@ -350,12 +346,10 @@ doca_error_t sync_startable(const struct doca_sync_event *e)
 doca_error_t doca_sync_event_start(struct doca_sync_event *event)
 {
 	CHECK_EVENT(event);
-	doca_error_t error = sync_startable(event);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(sync_startable(event));
 	if (event->mode == SYNC_CONTEXT) /* SE reference, doca_sync_event_as_ctx */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the event is a context: start that");
-	error = sync_place_value(event);
+	doca_error_t error = sync_place_value(event);
 	if (error == DOCA_SUCCESS)
 		event->mode = SYNC_ALONE;
 	return error;

@@ -219,14 +219,12 @@ static doca_error_t create(struct doca_dev *dev, const uint8_t *data, size_t sz,
 	if (!(dev->info.f.caps & CAP_FROM_EXPORT_PCI)) /* SE reference */
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot use an export",
 			      dev->info.f.pci);
-	doca_error_t error = parse(data, sz, kind);
-	if (error != DOCA_SUCCESS)
-		return error;
+	TRY(parse(data, sz, kind));
 	struct doca_sync_event *e = sync_event_new(OBJECT_SYNC_EVENT);
 	if (!e)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a sync event");
 	sync_use_dev(&e->dev, dev);
-	error = import(e, dev, data);
+	doca_error_t error = import(e, dev, data);
 	if (error == DOCA_SUCCESS)
 		*out = e;
 	else

@@ -57,13 +57,11 @@ doca_error_t doca_dma_create(struct doca_dev *dev, struct doca_dma **dma)
 	if (!object_is(dev, OBJECT_DEV) || !dma)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device, or dma is NULL",
 			      (void *)dev);
-	doca_error_t error = check_devinfo(&dev->info, __func__);
-	if (error)
-		return error;
+	TRY(check_devinfo(&dev->info, __func__));
 	struct doca_dma *d = softdoca_object_new(OBJECT_DMA, sizeof *d);
 	if (!d)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a DMA context");
-	error = softdoca_ctx_init(&d->ctx, dev, &softdoca_dma_ops);
+	doca_error_t error = softdoca_ctx_init(&d->ctx, dev, &softdoca_dma_ops);
 	if (error) {
 		softdoca_object_free(d);
 		return error;

@@ -32,9 +32,7 @@ doca_error_t doca_gpu_mem_alloc(struct doca_gpu *gpu_dev, size_t size, size_t al
 {
 	struct gpu_memory *m;
 	CHECK_OUT(memptr_gpu);
-	doca_error_t error = softdoca_gpu_alloc(gpu_dev, size, alignment, mtype, &m);
-	if (error)
-		return error;
+	TRY(softdoca_gpu_alloc(gpu_dev, size, alignment, mtype, &m));
 	*memptr_gpu = m->addr;
 	if (memptr_cpu)
 		*memptr_cpu = m->by_cpu ? m->addr : NULL;
@@ -121,13 +119,11 @@ static enum doca_gpu_dev_verbs_nic_handler choose(const struct doca_verbs_qp *qp
 static doca_error_t allocate(struct doca_gpu *gpu, bool nic_reads, struct gpu_memory **structure,
 			     struct gpu_memory **words)
 {
-	doca_error_t error = softdoca_gpu_alloc_own(
-		gpu, sizeof(struct doca_gpu_dev_verbs_qp), 64,
-		nic_reads ? DOCA_GPU_MEM_TYPE_CPU_GPU : DOCA_GPU_MEM_TYPE_GPU, structure);
-	if (error)
-		return error;
-	error = softdoca_gpu_alloc_own(gpu, WORDS * sizeof(uint64_t), 64,
-				       DOCA_GPU_MEM_TYPE_CPU_GPU, words);
+	TRY(softdoca_gpu_alloc_own(gpu, sizeof(struct doca_gpu_dev_verbs_qp), 64,
+				   nic_reads ? DOCA_GPU_MEM_TYPE_CPU_GPU : DOCA_GPU_MEM_TYPE_GPU,
+				   structure));
+	doca_error_t error = softdoca_gpu_alloc_own(gpu, WORDS * sizeof(uint64_t), 64,
+						    DOCA_GPU_MEM_TYPE_CPU_GPU, words);
 	if (error)
 		softdoca_gpu_drop(*structure);
 	return error;
@@ -168,11 +164,9 @@ static doca_error_t export_qp(struct doca_gpu *gpu, struct doca_verbs_qp *qp,
 			      struct doca_gpu_verbs_qp *e)
 {
 	struct gpu_memory *structure, *words;
-	doca_error_t error = allocate(gpu, handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR,
-				      &structure, &words);
-	if (error)
-		return error;
-	error = connect_doorbell(qp, handler, structure, words);
+	TRY(allocate(gpu, handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_NO_DBR, &structure,
+		     &words));
+	doca_error_t error = connect_doorbell(qp, handler, structure, words);
 	if (!error) {
 		struct gpu_memory *old = qp->structure, *old_words = qp->words;
 		qp->structure = structure;
@@ -203,16 +197,14 @@ doca_error_t doca_gpu_verbs_export_qp(struct doca_gpu *gpu_dev, struct doca_dev 
 	CHECK_OBJECT(dev, OBJECT_DEV, "an open device");
 	CHECK_QP(qp);
 	CHECK_OUT(qp_out);
-	doca_error_t error = check_export(qp, nic_handler, gpu_qp_umem_dev_ptr, cq_sq, cq_rq);
-	if (error)
-		return error;
+	TRY(check_export(qp, nic_handler, gpu_qp_umem_dev_ptr, cq_sq, cq_rq));
 	nic_handler = choose(qp, nic_handler);
 	if (nic_handler == DOCA_GPUNETIO_VERBS_NIC_HANDLER_TYPE_MAX)
 		return DOCA_ERROR_INVALID_VALUE;
 	struct doca_gpu_verbs_qp *e = softdoca_object_new(OBJECT_VERBS_EXPORT, sizeof *e);
 	if (!e)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an export");
-	error = export_qp(gpu_dev, qp, nic_handler, e);
+	doca_error_t error = export_qp(gpu_dev, qp, nic_handler, e);
 	if (error)
 		softdoca_object_free(e);
 	else

@@ -79,9 +79,7 @@ doca_error_t doca_gpu_semaphore_set_custom_info(struct doca_gpu_semaphore *semap
 {
 	CHECK_SEMAPHORE(semaphore);
 	CHECK_STOPPED(semaphore);
-	doca_error_t error = check_type(mtype);
-	if (error)
-		return error;
+	TRY(check_type(mtype));
 	if (!nbytes || nbytes > INFO_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%u bytes: the size must be 1 to %d", nbytes,
 			      INFO_MAX);
@@ -172,9 +170,7 @@ doca_error_t doca_gpu_semaphore_get_status(struct doca_gpu_semaphore *semaphore,
 					   enum doca_gpu_semaphore_status *status)
 {
 	CHECK_SEMAPHORE(semaphore);
-	doca_error_t error = check_item(semaphore, item_idx, semaphore->ring);
-	if (error)
-		return error;
+	TRY(check_item(semaphore, item_idx, semaphore->ring));
 	/* acquire: what the kernel wrote before it set the status */
 	return SET_OUT(status, (enum doca_gpu_semaphore_status)__atomic_load_n(
 				       &item(semaphore, item_idx)->status, __ATOMIC_ACQUIRE));
@@ -184,9 +180,7 @@ doca_error_t doca_gpu_semaphore_set_status(struct doca_gpu_semaphore *semaphore,
 					   enum doca_gpu_semaphore_status status)
 {
 	CHECK_SEMAPHORE(semaphore);
-	doca_error_t error = check_item(semaphore, item_idx, semaphore->ring);
-	if (error)
-		return error;
+	TRY(check_item(semaphore, item_idx, semaphore->ring));
 	if ((unsigned)status > DOCA_GPU_SEMAPHORE_STATUS_EXIT)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "status %u exceeds %d", (unsigned)status,
 			      DOCA_GPU_SEMAPHORE_STATUS_EXIT);
@@ -199,9 +193,7 @@ doca_error_t doca_gpu_semaphore_get_custom_info_addr(struct doca_gpu_semaphore *
 						     uint32_t item_idx, void **custom_info)
 {
 	CHECK_SEMAPHORE(semaphore);
-	doca_error_t error = check_item(semaphore, item_idx, semaphore->infos);
-	if (error)
-		return error;
+	TRY(check_item(semaphore, item_idx, semaphore->infos));
 	return SET_OUT(custom_info,
 		       semaphore->infos->addr + (size_t)item_idx * semaphore->info_size);
 }

@@ -172,9 +172,7 @@ static const char *call(struct doca_rdma_connection *c, const struct doca_rdma_a
 static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr *a, union doca_data data)
 {
 	struct doca_rdma_connection *c;
-	doca_error_t error = rdma_connection_new(r, "doca_rdma_connect_to_addr", &c);
-	if (error)
-		return error;
+	TRY(rdma_connection_new(r, "doca_rdma_connect_to_addr", &c));
 	c->user_data = data;
 	c->state = CONNECTION_CALLING;
 	memset(c->peer_gid, 0, sizeof c->peer_gid);
@@ -194,12 +192,7 @@ doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_
 	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
 	if (!rdma->ctx.pe)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context has no progress engine");
-	enum pe_entry how = softdoca_pe_enter(rdma->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = connect_to(rdma, addr, connection_user_data);
-	softdoca_pe_leave(rdma->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma, addr, connection_user_data));
 }
 
 static bool answered(struct doca_rdma_connection *c, const struct packet *p)
@@ -277,12 +270,7 @@ static doca_error_t with_port(struct doca_rdma *rdma, uint16_t port,
 			      doca_error_t (*what)(struct doca_rdma *, uint16_t))
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
-	enum pe_entry how = softdoca_pe_enter(rdma->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = what(rdma, port);
-	softdoca_pe_leave(rdma->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(rdma->ctx.pe, what(rdma, port));
 }
 
 doca_error_t doca_rdma_start_listen_to_port(struct doca_rdma *rdma, uint16_t port)
@@ -342,9 +330,7 @@ static doca_error_t accept_it(struct doca_rdma_connection *c)
 {
 	if (c->state != CONNECTION_REQUESTED)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u does not wait for an answer", c->id);
-	doca_error_t error = rdma_connection_join(c, &c->peer);
-	if (error)
-		return error;
+	TRY(rdma_connection_join(c, &c->peer));
 	if (!say(c, PACKET_ACCEPT))
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the peer of connection %u is gone", c->id);
 	c->state = CONNECTION_ACCEPTED;
@@ -363,13 +349,7 @@ static doca_error_t reject_it(struct doca_rdma_connection *c)
 static doca_error_t answer(struct doca_rdma_connection *c,
 			   doca_error_t (*how_to)(struct doca_rdma_connection *))
 {
-	struct doca_pe *pe = c->rdma->ctx.pe;
-	enum pe_entry how = softdoca_pe_enter(pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = how_to(c);
-	softdoca_pe_leave(pe, how);
-	return error;
+	RETURN_INSIDE(c->rdma->ctx.pe, how_to(c));
 }
 
 doca_error_t doca_rdma_connection_accept(struct doca_rdma_connection *rdma_connection, void *private_data,

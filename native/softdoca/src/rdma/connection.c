@@ -247,9 +247,7 @@ static doca_error_t connect_to(struct doca_rdma_connection *c, const struct rdma
 	if (c->rdma->ctx.state != DOCA_CTX_STATE_RUNNING || c->state != CONNECTION_NEW)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context is not running, or connection %u is not new",
 			      c->id);
-	doca_error_t error = rdma_connection_join(c, peer);
-	if (error)
-		return error;
+	TRY(rdma_connection_join(c, peer));
 	c->state = CONNECTION_CONNECTED;
 	rdma_spread_receives(c->rdma);
 	return DOCA_SUCCESS;
@@ -265,16 +263,8 @@ doca_error_t doca_rdma_connect(struct doca_rdma *rdma, const void *remote_rdma_c
 	CHECK_OUT(remote_rdma_conn_details);
 	if (rdma_connection->rdma != rdma)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the connection is of another context");
-	doca_error_t error = rdma_blob_parse(remote_rdma_conn_details, remote_rdma_conn_details_size, &peer);
-	if (error)
-		return error;
-	struct doca_pe *pe = rdma->ctx.pe;
-	enum pe_entry how = softdoca_pe_enter(pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	error = connect_to(rdma_connection, &peer);
-	softdoca_pe_leave(pe, how);
-	return error;
+	TRY(rdma_blob_parse(remote_rdma_conn_details, remote_rdma_conn_details_size, &peer));
+	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma_connection, &peer));
 }
 
 static doca_error_t disconnect(struct doca_rdma_connection *c)
@@ -295,13 +285,7 @@ static doca_error_t disconnect(struct doca_rdma_connection *c)
 doca_error_t doca_rdma_connection_disconnect(struct doca_rdma_connection *rdma_connection)
 {
 	CHECK_CONNECTION(rdma_connection);
-	struct doca_pe *pe = rdma_connection->rdma->ctx.pe;
-	enum pe_entry how = softdoca_pe_enter(pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = disconnect(rdma_connection);
-	softdoca_pe_leave(pe, how);
-	return error;
+	RETURN_INSIDE(rdma_connection->rdma->ctx.pe, disconnect(rdma_connection));
 }
 
 doca_error_t doca_rdma_connection_set_user_data(struct doca_rdma_connection *rdma_connection,

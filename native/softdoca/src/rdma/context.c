@@ -106,9 +106,7 @@ doca_error_t rdma_open_nic(struct doca_rdma *r)
 	struct ibv_pd *pd;
 	r->idle = 0;
 	r->pid = getpid();
-	doca_error_t error = doca_rdma_bridge_get_dev_pd(r->ctx.dev, &pd);
-	if (error)
-		return error;
+	TRY(doca_rdma_bridge_get_dev_pd(r->ctx.dev, &pd));
 	r->pd = nic_pd(pd);
 	atomic_fetch_add(&r->pd->users, 1);
 	r->nic = nic_context(pd->context)->nic;
@@ -124,9 +122,7 @@ doca_error_t rdma_open_nic(struct doca_rdma *r)
 
 static doca_error_t begin(struct doca_rdma *r)
 {
-	doca_error_t error = rdma_open_nic(r);
-	if (error)
-		return error;
+	TRY(rdma_open_nic(r));
 	if (!make_all_tasks(r))
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
 	return open_cq(r);
@@ -236,9 +232,7 @@ static doca_error_t rdma_submit(struct doca_task *task, uint32_t flags)
 	if (!is_receive(t) &&
 	    (!object_is(c, OBJECT_RDMA_CONNECTION) || c->state != CONNECTION_CONNECTED)) /* guess */
 		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the task's connection is not connected");
-	doca_error_t error = rdma_check(t, r, "doca_task_submit");
-	if (error)
-		return error;
+	TRY(rdma_check(t, r, "doca_task_submit"));
 	return is_receive(t) ? submit_receive(r, t) : submit_send(t);
 }
 

@@ -94,9 +94,7 @@ static doca_error_t check_list(const struct doca_buf *b, uint32_t most, const ch
 static doca_error_t check_buf(const struct place *p, const char *what, const char *func)
 {
 	const struct doca_buf *b = p->buf;
-	doca_error_t error = check_list(b, 1, what, func);
-	if (error)
-		return error;
+	TRY(check_list(b, 1, what, func));
 	if (p->at - (uintptr_t)b->head <= b->len && p->n <= (uintptr_t)b->head + b->len - p->at)
 		return DOCA_SUCCESS;
 	return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
@@ -107,9 +105,7 @@ static doca_error_t check_buf(const struct place *p, const char *what, const cha
 static doca_error_t check_remote(const struct rdma_task *t, const char *func)
 {
 	const struct place p = remote_of(t);
-	doca_error_t error = check_buf(&p, "peer's", func);
-	if (error)
-		return error;
+	TRY(check_buf(&p, "peer's", func));
 	const struct doca_mmap *m = p.buf->mmap;
 	if (m->from_export && m->key && !memcmp(m->gid, t->connection->peer_gid, sizeof m->gid))
 		return DOCA_SUCCESS;
@@ -131,9 +127,7 @@ static doca_error_t check_local(const struct rdma_task *t, const struct doca_rdm
 {
 	const struct doca_buf *first = local_buf(t);
 	const uint32_t most = is_atomic(t) || is_event(t) ? 1 : RDMA_LIST_MAX;
-	doca_error_t error = check_list(first, most, "local", func);
-	if (error)
-		return error;
+	TRY(check_list(first, most, "local", func));
 	const uint64_t n = bytes_in(t, first);
 	if (n < t->bytes)
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE,
@@ -335,9 +329,7 @@ doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t)
 {
 	struct rdma_ring *ring = is_receive(t) ? &c->receive : &c->send;
 	struct segments s;
-	doca_error_t error = find_segments(t, &s);
-	if (error)
-		return error;
+	TRY(find_segments(t, &s));
 	if (is_receive(t))
 		put_receive(c, t, &s);
 	else

@@ -83,9 +83,7 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 	if (!object_is(dev, OBJECT_DEV) || !rdma)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%p is not an open device, or rdma is NULL",
 			      (void *)dev);
-	doca_error_t error = check_devinfo(&dev->info, __func__);
-	if (error)
-		return error;
+	TRY(check_devinfo(&dev->info, __func__));
 	struct doca_rdma *r = softdoca_object_new(OBJECT_RDMA, sizeof *r);
 	if (!r)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an RDMA context");
@@ -93,7 +91,7 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 	r->send_size = r->receive_size = RDMA_QUEUE_DEFAULT;
 	r->max_connections = 1;
 	r->timer = r->sockets = -1;
-	error = softdoca_ctx_init(&r->ctx, dev, &rdma_ops);
+	doca_error_t error = softdoca_ctx_init(&r->ctx, dev, &rdma_ops);
 	if (error) {
 		softdoca_object_free(r);
 		return error;

@@ -84,12 +84,7 @@ static doca_error_t allocate(struct doca_rdma *r, const struct rdma_task *as, vo
 	const char *wrong = check_handles(r, as);
 	if (wrong)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%s", wrong);
-	enum pe_entry how = softdoca_pe_enter(r->ctx.pe);
-	if (how == PE_BUSY)
-		return REFUSE(DOCA_ERROR_IN_USE, "another thread is in its progress engine");
-	doca_error_t error = take(r, as, out);
-	softdoca_pe_leave(r->ctx.pe, how);
-	return error;
+	RETURN_INSIDE(r->ctx.pe, take(r, as, out));
 }
 
 #define ALLOCATE(TYPE, ...) \

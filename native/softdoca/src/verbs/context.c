@@ -27,13 +27,11 @@ doca_error_t doca_verbs_bridge_verbs_context_create(struct ibv_device *ibv_dev, 
 						    struct doca_verbs_context **verbs_ctx)
 {
 	CHECK_OUT(verbs_ctx);
-	doca_error_t error = check_flags(flags);
-	if (error)
-		return error;
+	TRY(check_flags(flags));
 	struct ibv_context *ibv = softdoca_ibv_open(ibv_dev);
 	if (!ibv)
 		return errno == EINVAL ? DOCA_ERROR_INVALID_VALUE : DOCA_ERROR_DRIVER;
-	error = context_new(ibv, true, verbs_ctx);
+	doca_error_t error = context_new(ibv, true, verbs_ctx);
 	if (error)
 		softdoca_ibv_close(ibv);
 	return error;
@@ -43,9 +41,7 @@ doca_error_t doca_verbs_bridge_verbs_context_import(struct ibv_context *ibv_ctx,
 						    struct doca_verbs_context **verbs_ctx)
 {
 	CHECK_OUT(verbs_ctx);
-	doca_error_t error = check_flags(flags);
-	if (error)
-		return error;
+	TRY(check_flags(flags));
 	if (!nic_context(ibv_ctx))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "%p is not a context of softdoca's libibverbs", (void *)ibv_ctx);

@@ -57,9 +57,7 @@ static doca_error_t cq_ring(struct doca_verbs_cq *cq, const struct doca_verbs_cq
 static doca_error_t cq_open(struct doca_verbs_cq *cq, const struct doca_verbs_cq_attr *attr)
 {
 	dg_nic *nic;
-	doca_error_t error = softdoca_nic_take(&nic);
-	if (error)
-		return error;
+	TRY(softdoca_nic_take(&nic));
 	const dg_nic_cq_config cfg = {
 		.ring = cq->ring, .entries = cq->entries, .collapsed = attr->cq_collapsed};
 	int rc = softdoca_nic.cq_open(nic, &cfg, &cq->cq);

@@ -62,9 +62,7 @@ static doca_error_t qp_open(struct doca_verbs_qp *qp)
 	bool no_record = a->send_dbr_mode == DOCA_VERBS_QP_SEND_DBR_MODE_NO_DBR_EXT;
 	dg_nic_qp_info info;
 	dg_nic *nic;
-	doca_error_t error = softdoca_nic_take(&nic);
-	if (error)
-		return error;
+	TRY(softdoca_nic_take(&nic));
 	const dg_nic_qp_config cfg = {
 		.send_ring = a->sq_wr ? qp->send_ring : NULL,
 		.receive_ring = a->rq_wr ? qp->receive_ring : NULL,
@@ -112,9 +110,7 @@ doca_error_t doca_verbs_qp_create(struct doca_verbs_context *verbs_ctx,
 	CHECK_CONTEXT(verbs_ctx);
 	CHECK_OBJECT(init_attr, OBJECT_VERBS_QP_INIT_ATTR, "attributes of a new queue pair");
 	CHECK_OUT(verbs_qp);
-	doca_error_t error = check_init(init_attr);
-	if (error)
-		return error;
+	TRY(check_init(init_attr));
 	struct doca_verbs_qp *qp = softdoca_object_new(OBJECT_VERBS_QP, sizeof *qp);
 	if (!qp)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a queue pair");
@@ -123,7 +119,7 @@ doca_error_t doca_verbs_qp_create(struct doca_verbs_context *verbs_ctx,
 	qp->init.rq_wr = power_of_two(init_attr->rq_wr);
 	qp->init.receive_max_sges = power_of_two(init_attr->receive_max_sges);
 	qp->pd = nic_pd(init_attr->pd->ibv);
-	error = place(qp);
+	doca_error_t error = place(qp);
 	if (!error)
 		error = qp_open(qp);
 	if (error) {
@@ -246,9 +242,7 @@ doca_error_t doca_verbs_qp_modify(struct doca_verbs_qp *verbs_qp,
 {
 	CHECK_QP(verbs_qp);
 	CHECK_OBJECT(qp_attr, OBJECT_VERBS_QP_ATTR, "attributes of a queue pair");
-	doca_error_t error = check_modify(verbs_qp, qp_attr, attr_mask);
-	if (error)
-		return error;
+	TRY(check_modify(verbs_qp, qp_attr, attr_mask));
 	struct doca_verbs_qp_attr *a = &verbs_qp->attr;
 	apply(verbs_qp, qp_attr, attr_mask);
 	dg_nic_address peer = {.qpn = a->dest_qp_num};

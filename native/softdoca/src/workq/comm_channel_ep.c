@@ -74,9 +74,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_set_device_rep(struct wq_endpoint 
 static doca_error_t set_number(struct wq_endpoint *ep, uint16_t *field, uint16_t value,
 			       uint32_t limit, const char *func)
 {
-	doca_error_t e = may_set(ep, func);
-	if (e)
-		return e;
+	TRY(may_set(ep, func));
 	if (!value || value > limit)
 		return REFUSE_FOR(func, DOCA_ERROR_INVALID_VALUE, "%u: it must be 1 to %u", value,
 				  limit);
@@ -155,9 +153,7 @@ DOCA_STABLE doca_error_t softdoca_1_3_comm_channel_ep_create(const struct init_a
 	if (attr->max_msgs > UINT16_MAX || attr->msg_size > UINT16_MAX) /* CC 1.3 */
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "%u messages of %u bytes: at most %u",
 			      attr->max_msgs, attr->msg_size, UINT16_MAX);
-	doca_error_t e = doca_comm_channel_ep_create(ep);
-	if (e)
-		return e;
+	TRY(doca_comm_channel_ep_create(ep));
 	(*ep)->max_msg = (uint16_t)attr->msg_size;
 	if (attr->max_msgs)
 		(*ep)->send_queue = (*ep)->recv_queue = (uint16_t)attr->max_msgs;
@@ -318,11 +314,10 @@ static doca_error_t start(struct wq_endpoint *ep)
 
 static doca_error_t start_server(struct wq_endpoint *ep, const char *name)
 {
-	doca_error_t e = doca_comch_server_create(ep->dev, ep->rep, name, &ep->server);
-	if (e)
-		return e;
+	TRY(doca_comch_server_create(ep->dev, ep->rep, name, &ep->server));
 	ep->ctx = doca_comch_server_as_ctx(ep->server);
-	e = doca_comch_server_task_send_set_conf(ep->server, sent, sent, ep->send_queue);
+	doca_error_t e =
+		doca_comch_server_task_send_set_conf(ep->server, sent, sent, ep->send_queue);
 	if (!e)
 		e = doca_comch_server_event_msg_recv_register(ep->server, received);
 	if (!e)
@@ -335,11 +330,10 @@ static doca_error_t start_server(struct wq_endpoint *ep, const char *name)
 
 static doca_error_t start_client(struct wq_endpoint *ep, const char *name)
 {
-	doca_error_t e = doca_comch_client_create(ep->dev, name, &ep->client);
-	if (e)
-		return e;
+	TRY(doca_comch_client_create(ep->dev, name, &ep->client));
 	ep->ctx = doca_comch_client_as_ctx(ep->client);
-	e = doca_comch_client_task_send_set_conf(ep->client, sent, sent, ep->send_queue);
+	doca_error_t e =
+		doca_comch_client_task_send_set_conf(ep->client, sent, sent, ep->send_queue);
 	if (!e)
 		e = doca_comch_client_event_msg_recv_register(ep->client, received);
 	if (!e && ep->max_msg)
@@ -351,12 +345,10 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_listen(struct wq_endpoint *local_e
 {
 	CHECK_ENDPOINT(local_ep);
 	open_devices(local_ep, CAP_COMCH_SERVER);
-	doca_error_t e = may_start(local_ep, name, __func__);
-	if (e)
-		return e;
+	TRY(may_start(local_ep, name, __func__));
 	if (!local_ep->rep) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "no representor was set");
-	e = start_server(local_ep, name);
+	doca_error_t e = start_server(local_ep, name);
 	if (e)
 		wq_endpoint_end(local_ep);
 	/* CC 2.2: registration of the service failed */
@@ -387,11 +379,9 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_connect(struct wq_endpoint *local_
 	CHECK_ENDPOINT(local_ep);
 	CHECK_OUT(peer_addr);
 	open_devices(local_ep, CAP_COMCH_CLIENT);
-	doca_error_t e = may_start(local_ep, name, __func__);
-	if (e)
-		return e;
+	TRY(may_start(local_ep, name, __func__));
 	struct wq_peer *p = new_peer(local_ep, NULL);
-	e = p ? start_client(local_ep, name) : DOCA_ERROR_NO_MEMORY;
+	doca_error_t e = p ? start_client(local_ep, name) : DOCA_ERROR_NO_MEMORY;
 	if (!e && local_ep->blocking)
 		e = await_connection(p);
 	if (e)
@@ -491,9 +481,7 @@ DOCA_STABLE doca_error_t doca_comm_channel_ep_get_event_channel(struct wq_endpoi
 	if (!local_ep->ctx) /* CC 2.2 */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the endpoint is not active");
 	doca_notification_handle_t engine;
-	doca_error_t e = doca_pe_get_notification_handle(local_ep->pe, &engine);
-	if (e)
-		return e;
+	TRY(doca_pe_get_notification_handle(local_ep->pe, &engine));
 	if (!open_channel(&local_ep->send, engine) || !open_channel(&local_ep->recv, engine))
 		return REFUSE(DOCA_ERROR_NOT_FOUND, "no file descriptors are left"); /* CC 2.2 */
 	if (send_event_channel)

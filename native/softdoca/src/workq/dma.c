@@ -203,9 +203,7 @@ DOCA_STABLE doca_error_t doca_ctx_workq_add(struct wq_dma *ctx, struct wq_workq 
 		if (b->workq == workq) /* Ctx 1.5 */
 			return REFUSE(DOCA_ERROR_IN_USE, "the work queue is added already");
 	struct binding *b;
-	doca_error_t e = new_binding(ctx, workq, &b);
-	if (e)
-		return e;
+	TRY(new_binding(ctx, workq, &b));
 	b->next = ctx->bindings;
 	ctx->bindings = b;
 	workq->contexts++;

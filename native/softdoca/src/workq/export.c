@@ -73,15 +73,11 @@ DOCA_STABLE doca_error_t doca_mmap_export(struct wq_mmap *mmap, const struct doc
 	CHECK_DEV(dev);
 	CHECK_OUT(export_desc);
 	CHECK_OUT(export_desc_len);
-	doca_error_t e = may_export(mmap, dev, __func__);
-	if (e)
-		return e;
+	TRY(may_export(mmap, dev, __func__));
 	const struct chunk *c = mmap->chunks;
 	const void *bytes;
 	size_t len;
-	e = doca_mmap_export_pci(c->map, dev, &bytes, &len);
-	if (e)
-		return e;
+	TRY(doca_mmap_export_pci(c->map, dev, &bytes, &len));
 	char *text = malloc(TEXT_MAX);
 	if (!text)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a descriptor");
@@ -118,12 +114,10 @@ static doca_error_t import(const char *text, size_t n, struct doca_dev *dev, str
 	at += strlen(MEMBER);
 	size_t len = decode(at, n - (size_t)(at - text), bytes, sizeof bytes);
 	struct doca_mmap *map;
-	doca_error_t e = doca_mmap_create_from_export(NULL, bytes, len, dev, &map);
-	if (e)
-		return e;
+	TRY(doca_mmap_create_from_export(NULL, bytes, len, dev, &map));
 	void *addr;
 	size_t size;
-	e = doca_mmap_get_memrange(map, &addr, &size);
+	doca_error_t e = doca_mmap_get_memrange(map, &addr, &size);
 	if (!e)
 		e = wq_mmap_add(m, addr, size, false);
 	if (e)

@@ -25,10 +25,8 @@ static doca_error_t open_chunk(const struct wq_mmap *m, struct chunk *c)
 		permissions = m->permissions;
 	else if (c->exportable)
 		permissions |= DOCA_ACCESS_FLAG_PCI_READ_WRITE;
-	doca_error_t e = doca_mmap_create(&c->map);
-	if (e)
-		return e;
-	e = doca_mmap_set_memrange(c->map, c->addr, c->len);
+	TRY(doca_mmap_create(&c->map));
+	doca_error_t e = doca_mmap_set_memrange(c->map, c->addr, c->len);
 	if (!e)
 		e = doca_mmap_set_permissions(c->map, permissions);
 	for (uint32_t i = 0; i < m->n_devs && !e; i++)
@@ -135,9 +133,7 @@ DOCA_STABLE doca_error_t softdoca_1_3_mmap_create(const char *name, struct wq_mm
 DOCA_STABLE doca_error_t wq_mmap_destroy(struct wq_mmap *mmap)
 {
 	CHECK_WQ_MMAP(mmap);
-	doca_error_t e = close_all(mmap, __func__);
-	if (e)
-		return e;
+	TRY(close_all(mmap, __func__));
 	struct chunk *chunks = mmap->chunks;
 	for (uint32_t i = 0; i < mmap->n_devs; i++)
 		atomic_fetch_sub(&mmap->devs[i]->users, 1);
@@ -197,9 +193,7 @@ DOCA_STABLE doca_error_t doca_mmap_dev_add(struct wq_mmap *mmap, struct doca_dev
 {
 	CHECK_WQ_MMAP(mmap);
 	CHECK_DEV(dev);
-	doca_error_t e = may_change(mmap, __func__);
-	if (e)
-		return e;
+	TRY(may_change(mmap, __func__));
 	for (uint32_t i = 0; i < mmap->n_devs; i++)
 		if (mmap->devs[i] == dev) /* Mmap 1.5 */
 			return REFUSE(DOCA_ERROR_IN_USE, "the map has %s", dev->info.f.pci);
@@ -207,7 +201,7 @@ DOCA_STABLE doca_error_t doca_mmap_dev_add(struct wq_mmap *mmap, struct doca_dev
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u devices, its maximum",
 			      mmap->n_devs);
 	mmap->devs[mmap->n_devs++] = dev;
-	e = reopen(mmap, __func__);
+	doca_error_t e = reopen(mmap, __func__);
 	if (e)
 		mmap->n_devs--;
 	else
@@ -219,9 +213,7 @@ DOCA_STABLE doca_error_t doca_mmap_dev_rm(struct wq_mmap *mmap, struct doca_dev 
 {
 	CHECK_WQ_MMAP(mmap);
 	CHECK_DEV(dev);
-	doca_error_t e = may_change(mmap, __func__);
-	if (e)
-		return e;
+	TRY(may_change(mmap, __func__));
 	uint32_t i = 0;
 	while (i < mmap->n_devs && mmap->devs[i] != dev)
 		i++;
@@ -229,7 +221,7 @@ DOCA_STABLE doca_error_t doca_mmap_dev_rm(struct wq_mmap *mmap, struct doca_dev 
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the map does not have %s",
 			      dev->info.f.pci);
 	mmap->devs[i] = mmap->devs[--mmap->n_devs];
-	e = reopen(mmap, __func__);
+	doca_error_t e = reopen(mmap, __func__);
 	if (e) {
 		mmap->devs[mmap->n_devs++] = mmap->devs[i];
 		mmap->devs[i] = dev;
@@ -264,19 +256,15 @@ DOCA_STABLE doca_error_t doca_mmap_populate(struct wq_mmap *mmap, void *addr, si
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "pages of %zu bytes: a power of two from %d is needed", pg_sz,
 			      MIN_PAGE);
-	doca_error_t e = may_change(mmap, __func__);
-	if (e)
-		return e;
+	TRY(may_change(mmap, __func__));
 	if (!mmap->started || overlaps(mmap, addr, len)) /* Mmap 1.5 */
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED, "the map %s",
 			      mmap->started ? "has a range that overlaps" : "is not started");
 	if (mmap->n_chunks >= mmap->max_chunks) /* Mmap 1.5 */
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "the map has %u ranges, its maximum",
 			      mmap->n_chunks);
-	e = wq_mmap_add(mmap, addr, len, true);
-	if (e)
-		return e;
-	e = open_chunk(mmap, mmap->last);
+	TRY(wq_mmap_add(mmap, addr, len, true));
+	doca_error_t e = open_chunk(mmap, mmap->last);
 	if (e) {
 		drop_last(mmap);
 		return e;
@@ -299,9 +287,7 @@ DOCA_STABLE doca_error_t wq_mmap_set_memrange(struct wq_mmap *mmap, void *addr, 
 	CHECK_WQ_MMAP(mmap);
 	if (!is_range(addr, len))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, NO_RANGE, len, addr);
-	doca_error_t e = before_start(mmap, __func__);
-	if (e)
-		return e;
+	TRY(before_start(mmap, __func__));
 	if (!mmap->chunks)
 		return wq_mmap_add(mmap, addr, len, false);
 	if (mmap->chunks->addr == addr && mmap->chunks->len == len)
@@ -315,9 +301,7 @@ DOCA_STABLE doca_error_t wq_mmap_set_free_cb(struct wq_mmap *mmap,
 					     doca_mmap_memrange_free_cb_t *free_cb, void *opaque)
 {
 	CHECK_WQ_MMAP(mmap);
-	doca_error_t e = before_start(mmap, __func__);
-	if (e)
-		return e;
+	TRY(before_start(mmap, __func__));
 	if (!mmap->chunks) /* guess */
 		return REFUSE(DOCA_ERROR_BAD_STATE, "set the range of memory first");
 	mmap->chunks->free_cb = free_cb;
@@ -348,9 +332,7 @@ EXPORT(mmap_set_permissions);
 static doca_error_t set_max(struct wq_mmap *m, uint32_t *max, uint32_t least, uint32_t most,
 			    uint32_t n, const char *func)
 {
-	doca_error_t e = may_change(m, func);
-	if (e)
-		return e;
+	TRY(may_change(m, func));
 	if (m->ever_started) /* Mmap 1.5 */
 		return REFUSE_FOR(func, DOCA_ERROR_NOT_PERMITTED, "the map was started before");
 	if (!n || n < least || n > most)

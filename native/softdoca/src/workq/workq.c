@@ -90,9 +90,7 @@ static doca_error_t submit(struct binding *b, const struct wq_job *from)
 	job->user_data = from->user_data;
 	doca_dma_task_memcpy_set_src(job->task, from->src);
 	doca_dma_task_memcpy_set_dst(job->task, from->dst);
-	doca_error_t e = doca_task_submit(doca_dma_task_memcpy_as_task(job->task));
-	if (e)
-		return e;
+	TRY(doca_task_submit(doca_dma_task_memcpy_as_task(job->task)));
 	b->free = job->next_free;
 	b->in_flight++;
 	b->workq->in_flight++;
@@ -110,9 +108,7 @@ DOCA_STABLE doca_error_t softdoca_1_3_workq_submit(struct wq_workq *workq,
 						   const struct wq_job_1_3 *job)
 {
 	struct binding *b;
-	doca_error_t e = check_job(workq, &job->job, &b);
-	if (e)
-		return e;
+	TRY(check_job(workq, &job->job, &b));
 	struct doca_buf *src = (struct doca_buf *)job->job.src, *dst = job->job.dst;
 	if (!job->size || job->size > src->len || job->size > dst->len)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
