@@ -88,6 +88,7 @@ class FollowedDpu:
 
     Attributes:
         lock: Held while followers are added, removed and called.
+        chosen: This backend while somebody follows writes, else the one that moves the bytes.
 
     Args:
         dpu: The backend that moves the bytes.
@@ -101,6 +102,7 @@ class FollowedDpu:
         self._count = 0
         self._pool = BytePool()
         self.lock = threading.RLock()
+        self.chosen = dpu
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dpu, name)
@@ -108,16 +110,17 @@ class FollowedDpu:
     def replace(self, dpu: Backend) -> None:
         """Use another backend from now on."""
         self._dpu = dpu
+        with self.lock:
+            self._choose()
 
-    @property
-    def chosen(self) -> Backend:
-        """This backend while somebody follows writes, else the one that moves the bytes."""
-        return cast("Backend", self) if self._followers else self._dpu
+    def _choose(self) -> None:
+        self.chosen = cast("Backend", self) if self._followers else self._dpu
 
     def follow(self, region: SessionRegion, follower: Follower) -> Callable[[], None]:
         """Report the writes to a region from now on; return a function that ends that."""
         with self.lock:
             self._followers.setdefault(region.id, []).append(follower)
+            self._choose()
 
         def stop() -> None:
             with self.lock:
@@ -126,6 +129,7 @@ class FollowedDpu:
                     followers.remove(follower)
                 if not followers:
                     self._followers.pop(region.id, None)
+                self._choose()
 
         return stop
 

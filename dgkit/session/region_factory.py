@@ -112,6 +112,19 @@ class RegionFactory:
             self.drop(region)
             raise
 
+    def renew_all(self) -> dict[SessionRegion, DgkitError]:
+        """Renew the regions of this process's memory, and drop the others; return what failed."""
+        errors = {}
+        for region in self._registry.open:
+            if region.local is None:
+                self.drop(region)
+                continue
+            try:
+                self.renew(region)
+            except DgkitError as error:
+                errors[region] = error
+        return errors
+
     def drop(self, region: SessionRegion) -> None:
         """Close a region that the lost side had, or that could not be registered again."""
         with contextlib.suppress(DgkitError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -42,7 +41,7 @@ class Session:
     def __init__(self, sides: Sides) -> None:
         self.role = sides.role
         self._registry = RegionRegistry()
-        self._followed = FollowedDpu(sides.dpu, sides.role)
+        self.writes = FollowedDpu(sides.dpu, sides.role)
         self._restarting = threading.Lock()
         self._use(sides)
         lifecycle.open_sessions.add(self)
@@ -57,9 +56,8 @@ class Session:
         self.agent = sides.agent
         self.device: Device = sides.device
         self.timeout = sides.timeout
-        self._followed.replace(sides.dpu)
+        self.writes.replace(sides.dpu)
         self._sides, self._link = sides, sides.dpu.link
-        self._dpu = self._followed.chosen
         self._factory = RegionFactory(self, sides, self._registry)
         self.lifetime = lifecycle.Lifetime(sides, self._registry)
         self.monitors = self.lifetime.monitors
@@ -187,7 +185,7 @@ class Session:
             if lost.closed:  # meanwhile, by another thread
                 self.lifetime.close()
                 raise ClosedError("the session is closed")
-            errors = self._renew_regions()
+            errors = self._factory.renew_all()
             lost.replaced()
         self._registry.notify()
         return errors
@@ -206,18 +204,6 @@ class Session:
         lifecycle.open_sessions.discard(self)
         self.lifetime.closed = True
         return self._sides
-
-    def _renew_regions(self) -> dict[SessionRegion, DgkitError]:
-        errors = {}
-        for region in self.regions:
-            if region.local is None:
-                self._factory.drop(region)
-                continue
-            try:
-                self._factory.renew(region)
-            except DgkitError as error:
-                errors[region] = error
-        return errors
 
     @property
     def regions(self) -> tuple[SessionRegion, ...]:
@@ -244,31 +230,7 @@ class Session:
         Returns:
             A function that ends the reports.
         """
-        stop = self._followed.follow(region, follower)
-        self._use_dpu()
-
-        def end() -> None:
-            stop()
-            self._use_dpu()
-
-        return end
-
-    def _use_dpu(self) -> None:
-        """Use the backend that reports writes while somebody follows them."""
-        with self._followed.lock:
-            self._dpu = self._followed.chosen
-
-    def settle_writes(self) -> None:
-        """Report the started writes that have ended, if they are not reported yet."""
-        self._followed.settle()
-
-    def kernel_operations(self, region: SessionRegion) -> int:
-        """Return how many operations the open GPU queues of a region have completed."""
-        count = 0
-        for queue in self.lifetime.gpu_queues:
-            with contextlib.suppress(ClosedError):
-                count += queue.completed if queue.uses(region) else 0
-        return count
+        return self.writes.follow(region, follower)
 
     def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.
@@ -284,26 +246,26 @@ class Session:
         self._link.check()
         view = data if type(data) is bytes else flat(data)
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
-        return self._dpu.write(region, view, offset)
+        return self.writes.chosen.write(region, view, offset)
 
     def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes:
         """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self._dpu.read(region, offset, size)
+        return self.writes.chosen.read(region, offset, size)
 
     def start_write(self, region: SessionRegion, data: Any, offset: int = 0) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
         self._link.check()
         view = flat(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
-        return self._dpu.start(region, offset, size, view)
+        return self.writes.chosen.start(region, offset, size, view)
 
     def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
         """Start a read; the transfer's `data` has the bytes. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self._dpu.start(region, offset, size, None)
+        return self.writes.chosen.start(region, offset, size, None)
 
     def copy(self, src: SessionRegion, dst: SessionRegion) -> TransferReport:
         """Copy all of `src` to the start of `dst`, and wait.
@@ -314,7 +276,7 @@ class Session:
         self._link.check()
         _, size = checked_span(self, src, 0, getattr(src, "size", 0), WRITE_ONLY)
         checked_span(self, dst, 0, size, READ_ONLY)
-        return self._dpu.copy(src, dst, size)
+        return self.writes.chosen.copy(src, dst, size)
 
     def digest(self, region: SessionRegion, size: int | None = None, offset: int = 0) -> str:
         """Return the SHA-256, in hex digits, that the DPU computes over bytes it reads by DMA.
@@ -326,7 +288,7 @@ class Session:
             size = region.size - region.span(offset, 1)[0]
         size = 1 if size is None else size
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
-        return self._dpu.digest(region, offset, size)
+        return self.writes.chosen.digest(region, offset, size)
 
     def latency(
         self,
@@ -357,7 +319,7 @@ class Session:
         _, size = checked_span(self, region, 0, size)
         given = Measured(region, size, op, path, self.info)
         with measured(self._factory, given, size, destructive=destructive) as used:
-            return latency(self._dpu, used, count=count, progress=progress)
+            return latency(self.dpu, used, count=count, progress=progress)
 
     def bandwidth(
         self,
@@ -382,7 +344,7 @@ class Session:
         _, size = checked_span(self, region, 0, size)
         given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
         with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
-            return bandwidth(self._dpu, used, seconds=seconds, window=window, progress=progress)
+            return bandwidth(self.dpu, used, seconds=seconds, window=window, progress=progress)
 
     def monitor(
         self,
@@ -477,7 +439,7 @@ class Session:
         """
         self._link.check()
         counters: dict[str, int] = self._link.ask(Stats, timeout=self.timeout).counters
-        return counters | self._dpu.counters() | {"session_regions": len(self._registry)}
+        return counters | self.writes.chosen.counters() | {"session_regions": len(self._registry)}
 
     def telemetry(self) -> str:
         """Return the endpoint where the agent publishes latency samples (dgkit.wire.telemetry)."""
@@ -516,7 +478,7 @@ class Session:
     @property
     def dpu(self) -> Backend:
         """Return the backend, which moves the bytes."""
-        return self._dpu
+        return self.writes.chosen
 
     def close(self) -> None:
         """Free everything on both sides, and end the software DPU if it started one. Idempotent.

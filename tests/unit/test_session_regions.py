@@ -91,7 +91,7 @@ def test_the_new_region_is_freed_if_the_old_one_is_busy(session, monkeypatch):
         raise dgkit.RegionBusy(16, "a transfer is in flight")
 
     with monkeypatch.context() as patched:
-        patched.setattr(session._dpu, "forget", lambda region, _: busy() if region is old else None)
+        patched.setattr(session.dpu, "forget", lambda region, _: busy() if region is old else None)
         with pytest.raises(dgkit.RegionBusy):
             session.empty(64, name="mine", replace=True)
     assert session.regions == (old,)

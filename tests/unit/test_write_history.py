@@ -148,7 +148,7 @@ def test_each_write_of_a_session_is_in_the_history_with_its_bytes(session):
             session.write(region, data if kind == "bytes" else bytearray(data), at)
         shadow[at : at + len(data)] = data
         copies.append((bytes(shadow), "DPU" if kind == "copy" else session.role))
-    session.settle_writes()
+    session.writes.settle()
     assert history.last == len(copies)
     for moment, (copy, writer) in enumerate(copies, 1):
         if moment >= history.first:
@@ -192,7 +192,7 @@ def test_concurrent_writes_to_the_same_bytes_end_with_the_bytes_that_are_there(s
         thread.start()
     for thread in threads:
         thread.join()
-    session.settle_writes()
+    session.writes.settle()
     since = time.monotonic_ns()
     there = session.read(region, 100_000)
     assert history.observe(0, there, since)

@@ -107,7 +107,7 @@ class TimeMachine:
             if self._read(region) == data and history.observe(0, data, since):
                 break
         self._history = history
-        self._kernels = self._session.kernel_operations(region)
+        self._kernels = self._session.lifetime.kernel_operations(region)
 
     def _read(self, region: SessionRegion) -> bytes:
         return self._reader.read(region, self._sources()[:1], 0, region.size)[0]
@@ -176,8 +176,8 @@ class TimeMachine:
 
     def _observe(self, history: WriteHistory, region: SessionRegion, page: Page) -> None:
         """Record the bytes that no write explains: a kernel's, if one has posted, or outside's."""
-        self._session.settle_writes()
-        kernels = self._session.kernel_operations(region)
+        self._session.writes.settle()
+        kernels = self._session.lifetime.kernel_operations(region)
         writer = "outside" if kernels == self._kernels else "kernel"
         before = history.last
         if history.observe(page.at, page.parts[0], page.since_ns, writer):
