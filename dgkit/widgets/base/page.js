@@ -1,4 +1,4 @@
-// The page around a panel: clipboard, files, theme, visibility, keys.
+// The page around a panel: clipboard, files, the notebook, theme, visibility, keys.
 
 import { focusedElement, h } from "./elements.js";
 
@@ -25,6 +25,19 @@ export function download(name, type, data) {
   const url = URL.createObjectURL(new Blob([data], { type }));
   h("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+const METADATA = "dgkit"; // key in a notebook's metadata
+
+// What panels keep in the notebook that shows them, for later kernels: values of its metadata by
+// name. A page without a notebook (Voila) keeps nothing.
+export function notebookMetadata(view) {
+  const notebook = view.model.widget_manager?.context?.model;
+  const all = () => notebook?.getMetadata?.(METADATA) ?? {};
+  return {
+    read: (name) => all()[name],
+    write: (name, value) => notebook?.setMetadata?.(METADATA, { ...all(), [name]: value }),
+  };
 }
 
 export const isDark = () => {

@@ -2,7 +2,7 @@
 
 import { allocate } from "../allocate/allocate.js";
 import { button, h, keepFocus, newId } from "../base/elements.js";
-import { reportVisibility } from "../base/page.js";
+import { notebookMetadata, reportVisibility } from "../base/page.js";
 import { panel } from "../base/panel.js";
 import { hexview } from "../hexview/hexview.js";
 import { latency } from "../latency/latency.js";
@@ -15,7 +15,6 @@ const ARRANGEMENTS = [
   ["rows", "Rows"],
   ["tabs", "Tabs"],
 ];
-const METADATA = "dgkit"; // key in the notebook's metadata; its `dashboard` has the user's choice
 const REPORT_MS = 20000; // between reports of a visible view
 const RECENT_S = 10; // a cell that asked for the dashboard so recently shows it
 
@@ -41,7 +40,7 @@ function makeArrangement(view, slots) {
     button(text, () => choose({ arrangement: name }), { "data-name": name }),
   );
   const element = h("div", { class: "dg-row", role: "group", "aria-label": "Arrangement of the panels" }, ...buttons);
-  const notebook = view.model.widget_manager.context?.model;
+  const notebook = notebookMetadata(view);
   let calls = 0; // while a call of this view is in progress, messages are about an earlier choice
   const show = (arranged) => {
     view.state.arranged = { ...view.state.arranged, ...arranged };
@@ -55,11 +54,10 @@ function makeArrangement(view, slots) {
     calls++;
     const reply = await view.attempt("arrange", { arrangement, tab });
     calls--;
-    if (reply)
-      notebook?.setMetadata?.(METADATA, { ...notebook.getMetadata(METADATA), dashboard: { arrangement, tab } });
+    if (reply) notebook.write("dashboard", { arrangement, tab });
   };
   const recall = () => {
-    const { arrangement, tab } = notebook?.getMetadata?.(METADATA)?.dashboard ?? {};
+    const { arrangement, tab } = notebook.read("dashboard") ?? {};
     if (view.state.arranged.chosen || !ARRANGEMENTS.some(([name]) => name === arrangement) || !(tab in TITLES)) return;
     view.call("arrange", { arrangement, tab }).catch(view.fail);
   };

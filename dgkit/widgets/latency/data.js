@@ -116,18 +116,21 @@ export function percentText(x) {
   return (100 - 100 / x).toFixed(Math.min(digits, 9)).replace(/\.?0+$/, "") || "0";
 }
 
-// The runs of a view; setState() and addFrame() take the kernel's messages. `distribution` and
-// `distributionBefore` have bins, outline, curve and figures.
+// The runs of a view; setState() and addFrame() take the kernel's messages. `before` is the kept run
+// that `run` is compared with; `distribution` and `distributionBefore` have bins, outline, curve and
+// figures.
 export class LatencyData {
   constructor() {
     this.fine = new Points(2400);
     this.coarse = new Points(3600);
     this.run = this.before = null;
+    this.nowName = this.beforeName = "";
     this.number = -1;
   }
   setState(state, buffers) {
     const [fine, coarse, ...parts] = buffers.map(floats);
     Object.assign(this, { run: state.run, before: state.before, number: state.n });
+    Object.assign(this, { nowName: state.now_name, beforeName: state.before_name });
     this.fine.clear();
     this.coarse.clear();
     this.#add(fine, coarse);

@@ -152,14 +152,18 @@ export class LatencyDraw {
     if (title.text !== text) title.text = text;
   }
   #legend(name, large) {
-    const { run, before } = this.#data;
+    const { run, before, nowName, beforeName } = this.#data;
     const legend = this.#model(`${name}_legend`);
+    const levels = ["p50", "p99"]; // of the kept run, in the figure over time
     for (const item of legend.items) {
       const isBefore = item.name === "before";
       item.visible = isBefore ? Boolean(before) : name === "time" || Boolean(run);
       if (large) item.visible &&= item.name === "p50";
-      if (name === "time") continue;
-      const prefix = !before ? "" : isBefore ? "before: " : "after: ";
+      if (name === "time") {
+        if (isBefore) item.label = { value: `${beforeName} ${levels.shift()}` };
+        continue;
+      }
+      const prefix = !before ? "" : `${isBefore ? beforeName : nowName}: `;
       item.label = { value: prefix + ((isBefore ? before : run)?.words ?? "") };
     }
     legend.change.emit(); // otherwise the legend shows no glyphs until it is rendered again

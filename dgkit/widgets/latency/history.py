@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ...report import Histogram, Percentiles
+
 FINE = 2400  # points: 20 per second for 2 minutes
 COARSE = 3600  # points: one per second for an hour
 TAIL = 1_000_000  # raw samples
@@ -25,6 +27,11 @@ _DECADES = 11  # from 1 ns to 100 s
 EDGES_NS = 10.0 ** (np.arange(_DECADES * _FINE_BINS // _SHOWN + 1) * _SHOWN / _FINE_BINS)
 
 _NAMED = (("p50", 0.5, 2), ("p90", 0.9, 10), ("p99", 0.99, 100), ("p99.9", 0.999, 1000))
+
+PARTS = 20
+# Name, share in thousandths, and the least samples of a part: with fewer its percentile is the
+# maximum, which grows with the number of samples.
+OF_PARTS = (("p50", 500, 20), ("p99", 990, 100), ("p99.9", 999, 1000))
 
 Floats = Any  # np.ndarray of float64, whose type name differs between versions of NumPy
 _CURVE = 10.0 ** (np.arange(9 * 24 + 1) / 24)  # 1/(1-p): 24 percentiles per nine
@@ -237,6 +244,11 @@ class History:
         edges = EDGES_NS[used[0] : used[-1] + 2]
         return np.column_stack((edges[:-1], edges[1:], counts[bins]))
 
+    def bins(self) -> Any:
+        """Return the counts of all bins, 200 per power of ten from 1 ns, as int64."""
+        self._flush()
+        return self._bins
+
     def curve(self) -> Floats:
         """Return the percentile curve, each value within 0.6 % of a sample.
 
@@ -261,6 +273,33 @@ class History:
     def at(self, share: float) -> float:
         """Return the percentile `share` (0 to 1) in ns, within 0.6 %; NaN without samples."""
         return float(self._percentiles(np.array([share]))[0]) if self.samples else float("nan")
+
+    def exact(self) -> tuple[Percentiles, Histogram]:
+        """Return percentiles and histogram of the last raw samples.
+
+        Raises:
+            ValueError: There are no samples yet.
+        """
+        samples = np.sort(self.tail.all()).tolist()
+        if not samples:
+            raise ValueError("no samples yet: call start() first")
+        return Percentiles.of(samples), Histogram.of(samples)
+
+    def sections(self) -> dict[str, list[float]]:
+        """Return percentiles of 20 equal parts of the last raw samples, in the order of time.
+
+        A percentile for which the parts are too small is that of all samples, alone.
+        """
+        samples = self.tail.all()
+        parts = [np.sort(part) for part in np.array_split(samples, PARTS)]
+        whole = np.sort(samples)
+        found: dict[str, list[float]] = {}
+        for name, share, least in OF_PARTS:
+            if len(parts[-1]) >= least:
+                found[name] = [float(percentile(part, share, 1000)) for part in parts]
+            elif len(whole) >= least:
+                found[name] = [float(percentile(whole, share, 1000))]
+        return found
 
     def _percentiles(self, shares: Floats) -> Floats:
         self._flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 BEFORE = "before"  # the name, if none is given
@@ -42,6 +43,12 @@ def check_baseline(named: dict[str, T], baseline: str | None) -> str:
     return baseline
 
 
+def check_kept(kept: Mapping[str, T], name: str) -> None:
+    """Raise ValueError if nothing was kept under that name."""
+    if name not in kept:
+        raise ValueError(f"nothing was kept as {name!r}; kept: {', '.join(kept) or 'nothing'}")
+
+
 def current_name(kept: dict[str, T], otherwise: str) -> str:
     """Return the name of what is being measured: `after`, if only one was kept, as `before`."""
     return "after" if list(kept) == [BEFORE] else otherwise
@@ -55,5 +62,6 @@ def drop_named(kept: dict[str, T], name: str | None) -> None:
     """
     if name is None:
         kept.clear()
-    elif kept.pop(name, None) is None:
-        raise ValueError(f"nothing was kept as {name!r}; kept: {', '.join(kept) or 'nothing'}")
+    else:
+        check_kept(kept, name)
+        del kept[name]

@@ -29,7 +29,7 @@ from .sweeps import Sweeps
 from .view_model import ViewModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bokeh.document import Document
 
@@ -237,6 +237,8 @@ class LatencyPlot(BokehPanel):
 
         Any number of runs can be kept, at 8 MB each; one of the same name is replaced. The views
         compare with the run that was kept last; figure(), compare() and the tables have all.
+        JupyterLab and Notebook also keep it in the notebook, without its raw samples, and every
+        plot that is shown there later has it.
 
         Raises:
             TypeError: The name is no text.
@@ -247,13 +249,40 @@ class LatencyPlot(BokehPanel):
 
     @handler
     def drop(self, name: str | None = None) -> None:
-        """Discard the run kept under a name, or all that were kept.
+        """Discard the run kept under a name, or all that were kept, also from the notebook.
 
         Raises:
             ValueError: No run was kept under that name.
         """
         self._view_model.drop(name)
         self._send_state()
+
+    @handler
+    def compare_with(self, name: str) -> None:
+        """Have the views compare with the run kept under this name.
+
+        Raises:
+            ValueError: No run was kept under that name.
+        """
+        self._view_model.compare_with(name)
+        self._send_state()
+
+    @handler
+    def stored(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return kept runs to a view, which writes them into the notebook's metadata."""
+        return {"runs": self._view_model.stored(names)}
+
+    @handler
+    def recall(self, runs: dict[str, Any]) -> None:
+        """Take the runs that a view found in the notebook's metadata.
+
+        Raises:
+            ValueError: One is not a run that was stored; the others were taken.
+        """
+        try:
+            self._view_model.recall(runs)
+        finally:
+            self._send_state()
 
     # Sweep
 

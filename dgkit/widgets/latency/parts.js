@@ -19,24 +19,36 @@ export function liveActions(call, { pause, enlarge, range }, python) {
     title: "One large number and one line, for a lecture",
   });
   const span = choice(RANGES, { onchange: () => range(Number(span.value)) });
-  const keep = button("Keep for comparison", () => call("keep"));
-  const drop = button("Remove comparison", () => call("drop"), { hidden: true });
+  const name = h("input", { size: 10, maxlength: 40, placeholder: "before", spellcheck: "false" });
+  const keep = button("Keep for comparison", () => keepRun());
+  const keepRun = () => call("keep", { name: name.value.trim() || name.placeholder }, { name });
+  name.addEventListener("keydown", ({ key }) => key === "Enter" && keepRun());
+  const kept = choice([], { onchange: () => call("compare_with", { name: kept.value }) });
+  const drop = button("Remove comparison", () => call("drop", { name: kept.value }));
+  const compared = h("span", { class: "dg-row", hidden: true }, field("Compared with", kept), drop);
   const row = h(
     "div",
     { class: "dg-row" },
     start,
     pauseButton,
     button("Clear", () => call("clear")),
-    keep,
-    drop,
     python,
     large,
     field("Time shown", span),
+    field("Name", name),
+    keep,
+    compared,
   );
   const update = (state) => {
     start.textContent = state.running ? "Stop" : "Start";
     start.dataset.action = state.running ? "stop" : "start";
-    drop.hidden = !state.before;
+    const names = Object.keys(state.kept).filter((each) => state.kept[each]);
+    setOptions(
+      kept,
+      names.map((each) => [each, each]),
+      state.before_name,
+    );
+    compared.hidden = !names.length;
     keep.disabled = !state.run?.samples && !state.running;
   };
   return { row, update };
@@ -130,22 +142,23 @@ export function liveTable() {
         ...names.map((name) => (name in run.figures ? micros(run.figures[name]) : "–")),
       ].map((text) => h("td", { class: "dg-number" }, text)),
     );
-  const ratioRow = (now, old) =>
+  const ratioRow = (title, now, old) =>
     h(
       "tr",
       { class: "dg-ratio" },
-      h("th", { scope: "row" }, "after / before"),
+      h("th", { scope: "row" }, title),
       h("td"),
       ...names.map((name) =>
         h("td", { class: "dg-number" }, old[name] && now[name] ? (now[name] / old[name]).toFixed(2) : "–"),
       ),
     );
-  const update = ({ run, before }) => {
+  const update = ({ run, before, nowName, beforeName }) => {
     const rows = [];
-    if (before) rows.push(rowOf(`before: ${before.words}`, before));
-    if (run) rows.push(rowOf(before ? `after: ${run.words}` : run.words, run));
+    if (before) rows.push(rowOf(`${beforeName}: ${before.words}`, before));
+    if (run) rows.push(rowOf(before ? `${nowName}: ${run.words}` : run.words, run));
     body.replaceChildren(...rows);
-    foot.replaceChildren(...(run?.samples && before ? [ratioRow(run.figures, before.figures)] : []));
+    const ratios = run?.samples && before;
+    foot.replaceChildren(...(ratios ? [ratioRow(`${nowName} / ${beforeName}`, run.figures, before.figures)] : []));
     table.hidden = !rows.length;
     nameFigures(table.firstChild);
   };
@@ -164,7 +177,7 @@ export function liveTable() {
 }
 
 // The caption under the title, on the page and in the picture.
-export function liveCaption({ run, before }) {
+export function liveCaption({ run, before, beforeName }) {
   if (!run) return ["No samples yet. Press Start to measure at the DPU until Stop is pressed."];
   const lost = run.lost ? `; ${run.lost.toLocaleString("en-US")} blocks lost, shown as gaps` : "";
   const rate = run.rate ? `, measured ${Math.round(run.rate).toLocaleString("en-US")} samples/s` : "";
@@ -172,7 +185,10 @@ export function liveCaption({ run, before }) {
     `${run.label} (provider ${run.provider}), ${run.words}; ${run.taken}${rate}${lost}`,
     `${run.where}; ${run.machine}`,
   ];
-  if (before) lines.push(`before: ${before.label} (provider ${before.provider}), ${before.words}; ${before.where}`);
+  if (before)
+    lines.push(
+      `${beforeName}: ${before.label} (provider ${before.provider}), ${before.words}; ${before.where}; kept ${before.kept}`,
+    );
   return lines;
 }
 

@@ -14,23 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from math import exp, log, sqrt
 from statistics import fmean, variance
-from typing import Any
-
-import numpy as np
 
 from ... import html_cards
 from ...units import size_text, us
-from .history import percentile
 from .latex import table
 from .run import Run
 from .size_sweep import SizeSweep
 
-_PARTS = 20
 _LEAST_PARTS = 3  # rounds of a sweep: of two, the deviation is unknown
 _Z = 1.959964  # 97.5 % quantile of the normal distribution
-# Name, share in thousandths, and the least samples of a part: with fewer its percentile is the
-# maximum, which grows with the number of samples.
-_PERCENTILES = (("p50", 500, 20), ("p99", 990, 100), ("p99.9", 999, 1000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,7 @@ _HEAD = ("run", "over", "size", "figure", "µs", "ratio", "95 % interval", "")
 
 def compare_runs(runs: Mapping[str, Run], baseline: str) -> Comparison:
     """Compare each run with the baseline: p50, p99 and p99.9 of the samples that it kept."""
-    parts = {name: _sections(run.history.tail.all()) for name, run in runs.items()}
+    parts = {name: run.history.sections() for name, run in runs.items()}
     base = parts[baseline]
     return Comparison(tuple(
         _ratio(name, baseline, run.config.size, figure, parts[name][figure], base[figure])
@@ -134,19 +126,6 @@ def compare_sweeps(sweeps: Mapping[str, SizeSweep], baseline: str) -> Comparison
         for name, by_size in rounds.items() if name != baseline
         for size, p50s in by_size.items() if size in rounds[baseline]
     ))  # fmt: skip
-
-
-def _sections(samples: Any) -> dict[str, list[float]]:
-    """Return each percentile of each part of the samples; of all, if the parts are too small."""
-    parts = [np.sort(part) for part in np.array_split(samples, _PARTS)]
-    whole = np.sort(samples)
-    found: dict[str, list[float]] = {}
-    for name, share, least in _PERCENTILES:
-        if len(parts[-1]) >= least:
-            found[name] = [float(percentile(part, share, 1000)) for part in parts]
-        elif len(whole) >= least:
-            found[name] = [float(percentile(whole, share, 1000))]
-    return found
 
 
 def _ratio(

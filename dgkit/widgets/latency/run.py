@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -86,12 +88,22 @@ class RunSummary(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Samples of one configuration, from its first start to its last stop."""
+    """Samples of one configuration, from its first start to its last stop.
+
+    A run that was kept has a unique `key`, and in `kept` the time, as text.
+    """
 
     number: int
     config: RunConfig
     history: History = field(default_factory=History)
     _next: int = 0
+    key: str = ""
+    kept: str = ""
+
+    def keep(self) -> None:
+        """Give the run its key and the time: it gets no more samples."""
+        self.key = uuid.uuid4().hex[:12]
+        self.kept = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
     def resume(self) -> None:
         """Continue with a new monitor, which numbers its blocks from 0; add a gap."""
@@ -145,26 +157,28 @@ class Run:
         Raises:
             ValueError: There are no samples yet.
         """
-        samples, config, history = np.sort(self.history.tail.all()), self.config, self.history
-        if not len(samples):
-            raise ValueError("no samples yet: call start() first")
-        kept = f"the last {len(samples):,} of" if len(samples) < history.samples else "all"
+        config, history = self.config, self.history
+        percentiles, histogram = history.exact()
+        last = percentiles.n
+        kept = f"the last {last:,} of" if last < history.samples else "all"
         about = f"{kept} {history.samples:,} samples of {history.seconds:,.0f} s"
         about += f", {config.requested_rate}"
         about += f", measured {history.rate:,.0f} samples/s" if history.rate else ""
         lost = f", {history.lost:,} blocks lost" if history.lost else ""
         kind = PostedLatencyReport if config.posted else LatencyReport
-        return kind.of(
-            samples.tolist(), size=config.size, op=config.op, provider=config.provider,
-            path=config.path, floor_ns=(), machine=config.machine, spinning=config.spinning,
-            where=f"{config.where}; {about}{lost}", **dict(config.posted),
+        return kind(
+            percentiles=percentiles, histogram=histogram, size=config.size, op=config.op,
+            provider=config.provider, path=config.path, floor_ns=(), machine=config.machine,
+            spinning=config.spinning, where=f"{config.where}; {about}{lost}",
+            **dict(config.posted),
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         """Return the configuration, the counts and the percentiles, for a view."""
         counts = self.history.counts()
         figures = self.history.figures()
-        return {**self.config.state(), **counts, "number": self.number, "figures": figures}
+        about = {"number": self.number, "figures": figures, "kept": self.kept}
+        return {**self.config.state(), **counts, **about}
 
     def distribution(self) -> list[bytes]:
         """Return the histogram and the percentile curve, as rows of float64."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar
 
 from ..base.viewers import Viewers
-from .kept import current_name, drop_named
+from .kept import check_kept, check_name, current_name, drop_named
 from .run import Run, RunConfig, RunSummary
+from .stored import restored, stored
 
 FIGURES_S = 0.4  # between updates of histogram, percentiles and figures
 
@@ -34,6 +35,7 @@ class ViewModel:
     """Runs and frames. `run` is None until the first start; `number` counts the frames.
 
     `kept` has the runs that were kept, by name; the views compare with the last one, `before`.
+    `dropped` are the names that were discarded, which the notebook's file may still have.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class ViewModel:
         self.viewers = Viewers()
         self.run: Run | None = None
         self.kept: dict[str, Run] = {}
+        self.dropped: set[str] = set()
         self.number = self._runs = 0
         self._sent, self._distribution_at = (0, 0), 0.0
 
@@ -84,7 +87,9 @@ class ViewModel:
         """
         run = self.require_samples()
         self.kept.pop(name, None)
+        run.keep()
         self.kept[name], self.run = run, self._new(run.config, run)
+        self.dropped.discard(name)
 
     @_locked
     def drop(self, name: str | None) -> None:
@@ -93,7 +98,45 @@ class ViewModel:
         Raises:
             ValueError: There is no such run.
         """
+        names = set(self.kept) if name is None else {name}
         drop_named(self.kept, name)
+        self.dropped |= names
+
+    @_locked
+    def recall(self, records: Mapping[str, Any]) -> None:
+        """Add runs that were stored(), before those of this kernel, whose names they leave alone.
+
+        Raises:
+            ValueError: One is not a run that was stored; the others were added.
+        """
+        wrong, found = [], {}
+        for name, record in records.items():
+            if name in self.kept or name in self.dropped:
+                continue
+            try:
+                self._runs += 1
+                found[check_name(name)] = restored(record, self._runs)
+            except ValueError as error:
+                wrong.append(f"run {name!r} of the notebook was left out: {error}")
+        self.kept = {**found, **self.kept}
+        if wrong:
+            raise ValueError("; ".join(wrong))
+
+    @_locked
+    def compare_with(self, name: str) -> None:
+        """Have the views compare with another kept run.
+
+        Raises:
+            ValueError: There is no such run.
+        """
+        check_kept(self.kept, name)
+        self.kept[name] = self.kept.pop(name)
+
+    def stored(self, names: Iterable[str]) -> dict[str, Any]:
+        """Return the kept runs of these names for the notebook's file."""
+        with self.lock:
+            runs = {name: self.kept[name] for name in names if name in self.kept}
+        return {name: stored(run) for name, run in runs.items()}  # they get no more samples
 
     @_locked
     def require_samples(self) -> Run:
@@ -162,8 +205,11 @@ class ViewModel:
     def state(self) -> dict[str, Any]:
         """Return the runs as text and figures, and the number of the last frame."""
         run, before = self.run, self.before
+        keys = {name: run.key for name, run in self.kept.items()}
+        last, now = next(reversed(self.kept), ""), current_name(self.kept, "run")
         return {
             "n": self.number, "run": run and run.state(), "before": before and before.state(),
+            "before_name": last, "now_name": now, "kept": {**keys, **dict.fromkeys(self.dropped)},
         }  # fmt: skip
 
     @_locked
