@@ -83,23 +83,30 @@ def load_machine(path: str | PathLike[str]) -> Machine:
     """Return the machine of a snapshot.
 
     Raises:
-        ValueError: If the file is not a snapshot, and no log of nvidia-bug-report.sh.
+        ValueError: If the file is not a snapshot, and of no program that is known (`_load`).
         OSError: If it cannot be read.
     """
     return Machine(RecordedReader(_load(Path(path))), Path(path).name)
 
 
 def _load(path: Path) -> Snapshot:
-    """Return a snapshot, or the readings of a log of nvidia-bug-report.sh."""
-    from .collect import bug_report
+    """Return a snapshot, or the readings of a file of another program, by its content."""
+    from .collect import bug_report, packed, rdma_topo, sysinfo
 
+    others = (
+        (bug_report.is_log, bug_report.read),
+        (rdma_topo.is_dump, rdma_topo.read),
+        (sysinfo.is_archive, sysinfo.read),
+    )
     if path.is_file():
         with path.open("rb") as file:
-            if bug_report.is_bug_report(head := file.read(1 << 16)):
-                try:
-                    return bug_report.read(head + file.read())
-                except ValueError as error:
-                    raise ValueError(f"{path}: {error}") from None
+            first = file.read(1 << 16)
+            for fits, read in others:
+                if fits(packed.head(first)):
+                    try:
+                        return read(first + file.read(packed.MAX_BYTES))
+                    except ValueError as error:
+                        raise ValueError(f"{path}: {error}") from None
     return load(path)
 
 

@@ -9,20 +9,14 @@ them, so distances between devices stay unknown.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Iterator
 
+from . import packed, pci_listing
 from .reader import Reading
 from .snapshot import Snapshot
 
 MARK = "Start of NVIDIA bug report log file"
-_MAX_BYTES = 256 << 20  # of the decompressed log
 _RULE = re.compile(r"^_{20,}$", re.MULTILINE)
-_LISTED = re.compile(
-    r"^(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) [^\[\n]{1,80}\[([0-9a-f]{4})\]: "
-    r"[^\n]{0,300}?\[([0-9a-f]{4}:[0-9a-f]{4})\]",
-    re.MULTILINE | re.IGNORECASE,
-)
 _UNAME = re.compile(r"^uname: (\S+) (\S+) (\S+) (.*?) (x86_64|aarch64|ppc64le)\b", re.MULTILINE)
 # The doctor's reading for each command of the log, by the command's last words.
 _COMMANDS = {
@@ -35,18 +29,9 @@ _COMMANDS = {
 _FILES = re.compile(r"/proc/(?:cmdline|cpuinfo|modules|version|driver/nvidia/\S+)|/etc/os-release")
 
 
-def is_bug_report(data: bytes) -> bool:
-    """Return whether a file, compressed or not, is such a log."""
-    return MARK.encode() in _head(data)
-
-
-def _head(data: bytes) -> bytes:
-    if not data.startswith(b"\x1f\x8b"):
-        return data[:4096]
-    try:
-        return zlib.decompressobj(wbits=31).decompress(data, 4096)
-    except zlib.error:
-        return b""
+def is_log(head: bytes) -> bool:
+    """Return whether a file whose decompressed content begins so is such a log."""
+    return MARK.encode() in head
 
 
 def read(data: bytes) -> Snapshot:
@@ -55,17 +40,8 @@ def read(data: bytes) -> Snapshot:
     Raises:
         ValueError: The log is damaged, or larger than 256 MiB.
     """
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            unpacker = zlib.decompressobj(wbits=31)
-            data = unpacker.decompress(data, _MAX_BYTES)
-        except zlib.error as error:
-            raise ValueError(f"it cannot be decompressed: {error}") from None
-        if unpacker.unconsumed_tail:
-            raise ValueError(f"it is larger than {_MAX_BYTES >> 20} MiB")
-    text = data.decode("utf-8", "replace")
-    readings = dict(_readings(text))
-    return Snapshot(source="recorded: by nvidia-bug-report.sh", readings=readings)
+    text = packed.unpacked(data).decode("utf-8", "replace")
+    return Snapshot(source="recorded: by nvidia-bug-report.sh", readings=dict(_readings(text)))
 
 
 def _readings(text: str) -> Iterator[tuple[str, Reading]]:
@@ -95,16 +71,4 @@ def _command(line: str, body: str) -> Iterator[tuple[str, Reading]]:
         return
     yield key, Reading(text=body)
     if words == "lspci -nn":
-        yield from _devices(body)
-
-
-def _devices(text: str) -> Iterator[tuple[str, Reading]]:
-    """Yield what sysfs would have of each device but the path to it."""
-    folder, names = "/sys/bus/pci/devices", []
-    for domain, place, kind, ids in _LISTED.findall(text):
-        name = f"{domain or '0000'}:{place}".lower()
-        names.append(name)
-        uevent = f"PCI_CLASS={kind}00\nPCI_ID={ids.upper()}\n"
-        yield f"text {folder}/{name}/uevent", Reading(text=uevent)
-    if names:
-        yield f"names {folder}", Reading(names=tuple(sorted(names)))
+        yield from pci_listing.readings(pci_listing.lspci(body))

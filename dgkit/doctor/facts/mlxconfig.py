@@ -141,6 +141,9 @@ def query(machine: Machine, address: str, names: Collection[str]) -> Config:
     """
     tool = "mlxconfig"
     reading = machine.read.run(*command(address, names))
+    if reading.fault == "unrecorded":  # other programs ask for all settings
+        every = machine.read.run(*command(address))
+        reading = every if every.ok else reading
     if reading.absent:
         tool = "mstconfig"
         reading = machine.read.run(tool, *command(address, names)[1:])
