@@ -24,6 +24,7 @@ extern "C" {
 #define DOCA_DEVINFO_MAC_ADDR_SIZE    6
 #define DOCA_DEVINFO_IPV4_ADDR_SIZE   4
 #define DOCA_DEVINFO_IPV6_ADDR_SIZE   16
+#define DOCA_DEVINFO_IPV6_ADDR_SIZE   16
 #define DOCA_DEVINFO_PCI_ADDR_SIZE    13
 #define DOCA_DEVINFO_PCI_BDF_SIZE     8
 #define DOCA_DEVINFO_IFACE_NAME_SIZE  256
@@ -95,6 +96,20 @@ doca_error_t doca_devinfo_get_ipv4_addr(const struct doca_devinfo *devinfo, uint
 DOCA_STABLE
 doca_error_t doca_devinfo_get_mac_addr(const struct doca_devinfo *devinfo, uint8_t *mac_addr,
 		uint32_t size);
+
+/* Gets the IPv6 address, which is the IPv4 address mapped. size must be at least
+ * DOCA_DEVINFO_IPV6_ADDR_SIZE. */
+DOCA_STABLE
+doca_error_t doca_devinfo_get_ipv6_addr(const struct doca_devinfo *devinfo, uint8_t *ipv6_addr,
+		uint32_t size);
+
+/* Gets the InfiniBand LID of the port: 0, as of a port of Ethernet. */
+DOCA_STABLE
+doca_error_t doca_devinfo_get_lid(const struct doca_devinfo *devinfo, uint16_t *lid);
+
+/* Returns NOT_SUPPORTED: there is no link, whose rate it would be. */
+DOCA_STABLE
+doca_error_t doca_devinfo_get_active_rate(const struct doca_devinfo *devinfo, uint64_t *active_rate);
 
 /* Gets 1 if the device has NET representors, as a device of the DPU has, otherwise 0. */
 DOCA_STABLE

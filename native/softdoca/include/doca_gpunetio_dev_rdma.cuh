@@ -485,4 +485,12 @@ DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_rdma_recv_wait_all(
 	return status && status != EBUSY ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
 }
 
+/* The same, as of DOCA 2.9: without the connections. */
+DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_rdma_recv_wait_all(
+	struct doca_gpu_dev_rdma_r *rdma_r, const enum doca_gpu_dev_rdma_recv_wait_flags flags,
+	uint32_t *num_comp, uint32_t *imm_val)
+{
+	return doca_gpu_dev_rdma_recv_wait_all(rdma_r, flags, num_comp, imm_val, NULL);
+}
+
 #endif

@@ -93,6 +93,10 @@ doca_error_t doca_log_backend_create_standard(void);
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_backend **backend);
 
+/* The same with a descriptor, of which the backend keeps a copy. Errors: INVALID_VALUE for a closed one. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_log_backend_create_with_fd_sdk(int fd, struct doca_log_backend **backend);
+
 /* Limits a backend to records of this level and worse. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level);

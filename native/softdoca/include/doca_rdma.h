@@ -300,6 +300,18 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_addr_create(enum doca_rdma_addr_type addr_type, const char *address, uint16_t port,
 	struct doca_rdma_addr **addr);
 
+/* Gets what an address was made of. The text is valid until the address is destroyed. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_addr_get_params(const struct doca_rdma_addr *addr, enum doca_rdma_addr_type *addr_type,
+	const char **address, uint16_t *port);
+
+/* Gets the address of the server: the one that the client connected to, or, at the server, 127.0.0.1 and
+ * the port that was called. It belongs to the connection. Errors: BAD_STATE for a connection by
+ * descriptors. */
+DOCA_EXPERIMENTAL
+doca_error_t doca_rdma_connection_get_addr(const struct doca_rdma_connection *rdma_connection,
+	struct doca_rdma_addr **addr);
+
 /* Destroys an address. Connections that were made with it stay. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_addr_destroy(struct doca_rdma_addr *addr);

@@ -128,6 +128,9 @@ static void a_text_s_buffer_has_the_documented_size_at_least(void)
 	CHECK_EQ(doca_devinfo_get_ipv4_addr(info, (uint8_t *)text, 3), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_devinfo_get_ipv4_addr(info, NULL, 4), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_devinfo_get_mac_addr(info, (uint8_t *)text, 5), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_ipv6_addr(info, (uint8_t *)text, 15), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_lid(info, NULL), DOCA_ERROR_INVALID_VALUE);
+	CHECK_EQ(doca_devinfo_get_active_rate(info, NULL), DOCA_ERROR_INVALID_VALUE);
 	CHECK_EQ(doca_devinfo_rep_cap_is_filter_net_supported(info, NULL),
 		 DOCA_ERROR_INVALID_VALUE);
 }
@@ -136,6 +139,9 @@ static void each_side_has_an_address_of_its_own(void)
 {
 	static const char *const sides[] = {"host", "dpu"};
 	uint8_t ipv4[2][DOCA_DEVINFO_IPV4_ADDR_SIZE], mac[2][DOCA_DEVINFO_MAC_ADDR_SIZE], net[2];
+	uint8_t ipv6[DOCA_DEVINFO_IPV6_ADDR_SIZE];
+	uint16_t lid;
+	uint64_t rate;
 	for (int i = 0; i < 2; i++) {
 		struct doca_devinfo **list = list_of(sides[i], 1);
 		CHECK_EQ(doca_devinfo_get_ipv4_addr(list[0], ipv4[i], sizeof ipv4[i]),
@@ -143,6 +149,12 @@ static void each_side_has_an_address_of_its_own(void)
 		CHECK_EQ(doca_devinfo_get_mac_addr(list[0], mac[i], sizeof mac[i]), DOCA_SUCCESS);
 		CHECK_EQ(doca_devinfo_rep_cap_is_filter_net_supported(list[0], &net[i]),
 			 DOCA_SUCCESS);
+		CHECK_EQ(doca_devinfo_get_ipv6_addr(list[0], ipv6, sizeof ipv6), DOCA_SUCCESS);
+		CHECK(!memcmp(ipv6, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12) &&
+		      !memcmp(ipv6 + 12, ipv4[i], 4));
+		CHECK_EQ(doca_devinfo_get_lid(list[0], &lid), DOCA_SUCCESS);
+		CHECK_EQ(lid, 0); /* a port of Ethernet */
+		CHECK_EQ(doca_devinfo_get_active_rate(list[0], &rate), DOCA_ERROR_NOT_SUPPORTED);
 		CHECK_EQ(doca_devinfo_destroy_list(list), DOCA_SUCCESS);
 		CHECK_EQ(ipv4[i][0], 127);
 		CHECK_EQ(mac[i][0] & 3, 2); /* locally administered, of one station */

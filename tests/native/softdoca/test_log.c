@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include "doca_dev.h"
 #include "doca_error.h"
@@ -121,6 +122,23 @@ static void each_sdk_backend_has_its_level(void)
 	CHECK_SAYS(outs[0], "[DOCA][WRN][SOFTDOCA][doca_devinfo_create_list]");
 	CHECK(strchr(outs[0], '\n') == outs[0] + strlen(outs[0]) - 1);
 	CHECK(!*outs[1] && !strstr(outs[0], "the program's"));
+}
+
+static void to_a_descriptor(void)
+{
+	struct doca_log_backend *b;
+	const int fd = dup(STDOUT_FILENO);
+	CHECK_EQ(doca_log_backend_create_with_fd_sdk(fd, &b), DOCA_SUCCESS);
+	refuse();
+	CHECK_EQ(close(fd), 0); /* it is still the program's */
+	CHECK_EQ(doca_log_backend_create_with_fd_sdk(-1, &b), DOCA_ERROR_INVALID_VALUE);
+}
+
+static void an_sdk_backend_can_have_a_descriptor(void)
+{
+	unsetenv("SOFTDOCA_LOG");
+	apart(to_a_descriptor);
+	CHECK_SAYS(outs[0], "[DOCA][WRN][SOFTDOCA][doca_devinfo_create_list]");
 }
 
 static void SOFTDOCA_LOG_sends_the_library_s_records_to_stderr(void)
@@ -286,6 +304,7 @@ int main(int argc, char **argv)
 		TEST(without_a_backend_nothing_is_written),
 		TEST(the_library_s_own_records_need_an_sdk_backend),
 		TEST(each_sdk_backend_has_its_level),
+		TEST(an_sdk_backend_can_have_a_descriptor),
 		TEST(SOFTDOCA_LOG_sends_the_library_s_records_to_stderr),
 		TEST(a_record_is_on_stderr_once),
 		TEST(a_long_record_is_cut_and_says_so),

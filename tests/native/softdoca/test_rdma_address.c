@@ -122,6 +122,37 @@ static void a_client_and_a_server_connect(void)
 	close_both();
 }
 
+static void address_is(const struct doca_rdma_addr *a, enum doca_rdma_addr_type type, const char *text)
+{
+	enum doca_rdma_addr_type got_type;
+	const char *got;
+	uint16_t got_port;
+
+	OK(doca_rdma_addr_get_params(a, &got_type, &got, &got_port));
+	CHECK_EQ(got_type, type);
+	CHECK(!strcmp(got, text));
+	CHECK_EQ(got_port, port());
+	REFUSED(doca_rdma_addr_get_params(a, NULL, &got, &got_port), INVALID_VALUE);
+	REFUSED(doca_rdma_addr_get_params(a, &got_type, NULL, &got_port), INVALID_VALUE);
+	REFUSED(doca_rdma_addr_get_params(a, &got_type, &got, NULL), INVALID_VALUE);
+}
+
+/* A server of several ports chooses by it what to do with a request, as fknauf/shoc does. */
+static void a_connection_knows_its_address(void)
+{
+	struct doca_rdma_addr *a;
+
+	open_both();
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv6, "::1", port());
+	until(&established, 2);
+	OK(doca_rdma_connection_get_addr(client.connection, &a));
+	address_is(a, DOCA_RDMA_ADDR_TYPE_IPv6, "::1");
+	OK(doca_rdma_connection_get_addr(server.connection, &a));
+	address_is(a, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1");
+	REFUSED(doca_rdma_connection_get_addr(server.connection, NULL), INVALID_VALUE);
+	close_both();
+}
+
 static void a_request_can_wait_for_its_answer(void)
 {
 	open_both();
@@ -331,6 +362,7 @@ int main(int argc, char **argv)
 	static const struct test tests[] = {
 		TEST(the_end_of_either_side_is_seen_by_the_other),
 		TEST(a_client_and_a_server_connect),
+		TEST(a_connection_knows_its_address),
 		TEST(a_request_can_wait_for_its_answer),
 		TEST(what_is_rejected_fails),
 		TEST(a_server_with_all_its_connections_rejects),

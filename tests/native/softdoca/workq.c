@@ -11,6 +11,7 @@
 #include <doca_ctx.h>
 #include <doca_dev.h>
 #include <doca_dma.h>
+#include <doca_log.h>
 #include <doca_mmap.h>
 
 #define GETS(call, want) gets(__FILE__, __LINE__, #call, call, want)
@@ -19,6 +20,7 @@
 
 #define SIZE  4096
 #define DEPTH 8
+#define JOBS_LEAST 1024u /* that any queue takes */
 #define PAGE  4096
 
 static void gets(const char *file, int line, const char *call, doca_error_t got, doca_error_t want)
@@ -204,6 +206,30 @@ static void a_program_can_sleep_until_an_event(void)
 	close_rig();
 }
 
+/* padsys/DPUIdioBench, published with figures of a BlueField-2, submits so many to a queue of 32. */
+static void a_small_queue_takes_1024_jobs(void)
+{
+	struct doca_event event;
+
+	open_rig();
+	OK(doca_workq_set_depth(r.workq, 32));
+	OK(doca_ctx_workq_add(r.ctx, r.workq));
+	for (unsigned i = 0; i < JOBS_LEAST; i++)
+		OK(submit(r.dst, r.src, SIZE, i));
+	GETS(submit(r.dst, r.src, SIZE, 0), DOCA_ERROR_NO_MEMORY);
+	for (unsigned i = 0; i < JOBS_LEAST; i++) {
+		OK(retrieve(&event));
+		CHECK_EQ(event.user_data.u64, i);
+	}
+	close_rig();
+}
+
+/* The name that releases 2.0 to 2.2 had, as Stuart0l/doca-harness calls it. */
+static void the_log_s_backend_has_its_old_name(void)
+{
+	OK(doca_log_create_standard_backend());
+}
+
 static void each_misuse_of_a_work_queue_has_its_documented_error(void)
 {
 	struct doca_dma_job_memcpy job = {.base = {.type = DOCA_DMA_JOB_MEMCPY}};
@@ -222,7 +248,7 @@ static void each_misuse_of_a_work_queue_has_its_documented_error(void)
 	GETS(submit(r.dst, r.src, SIZE, 0), DOCA_ERROR_NOT_FOUND);
 	OK(doca_workq_get_depth(r.workq, &depth));
 	CHECK_EQ(depth, DEPTH);
-	OK(doca_workq_set_depth(r.workq, 2));
+	OK(doca_workq_set_depth(r.workq, JOBS_LEAST + 1));
 	OK(doca_ctx_workq_add(r.ctx, r.workq));
 	GETS(doca_workq_set_depth(r.workq, 3), DOCA_ERROR_BAD_STATE);
 	BAD(doca_workq_submit(r.workq, &job.base)); /* no context */
@@ -232,12 +258,12 @@ static void each_misuse_of_a_work_queue_has_its_documented_error(void)
 	job.dst_buff = r.dst;
 	job.base.type = 1;
 	BAD(doca_workq_submit(r.workq, &job.base));
-	OK(submit(r.dst, r.src, SIZE, 0));
-	OK(submit(r.dst, r.src, SIZE, 1));
+	for (unsigned i = 0; i <= JOBS_LEAST; i++)
+		OK(submit(r.dst, r.src, SIZE, i));
 	GETS(submit(r.dst, r.src, SIZE, 2), DOCA_ERROR_NO_MEMORY);
 	GETS(doca_ctx_workq_rm(r.ctx, r.workq), DOCA_ERROR_NOT_PERMITTED);
-	OK(retrieve(&event));
-	OK(retrieve(&event));
+	for (unsigned i = 0; i <= JOBS_LEAST; i++)
+		OK(retrieve(&event));
 	GETS(doca_workq_destroy(r.workq), DOCA_ERROR_IN_USE);
 	close_rig();
 	BAD(doca_workq_destroy(r.workq));
@@ -466,6 +492,8 @@ int main(int argc, char **argv)
 		TEST(a_job_submitted_again_overwrites_the_destination),
 		TEST(a_failed_job_is_an_event_and_ends_nothing),
 		TEST(a_program_can_sleep_until_an_event),
+		TEST(a_small_queue_takes_1024_jobs),
+		TEST(the_log_s_backend_has_its_old_name),
 		TEST(each_misuse_of_a_work_queue_has_its_documented_error),
 		TEST(each_misuse_of_a_context_has_its_documented_error),
 		TEST(each_misuse_of_a_map_has_its_documented_error),

@@ -94,6 +94,29 @@ doca_error_t doca_devinfo_get_mac_addr(const struct doca_devinfo *devinfo, uint8
 	return copy_address(__func__, f, address, sizeof address, mac_addr, size);
 }
 
+doca_error_t doca_devinfo_get_ipv6_addr(const struct doca_devinfo *devinfo, uint8_t *ipv6_addr,
+					uint32_t size)
+{
+	const struct function *f = of_info(devinfo);
+	uint8_t address[DOCA_DEVINFO_IPV6_ADDR_SIZE] = {[10] = 0xff, [11] = 0xff};
+	if (f)
+		doca_devinfo_get_ipv4_addr(devinfo, address + 12, DOCA_DEVINFO_IPV4_ADDR_SIZE);
+	return copy_address(__func__, f, address, sizeof address, ipv6_addr, size);
+}
+
+doca_error_t doca_devinfo_get_lid(const struct doca_devinfo *devinfo, uint16_t *lid)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	return SET_OUT(lid, 0);
+}
+
+doca_error_t doca_devinfo_get_active_rate(const struct doca_devinfo *devinfo, uint64_t *active_rate)
+{
+	CHECK_OBJECT(devinfo, OBJECT_DEVINFO, "a devinfo");
+	CHECK_OUT(active_rate);
+	return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "there is no link, whose rate it would be");
+}
+
 doca_error_t doca_devinfo_rep_cap_is_filter_net_supported(const struct doca_devinfo *devinfo,
 							  uint8_t *filter_net_supported)
 {

@@ -7,6 +7,7 @@
  * even in a forked child. Each record is written with a single write to its stream.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,23 @@ doca_error_t doca_log_backend_create_with_file_sdk(FILE *fptr, struct doca_log_b
 		;
 	*backend = b;
 	return DOCA_SUCCESS;
+}
+
+doca_error_t doca_log_backend_create_with_fd_sdk(int fd, struct doca_log_backend **backend)
+{
+	const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	FILE *file = copy < 0 ? NULL : fdopen(copy, "a");
+	if (!file) {
+		if (copy >= 0)
+			close(copy);
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "descriptor %d cannot be written: %s", fd,
+			      strerror(errno));
+	}
+	setvbuf(file, NULL, _IONBF, 0);
+	doca_error_t error = doca_log_backend_create_with_file_sdk(file, backend);
+	if (error)
+		fclose(file);
+	return error;
 }
 
 doca_error_t doca_log_backend_set_sdk_level(struct doca_log_backend *backend, uint32_t level)

@@ -38,6 +38,7 @@ struct doca_rdma_addr {
 	struct object o;
 	enum doca_rdma_addr_type type;
 	uint16_t port;
+	char text[INET6_ADDRSTRLEN];
 	union {
 		struct sockaddr any;
 		struct sockaddr_in ip4;
@@ -54,6 +55,17 @@ struct rdma_listener {
 
 /* ---- addresses ---- */
 
+static struct doca_rdma_addr *copy_of(const struct doca_rdma_addr *a)
+{
+	struct doca_rdma_addr *copy = softdoca_object_new(OBJECT_RDMA_ADDR, sizeof *copy);
+	if (!copy)
+		return NULL;
+	const struct object o = copy->o;
+	*copy = *a;
+	copy->o = o;
+	return copy;
+}
+
 doca_error_t doca_rdma_addr_create(enum doca_rdma_addr_type addr_type, const char *address, uint16_t port,
 				   struct doca_rdma_addr **addr)
 {
@@ -68,12 +80,22 @@ doca_error_t doca_rdma_addr_create(enum doca_rdma_addr_type addr_type, const cha
 		      is_ip4 ? (void *)&a.ip4.sin_addr : (void *)&a.ip6.sin6_addr) != 1)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%.64s' is not an address of %s", address,
 			      is_ip4 ? "IPv4" : "IPv6");
-	struct doca_rdma_addr *new = softdoca_object_new(OBJECT_RDMA_ADDR, sizeof *new);
-	if (!new)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an address");
-	a.o = new->o;
-	*new = a;
-	*addr = new;
+	inet_ntop(a.any.sa_family, is_ip4 ? (void *)&a.ip4.sin_addr : (void *)&a.ip6.sin6_addr, a.text,
+		  sizeof a.text);
+	*addr = copy_of(&a);
+	return *addr ? DOCA_SUCCESS : REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for an address");
+}
+
+doca_error_t doca_rdma_addr_get_params(const struct doca_rdma_addr *addr, enum doca_rdma_addr_type *addr_type,
+				       const char **address, uint16_t *port)
+{
+	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
+	CHECK_OUT(addr_type);
+	CHECK_OUT(address);
+	CHECK_OUT(port);
+	*addr_type = addr->type;
+	*address = addr->text;
+	*port = addr->port;
 	return DOCA_SUCCESS;
 }
 
@@ -178,7 +200,8 @@ static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr 
 	memset(c->peer_gid, 0, sizeof c->peer_gid);
 	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
 		memcpy(c->peer_gid, &a->ip6.sin6_addr, sizeof c->peer_gid);
-	const char *why = call(c, a);
+	c->addr = copy_of(a);
+	const char *why = c->addr ? call(c, a) : "no memory for its address";
 	if (why)
 		fail(c, why);
 	softdoca_pe_kick(r->ctx.pe);
@@ -310,6 +333,19 @@ static void take_call(struct doca_rdma *r, struct rdma_listener *l)
 	}
 	c->fd = fd;
 	c->state = CONNECTION_CALLED;
+	doca_rdma_addr_create(DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", l->port, &c->addr);
+}
+
+doca_error_t doca_rdma_connection_get_addr(const struct doca_rdma_connection *rdma_connection,
+					   struct doca_rdma_addr **addr)
+{
+	CHECK_CONNECTION(rdma_connection);
+	CHECK_OUT(addr);
+	if (!rdma_connection->addr)
+		return REFUSE(DOCA_ERROR_BAD_STATE, "connection %u was not made by address",
+			      rdma_connection->id);
+	*addr = rdma_connection->addr;
+	return DOCA_SUCCESS;
 }
 
 static bool requested(struct doca_rdma_connection *c, const struct packet *p)

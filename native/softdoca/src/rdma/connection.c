@@ -170,6 +170,8 @@ void rdma_connection_free(struct doca_rdma_connection *c)
 	if (c->qp && !r->gpu.structure)
 		softdoca_nic.qp_close(c->qp);
 	rdma_hang_up(c);
+	if (c->addr)
+		doca_rdma_addr_destroy(c->addr);
 	free(c->send.tasks);
 	free(c->receive.tasks);
 	free(c->memory);

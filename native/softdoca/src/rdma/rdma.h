@@ -133,6 +133,7 @@ struct doca_rdma_connection {
 	struct rdma_blob blob; /* for the peer */
 	uint8_t peer_gid[16];
 	int fd; /* of a connection by address; -1: none */
+	struct doca_rdma_addr *addr; /* likewise; NULL: none */
 	struct rdma_blob peer; /* of one that is requested */
 	char *memory; /* of both rings */
 	struct rdma_ring send, receive;

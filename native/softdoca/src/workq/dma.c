@@ -85,17 +85,17 @@ static void free_binding(struct binding *b)
 static doca_error_t new_binding(struct wq_dma *dma, struct wq_workq *w, struct binding **out)
 {
 	struct binding *b = calloc(1, sizeof *b);
-	struct job *jobs = calloc(w->depth, sizeof *jobs);
+	const uint32_t n = workq_jobs(w);
+	struct job *jobs = calloc(n, sizeof *jobs);
 	if (!b || !jobs) {
 		free(b);
 		free(jobs);
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a work queue of %u jobs",
-			      w->depth);
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a work queue of %u jobs", n);
 	}
-	*b = (struct binding){.dma = dma, .workq = w, .jobs = jobs, .n = w->depth};
+	*b = (struct binding){.dma = dma, .workq = w, .jobs = jobs, .n = n};
 	doca_error_t e = doca_dma_create(dma->dev, &b->engine);
 	if (!e)
-		e = doca_dma_task_memcpy_set_conf(b->engine, complete, complete, w->depth);
+		e = doca_dma_task_memcpy_set_conf(b->engine, complete, complete, n);
 	if (!e)
 		e = doca_pe_connect_ctx(w->pe, doca_dma_as_ctx(b->engine));
 	if (!e)

@@ -15,6 +15,7 @@ static __attribute__((constructor)) void print_records(void)
 	doca_log_backend_create_standard();
 }
 
+RENAMED(doca_error_t, doca_log_create_standard_backend, (void), doca_log_backend_create_standard())
 RENAMED(const char *, doca_get_error_string, (doca_error_t error), doca_error_get_descr(error))
 RENAMED(const char *, doca_get_error_name, (doca_error_t error), doca_error_get_name(error))
 

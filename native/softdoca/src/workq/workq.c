@@ -74,9 +74,9 @@ static doca_error_t check_job(const struct wq_workq *w, const struct wq_job *job
 	*out = binding_of(job->ctx, w);
 	if (!*out) /* Ctx 1.5 */
 		return REFUSE(DOCA_ERROR_NOT_FOUND, "the work queue was not added to the context");
-	if (w->in_flight >= w->depth) /* Ctx 1.5 */
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "%u jobs are in flight, the queue's depth",
-			      w->in_flight);
+	if (w->in_flight >= workq_jobs(w)) /* Ctx 1.5 */
+		return REFUSE(DOCA_ERROR_NO_MEMORY, "%u jobs are in flight in a queue of depth %u",
+			      w->in_flight, w->depth);
 	return wq_binding_run(*out);
 }
 

@@ -94,6 +94,14 @@ struct wq_workq {
 	} event;
 };
 
+/* Returns how many jobs a queue takes. The least is a guess: programs that were published with figures
+ * of a BlueField-2 submit 1,024 jobs to a queue of depth 32. */
+static inline uint32_t workq_jobs(const struct wq_workq *w)
+{
+	const uint32_t least = 1024;
+	return w->depth < least ? least : w->depth;
+}
+
 /* A job in flight. */
 struct job {
 	struct doca_dma_task_memcpy *task; /* NULL unless allocated */
@@ -108,7 +116,7 @@ struct binding {
 	struct wq_dma *dma;
 	struct wq_workq *workq;
 	struct doca_dma *engine;
-	struct job *jobs, *free; /* `depth` of the work queue */
+	struct job *jobs, *free; /* workq_jobs() of the work queue */
 	uint32_t n, in_flight;
 	struct binding *next;
 };
