@@ -88,7 +88,7 @@ def test_nvrtc_refuses_a_gpu_that_it_is_not_for():
         nvrtc.compile_ptx(12, SHIMS, [*OPTIONS, "-arch=compute_60"])
 
 
-DOCA = ("buf", "comch", "dma", "rdma", "eth_rxq", "eth_txq", "verbs_onesided")  # sem needs nvcc
+DOCA = ("buf", "comch", "dma", "rdma", "eth_rxq", "eth_txq", "sem", "verbs_onesided")
 
 
 @pytest.mark.parametrize("major", [12, 13])
@@ -97,6 +97,20 @@ def test_nvrtc_takes_each_header_of_softdoca(major: int, part: str):
     source = f"#include <doca_gpunetio_dev_{part}.cuh>"
     options = ["--std=c++17", "-arch=compute_90", f"-I{NATIVE / 'softdoca/include'}"]
     assert ".target sm_90" in nvrtc.compile_ptx(major, source, options)
+
+
+RECEIVES = """#include <doca_gpunetio_dev_rdma.cuh>
+extern "C" __global__ void wait(doca_gpu_dev_rdma_r *receives, uint32_t *n, uint32_t *values)
+{
+    doca_gpu_dev_rdma_recv_wait_all(receives, DOCA_GPU_RDMA_RECV_WAIT_FLAG_B, n, values);
+    doca_gpu_dev_rdma_recv_wait_all(receives, DOCA_GPU_RDMA_RECV_WAIT_FLAG_B, n, values, nullptr);
+}
+"""
+
+
+def test_receives_are_waited_for_with_and_without_their_connections():
+    options = ["--std=c++17", "-arch=compute_90", f"-I{NATIVE / 'softdoca/include'}"]
+    assert ".entry wait" in nvrtc.compile_ptx(13, RECEIVES, options)
 
 
 @pytest.mark.parametrize("source", SOURCES)

@@ -14,6 +14,7 @@
 #include "doca_compat.h"
 #include "doca_dev.h"
 #include "doca_error.h"
+#include <doca_gpunetio_sem_dev.h>
 #include <doca_gpunetio_verbs_def.h>
 #include <doca_gpunetio_verbs_dev.h>
 
@@ -91,15 +92,6 @@ doca_error_t doca_gpu_verbs_cpu_proxy_progress(struct doca_gpu_verbs_qp *qp);
 
 struct doca_gpu_semaphore;
 struct doca_gpu_semaphore_gpu;
-
-enum doca_gpu_semaphore_status {
-	DOCA_GPU_SEMAPHORE_STATUS_FREE = 0,
-	DOCA_GPU_SEMAPHORE_STATUS_READY = 1,
-	DOCA_GPU_SEMAPHORE_STATUS_DONE = 2,
-	DOCA_GPU_SEMAPHORE_STATUS_HOLD = 3,
-	DOCA_GPU_SEMAPHORE_STATUS_ERROR = 4,
-	DOCA_GPU_SEMAPHORE_STATUS_EXIT = 5,
-};
 
 DOCA_EXPERIMENTAL
 doca_error_t doca_gpu_semaphore_create(struct doca_gpu *gpu_dev,

@@ -4,10 +4,13 @@
 #ifndef DOCA_GPUNETIO_DEV_SEM_CUH
 #define DOCA_GPUNETIO_DEV_SEM_CUH
 
+#ifndef __CUDACC_RTC__
 #include <cuda.h>
 
-#include <doca_error.h>
 #include <doca_gpunetio.h>
+#endif
+
+#include <doca_error.h>
 #include <doca_gpunetio_dev_verbs_words.cuh>
 #include <doca_gpunetio_sem_dev.h>
 

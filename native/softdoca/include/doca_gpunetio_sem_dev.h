@@ -9,6 +9,15 @@
 extern "C" {
 #endif
 
+enum doca_gpu_semaphore_status {
+	DOCA_GPU_SEMAPHORE_STATUS_FREE = 0,
+	DOCA_GPU_SEMAPHORE_STATUS_READY = 1,
+	DOCA_GPU_SEMAPHORE_STATUS_DONE = 2,
+	DOCA_GPU_SEMAPHORE_STATUS_HOLD = 3,
+	DOCA_GPU_SEMAPHORE_STATUS_ERROR = 4,
+	DOCA_GPU_SEMAPHORE_STATUS_EXIT = 5,
+};
+
 /* packets, first: of doca_gpu_dev_semaphore_set_packet_info(). status: stored last, with release. */
 struct doca_gpu_dev_semaphore_item {
 	uint32_t status, packets;
