@@ -112,7 +112,7 @@ def test_kernels_write_read_and_answer_by_rdma(samples, tmp_path, count, size):
 PROGRAM = r"""
 #include <cuda_runtime.h>
 #include <stdio.h>
-#include <sys/mman.h>
+__constant__ int base;
 template <int n> __global__ void add(int *to, const int *from)
 {
     __shared__ int sum;
@@ -123,13 +123,18 @@ template <int n> __global__ void add(int *to, const int *from)
     atomicAdd(&sum, from[threadIdx.x] * n);
     __syncthreads();
     if (threadIdx.x == 0)
-        to[blockIdx.x] += sum + more[0];
+        to[blockIdx.x] += sum + more[0] + base;
 }
 __global__ void crash(int *at) { *at = 1; }
 int main()
 {
     int from[64];
-    int *to = (int *)mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const int hundred = 100;
+    int *to;
+    if (cudaMalloc(&to, 4096) || cudaMalloc(&to, 0) == cudaSuccess)
+        return 2;
+    cudaMemset(to, 0, 4096);
+    cudaMemcpyToSymbol(base, &hundred, sizeof base);
     for (int i = 0; i < 64; i++)
         from[i] = i;
     add<2><<<2, 64, 16>>>(to, from);
@@ -137,6 +142,8 @@ int main()
         <<<dim3(2), 64, 16>>>(to, from);
     int got[2];
     cudaMemcpy(got, to, sizeof got, cudaMemcpyDefault);
+    if (cudaFree(to) || !cudaFree(to))
+        return 3;
     crash<<<1, 1>>>(nullptr);
     cudaError_t error = cudaDeviceSynchronize();
     printf("%d %d, %s\n", got[0], got[1], cudaGetErrorString(error));
@@ -151,7 +158,7 @@ def test_a_program_with_host_code_launches_kernels_one_after_the_other(tmp_path)
     nvcc = [*NVCC, "-arch=sm_90", "-Xcompiler", "-Wall,-Werror", "-O2", source, "-o", program]
     subprocess.run([*map(str, nvcc)], check=True)
     done = subprocess.run([program], capture_output=True, text=True, check=False)
-    assert done.stdout == "6048 6048, a kernel failed on the emulated GPU\n"
+    assert done.stdout == "6248 6248, a kernel failed on the emulated GPU\n"
     assert "illegal address (nil)" in done.stderr
     assert done.returncode == 0
 

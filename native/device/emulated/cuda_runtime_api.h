@@ -19,6 +19,7 @@ typedef struct CUevent_st *cudaEvent_t;
 typedef enum cudaError {
 	cudaSuccess = 0,
 	cudaErrorInvalidValue = 1,
+	cudaErrorMemoryAllocation = 2,
 	cudaErrorInvalidDevice = 101,
 	cudaErrorLaunchFailure = 719
 } cudaError_t;
@@ -42,14 +43,29 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *address);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaMalloc(void **memory, size_t size);
 cudaError_t cudaFree(void *memory);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind);
+cudaError_t cudaMemset(void *memory, int value, size_t size);
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t size, cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 
 #ifdef __cplusplus
+}
+
+template <class T> cudaError_t cudaMalloc(T **memory, size_t size)
+{
+	return cudaMalloc((void **)memory, size);
+}
+
+/* A grid that starts later sees it. */
+template <class T>
+cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t size, size_t offset = 0,
+			       cudaMemcpyKind kind = cudaMemcpyHostToDevice)
+{
+	return cudaMemcpy((char *)&symbol + offset, from, size, kind);
 }
 #endif
 

@@ -10,8 +10,11 @@
  */
 #include "host.h"
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <map>
 
 struct CUstream_st {
 	pid_t child; /* that runs its last grid; 0: none */
@@ -20,6 +23,7 @@ struct CUstream_st {
 
 static CUstream_st default_stream;
 static cudaError_t last_error;
+static std::map<void *, size_t> allocations;
 
 static cudaError_t wait_for(CUstream_st *stream)
 {
@@ -105,10 +109,26 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return last_error;
 }
 
-/* There is no cudaMalloc(): programs call it with NULL, to initialize CUDA. */
+cudaError_t cudaMalloc(void **memory, size_t size)
+{
+	void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return size ? cudaErrorMemoryAllocation : cudaErrorInvalidValue;
+	allocations[at] = size;
+	*memory = at;
+	return cudaSuccess;
+}
+
+/* Programs also call it with NULL, to initialize CUDA. */
 cudaError_t cudaFree(void *memory)
 {
-	return memory ? cudaErrorInvalidValue : cudaSuccess;
+	auto found = allocations.find(memory);
+	if (found == allocations.end())
+		return memory ? cudaErrorInvalidValue : cudaSuccess;
+	wait_for_all();
+	munmap(memory, found->second);
+	allocations.erase(found);
+	return last_error;
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
@@ -116,6 +136,11 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind)
 	if (!wait_for(&default_stream))
 		memcpy(to, from, size);
 	return last_error;
+}
+
+cudaError_t cudaMemset(void *memory, int value, size_t size)
+{
+	return cudaMemsetAsync(memory, value, size, nullptr);
 }
 
 cudaError_t cudaMemsetAsync(void *memory, int value, size_t size, cudaStream_t stream)
@@ -140,6 +165,8 @@ const char *cudaGetErrorString(cudaError_t error)
 	switch (error) {
 	case cudaSuccess:
 		return "no error";
+	case cudaErrorMemoryAllocation:
+		return "out of memory";
 	case cudaErrorInvalidDevice:
 		return "the emulated GPU is device 0, and the only one";
 	case cudaErrorLaunchFailure:
