@@ -168,6 +168,26 @@ static void a_peer_that_ended_cannot_be_connected(void)
 	side_close(&s);
 }
 
+/* As with an adapter, whose key is only checked where it is used. NTHU-LSALAB/bf3-bench relies on it. */
+static void the_export_of_a_process_that_ended_makes_a_map(void)
+{
+	struct other o = start(one_that_ended);
+	struct doca_mmap *map;
+	void *addr;
+	size_t len;
+	int status;
+
+	side_make(&s, LENT, 1);
+	hear(o.fd, &theirs, sizeof theirs);
+	CHECK_EQ(waitpid(o.pid, &status, 0), o.pid);
+	close(o.fd);
+	OK(doca_mmap_create_from_export(NULL, theirs.desc, theirs.desc_len, s.dev, &map));
+	OK(doca_mmap_get_memrange(map, &addr, &len));
+	CHECK_EQ((uintptr_t)addr, theirs.addr);
+	OK(doca_mmap_destroy(map));
+	side_close(&s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -176,6 +196,7 @@ int main(int argc, char **argv)
 		TEST(the_death_of_a_peer_ends_tasks_and_connection),
 		TEST(the_death_of_a_peer_is_seen_without_tasks),
 		TEST(a_peer_that_ended_cannot_be_connected),
+		TEST(the_export_of_a_process_that_ended_makes_a_map),
 	};
 
 	return RUN_TESTS(tests, argc, argv);

@@ -223,6 +223,15 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 	return DOCA_SUCCESS;
 }
 
+static void set_place(struct doca_mmap *m, const struct export_header *h)
+{
+	m->key = h->key;
+	memcpy(m->gid, h->gid, sizeof m->gid);
+	m->backing = h->backing;
+	m->addr = (char *)(uintptr_t)h->addr;
+	m->len = h->size;
+}
+
 /* Sets the attributes from the exporter's table. */
 static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_region *r)
 {
@@ -242,11 +251,7 @@ static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_reg
 	if (m->writable)
 		m->permissions |=
 			pci ? DOCA_ACCESS_FLAG_PCI_READ_WRITE : DOCA_ACCESS_FLAG_RDMA_WRITE;
-	m->key = p->h.key;
-	memcpy(m->gid, p->h.gid, sizeof m->gid);
-	m->backing = p->h.backing;
-	m->addr = (char *)(uintptr_t)p->h.addr;
-	m->len = info.size;
+	set_place(m, &p->h);
 	return DOCA_SUCCESS;
 }
 
@@ -265,6 +270,11 @@ static doca_error_t import(struct doca_mmap *m, const struct parsed *p, struct d
 	a->desc[0] = (struct export_bytes){kept, p->region_len};
 	dg_region **r = gpu ? &a->gpu : &a->host;
 	int rc = dg_region_import(engine, kept, p->region_len, IMPORT_NS, r);
+	/* An adapter checks the key of an export for RDMA where it is used: the exporter may be gone. */
+	if (rc == -ENOTCONN && p->h.kind == EXPORT_RDMA) {
+		set_place(m, &p->h);
+		return DOCA_SUCCESS;
+	}
 	if (rc)
 		return export_failed(rc, "doca_mmap_create_from_export");
 	return describe(m, p, *r);
