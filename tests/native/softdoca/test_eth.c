@@ -23,7 +23,9 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #define NAME	 "dg0"
@@ -994,6 +996,92 @@ static void keys_are_of_started_maps_of_gpu_memory(void)
 	REFUSED(doca_mmap_get_mkey(other, n.dev, &key), NOT_SUPPORTED);
 }
 
+/* ---- captures ---- */
+
+/* Checks that a capture consists of whole blocks, and returns its size and its last bytes. */
+static size_t check_capture(const char *path, char *last, size_t room)
+{
+	FILE *f = fopen(path, "rb");
+	uint32_t head[2], tail;
+	size_t at = 0;
+
+	CHECK(f);
+	while (fread(head, 4, 2, f) == 2) {
+		CHECK(head[1] >= 12 && head[1] % 4 == 0);
+		CHECK_EQ(fseek(f, (long)(at + head[1] - 4), SEEK_SET), 0);
+		CHECK_EQ(fread(&tail, 4, 1, f), 1);
+		CHECK_EQ(tail, head[1]);
+		at += head[1];
+	}
+	CHECK_EQ(fseek(f, 0, SEEK_END), 0);
+	CHECK_EQ(ftell(f), at);
+	CHECK_EQ(fseek(f, -(long)room, SEEK_END), 0);
+	CHECK_EQ(fread(last, 1, room, f), room);
+	fclose(f);
+	return at;
+}
+
+static const char *capture_many_frames(char *last, size_t room, size_t *size)
+{
+	static char path[] = "/tmp/test_eth_XXXXXX";
+	struct net n = {0};
+	uint8_t frame[1500];
+
+	no_gpu();
+	CHECK((close(mkstemp(path)), true));
+	setenv("SOFTDOCA_CAPTURE", path, 1);
+	open_net(&n);
+	fill_frame(frame, sizeof(frame), 0);
+	for (uint64_t i = 0; i < 1000; i++) {
+		peer_sends(&n, frame, sizeof(frame));
+		reaches(&n.in->words->producer, i + 1);
+		__atomic_store_n(&n.in->words->released, i + 1, __ATOMIC_RELEASE);
+	}
+	close_net(&n);
+	*size = check_capture(path, last, room);
+	unlink(path);
+	return last;
+}
+
+static void a_capture_ends_at_its_limit_and_says_so(void)
+{
+	char last[64];
+	size_t size;
+
+	setenv("SOFTDOCA_CAPTURE_LIMIT", "1", 1);
+	capture_many_frames(last, sizeof(last), &size);
+	CHECK(size <= 1 << 20 && size > 800 << 10);
+	CHECK(memmem(last, sizeof(last), "the last frame of this capture", 30));
+}
+
+static void a_capture_that_cannot_be_written_on_has_whole_blocks(void)
+{
+	char last[64];
+	size_t size;
+
+	signal(SIGXFSZ, SIG_IGN);
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){400000, 400000}), 0);
+	capture_many_frames(last, sizeof(last), &size);
+	CHECK(size <= 400000 && size > 390000);
+}
+
+static void an_invalid_limit_of_captures_is_refused(void)
+{
+	no_gpu();
+	if (!enter_namespace())
+		exit(0);
+	struct doca_eth_txq *txq;
+	struct doca_gpu *gpu;
+
+	setenv("SOFTDOCA_CAPTURE", "/tmp/unused", 1);
+	setenv("SOFTDOCA_CAPTURE_LIMIT", "1G", 1);
+	OK(doca_gpu_create("41:00.0", &gpu));
+	OK(doca_eth_txq_create(a_dev(), 8, &txq));
+	OK(doca_ctx_set_datapath_on_gpu(doca_eth_txq_as_doca_ctx(txq), gpu));
+	REFUSED(doca_ctx_start(doca_eth_txq_as_doca_ctx(txq)), BAD_CONFIG);
+	CHECK(access("/tmp/unused", F_OK));
+}
+
 /* ---- queues of the CPU ---- */
 
 #define FRAMES 8u
@@ -1627,6 +1715,9 @@ int main(int argc, char **argv)
 		TEST(networks_are_checked),
 		TEST(settings_are_checked),
 		TEST(keys_are_of_started_maps_of_gpu_memory),
+		TEST(a_capture_ends_at_its_limit_and_says_so),
+		TEST(a_capture_that_cannot_be_written_on_has_whole_blocks),
+		TEST(an_invalid_limit_of_captures_is_refused),
 		TEST(cpu_tasks_and_batches_send_frames_in_order),
 		TEST(cpu_tasks_that_cannot_be_sent_are_refused),
 		TEST(cpu_tasks_receive_frames),

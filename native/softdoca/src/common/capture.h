@@ -20,8 +20,19 @@ struct captured {
 	const char *comment;
 };
 
-/* Opens the file, or stores NULL if there is to be none. Errors: BAD_CONFIG if it cannot be written. */
-doca_error_t capture_open(const char *interface, FILE **out);
-void capture_frame(FILE *f, const struct captured *c);
+/* A file of whole blocks; file: NULL if there is none, or it has ended. used: bytes, of which `kept` were
+ * handed to the system. */
+struct capture {
+	FILE *file;
+	uint64_t used, kept, limit;
+};
+
+/* Opens the file if there is to be one. Errors: BAD_CONFIG if it cannot be written, or for an invalid
+ * limit. */
+doca_error_t capture_open(const char *interface, struct capture *c);
+/* Adds a frame. At the limit, and if the file cannot be written, the capture ends, which is logged. */
+void capture_frame(struct capture *c, const struct captured *frame);
+void capture_flush(struct capture *c);
+void capture_close(struct capture *c);
 
 #endif

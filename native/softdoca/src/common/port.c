@@ -53,7 +53,7 @@ struct port {
 	uint32_t placed; /* receive queues with places */
 	uint64_t unsteered; /* frames that no rule gave to a queue */
 	uint64_t due_ns; /* of the first entry that waits for its time; 0: none */
-	FILE *capture; /* NULL: none */
+	struct capture capture;
 	struct burst burst;
 	uint8_t frame[FRAME_MAX]; /* that was received */
 };
@@ -96,8 +96,8 @@ static uint64_t now_ns(clockid_t clock)
 static void capture(struct port *p, const uint8_t *frame, size_t size, bool sent, int queue,
 		    const char *comment)
 {
-	if (p->capture)
-		capture_frame(p->capture, &(struct captured){.time_ns = now_ns(CLOCK_REALTIME),
+	if (p->capture.file)
+		capture_frame(&p->capture, &(struct captured){.time_ns = now_ns(CLOCK_REALTIME),
 							     .frame = frame,
 							     .size = size,
 							     .sent = sent,
@@ -307,7 +307,7 @@ static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size
 static void receive(struct port *p, size_t size)
 {
 	char rule[RULE_MAX + 64] = "";
-	struct steered s = {.rule = p->capture ? rule : NULL, .wants_hash = p->placed};
+	struct steered s = {.rule = p->capture.file ? rule : NULL, .wants_hash = p->placed};
 	const int number = p->steer ? p->steer(p->context, p->frame, size, &s) : PORT_DROP;
 	struct port_rxq *q = number >= 0 && number < PORT_QUEUES ? p->numbered[number] : NULL;
 	p->unsteered += !q;
@@ -341,8 +341,8 @@ static bool serve_all(struct port *p)
 		worked |= serve_txq(p, q);
 	if (!p->gone)
 		worked |= serve_interface(p);
-	if (p->capture && worked)
-		fflush(p->capture);
+	if (worked)
+		capture_flush(&p->capture);
 	pthread_mutex_unlock(&p->lock);
 	return worked;
 }
@@ -403,8 +403,7 @@ static bool is_own(const struct port *p)
 static void close_files(struct port *p)
 {
 	interface_close(&p->interface);
-	if (p->capture)
-		fclose(p->capture);
+	capture_close(&p->capture);
 }
 
 static doca_error_t open_port(struct doca_dev *dev, struct port **out)
