@@ -31,11 +31,12 @@ struct interface {
  * doca_eth_txq_as_doca_ctx() says. */
 doca_error_t interface_open(struct interface *i);
 void interface_close(struct interface *i);
-/* Receives a frame. Returns its bytes (0: the interface is down), or a negative errno: EAGAIN, or ENODEV if
- * the interface is gone. */
-int interface_receive(const struct interface *i, void *frame, size_t room);
-/* Sends frames in their order, at most 64. Stores for each what interface_receive() would return, also
- * EMSGSIZE for one that the interface cannot carry; returns how many need not be tried again, or ENODEV. */
+/* Receives frames that are there, at most n and 64, and stores their sizes. A checksum that their sender left
+ * to an adapter is written. Returns how many there are, or -ENODEV if the interface is gone. */
+int interface_receive(const struct interface *i, struct iovec *frames, int n, int *sizes);
+/* Sends frames in their order, at most 64. Stores for each its bytes (0: the interface is down), or a negative
+ * errno: EAGAIN, EMSGSIZE for one that the interface cannot carry, or ENODEV if it is gone. Returns how many need
+ * not be tried again, or -ENODEV. */
 int interface_send(const struct interface *i, struct iovec *frames, int n, int *results);
 
 /* checksum.c: writes the checksum of an IPv4 header, or of UDP or TCP over IPv4 and IPv6, into a frame

@@ -18,7 +18,7 @@
 #include "port.h"
 
 #define TUN	 "/dev/net/tun"
-#define SEND_MAX 64 /* frames of one system call */
+#define CALL_MAX 64 /* frames of one system call */
 #define NEEDS(capability)                                                                    \
 	"%s: not permitted without " capability ". Run the program as root, or in a network " \
 	"namespace of its own: unshare --map-root-user --net PROGRAM; or once: sudo setcap "  \
@@ -94,6 +94,7 @@ static doca_error_t open_socket(struct interface *i)
 	struct packet_mreq all = {.mr_ifindex = r.ifr_ifindex, .mr_type = PACKET_MR_PROMISC};
 	if (setsockopt(i->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) ||
 	    bind(i->fd, (struct sockaddr *)&at, sizeof at) ||
+	    setsockopt(i->fd, SOL_PACKET, PACKET_AUXDATA, &on, sizeof on) ||
 	    setsockopt(i->fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof all))
 		return failed(i, "binding to the interface");
 	return DOCA_SUCCESS;
@@ -159,16 +160,59 @@ static int result(const struct interface *i, ssize_t n)
 	}
 }
 
-int interface_receive(const struct interface *i, void *frame, size_t room)
+static int receive_of_tap(const struct interface *i, struct iovec *frames, int n, int *sizes)
 {
-	return result(i, read(i->fd, frame, room));
+	int done = 0, size = 0;
+	while (done < n && (size = result(i, read(i->fd, frames[done].iov_base, frames[done].iov_len))) > 0)
+		sizes[done++] = size;
+	return !done && size == -ENODEV ? size : done;
+}
+
+/* What the kernel says of a frame. */
+union auxiliary {
+	struct cmsghdr head;
+	char bytes[CMSG_SPACE(sizeof(struct tpacket_auxdata))];
+};
+
+static void complete(const struct mmsghdr *m, uint8_t *frame)
+{
+	const struct cmsghdr *c = CMSG_FIRSTHDR(&m->msg_hdr);
+	struct tpacket_auxdata aux;
+	if (!c || c->cmsg_type != PACKET_AUXDATA)
+		return;
+	memcpy(&aux, CMSG_DATA(c), sizeof aux);
+	if (aux.tp_status & TP_STATUS_CSUMNOTREADY)
+		checksum_transport(frame, m->msg_len);
+}
+
+int interface_receive(const struct interface *i, struct iovec *frames, int n, int *sizes)
+{
+	struct mmsghdr messages[CALL_MAX];
+	union auxiliary about[CALL_MAX];
+	if (i->is_tap)
+		return receive_of_tap(i, frames, n, sizes);
+	for (int at = 0; at < n; at++)
+		messages[at] = (struct mmsghdr){
+			.msg_hdr = {.msg_iov = &frames[at],
+				    .msg_iovlen = 1,
+				    .msg_control = &about[at],
+				    .msg_controllen = sizeof about[at]},
+		};
+	const int got = recvmmsg(i->fd, messages, (unsigned)n, MSG_DONTWAIT, NULL);
+	if (got < 0)
+		return result(i, -1) == -ENODEV ? -ENODEV : 0;
+	for (int at = 0; at < got; at++) {
+		complete(&messages[at], frames[at].iov_base);
+		sizes[at] = (int)messages[at].msg_len;
+	}
+	return got;
 }
 
 /* Sends the first frames, and stores their results; stores that of the first that was not sent. A TAP device
  * takes one frame at a time. */
 static int send_first(const struct interface *i, struct iovec *frames, int n, int *results)
 {
-	struct mmsghdr messages[SEND_MAX];
+	struct mmsghdr messages[CALL_MAX];
 	if (i->is_tap) {
 		*results = result(i, write(i->fd, frames->iov_base, frames->iov_len));
 		return *results > 0;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #define BURST	 64 /* frames of a queue, before the others have their turn; sent together */
+#define APART	 4160 /* so that frames of the same offset are in other sets of a cache */
 #define SPIN_NS	 100000u /* without work, before the first pause */
 #define PAUSE_NS 50000u
 #define LONG_NS	 1000000u
@@ -55,7 +56,7 @@ struct port {
 	uint64_t due_ns; /* of the first entry that waits for its time; 0: none */
 	struct capture capture;
 	struct burst burst;
-	uint8_t frame[FRAME_MAX]; /* that was received */
+	uint8_t received[BURST][FRAME_MAX + APART];
 };
 
 static pthread_mutex_t ports_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -298,35 +299,40 @@ static const char *deliver(struct port_rxq *q, const uint8_t *frame, size_t size
 	}
 	q->ring[place] = (struct doca_gpu_dev_eth_rxq_entry){.timestamp_ns = now_ns(CLOCK_REALTIME),
 							     .bytes = (uint32_t)size};
-	store(&q->words->producer, ++q->producer);
+	q->producer++;
 	q->counters.frames++;
 	q->counters.bytes += size;
 	return "";
 }
 
-static void receive(struct port *p, size_t size)
+static void receive(struct port *p, const uint8_t *frame, size_t size)
 {
 	char rule[RULE_MAX + 64] = "";
 	struct steered s = {.rule = p->capture.file ? rule : NULL, .wants_hash = p->placed};
-	const int number = p->steer ? p->steer(p->context, p->frame, size, &s) : PORT_DROP;
+	const int number = p->steer ? p->steer(p->context, frame, size, &s) : PORT_DROP;
 	struct port_rxq *q = number >= 0 && number < PORT_QUEUES ? p->numbered[number] : NULL;
 	p->unsteered += !q;
-	const char *dropped = q ? deliver(q, p->frame, size, &s) : "; dropped: no queue";
+	const char *dropped = q ? deliver(q, frame, size, &s) : "; dropped: no queue";
 	if (s.rule)
 		strcat(rule, dropped);
-	capture(p, p->frame, size, false, q ? number : -1, rule);
+	capture(p, frame, size, false, q ? number : -1, rule);
 }
 
+/* Publishes what was received at once, as finish() does. */
 static bool serve_interface(struct port *p)
 {
-	int size = 0, n = 0;
-	while (n < BURST && (size = interface_receive(&p->interface, p->frame, FRAME_MAX)) > 0) {
-		receive(p, (size_t)size);
-		n++;
-	}
-	if (size == -ENODEV)
+	struct iovec frames[BURST];
+	int sizes[BURST];
+	for (int i = 0; i < BURST; i++)
+		frames[i] = (struct iovec){p->received[i], FRAME_MAX};
+	const int n = interface_receive(&p->interface, frames, BURST, sizes);
+	for (int i = 0; i < n; i++)
+		receive(p, p->received[i], (size_t)sizes[i]);
+	for (struct port_rxq *q = p->rxqs; q && n > 0; q = q->next)
+		store(&q->words->producer, q->producer);
+	if (n < 0)
 		fail_port(p);
-	return n;
+	return n > 0;
 }
 
 /* ---- the thread ---- */
