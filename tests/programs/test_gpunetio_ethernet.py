@@ -71,7 +71,7 @@ def test_a_gpu_answers_every_ping_and_captures_show_it(samples, tmp_path, monkey
 
 @pytest.mark.parametrize(("kind", "size"), [("http", 1_000_000), ("loss", 100_000)])
 def test_a_gpu_serves_a_page_to_curl(samples, tmp_path, kind, size):
-    """In turn and at once, also if frames are lost on the way; no other page, no other port."""
+    """In turn and at once, also if frames are lost or damaged; no other page, no other port."""
     page = tmp_path / "page"
     page.write_bytes(random.Random(35).randbytes(size))
     program = samples / "gpunetio_http"
@@ -83,7 +83,8 @@ def test_a_gpu_serves_a_page_to_curl(samples, tmp_path, kind, size):
     assert "404" in seen["missing"]
     assert "Couldn't connect" in seen["closed"]
     again = int(re.search(r"and (\d+) bytes again", seen["said"])[1])
-    assert (again > 0) == (kind == "loss")
+    damaged = int(re.search(r"; (\d+) dropped for their checksums", seen["said"])[1])
+    assert (again > 0, damaged > 0) == (kind == "loss", kind == "loss")
     assert seen["code"] == 0
 
 

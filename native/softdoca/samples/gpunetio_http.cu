@@ -32,7 +32,7 @@ static __device__ void take_packets(const struct server *v, struct outbox *out, 
 	for (uint32_t i = 0; i < count; i++) {
 		uint8_t *frame = (uint8_t *)doca_gpu_dev_eth_rxq_get_pkt_addr(rxq, first + i);
 		if (read_segment(v, frame, attr[i].bytes, &a)) {
-			if (a.port % THREADS == threadIdx.x)
+			if (a.port % THREADS == threadIdx.x && is_right(v, &a))
 				take_arrival(v, out, own, &a);
 		} else if (threadIdx.x == 0 && attr[i].bytes >= ETHER &&
 			   big16(frame + 12) == TYPE_ARP && answer_arp(frame, attr[i].bytes, v->own)) {
@@ -225,10 +225,10 @@ static doca_error_t run(struct ethernet *e, struct server *server)
 	DOCA_GPUNETIO_VOLATILE(seen->stop) = 1;
 	TRY_CUDA(cudaDeviceSynchronize());
 	printf("gpunetio_http: %lu replies, %lu connections, of which %lu were lost; %lu segments of no "
-	       "connection; %lu segments sent, and %lu bytes again\n",
+	       "connection; %lu segments sent, and %lu bytes again; %lu dropped for their checksums\n",
 	       (unsigned long)seen->replies, (unsigned long)seen->opened, (unsigned long)seen->lost,
 	       (unsigned long)seen->refused, (unsigned long)seen->segments,
-	       (unsigned long)seen->again);
+	       (unsigned long)seen->again, (unsigned long)seen->wrong);
 	return seen->failed ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
 }
 

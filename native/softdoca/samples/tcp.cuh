@@ -3,7 +3,7 @@
  * TCP of a kernel that serves one reply a connection, then closes it. It retransmits what is not
  * acknowledged, keeps to the peer's window and to a congestion window (RFC 5681), probes a closed
  * window, and answers segments of no connection with RST. It has neither window scaling nor SACK nor
- * timestamps, and takes segments in their order only. Checksums of received packets are not checked.
+ * timestamps, and takes segments in their order only.
  *
  * Each thread owns the connections of the peers' ports that are its number modulo the threads: so no
  * two threads change a connection. What a thread wants to send it adds to a list of the block.
@@ -32,6 +32,7 @@ struct state {
 	uint64_t replies; /* that were acknowledged to the end */
 	uint64_t opened, lost, refused; /* connections; lost: without acknowledgements, or by RST */
 	uint64_t segments, again; /* sent; again: bytes sent before */
+	uint64_t wrong; /* segments that were dropped for their checksums */
 };
 
 struct reply {
@@ -445,6 +446,28 @@ static __device__ bool read_segment(const struct server *v, const uint8_t *frame
 	      read_mss(tcp + 20, offset - 20), all - header - offset, (uint16_t)big16(tcp),
 	      (uint16_t)big16(tcp + 2)};
 	return true;
+}
+
+static __device__ uint32_t add_words(uint32_t sum, const uint8_t *p, uint32_t n)
+{
+	for (uint32_t i = 0; i + 1 < n; i += 2)
+		sum += big16(p + i);
+	sum += n % 2 ? (uint32_t)p[n - 1] << 8 : 0;
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* RFC 791, 3.1, and RFC 9293, 3.1: the latter with a pseudo-header of addresses, protocol and size. */
+static __device__ bool is_right(const struct server *v, const struct arrival *a)
+{
+	const uint8_t *ip = a->frame + ETHER, *tcp = ip + (ip[0] & 15) * 4;
+	const uint32_t size = (uint32_t)(a->data - tcp) + a->size;
+	const bool right = add_words(0, ip, (uint32_t)(tcp - ip)) == 0xffff &&
+			   add_words(add_words(6 + size, ip + 12, 8), tcp, size) == 0xffff;
+	if (!right)
+		count(&v->state->wrong, 1);
+	return right;
 }
 
 /* Writes the headers before the data that is in place; returns the frame's size. The NIC writes the

@@ -44,6 +44,8 @@ _SO_TIMESTAMPNS = 35
 _ETHERNET = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 9])  # destination and source
 _TUNSETIFF, _IFF_TAP, _IFF_NO_PI = 0x400454CA, 2, 0x1000
 _LOSS = 1 / 40
+_DAMAGED = 1 / 2  # of the lost frames: they arrive, with a bit of TCP's segment turned over
+_TCP = 34
 
 
 def in_namespace(*command: object) -> list[str]:
@@ -246,7 +248,11 @@ def _segment(chance: random.Random) -> bytes:
         chance.choice([2, 2, 16, 24, chance.getrandbits(8)]),
     )
     head = struct.pack("!HHIIBBHHH", port, 80, *numbers, offset << 4, flags, 65535, 0, 0)
-    return _datagram(6, head + chance.randbytes(4) + b"GET / HTTP/1.1\r\n\r\n", chance)
+    data = head + chance.randbytes(4) + b"GET / HTTP/1.1\r\n\r\n"
+    frame = bytearray(_datagram(6, data, chance))
+    pseudo = frame[26:34] + struct.pack("!HH", 6, len(data))
+    frame[_TCP + 16 : _TCP + 18] = struct.pack("!H", checksum(bytes(pseudo) + data))
+    return bytes(frame)
 
 
 def _damaged_frame(chance: random.Random) -> bytes:
@@ -287,7 +293,7 @@ def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
 
 @contextlib.contextmanager
 def _lossy_wire() -> Iterator[None]:
-    """Connect the program's interface with a TAP device, and lose frames between them."""
+    """Connect the program's interface with a TAP device, and lose or damage frames between them."""
     chance = random.Random(35)
     with (
         open("/dev/net/tun", "r+b", buffering=0) as tun,  # noqa: PTH123 - a device
@@ -302,8 +308,11 @@ def _lossy_wire() -> Iterator[None]:
         def carry() -> None:
             while not end.is_set():
                 for ready in select.select([tun, s], [], [], 0.1)[0]:
-                    frame = os.read(ready.fileno(), 65536)
-                    if chance.random() >= _LOSS:
+                    frame = bytearray(os.read(ready.fileno(), 65536))
+                    whole = chance.random() >= _LOSS
+                    if not whole and len(frame) > _TCP:
+                        frame[chance.randrange(_TCP, len(frame))] ^= 1 << chance.randrange(8)
+                    if whole or chance.random() < _DAMAGED:
                         os.write((s if ready is tun else tun).fileno(), frame)
 
         thread = threading.Thread(target=carry)
