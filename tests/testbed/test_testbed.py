@@ -93,6 +93,28 @@ def test_a_command_runs_in_a_guest_and_gives_its_streams_and_its_status(guest, m
 
 
 @pytest.mark.parametrize(("guest", "machine"), [("dpu", "aarch64"), ("host", "x86_64")])
+@pytest.mark.parametrize(
+    ("guest", "folder"), [("host", ""), ("host", "/run/share"), ("dpu", "/run/share")]
+)
+def test_a_script_that_is_edited_and_renamed_outside_is_what_a_guest_runs(
+    guest, folder, bed, programs
+):
+    script, renamed = programs / "edited.sh", programs / "renamed.sh"
+    folder = folder or str(programs)
+    try:
+        script.write_text("echo first\n")
+        assert bed.run(guest, f"sh {folder}/edited.sh", timeout=60).stdout == "first\n"
+        script.write_text("echo second, and longer\n")
+        assert bed.run(guest, f"sh {folder}/edited.sh", timeout=60).stdout == "second, and longer\n"
+        script.rename(renamed)
+        script.write_text("echo third\n")
+        command = f"sh {folder}/renamed.sh; sh {folder}/edited.sh"
+        assert bed.run(guest, command, timeout=60).stdout == "second, and longer\nthird\n"
+    finally:
+        script.unlink(missing_ok=True)
+        renamed.unlink(missing_ok=True)
+
+
 def test_ssh_opens_a_shell_in_a_guest(guest, machine, bed):
     command = [*bed.ssh(guest), "-tt", "uname -m; tty; rdma link; command -v dgkit; exit 7"]
     done = subprocess.run(
