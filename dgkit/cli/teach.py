@@ -36,20 +36,24 @@ def teach() -> None:
 
 @teach.command(short_help="Make an nbgrader course with the labs.")
 @click.argument("course", type=click.Path(path_type=Path))
-def init(course: Path) -> int:
+@click.option("--vary", is_flag=True, help="Give labs 1 and 7 other constants than other courses.")
+def init(course: Path, vary: bool) -> int:
     """Make the folder COURSE: an nbgrader course with the sources of the labs.
 
     It holds nbgrader's configuration, the labs with solutions and hidden tests, and the seed from
     which the graded data are generated. Only you can read it. `nbgrader generate_assignment`, in
     that folder, releases a lab to students.
 
+    With --vary, an answer to another course, or that of dgkit's repository, does not fit labs 1 and
+    7: the magic of lab 1 and a factor in lab 7 are others, in the task, the solution and the tests.
+
     \b
     Example:
-      dgkit teach init dma101 && cd dma101 && nbgrader generate_assignment --create lab1
+      dgkit teach init dma101 --vary && cd dma101 && nbgrader generate_assignment --create lab1
     """
     from ..teach import course as courses
 
-    labs = courses.init(course)
+    labs = courses.init(course, vary=vary)
     click.echo(f"{course}: {', '.join(labs)}")
     say(f"Next: cd {course} && nbgrader generate_assignment --create {labs[0]}")
     return 0

@@ -65,13 +65,14 @@ def labs_folder() -> Path:
     return Path(__file__).resolve().parents[2] / "notebooks/labs/source"
 
 
-def init(course: Path) -> list[str]:
+def init(course: Path, *, vary: bool = False) -> list[str]:
     """Create a course; return the names of its labs.
 
     Only the owner can read the folder, because it contains the solutions, the seed and the grades.
 
     Args:
         course: A folder that does not exist yet, or is empty.
+        vary: Whether labs 1 and 7 get constants of this course.
 
     Raises:
         FileExistsError: The folder is not empty.
@@ -92,6 +93,8 @@ def init(course: Path) -> list[str]:
     part = Path(tempfile.mkdtemp(prefix=".course-", dir=course if exists else course.parent))
     try:
         shutil.copytree(labs, part / "source")
+        if vary:
+            _vary(part / "source")
         config = _CONFIG.format(course=course.resolve().name)
         write_new(part / "nbgrader_config.py", config.encode())
         write_new(part / SEED_FILE, secrets.token_hex(16).encode() + b"\n", 0o600)
@@ -105,6 +108,21 @@ def init(course: Path) -> list[str]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return sorted(path.name for path in (course / "source").iterdir() if path.is_dir())
+
+
+def _vary(source: Path) -> None:
+    """Give labs other constants: in the task, in the solution and in the tests."""
+    magic = "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(8))
+    factor = secrets.choice([each for each in range(101, 1000) if each % 10])
+    changes = (
+        ("lab1", "DGKITLST", magic),
+        ("lab7", ") * 100 +", f") * {factor} +"),
+        ("lab7", "factor=100)", f"factor={factor})"),
+    )
+    for lab, old, new in changes:
+        for path in (source / lab).glob("*.ipynb"):
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def read_seed(course: Path) -> str:

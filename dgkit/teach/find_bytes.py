@@ -112,9 +112,9 @@ def hexdump(data: bytes, offset: int = 0, mark: tuple[int, int] = (0, 0)) -> str
     return "\n".join(lines)
 
 
-def example() -> ForeignMemory:
+def example(magic: bytes = MAGIC) -> ForeignMemory:
     """Return the memory of the lab's story: a list of five nodes, one of them deleted."""
-    return ForeignMemory(LinkedList(random.Random("story"), 5, deleted=1).image)
+    return ForeignMemory(LinkedList(random.Random("story"), 5, deleted=1, magic=magic).image)
 
 
 class LinkedList:
@@ -125,12 +125,19 @@ class LinkedList:
         count: Number of nodes.
         deleted: Number of these nodes that are deleted.
         packed: Whether the nodes are close together.
+        magic: The magic of the header, another one in each course.
     """
 
     def __init__(
-        self, rng: random.Random, count: int, *, deleted: int = 0, packed: bool = False
+        self,
+        rng: random.Random,
+        count: int,
+        *,
+        deleted: int = 0,
+        packed: bool = False,
+        magic: bytes = MAGIC,
     ) -> None:
-        self._rng = rng
+        self._rng, self._magic = rng, magic
         dead = set(rng.sample(range(count), deleted))
         payloads = [rng.randbytes(rng.randrange(1, 40)) for _ in range(count)]
         places = self._places([NODE.size + len(payload) for payload in payloads], packed)
@@ -173,7 +180,8 @@ class LinkedList:
 
     def header(self, count: int, first: int) -> None:
         """Write a header with a correct CRC."""
-        HEADER.pack_into(self.data, 0, MAGIC, _VERSION, self._rng.randrange(1 << 16), count, first)
+        flags = self._rng.randrange(1 << 16)
+        HEADER.pack_into(self.data, 0, self._magic, _VERSION, flags, count, first)
         crc = zlib.crc32(bytes(self.data[: HEADER.size]))
         struct.pack_into("<II", self.data, HEADER.size, crc, 0)
 
@@ -210,10 +218,11 @@ def called(function: submission.RemoteFunction, memory: ForeignMemory, *args: An
         return function(memory, *args)
 
 
-def test_header(read_header: Function) -> None:
+def test_header(read_header: Function, magic: bytes) -> None:
     """Test read_header on undamaged headers: each field separately."""
     rng, report = verdict.seeded("header"), verdict.Report(concepts.LAB1)
-    lists = [LinkedList(rng, count, deleted=deleted) for count, deleted in ((3, 0), (7, 2), (0, 0))]
+    shapes = ((3, 0), (7, 2), (0, 0))
+    lists = [LinkedList(rng, count, deleted=deleted, magic=magic) for count, deleted in shapes]
     lists[1].header(rng.randrange(1 << 24, 1 << 32), rng.randrange(1 << 40, 1 << 48))
     with submission.local(read_header) as (function,):
         for number, made in enumerate(lists, 1):
@@ -286,15 +295,15 @@ def _check_node(got: list[Any], right: dict[str, Any], image: bytes, place: int)
         )
 
 
-def test_walk(walk: Function) -> None:
+def test_walk(walk: Function, magic: bytes) -> None:
     """Test walk on undamaged lists: long, with deleted nodes, empty."""
     rng, report = verdict.seeded("walk"), verdict.Report(concepts.LAB1)
     shapes = {
-        "a list of 6 nodes": LinkedList(rng, 6),
-        "a list of 40 nodes": LinkedList(rng, 40),
-        "a list with deleted nodes": LinkedList(rng, 12, deleted=5),
-        "a list whose first node is deleted": _first_deleted(rng),
-        "an empty list": LinkedList(rng, 0),
+        "a list of 6 nodes": LinkedList(rng, 6, magic=magic),
+        "a list of 40 nodes": LinkedList(rng, 40, magic=magic),
+        "a list with deleted nodes": LinkedList(rng, 12, deleted=5, magic=magic),
+        "a list whose first node is deleted": _first_deleted(rng, magic),
+        "an empty list": LinkedList(rng, 0, magic=magic),
     }
     with submission.local(walk) as (function,):
         for number, (title, made) in enumerate(shapes.items()):
@@ -304,8 +313,8 @@ def test_walk(walk: Function) -> None:
     report.finish()
 
 
-def _first_deleted(rng: random.Random) -> LinkedList:
-    made = LinkedList(rng, 3)
+def _first_deleted(rng: random.Random, magic: bytes) -> LinkedList:
+    made = LinkedList(rng, 3, magic=magic)
     place, key, _, payload = made.nodes[0]
     made.nodes[0] = (place, key, DELETED, payload)
     made.link()
@@ -328,13 +337,13 @@ def check_walk(got: Any, made: LinkedList) -> None:
     expect(len(got) == len(live), f"it has {len(got)} elements; {len(live)} nodes are live")
 
 
-def test_few_reads(walk: Function) -> None:
+def test_few_reads(walk: Function, magic: bytes) -> None:
     """Test the bonus: walk with few reads, of at most four times the memory's size in total.
 
     The ratio is one read for each node, each payload and the header, divided by the reads made.
     """
     rng, report = verdict.seeded("few reads"), verdict.Report(concepts.LAB1)
-    made = LinkedList(rng, 60, packed=True)
+    made = LinkedList(rng, 60, packed=True, magic=magic)
     memory = ForeignMemory(made.image)
     with (
         submission.local(walk) as (function,),

@@ -242,20 +242,20 @@ def _check_put(
         _expect_status(statuses, [int(Status.OK)] * whole + beyond)
 
 
-def test_squares(squares: Function) -> None:
+def test_squares(squares: Function, factor: int) -> None:
     """Test squares: all numbers of all rounds arrive, and no signal arrives before its numbers."""
     rng, report = verdict.seeded("squares"), verdict.Report(concepts.LAB7)
     with submission.local(squares) as (function,):
         with report.case("one block, one round", "bytes", required=True):
-            _check_squares(rng, function, (1, 16), 1, numbers=True, signals=True)
+            _check_squares(rng, function, factor, (1, 16), 1, numbers=True, signals=True)
         title = f"several blocks and rounds, in {SEEDS} orders: the numbers"
         with report.case(title, "bytes"):
             for _ in range(SEEDS):
-                _check_squares(rng, function, (2, 48), 8, numbers=True)
+                _check_squares(rng, function, factor, (2, 48), 8, numbers=True)
         title = "several blocks and rounds: the signals, while it runs and at the end"
         with report.case(title, "signals"):
             for _ in range(SEEDS):
-                _check_squares(rng, function, (2, 48), 8, signals=True)
+                _check_squares(rng, function, factor, (2, 48), 8, signals=True)
     report.finish()
 
 
@@ -266,6 +266,7 @@ class _Squares:
     blocks: int
     threads: int
     rounds: int
+    factor: int
 
     @property
     def part(self) -> int:
@@ -278,7 +279,7 @@ class _Squares:
 
     def numbers(self, block: int, round_: int) -> bytes:
         """Return the numbers of a round."""
-        first = (block * 1000 + round_) * 100
+        first = (block * 1000 + round_) * self.factor
         values = (first + thread * thread for thread in range(self.threads))
         return b"".join(value.to_bytes(4, "little") for value in values)
 
@@ -315,13 +316,14 @@ class _Squares:
 def _check_squares(
     rng: random.Random,
     function: submission.RemoteFunction,
+    factor: int,
     shape: tuple[int, int],
     rounds: int,
     *,
     numbers: bool = False,
     signals: bool = False,
 ) -> None:
-    squares = _Squares(*shape, rounds)
+    squares = _Squares(*shape, rounds, factor)
     room = squares.at(squares.blocks, 0)
     with (
         compiled(function, "squares") as module,

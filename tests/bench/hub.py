@@ -76,7 +76,11 @@ from dgkit.teach import course, find_bytes, student_notebook
 for _, source in student_notebook.solutions(student_notebook.load(path)[1]):
     exec(source)
 """
-CELL = "t = time.perf_counter(); find_bytes.test_walk(walk); print(time.perf_counter() - t)"
+CELL = """
+t = time.perf_counter()
+find_bytes.test_walk(walk, b"DGKITLST")
+print(time.perf_counter() - t)
+"""
 WRITE = """
 r = d.session.empty(1 << 20)
 t = time.perf_counter()

@@ -16,7 +16,7 @@ from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
 from dgkit.cli import main, teach
-from dgkit.teach import concepts, course, hints, sandbox
+from dgkit.teach import concepts, course, grader, hints, sandbox, student_notebook
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
 SECRET = r"### BEGIN (?:SOLUTION|HIDDEN TESTS)(.*?)### END"
@@ -98,6 +98,22 @@ def test_dgkit_itself_has_neither_solutions_nor_hidden_tests():
         lines = {line.strip() for line in secret.splitlines() if len(line.strip()) > 40}
         assert len(lines) > 10
         assert len(lines & code) <= 2, "more than the first lines, which visible tests have, too"
+
+
+def test_an_answer_to_another_course_does_not_fit_a_course_with_constants_of_its_own(tmp_path):
+    assert main(["teach", "init", "--vary", str(tmp_path / "dma101")]) == 0
+    parts = {"lab1": {"test_header": 0.0, "test_walk": 0.0}, "lab7": {"test_squares": 0.2}}
+    for lab, about in parts.items():  # one block and one round of `squares` show no factor
+        (path,) = (tmp_path / "dma101/source" / lab).glob("*.ipynb")
+        _, cells = student_notebook.load(path)
+        tests = [test for test in student_notebook.tests(cells) if test.name in about]
+        own, other = student_notebook.solutions(cells), list(solution(lab).items())
+        shares = []
+        for answer in (own, other):
+            none = sandbox.Isolation("", note="a test")
+            made = grader.grade_lab(answer, tests, seed="of a test", isolation=none)
+            shares.append([grade.share for grade in made.values()])
+        assert shares == [[1.0] * len(about), [*about.values()]]
 
 
 def test_the_release_has_neither_solutions_nor_hidden_tests_nor_rubric(released):
