@@ -63,7 +63,7 @@ def place(target: str) -> str | None:
         return f"chapters/{CHAPTERS[target][0]}.md"
     if target.startswith(f"{TUTORIALS}/") and target.endswith(".ipynb"):
         return f"tutorials/{Path(target).name}"
-    if target.endswith(".png"):
+    if target.endswith((".png", ".gif")):
         return f"_static/{Path(target).name}"
     return None
 
@@ -95,7 +95,7 @@ def chapters(into: Path) -> None:
         write(into / page, with_links(text, source, page))
     listed = [f"{title} <{name}>" for name, title in CHAPTERS.values() if name != "readme"]
     write(into / "chapters/index.md", contents("Guide", listed))
-    for picture in (ROOT / "notebooks").glob("*.png"):
+    for picture in (*(ROOT / "notebooks").glob("*.png"), *(ROOT / "notebooks").glob("*.gif")):
         shutil.copy(picture, into / "_static")
 
 

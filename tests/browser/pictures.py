@@ -4,9 +4,12 @@ Run it by hand on an idle machine, after a change of how panels look:
 PYTHONPATH=tests .cache/venv/bin/python tests/browser/pictures.py
 """
 
+import base64
 import io
+import itertools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from doctor.snapshots import snapshot_file
 from PIL import Image
@@ -34,7 +37,7 @@ DOCTOR = "from dgkit.widgets.doctor import DoctorPanel\np = DoctorPanel({})\np"
 
 
 def main() -> None:
-    """Take the dashboard's picture in both themes, the doctor's and a heat map's."""
+    """Take the dashboard's picture in both themes and moving, the doctor's and a heat map's."""
     expect.set_options(timeout=WAIT_MS)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -42,10 +45,63 @@ def main() -> None:
         chromium() as browser,
     ):
         page = LabPage(server, browser).go()
+        _moving(page)
         _dashboard(page)
         _doctor(page)
         _fleet(page)
         page.close()
+
+
+def _moving(page: LabPage) -> None:
+    """Record the dashboard: "Show me" until its steps are done, then the latency live."""
+    page.page.set_viewport_size({"width": 1400, "height": 900})
+    page.theme(dark=False)
+    board = page.notebook("moving").dashboard()
+    dashboard, plot = board.panel("dashboard"), board.panel("latency")
+    steps = dashboard.get_by_role("list", name="Steps").get_by_role("listitem")
+    dashboard.scroll_into_view_if_needed()
+    box = dashboard.bounding_box()
+    assert box
+    shown: list[tuple[float, Image.Image]] = []
+    cast = page.page.context.new_cdp_session(page.page)
+
+    def keep(frame: dict[str, Any]) -> None:
+        image = Image.open(io.BytesIO(base64.b64decode(frame["data"])))
+        shown.append((frame["metadata"]["timestamp"], image))
+        cast.send("Page.screencastFrameAck", {"sessionId": frame["sessionId"]})
+
+    cast.on("Page.screencastFrame", keep)
+    cast.send("Page.startScreencast", {"format": "png"})
+    dashboard.get_by_role("button", name="Show me").click()
+    dashboard.get_by_text("The steps, in Python").click()
+    page.page.mouse.move(0, 0)
+    expect(steps.last).to_have_class("dgd-done")
+    page.page.wait_for_timeout(2000)
+    dashboard.get_by_role("button", name="Hide the steps").click()
+    plot.get_by_role("button", name="Start").click()
+    page.page.mouse.move(0, 0)
+    page.page.wait_for_timeout(6000)
+    cast.send("Page.stopScreencast")
+    left, top, right = (int(each) for each in (box["x"], box["y"], box["x"] + box["width"]))
+    _save_moving(shown, (left, top, right, 870), NOTEBOOKS / "dashboard.gif")
+
+
+def _save_moving(
+    shown: list[tuple[float, Image.Image]], box: tuple[int, int, int, int], file: Path
+) -> None:
+    """Write five frames a second at most, as they were timed but for pauses of over a second."""
+    frames: list[tuple[float, Image.Image]] = []
+    for when, image in shown:
+        if frames and when - frames[-1][0] < 0.2:
+            continue
+        frames.append((when, image.convert("RGB").crop(box)))
+    times = [when for when, _ in frames] + [frames[-1][0] + 1]
+    durations = [round(1000 * min(b - a, 1)) for a, b in itertools.pairwise(times)]
+    palette = frames[-1][1].quantize(256, Image.Quantize.MAXCOVERAGE)
+    images = [each.quantize(palette=palette, dither=Image.Dither.NONE) for _, each in frames]
+    images[0].save(file, save_all=True, append_images=images[1:], duration=durations, loop=0)
+    size = f"{images[0].width} x {images[0].height}, {len(images)} frames"
+    print(f"{file}: {size}, {sum(durations) / 1000} s, {file.stat().st_size:,} bytes")
 
 
 def _dashboard(page: LabPage) -> None:

@@ -15,6 +15,7 @@ from dgkit.dma._ffi import ffi
 from dgkit.dma.byte_pool import BytePool
 
 MIB = 1 << 20
+reuses = pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 counts otherwise")
 
 
 def resident():
@@ -81,6 +82,7 @@ def test_the_source_cannot_be_freed_while_an_object_is_filled(monkeypatch):
     assert data == source
 
 
+@reuses
 def test_memory_that_nothing_refers_to_is_reused():
     assert byte_pool._REUSABLE
     pool = BytePool()
@@ -102,6 +104,7 @@ USES = {
 }
 
 
+@reuses
 @pytest.mark.parametrize("use", USES)
 def test_memory_that_something_refers_to_is_left_alone(use):
     pool = BytePool()
@@ -140,6 +143,7 @@ def test_nothing_is_reused_where_the_count_does_not_show_who_refers(monkeypatch,
     assert not byte_pool._reusable()
 
 
+@reuses
 def test_an_object_whose_hash_was_taken_is_not_reused():
     pool = BytePool()
     first = filled(pool, 2 * MIB, 7)
@@ -151,6 +155,7 @@ def test_an_object_whose_hash_was_taken_is_not_reused():
     assert all(hash(one) == hash(b"\x09" * (2 * MIB)) for one in kept)
 
 
+@reuses
 def test_no_more_than_the_limit_is_kept():
     pool = BytePool(most=8 * MIB)
     lent = [pool.take(3 * MIB) for _ in range(5)]
@@ -197,7 +202,8 @@ def test_threads_never_share_an_object():
     def use(byte):
         for _ in range(200):
             data = filled(pool, MIB, byte)
-            if data[0] != byte or data[-1] != byte or sys.getrefcount(data) < 3:
+            kept = sys.getrefcount(data) >= 3 or not byte_pool._REUSABLE
+            if data[0] != byte or data[-1] != byte or not kept:
                 wrong.append(byte)
             del data
 

@@ -302,6 +302,7 @@ def test_an_array_whose_dtype_is_changed_in_place_is_not_read_past_its_end():
         assert dgkit.Status(int(out["status"][0])) is Status.OK
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # of NumPy 2.5
 def test_an_array_that_loses_its_dimension_in_place_is_not_flat_any_more():
     with rig() as r:
         batch, out = batch_of(r, 1), np.zeros(1, WC_DTYPE)
