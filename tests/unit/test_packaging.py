@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+import dgkit
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,6 +35,19 @@ def test_the_extension_has_every_function_and_constant_of_the_header() -> None:
     constants = set(re.findall(r"\b(DG_\w+) (?:= )?\d", code))
     assert len(functions) >= 40
     assert functions | constants <= set(dir(_native.lib))
+
+
+def test_conda_requires_what_pip_does() -> None:
+    recipe = (ROOT / ".github/conda/recipe.yaml").read_text(encoding="utf-8")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    required = re.search(r"\ndependencies = \[\n(.*?)\n\]", project, re.DOTALL)
+    run = re.search(r"\n  run:\n    - python\n(.*?)\n\n", recipe, re.DOTALL)
+    assert required is not None
+    assert run is not None
+    assert re.findall(r'"(.+)"', required[1]) == [
+        line.replace("    - ", "").replace(" ", "") for line in run[1].splitlines()
+    ]
+    assert f"\n  version: {dgkit.__version__}\n" in recipe
 
 
 def _wheel(folder: Path) -> Path:
