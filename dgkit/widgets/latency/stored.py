@@ -1,6 +1,6 @@
 """Kept runs as JSON, for the metadata of the notebook that shows the plot.
 
-A run takes 4 to 10 kB, since a notebook is read by version control and by people: exact percentiles
+A run takes 2 to 10 kB, since a notebook is read by version control and by people: exact percentiles
 and histogram of its report, those of its 20 parts (for the confidence interval), the bins of its
 distribution, and at most 120 points over time. The raw samples are not stored.
 
