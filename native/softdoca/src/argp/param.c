@@ -84,29 +84,16 @@ static void set_text(const char *func, struct doca_argp_param *p, char **to, con
 		softdoca_log(DOCA_LOG_LEVEL_ERROR, func, "no memory for a text");
 }
 
-void doca_argp_param_set_short_name(struct doca_argp_param *param, const char *name)
-{
-	if (settable(__func__, param, name))
-		set_text(__func__, param, &param->flag.short_name, name);
-}
-
-void doca_argp_param_set_long_name(struct doca_argp_param *param, const char *name)
-{
-	if (settable(__func__, param, name))
-		set_text(__func__, param, &param->flag.long_name, name);
-}
-
-void doca_argp_param_set_description(struct doca_argp_param *param, const char *description)
-{
-	if (settable(__func__, param, description))
-		set_text(__func__, param, &param->flag.description, description);
-}
-
-void doca_argp_param_set_arguments(struct doca_argp_param *param, const char *arguments)
-{
-	if (settable(__func__, param, arguments))
-		set_text(__func__, param, &param->flag.arguments, arguments);
-}
+#define SET_TEXT(name)                                                                   \
+	void doca_argp_param_set_##name(struct doca_argp_param *param, const char *text) \
+	{                                                                                \
+		if (settable(__func__, param, text))                                     \
+			set_text(__func__, param, &param->flag.name, text);              \
+	}
+SET_TEXT(short_name)
+SET_TEXT(long_name)
+SET_TEXT(description)
+SET_TEXT(arguments)
 
 void doca_argp_param_set_callback(struct doca_argp_param *param, doca_argp_param_cb_t callback)
 {

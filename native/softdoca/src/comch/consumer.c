@@ -269,21 +269,7 @@ doca_error_t doca_comch_consumer_create(struct doca_comch_connection *comch_conn
 	return error;
 }
 
-doca_error_t doca_comch_consumer_destroy(struct doca_comch_consumer *consumer)
-{
-	CONSUMER(consumer);
-	return fast_ctx_destroy(&consumer->p);
-}
-
-doca_error_t doca_comch_consumer_get_gpu_handle(struct doca_comch_consumer *consumer,
-						struct doca_comch_gpu_consumer **gpu_consumer)
-{
-	CONSUMER(consumer);
-	return fast_gpu_handle(&consumer->p, (void **)gpu_consumer);
-}
-
-GETTER(doca_comch_consumer_get_id, CONSUMER, const struct doca_comch_consumer, uint32_t,
-       handle->p.id)
+FAST_FUNCTIONS(consumer, CONSUMER, OBJECT_COMCH_CONSUMER, "a Comch consumer", post_recv)
 
 doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *consumer,
 						  uint32_t imm_data_len)
@@ -300,36 +286,7 @@ doca_error_t doca_comch_consumer_set_imm_data_len(struct doca_comch_consumer *co
 
 GETTER(doca_comch_consumer_get_imm_data_len, CONSUMER, const struct doca_comch_consumer, uint32_t,
        handle->imm_max)
-
-AS_MEMBER(doca_comch_consumer_as_ctx, struct doca_comch_consumer, struct doca_ctx,
-	  OBJECT_COMCH_CONSUMER, "a Comch consumer", p.ctx)
-
-doca_error_t doca_comch_consumer_cap_is_supported(const struct doca_devinfo *devinfo)
-{
-	uint32_t unused;
-	return comch_limit(devinfo, 0, &unused);
-}
-
-LIMIT(doca_comch_consumer_cap_get_max_num_tasks, FAST_TASKS_MAX)
-LIMIT(doca_comch_consumer_cap_get_max_buf_size, FAST_MAX)
-LIMIT(doca_comch_consumer_cap_get_max_buf_list_len, LIST_MAX)
-LIMIT(doca_comch_consumer_cap_get_max_consumers, CONTEXTS_MAX)
 LIMIT(doca_comch_consumer_cap_get_max_imm_data_len, IMM_MAX)
-
-/* Consumer reference: INVALID_VALUE, BAD_STATE. */
-doca_error_t doca_comch_consumer_task_post_recv_set_conf(
-	struct doca_comch_consumer *consumer,
-	doca_comch_consumer_task_post_recv_completion_cb_t task_completion_cb,
-	doca_comch_consumer_task_post_recv_completion_cb_t task_error_cb,
-	uint32_t num_post_recv_tasks)
-{
-	CONSUMER(consumer);
-	TRY(fast_ctx_set_tasks(&consumer->p, task_completion_cb && task_error_cb,
-			       num_post_recv_tasks));
-	consumer->done_cb = task_completion_cb;
-	consumer->error_cb = task_error_cb;
-	return DOCA_SUCCESS;
-}
 
 /* Consumer reference: INVALID_VALUE, NO_MEMORY. */
 doca_error_t doca_comch_consumer_task_post_recv_alloc_init(

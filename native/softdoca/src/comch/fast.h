@@ -285,6 +285,47 @@ struct fast_task *fast_task_check(void *task, enum object_kind kind, const char 
 /* The same, for setting a field: a task in flight is also treated as invalid. */
 struct fast_task *fast_task_settable(void *task, enum object_kind kind, const char *func);
 
+/* ---- consumer.c, producer.c ---- */
+
+/* Defines the public functions that consumers and producers have in common. Errors: INVALID_VALUE;
+ * BAD_STATE for set_conf. */
+#define FAST_FUNCTIONS(side, CHECK, KIND, what, TASK)                                          \
+	doca_error_t doca_comch_##side##_destroy(struct doca_comch_##side *handle)             \
+	{                                                                                      \
+		CHECK(handle);                                                                 \
+		return fast_ctx_destroy(&handle->p);                                           \
+	}                                                                                      \
+	doca_error_t doca_comch_##side##_get_gpu_handle(struct doca_comch_##side *handle,      \
+							struct doca_comch_gpu_##side **result) \
+	{                                                                                      \
+		CHECK(handle);                                                                 \
+		return fast_gpu_handle(&handle->p, (void **)result);                           \
+	}                                                                                      \
+	GETTER(doca_comch_##side##_get_id, CHECK, const struct doca_comch_##side, uint32_t,    \
+	       handle->p.id)                                                                   \
+	AS_MEMBER(doca_comch_##side##_as_ctx, struct doca_comch_##side, struct doca_ctx, KIND, \
+		  what, p.ctx)                                                                 \
+	doca_error_t doca_comch_##side##_cap_is_supported(const struct doca_devinfo *devinfo)  \
+	{                                                                                      \
+		uint32_t unused;                                                               \
+		return comch_limit(devinfo, 0, &unused);                                       \
+	}                                                                                      \
+	LIMIT(doca_comch_##side##_cap_get_max_num_tasks, FAST_TASKS_MAX)                       \
+	LIMIT(doca_comch_##side##_cap_get_max_buf_size, FAST_MAX)                              \
+	LIMIT(doca_comch_##side##_cap_get_max_buf_list_len, LIST_MAX)                          \
+	LIMIT(doca_comch_##side##_cap_get_max_##side##s, CONTEXTS_MAX)                         \
+	doca_error_t doca_comch_##side##_task_##TASK##_set_conf(                               \
+		struct doca_comch_##side *handle,                                              \
+		doca_comch_##side##_task_##TASK##_completion_cb_t done,                        \
+		doca_comch_##side##_task_##TASK##_completion_cb_t failed, uint32_t n)          \
+	{                                                                                      \
+		CHECK(handle);                                                                 \
+		TRY(fast_ctx_set_tasks(&handle->p, done && failed, n));                        \
+		handle->done_cb = done;                                                        \
+		handle->error_cb = failed;                                                     \
+		return DOCA_SUCCESS;                                                           \
+	}
+
 /* ---- gpu.c ---- */
 
 /* Allocates the rings of a context, and serves them. */

@@ -285,51 +285,7 @@ doca_error_t doca_comch_producer_create(struct doca_comch_connection *comch_conn
 	return error;
 }
 
-doca_error_t doca_comch_producer_destroy(struct doca_comch_producer *producer)
-{
-	PRODUCER(producer);
-	return fast_ctx_destroy(&producer->p);
-}
-
-doca_error_t doca_comch_producer_get_gpu_handle(struct doca_comch_producer *producer,
-						struct doca_comch_gpu_producer **gpu_producer)
-{
-	PRODUCER(producer);
-	return fast_gpu_handle(&producer->p, (void **)gpu_producer);
-}
-
-GETTER(doca_comch_producer_get_id, PRODUCER, const struct doca_comch_producer, uint32_t,
-       handle->p.id)
-
-AS_MEMBER(doca_comch_producer_as_ctx, struct doca_comch_producer, struct doca_ctx,
-	  OBJECT_COMCH_PRODUCER, "a Comch producer", p.ctx)
-
-doca_error_t doca_comch_producer_cap_is_supported(const struct doca_devinfo *devinfo)
-{
-	uint32_t unused;
-	return comch_limit(devinfo, 0, &unused);
-}
-
-LIMIT(doca_comch_producer_cap_get_max_num_tasks, FAST_TASKS_MAX)
-LIMIT(doca_comch_producer_cap_get_max_buf_size, FAST_MAX)
-LIMIT(doca_comch_producer_cap_get_max_buf_list_len, LIST_MAX)
-LIMIT(doca_comch_producer_cap_get_max_producers, CONTEXTS_MAX)
-
-/* Producer reference: INVALID_VALUE, BAD_STATE. */
-doca_error_t doca_comch_producer_task_send_set_conf(
-	struct doca_comch_producer *producer,
-	doca_comch_producer_task_send_completion_cb_t task_completion_cb,
-	doca_comch_producer_task_send_completion_cb_t task_error_cb, uint32_t num_send_tasks)
-{
-	PRODUCER(producer);
-	doca_error_t error =
-		fast_ctx_set_tasks(&producer->p, task_completion_cb && task_error_cb, num_send_tasks);
-	if (error != DOCA_SUCCESS)
-		return error;
-	producer->done_cb = task_completion_cb;
-	producer->error_cb = task_error_cb;
-	return DOCA_SUCCESS;
-}
+FAST_FUNCTIONS(producer, PRODUCER, OBJECT_COMCH_PRODUCER, "a Comch producer", send)
 
 static bool imm_is_valid(const uint8_t *imm_data, uint32_t len, const char *func)
 {
