@@ -9,9 +9,21 @@
 #ifndef SOFTDOCA_OBJECT_H
 #define SOFTDOCA_OBJECT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Defines handlers of pthread_atfork() that hold a lock of this file across the fork. */
+#define FORK_HANDLERS(lock)                  \
+	static void before_fork(void)        \
+	{                                    \
+		pthread_mutex_lock(&lock);   \
+	}                                    \
+	static void after_fork(void)         \
+	{                                    \
+		pthread_mutex_unlock(&lock); \
+	}
 
 /* Symbols of libdoca_common that the other libraries use. */
 #define SOFTDOCA_INTERNAL __attribute__((visibility("default")))

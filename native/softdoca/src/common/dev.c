@@ -28,15 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct doca_dev *opened;
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+FORK_HANDLERS(lock)
 
 /* Before a fork, the handlers registered last run first. So locks are taken in their usual order:
  * this lock, then those of nic.c, of object.c and of the core, which are called with this lock held. */

@@ -23,15 +23,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gpu_memory *memories;
 static atomic_int last_ordinal = -1;
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+FORK_HANDLERS(lock)
 
 /* As in mmap_key.c. */
 static void __attribute__((constructor)) watch_forks(void)

@@ -21,15 +21,7 @@ static struct key {
 } keys[KEYS];
 static uint32_t last;
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+FORK_HANDLERS(lock)
 
 /* Before the constructor of gpu.c, whose lock is held when memory is freed: fork() takes that lock
  * first. */

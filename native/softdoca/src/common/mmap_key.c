@@ -26,15 +26,7 @@ static unsigned ibv_access(uint32_t permissions)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct doca_mmap *keyed;
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+FORK_HANDLERS(lock)
 
 static void __attribute__((constructor)) watch_forks(void)
 {

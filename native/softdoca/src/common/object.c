@@ -39,15 +39,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct free_list lists[CLASSES];
 static size_t reserved, usable, used;
 
-static void before_fork(void)
-{
-	pthread_mutex_lock(&lock);
-}
-
-static void after_fork(void)
-{
-	pthread_mutex_unlock(&lock);
-}
+FORK_HANDLERS(lock)
 
 static void watch_forks(void)
 {
