@@ -128,6 +128,8 @@ static void a_range_that_leaves_the_dma_buf_is_refused(void)
 	CHECK_EQ(len, 64);
 	REFUSED(doca_mmap_set_dmabuf_memrange(m, fd, at, 0, 64), NOT_PERMITTED);
 	REFUSED(doca_mmap_set_memrange(m, at, 64), NOT_PERMITTED);
+	/* The same range again: NVIDIA's gpunetio_rdma_client_server_write relies on it. */
+	OK(doca_mmap_set_memrange(m, at + 64, 64));
 	OK(doca_mmap_destroy(m));
 	close(fd);
 	gpu_free(at);

@@ -251,11 +251,11 @@ doca_error_t mmap_may_take_range(const struct doca_mmap *m, const char *func)
 	return e;
 }
 
-/* DOCA Mmap forbids a second call. Programs make one with the same range, which is accepted. */
+/* DOCA Mmap forbids a second call. Programs make one with the same range, also after that of a dma-buf,
+ * which is accepted. */
 static doca_error_t set_memrange(struct doca_mmap *m, void *addr, size_t len)
 {
-	if (m->state != MMAP_STARTED && m->backing == BACKING_HOST && m->dmabuf_fd < 0 &&
-	    m->addr == addr && m->len == len)
+	if (m->state != MMAP_STARTED && m->backing != BACKING_NONE && m->addr == addr && m->len == len)
 		return DOCA_SUCCESS;
 	TRY(mmap_may_take_range(m, "doca_mmap_set_memrange"));
 	m->addr = m->base = addr;
