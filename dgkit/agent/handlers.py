@@ -20,6 +20,7 @@ from .client import on_gpu
 from .monitor import Monitor
 
 if TYPE_CHECKING:
+    from ..dpu.region_ref import RegionRef
     from .client import Client
     from .state import AgentState
 
@@ -191,6 +192,7 @@ class Handlers:
         reply: Callable[..., Any],
     ) -> None:
         ref, task = client.region(request.region), task_type(*astuple(request)[2:])
+        _check_span(ref, request.region, getattr(request, "offset", 0), request.size)
 
         def work() -> Any:
             client.allowance.take_memory(request.size)
@@ -205,6 +207,7 @@ class Handlers:
     def watch(self, client: Client, request: m.Watch) -> None:
         """Start a monitor, which runs on its own thread until it is cancelled."""
         ref = client.region(request.region)
+        _check_span(ref, request.region, request.offset, request.size)
         if len(client.monitors) >= m.MONITORS:
             raise LimitReached(
                 errno.ENOSPC,
@@ -339,11 +342,16 @@ def _bytes(client: Client, handle: int, offset: int, size: int) -> memoryview:
     if on_gpu(ref.region.place):
         text = f"region {handle} is on {ref.region.place}; only a DMA reaches its bytes"
         raise Unsupported(errno.EOPNOTSUPP, text)
+    _check_span(ref, handle, offset, size)
+    return ref.memory.buffer[offset : offset + size]
+
+
+def _check_span(ref: RegionRef, handle: int, offset: int, size: int) -> None:
+    """Check that a region has these bytes, before memory is taken for them."""
     if offset + size > ref.size:
         raise BoundsError(
             f"{size} bytes at offset {offset} leave region {handle}, which has {ref.size} bytes"
         )
-    return ref.memory.buffer[offset : offset + size]
 
 
 class _Measurement:

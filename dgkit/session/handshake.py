@@ -47,6 +47,8 @@ def greet(link: Connection, timeout: float) -> Any:
         if link.liveness.connected:
             raise
         raise PeerTimeout(f"no ZeroMQ peer answered at {link.address} within {timeout} s") from None
+    link.pump()  # whose socket it is, which the reply may have overtaken
+    link.check()
     link.start_at(welcome.first_id)
     link.timeout = timeout
     if welcome.boot == boot_id():

@@ -7,16 +7,18 @@ reply by its caller (session/remote_transfer.py).
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import zmq
 
 from ..errors import PeerError, PeerLost, PeerRefused, PeerTimeout
 from .host_id import ends_within, process_state
 from .inflow import Stream
-from .sockets import readable, refuse_descriptors
+from .sockets import listening_user, readable, refuse_descriptors
 
 _STOPPED_S = 0.3  # tolerates a debugger's short stop; an error is promised within a second
 _ENDS_S = 0.1  # a process may outlive its connections by this long
@@ -86,6 +88,25 @@ def endless(endpoint: str) -> PeerError:
     )
 
 
+def _stranger(fd: int, where: str) -> PeerRefused | None:
+    """Return the error for a Unix socket of another user, who may have put it there first.
+
+    Root may use the socket of a user in that user's own folder.
+    """
+    path, me = where.removeprefix("ipc://"), os.geteuid()
+    user = listening_user(fd, path)
+    if user in (None, 0, me):
+        return None
+    with contextlib.suppress(OSError):
+        folder = Path(path).parent.stat()
+        if me == 0 and folder.st_uid == user and not folder.st_mode & 0o022:
+            return None
+    return PeerRefused(
+        f"{where} belongs to user {user}, and you are user {me}: use an agent of your own, or "
+        "tcp:// with keys"
+    )
+
+
 def connection_error(monitor: zmq.Socket[bytes], liveness: Liveness) -> Exception | None:
     """Read pending socket monitor events and return the error that ended the connection, if any.
 
@@ -109,6 +130,7 @@ def _event_error(event: int, value: int, liveness: Liveness) -> Exception | None
             liveness.stream = Stream(value)
         if where.startswith("ipc://"):
             refuse_descriptors(value, where.removeprefix("ipc://"))
+            return _stranger(value, where)
         return None
     if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
         liveness.connected = True

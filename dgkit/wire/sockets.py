@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Iterator
 
 import zmq
@@ -61,6 +62,20 @@ def refuse_descriptors(fd: int, peer: str = "") -> None:
     with contextlib.suppress(OSError), duplicate(fd) as sock:
         if not peer or sock.getpeername() == peer:
             sock.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 0)
+
+
+def listening_user(fd: int, peer: str) -> int | None:
+    """Return the user that listens at the other end of a client's Unix socket (SO_PEERCRED).
+
+    Args:
+        fd: The socket.
+        peer: Path that it must be connected to; None is returned otherwise.
+    """
+    with contextlib.suppress(OSError), duplicate(fd) as sock:
+        if sock.getpeername() == peer:
+            credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return int(struct.unpack("=iII", credentials)[1])
+    return None
 
 
 def set_client_curve(

@@ -12,6 +12,7 @@ from support.processes.waiting import until
 
 import dgkit
 from dgkit.wire import keys
+from dgkit.wire import messages as m
 from dgkit.wire.address import parse
 
 AGENT = """
@@ -150,3 +151,25 @@ def test_more_clients_than_allowed_are_refused_by_name():
                 dgkit.connect(address)
             works(one)
         until(lambda: _connects(address), "there is room again")
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda region, size: (m.Rate, region, size, 1, 1, 0.001, 0),
+        lambda region, size: (m.Latency, region, 0, size, 1, 1, 0),
+        lambda region, size: (m.Watch, 1, region, 0, size, 1, 1, 0, 1.0),
+        lambda region, size: (m.Digest, region, 0, size),
+        lambda region, size: (m.Move, region, 0, region, 0, size),
+    ],
+    ids=["rate", "latency", "watch", "digest", "move"],
+)
+def test_more_bytes_than_a_region_has_are_refused_before_memory_is_taken(tmp_path, request_of):
+    with (
+        agent(address=f"ipc://{tmp_path}/x.sock") as (address, _),
+        dgkit.connect(address) as session,
+        session.empty(4096, on="dpu") as region,
+    ):
+        kind, *fields = request_of(region.handle, session.stats()["max_memory"] + 1)
+        with pytest.raises(dgkit.BoundsError, match=r"4,?096 bytes"):
+            session._link.ask(kind, *fields)

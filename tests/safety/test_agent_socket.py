@@ -60,6 +60,35 @@ def test_another_user_is_refused(tmp_path):
             session.write(session.empty(64), b"x")
 
 
+LISTENER = """
+import os, socket, sys
+with socket.socket(socket.AF_UNIX) as server:
+    os.setuid(65534)
+    server.bind(sys.argv[1])
+    server.listen()
+    print("listens", flush=True)
+    held = []
+    while True:
+        held.append(server.accept())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_client_refuses_the_socket_of_another_user_but_root_in_that_users_folder(tmp_path):
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    own, shared = tmp_path / "own", tmp_path / "shared"
+    for folder, mode in ((own, 0o755), (shared, 0o777)):
+        folder.mkdir()
+        folder.chmod(mode)
+    os.chown(own, 65534, 65534)
+    for folder, text in ((own, "no ZeroMQ peer answered"), (shared, "belongs to user 65534")):
+        with child(LISTENER, f"{folder}/x.sock") as stranger:
+            assert stranger.line() == "listens"
+            with pytest.raises(dgkit.PeerError, match=text):
+                dgkit.connect(f"ipc://{folder}/x.sock", timeout=1.0)
+
+
 def test_a_caller_of_another_user_is_refused(monkeypatch, tmp_path):
     class Stranger(listener.Caller):
         def __init__(self, fd, pid, uid, key=""):
