@@ -30,7 +30,7 @@ port() {
 }
 exec 5<>$(port control)
 stop() { echo "failed: $*" >&5; sleep 1000; }
-over_9p() { mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose $1 $2; }
+over_9p() { mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=${3:-loose} $1 $2; }
 over_9p files /root || stop "its files cannot be mounted"
 mount -t proc proc /root/proc && mount -t sysfs sysfs /root/sys || stop "no /proc or no /sys"
 mount -t devtmpfs devtmpfs /root/dev && mkdir -p /root/dev/shm /root/dev/pts || stop "no /dev"
@@ -45,14 +45,15 @@ done
 for name in share site ssh; do
     [ -z "$(value $name)" ] && continue
     mkdir -p /root/run/$name
-    over_9p $name /root/run/$name || stop "the folder $name cannot be mounted"
+    [ $name = share ] && cache=none || cache=loose
+    over_9p $name /root/run/$name $cache || stop "the folder $name cannot be mounted"
 done
 cp /setup /root/run/testbed/setup
 chroot /root /bin/sh /run/testbed/setup $(value address) $(value name) $(value management) ||
     stop "no Soft-RoCE"
 
 # `cache=loose` never asks whether a file has changed outside, and is four times as fast as none.
-forget() { [ "$(value name)$(value share)" = dpu ] || echo 3 > /proc/sys/vm/drop_caches; }
+forget() { [ "$(value name)" = dpu ] || echo 3 > /proc/sys/vm/drop_caches; }
 run() {
     forget
     echo "$3" | base64 -d > /root/run/testbed/$1
