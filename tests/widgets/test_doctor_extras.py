@@ -77,6 +77,20 @@ def test_a_snapshot_is_compared_with_another_one_and_what_decides_comes_first(vi
     )
 
 
+def test_a_view_chooses_the_snapshot_to_compare_with_and_none_again(view, tmp_path):
+    panel = shown(view, str(snapshot_file("bf2-nic-mode")), "arm-dma")
+    assert panel.ask("hello")["compared"] is None
+    panel.ask("compare", path=f" {snapshot_file('bf2-dpu-mode')} ")
+    panel.panel.wait(20)
+    assert panel.ask("hello")["compared"]["verdicts"] == ["ok", "fail"]
+    with pytest.raises(PanelError, match="nowhere"):
+        panel.ask("compare", path=str(tmp_path / "nowhere"))
+    assert panel.ask("hello")["compared"] is not None
+    panel.ask("compare", path="")
+    panel.panel.wait(20)
+    assert panel.ask("hello")["compared"] is None
+
+
 def test_a_file_to_compare_with_that_is_none_is_refused(tmp_path):
     path = tmp_path / "x.snap"
     path.write_text("{}")

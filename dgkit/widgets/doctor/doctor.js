@@ -91,7 +91,7 @@ export function draw(view) {
   const tree = makeTree(view);
   const nics = makeNics();
   const experiments = makeExperiments((kind) => view.attempt("experiment", { kind }));
-  const comparison = makeComparison();
+  const comparison = makeComparison((path) => view.attempt("compare", { path }));
   const { row, box, status } = controls;
   const parts = [paths.part, findings.part, experiments.part, comparison.part, nics.part, tree.part];
   view.body.append(...head.parts, row, box, status, ...parts);

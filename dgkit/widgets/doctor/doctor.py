@@ -133,6 +133,15 @@ class DoctorPanel(BokehPanel):
         self._request(Request(self._goal, size=self._size, experiment=str(kind)))
 
     @handler
+    def compare(self, path: str) -> None:
+        """Compare with a snapshot, a file that the kernel can read; with none if it is empty."""
+        other = snapshot_paths(path.strip())[0] if path.strip() else None
+        if other is not None:
+            open_machines([other])
+        self._other = other
+        self._request(Request(self._goal, size=self._size))
+
+    @handler
     def aim(self, goal: str) -> None:
         """Judge for another goal; `auto` chooses one by what the machine shows."""
         self._goal = parse_goal(goal)

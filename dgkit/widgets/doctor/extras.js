@@ -1,6 +1,6 @@
 // NICs of each GPU, experiments as buttons that say what they do, and the comparison with a snapshot.
 
-import { h } from "../base/elements.js";
+import { field, h } from "../base/elements.js";
 import { tableOf } from "../base/forms.js";
 import { plural } from "../base/units.js";
 import { focusable, verdictOf } from "./findings.js";
@@ -51,12 +51,17 @@ export function makeExperiments(run) {
   return { part, draw };
 }
 
-export function makeComparison() {
+// `compare(path)` compares with a snapshot, or with none.
+export function makeComparison(compare) {
   const line = h("p");
   const table = h("div");
-  const part = fold("Compared", line, table);
+  const path = h("input", { type: "text", spellcheck: false });
+  const button = focusable("Compare", () => compare(path.value), { "data-again": "" });
+  const row = h("div", { class: "dg-row" }, field("Snapshot, on the kernel's machine", path), button);
+  const part = fold("Compare with a snapshot", row, line, table);
+  part.hidden = false;
   const draw = (compared) => {
-    part.hidden = !compared;
+    line.hidden = table.hidden = !compared;
     if (!compared) return;
     const { names, verdicts, rows, same } = compared;
     line.textContent = `${names[0]}: ${verdicts[0]}. ${names[1]}: ${verdicts[1]}. ${plural(same, "check")} the same.`;
