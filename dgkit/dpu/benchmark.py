@@ -139,7 +139,7 @@ def _count(
 
     ops = moved = elapsed = failed = 0
     path = ""
-    goal = int(task.seconds * 1e9)
+    goal = max(1, int(task.seconds * 1e9))
     while elapsed < goal:
         listener.check()
         part = measure.rate(

@@ -144,6 +144,10 @@ def test_numpy_integers_are_whole_numbers(session):
         region.close(np.float32(1))
 
 
+def test_less_than_a_nanosecond_is_measured_as_one(session):
+    assert session.bandwidth(session.mine, 64, seconds=9e-10).elapsed_ns >= 1
+
+
 def test_true_is_one(session):
     assert session.latency(session.mine, True, count=True).size == 1
 
