@@ -33,7 +33,7 @@ static const char *const versions[] = {".so.3", ".so.2", ".so"};
 enum { N_VERSIONS = sizeof versions / sizeof versions[0] };
 
 /* Finds the folder of softdoca's libraries: $SOFTDOCA_LIB, otherwise _softdoca/lib next to this
- * code, or next to its folder (NCCL's plugin has one of its own). */
+ * code; for NCCL's plugin next to its own folder, _nccl. */
 static int soft_folder(char *out, size_t cap)
 {
 	Dl_info self;
@@ -51,9 +51,9 @@ static int soft_folder(char *out, size_t cap)
 			       "the folder of dgkit's own library could not be found: set "
 			       "SOFTDOCA_LIB to the folder of softdoca's libraries");
 	char *slash = strrchr(real, '/'), *folder = memrchr(real, '/', (size_t)(slash - real));
+	if (folder && !strncmp(folder, "/_nccl/", strlen("/_nccl/")))
+		slash = folder;
 	snprintf(out, cap, "%.*s/_softdoca/lib", (int)(slash - real), real);
-	if (access(out, F_OK) && folder)
-		snprintf(out, cap, "%.*s/_softdoca/lib", (int)(folder - real), real);
 	return 0;
 }
 
