@@ -10,7 +10,7 @@ dropped_routes.py routes whose messages are dropped
 account.py        resources of one key or user, and their limits
 agent_limits.py   limits of clients, regions and file descriptors
 gpu_rings.py      GPU queues of a client
-worker.py         threads for the clients' long work, kept for the next client
+worker.py         thread for a client's long work
 handshake.py      Hello and Welcome
 monitor.py        continuous latency monitoring for a client
 monitor_end.py    its end: requested, reached

@@ -16,7 +16,7 @@ from ..errors import ClosedError, PeerRefused, RegionBusy
 from ..sizes import COPY_CHUNK, WINDOW
 from .agent_limits import REQUESTS, REQUESTS_NS, UNSENT, WAITING
 from .gpu_rings import ClientRings
-from .worker import SerialWorker, Threads
+from .worker import SerialWorker
 
 if TYPE_CHECKING:
     from ..dma import Device
@@ -49,7 +49,6 @@ class Client:
         first_id: int,
         allowance: Allowance,
         report: Callable[[str, Exception], None],
-        threads: Threads,
     ) -> None:
         self.route = route
         self.caller = caller
@@ -64,7 +63,6 @@ class Client:
         self.blocks_sent = 0  # by the loop
         self._unsent_bytes = 0
         self._report = report
-        self._threads = threads
         self.control = self.worker("control")
         self.moves = self.worker("moves")
         self.measures = self.worker("measures")
@@ -78,8 +76,9 @@ class Client:
 
     def worker(self, kind: str) -> SerialWorker:
         """Return a new worker for this client."""
-        report = lambda exc: self._report(f"{kind} job", exc)  # noqa: E731
-        return SerialWorker(f"dgkit-{kind}-{self.caller.pid}", report, self._threads)
+        return SerialWorker(
+            f"dgkit-{kind}-{self.caller.pid}", lambda exc: self._report(f"{kind} job", exc)
+        )
 
     @property
     def leaving(self) -> bool:

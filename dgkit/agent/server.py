@@ -48,7 +48,6 @@ from .dropped_routes import DroppedRoutes
 from .handlers import Handlers
 from .handshake import check_hello, welcome
 from .state import TELEMETRY_MS, AgentState
-from .worker import Threads
 
 if TYPE_CHECKING:
     from .serve_options import ServeOptions
@@ -96,7 +95,6 @@ class Agent:
             shared_telemetry=options.shared_telemetry, limits=self._limits,
         )  # fmt: skip
         self._clients = self._state.clients
-        self._threads = Threads()
         self._by_fd: dict[int, bytes] = {}
         self._leaving: list[tuple[Client, Callable[[], None]]] = []
         self._unread: dict[bytes, Client] = {}  # clients that do not read their replies, by route
@@ -351,7 +349,7 @@ class Agent:
         with contextlib.ExitStack() as undo:
             account.take(clients=1)
             undo.callback(account.give, clients=1)
-            client = Client(route, caller, first_id, allowance, self._state.report, self._threads)
+            client = Client(route, caller, first_id, allowance, self._state.report)
             client.control.start()  # it frees the client's resources; refuse if it cannot start
             undo.callback(client.control.finish)
             if not self._welcome(route, reply):
@@ -545,6 +543,5 @@ class Agent:
                 self._device.close(timeout=0.2)
             except RegionBusy:
                 ended.append(False)
-        self._threads.close()
         os.close(self._stop_fd)
         return all(ended)

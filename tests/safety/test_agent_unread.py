@@ -146,7 +146,7 @@ def test_a_measurement_waits_for_a_client_that_reads_slowly(served, raw):
 
 
 def test_what_an_agent_sends_ahead_to_an_honest_client_is_below_the_limit_of_unread_replies():
-    client = Client(b"", Caller(0, 0, 0), 1 << 47, None, None, None)
+    client = Client(b"", Caller(0, 0, 0), 1 << 47, None, None)
     for number in range(BLOCKS_AHEAD):
         block = m.Block(client.next_id, number, bytes(8 * SAMPLES_A_BLOCK))
         assert client.postpone(m.encode(block))

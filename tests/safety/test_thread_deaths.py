@@ -12,7 +12,7 @@ import pytest
 from support.processes.agents import python
 
 import dgkit
-from dgkit.agent.worker import SerialWorker, Threads
+from dgkit.agent.worker import SerialWorker
 from dgkit.wire import essential
 from dgkit.wire.acceptor import Arrivals
 from dgkit.wire.inflow import Growth, Spare, Stream, heap_trimmer
@@ -69,7 +69,7 @@ def worker():
     def refuse(exc):
         raise exc
 
-    one = SerialWorker("dgkit-moves-1", refuse, Threads())
+    one = SerialWorker("dgkit-moves-1", refuse)
     one.submit(lambda: 1 / 0)
     yield
     assert one.join(5.0)
