@@ -3,9 +3,11 @@
 The stage `testbed` has the same with real guests.
 """
 
+import contextlib
 import json
 import lzma
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -13,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.error
 import urllib.request
 import zipfile
@@ -34,16 +37,27 @@ from dgkit.testbed import testbed as module
 PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"
 
 
+@contextlib.contextmanager
+def short_folder():
+    """A folder of a short path, as that of a socket must be.
+
+    What a guest's JupyterLab has started, npm, may outlive it and write there for a moment.
+    """
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        yield folder
+    finally:
+        limit = time.monotonic() + 10
+        while folder.exists():
+            shutil.rmtree(folder, ignore_errors=time.monotonic() < limit)
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """A machine with a fake QEMU, images and empty folders; nothing must be left there."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # short: the path of a socket is
-        home = Path(name)
+    with short_folder() as home:
         (home / "bin").mkdir()
         fake_qemu.install(home / "bin")
-        npm = home / "bin/npm"  # started by JupyterLab; the real one may outlive it, and write
-        npm.write_text("#!/bin/sh\n")
-        npm.chmod(0o755)
         monkeypatch.setenv("PATH", f"{home / 'bin'}:{os.environ['PATH']}")
         monkeypatch.setenv("XDG_CACHE_HOME", str(home))
         (home / "run").mkdir(mode=0o700)
