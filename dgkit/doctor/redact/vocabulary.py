@@ -63,7 +63,7 @@ gpudirect gpunetio gpus grace graph grdmapcitopocheckoverride grep grey group gr
 grubby gsp guest guests guid guide gunzip hairpin handle hard hardware harmless has hasattr hash
 hashlib hat hca head header headers heading headline heap heterogeneous hex hexes hidden hmac hmm
 holds home hopper host hostbridge hostname hosts how hpf html https huawei hwe hwloc hyper
-hypervisor hypervisors hyphens ibgda ibrc ibstat ibv ibvdevice ibvdevices ibverbs identifying
+hypervisor hypervisors hyphens ibdev ibgda ibrc ibstat ibv ibvdevice ibvdevices ibverbs identifying
 identity idle ids ifname ignorecase image images imex imexchannels import imports inactive indent
 index inet inference infiniband infinity info information infra init initramfs inner innotek insert
 inside insmod install installation installed installs instance instances instead int integrated
@@ -86,67 +86,67 @@ mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv mlx mlxbf mlx
 mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes modeset modestate modinfo modprobe
 modular module modules moduletype mok mokutil monotonic more most mounted move mps msgspec
 msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name named namedtuple names
-namespace namespaces narrowest native nccl nccltoposetpaths ndevs near nearest need needed needs
-nerdctl net netdev nets network networking networks new newer news next nic nics noctty node nodes
-nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror note notebook notebooks
-notes notify notimplementederror nouveau now nowait null numa numactl number numbered numbers numpy
-nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem nvswitch nvswitches nvtrust
-obj object ofed off offload offset ofi old older oldest omit once one online only open opened
-openibd opensm openstack opensuse openucx operating operation operator ops opt optimizing option
-options oracle order ordering ordinal org origin origins oserror other others otherwise ours out
-outdated output outputs over override overview own owner package packagenotfounderror packages page
-pageable pages pair pairs panel panels paragraph parallels parameter parameters params parent
-parents parse parsed part partial partition parts pascal pasid passes passthrough path pathlike
-paths pathsep pattern patterns pause pci pcidevice pcie pcielink pciemultigpusystems pcitree
-pciutils pdi pdma peer peermappingoverride peermem peers pending pensando per permissionerror
-persistence persistenced pgrep phb phoronix phys physfn physical pid pillow pinned pip pipe pix pkg
-pkgconfig place placeholder placeholders placement placements places plain planning platform
-platforms plenty plugin plural pod podman poll pop popen port porting ports posix possible power pre
-prefers prefixlen present print printable priv private privileged probe probes proc procedures
-process processes processlookuperror processor processors prod product program programming programs
-progress property provider providers proviso proxy psb pseudonymgenerator pseudonyms psid psids
-pstatus pub pull put pxb python qemu qlogic qpi quad queried queries query question queue queued
-queues quiet quote quoted ran range rank ranks raspbian rate raw rdma rdmadevice rdmadevices
-rdmaport rdonly rdwr reachable read reader readers reading readings readme readthedocs ready real
-reap reason reasons reboot rebuild recommended record recorded recordedreader recording recordings
-recursionerror red redact redacted redactor redhat redir redirect references refused reg region
-regions register registered registration registry registrydwords related release releases relevant
-remedies remedy remove removeprefix removesuffix repeated replace replaced replacement report
-reported repository repr representor representors reqredir requested required reserve reset resets
-resizable resolve resource rest restart restarts restore restricted restype result results
-returncode rev reverse reversed rfind rglob rhel right ring rlim rlimit rlock roce rocky room root
-roots round route row rows rpartition rpm rshim rstrip rtx rule ruled rules run running runs
-runtimeerror rxe rxq said salt same sample samples save says sbin scandir sched scheduler scheduling
-scm scrypt sdk search seat second secret section sections secure secureboot seen select selected
-selector selectors self sentence sentences separate separated sequence serial serials server servers
-serves service services serving session set setdefault setpci setting settings settingsaccess setuid
-sev sha shaped shared shares shim shipped shlex short shortest show shown shutil side siderolabs
-sides sigkill signal signed signs silent similar simplequeue simplifying since single siw size sizes
-sleep sles slot slots slow slower slowest small smi smigpu smmu snap snapshot snapshots soc socket
-sockets soft softdoca software some sorted source sources space span spark spawn spec specs speed
-speeds split splitlines src srcvalid sta stable stack staged start started starts startswith stat
-state states static staticmethod status stderr stdin stdout stem stop storage store stored str
-stream streams strerror strict string strip stripped strong struct structs stuck style sub subject
-subjects submit submitted subnet subprocess substitute substituted subsys subsystem success sudo
-suffices sufficient suggestion sum summary supplier support supported suppress sure surrogatepass
-suse sva switch switchdev switches symbol symbols synthetic sys sysconf sysfs system systemctl
-systemd systems table tables tag taken takes talos tap target tdx tee tegra tell terminal tesla test
-tested testing tests text texts textwrap textwrapper that the theirs this thread threading threads
-time timeout timeouterror timeoutexpired title tmfifo tns today together token too took tool toolkit
-toolkits tools top topo topology topologymatrix torvalds total trace traceback tracebacktype traces
-tracing transblk translating transport traversed tree trees tried triton trouble troubles true trust
-try tun tuning tuple turing turn two txq txt type typeerror types typevar typing uapi uar ubuntu
-ubyte ucx udc udmabuf uevent uid uint ulimit umem uname unanswered unavailable unexplained units
-unix unknown unlimited unlink unlock unmanaged unread unrecorded unregister unregistered unscheduled
-unsupported until unusable unverified update upgrade uplink upper upstream upstreamfwd urandom url
-usable use used user usermod users uses usr usual utf uuid uuids uverbs uvm value valueerror values
-var vendor vendors venv ver verb verbose verbs verdict verdicts version versioning versions veth
-vfio vfs vgpu vgpus video virbr virtual virtualbox virtualization visible vlan vmd vmm vmware vnet
-vocabulary void volta volume vpd vport vvv vxlan wait waitid waitpid waitstatus wanted warn warned
-warning warnings way ways wbits weakref wexited what when where which why whys width wire with
-within without wlx wnohang wnowait word words work working works workstations worst wrap wrapped
-wrapper wraps write writer writes written wrong wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff
-xffffffff xid yaml yes yum zero zip zlib zone
+namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near nearest need needed
+needs nerdctl net netdev nets network networking networks new newer news next nic nics noctty node
+nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror note notebook
+notebooks notes notify notimplementederror nouveau now nowait null numa numactl number numbered
+numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem nvswitch
+nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one online only
+open opened openibd opensm openstack opensuse openucx operating operation operator ops opt
+optimizing option options oracle order ordering ordinal org origin origins oserror other others
+otherwise ours out outdated output outputs over override overview own owner package
+packagenotfounderror packages page pageable pages pair pairs panel panels paragraph parallels
+parameter parameters params parent parents parse parsed part partial partition parts pascal pasid
+passes passthrough path pathlike paths pathsep pattern patterns pause pci pcidevice pcie pcielink
+pciemultigpusystems pcitree pciutils pdi pdma peer peermappingoverride peermem peers pending
+pensando per permissionerror persistence persistenced pgrep phb phoronix phys physfn physical pid
+pillow pinned pip pipe pix pkg pkgconfig place placeholder placeholders placement placements places
+plain planning platform platforms plenty plugin plural pod podman poll pop popen port porting ports
+posix possible power pre prefers prefixlen present print printable priv private privileged probe
+probes proc procedures process processes processlookuperror processor processors prod product
+program programming programs progress property provider providers proviso proxy psb
+pseudonymgenerator pseudonyms psid psids pstatus pub pull put pxb python qemu qlogic qpi quad
+queried queries query question queue queued queues quiet quote quoted ran range rank ranks raspbian
+rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader readers reading
+readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
+recorded recordedreader recording recordings recursionerror red redact redacted redactor redhat
+redir redirect references refused reg region regions register registered registration registry
+registrydwords related release releases relevant remedies remedy remove removeprefix removesuffix
+repeated replace replaced replacement report reported repository repr representor representors
+reqredir requested required reserve reset resets resizable resolve resource rest restart restarts
+restore restricted restype result results returncode rev reverse reversed rfind rglob rhel right
+ring rlim rlimit rlock roce rocky room root roots round route row rows rpartition rpm rshim rstrip
+rtx rule ruled rules run running runs runtimeerror rxe rxq said salt same sample samples save says
+sbin scandir sched scheduler scheduling scm scrypt sdk search seat second secret section sections
+secure secureboot seen select selected selector selectors self sentence sentences separate separated
+sequence serial serials server servers serves service services serving session set setdefault setpci
+setting settings settingsaccess setuid sev sha shaped shared shares shim shipped shlex short
+shortest show shown shutil side siderolabs sides sigkill signal signed signs silent similar
+simplequeue simplifying since single siw size sizes sleep sles slot slots slow slower slowest small
+smi smigpu smmu snap snapshot snapshots soc socket sockets soft softdoca software some sorted source
+sources space span spark spawn spec specs speed speeds split splitlines src srcvalid sta stable
+stack staged start started starts startswith stat state states static staticmethod status stderr
+stdin stdout stem stop storage store stored str stream streams strerror strict string strip stripped
+strong struct structs stuck style sub subject subjects submit submitted subnet subprocess substitute
+substituted subsys subsystem success sudo suffices sufficient suggestion sum summary supplier
+support supported suppress sure surrogatepass suse sva switch switchdev switches symbol symbols
+synthetic sys sysconf sysfs system systemctl systemd systems table tables tag taken takes talos tap
+target tdx tee tegra tell terminal tesla test tested testing tests text texts textwrap textwrapper
+that the theirs this thread threading threads time timeout timeouterror timeoutexpired title tmfifo
+tns today together token too took tool toolkit toolkits tools top topo topology topologymatrix
+torvalds total trace traceback tracebacktype traces tracing transblk translating transport traversed
+tree trees tried triton trouble troubles true trust try tun tuning tuple turing turn two txq txt
+type typeerror types typevar typing uapi uar ubuntu ubyte ucx udc udmabuf uevent uid uint ulimit
+umem uname unanswered unavailable unexplained units unix unknown unlimited unlink unlock unmanaged
+unread unrecorded unregister unregistered unscheduled unsupported until unusable unverified update
+upgrade uplink upper upstream upstreamfwd urandom url usable use used user usermod users uses usr
+usual utf uuid uuids uverbs uvm value valueerror values var vendor vendors venv ver verb verbose
+verbs verdict verdicts version versioning versions veth vfio vfs vgpu vgpus video virbr virtual
+virtualbox virtualization visible vlan vmd vmm vmware vnet vocabulary void volta volume vpd vport
+vvv vxlan wait waitid waitpid waitstatus wanted warn warned warning warnings way ways wbits weakref
+wexited what when where which why whys width wire with within without wlx wnohang wnowait word words
+work working works workstations worst wrap wrapped wrapper wraps write writer writes written wrong
+wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes yum zero zip zlib zone
 """
 WORDS = frozenset(_TEXT.split())
 
