@@ -20,9 +20,9 @@
 #define TUN	 "/dev/net/tun"
 #define CALL_MAX 64 /* frames of one system call */
 #define NEEDS(capability)                                                                    \
-	"%s: not permitted without " capability ". Run the program as root, or in a network " \
-	"namespace of its own: unshare --map-root-user --net PROGRAM; or once: sudo setcap "  \
-	"cap_net_admin,cap_net_raw+ep PROGRAM"
+	"%s: not permitted without " capability ". Run the program in a network namespace of " \
+	"its own: unshare --map-root-user --net PROGRAM; or as root, for whom sudo drops a "   \
+	"variable: sudo -E env LD_LIBRARY_PATH=\"$LD_LIBRARY_PATH\" PROGRAM"
 
 static doca_error_t failed(const struct interface *i, const char *what)
 {
