@@ -375,6 +375,9 @@ int dg_memory_may_fault(const void *addr, uint64_t size);
  * access, so that there are fewer page faults (madvise(2), MADV_HUGEPAGE). A kernel without huge
  * pages ignores it. The bytes are unchanged. */
 void dg_memory_prefer_huge_pages(void *addr, uint64_t size);
+/* Returns the whole pages among these bytes of private memory to the kernel; they are zero at their
+ * next access (madvise(2), MADV_DONTNEED). */
+void dg_memory_discard(void *addr, uint64_t size);
 /* Checks the bytes of a descriptor without contacting its exporter and returns its length. Errors:
  * EBADMSG, EPROTONOSUPPORT. */
 int dg_descriptor_check(const uint8_t *desc, size_t len);

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _LEAST = 1 << 20  # bytes; for smaller objects the C library reuses memory
 _MOST = 256 << 20  # bytes of all objects that a pool keeps
+_UNUSED = 64  # calls of take() in a row that did not use the oldest object: then it is dropped
 _STREAMED = 8 << 20  # bytes of an object that exceeds the caches: DG_LARGE in provider.h
 
 
@@ -21,7 +22,8 @@ class BytePool:
 
     The first access to each page of new memory is a page fault: for 64 MiB, the faults take five to
     ten times as long as the copy that fills the memory. Therefore the pool keeps the latest large
-    objects, at most 256 MiB, and returns an object again when nothing else refers to it. It keeps
+    objects, at most 256 MiB, and returns an object again when nothing else refers to it, the latest
+    first. Those of a peak are dropped, one after _UNUSED calls, while fewer are in use. It keeps
     no list of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
 
     An object is not reused once its hash was computed, because CPython stores the hash in it.
@@ -32,6 +34,7 @@ class BytePool:
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
         self._inside: dict[int, None] = {}  # threads in take()
+        self._oldest, self._unused = 0, 0  # id of the oldest object; calls that did not use it
 
     def take(self, size: int) -> bytes:
         """Return a bytes object of `size` bytes, whose content is undefined.
@@ -52,15 +55,35 @@ class BytePool:
             self._inside.pop(thread, None)
 
     def _take(self, kept: list[bytes], size: int) -> bytes:
-        for number in range(len(kept)):
+        data = self._reused(kept, size)
+        if data is None:
+            while sum(map(len, kept)) > self._most - size:
+                del kept[0]  # the oldest
+            data = _create(size)
+            kept.append(data)
+        self._drop_unused(kept)
+        return data
+
+    def _reused(self, kept: list[bytes], size: int) -> bytes | None:
+        """Return the latest free object of a size, which becomes the newest; None if none is."""
+        for number in reversed(range(len(kept))):
             if len(kept[number]) == size and _is_free(kept, number):
                 kept.append(kept.pop(number))
                 return kept[-1]
-        while sum(map(len, kept)) > self._most - size:
-            del kept[0]  # the oldest
-        data = _create(size)
-        kept.append(data)
-        return data
+        return None
+
+    def _drop_unused(self, kept: list[bytes]) -> None:
+        """Drop the oldest object if the latest _UNUSED calls did not use it and nobody does."""
+        oldest = id(kept[0]) if len(kept) > 1 else 0  # the newest is in use
+        self._unused = self._unused + 1 if oldest == self._oldest else 0
+        self._oldest = oldest
+        if oldest and self._unused >= _UNUSED:
+            if _is_alone(kept, 0):
+                # the C library would keep the pages
+                lib.dg_memory_discard(ffi.from_buffer("char[]", kept[0]), len(kept[0]))
+                del kept[0]
+            else:
+                kept.append(kept.pop(0))
 
     def clear(self) -> None:
         """Drop all objects; those in use stay valid. A take() in progress keeps the old list."""

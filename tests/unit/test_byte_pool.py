@@ -93,6 +93,35 @@ def test_memory_that_nothing_refers_to_is_reused():
         del data
 
 
+@reuses
+def test_memory_of_a_peak_goes_back_to_the_system_while_fewer_objects_are_used():
+    pool, source = BytePool(), memoryview(bytes(8 * MIB))
+
+    def read():
+        data = pool.take(8 * MIB)
+        pool.fill(data, 0, source)
+        return data
+
+    mine = read()  # the oldest, which does not keep the others
+    peak = [read() for _ in range(8)]
+    del peak
+    before = resident()
+    for _ in range(9 * byte_pool._UNUSED):
+        read()
+    assert len(pool._kept) == 2
+    assert id(mine) in map(id, pool._kept)
+    assert before - resident() > 50 * MIB
+
+
+@reuses
+def test_objects_that_are_used_in_turn_stay():
+    pool = BytePool()
+    sizes = [(2 + number) * MIB for number in range(5)]
+    first = [id(filled(pool, size, 1)) for size in sizes]
+    for _ in range(byte_pool._UNUSED):
+        assert [id(filled(pool, size, 2)) for size in sizes] == first
+
+
 USES = {
     "a name": lambda data: data,
     "a view": memoryview,

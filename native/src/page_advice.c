@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Huge pages for large memory, so that it causes fewer page faults. */
+/* Advice to the kernel on the pages of large memory. */
 #include <stdint.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "dgkit.h"
 
-void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
+static void advise(void *addr, uint64_t size, int advice)
 {
 	/* Use whole pages of this system only: a page has 4 KiB or, on many Arm systems, 64 KiB.
 	 * The kernel knows the size of a huge page, and whether one fits. */
@@ -14,5 +14,15 @@ void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
 	uintptr_t from = ((uintptr_t)addr + page - 1) & ~(page - 1);
 	uintptr_t to = ((uintptr_t)addr + size) & ~(page - 1);
 	if (from < to)
-		madvise((void *)from, to - from, MADV_HUGEPAGE);
+		madvise((void *)from, to - from, advice);
+}
+
+void dg_memory_prefer_huge_pages(void *addr, uint64_t size)
+{
+	advise(addr, size, MADV_HUGEPAGE);
+}
+
+void dg_memory_discard(void *addr, uint64_t size)
+{
+	advise(addr, size, MADV_DONTNEED);
 }
