@@ -299,6 +299,30 @@ static nccl_result rma_get(void *rma, int context, uint64_t from_offset, void *f
 	return result;
 }
 
+static nccl_result put_v15(void *rma, int context, uint64_t from_offset, void *from, size_t size,
+			   uint64_t to_offset, void *to, uint32_t rank, uint32_t hints, void **request)
+{
+	(void)hints;
+	return rma_put(rma, context, from_offset, from, size, to_offset, to, rank, request);
+}
+
+static nccl_result put_signal_v15(void *rma, int context, uint64_t from_offset, void *from,
+				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
+				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
+				  bool strong, uint32_t hints, void **request)
+{
+	(void)hints;
+	return put_signal_v14(rma, context, from_offset, from, size, to_offset, to, rank,
+			      signal_offset, signal, value, op, strong, request);
+}
+
+static nccl_result get_v15(void *rma, int context, uint64_t from_offset, void *from, size_t size,
+			   uint64_t to_offset, void *to, uint32_t rank, uint32_t hints, void **request)
+{
+	(void)hints;
+	return rma_get(rma, context, from_offset, from, size, to_offset, to, rank, request);
+}
+
 static nccl_result rma_flush(void *rma, int context, void *memory, uint32_t rank, void **request)
 {
 	struct rma_context *x = rma;
@@ -351,14 +375,12 @@ static nccl_result rma_query_error(void *rma, bool *has_error)
 
 #define FIRST \
 	{"dgkit", rma_init, rma_devices, rma_properties, rma_listen, rma_connect}
-#define MIDDLE \
-	{rma_deregister, rma_destroy_context, rma_close_comm, rma_close_listener, rma_put}
-#define LAST \
-	{rma_get, rma_flush, rma_test, rma_progress, rma_query_error, rma_finalize}
+#define MIDDLE {rma_deregister, rma_destroy_context, rma_close_comm, rma_close_listener}
+#define START {FIRST, create_context_v14, register_v14, dmabuf_v14, MIDDLE}
+#define LAST {rma_flush, rma_test, rma_progress, rma_query_error, rma_finalize}
 
-EXPORT struct rma_plugin_v14 ncclRmaPlugin_v14 = {FIRST,      create_context_v14, register_v14,
-						  dmabuf_v14, MIDDLE,             put_signal_v14,
-						  LAST};
+EXPORT struct rma_plugin_v15 ncclRmaPlugin_v15 = {START, put_v15, put_signal_v15, get_v15, LAST, NULL};
+EXPORT struct rma_plugin_v14 ncclRmaPlugin_v14 = {START, rma_put, put_signal_v14, rma_get, LAST};
 EXPORT struct rma_plugin_v13 ncclRmaPlugin_v13 = {FIRST,      create_context_v13, register_v13,
-						  dmabuf_v13, MIDDLE,             put_signal_v13,
-						  LAST};
+						  dmabuf_v13, MIDDLE,             rma_put,
+						  put_signal_v13, rma_get,        LAST};

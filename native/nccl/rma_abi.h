@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The binary interface between NCCL and an RMA plugin, versions 14 (NCCL 2.30.4 and later) and 13
- * (2.30.3): the functions that NCCL takes from the symbols ncclRmaPlugin_v14 and ncclRmaPlugin_v13.
- * The two differ in four functions only, so both are made of the same three parts.
+ * The binary interface between NCCL and an RMA plugin, versions 15 (NCCL 2.31 and later), 14 (2.30.4)
+ * and 13 (2.30.3): the functions that NCCL takes from the symbols ncclRmaPlugin_v15, _v14 and _v13.
+ * They differ in few functions, so all are made of the same parts. Version 16 adds one question, whose
+ * answer is the one that NCCL assumes of version 15: a signal says nothing of other peers' puts.
  */
 #ifndef DG_NCCL_RMA_ABI_H
 #define DG_NCCL_RMA_ABI_H
@@ -70,13 +71,16 @@ struct rma_middle {
 	nccl_result (*destroy_context)(void *rma);
 	nccl_result (*close_comm)(void *comm);
 	nccl_result (*close_listener)(void *listener);
-	nccl_result (*put)(void *rma, int context, uint64_t from_offset, void *from, size_t size,
-			   uint64_t to_offset, void *to, uint32_t rank, void **request);
 };
 
+typedef nccl_result rma_transfer(void *rma, int context, uint64_t from_offset, void *from, size_t size,
+				 uint64_t to_offset, void *to, uint32_t rank, void **request);
+/* hints: 1 if more requests follow at once; they change nothing of what a request does. */
+typedef nccl_result rma_transfer_v15(void *rma, int context, uint64_t from_offset, void *from,
+				     size_t size, uint64_t to_offset, void *to, uint32_t rank,
+				     uint32_t hints, void **request);
+
 struct rma_last {
-	nccl_result (*get)(void *rma, int context, uint64_t from_offset, void *from, size_t size,
-			   uint64_t to_offset, void *to, uint32_t rank, void **request);
 	nccl_result (*flush)(void *rma, int context, void *memory, uint32_t rank, void **request);
 	nccl_result (*test)(void *comm, void *request, int *done);
 	nccl_result (*progress)(void *rma);
@@ -84,7 +88,8 @@ struct rma_last {
 	nccl_result (*finalize)(void *ctx);
 };
 
-struct rma_plugin_v14 {
+/* What versions 15 and 14 begin with. */
+struct rma_start {
 	struct rma_first first;
 	nccl_result (*create_context)(void *comm, rma_config_v14 *config, void **rma);
 	nccl_result (*register_memory)(void *comm, void *data, size_t size, int type,
@@ -92,10 +97,29 @@ struct rma_plugin_v14 {
 	nccl_result (*register_dmabuf)(void *comm, void *data, size_t size, int type,
 				       uint64_t offset, int fd, uint64_t flags, void **memory);
 	struct rma_middle middle;
+};
+
+/* set_hint: of a later NCCL; may be NULL. */
+struct rma_plugin_v15 {
+	struct rma_start start;
+	rma_transfer_v15 *put;
+	nccl_result (*put_signal)(void *rma, int context, uint64_t from_offset, void *from,
+				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
+				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
+				  bool strong, uint32_t hints, void **request);
+	rma_transfer_v15 *get;
+	struct rma_last last;
+	nccl_result (*set_hint)(void *ctx, const char *key, int value);
+};
+
+struct rma_plugin_v14 {
+	struct rma_start start;
+	rma_transfer *put;
 	nccl_result (*put_signal)(void *rma, int context, uint64_t from_offset, void *from,
 				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
 				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
 				  bool strong, void **request);
+	rma_transfer *get;
 	struct rma_last last;
 };
 
@@ -110,10 +134,12 @@ struct rma_plugin_v13 {
 				       uint64_t offset, int fd, uint64_t flags, void **memory,
 				       void **device_memory);
 	struct rma_middle middle;
+	rma_transfer *put;
 	nccl_result (*put_signal)(void *rma, int context, uint64_t from_offset, void *from,
 				  size_t size, uint64_t to_offset, void *to, uint32_t rank,
 				  uint64_t signal_offset, void *signal, uint64_t value, uint32_t op,
 				  void **request);
+	rma_transfer *get;
 	struct rma_last last;
 };
 

@@ -60,6 +60,7 @@ struct rank {
 	const struct options *options;
 	struct shared *shared;
 	uint32_t rank;
+	const struct rma_plugin_v15 *v15; /* NULL unless it is the one to test; so is v13 */
 	const struct rma_plugin_v14 *v14;
 	const struct rma_plugin_v13 *v13;
 	void *ctx, *listener, *comm, *rma;
@@ -198,18 +199,41 @@ static nccl_result register_memory(struct rank *r, int i, size_t size, void **ou
 	const int type = at == r->bytes[i] ? NCCL_HOST : NCCL_CUDA;
 	const uint64_t flags = i == WORDS && r->rank % 2 ? NCCL_SIGNAL_NEVER_RESET : 0;
 	return r->v13 ? r->v13->register_memory(r->comm, at, size, type, flags, out, &device_memory)
-		      : r->v14->register_memory(r->comm, at, size, type, flags, out);
+		      : r->v14->start.register_memory(r->comm, at, size, type, flags, out);
 }
 
 static nccl_result put_signal(struct rank *r, const struct plan *p, uint64_t from, uint64_t to,
 			      void **out)
 {
-	return r->v13 ? r->v13->put_signal(r->rma, (int)p->context, from, r->memory[SOURCE], p->size,
-					   to, r->memory[WINDOW], p->peer, p->word * 8,
-					   r->memory[WORDS], p->value, p->op, out)
-		      : r->v14->put_signal(r->rma, (int)p->context, from, r->memory[SOURCE], p->size,
-					   to, r->memory[WINDOW], p->peer, p->word * 8,
-					   r->memory[WORDS], p->value, p->op, p->strong, out);
+	void *source = r->memory[SOURCE], *window = r->memory[WINDOW], *words = r->memory[WORDS];
+	const uint64_t word = p->word * 8;
+	const int context = (int)p->context;
+	if (r->v15)
+		return r->v15->put_signal(r->rma, context, from, source, p->size, to, window, p->peer,
+					  word, words, p->value, p->op, p->strong, p->hash & 1, out);
+	if (r->v13)
+		return r->v13->put_signal(r->rma, context, from, source, p->size, to, window, p->peer,
+					  word, words, p->value, p->op, out);
+	return r->v14->put_signal(r->rma, context, from, source, p->size, to, window, p->peer, word,
+				  words, p->value, p->op, p->strong, out);
+}
+
+static nccl_result put(struct rank *r, const struct plan *p, uint64_t from, uint64_t to, void **out)
+{
+	void *source = p->size ? r->memory[SOURCE] : NULL, *window = p->size ? r->memory[WINDOW] : NULL;
+	const int context = (int)p->context;
+	return r->v15 ? r->v15->put(r->rma, context, from, source, p->size, to, window, p->peer,
+				    p->hash & 1, out)
+		      : r->v14->put(r->rma, context, from, source, p->size, to, window, p->peer, out);
+}
+
+static nccl_result get(struct rank *r, const struct plan *p, uint64_t to, void **out)
+{
+	void *fixed = r->memory[FIXED], *landing = r->memory[LANDING];
+	const int context = (int)p->context;
+	return r->v15 ? r->v15->get(r->rma, context, p->offset, fixed, p->size, to, landing, p->peer,
+				    p->hash & 1, out)
+		      : r->v14->get(r->rma, context, p->offset, fixed, p->size, to, landing, p->peer, out);
 }
 
 /* A function of the driver, which must succeed. */
@@ -290,7 +314,7 @@ static uint64_t word_of(struct rank *r, uint64_t i)
 
 static void connect_ranks(struct rank *r)
 {
-	const struct rma_first *f = &r->v14->first;
+	const struct rma_first *f = &r->v14->start.first;
 	void *handles[RANKS_MAX], *device_handle;
 	rma_config_v14 config = {.contexts = CONTEXTS, .traffic_class = -1};
 	rma_config_v13 config_v13 = {.contexts = CONTEXTS, .queue_depth = 64, .traffic_class = -1};
@@ -306,11 +330,11 @@ static void connect_ranks(struct rank *r)
 	for (unsigned i = 0; i < r->options->ranks; i++)
 		handles[i] = r->shared->handles[i];
 	EXPECT(r, f->connect(r->ctx, handles, (int)r->options->ranks, (int)r->rank, r->listener, &r->comm));
-	EXPECT(r, r->v14->middle.close_listener(r->listener));
+	EXPECT(r, r->v14->start.middle.close_listener(r->listener));
 	if (r->v13)
 		EXPECT(r, r->v13->create_context(r->comm, &config_v13, &r->rma, &device_handle));
 	else
-		EXPECT(r, r->v14->create_context(r->comm, &config, &r->rma));
+		EXPECT(r, r->v14->start.create_context(r->comm, &config, &r->rma));
 }
 
 static void register_all(struct rank *r)
@@ -342,7 +366,8 @@ static void register_all(struct rank *r)
 /* Checks that wrong arguments are refused, at the call. */
 static void check_refusals(struct rank *r)
 {
-	const struct rma_middle *m = &r->v14->middle;
+	const struct rma_plugin_v14 *v = r->v14;
+	const struct rma_middle *m = &v->start.middle;
 	const struct rma_last *l = &r->v14->last;
 	void *q = NULL, *window = r->memory[WINDOW], *source = r->memory[SOURCE];
 	void *wrong = (void *)(uintptr_t)4711;
@@ -351,21 +376,21 @@ static void check_refusals(struct rank *r)
 	bool refused[64];
 	int n = 0, done = 0;
 	refusing = true;
-	refused[n++] = m->put(r->rma, 0, end - 7, source, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, far, source, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, 8, r->size[WINDOW] - 7, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, SIZE_MAX, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, 8, far, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, wrong, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, 8, 0, wrong, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, NULL, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, 8, 0, window, r->options->ranks, &q);
-	refused[n++] = m->put(r->rma, CONTEXTS, 0, source, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, -1, 0, source, 8, 0, window, 0, &q);
-	refused[n++] = m->put(r->rma, 0, 0, source, 8, 0, window, 0, NULL);
-	refused[n++] = m->put(NULL, 0, 0, source, 8, 0, window, 0, &q);
-	refused[n++] = l->get(r->rma, 0, r->size[WINDOW], window, 1, 0, source, 0, &q);
-	refused[n++] = l->get(r->rma, 0, 0, window, 1, end, source, 0, &q);
+	refused[n++] = v->put(r->rma, 0, end - 7, source, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, far, source, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, 8, r->size[WINDOW] - 7, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, SIZE_MAX, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, 8, far, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, wrong, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, 8, 0, wrong, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, NULL, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, 8, 0, window, r->options->ranks, &q);
+	refused[n++] = v->put(r->rma, CONTEXTS, 0, source, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, -1, 0, source, 8, 0, window, 0, &q);
+	refused[n++] = v->put(r->rma, 0, 0, source, 8, 0, window, 0, NULL);
+	refused[n++] = v->put(NULL, 0, 0, source, 8, 0, window, 0, &q);
+	refused[n++] = v->get(r->rma, 0, r->size[WINDOW], window, 1, 0, source, 0, &q);
+	refused[n++] = v->get(r->rma, 0, 0, window, 1, end, source, 0, &q);
 	refused[n++] = l->flush(r->rma, 0, window, UINT32_MAX, &q);
 	refused[n++] = l->test(r->comm, NULL, &done);
 	refused[n++] = l->test(r->comm, wrong, &done);
@@ -435,8 +460,7 @@ static nccl_result post(struct rank *r, unsigned round, uint32_t i)
 					  &r->requests[i]);
 	if (p.kind == GET) {
 		atomic_fetch_add(&r->shared->gets, 1);
-		return r->v14->last.get(r->rma, (int)p.context, p.offset, r->memory[FIXED], p.size, from,
-					r->memory[LANDING], p.peer, &r->requests[i]);
+		return get(r, &p, from, &r->requests[i]);
 	}
 	fill(r->bytes[SOURCE] + from, p.size, p.hash);
 	write_memory(r, SOURCE, from, p.size);
@@ -444,9 +468,7 @@ static nccl_result post(struct rank *r, unsigned round, uint32_t i)
 	atomic_fetch_add(&r->shared->bytes, p.size);
 	const uint64_t to = block_of(&p, r->rank, i);
 	if (p.word == UINT64_MAX)
-		return r->v14->middle.put(r->rma, (int)p.context, from, p.size ? r->memory[SOURCE] : NULL,
-					  p.size, to, p.size ? r->memory[WINDOW] : NULL, p.peer,
-					  &r->requests[i]);
+		return put(r, &p, from, to, &r->requests[i]);
 	atomic_fetch_add(&r->shared->signals, 1);
 	return put_signal(r, &p, from, to, &r->requests[i]);
 }
@@ -564,17 +586,17 @@ static void run_loss(struct rank *r)
 		fail(r, "the loss of a rank was noticed after %.1f s", (double)ns / 1e9);
 	/* Nothing waits for the lost rank any more. */
 	void *q;
-	if (!r->v14->middle.put(r->rma, 0, 0, r->memory[SOURCE], 8, 0, r->memory[WINDOW],
-				r->options->ranks - 1, &q))
+	if (!r->v14->put(r->rma, 0, 0, r->memory[SOURCE], 8, 0, r->memory[WINDOW], r->options->ranks - 1,
+			 &q))
 		fail(r, "a put to the lost rank was accepted");
 }
 
 static void close_all(struct rank *r)
 {
 	for (int i = 0; i < MEMORIES; i++)
-		EXPECT(r, r->v14->middle.deregister(r->comm, r->memory[i]));
-	EXPECT(r, r->v14->middle.destroy_context(r->rma));
-	EXPECT(r, r->v14->middle.close_comm(r->comm));
+		EXPECT(r, r->v14->start.middle.deregister(r->comm, r->memory[i]));
+	EXPECT(r, r->v14->start.middle.destroy_context(r->rma));
+	EXPECT(r, r->v14->start.middle.close_comm(r->comm));
 	EXPECT(r, r->v14->last.finalize(r->ctx));
 	for (int i = 0; i < MEMORIES; i++)
 		free(r->bytes[i]);
@@ -589,7 +611,8 @@ static void *load(struct rank *r)
 		fail(r, "%s", dlerror());
 	r->v14 = dlsym(lib, "ncclRmaPlugin_v14");
 	r->v13 = r->options->api == 13 ? dlsym(lib, "ncclRmaPlugin_v13") : NULL;
-	if (!r->v14 || (r->options->api == 13 && !r->v13))
+	r->v15 = r->options->api == 15 ? dlsym(lib, "ncclRmaPlugin_v15") : NULL;
+	if (!r->v14 || (r->options->api == 13 && !r->v13) || (r->options->api == 15 && !r->v15))
 		fail(r, "%s has no ncclRmaPlugin_v%u", r->options->plugin, r->options->api);
 	return lib;
 }
@@ -675,7 +698,7 @@ static bool number(const char *text, unsigned long long lo, unsigned long long h
 static int usage(void)
 {
 	fprintf(stderr,
-		"nccl-selftest --plugin FILE [--ranks 1..%d] [--rounds N] [--seed N] [--api 13|14]\n"
+		"nccl-selftest --plugin FILE [--ranks 1..%d] [--rounds N] [--seed N] [--api 13|14|15]\n"
 		"              [--processes [--kill]] [--gpu] [--kill-agent PID]\n",
 		RANKS_MAX);
 	return 2;
@@ -696,7 +719,7 @@ static bool parse(int argc, char **argv, struct options *o)
 		ok = c == 'p' || c == 'P' || c == 'g' || c == 'k' ||
 		     (c == 'n'	 ? number(optarg, 1, RANKS_MAX, &n)
 		      : c == 'r' ? number(optarg, 1, 1000000, &n)
-		      : c == 'a' ? number(optarg, 13, 14, &n)
+		      : c == 'a' ? number(optarg, 13, 15, &n)
 		      : c == 'A' ? number(optarg, 2, INT32_MAX, &n)
 				 : c == 's' && number(optarg, 0, UINT64_MAX, &n));
 		o->plugin = c == 'p' ? optarg : o->plugin;
@@ -715,7 +738,7 @@ static bool parse(int argc, char **argv, struct options *o)
 int main(int argc, char **argv)
 {
 	static struct rank ranks[RANKS_MAX];
-	struct options o = {.ranks = 4, .rounds = 100, .seed = 1, .api = 14};
+	struct options o = {.ranks = 4, .rounds = 100, .seed = 1, .api = 15};
 	if (!parse(argc, argv, &o))
 		return usage();
 	struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -13,13 +13,13 @@ from dgkit import nccl
 from dgkit.cli import main
 
 
-def test_env_names_a_plugin_of_both_interfaces(capsys):
+def test_env_names_a_plugin_of_all_interfaces(capsys):
     assert main(["nccl", "env"]) == 0
     lines = capsys.readouterr().out.splitlines()
     exports = dict(shlex.split(line)[1].split("=", 1) for line in lines if line[0] != "#")
     assert exports == nccl.environment()
     library = ctypes.CDLL(exports["NCCL_RMA_PLUGIN"])
-    for symbol in ("ncclRmaPlugin_v14", "ncclRmaPlugin_v13"):
+    for symbol in ("ncclRmaPlugin_v15", "ncclRmaPlugin_v14", "ncclRmaPlugin_v13"):
         plugin = ctypes.cast(getattr(library, symbol), ctypes.POINTER(ctypes.c_char_p))
         assert plugin[0] == b"dgkit"
     main(["nccl", "env", "--json"])
@@ -68,7 +68,7 @@ def test_the_driver_refuses_a_library_that_is_no_plugin():
         check=False,
     )
     assert done.returncode == 1
-    assert "has no ncclRmaPlugin_v14" in done.stderr
+    assert "has no ncclRmaPlugin_v15" in done.stderr
 
 
 def test_the_folder_of_statistics_has_each_request_of_each_rank(monkeypatch, tmp_path):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel's puts cost: the time of a put with a signal until the peer's kernel sees the signal, and
-// puts per second. Each rank puts to the next one, and the last to the first; one rank to itself. PART=latency
-// or PART=rate takes one of the two.
+// puts per second; beside it NCCL's other path, by which kernels store into the peer's memory themselves
+// (LSA). Each rank puts to the next one, and the last to the first; one rank to itself. PART=latency, rate or
+// lsa takes one of the three.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -51,43 +52,92 @@ __global__ void scatter(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, si
 	gin.flush(ncclCoopCta());
 }
 
+// A warp copies n bytes, a multiple of 8.
+__device__ void store(char *to, const char *from, size_t n)
+{
+	for (size_t at = threadIdx.x % 32 * 8; at < n; at += 32 * 8)
+		*reinterpret_cast<volatile uint64_t *>(to + at) =
+			*reinterpret_cast<const volatile uint64_t *>(from + at);
+}
+
+// One warp. The last word of the window is the signal.
+__global__ void exchange_lsa(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size, uint64_t before,
+			     long long *ns)
+{
+	const int peer = (comm.lsaRank + 1) % comm.lsaSize;
+	char *there = static_cast<char *>(ncclGetLsaPointer(to, 0, peer));
+	const char *here = static_cast<char *>(ncclGetLsaPointer(from, 0, comm.lsaRank));
+	const auto signal = reinterpret_cast<unsigned long long *>(there + WINDOW - 8);
+	const char *word = static_cast<char *>(ncclGetLsaPointer(to, WINDOW - 8, comm.lsaRank));
+	for (int i = 0; i < ROUNDS; i++) {
+		const long long start = now_ns();
+		store(there, here, size);
+		__threadfence_system();
+		__syncwarp();
+		if (!threadIdx.x)
+			atomicAdd_system(signal, 1);
+		while (*reinterpret_cast<const volatile uint64_t *>(word) < before + i + 1)
+			;
+		__threadfence_system();
+		__syncwarp();
+		ns[i] = now_ns() - start;
+	}
+}
+
+__global__ void scatter_lsa(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to, size_t size)
+{
+	const int peer = (comm.lsaRank + 1) % comm.lsaSize;
+	const size_t warps = gridDim.x * blockDim.x / 32, warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+	char *there = static_cast<char *>(ncclGetLsaPointer(to, 0, peer));
+	const char *here = static_cast<char *>(ncclGetLsaPointer(from, 0, comm.lsaRank));
+	for (size_t i = warp; i < PUTS; i += warps)
+		store(there + i * SPREAD % PLACES * size, here + i * SPREAD % PLACES * size, size);
+	__threadfence_system();
+}
+
 struct Windows {
 	char *bytes[2];
 	ncclWindow_t from, to;
 };
 
-void print_latency(int rank, size_t size, std::vector<long long> ns)
+void print_latency(int rank, const char *what, size_t size, std::vector<long long> ns)
 {
 	std::sort(ns.begin() + WARM, ns.end());
 	const auto at = [&](double part) { return ns[WARM + size_t((ROUNDS - WARM - 1) * part)] / 1e3; };
-	printf("rank %d: put of %zu B with a signal until it is seen: p50 %.1f us, p99 %.1f us\n", rank, size,
-	       at(.5), at(.99));
+	printf("rank %d: %s of %zu B with a signal until it is seen: p50 %.1f us, p99 %.1f us\n", rank, what,
+	       size, at(.5), at(.99));
 }
 
-void measure_latency(ncclDevComm comm, const Windows &w, int rank)
+using exchange_kernel = void (*)(ncclDevComm, ncclWindow_t, ncclWindow_t, size_t, uint64_t, long long *);
+
+void measure_latency(ncclDevComm comm, const Windows &w, int rank, const char *what, exchange_kernel kernel,
+		     int threads)
 {
 	long long *ns;
 	CUDACHECK(cudaMallocManaged(&ns, ROUNDS * sizeof *ns));
 	uint64_t before = 0; // not read by the kernel: the peer may be ahead
-	exchange<<<1, 1>>>(comm, w.from, w.to, SIZES[0], before, ns); // untimed
+	kernel<<<1, threads>>>(comm, w.from, w.to, SIZES[0], before, ns); // untimed
 	for (size_t size : SIZES) {
-		exchange<<<1, 1>>>(comm, w.from, w.to, size, before += ROUNDS, ns);
+		kernel<<<1, threads>>>(comm, w.from, w.to, size, before += ROUNDS, ns);
 		CUDACHECK(cudaDeviceSynchronize());
-		print_latency(rank, size, {ns, ns + ROUNDS});
+		print_latency(rank, what, size, {ns, ns + ROUNDS});
 	}
 	CUDACHECK(cudaFree(ns));
 }
 
-void measure_rate(ncclDevComm comm, const Windows &w, int rank, int threads)
+using scatter_kernel = void (*)(ncclDevComm, ncclWindow_t, ncclWindow_t, size_t);
+
+void measure_rate(ncclDevComm comm, const Windows &w, int rank, const char *what, scatter_kernel kernel,
+		  int threads)
 {
 	for (size_t size : SIZES) {
-		scatter<<<BLOCKS, threads>>>(comm, w.from, w.to, size); // untimed
+		kernel<<<BLOCKS, threads>>>(comm, w.from, w.to, size); // untimed
 		CUDACHECK(cudaDeviceSynchronize());
 		const auto start = std::chrono::steady_clock::now();
-		scatter<<<BLOCKS, threads>>>(comm, w.from, w.to, size);
+		kernel<<<BLOCKS, threads>>>(comm, w.from, w.to, size);
 		CUDACHECK(cudaDeviceSynchronize());
 		const std::chrono::duration<double> s = std::chrono::steady_clock::now() - start;
-		printf("rank %d: scattered puts of %zu B by %d x %d threads, %d contexts: %.3f M/s\n", rank,
+		printf("rank %d: scattered %ss of %zu B by %d x %d threads, %d contexts: %.3f M/s\n", rank, what,
 		       size, BLOCKS, threads, comm.ginContextCount, PUTS / s.count() / 1e6);
 	}
 }
@@ -95,11 +145,18 @@ void measure_rate(ncclDevComm comm, const Windows &w, int rank, int threads)
 void measure(ncclDevComm comm, const Windows &w, int rank)
 {
 	const char *part = getenv("PART");
-	if (!part || strcmp(part, "rate"))
-		measure_latency(comm, w, rank);
-	if (!part || strcmp(part, "latency"))
+	const auto wanted = [=](const char *name) { return !part || !strcmp(part, name); };
+	if (wanted("latency"))
+		measure_latency(comm, w, rank, "put", exchange, 1);
+	// First: later puts overwrite its signal.
+	if (wanted("lsa") && comm.lsaSize == comm.nRanks) {
+		measure_latency(comm, w, rank, "LSA store by one warp", exchange_lsa, 32);
 		for (int threads : THREADS)
-			measure_rate(comm, w, rank, threads);
+			measure_rate(comm, w, rank, "LSA store", scatter_lsa, threads);
+	}
+	for (int threads : THREADS)
+		if (wanted("rate"))
+			measure_rate(comm, w, rank, "put", scatter, threads);
 	// So that the whole window was put.
 	scatter<<<BLOCKS, THREADS[0]>>>(comm, w.from, w.to, SIZES[2]);
 	CUDACHECK(cudaDeviceSynchronize());
