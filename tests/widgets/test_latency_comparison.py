@@ -153,7 +153,7 @@ def test_what_was_not_stored_is_refused_and_makes_no_other_error():
             restored({key: value for key, value in record.items() if key != missing}, 1)
 
 
-def test_a_plot_takes_the_notebooks_runs_but_no_name_that_it_has_or_dropped():
+def test_a_plot_takes_the_notebooks_runs_but_no_name_that_it_has_and_none_that_it_dropped():
     rng = np.random.default_rng(6)
     records = {name: stored(measured(rng)) for name in ("cold", "warm", "old", "before")}
     model = ViewModel()
@@ -161,17 +161,38 @@ def test_a_plot_takes_the_notebooks_runs_but_no_name_that_it_has_or_dropped():
     for number, name in enumerate(("warm", "old")):
         model.add([block(number)])
         model.keep(name)
+        records[name] = model.stored([name])[name]
     model.drop("old")
     with pytest.raises(ValueError, match="run 'run' of the notebook was left out: name is 'run'"):
         model.recall({**records, "run": records["cold"]})
     assert list(model.kept) == ["cold", "before", "warm"]
-    kept = model.state()["kept"]
-    assert kept["cold"] == records["cold"]["id"] != kept["warm"] != records["warm"]["id"]
-    assert kept["old"] is None
-    assert model.state()["before_name"] == "warm"
+    state = model.state()
+    assert state["kept"] == {name: records[name]["id"] for name in ("cold", "before", "warm")}
+    assert state["gone"] == [records["old"]["id"]]
+    assert state["before_name"] == "warm"
     model.compare_with("cold")
     assert model.before is model.kept["cold"]
-    assert json.dumps(model.stored(["cold", "old"])) == json.dumps({"cold": records["cold"]})
+    assert json.dumps(stored(model.kept["cold"])) == json.dumps(records["cold"])
+    assert model.stored(["cold", "old"]) == {}, "the file may have lost it to another plot"
+
+
+def test_a_plot_names_what_it_replaced_or_dropped_if_a_file_may_have_it():
+    records = {"cold": stored(measured(np.random.default_rng(7)))}
+    model = ViewModel()
+    model.begin(config())
+    model.recall(records)
+    keys = []
+    for number in range(3):
+        model.add([block(number)])
+        model.keep("before")
+        keys.append(model.kept["before"].key)
+        if number == 1:
+            model.stored(["before"])
+    assert model.state()["gone"] == [keys[1]], "no view wrote the first one"
+    model.drop(None)
+    assert set(model.state()["gone"]) == {keys[1], records["cold"]["id"]}
+    model.recall(records)
+    assert not model.kept
 
 
 class FakeSweep:

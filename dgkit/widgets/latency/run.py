@@ -90,7 +90,8 @@ class RunSummary(NamedTuple):
 class Run:
     """Samples of one configuration, from its first start to its last stop.
 
-    A run that was kept has a unique `key`, and in `kept` the time, as text.
+    A run that was kept has a unique `key`, and in `kept` the time, as text. One that was `recalled`
+    is of the notebook's file, which another plot may have changed since.
     """
 
     number: int
@@ -99,6 +100,7 @@ class Run:
     _next: int = 0
     key: str = ""
     kept: str = ""
+    recalled: bool = False
 
     def keep(self) -> None:
         """Give the run its key and the time: it gets no more samples."""

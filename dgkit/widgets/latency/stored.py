@@ -56,7 +56,7 @@ def restored(record: Mapping[str, Any], number: int) -> Run:
     try:
         run = Run(
             number, _read_config(record["config"]), _StoredHistory(record),
-            key=_text(record["id"]), kept=_text(record["kept"]),
+            key=_text(record["id"]), kept=_text(record["kept"]), recalled=True,
         )  # fmt: skip
         run.state(), run.report()  # raise TypeError for a field of another type
         return run

@@ -35,7 +35,8 @@ class ViewModel:
     """Runs and frames. `run` is None until the first start; `number` counts the frames.
 
     `kept` has the runs that were kept, by name; the views compare with the last one, `before`.
-    `dropped` are the names that were discarded, which the notebook's file may still have.
+    `gone` has the keys of those that were replaced or discarded, which the notebook's file may
+    still have.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,8 @@ class ViewModel:
         self.viewers = Viewers()
         self.run: Run | None = None
         self.kept: dict[str, Run] = {}
-        self.dropped: set[str] = set()
+        self.gone: set[str] = set()
+        self._filed: set[str] = set()  # keys of those that a file may have
         self.number = self._runs = 0
         self._sent, self._distribution_at = (0, 0), 0.0
 
@@ -86,10 +88,12 @@ class ViewModel:
             ValueError: There are no samples yet.
         """
         run = self.require_samples()
-        self.kept.pop(name, None)
+        self._forget([self.kept.pop(name)] if name in self.kept else [])
         run.keep()
         self.kept[name], self.run = run, self._new(run.config, run)
-        self.dropped.discard(name)
+
+    def _forget(self, runs: Iterable[Run]) -> None:
+        self.gone |= {run.key for run in runs} & self._filed
 
     @_locked
     def drop(self, name: str | None) -> None:
@@ -98,9 +102,9 @@ class ViewModel:
         Raises:
             ValueError: There is no such run.
         """
-        names = set(self.kept) if name is None else {name}
+        before = dict(self.kept)
         drop_named(self.kept, name)
-        self.dropped |= names
+        self._forget(before[each] for each in before.keys() - self.kept.keys())
 
     @_locked
     def recall(self, records: Mapping[str, Any]) -> None:
@@ -110,15 +114,19 @@ class ViewModel:
             ValueError: One is not a run that was stored; the others were added.
         """
         wrong, found = [], {}
+        known = self.gone | {run.key for run in self.kept.values()}
         for name, record in records.items():
-            if name in self.kept or name in self.dropped:
+            if name in self.kept:
                 continue
             try:
                 self._runs += 1
-                found[check_name(name)] = restored(record, self._runs)
+                run = restored(record, self._runs)
+                if run.key not in known:
+                    found[check_name(name)] = run
             except ValueError as error:
                 wrong.append(f"run {name!r} of the notebook was left out: {error}")
         self.kept = {**found, **self.kept}
+        self._filed |= {run.key for run in found.values()}
         if wrong:
             raise ValueError("; ".join(wrong))
 
@@ -133,9 +141,11 @@ class ViewModel:
         self.kept[name] = self.kept.pop(name)
 
     def stored(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the kept runs of these names for the notebook's file."""
+        """Return the runs of these names that this plot kept, for the notebook's file."""
         with self.lock:
             runs = {name: self.kept[name] for name in names if name in self.kept}
+            runs = {name: run for name, run in runs.items() if not run.recalled}
+            self._filed |= {run.key for run in runs.values()}
         return {name: stored(run) for name, run in runs.items()}  # they get no more samples
 
     @_locked
@@ -209,7 +219,7 @@ class ViewModel:
         last, now = next(reversed(self.kept), ""), current_name(self.kept, "run")
         return {
             "n": self.number, "run": run and run.state(), "before": before and before.state(),
-            "before_name": last, "now_name": now, "kept": {**keys, **dict.fromkeys(self.dropped)},
+            "before_name": last, "now_name": now, "kept": keys, "gone": sorted(self.gone),
         }  # fmt: skip
 
     @_locked
