@@ -27,10 +27,17 @@ class BytePool:
     no list of objects in use, which Ctrl-C could leave inconsistent: the reference count decides.
 
     An object is not reused once its hash was computed, because CPython stores the hash in it.
+
+    Args:
+        most: Bytes of all objects that it keeps.
+        least: Bytes of an object that it keeps.
+        oldest_first: Look for a free object among the oldest, which a ring of them frees first.
     """
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(
+        self, most: int = _MOST, *, least: int = _LEAST, oldest_first: bool = False
+    ) -> None:
+        self._most, self._least, self._oldest_first = most, least, oldest_first
         self._kept: list[bytes] = []
         self._lock = threading.Lock()
         self._inside: dict[int, None] = {}  # threads in take()
@@ -42,7 +49,7 @@ class BytePool:
         Raises:
             MemoryError: There is not enough memory.
         """
-        if not _LEAST <= size <= self._most or not _REUSABLE:
+        if not self._least <= size <= self._most or not _REUSABLE:
             return _create(size)
         thread = threading.get_ident()
         if thread in self._inside:  # in a finalizer or signal handler that interrupted take()
@@ -65,8 +72,9 @@ class BytePool:
         return data
 
     def _reused(self, kept: list[bytes], size: int) -> bytes | None:
-        """Return the latest free object of a size, which becomes the newest; None if none is."""
-        for number in reversed(range(len(kept))):
+        """Return a free object of a size, which becomes the newest; None if none is."""
+        numbers = range(len(kept))
+        for number in numbers if self._oldest_first else reversed(numbers):
             if len(kept[number]) == size and _is_free(kept, number):
                 kept.append(kept.pop(number))
                 return kept[-1]
@@ -90,7 +98,9 @@ class BytePool:
         self._kept = []
 
     @staticmethod
-    def fill(data: bytes | memoryview, offset: int, source: memoryview) -> None:
+    def fill(
+        data: bytes | memoryview, offset: int, source: memoryview, *, streamed: bool = False
+    ) -> None:
         """Copy bytes into an object that take() returned and nothing else has seen, or into memory.
 
         Other threads may run meanwhile: neither `data` nor the memory of `source` is freed before
@@ -100,15 +110,36 @@ class BytePool:
             data: The object, or writable memory.
             offset: Where to begin in `data`.
             source: Contiguous bytes, at most as many as `data` has from `offset` on.
+            streamed: Bypass the caches: nobody reads the copy soon. Large objects always do.
         """
         size = len(source)
         if not 0 <= offset <= len(data) - size:
             raise ValueError(f"{size} bytes at {offset} do not fit into {len(data)}")
         target, start = ffi.from_buffer("char[]", data), ffi.from_buffer("char[]", source)
-        if len(data) < _STREAMED:
+        if len(data) < _STREAMED and not streamed:
             ffi.memmove(target + offset, start, size)
         else:
             lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
+
+
+class BytesCopy:
+    """Copy of bytes that are written, made while the DPU moves them.
+
+    Args:
+        pool: Provides the memory, at the first add().
+        size: Bytes.
+    """
+
+    __slots__ = ("_pool", "_size", "data")
+
+    def __init__(self, pool: BytePool, size: int) -> None:
+        self._pool, self._size, self.data = pool, size, b""
+
+    def add(self, offset: int, source: memoryview) -> None:
+        """Copy a part, as BytePool.fill(), past the caches: nobody reads it soon."""
+        if not self.data:
+            self.data = self._pool.take(self._size)
+        BytePool.fill(self.data, offset, source, streamed=True)
 
 
 def _create(size: int) -> bytes:

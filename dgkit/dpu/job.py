@@ -16,6 +16,7 @@ from .values import Digested, moved
 
 if TYPE_CHECKING:
     from ..dma import Queue, Transfer
+    from ..dma.byte_pool import BytesCopy
     from ..dma.completion import Completion
     from .copier import Copier, Slots
     from .region_ref import RegionRef
@@ -392,6 +393,7 @@ class TransferJob(Job):
         super().__init__(size, ref, window=_ALL_SLOTS)
         self.writes = view is not None
         self.view, self.data = view, data
+        self.copy: BytesCopy | None = None  # of the bytes to write
 
     @abstractmethod
     def _move(self, chunk: Chunk) -> Step | None:
@@ -405,10 +407,13 @@ class TransferJob(Job):
         return None
 
     def _store(self, chunk: Chunk) -> Step | None:
-        if self.writes:
-            return self._move(chunk)
-        BytePool.fill(self.data, chunk.at, self._bytes(chunk))
-        return None
+        if self.view is None:
+            BytePool.fill(self.data, chunk.at, self._bytes(chunk))
+            return None
+        step = self._move(chunk)
+        if self.copy is not None:
+            self.copy.add(chunk.at, self.view[chunk.at : chunk.at + chunk.size])
+        return step
 
     def end(self) -> None:
         """Release the bytes to write, then mark the job as ended."""

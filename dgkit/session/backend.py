@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from ..dma.byte_pool import BytesCopy
     from ..dpu.values import (
         LatencyResult,
         LatencyTask,
@@ -42,7 +43,12 @@ class Backend(Protocol):
         """Start a write of `view`, or a read if `view` is None."""
 
     def write(
-        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b"", /
+        self,
+        region: SessionRegion,
+        view: memoryview | bytes,
+        offset: int,
+        copy: BytesCopy | None = None,
+        /,
     ) -> TransferReport:
         """Write and wait.
 
@@ -50,7 +56,7 @@ class Backend(Protocol):
             region: Region to write to.
             view: The bytes.
             offset: Byte of the region to start at.
-            copy: New object of as many bytes, which is filled with them while the DPU moves them.
+            copy: Copy of the bytes, which is made while the DPU moves them.
         """
 
     def read(self, region: SessionRegion, offset: int, size: int, /) -> bytes:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from ..dma.byte_pool import BytePool
+from ..dma.byte_pool import BytePool, BytesCopy
 from ..errors import DgkitError
 from ..sizes import SMALL
 from ..types import Op
@@ -100,7 +100,7 @@ class FollowedDpu:
         self._followers: dict[int, list[Follower]] = {}
         self._in_flight: list[_InFlight] = []
         self._count = 0
-        self._pool = BytePool()
+        self._pool = BytePool(least=SMALL, oldest_first=True)  # followers keep the latest writes
         self.lock = threading.RLock()
         self.chosen = dpu
 
@@ -143,8 +143,9 @@ class FollowedDpu:
                 data = bytes(view)  # bytes as they are: not copied
                 report = self._dpu.write(region, view, offset)
             else:
-                data = self._pool.take(len(view))
-                report = self._dpu.write(region, view, offset, data)
+                copy = BytesCopy(self._pool, len(view))
+                report = self._dpu.write(region, view, offset, copy)
+                data = copy.data
             write.data = data
         finally:
             self._end(write)

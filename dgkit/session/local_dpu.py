@@ -16,6 +16,7 @@ from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
+    from ..dma.byte_pool import BytesCopy
     from ..dpu.values import (
         LatencyResult,
         LatencyTask,
@@ -68,13 +69,17 @@ class LocalDpu:
             return region.ref
 
     def write(
-        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b""
+        self,
+        region: SessionRegion,
+        view: memoryview | bytes,
+        offset: int,
+        copy: BytesCopy | None = None,
     ) -> TransferReport:
         """Write and wait; a small write runs in this thread."""
         ref = self._ref(region)
         if self.service.is_quick(ref, len(view)):
-            if copy:
-                BytePool.fill(copy, 0, memoryview(view))
+            if copy is not None:
+                copy.add(0, memoryview(view))
             return TransferReport(self.service.write_quickly(ref, offset, view), self.provider)
         return self._transfer(ref, offset, len(view), memoryview(view)).run(copy)
 

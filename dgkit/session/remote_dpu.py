@@ -34,6 +34,7 @@ from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
     from ..dma import Device
+    from ..dma.byte_pool import BytesCopy
     from ..dpu.values import LatencyTask, MeasurementListener, RateTask, WatchTask
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -62,14 +63,18 @@ class RemoteDpu:
         return Staging(self.link, device, LARGE, LARGE_SLOTS, self._timeout)
 
     def write(
-        self, region: SessionRegion, view: memoryview | bytes, offset: int, copy: bytes = b""
+        self,
+        region: SessionRegion,
+        view: memoryview | bytes,
+        offset: int,
+        copy: BytesCopy | None = None,
     ) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a slot."""
         pending = self._move_whole(region, offset, len(view), view, waits=True)
         if pending is None:
             return self._transfer(region, offset, len(view), memoryview(view)).run(copy)
-        if copy:
-            BytePool.fill(copy, 0, memoryview(view))
+        if copy is not None:
+            copy.add(0, memoryview(view))
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless

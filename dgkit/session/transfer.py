@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..dma.byte_pool import BytePool
 from ..errors import PeerError, PeerTimeout
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
+    from ..dma.byte_pool import BytesCopy
     from ..dpu.job import TransferJob
     from ..dpu.values import Moved
     from ..wire import messages
@@ -227,17 +227,14 @@ class SessionTransfer:
             progress(self.size, self.size)
         return self._report
 
-    def run(self, copy: bytes = b"") -> TransferReport:
+    def run(self, copy: BytesCopy | None = None) -> TransferReport:
         """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes.
 
         `copy` is as in Backend.write().
         """
         try:
-            if copy and (view := self._job.view) is not None:
-                self._jobs.submit(self._job)
-                BytePool.fill(copy, 0, view)
-            else:
-                self._jobs.run(self._job)
+            self._job.copy = copy
+            self._jobs.run(self._job)
             return self.wait()
         except BaseException:
             self.cancel()

@@ -94,6 +94,17 @@ def test_memory_that_nothing_refers_to_is_reused():
 
 
 @reuses
+def test_a_ring_of_small_objects_reuses_the_one_that_it_dropped():
+    pool = BytePool(least=64 << 10, oldest_first=True)
+    ring = [filled(pool, 64 << 10, number) for number in range(8)]
+    for number in range(8, 40):
+        address = id(ring.pop(0))
+        ring.append(filled(pool, 64 << 10, number))
+        assert id(ring[-1]) == address
+        assert [each[0] for each in ring] == list(range(number - 7, number + 1))
+
+
+@reuses
 def test_memory_of_a_peak_goes_back_to_the_system_while_fewer_objects_are_used():
     pool, source = BytePool(), memoryview(bytes(8 * MIB))
 

@@ -158,17 +158,21 @@ def test_each_write_of_a_session_is_in_the_history_with_its_bytes(session):
     assert session.read(region, 300_000) == bytes(shadow)
 
 
-def test_the_history_has_an_array_as_it_was_when_it_was_written(session):
-    size = 1 << 20
+@pytest.mark.parametrize("size", [100_000, 1 << 20, (5 << 20) + 1])
+def test_the_history_has_an_array_as_it_was_when_it_was_written(session, size):
+    chance = random.Random(size)
     region = session.empty(size, on="host")
     history = WriteHistory(bytes(size), 8 * size)
     session.follow_writes(region, history)
-    data = bytearray(size)
-    for number in range(1, 25):
-        data[:] = bytes([number]) * size
+    data, written = bytearray(size), []
+    for _ in range(12):
+        written.append(chance.randbytes(size))
+        data[:] = written[-1]
         session.write(region, data)
         data[:] = bytes(size)  # after the write
-        assert history.at(history.last, 0, size).data == bytes([number]) * size
+        for moment in range(max(1, history.first), history.last + 1):
+            assert history.at(moment, 0, size).data == written[moment - 1]
+    region.close()
 
 
 def test_a_write_that_was_refused_ends_in_the_history_and_later_ones_follow(session):
