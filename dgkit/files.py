@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -13,7 +14,7 @@ from .errors import AccessDenied
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 class Fd:
@@ -56,6 +57,17 @@ def check_own_folder(path: str) -> None:
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
 
 
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Add the path of a file to an OSError without one, as read() and write() raise."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.filename is not None or exc.errno is None:
+            raise
+        raise OSError(exc.errno, exc.strerror, str(path)) from exc
+
+
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
     """Open a regular file with one name; return its file descriptor.
 
@@ -79,8 +91,25 @@ def read_regular(path: Path) -> bytes:
     Raises:
         OSError: It cannot be read, or is no such file.
     """
-    with os.fdopen(open_regular(path), "rb") as file:
+    with named(path), os.fdopen(open_regular(path), "rb") as file:
         return file.read()
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """Return the content of a regular file, which may be a link, of at most `most` bytes.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file: a FIFO would block.
+        ValueError: It is larger.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    with named(path), os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{path} has more than {most} bytes, the limit")
+    return content
 
 
 def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
@@ -98,16 +127,14 @@ def write_new(path: Path, content: bytes, mode: int | None = None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     fd = os.open(path, flags, 0o666 if mode is None else 0o600)
     try:
-        with os.fdopen(fd, "wb") as out:
+        with named(path), os.fdopen(fd, "wb") as out:
             if mode is not None:
                 os.fchmod(fd, mode)
             out.write(content)
             out.flush()
             os.fsync(fd)
-    except BaseException as exc:
+    except BaseException:
         path.unlink(missing_ok=True)
-        if isinstance(exc, OSError):  # an error of write() has no path
-            raise OSError(exc.errno, exc.strerror, str(path)) from exc
         raise
 
 

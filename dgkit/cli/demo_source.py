@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from ..files import named
 from ..memory.meminfo import available_bytes
 from ..units import size_text
 from .demo_target import CHUNK, Target
@@ -44,7 +45,7 @@ class Source:
             )
 
     def read_into(self, target: Target, advance: Callable[[int, int], None]) -> None:
-        """Fill `target`, which has `size` bytes; raise OSError if the file has become shorter."""
+        """Fill `target`, which has `size` bytes; raise OSError if the file cannot be read."""
         if self._path is None:
             noise = random.Random(1).randbytes(_PERIOD) * (self.size // _PERIOD + 1)
             self._put((_TEXT + noise)[: self.size], target)
@@ -53,7 +54,7 @@ class Source:
             self._put(self._bytes, target)
             return
         done = 0
-        with self._path.open("rb", buffering=0) as file:
+        with named(self._path), self._path.open("rb", buffering=0) as file:
             while done < self.size:
                 buffer = target.buffer(done, min(CHUNK, self.size - done))
                 count = file.readinto(buffer) or 0
@@ -82,7 +83,7 @@ def _unsized(path: Path) -> bytes:
         )
     if found.st_size:
         return b""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+    with named(path), os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         data = file.read(_DEFAULT_SIZE + 1)
     if not data:
         raise click.UsageError(f"{path} is empty: use another file")

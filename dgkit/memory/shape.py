@@ -34,6 +34,8 @@ def _lengths(shape: SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsInd
     # Every NumPy array has __index__, but it works only for a single number.
     with contextlib.suppress(TypeError):
         return [operator.index(shape)]  # type: ignore[arg-type]
+    if isinstance(shape, (bytes, bytearray, memoryview)):  # data, and its bytes are no lengths
+        raise TypeError
     return list(shape)  # type: ignore[arg-type]
 
 

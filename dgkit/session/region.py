@@ -267,7 +267,7 @@ def checked_span(
         TypeError, ValueError: `region` is not a region of `session`.
     """
     if type(region) is not SessionRegion or region.session is not session:
-        raise not_of_session(session, region)
+        raise _not_of_session(session, region)
     span = region.span(offset, size)
     if region.access is refused:
         has, verb = ("read", "write") if refused is READ_ONLY else ("write", "read")
@@ -277,7 +277,20 @@ def checked_span(
     return span
 
 
-def not_of_session(session: object, value: Any) -> Exception:
+def check_region(session: object, region: Any) -> None:
+    """Check that an argument is an open region of `session`.
+
+    Raises:
+        ClosedError: The region is closed.
+        TypeError, ValueError: `region` is not a region of `session`.
+    """
+    if type(region) is not SessionRegion or region.session is not session:
+        raise _not_of_session(session, region)
+    if region.closed:
+        raise ClosedError(f"region {region.name!r} is closed")
+
+
+def _not_of_session(session: object, value: Any) -> Exception:
     """Return the error for an argument that is not a region of `session`."""
     if isinstance(value, SessionRegion):
         return ValueError(

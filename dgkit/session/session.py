@@ -14,7 +14,7 @@ from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
 from .followed_dpu import FollowedDpu
-from .region import READ_ONLY, WRITE_ONLY, SessionRegion, checked_span, not_of_session
+from .region import READ_ONLY, WRITE_ONLY, SessionRegion, check_region, checked_span
 from .region_factory import RegionFactory
 from .region_registry import RegionRegistry
 from .staging import flat
@@ -419,8 +419,7 @@ class Session:
         self._link.check()
         locals_ = [local] if isinstance(local, SessionRegion) else list(local)
         for each in (region, *locals_):
-            if each not in self.regions:
-                raise not_of_session(self, each)
+            check_region(self, each)
         queue = open_gpu_queue(
             self._sides, region, locals_, depth=depth, weak=weak, timeout=timeout, trace=trace
         )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..files import replace_file
+from ..files import read_limited, replace_file
 from ..json_input import read_json
 from . import concepts
 
@@ -280,9 +280,7 @@ def seen(notebook: Path) -> dict[str, int]:
     """Return how many hints of each concept were shown for a notebook."""
     path = notebook.parent / FILE
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            return {}
-        found = read_json(path.read_bytes())
+        found = read_json(read_limited(path, _MAX_BYTES))
     except (OSError, ValueError):
         return {}
     mine = found.get(notebook.name) if isinstance(found, dict) else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files import read_limited
 from ..json_input import read_json
 
 _MAX_BYTES = 10 << 20
@@ -41,12 +42,11 @@ def load(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
 
     Raises:
         ValueError: The file is not a notebook of format 4, or is larger than 10 MiB.
-        OSError: The file cannot be read.
+        OSError: The file cannot be read, or is not a regular file.
     """
-    if (size := path.stat().st_size) > _MAX_BYTES:
-        raise ValueError(f"{path} has {size} bytes; the limit is {_MAX_BYTES}")
+    content = read_limited(path, _MAX_BYTES)
     try:
-        notebook = read_json(path.read_bytes())
+        notebook = read_json(content)
         metadata, cells = notebook.get("metadata", {}), notebook["cells"]
         right = isinstance(metadata, dict) and isinstance(cells, list) and all(map(_is_cell, cells))
     except (ValueError, KeyError, TypeError, AttributeError):

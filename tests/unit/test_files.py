@@ -2,12 +2,18 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
 from dgkit.cli.json_file import write_document
 from dgkit.doctor.collect.snapshot import Snapshot
-from dgkit.files import replace_file, write_new
+from dgkit.cli.demo_source import Source
+from dgkit.cli.demo_target import HostTarget
+from dgkit.doca_trace import functions
+from dgkit.doca_trace.trace_file import read_trace
+from dgkit.files import read_limited, replace_file, write_new
+from dgkit.teach import hints, student_notebook
 
 
 def _replaced_by_json(path):
@@ -79,3 +85,40 @@ def test_a_new_file_has_its_mode_whatever_the_umask_is_and_replaces_none(tmp_pat
     with pytest.raises(FileExistsError):
         write_new(path, b"second")
     assert path.read_bytes() == b"first"
+
+
+UNREADABLE = Path("/proc/self/mem")  # its first byte is not mapped: EIO
+
+
+def _fill(path, folder):
+    (folder / "file").write_bytes(b"x")
+    source = Source(folder / "file")
+    source._path = path
+    source.read_into(HostTarget(memoryview(bytearray(1))), lambda *_: None)
+
+
+@pytest.mark.parametrize("read", [
+    lambda path, _: Source(path),
+    _fill,
+    lambda path, _: read_trace(path, functions.load()),
+    lambda path, _: student_notebook.load(path),
+    lambda path, _: read_limited(path, 1),
+])  # fmt: skip
+def test_an_error_while_a_file_is_read_names_the_file(read, tmp_path):
+    with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):
+        read(UNREADABLE, tmp_path)
+
+
+def test_a_file_without_an_end_and_one_that_would_block_are_no_notebooks(tmp_path):
+    os.mkfifo(tmp_path / hints.FILE)
+    for path in (tmp_path / hints.FILE, Path("/dev/zero")):
+        with pytest.raises(OSError, match=f"not a regular file: '{path}'"):
+            student_notebook.load(path)
+    assert hints.seen(tmp_path / "lab.ipynb") == {}
+
+
+def test_no_more_than_the_limit_is_read(tmp_path):
+    (tmp_path / "file").write_bytes(b"abcd")
+    assert read_limited(tmp_path / "file", 4) == b"abcd"
+    with pytest.raises(ValueError, match="file has more than 3 bytes, the limit"):
+        read_limited(tmp_path / "file", 3)

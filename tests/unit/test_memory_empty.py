@@ -178,7 +178,9 @@ def test_a_forgotten_memory_gives_its_fds_back():
     assert open_fds() == before
 
 
-@pytest.mark.parametrize("shape", [1.5, (2, 1.0), "12", None, (2, "3"), object()])
+@pytest.mark.parametrize("shape", [
+    1.5, (2, 1.0), "12", None, (2, "3"), object(), b"4", bytearray(b"4"), memoryview(b"4"),
+])  # fmt: skip
 def test_a_shape_that_is_not_whole_is_a_type_error_that_shows_it(shape):
     with pytest.raises(TypeError, match="shape is"):
         dgkit.empty(shape)
