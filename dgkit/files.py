@@ -10,7 +10,7 @@ import stat
 from itertools import starmap
 from pathlib import Path
 
-from .errors import AccessDenied
+from .errors import AccessDenied, LimitReached
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -55,6 +55,29 @@ def check_own_folder(path: str) -> None:
     found = os.stat(path)  # noqa: PTH116 - at each handshake: pathlib takes five times as long
     if not is_own(found):
         raise AccessDenied(f"{path} is writable by other users, or not yours: `chmod 700 {path}`")
+
+
+def check_descriptors(what: str, needed: int) -> None:
+    """Check that `needed` file descriptors are free, for what `what` names.
+
+    If libzmq reached the limit later, it would abort the process (epoll.cpp).
+
+    Raises:
+        LimitReached: Fewer are left.
+    """
+    taken: list[int] = []
+    try:
+        while len(taken) < needed:
+            taken.append(os.eventfd(0, os.EFD_CLOEXEC))
+    except OSError as exc:
+        raise LimitReached(
+            exc.errno,
+            f"{what} needs {needed} file descriptors and {len(taken)} are left: close some, or "
+            "raise the limit (`ulimit -n`)",
+        ) from exc
+    finally:
+        for fd in taken:
+            os.close(fd)
 
 
 @contextlib.contextmanager

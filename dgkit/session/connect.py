@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import LimitReached, Unsupported
+from ..errors import Unsupported
+from ..files import check_descriptors
 from ..types import DOCA, OWN_EXPORT
 from . import argument_checks
 
@@ -85,7 +85,7 @@ def connect(
         raise ValueError(f"gpu={gpu!r} is for the provider 'cuda', not for {provider!r}")
     if pci is not None and address is None and provider not in DOCA:
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
-    _check_descriptors(_DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
+    check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
     if address is not None and host is not None:
         return _open_two(address, host, keys, timeout)
     if address is not None:
@@ -109,26 +109,6 @@ def inspect(
     where = parse(address)
     with contextlib.closing(Connection(where, identity(where, keys))) as link:
         return greet(link, timeout), link.ask(Stats, timeout=timeout).counters
-
-
-def _check_descriptors(needed: int) -> None:
-    """Raise LimitReached if too few descriptors are left.
-
-    If libzmq reached the limit later, it would abort the process (epoll.cpp).
-    """
-    taken: list[int] = []
-    try:
-        while len(taken) < needed:
-            taken.append(os.eventfd(0, os.EFD_CLOEXEC))
-    except OSError as exc:
-        raise LimitReached(
-            exc.errno,
-            f"a session needs {needed} descriptors and {len(taken)} are left: close some, or "
-            "raise the limit (`ulimit -n`)",
-        ) from exc
-    finally:
-        for fd in taken:
-            os.close(fd)
 
 
 def _with_software_dpu(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ClosedError
+from ..files import check_descriptors
 from ..live_set import LiveSet
 from .address import Address, parse
 from .error_codec import to_exception
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import zmq
 
     from .messages import Ended
+
+_DESCRIPTORS = 8  # more than one takes
 
 
 class Subscriptions:
@@ -53,7 +56,9 @@ class Subscriptions:
 
         Raises:
             ClosedError: The connection is closed.
+            LimitReached: Too few file descriptors are left.
         """
+        check_descriptors("a monitor", _DESCRIPTORS)
         address = self._resolve(parse(endpoint))
         with self._lock:
             if self._closed:

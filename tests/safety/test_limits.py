@@ -74,6 +74,41 @@ assert 0 < refused < 14, refused
 print("ok")
 """
 
+SESSION = """
+import os, resource, sys
+import dgkit, dgkit.session.monitor, numpy
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
+CALLS = {
+    "empty": lambda session: session.empty(64).close(),
+    "register": lambda session: session.register(bytearray(64)).close(),
+    "monitor": lambda session: session.monitor(next(iter(session.regions)), size=8).close(),
+}
+call, refused = CALLS[sys.argv[1]], 0
+for spare in range(20):
+    with dgkit.connect() as session:
+        if sys.argv[1] == "monitor":
+            session.empty(8)
+            call(session)
+        held = []
+        try:
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            pass
+        for _ in range(spare):
+            os.close(held.pop())
+        try:
+            call(session)
+        except dgkit.DgkitError as error:
+            assert isinstance(error, dgkit.LimitReached), repr(error)
+            refused += 1
+        for fd in held:
+            os.close(fd)
+        call(session)
+assert 0 < refused < 20, refused
+print("ok")
+"""
+
 ADDRESS_SPACE = """
 import resource, dgkit
 dgkit.empty(1).close()
@@ -92,6 +127,11 @@ def test_one_memory_more_than_files_may_be_open_is_a_named_limit_and_nothing_lea
 
 def test_whatever_step_meets_the_limit_of_files_refuses_and_gives_all_back():
     assert run(OPENS) == "ok\n"
+
+
+@pytest.mark.parametrize("call", ["empty", "register", "monitor"])
+def test_a_session_names_the_limit_of_files_whatever_step_meets_it(call):
+    assert run(SESSION, call) == "ok\n"
 
 
 def test_too_little_address_space_is_a_named_limit():

@@ -111,6 +111,8 @@ static int receive_reply(struct dg_exporter *p, struct dg_share_reply *a, int fd
 	*n_fds = 0;
 	TRY(wait_readable(p->fd, deadline_ns));
 	ssize_t n = dg_unix_socket_recv(p->fd, a, sizeof *a, fds, n_fds);
+	if (n == -ECONNRESET) /* reported once, before a reply that was sent earlier */
+		n = dg_unix_socket_recv(p->fd, a, sizeof *a, fds, n_fds);
 	if (n == (ssize_t)sizeof *a && a->magic == SHARE_MAGIC)
 		return 0;
 	close_fds(fds, n_fds);
@@ -180,12 +182,13 @@ static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg
 	q->magic = SHARE_MAGIC;
 	q->version = SHARE_VERSION;
 	q->tag = ++p->tag;
-	ssize_t n = dg_unix_socket_send(p->fd, q, sizeof *q, NULL, 0);
-	if (n < 0)
-		return n == -EAGAIN ? -ETIMEDOUT : -ENOTCONN;
+	if (dg_unix_socket_send(p->fd, q, sizeof *q, NULL, 0) == -EAGAIN)
+		return -ETIMEDOUT;
+	/* Also after another error: an exporter that refuses the connection has sent the reason. */
 	int rc = receive_reply(p, a, fds, n_fds, deadline_ns);
 	p->late_replies += rc == -ETIMEDOUT;
-	return rc || a->tag == q->tag ? rc : -EPROTONOSUPPORT;
+	bool refused = a->error && a->tag == SHARE_NO_TAG;
+	return rc || a->tag == q->tag || refused ? rc : -EPROTONOSUPPORT;
 }
 
 /* Connects p->fd, and checks who owns the socket. Called without the lock: the exporter may delay

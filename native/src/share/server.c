@@ -177,6 +177,25 @@ void dg_share_server_unwatch(int fd, int pidfd)
 		epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, pidfd, NULL);
 }
 
+/* Ends a connection with a reply that says why. A request that has arrived is read first: the
+ * kernel would report it to the importer as ECONNRESET, before the reply. */
+static void refuse(int fd)
+{
+	struct dg_share_reply a = {
+		.magic = SHARE_MAGIC, .version = SHARE_VERSION, .error = EMFILE, .tag = SHARE_NO_TAG};
+	struct dg_share_request q;
+	int fds[2], n_fds = 0;
+	snprintf(a.text, sizeof a.text,
+		 "the exporter (process %d) has no free file descriptor: close some there, or raise "
+		 "its limit (`ulimit -n`)",
+		 (int)getpid());
+	dg_unix_socket_recv(fd, &q, sizeof q, fds, &n_fds);
+	for (int i = 0; i < n_fds; i++)
+		close_peer_fd(fds[i]);
+	dg_unix_socket_send(fd, &a, sizeof a, NULL, 0);
+	close(fd);
+}
+
 /* Rejects a connection. The process has no free fds, and a connection that is not accepted would
  * wake the thread forever: closing the spare fd makes room to accept the connection and close
  * it. */
@@ -188,7 +207,7 @@ static void reject_one(void)
 		close(server.spare_fd);
 		int fd = accept4(server.listen_fd, NULL, NULL, SOCK_CLOEXEC);
 		if (fd >= 0)
-			close(fd);
+			refuse(fd);
 	}
 	server.spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }

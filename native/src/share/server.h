@@ -39,6 +39,8 @@ enum dg_share_request_kind {
 	SHARE_PUT = 4,
 	SHARE_ATOMIC = 5
 };
+/* Tag of a reply to a connection that the exporter refuses before it has read a request. */
+enum { SHARE_NO_TAG = 0 };
 /* `size` of an IMPORT: only threads of the importing process will access the memory, not a
  * device. */
 enum { SHARE_BY_CPU = 1 };
