@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dma.byte_pool import BytePool
-from ..errors import DgkitError
+from ..errors import DgkitError, again
 from ..sizes import CACHED, COPY_CHUNK, GPU_CHUNK, GPU_LEAST, INLINE_MAX, WINDOW
 from ..types import Op
 from .values import Digested, moved
@@ -208,7 +208,7 @@ class Job(ABC):
 
     def fail(self, error: Exception) -> None:
         """End the job early, unless it has failed already; a step in flight still completes."""
-        self.error = self.error or error
+        self.error = self.error or error.with_traceback(None)
 
     def cancel(self, error: Exception) -> None:
         """End the job early with an error, from any thread."""
@@ -248,7 +248,7 @@ class Job(ABC):
     def _check(self) -> None:
         """Raise the error, unless all bytes were done before it occurred."""
         if self.error is not None and (self.done < self.size or not self._started):
-            raise self.error.with_traceback(None)
+            raise again(self.error)
 
     def result(self) -> Any:
         """Return the result of a job that has ended, or raise its error."""

@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from ..dpu.values import WatchTask
-from ..errors import ClosedError, LimitReached
+from ..errors import ClosedError, LimitReached, again
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled as Sampled
 from . import argument_checks
@@ -143,7 +143,7 @@ class Monitor:
         """
         with self._lock:
             if self._dead is not None:
-                raise self._dead.with_traceback(None)
+                raise again(self._dead)
             if self.region.closed:  # scratch memory would still yield blocks
                 self._raise_if_ended()
             blocks = self._source.take()
@@ -169,7 +169,7 @@ class Monitor:
             self._source.free()
             self._free_scratch()
         assert error is not None
-        raise error
+        raise again(error)
 
     def close(self) -> None:
         """End the monitor; both sides have freed its resources on return. Idempotent."""

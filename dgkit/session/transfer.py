@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import PeerError, PeerTimeout
+from ..errors import PeerError, PeerTimeout, again
 from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
@@ -154,7 +154,7 @@ class SessionTransfer:
                 result = self._job.result()
                 self._report = TransferReport(result, self._provider, self.over_wire)
             except Exception as exc:
-                self._error = exc
+                self._error = exc.with_traceback(None)
         return self._job.ended
 
     def cancel(self) -> None:
@@ -221,7 +221,7 @@ class SessionTransfer:
             if progress is not None:
                 progress(self._job.done, self.size)
         if self._error is not None:
-            raise self._error.with_traceback(None)
+            raise again(self._error)
         assert self._report is not None
         if progress is not None:
             progress(self.size, self.size)

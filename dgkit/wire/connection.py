@@ -23,7 +23,7 @@ from typing import Any
 
 import zmq
 
-from ..errors import ClosedError, PeerError, PeerTimeout
+from ..errors import ClosedError, PeerError, PeerTimeout, again
 from .address import Address
 from .client_socket import ClientSocket
 from .error_codec import to_exception
@@ -100,7 +100,7 @@ class Connection:
     def check(self) -> None:
         """Raise the error that ended the connection, if it has ended."""
         if self.dead is not None:
-            raise self.dead.with_traceback(None)
+            raise again(self.dead)
 
     def tie(self, other: Connection) -> None:
         """End this connection when another one ends; a forked child disowns both.
@@ -224,11 +224,12 @@ class Connection:
             self._socket.send(message, _NOBLOCK)
         except zmq.Again:
             del self._pending[pending.number]
-            self._drain()
-            self._check_monitor()
-            raise self.dead or PeerTimeout(
-                f"{self.address.endpoint} accepts no more requests"
-            ) from None
+        else:
+            return
+        self._drain()
+        self._check_monitor()
+        self.check()
+        raise PeerTimeout(f"{self.address.endpoint} accepts no more requests")
 
     def note_undone(self, number: int, then: Callable[[], None] | None) -> None:
         """Have the next request of any kind be preceded by cancel_undone(). For finalizers.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import PeerError
+from ..errors import PeerError, again
 
 
 class ReplyLost(PeerError):
@@ -39,7 +39,7 @@ class Pending:
     def result(self) -> Any:
         """Return the reply, or raise the exception that the request failed with."""
         if self.error is not None:
-            raise self.error.with_traceback(None)
+            raise again(self.error)
         return self.reply
 
     def undo(self) -> None:

@@ -266,7 +266,7 @@ def test_what_cannot_be_served_is_refused_with_the_way_out(monkeypatch: Any) -> 
         for each in closed:
             each.close()
         for pair in ((dpu, closed[0]), (closed[1], host)):
-            with pytest.raises(dgkit.ClosedError, match="region .* is closed"):
+            with pytest.raises(dgkit.ClosedError, match=r"region .* is closed"):
                 session.gpu_queue(*pair)
         with pytest.raises(ValueError, match="the limit of a GPU queue is 16384"):
             session.gpu_queue(dpu, host, depth=1 << 15)

@@ -1,5 +1,6 @@
 """A side that dies, stops, forks or is busy: the other one knows at once, and nothing is left."""
 
+import contextlib
 import gc
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import threading
 import time
 import warnings
+import weakref
 from pathlib import Path
 
 import pytest
@@ -144,6 +146,25 @@ def test_a_software_dpu_that_is_killed_is_peer_lost_and_close_cleans_up():
         _for_ever(lambda: session.write(region, b"x"))
     session.close()
     assert not path.exists()
+
+
+def _lose(session, region):
+    """Kill the agent under reads and what else keeps its error; return what must be freed."""
+    started = [session.start_read(region, region.size) for _ in range(4)]
+    os.kill(session.owned_pid, signal.SIGKILL)
+    for call in (*(each.wait for each in started), session.stats, lambda: session.read(region, 1)):
+        with contextlib.suppress(PeerLost, TransferError):
+            call()
+    return [weakref.ref(each) for each in (*started, *(each._job for each in started))]
+
+
+def test_the_error_of_a_lost_agent_keeps_no_variable_of_its_callers():
+    with dgkit.connect() as session, session.empty(4 * MIB) as region:
+        gc.disable()
+        try:
+            assert [each() for each in _lose(session, region)] == [None] * 8
+        finally:
+            gc.enable()
 
 
 def test_a_host_killed_under_a_dpu_fails_its_transfers_and_requests_at_once():

@@ -121,3 +121,22 @@ def test_negative_or_undefined_seconds_are_a_value_error_that_names_them(seconds
 def test_seconds_that_are_no_number_are_a_type_error():
     with pytest.raises(TypeError):
         _ffi.nanoseconds("1")
+
+
+@pytest.mark.parametrize("error", [
+    dgkit.PeerLost("the agent is gone"),
+    dgkit.errors.RegionBusy(errno.EBUSY, "in flight"),
+    dgkit.errors.DeviceUnavailable(errno.ENODEV, "no GPU", check="cuda"),
+    dgkit.TransferError("read failed", "a completion"),
+    dgkit.ExportError("memory cannot be exported", check="dmabuf"),
+    OSError(errno.EIO, "failed", "a file"),
+], ids=lambda error: type(error).__name__)  # fmt: skip
+def test_an_error_that_is_raised_again_is_equal_and_keeps_nothing_of_its_caller(error):
+    error.__cause__ = ValueError("why")
+    with pytest.raises(type(error)) as raised:
+        raise errors.again(error)
+    assert raised.value is not error
+    assert (str(raised.value), raised.value.args) == (str(error), error.args)
+    assert vars(raised.value) == vars(error)
+    assert raised.value.__cause__ is error.__cause__
+    assert error.__traceback__ is None

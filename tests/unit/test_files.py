@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dgkit.cli.json_file import write_document
-from dgkit.doctor.collect.snapshot import Snapshot
 from dgkit.cli.demo_source import Source
 from dgkit.cli.demo_target import HostTarget
+from dgkit.cli.json_file import write_document
 from dgkit.doca_trace import functions
 from dgkit.doca_trace.trace_file import read_trace
+from dgkit.doctor.collect.snapshot import Snapshot
 from dgkit.files import read_limited, replace_file, write_new
 from dgkit.teach import hints, student_notebook
 
