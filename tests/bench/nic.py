@@ -81,11 +81,12 @@ extern "C" __global__ void dma_copy(Q *q, const ends *e, int count, u64 *cycles,
 {
     doca_gpu_buf from = buf(e->local, 8, e->lkey), to = buf(e->remote, 8, e->rkey);
     doca_gpu_dma *dma = (doca_gpu_dma *)q;
+    const u64 first = q->sq_rsvd_index; /* a copy has no ticket */
     for (int i = 0; i < count; i++) {
         const u64 before = (u64)clock64();
         *bad += doca_gpu_dev_dma_memcpy(dma, &from, 0, &to, 0, 8) != 0;
         doca_gpu_dev_dma_commit(dma);
-        *bad += wait_for(q, q->sq_rsvd_index - 1) != 0;
+        *bad += wait_for(q, first + i) != 0;
         cycles[i] = (u64)clock64() - before;
     }
 }
