@@ -82,9 +82,10 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     is missing or additional. Several traces, such as those of host and DPU, are replayed at the
     same time. The exit code is 1 if something differs.
 
-    Calls that are not replayed are counted by function, with the reason: those of doca_verbs*.h,
-    doca_gpunetio.h, doca_umem.h, doca_uar.h, doca_buf_array.h, doca_rdma.h and doca_rdma_bridge.h,
-    and those of an object that such a call, or one of a library that dgkit does not know, returned.
+    GPUs are emulated, and kernels are not replayed. Calls that are not replayed are counted by
+    function, with the reason: those of doca_eth_*.h and doca_flow.h, those of an object that such
+    a call, or one of a library that dgkit does not know, returned, and those after a callback that
+    may wait for a kernel.
 
     \b
     Examples:

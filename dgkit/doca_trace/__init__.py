@@ -5,6 +5,7 @@ functions.py     what is known of each function: the kinds of its parameters
 trace_file.py    a trace, read and checked
 replay.py        replays the calls of one trace, in a process of its own
 trace_values.py  values of a trace, in that process
+replay_peers.py  what the replays of several traces tell each other
 comparison.py    replays traces, and collects the differences
 """
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from .trace_file import Call, Trace
 
-_WAIT_S = 5.0
+_WAIT_S, _START_S = 5.0, 15.0  # without a call of the other side; before its first one
 _IDLE_S = 0.05  # then progress is made while waiting: the other side may need it
 _ENDS = ("doca_mmap_stop", "doca_mmap_destroy", "doca_sync_event_stop", "doca_sync_event_destroy")
 _COUNT = struct.Struct("=Q")
@@ -75,6 +75,9 @@ def _by_descriptors(trace: Trace, other: Trace, number: int) -> list[Requirement
         if blob not in own:
             continue
         owner = own[blob][1].arguments[0]
+        if call.name == "doca_rdma_connect":
+            found += _until_the_end(trace, other, number, call)
+            continue
         last = _last_use(other, call.outputs[0]) if call.outputs else 0
         found += [
             Requirement(index, number, last + 1)
@@ -93,6 +96,25 @@ def _descriptors(trace: Trace, kind: str) -> dict[Any, tuple[int, Call]]:
         for blob in call.values_of(kind):
             found.setdefault(blob, (index, call))
     return found
+
+
+def _until_the_end(trace: Trace, other: Trace, number: int, connect: Call) -> list[Requirement]:
+    """Return that contexts stop when the other side has used the connection, or seen its end."""
+    later = other.calls[other.calls.index(connect) :]
+    first = next((call for call in later if _ends_connections(call)), other.calls[-1])
+    count = other.calls.index(first)
+    return [
+        Requirement(index, number, count)
+        for index, call in enumerate(trace.calls)
+        if call.name == "doca_ctx_stop"
+    ]
+
+
+def _ends_connections(call: Call) -> bool:
+    return call.name == "doca_ctx_stop" or any(
+        callback.function.name == "doca_rdma_connection_disconnection_cb_t"
+        for callback in call.callbacks
+    )
 
 
 def _last_use(trace: Trace, handle: Any) -> int:
@@ -118,13 +140,15 @@ class Gate:
         self._index, self._waits, self._progress = index, waits[::-1], progress
 
     def wait(self, index: int) -> None:
-        """Wait for what the call needs, at most 5 s: then the other side differs."""
+        """Wait for what the call needs, until the other side did nothing for 5 s: it differs."""
         while self._waits and self._waits[-1].index <= index:
             wait = self._waits.pop()
-            start = time.monotonic()
-            while self._count(wait.other) < wait.count:
+            start, seen = time.monotonic(), self._count(wait.other)
+            while (count := self._count(wait.other)) < wait.count:
+                if count != seen:
+                    start, seen = time.monotonic(), count
                 waited = time.monotonic() - start
-                if waited > _WAIT_S:
+                if waited > (_WAIT_S if count else _START_S):
                     break
                 if waited > _IDLE_S:
                     self._progress()

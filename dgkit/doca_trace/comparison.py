@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DgkitError
-from .causal_order import Requirement, requirements
+from .causal_order import requirements
 from .functions import load, recorder_folder
 from .trace_file import Trace, read_trace
 
@@ -80,9 +80,14 @@ def compare(paths: Sequence[Path]) -> Comparison:
         (Path(folder) / "devices").write_text(_devices(traces))
         (Path(folder) / "counts").write_bytes(bytes(8 * len(traces)))
         (Path(folder) / "runtime").mkdir(mode=0o700)
-        waits = requirements(traces)
+        shared = {
+            "counts": str(Path(folder) / "counts"),
+            "verbs": [index for index, trace in enumerate(traces) if trace.has_verbs],
+            "kernels": any(trace.has_kernels for trace in traces),
+        }
         runs = [
-            _Run(trace, Path(folder), index, waits[index]) for index, trace in enumerate(traces)
+            _Run(trace, Path(folder), shared | {"index": index, "waits": [*map(astuple, waits)]})
+            for index, (trace, waits) in enumerate(zip(traces, requirements(traces), strict=True))
         ]
         with ThreadPoolExecutor(len(runs)) as pool:
             try:
@@ -95,7 +100,7 @@ def compare(paths: Sequence[Path]) -> Comparison:
 class _Run:
     """The process that replays one trace."""
 
-    def __init__(self, trace: Trace, folder: Path, index: int, waits: list[Requirement]) -> None:
+    def __init__(self, trace: Trace, folder: Path, plan: dict[str, Any]) -> None:
         self._trace, self._folder = trace, folder
         header = trace.header
         calls = sum(1 for _ in trace.every_call())
@@ -103,7 +108,6 @@ class _Run:
             str(trace.path), str(header.get("doca"))[:32], header.get("softdoca") is True, calls,
             trace.is_complete,
         )  # fmt: skip
-        plan = {"counts": str(folder / "counts"), "index": index, "waits": [*map(astuple, waits)]}
         search = os.pathsep.join(sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, str(trace.path), json.dumps(plan), search],
@@ -181,6 +185,7 @@ class _Run:
             "SOFTDOCA_DEVICES": str(self._folder / "devices"),
             "SOFTDOCA_FAULTS": self._trace.faults,
             "SOFTDOCA_LIB": str(recorder_folder().parent),
+            "CUDA_VISIBLE_DEVICES": "",  # GPUs are emulated
             "XDG_RUNTIME_DIR": str(self._folder / "runtime"),
         }
 
@@ -210,6 +215,8 @@ def _devices(traces: Sequence[Trace]) -> str:
             else:
                 continue
             counts[side] = max(counts[side], len(call.entries))
+    if counts["both"]:  # it has its own representor
+        del counts["host"]
     found = [f"side={side}" for side, count in counts.items() for _ in range(count)]
     recorded = next((trace.functions for trace in traces if any(trace.functions)), found)
     return "".join(

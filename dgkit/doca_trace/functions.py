@@ -12,15 +12,7 @@ from typing import Any
 from ..files import installed_softdoca
 
 OUTPUTS = "HL1248DABNF"
-# Headers whose functions are replayed, but for _NEEDS_GPU. The others are RDMA's, and those of
-# GPUNetIO, Verbs and the GPU's data path: kernels do their work, and what they do is in no trace.
-_REPLAYED = (
-    *("buf", "buf_inventory", "buf_pool", "clock", "comch", "comch_consumer", "comch_producer"),
-    *("ctx", "dev", "dma", "graph", "mmap", "mmap_advise", "pe", "sync_event"),
-)
-_NEEDS_GPU = {
-    *("doca_mmap_set_dmabuf_memrange", "doca_ctx_set_datapath_on_gpu", "doca_dma_get_gpu_handle"),
-}
+_NETWORK = ("doca_eth_", "doca_flow")  # headers whose functions are not replayed
 _WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint64_t": 64, "size_t": 64}
 
 
@@ -62,12 +54,8 @@ class Function:
     @property
     def why_not_replayed(self) -> str:
         """Why a replay does not call it; empty if it does."""
-        if self.name in _NEEDS_GPU:
-            return "it needs a GPU"
-        if self.header == "doca_rdma.h":
-            return "RDMA is not replayed"
-        if self.header.removeprefix("doca_").removesuffix(".h") not in _REPLAYED:
-            return f"those of {self.header} work for kernels, which are in no trace"
+        if self.header.startswith(_NETWORK):
+            return f"those of {self.header} need a network interface"
         return ""
 
 

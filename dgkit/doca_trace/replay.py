@@ -21,17 +21,22 @@ from typing import Any
 
 from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
-from .trace_file import Call, Callback, Trace, read_trace
+from .replay_peers import Peers
+from .trace_file import Call, Callback, Trace, number_of, read_trace
 from .trace_values import CannotReplayError, Values, event_key, is_subject
 
-PARTS = ("common", "dma", "comch")
+PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio")
 _WAIT_S, _LEAST_WAIT_S = 5.0, 0.1  # for a callback: less with each that did not come
 _IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
 _DRAIN = 1000  # calls of doca_pe_progress at the end
 _MOST_ADDRESS_SPACE = 16 << 30
 _SUCCESS, _AGAIN = 0, 5
 _PASSING = (1, 3)  # DOCA_CTX_STATE_STARTING, _STOPPING
-_NOT_COMPARED = {"vhca_id", "sf_index", "error_margin_nsecs"}  # a device's identity, a time
+_NOT_COMPARED = {  # identities, and a time
+    *("vhca_id", "sf_index", "error_margin_nsecs", "mkey", "umem_id", "id"),
+    *("doca_verbs_qp_get_qpn", "doca_verbs_cq_get_cqn"),
+}
+_DATA_PATH = ("doca_pe_progress", "doca_task_submit", "doca_task_submit_ex")
 _PROGRESS, _GET_STATE = "doca_pe_progress", "doca_ctx_get_state"
 
 
@@ -41,12 +46,13 @@ class Replay:
     Args:
         trace: The trace.
         functions: What is known of the functions.
-        folder: Where all replays put the descriptors that they export.
+        plan: With what it is replayed at the same time: comparison.py.
     """
 
-    def __init__(self, trace: Trace, functions: Functions, folder: Path) -> None:
-        self._trace, self._doca = trace, ctypes.CDLL(None)
-        self._values = Values(trace, functions.callbacks, self._deliver, folder)
+    def __init__(self, trace: Trace, functions: Functions, plan: dict[str, Any]) -> None:
+        self._trace, self._plan, self._doca = trace, plan, ctypes.CDLL(None)
+        self._peers = Peers(Path(plan["counts"]).parent, plan["index"], plan["verbs"])
+        self._values = Values(trace, functions.callbacks, self._deliver, self._peers)
         self._expected: dict[tuple[str, int, Any], deque[Callback]] = defaultdict(deque)
         self._order: dict[tuple[str, Any], deque[Callback]] = defaultdict(deque)
         recorded = (callback for call in trace.every_call() for callback in call.callbacks)
@@ -55,16 +61,14 @@ class Replay:
             self._order[_source(callback)].append(callback)
         self._states = [call for call in trace.every_call() if call.name == _GET_STATE]
         self._missing = 0  # callbacks
+        self._ended = ""  # why nothing more is replayed
         self._current: Call | None = None
         self._failure: BaseException | None = None
         self._engines: list[Any] = []
 
-    def run(self, plan: dict[str, Any]) -> None:
-        """Replay all calls, then whatever is left to be completed.
-
-        Args:
-            plan: With what it is replayed at the same time: comparison.py.
-        """
+    def run(self) -> None:
+        """Replay all calls, then whatever is left to be completed."""
+        plan = self._plan
         waits = [Requirement(*wait) for wait in plan["waits"]]
         gate = Gate(Path(plan["counts"]), plan["index"], waits, self._progress_all)
         for index, call in enumerate(self._trace.calls):
@@ -77,7 +81,21 @@ class Replay:
         self._check_failure()
         for queue in self._expected.values():
             for callback in queue:
-                _differ("missing callback", callback.parent, _event(callback), "no callback")
+                assert callback.parent is not None
+                self._miss(callback.parent, callback)
+
+    def _end(self) -> None:
+        """Replay no more: a kernel, which is not replayed, may do what the next calls need."""
+        self._ended = "kernels are not replayed, and a callback before it may wait for one"
+        self._peers.put("ended", b"")
+
+    def _differ(self, kind: str, call: Call | None, recorded: str, replayed: str) -> None:
+        """Report a difference, unless it may be for want of a kernel."""
+        is_of_data = call is None or call.name in _DATA_PATH
+        if self._plan["kernels"] and (is_of_data or self._peers.get("ended") is not None):
+            self._end()
+        else:
+            _write_difference(kind, call, recorded, replayed)
 
     # ---- calls ----
 
@@ -97,8 +115,8 @@ class Replay:
         function = call.function
         if function is None:
             raise CannotReplayError("this dgkit does not know the function")
-        if function.why_not_replayed:
-            raise CannotReplayError(function.why_not_replayed)
+        if why := self._ended or function.why_not_replayed:
+            raise CannotReplayError(why)
         arguments = self._values.arguments(call, function)
         _write({"at": call.number, "f": call.name})
         call.is_replayed = True
@@ -132,6 +150,8 @@ class Replay:
     def _progress(self, call: Call, engine: Any) -> None:
         """Make progress until the recorded callbacks were called."""
         patience = max(_WAIT_S / (1 + self._missing), _LEAST_WAIT_S)
+        if self._plan["kernels"]:
+            patience = _LEAST_WAIT_S
         start = time.monotonic()
         self._doca.doca_pe_progress(engine)
         while not all(callback.is_done for callback in call.callbacks):
@@ -156,7 +176,11 @@ class Replay:
                 callback.is_done = True
                 self._missing += 1
                 self._expected[event_key(callback)].remove(callback)
-                _differ("missing callback", call, _event(callback), "no callback")
+                self._miss(call, callback)
+
+    def _miss(self, call: Call, callback: Callback) -> None:
+        """Report a callback that did not come."""
+        self._differ("missing callback", call, _event(callback), "no callback")
 
     # ---- results ----
 
@@ -164,9 +188,10 @@ class Replay:
         kind = function.result.kind
         if kind in "ri":
             recorded = call.result & ((1 << function.result.bits) - 1)
-            if recorded != result:
+            self._values.note_number(call, result)
+            if recorded != result and function.name not in _NOT_COMPARED:
                 as_text = _code if kind == "r" else str
-                _differ("result", call, as_text(recorded), as_text(result))
+                self._differ("result", call, as_text(recorded), as_text(result))
         elif kind != "v":
             self._compare_value(call, function.result, result, call.result, is_new=False)
         if call.result != _SUCCESS or result != _SUCCESS or kind != "r":
@@ -177,6 +202,7 @@ class Replay:
 
     def _compare_outputs(self, call: Call, function: Function, arguments: list[Any]) -> None:
         given = [i for i in function.outputs if call.arguments[i] is not None]
+        numbers = self._trace.returned.get(call.number, ())
         for index, recorded in zip(given, call.outputs, strict=False):
             parameter = function.parameters[index]
             found = int.from_bytes(bytes(arguments[index])[: _size(parameter)], "little")
@@ -188,10 +214,12 @@ class Replay:
             elif parameter.kind == "L":
                 self._take_list(call, found, arguments[index + 1])
                 self._values.take_handle(recorded, found)
+            elif parameter.kind == "A" and number_of(recorded) in numbers:
+                self._values.take_memory(number_of(recorded), found, call.arguments[1])
             elif parameter.kind != "N" and not self._is_early(call, found):
                 self._compare_value(call, parameter, found, recorded, is_new=function.makes)
-        if function.name == "doca_mmap_create_from_export":
-            self._import(call)
+        if function.name == "doca_mmap_create_from_export" and numbers:
+            self._values.import_memory(self._values.handles[call.outputs[0]], numbers[0])
 
     def _is_early(self, call: Call, state: int) -> bool:
         """Return whether a context is in a state already that was recorded a little later."""
@@ -220,19 +248,13 @@ class Replay:
         if value != recorded:
             what = "state" if "doca_ctx_states" in parameter.type else "value"
             label = f"{name} = " if name else ""
-            _differ(what, call, f"{label}{_shown(recorded)}", f"{label}{_shown(value)}")
+            self._differ(what, call, f"{label}{_shown(recorded)}", f"{label}{_shown(value)}")
 
     def _take_list(self, call: Call, address: int, count: Any) -> None:
         number = int.from_bytes(bytes(count)[:4], "little")
         found = (ctypes.c_uint64 * number).from_address(address)
         for name, entry in zip(call.entries, found, strict=False):
             self._values.take_handle(name, entry)
-
-    def _import(self, call: Call) -> None:
-        """Find the range of memory that the recorder numbered at this import."""
-        number = self._trace.imported.get(call.number)
-        if number is not None:
-            self._values.import_memory(self._values.handles[call.outputs[0]], number)
 
     # ---- callbacks ----
 
@@ -249,7 +271,7 @@ class Replay:
         callback = self._match(function, slot, given)
         if callback is None:
             what = f"{function.name} cb:{slot}"
-            _differ("additional callback", self._current, "no callback", what)
+            self._differ("additional callback", self._current, "no callback", what)
             return 0
         callback.is_done = True
         self._note_order(callback)
@@ -292,13 +314,17 @@ class Replay:
         parent, current = callback.parent, self._current
         assert parent is not None
         if current is not None and current.name != parent.name:
-            _differ("order", parent, f"{_event(callback)} in {parent.name}", f"in {current.name}")
+            self._differ(
+                "order", parent, f"{_event(callback)} in {parent.name}", f"in {current.name}"
+            )
             return
         waiting = self._order[_source(callback)]
         while waiting and waiting[0].is_done and waiting[0] is not callback:
             waiting.popleft()
         if waiting and waiting[0] is not callback:
-            _differ("order", parent, f"{_event(waiting[0])}, then {_event(callback)}", "reversed")
+            self._differ(
+                "order", parent, f"{_event(waiting[0])}, then {_event(callback)}", "reversed"
+            )
 
     def _compare_argument(
         self, callback: Callback, parameter: Parameter, value: int, recorded: Any
@@ -355,7 +381,7 @@ def _write(entry: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _differ(kind: str, call: Call | None, recorded: str, replayed: str) -> None:
+def _write_difference(kind: str, call: Call | None, recorded: str, replayed: str) -> None:
     place = {"call": call.number, "f": call.name} if call else {"call": 0, "f": ""}
     _write({"difference": kind, **place, "recorded": recorded, "replayed": replayed})
 
@@ -369,11 +395,9 @@ def main(path: str, plan: str) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_ADDRESS_SPACE, _MOST_ADDRESS_SPACE))
     folder = Path(os.environ["SOFTDOCA_LIB"])
-    for part in PARTS:
-        ctypes.CDLL(str(folder / f"libdoca_{part}.so.3"), ctypes.RTLD_GLOBAL)
+    for name in ("ibverbs/libibverbs.so.1", *(f"libdoca_{part}.so.3" for part in PARTS)):
+        ctypes.CDLL(str(folder / name), ctypes.RTLD_GLOBAL)
     functions = load()
-    chosen = json.loads(plan)
-    replay = Replay(read_trace(Path(path), functions), functions, Path(chosen["counts"]).parent)
-    replay.run(chosen)
+    Replay(read_trace(Path(path), functions), functions, json.loads(plan)).run()
     _write({"done": True})
     return 0

@@ -23,8 +23,20 @@ _MOST_MEMORY = 1 << 30  # of all ranges: a replay allocates them
 _VALUE = re.compile(r"([a-z_0-9]{1,64}):([0-9]{1,18})(?:\+([0-9]{1,20}))?|blob:[0-9a-f]{16}")
 _RULES = re.compile(r"[a-z0-9_=; ]{0,2048}", re.ASCII)
 _FUNCTIONS = re.compile(r"side=[a-z]+( caps=[a-z,]+)?(; side=[a-z]+( caps=[a-z,]+)?)*", re.ASCII)
+_FOR_KERNELS = ("doca_ctx_set_datapath_on_gpu", "doca_gpu_verbs_export_qp")
 _AGAIN = 5
 _SIDES = ("both", "host", "dpu")
+# Calls whose result, or argument, is a name for the other side.
+_NAMED: dict[str, dict[str, tuple[str, int | None]]] = {
+    "B": {
+        "doca_rdma_start_listen_to_port": ("port", 1),
+        "doca_verbs_qp_get_qpn": ("qpn", None),
+    },
+    "b": {
+        "doca_rdma_addr_create": ("port", 2),
+        "doca_verbs_qp_attr_set_dest_qp_num": ("qpn", 1),
+    },
+}
 
 
 class TraceError(DgkitError, ValueError):
@@ -56,9 +68,15 @@ class Call:
         return self.name == "doca_pe_progress" and not self.callbacks and not self.result
 
     def values_of(self, kind: str) -> list[Any]:
-        """Return the values of a kind: b, descriptors that it took, or B, that it returned."""
+        """Return what the other side needs: b, descriptors that it took, or B, that it returned.
+
+        A port that it listens to, and the number of a queue pair, count as descriptors.
+        """
         if self.function is None:
             return []
+        if self.name in _NAMED[kind]:
+            class_, place = _NAMED[kind][self.name]
+            return [f"{class_}:{self.result if place is None else self.arguments[place]}"]
         parameters = self.function.parameters
         if kind == "b":
             return [
@@ -91,7 +109,7 @@ class Trace:
     header: dict[str, Any]
     calls: list[Call] = field(default_factory=list)
     memory: dict[int, int] = field(default_factory=dict)  # sizes of ranges
-    imported: dict[int, int] = field(default_factory=dict)  # ranges of other processes, by call
+    returned: dict[int, list[int]] = field(default_factory=dict)  # ranges that a call returned
     is_complete: bool = False
 
     @property
@@ -120,6 +138,16 @@ class Trace:
         """When it began, by the clock of its machine."""
         start = self.header.get("start_ns")
         return start if type(start) is int else 0
+
+    @property
+    def has_verbs(self) -> bool:
+        """True if it has calls of doca_verbs.h, whose queue pairs connect by gids and numbers."""
+        return any(call.name.startswith("doca_verbs_") for call in self.every_call())
+
+    @property
+    def has_kernels(self) -> bool:
+        """True if kernels had queues: what they did is in no trace."""
+        return any(call.name in _FOR_KERNELS and call.result == 0 for call in self.every_call())
 
     def every_call(self) -> Iterator[Call]:
         """Iterate over the calls, also those made in callbacks."""
@@ -199,7 +227,7 @@ class _Reader:
     def _take_memory(self, entry: dict[str, Any]) -> None:
         number, size, call = (_count(entry[key]) for key in ("memory", "size", "import"))
         if call:
-            self.trace.imported[call] = number
+            self.trace.returned.setdefault(call, []).append(number)
             return
         self.trace.memory[number] = size
         if sum(self.trace.memory.values()) > _MOST_MEMORY:
@@ -291,7 +319,7 @@ def _check_call(call: Call, function: Function) -> None:
         raise ValueError(f"{function.name} returns {len(given)} values through pointers")
 
 
-_CLASSES = {"d": "data", "e": "data", "b": "blob", "f": "fd", "s": "text", "c": "cb"}
+_CLASSES = {"d": "data", "e": "data", "b": "blob", "f": "fd", "s": "text", "c": "cb", "g": "gid"}
 
 
 def _check_arguments(arguments: list[Any], function: Function) -> None:
@@ -306,5 +334,5 @@ def _check_arguments(arguments: list[Any], function: Function) -> None:
             raise ValueError(f"{parameter.name} of {function.name} is no address")
         if expected and value is not None and class_of(value) != expected:
             raise ValueError(f"{parameter.name} of {function.name} is no {expected}")
-        if kind not in "hlidebfsca" and value not in (None, True):
+        if kind not in "hlidebfgsca" and value not in (None, True):
             raise ValueError(f"{parameter.name} of {function.name} is neither true nor null")

@@ -9,19 +9,27 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from ..files import replace_file
 from .functions import Function, Parameter
+from .replay_peers import GID_BYTES, Peers
 from .trace_file import Call, Callback, Trace, class_of, number_of
 
 _MOST_PAYLOAD = 1 << 20
 _LEAST_PAYLOAD = 256  # the longest text that DOCA returns
 _OTHER_PCI = b"ffff:ff:1f.7"  # no device's
+_OWN_ADDRESSES = (b"127.0.0.1", b"::1")  # by enum doca_rdma_addr_type
+_GPU_PCI = b"00:00.0"  # of an emulated GPU
+_LIMITED = {"doca_gpu_mem_alloc": 1}  # the parameter that is a size
+_MOST_ALLOCATED = 256 << 20
 _CHECKED = "doca_buf_"  # functions that check addresses against the memory map
 _OUT_BYTES = 64  # of a value that is returned through a pointer: more than any
 _MASK = (1 << 64) - 1
+
+
+class _Gid(ctypes.Structure):
+    _fields_ = (("raw", ctypes.c_ubyte * GID_BYTES),)
+
 
 Deliver = Callable[[Function, int, list[int]], int]
 
@@ -37,13 +45,13 @@ class Values:
         trace: The trace.
         types: The types of callbacks.
         deliver: Called with each callback.
-        folder: Where all replays put the descriptors that they export.
+        peers: The replays at the same time.
     """
 
     def __init__(
-        self, trace: Trace, types: dict[str, Function], deliver: Deliver, folder: Path
+        self, trace: Trace, types: dict[str, Function], deliver: Deliver, peers: Peers
     ) -> None:
-        self._trace, self._types, self._deliver, self._folder = trace, types, deliver, folder
+        self._trace, self._types, self._deliver, self._peers = trace, types, deliver, peers
         self.handles: dict[str, int] = {}  # "dma:3": its address
         self.names: dict[int, str] = {}  # the newest of each address
         self.files: dict[str, int] = {}
@@ -73,6 +81,10 @@ class Values:
         value, kind = call.arguments[index], parameter.kind
         if value is None:
             return ctypes.c_void_p(None)
+        if call.name in _LIMITED and index == _LIMITED[call.name] and value > _MOST_ALLOCATED:
+            raise CannotReplayError(f"{value} bytes are more than a replay allocates")
+        if call.name == "doca_verbs_qp_attr_set_dest_qp_num" and index == 1:
+            return ctypes.c_uint64(self._queue_pair(value))
         if kind == "i":
             return ctypes.c_uint64(value & _MASK)
         if kind == "d":
@@ -86,7 +98,9 @@ class Values:
         if kind == "b":
             return ctypes.create_string_buffer(self._blob(value))
         if kind == "f":
-            return ctypes.c_int(self.files.get(value, -1))
+            return ctypes.c_int(self._known(self.files, value))
+        if kind == "g":
+            return self._gid()
         if kind == "s":
             return ctypes.create_string_buffer(self._text(call))
         if kind == "p":
@@ -97,24 +111,47 @@ class Values:
             raise CannotReplayError(f"the trace lacks {parameter.name}")
         return ctypes.create_string_buffer(_OUT_BYTES)
 
-    @staticmethod
-    def _known(table: dict[str, Any], value: str) -> Any:
+    def _known(self, table: dict[str, Any], value: str) -> Any:
+        verbs_object = self._peers.verbs_object(class_of(value))
+        if verbs_object and value not in table:
+            self.take_handle(value, verbs_object)
         if value not in table:
             raise CannotReplayError(f"no call that was replayed returned its {class_of(value)}")
         return table[value]
 
     def put_blob(self, name: str, content: bytes) -> None:
         """Keep a descriptor, for this replay and those at the same time."""
-        replace_file(self._folder / name.replace(":", "-"), content)
+        self._peers.put(name, content)
 
     def _blob(self, name: str) -> bytes:
-        try:
-            return (self._folder / name.replace(":", "-")).read_bytes()
-        except FileNotFoundError:
-            raise CannotReplayError("no call that was replayed exported its descriptor") from None
+        found = self._peers.get(name)
+        if found is None:
+            raise CannotReplayError("no call that was replayed exported its descriptor")
+        return found
+
+    def note_number(self, call: Call, number: int) -> None:
+        """Keep the number of a queue pair, for this replay and those at the same time."""
+        if call.name == "doca_verbs_qp_get_qpn":
+            self._peers.put_queue_pair(call.result, number)
+
+    def _queue_pair(self, recorded: int) -> int:
+        number = self._peers.queue_pair(recorded)
+        if number is None:
+            raise CannotReplayError("no call that was replayed returned its queue pair's number")
+        return number
+
+    def _gid(self) -> Any:
+        found = self._peers.gid()
+        if found is None:
+            raise CannotReplayError("there is no device of libibverbs")
+        return _Gid.from_buffer_copy(found)
 
     def _text(self, call: Call) -> bytes:
-        """Return the address of the device that was found equal, or a name for a server."""
+        """Return an address: this machine's, or the device's that was found equal; or a name."""
+        if call.name == "doca_rdma_addr_create" and call.result == 0:
+            return self._peer_address(call.arguments[0])
+        if call.name == "doca_gpu_create" and call.result == 0:
+            return _GPU_PCI
         if not call.name.endswith("_is_equal_pci_addr"):
             return b"trace-server"
         if not call.outputs or call.outputs[0] != 1:
@@ -136,6 +173,12 @@ class Values:
                 lambda *given: self._deliver(function, number, list(given))
             )
         return self._callbacks[name, number]
+
+    @staticmethod
+    def _peer_address(kind: int) -> bytes:
+        if kind >= len(_OWN_ADDRESSES):
+            raise CannotReplayError("it names the GID of another machine")
+        return _OWN_ADDRESSES[kind]
 
     # ---- memory ----
 
@@ -173,8 +216,12 @@ class Values:
         if not doca.doca_mmap_get_memrange(
             ctypes.c_void_p(handle), ctypes.byref(address), ctypes.byref(size)
         ):
-            self._addresses[f"mem:{number}"] = address.value
-            self._trace.memory[number] = size.value
+            self.take_memory(number, address.value, size.value)
+
+    def take_memory(self, number: int, address: int, size: int) -> None:
+        """Let a range of memory be one that a call returned."""
+        self._addresses[f"mem:{number}"] = address
+        self._trace.memory[number] = size
 
     def name_of_address(self, address: int, recorded: Any) -> Any:
         """Return the name of an address, that which was recorded if it may be this one's."""

@@ -20,9 +20,16 @@ from dgkit.doca_trace import TraceError, compare
 COMPLETED, CHANGED = "doca_dma_task_memcpy_completion_cb_t", "doca_ctx_state_changed_callback_t"
 PROGRESS = "doca_pe_progress"
 SUPPORT = Path(__file__).parents[1] / "support/doca"
+NATIVE = ["native", "tests/native", "tests/native/softdoca"]
 FLAGS = ["-std=gnu11", "-Wall", "-Werror", "-g", f"-I{HOME}/include", f"-L{HOME}/lib"]
 LIBRARIES = ["-ldoca_dma", "-ldoca_common", "-ldl"]
-ENVIRONMENT = {"LD_LIBRARY_PATH": f"{HOME}/lib", "SOFTDOCA_SIDE": "both"}
+RDMA_FLAGS = [f"-I{HOME}/include/ibverbs", f"-L{HOME}/lib/ibverbs", "-D_GNU_SOURCE"]
+RDMA_FLAGS += [f"-I{SUPPORT.parents[2] / folder}" for folder in NATIVE]
+ENVIRONMENT = {
+    "LD_LIBRARY_PATH": f"{HOME}/lib:{HOME}/lib/ibverbs",
+    "SOFTDOCA_SIDE": "both",
+    "CUDA_VISIBLE_DEVICES": "",  # GPUs are emulated
+}
 
 
 def compiled(path, source, *flags):
@@ -101,16 +108,16 @@ def test_softdoca_is_replayed_with_the_settings_of_the_recording(setting, progra
     assert compare([written(lines, tmp_path / "other")]).differences
 
 
-def test_calls_for_kernels_are_counted_by_function_with_the_reason(lines, tmp_path, capsys):
+def test_calls_for_a_network_are_counted_by_function_with_the_reason(lines, tmp_path, capsys):
     calls = [
-        CALL | {"call": 900 + i, "f": "doca_umem_get_id", "args": ["umem:1", True], "out": [i]}
+        CALL | {"call": 900 + i, "f": "doca_eth_rxq_destroy", "args": ["eth_rxq:1"], "out": []}
         for i in (1, 2)
     ]
     path = written([*lines[:-1], *calls, lines[-1]], tmp_path / "trace")
     assert main(["softdoca", "compare", str(path)]) == 0
     out = capsys.readouterr().out
     assert "not replayed: 2 of " in out
-    assert "2 of doca_umem_get_id: those of doca_umem.h work for kernels" in out
+    assert "2 of doca_eth_rxq_destroy: those of doca_eth_rxq.h need a network interface" in out
 
 
 def test_what_a_callback_returned_is_replayed(program, tmp_path):
@@ -196,6 +203,50 @@ def test_functions_that_cannot_be_recorded_do_not_stop_the_build(tmp_path):
     functions = json.loads(files[1].read_text())["functions"]
     assert [p[0] for p in functions.pop("doca_fine")["parameters"]] == ["x", "h", "x"]
     assert not functions
+
+
+# ---- RDMA, and what is set up for kernels ----
+
+
+@pytest.fixture(scope="module")
+def rdma_program(tmp_path_factory):
+    libraries = ["-ldoca_rdma", "-ldoca_gpunetio", "-ldoca_verbs", "-libverbs", *LIBRARIES]
+    program = tmp_path_factory.mktemp("recorded") / "recorded_rdma"
+    command = ["cc", *FLAGS, *RDMA_FLAGS, "-o", program, SUPPORT / "recorded_rdma.c", *libraries]
+    subprocess.run(command, check=True)
+    return program
+
+
+TRACES = ["", "--kernels"]
+
+
+@pytest.fixture(scope="module")
+def rdma_lines(request, rdma_program, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trace")
+    done, lines = recorded(rdma_program, folder / "trace", *filter(None, [request.param]))
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    return lines
+
+
+@pytest.mark.parametrize("rdma_lines", TRACES, indirect=True)
+def test_rdma_and_what_is_set_up_for_kernels_is_replayed(rdma_lines, tmp_path):
+    [replayed] = compare([written(rdma_lines, tmp_path / "trace")]).traces
+    assert not replayed.differences
+    assert not replayed.skipped
+
+
+@pytest.mark.parametrize("rdma_lines", TRACES, indirect=True)
+def test_a_callback_that_may_wait_for_a_kernel_ends_the_comparison(rdma_lines, tmp_path):
+    """Only where there were kernels: elsewhere it is missing."""
+    progress = CALL | {"call": 903, "f": PROGRESS, "args": ["pe:901"], "result": 1, "out": []}
+    event = CALLBACK | {"callback": 902, "in": 903, "args": [*CALLBACK["args"], "data:0", "data:0"]}
+    made = [CALL | {"call": number, "out": [f"pe:{number}"]} for number in (901, 904)]
+    lines = [*rdma_lines[:-1], made[0], event, progress, made[1], rdma_lines[-1]]
+    [replayed] = compare([written(lines, tmp_path / "trace")]).traces
+    has_kernels = any(line.get("f") == "doca_gpu_verbs_export_qp" for line in lines)
+    kinds = [each.kind for each in replayed.differences]
+    assert kinds == ([] if has_kernels else ["missing callback"])
+    assert sum(replayed.skipped.values()) == has_kernels
 
 
 # ---- two sides ----
@@ -500,6 +551,99 @@ IN_TRACES = [
 @pytest.mark.parametrize(("plant", "kind", "name"), IN_TRACES)
 def test_a_difference_planted_in_a_trace_is_found(plant, kind, name, lines, tmp_path):
     changed = copy.deepcopy(lines)
+    plant(changed)
+    found = compare([written(changed, tmp_path / "trace")]).differences
+    assert (kind, name) in [(each.kind, each.function) for each in found]
+
+
+RECEIVED, WRITTEN, ENDED = (
+    f"doca_rdma_{name}_cb_t"
+    for name in ("task_receive_completion", "task_write_completion", "connection_disconnection")
+)
+
+
+@planted("value", PROGRESS)
+def another_connection_ended(lines):
+    callback(lines, ENDED)["args"][1] = "data:0"
+
+
+@planted("value", PROGRESS)
+def another_data_of_a_receive(lines):
+    callback(lines, RECEIVED)["args"][1] = callback(lines, RECEIVED, 1)["args"][1]
+
+
+@planted("additional callback", PROGRESS)
+def no_end_of_the_connection(lines):
+    without(lines, ENDED, 0)
+
+
+@planted("additional callback", PROGRESS)
+def no_write(lines):
+    without(lines, WRITTEN, 0)
+
+
+@planted("additional callback", PROGRESS)
+def the_callback_for_errors_of_a_write(lines):
+    callback(lines, WRITTEN)["cb"] = 900
+
+
+@planted("value", "doca_rdma_task_write_get_src_buf")
+def another_source(lines):
+    other = called(lines, "doca_buf_inventory_buf_get_by_args", 1)["out"][0]
+    call = called(lines, "doca_rdma_task_write_get_src_buf")
+    assert call["result"] != other
+    call["result"] = other
+
+
+IN_RDMA = [
+    result("doca_rdma_set_recv_queue_size", 0),
+    result("doca_rdma_set_transport_type", 0),
+    result("doca_rdma_set_permissions", 0, 2),
+    result("doca_rdma_connect", 6),
+    result("doca_mmap_export_rdma", 4),
+    result("doca_task_get_status", 26),
+    result("doca_rdma_stop_listen_to_port", 3),
+    result("doca_rdma_start_listen_to_port", 3),
+    result("doca_rdma_connection_accept", 6),
+    result("doca_rdma_destroy", 18),
+    value("doca_rdma_get_permissions", 1),
+    value("doca_rdma_get_send_queue_size", 512),
+    value("doca_rdma_connection_get_id", 7),
+    another_source,
+    result("doca_rdma_task_atomic_fetch_add_get_add_data", 8),
+    result("doca_rdma_task_receive_get_result_len", 0),
+    result("doca_rdma_task_receive_get_result_opcode", 0, 1),
+    result("doca_rdma_task_receive_get_result_immediate_data", 98, 1),
+    another_connection_ended, another_data_of_a_receive, no_end_of_the_connection, no_write,
+    the_callback_for_errors_of_a_write,
+]  # fmt: skip
+FOR_KERNELS = [
+    result("doca_gpu_create", 18),
+    result("doca_gpu_mem_alloc", 0, 3),
+    result("doca_umem_destroy", 0),
+    result("doca_verbs_qp_modify", 18, 1),
+    result("doca_verbs_qp_create", 4),
+    result("doca_verbs_cq_create", 6),
+    result("doca_gpu_verbs_export_qp", 4),
+    result("doca_buf_arr_start", 0),
+    result("doca_ctx_set_datapath_on_gpu", 4),
+    result("doca_dma_get_gpu_handle", 18),
+    result("doca_gpu_dmabuf_fd", 4),
+    value("doca_umem_get_size", 4096),
+]
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind", "name", "rdma_lines"),
+    [
+        pytest.param(*each.values, trace, id=each.id)
+        for trace, all_ in zip(TRACES, (IN_RDMA, FOR_KERNELS), strict=True)
+        for each in all_
+    ],
+    indirect=["rdma_lines"],
+)
+def test_a_difference_planted_in_a_trace_of_rdma_is_found(plant, kind, name, rdma_lines, tmp_path):
+    changed = copy.deepcopy(rdma_lines)
     plant(changed)
     found = compare([written(changed, tmp_path / "trace")]).differences
     assert (kind, name) in [(each.kind, each.function) for each in found]

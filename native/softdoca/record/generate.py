@@ -14,6 +14,7 @@ has a kind, a character:
     b B N  a descriptor; one returned through a pointer; its length, likewise
     c      a callback
     f F    a file descriptor; one returned through a pointer
+    g      a GID, by value
     s p    a text; bytes, which are not recorded
     x      something else, which is not recorded
 
@@ -30,6 +31,8 @@ from typing import NamedTuple
 EXCLUDED = {"doca_argp.h", "doca_error.h", "doca_log.h", "doca_version.h"}
 SIZES = {"char": 1, "bool": 1, "int": 4, "size_t": 8, "doca_error_t": 4}
 SIZES |= {f"{sign}int{8 * size}_t": size for sign in ("", "u") for size in (1, 2, 4, 8)}
+GID = "structdoca_verbs_gid"
+DESCRIPTOR = re.compile(r"export|_conn_details$")
 USER_DATA = {"opaque", "config", "cookie", "user_data"}
 MAKES = re.compile(r"_(create|alloc|open)|_buf_(get_by_args|dup)$")
 SLOTS = 16  # callbacks of one type that are recorded
@@ -81,15 +84,17 @@ def kind_of(function: str, parameters: list[tuple[str, str]], index: int) -> str
         return "c"
     if base == "uniondoca_data":
         return "d" if not stars else "e" if constant else "D"
+    if base == GID and not stars:
+        return "g"
     if base.startswith("struct"):
         if stars == 2 and function.endswith("_destroy_list"):
             return "l"
         return "xhHL"[min(stars, 3)] if base not in DEFINED else "x"
-    if base == "void" or (stars == 2 and constant):
+    if base == "void" or (stars == 2 and constant and after.strip() == "size_t *"):
         if stars == 2:
             return "B" if constant else "A"
         if constant:
-            return "b" if "export" in function or "export" in name else "p"
+            return "b" if "export" in function or DESCRIPTOR.search(name) else "p"
         return "d" if name in USER_DATA else "a"
     if "handle_t" in base or name.endswith("_fd"):
         return "F" if stars else "f"
@@ -105,7 +110,7 @@ def _pointer_to_number(function: str, full: str, name: str, after: str) -> str:
     """Return the kind of a pointer to a number or a text; `after` is the next parameter's type."""
     base = re.sub(r"const|[ *]", "", full)
     if "const" in full:
-        if base == "char":
+        if base == "char" and full.count("*") == 1:
             return "s"
         return "b" if "export" in function else "p"
     if base == "char" or (base == "uint8_t" and after.strip() in ("uint32_t", "size_t")):
@@ -167,6 +172,8 @@ def arguments(function: Function) -> str:
         by_value = "*" not in parameter.type
         if parameter.kind == "d" and by_value and "union" in parameter.type:
             words.append(f"{parameter.name}.u64")
+        elif parameter.kind == "g":
+            words.append(f"(uintptr_t)&{parameter.name}")
         elif parameter.kind == "x" and by_value:
             words.append("0")
         elif by_value and parameter.kind != "c":

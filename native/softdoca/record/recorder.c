@@ -30,6 +30,7 @@
 #define MAX_LINE    8192
 #define MAX_SETTING 2048	 /* bytes of a setting of softdoca */
 #define MAX_DEVICES 64		 /* of a list whose handles are recorded */
+#define GID_BYTES   16
 #define MIN_FD	    200		 /* above the descriptors that a program expects to get */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -370,6 +371,10 @@ static void add_input(struct recorded_call *call, unsigned int i, uint64_t value
 	case 'f':
 		add_number(call, "fd", value + 1, 0);
 		break;
+	case 'g':
+		value = recorded_digest((const void *)(uintptr_t)value, GID_BYTES);
+		add_number(call, "gid", value, 0);
+		break;
 	case 'c':
 		add_number(call, "cb", value, 0);
 		break;
@@ -442,18 +447,34 @@ static void note_memory(const struct recorded_call *call)
 }
 
 /* Gives the memory of an imported map its number. */
-static void note_import(const struct recorded_call *call)
+static void note_map(const struct recorded_call *call)
 {
 	static struct recorded_function function = {.name = "doca_mmap_get_memrange"};
 	int (*next)(void *, void **, size_t *);
 	void *address;
 	size_t size;
 
-	if (strcmp(call->function->name, "doca_mmap_create_from_export"))
-		return;
 	next = recorded_next(&function);
 	if (!next(*(void **)(uintptr_t)call->arguments[4], &address, &size))
 		add_memory((uintptr_t)address, size, call->number);
+}
+
+/* And that which the GPU's and the CPU's address of an allocation are of. */
+static void note_allocation(const struct recorded_call *call)
+{
+	for (unsigned int i = 4; i < 6; i++)
+		if (call->arguments[i])
+			add_memory(*(uintptr_t *)(uintptr_t)call->arguments[i], call->arguments[1],
+				   call->number);
+}
+
+/* Numbers memory that a call returned. */
+static void note_new_memory(const struct recorded_call *call)
+{
+	if (!strcmp(call->function->name, "doca_mmap_create_from_export"))
+		note_map(call);
+	else if (!strcmp(call->function->name, "doca_gpu_mem_alloc"))
+		note_allocation(call);
 }
 
 static void begin_call(struct recorded_call *call, const struct recorded_function *function,
@@ -602,7 +623,7 @@ void recorded_leave(struct recorded_call *call, uint64_t result)
 	pthread_mutex_lock(&lock);
 	after = succeeded || call->function->kinds[0] == 'h' ? known_after(call) : 0;
 	if (succeeded)
-		note_import(call);
+		note_new_memory(call);
 	add_result(call, result, after);
 	if (succeeded)
 		add_outputs(call, after);
