@@ -29,6 +29,7 @@ def teach() -> None:
     Examples:
       dgkit teach init dma101                    # an instructor: make a course
       dgkit teach doctor                         # an instructor: can this machine grade?
+      dgkit teach personal . lab1 alice bob      # an instructor: a lab for each student
       dgkit teach check find_the_bytes.ipynb     # a student: run the visible tests
       dgkit teach hub > jupyterhub_config.py     # an instructor: a server for each student
     """
@@ -56,6 +57,29 @@ def init(course: Path, vary: bool) -> int:
     labs = courses.init(course, vary=vary)
     click.echo(f"{course}: {', '.join(labs)}")
     say(f"Next: cd {course} && nbgrader generate_assignment --create {labs[0]}")
+    return 0
+
+
+@teach.command(short_help="Write a lab for each student, with constants of their own.")
+@click.argument("course", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("lab")
+@click.argument("students", nargs=-1, required=True)
+def personal(course: Path, lab: str, students: tuple[str, ...]) -> int:
+    """Write a copy of the released LAB for each of STUDENTS, with constants derived from the name.
+
+    The copies are in COURSE/personal/STUDENT/LAB; hand them out instead of the release, which is
+    the same for all. Labs 1 and 7 vary: a neighbour's answer has other constants. Submissions of
+    these students are graded with theirs, so keep the folder and the course's seed.
+
+    \b
+    Example:
+      dgkit teach personal . lab1 alice bob carol
+    """
+    from ..teach import course as courses
+    from ..teach import variants
+
+    for path in variants.write(course, lab, students, courses.read_seed(course)):
+        click.echo(str(path))
     return 0
 
 

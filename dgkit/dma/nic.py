@@ -485,6 +485,30 @@ class VerbsQueue(KernelQueue):
         at = self.config.offsets[int(receives)]
         return self._items(at, self.config.receives if receives else self.config.entries)
 
+    def store(self, place: int | str, data: bytes) -> None:
+        """Store bytes where a kernel does: into the ring, the doorbell record or the doorbell.
+
+        Args:
+            place: Place of an entry in the ring, "record" (the send counter) or "doorbell".
+            data: At most 64 bytes of an entry, 4 of the record, 8 of the doorbell.
+
+        Raises:
+            ValueError: There is no such place, or the data is larger.
+        """
+        limits = {"record": (self._RECORD + 4, 4), "doorbell": (self._DOORBELL, 8)}
+        if isinstance(place, int) and 0 <= place < self.config.entries:
+            at, limit = self.config.offsets[2] + place * _WQE, _WQE
+        elif place in limits:
+            at, limit = limits[str(place)]
+        else:
+            last = self.config.entries - 1
+            raise ValueError(f"place is {place!r}; it must be 0 to {last}, 'record' or 'doorbell'")
+        if len(data) > limit:
+            raise ValueError(f"data has {len(data)} bytes; place {place!r} has {limit}")
+        with self.nic.using:
+            self._handle()
+            self._memory[at : at + len(data)] = data
+
     def _items(self, at: int, count: int) -> list[bytes]:
         with self.nic.using:
             self._handle()

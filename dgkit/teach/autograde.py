@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import compute_checksum
 from traitlets import Bool, Float, Integer, Unicode
 
-from . import course, grader, hints, sandbox, student_notebook
+from . import course, grader, hints, sandbox, student_notebook, variants
 from .watchdog import Watchdog
 
 
@@ -135,7 +138,11 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         limits = sandbox.Limits(time_s=self.time_s, memory_bytes=self.memory_bytes)
         cells = self._known(student_notebook.solutions(nb.cells), where, gradebook)
         tests = {test.name: test for test in student_notebook.tests(nb.cells)}
-        trusted = [self._trusted(test, where, gradebook) for test in tests.values()]
+        own = self._own_constants(where, seed)
+        trusted = [
+            replace(test, source=own(test.source))
+            for test in (self._trusted(test, where, gradebook) for test in tests.values())
+        ]
         with Watchdog() as watchdog:
             grades = grader.grade_lab(
                 cells, trusted, seed=seed, isolation=isolation, limits=limits, run=watchdog.grade
@@ -153,8 +160,18 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
                 ratios[made.test.name] = round(made.ratio, 3)
             names = (made.test.name, where["notebook"], where["assignment"], where["student"])
             gradebook.find_grade(*names).extra_credit = self._bonus(made.ratio)
+        for cell in nb.cells:
+            if cell.metadata.get("nbgrader", {}).get("locked"):
+                cell.source = own(cell.source)  # in the feedback, as the student had it
         gradebook.db.commit()
         nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios, "notes": notes}
+
+    def _own_constants(self, where: Any, seed: str) -> Callable[[str], str]:
+        """Return a function that puts a student's constants into a text of the lab."""
+        lab, student = str(where["assignment"]), str(where["student"])
+        if not variants.personal(Path(self.course), lab, student):
+            return str
+        return functools.partial(variants.replaced, lab=lab, seed=seed, student=student)
 
     def _hints(self, where: Any) -> list[str]:
         """Return a note of the hints that the student took."""

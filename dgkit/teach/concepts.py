@@ -85,6 +85,12 @@ LAB7: Table = {
     "bytes": Concept("all bytes arrive, of all threads and blocks", 2),
     "status": Concept("a status says which operation failed", 1),
     "signals": Concept("no signal arrives before its numbers", 3, CAP),
+    "entries": Concept("an entry has its fields where the adapter reads them", 2),
+    "laps": Concept("the owner bit tells a completion from that of an earlier lap", 2),
+    "announcement": Concept("an entry is announced after it was written", 4, CAP),
+    "error entries": Concept("an error completion says why, and what follows is flushed", 2),
+    "right keys": Concept("a request with right keys is a success", 0),
+    "keys": Concept("which wrong key, or which order, leads to which error", 1),
 }
 LABS: Mapping[str, Table] = {
     f"lab{n}": table for n, table in enumerate((LAB1, LAB2, LAB3, LAB4, LAB5, LAB6, LAB7), 1)

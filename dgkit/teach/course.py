@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from ..files import write_new
-from . import student_notebook
+from . import student_notebook, variants
 
 SEED_FILE = "course_seed"
 _CONFIG = '''\
@@ -93,11 +93,12 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
     part = Path(tempfile.mkdtemp(prefix=".course-", dir=course if exists else course.parent))
     try:
         shutil.copytree(labs, part / "source")
+        seed = secrets.token_hex(16)
         if vary:
-            _vary(part / "source")
+            _vary(part / "source", seed)
         config = _CONFIG.format(course=course.resolve().name)
         write_new(part / "nbgrader_config.py", config.encode())
-        write_new(part / SEED_FILE, secrets.token_hex(16).encode() + b"\n", 0o600)
+        write_new(part / SEED_FILE, seed.encode() + b"\n", 0o600)
         if exists:
             for path in part.iterdir():
                 path.rename(course / path.name)
@@ -110,19 +111,11 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
     return sorted(path.name for path in (course / "source").iterdir() if path.is_dir())
 
 
-def _vary(source: Path) -> None:
-    """Give labs other constants: in the task, in the solution and in the tests."""
-    magic = "".join(secrets.choice("ABCDEFGHJKLMNPQRSTUVWXYZ") for _ in range(8))
-    factor = secrets.choice([each for each in range(101, 1000) if each % 10])
-    changes = (
-        ("lab1", "DGKITLST", magic),
-        ("lab7", ") * 100 +", f") * {factor} +"),
-        ("lab7", "factor=100)", f"factor={factor})"),
-    )
-    for lab, old, new in changes:
-        for path in (source / lab).glob("*.ipynb"):
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(old, new), encoding="utf-8")
+def _vary(source: Path, seed: str) -> None:
+    """Give labs the constants of this course: in the task, in the solution and in the tests."""
+    for path in source.glob("*/*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        path.write_text(variants.replaced(text, path.parent.name, seed), encoding="utf-8")
 
 
 def read_seed(course: Path) -> str:

@@ -273,6 +273,36 @@ HINTS: Mapping[str, tuple[str, str, str]] = {
         "One thread, when the numbers of all threads are there.",
         "Thread 0 signals behind its put, in the same queue, after a barrier of the block.",
     ),
+    "entries": (
+        "Write the 48 bytes of one entry by hand, and compare them with what the feedback shows.",
+        "All numbers are big-endian; the index and the queue's number are shifted by 8 bits.",
+        "struct.pack('>IIIIQIIIIQ', ...) has all ten fields in the order of the table.",
+    ),
+    "laps": (
+        "What is in a place of the ring when it is used the second time?",
+        "The completion of an earlier lap looks like a new one, but for one bit.",
+        "Completion n is there if bit 0 of byte 63 is the lowest bit of n // 8, and not before.",
+    ),
+    "announcement": (
+        "What does the adapter read if it looks right after each of your stores?",
+        "The record and the doorbell both say: what is in the ring is whole.",
+        "Store the entry, then the record with index + 1, then the doorbell.",
+    ),
+    "error entries": (
+        "Which bits of byte 63 say that a completion is an error?",
+        "The upper four bits are 13 for an error of the send queue; then the syndrome counts.",
+        "Return byte 55 if byte 63 >> 4 is 13, and 0 if it is 0.",
+    ),
+    "right keys": (
+        "What must happen to the request if the syndrome is 0?",
+        "Nothing.",
+        "Return a list with the request as it is.",
+    ),
+    "keys": (
+        "Which side's adapter looks at which of the two keys?",
+        "A wrong lkey is found before anything is sent; a wrong rkey is found by the other side.",
+        "Flushed is what comes after an error: return a broken request, and a right one behind it.",
+    ),
 }
 
 

@@ -31,6 +31,7 @@ _LOOKS = 6
 _DELAY_US = 40_000.0
 _TRIES = 3
 _TIMEOUT_S = 10.0
+_PROGRAM_MAX = 64  # writes of a program that `replay` runs
 
 Function = Callable[..., Any]
 Program = Sequence[Sequence[Any]]  # a sequence of writes: word, value, whether it is fenced
@@ -448,7 +449,11 @@ def replay(program: Program, delayed: int) -> Replay:
         program: Word, value and fence of each write, in the order of posting. One of them writes
             word 0.
         delayed: Position of the write that is delayed.
+
+    Raises:
+        ValueError: The program cannot run: nothing was written.
     """
+    _check_program(program, delayed)
     size = 1 + max(word for word, _, _ in program)
     rule = FaultRule("delay", ops="w", skip=delayed, count=1, delay_us=_DELAY_US)
     with contextlib.ExitStack() as stack:
@@ -461,7 +466,7 @@ def replay(program: Program, delayed: int) -> Replay:
         stack.callback(local.close)
         stack.callback(exported.close)
         remote = stack.enter_context(device.import_region(exported.export()))
-        queue = stack.enter_context(device.queue(depth=64))
+        queue = stack.enter_context(device.queue(depth=_PROGRAM_MAX))
         transfers = [
             queue.write(
                 local, remote, size=8, local_offset=8 * position, remote_offset=8 * word,
@@ -479,6 +484,30 @@ def replay(program: Program, delayed: int) -> Replay:
         final=final,
         right=_words(program, range(len(program)), size),
     )
+
+
+def _check_program(program: Program, delayed: int) -> None:
+    """Raise ValueError if a program is not a list of writes of which one writes the flag."""
+    if not 0 < len(program) <= _PROGRAM_MAX:
+        raise ValueError(f"the program has {len(program)} writes; it needs 1 to {_PROGRAM_MAX}")
+    for position, write in enumerate(program):
+        word, value = write[:2] if len(write) == 3 else (None, None)
+        if not (_is_index(word, _PROGRAM_MAX) and _is_index(value, _LIMIT)):
+            raise ValueError(
+                f"write {position} is {write!r}; it must be [word, value, fenced], with a word "
+                f"from 0 to {_PROGRAM_MAX - 1} and a value of 64 bits"
+            )
+    if not any(word == FLAG for word, _, _ in program):
+        raise ValueError(
+            "no write of the program is to word 0, the flag, so the consumer never reads: append "
+            "[0, 1, True], or look at Mailbox, which needs no flag"
+        )
+    if not _is_index(delayed, len(program)):
+        raise ValueError(f"delayed is {delayed!r}; the writes are 0 to {len(program) - 1}")
+
+
+def _is_index(value: Any, end: int) -> bool:
+    return type(value) is int and 0 <= value < end
 
 
 def _words(program: Program, positions: Iterable[int], size: int) -> tuple[int, ...]:

@@ -82,7 +82,8 @@ def _number(value: Any) -> float:
     return float(value) if right else 0.0
 
 
-def _source(cell: Mapping[str, Any]) -> str:
+def source(cell: Mapping[str, Any]) -> str:
+    """Return the source of a cell as one text."""
     source = cell["source"]
     return source if isinstance(source, str) else "".join(source)
 
@@ -102,7 +103,7 @@ def solutions(cells: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     pieces: dict[str, list[str]] = {}
     for cell in cells:
         if (marks := _marks(cell)) and marks.get("solution") and not marks.get("grade"):
-            pieces.setdefault(str(marks["grade_id"]), []).append(_source(cell))
+            pieces.setdefault(str(marks["grade_id"]), []).append(source(cell))
     found = [(name, joined(each)) for name, each in pieces.items()]
     added = imports(cells)
     return [(IMPORTS, "\n".join(map(_optional, added))), *found] if added else found
@@ -120,7 +121,7 @@ def imports(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     for cell in cells:
         if cell["cell_type"] != "code" or cell["metadata"].get("nbgrader"):
             continue
-        lines = [line for line in _source(cell).splitlines() if line.lstrip()[:1] not in ("%", "!")]
+        lines = [line for line in source(cell).splitlines() if line.lstrip()[:1] not in ("%", "!")]
         try:
             tree = ast.parse("\n".join(lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -141,7 +142,7 @@ def _optional(statement: str) -> str:
 def tests(cells: Sequence[Mapping[str, Any]]) -> list[Test]:
     """Return the test cells of a notebook."""
     return [
-        Test(str(marks["grade_id"]), _source(cell), _number(marks.get("points")))
+        Test(str(marks["grade_id"]), source(cell), _number(marks.get("points")))
         for cell in cells
         if (marks := _marks(cell)) and marks.get("grade") and not marks.get("solution")
     ]

@@ -16,7 +16,7 @@ from support.processes.agents import python
 from support.teaching import skeleton, solution, source, write
 
 from dgkit.cli import main, teach
-from dgkit.teach import concepts, course, grader, hints, sandbox, student_notebook
+from dgkit.teach import concepts, course, grader, hints, sandbox, student_notebook, variants
 
 LABS = sorted(path.name for path in course.labs_folder().iterdir())
 SECRET = r"### BEGIN (?:SOLUTION|HIDDEN TESTS)(.*?)### END"
@@ -114,6 +114,43 @@ def test_an_answer_to_another_course_does_not_fit_a_course_with_constants_of_its
             made = grader.grade_lab(answer, tests, seed="of a test", isolation=none)
             shares.append([grade.share for grade in made.values()])
         assert shares == [[1.0] * len(about), [*about.values()]]
+
+
+def test_a_neighbours_answer_does_not_fit_a_copy_with_constants_of_its_student(tmp_path, capsys):
+    folder = tmp_path / "my course"
+    assert main(["teach", "init", "--vary", str(folder)]) == 0
+    assert main(["teach", "personal", str(folder), "lab1", "alice"]) == 1
+    assert "run `nbgrader generate_assignment lab1` first" in capsys.readouterr().err
+    nbgrader(folder, "lab1")
+    seed = course.read_seed(folder)
+    for wrong in ("lab2", "../lab1"):
+        assert main(["teach", "personal", str(folder), wrong, "alice"]) != 0
+    assert main(["teach", "personal", str(folder), "lab1", "alice", "../bob"]) != 0
+    assert not (folder / "personal").exists()
+    assert main(["teach", "personal", str(folder), "lab1", "alice", "bob"]) == 0
+    assert main(["teach", "personal", str(folder), "lab1", "alice"]) == 1
+    (path,) = (folder / "source/lab1").glob("*.ipynb")
+    cells = student_notebook.solutions(student_notebook.load(path)[1])
+    answers = {
+        name: {cell: variants.replaced(text, "lab1", seed, name) for cell, text in cells}
+        for name in ("alice", "bob")
+    }
+    assert answers["alice"] != answers["bob"]
+    for student, whose in {"alice": "alice", "bob": "alice"}.items():
+        given = folder / "personal" / student / "lab1/find_the_bytes.ipynb"
+        mine = folder / "submitted" / student / "lab1/find_the_bytes.ipynb"
+        write(mine, given, answers[whose])
+        assert main(["teach", "check", str(mine)]) == (student != whose)
+    scores: dict[str, float] = {}
+    for line in nbgrader(folder, "lab1", "alice", "bob").splitlines():
+        student, _, points, _ = line.split()
+        scores[student] = scores.get(student, 0.0) + float(points)
+    assert scores["alice"] == 90.0
+    assert scores["bob"] <= 30.0
+    for student in answers:
+        page = (folder / f"feedback/{student}/lab1/find_the_bytes.html").read_text()
+        assert "was changed: graded as released" not in page
+        assert variants.derived(seed, student).magic in page
 
 
 def test_the_release_has_neither_solutions_nor_hidden_tests_nor_rubric(released):

@@ -8,10 +8,13 @@ from support.teaching import score, skeleton, solution
 LAB = "lab7"
 RIGHT = solution(LAB)
 FULL = {
-    "test_put": 25.0,
-    "test_squares": 30.0,
-    "test_transform": 20.0,
-    "test_transform_hidden": 15.0,
+    "test_put": 20.0,
+    "test_squares": 25.0,
+    "test_transform": 15.0,
+    "test_transform_hidden": 10.0,
+    "test_post_entry": 8.0,
+    "test_poll_entry": 8.0,
+    "test_break_request": 4.0,
     "test_few_puts": 0.0,
 }
 
@@ -36,7 +39,7 @@ def test_the_skeleton_scores_nothing():
 
 def test_a_block_without_barriers_puts_numbers_of_another_round_and_is_shown_which():
     made = score(LAB, changed("squares", ("__syncthreads();", "")), "test_squares")
-    assert made.total == 6.0
+    assert made.total == 5.0
     told = made.feedback["test_squares"]
     assert "of the far memory is 0x" in told
     assert "of block 0, round 0, thread " in told
@@ -46,7 +49,7 @@ def test_a_block_without_barriers_puts_numbers_of_another_round_and_is_shown_whi
 def test_a_status_that_is_made_up_costs_the_pieces_that_do_not_fit():
     cells = changed("put_pieces", ("status[me] = dg_wait", "status[me] = 0 & dg_wait"))
     made = score(LAB, cells, "test_put")
-    assert made.total == 16.67
+    assert made.total == 13.33
     assert (
         "the status of thread 19 is 0 (OK); it must be 7 (OUT_OF_BOUNDS)"
         in made.feedback["test_put"]
@@ -95,7 +98,33 @@ def test_a_get_that_is_not_waited_for_scores_nothing():
 def test_going_on_after_an_error_costs_nothing_since_all_later_chunks_fail_too():
     cells = changed("transform", ("break;", ";"))
     made = score(LAB, cells, "test_transform", "test_transform_hidden")
-    assert made.points == {"test_transform": 20.0, "test_transform_hidden": 15.0}
+    assert made.points == {"test_transform": 15.0, "test_transform_hidden": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("cell", "old", "new", "points", "told"),
+    [
+        ("post_entry", 'ring.doorbell(data[:8])', "", 0.0, "the doorbell was rung 0 times"),
+        ("post_entry", '">IIIIQ', '"<IIIIQ', 0.0, "the NIC "),
+        ("post_entry", "remote, rkey, 0", "remote, lkey, 0", 0.0, ": entry 0: "),
+        ("poll_entry", "or owner != index // 8 % 2", "", 5.33, "it must be None"),
+        ("poll_entry", "data[55] if kind == 13 else 0", "kind", 5.33, "it must be 0x13"),
+        ("break_request", "[wrong, request]", "[request, wrong]", 2.67, "with 0x13, not 0x05"),
+        ("break_request", "[wrong, request]", "7", 2.67, "must return a list of 1 to 4 requests"),
+    ],
+)  # fmt: skip
+def test_a_wrong_entry_doorbell_or_key_costs_its_concept(cell, old, new, points, told):
+    made = score(LAB, changed(cell, (old, new)), f"test_{cell}")
+    assert (made.total, told in made.feedback[f"test_{cell}"]) == (points, True), made.feedback
+
+
+def test_an_entry_that_is_announced_before_it_is_written_caps_its_part():
+    entry = "    ring.entry(index % 8, data)\n"
+    last = changed("post_entry", (entry, ""), ("data[:8])\n", f"data[:8])\n{entry}"))
+    made = score(LAB, last, "test_post_entry")
+    assert made.total == 2.4
+    told = made.feedback["test_post_entry"]
+    assert "the record announces 1 entries, and the last is not in" in told
 
 
 CHEATS = {

@@ -111,3 +111,20 @@ def test_a_delayed_write_is_overtaken_unless_a_fence_waits_for_it(position):
     made = memory_order.replay(program, position)
     assert made.arrived == (1 - position, position, 2)
     assert not made.wrong
+
+
+@pytest.mark.parametrize(
+    ("program", "delayed", "why"),
+    [
+        ([[1, 5, False]], 0, "no write of the program is to word 0"),
+        ([], 0, "the program has 0 writes; it needs 1 to 64"),
+        ([[0, 1]], 0, "write 0 is"),
+        ([[0, 1 << 64, True]], 0, "write 0 is"),
+        ([["0", 1, True]], 0, "write 0 is"),
+        ([[0, 1, True]], 1, "delayed is 1; the writes are 0 to 0"),
+        ([[0, 1, True]] * 65, 0, "the program has 65 writes"),
+    ],
+)
+def test_a_program_that_cannot_be_replayed_is_refused_with_the_reason(program, delayed, why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        memory_order.replay(program, delayed)
