@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +45,8 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
                 }
                 for name, cell in released.items()
             }
-            notes = [*_merge(nb.cells, released), *_restore(nb.cells, released, marks)]
+            own = _own_constants(Path(str(self.config.Grader.get("course", "."))), where)
+            notes = [*_merge(nb.cells, released), *_restore(nb.cells, released, marks, own)]
         if added := student_notebook.imports(nb.cells):
             notes.append(f"imports of your own cells count, too: {'; '.join(added)}")
         nb.metadata["dgkit"] = {"notes": notes}
@@ -79,8 +79,17 @@ def _merge(cells: list[Any], released: dict[str, Any]) -> list[str]:
     return notes
 
 
+def _own_constants(folder: Path, where: Any) -> Callable[[str], str]:
+    """Return a function that puts a student's constants into a text of the lab."""
+    seed = course.read_seed(folder)
+    return variants.of_student(folder, str(where["assignment"]), seed, str(where["student"]))
+
+
 def _restore(
-    cells: list[Any], released: dict[str, Any], marks: dict[str, dict[str, Any]]
+    cells: list[Any],
+    released: dict[str, Any],
+    marks: dict[str, dict[str, Any]],
+    own: Callable[[str], str],
 ) -> list[str]:
     """Add missing cells and reset the locked ones; return notes."""
     notes, place = [], 0
@@ -95,7 +104,8 @@ def _restore(
             at = place
         elif source.locked:
             cell = cells[at]
-            if cell.metadata["nbgrader"].get("checksum") != compute_checksum(cell):
+            checksum = cell.metadata["nbgrader"].get("checksum")
+            if cell.source != own(source.source) and checksum != compute_checksum(cell):
                 notes.append(f"the cell {name} was changed: graded as released")
             cell.source = source.source
         place = at + 1
@@ -138,7 +148,7 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
         limits = sandbox.Limits(time_s=self.time_s, memory_bytes=self.memory_bytes)
         cells = self._known(student_notebook.solutions(nb.cells), where, gradebook)
         tests = {test.name: test for test in student_notebook.tests(nb.cells)}
-        own = self._own_constants(where, seed)
+        own = _own_constants(Path(self.course), where)
         trusted = [
             replace(test, source=own(test.source))
             for test in (self._trusted(test, where, gradebook) for test in tests.values())
@@ -165,13 +175,6 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
                 cell.source = own(cell.source)  # in the feedback, as the student had it
         gradebook.db.commit()
         nb.metadata["dgkit"] = {"isolation": str(isolation), "ratios": ratios, "notes": notes}
-
-    def _own_constants(self, where: Any, seed: str) -> Callable[[str], str]:
-        """Return a function that puts a student's constants into a text of the lab."""
-        lab, student = str(where["assignment"]), str(where["student"])
-        if not variants.personal(Path(self.course), lab, student):
-            return str
-        return functools.partial(variants.replaced, lab=lab, seed=seed, student=student)
 
     def _hints(self, where: Any) -> list[str]:
         """Return a note of the hints that the student took."""

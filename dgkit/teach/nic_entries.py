@@ -1,7 +1,7 @@
 """Lab 7, part 4: work queue entries, keys, doorbells and completions of the software NIC.
 
-The grader owns the NIC, both memories and the rings, and makes the stores that the submission asks for. The
-formats are those of mlx5 adapters: Linux, include/linux/mlx5/qp.h and include/linux/mlx5/device.h.
+The grader owns the NIC, both memories and the rings, and makes the stores that the submission asks
+for. The formats are those of mlx5 adapters: providers/mlx5/mlx5dv.h of rdma-core.
 """
 
 from __future__ import annotations
