@@ -34,9 +34,9 @@ def test_rows_say_queue_layers_addresses_and_rule(capture, view):
         ["2", "0.001500 s", "sent", "3"],
         ["3", "1.000000 s", "received", ""],
     ]
-    assert shown["rows"][0][4:] == [*ping, "ROOT entry 2"]
-    assert shown["rows"][1][4:] == [*ping, ""]
-    assert shown["rows"][2][-1] == "ROOT no entry; dropped: no queue"
+    assert shown["rows"][0][4:] == ["ROOT entry 2", *ping]
+    assert shown["rows"][1][4:] == ["", *ping]
+    assert shown["rows"][2][4] == "ROOT no entry; dropped: no queue"
     assert [row[:4] for row in shown["rates"]] == [
         ["none", "received", "1", "1"], ["0", "received", "1", "0"], ["3", "sent", "1", "0"],
     ]  # fmt: skip
@@ -126,6 +126,19 @@ def test_a_file_that_is_not_there_yet_is_awaited(tmp_path, capture, view):
     shown.wait_for("frame", lambda fields: len(fields["rows"]) == 3)
     assert "echo request" in shown.panel.static_html()
     assert "3 packets" in shown.panel.picture().alt
+
+
+@pytest.mark.parametrize(
+    ("kind", "info"), [(135, "neighbor solicitation"), (200, "type 200, code 0")]
+)
+def test_icmp6_is_named(kind, info):
+    """What a kernel sends by itself when an interface comes up."""
+    data = dpkt.icmp6.ICMP6(type=kind, data=b"\0" * 20)
+    ip = dpkt.ip6.IP6(
+        src=b"\0" * 16, dst=b"\xff\2" + b"\0" * 14, nxt=58, hlim=255, plen=24, data=data
+    )
+    row = summary(bytes(dpkt.ethernet.Ethernet(type=0x86DD, data=ip)))
+    assert (row.protocol, row.source, row.info) == ("ICMPv6", "::", info)
 
 
 @given(st.binary(max_size=80), st.integers(0, 46))

@@ -12,6 +12,15 @@ import dpkt
 _MOST = 12  # layers of a frame
 _HEX = frozenset({"type", "sum", "v", "id", "flags"})
 _FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG")
+_ICMP6 = {  # RFC 4443, 4861 and 3810
+    128: "echo request",
+    129: "echo reply",
+    133: "router solicitation",
+    134: "router advertisement",
+    135: "neighbor solicitation",
+    136: "neighbor advertisement",
+    143: "multicast listener report",
+}
 _REFUSED = (dpkt.Error, ValueError, IndexError, TypeError, AttributeError, struct.error)
 
 
@@ -129,6 +138,9 @@ def _summary(packets: list[Any]) -> Summary:
             return Summary("ARP", source, destination, _arp(packet))
         elif isinstance(packet, dpkt.icmp.ICMP):
             return Summary("ICMP", source, destination, _icmp(packet))
+        elif isinstance(packet, dpkt.icmp6.ICMP6):
+            info = _ICMP6.get(packet.type, f"type {packet.type}, code {packet.code}")
+            return Summary("ICMPv6", source, destination, info)
         elif isinstance(packet, dpkt.tcp.TCP):
             return Summary("TCP", source, destination, _tcp(packet))
         elif isinstance(packet, dpkt.udp.UDP):

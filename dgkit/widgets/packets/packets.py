@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..base.picture import Picture
 
 COLUMNS = [
-    "number", "time", "direction", "queue", "protocol", "source", "destination", "bytes", "info",
-    "rule",
+    "number", "time", "direction", "queue", "rule", "protocol", "source", "destination", "bytes",
+    "info",
 ]  # fmt: skip
 RATE_COLUMNS = ["queue", "direction", "packets", "dropped", "packets/s", "Mbit/s"]
 _EVERY_S, _HIDDEN_S = 0.2, 3600.0  # between two looks at the file
@@ -197,8 +197,8 @@ class PacketPanel(Panel):
             f"{(packet.time_ns - self._first_ns) / 1e9:.6f} s",
             "sent" if packet.sent else "received",
             "" if packet.queue is None else str(packet.queue),
-            words.protocol, words.source, words.destination, str(len(packet.data)), words.info,
             packet.rule,
+            words.protocol, words.source, words.destination, str(len(packet.data)), words.info,
         ]  # fmt: skip
 
     def _rates(self) -> list[list[str]]:
