@@ -116,10 +116,16 @@ class BytePool:
         if not 0 <= offset <= len(data) - size:
             raise ValueError(f"{size} bytes at {offset} do not fit into {len(data)}")
         target, start = ffi.from_buffer("char[]", data), ffi.from_buffer("char[]", source)
-        if len(data) < _STREAMED and not streamed:
-            ffi.memmove(target + offset, start, size)
-        else:
-            lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
+        try:
+            if len(data) < _STREAMED and not streamed:
+                ffi.memmove(target + offset, start, size)
+            else:
+                lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
+        finally:
+            del (
+                target,
+                start,
+            )  # the traceback of Ctrl-C must not keep them: buffer_export.py says why
 
 
 class BytesCopy:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..types import Op, Status
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds
+from .buffer_export import exported
 from .completion import raise_failed
 from .context import provider_name
 from .region import region_ids
@@ -201,8 +202,8 @@ def answer(memory: Any, timeout: float) -> None:
     Raises:
         PeerTimeout: No doorbell was rung for `timeout` seconds.
     """
-    words = ffi.from_buffer("uint64_t[16]", memory.buffer, require_writable=True)
-    check(lib.dg_measure_answer(words, nanoseconds(timeout, "timeout")))
+    limit = nanoseconds(timeout, "timeout")
+    check(lib.dg_measure_answer(ffi.cast("uint64_t *", exported(memory.buffer)[0]), limit))
 
 
 def measure_bare(prepared: PreparedOp, count: int = 2000, window: int = 1) -> array[int]:

@@ -12,6 +12,7 @@ from ..errors import AccessDenied, BoundsError, ClosedError, DgkitError, ExportE
 from ..types import OWN_EXPORT, Access, GpuSpan, is_memory, parse_access
 from ..validate import whole
 from ._ffi import check, ffi, lib, nanoseconds, native, open_handle, raise_for
+from .buffer_export import exported
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -222,14 +223,14 @@ class Region(_Base):
 
     def _describe(self, known: bool, offset: int, size: int | None) -> native.dg_memory:
         view = flat_view(self.memory.buffer if known else self.memory)
-        self._bytes = ffi.from_buffer("char[]", view)
-        flags = _READONLY if view.readonly else 0
+        address, self._bytes = exported(view)
+        total, flags = view.nbytes, _READONLY if view.readonly else 0
         del view  # else a traceback would keep the view, and so the caller's buffer exported
         if known and self.memory.share_process:
             flags |= SHARE_PROCESS
-        start, length = _part(len(self._bytes), offset, size)
+        start, length = _part(total, offset, size)
         raw = ffi.new("dg_memory *")
-        raw.addr = ffi.cast("char *", self._bytes) + start
+        raw.addr = address + start
         raw.size = length
         raw.fd = self.memory.fd if known else -1
         raw.fd_offset = self.memory.fd_offset + start if known else 0
@@ -237,15 +238,15 @@ class Region(_Base):
         native_fields = getattr(self.memory, "native_fields", None) if known else None
         for field, value in native_fields(start).items() if native_fields else ():
             setattr(raw, field, value)
-        if raw.fd < 0 and self._may_fault(known):
+        if raw.fd < 0 and self._may_fault(known, address, total):
             raw.flags |= _MAY_FAULT
         return raw
 
-    def _may_fault(self, known: bool) -> bool:
+    def _may_fault(self, known: bool, address: Any, size: int) -> bool:
         """Return whether a file backs the bytes; looked up once per Memory object."""
         found = getattr(self.memory, "may_fault", None) if known else None
         if found is None:
-            found = bool(check(lib.dg_memory_may_fault(self._bytes, len(self._bytes))))
+            found = bool(check(lib.dg_memory_may_fault(address, size)))
             # A user's Memory class may refuse the attribute (a frozen dataclass with slots raises
             # TypeError): then it is looked up each time.
             with contextlib.suppress(AttributeError, TypeError):

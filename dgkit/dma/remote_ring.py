@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ._ffi import check, ffi, lib
+from .buffer_export import exported
 from .gpu_queue import TICKET_MAX, RingConfig, stamps, status_of
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
@@ -29,7 +30,7 @@ class ExportedRing:
     def __init__(self, region: Region, config: RingConfig) -> None:
         self.region = region
         self._config = config.native(_TRACE_SHARED)
-        self._bytes = ffi.from_buffer("char[]", region.memory.buffer)
+        self._bytes, self._pin = exported(region.memory.buffer)
         check(lib.dg_ring_lay_out(self._bytes, self._config))
         lib.dg_ring_watch(region._r.c, self._bytes, self._config)
 
@@ -66,7 +67,7 @@ class ExportedRing:
 
     def release(self) -> None:
         """Release the ring's memory."""
-        ffi.release(self._bytes)
+        ffi.release(self._pin)
 
 
 class ImportedRing:

@@ -61,3 +61,45 @@ for number in range(4):
 def test_a_session_that_the_cycle_collector_takes_is_closed_by_handles_that_are_not_freed():
     # The C library overwrites what is freed, so that each use of it shows.
     run(CYCLES, MALLOC_PERTURB_="165")
+
+
+# Exports of buffers in a cycle, as Ctrl-C leaves them in a finalizer, or in the frame of its
+# traceback. The views are older than the cycle, so the collector clears them first.
+EXPORTED = """
+import gc, operator, sys
+import dgkit
+from dgkit.dma import byte_pool
+from dgkit.dma.gpu_queue import RingConfig
+from dgkit.dma.remote_ring import ExportedRing
+
+class Kept:
+    def __init__(self, each):
+        self.self, self.each = self, each
+
+class Lib:
+    dg_copy_large = operator.neg  # fails: the number of its arguments is wrong
+
+def a_copy_that_is_interrupted():
+    lib, byte_pool.lib = byte_pool.lib, Lib
+    try:
+        byte_pool.BytePool.fill(bytes(9 << 20), 0, memoryview(bytearray(9 << 20)))
+    except TypeError as error:
+        Kept(error)
+    byte_pool.lib = lib
+
+def a_ring_that_nobody_closed():
+    config = RingConfig(64, weak=False, timeout=1.0, trace=False, index=1)
+    memory = dgkit.empty(ExportedRing.size_of(config))
+    Kept(ExportedRing(device.register(memory), config))
+
+with dgkit.Device() as device:
+    for _ in range(5):
+        globals()[sys.argv[1]]()
+        gc.collect()
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("what", ["a_copy_that_is_interrupted", "a_ring_that_nobody_closed"])
+def test_the_cycle_collector_clears_no_view_that_is_still_exported(what):
+    assert run(EXPORTED, what) == "alive\n"
