@@ -41,11 +41,10 @@ def link(entry: Path) -> tuple[str, str]:
     """
     order: list[Path] = []
     _visit(entry.resolve(), order, ())
-    name = {path: f"{path.parent.name}_{path.stem}" for path in order}
-    modules = [_wrapped(path, name) for path in order[:-1]]
+    modules = [_wrapped(path) for path in order[:-1]]
     sheets = [path.with_suffix(".css") for path in order]
     style = "".join(sheet.read_text(encoding="utf-8") for sheet in sheets if sheet.exists())
-    own = _checked(order[-1], _bound(order[-1], name), _OTHER_IMPORT)
+    own = _checked(order[-1], _bound(order[-1]), _OTHER_IMPORT)
     return "".join([*modules, own]), style
 
 
@@ -55,31 +54,52 @@ def _visit(path: Path, order: list[Path], importers: tuple[Path, ...]) -> None:
         raise ValueError(f"{path} imports itself, by {', '.join(each.name for each in importers)}")
     if path in order:
         return
-    for _, target in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        _visit((path.parent / target).resolve(), order, (*importers, path))
+    for target in _imported(path):
+        _visit(target, order, (*importers, path))
     order.append(path)
 
 
-def _bound(path: Path, name: dict[Path, str]) -> str:
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@cache
+def _imported(path: Path) -> list[Path]:
+    return [(path.parent / target).resolve() for _, target in _IMPORT.findall(_text(path))]
+
+
+@cache
+def _exported(path: Path) -> list[str]:
+    return _EXPORT.findall(_text(path))
+
+
+def _name(path: Path) -> str:
+    return f"{path.parent.name}_{path.stem}"
+
+
+def _bound(path: Path) -> str:
     """Return a module whose imports are constants, taken from the functions' results."""
+    targets = iter(_imported(path))
 
     def constants(found: re.Match[str]) -> str:
-        target = (path.parent / found[2]).resolve()
+        target = next(targets)
         names = [each.strip() for each in found[1].split(",") if each.strip()]
-        exported = _EXPORT.findall(target.read_text(encoding="utf-8"))
+        exported = _exported(target)
         if missing := {each.split(" as ")[0] for each in names}.difference(exported):
             raise ValueError(f"{path.name}: {target.name} does not export {missing.pop()}")
-        return f"const {{ {', '.join(names).replace(' as ', ': ')} }} = {name[target]};\n"
+        return f"const {{ {', '.join(names).replace(' as ', ': ')} }} = {_name(target)};\n"
 
-    return _IMPORT.sub(constants, path.read_text(encoding="utf-8"))
+    return _IMPORT.sub(constants, _text(path))
 
 
-def _wrapped(path: Path, name: dict[Path, str]) -> str:
+@cache
+def _wrapped(path: Path) -> str:
     """Return a module as the result of a function: an object of its exports."""
-    text = _DEFAULT.sub("", _bound(path, name))
+    text = _DEFAULT.sub("", _bound(path))
     exports = _EXPORT.findall(text)
     body = _checked(path, _EXPORT.sub("", text), _OTHER)
-    return f"const {name[path]} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();\n"
+    return f"const {_name(path)} = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();\n"
 
 
 def _checked(path: Path, text: str, forbidden: re.Pattern[str]) -> str:
