@@ -69,10 +69,19 @@ async function runOnce(names, sources) {
   }
 }
 
+// The kernel answers one request after the other, and needs .3 s to import Bokeh: what other panels of
+// a new dashboard ask for as they become visible, after a frame, goes first. A hidden page has no frames.
+async function othersAsked() {
+  await Promise.race([new Promise(requestAnimationFrame), sleep(100)]);
+  await sleep(20);
+}
+
 // Draws the kernel's figures; places(document) returns the element for each root. Resolves to
 // {Bokeh, document, views, remove}, or null if the view has ended meanwhile.
 export async function drawFigures(view, places) {
   const { bokeh } = view.state;
+  await othersAsked();
+  if (view.signal.aborted) return null;
   const core = loadBokeh(view, bokeh, ["bokeh"]); // runs while the kernel creates the figures
   const [figures] = await Promise.all([view.call("figures", { dark: isDark() }), core]);
   const Bokeh = await loadBokeh(view, bokeh, figures.components);
