@@ -149,7 +149,14 @@ SYMPTOMS = (
         "NVIDIA/nccl/issues/214", _ACS, _IOMMU,
     ),
     _symptom(
-        "NCCL", r"ibv_reg_dmabuf_mr failed[^\n]{0,40}not supported",
+        "perftest", r"Failed status 4\b[^\n]{0,40}syndrom 0x51",
+        "The NIC could not access GPU memory on its own machine (local protection error).",
+        "linux-rdma/perftest/issues/173", _ACS, _IOMMU,
+        Cause("A guest's GPU lies at addresses that its NIC does not reach: lower the MMIO base.",
+              ("virtual-machine",)),
+    ),
+    _symptom(
+        "libibverbs", r"ibv_reg_dmabuf_mr[^\n]{0,120}failed[^\n]{0,40}(?:not supported|error 524)",
         "The NIC's driver cannot register a dma-buf.",
         "NVIDIA/nccl/issues/778", Cause("The NIC's driver refuses a dma-buf.", ("rdma-dmabuf",)),
         _ACS, Cause("NCCL should use peermem.", ("peermem",), ("export NCCL_DMABUF_ENABLE=0",)),
@@ -324,10 +331,24 @@ SYMPTOMS = (
               ("# Cut the power for a minute; else write the firmware of its PSID again.",)),
     ),
     _symptom(
+        KERNEL, r"handle_hca_cap failed",
+        "The NIC's firmware refuses what its driver sets: the module is older than the firmware.",
+        "pocopico/rp-ext/issues/129",
+        Cause("Driver and firmware do not fit.", ("rdma-devices", "firmware-version"),
+              ("# Install a newer mlx5_core: the distribution's kernel, or DOCA-Host.",)),
+    ),
+    _symptom(
         KERNEL, r"mlx5_core[^\n]{0,60}(?:mlx5_load_one|probe)[^\n]{0,40}failed with error",
         "The NIC's driver does not fit its firmware, or has no room for its memory.",
         "Mellanox/mstflint/issues/448",
         Cause("No driver holds the NIC.", ("rdma-devices", "firmware-version")),
+    ),
+    _symptom(
+        KERNEL, r"Xid \(PCI:[0-9A-Fa-f:.]{5,16}\): (?:74|14[4-9]|150),",
+        "An error of NVLink: copies between these GPUs can hang until they are reset.",
+        "NVIDIA/open-gpu-kernel-modules/issues/1355",
+        Cause("NVLink had an error since the start.", ("nvlink-fabric",)),
+        goal=Goal.P2P,
     ),
     _symptom(
         KERNEL, r"Xid[^\n]{0,60}\b79\b|fallen off the bus",

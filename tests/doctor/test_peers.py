@@ -29,6 +29,9 @@ def test_the_matrix_is_read_with_and_without_escapes() -> None:
     assert parse_peers("nvidia-smi: invalid option\n") == {}
 
 
+_ALARMS = (Verdict.WARN, Verdict.FAIL)
+
+
 @pytest.mark.parametrize("cell", ["CNS", "GNS", "TNS", "DR", "NS"])
 def test_what_the_driver_refuses_fails_with_the_reason(cell: str) -> None:
     found = two_gpus(cell)
@@ -56,3 +59,19 @@ def test_a_fabric_that_is_not_complete_blocks_what_cuda_cannot_start(
     made = h200({"run nvidia-smi -q": log, "probe context": {"why": "", "devices": devices}})
     (found,) = judge("nvlink-fabric", made, goal=Goal.P2P)
     assert found.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("goal", "xid", "verdict"),
+    [
+        (Goal.P2P, 145, Verdict.FAIL),
+        (Goal.GPU, 145, Verdict.WARN),
+        (Goal.P2P, 31, Verdict.NOT_APPLICABLE),  # a program's page fault: no error of the machine
+    ],
+)
+def test_an_error_of_nvlink_in_the_kernels_log_is_named(
+    goal: Goal, xid: int, verdict: Verdict
+) -> None:
+    made = h200({"run dmesg": f"[1.0] NVRM: Xid (PCI:0000:ca:00): {xid}, RLW_REMAP, Nonfatal"})
+    (found,) = judge("nvlink-fabric", made, goal=goal)
+    assert (found.verdict, str(xid) in found.found) == (verdict, verdict in _ALARMS)

@@ -34,7 +34,9 @@ NCCL: misc/ibvwrap.cc:187 NCCL WARN Call to ibv_modify_qp failed with error Netw
 NCCL: NET/IB : Got completion with error 12, opcode 0, len 0, vendor err 129
 NCCL: NET/IB: Got completion from peer 192.168.3.5 with status=12 opcode=129 len=1 vendor err 129
 NCCL: Got completion with error 4, opcode 1, len 21938, vendor err 81
-NCCL: NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported
+perftest: Failed status 4: wr_id 0 syndrom 0x51
+libibverbs: ibv_reg_dmabuf_mr(address=0xfcc99fa00000, length=16384) failed: Unknown error 524
+libibverbs: NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported
 NCCL: NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
 NVSHMEM: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.
 NVSHMEM: ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar
@@ -63,6 +65,8 @@ the kernel: modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument
 the kernel: nvidia-peermem ERROR detected invalid context, skipping further processing
 the kernel: mlx5_core 0000:03:00.0: Firmware over 120000 MS in pre-initializing state, aborting
 the kernel: mlx5_core 0000:01:00.0: mlx5_load_one failed with error code -22
+the kernel: mlx5_core 0000:01:00.0: handle_hca_cap failed
+the kernel: NVRM: Xid (PCI:0000:66:00): 145, RLW_REMAP, Nonfatal XC1 i0 Link 05
 the kernel: NVRM: Xid (PCI:0000:06:00): 79, pid=1, GPU has fallen off the bus.
 the kernel: installed in this system requires use of the NVIDIA open kernel modules
 the kernel: NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from .. import finding, references
@@ -18,8 +19,11 @@ from ._devices import per_gpu
 
 _HOST = ("host",)
 _SMI = references.NVIDIA_SMI("topo -m, Legend")
+_XIDS = references.XID()
 _FABRIC = references.NVIDIA_SMI("Fabric")
 _PEERS = references.CUDA_GUIDE("Peer-to-Peer Memory Access")
+_XID = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{5,16})\): (\d{1,4}),")
+_NVLINK_XIDS = frozenset({74, *range(144, 151)})  # NVLink up to 4, and 5 (the catalogue of Xids)
 _MOST_PEERS = 8  # of a GPU in the system, without NVSwitch
 _NOT_READY = "CUDA does not start (802)"
 _RESTART_FABRIC = (
@@ -131,6 +135,24 @@ _REFUSED = {
 }
 
 
+def _nvlink_errors(machine: Machine) -> dict[str, str]:
+    """Return the last Xid of NVLink in the kernel's log, by the GPU's address without function."""
+    found = _XID.findall(machine.read.run("dmesg").text)
+    return {at.lower().partition(".")[0]: xid for at, xid in found if int(xid) in _NVLINK_XIDS}
+
+
+def _nvlink_error(xid: str, goal: Goal) -> Finding:
+    make = finding.fail if goal is Goal.P2P else finding.warn
+    return make(
+        f"Xid {xid} since the start",
+        needed="no error",
+        why="The kernel's log has an error of NVLink: copies between these GPUs can hang until "
+        "they are reset.",
+        remedy=("sudo dmesg | grep -i xid", "# Reset the GPUs, or restart the machine."),
+        sources=[_XIDS],
+    )
+
+
 @check(
     "nvlink-fabric",
     "NVLink fabric",
@@ -141,9 +163,12 @@ _REFUSED = {
 )
 def _nvlink_fabric(case: Case) -> Iterator[Finding]:
     listed = {gpu.address: gpu for gpu in case.machine.know(smi).gpus}
+    errors = _nvlink_errors(case.machine)
 
     def judge(gpu: Gpu) -> Finding:
         fields = listed.get(gpu.address)
+        if xid := errors.get(gpu.address.partition(".")[0]):
+            return _nvlink_error(xid, case.goal)
         state = fields.value("Fabric/State") if fields else ""
         status = fields.value("Fabric/Status") if fields else ""
         if not state or state == "N/A":
