@@ -38,7 +38,8 @@ typedef unsigned long long u64;
 typedef doca_gpu_dev_verbs_qp Q;
 struct ends {
     u64 remote, local;
-    unsigned rkey, lkey;
+    unsigned rkey, lkey, pad[2];
+    doca_gpu_buf to, from; /* the same memory */
 };
 #define REMOTE(at) doca_gpu_dev_verbs_addr{e->remote + (at), e->rkey}
 #define LOCAL(at) doca_gpu_dev_verbs_addr{e->local + (at), e->lkey}
@@ -71,20 +72,15 @@ extern "C" __global__ void put_signal(Q *q, const ends *e, int count, u64 *cycle
     }
 }
 
-__device__ static doca_gpu_buf buf(u64 at, u64 size, unsigned key)
-{
-    return doca_gpu_buf{at, size, key, 0};
-}
-
 /* A DMA context's structure is its queue pair. */
 extern "C" __global__ void dma_copy(Q *q, const ends *e, int count, u64 *cycles, int *bad)
 {
-    doca_gpu_buf from = buf(e->local, 8, e->lkey), to = buf(e->remote, 8, e->rkey);
+    doca_gpu_buf *from = (doca_gpu_buf *)&e->from, *to = (doca_gpu_buf *)&e->to;
     doca_gpu_dma *dma = (doca_gpu_dma *)q;
     const u64 first = q->sq_rsvd_index; /* a copy has no ticket */
     for (int i = 0; i < count; i++) {
         const u64 before = (u64)clock64();
-        *bad += doca_gpu_dev_dma_memcpy(dma, &from, 0, &to, 0, 8) != 0;
+        *bad += doca_gpu_dev_dma_memcpy(dma, from, 0, to, 0, 8) != 0;
         doca_gpu_dev_dma_commit(dma);
         *bad += wait_for(q, first + i) != 0;
         cycles[i] = (u64)clock64() - before;
@@ -94,15 +90,14 @@ extern "C" __global__ void dma_copy(Q *q, const ends *e, int count, u64 *cycles,
 /* The threads write 64 bytes each, and one of them commits: weak mode. */
 extern "C" __global__ void write_weak(Q *q, const ends *e, int count, int *bad)
 {
-    const u64 size = 64 * (u64)blockDim.x;
-    doca_gpu_buf from = buf(e->local, size, e->lkey), to = buf(e->remote, size, e->rkey);
+    doca_gpu_buf *from = (doca_gpu_buf *)&e->from, *to = (doca_gpu_buf *)&e->to;
     doca_priv_gpu_dev_rdma_connection connection = {q, 0};
     doca_gpu_dev_rdma rdma = {{}, &connection, 1};
     unsigned position, mask, done;
     int failed = 0;
     for (int i = 0; i < count; i++) {
         doca_gpu_dev_rdma_get_info(&rdma, 0, &position, &mask);
-        failed += doca_gpu_dev_rdma_write_weak(&rdma, 0, &to, 64 * threadIdx.x, &from,
+        failed += doca_gpu_dev_rdma_write_weak(&rdma, 0, to, 64 * threadIdx.x, from,
                                                64 * threadIdx.x, 64, 0, 0,
                                                (position + threadIdx.x) & mask) != 0;
         __threadfence();
@@ -152,8 +147,11 @@ class NicBench:
         self.module: Any = emulate(KERNELS) if meter.emulated else raw_module(KERNELS)
         owned = device.register(target)
         lkey, rkey = self.nic.key(local), self.nic.key(owned)
-        ends = np.array([rkey.address, lkey.address, 0], np.uint64)
-        ends.view(np.uint32)[4:] = rkey.big_endian, lkey.big_endian
+        ends = np.array([rkey.address, lkey.address, 0, 0] + [0, SIZE, 0] * 2, np.uint64)
+        ends[4], ends[7] = rkey.address, lkey.address
+        keys = ends.view(np.uint32)
+        keys[4] = keys[12] = rkey.big_endian
+        keys[5] = keys[18] = lkey.big_endian
         self.ends = self._array(ends)
 
     def _array(self, values: Any) -> Any:
