@@ -118,6 +118,9 @@ int dg_nic_two_sided(struct dg_nic_qp *qp, struct nic_flight *f)
 	/* One at a time: a receive belongs to the entry that is complete next. */
 	if (qp_flies(qp))
 		return nic_wait(qp, DG_NIC_WAITS_BYTES);
+	if (!atomic_load_explicit(&qp->far->receive_entries, memory_order_relaxed))
+		return nic_fault(qp->nic, SYNDROME_RECEIVE_RETRIES,
+				 "message, to a queue pair without a receive queue, number", qp->address.qpn, 0);
 	if (!dg_nic_receive_ready(qp))
 		return nic_wait(qp, DG_NIC_WAITS_RECEIVE);
 	f->message = (struct nic_message){

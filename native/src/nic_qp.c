@@ -80,6 +80,7 @@ static void write_box(struct dg_nic_qp *qp)
 	atomic_store_explicit(&b->access, qp->access, memory_order_relaxed);
 	atomic_store_explicit(&b->pd, qp->c.pd, memory_order_relaxed);
 	atomic_store_explicit(&b->inline_receive, qp->c.inline_receive, memory_order_relaxed);
+	atomic_store_explicit(&b->receive_entries, qp->c.receive_entries, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_qpn, qp->address.qpn, memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[0], gid[0], memory_order_relaxed);
 	atomic_store_explicit(&b->peer_gid[1], gid[1], memory_order_relaxed);

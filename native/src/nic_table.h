@@ -28,7 +28,7 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 1u
+#define NIC_VERSION 2u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -66,7 +66,7 @@ enum {
 };
 
 struct nic_box {
-	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive;
+	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries;
 	_Atomic uint64_t peer_gid[2];
 	_Alignas(64) _Atomic uint64_t posted, consumed, delivered;
 	_Alignas(64) struct nic_receive receives[NIC_WINDOW];

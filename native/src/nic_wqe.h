@@ -51,7 +51,8 @@ enum nic_syndrome {
 	SYNDROME_REMOTE_REQUEST = 0x12,
 	SYNDROME_REMOTE_ACCESS = 0x13,
 	SYNDROME_REMOTE_OPERATION = 0x14,
-	SYNDROME_RETRIES = 0x15
+	SYNDROME_RETRIES = 0x15,
+	SYNDROME_RECEIVE_RETRIES = 0x16
 };
 
 /* A data segment. Inline: its bytes are at `at` of the entry. */

@@ -166,6 +166,40 @@ static void check_error(struct pair *p, uint8_t syndrome, const char *why)
 	check_done(&p->b, (uint16_t)(p->b.next - 1));
 }
 
+static void a_message_to_a_queue_pair_without_receives_fails(void)
+{
+	struct program other;
+	dg_nic_qp_info info;
+	dg_nic_address to, from;
+	uint8_t w[64] = { 0 };
+	struct pair p;
+	struct cqe c;
+
+	pair_open(&p, DG_NIC_PROXY);
+	other = p.b;
+	other.c.receive_ring = NULL;
+	other.c.receive_entries = other.c.receive_sges = 0;
+	other.c.receive_cq = NULL;
+	CHECK_EQ(dg_nic_qp_open(p.a.nic, &other.c, &other.qp), 0);
+	CHECK_EQ(dg_nic_qp_info_get(other.qp, &info), 0);
+	other.qpn = info.qpn;
+	to = address_of(&other);
+	from = address_of(&p.a);
+	CHECK_EQ(dg_nic_qp_modify(p.a.qp, DG_NIC_RESET, NULL, 0), 0);
+	program_connect(&other, &from);
+	program_connect(&p.a, &to);
+	control(&p.a, w, WQE_SEND, 2, WQE_CQE);
+	data_segment(w + 16, p.mine, p.lkey, 100);
+	put_entry(&p.a, w, 1);
+	ring(&p.a);
+	c = wait_cqe(&p.a);
+	CHECK_EQ(c.opcode, CQE_REQUEST_ERROR);
+	CHECK_EQ(c.syndrome, SYNDROME_RECEIVE_RETRIES);
+	CHECK_SAYS(qp_info(&p.a).why, "without a receive queue");
+	CHECK_EQ(dg_nic_qp_close(other.qp), 0);
+	pair_close(&p);
+}
+
 /* Starts both queue pairs again. */
 static void restart(struct pair *p)
 {
@@ -1065,6 +1099,7 @@ int main(int argc, char **argv)
 		TEST(entries_are_executed_with_a_record),
 		TEST(entries_are_executed_without_a_record),
 		TEST(messages_arrive_in_receives),
+		TEST(a_message_to_a_queue_pair_without_receives_fails),
 		TEST(wrong_entries_end_their_queue_pair),
 		TEST(number_of_segments_must_fit),
 		TEST(keys_have_rights_and_a_domain),

@@ -317,8 +317,9 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_addr_destroy(struct doca_rdma_addr *addr);
 
 /* Asks a server for a connection. The callback for established connections, or that for failures, gets
- * the connection with this user data; after a failure it is gone. Errors: BAD_STATE unless the context
- * runs and has a progress engine; FULL if it has all its connections; DRIVER. */
+ * the connection with this user data; after a failure it is gone. Where nobody listens yet it asks again
+ * for half a second (guess). Errors: BAD_STATE unless the context runs and has a progress engine; FULL if
+ * it has all its connections; DRIVER. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_addr *addr,
 	union doca_data connection_user_data);

@@ -218,6 +218,28 @@ static void an_address_without_a_server_fails(void)
 	close_both();
 }
 
+static void a_server_may_listen_after_the_call(void)
+{
+	open_side(&server);
+	open_side(&client);
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", port());
+	for (int i = 0; i < 100; i++)
+		doca_pe_progress(client.pe);
+	OK(doca_rdma_start_listen_to_port(server.rdma, port()));
+	until(&established, 2);
+	CHECK_EQ(failures, 0);
+	send_one();
+	close_both();
+}
+
+static void a_context_stops_while_it_calls(void)
+{
+	open_both();
+	call(&client, DOCA_RDMA_ADDR_TYPE_IPv4, "127.0.0.1", (uint16_t)(port() + 1));
+	close_both();
+	CHECK_EQ(established, 0);
+}
+
 static void a_port_has_one_listener(void)
 {
 	open_both();
@@ -367,6 +389,8 @@ int main(int argc, char **argv)
 		TEST(what_is_rejected_fails),
 		TEST(a_server_with_all_its_connections_rejects),
 		TEST(an_address_without_a_server_fails),
+		TEST(a_server_may_listen_after_the_call),
+		TEST(a_context_stops_while_it_calls),
 		TEST(a_port_has_one_listener),
 		TEST(strangers_who_say_nothing_keep_nobody_waiting),
 		TEST(strangers_who_say_anything_are_gone),

@@ -24,6 +24,7 @@
 #include "rdma.h"
 
 #define LOOK_NS 100000u /* between two looks at the sockets of a context */
+#define CALL_NS 500000000u /* guess: programs connect to a server that listens a little later */
 #define BACKLOG 128
 #define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
 
@@ -179,16 +180,35 @@ static void fail(struct doca_rdma_connection *c, const char *why)
 
 /* ---- the client ---- */
 
-static const char *call(struct doca_rdma_connection *c, const struct doca_rdma_addr *a)
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Returns why the connection fails; NULL also if nobody listens yet: then it has no socket. */
+static const char *call(struct doca_rdma_connection *c)
 {
 	struct sockaddr_un name;
-	const socklen_t n = name_of(a->port, &name);
-	if (!is_local(a))
-		return "the address is of another machine";
+	const socklen_t n = name_of(c->addr->port, &name);
 	c->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&name, n) || !is_own(c->fd))
-		return "nobody listens to the port";
-	return watch(c->rdma, c->fd, c) && say(c, PACKET_REQUEST) ? NULL : "no connection to the server";
+	if (c->fd >= 0 && !connect(c->fd, (struct sockaddr *)&name, n) && is_own(c->fd))
+		return watch(c->rdma, c->fd, c) && say(c, PACKET_REQUEST)
+			       ? NULL
+			       : "no connection to the server";
+	rdma_hang_up(c);
+	return now_ns() < c->call_until_ns ? NULL : "nobody listens to the port";
+}
+
+/* Calls the servers that did not listen yet. */
+static void call_again(struct doca_rdma *r)
+{
+	for (struct doca_rdma_connection *c = r->connections; c; c = c->next) {
+		const char *why = c->state == CONNECTION_CALLING && c->fd < 0 ? call(c) : NULL;
+		if (why)
+			fail(c, why);
+	}
 }
 
 static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr *a, union doca_data data)
@@ -201,7 +221,10 @@ static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr 
 	if (a->type == DOCA_RDMA_ADDR_TYPE_GID)
 		memcpy(c->peer_gid, &a->ip6.sin6_addr, sizeof c->peer_gid);
 	c->addr = copy_of(a);
-	const char *why = c->addr ? call(c, a) : "no memory for its address";
+	c->call_until_ns = now_ns() + CALL_NS;
+	const char *why = !c->addr	 ? "no memory for its address"
+			  : !is_local(a) ? "the address is of another machine"
+					 : call(c);
 	if (why)
 		fail(c, why);
 	softdoca_pe_kick(r->ctx.pe);
@@ -443,22 +466,16 @@ static bool hear(struct doca_rdma_connection *c)
 	return c->state == CONNECTION_ACCEPTED && p.kind == PACKET_READY && established(c);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 bool rdma_hear(struct doca_rdma *r)
 {
 	struct epoll_event e;
-	if (r->sockets < 0 || r->pid != getpid())
+	if (r->pid != getpid())
 		return false;
 	const uint64_t now = now_ns();
 	if (now - r->looked_ns < LOOK_NS)
 		return false;
-	if (epoll_wait(r->sockets, &e, 1, 0) != 1) {
+	call_again(r);
+	if (r->sockets < 0 || epoll_wait(r->sockets, &e, 1, 0) != 1) {
 		r->looked_ns = now; /* otherwise there may be another one */
 		return false;
 	}

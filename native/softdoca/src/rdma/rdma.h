@@ -134,6 +134,7 @@ struct doca_rdma_connection {
 	uint8_t peer_gid[16];
 	int fd; /* of a connection by address; -1: none */
 	struct doca_rdma_addr *addr; /* likewise; NULL: none */
+	uint64_t call_until_ns;	     /* while nobody listens */
 	struct rdma_blob peer; /* of one that is requested */
 	char *memory; /* of both rings */
 	struct rdma_ring send, receive;
