@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _PENALTY_S, _MAX_PENALTY_S = 10.0, 300.0  # how long new clients are refused after a flood
 _OFTEN, _OFTEN_S = 24, 10.0  # as many new clients within as many seconds come often
+# Between two Hellos of an account whose clients come often: 128 clients, the most that one of two
+# keys may have by default, connect within the deadline of a Hello.
+_PACE_S = 0.04
 _FORGIVEN_S = 600.0  # without a flood; then the next penalty is short again
 _INFORMED = 4  # replies to Hello that give the reason; then its connections are refused at once
 
@@ -93,7 +96,7 @@ class Account:
             self.used.update(amounts)
 
     def arrive(self) -> None:
-        """Note that a new client was accepted."""
+        """Note that the Hello of a new client is served."""
         self._arrivals.append(time.monotonic())
 
     @property
@@ -101,6 +104,11 @@ class Account:
         """Return whether the latest clients came in quick succession."""
         times = self._arrivals
         return len(times) == _OFTEN and time.monotonic() - times[0] < _OFTEN_S
+
+    @property
+    def may_arrive(self) -> bool:
+        """Return whether the Hello of another new client may be served now."""
+        return not self.arrives_often or time.monotonic() - self._arrivals[-1] >= _PACE_S
 
     def penalize(self) -> None:
         """Refuse new clients of this account for some seconds, doubling the time at each call."""

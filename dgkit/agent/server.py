@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,7 @@ from .handshake import check_hello, welcome
 from .state import TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
+    from .account import Account
     from .serve_options import ServeOptions
 
 _RCVMORE = int(zmq.RCVMORE)
@@ -66,6 +68,19 @@ _ROUND = 8  # messages read before libzmq looks for connections that were quiet 
 _MAX_ROUNDS = 25  # rounds of messages read at once
 _PATIENCE = 16  # turns for which a Hello waits until a burst of connections is handled
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
+
+
+@dataclass(slots=True)
+class _Greeting:
+    """First message of a connection; `account` is that of its key, if other keys are allowed."""
+
+    frame: zmq.Frame
+    several: bool
+    account: Account | None
+
+    def is_due(self) -> bool:
+        """Return whether it may be served now."""
+        return self.account is None or self.account.may_arrive
 
 
 class Agent:
@@ -100,7 +115,7 @@ class Agent:
         self._unread: dict[bytes, Client] = {}  # clients that do not read their replies, by route
         self._retried = 0.0
         self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
-        self._hellos: dict[bytes, tuple[zmq.Frame, bool]] = {}  # first messages, in order of turns
+        self._hellos: dict[bytes, _Greeting] = {}  # first messages, in order of arrival
         self._dropped = DroppedRoutes()
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
@@ -155,9 +170,11 @@ class Agent:
             if self._listener.behind:
                 self._drain(router)
                 continue
+            if self._hellos:
+                router.rcvtimeo = _RETRY_MS
             try:
                 route = recv()
-            except zmq.Again:  # only with telemetry or unread replies
+            except zmq.Again:  # only with telemetry, unread replies or waiting Hellos
                 self._service(Wakeup.EVENT)
                 continue
             client = clients.get(route)
@@ -223,12 +240,23 @@ class Agent:
         """
         hello = self._hellos.pop(route, None)
         if hello is not None:
-            self._guard("a flood", self._penalize_sender, hello[0])
+            self._guard("a flood", self._penalize_sender, hello.frame)
             self._dropped.add(route)
+            self._restore_timeout()
         elif route == self._wakeup_route:
             self._service(frame.bytes)
         else:
-            self._hellos[route] = (frame, several)
+            self._guard("Hello", self._queue_hello, route, frame, several)
+
+    def _queue_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
+        """Queue a first message; drop the key's oldest if there are more than connections."""
+        sender = self._listener.sender(frame)
+        paced = sender.key and self._listener.keys_allowed > 1
+        account = self._state.account(sender) if paced else None
+        if len(self._hellos) >= self._limits.connections:  # many of them have ended
+            own = (each for each, hello in self._hellos.items() if hello.account is account)
+            del self._hellos[next(own, next(iter(self._hellos)))]
+        self._hellos[route] = _Greeting(frame, several, account)
 
     def _penalize_sender(self, frame: zmq.Frame) -> None:
         """Refuse new clients of the key that has sent a frame; if they are, its connections."""
@@ -243,7 +271,8 @@ class Agent:
         """Serve one request of the client whose turn it is, and one Hello.
 
         A client with unsent replies gets no turn until it has read them. A Hello needs all events
-        of connections, so it waits until a burst of them is handled, a few at a time.
+        of connections, so it waits until a burst of them is handled, a few at a time. It also takes
+        as long as tens of requests: of a key that connects often it waits for its turn.
 
         Returns:
             False if nothing was served.
@@ -257,10 +286,19 @@ class Agent:
                 self._waiting[client.route] = waiting
             self._receive_request(client, body, several)
         if self._hellos and self._listener.behind % _PATIENCE == 0:
-            route = next(iter(self._hellos))
-            self._receive_hello(route, *self._hellos.pop(route))
-            return True
+            return self._serve_hello() or client is not None
         return client is not None
+
+    def _serve_hello(self) -> bool:
+        """Serve the oldest Hello that is due; return False if there is none."""
+        due = (route for route, each in self._hellos.items() if each.is_due())
+        route = next(due, None)
+        if route is None:
+            return False
+        hello = self._hellos.pop(route)
+        self._receive_hello(route, hello.frame, hello.several)
+        self._restore_timeout()
+        return True
 
     def _guard(self, place: str, work: Callable[..., None], *args: Any) -> None:
         """Call `work`; report an exception, so that the loop continues."""
@@ -342,6 +380,7 @@ class Agent:
             return
         check_user(caller.uid)
         account = self._state.account(caller)
+        account.arrive()
         account.check_penalty()
         first_id = int.from_bytes(os.urandom(6), "little")
         reply = encode(welcome(self._state, first_id, hello.id))
@@ -356,7 +395,6 @@ class Agent:
                 return
             undo.pop_all()
         self._drop(self._by_fd.get(caller.fd, b""))
-        account.arrive()
         self._listener.admit(caller.fd, caller.pid if self._limits.has_descriptors else 0)
         self._clients[route] = client
         self._by_fd[caller.fd] = route
@@ -486,7 +524,11 @@ class Agent:
                 client.sent()
             if not client.unsent:
                 del self._unread[route]
-        if not self._unread:
+        self._restore_timeout()
+
+    def _restore_timeout(self) -> None:
+        """Let the loop sleep as long as nothing is to be retried."""
+        if not self._unread and not self._hellos:
             router = self._listener.router
             router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS
 

@@ -6,6 +6,7 @@ import socket
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import zmq
@@ -15,7 +16,7 @@ from support.processes.zmtp import Zmtp, own_bytes
 
 import dgkit
 from dgkit.agent import account as accounts
-from dgkit.agent import state
+from dgkit.agent import server, state
 from dgkit.wire import acceptor, inflow, keys
 from dgkit.wire import messages as m
 from dgkit.wire.address import parse
@@ -209,11 +210,15 @@ def test_the_connections_with_most_are_ended(ahead, ends):
 
 
 @pytest.fixture
-def slow_agent(tmp_path, monkeypatch):
-    """An agent that reads slowly, and its address."""
+def own_keys(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name in ("default", "flood"):
         keys.allow(keys.make(name).public)
+
+
+@pytest.fixture
+def slow_agent(own_keys):
+    """An agent that reads slowly, and its address."""
     with program(SLOW_AGENT, "0.05") as served:
         yield served, served.stdout.readline().strip()
 
@@ -226,13 +231,19 @@ def _flood(dealer):
 
 
 @contextlib.contextmanager
-def _flooder(address, first):
-    """Yield a client of bare messages that has sent the first, and its reply."""
+def _dealer(address):
     with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
         dealer.linger, dealer.reconnect_ivl, dealer.sndtimeo = 0, -1, 1500
         pair = keys.load("flood")
         set_client_curve(dealer, (pair.public, pair.secret), parse(address).key)
         dealer.connect(parse(address).endpoint)
+        yield dealer
+
+
+@contextlib.contextmanager
+def _flooder(address, first):
+    """Yield a client of bare messages that has sent the first, and its reply."""
+    with _dealer(address) as dealer:
         dealer.send(m.encode(first))
         assert dealer.poll(20_000)
         yield dealer, m.decode_reply(dealer.recv())
@@ -283,6 +294,49 @@ def test_growth_that_no_connection_explains_bars_the_keys_that_connect_often(
     _arrive(account, monkeypatch, times)
     state.AgentState.penalize_frequent(SimpleNamespace(_accounts={owner: account}))
     assert account.penalized is is_penalized
+
+
+def test_a_key_that_connects_often_connects_25_times_a_second():
+    account = accounts.Account("key 1", None)
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=0.0)
+    with patch.object(accounts, "time", clock):
+        for _ in range(23):
+            account.arrive()
+        assert account.may_arrive
+        account.arrive()
+        assert not account.may_arrive
+        clock.now = 0.041
+        assert account.may_arrive
+        clock.now = 10.1
+        account.arrive()
+        assert account.may_arrive
+
+
+def test_hellos_of_a_key_beyond_a_burst_wait_for_their_turn(own_keys):
+    burst, more = 24, 10
+    with agent(address="tcp://127.0.0.1:0") as served, contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        dealers = [stack.enter_context(_dealer(served.address)) for _ in range(burst + more)]
+        for dealer in dealers:
+            dealer.send(m.encode(m.Hello(0, m.VERSION, 1, "boot", "machine", "0")))
+        for dealer in dealers:
+            assert dealer.poll(20_000)
+            assert isinstance(m.decode_reply(dealer.recv()), m.Welcome)
+        assert time.monotonic() - began >= more * accounts._PACE_S
+
+
+def test_hellos_of_connections_that_have_ended_are_not_kept():
+    sender = SimpleNamespace(key="1")
+    served = SimpleNamespace(
+        _hellos={}, _limits=SimpleNamespace(connections=8),
+        _listener=SimpleNamespace(sender=lambda _: sender, keys_allowed=2),
+        _state=SimpleNamespace(account=lambda sender: sender.key),
+    )  # fmt: skip
+    server.Agent._queue_hello(served, b"mine", None, False)
+    sender.key = "2"
+    for number in range(20):
+        server.Agent._queue_hello(served, b"%d" % number, None, False)
+    assert list(served._hellos) == [b"mine", *(b"%d" % number for number in range(13, 20))]
 
 
 def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
