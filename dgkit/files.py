@@ -65,10 +65,10 @@ def check_descriptors(what: str, needed: int) -> None:
     Raises:
         LimitReached: Fewer are left.
     """
-    taken: list[int] = []
+    taken: list[Fd] = []
     try:
         while len(taken) < needed:
-            taken.append(os.eventfd(0, os.EFD_CLOEXEC))
+            taken.append(Fd(os.eventfd, 0, os.EFD_CLOEXEC))
     except OSError as exc:
         raise LimitReached(
             exc.errno,
@@ -76,8 +76,7 @@ def check_descriptors(what: str, needed: int) -> None:
             "raise the limit (`ulimit -n`)",
         ) from exc
     finally:
-        for fd in taken:
-            os.close(fd)
+        taken.clear()
 
 
 @contextlib.contextmanager

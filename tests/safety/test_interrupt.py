@@ -21,6 +21,7 @@ from support.processes.waiting import child_states, until
 import dgkit
 from dgkit import FaultRule, Status, child, dma
 from dgkit.dma import measure
+from dgkit.files import check_descriptors
 from dgkit.wire.address import parse
 from dgkit.wire.connection import Connection
 from dgkit.wire.inflow import Inflow
@@ -312,13 +313,17 @@ def test_a_region_whose_finalizer_ctrl_c_interrupts_is_closed_before_its_memory_
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="older versions keep no table of handlers")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # it was made, and no one got it
-def test_ctrl_c_at_any_bytecode_of_a_look_at_a_connection_leaves_no_duplicate_of_it():
+@pytest.mark.parametrize("look", [
+    lambda connection: Inflow().ahead(connection.fileno(), 0),
+    lambda _: check_descriptors("this", 3),
+])  # fmt: skip
+def test_ctrl_c_at_any_bytecode_of_a_look_leaves_no_descriptor(look):
     with socket.socket() as connection:
         before = open_now()
         for number in itertools.count(1):
             interrupting = Interrupting(number)
             with contextlib.suppress(KeyboardInterrupt), interrupting:
-                Inflow().ahead(connection.fileno(), 0)
+                look(connection)
             assert open_now() == before, f"at bytecode {number}"
             if interrupting.left > 0:
                 break

@@ -84,7 +84,7 @@ CALLS = {
     "monitor": lambda session: session.monitor(next(iter(session.regions)), size=8).close(),
 }
 call, refused = CALLS[sys.argv[1]], 0
-for spare in range(20):
+for spare in (1, 3, 5, 6, 7, 9, 19):
     with dgkit.connect() as session:
         if sys.argv[1] == "monitor":
             session.empty(8)
@@ -105,7 +105,7 @@ for spare in range(20):
         for fd in held:
             os.close(fd)
         call(session)
-assert 0 < refused < 20, refused
+assert 0 < refused < 7, refused
 print("ok")
 """
 

@@ -13,7 +13,7 @@ from pathlib import Path
 PARTS = [
     f"{os.sep}dgkit{os.sep}{part}{os.sep}" for part in ("session", "wire", "dma", "dpu", "memory")
 ]
-PARTS += [f"{os.sep}{name}.py" for name in ("threading", "contextlib")]  # what locks are made of
+PARTS += [f"{os.sep}{name}.py" for name in ("dgkit/files", "threading", "contextlib")]  # and locks
 POLLS = ("CALL", "RESUME", "JUMP_BACKWARD", "JUMP_ABSOLUTE")
 
 
