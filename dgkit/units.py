@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 
+TYPE_CHECKING = False  # typing's own costs more to import than all of this
+if TYPE_CHECKING:
+    from typing import Any
+
+_LONG_DTYPE = 120  # letters
 _SIZE = re.compile(r"(\d+)(?:\.(\d+))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE | re.ASCII)
 _UNITS = ("", "k", "m", "g", "t")
 _LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)
@@ -32,6 +37,14 @@ def size_text(size: int) -> str:
             break
         value, unit = value / 1024, larger
     return f"{value:.0f} {unit}" if value.is_integer() else f"{value:.2f} {unit}"
+
+
+def dtype_text(dtype: Any) -> str:
+    """Return a dtype as text; of a long structured one, how many fields and bytes it has."""
+    text = str(dtype)
+    if not getattr(dtype, "names", None) or len(text) <= _LONG_DTYPE:
+        return text
+    return f"{plural(len(dtype.names), 'field')} of {plural(dtype.itemsize, 'byte')}"
 
 
 def parse_size(text: str, *, least: int = 1) -> int:

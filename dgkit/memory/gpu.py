@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import DeviceUnavailable, Unsupported
 from ..types import GpuSpan
+from ..units import dtype_text
 from . import cuda
 from .gpu_base import GpuBase
 from .gpu_info import uuid_of
@@ -85,13 +86,13 @@ class GpuMemory(GpuBase):
         self.close()
 
     def _about(self) -> list[tuple[str, object]]:
-        return [("Shape", f"{self.shape} of {self.dtype}")]
+        return [("Shape", f"{self.shape} of {dtype_text(self.dtype)}")]
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         place = "" if self._span is None else f" on {self.place}"
         chosen = f"; on='auto' chose {self.chosen}" if self.chosen else ""
-        what = f"{self.shape} {self.dtype} = {self.size} bytes"
+        what = f"{self.shape} {dtype_text(self.dtype)} = {self.size} bytes"
         return f"<dgkit.GpuMemory{name} {what}{place}{chosen}>"
 
 

@@ -9,6 +9,7 @@ import os
 
 from ..errors import ClosedError, LimitReached, OutOfMemory
 from ..files import Fd
+from ..units import dtype_text
 from .meminfo import available_bytes
 from .shape import total_size
 
@@ -124,14 +125,17 @@ class HostMemory(HostBase):
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         chosen = f"; on='auto' chose {self.chosen}" if self.chosen else ""
-        what = f"{self.shape} {self.dtype} = {self.size} bytes"
+        what = f"{self.shape} {dtype_text(self.dtype)} = {self.size} bytes"
         return f"<dgkit.{type(self).__name__}{name} {what}{chosen}>"
 
     def _repr_html_(self) -> str:
         from ..html_cards import card
 
         rows = [("Name", self.name)] if self.name else []
-        rows += [("Size", f"{self.size} bytes"), ("Shape", f"{self.shape} of {self.dtype}")]
+        rows += [
+            ("Size", f"{self.size} bytes"),
+            ("Shape", f"{self.shape} of {dtype_text(self.dtype)}"),
+        ]
         rows += [("Chosen by on='auto'", self.chosen)] if self.chosen else []
         rows += [("Importers may", "read" if self.readonly_export else "read and write")]
         return card(f"{self._title} (closed)" if self.closed else self._title, rows)

@@ -219,7 +219,9 @@ class SessionRegion:
         array = getattr(getattr(self.local, "memory", None), "array", None)
         if array is None or (array.dtype == "u1" and array.ndim == 1):
             return ""
-        return f"{array.dtype}, shape {array.shape}"
+        from ..units import dtype_text  # imported late: connect() must be quick
+
+        return f"{dtype_text(array.dtype)}, shape {array.shape}"
 
     def __repr__(self) -> str:
         from ..units import plural  # imported late: connect() must be quick

@@ -1,8 +1,20 @@
 """Sizes, times and rates as text, and sizes parsed from text."""
 
+import numpy as np
 import pytest
 
+import dgkit
 from dgkit import units
+
+
+def test_a_dtype_of_many_fields_is_counted_and_not_listed():
+    fields = [(f"field_{number}", "<u8") for number in range(2000)]
+    assert units.dtype_text(np.dtype(fields)) == "2,000 fields of 16,000 bytes"
+    assert units.dtype_text(np.dtype(fields[:2])) == "[('field_0', '<u8'), ('field_1', '<u8')]"
+    assert units.dtype_text("u1") == "u1"
+    with dgkit.empty(3, dtype=np.dtype(fields)) as memory:
+        assert len(repr(memory)) < 200
+        assert len(memory._repr_html_()) < 2000
 
 
 @pytest.mark.parametrize(

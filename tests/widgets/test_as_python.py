@@ -126,6 +126,15 @@ def test_the_lines_of_an_allocation_make_an_equal_region(session, view, named, f
     assert session.read(other, other.size) == session.read(made, made.size)
 
 
+@pytest.mark.parametrize("align", [False, True])
+def test_the_lines_of_a_region_of_records_have_its_dtype(session, view, named, align):
+    panel = view(dgkit.AllocatePanel(session))
+    dtype = np.dtype([("head", [("magic", "<u4"), ("kind", "u1")]), ("xyz", "<f4", 3)], align=align)
+    made = session.empty(10, dtype=dtype, name="records")
+    other = run(copied(panel, region=made.id), named)["region"]
+    assert (other.array.dtype, other.array.shape) == (dtype, (10,))
+
+
 def test_the_lines_of_a_registration_register_the_same_variable(session, view, named):
     named["mine"] = bytearray(b"in place")
     panel = view(dgkit.AllocatePanel(session))

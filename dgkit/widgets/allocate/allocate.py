@@ -39,6 +39,13 @@ _CAPABILITY = (
 )
 
 
+def _dtype_expression(region: SessionRegion) -> str:
+    """Return Python of the dtype of the array of a region in this process."""
+    assert region.local is not None
+    dtype = region.local.memory.array.dtype
+    return str(dtype) if dtype.names else f'"{dtype}"'
+
+
 class Job:
     """An allocation and its fill, run on the frame thread.
 
@@ -293,7 +300,7 @@ class AllocatePanel(Panel):
         place = "dpu" if region.on == "dpu" else region.place
         if region.allocated:
             where = "" if place == "host" else f', on="{place}"'
-            dtype = "" if about["dtype"] == "uint8" else f', dtype="{about["dtype"]}"'
+            dtype = "" if about["dtype"] == "uint8" else f", dtype={_dtype_expression(region)}"
             return [f"region = session.empty({shape}{dtype}{where}, name={region.name!r})"]
         variable = self._variables.get(region.id, "memory")
         call = f'session.register({variable}, access="{region.access}", name={region.name!r})'

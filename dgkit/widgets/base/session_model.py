@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import ClosedError
 from ...html_cards import access_text
 from ...sizes import LARGE
-from ...units import size_text
+from ...units import dtype_text, size_text
 from . import scheduler
 from .panel import Panel, label_of, next_snapshot
 from .traits import State, choose_region, region_id
@@ -35,7 +35,7 @@ def describe(region: SessionRegion) -> dict[str, Any]:
     if local is not None:
         with contextlib.suppress(ClosedError):
             array = local.memory.array
-            dtype, shape = str(array.dtype), list(array.shape)
+            dtype, shape = dtype_text(array.dtype), list(array.shape)
     return {
         "id": region.id, "name": region.name, "size": region.size, "text": size_text(region.size),
         "side": region.on, "place": region.place, "where": region.where, "dtype": dtype,
