@@ -93,6 +93,7 @@ def init(course: Path, *, vary: bool = False) -> list[str]:
     part = Path(tempfile.mkdtemp(prefix=".course-", dir=course if exists else course.parent))
     try:
         shutil.copytree(labs, part / "source")
+        shutil.copytree(labs.parent / "teaching", part / "teaching")
         seed = secrets.token_hex(16)
         if vary:
             _vary(part / "source", seed)

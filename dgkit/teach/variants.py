@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,7 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
             raise FileExistsError(f"{folder / FOLDER / student / lab} exists: remove it first")
     for student in students:
         place = folder / FOLDER / student / lab
-        place.mkdir(parents=True)
+        shutil.copytree(folder / "release" / lab, place, ignore=shutil.ignore_patterns("*.ipynb"))
         for path in released:
             write_new(place / path.name, _copy(path, lab, seed, student))
             yield place / path.name

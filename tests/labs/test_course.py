@@ -8,6 +8,7 @@ import subprocess
 from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
@@ -150,6 +151,7 @@ def test_a_neighbours_answer_does_not_fit_a_copy_with_constants_of_its_student(t
     for student in answers:
         page = (folder / f"feedback/{student}/lab1/find_the_bytes.html").read_text()
         assert "was changed: graded as released" not in page
+        assert (folder / "personal" / student / "lab1/drawing.svg").is_file()
         assert variants.derived(seed, student).magic in page
 
 
@@ -362,6 +364,31 @@ def test_the_sources_are_valid_small_and_stripped(lab):
         assert cell.cell_type != "code" or (cell.outputs, cell.execution_count) == ([], None)
     points = [cell.metadata.get("nbgrader", {}).get("points", 0) for cell in notebook.cells]
     assert sum(points) == 100
+
+
+@pytest.mark.parametrize("lab", LABS)
+def test_each_lab_has_a_drawing_and_what_a_teacher_needs_around_it(lab):
+    folder = source(lab).parent
+    drawing = ElementTree.parse(folder / "drawing.svg").getroot()
+    assert drawing.get("aria-label")
+    text = {
+        cell["id"]: "".join(cell["source"]) for cell in json.loads(source(lab).read_text())["cells"]
+    }
+    for part in ("**You need** ", "**Warm-up**, ", "(drawing.svg)"):
+        assert part in text["prepare"]
+    assert "**Stretch.** " in text["stretch"]
+    teaching = folder.parents[1] / "teaching" / lab
+    slides = nbformat.read(teaching / "slides.ipynb", as_version=4)
+    nbformat.validate(slides)
+    kinds = [cell.metadata.slideshow.slide_type for cell in slides.cells]
+    assert kinds == ["slide"] * 10
+    exam = (teaching / "exam.md").read_text()
+    points = [int(each) for each in re.findall(r"^## \d\. \((\d+) points\)$", exam, re.M)]
+    assert len(points) == exam.count("**Rubric.**") == 5
+    stated = re.search(r"Five questions, (\d+) points", exam)
+    assert stated
+    assert sum(points) == int(stated[1])
+    assert len(re.findall(r"^\*\*\d+ of 10\.\*\*", exam, re.M)) == 2
 
 
 def test_the_schedule_has_six_weeks_and_the_minutes_of_the_notebooks():

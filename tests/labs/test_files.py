@@ -71,7 +71,7 @@ def test_a_full_disk_leaves_no_course(exists, at, tmp_path, monkeypatch):
     assert list(tmp_path.rglob("*")) == ([place] if exists else [])
     assert "lab1" in course.init(place)
     assert {path.name for path in place.iterdir()} == {
-        "source", "nbgrader_config.py", "course_seed",
+        "source", "teaching", "nbgrader_config.py", "course_seed",
     }  # fmt: skip
     assert place.stat().st_mode & 0o777 == 0o700
 
