@@ -250,7 +250,11 @@ class Agent:
 
     def _queue_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
         """Queue a first message; drop the key's oldest if there are more than connections."""
-        sender = self._listener.sender(frame)
+        try:
+            sender = self._listener.sender(frame)
+        except zmq.ZMQError:  # of ZMTP 1.0, which libzmq accepts: it does not say who sends
+            self._dropped.add(route)
+            return
         paced = sender.key and self._listener.keys_allowed > 1
         account = self._state.account(sender) if paced else None
         if len(self._hellos) >= self._limits.connections:  # many of them have ended

@@ -10,6 +10,7 @@ import argparse
 import hashlib
 import json
 import shlex
+import subprocess
 import sys
 import tempfile
 import time
@@ -52,7 +53,10 @@ def rounds(folder: Path, options: argparse.Namespace) -> dict[str, object]:
     end, seed, failed = time.monotonic() + 60 * options.minutes, options.seed, []
     while time.monotonic() < end and not failed:
         env = environment() | {"DGKIT_SEED": str(seed)}
-        seen = run("damaged", options.frames, program, "--page", page, env=env)
+        try:
+            seen = run("damaged", options.frames, program, "--page", page, env=env)
+        except subprocess.TimeoutExpired as error:
+            seen = {"digest": "", "code": None, "error": f"no end in {error.timeout} s"}
         if seen["digest"] != right or seen["code"] != 0:
             failed.append({"seed": seed, **seen})
         seed += 1

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import struct
 
 import msgspec
@@ -10,6 +11,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.processes.agents import agent
+from support.processes.waiting import until
 
 import dgkit
 from dgkit.errors import PeerLost, PeerRefused, PeerVersion
@@ -67,6 +69,16 @@ def _works(running):
     with dgkit.connect(running.address) as session, session.empty(64) as region:
         session.write(region, b"fine")
         assert session.read(region, 4) == b"fine"
+
+
+def test_messages_without_a_sender_are_dropped_and_no_internal_error():
+    with agent() as served, socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(str(parse(served.address).path))
+        stranger.sendall(b"\x01\0" * 2000)  # ZMTP 1.0: no name, then empty messages
+        _works(served)
+        with dgkit.connect(served.address) as session:
+            until(lambda: session.stats()["uptime_ns"] > 200_000_000, "all are read")
+            assert session.stats()["internal_errors"] == 0
 
 
 DEEP = b"\x91" * 20_000 + b"\xc0"  # an array in an array in an array...
