@@ -51,40 +51,46 @@ __device__ static int wait_for(Q *q, u64 ticket)
 
 extern "C" __global__ void put(Q *q, const ends *e, int count, u64 *cycles, int *bad)
 {
+    int failed = 0;
     doca_gpu_dev_verbs_ticket_t ticket;
     for (int i = 0; i < count; i++) {
         const u64 before = (u64)clock64();
         doca_gpu_dev_verbs_put(q, REMOTE(0), LOCAL(0), 8, &ticket);
-        *bad += wait_for(q, ticket) != 0;
+        failed += wait_for(q, ticket) != 0;
         cycles[i] = (u64)clock64() - before;
     }
+    *bad = failed;
 }
 
 extern "C" __global__ void put_signal(Q *q, const ends *e, int count, u64 *cycles, int *bad)
 {
+    int failed = 0;
     doca_gpu_dev_verbs_ticket_t ticket;
     for (int i = 0; i < count; i++) {
         const u64 before = (u64)clock64();
         doca_gpu_dev_verbs_put_signal<DOCA_GPUNETIO_VERBS_SIGNAL_OP_ADD>(
             q, REMOTE(64), LOCAL(0), 8, REMOTE(0), LOCAL(64), 1, &ticket);
-        *bad += wait_for(q, ticket) != 0;
+        failed += wait_for(q, ticket) != 0;
         cycles[i] = (u64)clock64() - before;
     }
+    *bad = failed;
 }
 
 /* A DMA context's structure is its queue pair. */
 extern "C" __global__ void dma_copy(Q *q, const ends *e, int count, u64 *cycles, int *bad)
 {
+    int failed = 0;
     doca_gpu_buf *from = (doca_gpu_buf *)&e->from, *to = (doca_gpu_buf *)&e->to;
     doca_gpu_dma *dma = (doca_gpu_dma *)q;
     const u64 first = q->sq_rsvd_index; /* a copy has no ticket */
     for (int i = 0; i < count; i++) {
         const u64 before = (u64)clock64();
-        *bad += doca_gpu_dev_dma_memcpy(dma, from, 0, to, 0, 8) != 0;
+        failed += doca_gpu_dev_dma_memcpy(dma, from, 0, to, 0, 8) != 0;
         doca_gpu_dev_dma_commit(dma);
-        *bad += wait_for(q, first + i) != 0;
+        failed += wait_for(q, first + i) != 0;
         cycles[i] = (u64)clock64() - before;
     }
+    *bad = failed;
 }
 
 /* The threads write 64 bytes each, and one of them commits: weak mode. */

@@ -37,17 +37,15 @@ DOCA_GPUNETIO_DEVICE doca_error_t doca_gpu_dev_buf_get_mkey(const struct doca_gp
 	return DOCA_SUCCESS;
 }
 
-/* Finds `size` bytes of a buffer for an entry. Errors: INVALID_VALUE if they exceed the buffer. Buffers
- * do not change while kernels run: __ldg keeps them in the L1 cache, which acquiring loads empty of the rest. */
+/* Finds `size` bytes of a buffer for an entry. Errors: INVALID_VALUE if they exceed the buffer. */
 DOCA_GPUNETIO_DEVICE doca_error_t
 doca_priv_gpu_dev_buf_part(const struct doca_gpu_buf *buf, uint64_t offset, uint64_t size,
 			   struct doca_gpu_dev_verbs_addr *part)
 {
-	const uint64_t has = __ldg(&buf->size);
-	if (offset > has || size > has - offset)
+	if (offset > buf->size || size > buf->size - offset)
 		return DOCA_ERROR_INVALID_VALUE;
-	part->addr = __ldg(&buf->addr) + offset;
-	part->key = __ldg(&buf->key);
+	part->addr = buf->addr + offset;
+	part->key = buf->key;
 	return DOCA_SUCCESS;
 }
 

@@ -66,8 +66,6 @@ DOCA_GPUNETIO_DEVICE uint64_t doca_priv_gpu_dev_verbs_post(struct doca_gpu_dev_v
  * entries that are ready. */
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_commit(struct doca_gpu_dev_verbs_qp *qp)
 {
-	if (__ldg((int *)&qp->nic_handler) == DOCA_GPUNETIO_VERBS_NIC_HANDLER_GPU_SM_DB)
-		return doca_priv_gpu_dev_verbs_commit_db(qp);
 	const uint64_t ready = doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
 	/* THREAD: whoever marked them ready has made them visible to the NIC. */
 	doca_gpu_dev_verbs_submit<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU,

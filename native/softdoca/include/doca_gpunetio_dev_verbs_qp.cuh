@@ -105,24 +105,6 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_submit_db(struct doca_gpu_dev_
 	doca_gpu_dev_verbs_unlock<sharing>(&qp->sq_lock);
 }
 
-/* The same for all entries that are ready. The index is read behind the lock, not before, and stored, as all
- * who change it hold the lock: that saves two of the ways to the GPU's L2 cache and back. */
-DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_commit_db(struct doca_gpu_dev_verbs_qp *qp)
-{
-	const enum doca_gpu_dev_verbs_resource_sharing_mode gpu =
-		DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU;
-	__be32 *record = (__be32 *)__ldg((uint64_t *)&qp->sq_dbrec);
-	doca_gpu_dev_verbs_lock<gpu>(&qp->sq_lock);
-	const uint64_t announced = doca_priv_gpu_dev_verbs_read(&qp->sq_wqe_pi);
-	const uint64_t ready = doca_priv_gpu_dev_verbs_load_acquire_gpu(&qp->sq_ready_index);
-	if (announced < ready) {
-		doca_priv_gpu_dev_verbs_write(&qp->sq_wqe_pi, ready);
-		doca_priv_gpu_dev_verbs_write(record, doca_gpu_dev_verbs_prepare_dbr((uint32_t)ready));
-		doca_priv_gpu_dev_verbs_store_db(qp, doca_gpu_dev_verbs_prepare_db(qp, ready));
-	}
-	doca_gpu_dev_verbs_unlock<gpu>(&qp->sq_lock);
-}
-
 /* The NIC reads sq_wqe_pi, because of doorbells that race the last one stored may not be the newest. */
 template <enum doca_gpu_dev_verbs_resource_sharing_mode sharing>
 DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_submit_no_dbr(struct doca_gpu_dev_verbs_qp *qp,
