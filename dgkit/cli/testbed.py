@@ -81,7 +81,8 @@ def up(**options: Any) -> int:
 
     With --agents, `dgkit serve` runs in each guest with the provider verbs, and listens on
     127.0.0.1 of this machine. The guests make new keys at each start, and allow this user's key
-    pair "default", which is created if missing.
+    pair "default", which is created if missing. The wheels are unpacked beside the images: with
+    those of --extra lab, the folder has 466 MB.
 
     --ssh prints a command that opens a shell in each guest; --lab prints the URL of each guest's
     JupyterLab, with its token. Their ports are on 127.0.0.1 of this machine, and keys and tokens

@@ -58,7 +58,7 @@ WRONG = {
         58.5,
         "the DMA overwrites slot 0 while batch 0 is trained",
     ),
-    "lab7": Edit(("squares",), "__syncthreads();", "", 66, "of block 0, round 0, thread "),
+    "lab7": Edit(("squares",), "__syncthreads();", "", 70, "of block 0, round 0, thread "),
 }
 EXCHANGE = """
 import json, sys
