@@ -101,7 +101,7 @@ doca_error_t doca_sync_event_add_subscriber_location_remote_pci(struct doca_sync
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_remote_net(struct doca_sync_event *event);
 
-/* Return NOT_SUPPORTED: there is no DPA, and no data path on a GPU. */
+/* Return NOT_SUPPORTED: there is no DPA, and kernels have no operations on events. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_add_publisher_location_dpa(struct doca_sync_event *event, struct doca_dpa *dpa);
 
@@ -195,7 +195,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_export_to_remote_net(struct doca_sync_event *event, const uint8_t **data,
 						  size_t *sz);
 
-/* Creates a handle for the tasks of RDMA contexts, which softdoca does not have. */
+/* Creates a handle for the tasks of RDMA contexts (doca_rdma.h). */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_remote_net_create_from_export(
 	struct doca_dev *dev, const uint8_t *data, size_t sz,
@@ -241,7 +241,7 @@ DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_remote_net_is_create_from_export_supported(
 	const struct doca_devinfo *devinfo);
 
-/* Return NOT_SUPPORTED: there is no DPA, and no data path on a GPU. */
+/* Return NOT_SUPPORTED: there is no DPA, and kernels have no operations on events. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_sync_event_cap_is_export_to_dpa_supported(const struct doca_devinfo *devinfo);
 
