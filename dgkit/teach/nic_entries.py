@@ -95,8 +95,12 @@ class Ring(submission.Served):
 
     def doorbell(self, data: bytes) -> None:
         """Store 8 bytes into the doorbell of the NIC."""
-        _whole(data, _BELL, "a doorbell")
+        newest = next((each for place, each in self._pending if isinstance(place, int)), b"")
+        right = _whole(data, _BELL, "a doorbell") == newest[:_BELL]
         if self._ordered:
+            expect(
+                right, f"the doorbell is {data.hex()}, not the first 8 bytes of the newest entry"
+            )
             expect(
                 self._announced == (self.posted + 1) & 0xFFFF,
                 f"the doorbell rings for entry {self.posted} while the record announces "

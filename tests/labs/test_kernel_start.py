@@ -107,6 +107,7 @@ def test_going_on_after_an_error_costs_nothing_since_all_later_chunks_fail_too()
         ("post_entry", 'ring.doorbell(data[:8])', "", 0.0, "the doorbell was rung 0 times"),
         ("post_entry", '">IIIIQ', '"<IIIIQ', 0.0, "the NIC "),
         ("post_entry", "remote, rkey, 0", "remote, lkey, 0", 0.0, ": entry 0: "),
+        ("post_entry", "doorbell(data[:8])", "doorbell(bytes(8))", 2.4, "not the first 8 bytes"),
         ("poll_entry", "or owner != index // 8 % 2", "", 5.33, "it must be None"),
         ("poll_entry", "data[55] if kind == 13 else 0", "kind", 5.33, "it must be 0x13"),
         ("break_request", "[wrong, request]", "[request, wrong]", 2.67, "with 0x13, not 0x05"),
