@@ -166,3 +166,28 @@ def test_a_damaged_dump_is_named(content, says, tmp_path, capsys):
         load_machine(path)
     assert main(["doctor", "--from", str(path)]) == 2
     assert str(path) in capsys.readouterr().err
+
+
+PAGE = page(uname="Linux box 6.1.0-7 #1 SMP x86_64 x86_64")
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]
+)
+def test_nothing_outside_of_an_archive_is_read(kind, tmp_path):
+    (tmp_path / "page").write_text(PAGE)
+    member, out = tarfile.TarInfo(f"{NAME}/{NAME}.html"), io.BytesIO()
+    member.type, member.linkname = kind, str(tmp_path / "page")
+    member.size = len(PAGE) if kind == tarfile.REGTYPE else 0
+    with tarfile.open(fileobj=out, mode="w:gz") as packed:
+        packed.addfile(member, io.BytesIO(PAGE.encode()))
+    (tmp_path / "box").write_bytes(out.getvalue())
+    found = load_machine(tmp_path / "box").know(uname).release
+    assert found == ("6.1.0-7" if kind == tarfile.REGTYPE else "")
+
+
+def test_an_archive_that_grows_beyond_the_limit_is_refused(tmp_path):
+    path = tmp_path / "box"
+    path.write_bytes(gzip.compress(gzip.decompress(archive("pix"))[:1024] + bytes(300 << 20), 1))
+    with pytest.raises(ValueError, match="larger than 256 MiB"):
+        load_machine(path)
