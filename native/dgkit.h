@@ -224,6 +224,7 @@ typedef struct dg_device_config {
 	const char *pci; /* doca: PCI address, such as 03:00.0; NULL: the first capable function */
 	const char *rdma; /* verbs: name of the RDMA device, such as mlx5_0; NULL: the first active port */
 	uint32_t shared; /* threads share the handles: see dg_device_free() */
+	uint32_t serves; /* cuda: a kernel copies small operations that kernels wait for: a copy service */
 } dg_device_config;
 
 typedef struct dg_caps {

@@ -295,7 +295,9 @@ int comm_open(struct plugin *p, void *const *handles, uint32_t ranks, uint32_t r
 	struct comm *c = calloc(1, sizeof *c);
 	if (!c)
 		return dg_fail(ENOMEM, "out of memory for a communicator");
-	*c = (struct comm){.plugin = p, .rank = rank, .ranks = ranks};
+	const char *serves = getenv("DGKIT_NCCL_COPY_SERVICE");
+	*c = (struct comm){
+		.plugin = p, .rank = rank, .ranks = ranks, .serves = serves && !strcmp(serves, "1")};
 	c->mailbox_size = sizeof(struct mailbox) + ranks * sizeof(struct signal_ring);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->collective, NULL);

@@ -166,6 +166,7 @@ struct comm {
 	pthread_mutex_t lock, collective;
 	uint32_t rank, ranks, sequence;
 	bool failed;
+	bool serves; /* DGKIT_NCCL_COPY_SERVICE: a kernel of this process makes small copies */
 	struct peer *peers;
 	struct mailbox *mailbox;
 	size_t mailbox_size;

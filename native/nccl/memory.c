@@ -30,6 +30,7 @@ static int engine_open(struct comm *c, uint32_t kind, const dg_memory *at)
 	if (ordinal < 0)
 		return ordinal;
 	config.gpu = (uint32_t)ordinal;
+	config.serves = c->serves;
 	int rc = e->dev ? 0 : dg_device_open(kind == CUDA ? "cuda" : "soft", &config, &e->dev);
 	if (!rc && kind == CUDA)
 		rc = batch_open(c);

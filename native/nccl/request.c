@@ -322,8 +322,10 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 /* Whether the waiting requests are to be submitted now. A batch costs as much as 16 of its requests:
  * in a burst, an idle engine waits for as long as each pass brings more. A busy one gets as many as
  * are on their way already, so that there are two batches of half of what NCCL has in flight. */
-static bool are_enough(struct engine *e)
+static bool are_enough(const struct comm *c, struct engine *e)
 {
+	if (c->serves) /* takes each as it comes */
+		return e->n_waiting;
 	const bool more = e->seen != e->n_waiting && e->batch >= SUBMIT_BURST;
 	e->seen = e->n_waiting;
 	if (e->moving)
@@ -333,7 +335,7 @@ static bool are_enough(struct engine *e)
 
 static void submit_waiting(struct comm *c, struct engine *e)
 {
-	while (are_enough(e)) {
+	while (are_enough(c, e)) {
 		e->batch = e->n_waiting < SUBMIT_MAX ? e->n_waiting : SUBMIT_MAX;
 		if (!submit(c, e, e->batch))
 			return;

@@ -108,9 +108,11 @@ UNUSED static dg_region_info info_of(dg_region *r)
 	return info;
 }
 
+static uint32_t serves; /* cuda: devices have a copy service */
+
 UNUSED static dg_device *device_spinning(uint64_t spin_ns)
 {
-	dg_device_config config = { .spin_ns = spin_ns, .over = wrapped };
+	dg_device_config config = { .spin_ns = spin_ns, .over = wrapped, .serves = serves };
 	dg_device *dev;
 
 	CHECK_EQ(dg_device_open(provider, &config, &dev), 0);

@@ -564,6 +564,195 @@ static void beside_a_kernel_refused_batches_pass_one_by_one(void)
 	beside_a_kernel_bytes_pass_the_host(",cuMemcpyBatchAsync=1");
 }
 
+/* A queue of a proxy on a device with a copy service, and this side's own block. */
+struct service {
+	struct two t;
+	dg_region *own;
+	uint8_t *bytes;
+	dg_queue *q;
+};
+
+static void service_open(struct service *s, uint32_t access, const char *knobs)
+{
+	serves = 1;
+	two_open(&s->t, BLOCK, access, knobs);
+	serves = 0;
+	const dg_memory m = gpu_block(BLOCK);
+	CHECK_EQ(dg_region_register(s->t.f.dev, &m, RW, &s->own), 0);
+	CHECK_EQ(dg_queue_open_for_kernels(s->t.f.dev, DEPTH, s->t.f.dev, &s->q), 0);
+	s->bytes = m.addr;
+	fill(s->bytes, BLOCK, 3);
+}
+
+static void service_close(struct service *s)
+{
+	dg_queue_free(s->q);
+	two_close(&s->t);
+}
+
+static dg_wr from_own(struct service *s, size_t n, size_t at, size_t offset)
+{
+	dg_wr wr = record(&s->t.f, DG_WRITE, n, at, offset);
+	wr.local = id_of(s->own);
+	return wr;
+}
+
+static int copies_of_the_engine(void)
+{
+	return gpu_calls("cuMemcpyDtoHAsync") + gpu_calls("cuMemcpy2DAsync") +
+	       gpu_calls("cuMemcpy3DAsync") + gpu_calls("cuMemcpyBatchAsync");
+}
+
+/* Copies one word again and again until the service does it. */
+static void wait_for_service(struct service *s)
+{
+	const uint64_t end = now_ns() + 20 * SECOND;
+	int before;
+	do {
+		const dg_wr wr = from_own(s, 8, 0, 0);
+		before = copies_of_the_engine();
+		CHECK_EQ(dg_queue_post(s->q, &wr, 1), 0);
+		all_done(s->q, 1);
+		CHECK(now_ns() < end);
+	} while (copies_of_the_engine() != before);
+}
+
+/* Posts n copies of whole words, from both kinds of memory, as `posts` posts of as many each, and
+ * checks the bytes. Each target is written twice, the second time behind a fence. */
+static void serve_many(struct service *s, uint32_t n, uint32_t posts, unsigned seed)
+{
+	dg_wr wr[256];
+	fill(s->t.f.local_bytes, LOCAL, seed);
+	memset(s->t.remote_bytes, 0xee, n * 512);
+	for (uint32_t i = 0; i < n; i++) {
+		const size_t words = 8 * (1 + (i + seed) % 63);
+		wr[2 * i] = from_own(s, words, i * 256, i * 512);
+		wr[2 * i + 1] = record(&s->t.f, DG_WRITE, words, i * 256, i * 512);
+		wr[2 * i + 1].flags = DG_FENCE;
+	}
+	for (uint32_t i = 0; i < posts; i++)
+		CHECK_EQ(dg_queue_post(s->q, wr + i * (2 * n / posts), 2 * n / posts), 0);
+	all_done(s->q, 2 * n);
+	for (uint32_t i = 0; i < n; i++) {
+		const size_t words = 8 * (1 + (i + seed) % 63);
+		check_pattern(s->t.remote_bytes + i * 512, i * 256, words, seed);
+		CHECK_EQ(s->t.remote_bytes[i * 512 + words], 0xee);
+	}
+}
+
+static void a_copy_service_copies_whole_words(void)
+{
+	struct service s;
+	service_open(&s, RW, "");
+	for (unsigned turn = 0; turn < 50; turn++) {
+		wait_for_service(&s);
+		serve_many(&s, 128, 1 << turn % 6, turn + 7);
+	}
+	CHECK_EQ(gpu_calls("cuMemcpyDtoDAsync"), 0);
+	service_close(&s);
+}
+
+static void what_is_not_for_the_service_is_for_the_engine(void)
+{
+	static const size_t sizes[] = { 1, 7, 12, 100, 16392, 70000 };
+	struct service s;
+	service_open(&s, RW, "");
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		wait_for_service(&s);
+		const dg_wr wr = from_own(&s, sizes[i], 3, 64);
+		const int before = copies_of_the_engine();
+		CHECK_EQ(dg_queue_post(s.q, &wr, 1), 0);
+		all_done(s.q, 1);
+		check_pattern(s.t.remote_bytes + 64, 3, sizes[i], 3);
+		CHECK(copies_of_the_engine() > before);
+	}
+	service_close(&s);
+}
+
+/* The launch waits for the GPU, and nothing waits for the launch. */
+static void without_room_for_the_service_the_engine_copies(void)
+{
+	struct service s;
+	service_open(&s, RW, "full=1");
+	for (unsigned turn = 0; turn < 5; turn++)
+		serve_many(&s, 128, 4, turn);
+	CHECK_EQ(gpu_calls("cuLaunchKernel"), 1);
+	gpu_knobs("");
+	wait_for_service(&s);
+	service_close(&s);
+}
+
+/* The kernel ends every 20 ms, whatever it has, and after a pause; the queue may be closed at any time. */
+static void what_the_service_leaves_is_taken_back(void)
+{
+	const uint64_t end = now_ns() + SECOND / 2;
+	struct service s;
+	service_open(&s, RW, "");
+	for (unsigned turn = 0; now_ns() < end; turn++) {
+		serve_many(&s, 128, 8, turn);
+		if (turn % 16 == 0)
+			nanosleep(&(struct timespec){ 0, 100000 + turn % 7 * 30000 }, NULL);
+	}
+	CHECK(gpu_calls("cuLaunchKernel") > 5);
+	for (int i = 0; i < 100; i++) {
+		const dg_wr wr = from_own(&s, 4096, 0, 0);
+		CHECK_EQ(dg_queue_post(s.q, &wr, 1), 0);
+		dg_queue_free(s.q);
+		CHECK_EQ(dg_queue_open_for_kernels(s.t.f.dev, DEPTH, s.t.f.dev, &s.q), 0);
+	}
+	service_close(&s);
+}
+
+static void two_queues_share_a_service(void)
+{
+	struct service s;
+	dg_queue *other;
+	service_open(&s, RW, "");
+	CHECK_EQ(dg_queue_open_for_kernels(s.t.f.dev, DEPTH, s.t.f.dev, &other), 0);
+	for (unsigned turn = 0; turn < 300; turn++) {
+		const dg_wr first = from_own(&s, 4096, 0, 0), second = from_own(&s, 256, 4096, 4096);
+		memset(s.t.remote_bytes, 0xee, 8192);
+		CHECK_EQ(dg_queue_post(s.q, &first, 1), 0);
+		CHECK_EQ(dg_queue_post(other, &second, 1), 0);
+		if (turn % 10 == 0) /* the kernel may end meanwhile */
+			nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+		all_done(turn % 2 ? s.q : other, 1);
+		all_done(turn % 2 ? other : s.q, 1);
+		check_pattern(s.t.remote_bytes, 0, 4096 + 256, 3);
+		CHECK_EQ(s.t.remote_bytes[4096 + 256], 0xee);
+	}
+	dg_queue_free(other);
+	service_close(&s);
+}
+
+/* A kernel that writes it would lose the context. */
+static void the_service_does_not_write_a_read_only_import(void)
+{
+	struct service s;
+	dg_wc wc;
+	service_open(&s, DG_ACCESS_READ, "");
+	region_entry_at(REGION_INDEX(s.t.f.r))->access = RW;
+	for (int i = 0; i < 100; i++) {
+		const dg_wr wr = from_own(&s, 64, 0, 0);
+		CHECK_EQ(dg_queue_post(s.q, &wr, 1), 0);
+		while (dg_queue_poll(s.q, &wc, 1, 0) == 0)
+			;
+		CHECK_EQ(wc.status, DG_REMOTE_ACCESS_ERROR);
+		nanosleep(&(struct timespec){ 0, 10000 }, NULL);
+	}
+	service_close(&s);
+}
+
+static void a_driver_that_does_not_launch_has_no_service(void)
+{
+	struct service s;
+	service_open(&s, RW, "cuLaunchKernel=1");
+	for (unsigned turn = 0; turn < 5; turn++)
+		serve_many(&s, 128, 4, turn);
+	gpu_knobs("");
+	service_close(&s);
+}
+
 static void a_driver_without_modules_has_no_kernel(void)
 {
 	without_the_kernel_they_are_copies("missing=cuModuleLoadData");
@@ -788,6 +977,13 @@ int main(int argc, char **argv)
 		TEST(beside_a_kernel_near_sources_are_read_together),
 		TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host),
 		TEST(beside_a_kernel_refused_batches_pass_one_by_one),
+		TEST(a_copy_service_copies_whole_words),
+		TEST(what_is_not_for_the_service_is_for_the_engine),
+		TEST(without_room_for_the_service_the_engine_copies),
+		TEST(what_the_service_leaves_is_taken_back),
+		TEST(two_queues_share_a_service),
+		TEST(the_service_does_not_write_a_read_only_import),
+		TEST(a_driver_that_does_not_launch_has_no_service),
 		TEST(a_driver_without_modules_has_no_kernel),
 		TEST(a_driver_without_launches_has_no_kernel),
 		TEST(a_driver_without_batches_copies_one_by_one),

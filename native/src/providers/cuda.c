@@ -177,6 +177,7 @@ static int cuda_open(struct dg_device *dev, const dg_device_config *cfg, void **
 		goto release;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_mutex_init(&c->spare_lock, NULL);
+	c->serves = cfg->serves;
 	describe(dev, c, cfg->spin_ns);
 	*state = c;
 	return 0;
@@ -247,6 +248,7 @@ static void cuda_close(struct dg_device *dev, void *state)
 	bool entered = cuda_enter(c);
 	if (c->module)
 		cuda.cuModuleUnload(c->module);
+	cuda_services_free(c);
 	free_pinned(c);
 	free_scratch(c);
 	cuda_leave(entered);
@@ -278,6 +280,7 @@ static void leave_shared(struct cuda_queue *q)
 		while (*at != left)
 			at = &(*at)->next;
 		*at = left->next;
+		cuda_service_retire(c, left->service);
 	}
 	pthread_mutex_unlock(&c->spare_lock);
 	if (!last)
@@ -305,6 +308,7 @@ static CUresult join_shared(struct cuda_queue *q)
 			c->shared = s;
 			q->stream = s;
 			code = cuda_warm_up(q); /* before any other thread submits to it */
+			s->service = c->serves ? cuda_service_open(c) : NULL;
 			q->stream = &q->own;
 		} else {
 			free(s);
@@ -439,6 +443,8 @@ static void cuda_poll(struct dg_device *dev, struct dg_pipe *p)
 	struct cuda_queue *q = p->provider;
 	if (!q)
 		return; /* detached */
+	if (q->n_served)
+		cuda_service_poll(q);
 	if (q->submitted != q->done) {
 		/* Acquire: what the GPU wrote to host memory before the flag is visible after this
 		 * load. */
@@ -462,8 +468,8 @@ static int cuda_arm(struct dg_device *dev, struct dg_pipe *p)
 {
 	struct cuda_queue *q = p->provider;
 	cuda_poll(dev, p);
-	if (!dg_pipe_arm(p))
-		return 0;
+	if (q->n_served || !dg_pipe_arm(p))
+		return 0; /* the copy service does not wake a sleeper */
 	request_wake(q);
 	cuda_poll(dev, p);
 	if (!cq_peek(p))
@@ -478,6 +484,10 @@ static void cuda_detach(struct dg_device *dev, struct dg_pipe *p)
 	(void)dev;
 	bool entered = cuda_enter(q->c);
 	CUresult code = cuda.cuStreamSynchronize(q->stream->handle);
+	while (q->n_served && !code) {
+		cuda_service_poll(q);
+		code = cuda.cuStreamSynchronize(q->stream->handle);
+	}
 	if (!code) /* the callback of the waker uses the pipe */
 		code = cuda.cuStreamSynchronize(q->waker);
 	if (code)

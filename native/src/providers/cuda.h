@@ -28,6 +28,10 @@ struct cuda {
 	pthread_mutex_t spare_lock; /* guards the two members below */
 	struct spare *spares;
 	struct cuda_stream *shared; /* streams shared by the queues of a proxy */
+	struct cuda_service *retired; /* services of streams that are gone: a kernel may still use them */
+	bool serves; /* a proxy's queues have a copy service: see cuda_serve.c */
+	CUmodule serve_module;
+	CUfunction serve; /* the kernel of cuda_serve.cu */
 	atomic_int lost; /* the error that ended the context, or 0 */
 };
 
@@ -72,7 +76,25 @@ struct cuda_stream {
 	bool on_engine; /* its last work went to the copy engine: see cuda_copy.c */
 	const void *proxy; /* a shared stream's proxy and number of queues */
 	uint32_t queues;
+	struct cuda_service *service; /* of those queues, or NULL */
 	struct cuda_stream *next;
+};
+
+/* The copy service of a shared stream's queues, used by the thread that submits to the stream. */
+struct cuda_service {
+	struct serve_ring *ring;
+	CUstream stream;
+	CUfunction function;
+	uint64_t head, epoch; /* entries that were written; launches */
+	uint32_t outstanding; /* posts of all queues that have not been forgotten */
+	struct cuda_service *next;
+};
+
+/* Operations up to index `upto` of a queue's ring are the service's up to entry `end`. */
+enum { SERVED = 16 };
+struct served {
+	uint32_t upto;
+	uint64_t end;
 };
 
 /*
@@ -104,6 +126,9 @@ struct cuda_queue {
 	uint64_t scratch; /* offset of this queue's part of the scratch granule */
 	/* used by the caller's thread only */
 	uint32_t submitted, done;
+	/* The posts that the service has. While there is one, the stream gets nothing. */
+	struct served served[SERVED];
+	uint32_t first_served, n_served;
 	bool wake_requested; /* a wake-up was requested for the next completion */
 	struct timed timed;
 	/* Measured: the response time of the compute engine and when it was measured (0: never),
@@ -235,6 +260,20 @@ CUresult cuda_chunk_send(struct cuda_queue *q, struct chunk *c);
  * sent. A copy that continues the last one on both sides is merged with it. */
 CUresult cuda_chunk_add(struct cuda_queue *q, struct chunk *c, const struct dg_op *op,
 			uint32_t index, CUdeviceptr dst, CUdeviceptr src);
+
+/* cuda_serve.c: the copy service. Returns NULL if it is not possible; `retire` may be called with
+ * NULL. */
+struct cuda_service *cuda_service_open(struct cuda *c);
+void cuda_service_retire(struct cuda *c, struct cuda_service *s);
+/* Frees what was retired; waits for kernels that were launched. */
+void cuda_services_free(struct cuda *c);
+/* Gives the queue's new operations to the service. Returns whether the copy engine must not get
+ * them: the service has them, or they have to wait for those that it has. */
+bool cuda_serve(struct cuda_queue *q);
+/* Sets the queue's flag. Takes back what a kernel left that has ended. */
+void cuda_service_poll(struct cuda_queue *q);
+/* Forgets what the service has of the queue. */
+void cuda_unserve(struct cuda_queue *q);
 
 /* cuda_bounce.c: copies from GPU to GPU memory, for a queue that works beside kernels. */
 CUresult cuda_bounce(struct cuda_queue *q, const struct dg_op *op, uint32_t index);

@@ -278,6 +278,7 @@ void cuda_abort(struct cuda_queue *q, CUresult code)
 	for (uint32_t i = q->done; !alive && i != q->p->sq_head; i++)
 		if (sq_entry(q->p, i)->status == DG_OK)
 			sq_entry(q->p, i)->status = DG_IO_FAILED;
+	cuda_unserve(q);
 	q->submitted = q->p->sq_head;
 	/* For the next poll and for the waker: nothing left in the stream sets the flag. */
 	atomic_store(q->flag, q->submitted);
@@ -374,6 +375,8 @@ void cuda_submit(struct cuda_queue *q)
 	struct group g = {0};
 	uint32_t before = p->sq_head;
 	bool gpu = false, failed = false, flagged = false;
+	if (cuda_serve(q))
+		return;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
 		if (is_held(q, op) || !choose_stream(q, op))
