@@ -7,6 +7,7 @@
 
 #include "provider.h"
 #include "providers/cuda_api.h"
+#include "providers/cuda_pointer.h"
 #include "queue.h"
 #include "region.h"
 #include "two_sides.h"
@@ -59,6 +60,26 @@ static void lend(int fd)
 	say(fd, &t, sizeof(t));
 	while (hears(fd, &size, sizeof(size)))
 		;
+	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
+}
+
+/* The same with memory of cudaMalloc, which is shared by CUDA IPC. */
+static void lend_ipc(int fd)
+{
+	dg_device *dev;
+	struct token t;
+	dg_memory m;
+	dg_region *r;
+	char end;
+
+	provider = "soft";
+	dev = device_spinning(0);
+	CHECK_EQ(dg_cuda_pointer_query(gpu_pages(BLOCK), BLOCK, &m), 0);
+	CHECK_EQ(m.kind, DG_KIND_CUDA_IPC);
+	CHECK_EQ(dg_region_register(dev, &m, RW, &r), 0);
+	t = export_of(r, RW);
+	say(fd, &t, sizeof(t));
+	CHECK(!hears(fd, &end, 1));
 	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
@@ -564,6 +585,30 @@ static void beside_a_kernel_refused_batches_pass_one_by_one(void)
 	beside_a_kernel_bytes_pass_the_host(",cuMemcpyBatchAsync=1");
 }
 
+static void words_in_ipc_memory_are_write_values_behind_one_copy(void)
+{
+	struct token token;
+	struct two t = {.host = start(lend_ipc)};
+	hear(t.host.fd, &token, sizeof(token));
+	provider = "cuda";
+	gpu_knobs("");
+	import_fix(&t.f, &token, LOCAL, DEPTH);
+	t.remote_bytes = (uint8_t *)region_entry_at(REGION_INDEX(t.f.r))->base;
+	for (int i = 0; i < 10; i++) {
+		write_once(&t, 8, 16, 64);
+		write_once(&t, 32, 16, 256);
+	}
+	CHECK_EQ(gpu_calls("cuStreamBatchMemOp"), 20);
+	CHECK(gpu_calls("cuMemcpy2DAsync") >= 1); /* and after each write that took long */
+	CHECK_EQ(gpu_calls("cuMemcpyBatchAsync"), 0);
+	write_once(&t, 20, 16, 64); /* led: on the compute engine's channel, for all that is known */
+	write_once(&t, 8, 16, 64);
+	write_once(&t, 8, 16, 64);
+	CHECK_EQ(gpu_calls("cuStreamBatchMemOp"), 22);
+	CHECK_EQ(gpu_calls("cuMemcpyHtoDAsync"), 0);
+	two_close(&t);
+}
+
 /* A queue of a proxy on a device with a copy service, and this side's own block. */
 struct service {
 	struct two t;
@@ -977,6 +1022,7 @@ int main(int argc, char **argv)
 		TEST(beside_a_kernel_near_sources_are_read_together),
 		TEST(beside_a_kernel_copies_on_the_gpu_pass_the_host),
 		TEST(beside_a_kernel_refused_batches_pass_one_by_one),
+		TEST(words_in_ipc_memory_are_write_values_behind_one_copy),
 		TEST(a_copy_service_copies_whole_words),
 		TEST(what_is_not_for_the_service_is_for_the_engine),
 		TEST(without_room_for_the_service_the_engine_copies),

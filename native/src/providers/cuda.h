@@ -129,6 +129,7 @@ struct cuda_queue {
 	/* The posts that the service has. While there is one, the stream gets nothing. */
 	struct served served[SERVED];
 	uint32_t first_served, n_served;
+	bool to_host; /* an operation in progress writes host memory */
 	bool wake_requested; /* a wake-up was requested for the next completion */
 	struct timed timed;
 	/* Measured: the response time of the compute engine and when it was measured (0: never),

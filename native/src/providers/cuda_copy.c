@@ -12,15 +12,17 @@
  *   words      up to 32 bytes in whole, aligned words, alone in the queue: write-values, and the
  *              completion's flag with them, in one call. 5 us for 8 bytes, 1 us for each word more.
  *              Only while `on_engine` says that the stream's last work was the copy engine's:
- *              otherwise this form waits for the time slice, and so does each one after it.
+ *              otherwise this form waits for the time slice, and so does each one after it. In memory
+ *              without a scratch granule, two rows of scratch memory go before it then.
  *   two rows   a 2-D copy of two rows always goes to the copy engine. The two halves, if the size
  *              is a multiple of 16 bytes; otherwise the bytes themselves and, as the second row,
  *              the same bytes to a scratch granule that is mapped behind each imported block of
  *              CUDA virtual memory. 7 to 9 us.
  *   led        where there is no such granule (CUDA IPC, whose blocks the driver does not let a
- *              pitch leave): a call of several copies (cuMemcpyBatchAsync), whose second one goes
- *              to scratch memory, directly behind two rows. It stays with the copy engine, which a
- *              single plain copy does not. 10 us; about 1 of 1,000 waits all the same.
+ *              pitch leave), for what is not whole words: a call of several copies
+ *              (cuMemcpyBatchAsync), whose second one goes to scratch memory, directly behind two
+ *              rows. It stays with the copy engine, which a single plain copy does not. 10 us; about
+ *              1 of 1,000 waits all the same, and so may a write-value behind it.
  *
  * A row ends at a word boundary of 8 bytes, so no word is torn. (With two rows of 4 bytes, a
  * polling kernel saw 181 of 4,430 words torn; with one row or one write-value, none.)
@@ -171,16 +173,21 @@ CUresult cuda_small_write(struct cuda_queue *q, const struct dg_op *op, uint32_t
 }
 
 /* Submits op as write-values together with its flag, if op has that form: see the top of this file.
- * The queue must otherwise be empty: the source is read here, and the flag completes op. */
+ * The source is read here, and the flag completes all before op, too. So the queue must otherwise be
+ * empty, or, beside kernels, nothing in it may write the source. */
 static bool write_words(struct cuda_queue *q, struct dg_op *op)
 {
 	CUmemOp ops[WORDS + 1] = {0};
-	uint32_t head = q->p->sq_head + 1, n = (uint32_t)(op->size / WORD);
+	const uint32_t head = q->p->sq_head + 1, n = (uint32_t)(op->size / WORD);
+	const bool alone = q->submitted == q->done && q->done == q->p->sq_head;
+	const bool behind = q->bounce && (op->flags & DG_FENCE) && !q->to_host;
 
-	if (!q->stream->on_engine || !q->c->word_writes || op->rows != 1 ||
-	    op->size > WORDS * WORD || op->size % WORD || (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) ||
-	    q->submitted != q->done || q->done != q->p->sq_head || sq_has(q->p, head) ||
-	    !is_writable(op))
+	if (!q->c->word_writes || op->rows != 1 || op->size > WORDS * WORD || op->size % WORD ||
+	    (uintptr_t)op->dst % WORD || !to_gpu(op) || from_gpu(op) || (!alone && !behind) ||
+	    sq_has(q->p, head) || !is_writable(op))
+		return false;
+	/* Two rows are no slower than write-values behind two others, if their form is possible. */
+	if (!q->stream->on_engine && (tail_of(op) || cuda_take_engine(q)))
 		return false;
 	for (uint32_t i = 0; i < n; i++) {
 		ops[i].writeValue.operation = CU_MEM_OP_WRITE_VALUE_64;
@@ -196,7 +203,7 @@ static bool write_words(struct cuda_queue *q, struct dg_op *op)
 		return false;
 	q->submitted = head;
 	q->timed = (struct timed){
-		.form = BY_WORDS, .running = true, .upto = head, .n = 1, .since_ns = since};
+		.form = BY_WORDS, .running = alone, .upto = head, .n = 1, .since_ns = since};
 	q->last_poll_ns = now_ns();
 	return true;
 }
@@ -308,8 +315,6 @@ static void submit_one(struct cuda_queue *q, struct dg_op *op, struct group *g)
 {
 	uint32_t index = q->p->sq_head;
 	if (is_small(q, op)) {
-		if (op->flags & DG_FENCE)
-			cuda_flush(q, g);
 		if (!g->n)
 			*g = (struct group){.first = index};
 		g->n++;
@@ -369,18 +374,31 @@ static bool choose_stream(struct cuda_queue *q, const struct dg_op *op)
 	return op->size * op->rows < BULK || q->stream == &q->own;
 }
 
+/* Submits the group, which ends before the next operation of the ring. */
+static void flush_before(struct cuda_queue *q, struct group *g)
+{
+	if (!g->n)
+		return;
+	cuda_flush(q, g);
+	const struct dg_op *last = sq_entry(q->p, q->p->sq_head - 1);
+	q->submit_chain = last->flags & DG_CHAIN ? last->status : DG_OK;
+}
+
 void cuda_submit(struct cuda_queue *q)
 {
 	struct dg_pipe *p = q->p;
 	struct group g = {0};
 	uint32_t before = p->sq_head;
 	bool gpu = false, failed = false, flagged = false;
+	q->to_host &= q->submitted != q->done;
 	if (cuda_serve(q))
 		return;
 	for (; sq_has(p, p->sq_head); p->sq_head++) {
 		struct dg_op *op = sq_entry(p, p->sq_head);
 		if (is_held(q, op) || !choose_stream(q, op))
 			break;
+		if (op->flags & DG_FENCE)
+			flush_before(q, &g);
 		int status = atomic_load_explicit(&q->c->lost, memory_order_relaxed)
 				     ? DG_IO_FAILED
 				     : q->submit_chain;
@@ -392,6 +410,7 @@ void cuda_submit(struct cuda_queue *q)
 		else if (!(flagged = write_words(q, op)))
 			submit_one(q, op, &g);
 		gpu |= op->flags & OP_GPU && !status;
+		q->to_host |= !to_gpu(op);
 		failed |= op->status != DG_OK;
 		q->submit_chain = op->flags & DG_CHAIN ? op->status : DG_OK;
 	}

@@ -37,7 +37,9 @@ enum {
 	IDLE_NS = 200000,
 	LIFE_NS = 20000000,
 };
+/* Flags in an entry's size. VALUE: `from` is the word itself, as it was at submission. */
 #define FENCE (UINT64_C(1) << 63)
+#define VALUE (UINT64_C(1) << 62)
 #define STOP  UINT64_MAX
 
 /* The kernel's view of it is in cuda_serve.cu. head: written by the host; done, started, ended: by
@@ -46,7 +48,7 @@ struct serve_ring {
 	_Alignas(64) _Atomic uint64_t head;
 	_Alignas(64) _Atomic uint64_t done;
 	_Atomic uint64_t started, ended;
-	_Alignas(64) struct {
+	_Alignas(64) struct serve_entry {
 		uint64_t to, from, size, reserved;
 	} entries[SLOTS];
 };
@@ -145,7 +147,7 @@ static bool can_serve(const struct dg_op *op)
 {
 	const bool writes = op->opcode == DG_WRITE;
 	const uint64_t bits = (uint64_t)((uintptr_t)op->dst | (uintptr_t)op->src) | op->size;
-	return op->rows == 1 && (op->flags & OP_GPU) && !(op->flags & DG_CHAIN) &&
+	return op->rows == 1 && (op->flags & OP_GPU) &&
 	       op->size <= LARGEST && bits % WORD == 0 && !dg_op_allowed(op) &&
 	       is_safe(op->remote, op->flags & OP_GPU_REMOTE, writes) &&
 	       is_safe(op->local, op->flags & OP_GPU_LOCAL, !writes);
@@ -161,14 +163,25 @@ static uint32_t servable(const struct cuda_queue *q)
 	return i - q->p->sq_head;
 }
 
+/* settled: no earlier operation writes op's source, so that it may be read now. */
+static void fill_entry(struct serve_entry *e, const struct dg_op *op, bool settled)
+{
+	const uint64_t fence = op->flags & DG_FENCE ? FENCE : 0;
+	*e = (struct serve_entry){
+		.to = (uintptr_t)op->dst, .from = (uintptr_t)op->src, .size = op->size | fence};
+	if (!settled || op->size != WORD || from_gpu(op))
+		return;
+	memcpy(&e->from, op->src, WORD);
+	e->size |= VALUE;
+}
+
 static void post(struct cuda_queue *q, struct cuda_service *s, uint32_t n)
 {
 	for (; n; n--, s->head++) {
 		struct dg_op *op = sq_entry(q->p, q->p->sq_head++);
 		op->status = DG_OK;
-		s->ring->entries[s->head % SLOTS].to = (uintptr_t)op->dst;
-		s->ring->entries[s->head % SLOTS].from = (uintptr_t)op->src;
-		s->ring->entries[s->head % SLOTS].size = op->size | (op->flags & DG_FENCE ? FENCE : 0);
+		fill_entry(&s->ring->entries[s->head % SLOTS], op, !q->to_host);
+		q->to_host |= !to_gpu(op);
 	}
 	atomic_store_explicit(&s->ring->head, s->head, memory_order_release);
 	q->served[(q->first_served + q->n_served++) % SERVED] =
