@@ -110,6 +110,7 @@ struct request {
 	uint32_t index;
 	uint8_t state, engine;
 	bool signals, strong, flushes, moved, in_order, tested;
+	bool joined; /* the signal is written directly behind the bytes: see signal.c */
 	nccl_result result;
 	_Atomic bool finished; /* state is FINISHED, and result is valid */
 	uint32_t seen; /* the pass of progress before the last test */
@@ -158,7 +159,8 @@ struct signal_batch {
 		struct memory *memory;
 		uint64_t offset, sum;
 	} words[BATCH_WORDS];
-	uint64_t *values;
+	uint64_t *values; /* BATCH_WORDS of the batch, then as many of signals that were joined */
+	uint32_t joined, next_joined; /* signals in progress; the next one's number */
 };
 
 struct comm {
@@ -243,6 +245,10 @@ int signal_check(const struct memory *m, uint32_t rank, const struct signal_slot
 void signals_send(struct comm *c, struct peer *p);
 /* The owner's side: adds what other ranks have sent. */
 void signals_serve(struct comm *c);
+/* Joins r's signal to its put, if it may be, and fills `write` with the signal's work request. */
+bool signal_join(struct comm *c, struct request *r, dg_wr *write);
+/* Undoes the last signal_join(): nothing was submitted. */
+void signal_part(struct comm *c, struct request *r);
 int batch_open(struct comm *c);
 void batch_close(struct comm *c);
 /* Waits until no addition is in progress. */

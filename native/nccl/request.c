@@ -140,7 +140,8 @@ static void settle(struct comm *c, struct peer *p)
 static void request_moved(struct comm *c, struct request *r, nccl_result result)
 {
 	r->moved = true;
-	if (result || (!r->signals && !r->flushes))
+	c->batch.joined -= r->joined;
+	if (result || r->joined || (!r->signals && !r->flushes))
 		request_finish(c, r, result);
 	else if (!r->strong && !r->flushes)
 		request_ready(c, r);
@@ -285,16 +286,29 @@ bool request_waits(const struct comm *c, const void *handle)
 	return true;
 }
 
+/* Makes the work requests of the first n waiting requests. Returns their number, which is larger if
+ * the last request's signal is joined to it. */
+static uint32_t work_requests(struct comm *c, struct engine *e, uint32_t n, dg_wr *wr)
+{
+	struct request *r = e->waiting.first;
+	for (uint32_t i = 0; i < n; i++, r = r->next)
+		wr[i] = r->wr;
+	if (e != &c->engines[CUDA] || n != 1 || !signal_join(c, e->waiting.first, &wr[1]))
+		return n;
+	wr[0].flags |= DG_CHAIN;
+	return n + 1;
+}
+
 /* Submits the first n waiting requests with one doorbell. A refused one fails alone. Returns false
  * if there is no room. */
 static bool submit(struct comm *c, struct engine *e, uint32_t n)
 {
-	dg_wr wr[SUBMIT_MAX];
-	const struct request *r = e->waiting.first;
-	for (uint32_t i = 0; i < n; i++, r = r->next)
-		wr[i] = r->wr;
+	dg_wr wr[SUBMIT_MAX + 1];
+	const uint32_t n_wr = work_requests(c, e, n, wr);
 	const uint64_t since = c->statistics ? dg_now_ns() : 0;
-	const int rc = e->agent ? agent_post(e->agent, wr, n) : dg_queue_post(e->queue, wr, n);
+	const int rc = e->agent ? agent_post(e->agent, wr, n_wr) : dg_queue_post(e->queue, wr, n_wr);
+	if (rc && n == 1)
+		signal_part(c, e->waiting.first);
 	if (rc == -EAGAIN)
 		return false;
 	if (rc && n > 1) {

@@ -197,7 +197,7 @@ static nccl_result register_memory(struct rank *r, int i, size_t size, void **ou
 {
 	void *at = r->at[i], *device_memory;
 	const int type = at == r->bytes[i] ? NCCL_HOST : NCCL_CUDA;
-	const uint64_t flags = i == WORDS && r->rank % 2 ? NCCL_SIGNAL_NEVER_RESET : 0;
+	const uint64_t flags = i == WORDS && r->rank % 2 == 0 ? NCCL_SIGNAL_NEVER_RESET : 0;
 	return r->v13 ? r->v13->register_memory(r->comm, at, size, type, flags, out, &device_memory)
 		      : r->v14->start.register_memory(r->comm, at, size, type, flags, out);
 }

@@ -22,6 +22,13 @@
  *
  * `done` is stored with release after the addition, so a sender whose request has finished knows
  * that the sum is visible.
+ *
+ * Joined signals. A rank that puts to itself owns the word, and mostly knows its value. Then the new
+ * value is written by the put's own submission, behind a fence: one way to the GPU instead of two. Such
+ * writes are executed in the order in which their values were computed, by one queue. No batch is
+ * started while one is in progress, and none is joined while a batch is or while other signals wait, so
+ * two writes of a word never pass each other. The put and the write are a chain: if the put fails, the
+ * word is not written.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -203,8 +210,56 @@ static void batch_poll(struct comm *c)
 	b->status = 0;
 }
 
+/* Whether a batch is in progress, or signals wait for one. */
+static bool is_batch_due(const struct comm *c)
+{
+	bool due = c->batch.phase != BATCH_IDLE;
+	for (uint32_t i = 0; i < c->ranks && !due; i++)
+		due = atomic_load_explicit(&c->mailbox->rings[i].head, memory_order_relaxed) !=
+		      c->taken[i];
+	return due;
+}
+
+bool signal_join(struct comm *c, struct request *r, dg_wr *write)
+{
+	struct signal_batch *b = &c->batch;
+	const struct peer *p = r->peer;
+	if (!r->signals || p->rank != c->rank || b->joined == BATCH_WORDS || p->ready.first ||
+	    (r->strong && p->in_order.first != r))
+		return false;
+	const struct memory *m = c->memories[r->signal.memory];
+	const uint64_t word = r->signal.offset / sizeof(uint64_t);
+	if (!m || !m->known || !m->known[word] || is_batch_due(c))
+		return false;
+	const uint32_t at = BATCH_WORDS + b->next_joined++ % BATCH_WORDS;
+	b->joined++;
+	b->values[at] = m->shadow[word] += r->signal.value;
+	*write = (dg_wr){.user = r->index,
+			 .op = DG_READ,
+			 .flags = DG_FENCE,
+			 .local = m->local_id[CUDA],
+			 .remote = b->region_id,
+			 .size = sizeof(uint64_t),
+			 .local_offset = r->signal.offset,
+			 .remote_offset = at * sizeof(uint64_t)};
+	return r->joined = true;
+}
+
+void signal_part(struct comm *c, struct request *r)
+{
+	if (!r->joined)
+		return;
+	struct memory *m = c->memories[r->signal.memory];
+	m->shadow[r->signal.offset / sizeof(uint64_t)] -= r->signal.value;
+	c->batch.joined--;
+	c->batch.next_joined--;
+	r->joined = false;
+}
+
 void signals_serve(struct comm *c)
 {
+	if (c->batch.joined)
+		return;
 	if (c->batch.phase != BATCH_IDLE) {
 		batch_poll(c);
 		return;
@@ -257,11 +312,11 @@ int batch_open(struct comm *c)
 {
 	struct signal_batch *b = &c->batch;
 	dg_device *dev = c->engines[CUDA].dev;
-	b->values = calloc(BATCH_WORDS, sizeof *b->values);
+	b->values = calloc(2 * BATCH_WORDS, sizeof *b->values);
 	if (!b->values)
 		return dg_fail(ENOMEM, "out of memory for signals");
 	const dg_memory at = {
-		.addr = b->values, .size = BATCH_WORDS * sizeof *b->values, .fd = -1};
+		.addr = b->values, .size = 2 * BATCH_WORDS * sizeof *b->values, .fd = -1};
 	const int rc = batch_region(dev, &at, &b->region_id);
 	/* On the same stream as the puts: to change between streams costs the GPU time. */
 	return rc ? rc : dg_queue_open_for_kernels(dev, BATCH_WORDS, c, &b->queue);

@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 
 #include "check.h"
+#include "dgkit.h"
+#include "providers/cuda_api.h"
 
 #define UNUSED_GPU __attribute__((unused))
 
@@ -59,6 +61,30 @@ UNUSED_GPU static void gpu_uuid(uint8_t *uuid)
 {
 	gpu_context();
 	DRIVER("cuDeviceGetUuid_v2", (uint8_t *, int), uuid, 0);
+}
+
+/* A block of CUDA virtual memory, mapped, and its POSIX fd. */
+UNUSED_GPU static dg_memory gpu_block(size_t size)
+{
+	CUmemAllocationProp prop = { .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+				     .requestedHandleTypes = CU_MEM_HANDLE_POSIX_FD,
+				     .location = { CU_MEM_LOCATION_TYPE_DEVICE, 0 } };
+	CUmemAccessDesc access = { .location = prop.location, .flags = CU_MEM_ACCESS_READWRITE };
+	dg_memory m = { .size = size, .block = size, .kind = DG_KIND_CUDA_VMM };
+	CUdeviceptr at;
+	CUmemHandle handle;
+
+	gpu_uuid(m.uuid);
+	DRIVER("cuMemCreate", (CUmemHandle *, size_t, void *, unsigned long long), &handle, size, &prop, 0);
+	DRIVER("cuMemExportToShareableHandle", (int *, CUmemHandle, int, unsigned long long), &m.fd, handle,
+	       CU_MEM_HANDLE_POSIX_FD, 0);
+	DRIVER("cuMemAddressReserve", (CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long), &at,
+	       size, 0, 0, 0);
+	DRIVER("cuMemMap", (CUdeviceptr, size_t, size_t, CUmemHandle, unsigned long long), at, size, 0,
+	       handle, 0);
+	DRIVER("cuMemSetAccess", (CUdeviceptr, size_t, void *, size_t), at, size, &access, 1);
+	m.addr = (void *)(uintptr_t)at;
+	return m;
 }
 
 /* Sets the fake driver's options, as DGKIT_FAKE_CUDA does, and resets its call counts. */

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "gpu_memory.h"
 #include "nccl/comm.h"
 
 enum { BLOCK = 256 };
@@ -199,6 +200,100 @@ static void an_agent_moves_the_bytes_and_its_end_is_an_error(void)
 	CHECK_EQ(dg_device_close(dev, PATIENCE), 0);
 }
 
+/* A rank whose memory is on the GPU puts to itself and adds 1 to a word, again and again. */
+struct own_puts {
+	char *bytes[2];
+	_Atomic uint64_t *words;
+	void *memory[3];
+};
+
+static void open_own_puts(struct own_puts *o)
+{
+	enum { SIZE = 2 << 20 };
+	char handle[NCCL_HANDLE_SIZE];
+	void *handles[] = {handle};
+	struct listener *l;
+	gpu_knobs("");
+	CHECK_EQ(listener_open(&plugin, handle, &l), 0);
+	CHECK_EQ(comm_open(&plugin, handles, 1, 0, l, &comm), 0);
+	listener_close(l);
+	for (int i = 0; i < 2; i++) {
+		o->bytes[i] = gpu_block(SIZE).addr;
+		CHECK_EQ(memory_open(comm, o->bytes[i], SIZE, NCCL_CUDA, 0, &o->memory[i]), 0);
+	}
+	o->words = gpu_block(SIZE).addr;
+	memset((void *)o->words, 0, SIZE);
+	CHECK_EQ(memory_open(comm, (void *)o->words, SIZE, NCCL_CUDA, NCCL_SIGNAL_NEVER_RESET,
+			     &o->memory[2]), 0);
+}
+
+static void *own_put(const struct own_puts *o, uint64_t size, bool is_strong)
+{
+	const struct transfer t = {.local = memory_find(comm, o->memory[0]),
+				   .remote = memory_find(comm, o->memory[1]),
+				   .size = size,
+				   .op = DG_WRITE};
+	const struct signal_slot s = {.memory = 2, .offset = 8, .value = 1};
+	void *request = NULL;
+	CHECK_EQ(request_post(comm, &t, &s, is_strong, 0, &request), 0);
+	return request;
+}
+
+static void a_signal_to_the_rank_itself_goes_with_the_bytes(void)
+{
+	static const uint64_t sizes[] = {8, 256, 100, 8192, 40000};
+	struct own_puts o;
+	open_own_puts(&o);
+	CHECK_EQ(wait_for(own_put(&o, 8, false)), NCCL_SUCCESS); /* now the word is known */
+	for (uint64_t i = 2; i < 40; i++) {
+		const uint64_t size = sizes[i % 5];
+		const unsigned long flags = gpu_calls("cuStreamWriteValue32");
+		memset(o.bytes[0], (int)i, size);
+		void *request = own_put(&o, size, i % 2);
+		comm_progress(comm);
+		CHECK_EQ(comm->batch.joined + comm->batch.n, 1);
+		while (o.words[1] != i)
+			;
+		CHECK_EQ(o.bytes[1][0], (char)i);
+		CHECK_EQ(o.bytes[1][size - 1], (char)i);
+		CHECK_EQ(wait_for(request), NCCL_SUCCESS);
+		CHECK_EQ(comm->batch.joined, 0);
+		CHECK(gpu_calls("cuStreamWriteValue32") <= flags + 1);
+	}
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+static void signals_that_are_joined_and_that_are_not_are_all_added(void)
+{
+	struct own_puts o;
+	void *requests[40];
+	open_own_puts(&o);
+	for (uint32_t i = 0; i < 40; i++) {
+		requests[i] = own_put(&o, 8, i % 3 == 0);
+		if (i % 4 == 3)
+			continue; /* the next one is submitted together with it */
+		comm_progress(comm);
+	}
+	for (int i = 0; i < 40; i++)
+		CHECK_EQ(wait_for(requests[i]), NCCL_SUCCESS);
+	CHECK_EQ(o.words[1], 40);
+	CHECK_EQ(comm_close(comm), 0);
+}
+
+static void a_failed_put_does_not_write_the_joined_signal(void)
+{
+	struct own_puts o;
+	open_own_puts(&o);
+	CHECK_EQ(wait_for(own_put(&o, 8, false)), NCCL_SUCCESS);
+	gpu_knobs("cuMemcpyDtoHAsync=1");
+	void *request = own_put(&o, 256, false);
+	CHECK(wait_for(request) != NCCL_SUCCESS);
+	CHECK_EQ(o.words[1], 1);
+	CHECK(comm->failed);
+	gpu_knobs("");
+	CHECK_EQ(comm_close(comm), 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -209,6 +304,9 @@ int main(int argc, char **argv)
 		TEST(only_a_strong_signal_waits_for_earlier_puts),
 		TEST(a_flush_waits_for_earlier_puts),
 		TEST(a_failed_put_sends_no_signal_and_no_strong_one_behind_it),
+		TEST(a_signal_to_the_rank_itself_goes_with_the_bytes),
+		TEST(signals_that_are_joined_and_that_are_not_are_all_added),
+		TEST(a_failed_put_does_not_write_the_joined_signal),
 	};
 	return RUN_TESTS(tests, argc, argv);
 }

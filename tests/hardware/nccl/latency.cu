@@ -95,8 +95,10 @@ __global__ void scatter_lsa(ncclDevComm comm, ncclWindow_t from, ncclWindow_t to
 	__threadfence_system();
 }
 
+// ns: pinned. It is freed after the last kernel of all ranks: that waits for kernels, which wait for others.
 struct Windows {
 	char *bytes[2];
+	long long *ns;
 	ncclWindow_t from, to;
 };
 
@@ -113,8 +115,7 @@ using exchange_kernel = void (*)(ncclDevComm, ncclWindow_t, ncclWindow_t, size_t
 void measure_latency(ncclDevComm comm, const Windows &w, int rank, const char *what, exchange_kernel kernel,
 		     int threads)
 {
-	long long *ns;
-	CUDACHECK(cudaMallocManaged(&ns, ROUNDS * sizeof *ns));
+	long long *ns = w.ns;
 	uint64_t before = 0; // not read by the kernel: the peer may be ahead
 	kernel<<<1, threads>>>(comm, w.from, w.to, SIZES[0], before, ns); // untimed
 	for (size_t size : SIZES) {
@@ -122,7 +123,6 @@ void measure_latency(ncclDevComm comm, const Windows &w, int rank, const char *w
 		CUDACHECK(cudaDeviceSynchronize());
 		print_latency(rank, what, size, {ns, ns + ROUNDS});
 	}
-	CUDACHECK(cudaFree(ns));
 }
 
 using scatter_kernel = void (*)(ncclDevComm, ncclWindow_t, ncclWindow_t, size_t);
@@ -177,6 +177,7 @@ void *example(int rank, int ranks, int device, int)
 		NCCLCHECK(ncclMemAlloc(reinterpret_cast<void **>(&bytes), WINDOW));
 	NCCLCHECK(ncclCommWindowRegister(comm, w.bytes[0], WINDOW, &w.from, NCCL_WIN_COLL_SYMMETRIC));
 	NCCLCHECK(ncclCommWindowRegister(comm, w.bytes[1], WINDOW, &w.to, NCCL_WIN_COLL_SYMMETRIC));
+	CUDACHECK(cudaMallocHost(&w.ns, ROUNDS * sizeof *w.ns));
 	CUDACHECK(cudaMemset(w.bytes[0], rank + 1, WINDOW));
 	CUDACHECK(cudaMemset(w.bytes[1], 0, WINDOW));
 	CUDACHECK(cudaDeviceSynchronize());
@@ -184,6 +185,7 @@ void *example(int rank, int ranks, int device, int)
 	needs.ginSignalCount = 1;
 	needs.ginConnectionType = NCCL_GIN_CONNECTION_FULL;
 	NCCLCHECK(ncclDevCommCreate(comm, &needs, &dev));
+	util_broadcast(0, rank, &id); // from here on, kernels wait for the peer's
 	measure(dev, w, rank);
 	util_broadcast(0, rank, &id); // until the peer has flushed its puts
 	std::vector<char> got(WINDOW);
@@ -196,6 +198,7 @@ void *example(int rank, int ranks, int device, int)
 	NCCLCHECK(ncclCommWindowDeregister(comm, w.to));
 	for (char *bytes : w.bytes)
 		NCCLCHECK(ncclMemFree(bytes));
+	CUDACHECK(cudaFreeHost(w.ns));
 	NCCLCHECK(ncclCommFinalize(comm));
 	NCCLCHECK(ncclCommDestroy(comm));
 	return nullptr;
