@@ -80,8 +80,9 @@ struct cuda_stream {
 	struct cuda_stream *next;
 };
 
-/* The copy service of a shared stream's queues, used by the thread that submits to the stream. */
+/* The copy service of a shared stream's queues. lock: they may be polled by several threads. */
 struct cuda_service {
+	pthread_mutex_t lock;
 	struct serve_ring *ring;
 	CUstream stream;
 	CUfunction function;
@@ -271,7 +272,7 @@ void cuda_services_free(struct cuda *c);
 /* Gives the queue's new operations to the service. Returns whether the copy engine must not get
  * them: the service has them, or they have to wait for those that it has. */
 bool cuda_serve(struct cuda_queue *q);
-/* Sets the queue's flag. Takes back what a kernel left that has ended. */
+/* For a queue with n_served: sets its flag. Takes back what a kernel left that has ended. */
 void cuda_service_poll(struct cuda_queue *q);
 /* Forgets what the service has of the queue. */
 void cuda_unserve(struct cuda_queue *q);

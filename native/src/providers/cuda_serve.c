@@ -102,11 +102,13 @@ struct cuda_service *cuda_service_open(struct cuda *c)
 		goto free_service;
 	s->ring = memset(ring, 0, sizeof *s->ring);
 	s->function = c->serve;
+	pthread_mutex_init(&s->lock, NULL);
 	if (cuda.cuStreamCreate(&s->stream, CU_STREAM_NON_BLOCKING))
 		goto free_ring;
 	launch(s); /* the first launch takes longer */
 	return s;
 free_ring:
+	pthread_mutex_destroy(&s->lock);
 	cuda.cuMemFreeHost(ring);
 free_service:
 	free(s);
@@ -130,6 +132,7 @@ void cuda_services_free(struct cuda *c)
 		cuda.cuStreamSynchronize(s->stream);
 		cuda.cuStreamDestroy(s->stream);
 		cuda.cuMemFreeHost(s->ring);
+		pthread_mutex_destroy(&s->lock);
 		free(s);
 	}
 	if (c->serve_module)
@@ -192,11 +195,8 @@ static void post(struct cuda_queue *q, struct cuda_service *s, uint32_t n)
 	q->last_poll_ns = now_ns();
 }
 
-bool cuda_serve(struct cuda_queue *q)
+static bool serve(struct cuda_queue *q, struct cuda_service *s)
 {
-	struct cuda_service *s = q->shared ? q->shared->service : NULL;
-	if (!s || !sq_peek(q->p))
-		return false;
 	if (atomic_load_explicit(&q->p->cq_armed, memory_order_relaxed))
 		return q->n_served; /* the caller may sleep, and the kernel cannot wake it */
 	if (!is_alive(s)) {
@@ -215,6 +215,17 @@ bool cuda_serve(struct cuda_queue *q)
 	return true;
 }
 
+bool cuda_serve(struct cuda_queue *q)
+{
+	struct cuda_service *s = q->shared ? q->shared->service : NULL;
+	if (!s || !sq_peek(q->p))
+		return false;
+	pthread_mutex_lock(&s->lock);
+	const bool keep = serve(q, s);
+	pthread_mutex_unlock(&s->lock);
+	return keep;
+}
+
 /* Forgets the posts whose operations the kernel has copied, and sets the queue's flag. */
 static void take_done(struct cuda_queue *q, struct cuda_service *s)
 {
@@ -226,22 +237,30 @@ static void take_done(struct cuda_queue *q, struct cuda_service *s)
 	}
 }
 
+static void forget(struct cuda_queue *q, struct cuda_service *s)
+{
+	s->outstanding -= q->n_served;
+	q->n_served = 0;
+}
+
 void cuda_service_poll(struct cuda_queue *q)
 {
-	struct cuda_service *s = q->shared ? q->shared->service : NULL;
-	if (!q->n_served)
-		return;
+	struct cuda_service *s = q->shared->service;
+	pthread_mutex_lock(&s->lock);
 	take_done(q, s);
-	if (!q->n_served || ended(s) != s->epoch)
-		return;
-	take_done(q, s); /* `done` is final now */
-	cuda_unserve(q);
-	q->p->sq_head = q->submitted = atomic_load(q->flag);
+	if (q->n_served && ended(s) == s->epoch) {
+		take_done(q, s); /* `done` is final now */
+		forget(q, s);
+		q->p->sq_head = q->submitted = atomic_load(q->flag);
+	}
+	pthread_mutex_unlock(&s->lock);
 }
 
 void cuda_unserve(struct cuda_queue *q)
 {
-	if (q->n_served)
-		q->shared->service->outstanding -= q->n_served;
-	q->n_served = 0;
+	if (!q->n_served)
+		return;
+	pthread_mutex_lock(&q->shared->service->lock);
+	forget(q, q->shared->service);
+	pthread_mutex_unlock(&q->shared->service->lock);
 }
