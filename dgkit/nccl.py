@@ -47,7 +47,10 @@ def plugin_path() -> Path:
 
 
 def environment(
-    statistics_folder: str | os.PathLike[str] | None = None, *, dpu: str | None = None
+    statistics_folder: str | os.PathLike[str] | None = None,
+    *,
+    dpu: str | None = None,
+    copy_service: bool = False,
 ) -> dict[str, str]:
     """Return the environment variables with which NCCL loads the plugin.
 
@@ -58,7 +61,15 @@ def environment(
         dpu: Address of an agent of this machine (`dgkit serve`), whose process then moves the
             bytes; it needs the provider cuda for memory on a GPU. NCCL's process moves them if
             None.
+        copy_service: Whether a kernel makes small copies on the GPU, up to 16 KiB, instead of the
+            copy engine. While it runs it takes up 1,024 threads of one multiprocessor; it ends
+            200 us after the last copy. For GPUs that one process uses.
+
+    Raises:
+        ValueError: Both `dpu` and `copy_service` are given.
     """
+    if dpu is not None and copy_service:
+        raise ValueError("copy_service is for NCCL's own process, and dpu makes another one copy")
     variables = {
         "NCCL_RMA_PLUGIN": str(plugin_path()),
         "NCCL_GIN_TYPE": "2",  # NCCL's proxy takes the operations from the kernel
@@ -68,6 +79,8 @@ def environment(
         variables["DGKIT_NCCL_STATISTICS"] = str(Path(statistics_folder).absolute())
     if dpu is not None:
         variables["DGKIT_NCCL_DPU"] = dpu
+    if copy_service:
+        variables["DGKIT_NCCL_COPY_SERVICE"] = "1"
     return variables
 
 

@@ -37,8 +37,13 @@ _dpu = click.option(
 
 @nccl.command(short_help="Print the environment with which NCCL loads the plugin.")
 @_dpu
+@click.option(
+    "--copy-service",
+    is_flag=True,
+    help="A kernel makes small copies on the GPU: faster, for a GPU that one process uses.",
+)
 @as_json
-def env(dpu: str | None, json_: bool) -> int:
+def env(dpu: str | None, copy_service: bool, json_: bool) -> int:
     """Print shell commands that set the environment with which NCCL loads the plugin.
 
     \b
@@ -46,7 +51,9 @@ def env(dpu: str | None, json_: bool) -> int:
       eval "$(dgkit nccl env)"
       eval "$(dgkit nccl env --dpu ipc:///run/user/1000/dgkit/agent-1234-0.sock)"
     """
-    environment = plugin.environment(dpu=dpu)
+    if dpu and copy_service:
+        raise click.UsageError("--copy-service is for NCCL's own process: it excludes --dpu")
+    environment = plugin.environment(dpu=dpu, copy_service=copy_service)
     if json_:
         print_json({"environment": environment})
         return OK

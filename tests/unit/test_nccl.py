@@ -26,6 +26,15 @@ def test_env_names_a_plugin_of_all_interfaces(capsys):
     assert json.loads(capsys.readouterr().out)["environment"] == exports
 
 
+def test_env_turns_the_copy_service_on_unless_an_agent_copies(capsys):
+    assert main(["nccl", "env", "--copy-service"]) == 0
+    assert "export DGKIT_NCCL_COPY_SERVICE=1\n" in capsys.readouterr().out
+    assert main(["nccl", "env", "--copy-service", "--dpu", "ipc:///tmp/agent"]) == 2
+    assert "excludes --dpu" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="own process"):
+        nccl.environment(dpu="ipc:///tmp/agent", copy_service=True)
+
+
 @pytest.mark.parametrize("ranks_are", ["threads", "processes"])
 def test_ranks_find_each_byte_and_counter(ranks_are, capsys):
     options = ["--processes"] if ranks_are == "processes" else []
