@@ -21,7 +21,8 @@
  * submitted.
  *
  * `done` is stored with release after the addition, so a sender whose request has finished knows
- * that the sum is visible.
+ * that the sum is visible. Litmus test, with a kernel on the emulated GPU:
+ * tests/programs/test_nccl_litmus.py.
  *
  * Joined signals. A rank that puts to itself owns the word, and mostly knows its value. Then the new
  * value is written by the put's own submission, behind a fence: one way to the GPU instead of two. Such
