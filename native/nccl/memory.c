@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "comm.h"
@@ -71,6 +72,16 @@ struct memory *memory_find(const struct comm *c, const void *handle)
 	return index < c->n_memories ? c->memories[index] : NULL;
 }
 
+/* Whether all pages of host memory are mapped: a copy of others would end the process. */
+static int check_mapped(void *addr, uint64_t size)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)addr, start = at & ~(page - 1);
+	if (size > UINTPTR_MAX - at || msync((void *)start, at + size - start, MS_ASYNC))
+		return dg_fail(EFAULT, "%" PRIu64 " bytes of memory at %p, not all of which is mapped", size,
+			       addr);
+	return 0;
+}
+
 /* Registers this rank's part. */
 static int register_own(struct comm *c, struct memory *m, void *addr, uint64_t size, int type)
 {
@@ -81,7 +92,7 @@ static int register_own(struct comm *c, struct memory *m, void *addr, uint64_t s
 		return dg_fail(EINVAL, "memory of type %d: it must be 1 (host) or 2 (GPU)", type);
 	if (!addr || !size)
 		return dg_fail(EINVAL, "%" PRIu64 " bytes of memory at %p", size, addr);
-	int rc = m->engine == CUDA ? dg_cuda_pointer_query(addr, size, &m->at) : 0;
+	int rc = m->engine == CUDA ? dg_cuda_pointer_query(addr, size, &m->at) : check_mapped(addr, size);
 	if (rc)
 		m->at.fd = -1;
 	else if (m->engine == CUDA)

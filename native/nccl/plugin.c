@@ -20,6 +20,7 @@ static nccl_result result_of(int rc)
 	case EINVAL:
 	case ERANGE:
 	case EACCES:
+	case EFAULT:
 		return NCCL_INVALID_ARGUMENT;
 	case EOPNOTSUPP:
 	case EXDEV:

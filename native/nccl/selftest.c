@@ -413,6 +413,9 @@ static void check_refusals(struct rank *r)
 	/* All ranks are refused together, whichever of them gave wrong arguments. */
 	if (!register_memory(r, FIXED, r->rank ? BLOCK : 0, &q))
 		fail(r, "memory without bytes of rank 0 was accepted");
+	if (!v->start.register_memory(r->comm, r->rank ? r->bytes[FIXED] : (void *)4096, BLOCK, NCCL_HOST, 0,
+				      &q))
+		fail(r, "memory of rank 0 that is not mapped was accepted");
 	refusing = false;
 }
 
