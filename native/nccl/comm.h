@@ -132,6 +132,7 @@ struct engine {
 	struct request_list waiting;
 	uint32_t n_waiting, moving;
 	uint32_t seen, batch; /* n_waiting in the last pass; size of the last batch */
+	bool is_cheap; /* the last submission was the copy service's, by the time that it took */
 	uint64_t busy_since_ns; /* with statistics */
 };
 

@@ -14,6 +14,8 @@ enum {
 	SUBMIT_MIN = 32, /* fewer wait until the engine is idle */
 	SUBMIT_BURST = 8, /* after as many, more are expected */
 	SUBMIT_ENOUGH = 128, /* of which no more are collected */
+	CHEAP_NS = 1000, /* the copy service takes a submission in less time, the copy engine in more */
+	CHEAP_EACH_NS = 200,
 };
 
 void list_add(struct request_list *l, struct request *r)
@@ -305,8 +307,10 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 {
 	dg_wr wr[SUBMIT_MAX + 1];
 	const uint32_t n_wr = work_requests(c, e, n, wr);
-	const uint64_t since = c->statistics ? dg_now_ns() : 0;
+	const uint64_t since = dg_now_ns();
 	const int rc = e->agent ? agent_post(e->agent, wr, n_wr) : dg_queue_post(e->queue, wr, n_wr);
+	const uint64_t call_ns = dg_now_ns() - since;
+	e->is_cheap = c->serves && call_ns < CHEAP_NS + n * CHEAP_EACH_NS;
 	if (rc && n == 1)
 		signal_part(c, e->waiting.first);
 	if (rc == -EAGAIN)
@@ -328,17 +332,18 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 		e->moving += n;
 	if (c->statistics && !rc) {
 		e->busy_since_ns = e->moving == n ? since : e->busy_since_ns;
-		statistics_submitted(c->statistics, n, dg_now_ns() - since);
+		statistics_submitted(c->statistics, n, call_ns);
 	}
 	return true;
 }
 
-/* Whether the waiting requests are to be submitted now. A batch costs as much as 16 of its requests:
+/* Whether the waiting requests are to be submitted now. To the copy service, all at once. A batch of the
+ * copy engine costs as much as 16 of its requests:
  * in a burst, an idle engine waits for as long as each pass brings more. A busy one gets as many as
  * are on their way already, so that there are two batches of half of what NCCL has in flight. */
-static bool are_enough(const struct comm *c, struct engine *e)
+static bool are_enough(struct engine *e)
 {
-	if (c->serves) /* takes each as it comes */
+	if (e->is_cheap)
 		return e->n_waiting;
 	const bool more = e->seen != e->n_waiting && e->batch >= SUBMIT_BURST;
 	e->seen = e->n_waiting;
@@ -349,7 +354,7 @@ static bool are_enough(const struct comm *c, struct engine *e)
 
 static void submit_waiting(struct comm *c, struct engine *e)
 {
-	while (are_enough(c, e)) {
+	while (are_enough(e)) {
 		e->batch = e->n_waiting < SUBMIT_MAX ? e->n_waiting : SUBMIT_MAX;
 		if (!submit(c, e, e->batch))
 			return;

@@ -17,6 +17,9 @@
  * which operations it copied; the others are submitted again, to the copy engine. It is launched
  * again only after all queues have noticed (`outstanding` is 0).
  *
+ * Where many threads poll host memory, each access of the kernel to the ring takes as long as a post
+ * by the copy engine: 250 us with 1,024 threads. So after a slow post the service rests.
+ *
  * What it costs the owner: one multiprocessor's places for 1,024 threads, while it runs. A kernel
  * faults where a copy engine refuses, and then the context is lost. So the service takes only
  * memory that is mapped for writing and stays mapped without its exporter: not CUDA IPC.
@@ -36,10 +39,13 @@ enum {
 	WORD = 8, /* copies are of whole words, so that none is torn */
 	IDLE_NS = 200000,
 	LIFE_NS = 20000000,
+	SLOW_NS = 100000, /* for a post; then the copy engine copies for REST_NS */
+	REST_NS = 10000000,
 };
-/* Flags in an entry's size. VALUE: `from` is the word itself, as it was at submission. */
+/* Flags in an entry's size. VALUE: `value` is written to `to`; THEN: to `word`, behind the bytes. */
 #define FENCE (UINT64_C(1) << 63)
 #define VALUE (UINT64_C(1) << 62)
+#define THEN  (UINT64_C(1) << 61)
 #define STOP  UINT64_MAX
 
 /* The kernel's view of it is in cuda_serve.cu. head: written by the host; done, started, ended: by
@@ -49,7 +55,7 @@ struct serve_ring {
 	_Alignas(64) _Atomic uint64_t done;
 	_Atomic uint64_t started, ended;
 	_Alignas(64) struct serve_entry {
-		uint64_t to, from, size, reserved;
+		uint64_t to, from, size, value, word, unused[3];
 	} entries[SLOTS];
 };
 
@@ -166,39 +172,60 @@ static uint32_t servable(const struct cuda_queue *q)
 	return i - q->p->sq_head;
 }
 
-/* settled: no earlier operation writes op's source, so that it may be read now. */
-static void fill_entry(struct serve_entry *e, const struct dg_op *op, bool settled)
+/* Whether op writes a word that may be read now: no earlier operation writes it. */
+static bool is_value(const struct cuda_queue *q, const struct dg_op *op)
 {
-	const uint64_t fence = op->flags & DG_FENCE ? FENCE : 0;
-	*e = (struct serve_entry){
-		.to = (uintptr_t)op->dst, .from = (uintptr_t)op->src, .size = op->size | fence};
-	if (!settled || op->size != WORD || from_gpu(op))
+	return op->size == WORD && to_gpu(op) && !from_gpu(op) && !q->to_host;
+}
+
+static void fill_entry(const struct cuda_queue *q, struct serve_entry *e, const struct dg_op *op)
+{
+	*e = (struct serve_entry){.to = (uintptr_t)op->dst,
+				  .from = (uintptr_t)op->src,
+				  .size = op->size | (op->flags & DG_FENCE ? FENCE : 0)};
+	if (!is_value(q, op))
 		return;
-	memcpy(&e->from, op->src, WORD);
+	memcpy(&e->value, op->src, WORD);
 	e->size |= VALUE;
+}
+
+/* Joins the second of two operations to the first one's entry, if it is a word behind a fence, and
+ * nothing else is in progress that the fence waits for. */
+static bool join(const struct cuda_queue *q, struct serve_entry *e, const struct dg_op *op)
+{
+	if (!is_value(q, op) || !(op->flags & DG_FENCE) || q->n_served || e->size & VALUE)
+		return false;
+	memcpy(&e->value, op->src, WORD);
+	e->word = (uintptr_t)op->dst;
+	e->size |= THEN;
+	return true;
 }
 
 static void post(struct cuda_queue *q, struct cuda_service *s, uint32_t n)
 {
-	for (; n; n--, s->head++) {
+	const uint64_t first = s->head;
+	for (uint32_t i = 0; i < n; i++) {
 		struct dg_op *op = sq_entry(q->p, q->p->sq_head++);
 		op->status = DG_OK;
-		fill_entry(&s->ring->entries[s->head % SLOTS], op, !q->to_host);
+		if (i != 1 || n != 2 || !join(q, &s->ring->entries[first % SLOTS], op))
+			fill_entry(q, &s->ring->entries[s->head++ % SLOTS], op);
 		q->to_host |= !to_gpu(op);
 	}
 	atomic_store_explicit(&s->ring->head, s->head, memory_order_release);
-	q->served[(q->first_served + q->n_served++) % SERVED] =
-		(struct served){.upto = q->p->sq_head, .end = s->head};
+	q->last_poll_ns = now_ns();
+	q->served[(q->first_served + q->n_served++) % SERVED] = (struct served){
+		.upto = q->p->sq_head, .end = s->head, .since_ns = q->last_poll_ns};
 	s->outstanding++;
 	q->submitted = q->p->sq_head;
 	q->timed.running = false;
-	q->last_poll_ns = now_ns();
 }
 
 static bool serve(struct cuda_queue *q, struct cuda_service *s)
 {
 	if (atomic_load_explicit(&q->p->cq_armed, memory_order_relaxed))
 		return q->n_served; /* the caller may sleep, and the kernel cannot wake it */
+	if (s->rests_until_ns && now_ns() < s->rests_until_ns)
+		return q->n_served;
 	if (!is_alive(s)) {
 		launch(s);
 		return q->n_served;
@@ -231,7 +258,10 @@ static void take_done(struct cuda_queue *q, struct cuda_service *s)
 {
 	const uint64_t done = atomic_load_explicit(&s->ring->done, memory_order_acquire);
 	for (; q->n_served && q->served[q->first_served].end <= done; q->n_served--) {
+		const uint64_t now = now_ns();
 		atomic_store(q->flag, q->served[q->first_served].upto);
+		if (now - q->served[q->first_served].since_ns > SLOW_NS)
+			s->rests_until_ns = now + REST_NS;
 		q->first_served = (q->first_served + 1) % SERVED;
 		s->outstanding--;
 	}

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of the copy service (cuda_serve.c): one block of 32 warps. In each round, warp w copies the
 // entry whose number is w modulo 32, of the next 32 entries at most, and none from the second on that has
-// a fence. All copies are of whole words. cuda_serve_ptx.h is made from this file.
+// a fence. Behind its bytes, an entry may have a word to be written. All copies are of whole words. cuda_serve_ptx.h is made from this file.
 
 typedef unsigned long long u64;
 typedef unsigned u32;
 
 constexpr u32 SLOTS = 1024, WARPS = 32;
-constexpr u64 FENCE = 1ull << 63, VALUE = 1ull << 62, STOP = ~0ull;
+constexpr u64 FENCE = 1ull << 63, VALUE = 1ull << 62, THEN = 1ull << 61, SIZE = THEN - 1, STOP = ~0ull;
 
 struct serve_ring {
 	u64 head, unused[7];
 	u64 done, started, ended, unused2[5];
 	struct {
-		u64 to, from, size, reserved;
+		u64 to, from, size, value, word, unused[3];
 	} entries[SLOTS];
 };
 
@@ -75,7 +75,8 @@ extern "C" __global__ void __launch_bounds__(1024) dg_serve(serve_ring *r, u64 e
 	__shared__ u64 shared_head;
 	__shared__ u32 cut; // number of entries of the round
 	const u32 warp = threadIdx.x / 32;
-	u64 tail = acquire(&r->done), head = tail, since = now(), size = 0, loaded = ~0ull, at[2] = {0, 0};
+	u64 tail = acquire(&r->done), head = tail, since = now(), loaded = ~0ull;
+	u64 at[2] = {0, 0}, size[2] = {0, 0}, word = 0; // of the entry; size, value
 	const u64 born = since;
 	if (!threadIdx.x)
 		release(&r->started, epoch);
@@ -98,21 +99,27 @@ extern "C" __global__ void __launch_bounds__(1024) dg_serve(serve_ring *r, u64 e
 		const u64 i = tail + nth;
 		if (i < head && loaded != i) {
 			load((u64)&r->entries[i % SLOTS].to, at);
-			size = *(volatile u64 *)&r->entries[i % SLOTS].size;
+			load((u64)&r->entries[i % SLOTS].size, size);
+			word = *(volatile u64 *)&r->entries[i % SLOTS].word;
 			loaded = i;
 		}
 		if (!threadIdx.x)
 			cut = head - tail < WARPS ? head - tail : WARPS;
 		__syncthreads();
-		if (i < head && nth && size & FENCE)
+		if (i < head && nth && size[0] & FENCE)
 			atomicMin(&cut, nth);
 		__syncthreads();
 		const u32 n = cut;
-		if (nth < n && size & VALUE)
-			*(volatile u64 *)at[0] = at[1];
+		if (nth < n && size[0] & VALUE)
+			*(volatile u64 *)at[0] = size[1];
 		else if (nth < n)
-			copy(at[0], at[1], size & ~FENCE);
+			copy(at[0], at[1], size[0] & SIZE);
 		__threadfence_system();
+		if (nth < n && size[0] & THEN) { // the bytes of all lanes are visible
+			__syncwarp();
+			*(volatile u64 *)word = size[1];
+			__threadfence_system();
+		}
 		__syncthreads();
 		tail += n;
 		if (!threadIdx.x) {

@@ -72,12 +72,12 @@ static bool perform_gather(struct work *work, struct stream *stream)
 
 /* The ring of the copy service, as native/src/providers/cuda_serve.cu has it. */
 enum { SERVE_SLOTS = 1024, ROUND = 32 };
-static const uint64_t fence = 1ull << 63, value = 1ull << 62, stop = ~0ull;
+static const uint64_t fence = 1ull << 63, value = 1ull << 62, then = 1ull << 61, stop = ~0ull;
 
 struct serve_ring {
 	_Atomic uint64_t head, unused[7];
 	_Atomic uint64_t done, started, ended, unused2[5];
-	uint64_t entries[SERVE_SLOTS][4]; /* target, source, size, nothing */
+	uint64_t entries[SERVE_SLOTS][8]; /* target, source, size, value, word, nothing */
 };
 
 struct serve_call {
@@ -111,14 +111,19 @@ static bool serve_round(const struct serve_ring *r, uint64_t tail, uint64_t end,
 
 	pthread_rwlock_rdlock(&maps);
 	while (end-- > tail && fine) {
-		const uint64_t *e = r->entries[end % SERVE_SLOTS], size = e[2] & ~(fence | value);
-		const void *from = e[2] & value ? &e[1] : (void *)(uintptr_t)e[1];
+		const uint64_t *e = r->entries[end % SERVE_SLOTS], size = e[2] & (then - 1);
+		const void *from = e[2] & value ? &e[3] : (void *)(uintptr_t)e[1];
 
 		fine = (e[0] | size) % 8 == 0 && (uintptr_t)from % 8 == 0 &&
 		       usable(e[0], size, device, true) &&
 		       (e[2] & value ? size == 8 : usable(e[1], size, device, false));
 		if (fine)
 			memcpy((void *)(uintptr_t)e[0], from, size);
+		if (!(e[2] & then))
+			continue;
+		fine = fine && usable(e[4], 8, device, true);
+		if (fine)
+			__atomic_store_n((uint64_t *)(uintptr_t)e[4], e[3], __ATOMIC_RELEASE);
 	}
 	pthread_rwlock_unlock(&maps);
 	return fine;
