@@ -736,10 +736,12 @@ static void a_word_behind_a_fence_goes_with_the_bytes_before_it(void)
 		memset(s.t.remote_bytes + 4096, 0xee, 256);
 		wait_for_service(&s); /* writes the word, too */
 		CHECK_EQ(dg_queue_post(s.q, wr, 2), 0);
-		while (*(_Atomic uint64_t *)(void *)s.t.remote_bytes != i)
-			;
-		check_pattern(s.t.remote_bytes + 4096, 0, 256, 3);
-		all_done(s.q, 1);
+		dg_wc wc;
+		for (int got = 0; !got; got = dg_queue_poll(s.q, &wc, 1, 0))
+			if (*(_Atomic uint64_t *)(void *)s.t.remote_bytes == i)
+				check_pattern(s.t.remote_bytes + 4096, 0, 256, 3);
+		CHECK_EQ(wc.status, DG_OK);
+		CHECK_EQ(*(uint64_t *)(void *)s.t.remote_bytes, i);
 	}
 	service_close(&s);
 }
