@@ -665,7 +665,7 @@ static void a_copy_service_copies_whole_words(void)
 {
 	struct service s;
 	service_open(&s, RW, "");
-	for (unsigned turn = 0; turn < 20; turn++) {
+	for (unsigned turn = 0; turn < 8; turn++) {
 		wait_for_service(&s);
 		serve_many(&s, 128, 1 << turn % 6, turn + 7);
 	}
@@ -709,13 +709,13 @@ static void what_the_service_leaves_is_taken_back(void)
 	const uint64_t end = now_ns() + 20 * SECOND;
 	struct service s;
 	service_open(&s, RW, "");
-	for (unsigned turn = 0; turn < 100 || gpu_calls("cuLaunchKernel") < 6; turn++) {
+	for (unsigned turn = 0; turn < 20 || gpu_calls("cuLaunchKernel") < 6; turn++) {
 		CHECK(now_ns() < end);
 		serve_many(&s, 128, 8, turn);
 		if (turn % 16 == 0)
 			nanosleep(&(struct timespec){ 0, 100000 + turn % 7 * 30000 }, NULL);
 	}
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 20; i++) {
 		const dg_wr wr = from_own(&s, 4096, 0, 0);
 		CHECK_EQ(dg_queue_post(s.q, &wr, 1), 0);
 		dg_queue_free(s.q);
@@ -728,7 +728,7 @@ static void a_word_behind_a_fence_goes_with_the_bytes_before_it(void)
 {
 	struct service s;
 	service_open(&s, RW, "");
-	for (uint64_t i = 1; i < 200; i++) {
+	for (uint64_t i = 1; i < 40; i++) {
 		dg_wr wr[2] = { from_own(&s, 256, 0, 4096), record(&s.t.f, DG_WRITE, 8, 64, 0) };
 		wr[0].flags = DG_CHAIN;
 		wr[1].flags = DG_FENCE;
@@ -752,7 +752,7 @@ static void two_queues_share_a_service(void)
 	dg_queue *other;
 	service_open(&s, RW, "");
 	CHECK_EQ(dg_queue_open_for_kernels(s.t.f.dev, DEPTH, s.t.f.dev, &other), 0);
-	for (unsigned turn = 0; turn < 300; turn++) {
+	for (unsigned turn = 0; turn < 60; turn++) {
 		const dg_wr first = from_own(&s, 4096, 0, 0), second = from_own(&s, 256, 4096, 4096);
 		memset(s.t.remote_bytes, 0xee, 8192);
 		CHECK_EQ(dg_queue_post(s.q, &first, 1), 0);
@@ -775,7 +775,7 @@ static void the_service_does_not_write_a_read_only_import(void)
 	dg_wc wc;
 	service_open(&s, DG_ACCESS_READ, "");
 	region_entry_at(REGION_INDEX(s.t.f.r))->access = RW;
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 20; i++) {
 		const dg_wr wr = from_own(&s, 64, 0, 0);
 		CHECK_EQ(dg_queue_post(s.q, &wr, 1), 0);
 		while (dg_queue_poll(s.q, &wc, 1, 0) == 0)

@@ -15,14 +15,15 @@ from dgkit.gpu_initiated import emulate
 RANKS, PUTS, BLOCK = 3, 400, 64
 INC, ADD, HOST = 1, 2, 1
 
-# The first word has a field of 16 bits for each rank: with its put number n, counted from 1, rank r adds
-# 1 << 16 * r. All words of that put's block become n. So a word that counts n puts of rank r promises n
-# blocks (its signals are strong). The second word counts the puts of all ranks with an odd number.
+# The first word has a field of 16 bits for each rank: with its put number n, counted from 1, rank r
+# adds 1 << 16 * r. All words of that put's block become n. So a word that counts n puts of rank r
+# promises n blocks (its signals are strong). The second word counts every second put of all ranks.
 KERNEL = """
 #include <dgkit_device.cuh>
 typedef unsigned long long u64;
 
-extern "C" __global__ void wait(u64 *words, volatile u64 *window, u64 *found, int ranks, int puts, int length)
+extern "C" __global__ void wait(u64 *words, volatile u64 *window, u64 *found, int ranks, int puts,
+                                int length)
 {
     u64 before = 0;
     for (bool all = false; !all; __nanosleep(100)) {
@@ -42,10 +43,8 @@ extern "C" __global__ void wait(u64 *words, volatile u64 *window, u64 *found, in
     }
 }
 """
-NAMES = (
-    "init devices properties listen connect create_context register register_dmabuf deregister "
-    "destroy_context close_comm close_listener put put_signal get flush test progress"
-).split()
+FIRST = "init devices properties listen connect create_context register register_dmabuf deregister"
+NAMES = f"{FIRST} destroy_context close_comm close_listener put put_signal get flush test progress"
 
 
 class Rank:
@@ -59,7 +58,7 @@ class Rank:
         self("listen", self.ctx, 0, self.handle, byref(self.listener))
 
     def __call__(self, name: str, *args: Any) -> None:
-        function = ctypes.CFUNCTYPE(c_int)(self._table[1 + NAMES.index(name)])
+        function = ctypes.CFUNCTYPE(c_int)(self._table[1 + NAMES.split().index(name)])
         assert function(*args) == 0, name
 
     def connect(self, handles: ctypes.Array[c_void_p], rank: int) -> None:
@@ -72,7 +71,9 @@ class Rank:
         self("register", self.comm, address, size, HOST, c_uint64(0), byref(memory))
         return memory
 
-    def put(self, memory: tuple[c_void_p, ...], number: int, to: int, word: int, op: int, value: int) -> c_void_p:
+    def put(
+        self, memory: tuple[c_void_p, ...], number: int, to: int, word: int, op: int, value: int
+    ) -> c_void_p:
         """Put block `number` to rank 0, or nothing if `to` < 0, with a strong signal."""
         request, (source, window, words) = c_void_p(), memory
         size = c_size_t(BLOCK if to >= 0 else 0)
@@ -116,7 +117,7 @@ def run(rank: Rank, me: int, handles: Any, target: list[Any], seen: threading.Ev
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> None:
-    table = (c_void_p * (1 + len(NAMES))).in_dll(
+    table = (c_void_p * (1 + len(NAMES.split()))).in_dll(
         ctypes.CDLL(str(nccl.plugin_path())), "ncclRmaPlugin_v14"
     )
     words, window = dgkit.empty(64), dgkit.empty(RANKS * PUTS * BLOCK)
@@ -132,7 +133,7 @@ def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> 
     def guarded(*args: Any) -> None:
         try:
             run(*args)
-        except BaseException as exc:  # noqa: BLE001 (shown below)
+        except BaseException as exc:
             failures.append(exc)
 
     handles = (c_void_p * RANKS)(*(ctypes.addressof(rank.handle) for rank in ranks))
