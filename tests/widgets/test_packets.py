@@ -106,9 +106,10 @@ def test_only_the_newest_packets_are_kept(tmp_path, monkeypatch, view):
         (b"GIF89a, not a capture", "is not a pcapng file"),
         (HEAD + struct.pack("<II", 6, 7) + b"\0" * 8, "has a block of 7 bytes at 60; it must be"),
         (HEAD + block(6, b"\xff" * 24), "packet 1 is damaged"),
+        (HEAD + packet(PING, rule="A" * 8).replace(b"A" * 8, b"\xff" * 8), "packet 1 is damaged"),
         (b"", "has no packets yet"),
     ],
-    ids=["other", "block", "packet", "empty"],
+    ids=["other", "block", "packet", "text", "empty"],
 )
 def test_a_file_that_is_no_capture_is_said_in_words(tmp_path, view, content, said):
     path = tmp_path / "file"

@@ -121,7 +121,7 @@ class Capture:
     def _packet(self, block: bytes) -> Packet:
         try:
             packet = dpkt.pcapng.EnhancedPacketBlockLE(block)
-        except (dpkt.Error, struct.error) as error:
+        except (dpkt.Error, struct.error, UnicodeDecodeError) as error:
             raise ValueError(f"{self.path}: packet {self.count} is damaged: {error}") from error
         if packet.caplen != len(packet.pkt_data):
             raise ValueError(
