@@ -173,7 +173,7 @@ def _spread(colours: _Colours) -> Any:
 
 def _curve(colours: _Colours) -> Any:
     fig = _figure("curve", "Percentiles", colours, x=(1, 100), y=(0.1, 10), x_axis_type="log")
-    fig.xaxis.axis_label = "percentile (limited by the number of samples)"
+    fig.xaxis.axis_label = "percentile of the samples"
     fig.yaxis.axis_label = "latency, µs (log scale)"
     names = {2: "50"} | {10**count: nines(count) for count in range(1, NINES + 1)}
     fig.xaxis.ticker = FixedTicker(ticks=list(names), minor_ticks=[])
