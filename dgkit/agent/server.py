@@ -116,6 +116,7 @@ class Agent:
         self._retried = 0.0
         self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
         self._hellos: dict[bytes, _Greeting] = {}  # first messages, in order of arrival
+        self._hellos_due = 0.0  # when to look again for one that is due
         self._dropped = DroppedRoutes()
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
@@ -261,6 +262,7 @@ class Agent:
             own = (each for each, hello in self._hellos.items() if hello.account is account)
             del self._hellos[next(own, next(iter(self._hellos)))]
         self._hellos[route] = _Greeting(frame, several, account)
+        self._hellos_due = 0.0
 
     def _penalize_sender(self, frame: zmq.Frame) -> None:
         """Refuse new clients of the key that has sent a frame; if they are, its connections."""
@@ -294,10 +296,17 @@ class Agent:
         return client is not None
 
     def _serve_hello(self) -> bool:
-        """Serve the oldest Hello that is due; return False if there is none."""
+        """Serve the oldest Hello that is due; return False if there is none.
+
+        Hundreds of one key may wait, so that not each turn looks at all of them.
+        """
+        now = time.monotonic()
+        if now < self._hellos_due:
+            return False
         due = (route for route, each in self._hellos.items() if each.is_due())
         route = next(due, None)
         if route is None:
+            self._hellos_due = now + _RETRY_MS / 1000
             return False
         hello = self._hellos.pop(route)
         self._receive_hello(route, hello.frame, hello.several)

@@ -339,6 +339,17 @@ def test_hellos_of_connections_that_have_ended_are_not_kept():
     assert list(served._hellos) == [b"mine", *(b"%d" % number for number in range(13, 20))]
 
 
+def test_not_each_turn_looks_at_all_hellos_that_wait():
+    looks = []
+    waiting = SimpleNamespace(is_due=lambda: looks.append(None))
+    served = SimpleNamespace(_hellos=dict.fromkeys(range(300), waiting), _hellos_due=0.0)
+    clock = SimpleNamespace(monotonic=lambda: clock.now, now=1.0)
+    with patch.object(server, "time", clock):
+        for clock.now in (1.0, 1.001, 1.004, 1.006):
+            assert not server.Agent._serve_hello(served)
+    assert len(looks) == 2 * 300
+
+
 def test_who_does_not_wait_for_the_reply_to_hello_is_barred(slow_agent):
     _, address = slow_agent
     with _flooder(address, m.Stats(1)) as (dealer, reply):
