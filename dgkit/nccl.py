@@ -109,7 +109,7 @@ class Transfers:
     def __str__(self) -> str:
         if not self.count:
             return "-"
-        return f"{self.count} ({size_text(self.bytes)}), p50 {us(self.p50_ns)}"
+        return f"{self.count} ({size_text(self.bytes)}), p50 {us(self.p50_ns)} us"
 
 
 @dataclass(frozen=True, slots=True)
