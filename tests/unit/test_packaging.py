@@ -37,17 +37,31 @@ def test_the_extension_has_every_function_and_constant_of_the_header() -> None:
     assert functions | constants <= set(dir(_native.lib))
 
 
-def test_conda_requires_what_pip_does() -> None:
-    recipe = (ROOT / ".github/conda/recipe.yaml").read_text(encoding="utf-8")
+def _required() -> list[tuple[str, str]]:
+    """The packages that pip installs with dgkit, and the earliest version of each."""
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     required = re.search(r"\ndependencies = \[\n(.*?)\n\]", project, re.DOTALL)
-    run = re.search(r"\n  run:\n    - python\n(.*?)\n\n", recipe, re.DOTALL)
     assert required is not None
+    found = re.findall(r'"(\w+)>=([\d.]+)"', required[1])
+    assert len(found) == len(required[1].splitlines())
+    return found
+
+
+def test_conda_requires_what_pip_does() -> None:
+    recipe = (ROOT / ".github/conda/recipe.yaml").read_text(encoding="utf-8")
+    run = re.search(r"\n  run:\n    - python\n(.*?)\n\n", recipe, re.DOTALL)
     assert run is not None
-    assert re.findall(r'"(.+)"', required[1]) == [
-        line.replace("    - ", "").replace(" ", "") for line in run[1].splitlines()
-    ]
+    assert [f"    - {name} >={version}" for name, version in _required()] == run[1].splitlines()
     assert f"\n  version: {dgkit.__version__}\n" in recipe
+
+
+def test_spack_requires_what_pip_does() -> None:
+    repository = ROOT / ".github/spack/spack_repo/dgkit"
+    recipe = (repository / "packages/py_dgkit/package.py").read_text(encoding="utf-8")
+    run = r'depends_on\("py-(\w+)@([\d.]+):", type=.*"run"'
+    assert re.findall(run, recipe) == _required()
+    assert f'    version("{dgkit.__version__}")\n' in recipe
+    assert f"py-dgkit@{dgkit.__version__}\n" in (repository / "repo.yaml").read_text("utf-8")
 
 
 def _wheel(folder: Path) -> Path:
