@@ -156,7 +156,7 @@ SYMPTOMS = (
               ("virtual-machine",)),
     ),
     _symptom(
-        "libibverbs", r"ibv_reg_dmabuf_mr[^\n]{0,120}failed[^\n]{0,40}(?:not supported|error 524)",
+        "libibverbs", r"ibv_reg_dmabuf_mr[^\n]{0,120}failed",
         "The NIC's driver cannot register a dma-buf.",
         "NVIDIA/nccl/issues/778", Cause("The NIC's driver refuses a dma-buf.", ("rdma-dmabuf",)),
         _ACS, Cause("NCCL should use peermem.", ("peermem",), ("export NCCL_DMABUF_ENABLE=0",)),

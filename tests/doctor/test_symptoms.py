@@ -36,6 +36,7 @@ NCCL: NET/IB: Got completion from peer 192.168.3.5 with status=12 opcode=129 len
 NCCL: Got completion with error 4, opcode 1, len 21938, vendor err 81
 perftest: Failed status 4: wr_id 0 syndrom 0x51
 libibverbs: ibv_reg_dmabuf_mr(address=0xfcc99fa00000, length=16384) failed: Unknown error 524
+libibverbs: ibv_reg_dmabuf_mr failed
 libibverbs: NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported
 NCCL: NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'
 NVSHMEM: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.
