@@ -76,6 +76,7 @@ IMEX = Document(
     "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/imexchannels.html",
 )
 MIG = Document("NVIDIA MIG user guide", "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/")
+NIXL = Document("ai-dynamo/nixl", "https://github.com/ai-dynamo/nixl")
 NCCL = Document("NVIDIA/nccl", "https://github.com/NVIDIA/nccl")
 NCCL_ENVIRONMENT = Document(
     "NCCL documentation",

@@ -190,10 +190,24 @@ SYMPTOMS = (
         Cause("There is no mlx5 device, which IBGDA needs.", ("rdma-devices",)), goal=Goal.GPUNETIO,
     ),
     _symptom(
+        "NVSHMEM", r"non-zero status: \d{1,3} ibv_modify_qp failed|Unable to create ah",
+        "A queue pair of two machines cannot connect: no route, or what they exchanged is damaged.",
+        "NVIDIA/nvshmem/pull/97", _NO_GID, _NO_LINK, _RAILS,
+        Cause("NVSHMEM up to 3.7.1 mixes up what the machines exchange over TCP under load.",
+              (), ("# Start it again; if it only fails sometimes: NVIDIA/nvshmem, pull 97",)),
+    ),
+    _symptom(
         "DeepEP", r"Unable to dlopen libmlx5dv|mlx5dv_open_device",
         "GPU-initiated RDMA needs an mlx5 device and its library.",
         "deepseek-ai/DeepEP/issues/759", _NO_LIBRARY,
         Cause("The NIC is not NVIDIA's."), goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "perftest", r"Couldn't allocate MR with error=93",
+        "The kernel's RDMA driver does not know how to register a dma-buf.",
+        "linux-rdma/perftest/issues/280",
+        Cause("The kernel or MLNX_OFED has no registration of dma-bufs.", ("rdma-dmabuf",)),
+        Cause("Libraries and kernel driver are of different releases.", ("ofed-version",)),
     ),
     _symptom(
         "perftest", r"Couldn't allocate MR|Couldn't register GPU MR",
@@ -216,6 +230,19 @@ SYMPTOMS = (
         "UCX", r"ibv_create_(?:cq|qp|srq)\(\)? ?failed: Cannot allocate memory",
         "The process may not lock the memory of a queue.",
         "NVIDIA/cudf-spark/pull/7632", _MEMLOCK,
+    ),
+    _symptom(
+        "UCX", r"mlx5dv_devx_create_event_channel\(\) failed: Protocol not supported",
+        "The library of the NIC is newer than its kernel driver, as in a container.",
+        "openucx/ucx/issues/6906",
+        Cause("Libraries of MLNX_OFED 5 or a new rdma-core over an older driver: take one release.",
+              ("ofed-version", "rdma-core")),
+    ),
+    _symptom(
+        "UCX", r"ibv_modify_qp\(DCI, RTR\) failed",
+        "This UCX does not support the MLNX_OFED that is installed.",
+        "openucx/ucx/issues/8604",
+        Cause("MLNX_OFED is 4.9: install 5 or later, or use its own UCX.", ("ofed-version",)),
     ),
     _symptom(
         "UCX", r"network device '[^'\n]{1,40}' is not available",
@@ -290,6 +317,15 @@ SYMPTOMS = (
         Cause("vfio-pci holds the card, or no driver does.", ("rdma-devices",)),
         Cause("The card is in another mode.", ("bluefield-mode",)),
         Cause("The representor is missing.", ("bluefield-representors",)), goal=Goal.ARM_DMA,
+    ),
+    _symptom(
+        "DOCA", r"failed to extract sockaddr_in",
+        "DOCA finds no IPv4 address at the interface of the RDMA device.",
+        "ai-dynamo/nixl/issues/1954",
+        Cause("The ports are bonded, and the address is the bond's: the program has to take it.",
+              (), ("ip -4 address show  # pass this address; NIXL: pull request 2052",)),
+        Cause("The interface has no IPv4 address, or no GID of it.", ("rdma-devices",), says="GID"),
+        goal=Goal.GPUNETIO,
     ),
     _symptom(
         "mstflint", r"checking if NV access registers are supported|check if NV access registers",

@@ -33,6 +33,7 @@ def advice(made: Machine, goal: Goal) -> dict[str, Finding]:
         ("communication/deepep-55-el9", Goal.GPUNETIO, "NVSHMEM"),
         ("nccl/nccl-1674-flat-tree", Goal.RDMA, "NCCL"),
         ("nccl/nccl-451-bond", Goal.RDMA, "bonded ports (mlx5_bond_0)"),
+        ("communication/nixl-1954-bond", Goal.GPUNETIO, "bonded ports (mlx5_bond_0)"),
         ("nccl/nccl-1716-instances", Goal.RDMA, "MIG"),
         ("guests_and_clouds/nvtrust-124-cc", Goal.ARM_DMA, "confidential computing"),
         ("programs/sbc-reviews-92-gb10", Goal.RDMA, "NCCL and UCX on GB10"),
@@ -42,6 +43,18 @@ def advice(made: Machine, goal: Goal) -> dict[str, Finding]:
 )
 def test_the_condition_is_said_where_it_holds(path: str, goal: Goal, subject: str) -> None:
     assert subject in advice(published(path).machine(), goal)
+
+
+def test_doca_of_a_bond_may_miss_its_address_which_leads_the_notes_of_the_page() -> None:
+    page = text(diagnose([published("communication/nixl-1954-bond").machine()], goal=Goal.GPUNETIO))
+    first = page[page.index("Note  ") :]
+    assert first.startswith("Note  bonded ports (mlx5_bond_0): DOCA may miss the address.")
+    assert "sockaddr_in" in first
+
+
+def test_a_bond_without_doca_is_only_not_judged() -> None:
+    found = advice(published("nccl/nccl-451-bond").machine(), Goal.RDMA)
+    assert found["bonded ports (mlx5_bond_0)"].found == "not judged"
 
 
 def test_nccl_takes_a_near_nic_by_itself_and_a_far_one_when_told() -> None:

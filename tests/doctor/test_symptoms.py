@@ -43,9 +43,14 @@ NVSHMEM: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.
 NVSHMEM: ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar
 NVSHMEM: nvshmemi_transport_init:275: init failed for transport: IBGDA
 DeepEP: Unable to dlopen libmlx5dv
+NVSHMEM: ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed
+NVSHMEM: ibgda/ibgda.cpp:2234: NULL value Unable to create ah.
 perftest: Couldn't allocate MR with error=14
+perftest: Couldn't allocate MR with error=93
 Mooncake: Failed to register memory 0x7fe280000000: Bad address [14]
 UCX: mlx5_0: ibv_create_cq() failed: Cannot allocate memory
+UCX: mlx5dv_devx_create_event_channel() failed: Protocol not supported
+UCX: ibv_modify_qp(DCI, RTR) failed : Invalid argument
 UCX: network device 'mlx5_0:1' is not available
 UCX: failed to open memory domain mlx5_0
 NIXL: nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND
@@ -58,6 +63,7 @@ nvidia-smi: Failed to initialize NVML: Unknown Error
 nvidia-smi: Failed to initialize NVML: Driver/library version mismatch
 GDRCopy: nvidia_p2p_get_pages [...] failed [ret = -22]
 DOCA: Failed to open DOCA device for the secured port: Requested Resource Not Found
+DOCA: [DOCA][ERR][linux_device_adapter.cpp:1268] failed to extract sockaddr_in
 mstflint: -E- Error when trying to check if NV access registers are supported
 the kernel: modprobe: ERROR: could not insert 'mlx5_core': Key was rejected by service
 the kernel: nv_peer_mem: Unknown symbol ib_register_peer_memory_client (err 0)

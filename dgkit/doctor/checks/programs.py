@@ -99,14 +99,21 @@ def _stream_mem_ops(case: Case) -> Finding | None:
 
 
 def _bonded(case: Case) -> Finding | None:
+    """Advise on bonds: their address, and which port a queue of a GPU takes."""
     devices = case.machine.know(rdma.devices).devices
     names = [device.name for device in devices if "bond" in device.name]
     if case.goal not in _RDMA or not names:
         return None
+    subject = f"bonded ports ({names[0]})"
+    if case.goal is Goal.GPUNETIO:
+        why = (
+            "The IPv4 address is the bond's. DOCA 3.1 may stop at `failed to extract sockaddr_in`: "
+        )
+        why += "the program then has to take the address and a GID index."
+        return _advice(subject, "DOCA may miss the address", why, references.NIXL("issue 1954"))
     why = "A queue sends through one of the bond's ports; which of them, and failover, the doctor "
     why += "does not see."
-    source = references.GPUNETIO("ConnectX NIC")
-    return _advice(f"bonded ports ({names[0]})", _NOT_JUDGED, why, source)
+    return _advice(subject, _NOT_JUDGED, why, references.GPUNETIO("ConnectX NIC"))
 
 
 def _devx(case: Case) -> Finding | None:
@@ -159,6 +166,6 @@ def _spark(case: Case) -> Finding | None:
 
 
 _ADVICE: tuple[Callable[[Case], Finding | None], ...] = (
-    *(_confidential, _old_peer_memory, _gdr_level, _topology_file, _stream_mem_ops),
-    *(_devx, _bonded, _virtual_functions, _mig, _spark),
+    *(_confidential, _old_peer_memory, _bonded, _gdr_level, _topology_file, _stream_mem_ops),
+    *(_devx, _virtual_functions, _mig, _spark),
 )
