@@ -122,6 +122,17 @@ SYMPTOMS = (
         "Oneflow-Inc/oneflow/pull/9115", Cause("The RDMA drivers are stopped.", ("rdma-devices",)),
     ),
     _symptom(
+        "NCCL", r"NET/IB : No device found",
+        "NCCL sees no RDMA device that is up, and takes TCP instead.",
+        "NVIDIA/nccl/issues/1936", _NO_DEVICE_FILES, _NO_LIBRARY, _NO_LINK,
+        Cause("NCCL_IB_HCA names other devices."),
+    ),
+    _symptom(
+        "libfabric", r"Unable to register MR of \d{1,15} bytes: Bad address",
+        "The NIC could not register the memory.",
+        "perplexityai/pplx-garden/issues/4", _NO_DMABUF, _NO_PEERMEM, _NO_GPUDIRECT,
+    ),
+    _symptom(
         "NCCL", r"ibv_open_device failed|Unable to open device mlx5",
         "The device exists, and this process may not open it.",
         "NVIDIA/nccl/issues/451", _NO_DEVICE_FILES,
@@ -197,6 +208,24 @@ SYMPTOMS = (
               (), ("# Start it again; if it only fails sometimes: NVIDIA/nvshmem, pull 97",)),
     ),
     _symptom(
+        "NVSHMEM", r"is not enumerated as an mlx5 device",
+        "NVSHMEM leaves the device out: it goes by its name.",
+        "deepseek-ai/DeepEP/issues/386",
+        Cause("An mlx5 device was renamed: give it a name that begins with mlx5."),
+        Cause("The NIC is not NVIDIA's: IBGDA needs an mlx5 device."), goal=Goal.GPUNETIO,
+    ),
+    _symptom(
+        "NVSHMEM", r"init failed for remote transport: ibrc",
+        "NVSHMEM finds no RDMA device that it can use.",
+        "deepseek-ai/DeepEP/issues/36", _NO_DEVICE_FILES, _NO_LIBRARY, _NO_LINK,
+    ),
+    _symptom(
+        "NVSHMEM", r"mlx5dv_devx_obj_modify for INIT2RTR_QP",
+        "A queue pair that a GPU drives cannot connect.",
+        "deepseek-ai/DeepEP/issues/38", _NO_GID,
+        Cause("NVSHMEM is older than 3.2.5, with which DeepEP supports RoCE."),
+    ),
+    _symptom(
         "DeepEP", r"Unable to dlopen libmlx5dv|mlx5dv_open_device",
         "GPU-initiated RDMA needs an mlx5 device and its library.",
         "deepseek-ai/DeepEP/issues/759", _NO_LIBRARY,
@@ -239,7 +268,7 @@ SYMPTOMS = (
               ("ofed-version", "rdma-core")),
     ),
     _symptom(
-        "UCX", r"ibv_modify_qp\(DCI, RTR\) failed",
+        "UCX", r"ibv_modify_qp\(DCI, RTR\) failed|mlx5dv_devx_qp_modify\(\d{1,9}\) failed",
         "This UCX does not support the MLNX_OFED that is installed.",
         "openucx/ucx/issues/8604",
         Cause("MLNX_OFED is 4.9: install 5 or later, or use its own UCX.", ("ofed-version",)),

@@ -43,6 +43,12 @@ NVSHMEM: neither nv_peer_mem, or nvidia_peermem detected. Skipping transport.
 NVSHMEM: ibgda/ibgda.cpp:1889: NULL value cannot allocate mlx5dv_devx_uar
 NVSHMEM: nvshmemi_transport_init:275: init failed for transport: IBGDA
 DeepEP: Unable to dlopen libmlx5dv
+NCCL: NCCL INFO NET/IB : No device found.
+libfabric: efa:mr:efa_mr_reg_impl():849<warn> Unable to register MR of 146800640 bytes: Bad address
+NVSHMEM: WARN: device roce_rail1 is not enumerated as an mlx5 device. Skipping...
+NVSHMEM: WARN: init failed for remote transport: ibrc
+NVSHMEM: Error in mlx5dv_devx_obj_modify for INIT2RTR_QP with syndrome 29e0df
+UCX: UCX  ERROR mlx5dv_devx_qp_modify(502) failed, syndrome 0: Invalid argument
 NVSHMEM: ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed
 NVSHMEM: ibgda/ibgda.cpp:2234: NULL value Unable to create ah.
 perftest: Couldn't allocate MR with error=14
