@@ -187,8 +187,10 @@ static int exchange(struct dg_exporter *p, struct dg_share_request *q, struct dg
 	/* Also after another error: an exporter that refuses the connection has sent the reason. */
 	int rc = receive_reply(p, a, fds, n_fds, deadline_ns);
 	p->late_replies += rc == -ETIMEDOUT;
+	if (rc)
+		return rc;
 	bool refused = a->error && a->tag == SHARE_NO_TAG;
-	return rc || a->tag == q->tag || refused ? rc : -EPROTONOSUPPORT;
+	return a->tag == q->tag || refused ? 0 : -EPROTONOSUPPORT;
 }
 
 /* Connects p->fd, and checks who owns the socket. Called without the lock: the exporter may delay
