@@ -316,7 +316,7 @@ static void in_child(void (*body)(struct fix *f, dg_prep *p), struct fix *f, dg_
 	pid = fork();
 	CHECK(pid >= 0);
 	if (pid == 0) {
-		alarm(20);
+		alarm(60);
 		body(f, p);
 		_exit(0);
 	}
