@@ -122,10 +122,8 @@ class BytePool:
             else:
                 lib.dg_copy_large(target + offset, start, size)  # the arguments keep both exports
         finally:
-            del (
-                target,
-                start,
-            )  # the traceback of Ctrl-C must not keep them: buffer_export.py says why
+            # the traceback of Ctrl-C must not keep them: buffer_export.py says why
+            del target, start
 
 
 class BytesCopy:

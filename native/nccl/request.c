@@ -307,9 +307,10 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 {
 	dg_wr wr[SUBMIT_MAX + 1];
 	const uint32_t n_wr = work_requests(c, e, n, wr);
-	const uint64_t since = dg_now_ns();
+	const bool timed = c->statistics || c->serves;
+	const uint64_t since = timed ? dg_now_ns() : 0;
 	const int rc = e->agent ? agent_post(e->agent, wr, n_wr) : dg_queue_post(e->queue, wr, n_wr);
-	const uint64_t call_ns = dg_now_ns() - since;
+	const uint64_t call_ns = timed ? dg_now_ns() - since : 0;
 	e->is_cheap = c->serves && call_ns < CHEAP_NS + n * CHEAP_EACH_NS;
 	if (rc && n == 1)
 		signal_part(c, e->waiting.first);
@@ -337,10 +338,10 @@ static bool submit(struct comm *c, struct engine *e, uint32_t n)
 	return true;
 }
 
-/* Whether the waiting requests are to be submitted now. To the copy service, all at once. A batch of the
- * copy engine costs as much as 16 of its requests:
- * in a burst, an idle engine waits for as long as each pass brings more. A busy one gets as many as
- * are on their way already, so that there are two batches of half of what NCCL has in flight. */
+/* Whether the waiting requests are to be submitted now. To the copy service, all at once. A batch
+ * of the copy engine costs as much as 16 of its requests: in a burst, an idle engine waits for as
+ * long as each pass brings more. A busy one gets as many as are on their way already, so that there
+ * are two batches of half of what NCCL has in flight. */
 static bool are_enough(struct engine *e)
 {
 	if (e->is_cheap)
