@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .dma import measure
 from .files import beside_core
 from .html_cards import table
 from .units import size_text, us
@@ -34,6 +36,7 @@ __all__ = [
     "statistics",
 ]
 
+_FLOOR_SAMPLES = 200
 _FOLLOW_S = 0.5  # interval of Run.follow()
 
 
@@ -95,6 +98,7 @@ class Transfers:
     Attributes:
         count: Number of requests that succeeded.
         bytes: Their bytes.
+        gpu: Number of those with memory on a GPU.
         mean_ns: Mean latency; 0 if there were none, as the other two.
         p50_ns: Median of the latency, to 6 %.
         p99_ns: 99th percentile of the latency, to 6 %.
@@ -102,14 +106,34 @@ class Transfers:
 
     count: int
     bytes: int
+    gpu: int = 0
     mean_ns: int = 0
     p50_ns: int = 0
     p99_ns: int = 0
 
+    @property
+    def floor_ns(self) -> int | None:
+        """Median of the time that this machine needs for the mean size without NCCL and dgkit.
+
+        A second thread sees a word and copies with memcpy. None without requests, or where memory
+        was a GPU's.
+        """
+        if not self.count or self.gpu:
+            return None
+        return _floor_ns(1 << max(self.bytes // self.count - 1, 0).bit_length())
+
     def __str__(self) -> str:
         if not self.count:
             return "-"
-        return f"{self.count} ({size_text(self.bytes)}), p50 {us(self.p50_ns)} us"
+        floor = "" if self.floor_ns is None else f", floor {us(self.floor_ns)} us"
+        return f"{self.count} ({size_text(self.bytes)}), p50 {us(self.p50_ns)} us{floor}"
+
+
+@cache
+def _floor_ns(size: int) -> int:
+    """Measure once for each size, a power of two."""
+    two_cpus = len(os.sched_getaffinity(0)) > 1
+    return sorted(measure.floor(size, _FLOOR_SAMPLES, handoff=two_cpus))[_FLOOR_SAMPLES // 2]
 
 
 @dataclass(frozen=True, slots=True)

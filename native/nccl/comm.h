@@ -110,6 +110,7 @@ struct request {
 	uint32_t index;
 	uint8_t state, engine;
 	bool signals, strong, flushes, moved, in_order, tested;
+	bool gpu; /* memory of it is a GPU's */
 	bool joined; /* the signal is written directly behind the bytes: see signal.c */
 	nccl_result result;
 	_Atomic bool finished; /* state is FINISHED, and result is valid */

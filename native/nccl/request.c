@@ -92,7 +92,7 @@ static void count(struct comm *c, const struct request *r, nccl_result result)
 	if (result)
 		statistics_count_failure(c->statistics, r->peer->rank);
 	else if (!r->flushes)
-		statistics_count(c->statistics, r->peer->rank, kind, r->wr.size,
+		statistics_count(c->statistics, r->peer->rank, kind, r->wr.size, r->gpu,
 				 dg_now_ns() - r->posted_ns);
 }
 
@@ -201,6 +201,7 @@ static int fill_work_request(struct comm *c, const struct transfer *t, struct re
 		rc = dg_fail(EOPNOTSUPP, "transfer of memory of rank %" PRIu32 " that CUDA does not share: "
 					 "allocate it by ncclMemAlloc()",
 			     r->peer->rank);
+	r->gpu |= remote->engine == CUDA;
 	if (!rc && c->engines[AGENT].agent)
 		return fill_for_agent(c, t, remote, r);
 	if (!rc && remote->engine == SOFT && t->local->engine == CUDA)
@@ -242,8 +243,10 @@ int request_post(struct comm *c, const struct transfer *t, const struct signal_s
 	r->flushes = !signal && !t;
 	r->posted_ns = c->statistics ? dg_now_ns() : 0;
 	r->wr.op = t ? t->op : DG_WRITE;
-	if (signal)
+	if (signal) {
 		r->signal = *signal;
+		r->gpu = c->memories[signal->memory]->engine == CUDA;
+	}
 	const bool moves = t && t->size;
 	rc = moves ? fill_work_request(c, t, r) : 0;
 	if (rc) {

@@ -19,7 +19,7 @@ enum { STEPS = 8, STEPS_BITS = 3, BUCKETS = (64 - STEPS_BITS + 1) * STEPS };
 static const char *const names[STATISTICS_KINDS] = {"puts", "signals", "gets"};
 
 struct latency {
-	uint64_t count, bytes, total_ns;
+	uint64_t count, bytes, gpu, total_ns;
 	uint32_t buckets[BUCKETS];
 };
 
@@ -69,7 +69,8 @@ static uint64_t percentile(const struct latency *l, uint64_t percent)
 
 static void write_kind(FILE *f, const char *name, const struct latency *l)
 {
-	fprintf(f, "\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64, name, l->count, l->bytes);
+	fprintf(f, "\"%s\": {\"count\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"gpu\": %" PRIu64, name,
+		l->count, l->bytes, l->gpu);
 	if (l->count)
 		fprintf(f,
 			", \"mean_ns\": %" PRIu64 ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64,
@@ -156,11 +157,13 @@ int statistics_open(uint32_t rank, uint32_t ranks, struct statistics **out)
 	return rc;
 }
 
-void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64_t size, uint64_t ns)
+void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64_t size, bool gpu,
+		      uint64_t ns)
 {
 	struct latency *l = &s->peers[peer].kinds[kind];
 	l->count++;
 	l->bytes += size;
+	l->gpu += gpu;
 	l->total_ns += ns;
 	l->buckets[bucket_of(ns)]++;
 }

@@ -15,8 +15,9 @@ struct statistics;
 
 /* Stores NULL in *out if the variable is not set. Errors: those of writing a file to the folder. */
 int statistics_open(uint32_t rank, uint32_t ranks, struct statistics **out);
-/* Counts a request that was finished `ns` after it was posted. */
-void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64_t size, uint64_t ns);
+/* Counts a request that was finished `ns` after it was posted; gpu: either memory is a GPU's. */
+void statistics_count(struct statistics *s, uint32_t peer, uint32_t kind, uint64_t size, bool gpu,
+		      uint64_t ns);
 /* Counts a request that failed. */
 void statistics_count_failure(struct statistics *s, uint32_t peer);
 /* Counts n requests that one call, which took call_ns, gave to a queue. */

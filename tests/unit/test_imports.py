@@ -34,7 +34,7 @@ ALLOWED = {
     "validate": {"errors"},
     "buffers": {"errors"},
     "live_set": set(),
-    "nccl": {"files", "html_cards", "units"},
+    "nccl": {"dma", "files", "html_cards", "units"},
     "html_cards": {"units"},
     "dma": _BASE | {"_native"},
     "memory": _BASE,

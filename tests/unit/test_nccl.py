@@ -94,7 +94,12 @@ def test_the_folder_of_statistics_has_each_request_of_each_rank(monkeypatch, tmp
     assert sum(peer.gets.count for peer in peers) == done["gets"]
     assert not any(peer.failed for peer in peers)
     assert all(0 < p.signals.p50_ns <= p.signals.p99_ns for p in peers if p.signals.count)
+    floors = [p.puts.floor_ns for p in peers if p.puts.count]
+    assert floors
+    assert all(0 < floor < 10**8 for floor in floors)  # host memory: measured here
+    assert nccl.Transfers(count=1, bytes=8, gpu=1).floor_ns is None
     assert ranks._repr_html_().count("<tr") == 4
+    assert "us, floor " in ranks._repr_html_()
     assert nccl.environment(tmp_path)["DGKIT_NCCL_STATISTICS"] == str(tmp_path)
 
 
