@@ -243,11 +243,12 @@ void comm_progress(struct comm *c);
 
 /* signal.c */
 int signal_check(const struct memory *m, uint32_t rank, const struct signal_slot *s);
-/* The sender's side: fills the peer's ring, and finishes what its owner has added. */
+/* Sender: stores signals in the peer's ring, and finishes those that the peer has added. */
 void signals_send(struct comm *c, struct peer *p);
-/* The owner's side: adds what other ranks have sent. */
+/* Owner: adds the signals that other ranks have sent to its words. */
 void signals_serve(struct comm *c);
-/* Joins r's signal to its put, if it may be, and fills `write` with the signal's work request. */
+/* Joins r's signal to its put where signal.c allows it, and fills `write` with the signal's work
+ * request. */
 bool signal_join(struct comm *c, struct request *r, dg_wr *write);
 /* Undoes the last signal_join(): nothing was submitted. */
 void signal_part(struct comm *c, struct request *r);

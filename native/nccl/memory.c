@@ -72,7 +72,8 @@ struct memory *memory_find(const struct comm *c, const void *handle)
 	return index < c->n_memories ? c->memories[index] : NULL;
 }
 
-/* Whether all pages of host memory are mapped: a copy of others would end the process. */
+/* Checks that all pages of host memory are mapped: copying from a page that is not would kill the
+ * process. */
 static int check_mapped(void *addr, uint64_t size)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)addr, start = at & ~(page - 1);
@@ -185,7 +186,7 @@ static int add_entry(struct comm *c, struct memory *m)
 	return 0;
 }
 
-/* The tables of a memory. One whose signals are never reset needs its words' values. */
+/* Allocates the tables of a memory. Where signals are never reset, one holds the words' values. */
 static int make_tables(struct comm *c, struct memory *m, uint64_t size, int type, uint64_t flags)
 {
 	const bool shadow = type == NCCL_CUDA && (flags & NCCL_SIGNAL_NEVER_RESET);

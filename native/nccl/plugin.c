@@ -177,7 +177,8 @@ static nccl_result register_v13(void *comm, void *data, size_t size, int type, u
 	return result;
 }
 
-/* The properties do not offer it: memory is exported by its address. */
+/* Never called by NCCL, because the properties offer no dma-buf: memory is exported by its
+ * address. */
 static nccl_result dmabuf_v14(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
 			      uint64_t flags, void **memory)
 {

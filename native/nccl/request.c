@@ -14,7 +14,7 @@ enum {
 	SUBMIT_MIN = 32, /* fewer wait until the engine is idle */
 	SUBMIT_BURST = 8, /* after as many, more are expected */
 	SUBMIT_ENOUGH = 128, /* of which no more are collected */
-	CHEAP_NS = 1000, /* the copy service takes a submission in less time, the copy engine in more */
+	CHEAP_NS = 1000, /* a submission by the copy service takes less time, one by the copy engine more */
 	CHEAP_EACH_NS = 200,
 };
 

@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A fetch-add adds `operand`; the bits of `mask` are the top bits of fields, which no carry leaves.
- * A compare-swap compares the bits of compare_mask, and stores those of `mask`. size: of the word, 4
- * or 8 bytes. The struct is part of the protocol of share/server.h. */
+/* A fetch-add adds `operand` field by field: each bit of `mask` is the top bit of a field, and no
+ * carry leaves it. A compare-swap compares the bits of compare_mask, and stores those of `mask`.
+ * size: of the word, 4 or 8 bytes. The struct is part of the protocol of share/server.h. */
 struct dg_atomic {
 	uint64_t operand, compare, mask, compare_mask;
 	uint32_t size, adds;

@@ -219,8 +219,8 @@ static void reset(struct dg_nic_qp *qp)
 	dg_nic_peer_leave(qp);
 }
 
-/* Waits until the peer's NIC has taken the messages that this queue pair has delivered: they are in its
- * box, and complete entries. Call without the lock. */
+/* Waits until the peer's NIC has taken the messages that this queue pair has put into its box,
+ * whose entries are complete. Call without the lock. */
 static void let_peer_take(struct dg_nic_qp *qp)
 {
 	struct dg_nic *n = qp->nic;
@@ -337,7 +337,7 @@ static void take_out(struct dg_nic_qp *qp)
 		qp->c.receive_cq->users--;
 }
 
-/* Returns what its operations had of the NIC, once the provider has ended them. */
+/* Gives the NIC back the staging memory of its operations, once the provider has ended them. */
 static void return_staging(struct dg_nic_qp *qp)
 {
 	struct dg_nic *n = qp->nic;

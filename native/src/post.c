@@ -414,7 +414,8 @@ int dg_queue_direct(struct dg_queue *q, struct dg_op *op, const dg_wr *wr, dg_wc
 	return 1;
 }
 
-/* Whether op is a single copy of at most 64 bytes: with OP_ATOMIC << 4 the sum exceeds 64. */
+/* Whether op is a single copy of at most 64 bytes. Atomic operations are excluded by the same
+ * comparison: OP_ATOMIC << 4 is 128. */
 static inline bool small_copy(const struct dg_op *op)
 {
 	return op->rows == 1 && (op->size | (uint64_t)(op->flags & OP_ATOMIC) << 4) <= 64;

@@ -318,7 +318,7 @@ static void add_user_data(struct recorded_call *call, uint64_t value)
 		add(call, "\"data:0\"");
 }
 
-/* Returns the recorder's function in place of a program's, which gets a number. */
+/* Gives a callback of the program a number; returns the recorder's function that replaces it. */
 static uint64_t replaced(struct recorded_callback *callback, uint64_t real)
 {
 	for (unsigned int i = 0; real && i < RECORDED_CALLBACKS; i++) {
@@ -378,7 +378,7 @@ static void add_input(struct recorded_call *call, unsigned int i, uint64_t value
 	case 'c':
 		add_number(call, "cb", value, 0);
 		break;
-	default: /* where something is returned, or is not recorded: whether there is a pointer */
+	default: /* an output, or a value that is not recorded: only whether it is NULL */
 		add(call, value ? "true" : "null");
 	}
 }
@@ -459,7 +459,7 @@ static void note_map(const struct recorded_call *call)
 		add_memory((uintptr_t)address, size, call->number);
 }
 
-/* And that which the GPU's and the CPU's address of an allocation are of. */
+/* Numbers the memory of an allocation, by its address on the GPU and by that on the CPU. */
 static void note_allocation(const struct recorded_call *call)
 {
 	for (unsigned int i = 4; i < 6; i++)
@@ -580,8 +580,9 @@ static void add_outputs(struct recorded_call *call, unsigned long after)
 			add_list(call, i, after);
 }
 
-/* Returns the number above which a returned handle is an object's that has been seen before: none
- * if the call makes an object; that of the handle from which another kind of it is derived. */
+/* Returns the least number with which a returned handle is a known object; one with a lower number is
+ * a new object at the address of an old one. A call that makes an object always returns a new one, and
+ * a handle of doca_X_as_Y() is not older than the handle that it was derived from. */
 static unsigned long known_after(const struct recorded_call *call)
 {
 	const struct recorded_function *function = call->function;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels have in common that answer for an IPv4 address. */
+/* Common code of the kernels that answer for an IPv4 address. */
 #ifndef SAMPLES_ETHERNET_CUH
 #define SAMPLES_ETHERNET_CUH
 

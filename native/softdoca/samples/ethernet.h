@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Common part of the samples of GPUNetIO Ethernet: a GPU, a device, and of that a send queue and a
- * receive queue for kernels. Frames are received into memory that can also be sent from, so that a kernel
- * can change a frame in place and send it back. The device writes the checksums of sent frames.
- */
+/* Common part of the samples of GPUNetIO Ethernet: a GPU, a device, and a send queue and a receive
+ * queue of that device for kernels. Frames are received into memory that can also be sent from, so
+ * that a kernel can change a frame in place and send it back. The device writes the checksums of
+ * sent frames. */
 #ifndef SAMPLES_ETHERNET_H
 #define SAMPLES_ETHERNET_H
 

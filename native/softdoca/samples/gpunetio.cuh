@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels of the samples have in common. */
+/* Common code of the samples' kernels. */
 #ifndef SAMPLES_GPUNETIO_CUH
 #define SAMPLES_GPUNETIO_CUH
 

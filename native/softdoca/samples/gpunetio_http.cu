@@ -23,7 +23,8 @@ static __device__ uint64_t now_ns(void)
 	return ns;
 }
 
-/* A thread takes the segments of its own connections, in their order; the first one ARP as well. */
+/* Each thread handles the segments of its own connections, in order; the first one handles ARP as
+ * well. */
 static __device__ void take_packets(const struct server *v, struct outbox *out, struct connection *own,
 				    struct doca_gpu_eth_rxq *rxq, uint64_t first, uint32_t count,
 				    const struct doca_gpu_dev_eth_rxq_attr *attr)

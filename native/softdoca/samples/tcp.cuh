@@ -21,7 +21,7 @@
 #define WINDOW	   65535u /* that we grant */
 #define RTO_NS	   200000000ull /* first time-out, for a network of one hop; doubled by each further one */
 #define TRIES	   8 /* time-outs until a connection is given up */
-#define LINGER_NS  1000000000ull /* that a closed connection still answers */
+#define LINGER_NS  1000000000ull /* how long a closed connection still answers */
 #define SILENCE_NS 30000000000ull /* that a peer may say nothing */
 
 enum flags { FIN = 1, SYN = 2, RST = 4, PSH = 8, ACK = 16 };
@@ -65,7 +65,7 @@ struct connection {
 	uint32_t iss, acked, next, top, wanted, recover;
 	uint32_t window, mss, congestion, threshold, duplicates;
 	uint32_t seen, get, ended; /* bytes of the request, of "GET / ", and of the empty line */
-	struct reply reply; /* once it is asked for; bytes NULL: not yet */
+	struct reply reply; /* once it was requested; bytes NULL: not yet */
 	uint64_t timer, rto, heard;
 	int tries;
 };
@@ -320,7 +320,7 @@ static __device__ void read_request(const struct server *v, struct connection *c
 	}
 }
 
-/* Takes what is new of a segment's data, and its FIN. */
+/* Takes the part of a segment's data that is new, and its FIN. */
 static __device__ void take_data(const struct server *v, struct connection *c, const struct arrival *a)
 {
 	const uint32_t old = c->wanted - a->seq;
@@ -378,8 +378,8 @@ static __device__ void take(const struct server *v, struct connection *c, const 
 	}
 }
 
-/* Returns whether a new connection should rather take the place of c than that of `other`: of a free one,
- * else of the oldest that is half open, as a flood of SYNs leaves many. */
+/* Returns whether a new connection should replace c rather than `other`: a free place is best, then
+ * the oldest half-open connection, because a SYN flood leaves many of those. */
 static __device__ bool is_better(const struct connection *c, const struct connection *other)
 {
 	const bool is_free = !c->used || (c->served && c->fin);

@@ -37,8 +37,9 @@ struct gpu_memory {
 	bool by_cpu; /* the CPU can access it */
 	int fd; /* memfd, mapped at base, otherwise -1 */
 	unsigned long long handle; /* CUDA virtual memory, otherwise 0 */
-	/* Of the last fd of doca_gpu_dmabuf_fd(), and where its bytes begin. Of an emulated GPU all fds
-	 * have one inode: the position of each is where its bytes begin in the memory. */
+	/* Identity of the last fd that doca_gpu_dmabuf_fd() returned, and where its bytes begin.
+	 * All fds of an emulated GPU's memory have the same inode; the file position of each tells
+	 * where its bytes begin. */
 	dev_t dmabuf_dev;
 	ino_t dmabuf_inode;
 	char *dmabuf_at;
@@ -47,7 +48,7 @@ struct gpu_memory {
 	bool freed; /* with its last user */
 };
 
-/* gpu.c, for libdoca_gpunetio: what the functions with these names do. */
+/* gpu.c: implementations of the functions of libdoca_gpunetio with these names. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_create(const char *pci, struct doca_gpu **out);
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_destroy(struct doca_gpu *gpu);
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_alloc(struct doca_gpu *gpu, size_t size,
@@ -63,7 +64,7 @@ SOFTDOCA_INTERNAL struct gpu_memory *softdoca_gpu_take_fd(int fd, char **at);
 SOFTDOCA_INTERNAL void softdoca_gpu_drop(struct gpu_memory *m);
 /* Lets the CPU access the memory: moves memory of the type GPU to host memory, at the same address. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_reach(struct gpu_memory *m);
-/* Counts the key of a map, which is a user of this memory, or no longer; other memory: nothing. */
+/* Adds (`one_more`) or removes the key of a map as a user of this memory. Ignores other memory. */
 void gpu_count_map(const void *addr, size_t size, bool one_more);
 /* Allocates memory whose only user is the caller: freed by softdoca_gpu_drop(), also after the GPU was
  * destroyed. */

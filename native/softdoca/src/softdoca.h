@@ -318,14 +318,14 @@ struct ctx_ops {
 	/* Cancels the tasks that can be cancelled; progress() completes the others. Called once
 	 * before IDLE. */
 	void (*stop)(struct doca_ctx *ctx);
-	/* Returns whether nothing but tasks in flight, which are counted elsewhere, keeps the
-	 * context STOPPING. */
+	/* Returns whether a STOPPING context can become IDLE as soon as its tasks in flight, which
+	 * are counted elsewhere, have ended. */
 	bool (*quiet)(struct doca_ctx *ctx);
 	/* Frees what start() allocated; called last, before the state becomes IDLE. */
 	void (*ended)(struct doca_ctx *ctx);
 	doca_error_t (*submit)(struct doca_task *task, uint32_t flags);
-	/* Delivers at most one event, by at most one callback of the program. Returns whether it
-	 * did. */
+	/* Delivers at most one event, with at most one callback. Returns whether it delivered
+	 * one. */
 	bool (*progress)(struct doca_ctx *ctx);
 	/* Returns an fd that is readable, once armed, when there is an event to deliver; -1 if
 	 * there is none. */
@@ -342,8 +342,9 @@ struct ctx_ops {
 	/* Starts tasks submitted without DOCA_TASK_SUBMIT_FLAG_FLUSH. NULL: submit starts them at
 	 * once. */
 	void (*flush)(struct doca_ctx *ctx);
-	/* What takes the place of these for a context with its data path on a GPU, which has no tasks and,
-	 * unless needs_pe is set there, may have no progress engine; NULL: there is none. */
+	/* The operations of a context of this kind whose data path is on a GPU. It has no tasks,
+	 * and needs no progress engine unless needs_pe is set. NULL: the data path cannot be on a
+	 * GPU. */
 	const struct ctx_ops *on_gpu;
 	bool needs_pe;
 };
@@ -369,7 +370,7 @@ struct doca_ctx {
 	int fd; /* ops->fileno(), unless it is IDLE */
 };
 
-/* Who is told of the end of a task in place of the program. */
+/* Called at the end of a task instead of the program's callback. */
 struct task_watch {
 	void (*landed)(struct task_watch *watch, doca_error_t status);
 };

@@ -63,7 +63,8 @@ static bool is_held(const struct doca_comch_connection *c)
 
 void comch_connection_watch(struct doca_comch_connection *c)
 {
-	/* The end of a held connection is reported in any case, but, by its edge, only once. */
+	/* epoll reports the end of a held connection whatever the mask is; edge-triggered, it does
+	 * so only once. */
 	uint32_t events = is_held(c) ? EPOLLET : EPOLLIN;
 	struct epoll_event event = {.events = events, .data.ptr = c};
 	if (c->pending.first)

@@ -131,7 +131,7 @@ static doca_error_t place_close(struct place *p, uint64_t at, size_t received)
 
 /* ---- a consumer's receives ---- */
 
-/* Nothing more arrives: the other side has ended, or sends what is no message. */
+/* Ends the consumer, because the other side has ended or has sent a malformed message. */
 static void end(struct fast_gpu *g)
 {
 	atomic_store_explicit(&g->ended, true, memory_order_relaxed);
@@ -161,7 +161,8 @@ static bool receive_oldest(struct fast_gpu *g)
 	bool open = !t.status;
 	if (open)
 		t.buf = &place.buf;
-	/* Without a place the message is taken nevertheless, for the next one not to get it. */
+	/* A message whose place is invalid is received and dropped, so that the next request does
+	 * not get it. */
 	int rc = fast_message_receive(&t, g->p->channel, c->imm_max);
 	uint32_t size = open ? (uint32_t)place.buf.data_len : 0;
 	doca_error_t error = open ? place_close(&place, e->addr, rc ? 0 : size)
@@ -358,7 +359,7 @@ static doca_error_t allocate(struct fast_gpu *g, struct doca_gpu *gpu)
 				      DOCA_GPU_MEM_TYPE_GPU, &g->structure);
 }
 
-/* What a kernel still has of the start before is freed only now. */
+/* Memory of the previous start is freed only here, because a kernel may have used it until now. */
 doca_error_t fast_gpu_start(struct fast_ctx *p)
 {
 	struct fast_gpu *g = &p->gpu;

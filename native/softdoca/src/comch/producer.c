@@ -40,7 +40,7 @@ doca_error_t producer_take_receive(const struct fast_ctx *p, const struct fast_t
 	return receives_take(r->receives) ? DOCA_SUCCESS : DOCA_ERROR_AGAIN;
 }
 
-/* Maps a negative errno to a task's status: guess. */
+/* Maps a negative errno to the status of a task. Which error maps to which is a guess. */
 static doca_error_t status_of(int rc)
 {
 	if (!rc)

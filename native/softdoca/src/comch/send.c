@@ -122,7 +122,7 @@ static int put(struct doca_comch_connection *c, struct doca_comch_task_send *t)
 	return comch_put(c->fd, t->message, sizeof t->message->p + t->len);
 }
 
-/* Maps a negative errno to a doca_error_t: guess. */
+/* Maps a negative errno to a doca_error_t. Which error maps to which is a guess. */
 static doca_error_t status_of(int rc)
 {
 	if (!rc)

@@ -208,8 +208,8 @@ int interface_receive(const struct interface *i, struct iovec *frames, int n, in
 	return got;
 }
 
-/* Sends the first frames, and stores their results; stores that of the first that was not sent. A TAP device
- * takes one frame at a time. */
+/* Sends frames until the interface takes no more, and stores the result of each, including the
+ * first that was not sent. A TAP device takes one frame at a time. */
 static int send_first(const struct interface *i, struct iovec *frames, int n, int *results)
 {
 	struct mmsghdr messages[CALL_MAX];

@@ -65,7 +65,7 @@ static doca_error_t find_key(const struct doca_mmap *m, uint32_t *mkey)
 	return REFUSE(DOCA_ERROR_NO_MEMORY, "all %d keys are in use: stop some maps", KEYS);
 }
 
-/* Device code passes the address that it has itself, at which the CPU has the memory, too. */
+/* Device code passes its own address of the memory, where the CPU has it mapped, too. */
 static doca_error_t get_key(struct doca_mmap *m, bool of_gpu, uint32_t *mkey)
 {
 	struct gpu_memory *memory = softdoca_gpu_take(m->addr, m->len);

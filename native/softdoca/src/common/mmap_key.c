@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Keys of memory maps for the software NIC, which entries that a kernel posts name. */
+/* Keys of memory maps for the software NIC, by which the entries that a kernel posts name
+ * memory. */
 #include <errno.h>
 #include <string.h>
 

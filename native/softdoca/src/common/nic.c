@@ -93,7 +93,7 @@ doca_error_t softdoca_nic_take(dg_nic **out)
 void softdoca_nic_drop(void)
 {
 	pthread_mutex_lock(&lock);
-	/* Without users: a forked child drops what its parent took. */
+	/* There are no users in a forked child that drops a NIC that its parent has taken. */
 	if (users && !--users) {
 		dg_nic_close(nic);
 		dg_device_close(device, CLOSE_NS);

@@ -186,8 +186,9 @@ static void note(struct port_txq *q)
 	q->completions++;
 }
 
-/* Copies the frames of the next entries, as many as are sent together: not beyond one that must wait, and
- * one with a time alone. *why: what is wrong with the entry behind them; NULL: nothing. */
+/* Copies the frames of the next entries that can be sent in one call: up to the first that must
+ * wait; an entry with a time is sent alone. *why: what is wrong with the entry that follows them,
+ * or NULL. */
 static int gather(struct port *p, struct port_txq *q, uint64_t end, struct burst *b, const char **why)
 {
 	size_t used = 0;

@@ -35,8 +35,9 @@
 
 enum { TXQ_MIN = 1024, TXQ_MAX = 32768, RXQ_MAX = 65536, ALIGN = 64 };
 
-/* A started queue's port, and its memory: the structure for device code, and its ring and words; or all of it
- * of a queue of the CPU, and the timer for a program that waits: nobody wakes it. */
+/* Port and memory of a started queue. On a GPU: the structure for device code, the ring, the words.
+ * On the CPU: `host`, which has ring and words, and a timer, which wakes a program that waits, as
+ * nothing else does. */
 struct eth_queue {
 	struct port *port;
 	struct gpu_memory *structure, *ring, *words;
@@ -53,7 +54,8 @@ struct doca_eth_txq_gpu_event_notify_send_packet {
 	uint64_t timestamp_ns;
 };
 
-/* Of a queue of the CPU: a send task, or a batch of them, as its kind says, with the arrays for its frames. */
+/* A send task of a queue on the CPU, or a batch of them (its kind tells which), with the arrays for
+ * its frames. */
 struct eth_send {
 	struct doca_task_batch batch; /* a send task has its task, too */
 	struct eth_send *next; /* of those in flight, in their order */
@@ -70,8 +72,8 @@ struct doca_eth_txq {
 	bool l3_checksum, l4_checksum, may_wait, proxy;
 	struct port_txq queue;
 	struct eth_queue eth;
-	/* Events for the progress engine; each has its callback and data. told: completions that
-	 * `notify` has had, or left out. */
+	/* Events for the progress engine; each has its callback and data. notify.told: number of
+	 * completions that were delivered or skipped. */
 	struct {
 		doca_eth_txq_gpu_event_error_send_packet_cb_t call;
 		union doca_data data;
@@ -82,7 +84,7 @@ struct doca_eth_txq {
 		union doca_data data;
 		uint64_t told;
 	} notify;
-	/* Of the CPU: how many there may be, how many are allocated, and their callbacks. */
+	/* Tasks of a queue on the CPU: maximum, number allocated, callbacks. */
 	struct {
 		uint32_t n, used;
 		doca_eth_txq_task_send_completion_cb_t done, failed;
@@ -136,8 +138,9 @@ struct doca_eth_rxq {
 	struct gpu_memory *packets_memory; /* while it is started */
 	struct port_rxq queue;
 	struct eth_queue eth;
-	/* Of the CPU. posted: the buffer or the task of each place in use; posted_n: of all times, of which
-	 * the program has had `taken`. */
+	/* For a queue on the CPU. posted: the buffer or the task of each place in use. posted_n:
+	 * number of places ever posted; taken: number of these that were delivered to the
+	 * program. */
 	uint16_t headroom, tailroom;
 	bool metadata, hash, timestamp;
 	struct doca_buf_pool *pool;
@@ -188,10 +191,10 @@ bool eth_quiet(struct doca_ctx *ctx);
 int eth_fileno(struct doca_ctx *ctx);
 bool eth_no_event(struct doca_ctx *ctx);
 void eth_nothing(struct doca_ctx *ctx);
-/* Set and stop the timer for a program that waits for a queue of the CPU. */
+/* Set and stop the timer that wakes a program that waits for a queue on the CPU. */
 void eth_wait(const struct eth_queue *q);
 void eth_wait_no_more(const struct eth_queue *q);
-/* Logs the reason, unless `callbacks` are there, n is 1 to max, and the context is idle. */
+/* Checks that `callbacks` is true, n is 1 to max, and the context is idle; logs what is not. */
 doca_error_t eth_check_conf(const struct doca_ctx *ctx, bool callbacks, uint32_t n, uint32_t max);
 doca_error_t eth_set(const struct doca_ctx *ctx, bool *setting, uint8_t value);
 

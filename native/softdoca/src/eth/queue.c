@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What send and receive queues have in common. */
+/* Common code of send and receive queues. */
 #include "eth.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define WAKE_NS 100000 /* a program that waits looks so often */
+#define WAKE_NS 100000 /* interval at which a waiting program checks its queues */
 
 doca_error_t eth_open(struct doca_ctx *ctx, size_t structure, size_t ring, size_t words,
 		      struct eth_queue *q)

@@ -167,7 +167,8 @@ static void ended(struct doca_ctx *ctx)
 
 /* ---- progress ---- */
 
-/* `taken` is beyond the frames that were received when tasks are flushed, and of a pool that was stopped. */
+/* Returns how many received frames can be delivered. `taken` exceeds the number received once tasks
+ * were flushed or a pool was stopped. */
 static uint64_t ready(const struct doca_eth_rxq *q)
 {
 	const uint64_t end = __atomic_load_n(&q->queue.words->producer, __ATOMIC_ACQUIRE);
@@ -204,7 +205,7 @@ static struct doca_buf *take_packet(struct doca_eth_rxq *q, struct eth_received 
 static bool progress_regular(struct doca_eth_rxq *q)
 {
 	struct eth_received r = {0};
-	const bool over = failed(q); /* loaded first: what came before the failure is received */
+	const bool over = failed(q); /* first, so that frames from before the failure are delivered */
 	const bool received = ready(q);
 	if (!received && (!over || q->taken == q->posted_n))
 		return false;
@@ -270,7 +271,7 @@ static bool deliver_error(struct doca_eth_rxq *q)
 	return true;
 }
 
-/* The last frames of a queue that has failed are delivered, also if they are few. */
+/* A queue that has failed delivers its last frames even if they are fewer than a batch. */
 static bool enough(const struct doca_eth_rxq *q, uint64_t n)
 {
 	return n && (q->event.done || n >= q->batch.min || failed(q));
@@ -421,7 +422,7 @@ doca_error_t doca_eth_rxq_task_recv_get_pkt(const struct doca_eth_rxq_task_recv 
 
 /* ---- numbers of a frame ---- */
 
-/* Stores a number that the queue was asked for. */
+/* Stores a number of a frame, if the queue was configured to report it. */
 #define GET(asked, setter, out, value)                                              \
 	do {                                                                        \
 		if (!(asked))                                                       \

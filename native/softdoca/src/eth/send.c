@@ -87,7 +87,7 @@ static doca_error_t check_frame(const struct doca_eth_txq *q, const struct doca_
 	return softdoca_mmap_frame_key(b->mmap, q->ctx.dev, key) ? DOCA_ERROR_INVALID_VALUE : DOCA_SUCCESS;
 }
 
-/* Nothing is announced before the entries of all frames are there. */
+/* Writes the entries of all frames before the port's thread sees the first. */
 static doca_error_t submit(struct doca_task *task, uint32_t flags)
 {
 	struct doca_eth_txq *q = eth_txq_of(task->ctx);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a port's thread calls for each frame, and where rules forward it. */
+/* Steering: called by a port's thread for each frame, to find where the rules forward it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +71,8 @@ static void count(struct counter *c, size_t size)
 	c->bytes += size;
 }
 
-/* Adds a pipe, and the number of its entry (0: none), to the text of what a frame has matched. */
+/* Appends a pipe's name and the number of its entry (0: none) to `rule`, the text that lists what a
+ * frame matched. */
 static void tell(char *rule, const struct doca_flow_pipe *pipe, uint32_t entry)
 {
 	const size_t used = rule ? strlen(rule) : 0;

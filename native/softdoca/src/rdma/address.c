@@ -23,7 +23,7 @@
 
 #include "rdma.h"
 
-#define LOOK_NS 100000u /* between two looks at the sockets of a context */
+#define LOOK_NS 100000u /* interval of checking the sockets of a context */
 #define CALL_NS 500000000u /* guess: programs connect to a server that listens a little later */
 #define BACKLOG 128
 #define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")

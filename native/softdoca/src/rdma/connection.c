@@ -193,7 +193,7 @@ void rdma_connection_break(struct doca_rdma_connection *c)
 		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_pe_progress",
 			     "connection %u broke, syndrome %#x: %s", c->id, info.syndrome, info.why);
 	c->state = CONNECTION_BROKEN;
-	/* The NIC of a forked child's parent flushes nothing. */
+	/* Fails in a forked child, where no NIC flushes the tasks: it is the parent's. */
 	if (softdoca_nic.qp_modify(c->qp, DG_NIC_ERROR, NULL, 0)) {
 		flush_here(c->rdma, &c->send);
 		flush_here(c->rdma, &c->receive);

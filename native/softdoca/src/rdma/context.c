@@ -10,9 +10,9 @@
 #include "nic_wqe.h"
 #include "rdma.h"
 
-/* A program that waits looks for completions so often: the NIC wakes nobody. */
+/* Interval at which a waiting program checks for completions: the NIC wakes nobody. */
 #define WAKE_NS 100000
-/* Polls without a completion after which the queue pairs are looked at. */
+/* After this many polls without a completion, the states of the queue pairs are checked. */
 #define IDLE_POLLS 64u
 
 enum { CQE_BYTES = 64, CQES_MIN = 16, CQE_INVALID = 0xf1 };
@@ -199,7 +199,7 @@ void rdma_spread_receives(struct doca_rdma *r)
 static doca_error_t submit_receive(struct doca_rdma *r, struct rdma_task *t)
 {
 	uint32_t key;
-	/* Made now, so that a failure is the program's to handle. */
+	/* Creates the key now, so that a failure is returned to the program. */
 	doca_error_t error =
 		t->bytes ? softdoca_mmap_key(t->dst->mmap, &key) : DOCA_SUCCESS;
 	if (error)

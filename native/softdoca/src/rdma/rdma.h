@@ -96,14 +96,14 @@ struct rdma_conf {
 
 enum connection_state {
 	CONNECTION_NEW, /* of doca_rdma_export() */
-	CONNECTION_CALLING, /* by address: a client without an answer */
-	CONNECTION_CALLED, /* a server without the client's request */
+	CONNECTION_CALLING, /* by address: a client that waits for the server's answer */
+	CONNECTION_CALLED, /* a server that waits for the client's request */
 	CONNECTION_REQUESTED,
 	CONNECTION_ACCEPTED,
 	CONNECTION_CONNECTED,
-	CONNECTION_FAILED, /* before it was connected; the program is told */
+	CONNECTION_FAILED, /* could not be connected; the program was notified */
 	CONNECTION_BROKEN, /* its tasks are being flushed */
-	CONNECTION_OVER, /* and the program is told, unless it ended the connection */
+	CONNECTION_OVER, /* flushed; the program was notified, unless it ended the connection itself */
 };
 
 /* A ring, and its tasks in the order of their entries. */
@@ -183,7 +183,7 @@ struct doca_rdma {
 	struct rdma_listener *listeners;
 };
 
-/* A completion, in the host's order of bytes. */
+/* A completion, in host byte order. */
 struct rdma_cqe {
 	uint32_t qpn, bytes;
 	doca_be32_t immediate;

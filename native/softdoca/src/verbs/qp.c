@@ -176,7 +176,7 @@ static const int required[] = {
 static const uint32_t nic_states[] = {DG_NIC_RESET, DG_NIC_INIT, DG_NIC_RTR, DG_NIC_RTS,
 				      DG_NIC_ERROR};
 
-/* The state that the NIC has: an error changes it. */
+/* Updates the state from the NIC, where an error may have changed it. */
 static enum doca_verbs_qp_state state_of(struct doca_verbs_qp *qp)
 {
 	dg_nic_qp_info info;

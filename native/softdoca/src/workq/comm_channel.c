@@ -10,8 +10,9 @@
 #include "comm_channel.h"
 
 enum { FLAG_DONTWAIT = 1 };
-/* Of a call that waits: an answer usually comes within the rounds, which take some 100 us. The
- * longest sleep only bounds what an event costs that no descriptor announces. */
+/* A call that waits polls for ROUNDS_AWAKE rounds, about 100 us, within which most answers come;
+ * then it sleeps on the descriptors. SLEEP_MS bounds the delay of an event that no descriptor
+ * reports. */
 enum { ROUNDS_AWAKE = 200, SLEEP_MS = 100 };
 enum { EVENTS_MAX = 1024 }; /* of one call, besides messages */
 #define FLUSH_NS ((uint64_t)2 * 1000 * 1000 * 1000) /* guess */
@@ -34,7 +35,7 @@ static struct wq_peer *lost_peer(const struct wq_endpoint *ep)
 
 /* ---- progress and waiting ---- */
 
-/* Signals a channel whose program waits, and does so from now on if `ready`. */
+/* Signals a channel that is `ready`, if the program waits for it. */
 static void signal_channel(struct wq_channel *c, bool ready)
 {
 	const uint64_t one = 1;
@@ -44,7 +45,7 @@ static void signal_channel(struct wq_channel *c, bool ready)
 		c->armed = false;
 }
 
-/* What one call has delivered, another one's program may wait for. */
+/* Signals both channels: one call may have delivered what another thread waits for. */
 static void settle(struct wq_endpoint *ep)
 {
 	signal_channel(&ep->recv, ep->first || lost_peer(ep));

@@ -63,7 +63,8 @@ struct wq_endpoint {
 /* comm_channel.c: delivers events until there are none, but not more than a bounded number: a peer
  * may cause them without end. Messages stay in the sockets while the queue is full. */
 void wq_endpoint_progress(struct wq_endpoint *ep);
-/* Waits for an event, from some rounds on asleep. The caller makes progress before each round. */
+/* Waits for an event, first by polling, then asleep. The caller makes progress before each
+ * round. */
 void wq_endpoint_wait(struct wq_endpoint *ep, unsigned int *rounds);
 /* comm_channel_ep.c: ends the endpoint's service, or its connection. */
 void wq_endpoint_end(struct wq_endpoint *ep);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* DMA contexts. Each work queue of one is a current context, which is started when the work queue
- * is added, because a current context gets its progress engine before. */
+/* DMA contexts. Each work queue of a context is a DMA context of the current API. It is started
+ * when the work queue is added, because it has to be connected to its progress engine before the
+ * start. */
 #include <stdlib.h>
 
 #include "workq.h"

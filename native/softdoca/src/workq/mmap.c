@@ -180,7 +180,8 @@ DOCA_STABLE doca_error_t wq_mmap_stop(struct wq_mmap *mmap)
 }
 EXPORT(mmap_stop);
 
-/* A started map's ranges are registered again, because a current map gets its devices before. */
+/* Registers a started map's ranges again: the current API adds devices only to a map that is not
+ * started. */
 static doca_error_t reopen(struct wq_mmap *m, const char *func)
 {
 	if (!m->started || !m->chunks)
