@@ -38,6 +38,23 @@ def whole(what: str, value: Any, least: int = 0) -> int:
     return number
 
 
+def byte_count(what: str, value: Any, least: int = 0) -> int:
+    """Return a size or an offset, given as whole() takes it or as text such as `"64K"`.
+
+    Raises:
+        TypeError, BoundsError: As whole().
+        ValueError: The text is not a size, or less than `least`.
+    """
+    if not isinstance(value, str):
+        return whole(what, value, least)
+    from .units import parse_size  # imported late: connect() must be quick
+
+    try:
+        return parse_size(value, least=least)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
 def real(what: str, value: Any, least: float, most: float) -> float:
     """Return `value` as a float from `least` to `most`.
 

@@ -18,8 +18,8 @@ from ..doctor.api import parse_goal
 from ..doctor.collect.snapshot import RecordedReader, Snapshot
 from ..doctor.machine import Machine
 from ..errors import ClosedError, DgkitError, PeerError, PeerLost
-from ..units import parse_size, plural
-from ..validate import real, whole
+from ..units import plural
+from ..validate import byte_count, real
 from .cluster_checks import version_differences
 from .diagnosis_groups import FleetDiagnosis, judge, record_here
 from .dispatch import Dispatcher, Job
@@ -259,7 +259,7 @@ class Fleet:
         """
         self._check_open()
         hours = real("hours", hours, _LEAST_HOURS, 10_000)
-        n_bytes = parse_size(size) if isinstance(size, str) else whole("size", size, 1)
+        n_bytes = byte_count("size", size, 1)
         names = self._chosen(pairs)
         return soak(self._registry, names, seconds=3600 * hours, size=n_bytes, progress=progress)
 

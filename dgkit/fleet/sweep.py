@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import html_cards
 from ..errors import DgkitError, PeerLost
-from ..units import parse_size, plural, size_text, us
-from ..validate import real, whole
+from ..units import plural, size_text, us
+from ..validate import byte_count, real, whole
 from .dispatch import Dispatcher, Job, Outcome
 from .heat_map import heat_map, slowness
 from .pair_measurement import measure
@@ -128,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 
 def _size(size: int | str) -> int:
-    number = parse_size(size) if isinstance(size, str) else whole("size", size, 1)
+    number = byte_count("size", size, 1)
     if number > _MOST_BYTES:
         raise ValueError(f"size is {size}; the limit is {size_text(_MOST_BYTES)}")
     return number

@@ -26,7 +26,7 @@ _CHOICES = "'host', 'pinned', 'gpu', 'cuda:0' (or another number), 'auto' or 'ba
 
 @overload
 def empty(  # noqa: D103
-    shape: SupportsIndex | Iterable[SupportsIndex],
+    shape: str | SupportsIndex | Iterable[SupportsIndex],
     dtype: Any = "u1",
     *,
     on: Literal["host"] = "host",
@@ -35,7 +35,7 @@ def empty(  # noqa: D103
 ) -> HostMemory: ...
 @overload
 def empty(  # noqa: D103, F811
-    shape: SupportsIndex | Iterable[SupportsIndex],
+    shape: str | SupportsIndex | Iterable[SupportsIndex],
     dtype: Any = "u1",
     *,
     on: str,
@@ -45,7 +45,7 @@ def empty(  # noqa: D103, F811
 
 
 def empty(  # noqa: F811
-    shape: SupportsIndex | Iterable[SupportsIndex],
+    shape: str | SupportsIndex | Iterable[SupportsIndex],
     dtype: Any = "u1",
     *,
     on: str = "host",
@@ -55,7 +55,7 @@ def empty(  # noqa: F811
     """Allocate zeroed memory of `shape` items of `dtype`.
 
     Args:
-        shape: Number of items, or a tuple of them.
+        shape: Number of items, a tuple of them, or a text such as "16M" (K is 1024).
         dtype: NumPy dtype or its name.
         on: `"host"`; `"pinned"`, host memory that every GPU can access; `"gpu"`, the GPU of the
             current CUDA context, else the first; `"cuda:1"`, that GPU; `"auto"`, a GPU if one can

@@ -7,6 +7,8 @@ import math
 import operator
 from collections.abc import Iterable
 
+from ..validate import byte_count
+
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
     from typing import Any, SupportsIndex
@@ -14,12 +16,12 @@ if TYPE_CHECKING:
 _SIMPLE = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "b1", "c8"))
 
 
-def as_shape(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
-    """Return a shape as a tuple of ints.
+def as_shape(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
+    """Return a shape as a tuple of ints; a text such as "16M" is one length (K is 1024).
 
     Raises:
         TypeError: A length is not an integer.
-        ValueError: A length is negative.
+        ValueError: A length is negative, or the text is not a size.
     """
     try:
         result = tuple(operator.index(n) for n in _lengths(shape))
@@ -30,8 +32,10 @@ def as_shape(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
     return result
 
 
-def _lengths(shape: SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsIndex]:
+def _lengths(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> list[SupportsIndex]:
     # Every NumPy array has __index__, but it works only for a single number.
+    if isinstance(shape, str):
+        return [byte_count("shape", shape)]
     with contextlib.suppress(TypeError):
         return [operator.index(shape)]  # type: ignore[arg-type]
     if isinstance(shape, (bytes, bytearray, memoryview)):  # data, and its bytes are no lengths

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
-from ..validate import whole
+from ..validate import byte_count
 from ..wire.creation import Creation
 from ..wire.messages import Free
 from .argument_checks import seconds
@@ -165,18 +165,18 @@ class SessionRegion:
         array: np.ndarray[Any, Any] = local.memory.array
         return array
 
-    def span(self, offset: int, size: int) -> tuple[int, int]:
-        """Return the checked offset and size of a transfer.
+    def span(self, offset: int | str, size: int | str) -> tuple[int, int]:
+        """Return the checked offset and size of a transfer, given as numbers or texts ("64K").
 
         Raises:
-            TypeError: `offset` or `size` is not a whole number.
+            TypeError, ValueError: `offset` or `size` is neither a number of bytes nor such a text.
             BoundsError: The span exceeds the region.
             ClosedError: The region is closed.
         """
         if self.closed:
             raise ClosedError(f"region {self.name!r} is closed")
         if type(offset) is not int or type(size) is not int or offset < 0 or size < 1:
-            offset, size = whole("offset", offset), whole("size", size, 1)
+            offset, size = byte_count("offset", offset), byte_count("size", size, 1)
         if offset + size > self.size:
             from ..units import plural  # imported late: connect() must be quick
 
@@ -251,7 +251,7 @@ class SessionRegion:
 
 
 def checked_span(
-    session: object, region: Any, offset: int, size: int, refused: Access | None = None
+    session: object, region: Any, offset: int | str, size: int | str, refused: Access | None = None
 ) -> tuple[int, int]:
     """Return the checked offset and size of a transfer of a session.
 

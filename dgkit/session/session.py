@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ClosedError, DgkitError, PeerError
-from ..sizes import RATE_BYTES
+from ..sizes import MIB, RATE_BYTES
 from ..types import Access, parse_access
 from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
@@ -36,6 +36,8 @@ class Session:
     `role` is this process's side: "host" or "dpu", or "neither" if both sides are agents. A session
     that was open before a fork() belongs to the parent: in the child each call raises ClosedError,
     and the child's exit does not affect the session.
+
+    Sizes and offsets are numbers of bytes, or texts such as "64K" or "0x100".
     """
 
     def __init__(self, sides: Sides) -> None:
@@ -64,8 +66,8 @@ class Session:
 
     def empty(
         self,
-        shape: int | tuple[int, ...],
-        dtype: str = "u1",
+        shape: str | int | tuple[int, ...],
+        dtype: Any = "u1",
         on: str = "host",
         name: str | None = None,
         *,
@@ -74,7 +76,8 @@ class Session:
         """Allocate a region, filled with zeros and registered with both sides.
 
         Args:
-            shape: As in NumPy; memory at the agent keeps only the total size: its bytes are flat.
+            shape: As in NumPy, or a text such as "16M" (K is 1024); memory at the agent keeps only
+                the total size: its bytes are flat.
             dtype: As in NumPy.
             on: "dpu" or "host", or another kind of the host's memory: "pinned" (the GPU reaches
                 it), "gpu" (the current or the first), "cuda:1", or "auto" (a GPU if one is usable
@@ -232,7 +235,7 @@ class Session:
         """
         return self.writes.follow(region, follower)
 
-    def write(self, region: SessionRegion, data: Any, offset: int = 0) -> TransferReport:
+    def write(self, region: SessionRegion, data: Any, offset: int | str = 0) -> TransferReport:
         """Write `data` into the region by DMA, and wait.
 
         Args:
@@ -248,20 +251,24 @@ class Session:
         offset, _ = checked_span(self, region, offset, len(view), READ_ONLY)
         return self.writes.chosen.write(region, view, offset)
 
-    def read(self, region: SessionRegion, size: int, offset: int = 0) -> bytes:
+    def read(self, region: SessionRegion, size: int | str, offset: int | str = 0) -> bytes:
         """Read `size` bytes of the region by DMA, wait, and return them. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
         return self.writes.chosen.read(region, offset, size)
 
-    def start_write(self, region: SessionRegion, data: Any, offset: int = 0) -> SessionTransfer:
+    def start_write(
+        self, region: SessionRegion, data: Any, offset: int | str = 0
+    ) -> SessionTransfer:
         """Start a write; `data` must not change until it is done. Errors as write()."""
         self._link.check()
         view = flat(data)
         offset, size = checked_span(self, region, offset, len(view), READ_ONLY)
         return self.writes.chosen.start(region, offset, size, view)
 
-    def start_read(self, region: SessionRegion, size: int, offset: int = 0) -> SessionTransfer:
+    def start_read(
+        self, region: SessionRegion, size: int | str, offset: int | str = 0
+    ) -> SessionTransfer:
         """Start a read; the transfer's `data` has the bytes. Errors as write()."""
         self._link.check()
         offset, size = checked_span(self, region, offset, size, WRITE_ONLY)
@@ -278,7 +285,9 @@ class Session:
         checked_span(self, dst, 0, size, READ_ONLY)
         return self.writes.chosen.copy(src, dst, size)
 
-    def digest(self, region: SessionRegion, size: int | None = None, offset: int = 0) -> str:
+    def digest(
+        self, region: SessionRegion, size: int | str | None = None, offset: int | str = 0
+    ) -> str:
         """Return the SHA-256, in hex digits, that the DPU computes over bytes it reads by DMA.
 
         `size` None: up to the end of the region.
@@ -293,7 +302,7 @@ class Session:
     def latency(
         self,
         region: SessionRegion,
-        size: int = 64,
+        size: int | str = 64,
         op: str = "write",
         count: int = 10_000,
         path: str = "auto",
@@ -324,7 +333,7 @@ class Session:
     def bandwidth(
         self,
         region: SessionRegion,
-        size: int = 1 << 20,
+        size: int | str | None = None,
         op: str = "write",
         seconds: float = 1.0,
         window: int = 32,
@@ -335,12 +344,15 @@ class Session:
     ) -> BandwidthReport:
         """Measure bandwidth, in C, at the DPU, with `window` transfers in flight for `seconds`.
 
-        The other arguments are those of latency(). Scratch memory is as large as the region, at
-        most 16 MiB or `size`; a destructive write fills that much of the region with zeros.
+        `size` None: 1 MiB, or all of a smaller region. The other arguments are those of latency().
+        Scratch memory is as large as the region, at most 16 MiB or `size`; a destructive write
+        fills that much of the region with zeros.
         """
         from .measure import Measured, bandwidth, measured
 
         self._link.check()
+        if size is None:
+            size = min(getattr(region, "size", 1), MIB)
         _, size = checked_span(self, region, 0, size)
         given, spread = Measured(region, size, op, path, self.info), min(region.size, RATE_BYTES)
         with measured(self._factory, given, max(size, spread), destructive=destructive) as used:
@@ -349,12 +361,12 @@ class Session:
     def monitor(
         self,
         region: SessionRegion,
-        size: int = 64,
+        size: int | str = 64,
         op: str = "write",
         path: str = "auto",
         count: int = 50,
         every_s: float = 0.05,
-        offset: int = 0,
+        offset: int | str = 0,
         *,
         destructive: bool = False,
     ) -> Monitor:

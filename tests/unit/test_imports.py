@@ -31,7 +31,7 @@ ALLOWED = {
     "cell_lifetime": set(),
     "child": set(),
     "json_input": set(),
-    "validate": {"errors"},
+    "validate": {"errors", "units"},
     "buffers": {"errors"},
     "live_set": set(),
     "nccl": {"dma", "files", "html_cards", "units"},

@@ -179,11 +179,18 @@ def test_a_forgotten_memory_gives_its_fds_back():
 
 
 @pytest.mark.parametrize("shape", [
-    1.5, (2, 1.0), "12", None, (2, "3"), object(), b"4", bytearray(b"4"), memoryview(b"4"),
+    1.5, (2, 1.0), None, (2, "3"), object(), b"4", bytearray(b"4"), memoryview(b"4"),
 ])  # fmt: skip
 def test_a_shape_that_is_not_whole_is_a_type_error_that_shows_it(shape):
     with pytest.raises(TypeError, match="shape is"):
         dgkit.empty(shape)
+
+
+def test_a_text_is_a_number_of_items():
+    with dgkit.empty("1.5K", "u4") as memory:
+        assert (memory.array.shape, memory.size) == ((1536,), 6144)
+    with pytest.raises(ValueError, match="shape: '64, 64' is not a size"):
+        dgkit.empty("64, 64")
 
 
 @pytest.mark.parametrize("shape", [-1, (4, -2)])

@@ -1,5 +1,6 @@
 """A wrong argument is refused here, by name, and the session goes on."""
 
+import hashlib
 import os
 import resource
 import signal
@@ -82,7 +83,7 @@ def test_a_closed_region_is_refused(session, call):
 
 WRONG = [
     (lambda s: s.read(s.mine, 1.5), TypeError, "size is 1.5; it must be a whole number"),
-    (lambda s: s.read(s.mine, "5"), TypeError, "size is '5'"),
+    (lambda s: s.read(s.mine, "5x"), ValueError, "size: '5x' is not a size: use bytes, or 64K"),
     (lambda s: s.read(s.mine, None), TypeError, "size is None"),
     (lambda s: s.read(s.mine, 1, offset=None), TypeError, "offset is None"),
     (lambda s: s.read(s.mine, 1, offset=-1), BoundsError, "offset is -1"),
@@ -90,7 +91,7 @@ WRONG = [
     (lambda s: s.write(s.mine, "hello"), TypeError, r"data has type str.*buffer.*encode"),
     (lambda s: s.write(s.mine, 5), TypeError, "data has type int; it must be bytes"),
     (lambda s: s.start_write(s.mine, None), TypeError, "data has type NoneType"),
-    (lambda s: s.digest(s.mine, offset="1"), TypeError, "offset is '1'"),
+    (lambda s: s.digest(s.mine, offset="1K"), BoundsError, "at offset 1,024"),
     (lambda s: s.latency(s.mine, 1.5), TypeError, "size is 1.5"),
     (lambda s: s.latency(s.mine, count=1.5), TypeError, "count is 1.5; it must be a whole"),
     (lambda s: s.latency(s.mine, count="10"), TypeError, "count is '10'"),
@@ -142,6 +143,20 @@ def test_numpy_integers_are_whole_numbers(session):
     with session.empty(two, on="dpu") as region:
         assert region.size == 2
         region.close(np.float32(1))
+
+
+def test_sizes_and_offsets_may_be_texts(session):
+    with session.empty("64K", name="by text") as region:
+        session.write(region, b"ab", offset="0x100")
+        assert session.read(region, "1K", offset="256") == b"ab" + bytes(1022)
+        assert session.start_read(region, "2", "0x100").data == b"ab"
+        assert session.digest(region, "2 B", "256") == hashlib.sha256(b"ab").hexdigest()
+        assert session.latency(region, "4K", count=2).size == 4096
+        assert session.bandwidth(region, "8K", seconds=0.01).size == 8192
+
+
+def test_bandwidth_of_a_small_region_is_that_of_all_its_bytes(session):
+    assert session.bandwidth(session.mine, seconds=0.01).size == session.mine.size
 
 
 def test_less_than_a_nanosecond_is_measured_as_one(session):
