@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from check_pages import check_pages
 from sphinx.pycode import ModuleAnalyzer
 
 HERE = Path(__file__).resolve().parent
@@ -42,7 +43,7 @@ CHAPTERS = {
     "native/README.md": ("core", "The C core"),
     "tests/bench/README.md": ("figures", "Measured figures"),
     "notebooks/labs/README.md": ("labs", "Labs"),
-    **{f"notebooks/labs/lab{n}.md": (f"lab{n}", f"Lab {n}") for n in range(1, 8)},
+    **{f"notebooks/labs/lab{n}.md": (f"lab{n}", "") for n in range(1, 8)},
     ".github/CHANGELOG.md": ("changes", "Changes"),
     ".github/CONTRIBUTING.md": ("contributing", "Working on dgkit"),
     ".github/SECURITY.md": ("security", "Security"),
@@ -93,10 +94,21 @@ def chapters(into: Path) -> None:
         page = f"chapters/{name}.md"
         text = (ROOT / source).read_text(encoding="utf-8")
         write(into / page, with_links(text, source, page))
-    listed = [f"{title} <{name}>" for name, title in CHAPTERS.values() if name != "readme"]
+    listed = {
+        name: (title, first_sentence(ROOT / source))
+        for source, (name, title) in CHAPTERS.items()
+        if name != "readme"
+    }
     write(into / "chapters/index.md", contents("Guide", listed))
     for picture in (*(ROOT / "notebooks").glob("*.png"), *(ROOT / "notebooks").glob("*.gif")):
         shutil.copy(picture, into / "_static")
+
+
+def first_sentence(source: Path) -> str:
+    """Return the sentence after the heading, which says whom a README is for, without its links."""
+    paragraph = source.read_text(encoding="utf-8").split("\n\n")[1]
+    sentence = re.match(r".+?\.(?=\s|$)", " ".join(paragraph.split()))
+    return LINK.sub(r"\2", re.sub(r"\]\(http[^)]*\)", "](x)", sentence[0])) if sentence else ""
 
 
 def tutorials(into: Path, executed: Path | None) -> None:
@@ -111,14 +123,14 @@ def tutorials(into: Path, executed: Path | None) -> None:
                 text = "".join(cell["source"])
                 cell["source"] = with_links(text, f"{TUTORIALS}/x", "tutorials/x")
         write(folder / notebook.name, json.dumps(content))
-    names = [path.stem for path in sorted(folder.glob("*.ipynb"))]
+    names = {path.stem: ("", "") for path in sorted(folder.glob("*.ipynb"))}
     write(folder / "index.md", contents("Tutorials", names))
 
 
 def api(into: Path) -> None:
     """Write a page for each public package: what it exports and dgkit itself does not."""
     top = import_module("dgkit")
-    pages = []
+    pages = {}
     for name in API:
         module = import_module(f"dgkit.{name}" if name else "dgkit")
         exported = [each for each in module.__all__ if not each.startswith("_")]
@@ -127,8 +139,9 @@ def api(into: Path) -> None:
         lines = [f"# {module.__name__}", "", summary, ""]
         for each in own:
             lines += [directive(module.__name__, each, getattr(module, each)), ""]
-        pages.append(name or "dgkit")
-        write(into / f"api/{pages[-1]}.md", "\n".join(lines))
+        page = name or "dgkit"
+        pages[page] = (module.__name__, " ".join(summary.split()))
+        write(into / f"api/{page}.md", "\n".join(lines))
     write(into / "api/index.md", contents("Python API", pages))
 
 
@@ -176,22 +189,19 @@ def code(text: str) -> str:
 
 def checks(into: Path) -> None:
     """Write a page for each check of the doctor."""
-    registry = import_module("dgkit.doctor.registry")
-    names = []
-    for check in registry.checks():
-        about = (check.judge.__doc__ or "").strip()
-        goals = ", ".join(f"`{goal.value}`" for goal in sorted(check.goals, key=lambda g: g.value))
-        lines = [f"# {check.name}", "", f"**{check.title}.** {check.asks}", "", about, ""]
-        lines += [f"It counts for the goals {goals}, and runs on: {', '.join(check.sides)}."]
-        lines += ["", "```sh", f"dgkit doctor {check.name} --verbose", "```"]
-        write(into / f"checks/{check.name}.md", "\n".join(lines))
-        names.append(f"{check.name}: {check.title} <{check.name}>")
+    names = {}
+    for name, title, text in check_pages():
+        write(into / f"checks/{name}.md", text)
+        names[name] = (f"{name}: {title}", "")
     write(into / "checks/index.md", contents("The doctor's checks", names))
 
 
-def contents(title: str, pages: list[str]) -> str:
-    """Return a page that lists others."""
-    return "\n".join([f"# {title}", "", "```{toctree}", ":maxdepth: 1", "", *pages, "```", ""])
+def contents(title: str, pages: dict[str, tuple[str, str]]) -> str:
+    """Return a page that lists others: the title of each, "" for its own, and what it is about."""
+    about = [f"- [{label}]({name}.md): {text}" for name, (label, text) in pages.items() if text]
+    tree = [f"{label} <{name}>" if label else name for name, (label, _) in pages.items()]
+    options = [":maxdepth: 1", *([":hidden:"] if about else [])]
+    return "\n".join([f"# {title}", "", *about, "", "```{toctree}", *options, "", *tree, "```", ""])
 
 
 def write(path: Path, text: str) -> None:

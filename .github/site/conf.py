@@ -20,6 +20,8 @@ nb_mime_priority_overrides = [
 ]
 nb_merge_streams = True
 
+smartquotes = False  # `--` in a sentence is an option of a command
+
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_format = "short"

@@ -89,7 +89,10 @@ def _moving(page: LabPage) -> None:
 def _save_moving(
     shown: list[tuple[float, Image.Image]], box: tuple[int, int, int, int], file: Path
 ) -> None:
-    """Write five frames a second at most, as they were timed but for pauses of over a second."""
+    """Write five frames a second at most, as they were timed but for pauses of over a second.
+
+    The last one comes first: where the picture does not move, it is the one that is seen.
+    """
     frames: list[tuple[float, Image.Image]] = []
     for when, image in shown:
         if frames and when - frames[-1][0] < 0.2:
@@ -99,6 +102,7 @@ def _save_moving(
     durations = [round(1000 * min(b - a, 1)) for a, b in itertools.pairwise(times)]
     palette = frames[-1][1].quantize(256, Image.Quantize.MAXCOVERAGE)
     images = [each.quantize(palette=palette, dither=Image.Dither.NONE) for _, each in frames]
+    images, durations = [images[-1], *images[:-1]], [durations[-1], *durations[:-1]]
     images[0].save(file, save_all=True, append_images=images[1:], duration=durations, loop=0)
     size = f"{images[0].width} x {images[0].height}, {len(images)} frames"
     print(f"{file}: {size}, {sum(durations) / 1000} s, {file.stat().st_size:,} bytes")

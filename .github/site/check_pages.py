@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of the doctor's checks: what each asks, what it said of machines, its sources.
+
+The machines are those of tests/doctor/published: each was described in a public thread or page, and
+its readings were made from that text.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from doctor.published import FOLDERS, Published, load_all  # noqa: E402
+
+from dgkit.doctor import registry  # noqa: E402
+from dgkit.doctor.finding import Finding, Verdict  # noqa: E402
+from dgkit.doctor.goals import Goal  # noqa: E402
+from dgkit.doctor.runner import diagnose  # noqa: E402
+from dgkit.doctor.symptom_table import SYMPTOMS  # noqa: E402
+from dgkit.units import parse_size  # noqa: E402
+
+__all__ = ["check_pages"]
+
+MOST = 6  # findings of a page
+Seen = tuple[Finding, Published]
+_OF_A_MACHINE = re.compile(r"\d+|[0-9a-f]{4}:[0-9a-f:.]+")  # two findings may differ in these
+
+
+def check_pages() -> Iterator[tuple[str, str, str]]:
+    """Yield name, title and Markdown text of each check's page."""
+    seen = _findings()
+    for check in registry.checks():
+        said = seen[check.name]
+        parts = [*_about(check), *_said(said), *_error_texts(check.name), *_sources(said)]
+        yield check.name, check.title, "\n".join(parts)
+
+
+def _findings() -> dict[str, list[Seen]]:
+    """Judge the published machines; return the distinct warnings and failures of each check."""
+    goals = {str(goal): goal for goal in Goal}
+    kept: dict[str, dict[tuple[Verdict, str], Seen]] = defaultdict(dict)
+    for machine in (each for folder in FOLDERS for each in load_all(folder)):
+        size = parse_size(machine.head.get("size", "64M"))
+        goal = goals.get(machine.head["goal"])
+        for finding in diagnose([machine.machine()], goal=goal, size=size).findings:
+            if finding.verdict in (Verdict.WARN, Verdict.FAIL):
+                alike = _OF_A_MACHINE.sub("#", finding.why or finding.found)
+                kept[finding.check].setdefault((finding.verdict, alike), (finding, machine))
+    worst_first = {name: sorted(each.values(), key=_worst) for name, each in kept.items()}
+    return defaultdict(list, worst_first)
+
+
+def _worst(seen: Seen) -> int:
+    return -seen[0].verdict
+
+
+def _about(check: registry.Check) -> Iterator[str]:
+    goals = ", ".join(f"`{goal.value}`" for goal in sorted(check.goals, key=lambda g: g.value))
+    yield f"# {check.name}\n\n**{check.title}.** {check.asks}\n"
+    if about := (check.judge.__doc__ or "").strip():
+        yield f"{about}\n"
+    yield f"It counts for the goals {goals}, and runs on: {', '.join(check.sides)}.\n"
+    yield f"```sh\ndgkit doctor {check.name} --verbose\n```\n"
+
+
+def _said(said: list[Seen]) -> Iterator[str]:
+    if not said:
+        return
+    yield "## What it says\n"
+    yield "Findings on machines from public threads; devices and sizes are theirs.\n"
+    for finding, machine in said[:MOST]:
+        needed = f"; needed: {_text(finding.needed)}" if finding.needed else ""
+        yield f"**{finding.verdict}**: {_text(finding.found)}{needed}. {_text(finding.why)}"
+        yield f"([the thread]({machine.head['source']}))\n"
+        if finding.remedy:
+            yield "\n".join(["```sh", *finding.remedy, "```", ""])
+
+
+def _text(text: str) -> str:
+    """Return a text of the doctor in which nothing is Markdown but code."""
+    return re.sub(r"([\\*_<>\[\]#|$])", r"\\\1", text) if "`" not in text else text
+
+
+def _error_texts(check: str) -> Iterator[str]:
+    found = [each for each in SYMPTOMS if any(check in cause.checks for cause in each.causes)]
+    if not found:
+        return
+    yield "## Error texts that it may explain\n"
+    yield "`dgkit doctor --symptom TEXT` ranks their causes on your machine.\n"
+    for symptom in found:
+        pattern = symptom.pattern.pattern
+        yield f"- {symptom.program}: `` {pattern} `` ([source]({symptom.source})). {symptom.means}"
+    yield ""
+
+
+def _sources(said: list[Seen]) -> Iterator[str]:
+    sources: dict[Any, None] = {each: None for finding, _ in said for each in finding.sources}
+    if not sources:
+        return
+    yield "## Documents\n"
+    for each in sources:
+        yield f"- [{each}]({each.url})" if each.url else f"- {each}"
+    yield ""
