@@ -24,6 +24,7 @@ _ABSENT = (
 )
 
 Requirement = Callable[[Case], "Finding | None"]
+Text = str | Callable[[Case], str]  # text of a finding, or a function that returns it
 
 
 class _Explained(Protocol):
@@ -40,9 +41,9 @@ def reason(fact: Callable[[Machine], _Explained]) -> Callable[[Case], str]:
 
 def readable(
     why: Callable[[Case], str],
-    found: str,
+    found: Text,
     *,
-    needed: str = "",
+    needed: Text = "",
     remedy: Iterable[str] = (),
     sources: Iterable[Source] = (),
 ) -> Requirement:
@@ -57,10 +58,16 @@ def readable(
     def missing(case: Case) -> Finding | None:
         if not (because := why(case)):
             return None
-        said = finding.sentence(because)
-        return finding.unknown(found, needed=needed, why=said, remedy=remedy, sources=sources)
+        return finding.unknown(
+            _text(found, case), needed=_text(needed, case), why=finding.sentence(because),
+            remedy=remedy, sources=sources,
+        )  # fmt: skip
 
     return missing
+
+
+def _text(text: Text, case: Case) -> str:
+    return text if isinstance(text, str) else text(case)
 
 
 def applies(

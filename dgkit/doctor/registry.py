@@ -8,10 +8,11 @@ from importlib import import_module
 
 import msgspec
 
-from .finding import Finding
+from .finding import Finding, Verdict
 from .goals import ALL, Goal
 from .machine import Case
 from .prerequisites import Requirement
+from .references import Source
 
 # Each family is a module of `checks`, in the order in which findings are listed.
 FAMILIES = (
@@ -34,6 +35,8 @@ class Check(msgspec.Struct, frozen=True):
         family: Module of `checks` that contains it.
         goals: Goals that the check counts for.
         sides: Sides on which it runs, "host" or "dpu"; a check of "pair" runs once, for both sides.
+        needed: What its findings need, except those that say so themselves or do not apply.
+        sources: Sources of its findings, with the same exceptions.
         requires: Requirements, in order; the first unmet requirement provides the finding.
     """
 
@@ -44,15 +47,21 @@ class Check(msgspec.Struct, frozen=True):
     family: str
     goals: frozenset[Goal]
     sides: tuple[str, ...]
+    needed: str = ""
+    sources: tuple[Source, ...] = ()
     requires: tuple[Requirement, ...] = ()
 
     def findings(self, case: Case) -> Iterator[Finding]:
         """Yield the finding of the first unmet requirement, or else those of the check."""
-        for requirement in self.requires:
-            if (missing := requirement(case)) is not None:
-                yield missing
-                return
-        yield from self.judge(case)
+        unmet = (requirement(case) for requirement in self.requires)
+        missing = next((found for found in unmet if found is not None), None)
+        yield from map(self._complete, self.judge(case) if missing is None else [missing])
+
+    def _complete(self, found: Finding) -> Finding:
+        if found.verdict is Verdict.NOT_APPLICABLE:
+            return found
+        needed, sources = found.needed or self.needed, found.sources or self.sources
+        return msgspec.structs.replace(found, needed=needed, sources=sources)
 
 
 _CHECKS: dict[str, Check] = {}
@@ -65,6 +74,8 @@ def check(
     asks: str,
     goals: Collection[Goal] = ALL,
     sides: tuple[str, ...] = ("host", "dpu"),
+    needed: str = "",
+    sources: Iterable[Source] = (),
     requires: Iterable[Requirement] = (),
 ) -> Callable[[Judge], Judge]:
     """Register the decorated function as a check; the arguments are those of `Check`.
@@ -76,8 +87,9 @@ def check(
     def add(judge: Judge) -> Judge:
         family = judge.__module__.rpartition(".")[2]
         registered = Check(
-            name, title, asks, judge, family, frozenset(goals), sides, tuple(requires)
-        )
+            name, title, asks, judge, family, frozenset(goals), sides,
+            needed=needed, sources=tuple(sources), requires=tuple(requires),
+        )  # fmt: skip
         if _CHECKS.setdefault(name, registered).judge is not judge:
             raise ValueError(f"there are two checks called {name}")
         return judge

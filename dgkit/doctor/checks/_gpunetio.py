@@ -12,7 +12,7 @@ from ..facts.doca import doca
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
-from ..prerequisites import missing_device, pci_unread
+from ..prerequisites import Requirement, missing_device, pci_unread, readable, reason
 
 INSTALL = references.GPUNETIO("Installation and Setup")
 _CUDA = references.GPUNETIO("CUDA Dependency")
@@ -77,12 +77,16 @@ def missing_card(case: Case) -> Finding | None:
     return None if has_nic else missing_device(case.machine, "no NVIDIA NIC")
 
 
+def part_needs(part: Part) -> tuple[Requirement, ...]:
+    """Return the requirements of the check of a part."""
+    source = references.GPUNETIO(f"GPUNetIO {part.name}")
+    return missing_card, readable(reason(doca), "DOCA not read", sources=[source])
+
+
 def judge_part(case: Case, part: Part) -> Finding:
     """Return the finding on whether programs that use a part can be built here."""
     source = references.GPUNETIO(f"GPUNetIO {part.name}")
     installed = case.machine.know(doca)
-    if installed.why:
-        return finding.unknown("DOCA not read", why=installed.why, sources=[source])
     wanted = (("gpunetio",), *part.libraries)
     missing = [names[0] for names in wanted if not installed.parts.intersection(names)]
     needed = ", ".join(f"doca-{names[0]}" for names in wanted)

@@ -43,6 +43,7 @@ _DISAGREE = (
     "PCIe Access Control Services",
     asks="Does a bridge between GPU and NIC redirect their traffic to the CPU?",
     goals=WITH_PEERS,
+    needed=_NEEDED,
     requires=[
         *GPU_AND_PEER,
         applies(
@@ -103,19 +104,18 @@ def _judge(machine: Machine, alike: list[Bridge], below_cpu: bool) -> Finding:
     if first.why:
         lines = [f"sudo lspci -s {name} -vvv | grep ACSCtl" for name in names[:8]]
         return finding.unknown(
-            "needs root", needed=_NEEDED, subject=subject, why=f"{first.why}.",
+            "needs root", subject=subject, why=f"{first.why}.",
             remedy=[*_where(machine), _AS_ROOT, *lines], sources=[_GUIDE],
         )  # fmt: skip
     if not _REDIRECT & set(first.on):
         bits = " ".join(f"{bit}+" for bit in first.on) or "all off"
         why = "These bits check and block, but redirect no peer-to-peer traffic to the CPU."
         return finding.ok(
-            "no ACS" if first.acs is None else bits,
-            needed=_NEEDED, subject=subject, why=why if first.on else "", sources=[_GUIDE, _LINUX],
+            "no ACS" if first.acs is None else bits, subject=subject, why=why if first.on else "",
+            sources=[_GUIDE, _LINUX],
         )  # fmt: skip
     return finding.warn(
         " ".join(f"{bit}+" for bit in first.on),
-        needed=_NEEDED,
         subject=subject,
         why=_why(below_cpu),
         remedy=_remedy(machine, names),

@@ -43,6 +43,7 @@ def _mib(size: int) -> str:
     asks="Is BAR1 large enough for the memory that is exported at once, and enough of it free?",
     goals=WITH_GPU,
     sides=("host",),
+    sources=_SOURCE,
     requires=[gpu_present],
 )
 def _bar1_size(case: Case) -> Iterator[Finding]:
@@ -57,19 +58,17 @@ def _bar1_size(case: Case) -> Iterator[Finding]:
         if total < case.size or (total <= _SMALL and left < case.size):
             why = f"Other devices can map at most {_mib(left)}: the driver keeps a part."
             do = [*_enlarge(case.machine, gpu), f"# Or export less than {_mib(left)} at once."]
-            return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
+            return finding.fail(found, needed=needed, why=why, remedy=do)
         if left < case.size:
             why = "Other programs have GPU memory mapped for devices, until they end."
             do = ["nvidia-smi", f"# End them, or export less than {_mib(left)} at once."]
-            return finding.fail(found, needed=needed, why=why, remedy=do, sources=_SOURCE)
+            return finding.fail(found, needed=needed, why=why, remedy=do)
         if total <= _SMALL:
             why = "Enough now, but all exported memory together must fit into it."
             if not _can_grow(case.machine, gpu):
-                return finding.ok(found, needed=needed, why=why, sources=_SOURCE)
-            return finding.warn(
-                found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu), sources=_SOURCE
-            )
-        return finding.ok(found, needed=needed, sources=_SOURCE)
+                return finding.ok(found, needed=needed, why=why)
+            return finding.warn(found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu))
+        return finding.ok(found, needed=needed)
 
     yield from per_gpu(case.machine, judge)
 
@@ -96,7 +95,7 @@ def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
     reason = machine.know(smi).why or "nvidia-smi prints N/A"
     why = f"{reason}, and the PCI device's file `resource` has no size."
     ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
-    return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
+    return finding.unknown("?", needed=needed, why=why, remedy=ask)
 
 
 @check(
@@ -105,6 +104,8 @@ def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
     asks="Is BAR1 as large as the GPU's memory, or can it be enlarged?",
     goals=WITH_GPU,
     sides=("host",),
+    sources=_SOURCE,
+    needed="all of the memory",
     requires=[gpu_present],
 )
 def _bar1_resizable(case: Case) -> Iterator[Finding]:
@@ -119,7 +120,7 @@ def _bar1_resizable(case: Case) -> Iterator[Finding]:
             return _unknown_size(machine, gpu, bars)
         found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
         if gpu.bar1_total >= gpu.memory:
-            return finding.ok(found, needed="all of the memory", sources=_SOURCE)
+            return finding.ok(found)
         return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
 
     yield from per_gpu(case.machine, judge)
@@ -127,29 +128,28 @@ def _bar1_resizable(case: Case) -> Iterator[Finding]:
 
 def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:
     """Return the finding if the driver reports no sizes, from the PCI capability alone."""
-    needed = "all of the memory"
     if bars and all(bar.size == max(bar.sizes, default=0) for bar in bars):
-        return finding.ok("at its largest", needed=needed, sources=_SOURCE)
+        return finding.ok("at its largest")
     what = "memory" if gpu.bar1_total is not None else "BAR1"
     why = f"The size of {'the GPU memory' if what == 'memory' else what} is not known."
     ask = smi_command(machine, "nvidia-smi -q -d MEMORY")
-    return finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCE)
+    return finding.unknown("?", why=why, remedy=ask)
 
 
 def _too_small(machine: Machine, gpu: Gpu, found: str, bars: list[Bar], *, known: bool) -> Finding:
     """Return a warning if BAR1 can become larger, else OK, as bar1-size judges the size itself."""
-    needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
+    _needed, most = "all of the memory", max((n for bar in bars for n in bar.sizes), default=0)
     sources = [*_SOURCE, references.OPEN_MODULES("kernel-open/nvidia/nv-reg.h")]
     fits = "Memory that is exported at once must fit into BAR1."
     if most > (gpu.bar1_total or 0):
         why = f"The GPU supports a BAR1 of {size_text(most)}; the BIOS assigned less. {fits}"
         write = f"echo '{_BY_DRIVER}' | sudo tee /etc/modprobe.d/nvidia-bar.conf"
         remedy = [write, initramfs(machine), *_BIOS]  # the BIOS last, as it needs a restart
-        return finding.warn(found, needed=needed, why=why, remedy=remedy, sources=sources)
+        return finding.warn(found, why=why, remedy=remedy, sources=sources)
     if known and not bars:
         why = "The GPU's BAR1 has a fixed size, unless its firmware has another mode."
     elif known:
         why = "It is the largest that the GPU supports."
     else:
         why = "Only root can read whether the GPU supports more."
-    return finding.ok(found, needed=needed, why=f"{why} {fits}", sources=sources)
+    return finding.ok(found, why=f"{why} {fits}", sources=sources)

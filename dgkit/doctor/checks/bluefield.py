@@ -250,11 +250,10 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
     asks="Does the Arm side see the host's functions?",
     goals=BY_ARM,
     sides=("dpu",),
+    sources=[references.REPRESENTORS()],
     requires=[
         readable(
-            lambda case: case.machine.read.names("/sys/class/net").unread,
-            "interfaces not read",
-            sources=[references.REPRESENTORS()],
+            lambda case: case.machine.read.names("/sys/class/net").unread, "interfaces not read"
         )
     ],
 )
@@ -262,7 +261,7 @@ def _bluefield_representors(case: Case) -> Iterator[Finding]:
     ports = case.machine.know(bluefield.representors)
     found = ", ".join(port.net for port in ports[:5]) or "none"
     if any(port.host for port in ports):
-        yield finding.ok(found, needed="pf0hpf", sources=[references.REPRESENTORS()])
+        yield finding.ok(found, needed="pf0hpf")
         return
     cards = case.machine.know(bluefield.cards)
     address = cards[0].address if cards else "0000:03:00.0"
@@ -275,13 +274,17 @@ def _bluefield_representors(case: Case) -> Iterator[Finding]:
             f"sudo devlink dev eswitch show pci/{address}",
             f"sudo devlink dev eswitch set pci/{address} mode switchdev",
         ],
-        sources=[references.REPRESENTORS()],
     )
 
 
 def _tmfifo_unread(case: Case) -> str:
     found = case.machine.know(bluefield.tmfifo)
-    return "" if found.nets else found.why
+    return found.why if found.addresses is None or not found.nets else ""
+
+
+def _tmfifo_text(case: Case) -> str:
+    nets = case.machine.know(bluefield.tmfifo).nets
+    return f"{nets[0]}, address not read" if nets else "interfaces not read"
 
 
 @check(
@@ -289,12 +292,13 @@ def _tmfifo_unread(case: Case) -> str:
     "Network to the Arm cores",
     asks="Do host and Arm cores have the network over rshim, with its usual addresses?",
     goals=BY_ARM,
+    sources=[references.RSHIM("tmfifo_net0")],
     requires=[
         device(
             lambda case: case.machine.know(side) == "dpu" or case.machine.know(bluefield.cards),
             _NO_BLUEFIELD,
         ),
-        readable(_tmfifo_unread, "interfaces not read", sources=[references.RSHIM("tmfifo_net0")]),
+        readable(_tmfifo_unread, _tmfifo_text),
     ],
 )
 def _bluefield_tmfifo(case: Case) -> Iterator[Finding]:
@@ -319,7 +323,6 @@ def _no_network(case: Case, arm: bool) -> Finding:
         needed="tmfifo_net0",
         why=why,
         remedy=remedy,
-        sources=[references.RSHIM("tmfifo_net0")],
     )
 
 
@@ -333,12 +336,10 @@ _RSHIM_WITHOUT_DEVICE = (
 
 
 def _judge_address(found: Tmfifo, usual: str) -> Finding:
-    name, source = found.nets[0], references.RSHIM("tmfifo_net0")
-    if found.addresses is None:
-        return finding.unknown(f"{name}, address not read", why=found.why, sources=[source])
+    name = found.nets[0]
     if found.addresses:
         addresses = ", ".join(found.addresses[:2])
-        return finding.ok(f"{name} {addresses}", needed=usual, sources=[source])
+        return finding.ok(f"{name} {addresses}", needed=usual)
     return finding.warn(
         f"{name} without an address",
         needed=usual,
@@ -347,7 +348,6 @@ def _judge_address(found: Tmfifo, usual: str) -> Finding:
             f"sudo ip addr add {usual} dev {shlex.quote(name)}",
             f"sudo ip link set {shlex.quote(name)} up",
         ],
-        sources=[source],
     )
 
 

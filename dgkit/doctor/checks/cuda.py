@@ -66,12 +66,12 @@ def _not_queried(case: Case) -> str:
     asks="Does CUDA start, and is it new enough for dgkit and for GPUNetIO?",
     goals=ANY_GPU,
     sides=_HOST,
+    sources=[_TABLE],
+    needed="12.0",
     requires=[
         gpu_present,
         driver_loaded,
-        readable(
-            _not_queried, "not queried", needed="12.0", remedy=["nvidia-smi"], sources=[_RESULTS]
-        ),
+        readable(_not_queried, "not queried", remedy=["nvidia-smi"], sources=[_RESULTS]),
     ],
 )
 def _cuda_driver(case: Case) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def _cuda_driver(case: Case) -> Iterator[Finding]:
         if case.machine.know(container).engine:
             do = with_devices(case.machine, gpu=True)
         why = f"CUDA's library libcuda.so.1 cannot be loaded ({known.why})."
-        yield finding.fail("no libcuda", needed="12.0", why=why, remedy=do, sources=[_TABLE])
+        yield finding.fail("no libcuda", why=why, remedy=do)
     else:
         yield _version(known, case)
 
@@ -164,11 +164,11 @@ def _version(known: Cuda, case: Case) -> Finding:
     if known.version < (12, 0):
         why = "dgkit's CUDA libraries and GPUNetIO require CUDA 12 or newer."
         if case.goal is not Goal.GPUNETIO:  # other programs work with the installed version
-            return finding.ok(found, needed="12.0 for dgkit", why=why, sources=[_TABLE])
+            return finding.ok(found, needed="12.0 for dgkit", why=why)
         remedy = install_driver(machine)
-        return finding.fail(found, needed="12.0", why=why, remedy=remedy, sources=[_TABLE])
+        return finding.fail(found, why=why, remedy=remedy)
     why = "" if known.by == "CUDA" else f"CUDA itself was not queried: {known.why}."
-    return finding.ok(found, needed="12.0", why=why, sources=[_TABLE])
+    return finding.ok(found, why=why)
 
 
 def _not_probed(case: Case, *, late: bool) -> str:
@@ -187,18 +187,15 @@ def _starts(case: Case) -> bool:
     asks="Can CUDA create a context on each GPU, without which no memory of it can be used?",
     goals=ANY_GPU,
     sides=_HOST,
+    sources=[_CONTEXTS],
+    needed="one",
     requires=[
         gpu_present,
         driver_loaded,
         applies(_starts, "CUDA does not start: see cuda-driver"),
         applies(lambda case: not case.machine.read.probe("context").absent, "not probed"),
-        readable(
-            partial(_not_probed, late=True),
-            "not created in time",
-            needed="one",
-            sources=[_CONTEXTS],
-        ),
-        readable(partial(_not_probed, late=False), "not probed", needed="one", sources=[_CONTEXTS]),
+        readable(partial(_not_probed, late=True), "not created in time"),
+        readable(partial(_not_probed, late=False), "not probed"),
     ],
 )
 def _cuda_context(case: Case) -> Iterator[Finding]:
@@ -222,34 +219,26 @@ def _not_listed(machine: Machine) -> str:
 def _judge_context(machine: Machine, gpu: Gpu, created: Context | None) -> Finding:
     if created is None or created.code is None:
         why = finding.sentence((created and created.why) or _not_listed(machine))
-        return finding.unknown(
-            "not created", needed="one", why=why, remedy=["nvidia-smi"], sources=[_CONTEXTS]
-        )
+        return finding.unknown("not created", why=why, remedy=["nvidia-smi"])
     if created.code == 0:
-        return finding.ok("created", needed="one", sources=[_CONTEXTS])
+        return finding.ok("created")
     name = created.error or f"error {created.code}"
     listed = (one for one in machine.know(smi).gpus if one.address == gpu.address)
     mode = next((one.value("Compute Mode") for one in listed), "")
     if created.code == _UNAVAILABLE and mode.startswith("Exclusive"):
         why = f"The GPU's mode is {mode}, and a process uses it: a second one gets no context."
         remedy = ["nvidia-smi", "# End that process, use MPS, or allow several: nvidia-smi -c 0"]
-        return finding.warn(
-            f"in use, {mode}", needed="one", why=why, remedy=remedy, sources=[_CONTEXTS]
-        )
+        return finding.warn(f"in use, {mode}", why=why, remedy=remedy)
     if created.code == _OUT_OF_MEMORY:
         why = "No memory of the GPU is left for a context."
         remedy = ["nvidia-smi", "# End the processes that hold its memory."]
-        return finding.warn(
-            "GPU memory is full", needed="one", why=why, remedy=remedy, sources=[_CONTEXTS]
-        )
+        return finding.warn("GPU memory is full", why=why, remedy=remedy)
     if coherent.smmu_passthrough(machine):
         why = "The SMMU is in passthrough, which CUDA cannot use on this GPU before Linux 6.11."
-        return finding.fail(
-            name, needed="one", why=why, remedy=["dgkit doctor iommu"], sources=[_CONTEXTS]
-        )
+        return finding.fail(name, why=why, remedy=["dgkit doctor iommu"])
     why = "CUDA starts, but cannot use this GPU."
     remedy = ["nvidia-smi", "sudo dmesg | grep -i -e nvrm -e xid"]
-    return finding.fail(name, needed="one", why=why, remedy=remedy, sources=[_CONTEXTS])
+    return finding.fail(name, why=why, remedy=remedy)
 
 
 def _toolkit_unread(case: Case) -> str:
@@ -263,19 +252,14 @@ def _toolkit_unread(case: Case) -> str:
     asks="Is there a CUDA toolkit that can build GPUNetIO programs?",
     goals=WITH_GPU,
     sides=_HOST,
+    sources=[_DEPENDENCY],
     requires=[
         gpu_present,
         applies(
             lambda case: case.goal is Goal.GPUNETIO or case.machine.know(cuda.toolkits).version,
             "not installed, not needed",
         ),
-        readable(
-            _toolkit_unread,
-            "not read",
-            needed="13.0",
-            remedy=["nvcc --version"],
-            sources=[_DEPENDENCY],
-        ),
+        readable(_toolkit_unread, "not read", needed="13.0", remedy=["nvcc --version"]),
     ],
 )
 def _cuda_toolkit(case: Case) -> Iterator[Finding]:
@@ -287,7 +271,7 @@ def _cuda_toolkit(case: Case) -> Iterator[Finding]:
         why = "There is no nvcc, and GPUNetIO's device functions are compiled with the program."
         remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
         why += " Programs that are already built need none."
-        yield finding.warn("none", needed="13.0", why=why, remedy=remedy, sources=[_DEPENDENCY])
+        yield finding.warn("none", needed="13.0", why=why, remedy=remedy)
 
 
 _FLOORS = (
@@ -309,17 +293,15 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
         remedy = install_driver(machine)
         return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):
-        return finding.ok(found, needed=needed, sources=[_DEPENDENCY])
+        return finding.ok(found, needed=needed)
     remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version < (12, 0):
         why = "GPUNetIO's headers need CUDA 12 or newer."
-        return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY])
+        return finding.fail(found, needed=needed, why=why, remedy=remedy)
     why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
     if known.version < (12, 6):
         why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
-    return finding.warn(
-        found, needed=needed, why=why, remedy=remedy, sources=[_DEPENDENCY], disagree=_FLOORS
-    )
+    return finding.warn(found, needed=needed, why=why, remedy=remedy, disagree=_FLOORS)
 
 
 # Minimum versions in the extras cuda12 and cuda13 of dgkit.
@@ -345,10 +327,11 @@ def _libraries_unread(case: Case) -> str:
     asks="Are CuPy and cuda-core installed, which dgkit allocates GPU memory with?",
     goals=[Goal.ARM_DMA, Goal.RDMA],
     sides=_HOST,
+    sources=[_TABLE],
     requires=[
         gpu_present,
         driver_loaded,
-        readable(_libraries_unread, "not read", remedy=["dgkit info"], sources=[_TABLE]),
+        readable(_libraries_unread, "not read", remedy=["dgkit info"]),
     ],
 )
 def _cuda_python(case: Case) -> Iterator[Finding]:
@@ -357,7 +340,6 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     assert isinstance(listed, dict)
     known = case.machine.know(cuda.cuda)
     remedy = install_dgkit(f".[cuda{13 if known.version >= (13,) else 12}]")
-    source = [_TABLE]
     found = ", ".join(f"{name} {listed.get(name, 'missing')}" for name in _LEAST)
     needed = "CuPy 13.6, cuda-core 1.2"
     why = _wrong_versions(listed, known.version)
@@ -371,9 +353,9 @@ def _cuda_python(case: Case) -> Iterator[Finding]:
     if why:
         if () < known.version < (12, 0):
             remedy = []  # do not replace a driver only for dgkit: other programs may need it
-        yield finding.fail(found, needed=needed, why=why, remedy=remedy, sources=source)
+        yield finding.fail(found, needed=needed, why=why, remedy=remedy)
     else:
-        yield finding.ok(found, needed=needed, sources=source)
+        yield finding.ok(found, needed=needed)
 
 
 def _wrong_versions(listed: dict[str, object], supported: tuple[int, ...]) -> str:

@@ -55,12 +55,12 @@ def _info_unread(machine: Machine) -> str:
     "dgkit-core",
     "dgkit's core",
     asks="Does the C core of dgkit load?",
+    sources=[_START],
     requires=[
         readable(
             lambda case: "" if _core(case.machine) else _info_unread(case.machine),
             "not read",
             remedy=_INFO,
-            sources=[_START],
         )
     ],
 )
@@ -70,14 +70,13 @@ def _dgkit_core(case: Case) -> Iterator[Finding]:
     loaded, package = core
     found = f"dgkit {package.get('dgkit', '?')}, Python {package.get('python', '?')}"
     if loaded.get("loaded"):
-        yield finding.ok(found, sources=[_START])
+        yield finding.ok(found)
         return
     yield finding.fail(
         f"{found}: does not load",
         needed="the C core",
         why=f"Nothing of dgkit works without it: {loaded.get('why', '')}",
         remedy=["# in dgkit's folder:", ".venv/bin/pip install --force-reinstall ."],
-        sources=[_START],
     )
 
 
@@ -177,10 +176,10 @@ def _packages_unread(case: Case) -> str:
     "For notebooks",
     asks="Are the packages installed that panels and plots in a notebook need?",
     sides=("host",),
-    requires=[readable(_packages_unread, "not read", remedy=["pip list"], sources=[_NOTEBOOK])],
+    sources=[_NOTEBOOK],
+    requires=[readable(_packages_unread, "not read", remedy=["pip list"])],
 )
 def _dgkit_extras(case: Case) -> Iterator[Finding]:
-    source = [_NOTEBOOK]
     packages = case.machine.read.ask("packages").data
     # an older recording may lack packages that were added to LAB later
     asked = [name for name in LAB if name in packages] or list(LAB)
@@ -189,7 +188,7 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
     missing = [name for name in asked if name not in versions]
     if not old and not missing:
         found = f"JupyterLab {versions['jupyterlab']}, bokeh {versions['bokeh']}"
-        yield finding.ok(found, sources=source)
+        yield finding.ok(found)
     elif not versions and case.goal is not Goal.LAPTOP:
         yield finding.n_a("none: not for notebooks")
     else:
@@ -202,5 +201,4 @@ def _dgkit_extras(case: Case) -> Iterator[Finding]:
             needed=", ".join(LAB) if len(missing) == len(asked) else names or least,
             why=f"{why}Panels, plots and `dgkit lab` need them.",
             remedy=install_dgkit(".[lab]"),
-            sources=source,
         )

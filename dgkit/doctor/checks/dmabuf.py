@@ -35,6 +35,8 @@ _KERNELS = (
     asks="Does CUDA export GPU memory as a dma-buf?",
     goals=WITH_GPU,
     sides=_HOST,
+    sources=_SOURCES,
+    needed="yes",
     requires=[gpu_present, driver_loaded],
 )
 def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
@@ -50,7 +52,7 @@ def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
             why = (
                 "" if dma_buf.reported else f"CUDA was not queried; it follows from: {dma_buf.why}."
             )
-            return finding.ok(found, needed="yes", why=why, sources=_SOURCES, disagree=both)
+            return finding.ok(found, why=why, disagree=both)
         if not pairs.peers(machine, case.goal):
             return missing_device(machine, "no NIC or DPU that would use it")
         return _no_dma_buf(dma_buf, machine, gpu)
@@ -61,11 +63,7 @@ def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
 def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:
     why = machine.know(cuda.cuda).why
     return finding.unknown(
-        "?",
-        needed="yes",
-        why=f"{dma_buf.why}{f' ({why})' if why else ''}.",
-        remedy=["dgkit info"],
-        sources=_SOURCES,
+        "?", why=f"{dma_buf.why}{f' ({why})' if why else ''}.", remedy=["dgkit info"]
     )
 
 
@@ -88,10 +86,8 @@ def _no_dma_buf(dma_buf: DmaBuf, machine: Machine, gpu: Gpu) -> Finding:
     make = finding.fail if direct and unusable else finding.warn
     return make(
         "no, according to CUDA" if dma_buf.reported else "not expected",
-        needed="yes",
         why=f"{finding.sentence(cause)} {instead if direct else 'Use pinned memory instead.'}",
         remedy=_remedy(machine, peermem=direct and peermem in ("loadable", "unregistered")),
-        sources=_SOURCES,
     )
 
 

@@ -16,7 +16,7 @@ from ..facts.versions import Version, version
 from ..finding import Finding, Verdict
 from ..goals import BY_ARM, WITH_CARD, WITH_GPU, Goal
 from ..machine import Case
-from ..prerequisites import applies, device, missing_device, readable
+from ..prerequisites import applies, device, missing_device, readable, reason
 from ..registry import check
 from . import _link_type
 from ._gpunetio import (
@@ -28,6 +28,7 @@ from ._gpunetio import (
     install_commands,
     judge_part,
     missing_card,
+    part_needs,
 )
 
 _PROVIDER = version(2, 5)  # oldest that dgkit's provider loads: native/src/providers/doca_api.c
@@ -104,20 +105,29 @@ def _doca_version(case: Case) -> Iterator[Finding]:
         yield finding.ok(text, needed="2.5", why=why, sources=[source], disagree=disagree)
 
 
+def _needed_libraries(case: Case) -> list[str]:
+    return [f"libdoca_{part}" for part in _PARTS[case.goal]]
+
+
 @check(
     "doca-libraries",
     "DOCA libraries",
     asks="Does the dynamic loader find the DOCA libraries, and are they NVIDIA's?",
     goals=BY_ARM | {Goal.GPUNETIO},
-    requires=[_ON_HOST, missing_card],
+    sources=[INSTALL],
+    requires=[
+        _ON_HOST,
+        missing_card,
+        readable(
+            reason(versions.libraries),
+            "not read",
+            needed=lambda case: ", ".join(_needed_libraries(case)),
+        ),
+    ],
 )
 def _doca_libraries(case: Case) -> Iterator[Finding]:
     known = case.machine.know(versions.libraries)
-    names = [f"libdoca_{part}" for part in _PARTS[case.goal]]
-    needed = ", ".join(names)
-    if known.why:
-        yield finding.unknown("not read", needed=needed, why=known.why, sources=[INSTALL])
-        return
+    names = _needed_libraries(case)
     missing = [name for name in names if name not in known.files]
     if missing:
         yield _missing(case, missing, known.whys.get(missing[0], ""))
@@ -127,12 +137,11 @@ def _doca_libraries(case: Case) -> Iterator[Finding]:
             needed="NVIDIA's libdoca_common",
             why=f"The loader finds softdoca in {soft}, which copies in software and uses no card.",
             remedy=["unset LD_LIBRARY_PATH  # or take softdoca's folder out of it"],
-            sources=[INSTALL],
         )
     else:
         found = known.version("libdoca_common")
         text = f"{len(names)} libraries{f', {found}' if found else ''}"
-        yield finding.ok(text, needed=needed, sources=[INSTALL])
+        yield finding.ok(text, needed=", ".join(names))
 
 
 def _softdoca(case: Case, path: str) -> str:
@@ -153,11 +162,7 @@ def _missing(case: Case, missing: list[str], why: str) -> Finding:
         text = "dgkit's provider doca and all DOCA programs need it."
         remedy = install_commands(case)
     return finding.fail(
-        f"no {missing[0]}",
-        needed=", ".join(missing),
-        why=f"{text} {why}".strip(),
-        remedy=remedy,
-        sources=[INSTALL],
+        f"no {missing[0]}", needed=", ".join(missing), why=f"{text} {why}".strip(), remedy=remedy
     )
 
 
@@ -300,7 +305,7 @@ def _newer_verbs(case: Case) -> list[str]:
     asks="Are the needs of GPUNetIO Ethernet met: DOCA Ethernet, DOCA Flow and Ethernet ports?",
     goals={Goal.GPUNETIO},
     sides=("host",),
-    requires=[missing_card],
+    requires=part_needs(ETHERNET),
 )
 def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     found = judge_part(case, ETHERNET)
@@ -320,7 +325,7 @@ def _gpunetio_ethernet(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO RDMA met: DOCA RDMA, the static library and CUDA 13.0?",
     goals={Goal.GPUNETIO},
     sides=("host",),
-    requires=[missing_card],
+    requires=part_needs(RDMA),
 )
 def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
     yield judge_part(case, RDMA)
@@ -332,7 +337,7 @@ def _gpunetio_rdma(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO Verbs met: DOCA RDMA Verbs and its headers?",
     goals={Goal.GPUNETIO},
     sides=("host",),
-    requires=[missing_card],
+    requires=part_needs(VERBS),
 )
 def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
     yield judge_part(case, VERBS)
@@ -344,7 +349,7 @@ def _gpunetio_verbs(case: Case) -> Iterator[Finding]:
     asks="Are the needs of GPUNetIO DMA met: DOCA DMA, the static library and CUDA 13.0?",
     goals={Goal.GPUNETIO},
     sides=("host",),
-    requires=[missing_card],
+    requires=part_needs(DMA),
 )
 def _gpunetio_dma(case: Case) -> Iterator[Finding]:
     yield judge_part(case, DMA)

@@ -48,15 +48,8 @@ def _gpus_unread(case: Case) -> str:
     asks="Is there an NVIDIA GPU in this machine?",
     goals=ANY_GPU,
     sides=_HOST,
-    requires=[
-        readable(
-            _gpus_unread,
-            "not read",
-            needed="one or more",
-            remedy=["lspci -d 10de:"],
-            sources=[_OVERVIEW],
-        )
-    ],
+    needed="one or more",
+    requires=[readable(_gpus_unread, "not read", remedy=["lspci -d 10de:"], sources=[_OVERVIEW])],
 )
 def _gpu_present(case: Case) -> Iterator[Finding]:
     source = _OVERVIEW
@@ -65,7 +58,7 @@ def _gpu_present(case: Case) -> Iterator[Finding]:
         return
     remedy = ["lspci -d 10de:", "# Without a GPU: dgkit doctor --goal laptop"]
     why = _why_no_gpu(case.machine)
-    yield finding.fail(NO_GPU, needed="one or more", why=why, remedy=remedy, sources=[source])
+    yield finding.fail(NO_GPU, why=why, remedy=remedy, sources=[source])
 
 
 def _why_no_gpu(machine: Machine) -> str:
@@ -87,16 +80,15 @@ def _present(machine: Machine, source: list[references.Source]) -> Finding:
     names = sorted({gpu.name or gpu.address for gpu in used})
     text = ("" if len(used) == 1 else f"{len(used)} x ") + ", ".join(names)
     if len(used) == len(found):
-        return finding.ok(text, needed="one or more", sources=source)
+        return finding.ok(text, sources=source)
     hidden = [gpu.address for gpu in found if gpu not in used]
     others, devices = ", ".join(hidden), machine.know(pci.tree).devices
     given = all(at in devices and devices[at].driver == "vfio-pci" for at in hidden)
     if given or machine.know(container).engine:
         why = f"{others}: not for this container." if not given else f"{others}: for guests (VFIO)."
-        return finding.ok(f"{text}, of {len(found)}", needed="one or more", why=why, sources=source)
+        return finding.ok(f"{text}, of {len(found)}", why=why, sources=source)
     return finding.warn(
         f"{text}, of {len(found)}",
-        needed="one or more",
         why=f"nvidia-smi does not list {others}: another driver holds it, or it does not answer "
         "any more.",
         remedy=["nvidia-smi -L", "sudo dmesg | grep -i xid"],
@@ -120,6 +112,8 @@ def _gpu(case: Case) -> Finding | None:
     asks="Is NVIDIA's kernel driver loaded, and do its libraries and device files work?",
     goals=ANY_GPU,
     sides=_HOST,
+    sources=[MODULES],
+    needed="loaded",
     requires=[_gpu],
 )
 def _driver_loaded(case: Case) -> Iterator[Finding]:
@@ -134,24 +128,18 @@ def _driver_loaded(case: Case) -> Iterator[Finding]:
             remedy = ("# Start a new container.", *with_devices(case.machine, gpu=True))
         why = f"{why} nvidia-smi: {nvidia_smi.why.rstrip('.')}."
         source = [references.NVIDIA_SMI()]
-        yield finding.fail(found, needed="loaded", why=why, remedy=remedy, sources=source)
+        yield finding.fail(found, why=why, remedy=remedy, sources=source)
     elif _lacks_device_files(case.machine):
         why = "Programs access the GPU through /dev/nvidia0 and /dev/nvidiactl, which are missing."
         do = ["sudo nvidia-modprobe -c 0 -u"]
         if case.machine.know(container).engine:
             do = with_devices(case.machine, gpu=True)
-        yield finding.fail(
-            "no device files", needed="loaded", why=why, remedy=do, sources=[MODULES]
-        )
+        yield finding.fail("no device files", why=why, remedy=do)
     elif driver.loaded is None and not nvidia_smi.driver:
-        yield finding.unknown(
-            "?", needed="loaded", why=f"{driver.why}.", remedy=["nvidia-smi"], sources=[MODULES]
-        )
+        yield finding.unknown("?", why=f"{driver.why}.", remedy=["nvidia-smi"])
     else:
         version = driver.version or nvidia_smi.driver or "version not known"
-        yield _restricted(case.machine) or finding.ok(
-            f"{version}, loaded", needed="loaded", sources=[MODULES]
-        )
+        yield _restricted(case.machine) or finding.ok(f"{version}, loaded")
 
 
 def _unsupported(machine: Machine, driver: Driver) -> tuple[str, str, tuple[str, ...]] | None:
@@ -209,7 +197,6 @@ def _restricted(machine: Machine) -> Finding | None:
         needed="0666, or the group",
         why=f"Only root and the group {group} may open /dev/nvidia*.",
         remedy=[f"sudo usermod -aG $(getent group {group} | cut -d: -f1) $USER"],
-        sources=[MODULES],
     )
 
 
@@ -224,15 +211,15 @@ def _flavour_unread(case: Case) -> str:
     asks="Are the open kernel modules installed, which dma-buf needs?",
     goals=WITH_GPU,
     sides=_HOST,
+    sources=[_INSTALL],
+    needed="open",
     requires=[
         gpu_present,
         driver_loaded,
         readable(
             _flavour_unread,
             "open or closed: not known",
-            needed="open",
             remedy=["cat /proc/driver/nvidia/version", "modinfo -F license nvidia"],
-            sources=[_INSTALL],
         ),
     ],
 )
@@ -240,7 +227,7 @@ def _driver_flavour(case: Case) -> Iterator[Finding]:
     machine = case.machine
     driver = machine.know(nvidia_proc.driver)
     if driver.flavour == "open":
-        yield finding.ok(f"open, {driver.version}", needed="open", sources=[_INSTALL])
+        yield finding.ok(f"open, {driver.version}")
     elif len(machine.know(gpudirect.before_turing)) == len(machine.know(gpus.gpus)):
         why = "The open modules support no GPU before Turing: use nvidia-peermem with the closed "
         why += f"ones, whose last branch for it is {gpudirect.last_branch(machine) or 580}."
@@ -258,22 +245,19 @@ def _closed(case: Case, driver: Driver) -> Finding:
     peermem = f"The older alternative, nvidia-peermem, {states.get(state, 'may be installed')}."
     if state == "loaded":
         found, why = f"closed, {driver.version}", f"There is no dma-buf. {peermem}"
-        return finding.ok(found, needed="open, or peermem", why=why, sources=[_INSTALL])
+        return finding.ok(found, needed="open, or peermem", why=why)
     if why := machine.know(prefers_peermem):
         found, needed = f"closed, {driver.version}", "any, for peermem"
-        return finding.ok(found, needed=needed, why=f"{why}: see peermem.", sources=[_INSTALL])
+        return finding.ok(found, needed=needed, why=f"{why}: see peermem.")
     if machine.know(nvidia_proc.modules) is None:
         found, why = f"closed, {driver.version}", "Whether nvidia-peermem is loaded is not known."
         do = ["grep -E 'nvidia_peermem|nv_peer_mem' /proc/modules"]
-        return finding.unknown(
-            found, needed="open, or peermem", why=why, remedy=do, sources=[_INSTALL]
-        )
+        return finding.unknown(found, needed="open, or peermem", why=why, remedy=do)
     alone = not pairs.peers(machine, case.goal) and not machine.know(pci.tree).why
     make = finding.fail if state == "absent" and not alone else finding.warn
     unused = " There is no NIC or DPU here that would use one." if alone else f" {peermem}"
     return make(
         f"closed, {driver.version}",
-        needed="open",
         why=f"GPU memory cannot be exported as a dma-buf.{unused}",
         remedy=_install_open(machine),
         sources=[_INSTALL, _KERNEL_MODULES],
@@ -345,6 +329,7 @@ def _driver_version(case: Case) -> Iterator[Finding]:
     asks="Does the driver stay initialised while the GPU is idle?",
     goals=WITH_GPU,
     sides=_HOST,
+    needed="on",
     requires=[gpu_present, driver_loaded],
 )
 def _driver_persistence(case: Case) -> Iterator[Finding]:
@@ -354,15 +339,14 @@ def _driver_persistence(case: Case) -> Iterator[Finding]:
         if gpu.persistence is None:
             why = case.machine.know(smi).why or "nvidia-smi does not report it"
             ask = ["nvidia-smi --query-gpu=persistence_mode --format=csv"]
-            return finding.unknown("?", needed="on", why=f"{why}.", remedy=ask, sources=[source])
+            return finding.unknown("?", why=f"{why}.", remedy=ask, sources=[source])
         if gpu.persistence:
-            return finding.ok("on", needed="on", sources=[source])
+            return finding.ok("on", sources=[source])
         why = "The driver is initialised again for the first program, which takes seconds."
         if case.goal is not Goal.GPUNETIO:
             return finding.ok("off", needed="on saves seconds", why=why, sources=[source])
         return finding.warn(
             "off",
-            needed="on",
             why=why,
             remedy=["sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"],
             sources=[source],
@@ -382,6 +366,8 @@ _ADMIN_UNREAD = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/st
     asks="Can GPUNetIO Verbs, RDMA and DMA run without root (PeerMappingOverride)?",
     goals=[Goal.GPUNETIO],
     sides=_HOST,
+    sources=[_WITHOUT_ROOT],
+    needed=_OVERRIDE,
     requires=[
         gpu_present,
         driver_loaded,
@@ -392,23 +378,19 @@ _ADMIN_UNREAD = "Whether root has CAP_SYS_ADMIN here is not known: /proc/self/st
         readable(
             lambda case: _ADMIN_UNREAD if has_admin(case.machine) is None else "",
             "not known",
-            needed=_OVERRIDE,
             remedy=["grep CapEff /proc/self/status"],
-            sources=[_WITHOUT_ROOT],
         ),
         readable(
             lambda case: case.machine.read.text(_PARAMS).unread,
             "not read",
-            needed=_OVERRIDE,
             remedy=["sudo grep RegistryDwords /proc/driver/nvidia/params"],
-            sources=[_WITHOUT_ROOT],
         ),
     ],
 )
 def _driver_registry(case: Case) -> Iterator[Finding]:
     registry = nvidia_proc.registry(case.machine.read.text(_PARAMS).text)
     if registry.get("PeerMappingOverride") == "1":
-        yield finding.ok(_OVERRIDE, needed=_OVERRIDE, sources=[_WITHOUT_ROOT])
+        yield finding.ok(_OVERRIDE)
     else:
         yield _not_for_users(case.machine, registry)
 
@@ -429,7 +411,6 @@ def _not_for_users(machine: Machine, registry: dict[str, str]) -> Finding:
         remedy = [*_PRIVILEGED[machine.know(container).engine == "Kubernetes"], _KEY_ON_HOST]
     return finding.warn(
         "written, not in force yet" if written else "not set",
-        needed=_OVERRIDE,
         why=why,
         remedy=remedy,
         sources=[_WITHOUT_ROOT, references.OPEN_MODULES("os-interface.c, os_is_administrator")],

@@ -38,11 +38,9 @@ _PACKAGES = {
     asks="Can the CPU access GPU memory without CUDA? DOCA_GPU_MEM_TYPE_GPU_CPU needs it.",
     goals=[Goal.GPUNETIO],
     sides=("host",),
-    requires=[
-        gpu_present,
-        driver_loaded,
-        gpudirect_possible,
-    ],
+    sources=_SOURCES,
+    needed="module gdrdrv, libgdrapi",
+    requires=[gpu_present, driver_loaded, gpudirect_possible],
 )
 def _gdrcopy(case: Case) -> Iterator[Finding]:
     machine = case.machine
@@ -52,16 +50,15 @@ def _gdrcopy(case: Case) -> Iterator[Finding]:
         return
     parts = (("gdrdrv", module), ("libgdrapi", library))
     lacks = [name for name, found in parts if found is False]
-    needed = "module gdrdrv, libgdrapi"
     why = "Optional: only memory of the type DOCA_GPU_MEM_TYPE_GPU_CPU needs it."
     if lacks and not (module or library):
         remedy = list(_PACKAGES[machine.know(family)])
         yield finding.n_a("not installed, and optional", why=why, remedy=remedy)
     elif lacks:
         remedy, found = _remedy(machine, lacks), f"no {lacks[0]}"
-        yield finding.warn(found, needed=needed, why=why, remedy=remedy, sources=_SOURCES)
+        yield finding.warn(found, why=why, remedy=remedy)
     elif module and library:
-        yield finding.ok("module and library", needed=needed, sources=_SOURCES)
+        yield finding.ok("module and library")
     else:
         why = (
             "Whether libgdrapi is installed is not known: the probe gave no answer."
@@ -69,7 +66,7 @@ def _gdrcopy(case: Case) -> Iterator[Finding]:
             else "Whether gdrdrv is loaded is not known: /proc/modules was not read."
         )
         ask = ["lsmod | grep gdrdrv", "ldconfig -p | grep libgdrapi"]
-        yield finding.unknown("?", needed=needed, why=why, remedy=ask, sources=_SOURCES)
+        yield finding.unknown("?", why=why, remedy=ask)
 
 
 def _lacks_node(machine: Machine) -> bool:
@@ -85,9 +82,7 @@ def _no_node(machine: Machine) -> Finding:
         make = "sudo mknod -m 666 /dev/gdrdrv c $(awk '$2==\"gdrdrv\"{print $1}' /proc/devices) 0"
         do = [make]
     why = "The module is loaded, but programs open /dev/gdrdrv, which is missing."
-    return finding.warn(
-        "no /dev/gdrdrv", needed="module, device file", why=why, remedy=do, sources=_SOURCES
-    )
+    return finding.warn("no /dev/gdrdrv", needed="module, device file", why=why, remedy=do)
 
 
 def _module(machine: Machine) -> bool | None:

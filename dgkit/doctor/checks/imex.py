@@ -33,6 +33,8 @@ def _channels_unread(case: Case) -> str:
     asks="Where NVLink joins several machines: is there an IMEX channel, and does the service run?",
     goals=[Goal.P2P],
     sides=("host",),
+    sources=_SOURCES,
+    needed=_NEEDED,
     requires=[
         gpu_present,
         driver_loaded,
@@ -41,13 +43,7 @@ def _channels_unread(case: Case) -> str:
             "NVLink does not leave this machine",
             why="Only fabric handles (CU_MEM_HANDLE_TYPE_FABRIC) need an IMEX channel here.",
         ),
-        readable(
-            _channels_unread,
-            "not read",
-            needed=_NEEDED,
-            remedy=[f"ls -l {CHANNELS}"],
-            sources=_SOURCES,
-        ),
+        readable(_channels_unread, "not read", remedy=[f"ls -l {CHANNELS}"]),
     ],
 )
 def _imex(case: Case) -> Iterator[Finding]:
@@ -60,30 +56,29 @@ def _judge(machine: Machine, found: Imex) -> Finding:
         return _no_channel(machine, found, inside=inside)
     if any(name.startswith(CHANNELS) for name in machine.know(refused)):
         return finding.warn(
-            "the channel is not for this process", needed=_NEEDED,
+            "the channel is not for this process",
             why=f"Memory for other machines cannot be allocated (800, not permitted). {_NCCL}",
-            remedy=[f"ls -l {CHANNELS}"], sources=_SOURCES,
+            remedy=[f"ls -l {CHANNELS}"],
         )  # fmt: skip
     if found.runs is False and not inside:
         return finding.warn(
-            "the service does not run", needed=_NEEDED,
+            "the service does not run",
             why="Other machines cannot import memory of this one, nor this one theirs.",
             remedy=[
                 "# List the addresses of all machines in /etc/nvidia-imex/nodes_config.cfg, then:",
                 "sudo systemctl enable --now nvidia-imex",
                 "nvidia-imex-ctl -N",
             ],
-            sources=_SOURCES,
-        )  # fmt: skip
+        )
     why = "" if found.runs else "Whether the service runs is not visible here: nvidia-imex-ctl -N."
-    return finding.ok(", ".join(found.channels[:3]), needed=_NEEDED, why=why, sources=_SOURCES)
+    return finding.ok(", ".join(found.channels[:3]), why=why)
 
 
 def _no_channel(machine: Machine, found: Imex, *, inside: bool) -> Finding:
     why = "Memory for other machines cannot be allocated: cuMemCreate ends with 800, not permitted."
     return finding.warn(
-        "no IMEX channel", needed=_NEEDED, why=f"{why} {_NCCL}",
-        remedy=_in_container(machine) if inside else _on_host(machine, found), sources=_SOURCES,
+        "no IMEX channel", why=f"{why} {_NCCL}",
+        remedy=_in_container(machine) if inside else _on_host(machine, found),
     )  # fmt: skip
 
 

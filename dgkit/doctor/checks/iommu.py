@@ -54,8 +54,9 @@ def _devices(machine: Machine) -> tuple[PciDevice, ...]:
     asks="Does the IOMMU leave the addresses between GPUs and NICs untranslated?",
     goals=ANY_GPU,
     sides=("host",),
+    sources=_SOURCES,
     requires=[
-        readable(reason(pci.tree), "no PCI devices", sources=_SOURCES),
+        readable(reason(pci.tree), "no PCI devices"),
         applies(lambda case: _devices(case.machine), "neither GPU nor NIC"),
         applies(
             lambda case: not case.machine.know(virtual.virtual).is_vm,
@@ -65,15 +66,16 @@ def _devices(machine: Machine) -> tuple[PciDevice, ...]:
             "visible here. NVIDIA's guide enables ATS there (mlxconfig, ATS_ENABLED).",
             sources=[*_SOURCES, references.VM_TUNING("ATS and ACS configuration")],
         ),
+        applies(
+            lambda case: case.goal is not Goal.GPU or coherent.is_coherent(case.machine),
+            "no other device has to reach the GPU",
+        ),
     ],
 )
 def _iommu(case: Case) -> Iterator[Finding]:
     machine = case.machine
     if coherent.is_coherent(machine):
         yield _coherent(machine)
-        return
-    if case.goal is Goal.GPU:
-        yield finding.n_a("no other device has to reach the GPU")
         return
     if machine.know(pci.tree).gpus and data_direct.functions(machine):
         yield from _data_direct.judge_groups(machine)
@@ -137,7 +139,7 @@ def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words
 def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding:
     given = f" ({words.about_iommu})"[:28] if words.about_iommu else ""
     if state in (_OFF, _PASSTHROUGH):
-        return finding.ok(state + given, needed=_NEEDED, subject=subject, sources=_SOURCES)
+        return finding.ok(state + given, needed=_NEEDED, subject=subject)
     if state == _UNKNOWN:
         return finding.unknown(
             "not known",
@@ -145,7 +147,6 @@ def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Findin
             why="Neither the IOMMU groups nor the kernel command line show it.",
             subject=subject,
             remedy=["sudo dmesg | grep -i -e DMAR -e IOMMU"],
-            sources=_SOURCES,
         )
     if state == _IN_VM:
         return finding.fail(
@@ -154,7 +155,6 @@ def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Findin
             why="Its memory is mapped for a virtual machine (VFIO): this system cannot use it.",
             subject=subject,
             remedy=["# Return it to NVIDIA's driver, or run the doctor in the virtual machine"],
-            sources=_SOURCES,
         )
     return _translating(machine, state + given, subject)
 

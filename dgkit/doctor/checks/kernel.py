@@ -41,29 +41,30 @@ def _release_unread(case: Case) -> str:
     "Linux kernel",
     asks="Is the kernel new enough to share GPU memory as a dma-buf?",
     goals=WITH_GPU,
+    needed="6.2 or later",
     requires=[
-        readable(
-            _release_unread, "version not known", needed="6.2 or later", sources=_VERSION_SOURCES
-        ),
+        readable(_release_unread, "version not known", sources=_VERSION_SOURCES),
         applies(
             lambda case: not case.machine.know(uname).wsl,
             "Microsoft's, of WSL: see virtual-machine",
+        ),
+        readable(
+            lambda case: (
+                "" if case.machine.know(uname).version else "This release has no version number"
+            ),
+            lambda case: case.machine.know(uname).release[:45],
+            sources=_VERSION_SOURCES,
         ),
     ],
 )
 def _kernel_version(case: Case) -> Iterator[Finding]:
     linux = case.machine.know(uname)
     release, number = linux.release, linux.version
-    if not number:
-        why = "This release has no version number."
-        yield finding.unknown(
-            release[:45], needed="6.2 or later", why=why, sources=_VERSION_SOURCES
-        )
-    elif case.machine.know(side) == "dpu":
+    if case.machine.know(side) == "dpu":
         why = "The host exports the dma-buf: the Arm cores' kernel does not matter."
         yield finding.ok(release[:45], needed="any, on a DPU", why=why, sources=_VERSION_SOURCES)
     elif number >= _SURE:
-        yield finding.ok(release[:45], needed="6.2 or later", sources=_VERSION_SOURCES)
+        yield finding.ok(release[:45], sources=_VERSION_SOURCES)
     else:
         yield _old_kernel(case.machine, release, maybe=number >= _MAYBE)
 
@@ -74,7 +75,7 @@ def _old_kernel(machine: Machine, release: str, *, maybe: bool) -> Finding:
     driver = machine.know(nvidia_proc.driver)
     if driver.loaded and not driver.flavour and driver.why:
         why = f"Whether the open kernel modules are loaded is not known: {driver.why}."
-        return finding.unknown(release[:45], needed="6.2 or later", why=why)
+        return finding.unknown(release[:45], why=why)
     # Red Hat's 4.18 contains backports: NVIDIA/nvshmem, issue 67
     if why := _works(machine, maybe=maybe):
         return finding.ok(
@@ -109,7 +110,6 @@ def _closed_modules(machine: Machine, release: str) -> Finding:
     make = finding.unknown if unread else finding.warn
     return make(
         release[:45],
-        needed="6.2 or later",
         why=why.replace(": keep this one", ""),
         remedy=[
             "# First install the open kernel modules, which a newer kernel helps: driver-flavour"

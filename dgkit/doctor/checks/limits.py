@@ -57,31 +57,28 @@ _NOFILE = references.GETRLIMIT("RLIMIT_NOFILE")
     "Locked memory",
     asks="May a program lock as much memory as it registers with a NIC?",
     goals=WITH_CARD,
+    sources=_MEMLOCK_SOURCES,
+    needed="unlimited",
     requires=[
         device(lambda case: pairs.peers(case.machine, case.goal), "no NIC to register memory with"),
-        readable(
-            _unread("memlock", _soft_and_hard),
-            "not read",
-            needed="unlimited",
-            sources=_MEMLOCK_SOURCES,
-        ),
+        readable(_unread("memlock", _soft_and_hard), "not read"),
     ],
 )
 def _memlock(case: Case) -> Iterator[Finding]:
     exempt = holds(case.machine, IPC_LOCK)
     soft, hard = _soft_and_hard(case.machine.read.ask("memlock")) or (None, None)
     if soft is None:
-        yield finding.ok("unlimited", needed="unlimited", sources=_MEMLOCK_SOURCES)
+        yield finding.ok("unlimited")
     elif exempt is None:
         found, why = size_text(soft), "Whether root has CAP_IPC_LOCK is not known: "
         why += "/proc/self/status was not read."
-        yield finding.unknown(found, needed="unlimited", why=why, sources=_MEMLOCK_SOURCES)
+        yield finding.unknown(found, why=why)
     elif soft >= max(case.size, _PLENTY):
         why = "Registering host memory locks it: a process can register that much at most."
-        yield finding.ok(size_text(soft), needed="unlimited", why=why, sources=_MEMLOCK_SOURCES)
+        yield finding.ok(size_text(soft), why=why)
     elif exempt:
         found = f"{size_text(soft)}, which does not apply to this user"
-        yield finding.ok(found, needed="unlimited", sources=_MEMLOCK_SOURCES)
+        yield finding.ok(found)
     else:
         yield _limited(case, soft, hard)
 
@@ -97,7 +94,6 @@ def _limited(case: Case, soft: int, hard: int | None) -> Finding:
         needed="unlimited" if enough else f"unlimited, at least {size_text(case.size)}",
         why=why,
         remedy=_unlock(case.machine, hard),
-        sources=_MEMLOCK_SOURCES,
     )
 
 
@@ -109,6 +105,7 @@ _QUEUES = 1 << 20  # bytes: a completion queue of 4,096 entries and two work que
     "Locked memory for queues",
     asks="May a program lock the memory of an RDMA device's queues?",
     goals={Goal.RDMA, Goal.GPUNETIO},
+    sources=_MEMLOCK_SOURCES,
     requires=[device(lambda case: pairs.peers(case.machine, case.goal), "no NIC with queues")],
 )
 def _memlock_queues(case: Case) -> Iterator[Finding]:
@@ -116,9 +113,9 @@ def _memlock_queues(case: Case) -> Iterator[Finding]:
     needed = size_text(_QUEUES)
     if known is None or (known[0] is not None and known[0] < _QUEUES and exempt is None):
         why = "The limit, or whether it applies to this user, is not known: see memlock."
-        yield finding.unknown("?", needed=needed, why=why, sources=_MEMLOCK_SOURCES)
+        yield finding.unknown("?", needed=needed, why=why)
     elif known[0] is None or known[0] >= _QUEUES or exempt:
-        yield finding.ok("enough", needed=needed, sources=_MEMLOCK_SOURCES)
+        yield finding.ok("enough", needed=needed)
     else:
         yield finding.fail(
             size_text(known[0]),
@@ -126,7 +123,6 @@ def _memlock_queues(case: Case) -> Iterator[Finding]:
             why="The queues of an RDMA device are locked memory, whatever is transferred: "
             "creating one fails with 'Cannot allocate memory'.",
             remedy=_unlock(case.machine, known[1]),
-            sources=_MEMLOCK_SOURCES,
         )
 
 
@@ -148,19 +144,19 @@ def _unlock(machine: Machine, hard: int | None) -> list[str]:
     "Page size",
     asks="How large are the pages, in units of which memory is shared?",
     goals=WITH_GPU,
+    sources=[_PAGE],
+    needed="4 KiB to 64 KiB",
     requires=[
         readable(
             _unread("page-size", lambda reading: _is_size(reading.data) and reading.data),
             "not read",
-            needed="4 KiB to 64 KiB",
-            sources=[_PAGE],
         )
     ],
 )
 def _page_size(case: Case) -> Iterator[Finding]:
-    size, sources = case.machine.read.ask("page-size").data, [_PAGE]
+    size, _sources = case.machine.read.ask("page-size").data, [_PAGE]
     if size <= 4096:
-        yield finding.ok(size_text(size), needed="4 KiB to 64 KiB", sources=sources)
+        yield finding.ok(size_text(size))
     else:
         why = (
             f"A dma-buf begins and ends at a multiple of {size_text(size)}: the rest of the first "
@@ -168,36 +164,26 @@ def _page_size(case: Case) -> Iterator[Finding]:
         )
         make = finding.ok if size <= 65536 else finding.warn
         remedy = [] if size <= 65536 else ["# Boot a kernel with pages of 4 or 64 KiB"]
-        yield make(
-            size_text(size), needed="4 KiB to 64 KiB", why=why, remedy=remedy, sources=sources
-        )
+        yield make(size_text(size), why=why, remedy=remedy)
 
 
 @check(
     "open-files",
     "Open files",
     asks="May a process open as many files as regions and connections need?",
-    requires=[
-        readable(
-            _unread("open-files", _soft_and_hard),
-            "not read",
-            needed=f"{_MIN_FILES}",
-            sources=[_NOFILE],
-        )
-    ],
+    sources=[_NOFILE],
+    needed=f"{_MIN_FILES}",
+    requires=[readable(_unread("open-files", _soft_and_hard), "not read")],
 )
 def _open_files(case: Case) -> Iterator[Finding]:
-    sources = [_NOFILE]
     soft, hard = _soft_and_hard(case.machine.read.ask("open-files")) or (None, None)
     found = "unlimited" if soft is None else f"{soft}"
     if soft is None or soft >= _MIN_FILES:
-        yield finding.ok(found, needed=f"{_MIN_FILES}", sources=sources)
+        yield finding.ok(found)
         return
     more = "4096" if hard is None or hard >= 4096 else f"{hard}"
     yield finding.warn(
         found,
-        needed=f"{_MIN_FILES}",
         why="An exported or imported region keeps two or three files open, a connection a few.",
         remedy=[f"ulimit -n {more}  # in the shell that starts the program"],
-        sources=sources,
     )

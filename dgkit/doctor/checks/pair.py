@@ -14,7 +14,7 @@ from ..facts.doca import doca
 from ..finding import Finding, Verdict, worst
 from ..goals import BY_ARM, Goal
 from ..machine import Case, Machine
-from ..prerequisites import applies
+from ..prerequisites import applies, readable
 from ..registry import check, named
 from . import _link_type
 
@@ -39,35 +39,35 @@ def _sides(case: Case) -> tuple[Machine, Machine]:
     asks="Are these a host and its own DPU, and does the DPU see the host?",
     goals=BY_ARM,
     sides=("pair",),
-    requires=_BOTH,
+    sources=[references.REPRESENTORS(), references.MODES("DPU mode, NIC mode")],
+    requires=[
+        *_BOTH,
+        readable(lambda case: _sides(case)[0].know(pci.tree).why, "no PCI devices of the host"),
+        readable(lambda case: _sides(case)[1].know(pci.tree).why, "no PCI devices of the DPU"),
+    ],
 )
 def _pair_bluefield(case: Case) -> Iterator[Finding]:
     host, dpu = _sides(case)
     trees = host.know(pci.tree), dpu.know(pci.tree)
-    sources = [references.REPRESENTORS(), references.MODES("DPU mode, NIC mode")]
-    for tree, name in zip(trees, ("host", "DPU"), strict=True):
-        if tree.why:
-            yield finding.unknown(f"no PCI devices of the {name}", why=tree.why, sources=sources)
-            return
     on_host, on_dpu = ({card.bluefield for card in tree.bluefields} for tree in trees)
     found = f"host {_join(on_host)}, DPU {_join(on_dpu)}"
     if not on_host:
         why = "The host has no BlueField on its PCI bus: this DPU is in another machine."
         remedy = ["lspci -d 15b3:  # on the host: is the card there?"]
-        yield finding.fail(found, needed="the same", why=why, remedy=remedy, sources=sources)
+        yield finding.fail(found, needed="the same", why=why, remedy=remedy)
     elif not on_dpu or on_host & on_dpu:
-        yield _judge_modes(host, dpu, sources) or _judge_ports(host, dpu, found, sources)
+        yield _judge_modes(host, dpu) or _judge_ports(host, dpu, found)
     else:
         why = "They are of different generations: this DPU is in another machine."
         remedy = ["# Record the DPU and the host that it is installed in"]
-        yield finding.fail(found, needed="the same", why=why, remedy=remedy, sources=sources)
+        yield finding.fail(found, needed="the same", why=why, remedy=remedy)
 
 
 def _join(names: set[str]) -> str:
     return " and ".join(sorted(names)) or "none"
 
 
-def _judge_modes(host: Machine, dpu: Machine, sources: list[references.Source]) -> Finding | None:
+def _judge_modes(host: Machine, dpu: Machine) -> Finding | None:
     """Return a failure if the sides show different modes, so cannot be one card; else None."""
     on_host = {bluefield.mode(settings) for _, settings in host.know(bluefield.configs)}
     on_dpu = {bluefield.mode(settings) for _, settings in dpu.know(bluefield.configs)}
@@ -81,13 +81,10 @@ def _judge_modes(host: Machine, dpu: Machine, sources: list[references.Source]) 
         why="A card is in one mode at a time: these are two cards, or one snapshot is older than a "
         "change of the mode.",
         remedy=["# record both sides again: a host and the DPU that is installed in it"],
-        sources=sources,
     )
 
 
-def _judge_ports(
-    host: Machine, dpu: Machine, found: str, sources: list[references.Source]
-) -> Finding:
+def _judge_ports(host: Machine, dpu: Machine, found: str) -> Finding:
     """Return the finding on the representors of the host's ports on the DPU."""
     listing = dpu.read.names("/sys/class/net")
     ports = sum(card.is_nic for card in host.know(pci.tree).bluefields)
@@ -95,7 +92,7 @@ def _judge_ports(
     representors = [netdev for netdev in known if "hpf" in netdev.net + netdev.port]
     if not listing.ok and not listing.absent:
         why = f"{listing.why}."
-        return finding.unknown(found, needed="representors", why=why, sources=sources)
+        return finding.unknown(found, needed="representors", why=why)
     if not representors:
         lines = _link_type.query_commands(host.know(bluefield.configs), bluefield.MODE)
         return finding.fail(
@@ -103,13 +100,12 @@ def _judge_ports(
             needed="pf0hpf on the DPU",
             why="There is no representor of the host's function: DOCA on the DPU finds no host.",
             remedy=["# on the host, query the card's mode:", *lines],
-            sources=sources,
         )
     names = ", ".join(sorted(netdev.net for netdev in representors)[:2])
     found = f"{_join({card.bluefield for card in host.know(pci.tree).bluefields})}: {names}"
     needed = f"representors of {ports} ports" if ports > 1 else "a representor"
     why = "Compared by generation, mode and representors; cards that agree in these look the same."
-    return finding.ok(found[:45], needed=needed, why=why, sources=sources)
+    return finding.ok(found[:45], needed=needed, why=why)
 
 
 @check(
@@ -118,6 +114,7 @@ def _judge_ports(
     asks="Are DOCA and dgkit of both sides compatible?",
     goals=BY_ARM,
     sides=("pair",),
+    needed="the same",
     requires=_BOTH,
 )
 def _pair_versions(case: Case) -> Iterator[Finding]:
@@ -133,12 +130,11 @@ def _judge_doca(host: Machine, dpu: Machine) -> Finding:
     if on_host.version is None or on_dpu.version is None:
         missing, name = (on_host, "host") if on_host.version is None else (on_dpu, "DPU")
         why = f"{missing.why or f'The {name} has no DOCA with a known version'}."
-        return finding.unknown(both, needed="the same", subject="DOCA", why=why, sources=sources)
+        return finding.unknown(both, subject="DOCA", why=why, sources=sources)
     if on_host.version.parts[:2] == on_dpu.version.parts[:2]:
-        return finding.ok(both, needed="the same", subject="DOCA", sources=sources)
+        return finding.ok(both, subject="DOCA", sources=sources)
     return finding.warn(
         both,
-        needed="the same",
         subject="DOCA",
         why="One side imports what the other exports: releases are tested as a pair.",
         remedy=["# Install the same release of DOCA on the host and in the BlueField's image"],
@@ -152,7 +148,7 @@ def _judge_dgkit(host: Machine, dpu: Machine) -> Finding:
     if len(known) < 2:
         missing, name = (on_dpu, "DPU") if _has_wire(on_host) else (on_host, "host")
         why = f"{missing.why or f'The version of dgkit on the {name} is not known'}."
-        return finding.unknown("?", needed="the same", subject="dgkit", why=why)
+        return finding.unknown("?", subject="dgkit", why=why)
     versions = [f"{data.get('version', '?')} (wire {data.get('wire', '?')})" for data in known]
     both = f"host {versions[0]}, DPU {versions[1]}"
     if known[0].get("wire") != known[1].get("wire"):
@@ -185,6 +181,8 @@ _MEMORY_SOURCES = (
     asks="Can the host export GPU memory, and can the DPU import it?",
     goals=[Goal.ARM_DMA],
     sides=("pair",),
+    sources=_MEMORY_SOURCES,
+    needed="exported and imported",
     requires=_BOTH,
 )
 def _pair_memory(case: Case) -> Iterator[Finding]:
@@ -192,22 +190,22 @@ def _pair_memory(case: Case) -> Iterator[Finding]:
     verdicts = {name: _verdict(case, host, name) for name in _EXPORTS}
     imports = _verdict(case, dpu, "doca-libraries")
     exports = [how for name, how in _EXPORTS.items() if verdicts[name] is Verdict.OK]
-    needed, checked = "exported and imported", _describe(verdicts)
+    _needed, checked = "exported and imported", _describe(verdicts)
     if Verdict.UNKNOWN in (imports, *verdicts.values()) and not exports:
-        yield finding.unknown("not known", needed=needed, why=checked, sources=_MEMORY_SOURCES)
+        yield finding.unknown("not known", why=checked)
     elif not exports:
         found, do = "no export of GPU memory", "dgkit doctor dmabuf-gpu peermem  # on the host"
-        yield finding.fail(found, needed=needed, why=checked, remedy=[do], sources=_MEMORY_SOURCES)
+        yield finding.fail(found, why=checked, remedy=[do])
     elif imports is Verdict.FAIL:
         found, do = "no import on the DPU", "dgkit doctor doca-libraries  # on the DPU"
         why = "DOCA's libraries are missing on the DPU."
-        yield finding.fail(found, needed=needed, why=why, remedy=[do], sources=_MEMORY_SOURCES)
+        yield finding.fail(found, why=why, remedy=[do])
     else:
         why = (
             "NVIDIA's forum says that the Arm cores can reach GPU memory, and that no document "
             "describes it; nothing confirms that DOCA DMA accepts a dma-buf of it."
         )
-        yield finding.ok(f"exported {exports[0]}", needed=needed, why=why, sources=_MEMORY_SOURCES)
+        yield finding.ok(f"exported {exports[0]}", why=why)
 
 
 def _verdict(case: Case, machine: Machine, name: str) -> Verdict:

@@ -46,11 +46,9 @@ _ORIGIN_DISAGREES = (
     asks="Can nvidia-peermem map GPU memory if there is no dma-buf?",
     goals=WITH_GPU,
     sides=("host",),
-    requires=[
-        gpu_present,
-        driver_loaded,
-        gpudirect_possible,
-    ],
+    sources=_SOURCES,
+    needed="loaded",
+    requires=[gpu_present, driver_loaded, gpudirect_possible],
 )
 def _peermem(case: Case) -> Iterator[Finding]:
     machine = case.machine
@@ -61,7 +59,7 @@ def _peermem(case: Case) -> Iterator[Finding]:
         yield _outdated()
     elif state == "loaded":
         needed = "if there is no dma-buf"
-        yield finding.ok("loaded", needed=needed, why=_DEPRECATED, sources=_SOURCES)
+        yield finding.ok("loaded", needed=needed, why=_DEPRECATED)
     elif works == {True}:
         yield finding.n_a(f"{_STATES.get(state, 'not read')}; dma-buf does not need it")
     elif not pairs.peers(machine, case.goal):
@@ -78,7 +76,6 @@ def _peermem(case: Case) -> Iterator[Finding]:
             if not state
             else "Whether dma-buf works is not known; if it does not, this module is needed.",
             remedy=["sudo modprobe nvidia-peermem"],
-            sources=_SOURCES,
         )
 
 
@@ -129,7 +126,6 @@ def _cannot_load(machine: Machine, trouble: str) -> Finding:
     first = [] if installed else [install(machine, "doca-ofed", "doca-ofed")]
     return finding.fail(
         found,
-        needed="loaded",
         why=why,
         remedy=[*first, rebuild, f"sudo modprobe {_module(machine)}"],
         sources=[*_SOURCES, _PEER_MEMORY],
@@ -184,7 +180,6 @@ def _without_interface(machine: Machine, state: str) -> Finding:
         remedy.append(restart("sudo apt install -y linux-nvidia"))
     return finding.fail(
         _STATES[state],
-        needed="loaded",
         why="This kernel has no interface for it, so modprobe fails with 'Invalid argument'; "
         "MLNX_OFED or DOCA-OFED adds it. Ubuntu's own kernels before 6.8 have it.",
         remedy=remedy,
@@ -213,6 +208,4 @@ def _not_loaded(machine: Machine, state: str) -> Finding:
         remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem", _INVALID_ARGUMENT]
     if lacks:
         why += " It needs ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
-    return finding.fail(
-        found, needed="loaded", why=why, remedy=remedy, sources=_SOURCES, disagree=_ORIGIN_DISAGREES
-    )
+    return finding.fail(found, why=why, remedy=remedy, disagree=_ORIGIN_DISAGREES)

@@ -40,7 +40,8 @@ _DEVICE = re.compile(r"(?:en|eth|wl)\w+")  # systemd's and the kernel's names of
     "RDMA devices",
     asks="Which RDMA devices are present, do programs see them, and are their links up?",
     goals=WITH_CARD,
-    requires=[readable(reason(rdma.devices), "RDMA devices not read", sources=[_SOURCE])],
+    sources=[_SOURCE],
+    requires=[readable(reason(rdma.devices), "RDMA devices not read")],
 )
 def _rdma_devices(case: Case) -> Iterator[Finding]:
     known = case.machine.know(rdma.devices)
@@ -69,9 +70,7 @@ def _no_devices(case: Case) -> Finding:
             else "# install a NIC with RDMA",
             *_soft_roce(case),
         ]
-    return finding.fail(
-        "none", needed="mlx5_0 or similar", why=why, remedy=remedy, sources=[_SOURCE]
-    )
+    return finding.fail("none", needed="mlx5_0 or similar", why=why, remedy=remedy)
 
 
 def _soft_roce(case: Case) -> list[str]:
@@ -100,7 +99,6 @@ def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
         why=f"{lib}.",
         subject=device.name,
         remedy=remedy,
-        sources=[_SOURCE],
     )
 
 
@@ -111,12 +109,11 @@ def _without_file(machine: Machine, device: RdmaDevice) -> Finding:
         return finding.fail(
             found, needed="uverbs file", why=why, subject=device.name,
             remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
-            sources=[_SOURCE],
         )  # fmt: skip
     release = versions.rdma_core(machine.know(versions.libraries).version("libibverbs"))
     why = "This container was not given it."
     if release is None or not release < _SKIPS_UNOPENED:
-        return finding.ok(found, why=why, subject=device.name, sources=[_SOURCE])
+        return finding.ok(found, why=why, subject=device.name)
     return finding.warn(
         found, needed="rdma-core 38 or later", subject=device.name, sources=[_UNOPENED],
         why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); verbs "
@@ -139,37 +136,36 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
     ports = ", ".join(f"{p.link_layer} {p.state}" for p in device.ports) or "no ports"
     if device.why and not (device.address and device.active):
         why = f"{device.why.rstrip('.')}."
-        return finding.unknown("not read", why=why, subject=device.name, sources=[_SOURCE])
+        return finding.unknown("not read", why=why, subject=device.name)
     if device.software:
         over = f" over {device.parent}" if device.parent else ""
         others = case.machine.know(rdma.devices).devices
         alone = all(other.software for other in others)
         make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
         why = "RDMA in software is suitable for tests, but does not support GPU memory."
-        return make(f"in software{over}", why=why, subject=device.name, sources=[_SOURCE])
+        return make(f"in software{over}", why=why, subject=device.name)
     if device.active and case.goal not in BY_ARM and (found := _without_gid(case, device)):
         return found
     if device.active or case.goal in BY_ARM:
         why = "" if device.active else "DMA over PCIe needs no link."
-        return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
+        return finding.ok(ports, why=why, subject=device.name)
     others = case.machine.know(rdma.devices).devices
     if _is_nearest(case, device):
         why = "It has no link, and no device that has one is as near to a GPU: bytes go between "
         why += "host bridges, slower."
         return finding.warn(
             ports, needed="ACTIVE", why=why, subject=device.name,
-            remedy=_plug_in(case.machine, device), sources=[_SOURCE],
+            remedy=_plug_in(case.machine, device),
         )  # fmt: skip
     if any(other.active and not other.software for other in others):
         why = "It has no link; another device has one."
-        return finding.ok(ports, why=why, subject=device.name, sources=[_SOURCE])
+        return finding.ok(ports, why=why, subject=device.name)
     return finding.warn(
         ports,
         needed="ACTIVE",
         why="No port has a link, so it reaches no other machine.",
         subject=device.name,
         remedy=_plug_in(case.machine, device),
-        sources=[_SOURCE],
     )
 
 
@@ -260,8 +256,9 @@ def _up(device: RdmaDevice) -> list[str]:
     asks="Can the RDMA devices register a dma-buf, as which GPU memory is shared with them?",
     goals=WITH_GPU,
     sides=("host",),
+    sources=[_DMABUF],
     requires=[
-        readable(reason(rdma.devices), "RDMA devices not read", sources=[_DMABUF]),
+        readable(reason(rdma.devices), "RDMA devices not read"),
         applies(lambda case: case.machine.know(rdma.devices).devices, "no RDMA devices"),
     ],
 )
@@ -280,7 +277,7 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
     takes, errno = answer.get("takes"), str(answer.get("errno") or "")
     about = ", ".join(device.name for device in kind)
     if takes is True:
-        return finding.ok(_SUPPORTED, subject=about, sources=[_DMABUF])
+        return finding.ok(_SUPPORTED, subject=about)
     if takes is False:
         return _refused(case, kind[0], about, errno)
     why = reading.why or str(answer.get("why") or "") or "the probe gave no answer"
@@ -290,7 +287,6 @@ def _judge_dmabuf(case: Case, kind: list[RdmaDevice]) -> Finding:
         why=why,
         subject=about,
         remedy=[distribution.as_root("rdma-dmabuf")],
-        sources=[_DMABUF],
     )
 
 
@@ -299,7 +295,7 @@ def _refused(case: Case, device: RdmaDevice, about: str, errno: str) -> Finding:
     if device.software or _SOFTWARE.match(device.name):
         why = "Soft-RoCE and Soft-iWARP of Linux cannot register a dma-buf."
         return finding.warn(
-            found, needed=_SUPPORTED, why=why, subject=about, sources=[_DMABUF],
+            found, needed=_SUPPORTED, why=why, subject=about,
             remedy=["# use host memory on this device, or a ConnectX for GPU memory"],
         )  # fmt: skip
     linux = case.machine.know(uname)

@@ -275,15 +275,11 @@ def _may_have_gpu(case: Case) -> bool:
     "PCIe topology, by nvidia-smi",
     asks="Does nvidia-smi show the same topology as sysfs?",
     goals=WITH_GPU,
+    sources=[_SMI],
     requires=[
         applies(_may_have_gpu, NO_GPU),
         applies(_has_smi, "no nvidia-smi"),
-        readable(
-            reason(nvidia_topo.topology_matrix),
-            "no matrix",
-            remedy=[nvidia_topo.COMMAND],
-            sources=[_SMI],
-        ),
+        readable(reason(nvidia_topo.topology_matrix), "no matrix", remedy=[nvidia_topo.COMMAND]),
     ],
 )
 def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
@@ -295,7 +291,7 @@ def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
     different = [text for pair in both if (text := _difference(tree, matrix, known, pair))]
     why = tree.why or case.machine.know(rdma.devices).why
     if not both and why:
-        yield finding.unknown("nothing to compare", why=f"{why.rstrip('.')}.", sources=[_SMI])
+        yield finding.unknown("nothing to compare", why=f"{why.rstrip('.')}.")
     elif not both:
         why = "one device" if len(names) < 2 else "NVLink, no PCIe class"
         yield finding.n_a(f"nothing to compare: {why}")
@@ -303,7 +299,7 @@ def _topology_nvidia_smi(case: Case) -> Iterator[Finding]:
         yield from only_good(case.machine, [_different(different, len(both))], "classes")
     else:
         count = f"{len(both)} pair{'s' if len(both) > 1 else ''}"
-        yield finding.ok(f"the same for {count}", sources=[_SMI])
+        yield finding.ok(f"the same for {count}")
 
 
 def _different(different: list[str], total: int) -> Finding:

@@ -26,23 +26,20 @@ _SOURCES = (_GUIDE, references.P2PDMA("PCI Peer-to-Peer DMA Support"))
     asks="Is this a virtual machine, in which the hypervisor controls the devices?",
     goals=WITH_PEERS,
     sides=("host",),
-    requires=[
-        readable(
-            lambda case: case.machine.know(virtual).why, "not known", needed="no", sources=_SOURCES
-        )
-    ],
+    sources=_SOURCES,
+    needed="no",
+    requires=[readable(lambda case: case.machine.know(virtual).why, "not known")],
 )
 def _virtual_machine(case: Case) -> Iterator[Finding]:
     found = case.machine.know(virtual)
-    sources = _SOURCES
     if not found.is_vm:
-        yield finding.ok("no", needed="no", sources=sources)
+        yield finding.ok("no")
         return
     by = f"yes, {found.by}"[:45] if found.by else "yes"
     if found.by == "WSL 2":
         why = "Windows owns the GPU: it is not a PCI device here, so no other device reaches it."
         remedy = ["# Boot Linux on the machine itself, or use the software DPU"]
-        yield finding.warn(by, needed="no", why=why, remedy=remedy, sources=sources)
+        yield finding.warn(by, why=why, remedy=remedy)
         return
     tree = case.machine.know(pci.tree)
     if not tree.why and not (tree.gpus and peers(case.machine, case.goal)):
@@ -53,11 +50,9 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     make = finding.warn if experimental else finding.ok
     yield make(
         by,
-        needed="no",
         why=f"{note}GPU and NIC must be passed through whole. What is between them (ACS, IOMMU, "
         "switches) belongs to the hypervisor and is not visible here.",
         remedy=["# Run the doctor on the hypervisor, too, or use the machine without one"],
-        sources=sources,
     )
 
 
@@ -66,13 +61,13 @@ def _virtual_machine(case: Case) -> Iterator[Finding]:
     "Container",
     asks="If this is a container, does it see the devices?",
     goals=ANY_GPU | WITH_CARD,
+    sources=[_GUIDE],
+    needed="devices",
     requires=[
         applies(lambda case: case.machine.know(container).engine, "not in a container"),
         readable(
             lambda case: "" if case.machine.know(container).devices else "/dev could not be read",
             "devices not read",
-            needed="devices",
-            sources=[_GUIDE],
         ),
     ],
 )
@@ -81,20 +76,19 @@ def _container(case: Case) -> Iterator[Finding]:
     missing = list(_missing(case, found))
     if not missing and (unread := pci_unread(case.machine)):
         why = f"Which devices it should have is not known: {unread}"
-        yield finding.unknown(found.engine, needed="devices", why=why, sources=[_GUIDE])
+        yield finding.unknown(found.engine, why=why)
     elif missing:
         yield _without_devices(case, found, missing)
     elif closed := _closed(case.machine):
         yield closed
     else:
-        yield finding.ok(f"{found.engine}, with the devices", needed="devices", sources=[_GUIDE])
+        yield finding.ok(f"{found.engine}, with the devices")
 
 
 def _without_devices(case: Case, found: Container, missing: list[str]) -> Finding:
     infiniband = "/dev/infiniband" in missing
     return finding.fail(
         f"{found.engine}, without {' and '.join(missing)}"[:45],
-        needed="devices",
         why="The machine has them on its PCI bus, but the container has no access to them.",
         remedy=with_devices(case.machine, gpu="GPU" in missing, infiniband=infiniband),
         sources=[_GUIDE, references.CONTAINER_TOOLKIT("Running a Sample Workload")],
