@@ -4,10 +4,11 @@ in a tab that is cleared after each test, or in a new one where it changes the p
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterator
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Error, expect
 from support.jupyter.lab import Lab, lab
 from support.jupyter.page import WAIT_MS, LabPage, Notebook, chromium
 
@@ -24,7 +25,8 @@ def pytest_runtest_makereport(
         for value in item.funcargs.values():
             if isinstance(value, (LabPage, Notebook)):
                 page = value if isinstance(value, LabPage) else value.lab_page
-                page.shot(item.name)
+                with contextlib.suppress(Error):  # the page may be what failed
+                    page.shot(item.name)
     return report
 
 

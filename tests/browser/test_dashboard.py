@@ -101,43 +101,47 @@ def comes(look, wanted):
 
 
 @pytest.mark.parametrize(
-    ("width", "files", "dark"),
+    ("dark", "cases"),  # width, with the file browser; 800: 1600 px at 200 %
     [
-        (1600, True, False),
-        (1600, True, True),
-        (1600, False, False),
-        (1000, True, False),
-        (1000, False, True),
-        (800, False, False),  # 1600 px at 200 %
-        (800, True, True),
+        (False, [(1600, True), (1600, False), (1000, True), (800, False)]),
+        (True, [(1600, True), (1000, False), (800, True)]),
     ],
+    ids=["light", "dark"],
 )
-def test_it_fits(board, dashboard, width, files, dark):
-    page = board.lab_page
-    files and page.ask("async () => { await app.commands.execute('filebrowser:activate'); }")
+def test_it_fits(board, dashboard, dark, cases):
     board.cell(
         "image = d.session.empty((64, 1024), 'f4', name='image')\n"
         "image.array[:] = np.eye(64, 1024)\n"
         "d.panels.transfer.transfer('write', image, bytes(1 << 17), offset=1 << 16).wait()"
     )
+    page = board.lab_page
     page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 2600})
     try:
-        comes(lambda: dashboard.evaluate(CUT), [])
-        bar = board.panel("hexview").locator(".dg-hex-bar > *").first.locator("xpath=..")
-        if width == 1600:
-            comes(lambda: len(set(dashboard.evaluate(BOTTOMS))), 1)
-            columns = board.panel("hexview").locator(".dg-hex-headrow .dg-hex-bytes > span")
-            expect(columns).to_have_count(16)
-            assert bar.evaluate(BAR) == 1, "the first row of the hex view's controls"
-        left, right = (board.panel(name).bounding_box() for name in ("hexview", "latency"))
-        beside = right["x"] > left["x"] + left["width"] - 1
-        assert beside == (width == 1600)
-        page.shot(f"dashboard-{width}{'-files' * files}-{'dark' if dark else 'light'}")
+        for width, files in cases:
+            if files:
+                page.ask("async () => { await app.commands.execute('filebrowser:activate'); }")
+            page.page.set_viewport_size({"width": width, "height": 2600})
+            fits(board, dashboard, width)
+            page.shot(f"dashboard-{width}{'-files' * files}-{'dark' if dark else 'light'}")
+            page.ask("() => app.shell.collapseLeft()")
     finally:
         page.ask("() => app.shell.collapseLeft()")
         page.theme(False)
         page.page.set_viewport_size({"width": 1600, "height": 2600})
+
+
+def fits(board, dashboard, width):
+    """Wait until nothing is cut, and check that the panels are side by side if there is room."""
+    comes(lambda: dashboard.evaluate(CUT), [])
+    if width == 1600:
+        comes(lambda: len(set(dashboard.evaluate(BOTTOMS))), 1)
+        columns = board.panel("hexview").locator(".dg-hex-headrow .dg-hex-bytes > span")
+        expect(columns).to_have_count(16)
+        bar = board.panel("hexview").locator(".dg-hex-bar > *").first.locator("xpath=..")
+        assert bar.evaluate(BAR) == 1, "the first row of the hex view's controls"
+    left, right = (board.panel(name).bounding_box() for name in ("hexview", "latency"))
+    beside = right["x"] > left["x"] + left["width"] - 1
+    assert beside == (width == 1600)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -95,8 +95,7 @@ def test_the_host_sees_it_directly(panel):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 1600])
-def test_it_is_drawn(board, panel, width, dark):
+def test_it_is_drawn(board, panel, dark):
     page = board.lab_page
     mark(panel)
     board.cell("page.array[200 * 4096 : 204 * 4096 : 7] = 0x41")
@@ -106,9 +105,10 @@ def test_it_is_drawn(board, panel, width, dark):
     bars = panel.locator(".dg-over-bars")
     expect(bars).to_have_attribute("d", re.compile("M160 255V" if dark else "M127 255V128H"))
     page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 1800})
     try:
-        page.shot(f"overview-{width}-{'dark' if dark else 'light'}", panel)
+        for width in (1000, 1600):
+            page.page.set_viewport_size({"width": width, "height": 1800})
+            page.shot(f"overview-{width}-{'dark' if dark else 'light'}", panel)
     finally:
         page.theme(False)
         page.page.set_viewport_size({"width": 1600, "height": 2600})

@@ -1,6 +1,7 @@
 """Structures over the bytes of the hex view, bookmarks, and going back."""
 
 import re
+from itertools import product
 
 import pytest
 from playwright.sync_api import expect
@@ -104,9 +105,7 @@ def test_bookmarks_are_gone_to_and_back_from(board, panel):
     assert board.value("hexview.bookmarks") == {}
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 1600])
-def test_alone_it_fits_beside_the_file_browser(board, panel, width, dark):
+def test_alone_it_fits_beside_the_file_browser(board, panel):
     page = board.lab_page
     row(panel, "points[0].x").get_by_role("button").click()
     cells = board.add("hexview.bookmarks = {'first': (0, 4), 'half': (1 << 15, (1 << 15) + 4)}")
@@ -114,15 +113,16 @@ def test_alone_it_fits_beside_the_file_browser(board, panel, width, dark):
     alone = board.add("alone = dgkit.HexView(d.session, page)\nalone.structure = Packet\nalone")
     board.run(alone)
     view = board.ready("hexview", 1)
-    page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 1100})
     page.ask("() => app.commands.execute('filebrowser:activate')")
     try:
-        view.scroll_into_view_if_needed()
-        expect(value(view, "magic")).to_have_text("54977 (0xd6c1)")
-        row(view, "points[0].x").get_by_role("button").click()
-        page.shot(f"structure-{width}-{'dark' if dark else 'light'}")
-        assert view.evaluate("one => one.scrollWidth <= one.clientWidth")
+        for dark, width in product([False, True], [1000, 1600]):
+            page.theme(dark)
+            page.page.set_viewport_size({"width": width, "height": 1100})
+            view.scroll_into_view_if_needed()
+            expect(value(view, "magic")).to_have_text("54977 (0xd6c1)")
+            row(view, "points[0].x").get_by_role("button").click()
+            page.shot(f"structure-{width}-{'dark' if dark else 'light'}")
+            assert view.evaluate("one => one.scrollWidth <= one.clientWidth")
     finally:
         page.theme(False)
         page.ask("() => app.shell.collapseLeft()")

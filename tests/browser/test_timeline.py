@@ -1,6 +1,7 @@
 """The time line of TransferPanel: a bar with both DMAs per transfer, zoom, the way to its bytes."""
 
 import re
+from itertools import product
 
 import pytest
 from playwright.sync_api import expect
@@ -109,16 +110,16 @@ def test_it_zooms_by_buttons_wheel_and_keys(panel):
     panel.get_by_role("button", name="Latest").click()
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1000, 1600])
-def test_it_is_drawn(board, panel, width, dark):
+def test_it_is_drawn(board, panel):
     page = board.lab_page
-    page.theme(dark)
-    page.page.set_viewport_size({"width": width, "height": 1800})
-    panel.get_by_role("button", name="All" if width == 1000 else "Latest", exact=True).click()
     try:
-        page.shot(f"timeline-{width}-{'dark' if dark else 'light'}", panel)
-        assert panel.evaluate("one => one.scrollWidth <= one.clientWidth")
+        for dark, width in product([False, True], [1000, 1600]):
+            page.theme(dark)
+            page.page.set_viewport_size({"width": width, "height": 1800})
+            shown = "All" if width == 1000 else "Latest"
+            panel.get_by_role("button", name=shown, exact=True).click()
+            page.shot(f"timeline-{width}-{'dark' if dark else 'light'}", panel)
+            assert panel.evaluate("one => one.scrollWidth <= one.clientWidth")
     finally:
         page.theme(False)
         page.page.set_viewport_size({"width": 1600, "height": 2600})

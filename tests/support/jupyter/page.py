@@ -259,10 +259,12 @@ class LabPage:
         return Notebook(self, path).open()
 
     def theme(self, dark: bool) -> None:
-        """Switch JupyterLab to its dark or light theme."""
+        """Switch JupyterLab to its dark or light theme, unless it has it: that takes seconds."""
         theme = "JupyterLab Dark" if dark else "JupyterLab Light"
-        self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
         light = "false" if dark else "true"
+        if self.ask("() => document.body.dataset.jpThemeLight") == light:
+            return
+        self.ask("(theme) => app.commands.execute('apputils:change-theme', {theme})", theme)
         body = f"body[data-jp-theme-light='{light}']"
         self.page.wait_for_selector(body, state="attached", timeout=60_000)
         self._splash_gone()
