@@ -1,6 +1,7 @@
-"""One JupyterLab and one Chromium for all tests here. `board` is one notebook with a dashboard that
-tests of single panels share; a test that breaks something has a notebook and a kernel of its own,
-in a tab that is cleared after each test, or in a new one where it changes the page itself."""
+"""One JupyterLab and one Chromium for all tests of a stage. `board` is one notebook with a
+dashboard that tests of single panels share; a test that breaks something has a notebook and a
+kernel of its own, in a tab that is cleared after each test, or in a new one where it changes the
+page itself."""
 
 from __future__ import annotations
 
@@ -28,6 +29,13 @@ def pytest_runtest_makereport(
                 with contextlib.suppress(Error):  # the page may be what failed
                     page.shot(item.name)
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Mark the tests for the stage browser of tests/run; the stage pages runs the others."""
+    for item in items:
+        if "shared_board" in item.fixturenames:
+            item.add_marker("shared_board")
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ FOLDERS = (
     *("unit", "programs", "doctor", "safety", "stress", "cuda", "fleet", "widgets"),
     *("notebooks", "labs", "browser"),
 )
-STAGE_OF = {"notebooks": "widgets"}  # folders that are tested by another folder's stage
+STAGES_OF = {"notebooks": {"widgets"}, "browser": {"browser", "pages"}}  # others: as the folder
 
 
 @dataclass(frozen=True)
@@ -114,5 +114,5 @@ def touched(root: Path, since: str) -> Touched:
             files |= {path} if path.endswith(".py") and (root / path).exists() else set()
     files |= _uses(root, modules)
     folders = {Path(file).parts[1] for file in files} & set(FOLDERS)
-    stages |= {STAGE_OF.get(folder, folder) for folder in folders}
+    stages = stages.union(*(STAGES_OF.get(folder, {folder}) for folder in folders))
     return Touched(paths, tuple(sorted(stages)), tuple(sorted(files)))

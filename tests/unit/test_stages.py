@@ -272,6 +272,7 @@ def repository(tmp_path):
         "tests/unit/test_units.py": "import json\n",
         "tests/unit/test_cli_serve.py": "import json\n",
         "tests/safety/test_bounds.py": "from dgkit.dma import queue\n",
+        "tests/browser/test_life.py": "import json\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -290,6 +291,7 @@ def repository(tmp_path):
         ("native/src/ring.c", "lint plain unit", "unit/test_dma_queue"),
         ("tests/support/dma.py", "lint unit", "unit/test_dma_queue"),
         ("tests/unit/test_units.py", "lint unit", "unit/test_units"),
+        ("tests/browser/test_life.py", "browser lint pages", "browser/test_life"),
         ("LICENSE", "lint", ""),
     ],
 )
