@@ -8,23 +8,17 @@ requests the full state.
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...units import us
 from ..base.panel import Reply, handler
 from ..base.session_model import SessionModel
 from ..base.traits import State, choose_region, region_id
 from ..figure.figure import BokehPanel, document_state
-from .export import SWEEP_FILES, csv_table, export_file, sweep_csv, sweep_file
-from .kept import BEFORE, check_baseline, check_name, drop_named
-from .latex import runs_latex, sweep_latex
+from .kept import BEFORE, check_name, drop_named
 from .live_measurement import LiveMeasurement
 from .measurement import Setting
-from .ratios import Comparison, compare_runs, compare_sweeps
+from .results import Results
 from .sweeps import Sweeps
 from .view_model import ViewModel
 
@@ -33,14 +27,12 @@ if TYPE_CHECKING:
 
     from bokeh.document import Document
 
-    from ...report import LatencyReport
     from ...session import Session, SessionRegion
     from ..base.picture import Picture
     from .size_sweep import SizeSweep
 
 _FIGURES = ("p50_ns", "p99_ns", "max_ns")
 _MODES = ("live", "sweep")
-_PAPER = ("svg", "pdf")
 
 
 @lru_cache(maxsize=2)
@@ -60,7 +52,7 @@ def _of_setting(name: str, *, help: str) -> State[Any]:
     )
 
 
-class LatencyPlot(BokehPanel):
+class LatencyPlot(Results, BokehPanel):
     """Live latency of one operation: p50, p99 and max over time, distribution, percentiles.
 
     The DPU takes `count` samples of `size` bytes every 50 ms, even while a cell is busy; with the
@@ -118,16 +110,15 @@ class LatencyPlot(BokehPanel):
         op: str = "write", path: str = "auto", count: int = 50,
     ) -> None:  # fmt: skip
         wanted = {"region": region, "size": size, "op": op, "path": path, "count": count}
-        self._view_model = ViewModel()
+        view_model = ViewModel()
         self._live = LiveMeasurement(
-            session, Setting().updated(wanted), self._view_model, send=self.broadcast,
+            session, Setting().updated(wanted), view_model, send=self.broadcast,
             changed=self._send_state, figures_changed=self._figures_changed,
         )  # fmt: skip
-        self._sweeps = Sweeps(
-            self._live, send=self.broadcast, changed=self._send_state, fail=self.fail
-        )
+        sweeps = Sweeps(self._live, send=self.broadcast, changed=self._send_state, fail=self.fail)
+        Results.__init__(self, view_model, sweeps)
         self._mode = "live"
-        super().__init__()
+        BokehPanel.__init__(self)
         self._unlisten: Callable[[], None] = lambda: None
         self._join(session)
         self.on_close(lambda: self._unlisten())  # noqa: PLW0108 - as it is then
@@ -357,140 +348,6 @@ class LatencyPlot(BokehPanel):
         drop_named(self._sweeps.kept, name)
         self._send_state()
 
-    def report(self) -> LatencyReport:
-        """Return a report on the last samples of the run, at most 1,000,000.
-
-        Raises:
-            ValueError: There are no samples yet.
-        """
-        with self._view_model.lock:
-            run = self._view_model.require_samples().copy()
-        return run.report()
-
-    def compare(self, what: str = "runs", *, baseline: str | None = None) -> Comparison:
-        """Return the ratio of each run to a baseline, with its 95 % confidence interval.
-
-        The interval takes into account that neighbouring samples depend on each other; see
-        Comparison for its rows, `to_csv` and `to_latex`.
-
-        Args:
-            what: "runs": p50, p99 and p99.9 of the runs; "sweep": p50 of each size.
-            baseline: Name of a run or sweep; the one that was kept first if None.
-
-        Raises:
-            ValueError: An argument is invalid, or there are not two to compare.
-        """
-        if what not in ("runs", "sweep"):
-            raise ValueError(f'what is {what!r}; it must be "runs" or "sweep"')
-        if what == "sweep":
-            sweeps = self._sweeps.named()
-            return compare_sweeps(sweeps, check_baseline(sweeps, baseline))
-        runs = self._view_model.runs()
-        return compare_runs(runs, check_baseline(runs, baseline))
-
-    def to_csv(self, what: str = "time") -> str:
-        """Return a table of the run and of the previous run as CSV.
-
-        Comment lines (#) name the operation, the provider and the machine.
-
-        Args:
-            what: "time", "histogram" or "percentiles"; "sweep": a row per size and round.
-
-        Raises:
-            ValueError: The table is unknown, or there are no samples yet.
-        """
-        if what == "sweep":
-            return sweep_csv(self._sweeps.named())
-        return csv_table(self._view_model.runs(), what)
-
-    def to_latex(self, what: str = "runs") -> str:
-        """Return a table for LaTeX (package booktabs), in microseconds.
-
-        Args:
-            what: "runs": a row per run; "sweep": a row per size.
-
-        Raises:
-            ValueError: The table is unknown, or there are no samples yet.
-        """
-        if what == "sweep":
-            return sweep_latex(self._sweeps.named())
-        if what != "runs":
-            raise ValueError(f'there is no table {what!r}; tables: "runs", "sweep"')
-        return runs_latex(self._view_model.runs())
-
-    def figure(self, what: str = "time") -> Any:
-        """Return a Bokeh figure of the runs, or of the sweeps, to be changed and shown.
-
-        Args:
-            what: "time", "histogram", "percentiles", "cdf" or "ccdf"; of the sweeps "sweep"
-                (latency) or "rate" (GB/s of one operation at a time).
-
-        Raises:
-            ValueError: The figure is unknown, or there are no samples yet.
-        """
-        return self._figure(what)[0]
-
-    def save(
-        self, path: str | os.PathLike[str], what: str = "time", *, width: str | float = "column",
-        height: float | None = None,
-    ) -> str:  # fmt: skip
-        """Save a figure as PDF, SVG or PNG for a paper; see dgkit.widgets.save_figure.
-
-        Args:
-            path: A file that ends in .pdf, .svg or .png; it is replaced.
-            what: As for figure().
-            width: "column" (3.3 in), "page" (7 in), or inches.
-            height: Inches; 0.62 of the width if None.
-
-        Returns:
-            The caption, with operation, provider and machine. It is in the file's metadata, too.
-
-        Raises:
-            ValueError: An argument is invalid, or there are no samples yet.
-            ModuleNotFoundError: Matplotlib (extra `paper`) is not installed.
-        """
-        from ..figure import save_figure
-
-        fig, caption = self._figure(what)
-        return save_figure(fig, path, width=width, height=height, caption=caption)
-
-    def _figure(self, what: str) -> tuple[Any, str]:
-        from .run_figures import OF_RUNS, OF_SWEEPS, caption
-
-        if what in OF_SWEEPS:
-            sweeps = self._sweeps.named()
-            return OF_SWEEPS[what](sweeps), caption(sweeps)
-        if what not in OF_RUNS:
-            known = ", ".join([*OF_RUNS, *OF_SWEEPS])
-            raise ValueError(f"there is no figure {what!r}; figures: {known}")
-        runs = self._view_model.runs()
-        return OF_RUNS[what](runs), caption(runs)
-
-    @handler
-    def export(self, kind: str) -> Reply:
-        """Return a file: `time`, `histogram`, `percentiles` (CSV), `html` or `json` (reports).
-
-        For the sweep: `sweep` (CSV) or `sweep-json` (reports).
-        """
-        if kind in SWEEP_FILES:
-            name, text = sweep_file(self._sweeps.named(), kind)
-        else:
-            name, text = export_file(self._view_model.runs(), kind)
-        return {"name": name}, [text.encode()]
-
-    @handler
-    def export_figure(self, what: str, kind: str) -> Reply:
-        """Return a figure for a paper as a file, `svg` or `pdf`, with its caption; see save()."""
-        if kind not in _PAPER:
-            raise ValueError(f"a figure cannot be saved as {kind!r}; formats: {', '.join(_PAPER)}")
-        fig, text = self._figure(what)
-        from ..figure import save_figure
-
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"latency-{what}.{kind}"
-            caption = save_figure(fig, path, caption=text)
-            return {"name": path.name, "caption": caption}, [path.read_bytes()]
-
     @handler
     def as_python(self) -> dict[str, str]:
         """Return the lines of Python that measure the sweep, or live latency for five seconds."""
@@ -564,25 +421,6 @@ class LatencyPlot(BokehPanel):
                 return sweep_picture(self.title, self._sweeps.named())
         state = SessionModel.of(self.session).state()
         return latency_picture(self.title, state["label"], self._view_model.summaries())
-
-    def headline(self) -> dict[str, str] | None:
-        """Return the median as text, and a line about what it is of; None without samples."""
-        with self._view_model.lock:
-            run = self._view_model.run
-            if run is None or not run.history.samples:
-                return None
-            figures, samples = run.history.figures(), run.history.samples
-        p99 = f", p99 {us(figures['p99'])} µs" if "p99" in figures else ""
-        about = f"p50 of {samples:,} samples: {run.config.description}{p99} ({run.config.label})"
-        return {"value": f"{us(figures['p50'])} µs", "text": about, "samples": f"{samples:,}"}
-
-    def static_html(self) -> str:
-        """Return the reports of the runs as HTML."""
-        try:
-            runs = self._view_model.runs().values()
-        except ValueError:
-            return "<p>Latency plot: run the cell for the live view.</p>"  # has samples later
-        return "".join(run.report()._repr_html_() for run in runs)
 
     def end(self) -> None:
         """End the measurement and free the plot's own memory; a sweep frees its own."""
