@@ -14,9 +14,11 @@ from dgkit.widgets.latency.history import Tail
 from dgkit.widgets.latency.kept import check_baseline, check_name
 from dgkit.widgets.latency.latex import runs_latex
 from dgkit.widgets.latency.ratios import _t, compare_runs, compare_sweeps
+from dgkit.widgets.latency.results import Results
 from dgkit.widgets.latency.run import Run
 from dgkit.widgets.latency.run_figures import OF_RUNS
 from dgkit.widgets.latency.stored import restored, stored
+from dgkit.widgets.latency.sweeps import Sweeps
 from dgkit.widgets.latency.view_model import ViewModel
 
 
@@ -247,6 +249,27 @@ def test_any_number_of_runs_is_kept_and_the_last_is_compared_by_the_views():
         model.drop("cold")
     model.drop(None)
     assert list(model.runs()) == ["run"]
+
+
+def test_results_of_runs_need_no_panel():
+    model = ViewModel()
+    results = Results(model, Sweeps(None, send=None, changed=None, fail=None))
+    assert (results.headline(), "run the cell" in results.static_html()) == (None, True)
+    model.begin(config())
+    for number in (0, 1):
+        model.add([block(number)])
+        if not number:
+            model.keep("before")
+    assert results.headline()["samples"] == f"{results.report().percentiles.n:,}"
+    assert results.to_csv("percentiles") == csv_table(model.runs(), "percentiles")
+    assert results.to_latex() == runs_latex(model.runs())
+    name, (html,) = results.export("html")
+    assert (name, html.decode()) == ({"name": "latency.html"}, html_page(model.runs()))
+    for wrong in (results.to_csv, results.figure, results.to_latex, results.compare):
+        with pytest.raises(ValueError, match="'nothing'"):
+            wrong("nothing")
+    with pytest.raises(ValueError, match="no sweep yet"):
+        results.to_csv("sweep")
 
 
 @pytest.mark.parametrize(
