@@ -1,4 +1,4 @@
-"""What the runs and the sweeps of a LatencyPlot say: reports, comparisons, tables and figures."""
+"""Results of a LatencyPlot's runs and sweeps: reports, comparisons, tables and figures."""
 
 from __future__ import annotations
 
