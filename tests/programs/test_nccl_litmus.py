@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from ctypes import byref, c_bool, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 
 import dgkit
 from dgkit import nccl
+from dgkit.errors import KernelError
 from dgkit.gpu_initiated import emulate
 
 RANKS, PUTS, BLOCK = 3, 400, 64
+LIMIT_S = 40  # for a test; a kernel that waits for a lost addition is stopped then
 INC, ADD, HOST = 1, 2, 1
 
 # The first word has a field of 16 bits for each rank: with its put number n, counted from 1, rank r
@@ -86,8 +89,9 @@ class Rank:
 
     def progress(self, requests: list[c_void_p], until: int) -> None:
         """Make progress until at most `until` requests are in flight."""
-        done = c_int()
+        done, end = c_int(), time.monotonic() + LIMIT_S
         while True:
+            assert time.monotonic() < end, f"{len(requests)} requests are not finished"
             self("progress", self.rma)
             for request in list(requests):
                 self("test", self.comm, request, byref(done))
@@ -97,7 +101,9 @@ class Rank:
                 return
 
 
-def run(rank: Rank, me: int, handles: Any, target: list[Any], seen: threading.Event) -> None:
+def run(
+    rank: Rank, me: int, handles: Any, target: list[Any], seen: threading.Event, planted: str
+) -> None:
     """Put all blocks; go on with progress until the kernel has seen all signals."""
     source = np.repeat(np.arange(1, PUTS + 1, dtype=np.uint64), BLOCK // 8)
     rank.connect(handles, me)
@@ -105,18 +111,26 @@ def run(rank: Rank, me: int, handles: Any, target: list[Any], seen: threading.Ev
     memory = tuple(rank.register(at) for at in (source, *own))
     requests: list[c_void_p] = []
     for i in range(PUTS):
-        requests.append(rank.put(memory, i, (me * PUTS + i) * BLOCK, 0, ADD, 1 << 16 * me))
+        lost = planted == "lost" and i == me == 2
+        early = planted == "early" and i >= PUTS // 2
+        if early:  # a signal that does not wait for its bytes
+            requests.append(rank.put(memory, 0, -1, 0, ADD, 1 << 16 * me))
+            rank.progress(requests, 0)
+            time.sleep(0.001)
+        value = 0 if lost or early else 1 << 16 * me
+        requests.append(rank.put(memory, i, (me * PUTS + i) * BLOCK, 0, ADD, value))
         if i % 2:
             requests.append(rank.put(memory, 0, -1, 1, INC, 0))
         rank.progress(requests, 16)
-    while requests or not seen.wait(0.001):
-        rank.progress(requests, len(requests))
+    rank.progress(requests, 0)
+    while not seen.wait(0.001):
+        rank("progress", rank.rma)
     for at in memory:
         rank("deregister", rank.comm, at)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> None:
+def litmus(seed: int, planted: str = "", timeout: float = LIMIT_S) -> tuple[Any, Any]:
+    """Return what the kernel found, and the words that the ranks added to."""
     table = (c_void_p * (1 + len(NAMES.split()))).in_dll(
         ctypes.CDLL(str(nccl.plugin_path())), "ncclRmaPlugin_v14"
     )
@@ -126,7 +140,7 @@ def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> 
         at[:] = 0
     found = np.zeros(3, np.uint64)
     launch = emulate(KERNEL)["wait"].start(
-        1, 1, (words, window, found, RANKS, PUTS, BLOCK // 8), seed=seed, timeout=40
+        1, 1, (words, window, found, RANKS, PUTS, BLOCK // 8), seed=seed, timeout=timeout
     )
     ranks, seen, failures = [Rank(table) for _ in range(RANKS)], threading.Event(), []
 
@@ -138,7 +152,7 @@ def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> 
 
     handles = (c_void_p * RANKS)(*(ctypes.addressof(rank.handle) for rank in ranks))
     threads = [
-        threading.Thread(target=guarded, args=(rank, i, handles, target[::-1], seen))
+        threading.Thread(target=guarded, args=(rank, i, handles, target[::-1], seen, planted))
         for i, rank in enumerate(ranks)
     ]
     for thread in threads:
@@ -149,11 +163,27 @@ def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> 
         seen.set()
         for thread in threads:
             thread.join()
+        for rank in ranks:
+            rank("destroy_context", rank.rma)
+            rank("close_comm", rank.comm)
+            rank("close_listener", rank.listener)
     assert not failures
+    return found, target[0]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_kernel_sees_each_signal_after_its_bytes_and_loses_none(seed: int) -> None:
+    found, words = litmus(seed)
     assert list(found[:2]) == [0, 0]  # counts that went back; words seen before their bytes
     assert found[2] > 10  # the kernel looked while the ranks added
-    assert target[0][1] == RANKS * PUTS // 2
-    for rank in ranks:
-        rank("destroy_context", rank.rma)
-        rank("close_comm", rank.comm)
-        rank("close_listener", rank.listener)
+    assert words[1] == RANKS * PUTS // 2
+
+
+def test_a_signal_that_does_not_wait_for_its_bytes_is_found() -> None:
+    found, _ = litmus(0, planted="early")
+    assert found[1] > 0
+
+
+def test_a_lost_addition_ends_in_the_time_limit() -> None:
+    with pytest.raises(KernelError, match="did not end within 3 s"):
+        litmus(0, planted="lost", timeout=3)
