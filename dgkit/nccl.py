@@ -66,8 +66,8 @@ def environment(
             None.
         copy_service: Whether a kernel makes small copies on the GPU, up to 16 KiB, instead of the
             copy engine. While it runs it takes up 1,024 threads of one multiprocessor; it ends
-            200 us after the last copy. For GPUs that one process uses, and kernels of which few
-            threads post: 1,024 posting threads made it 60 times slower than the copy engine.
+            0.5 ms after the last copy, and what waits for all kernels of the process waits for
+            that. For GPUs that one process uses.
 
     Raises:
         ValueError: Both `dpu` and `copy_service` are given.

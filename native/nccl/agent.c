@@ -54,7 +54,7 @@ static int connect_to(struct agent *a)
 		return dg_fail_errno("cannot create a socket");
 	if (connect(a->fd, (struct sockaddr *)&to, sizeof to) || !is_same_user(a->fd))
 		return dg_fail_errno("cannot connect to the DPU agent %s (DGKIT_NCCL_DPU), which must be "
-				     "`dgkit serve` with the provider soft, cuda, doca or softdoca", a->address);
+				     "`dgkit serve` with the provider soft, cuda, verbs, doca or softdoca", a->address);
 	return 0;
 }
 

@@ -91,7 +91,7 @@ struct client {
 
 struct dg_mover {
 	dg_device *devices[SIDES]; /* NULL: none moves such memory */
-	dg_device *own;		   /* for host memory, opened for the first client of a mover without DOCA */
+	dg_device *own;		   /* for host memory, opened for the first client of a mover without DOCA and verbs */
 	int fd, stop_fd;
 	char path[sizeof ((struct sockaddr_un *)NULL)->sun_path];
 	pthread_t acceptor;
@@ -491,7 +491,10 @@ int dg_mover_open(dg_device *dev, const char *path, dg_mover **out)
 		return dg_fail(ENOMEM, "out of memory for a mover");
 	m->fd = -1;
 	m->devices[GPU] = dev->ops == &dg_cuda_ops ? dev : NULL;
-	m->devices[HOST] = dev->ops == &dg_doca_ops || dev->ops == &dg_softdoca_ops ? dev : NULL;
+	m->devices[HOST] = dev->ops == &dg_doca_ops || dev->ops == &dg_softdoca_ops ||
+					   dev->ops == &dg_verbs_ops
+				   ? dev
+				   : NULL;
 	m->stop_fd = eventfd(0, EFD_CLOEXEC);
 	int rc = m->stop_fd < 0 ? dg_fail_errno("cannot create an eventfd") : listen_at(m, path);
 	if (!rc) {

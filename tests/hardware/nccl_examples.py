@@ -27,8 +27,9 @@ EXAMPLES = {
     "alltoall_hybrid": "06_device_api/03_alltoall_hybrid",
     "rmsnorm_gin": "07_kernel_fusion/03_rmsnorm_gin",
 }
-# dgkit's own: what a kernel's puts cost; a thousand rounds; rounds in which a rank is killed
-LATENCY, ROUNDS, KILLED = "latency", "rounds", "killed_rank"
+# dgkit's own: what a kernel's puts cost; a thousand rounds; several communicators, and an abort;
+# rounds in which a rank is killed
+LATENCY, ROUNDS, COMMS, KILLED = "latency", "rounds", "comms", "killed_rank"
 LIBRARY = "libnccl.so.2"
 ONE_RUN_S = 60
 # On one GPU: a kernel that fills it and waits for that of the other rank, which in the same context
@@ -45,7 +46,7 @@ def build(nccl: Path, folder: Path) -> int:
     subprocess.run(["strip", folder / LIBRARY], check=True)
     own = Path(__file__).with_name("nccl")
     sources = {name: examples / source / "c/main.cu" for name, source in EXAMPLES.items()}
-    sources |= {name: own / f"{name}.cu" for name in (LATENCY, ROUNDS)}
+    sources |= {name: own / f"{name}.cu" for name in (LATENCY, ROUNDS, COMMS)}
     for name, source in sources.items():
         command = ["nvcc", "-O2", "-std=c++17", "-arch=sm_90", "-cudart=static"]
         # Ranks that are threads share a context, and would share its default stream.
@@ -165,7 +166,7 @@ def main() -> int:
     runner.add_argument("--plugin", type=Path)
     runner.add_argument("--ranks", default="1,2")
     runner.add_argument("--ranks-are", default="processes,threads")
-    runner.add_argument("--only", default=",".join((*EXAMPLES, ROUNDS, KILLED, LATENCY)))
+    runner.add_argument("--only", default=",".join((*EXAMPLES, ROUNDS, COMMS, KILLED, LATENCY)))
     runner.add_argument("--statistics", action="store_true")
     given = parser.parse_args()
     if given.action == "build":

@@ -713,7 +713,7 @@ static void what_the_service_leaves_is_taken_back(void)
 		CHECK(now_ns() < end);
 		serve_many(&s, 128, 8, turn);
 		if (turn % 16 == 0)
-			nanosleep(&(struct timespec){ 0, 100000 + turn % 7 * 30000 }, NULL);
+			nanosleep(&(struct timespec){ 0, 400000 + turn % 7 * 30000 }, NULL);
 	}
 	for (int i = 0; i < 20; i++) {
 		const dg_wr wr = from_own(&s, 4096, 0, 0);
@@ -758,7 +758,7 @@ static void two_queues_share_a_service(void)
 		CHECK_EQ(dg_queue_post(s.q, &first, 1), 0);
 		CHECK_EQ(dg_queue_post(other, &second, 1), 0);
 		if (turn % 10 == 0) /* the kernel may end meanwhile */
-			nanosleep(&(struct timespec){ 0, 300000 }, NULL);
+			nanosleep(&(struct timespec){ 0, 600000 }, NULL);
 		all_done(turn % 2 ? s.q : other, 1);
 		all_done(turn % 2 ? other : s.q, 1);
 		check_pattern(s.t.remote_bytes, 0, 4096 + 256, 3);

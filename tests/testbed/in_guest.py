@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 import dgkit
-from dgkit import dma, errors
+from dgkit import dma, errors, nccl
 from dgkit.doctor.experiments.perform import perform
 from dgkit.doctor.experiments.plan import plan
 from dgkit.doctor.finding import Verdict
@@ -130,8 +130,8 @@ def memory_on_demand_is_refused_by_a_device_in_software() -> None:
         check(device.register(memory).registration == "pinned", "it is not pinned")
 
 
-def the_doctors_experiments_run_over_soft_roce() -> None:
-    """Loopback and an agent's memory work; Soft-RoCE takes no dma-buf."""
+def an_agent_serves_the_doctors_experiments_and_nccls_plugin() -> None:
+    """Loopback and an agent's memory work; Soft-RoCE takes no dma-buf. A rank is killed."""
     serve = [sys.executable, "-m", "dgkit", "serve", "--provider", "verbs"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as agent:
         address = agent.stdout.readline().strip()
@@ -139,10 +139,14 @@ def the_doctors_experiments_run_over_soft_roce() -> None:
             planned = {(one.name, one.subject): one for one in plan(machine, address)}
         loopback = perform(planned["rdma-loopback", "rxe0, host memory to host memory"])
         peer = perform(planned["rdma-peer", "the agent, host memory"])
-        agent.terminate()
+        try:
+            ranks = nccl.selftest(2, rounds=3, processes=True, kill=True, dpu=address)
+        finally:
+            agent.terminate()
     mapped = perform(planned["register-dmabuf", "rxe0 and GPU 0"])
     check(loopback.said == "the data are right both ways (pinned)", f"{loopback}")
     check(peer.said == "the data are right both ways, by verbs", f"{peer}")
+    check(ranks["puts"] > 6, f"{ranks}")
     check((loopback.verdict, peer.verdict) == (Verdict.OK, Verdict.OK), f"{loopback}, {peer}")
     check(mapped.said == "ibv_reg_dmabuf_mr: Operation not supported", f"{mapped}")
 
@@ -166,7 +170,7 @@ def main() -> int:
           a_region_is_read_written_and_revoked, a_session_moves_bytes_by_rdma,
           gpu_memory_is_refused_with_the_reason_of_both_ways,
           memory_on_demand_is_refused_by_a_device_in_software,
-          the_doctors_experiments_run_over_soft_roce)]  # fmt: skip
+          an_agent_serves_the_doctors_experiments_and_nccls_plugin)]  # fmt: skip
     return 0 if all(ok) else 1
 
 

@@ -289,7 +289,7 @@ def test_the_native_tests_of_the_bar_pass_on_arm(bed):
 def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
     fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
-    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script])
+    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=320)
 
 
 def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):

@@ -88,7 +88,6 @@ struct cuda_service {
 	CUfunction function;
 	uint64_t head, epoch; /* entries that were written; launches */
 	uint32_t outstanding; /* posts of all queues that have not been forgotten */
-	uint64_t rests_until_ns; /* 0: it has never been slow */
 	struct cuda_service *next;
 };
 
@@ -96,7 +95,7 @@ struct cuda_service {
 enum { SERVED = 16 };
 struct served {
 	uint32_t upto;
-	uint64_t end, since_ns;
+	uint64_t end;
 };
 
 /*

@@ -17,9 +17,10 @@
  * which operations it copied; the others are submitted again, to the copy engine. It is launched
  * again only after all queues have noticed (`outstanding` is 0).
  *
- * Where many threads poll host memory, as those that wait for places in NCCL's rings, each access of
- * the kernel to the ring is slow. With 1,024 such threads .011 million puts a second were measured, with
- * 128 over 1.2. So after a slow post the service rests; whether that is enough has not been measured.
+ * IDLE_NS is longer than a batch of the copy engine, which copies while there is no kernel: otherwise
+ * the kernel that was launched meanwhile has always ended before the next operations come. Where many
+ * threads poll host memory, as those that wait for places in NCCL's rings, each access of the kernel to
+ * the ring is slow: a post takes 300 us instead of 20. The copy engine is slower still, also then.
  *
  * What it costs the owner: one multiprocessor's places for 1,024 threads, while it runs. A kernel
  * faults where a copy engine refuses, and then the context is lost. So the service takes only
@@ -38,10 +39,8 @@ enum {
 	THREADS = 1024,
 	LARGEST = 16384, /* bytes of an operation */
 	WORD = 8, /* copies are of whole words, so that none is torn */
-	IDLE_NS = 200000,
+	IDLE_NS = 500000, /* longer than the copy engine takes for 128 copies of 8 KiB */
 	LIFE_NS = 20000000,
-	SLOW_NS = 100000, /* for a post; then the copy engine copies for REST_NS */
-	REST_NS = 10000000,
 };
 /* Flags in an entry's size. VALUE: `value` is written to `to`; THEN: to `word`, behind the bytes. */
 #define FENCE (UINT64_C(1) << 63)
@@ -214,8 +213,8 @@ static void post(struct cuda_queue *q, struct cuda_service *s, uint32_t n)
 	}
 	atomic_store_explicit(&s->ring->head, s->head, memory_order_release);
 	q->last_poll_ns = now_ns();
-	q->served[(q->first_served + q->n_served++) % SERVED] = (struct served){
-		.upto = q->p->sq_head, .end = s->head, .since_ns = q->last_poll_ns};
+	q->served[(q->first_served + q->n_served++) % SERVED] =
+		(struct served){.upto = q->p->sq_head, .end = s->head};
 	s->outstanding++;
 	q->submitted = q->p->sq_head;
 	q->timed.running = false;
@@ -225,8 +224,6 @@ static bool serve(struct cuda_queue *q, struct cuda_service *s)
 {
 	if (atomic_load_explicit(&q->p->cq_armed, memory_order_relaxed))
 		return q->n_served; /* the caller may sleep, and the kernel cannot wake it */
-	if (s->rests_until_ns && now_ns() < s->rests_until_ns)
-		return q->n_served;
 	if (!is_alive(s)) {
 		launch(s);
 		return q->n_served;
@@ -259,10 +256,7 @@ static void take_done(struct cuda_queue *q, struct cuda_service *s)
 {
 	const uint64_t done = atomic_load_explicit(&s->ring->done, memory_order_acquire);
 	for (; q->n_served && q->served[q->first_served].end <= done; q->n_served--) {
-		const uint64_t now = now_ns();
 		atomic_store(q->flag, q->served[q->first_served].upto);
-		if (now - q->served[q->first_served].since_ns > SLOW_NS)
-			s->rests_until_ns = now + REST_NS;
 		q->first_served = (q->first_served + 1) % SERVED;
 		s->outstanding--;
 	}

@@ -208,5 +208,6 @@ void *example(int rank, int ranks, int device, int)
 
 int main(int argc, char **argv)
 {
+	setvbuf(stdout, nullptr, _IOLBF, 0); // what was measured before a time limit is shown
 	return run_example(argc, argv, example);
 }
