@@ -23,6 +23,7 @@ from importlib import import_module
 from pathlib import Path
 
 from check_pages import check_pages
+from demo_page import write_demo
 from sphinx.pycode import ModuleAnalyzer
 
 HERE = Path(__file__).resolve().parent
@@ -253,6 +254,7 @@ def main() -> None:
     errors(source)
     checks(source)
     c_api(source)
+    write_demo(source / "_static")
     sphinx = Path(sys.executable).with_name("sphinx-build")
     command = [sphinx, "-W", "--keep-going", "-q", source, html]
     subprocess.run(command, check=True, cwd=options.folder)  # the clone has dgkit, not built

@@ -35,7 +35,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-_ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "questions", "chapters/readme")
+_ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "questions", "demo", "chapters/readme")
 html_sidebars = {page: [] for page in _ALONE}
 html_theme_options = {
     "logo": {"text": "dgkit"},
