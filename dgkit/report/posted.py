@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # types of inherited fields, for the API reference
     from .system_info import Machine  # noqa: F401
 
 GPU_INITIATED = "GPU-initiated"  # path of such operations
-_BELOW = ("fenced", "gpu", "emulated", "owner", "proxy", "memory", "rings", "threads")
 
 
 def posted_label(label: str, *, emulated: bool) -> str:
@@ -22,8 +21,12 @@ def posted_label(label: str, *, emulated: bool) -> str:
     return f"{label}, emulated GPU" if emulated else label
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class _Posted(Report):
-    """Fields that say how a GPU's kernel posted the operations of a report."""
+    """Fields that say how a GPU's kernel posted the operations of a report.
+
+    The reports have the slots: two bases of a class cannot both have some.
+    """
 
     __slots__ = ()
 
@@ -32,9 +35,9 @@ class _Posted(Report):
     emulated: bool
     owner: str
     proxy: str
-    memory: str
-    rings: int
-    threads: int
+    memory: str = "host to host"
+    rings: int = 1
+    threads: int = 1
 
     @property
     def label(self) -> str:
@@ -50,7 +53,7 @@ class _Posted(Report):
         return [*super()._rows(), *rows]
 
     def _added(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in _BELOW}
+        return {name: getattr(self, name) for name in _Posted.__annotations__}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -72,15 +75,6 @@ class PostedLatencyReport(_Posted, LatencyReport):
         threads: Threads for each queue.
     """
 
-    fenced: bool | None
-    gpu: str
-    emulated: bool
-    owner: str
-    proxy: str
-    memory: str = "host to host"
-    rings: int = 1
-    threads: int = 1
-
     @property
     def floor_kind(self) -> str:
         """Kind of the floor."""
@@ -94,15 +88,6 @@ class PostedRateReport(_Posted, BandwidthReport):
     The floor is the rate at which the same threads store records that nothing consumes. Attributes
     are those of PostedLatencyReport.
     """
-
-    fenced: bool | None
-    gpu: str
-    emulated: bool
-    owner: str
-    proxy: str
-    memory: str = "host to host"
-    rings: int = 1
-    threads: int = 1
 
     @property
     def floor_kind(self) -> str:
