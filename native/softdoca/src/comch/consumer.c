@@ -302,26 +302,4 @@ doca_error_t doca_comch_consumer_task_post_recv_alloc_init(
 	return error;
 }
 
-#define RECEIVE(task) fast_task_check(task, OBJECT_COMCH_POST_RECV, __func__)
-/* Defines a public function that returns a field of the task t, which is NULL for an invalid handle. */
-#define FIELD(function, type, value)                                   \
-	type function(struct doca_comch_consumer_task_post_recv *task) \
-	{                                                              \
-		struct fast_task *t = RECEIVE(task);                   \
-		return value;                                          \
-	}
-
-FIELD(doca_comch_consumer_task_post_recv_get_buf, struct doca_buf *, t ? t->buf : NULL)
-
-void doca_comch_consumer_task_post_recv_set_buf(struct doca_comch_consumer_task_post_recv *task,
-						struct doca_buf *buf)
-{
-	struct fast_task *t = fast_task_settable(task, OBJECT_COMCH_POST_RECV, __func__);
-	if (t)
-		t->buf = buf;
-}
-
-FIELD(doca_comch_consumer_task_post_recv_get_producer_id, uint32_t, t ? t->peer : 0)
-FIELD(doca_comch_consumer_task_post_recv_get_imm_data, uint8_t *, t && t->imm_len ? t->imm : NULL)
-FIELD(doca_comch_consumer_task_post_recv_get_imm_data_len, uint32_t, t ? t->imm_len : 0)
-FIELD(doca_comch_consumer_task_post_recv_as_task, struct doca_task *, t ? &t->task : NULL)
+FAST_TASK_FUNCTIONS(doca_comch_consumer_task_post_recv, OBJECT_COMCH_POST_RECV, struct doca_buf, producer_id)

@@ -326,6 +326,27 @@ struct fast_task *fast_task_settable(void *task, enum object_kind kind, const ch
 		return DOCA_SUCCESS;                                                           \
 	}
 
+/* Defines a public function that returns a field of the task t, which is NULL for an invalid handle. */
+#define FAST_TASK_FIELD(function, TASK, KIND, type, value) \
+	type function(struct TASK *task) \
+	{ \
+		struct fast_task *t = fast_task_check(task, KIND, __func__); \
+		return value; \
+	}
+/* Defines the public functions that the tasks of both have in common. */
+#define FAST_TASK_FUNCTIONS(TASK, KIND, buffer, id) \
+	FAST_TASK_FIELD(TASK##_get_buf, TASK, KIND, buffer *, t ? t->buf : NULL) \
+	FAST_TASK_FIELD(TASK##_get_##id, TASK, KIND, uint32_t, t ? t->peer : 0) \
+	FAST_TASK_FIELD(TASK##_get_imm_data, TASK, KIND, uint8_t *, t && t->imm_len ? t->imm : NULL) \
+	FAST_TASK_FIELD(TASK##_get_imm_data_len, TASK, KIND, uint32_t, t ? t->imm_len : 0) \
+	FAST_TASK_FIELD(TASK##_as_task, TASK, KIND, struct doca_task *, t ? &t->task : NULL) \
+	void TASK##_set_buf(struct TASK *task, buffer *buf) \
+	{ \
+		struct fast_task *t = fast_task_settable(task, KIND, __func__); \
+		if (t) \
+			t->buf = (struct doca_buf *)buf; \
+	}
+
 /* ---- gpu.c ---- */
 
 /* Allocates the rings of a context, and serves them. */

@@ -320,27 +320,10 @@ doca_error_t doca_comch_producer_task_send_alloc_init(struct doca_comch_producer
 	return DOCA_SUCCESS;
 }
 
-#define SEND(task)     fast_task_check(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
 #define SETTABLE(task) fast_task_settable(task, OBJECT_COMCH_PRODUCER_SEND, __func__)
-/* Defines a public function that returns a field of the task t, which is NULL for an invalid handle. */
-#define FIELD(function, type, value)                                   \
-	type function(struct doca_comch_producer_task_send *task) \
-	{                                                              \
-		struct fast_task *t = SEND(task);                   \
-		return value;                                          \
-	}
 
-FIELD(doca_comch_producer_task_send_get_buf, const struct doca_buf *, t ? t->buf : NULL)
-
-void doca_comch_producer_task_send_set_buf(struct doca_comch_producer_task_send *task,
-					   const struct doca_buf *buf)
-{
-	struct fast_task *t = SETTABLE(task);
-	if (t)
-		t->buf = (struct doca_buf *)buf;
-}
-
-FIELD(doca_comch_producer_task_send_get_consumer_id, uint32_t, t ? t->peer : 0)
+FAST_TASK_FUNCTIONS(doca_comch_producer_task_send, OBJECT_COMCH_PRODUCER_SEND, const struct doca_buf,
+		    consumer_id)
 
 void doca_comch_producer_task_send_set_consumer_id(struct doca_comch_producer_task_send *task,
 						   const uint32_t consumer_id)
@@ -350,9 +333,6 @@ void doca_comch_producer_task_send_set_consumer_id(struct doca_comch_producer_ta
 		t->peer = consumer_id;
 }
 
-FIELD(doca_comch_producer_task_send_get_imm_data, uint8_t *, t && t->imm_len ? t->imm : NULL)
-FIELD(doca_comch_producer_task_send_get_imm_data_len, uint32_t, t ? t->imm_len : 0)
-
 void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_send *task,
 						uint8_t *imm_data, uint32_t imm_data_len)
 {
@@ -360,5 +340,3 @@ void doca_comch_producer_task_send_set_imm_data(struct doca_comch_producer_task_
 	if (t && imm_is_valid(imm_data, imm_data_len, __func__))
 		set_imm(t, imm_data, imm_data_len);
 }
-
-FIELD(doca_comch_producer_task_send_as_task, struct doca_task *, t ? &t->task : NULL)
