@@ -17,7 +17,6 @@ from .. import child
 HOST = "127.0.0.1"
 _WELCOME = "dgkit=welcome"  # makes dgkit's JupyterLab extension open the welcome notebook
 _END_S = 20.0  # JupyterLab waits five seconds for each kernel, one after another
-_AGENT_START_S = 10.0
 
 
 def own_port(uid: int) -> int:
@@ -32,7 +31,7 @@ def agent() -> Iterator[str]:
 
     dpu = SoftwareDpu()
     try:
-        yield dpu.listen("soft", rules=(), gpu=0, max_memory=None, timeout=_AGENT_START_S)
+        yield dpu.listen("soft", rules=(), gpu=0, max_memory=None, timeout=None)
     finally:
         dpu.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from .session import Session
     from .spawn import SoftwareDpu
 
-_TIMEOUT_S, _START_S = 5.0, 30.0  # a busy machine, or a GPU's driver, may take long to start
+_TIMEOUT_S = 5.0
+_STARTS = 4  # a request may take as long as this number of starts of a software DPU
 _DESCRIPTORS = 32  # file descriptors that a session uses after its first transfer, plus a reserve
 
 
@@ -48,8 +50,9 @@ def connect(
         provider: How bytes move. With "verbs", "doca" and "softdoca" both sides use it.
         rules: Faults to inject, for the provider "fault".
         keys: Name of this side's key pair, for tcp; "default" if None.
-        timeout: Seconds, for the start and for each plain request. None: 5, but 30 for the start
-            of a software DPU.
+        timeout: Seconds, for the start and for each plain request. None: for the start of a
+            software DPU 30, and longer while it uses the CPU, and then 5 for each request, or four
+            times as long as the start took; for an agent 5, or its heartbeat if that is longer.
         max_memory: Bytes that the other side may allocate.
         gpu: Number of the GPU that copies, for the provider "cuda".
         pci: Address of this process's PCI function, for DOCA; None: the first usable one.
@@ -65,8 +68,8 @@ def connect(
             transfers raise this error.
         ValueError: `host` without `address`, or an agent has the other role.
     """
-    start_s = argument_checks.seconds("timeout", _START_S if timeout is None else timeout)
-    timeout = _TIMEOUT_S if timeout is None else start_s
+    if timeout is not None:
+        timeout = argument_checks.seconds("timeout", timeout)
     argument_checks.text("provider", provider)
     argument_checks.text("keys", keys)
     argument_checks.text("host", host)
@@ -87,10 +90,17 @@ def connect(
         raise ValueError(f"pci={pci!r} is for 'doca' and 'softdoca', not for {provider!r}")
     check_descriptors("a session", _DESCRIPTORS if host is None else 2 * _DESCRIPTORS)
     if address is not None and host is not None:
-        return _open_two(address, host, keys, timeout)
+        return _open_two(address, host, keys, timeout or _patience(address))
     if address is not None:
-        return _open(address, mover, keys, timeout, None)
-    return _with_software_dpu(mover, max_memory, start_s, timeout)
+        return _open(address, mover, keys, timeout or _patience(address), None)
+    return _with_software_dpu(mover, max_memory, timeout)
+
+
+def _patience(address: str) -> float:
+    """Return the time limit of a request to an agent, whose heartbeat says how slow it is."""
+    from ..wire.address import parse
+
+    return max(_TIMEOUT_S, parse(address).heartbeat)
 
 
 def inspect(
@@ -112,7 +122,7 @@ def inspect(
 
 
 def _with_software_dpu(
-    mover: dict[str, Any], max_memory: int | None, start_s: float, timeout: float
+    mover: dict[str, Any], max_memory: int | None, timeout: float | None
 ) -> Session:
     from .spawn import SoftwareDpu
 
@@ -120,9 +130,11 @@ def _with_software_dpu(
     try:
         from . import remote_dpu, session  # noqa: F401 (imported while the other process starts)
 
-        endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=start_s)
-        reopen = partial(_with_software_dpu, mover, max_memory, start_s, timeout)
-        return _open(endpoint, mover, None, timeout, dpu, reopen)
+        began = time.monotonic()
+        endpoint = dpu.listen(**mover, max_memory=max_memory, timeout=timeout)
+        slow = _STARTS * (time.monotonic() - began)
+        reopen = partial(_with_software_dpu, mover, max_memory, timeout)
+        return _open(endpoint, mover, None, timeout or max(_TIMEOUT_S, slow), dpu, reopen)
     except BaseException:
         dpu.close()
         raise

@@ -7,10 +7,12 @@ terminal does not reach it.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import child
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from ..dma import FaultRule
 
 _END_S = 1.0
+_START_S = 30.0  # a busy machine, or a GPU's driver, may take long to start
+_LEAST_S = 0.5  # CPU time in _START_S of a process that makes progress
 
 
 class SoftwareDpu:
@@ -46,14 +50,14 @@ class SoftwareDpu:
         gpu: int,
         max_memory: int | None,
         pci: str | None = None,
-        timeout: float,
+        timeout: float | None,
     ) -> str:
         """Configure the DPU and return its address. Arguments as for dgkit.connect().
 
         An error in the other process, such as DeviceUnavailable, is raised in this one.
 
         Raises:
-            PeerTimeout: It was not ready within `timeout` seconds.
+            PeerTimeout: It was not ready within `timeout` seconds, or did nothing for 30.
             PeerLost: It ended before it was ready.
         """
         from dataclasses import asdict
@@ -62,13 +66,12 @@ class SoftwareDpu:
         from ..wire.messages import Start, decode_started, encode
 
         plain = [{**asdict(rule), "status": int(rule.status)} for rule in rules]
-        self._socket.settimeout(timeout)
         try:
             self._socket.sendall(encode(Start(provider, plain, max_memory or 0, gpu, pci)))
-            answer = self._socket.recv(1 << 16)
-        except TimeoutError:
+            answer = self._answer(timeout)
+        except TimeoutError as error:
             hint = ": a GPU's driver may take long, connect(timeout=60)" * (provider == "cuda")
-            raise PeerTimeout(f"the software DPU was not ready within {timeout} s{hint}") from None
+            raise PeerTimeout(f"the software DPU was not ready within {error} s{hint}") from None
         except ConnectionError:
             answer = b""
         if not answer:
@@ -78,6 +81,23 @@ class SoftwareDpu:
         if started.failed is not None:
             raise to_exception(started.failed)
         return started.endpoint
+
+    def _answer(self, timeout: float | None) -> bytes:
+        """Return the answer; without a limit, wait while the process uses the CPU.
+
+        Raises:
+            TimeoutError: There was none; the argument is the limit in seconds.
+        """
+        self._socket.settimeout(_START_S if timeout is None else timeout)
+        used = 0.0
+        while True:
+            try:
+                return self._socket.recv(1 << 16)
+            except TimeoutError:
+                now = _cpu_s(self.pid)
+                if timeout is not None or now < used + _LEAST_S:
+                    raise TimeoutError(self._socket.gettimeout()) from None
+                used = now
 
     def abandon(self) -> None:
         """Detach in a forked child: the parent owns the process and the socket."""
@@ -96,3 +116,12 @@ class SoftwareDpu:
         from ..wire.address import remove_of
 
         remove_of(self._process.pid)  # its socket files, left behind only if it was killed
+
+
+def _cpu_s(pid: int) -> float:
+    """Return the CPU time of a process in seconds; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime, stime: proc(5)

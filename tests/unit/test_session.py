@@ -1,9 +1,12 @@
 """Every call of a session, over a software DPU that connect() started."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,16 +14,20 @@ from support.processes.agents import agent
 from support.processes.waiting import gone, until
 
 import dgkit
+from dgkit import child
 from dgkit.errors import (
     BoundsError,
     ClosedError,
     OutOfMemory,
     PeerError,
+    PeerTimeout,
     TransferError,
     Unsupported,
 )
+from dgkit.session import spawn
+from dgkit.session.connect import _patience
 from dgkit.types import Access, Op, Status
-from dgkit.wire.messages import Move
+from dgkit.wire.messages import Move, Started, encode
 
 MIB = 1 << 20
 
@@ -467,3 +474,54 @@ def test_stats_do_not_count_what_was_cancelled_or_refused(session):
         session._link.ask(Move, held.handle, 0, 10_000, 0, 64)
     after = session.stats()
     assert (after["moves"], after["bytes"]) == (before["moves"], before["bytes"])
+
+
+def slow_dpu(monkeypatch, before):
+    """Software DPUs start as a program that does something first."""
+    program = f"""
+import os, socket, sys, time
+{before}
+socket.socket(fileno=int(sys.argv[1])).send(bytes.fromhex(os.environ["ANSWER"]))
+time.sleep(60)
+"""
+
+    def start(module, theirs):
+        with theirs:
+            return subprocess.Popen(
+                [sys.executable, "-c", program, str(theirs.fileno())], pass_fds=[theirs.fileno()]
+            )
+
+    monkeypatch.setattr(child, "start", start)
+    monkeypatch.setattr(spawn, "_START_S", 0.8)
+    monkeypatch.setattr(spawn, "_LEAST_S", 0.01)
+    monkeypatch.setenv("ANSWER", encode(Started("ipc:///x", None)).hex())
+    return spawn.SoftwareDpu()
+
+
+WORKS = "end = time.process_time() + 1.5\nwhile time.process_time() < end: pass"
+
+
+def listen(dpu, timeout):
+    return dpu.listen("soft", rules=(), gpu=0, max_memory=None, timeout=timeout)
+
+
+def test_a_software_dpu_that_works_is_waited_for(monkeypatch):
+    with contextlib.closing(slow_dpu(monkeypatch, WORKS)) as dpu:
+        assert listen(dpu, None) == "ipc:///x"
+
+
+@pytest.mark.parametrize(
+    ("before", "timeout"), [(WORKS, 0.3), ("time.sleep(60)", None)], ids=["limit", "stands still"]
+)
+def test_a_software_dpu_that_stands_still_or_has_a_limit_is_not(monkeypatch, before, timeout):
+    with (
+        contextlib.closing(slow_dpu(monkeypatch, before)) as dpu,
+        pytest.raises(PeerTimeout, match="was not ready within"),
+    ):
+        listen(dpu, timeout)
+
+
+def test_a_request_to_an_agent_on_a_slow_machine_may_take_its_heartbeat():
+    key = "a" * 64
+    assert _patience(f"tcp://10.0.0.1:1?key={key}&heartbeat=20") == 20
+    assert _patience(f"tcp://10.0.0.1:1?key={key}") == 5
