@@ -162,6 +162,12 @@ def main() -> None:
         if needs > glibc:
             sys.exit(f"the wheel needs glibc 2.{needs}, but the DPU has 2.{glibc} (--glibc)")
         wheel = retag(built, f"manylinux_2_{needs}_aarch64", options.folder)
+    if "lab" in options.extra:
+        shutil.copytree(
+            ROOT / "notebooks/testbed", options.folder / "notebooks", dirs_exist_ok=True
+        )
+        tutorials = options.folder / "notebooks/tutorials"
+        shutil.copytree(ROOT / "notebooks/tutorials", tutorials, dirs_exist_ok=True)
     download(wheel, options.folder, python=options.python, glibc=glibc, extras=options.extra)
     wanted = f"'dgkit[{','.join(options.extra)}]'" if options.extra else "dgkit"
     print(f"{len(list(options.folder.glob('*.whl')))} wheels in {options.folder}. On the DPU:")

@@ -85,8 +85,9 @@ def up(**options: Any) -> int:
     those of --extra lab, the folder has 466 MB.
 
     --ssh prints a command that opens a shell in each guest; --lab prints the URL of each guest's
-    JupyterLab, with its token. Their ports are on 127.0.0.1 of this machine, and keys and tokens
-    are new at each start. The host guest uses this Python's JupyterLab.
+    JupyterLab, with its token: it opens host.ipynb or dpu.ipynb, a pair of notebooks that share
+    memory. Their ports are on 127.0.0.1 of this machine, and keys and tokens are new at each start.
+    The host guest uses this Python's JupyterLab.
 
     \b
     Examples:

@@ -35,7 +35,7 @@ _OPS = ("none", "put", "get", "put_inline", "signal", "send", "recv", "fence", "
 # regions that it can copy to and from for a kernel. A signal needs a remote region that is mapped,
 # or GPU memory.
 _SERVED: dict[str, dict[str, tuple[str, ...]]] = {
-    "soft": {"map": ("map", "vm", "proxy")},
+    "soft": {"map": ("map", "vm", "proxy", "bar")},
     "cuda": {"map": ("map", "gpu"), "gpu": ("map", "gpu")},
 }
 
@@ -269,6 +269,7 @@ class KernelQueue:
     # struct dg_gpu_queue (dgkit_device.cuh): ring, completions, records, trace; limit
     handle_layout = HandleLayout(384, (0, 1, 2, 3), 4)
     handle_version = 0
+    shared_offset = 0  # of the memory, in the file of _shared_memory()
     timeout: float
     depth: int
     weak: bool

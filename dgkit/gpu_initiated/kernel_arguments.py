@@ -99,18 +99,18 @@ class Arguments:
         """Return the address of an argument's first byte, and add its mapping."""
         if isinstance(value, KernelQueue):
             fd, size, address, handle = value._shared_memory()
-            self._map(Mapping(fd, 0, size, address))
+            self._map(Mapping(fd, value.shared_offset, size, address))
             return handle
         if isinstance(value, Region):
             value = value.memory
         known = is_memory(value)
         if known and getattr(value, "gpu", None) is not None:
             raise TypeError(f"argument {i} is GPU memory, which the emulated GPU cannot access")
-        if known and value.fd >= 0:
+        if known and (file := _file_of(value)):
+            fd, at = file
             start = int(ffi.cast("uintptr_t", ffi.from_buffer("char[]", value.buffer)))
-            before = value.fd_offset % mmap.PAGESIZE
-            offset = value.fd_offset - before
-            self._map(Mapping(value.fd, offset, value.size + before, start - before))
+            before = at % mmap.PAGESIZE
+            self._map(Mapping(fd, at - before, value.size + before, start - before))
             return start
         try:
             copy = _Copy(value.buffer if known else value)
@@ -124,6 +124,13 @@ class Arguments:
         known = self.mappings.get(mapping.address)
         if known is None or known.size < mapping.size:
             self.mappings[mapping.address] = mapping
+
+
+def _file_of(memory: Any) -> tuple[int, int] | None:
+    """Return the file of shared memory and the offset of its first byte; None: it is private."""
+    if hasattr(memory, "mapped_file"):  # in a BAR
+        return memory.mapped_file  # type: ignore[no-any-return]
+    return (memory.fd, memory.fd_offset) if memory.fd >= 0 else None
 
 
 def _tagged(tag: bytes, data: bytes) -> bytes:

@@ -86,6 +86,11 @@ class BarMemory(HostMemory):
         """-1: there is no memfd."""
         return -1
 
+    @property
+    def mapped_file(self) -> tuple[int, int]:
+        """File with the memory, and the offset of the first byte in it. Errors as `buffer`."""
+        return super().fd, self._start + self._offset
+
     def native_fields(self, start: int) -> dict[str, int]:
         """Return the fields of `dg_memory` for the bytes from `start` on. Errors as `buffer`."""
         at = self._offset + start

@@ -15,6 +15,8 @@ qemu.py            command line of QEMU; test of KVM
 bar.py             host RAM that is a PCI BAR of the DPU
 initramfs.py       init program of a guest
 service.py         base of the servers in a guest
+pair.py            in a guest: connect() to the other one, share() descriptors with it
+doorbell.py        in a guest: a GPU queue that the host guest's kernels post to and Arm serves
 agents.py          server: `dgkit serve`
 ssh.py             server: SSH
 jupyterlab.py      server: JupyterLab
@@ -26,7 +28,19 @@ apt.py             downloads of packages
 requirements.py    programs that must be installed on this machine
 """
 
+from .doorbell import gpu_queue, serve_gpu_queue
 from .images import clean
+from .pair import connect, receive, share
 from .testbed import Testbed, running, up
 
-__all__ = ["Testbed", "clean", "running", "up"]
+__all__ = [
+    "Testbed",
+    "clean",
+    "connect",
+    "gpu_queue",
+    "receive",
+    "running",
+    "serve_gpu_queue",
+    "share",
+    "up",
+]

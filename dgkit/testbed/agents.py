@@ -14,9 +14,13 @@ _LISTENS = re.compile(r"^tcp://\S+\?(key=[0-9a-f]{64}\S*)$", re.MULTILINE)
 _PROGRAM = """\
 import sys
 from dgkit.cli import main
-key, *options = sys.argv[1:]
-main(["keys", "make"]) or main(["keys", "allow", key, "--name", "testbed"]) or sys.exit(
-    main(["serve", *options]))
+from dgkit.testbed import pair
+from dgkit.wire import keys
+client, port, heartbeat, *options = sys.argv[1:]
+keys.make()
+keys.allow(client, "testbed")
+pair.announce(int(port), float(heartbeat))
+sys.exit(main(["serve", *options]))
 """
 
 
@@ -43,8 +47,8 @@ class Agent(Service):
         name = self.guest.name
         path = f"export PYTHONPATH={shlex.quote(self._path)}\n" if name == "host" else ""
         serve = f"--address tcp://0.0.0.0:{listen} --telemetry-port {telemetry} --provider verbs "
-        serve += f"--heartbeat {_HEARTBEAT_S}"
-        program = f"{shlex.quote(_PROGRAM)} {self._client} {serve} --role {name}"
+        serve += f"--heartbeat {_HEARTBEAT_S} --role {name}"
+        program = f"{shlex.quote(_PROGRAM)} {self._client} {listen} {_HEARTBEAT_S} {serve}"
         return (
             f"{shell_environment(name, self.python, '/run')}{path}exec {self.python} -c {program}\n"
         )

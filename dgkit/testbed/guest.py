@@ -20,6 +20,7 @@ from .qemu import CONSOLES, qemu
 from .qmp import Monitor
 
 ADDRESSES = {"host": "10.9.0.1", "dpu": "10.9.0.2"}  # in a network of only these two guests
+EXCHANGE = "exchange"  # folder through which programs of the guests find each other (pair.py)
 MANAGEMENT = "10.0.2.15"  # of each guest, in a QEMU network reachable only by forwarded ports
 _MACS = {"host": "52:54:00:00:00:01", "dpu": "52:54:00:00:00:02"}
 _MANAGEMENT_MAC = "52:54:00:00:00:03"
@@ -44,8 +45,8 @@ class Guest:
         memory: Its memory in bytes.
         wire: Network to the other guest: one end of a stream socket pair. The constructor closes
             it in this process.
-        folders: Folders of this machine that the guest sees in /run, read-only; keys are their
-            names there.
+        folders: Folders of this machine that the guest sees in /run, keys are their names there;
+            read-only, but for EXCHANGE.
         services: Servers that run in the guest. If there are any, the guest has a management
             network and a monitor.
         bar_fd: Memfd of the host's RAM that is a PCI BAR of the DPU; None without a BAR.
@@ -137,12 +138,13 @@ class Guest:
         ]  # fmt: skip
 
     def _files(self, folders: Mapping[str, Path]) -> list[str]:
-        """Return the arguments for the guest's root and its folders, all read-only."""
+        """Return the arguments for the guest's root and its folders."""
         words: list[str] = []
         for name, path in {"files": self.image.files, **folders}.items():
             text = str(path).replace(",", ",,")
-            options = f"id={name},path={text},security_model=none,readonly=on,multidevs=remap"
-            words += ["-fsdev", f"local,{options}"]
+            readonly = "off" if name == EXCHANGE else "on"
+            options = f"path={text},security_model=none,readonly={readonly},multidevs=remap"
+            words += ["-fsdev", f"local,id={name},{options}"]
             words += ["-device", f"virtio-9p-pci,fsdev={name},mount_tag={name}"]
         return words
 

@@ -30,7 +30,8 @@ port() {
 }
 exec 5<>$(port control)
 stop() { echo "failed: $*" >&5; sleep 1000; }
-over_9p() { mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=${3:-loose} $1 $2; }
+options=trans=virtio,version=9p2000.L,msize=262144
+over_9p() { mount -t 9p -o $options,${3:-ro,cache=loose} $1 $2; }
 over_9p files /root || stop "its files cannot be mounted"
 mount -t proc proc /root/proc && mount -t sysfs sysfs /root/sys || stop "no /proc or no /sys"
 mount -t devtmpfs devtmpfs /root/dev && mkdir -p /root/dev/shm /root/dev/pts || stop "no /dev"
@@ -42,11 +43,15 @@ for device in /sys/bus/pci/devices/*; do # the BAR of the host's memory
     [ "$(echo $(cat $device/vendor $device/device))" = "0x1af4 0x1110" ] &&
         echo 1 > $device/enable
 done
-for name in share site ssh; do
+for name in share site ssh notebooks exchange; do
     [ -z "$(value $name)" ] && continue
     mkdir -p /root/run/$name
-    [ $name = share ] && cache=none || cache=loose
-    over_9p $name /root/run/$name $cache || stop "the folder $name cannot be mounted"
+    case $name in
+        share) how=ro,cache=none ;;
+        exchange) how=rw,cache=none ;;
+        *) how=ro,cache=loose ;;
+    esac
+    over_9p $name /root/run/$name $how || stop "the folder $name cannot be mounted"
 done
 cp /setup /root/run/testbed/setup
 chroot /root /bin/sh /run/testbed/setup $(value address) $(value name) $(value management) ||

@@ -31,15 +31,16 @@ class LabServer(Service):
 
     Args:
         path: Module search path for the host guest, which uses this Python.
+        notebooks: Whether there is a folder of notebooks, in which the guest's one is opened.
         service: Arguments of Service.
     """
 
     key = "lab"
     title = "JupyterLab"
 
-    def __init__(self, path: str, *service: Any) -> None:
+    def __init__(self, path: str, notebooks: bool, *service: Any) -> None:
         super().__init__(*service)
-        self._path = path
+        self._path, self._notebooks = path, notebooks
         self._token = secrets.token_hex(24)
 
     def script(self, ports: list[int]) -> str:
@@ -59,11 +60,13 @@ class LabServer(Service):
             f"{shell_environment(name, self.python, _FOLDER)}{site}"
             f"mkdir -p {_FOLDER}/notebooks && cd {_FOLDER}/notebooks || exit\n"
             "[ -d /run/share ] && ln -s /run/share share\n"
+            f"[ -d /run/notebooks ] && cp -R /run/notebooks/{name}/. /run/notebooks/tutorials .\n"
             f"export HOME={_FOLDER} JUPYTER_TOKEN={self._token} PYTHONUNBUFFERED=1\n"
             f"exec {self.python} -c {shlex.quote(_PROGRAM)} {words}\n"
         )
 
     def listens(self, ports: list[int], printed: str) -> str:
         """Return the URL once the server's event loop runs."""
-        url = f"http://127.0.0.1:{ports[0]}/lab?token={self._token}"
+        opened = f"/tree/{self.guest.name}.ipynb" if self._notebooks else ""
+        url = f"http://127.0.0.1:{ports[0]}/lab{opened}?token={self._token}"
         return url if _SERVES in printed else ""

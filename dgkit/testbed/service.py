@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import TestbedError
 from ..wire.essential import essential_thread
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frames
-from .guest import MANAGEMENT, Guest
+from .guest import EXCHANGE, MANAGEMENT, Guest
 
 # Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
@@ -35,7 +35,8 @@ def shell_environment(guest: str, python: str, folder: str) -> str:
     else:
         folder = "/run/share"
     where = f"cd {shlex.quote(folder)} 2>/dev/null || cd /"
-    return f"export PATH={shlex.quote(path)} {_HOME}\n{site}{where}\n"
+    pair = f"export DGKIT_GUEST={guest} DGKIT_EXCHANGE=/run/{EXCHANGE}"
+    return f"export PATH={shlex.quote(path)} {_HOME}\n{pair}\n{site}{where}\n"
 
 
 class Service(ABC):

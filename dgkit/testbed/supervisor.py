@@ -27,7 +27,7 @@ from ..runtime_folder import runtime_folder
 from . import bar, images
 from .agents import Agent
 from .control_socket import DONE, ERROR, ERRORS, OUTPUT, frame, read_line, send
-from .guest import ADDRESSES, Channel, Guest
+from .guest import ADDRESSES, EXCHANGE, Channel, Guest
 from .images import Image
 from .initramfs import CHANNELS, END
 from .jupyterlab import LabServer
@@ -125,6 +125,8 @@ class Supervisor:
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         wires = socket.socketpair()
+        exchange = folder / EXCHANGE
+        exchange.mkdir(mode=0o700)
         self.guests: dict[str, Guest] = {}
         ssh = SshConfig(folder) if options["ssh"] else None
         kinds: list[Callable[..., Service]] = []
@@ -133,13 +135,14 @@ class Supervisor:
         if ssh:
             kinds.append(partial(SshServer, ssh))
         if options["lab"]:
-            kinds.append(partial(LabServer, options["path"]))
+            kinds.append(partial(LabServer, options["path"], options["notebooks"]))
         parts = {name: Image.parsed(options["images"][name]) for name in ADDRESSES}
         bar_fd = bar.make() if parts["host"].machine in bar.MACHINES else None
         for name, wire in zip(ADDRESSES, wires, strict=True):
             image = parts[name]
             memory = options["memory"][name]
             folders = {key: Path(path) for key, path in options["folders"][name].items()}
+            folders[EXCHANGE] = exchange
             self.guests[name] = Guest(
                 name, image, memory=memory, wire=wire, folders=folders, services=len(kinds),
                 bar_fd=bar_fd,

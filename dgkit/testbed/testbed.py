@@ -341,6 +341,9 @@ def up(
             progress("unpacking the wheels")
             modules = ("dgkit", "jupyterlab") if lab else ("dgkit",)
             folders["dpu"]["site"] = str(wheels.site(wheel_folder, dpu.files, modules))
+        notebooks = wheel_folder / "notebooks" if lab and wheel_folder else None
+        if notebooks and notebooks.is_dir():
+            folders = {name: folders[name] | {"notebooks": str(notebooks)} for name in folders}
         if ssh:
             folders = {
                 name: folders[name] | {"ssh": str(images.ssh_server(image.machine, progress))}
@@ -357,6 +360,7 @@ def up(
             "agents": wheel_folder is not None,
             "ssh": ssh,
             "lab": lab,
+            "notebooks": "notebooks" in folders["host"],
         }
         limit = timeout if timeout is not None else LAB_START_S if lab else START_S
         return _started(options, time.monotonic() + limit, detach, progress)

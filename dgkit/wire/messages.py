@@ -40,10 +40,29 @@ class Started(Struct, frozen=True):
     failed: Failed | None
 
 
+class RingOffer(Struct, frozen=True):
+    """A testbed's GPU queue: descriptors of its ring and of the memory of its kernels."""
+
+    ring: bytes
+    locals: list[bytes]
+    depth: int
+    trace: bool
+
+
+class RingAnswer(Struct, frozen=True):
+    """The other guest serves that ring: ids by which its kernels name the regions."""
+
+    ring: bytes
+    remote: int
+    locals: list[int]
+
+
 encode = msgspec.msgpack.Encoder().encode
 decode_request = msgspec.msgpack.Decoder(Request).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 decode_start = msgspec.msgpack.Decoder(Start).decode
+decode_ring_offer = msgspec.msgpack.Decoder(RingOffer).decode
+decode_ring_answer = msgspec.msgpack.Decoder(RingAnswer).decode
 decode_started = msgspec.msgpack.Decoder(Started).decode
 
 

@@ -641,6 +641,44 @@ def test_dropbear_is_collected_without_the_guests_c_library(machine, packages, m
     ]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        testbed.connect,
+        lambda: testbed.share("name", None),
+        lambda: testbed.receive("name", None),
+        lambda: testbed.gpu_queue("name", None, []),
+        lambda: testbed.serve_gpu_queue("name", None, None),
+    ],
+)
+def test_outside_a_guest_what_guests_call_is_refused(call):
+    with pytest.raises(dgkit.TestbedError, match=r"no guest of a testbed: .*up --lab"):
+        call()
+
+
+def test_guests_import_what_was_shared_last(machine, monkeypatch):
+    """A descriptor of a process that has ended is waited over; names cannot leave the folder."""
+    monkeypatch.setenv("DGKIT_GUEST", "host")
+    monkeypatch.setenv("DGKIT_EXCHANGE", str(machine))
+    with dgkit.Device("soft") as device:
+        with device.register(bytearray(8)) as closed:
+            testbed.share("name", closed)
+        with pytest.raises(dgkit.DgkitError, match="closed"):
+            testbed.receive("name", device, timeout=0.2)
+        memory = dgkit.empty(16)
+        later = threading.Timer(0.3, lambda: testbed.share("name", kept))
+        with device.register(memory) as kept:
+            later.start()
+            with testbed.receive("name", device, timeout=20) as remote:
+                assert remote.size == 16
+        later.join()
+    with pytest.raises(dgkit.TestbedError, match="nothing was shared as 'other'"):
+        testbed.receive("other", device, timeout=0)
+    for name in ("../name", "", "x" * 65):
+        with pytest.raises(ValueError, match="name must be 1 to 64"):
+            testbed.receive(name, device)
+
+
 def test_jupyterlab_without_its_wheels_is_refused(wheelhouse, capfd):
     with pytest.raises(ValueError, match="lab needs agents"):
         testbed.up(lab=True)

@@ -52,7 +52,8 @@ def here(script: str) -> str:
 
 def has_booted() -> None:
     """Create the folders that a guest has when it boots."""
-    Path(os.environ["XDG_CACHE_HOME"], f"run-{os.getpid()}/testbed").mkdir(parents=True)
+    for name in ("testbed", "exchange"):
+        Path(os.environ["XDG_CACHE_HOME"], f"run-{os.getpid()}", name).mkdir(parents=True)
 
 
 def monitor(port: socket.socket) -> None:

@@ -1,7 +1,8 @@
 """Runs in both guests of the stage `testbed`: the host guest's memory as a BAR of the DPU guest.
 
 The argument says which part: `host` and `dpu` move bytes; `killed`, `next` and `lost` do until the
-exporter is killed. Descriptors and turns go over TCP. Exits with 1 if a check fails.
+exporter is killed; kernels of the emulated GPU write and post in `posts`, and Arm reads and serves
+in `serves`. Descriptors and turns go over TCP. Exits with 1 if a check fails.
 """
 
 import os
@@ -169,12 +170,89 @@ def next_process() -> None:
         check(not any(memory.buffer), "a byte moved after the exporter's end")
 
 
+KERNELS = """
+#include <dgkit_device.cuh>
+extern "C" __global__ void fill(unsigned char *bytes, unsigned factor)
+{
+    const unsigned threads = gridDim.x * blockDim.x;
+    for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < 1 << 20; i += threads)
+        bytes[i] = (unsigned char)(i * factor);
+}
+extern "C" __global__ void post(dg_gpu_queue *q, unsigned remote, unsigned local, int *status)
+{
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    status[i] = dg_wait(q, dg_put(q, remote, 64 * i, local, 64 * i, 64));
+}
+"""
+THREADS = 128  # of post, twice the depth of its queue; a thread puts 64 bytes
+
+
+def filled(factor: int) -> bytes:
+    """Return what the kernel fill writes to SIZE bytes."""
+    return bytes(i * factor % 256 for i in range(256)) * (SIZE >> 8)
+
+
+def posts() -> None:
+    """Fill arrays by a kernel; then put one of them to the DPU by doorbells that Arm serves."""
+    import numpy as np
+
+    from dgkit.gpu_initiated import emulate
+
+    module, status = emulate(KERNELS), np.full(THREADS, -1, np.int32)
+    with (
+        dgkit.Device("verbs") as rdma, dgkit.Device("soft") as device,
+        dgkit.empty(SIZE) as array, dgkit.empty(SIZE, on="bar") as source,
+    ):  # fmt: skip
+        module["fill"](1, 32, (array, np.uint32(7)))
+        module["fill"](1, 32, (source, np.uint32(11)))
+        check(bytes(array.buffer) == filled(7), "the kernel's bytes in an array")
+        check(bytes(source.buffer) == filled(11), "the kernel's bytes in the BAR")
+        reached, local = rdma.register(array), device.register(source)
+        dgkit.testbed.share("by-rdma", reached)
+        dgkit.testbed.share("by-bar", local)
+        with dgkit.testbed.gpu_queue("bell", device, [local], trace=True) as queue:
+            names = (np.uint32(queue.remote), np.uint32(queue.id_of(local)))
+            module["post"](THREADS // 32, 32, (queue, *names, status))
+            check(not status.any(), status)
+            check(queue.completed == THREADS, queue.completed)
+            check(len(queue.trace()) == queue.depth, queue.trace())
+            module["post"](1, 1, (queue, names[0] + np.uint32(1), names[1], status))
+            check(status[0] == dgkit.Status.REMOTE_ACCESS_ERROR, status[0])
+            check(queue.first_error[1] == THREADS, queue.first_error)
+            link = accepted()
+            link.say("posted")
+            link.hear("closed")
+            module["post"](1, 1, (queue, *names, status))
+            check(status[0] == dgkit.Status.CLOSED, status[0])
+
+
+def serves() -> None:
+    """Read the arrays by RDMA and by the BAR; serve the queue; see the kernel's bytes here."""
+    with dgkit.Device("verbs") as rdma, dgkit.Device("soft") as device:
+        for through, name, factor in ((rdma, "by-rdma", 7), (device, "by-bar", 11)):
+            remote, here = dgkit.testbed.receive(name, through), bytearray(SIZE)
+            with through.queue() as queue, through.register(here) as local:
+                queue.read(local, remote).wait()
+            check(here == filled(factor), name)
+        inbox = dgkit.empty(SIZE)
+        with dgkit.testbed.serve_gpu_queue("bell", device, device.register(inbox)) as served:
+            link = connected()
+            link.hear("posted")
+            check(served.records == THREADS + 1, served.records)
+        put = THREADS * 64
+        check(bytes(inbox.buffer[:put]) == filled(11)[:put], "what the kernel put")
+        check(not any(inbox.buffer[put:]), "bytes that no kernel put")
+        link.say("closed")
+
+
 PARTS: dict[str, Callable[[], None]] = {
     "host": host,
     "dpu": dpu,
     "killed": killed,
     "lost": lost,
     "next": next_process,
+    "posts": posts,
+    "serves": serves,
 }
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 The guests are real kernels, emulated: what is measured there is no figure.
 """
 
+import ast
 import contextlib
 import hashlib
 import json
@@ -23,6 +24,7 @@ import dgkit
 from dgkit import testbed
 from dgkit.cli import main
 from dgkit.errors import ClosedError, PeerLost, TestbedError, TransferError
+from dgkit.gpu_initiated import emulate
 from dgkit.session import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -254,12 +256,12 @@ def bar_part(guest, part):
 
 
 @contextlib.contextmanager
-def meanwhile(bed, guest, part):
-    """A part of bar_pair.py runs in a guest during the `with` statement, and must succeed."""
+def meanwhile(bed, guest, command):
+    """A command runs in a guest during the `with` statement, and must succeed."""
     ended = []
 
     def run():
-        ended.append(bed.run(guest, bar_part(guest, part), timeout=NATIVE_S))
+        ended.append(bed.run(guest, command, timeout=NATIVE_S))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -271,15 +273,45 @@ def meanwhile(bed, guest, part):
 
 
 def test_the_dpu_moves_bytes_of_the_hosts_memory_in_its_pci_bar(bed):
-    with meanwhile(bed, "host", "host"):
+    with meanwhile(bed, "host", bar_part("host", "host")):
         passes(bed, "dpu", bar_part("dpu", "dpu"))
 
 
 def test_memory_in_the_bar_of_a_killed_process_is_lost_and_then_another_ones(bed):
-    with meanwhile(bed, "dpu", "lost"):
+    with meanwhile(bed, "dpu", bar_part("dpu", "lost")):
         killed = bed.run("host", bar_part("host", "killed"), timeout=NATIVE_S)
         assert killed.returncode == 128 + signal.SIGKILL, killed.stderr
         passes(bed, "host", bar_part("host", "next"))
+
+
+def with_kernels(program, command):
+    """Return a command of the host guest that finds the kernels of a program compiled."""
+    texts = (each.value for each in ast.walk(ast.parse(program)) if isinstance(each, ast.Constant))
+    emulate(next(text for text in texts if "__global__" in str(text)))
+    return ["env", f"XDG_CACHE_HOME={os.environ['XDG_CACHE_HOME']}", *command]
+
+
+def test_kernels_of_the_host_post_to_the_arm_cores(bed):
+    """What they wrote before is read by RDMA and by the BAR."""
+    program = (ROOT / "tests/testbed/bar_pair.py").read_text()
+    with meanwhile(bed, "host", with_kernels(program, bar_part("host", "posts"))):
+        passes(bed, "dpu", bar_part("dpu", "serves"))
+
+
+def code_of(notebook):
+    """Return the code of a notebook, without its dashboard, which needs the extra lab."""
+    cells = json.loads(notebook.read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code[-1].startswith("dgkit.dashboard(")
+    return "\n".join(code[:-1])
+
+
+def test_the_pair_of_notebooks_runs_on_both_sides(bed):
+    host, dpu = (
+        code_of(ROOT / f"notebooks/testbed/{name}/{name}.ipynb") for name in ("host", "dpu")
+    )
+    with meanwhile(bed, "host", with_kernels(host, [sys.executable, "-B", "-c", host])):
+        passes(bed, "dpu", ["python3", "-c", dpu])
 
 
 def test_the_native_tests_of_the_bar_pass_on_arm(bed):
