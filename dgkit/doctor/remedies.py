@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from . import references
 from .facts.bluefield import settings_tool
 from .facts.devices import refused
-from .facts.distribution import has_yum_only, install, os_release, package_manager
+from .facts.distribution import has_yum_only, image, install, os_release, package_manager
 from .facts.virtual import container
 from .finding import Finding, Verdict
 from .machine import Machine
@@ -45,12 +46,14 @@ def fit(machine: Machine, remedy: Iterable[str]) -> tuple[str, ...]:
     A restart becomes a separate instruction. If NVIDIA's firmware tools (MFT) are missing, commands
     use the tools of mstflint instead, and mstflint is installed first if it is missing, too. In a
     container, commands that change the system are marked as commands for the host. Without apt and
-    dnf, their commands become instructions in words. If there is yum but no dnf, commands of dnf
-    become commands of yum.
+    dnf, their commands become instructions in words; a system that is an image, which lacks other
+    programs, too, is changed by those who keep the image. If there is yum but no dnf, commands of
+    dnf become commands of yum.
     """
     lines = list(_with_mstflint(machine, list(_restarts_apart(remedy))))
-    if machine.know(package_manager) == "other":
-        lines = [_without_systemd(line, machine) for line in lines]
+    if machine.know(image):
+        lines = [_of_image(_without_systemd(line, machine), machine) for line in lines]
+    elif machine.know(package_manager) == "other":
         lines = [_in_words(line, machine) for line in lines]
     elif machine.know(has_yum_only):
         lines = [line.replace("sudo dnf ", "sudo yum ") for line in lines]
@@ -104,7 +107,7 @@ def _with_mstflint(machine: Machine, lines: list[str]) -> Iterator[str]:
     if tool == "mlxconfig":
         yield from lines
         return
-    if not tool:
+    if not tool and not machine.know(image):
         yield install(machine, "mstflint", "mstflint")
     for line in lines:
         name = next((name for name in used if _runs(line, name)), "")
@@ -122,9 +125,34 @@ def _in_words(line: str, machine: Machine) -> str:
     """Return an instruction for a distribution whose commands are not known."""
     if not line.startswith(_INSTALLS):
         return line
-    packages = [word for word in line.split() if word[0] != "-" and word not in _COMMAND_WORDS]
     name = machine.know(os_release).get("ID", "this distribution") or "this distribution"
-    return f"# Install, with the means of {name}: {' '.join(packages)}"
+    return f"# Install, with the means of {name}: {_packages(line)}"
+
+
+def _packages(line: str) -> str:
+    words = (word for word in line.split() if word[0] != "-" and word not in _COMMAND_WORDS)
+    return " ".join(words)
+
+
+# Programs that a system made as an image lacks, even to root.
+_NOT_IN_IMAGES = re.compile(
+    r"sudo (?:update-|dracut|grubby|rpm|dpkg|ipmitool|bfb-install|ibv_|mokutil|usermod|do-release)"
+)
+
+
+def _of_image(line: str, machine: Machine) -> str:
+    """Return an instruction for those who keep the system's image, if it cannot run a command."""
+    name = machine.know(image)
+    asked = f"# Ask who keeps the image of {name}:"
+    if line.startswith(_INSTALLS):
+        return f"{asked} install {_packages(line)}"
+    tools = any(_runs(line, tool) for tool in (*_MFT.values(), *_MFT, "mlxfwmanager"))
+    if tools and not machine.know(settings_tool):
+        return f"{asked} in a privileged container with mstflint: {line.removeprefix('sudo ')}"
+    by_api = name in _BY_API and "sudo " in line and "dgkit" not in line
+    if line[:1] != "#" and (by_api or _NOT_IN_IMAGES.search(line)):
+        return f"{asked} {line.replace('sudo ', '')}"
+    return line
 
 
 # Distributions that have neither systemctl nor a shell to load modules from.

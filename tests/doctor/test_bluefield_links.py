@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from doctor.published import FOLDER, load
 from hypothesis import given
 from hypothesis import strategies as st
 from support.doctor.bluefield import ARM, AT, BF2, BF3, CX7, asked, cards, nets, table
@@ -54,6 +55,13 @@ def test_accurate_send_scheduling_is_told_of_and_asks_for_nothing() -> None:
     assert "ACCURATE_TX_SCHEDULER=1" in off.why
     both = {"ACCURATE_TX_SCHEDULER": 1, "REAL_TIME_CLOCK_ENABLE": 1}
     assert link(BF3, table({"LINK_TYPE_P1": 2, **both})).why == ""
+
+
+def test_the_type_of_a_link_that_only_root_may_query_is_known_from_its_active_port() -> None:
+    here = load(FOLDER / "communication" / "deepep-139-noregkey.txt").machine()
+    (found,) = judge("bluefield-link", here, goal=Goal.GPUNETIO)
+    assert (found.verdict, found.found) == (Verdict.OK, "Ethernet")
+    assert "root" in found.why
 
 
 def test_links_that_are_not_read_share_one_finding() -> None:

@@ -197,7 +197,7 @@ def test_closed_modules_only_warn_where_no_device_would_use_a_dma_buf() -> None:
     ("version", "goal", "verdict"),
     [
         ("580.159.04", Goal.GPUNETIO, Verdict.OK),
-        ("570.124.06", Goal.GPUNETIO, Verdict.WARN),
+        ("570.124.06", Goal.GPUNETIO, Verdict.OK),  # Ethernet and Verbs need no later one
         ("570.124.06", Goal.ARM_DMA, Verdict.OK),
         ("525.60.13", Goal.RDMA, Verdict.OK),
         ("470.199.02", Goal.RDMA, Verdict.OK),
@@ -210,6 +210,12 @@ def test_a_driver_must_be_as_new_as_the_goal_asks(
     changed = {VERSION: OPEN.replace("580.159.04", version), SMI: smi(driver=version)}
     found = one("driver-version", h200(changed), goal)
     assert (found.verdict, found.found) == (verdict, version)
+
+
+def test_a_driver_older_than_the_toolkit_that_gpunetio_is_built_with_warns() -> None:
+    nvcc = {"run nvcc --version": "Cuda compilation tools, release 13.0, V13.0.8"}
+    old = {VERSION: OPEN.replace("580.159.04", "570.124.06"), SMI: smi(driver="570.124.06")}
+    assert one("driver-version", h200({**old, **nvcc}), Goal.GPUNETIO).verdict is Verdict.WARN
 
 
 def test_a_version_in_no_known_words_is_not_judged() -> None:

@@ -14,6 +14,7 @@ from dgkit.doctor.goals import Goal
 ROOT_USER: dict[str, object] = {"ask euid": 0}
 CUDA_13: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, release 13.0, V13.0.8"}
 CUDA_12_8: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, release 12.8, V12"}
+CUDA_11_8: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, release 11.8, V11"}
 CUDA_12_2: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, release 12.2, V12"}
 
 
@@ -22,7 +23,8 @@ CUDA_12_2: dict[str, object] = {"run nvcc --version": "Cuda compilation tools, r
     [
         ("ethernet", CUDA_13, Verdict.OK),
         ("ethernet", CUDA_12_8, Verdict.OK),
-        ("ethernet", CUDA_12_2, Verdict.WARN),
+        ("ethernet", CUDA_12_2, Verdict.OK),  # NVIDIA recommends 12.6, and programs run with 12
+        ("ethernet", CUDA_11_8, Verdict.FAIL),
         ("verbs", CUDA_12_8, Verdict.OK),
         ("rdma", CUDA_13, Verdict.OK),
         ("rdma", CUDA_12_8, Verdict.FAIL),

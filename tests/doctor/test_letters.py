@@ -43,6 +43,13 @@ def test_each_text_is_for_who_may_do_what_it_asks(name, goal, more, to):
     assert [letter.to for letter in letters(judged(name, goal, **more))] == to
 
 
+def test_what_an_image_lacks_is_for_those_who_keep_the_image():
+    talos = {"text /etc/os-release": "ID=talos\n"}
+    last = letters(judged("closed-driver", Goal.RDMA, **talos))[-1]
+    assert last.to == "those who keep the image of talos"
+    assert not any("Ask who" in line for _, lines in last.findings for line in lines)
+
+
 def test_a_text_names_machine_goal_findings_and_commands_and_that_it_restarts(capsys):
     found = judged("iommu-on", Goal.RDMA, **USER)
     lines = ["".join(span.text for span in line) for line in letters_page(found)]

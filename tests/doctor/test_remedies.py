@@ -60,6 +60,32 @@ def test_a_package_of_ubuntu_is_named_on_ubuntu_alone(release: str, has: bool) -
     assert ("Ubuntu's own" in " ".join(lines)) is has
 
 
+@pytest.mark.parametrize(
+    ("release", "command", "said"),
+    [
+        ("ID=sl-micro", "sudo mlxconfig -d X q", "mstconfig -d X q"),
+        ("ID=flatcar", "sudo apt install rshim", "rshim"),
+        ("ID=fedora\nVARIANT_ID=coreos", "sudo dnf install rshim", "rshim"),
+        ("ID=bottlerocket", "sudo update-initramfs -u", "update-initramfs -u"),
+        ("ID=talos", "echo 1 | sudo tee /proc/x", "echo 1"),
+    ],
+)
+def test_a_program_that_an_image_lacks_is_asked_of_who_keeps_it(
+    release: str, command: str, said: str
+) -> None:
+    made = machine({**cards((AT, BF3)), "text /etc/os-release": f"{release}\n"})
+    lines = fit(made, [command])
+    assert all(line.startswith("# ") for line in lines)
+    assert said in lines[-1]
+    assert "ask" in " ".join(lines).lower()
+    assert not any("sudo" in line for line in lines)
+
+
+def test_a_command_that_an_image_has_stays() -> None:
+    made = machine({"text /etc/os-release": "ID=flatcar\n"})
+    assert fit(made, ["sudo modprobe mlx5_ib"]) == ("sudo modprobe mlx5_ib",)
+
+
 def test_a_query_that_was_not_recorded_leaves_the_commands_as_they_are() -> None:
     made = machine({**cards((AT, BF3)), **asked(bluefield.QUERIED, "")})
     assert fit(made, ["sudo mlxconfig -d X q"]) == ("sudo mlxconfig -d X q",)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from .. import finding, references
-from ..facts import distribution, pci, pci_ids
+from ..facts import distribution, nvidia_proc, pci, pci_ids
 from ..facts.bluefield import side
 from ..facts.cuda import Toolkits, toolkits
 from ..facts.doca import doca
+from ..facts.nvidia_proc import version_key
 from ..finding import Finding
 from ..goals import BY_ARM, Goal
 from ..machine import Case
@@ -17,7 +18,8 @@ from ..prerequisites import Requirement, missing_device, pci_unread, readable, r
 INSTALL = references.GPUNETIO("Installation and Setup")
 _CUDA = references.GPUNETIO("CUDA Dependency")
 _STATIC_CUDA = (13, 0)  # the static library was built with this version
-_HEADERS_CUDA = (12, 6)  # NVIDIA recommends this version or newer for the functions in headers
+_HEADERS_CUDA = (12, 0)
+_RECOMMENDED = (12, 6)  # for the functions in headers
 _EXTRA = {
     "apt": "doca-all doca-sdk-gpunetio libdoca-sdk-gpunetio-dev",
     "dnf": "doca-all doca-sdk-gpunetio doca-sdk-gpunetio-devel",
@@ -116,8 +118,12 @@ def _judge_toolkit(case: Case, part: Part, source: references.Source) -> Finding
     needed = f"CUDA {least[0]}.{least[1]}"
     remedy = [distribution.install(case.machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version >= least:
+        advice = "" if known.version >= _RECOMMENDED else "NVIDIA recommends CUDA 12.6 or newer."
         return finding.ok(
-            f"installed, CUDA {_text(known)}", needed=needed, why=part.why, sources=[source, _CUDA]
+            f"installed, CUDA {_text(known)}",
+            needed=needed,
+            why=f"{part.why} {advice}".strip(),
+            sources=[source, _CUDA],
         )
     if not known.version and known.why:
         why = known.why
@@ -127,14 +133,15 @@ def _judge_toolkit(case: Case, part: Part, source: references.Source) -> Finding
         return finding.warn(
             "no CUDA toolkit", needed=needed, why=why, remedy=remedy, sources=[source, _CUDA]
         )
-    make = finding.fail if part.static else finding.warn
-    return make(
+    if part.static and version_key(case.machine.know(nvidia_proc.driver).version) < (580,):
+        remedy.append("# CUDA 13.0 needs driver 580 or newer, too.")
+    return finding.fail(
         f"CUDA {_text(known)}",
         needed=needed,
         why=f"The static library with the GPU code of {part.name} is built with CUDA 13.0; older "
         "toolkits cannot link it."
         if part.static
-        else f"NVIDIA recommends CUDA 12.6 or newer for the headers of {part.name}.",
+        else f"The headers of {part.name} need CUDA 12 or newer.",
         remedy=remedy,
         sources=[_CUDA],
     )

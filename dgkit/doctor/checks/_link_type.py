@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from .. import finding, references
-from ..facts import bluefield, firmware, mlxconfig
+from ..facts import bluefield, firmware, mlxconfig, rdma
 from ..facts.bluefield import Mode
 from ..facts.firmware import Adapter
 from ..facts.mlxconfig import Config
@@ -112,6 +112,25 @@ def judge_link(card: Adapter, settings: Config) -> Finding:
             "" if all(settings.now(name) == 1 for name in bluefield.TX_SCHEDULING) else _UNSCHEDULED
         )
     return finding.ok(found, needed="its link type", why=why, subject=about, sources=[source])
+
+
+def judge_port(machine: Machine, card: Adapter, settings: Config) -> Finding | None:
+    """Return the finding of bluefield-link by active ports of a ConnectX; None without them."""
+    known = [machine.know(rdma.devices).at(address) for address in card.functions]
+    layers = {
+        port.link_layer
+        for device in filter(None, known)
+        for port in device.ports
+        if port.state == "ACTIVE"
+    } - {""}
+    if card.bluefield or len(layers) != 1:
+        return None
+    why = f"According to its active port. Whether it keeps its link is not known: {settings.why}"
+    sources = [references.GPUNETIO("ConnectX NIC")]
+    return finding.ok(
+        layers.pop(), needed="its link type", why=finding.sentence(why), subject=card_label(card),
+        sources=sources,
+    )  # fmt: skip
 
 
 _OVER_INFINIBAND = (

@@ -232,7 +232,10 @@ def _bluefield_link(case: Case) -> Iterator[Finding]:
     for card, settings in nics:
         if not settings.fault:
             yield _link_type.judge_link(card, settings)
-    if unread:
+    by_port = [_link_type.judge_port(case.machine, card, settings) for card, settings in unread]
+    if unread and all(by_port):
+        yield from filter(None, by_port)
+    elif unread:
         yield finding.unknown(
             "link settings not read",
             needed="the link type, KEEP_*_LINK_UP",

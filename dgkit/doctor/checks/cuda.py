@@ -294,14 +294,14 @@ def _judge_toolkit(known: Toolkits, machine: Machine, *, building: bool) -> Find
         return finding.fail(found, needed=needed, why=why, remedy=remedy, sources=[_TABLE])
     if not building or known.version >= (13, 0):
         return finding.ok(found, needed=needed)
-    remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
     if known.version < (12, 0):
+        remedy = [install(machine, "cuda-toolkit-13-0", "cuda-toolkit-13-0")]
         why = "GPUNetIO's headers need CUDA 12 or newer."
         return finding.fail(found, needed=needed, why=why, remedy=remedy)
     why = "Ethernet and Verbs can be built; DMA, Comch and RDMA cannot."
     if known.version < (12, 6):
         why += " Up to 12.5 its installer installs the open modules only with -m=kernel-open."
-    return finding.warn(found, needed=needed, why=why, remedy=remedy, disagree=_FLOORS)
+    return finding.ok(found, needed="12; 13.0 for all parts", why=why, disagree=_FLOORS)
 
 
 # Minimum versions in the extras cuda12 and cuda13 of dgkit.

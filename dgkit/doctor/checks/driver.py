@@ -9,6 +9,7 @@ import msgspec
 
 from .. import finding, references
 from ..facts import gpudirect, gpus, nvidia_proc, pairs, pci
+from ..facts.cuda import toolkits
 from ..facts.distribution import initramfs, install_driver
 from ..facts.gpus import Gpu
 from ..facts.nvidia_proc import Driver, version_key
@@ -318,7 +319,10 @@ def _driver_version(case: Case) -> Iterator[Finding]:
             "driver 580; its header-only parts (Ethernet, Verbs) need CUDA 12."
         )
         both = [source, _GUIDE("CUDA Dependency")]
-        yield finding.warn(known, needed=needed, why=why, remedy=remedy, sources=both)
+        if machine.know(toolkits).version >= (13,):  # programs built here do not start
+            yield finding.warn(known, needed=needed, why=why, remedy=remedy, sources=both)
+        else:
+            yield finding.ok(known, needed="525; 580 for all parts", why=why, sources=both)
     else:
         yield finding.ok(known, needed=needed, sources=[source])
 

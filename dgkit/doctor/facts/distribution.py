@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..machine import Machine
 from . import gpudirect, gpus, nvidia_proc
 from .uname import uname
@@ -35,6 +37,19 @@ def package_manager(machine: Machine) -> str:
     if not ids or ids & _DEBIAN:
         return "apt"
     return "dnf" if ids & _RED_HAT else "other"
+
+
+_IMAGES = frozenset({"talos", "bottlerocket", "flatcar", "cos", "rhcos", "opensuse-microos"})
+_IMAGE_VARIANTS = frozenset({"coreos", "silverblue", "kinoite", "iot"})
+
+
+def image(machine: Machine) -> str:
+    """Return the ID of a system that is an image without a package manager; "" for others."""
+    release = machine.know(os_release)
+    name = release.get("ID", "").lower()
+    micro = re.fullmatch(r"sle?-micro.{0,20}", name)
+    fixed = name in _IMAGES or release.get("VARIANT_ID", "").lower() in _IMAGE_VARIANTS
+    return name if micro or fixed else ""
 
 
 def has_yum_only(machine: Machine) -> bool:

@@ -24,6 +24,10 @@ _ROOT = re.compile(
     r"^(?:# )?"
     r"(?:sudo |(?:Then r|R)estart the machine|[^#\n]{1,300}\| sudo tee |On the host, outside)"
 )
+_IMAGE = re.compile(
+    r"^# (?:Ask who keeps the image|In the (?:machine configuration|settings)) of (\S+): "
+)
+_ADDRESSED = re.compile(r"^# (?:Ask who keeps the image of \S+: )?")
 _RESTART = re.compile(r"sudo reboot")
 _OPERATOR = "the operator of the cluster"
 _BMC = "those who reach its BIOS and power (BMC)"
@@ -58,6 +62,8 @@ def _recipient(machine: Machine, line: str) -> str:
     """Return who may do what a line of a remedy says; "" if the user may."""
     if _POWER.search(line) or _BIOS.match(line):
         return _BMC
+    if match := _IMAGE.match(line):
+        return f"those who keep the image of {match[1]}"
     engine = machine.know(container).engine
     if engine:
         host = bool(_ROOT.match(line)) or line.startswith("# In the pod:")
@@ -94,7 +100,7 @@ def _letter(diagnosis: Diagnosis, letter: Letter, width: int) -> Iterator[Line]:
         text = f"{number}. {finding.title}{about}: {finding.found}{needed}. {finding.why}"
         yield from _wrap(text.rstrip(), width, "   ")
         for line in lines:
-            yield (Span(f"       {printable(line.removeprefix('# '))}", "command"),)
+            yield (Span(f"       {printable(_ADDRESSED.sub('', line))}", "command"),)
     if any(_RESTART.search(line) for _, lines in letter.findings for line in lines):
         yield from _wrap("This restarts the machine.", width, "")
     yield ()

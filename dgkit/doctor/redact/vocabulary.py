@@ -16,12 +16,12 @@ argument argv arm ascii asdict ask asked asking asks assumed ats attempt attribu
 attributes attrs authenticamd auto awk aws azure back backslashreplace badge bar bare bars
 baseexception bba bcore before below benchmark best better between bfb bfe bhyve big bin bindings
 bios bit bits blackwell blob block blocked blocking blocks blog bluefield bluefielddpuosv bluefields
-board bochs body bokeh bond bonded bookworm bool booleans boot both box branch branches brand break
-bridge bridges broadcom broken bsp buf buffer bufs build builder building buildkit built builtins
-bundle bundled bus busy bxeon bypass byref byte bytearray bytes cache cached cachedfact cali call
-callable callablemodule can candidates cannot cap capabilities capability capable capeff capitalize
-caps card cards case cause caused causes cdi cdll cell cells centos cfg cgroup cgroups chain change
-changes channel channels char check checked checkjob checks checkverdicts chelsio child
+board bochs body bokeh bond bonded bookworm bool booleans boot both bottlerocket box branch branches
+brand break bridge bridges broadcom broken bsp buf buffer bufs build builder building buildkit built
+builtins bundle bundled bus busy bxeon bypass byref byte bytearray bytes cache cached cachedfact
+cali call callable callablemodule can candidates cannot cap capabilities capability capable capeff
+capitalize caps card cards case cause caused causes cdi cdll cell cells centos cfg cgroup cgroups
+chain change changes channel channels char check checked checkjob checks checkverdicts chelsio child
 childprocesserror children chipset choice choose chosen chr cilium cisco class classes cli client
 clique clock cloexec clone close closed cloud clusteruuid cmdline cmpltredir cni cns code codename
 codes coherent collapsed collect collection colon colours columns com combinations comch comes
@@ -29,8 +29,8 @@ command commands comment common compat compatibility compatible compile complete
 computer concerned concurrent condition conf confidential config configs configuration configuring
 connect connected connectx consequences considerations container containerd containerenv containers
 contains content context contextlib contextmanager contexts control controller controllers convert
-copy core count counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe create
-created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute
+copy core coreos cos count counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe
+create created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute
 cudevicegetcount cudevicegetname cudevicegetpcibusid cudevicegetuuid cudeviceprimaryctxrelease
 cudeviceprimaryctxretain cudrivergetversion cugeterrorname cuinit cumemcreate
 cumemgethandleforaddressrange cupy curesult current cut cycle daemon data datacenter datapath
@@ -54,8 +54,8 @@ extended external extra extras fabric fabricmanager fact factory facts fail fail
 faint fakeroot false families family faq far fast fault faults fcce features fedora fermi ffff field
 fields file filename filenotfounderror fileobj files filter filtered finalize finalizer find findall
 finding findinggroup findings finditer firmware first fit fits fitting fixed flag flags flannel
-flavour flint float floors flow flush folder folders following follows foot for fork form format
-formatters forms forum forums found free from fromhex fromkeys frozen frozenset fsencode full
+flatcar flavour flint float floors flow flush folder folders following follows foot for fork form
+format formatters forms forum forums found free from fromhex fromkeys frozen frozenset fsencode full
 fullmatch func function functions functools gap garden gather gcp gdr gdrcopy gdrdrv geforce general
 generation generic genuineintel get getaffinity getattr getent geteuid gethostname getitem getpid
 getrlimit gib gid gids gigabytes git github give given glob gns gnu goal goals good google gpu
@@ -67,33 +67,33 @@ hypervisor hypervisors hyphens ibdev ibgda ibrc ibstat ibv ibvdevice ibvdevices 
 identity idle ids ifname ignorecase image images imex imexchannels import imports inactive indent
 index inet inference infiniband infinity info information infra init initramfs inner innotek insert
 inside insmod install installation installed installs instance instances instead int integrated
-intel intenum interface interfaces internal intersection introduction invalid iommu iommus ipaddress
-ipc ipmitool ipv ipvlan ipython ipywidgets isalnum isalpha isdecimal isdigit isdir isfile isinstance
-islice isoformat isprintable isreg isspace issuperset isupper item items iter iterable iterator
-itertools iwarp jetson job jobs join journalctl json judge judged jupyterlab kbuild kconfig keep
-kepler kept kernel kernels key keyboardinterrupt keyerror keys kib kill killpg kind kinds kmod know
-known knows kstrtobool kubepods kubernetes kvm lab label labels lacks lanes language laptop last
-lastgroup late latest latin layer layers lazy ldconfig lead least left legacy legend len less letter
-level lib libc libcuda libcudart libdoca libgdrapi libibverbs libmlx libnvidia libpod libraries
-library librdmacm libsubunit libx like likely limit limited limitmemlock limits line lines link
-links linux linuxmint list listed listing listings lists literal little live livereader lnk lnkcap
-lnksta load loadable loaded loader loads local localdomain localhost lock locked locks log long
-looked lost loud lovelace low lower lsmod lspci lstrip lxc lxd mac machine machines macv made main
-mainline major make man managed management manager map mapped mapping maps margin mark marked
-marvell mask masks master match matches matrix max maxine maxwell may maybe mellanox mem membind
-memlock memory message meta metadata metal mft mib microsoft mig migration min minor mirror misc
-mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv mlx mlxbf mlxconfig mlxfwmanager
-mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes modeset modestate modinfo modprobe
-modular module modules moduletype mok mokutil monotonic more most mounted move mps msgspec
-msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name named namedtuple names
-namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near nearest need needed
-needs nerdctl net netdev nets network networking networks new newer news next nic nics noctty node
-nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror note notebook
-notebooks notes notify notimplementederror nouveau now nowait null numa numactl number numbered
-numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem nvswitch
-nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one online only
-open opened openibd opensm openstack opensuse openucx operating operation operator ops opt
-optimizing option options oracle order ordering ordinal org origin origins oserror other others
+intel intenum interface interfaces internal intersection introduction invalid iommu iommus iot
+ipaddress ipc ipmitool ipv ipvlan ipython ipywidgets isalnum isalpha isdecimal isdigit isdir isfile
+isinstance islice isoformat isprintable isreg isspace issuperset isupper item items iter iterable
+iterator itertools iwarp jetson job jobs join journalctl json judge judged jupyterlab kbuild kconfig
+keep kepler kept kernel kernels key keyboardinterrupt keyerror keys kib kill killpg kind kinds
+kinoite kmod know known knows kstrtobool kubepods kubernetes kvm lab label labels lacks lanes
+language laptop last lastgroup late latest latin layer layers lazy ldconfig lead least left legacy
+legend len less letter level lib libc libcuda libcudart libdoca libgdrapi libibverbs libmlx
+libnvidia libpod libraries library librdmacm libsubunit libx like likely limit limited limitmemlock
+limits line lines link links linux linuxmint list listed listing listings lists literal little live
+livereader lnk lnkcap lnksta load loadable loaded loader loads local localdomain localhost lock
+locked locks log long looked lost loud lovelace low lower lsmod lspci lstrip lxc lxd mac machine
+machines macv made main mainline major make man managed management manager map mapped mapping maps
+margin mark marked marvell mask masks master match matches matrix max maxine maxwell may maybe
+mellanox mem membind memlock memory message meta metadata metal mft mib micro microos microsoft mig
+migration min minor mirror misc mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv
+mlx mlxbf mlxconfig mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes
+modeset modestate modinfo modprobe modular module modules moduletype mok mokutil monotonic more most
+mounted move mps msgspec msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name
+named namedtuple names namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near
+nearest need needed needs nerdctl net netdev nets network networking networks new newer news next
+nic nics noctty node nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror
+note notebook notebooks notes notify notimplementederror nouveau now nowait null numa numactl number
+numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem
+nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one
+online only open opened openibd opensm openstack opensuse openucx operating operation operator ops
+opt optimizing option options oracle order ordering ordinal org origin origins oserror other others
 otherwise ours out outdated output outputs over override overview own owner package
 packagenotfounderror packages page pageable pages pair pairs panel panels paragraph parallels
 parameter parameters params parent parents parse parsed part partial partition parts pascal pasid
@@ -114,39 +114,40 @@ redir redirect references refused reg region regions register registered registr
 registrydwords related release releases relevant remedies remedy remove removeprefix removesuffix
 repeated replace replaced replacement report reported repository repr representor representors
 reqredir requested required reserve reset resets resizable resolve resource rest restart restarts
-restore restricted restype result results returncode rev reverse reversed rfind rglob rhel right
-ring rlim rlimit rlock roce rocky room root roots round route row rows rpartition rpm rshim rstrip
-rtx rule ruled rules run running runs runtimeerror rxe rxq said salt same sample samples save says
-sbin scandir sched scheduler scheduling scm scrypt sdk search seat second secret section sections
-secure secureboot seen select selected selector selectors self sentence sentences separate separated
-sequence serial serials server servers serves service services serving session set setdefault setpci
-setting settings settingsaccess setuid sev sha shaped shared shares shim shipped shlex short
-shortest show shown shutil side siderolabs sides sigkill signal signed signs silent similar
-simplequeue simplifying since single siw size sizes sleep sles slot slots slow slower slowest small
-smi smigpu smmu snap snapshot snapshots soc socket sockets soft softdoca software some sorted source
-sources space span spark spawn spec specs speed speeds split splitlines src srcvalid sta stable
-stack staged start started starts startswith stat state states static staticmethod status stderr
-stdin stdout stem stop storage store stored str stream streams strerror strict string strip stripped
-strong struct structs stuck style sub subject subjects submit submitted subnet subprocess substitute
-substituted subsys subsystem success sudo suffices sufficient suggestion sum summary supplier
-support supported suppress sure surrogatepass suse sva switch switchdev switches symbol symbols
-synthetic sys sysconf sysfs system systemctl systemd systems table tables tag taken takes talos tap
-target tdx tee tegra tell terminal tesla test tested testing tests text texts textwrap textwrapper
-that the theirs this thread threading threads time timeout timeouterror timeoutexpired title tmfifo
-tns today together token too took tool toolkit toolkits tools top topo topology topologymatrix
-torvalds total trace traceback tracebacktype traces tracing transblk translating transport traversed
-tree trees tried triton trouble troubles true trust try tun tuning tuple turing turn two txq txt
-type typeerror types typevar typing uapi uar ubuntu ubyte ucx udc udmabuf uevent uid uint ulimit
-umem uname unanswered unavailable unexplained units unix unknown unlimited unlink unlock unmanaged
-unread unrecorded unregister unregistered unscheduled unsupported until unusable unverified update
-upgrade uplink upper upstream upstreamfwd urandom url usable use used user usermod users uses usr
-usual utf uuid uuids uverbs uvm value valueerror values var vendor vendors venv ver verb verbose
-verbs verdict verdicts version versioning versions veth vfio vfs vgpu vgpus video virbr virtual
-virtualbox virtualization visible vlan vmd vmm vmware vnet vocabulary void volta volume vpd vport
-vvv vxlan wait waitid waitpid waitstatus wanted warn warned warning warnings way ways wbits weakref
-wexited what when where which why whys width wire with within without wlx wnohang wnowait word words
-work working works workstations worst wrap wrapped wrapper wraps write writer writes written wrong
-wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff xffffffff xid yaml yes yum zero zip zlib zone
+restore restricted restype result results returncode rev reverse reversed rfind rglob rhcos rhel
+right ring rlim rlimit rlock roce rocky room root roots round route row rows rpartition rpm rshim
+rstrip rtx rule ruled rules run running runs runtimeerror rxe rxq said salt same sample samples save
+says sbin scandir sched scheduler scheduling scm scrypt sdk search seat second secret section
+sections secure secureboot seen select selected selector selectors self sentence sentences separate
+separated sequence serial serials server servers serves service services serving session set
+setdefault setpci setting settings settingsaccess setuid sev sha shaped shared shares shim shipped
+shlex short shortest show shown shutil side siderolabs sides sigkill signal signed signs silent
+silverblue similar simplequeue simplifying since single siw size sizes sle sleep sles slot slots
+slow slower slowest small smi smigpu smmu snap snapshot snapshots soc socket sockets soft softdoca
+software some sorted source sources space span spark spawn spec specs speed speeds split splitlines
+src srcvalid sta stable stack staged start started starts startswith stat state states static
+staticmethod status stderr stdin stdout stem stop storage store stored str stream streams strerror
+strict string strip stripped strong struct structs stuck style sub subject subjects submit submitted
+subnet subprocess substitute substituted subsys subsystem success sudo suffices sufficient
+suggestion sum summary supplier support supported suppress sure surrogatepass suse sva switch
+switchdev switches symbol symbols synthetic sys sysconf sysfs system systemctl systemd systems table
+tables tag taken takes talos tap target tdx tee tegra tell terminal tesla test tested testing tests
+text texts textwrap textwrapper that the theirs this thread threading threads time timeout
+timeouterror timeoutexpired title tmfifo tns today together token too took tool toolkit toolkits
+tools top topo topology topologymatrix torvalds total trace traceback tracebacktype traces tracing
+transblk translating transport traversed tree trees tried triton trouble troubles true trust try tun
+tuning tuple turing turn two txq txt type typeerror types typevar typing uapi uar ubuntu ubyte ucx
+udc udmabuf uevent uid uint ulimit umem uname unanswered unavailable unexplained units unix unknown
+unlimited unlink unlock unmanaged unread unrecorded unregister unregistered unscheduled unsupported
+until unusable unverified update upgrade uplink upper upstream upstreamfwd urandom url usable use
+used user usermod users uses usr usual utf uuid uuids uverbs uvm value valueerror values var variant
+vendor vendors venv ver verb verbose verbs verdict verdicts version versioning versions veth vfio
+vfs vgpu vgpus video virbr virtual virtualbox virtualization visible vlan vmd vmm vmware vnet
+vocabulary void volta volume vpd vport vvv vxlan wait waitid waitpid waitstatus wanted warn warned
+warning warnings way ways wbits weakref wexited what when where which why whys width wire with
+within without wlx wnohang wnowait word words work working works workstations worst wrap wrapped
+wrapper wraps write writer writes written wrong wronly wsl wwid wwn wwns www xen xeon xfc xffc xffff
+xffffffff xid yaml yes yum zero zip zlib zone
 """
 WORDS = frozenset(_TEXT.split())
 
