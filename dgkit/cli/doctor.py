@@ -6,7 +6,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -380,7 +380,9 @@ def _diagnose(options: _Options, checks: tuple[str, ...] = ()) -> Diagnosis:
     files = options.files
     if "" in files:
         raise click.UsageError("--from requires the name of a file, not ''")
-    with _usage(*files), _progress("Diagnosing" if files else "Reading this machine") as progress:
+    text = "Diagnosing" if files else "Reading this machine"
+    shown = nullcontext() if options.fast else _progress(text)
+    with _usage(*files), shown as progress:
         return examine(
             options.goal.lower(),
             checks=checks,

@@ -67,8 +67,12 @@ def _agent(address: str, keys: str | None, json_: bool) -> int:
     return 0
 
 
-def collect() -> dict[str, Any]:
-    """Return all facts as plain values; a C core that cannot be loaded is one of them, no error."""
+def collect(*, doca_functions: bool = True) -> dict[str, Any]:
+    """Return all facts as plain values; a C core that cannot be loaded is one of them, no error.
+
+    Args:
+        doca_functions: Also ask DOCA and softdoca, which takes a process for each.
+    """
     from dataclasses import asdict
 
     from .._version import __version__
@@ -92,7 +96,7 @@ def collect() -> dict[str, Any]:
         "package": package,
         "core": {"loaded": True, "why": ""},
         "providers": [_provider(found.name, found.usable, found.why) for found in providers],
-        "doca": doca.collect(),
+        "doca": doca.collect() if doca_functions else {},
         "gpu": gpus,
         "machine": asdict(Machine.here(dma.cpus())),
         "limits": _limits(str(runtime_dir())),

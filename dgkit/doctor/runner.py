@@ -12,7 +12,7 @@ import msgspec
 from . import finding
 from .automatic_goal import choose, nic_mode, signs
 from .causes import lead, order
-from .collect.live import FAST_S, FULL_S, LiveReader
+from .collect.live import FAST_S, FULL_S, LiveReader, fast_limit
 from .collect.trace import Trace, tracing
 from .data_paths import DataPath, judge_data_paths
 from .diagnosis import Diagnosis
@@ -39,9 +39,11 @@ _RECORDED_DELAY_S = 0.05
 def live_machine(*, fast: bool = False) -> Machine:
     """Return this machine, with a live reader that ends after 10 s, or 0.7 s if `fast`.
 
+    The 0.7 s count from the start of a program that was just started, such as `dgkit doctor`.
+
     Use it as a context manager: `with live_machine() as machine:`.
     """
-    return Machine(LiveReader(FAST_S if fast else FULL_S))
+    return Machine(LiveReader(fast_limit() if fast else FULL_S))
 
 
 def diagnose(

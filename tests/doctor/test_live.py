@@ -305,3 +305,23 @@ def test_a_program_without_a_python_to_run_is_told_why(
     answer = reader.probe("libraries")
     assert (answer.fault, answer.data) == ("failed", None)
     assert "no Python" in answer.why
+
+
+@pytest.mark.parametrize(("age", "limit"), [(0.25, 0.45), (0.6, 0.3), (2.0, 0.3), (60.0, 0.7)])
+def test_a_fast_run_counts_from_the_start_of_a_program(
+    monkeypatch: pytest.MonkeyPatch, age: float, limit: float
+) -> None:
+    monkeypatch.setattr(live, "_age", lambda: age)
+    assert live.fast_limit() == pytest.approx(limit)
+
+
+def test_the_age_of_this_process_grows_with_its_clock() -> None:
+    before = live._age()
+    assert 0 < before <= live._age()
+    ran = subprocess.run(
+        [sys.executable, "-c", "from dgkit.doctor.collect import live; print(live._age())"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 0 <= float(ran.stdout) < live._age()

@@ -27,10 +27,25 @@ from .reader import KINDS, Reader, Reading
 from .trace import note
 
 FULL_S, FAST_S = 10.0, 0.7  # time limits for all checks together
+_PROGRAM_S = 3.0  # a process older than this was not started for this run
+_LEAST_S = 0.3
 FILE_S = 3.0  # time limit for one file: the driver may have to wake a GPU first
 _MAX_TEXT = 1 << 20
 _MAX_RAW = 4096
 _MAX_NAMES = 1 << 16
+
+
+def fast_limit() -> float:
+    """Return FAST_S, less the age of this process if it is a program that was just started."""
+    age = _age()
+    return max(FAST_S - age, _LEAST_S) if age < _PROGRAM_S else FAST_S
+
+
+def _age() -> float:
+    """Return the seconds since this process was started (proc_pid_stat(5), starttime)."""
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
 
 
 def _limit(which: int) -> dict[str, int | None]:
@@ -319,8 +334,8 @@ except Exception as error:
 print(json.dumps(said))
 """,
     "info": """
-import runpy
-sys.argv[:] = ["dgkit", "info", "--json"]
-runpy.run_module("dgkit", run_name="__main__")
+import json
+from dgkit.cli.info import collect
+print(json.dumps(collect(doca_functions=False)))
 """,
 }
