@@ -107,6 +107,11 @@ unknown = _Factory(Verdict.UNKNOWN)
 n_a = _Factory(Verdict.NOT_APPLICABLE)
 
 
+def about(subject: str, finding: Finding) -> Finding:
+    """Return the finding with its subject set."""
+    return msgspec.structs.replace(finding, subject=subject)
+
+
 def attribute(finding: Finding, *, check: str, title: str, side: str) -> Finding:
     """Return the finding with its check and side set."""
     return msgspec.structs.replace(finding, check=check, title=title, side=side)

@@ -88,9 +88,6 @@ NVSHMEM = Document(
 )
 UCX = Document("UCX documentation", "https://openucx.readthedocs.io/en/master/faq.html")
 CONFIDENTIAL = Document("NVIDIA/nvtrust", "https://github.com/NVIDIA/nvtrust")
-USER_NAMESPACES = Document(
-    "user_namespaces(7)", "https://man7.org/linux/man-pages/man7/user_namespaces.7.html"
-)
 CGROUP_DEVICES = Document(
     "Linux kernel, device whitelist controller",
     "https://docs.kernel.org/admin-guide/cgroup-v1/devices.html",

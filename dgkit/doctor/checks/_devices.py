@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 
 import msgspec
 
@@ -11,7 +12,7 @@ from ..facts import gpus, virtual
 from ..facts.gpus import Gpu
 from ..facts.nvidia_smi import smi
 from ..finding import Finding, Verdict
-from ..machine import Machine
+from ..machine import Case, Machine
 
 
 def smi_command(machine: Machine, command: str) -> list[str]:
@@ -21,15 +22,20 @@ def smi_command(machine: Machine, command: str) -> list[str]:
     return ["# Needs the NVIDIA driver: dgkit doctor driver-loaded"]
 
 
-def per_gpu(machine: Machine, judge: Callable[[Gpu], Finding]) -> Iterator[Finding]:
-    """Yield the findings of `judge`, merged: GPUs with equal findings become one subject."""
-    found = gpus.usable(machine)
-    groups: dict[bytes, tuple[Finding, list[Gpu]]] = {}
-    for gpu in found:
-        judged = judge(gpu)
-        groups.setdefault(msgspec.json.encode(judged), (judged, []))[1].append(gpu)
-    for judged, alike in groups.values():
-        yield msgspec.structs.replace(judged, subject=_labels(alike, len(found)))
+def per_gpu(judge: Callable[[Case, Gpu], Finding]) -> Callable[[Case], Iterator[Finding]]:
+    """Have a check judge each GPU; GPUs with equal findings become one subject."""
+
+    @wraps(judge)
+    def judge_each(case: Case) -> Iterator[Finding]:
+        found = gpus.usable(case.machine)
+        groups: dict[bytes, tuple[Finding, list[Gpu]]] = {}
+        for gpu in found:
+            judged = judge(case, gpu)
+            groups.setdefault(msgspec.json.encode(judged), (judged, []))[1].append(gpu)
+        for judged, alike in groups.values():
+            yield finding.about(_labels(alike, len(found)), judged)
+
+    return judge_each
 
 
 def _labels(alike: list[Gpu], total: int) -> str:

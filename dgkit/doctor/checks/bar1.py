@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...units import size_text
 from .. import finding, references
 from ..facts import config_space, gpudirect
@@ -46,31 +44,28 @@ def _mib(size: int) -> str:
     sources=_SOURCE,
     requires=[gpu_present],
 )
-def _bar1_size(case: Case) -> Iterator[Finding]:
+@per_gpu
+def _bar1_size(case: Case, gpu: Gpu) -> Finding:
     needed = size_text(case.size)
-
-    def judge(gpu: Gpu) -> Finding:
-        total, free = gpu.bar1_total, gpu.bar1_free
-        if total is None:
-            return _no_size(case.machine, gpu, needed)
-        left = (total if free is None else free) - _RESERVE * (total <= _SMALL)
-        found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
-        if total < case.size or (total <= _SMALL and left < case.size):
-            why = f"Other devices can map at most {_mib(left)}: the driver keeps a part."
-            do = [*_enlarge(case.machine, gpu), f"# Or export less than {_mib(left)} at once."]
-            return finding.fail(found, needed=needed, why=why, remedy=do)
-        if left < case.size:
-            why = "Other programs have GPU memory mapped for devices, until they end."
-            do = ["nvidia-smi", f"# End them, or export less than {_mib(left)} at once."]
-            return finding.fail(found, needed=needed, why=why, remedy=do)
-        if total <= _SMALL:
-            why = "Enough now, but all exported memory together must fit into it."
-            if not _can_grow(case.machine, gpu):
-                return finding.ok(found, needed=needed, why=why)
-            return finding.warn(found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu))
-        return finding.ok(found, needed=needed)
-
-    yield from per_gpu(case.machine, judge)
+    total, free = gpu.bar1_total, gpu.bar1_free
+    if total is None:
+        return _no_size(case.machine, gpu, needed)
+    left = (total if free is None else free) - _RESERVE * (total <= _SMALL)
+    found = f"{_mib(total)}, {'free not known' if free is None else _mib(free) + ' free'}"
+    if total < case.size or (total <= _SMALL and left < case.size):
+        why = f"Other devices can map at most {_mib(left)}: the driver keeps a part."
+        do = [*_enlarge(case.machine, gpu), f"# Or export less than {_mib(left)} at once."]
+        return finding.fail(found, needed=needed, why=why, remedy=do)
+    if left < case.size:
+        why = "Other programs have GPU memory mapped for devices, until they end."
+        do = ["nvidia-smi", f"# End them, or export less than {_mib(left)} at once."]
+        return finding.fail(found, needed=needed, why=why, remedy=do)
+    if total <= _SMALL:
+        why = "Enough now, but all exported memory together must fit into it."
+        if not _can_grow(case.machine, gpu):
+            return finding.ok(found, needed=needed, why=why)
+        return finding.warn(found, needed=needed, why=why, remedy=_enlarge(case.machine, gpu))
+    return finding.ok(found, needed=needed)
 
 
 def _can_grow(machine: Machine, gpu: Gpu) -> bool:
@@ -108,22 +103,19 @@ def _no_size(machine: Machine, gpu: Gpu, needed: str) -> Finding:
     needed="all of the memory",
     requires=[gpu_present],
 )
-def _bar1_resizable(case: Case) -> Iterator[Finding]:
-
-    def judge(gpu: Gpu) -> Finding:
-        machine = case.machine
-        if gpu.bar1_total is None and gpudirect.kind(machine, gpu) in _SHARED_MEMORY:
-            return finding.n_a(_NO_BAR1)
-        raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
-        bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
-        if gpu.bar1_total is None or gpu.memory is None:
-            return _unknown_size(machine, gpu, bars)
-        found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
-        if gpu.bar1_total >= gpu.memory:
-            return finding.ok(found)
-        return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
-
-    yield from per_gpu(case.machine, judge)
+@per_gpu
+def _bar1_resizable(case: Case, gpu: Gpu) -> Finding:
+    machine = case.machine
+    if gpu.bar1_total is None and gpudirect.kind(machine, gpu) in _SHARED_MEMORY:
+        return finding.n_a(_NO_BAR1)
+    raw = machine.read.raw(f"/sys/bus/pci/devices/{gpu.address}/config").raw
+    bars = [bar for bar in config_space.resizable_bars(raw) if bar.number]
+    if gpu.bar1_total is None or gpu.memory is None:
+        return _unknown_size(machine, gpu, bars)
+    found = f"BAR1 {_mib(gpu.bar1_total)}, memory {_mib(gpu.memory)}"
+    if gpu.bar1_total >= gpu.memory:
+        return finding.ok(found)
+    return _too_small(machine, gpu, found, bars, known=config_space.has_extended(raw))
 
 
 def _unknown_size(machine: Machine, gpu: Gpu, bars: list[Bar]) -> Finding:

@@ -198,10 +198,9 @@ def _starts(case: Case) -> bool:
         readable(partial(_not_probed, late=False), "not probed"),
     ],
 )
-def _cuda_context(case: Case) -> Iterator[Finding]:
-    machine = case.machine
-    created = machine.know(cuda.contexts)
-    yield from per_gpu(machine, lambda gpu: _judge_context(machine, gpu, created.get(gpu.address)))
+@per_gpu
+def _cuda_context(case: Case, gpu: Gpu) -> Finding:
+    return _judge_context(case.machine, gpu, case.machine.know(cuda.contexts).get(gpu.address))
 
 
 _OUT_OF_MEMORY, _UNAVAILABLE = 2, 46

@@ -39,25 +39,20 @@ _KERNELS = (
     needed="yes",
     requires=[gpu_present, driver_loaded],
 )
-def _dmabuf_gpu(case: Case) -> Iterator[Finding]:
+@per_gpu
+def _dmabuf_gpu(case: Case, gpu: Gpu) -> Finding:
     machine = case.machine
     both = _KERNELS if (5, 12) <= machine.know(uname).version < (6, 2) else ""
-
-    def judge(gpu: Gpu) -> Finding:
-        dma_buf = gpudirect.dma_buf(machine, gpu)
-        if dma_buf.works is None:
-            return _unknown(dma_buf, machine)
-        if dma_buf.works:
-            found = "yes, according to CUDA" if dma_buf.reported else "expected"
-            why = (
-                "" if dma_buf.reported else f"CUDA was not queried; it follows from: {dma_buf.why}."
-            )
-            return finding.ok(found, why=why, disagree=both)
-        if not pairs.peers(machine, case.goal):
-            return missing_device(machine, "no NIC or DPU that would use it")
-        return _no_dma_buf(dma_buf, machine, gpu)
-
-    yield from per_gpu(case.machine, judge)
+    dma_buf = gpudirect.dma_buf(machine, gpu)
+    if dma_buf.works is None:
+        return _unknown(dma_buf, machine)
+    if dma_buf.works:
+        found = "yes, according to CUDA" if dma_buf.reported else "expected"
+        why = "" if dma_buf.reported else f"CUDA was not queried; it follows from: {dma_buf.why}."
+        return finding.ok(found, why=why, disagree=both)
+    if not pairs.peers(machine, case.goal):
+        return missing_device(machine, "no NIC or DPU that would use it")
+    return _no_dma_buf(dma_buf, machine, gpu)
 
 
 def _unknown(dma_buf: DmaBuf, machine: Machine) -> Finding:

@@ -336,27 +336,24 @@ def _driver_version(case: Case) -> Iterator[Finding]:
     needed="on",
     requires=[gpu_present, driver_loaded],
 )
-def _driver_persistence(case: Case) -> Iterator[Finding]:
+@per_gpu
+def _driver_persistence(case: Case, gpu: Gpu) -> Finding:
     source = _GUIDE("CUDA Dependency")
-
-    def judge(gpu: Gpu) -> Finding:
-        if gpu.persistence is None:
-            why = case.machine.know(smi).why or "nvidia-smi does not report it"
-            ask = ["nvidia-smi --query-gpu=persistence_mode --format=csv"]
-            return finding.unknown("?", why=f"{why}.", remedy=ask, sources=[source])
-        if gpu.persistence:
-            return finding.ok("on", sources=[source])
-        why = "The driver is initialised again for the first program, which takes seconds."
-        if case.goal is not Goal.GPUNETIO:
-            return finding.ok("off", needed="on saves seconds", why=why, sources=[source])
-        return finding.warn(
-            "off",
-            why=why,
-            remedy=["sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"],
-            sources=[source],
-        )
-
-    yield from per_gpu(case.machine, judge)
+    if gpu.persistence is None:
+        why = case.machine.know(smi).why or "nvidia-smi does not report it"
+        ask = ["nvidia-smi --query-gpu=persistence_mode --format=csv"]
+        return finding.unknown("?", why=f"{why}.", remedy=ask, sources=[source])
+    if gpu.persistence:
+        return finding.ok("on", sources=[source])
+    why = "The driver is initialised again for the first program, which takes seconds."
+    if case.goal is not Goal.GPUNETIO:
+        return finding.ok("off", needed="on saves seconds", why=why, sources=[source])
+    return finding.warn(
+        "off",
+        why=why,
+        remedy=["sudo nvidia-smi -pm 1", "sudo systemctl enable --now nvidia-persistenced"],
+        sources=[source],
+    )
 
 
 _PARAMS, _OVERRIDE = "/proc/driver/nvidia/params", "PeerMappingOverride=1"

@@ -50,16 +50,15 @@ def _firmware_version(case: Case) -> Iterator[Finding]:
         yield missing_device(case.machine, f"no {what}")
     # if any card is new enough for GPUNetIO, older cards do not matter
     relevant = [card for card in cards if card.model not in _OLD or case.goal is not Goal.GPUNETIO]
-    yield from (_judge(case, card) for card in relevant or cards)
+    yield from (finding.about(card_label(card), _judge(case, card)) for card in relevant or cards)
 
 
 def _judge(case: Case, card: Adapter) -> Finding:
-    about, found = card_label(card), card.firmware
+    found = card.firmware
     if found is None:
         return finding.unknown(
             "firmware not read",
             why=card.source or "Neither the drivers nor flint report it.",
-            subject=about,
             remedy=[f"sudo flint -d {card.address} q"],
             sources=[references.DOCA_SUPPORT("Firmware")],
         )
@@ -68,7 +67,6 @@ def _judge(case: Case, card: Adapter) -> Finding:
             str(found),
             needed="24.33.0100",
             why="DOCA DMA requires it.",
-            subject=about,
             remedy=_update(case, card),
             sources=[_SAMPLES, RESETS],
             disagree=f"{_FIRMWARE_DISAGREE} {RESETS_DISAGREE}",
@@ -78,32 +76,28 @@ def _judge(case: Case, card: Adapter) -> Finding:
             f"{found}, {card.model}",
             needed="ConnectX-6 Dx or later",
             why="NVIDIA recommends no older NIC for GPUNetIO.",
-            subject=about,
             remedy=["# use a ConnectX-6 Dx, ConnectX-7, BlueField-2 or later"],
             sources=[references.GPUNETIO("ConnectX NIC")],
         )
-    return _judge_by_doca(case, card, found, about)
+    return _judge_by_doca(case, card, found)
 
 
-def _judge_by_doca(case: Case, card: Adapter, found: Version, about: str) -> Finding:
+def _judge_by_doca(case: Case, card: Adapter, found: Version) -> Finding:
     """Return the finding of comparing the firmware with that of the installed DOCA release."""
     disagree = _FIRMWARE_DISAGREE if case.goal in BY_ARM else ""
     installed = case.machine.know(doca).version
     bundled = firmware.BUNDLED.get((*installed.parts, 0)[:2]) if installed else None
     support = [references.DOCA_SUPPORT("Bundled firmware"), references.DOCA_FIRMWARE()]
     if bundled is None or found.parts[0] not in firmware.WITH_DOCA or len(found.parts) < 2:
-        return finding.ok(str(found), subject=about, sources=support, disagree=disagree)
+        return finding.ok(str(found), sources=support, disagree=disagree)
     needed = f"{found.parts[0]}.{bundled} (DOCA {installed})"
     if found.parts[1] >= bundled - _TESTED_RELEASES:
-        return finding.ok(
-            str(found), needed=needed, subject=about, sources=support, disagree=disagree
-        )
+        return finding.ok(str(found), needed=needed, sources=support, disagree=disagree)
     return finding.warn(
         str(found),
         needed=needed,
         why="It is more than two releases older than the firmware of this DOCA, which was not "
         "tested with it.",
-        subject=about,
         remedy=_update(case, card),
         sources=[*support, RESETS],
         disagree=f"{disagree} {RESETS_DISAGREE}".strip(),

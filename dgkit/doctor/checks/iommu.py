@@ -86,7 +86,7 @@ def _iommu(case: Case) -> Iterator[Finding]:
         states.setdefault(state, []).append(device)
     for state, alike in states.items():
         subject = _names(alike) if len(states) > 1 else ""
-        yield _judge(machine, state, subject, words)
+        yield finding.about(subject, _judge(machine, state, words))
 
 
 def _coherent(machine: Machine) -> Finding:
@@ -136,16 +136,15 @@ def _state(machine: Machine, group: Reading, types: Mapping[str, Reading], words
     return {"off": _OFF, "passthrough": _PASSTHROUGH, "on": _TRANSLATING}.get(words.iommu, _UNKNOWN)
 
 
-def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Finding:
+def _judge(machine: Machine, state: str, words: Cmdline) -> Finding:
     given = f" ({words.about_iommu})"[:28] if words.about_iommu else ""
     if state in (_OFF, _PASSTHROUGH):
-        return finding.ok(state + given, needed=_NEEDED, subject=subject)
+        return finding.ok(state + given, needed=_NEEDED)
     if state == _UNKNOWN:
         return finding.unknown(
             "not known",
             needed=_NEEDED,
             why="Neither the IOMMU groups nor the kernel command line show it.",
-            subject=subject,
             remedy=["sudo dmesg | grep -i -e DMAR -e IOMMU"],
         )
     if state == _IN_VM:
@@ -153,18 +152,16 @@ def _judge(machine: Machine, state: str, subject: str, words: Cmdline) -> Findin
             "assigned to a virtual machine",
             needed=_NEEDED,
             why="Its memory is mapped for a virtual machine (VFIO): this system cannot use it.",
-            subject=subject,
             remedy=["# Return it to NVIDIA's driver, or run the doctor in the virtual machine"],
         )
-    return _translating(machine, state + given, subject)
+    return _translating(machine, state + given)
 
 
-def _translating(machine: Machine, found: str, subject: str) -> Finding:
+def _translating(machine: Machine, found: str) -> Finding:
     return finding.warn(
         found,
         needed=_NEEDED,
         why="Traffic between devices may be routed to the CPU for translation, or not arrive.",
-        subject=subject,
         remedy=_passthrough(machine),
         sources=(*_SOURCES, references.MULTI_GPU(), references.OPEN_MODULES("nvidia/nv-dma.c")),
         disagree=_DISAGREE,

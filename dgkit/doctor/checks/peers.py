@@ -161,31 +161,28 @@ def _nvlink_error(xid: str, goal: Goal) -> Finding:
     sides=_HOST,
     requires=[gpu_present, driver_loaded],
 )
-def _nvlink_fabric(case: Case) -> Iterator[Finding]:
+@per_gpu
+def _nvlink_fabric(case: Case, gpu: Gpu) -> Finding:
     listed = {gpu.address: gpu for gpu in case.machine.know(smi).gpus}
-    errors = _nvlink_errors(case.machine)
-
-    def judge(gpu: Gpu) -> Finding:
-        fields = listed.get(gpu.address)
-        if xid := errors.get(gpu.address.partition(".")[0]):
-            return _nvlink_error(xid, case.goal)
-        state = fields.value("Fabric/State") if fields else ""
-        status = fields.value("Fabric/Status") if fields else ""
-        if not state or state == "N/A":
-            return finding.n_a("no NVSwitch, as far as nvidia-smi shows")
-        if state == "Completed" and status in ("", "N/A", "Success"):
-            return finding.ok("completed", needed="completed", sources=[_FABRIC])
-        found = f"{state}, {status}" if status not in ("", "N/A") else state
-        created = case.machine.know(cuda.contexts).get(gpu.address)
-        starts = created is not None and created.code == 0
-        make = finding.warn if starts else finding.fail
-        why = "CUDA starts, but has no NVLink to other GPUs" if starts else _NOT_READY
-        return make(
-            found[:45],
-            needed="completed",
-            why=f"{why} until the fabric manager has connected them.",
-            remedy=_RESTART_FABRIC,
-            sources=[_FABRIC],
-        )
-
-    yield from per_gpu(case.machine, judge)
+    errors = case.machine.know(_nvlink_errors)
+    fields = listed.get(gpu.address)
+    if xid := errors.get(gpu.address.partition(".")[0]):
+        return _nvlink_error(xid, case.goal)
+    state = fields.value("Fabric/State") if fields else ""
+    status = fields.value("Fabric/Status") if fields else ""
+    if not state or state == "N/A":
+        return finding.n_a("no NVSwitch, as far as nvidia-smi shows")
+    if state == "Completed" and status in ("", "N/A", "Success"):
+        return finding.ok("completed", needed="completed", sources=[_FABRIC])
+    found = f"{state}, {status}" if status not in ("", "N/A") else state
+    created = case.machine.know(cuda.contexts).get(gpu.address)
+    starts = created is not None and created.code == 0
+    make = finding.warn if starts else finding.fail
+    why = "CUDA starts, but has no NVLink to other GPUs" if starts else _NOT_READY
+    return make(
+        found[:45],
+        needed="completed",
+        why=f"{why} until the fabric manager has connected them.",
+        remedy=_RESTART_FABRIC,
+        sources=[_FABRIC],
+    )

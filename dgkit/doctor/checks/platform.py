@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from .. import finding, references
 from ..facts import cuda, gpudirect, pairs, pci, pci_ids
@@ -53,33 +52,30 @@ _WITHOUT = {
     sides=("host",),
     requires=[gpu_present],
 )
-def _gpudirect_platform(case: Case) -> Iterator[Finding]:
-
-    def judge(gpu: Gpu) -> Finding:
-        kind = gpudirect.kind(case.machine, gpu)
-        found = gpu.name or kind.value
-        supported = _cuda_support(case.machine, gpu)
-        source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
-        if supported is False or (supported is None and not kind.direct):
-            return _no_gpudirect(found, kind, case.goal)
-        if without := _efa_only(case):
-            return without
-        if supported is None and gpu.virtualization.upper() == "VGPU":
-            why = "Only some vGPUs and guest systems have GPUDirect, and CUDA was not queried."
-            info = ["dgkit info"]
-            return finding.unknown(f"{found}, a vGPU", why=why, remedy=info, sources=[_VGPU])
-        if kind is Kind.GRACE:
-            return _judge_grace(found, case.machine)
-        if supported is None and not gpu.name:
-            why = "Neither the driver nor nvidia-smi names the GPU."
-            return finding.unknown(
-                "?", why=why, remedy=smi_command(case.machine, "nvidia-smi -L"), sources=source
-            )
-        return _judge_vmm(case.machine, gpu, found) or finding.ok(
-            f"{found}, {kind.value}", needed="GPUDirect", sources=source
+@per_gpu
+def _gpudirect_platform(case: Case, gpu: Gpu) -> Finding:
+    kind = gpudirect.kind(case.machine, gpu)
+    found = gpu.name or kind.value
+    supported = _cuda_support(case.machine, gpu)
+    source: list[references.Source] = [references.GPUDIRECT("Supported Systems")]
+    if supported is False or (supported is None and not kind.direct):
+        return _no_gpudirect(found, kind, case.goal)
+    if without := _efa_only(case):
+        return without
+    if supported is None and gpu.virtualization.upper() == "VGPU":
+        why = "Only some vGPUs and guest systems have GPUDirect, and CUDA was not queried."
+        info = ["dgkit info"]
+        return finding.unknown(f"{found}, a vGPU", why=why, remedy=info, sources=[_VGPU])
+    if kind is Kind.GRACE:
+        return _judge_grace(found, case.machine)
+    if supported is None and not gpu.name:
+        why = "Neither the driver nor nvidia-smi names the GPU."
+        return finding.unknown(
+            "?", why=why, remedy=smi_command(case.machine, "nvidia-smi -L"), sources=source
         )
-
-    yield from per_gpu(case.machine, judge)
+    return _judge_vmm(case.machine, gpu, found) or finding.ok(
+        f"{found}, {kind.value}", needed="GPUDirect", sources=source
+    )
 
 
 # EC2 types with EFA and NVIDIA GPUs but without GPUDirect, which is available from p4d on.

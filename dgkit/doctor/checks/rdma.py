@@ -51,7 +51,8 @@ def _rdma_devices(case: Case) -> Iterator[Finding]:
     visible = case.machine.know(ibv_devinfo.devinfo)
     for device in known.devices:
         hidden = not visible.why and device.name not in visible.names
-        yield _hidden(case, device, visible.names) if hidden else _judge(case, device)
+        found = _hidden(case, device, visible.names) if hidden else _judge(case, device)
+        yield finding.about(device.name, found)
 
 
 def _no_devices(case: Case) -> Finding:
@@ -87,7 +88,7 @@ def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
     engine = case.machine.know(virtual.container).engine
     others = case.machine.know(rdma.devices).devices
     if any(other.model == device.model and other.name in visible for other in others):
-        return _without_file(case.machine, device)
+        return _without_file(case.machine)
     lib = "ibv_devinfo does not list it: its provider library is missing"
     remedy = [_install_providers(case.machine)]
     if engine:
@@ -97,25 +98,24 @@ def _hidden(case: Case, device: RdmaDevice, visible: frozenset[str]) -> Finding:
         "in the kernel, not in libibverbs",
         needed="both",
         why=f"{lib}.",
-        subject=device.name,
         remedy=remedy,
     )
 
 
-def _without_file(machine: Machine, device: RdmaDevice) -> Finding:
+def _without_file(machine: Machine) -> Finding:
     """Return the finding on a device that libibverbs cannot open, unlike others of its kind."""
     found, why = "no file in /dev/infiniband", "Others of its kind are listed: its library is here."
     if not machine.know(virtual.container).engine:
         return finding.fail(
-            found, needed="uverbs file", why=why, subject=device.name,
+            found, needed="uverbs file", why=why,
             remedy=["ls -l /dev/infiniband", "sudo udevadm trigger -s infiniband_verbs"],
         )  # fmt: skip
     release = versions.rdma_core(machine.know(versions.libraries).version("libibverbs"))
     why = "This container was not given it."
     if release is None or not release < _SKIPS_UNOPENED:
-        return finding.ok(found, why=why, subject=device.name)
+        return finding.ok(found, why=why)
     return finding.warn(
-        found, needed="rdma-core 38 or later", subject=device.name, sources=[_UNOPENED],
+        found, needed="rdma-core 38 or later", sources=[_UNOPENED],
         why=f"{why} librdmacm of rdma-core {release} then finds no device at all (ENODEV); verbs "
         "without librdmacm work.",
         remedy=["# In the container's image: rdma-core 38 or later; or give it all device files."],
@@ -136,35 +136,31 @@ def _judge(case: Case, device: RdmaDevice) -> Finding:
     ports = ", ".join(f"{p.link_layer} {p.state}" for p in device.ports) or "no ports"
     if device.why and not (device.address and device.active):
         why = f"{device.why.rstrip('.')}."
-        return finding.unknown("not read", why=why, subject=device.name)
+        return finding.unknown("not read", why=why)
     if device.software:
         over = f" over {device.parent}" if device.parent else ""
         others = case.machine.know(rdma.devices).devices
         alone = all(other.software for other in others)
         make = finding.warn if case.goal is Goal.RDMA and alone else finding.ok
         why = "RDMA in software is suitable for tests, but does not support GPU memory."
-        return make(f"in software{over}", why=why, subject=device.name)
+        return make(f"in software{over}", why=why)
     if device.active and case.goal not in BY_ARM and (found := _without_gid(case, device)):
         return found
     if device.active or case.goal in BY_ARM:
         why = "" if device.active else "DMA over PCIe needs no link."
-        return finding.ok(ports, why=why, subject=device.name)
+        return finding.ok(ports, why=why)
     others = case.machine.know(rdma.devices).devices
     if _is_nearest(case, device):
         why = "It has no link, and no device that has one is as near to a GPU: bytes go between "
         why += "host bridges, slower."
-        return finding.warn(
-            ports, needed="ACTIVE", why=why, subject=device.name,
-            remedy=_plug_in(case.machine, device),
-        )  # fmt: skip
+        return finding.warn(ports, needed="ACTIVE", why=why, remedy=_plug_in(case.machine, device))
     if any(other.active and not other.software for other in others):
         why = "It has no link; another device has one."
-        return finding.ok(ports, why=why, subject=device.name)
+        return finding.ok(ports, why=why)
     return finding.warn(
         ports,
         needed="ACTIVE",
         why="No port has a link, so it reaches no other machine.",
-        subject=device.name,
         remedy=_plug_in(case.machine, device),
     )
 
@@ -184,7 +180,7 @@ def _without_gid(case: Case, device: RdmaDevice) -> Finding | None:
     own = [one.name for one in others if (_gid_owners(case.machine, one) or frozenset()) & here]
     make = finding.warn if own else finding.fail
     return make(
-        "no GID in this network namespace", needed="a GID", why=why, subject=device.name,
+        "no GID in this network namespace", needed="a GID", why=why,
         remedy=[*_only(own), *_own_gid(case.machine, device)], sources=[_GID],
     )  # fmt: skip
 
