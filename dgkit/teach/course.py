@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
-from ..files import write_new
+from ..files import read_limited, write_new
 from . import student_notebook, variants
 
 SEED_FILE = "course_seed"
+_SEED = re.compile("[0-9a-f]{32}")
 _CONFIG = '''\
 """nbgrader's configuration of this course, made by `dgkit teach init`."""
 
@@ -124,11 +126,15 @@ def read_seed(course: Path) -> str:
 
     Raises:
         FileNotFoundError: The course has no seed.
+        ValueError: The file has another content than `init` wrote: a shorter one can be guessed.
     """
     path = course / SEED_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist: `dgkit teach init` writes it")
-    return path.read_text(encoding="ascii").strip()
+    seed = read_limited(path, 64).strip().decode("ascii", "replace")
+    if not _SEED.fullmatch(seed):
+        raise ValueError(f"{path} has not the 32 hexadecimal digits that `dgkit teach init` wrote")
+    return seed
 
 
 def hidden_folders(course: Path) -> tuple[str, ...]:

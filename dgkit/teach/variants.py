@@ -63,7 +63,8 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
     """Write a copy of a released lab for each student; yield the new notebooks.
 
     Raises:
-        ValueError: The lab does not vary, or a name is not one of a student.
+        ValueError: The lab does not vary, what is released is no notebook, or a name is not one
+            of a student.
         FileNotFoundError: The lab is not released.
         FileExistsError: A student has a copy already.
     """
@@ -75,8 +76,11 @@ def write(folder: Path, lab: str, students: Sequence[str], seed: str) -> Iterato
             f"{folder}/release/{lab} has no notebook: run "
             f"`nbgrader generate_assignment {lab}` first"
         )
+    for path in released:
+        student_notebook.load(path)
     for student in students:
-        if student != Path(student).name or student.startswith("."):
+        whole = student and student == Path(student).name and student.isprintable()
+        if not whole or student.startswith("."):
             raise ValueError(f"{student!r} is not the name of a student")
         if (folder / FOLDER / student / lab).is_dir():
             raise FileExistsError(f"{folder / FOLDER / student / lab} exists: remove it first")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 from importlib.metadata import distributions
@@ -68,6 +69,26 @@ def test_a_course_is_private_and_has_its_own_seed(tmp_path):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
         assert stat.S_IMODE((tmp_path / name / "course_seed").stat().st_mode) == 0o600
     assert course.read_seed(tmp_path / "one") != course.read_seed(tmp_path / "two")
+
+
+@pytest.mark.parametrize("student", ["", "a/b", "..", "a\nb", "\x1b[31mred"])
+def test_a_copy_is_made_for_names_of_students_only(tmp_path, capsys, student):
+    assert main(["teach", "init", str(tmp_path / "c")]) == 0
+    shutil.copytree(tmp_path / "c/source/lab1", tmp_path / "c/release/lab1")
+    assert main(["teach", "personal", str(tmp_path / "c"), "lab1", "alice", student]) != 0
+    assert f"{student!r} is not the name of a student" in capsys.readouterr().err
+    assert not (tmp_path / "c/personal").exists()
+
+
+@pytest.mark.parametrize("name", ["course_seed", "release/lab1/find_the_bytes.ipynb"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"7" * 31, b"[" * 9999])
+def test_a_damaged_file_of_a_course_is_named_before_a_copy_is_made(tmp_path, capsys, name, content):
+    assert main(["teach", "init", str(tmp_path / "c")]) == 0
+    shutil.copytree(tmp_path / "c/source/lab1", tmp_path / "c/release/lab1")
+    (tmp_path / "c" / name).write_bytes(content)
+    assert main(["teach", "personal", str(tmp_path / "c"), "lab1", "alice"]) != 0
+    assert str(tmp_path / "c" / name) in capsys.readouterr().err.replace("\n", "")
+    assert not (tmp_path / "c/personal").exists()
 
 
 def test_without_the_instructors_package_no_course_is_made(tmp_path, monkeypatch, capsys):
