@@ -5,11 +5,14 @@ import random
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
+from support.doca import ethernet
 from support.doca.ethernet import has_network, in_namespace, run
 from support.doca.gpunetio_samples import build, environment
 from support.processes import cli
+from support.processes.waiting import gone, until
 
 from dgkit import PacketPanel
 
@@ -99,6 +102,20 @@ def test_a_gpu_serves_its_page_after_damaged_frames_of_each_layer(samples, tmp_p
     too_long = re.search(r"(\d+) because they were longer than its packets", seen["said"])
     assert int(too_long[1]) > 0
     assert seen["code"] == 0
+
+
+def test_a_program_ends_with_a_run_that_takes_too_long(tmp_path):
+    """So that it takes no time of the next run."""
+    program, number = tmp_path / "program", tmp_path / "number"
+    program.write_text('#!/bin/sh\necho $$ > "$1"\nexec sleep 60\n')
+    program.chmod(0o700)
+    command = in_namespace(sys.executable, ethernet.__file__, "ping", 1, program, number)
+    if not has_network():
+        return
+    with subprocess.Popen(command, env=environment()) as process:
+        pid = int(until(lambda: number.exists() and number.read_text(), "the program started"))
+        process.kill()
+    until(lambda: gone(pid), "the program ended")
 
 
 def test_two_kernels_hand_datagrams_on_by_a_semaphore(samples):

@@ -70,13 +70,14 @@ def _probe() -> None:
 
 
 def run(
-    kind: str, count: int, program: Path, *arguments: object, env: dict[str, str]
-) -> dict[str, object]:
-    """Run the script in a namespace; return what it prints."""
+    kind: str, count: int, program: Path, *arguments: object, env: dict[str, str],
+    timeout: float = 120,
+) -> dict[str, object]:  # fmt: skip
+    """Run the script in a namespace; return what it prints. The program ends with it."""
     command = in_namespace(sys.executable, __file__, kind, count, program, *arguments)
     assert shutil.which("unshare"), "unshare is not here: apt install util-linux"
     done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=120, check=False
+        command, env=env, capture_output=True, text=True, timeout=timeout, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -282,10 +283,10 @@ def _damaged(count: int, _: "subprocess.Popen[str]") -> dict[str, object]:
     chance = random.Random(int(os.environ.get("DGKIT_SEED", "35")))
     _set(_SIOCSIFMTU, INTERFACE, struct.pack("I", 9000))
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as s:
+        s.settimeout(_WAIT)
         s.bind((INTERFACE, 0))
         for number in range(count):
-            with contextlib.suppress(BlockingIOError):
-                s.send(_damaged_frame(chance))
+            s.send(_damaged_frame(chance))
             if number % 64 == 63:
                 time.sleep(0.001)
     return {"digest": _fetched(_curl())}
@@ -341,7 +342,7 @@ def main(kind: str, count: int, program: list[str]) -> None:
     env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}", "SOFTDOCA_LOG": "info"}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        program, env=env, text=True, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
+        ["setpriv", "--pdeathsig", "KILL", *program], env=env, text=True, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
     ) as process:
         try:
             said = ""
