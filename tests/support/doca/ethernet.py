@@ -342,8 +342,9 @@ def main(kind: str, count: int, program: list[str]) -> None:
     env = os.environ | {"SOFTDOCA_NET": f"tap:{INTERFACE}", "SOFTDOCA_LOG": "info"}
     pipe = subprocess.PIPE
     with subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *program], env=env, text=True, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT
-    ) as process:
+        ["setpriv", "--pdeathsig", "KILL", *program],
+        env=env, text=True, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
         try:
             said = ""
             while f"{Path(program[0]).name}: " not in said:
