@@ -12,7 +12,6 @@ a test: it reports.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import statistics
 import subprocess
@@ -20,13 +19,11 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import rows
-from rich.console import Console
 from rig import Figure, per_call, rounds, save
-from table import shown
+from table import parse, printed
 
 import dgkit
 from dgkit.dma import measure
@@ -150,28 +147,13 @@ def measured(provider: str, names: list[str]) -> Iterator[Figure]:
 
 def main() -> None:
     """Measures, prints, and stores if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    known = [row.__name__ for row in ALL]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    parser.add_argument("--provider", choices=("softdoca", "doca"), default="softdoca")
-    parser.add_argument("--json", type=Path, help="store the figures here")
-    options = parser.parse_args()
-    if unknown := set(options.names) - set(known):
-        parser.error(f"no rows are called {', '.join(sorted(unknown))}; there are {known}")
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    figures = []
+    options = parse(__doc__, ALL, ("softdoca", "doca"))
+    label = "softdoca (software DPU)" if options.provider == "softdoca" else "doca"
+    title = f"dgkit, {label}: medians of rounds"
     try:
-        with console.status("measuring") as status:
-            for figure in measured(options.provider, options.names):
-                figures.append(figure)
-                status.update(f"measured: {figure.what}")
+        figures = printed(measured(options.provider, options.names), title)
     except dgkit.DeviceUnavailable as error:
         sys.exit(f"doca.py: {error}")
-    software = options.provider == "softdoca"
-    label = "softdoca (software DPU)" if software else "doca"
-    console.print(shown(figures, f"dgkit, {label}: medians of rounds"))
     if options.json:
         with dgkit.Device(options.provider) as device:
             save(options.json, figures, provider=label, engine=device.caps.engine)

@@ -13,7 +13,6 @@ test: it reports.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import statistics
@@ -28,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rig import Figure, Rounds, per_call, rounds, save
-from table import shown
+from table import parse, printed
 
 import dgkit
 from dgkit.dma import measure
@@ -389,23 +387,9 @@ def measured(names: list[str]) -> Iterator[Figure]:
 
 def main() -> None:
     """Measures, prints, and stores if asked to."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    known = [row.__name__ for row in ALL]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    parser.add_argument("--json", type=Path, help="store the figures here")
-    options = parser.parse_args()
-    if unknown := set(options.names) - set(known):
-        parser.error(f"no rows are called {', '.join(sorted(unknown))}; there are {known}")
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    figures = []
-    with console.status("measuring") as status:
-        for figure in measured(options.names):
-            figures.append(figure)
-            status.update(f"measured: {figure.what}")
+    options = parse(__doc__, ALL)
     title = "dgkit, software DPU, GPU copy engine, from Python: medians of rounds"
-    console.print(shown(figures, title))
+    figures = printed(measured(options.names), title)
     if options.json:
         driver = dgkit.memory.gpus()[0]
         save(

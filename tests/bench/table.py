@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import ratios
 import rows
@@ -22,6 +23,7 @@ from rig import Figure, exporter, save
 
 import dgkit
 
+Row = Callable[[Any], Iterator[Figure]]
 ALL = (*rows.ALL, *ratios.ALL)
 
 
@@ -65,26 +67,38 @@ def _digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 10_000 else f"{value:,.4g}"
 
 
-def main() -> None:
-    """Measures, prints, and stores if asked to."""
+def parse(about: str, known: Sequence[Row], providers: Sequence[str] = ()) -> argparse.Namespace:
+    """Return the arguments of a program that measures some of the known rows."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = [row.__name__ for row in ALL]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    names = ", ".join(row.__name__ for row in known)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=names)
+    if providers:
+        parser.add_argument("--provider", choices=providers, default=providers[0])
     parser.add_argument("--json", type=Path, help="store the figures here")
     options = parser.parse_args()
-    if unknown := set(options.names) - set(known):
-        parser.error(
-            f"no rows are called {', '.join(sorted(unknown))}; there are {', '.join(known)}"
-        )
+    if unknown := set(options.names) - {row.__name__ for row in known}:
+        parser.error(f"no rows are called {', '.join(sorted(unknown))}; there are {names}")
+    return options
+
+
+def printed(figures: Iterable[Figure], title: str = TITLE) -> list[Figure]:
+    """Measure, print the table, and return the figures."""
     console = Console(width=None if sys.stdout.isatty() else 140)
-    figures = []
+    done = []
     with console.status("measuring") as status:
-        for figure in measured(options.names):
-            figures.append(figure)
+        for figure in figures:
+            done.append(figure)
             status.update(f"measured: {figure.what}")
-    console.print(shown(figures))
+    console.print(shown(done, title))
+    return done
+
+
+def main() -> None:
+    """Measures, prints, and stores if asked to."""
+    options = parse(__doc__, ALL)
+    figures = printed(measured(options.names))
     if options.json:
         save(options.json, figures)
 
