@@ -96,7 +96,7 @@ class Account:
             self.used.update(amounts)
 
     def arrive(self) -> None:
-        """Note that the Hello of a new client is served."""
+        """Record that the Hello of a new client is served."""
         self._arrivals.append(time.monotonic())
 
     @property

@@ -540,7 +540,7 @@ class Agent:
         self._restore_timeout()
 
     def _restore_timeout(self) -> None:
-        """Let the loop sleep as long as nothing is to be retried."""
+        """Remove the loop's time-out for retries, once nothing is left to retry."""
         if not self._unread and not self._hellos:
             router = self._listener.router
             router.rcvtimeo = -1 if self._state.telemetry is None else TELEMETRY_MS

@@ -210,7 +210,7 @@ class Values:
         return self._addresses[name]
 
     def import_memory(self, handle: int, number: int) -> None:
-        """Let a range of memory be that of an imported map."""
+        """Assign a number of the trace to the memory of an imported map."""
         address, size = ctypes.c_uint64(), ctypes.c_uint64()
         doca = ctypes.CDLL(None)
         if not doca.doca_mmap_get_memrange(
@@ -219,12 +219,12 @@ class Values:
             self.take_memory(number, address.value, size.value)
 
     def take_memory(self, number: int, address: int, size: int) -> None:
-        """Let a range of memory be one that a call returned."""
+        """Assign a number of the trace to memory that a call returned."""
         self._addresses[f"mem:{number}"] = address
         self._trace.memory[number] = size
 
     def name_of_address(self, address: int, recorded: Any) -> Any:
-        """Return the name of an address, that which was recorded if it may be this one's."""
+        """Return the name of an address: the recorded name if it can be this address."""
         if not address:
             return None
         name, _, offset = (recorded or "").partition("+")
@@ -244,7 +244,7 @@ class Values:
     # ---- handles ----
 
     def take_handle(self, name: str, address: int) -> None:
-        """Let a name be that of an object."""
+        """Assign a name of the trace to an object."""
         self.handles[name] = address
         self.names[address] = name
 

@@ -54,7 +54,7 @@ class Session:
             register_session(self)
 
     def _use(self, sides: Sides) -> None:
-        """Be a session of these sides."""
+        """Create a session of these sides."""
         self.agent = sides.agent
         self.device: Device = sides.device
         self.timeout = sides.timeout

@@ -66,7 +66,7 @@ def connect() -> Session:
 
 
 def share(name: str, region: Region | SessionRegion) -> None:
-    """Give the other guest the descriptor of a region, which imports it by receive(name).
+    """Pass a region to the other guest, whose program imports it by receive(name).
 
     Args:
         name: Up to 64 letters, digits, `_` and `-`. A second region replaces the first.

@@ -192,7 +192,7 @@ class Acceptor:
             self._end(self._connections[fd])
 
     def messages_read(self) -> None:
-        """Note that the socket has no more messages: later ones name the connections as of now."""
+        """Record that the socket is empty: later messages name the connections as of now."""
         self._left.clear()
         self._doubtful.clear()
 

@@ -232,7 +232,7 @@ class Connection:
         raise PeerTimeout(f"{self.address.endpoint} accepts no more requests")
 
     def note_undone(self, number: int, then: Callable[[], None] | None) -> None:
-        """Have the next request of any kind be preceded by cancel_undone(). For finalizers.
+        """Schedule cancel_undone() before the next request of any kind. For finalizers.
 
         Arguments as for Creation.forget().
         """
@@ -258,7 +258,7 @@ class Connection:
             self._waiting_senders.pop(_UNDONE, None)
 
     def _note_interruption(self) -> None:
-        """Note that Ctrl-C or an error came while a message was sent, received or dispatched.
+        """Record that Ctrl-C or an error came while a message was sent, received or dispatched.
 
         It is then unknown whether a request was sent, or a reply received and lost: libzmq's
         binding handles signals between the two steps, so this cannot be avoided. The next _drain()

@@ -52,7 +52,7 @@ class Creation(Pending):
             then()
 
     def _leave(self, then: Callable[[], None] | None = None) -> bool:
-        """Note that the agent must free it, unless there is nothing to free; never blocks."""
+        """Record that the agent must free it, unless there is nothing to free; never blocks."""
         failed = self.error is not None and not isinstance(self.error, ReplyLost)
         if self.freed or failed or self.number < 0 or self._link.dead is not None:
             return False

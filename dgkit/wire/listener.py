@@ -279,7 +279,7 @@ class Listener:
         self._acceptors[-1].refuse(sender.fd, sender.pid)
 
     def subscriptions_read(self) -> None:
-        """Note that the publisher has no more messages."""
+        """Record that the publisher has no more messages."""
         self._acceptors[-1].messages_read()
 
     def caller(self, frame: zmq.Frame) -> Caller | None:

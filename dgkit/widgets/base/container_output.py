@@ -61,7 +61,7 @@ class ContainerPicture:
 
 
 def install() -> None:
-    """Let the shell display containers with the pictures of their panels. Idempotent."""
+    """Make the shell display containers with the pictures of their panels. Idempotent."""
     shell = get_ipython()
     if shell is None or shell in _hooked:
         return

@@ -250,7 +250,7 @@ class LatencyPlot(Results, BokehPanel):
 
     @handler
     def compare_with(self, name: str) -> None:
-        """Have the views compare with the run kept under this name.
+        """Compare with the run kept under this name, in all views.
 
         Raises:
             ValueError: No run was kept under that name.
@@ -279,7 +279,7 @@ class LatencyPlot(Results, BokehPanel):
 
     @handler
     def show(self, mode: str) -> None:
-        """Let the views show the live figures (`live`) or the sweep (`sweep`).
+        """Show the live figures (`live`) or the sweep (`sweep`) in all views.
 
         Raises:
             ValueError: There is no such mode.

@@ -103,7 +103,7 @@ class Run:
     recalled: bool = False
 
     def keep(self) -> None:
-        """Give the run its key and the time: it gets no more samples."""
+        """Set the key and the end of the run, which gets no more samples."""
         self.key = uuid.uuid4().hex[:12]
         self.kept = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 

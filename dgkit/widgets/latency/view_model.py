@@ -132,7 +132,7 @@ class ViewModel:
 
     @_locked
     def compare_with(self, name: str) -> None:
-        """Have the views compare with another kept run.
+        """Compare with another kept run, in all views.
 
         Raises:
             ValueError: There is no such run.
