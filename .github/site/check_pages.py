@@ -8,9 +8,16 @@ its readings were made from that text.
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+if sys.version_info >= (3, 11):
+    from re import _constants as sre_constants
+    from re import _parser as sre_parse
+else:
+    import sre_constants
+    import sre_parse
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -93,9 +100,32 @@ def _error_texts(check: str) -> Iterator[str]:
     yield "## Error texts that it may explain\n"
     yield "`dgkit doctor --symptom TEXT` ranks their causes on your machine.\n"
     for symptom in found:
-        pattern = symptom.pattern.pattern
-        yield f"- {symptom.program}: `` {pattern} `` ([source]({symptom.source})). {symptom.means}"
+        texts = " or ".join(f"`` {each} ``" for each in _matched(symptom.pattern))
+        yield f"- {symptom.program}: {texts} ([source]({symptom.source})). {symptom.means}"
     yield ""
+
+
+def _matched(pattern: re.Pattern[str]) -> list[str]:
+    """Return texts that a pattern matches, one for each alternative; "…" stands for any text."""
+    texts = _texts_of(sre_parse.parse(pattern.pattern))
+    return [re.sub("…+", "…", each) for each in texts[:MOST]]
+
+
+def _texts_of(tree: Iterable[tuple[Any, Any]]) -> list[str]:
+    """Return the texts that a parsed pattern matches, without what may be left out."""
+    texts = [""]
+    for kind, value in tree:
+        ends = [""]
+        if kind is sre_constants.LITERAL:
+            ends = [chr(value)]
+        elif kind is sre_constants.SUBPATTERN:
+            ends = _texts_of(value[-1])
+        elif kind is sre_constants.BRANCH:
+            ends = [each for branch in value[1] for each in _texts_of(branch)]
+        elif kind is sre_constants.IN or (kind is sre_constants.MAX_REPEAT and value[1] > 1):
+            ends = ["…"]
+        texts = [text + end for text in texts for end in ends]
+    return texts
 
 
 def _sources(said: list[Seen]) -> Iterator[str]:
