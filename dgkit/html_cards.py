@@ -8,10 +8,13 @@ twice (a literal, then the theme's variable), and text keeps the colour of the p
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from math import log10
+from pathlib import Path
 
 from .units import us
 
@@ -29,19 +32,31 @@ class Html(str):
     __slots__ = ()
 
 
+@lru_cache(maxsize=1)
+def emulated() -> bool:
+    """Return whether QEMU emulates this machine's CPU; Arm's does not say so, a testbed does."""
+    with contextlib.suppress(OSError):
+        return "QEMU TCG" in _text("/proc/cpuinfo") or " dgkit.name=dpu " in _text("/proc/cmdline")
+    return False
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8", errors="replace")
+
+
 def provider_label(provider: str) -> str:
     """Return `hardware` for providers of a DPU, else `software DPU` and what copies.
 
     `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
     `softdoca` is also one: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
     device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
-    The label of a device with memory in a testbed's PCI BAR says so.
+    The label of a device with memory in a testbed's PCI BAR says so, and each label on an emulated
+    machine.
     """
     if provider in _HARDWARE:
         return "hardware"
-    if provider == "verbs":
-        return "RDMA"
-    return "software DPU" + _SOFTWARE.get(provider, "")
+    label = "RDMA" if provider == "verbs" else "software DPU" + _SOFTWARE.get(provider, "")
+    return label + ", emulated" * emulated()
 
 
 def hex_lines(data: bytes, *, offset: int = 0) -> list[str]:

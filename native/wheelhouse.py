@@ -162,7 +162,7 @@ def main() -> None:
         if needs > glibc:
             sys.exit(f"the wheel needs glibc 2.{needs}, but the DPU has 2.{glibc} (--glibc)")
         wheel = retag(built, f"manylinux_2_{needs}_aarch64", options.folder)
-    if "lab" in options.extra:
+    if "lab" in options.extra and (ROOT / "notebooks").is_dir():  # not in the sdist
         shutil.copytree(
             ROOT / "notebooks/testbed", options.folder / "notebooks", dirs_exist_ok=True
         )

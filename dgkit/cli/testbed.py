@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,9 @@ def up(**options: Any) -> int:
     """Start the two guests and return when they are ready. They run until `dgkit testbed down`.
 
     The first call downloads about 210 MB of packages, and keeps 150 MB of images in
-    ~/.cache/dgkit/testbed. It needs Debian or Ubuntu, but no root, and installs nothing. Each user
-    of a machine has a separate testbed, which does not listen on any network.
+    ~/.cache/dgkit/testbed. It needs Debian or Ubuntu, but no root, and installs nothing; root on a
+    terminal is asked whether to install packages that are missing, without recommended ones. Each
+    user of a machine has a separate testbed, which does not listen on any network.
 
     With --agents, `dgkit serve` runs in each guest with the provider verbs, and listens on
     127.0.0.1 of this machine. The guests make new keys at each start, and allow this user's key
@@ -100,6 +102,7 @@ def up(**options: Any) -> int:
     """
     from .. import testbed as package
 
+    _install_missing(ssh=options["ssh"])
     with progress_bars() as bars, progress_bar(bars, "testbed"):
         task = bars.task_ids[-1]
 
@@ -115,6 +118,17 @@ def up(**options: Any) -> int:
     _show(bed.status())
     say("They run until `dgkit testbed down`. Next: dgkit testbed run dpu -- rdma link")
     return 0
+
+
+def _install_missing(*, ssh: bool) -> None:
+    """Offer root on a terminal to install the packages that are missing."""
+    from ..testbed import requirements
+
+    if os.geteuid() or not sys.stdin.isatty() or not requirements.has_apt():
+        return
+    packages = requirements.missing(ssh=ssh)
+    if packages and click.confirm(f"The testbed needs {' '.join(packages)}. Install them now?"):
+        requirements.install(packages)
 
 
 @testbed.command(short_help="Show the state of the guests.")
@@ -239,6 +253,9 @@ def _show(state: dict[str, Any]) -> None:
         )
         for key, title in (("agent", "agent"), ("ssh", "SSH server"), ("lab", "JupyterLab")):
             if why := guest.get(f"{key}_ended"):
-                click.echo(f"     its {title} ended: {why}")
+                first, *others = why.splitlines()
+                if others:  # a traceback
+                    first = f"{first.partition(':')[0]}: {others[-1]}"
+                click.echo(f"     its {title} ended: {first}")
             elif address := guest.get(key):
                 click.echo(f"     {key:<6}{address}")

@@ -221,6 +221,18 @@ class Region(_Base):
                 self._release()
             raise
 
+    @property
+    def array(self) -> Any:
+        """The memory's `array`, of all its bytes: NumPy's, or CuPy's if they are on a GPU.
+
+        Raises:
+            AttributeError: The memory is not of `dgkit.empty()` or `dgkit.wrap()`.
+        """
+        if not is_memory(self.memory):
+            kind = type(self.memory).__name__
+            raise AttributeError(f"{self!r} has no array: its memory is a {kind} of the caller")
+        return getattr(self.memory, "array")  # noqa: B009 (a Memory need not have one)
+
     def _describe(self, known: bool, offset: int, size: int | None) -> native.dg_memory:
         view = flat_view(self.memory.buffer if known else self.memory)
         address, self._bytes = exported(view)

@@ -106,8 +106,10 @@ class Report(ABC):
 
     @property
     def label(self) -> str:
-        """`hardware` if a DPU moved the bytes, else `software DPU` with what copied."""
-        return provider_label(self._copied_by)
+        """`hardware` if a DPU moved the bytes, else `software DPU` with what copied, and where."""
+        label = provider_label(self._copied_by)
+        elsewhere = self.machine.emulated and not html_cards.emulated()
+        return label + ", emulated" * elsewhere
 
     @property
     def by_gpu(self) -> bool:

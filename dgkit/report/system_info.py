@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from ..html_cards import emulated
 from ..units import size_text
+
+_EMULATED = "emulated "  # before the name of a CPU that does not say so itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,11 @@ class Machine:
         """
         return "soft" if provider == "cuda" and not self.engine else provider
 
+    @property
+    def emulated(self) -> bool:
+        """True if the CPU was emulated: its times are those of an emulator."""
+        return "QEMU TCG" in self.cpu or self.cpu.startswith(_EMULATED)
+
     def __str__(self) -> str:
         cores = "1 core" if self.cpus == 1 else f"{self.cpus} cores"
         kind = {True: "virtual", False: "not virtual", None: "virtual or not: unknown"}
@@ -65,8 +73,9 @@ def _cpu_name(cpuinfo: Mapping[str, str]) -> str:
     """Return the CPU's model name; on Arm, which reports none, its implementer and part numbers."""
     if "model name" in cpuinfo:
         return cpuinfo["model name"]
+    prefix = _EMULATED if emulated() else ""
     implementer, part = cpuinfo.get("CPU implementer", "?"), cpuinfo.get("CPU part", "?")
-    return f"{os.uname().machine} implementer {implementer} part {part}"
+    return f"{prefix}{os.uname().machine} implementer {implementer} part {part}"
 
 
 def _nvidia_driver() -> str:
@@ -82,4 +91,4 @@ def _virtual(cpuinfo: Mapping[str, str]) -> bool | None:
     """Return CPUID's hypervisor bit; on Arm, True if the device tree has a hypervisor node."""
     if "flags" in cpuinfo:
         return "hypervisor" in cpuinfo["flags"].split()
-    return True if Path("/proc/device-tree/hypervisor").exists() else None
+    return True if emulated() or Path("/proc/device-tree/hypervisor").exists() else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,8 +29,13 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 
 
-def missing() -> list[str]:
-    """Return the Debian packages to install."""
+def has_apt() -> bool:
+    """Return whether this machine has Debian's tools."""
+    return bool(shutil.which("apt-get") and shutil.which("dpkg-deb"))
+
+
+def missing(*, ssh: bool = False) -> list[str]:
+    """Return the Debian packages to install; `ssh`: an SSH client is also needed."""
     programs = dict(_PROGRAMS)
     if platform.machine() == "x86_64":
         programs["qemu-system-x86_64"] = "qemu-system-x86"
@@ -39,7 +45,25 @@ def missing() -> list[str]:
     absent += [package for name, package in _LIBRARIES.items() if name not in known]
     if not any(Path("/usr").glob("lib*/**/libibverbs/librxe*.so")):
         absent.append("ibverbs-providers")  # the driver of Soft-RoCE
+    if ssh and not find("ssh-keygen"):
+        absent.append("openssh-client")
     return sorted(set(absent))
+
+
+def _install(packages: list[str]) -> list[str]:
+    return ["apt-get", "install", "--no-install-recommends", *packages]
+
+
+def install(packages: list[str]) -> None:
+    """Install packages, as root.
+
+    Raises:
+        TestbedError: apt-get failed.
+    """
+    command = _install(packages)
+    done = subprocess.run([*command, "--yes"], check=False)
+    if done.returncode:
+        raise TestbedError(f"`{shlex.join(command)}` failed: see its output above")
 
 
 def check(*, ssh: bool = False, lab: bool = False) -> None:
@@ -49,17 +73,16 @@ def check(*, ssh: bool = False, lab: bool = False) -> None:
         ssh: Whether an SSH client is also needed.
         lab: Whether JupyterLab is also needed.
     """
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
+    if not has_apt():
         raise TestbedError(
             "the testbed makes its guests from packages of Debian or Ubuntu, and this machine has "
             "no apt-get: use a Debian container"
         )
-    packages = missing()
-    if ssh and not find("ssh-keygen"):
-        packages.append("openssh-client")
-    if packages:
-        names = " ".join(packages)
-        raise TestbedError(f"the testbed needs {names}: `sudo apt install {names}`")
+    if packages := missing(ssh=ssh):
+        sudo = "sudo " if os.geteuid() else ""
+        raise TestbedError(
+            f"the testbed needs {' '.join(packages)}: `{sudo}{shlex.join(_install(packages))}`"
+        )
     if lab and not importlib.util.find_spec("jupyterlab"):
         raise TestbedError(
             "the host guest uses this Python's JupyterLab, which is not installed: "

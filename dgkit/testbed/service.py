@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import socket
 import sys
 from abc import ABC, abstractmethod
@@ -18,6 +19,12 @@ from .guest import EXCHANGE, MANAGEMENT, Guest
 # Environment of the programs in a guest: dgkit's keys are in /run/agent/dgkit/keys.
 _HOME = "HOME=/tmp XDG_RUNTIME_DIR=/run XDG_CONFIG_HOME=/run/agent"
 _KEPT = 4000  # number of last characters of a server's output that are kept
+
+
+def _cause(status: int, printed: str) -> str:
+    """Return how a server ended, by its shell's exit status, and what it had printed."""
+    known = {128 + each: f"killed by {each.name}" for each in signal.Signals}
+    return f"{known.get(status, f'exit status {status}')}{printed and f': {printed}'}"
 
 
 def shell_environment(guest: str, python: str, folder: str) -> str:
@@ -117,7 +124,7 @@ class Service(ABC):
                 if kind == ERROR:
                     self._end(content.decode())
                 elif kind == DONE:
-                    self._end(f"exit status {content.decode()}: {texts[ERRORS].strip()}")
+                    self._end(_cause(int(content), texts[ERRORS].strip()))
 
     def _end(self, why: str) -> None:
         self.why = why

@@ -389,18 +389,17 @@ def _started(options: dict[str, Any], deadline: float, detach: bool, progress: P
         kinds: dict[str, type[Service]] = {"agents": Agent, "ssh": SshServer, "lab": LabServer}
         titles = [kind.title for name, kind in kinds.items() if options[name]]
         left = [*ADDRESSES, *(f"{name}'s {title}" for name in ADDRESSES for title in titles)]
+        progress(f"starting {' and '.join(left)}")
         while left:
-            progress(f"starting {' and '.join(left)}")
             said = supervisor.next(deadline, f"the guest {left[0]}")
-            if "serves" in said:
-                left.remove(f"{said['guest']}'s {said['serves']}")
-                continue
-            if said["state"] != "ready":
+            ready = f"{said['guest']}'s {said['serves']}" if "serves" in said else said["guest"]
+            if said.get("state", "ready") != "ready":
                 raise TestbedError(
                     f"the guest {said['guest']} did not start ({said['state']}); the end of its "
                     f"console:\n{said['console'][-2000:]}"
                 )
-            left.remove(said["guest"])
+            left.remove(ready)
+            progress(f"{ready} is ready")
     except BaseException:
         supervisor.close()
         raise

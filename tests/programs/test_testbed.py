@@ -21,7 +21,9 @@ import urllib.request
 import zipfile
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from support import fake_qemu
 from support.processes.agents import python
 from support.processes.cli import alive
@@ -30,10 +32,13 @@ from support.processes.waiting import until
 import dgkit
 from dgkit import testbed
 from dgkit.cli import main
+from dgkit.cli.testbed import _install_missing, _show
 from dgkit.session import inspect
 from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
+from dgkit.testbed.service import _cause
 
+INSTALL = "`(sudo )?apt-get install --no-install-recommends"
 PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"
 
 
@@ -231,6 +236,9 @@ def test_the_commands_go_from_up_to_clean(machine, capfd):
     assert main(["testbed", "up", "--share", str(machine), "--dpu-memory", "512M"]) == 0
     out, err = capfd.readouterr()
     assert "until `dgkit testbed down`" in err
+    steps = err.splitlines()
+    assert [steps.count(f"dgkit testbed: {guest} is ready") for guest in ("host", "dpu")] == [1, 1]
+    assert len(set(steps)) == len(steps)
     assert "aarch64" in out
     held = pids(testbed.running())
     assert main(["testbed", "up"]) == 1
@@ -268,11 +276,52 @@ def test_without_a_testbed_the_commands_say_how_to_start_one(machine, capfd):
 def test_what_is_missing_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(requirements, "find", lambda _: None)
     monkeypatch.setattr(requirements.shutil, "which", lambda *_: "/usr/bin/apt-get")
-    with pytest.raises(dgkit.TestbedError, match=r"`sudo apt install .*kmod.*qemu-system-arm"):
+    with pytest.raises(dgkit.TestbedError, match=f"{INSTALL} .*kmod.*qemu-system-arm"):
         requirements.check()
     monkeypatch.setattr(requirements.shutil, "which", lambda *_: None)
     with pytest.raises(dgkit.TestbedError, match="Debian or Ubuntu"):
         requirements.check()
+
+
+@pytest.mark.parametrize(("answer", "run"), [("y\n", True), ("n\n", False)])
+def test_root_on_a_terminal_is_asked_and_packages_come_without_recommended_ones(
+    answer, run, monkeypatch
+):
+    commands = []
+
+    def installs(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(requirements, "missing", lambda **_: ["kmod", "qemu-system-arm"])
+    monkeypatch.setattr(requirements.subprocess, "run", installs)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    up = CliRunner().invoke(terminal(_install_missing), input=answer)
+    assert "The testbed needs kmod qemu-system-arm. Install them now?" in up.output
+    words = ["apt-get", "install", "--no-install-recommends", "kmod", "qemu-system-arm", "--yes"]
+    assert commands == [words] * run
+
+
+def terminal(ask):
+    """Return a command that calls a function as if its standard input were a terminal."""
+
+    @click.command()
+    def command():
+        sys.stdin.isatty = lambda: True
+        ask(ssh=False)
+
+    return command
+
+
+def test_the_cause_of_a_servers_end_is_one_line(capsys):
+    status = {"state": "ready", "machine": "x", "address": "y", "runs_by": "KVM", "pid": 1}
+    for why, said in (
+        (_cause(137, ""), "killed by SIGKILL"),
+        (_cause(1, "Traceback:\n  File\nOSError: no port"), "exit status 1: OSError: no port"),
+        (_cause(3, "no port"), "exit status 3: no port"),
+    ):
+        _show({"guests": {"host": status | {"agent_ended": why}}})
+        assert capsys.readouterr().out.splitlines()[1] == f"     its agent ended: {said}"
 
 
 def test_a_full_disk_is_named_before_anything_is_downloaded(machine, monkeypatch):
@@ -473,7 +522,7 @@ def test_an_agent_that_ends_is_named_with_the_reason(wheelhouse):
         pid = inspect(bed.dpu)[0].pid
         os.kill(pid, signal.SIGKILL)
         until(lambda: "agent_ended" in bed.status()["guests"]["dpu"], "the end is known")
-        with pytest.raises(dgkit.TestbedError, match="the agent in the dpu guest ended: exit st"):
+        with pytest.raises(dgkit.TestbedError, match="the agent in the dpu guest ended: killed by"):
             _ = bed.dpu
         assert inspect(bed.host)[0].role == "host"
 
@@ -609,11 +658,10 @@ def test_an_ssh_server_that_does_not_start_is_named_with_the_reason(dropbear, ma
 
 
 def test_without_an_ssh_client_its_package_is_named(monkeypatch):
-    monkeypatch.setattr(requirements, "missing", list)
-    monkeypatch.setattr(requirements.shutil, "which", lambda *_: "/usr/bin/apt-get")
-    monkeypatch.setattr(requirements, "find", lambda _: None)
+    find = requirements.find
+    monkeypatch.setattr(requirements, "find", lambda name: name != "ssh-keygen" and find(name))
     requirements.check()
-    with pytest.raises(dgkit.TestbedError, match="`sudo apt install openssh-client`"):
+    with pytest.raises(dgkit.TestbedError, match=f"{INSTALL} openssh-client`"):
         requirements.check(ssh=True)
     monkeypatch.setattr(requirements.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(dgkit.TestbedError, match=r"pip install 'dgkit\[lab\]'"):

@@ -15,10 +15,12 @@ import numpy as np
 
 import dgkit
 from dgkit import dma, errors, nccl
+from dgkit.doctor.collect import commands
+from dgkit.doctor.collect.live import LiveReader
 from dgkit.doctor.experiments.perform import perform
 from dgkit.doctor.experiments.plan import plan
 from dgkit.doctor.finding import Verdict
-from dgkit.doctor.runner import live_machine
+from dgkit.doctor.machine import Machine
 from dgkit.types import GpuSpan
 
 
@@ -135,7 +137,10 @@ def an_agent_serves_the_doctors_experiments_and_nccls_plugin() -> None:
     serve = [sys.executable, "-m", "dgkit", "serve", "--provider", "verbs"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as agent:
         address = agent.stdout.readline().strip()
-        with live_machine() as machine:
+        # An emulated guest may need longer than the 5 s of a command to start Python, and than 10 s
+        # for all readings; the plan would then lack the GPU.
+        commands.COMMAND_S = 60.0
+        with Machine(LiveReader(120.0)) as machine:
             planned = {(one.name, one.subject): one for one in plan(machine, address)}
         loopback = perform(planned["rdma-loopback", "rxe0, host memory to host memory"])
         peer = perform(planned["rdma-peer", "the agent, host memory"])

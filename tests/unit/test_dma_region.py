@@ -278,3 +278,12 @@ def test_html_names_size_access_and_software(device):
     assert all(words in shown for words in ("24 bytes", "read and write", f"process {os.getpid()}"))
     remote.close()
     assert "(closed)" in remote._repr_html_()
+
+
+def test_a_region_over_memory_of_dgkit_has_its_array(device):
+    memory = dgkit.empty(64)
+    with device.register(memory) as region, device.register(bytearray(8)) as callers:
+        region.array[:3] = 7
+        assert bytes(memory.buffer[:4]) == b"\7\7\7\0"
+        with pytest.raises(AttributeError, match="its memory is a bytearray of the caller"):
+            _ = callers.array

@@ -408,3 +408,15 @@ def test_rates_are_printed_as_tests_of_nvbandwidth():
     assert text.count("software DPU") == 2
     with pytest.raises(ValueError, match="one bandwidth report of each operation"):
         nvbandwidth([bandwidth(), bandwidth()])
+
+
+def test_figures_of_an_emulated_machine_say_so():
+    machines = (
+        Machine("emulated aarch64 implementer 0x41 part 0xd08", 2, "aarch64", "6.1", 4096, True),
+        Machine("QEMU TCG CPU version 2.5+", 2, "x86_64", "6.1", 4096, True),
+    )
+    for machine in machines:
+        report = latency([1.0], machine=machine, provider="verbs")
+        assert report.label == "RDMA, emulated"
+        assert "RDMA, emulated" in report._repr_html_()
+    assert latency([1.0], provider="verbs").label == "RDMA"
