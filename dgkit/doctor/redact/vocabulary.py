@@ -23,30 +23,30 @@ cali call callable callablemodule can candidates cannot cap capabilities capabil
 capitalize caps card cards case cause caused causes cdi cdll cell cells centos cfg cgroup cgroups
 chain change changes channel channels char check checked checkjob checks checkverdicts chelsio child
 childprocesserror children chipset choice choose chosen chr cilium cisco class classes cli client
-clique clock cloexec clone close closed cloud clusteruuid cmdline cmpltredir cni cns code codename
-codes coherent collapsed collect collection colon colours columns com combinations comch comes
-command commands comment common compat compatibility compatible compile completed compute computed
-computer concerned concurrent condition conf confidential config configs configuration configuring
-connect connected connectx consequences considerations container containerd containerenv containers
-contains content context contextlib contextmanager contexts control controller controllers convert
-copy core coreos cos count counter counting counts cpu cpuid cpuinfo cpulist cpunodebind cpus cqe
-create created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget cudevicegetattribute
-cudevicegetcount cudevicegetname cudevicegetpcibusid cudevicegetuuid cudeviceprimaryctxrelease
-cudeviceprimaryctxretain cudrivergetversion cugeterrorname cuinit cumemcreate
-cumemgethandleforaddressrange cupy curesult current cut cycle daemon data datacenter datapath
-datapathspec date datetime dealloc deb debhelper debian decode decodeerror decompress decompressobj
-ded deepep deeplearning deepseek default defaults defaultselector defpath delay deleted denied
-dependency depends deploy deprecated depth der dereg describe description descriptor design detailed
-details dev devel developer development device devicefilegid devicefilemode devicekind devices
-devinfo devlink devnull devscripts devuan devx dgkit dgx diagnose diagnosis dict difference
-different digest digits dir direct directories directtrans disable disabled disagree disagrees
-discard discourse discrete disk disks display distant distribution div dklen dkms dma dmabuf dmar
-dmesg dmi dnf doca docker dockerenv docs doctor document documentation does domain domains done
-doorbell down downstream dpkg dpu dpus dra dracut drain drawing dri driver drivers drop dss dummy
-dumps dup dword dxg dyndbg eacces ebadf ecap echo ecpf efa effect efi efivars egressctrl einval
-embedded empty enable enabled enableresizablebar enablestreammemops encode end ended endian endpoint
-endpoints ends endswith engine engines enlarge enosys enough enter enterprise entries entry enum
-enumerate env environ environment enx eopnotsupp eperm eprotonosupport equals err errno error
+clique clk clock cloexec clone close closed cloud clusteruuid cmdline cmpltredir cni cns code
+codename codes coherent collapsed collect collection colon colours columns com combinations comch
+comes command commands comment common compat compatibility compatible compile completed compute
+computed computer concerned concurrent condition conf confidential config configs configuration
+configuring connect connected connectx consequences considerations container containerd containerenv
+containers contains content context contextlib contextmanager contexts control controller
+controllers convert copy core coreos cos count counter counting counts cpu cpuid cpuinfo cpulist
+cpunodebind cpus cqe create created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget
+cudevicegetattribute cudevicegetcount cudevicegetname cudevicegetpcibusid cudevicegetuuid
+cudeviceprimaryctxrelease cudeviceprimaryctxretain cudrivergetversion cugeterrorname cuinit
+cumemcreate cumemgethandleforaddressrange cupy curesult current cut cycle daemon data datacenter
+datapath datapathspec date datetime dealloc deb debhelper debian decode decodeerror decompress
+decompressobj ded deepep deeplearning deepseek default defaults defaultselector defpath delay
+deleted denied dependency depends deploy deprecated depth der dereg describe description descriptor
+design detailed details dev devel developer development device devicefilegid devicefilemode
+devicekind devices devinfo devlink devnull devscripts devuan devx dgkit dgx diagnose diagnosis dict
+difference different digest digits dir direct directories directtrans disable disabled disagree
+disagrees discard discourse discrete disk disks display distant distribution div dklen dkms dma
+dmabuf dmar dmesg dmi dnf doca docker dockerenv docs doctor document documentation does domain
+domains done doorbell down downstream dpkg dpu dpus dra dracut drain drawing dri driver drivers drop
+dss dummy dumps dup dword dxg dyndbg eacces ebadf ecap echo ecpf efa effect efi efivars egressctrl
+einval embedded empty enable enabled enableresizablebar enablestreammemops encode end ended endian
+endpoint endpoints ends endswith engine engines enlarge enosys enough enter enterprise entries entry
+enum enumerate env environ environment enx eopnotsupp eperm eprotonosupport equals err errno error
 errorcode errors escape escaped escaping eswitch etc eth ethernet ethtool eui euid event every
 everything evidence examine exception exclusive executable executor exempt exit exitcode exited
 exitstack expected experimental explain explained explains export exported exports express extend
@@ -131,8 +131,8 @@ strict string strip stripped strong struct structs stuck style sub subject subje
 subnet subprocess substitute substituted subsys subsystem success sudo suffices sufficient
 suggestion sum summary supplier support supported suppress sure surrogatepass suse sva switch
 switchdev switches symbol symbols synthetic sys sysconf sysfs system systemctl systemd systems table
-tables tag taken takes talos tap target tdx tee tegra tell terminal tesla test tested testing tests
-text texts textwrap textwrapper that the theirs this thread threading threads time timeout
+tables tag taken takes talos tap target tck tdx tee tegra tell terminal tesla test tested testing
+tests text texts textwrap textwrapper that the theirs this thread threading threads time timeout
 timeouterror timeoutexpired title tmfifo tns today together token too took tool toolkit toolkits
 tools top topo topology topologymatrix torvalds total trace traceback tracebacktype traces tracing
 transblk translating transport traversed tree trees tried triton trouble troubles true trust try tun
