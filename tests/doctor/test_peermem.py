@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from doctor.published import FOLDER, load
 from support.doctor.gpus import CLOSED, MODULES, NO_MODULE, h200, h200_and_nic, smi, with_gpu
 from support.doctor.machines import UNAME, judge, machine
 
@@ -50,6 +51,12 @@ def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
     beside = one(h200_and_nic({VERSION: CLOSED, MODINFO: FILE, LIST: MODULES + CORE}))
     assert "ib_core" not in beside.why
     assert beside.remedy[0] == "sudo modprobe nvidia-peermem"
+
+
+def test_it_is_not_advised_for_nics_of_other_vendors() -> None:
+    found = one(load(FOLDER / "communication" / "pplx-4-kernel.txt").machine())
+    assert found.verdict is Verdict.FAIL
+    assert not any("nvidia-peermem" in line or "ofed" in line for line in found.remedy)
 
 
 def test_kernels_of_other_distributions_need_an_ofed_too() -> None:

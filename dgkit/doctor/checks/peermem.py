@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .. import finding, references
-from ..facts import gpudirect, gpus, nvidia_proc, pairs
+from ..facts import gpudirect, gpus, nvidia_proc, pairs, pci, pci_ids
 from ..facts.distribution import install, os_release, restart
 from ..facts.ofed import ofed
 from ..facts.peermem import (
@@ -189,7 +189,24 @@ def _without_interface(machine: Machine, state: str) -> Finding:
     )
 
 
+def _of_other_vendors(state: str) -> Finding:
+    """Return the finding where each NIC is of another vendor, whose driver has its own way."""
+    return finding.fail(
+        f"{_STATES[state]}, for other NICs",
+        needed="dma-buf, or the NIC's own module",
+        why="There is no dma-buf. This module is for drivers with NVIDIA's interface for peer "
+        "memory, and no NIC here is NVIDIA's.",
+        remedy=[
+            "# A dma-buf needs Linux 5.12 or later and the open kernel modules: see dmabuf-gpu",
+            "# Or install the module of the NIC's vendor; EFA: efa_nv_peermem, by its installer",
+        ],
+    )
+
+
 def _not_loaded(machine: Machine, state: str) -> Finding:
+    nics = machine.know(pci.tree).nics
+    if nics and all(nic.vendor != pci_ids.MELLANOX for nic in nics):
+        return _of_other_vendors(state)
     if machine.know(lacks_interface):
         return _without_interface(machine, state)
     refused = machine.know(trouble)
