@@ -51,6 +51,12 @@ NVSHMEM: Error in mlx5dv_devx_obj_modify for INIT2RTR_QP with syndrome 29e0df
 UCX: UCX  ERROR mlx5dv_devx_qp_modify(502) failed, syndrome 0: Invalid argument
 NVSHMEM: ibrc/ibrc.cpp:418: non-zero status: 110 ibv_modify_qp failed
 NVSHMEM: ibgda/ibgda.cpp:2234: NULL value Unable to create ah.
+NCCL: NCCL INFO dlvsym failed on mlx5dv_get_data_direct_sysfs_path - undefined symbol
+NCCL: bootstrap.cc:77 NCCL WARN Message truncated : received 256 bytes instead of 4
+NCCL: misc/ibvwrap.cc:63 NCCL WARN Failed to open libibverbs.so[.1]
+Mooncake: [Handshake] Failed to modify QP to RTR, check mtu, gid: Connection timed out [110]
+libfabric: LibfabricError: code -93 ("Protocol not supported"), context: fi_mr_regattr
+NVSHMEM: topo.cpp:469: [GPU 1] Peer GPU 0 is not accessible, exiting ...
 perftest: Couldn't allocate MR with error=14
 perftest: Couldn't allocate MR with error=93
 Mooncake: Failed to register memory 0x7fe280000000: Bad address [14]
