@@ -5,7 +5,7 @@
 
 The C programs of tests/native/fuzz run under libFuzzer with AddressSanitizer and
 UndefinedBehaviorSanitizer; messages to an agent and files come from hypothesis, connections over
-TCP from fuzz_zmtp.py. Each fuzzer gets the same share of the time.
+TCP from fuzz_zmtp.py, ranks of NCCL from fuzz_nccl.py. Each fuzzer gets the same share of the time.
 An input that fails is kept in .cache/fuzz and named.
 """
 
@@ -116,8 +116,15 @@ def keys(seconds: float) -> str:
         return batches(fuzz_keys.batch, seconds)
 
 
+def nccl(seconds: float) -> str:
+    """Connect a rank of NCCL's plugin to a hostile one."""
+    from safety import fuzz_nccl
+
+    return batches(fuzz_nccl.batch, seconds)
+
+
 PYTHON: dict[str, Callable[[float], str]] = {
-    "messages": messages, "zmtp": zmtp, "keys": keys, "files": files,
+    "messages": messages, "zmtp": zmtp, "keys": keys, "files": files, "nccl": nccl,
 }  # fmt: skip
 C = ("descriptor", "share", "nic")
 
