@@ -38,7 +38,7 @@ class Terminal:
         return str(self._lab_page.ask(TEXT, self._id))
 
     def _type(self, line: str) -> None:
-        self.screen.click()
+        self.screen.click(timeout=60_000)  # a busy machine's page did not answer for 20 s
         self._lab_page.page.keyboard.insert_text(line)
         self._lab_page.page.keyboard.press("Enter")
 
