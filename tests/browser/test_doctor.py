@@ -318,6 +318,10 @@ def test_the_drawing_of_nics_is_an_image_and_an_experiment_says_what_it_does(boo
     expect(fold.get_by_role("img")).to_have_js_property("complete", True)
     assert fold.get_by_role("img").evaluate("image => image.naturalWidth") > 300
     expect(fold.get_by_role("row")).to_have_count(9)
+    panel.locator("summary").filter(has_text="Compare with a snapshot").click()
+    path = panel.get_by_label("Snapshot, on the kernel's machine")
+    path.fill("/var/tmp/machines/before-the-update.snap")
+    assert path.evaluate("field => field.scrollWidth - field.clientWidth") == 0  # all of it shows
     book.value("n.close()")
     book.cell("e = DoctorPanel(goal='laptop')\ne")
     panel = book.ready("doctor", 1)

@@ -55,7 +55,7 @@ export function makeExperiments(run) {
 export function makeComparison(compare) {
   const line = h("p");
   const table = h("div");
-  const path = h("input", { type: "text", spellcheck: false });
+  const path = h("input", { class: "dg-path", type: "text", spellcheck: false });
   const button = focusable("Compare", () => compare(path.value), { "data-again": "" });
   const row = h("div", { class: "dg-row" }, field("Snapshot, on the kernel's machine", path), button);
   const part = fold("Compare with a snapshot", row, line, table);
