@@ -101,9 +101,9 @@ def comes(look, wanted):
 
 
 @pytest.mark.parametrize(
-    ("dark", "cases"),  # width, with the file browser; 800: 1600 px at 200 %
+    ("dark", "cases"),  # width, with the file browser; 1366: a laptop; 800: 1600 px at 200 %
     [
-        (False, [(1600, True), (1600, False), (1000, True), (800, False)]),
+        (False, [(1600, True), (1600, False), (1366, True), (1000, True), (800, False)]),
         (True, [(1600, True), (1000, False), (800, True)]),
     ],
     ids=["light", "dark"],
@@ -141,7 +141,7 @@ def fits(board, dashboard, width):
         assert bar.evaluate(BAR) == 1, "the first row of the hex view's controls"
     left, right = (board.panel(name).bounding_box() for name in ("hexview", "latency"))
     beside = right["x"] > left["x"] + left["width"] - 1
-    assert beside == (width == 1600)
+    assert beside == (dashboard.evaluate("(root) => root.clientWidth") > 800)
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

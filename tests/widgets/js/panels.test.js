@@ -7,7 +7,7 @@ import { numberText, parseOffset, valueAt } from "../../../dgkit/widgets/hexview
 import { histogramOf, Points, percentText } from "../../../dgkit/widgets/latency/data.js";
 import { logRange, logTicks, scaleLimit } from "../../../dgkit/widgets/latency/draw.js";
 import { mergedRuns } from "../../../dgkit/widgets/latency/kept.js";
-import { payloadError } from "../../../dgkit/widgets/transfer/form.js";
+import { payloadError, utf8Parts } from "../../../dgkit/widgets/transfer/form.js";
 import { ticksOf, timeText } from "../../../dgkit/widgets/transfer/timeline.js";
 import { halves } from "../../../dgkit/widgets/transfer/transfer.js";
 
@@ -134,6 +134,13 @@ test("the scale of latencies has a limit only if a few values are far above the 
   assert.equal(scaleLimit([]), Infinity);
   const limit = scaleLimit(Float64Array.from([...usual, 500, NaN]));
   assert.ok(limit > 2 && limit < 20, limit);
+});
+
+test("a long text is encoded in parts that cut no character in half", async () => {
+  const text = `${"x".repeat((1 << 17) - 1)}😀é${"y".repeat(1 << 17)}`;
+  const parts = await utf8Parts(text);
+  assert.equal(parts.length, 3);
+  assert.deepEqual(Buffer.concat(parts), Buffer.from(text));
 });
 
 test("plots that keep different runs under one name keep both in the notebook, and replace their own", () => {
