@@ -6,12 +6,12 @@ server.py         the loop
 state.py          state shared by the loop, handlers, monitors and handshake
 handlers.py       one handler for each request
 client.py         per-client resources, and its requests that wait
-dropped_routes.py routes whose messages are dropped
 account.py        resources of one key or user, and their limits
 agent_limits.py   limits of clients, regions and file descriptors
 gpu_rings.py      GPU queues of a client
 worker.py         thread for a client's long work
 handshake.py      Hello and Welcome
+hellos.py         first messages, and routes whose further messages are dropped
 monitor.py        continuous latency monitoring for a client
 monitor_end.py    its end: requested, reached
 telemetry.py      publisher of latency samples

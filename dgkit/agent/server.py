@@ -12,7 +12,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +44,12 @@ from ..wire.telemetry import Sampled
 from ..wire.wakeup import Wakeup
 from .account import Allowance, check_user
 from .client import Client, Waiting
-from .dropped_routes import DroppedRoutes
 from .handlers import Handlers
 from .handshake import check_hello, welcome
+from .hellos import RETRY_MS, DroppedRoutes, Greeting, Hellos
 from .state import TELEMETRY_MS, AgentState
 
 if TYPE_CHECKING:
-    from .account import Account
     from .serve_options import ServeOptions
 
 _RCVMORE = int(zmq.RCVMORE)
@@ -62,25 +60,11 @@ _UNREADABLE = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _EXPECTED = (DgkitError, ValueError, TypeError, OSError)  # errors that a request may cause
 _NOTIFICATIONS = (Block, Ended, Progress)  # they answer no request
 _MOVERS = ("soft", "cuda", "verbs", "doca", "softdoca")  # move bytes for NCCL's plugin
-_RETRY_MS = 5  # interval of retries for connections that did not accept a reply
 _DRAIN_S = 0.0005  # time of serving requests, after which the loop reads new messages
 _ROUND = 8  # messages read before libzmq looks for connections that were quiet so far
 _MAX_ROUNDS = 25  # rounds of messages read at once
 _PATIENCE = 16  # turns for which a Hello waits until a burst of connections is handled
 _END_S = 0.5  # time for the workers to end; the agent must exit within a second
-
-
-@dataclass(slots=True)
-class _Greeting:
-    """First message of a connection; `account` is that of its key, if other keys are allowed."""
-
-    frame: zmq.Frame
-    several: bool
-    account: Account | None
-
-    def is_due(self) -> bool:
-        """Return whether it may be served now."""
-        return self.account is None or self.account.may_arrive
 
 
 class Agent:
@@ -115,8 +99,7 @@ class Agent:
         self._unread: dict[bytes, Client] = {}  # clients that do not read their replies, by route
         self._retried = 0.0
         self._waiting: dict[bytes, Waiting] = {}  # requests already read, by route, in turn order
-        self._hellos: dict[bytes, _Greeting] = {}  # first messages, in order of arrival
-        self._hellos_due = 0.0  # when to look again for one that is due
+        self._hellos = Hellos(self._limits.connections)
         self._dropped = DroppedRoutes()
         self._drained = self._serviced = 0.0
         self._watch_fd = watch_fd
@@ -172,7 +155,7 @@ class Agent:
                 self._drain(router)
                 continue
             if self._hellos:
-                router.rcvtimeo = _RETRY_MS
+                router.rcvtimeo = RETRY_MS
             try:
                 route = recv()
             except zmq.Again:  # only with telemetry, unread replies or waiting Hellos
@@ -250,7 +233,7 @@ class Agent:
             self._guard("Hello", self._queue_hello, route, frame, several)
 
     def _queue_hello(self, route: bytes, frame: zmq.Frame, several: bool) -> None:
-        """Queue a first message; drop the key's oldest if there are more than connections."""
+        """Queue a first message, with the account of its key."""
         try:
             sender = self._listener.sender(frame)
         except zmq.ZMQError:  # of ZMTP 1.0, which libzmq accepts: it does not say who sends
@@ -258,11 +241,7 @@ class Agent:
             return
         paced = sender.key and self._listener.keys_allowed > 1
         account = self._state.account(sender) if paced else None
-        if len(self._hellos) >= self._limits.connections:  # many of them have ended
-            own = (each for each, hello in self._hellos.items() if hello.account is account)
-            del self._hellos[next(own, next(iter(self._hellos)))]
-        self._hellos[route] = _Greeting(frame, several, account)
-        self._hellos_due = 0.0
+        self._hellos.add(route, Greeting(frame, several, account))
 
     def _penalize_sender(self, frame: zmq.Frame) -> None:
         """Refuse new clients of the key that has sent a frame; if they are, its connections."""
@@ -296,19 +275,11 @@ class Agent:
         return client is not None
 
     def _serve_hello(self) -> bool:
-        """Serve the oldest Hello that is due; return False if there is none.
-
-        Hundreds of one key may wait, so that not each turn looks at all of them.
-        """
-        now = time.monotonic()
-        if now < self._hellos_due:
+        """Serve the oldest Hello that is due; return False if there is none."""
+        due = self._hellos.take_due()
+        if due is None:
             return False
-        due = (route for route, each in self._hellos.items() if each.is_due())
-        route = next(due, None)
-        if route is None:
-            self._hellos_due = now + _RETRY_MS / 1000
-            return False
-        hello = self._hellos.pop(route)
+        route, hello = due
         self._receive_hello(route, hello.frame, hello.several)
         self._restore_timeout()
         return True
@@ -506,7 +477,7 @@ class Agent:
             return
         if client is not None and client.postpone(body):
             self._unread[route] = client
-            router.rcvtimeo = _RETRY_MS
+            router.rcvtimeo = RETRY_MS
         elif client is not None:
             self._disconnect_flooding(client)
 
@@ -529,7 +500,7 @@ class Agent:
     def _retry(self) -> None:
         """Retry, every few milliseconds, replies that slow clients did not accept at once."""
         now = time.monotonic()
-        if now - self._retried < _RETRY_MS / 1000:
+        if now - self._retried < RETRY_MS / 1000:
             return
         self._retried = now
         for route, client in list(self._unread.items()):

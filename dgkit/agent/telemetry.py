@@ -24,7 +24,7 @@ from ..wire.messages import encode
 from ..wire.sockets import fd_of
 from ..wire.telemetry import SUBSCRIBED, TELEMETRY_HWM, Sampled, decode_subscription
 from .account import check_user
-from .dropped_routes import DroppedRoutes
+from .hellos import DroppedRoutes
 
 if TYPE_CHECKING:
     from ..wire.listener import Caller, Listener
