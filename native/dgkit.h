@@ -707,7 +707,9 @@ typedef struct dg_nic_cq_config {
  * returns. receive_cq may be NULL if receive_entries is 0. pd: protection domain; keys of other
  * domains are refused. inline_receive: received messages of up to 32 bytes are stored in the CQE
  * instead of the receive's memory, where the CPU can read the sender's bytes. own_rights: if its peer is
- * of this NIC, rkeys need the rights that lkeys need: for copies within a process. */
+ * of this NIC, rkeys need the rights that lkeys need: for copies within a process. receives_of: NULL, or a
+ * queue pair with a receive ring that this one, without receive entries, shares, with its record and CQ: a
+ * message takes the next receive of the ring, whichever queue pair it arrives at. */
 typedef struct dg_nic_qp_config {
 	void *send_ring, *receive_ring;
 	uint32_t send_entries, receive_entries, receive_sges, doorbell_mode;
@@ -715,6 +717,7 @@ typedef struct dg_nic_qp_config {
 	uint64_t *doorbell, *producer;
 	dg_nic_cq *send_cq, *receive_cq;
 	uint32_t pd, inline_receive, own_rights, reserved;
+	dg_nic_qp *receives_of;
 } dg_nic_qp_config;
 
 /* syndrome, vendor: of the first error CQE. Counts since RESET: taken and completed in basic blocks,
@@ -770,7 +773,8 @@ int dg_nic_qp_modify(dg_nic_qp *qp, uint32_t state, const dg_nic_address *peer, 
  * for a later state. */
 int dg_nic_qp_set_doorbell(dg_nic_qp *qp, uint32_t mode, uint64_t *doorbell, uint64_t *producer);
 int dg_nic_qp_info_get(dg_nic_qp *qp, dg_nic_qp_info *out);
-/* Frees the queue pair. Once this returns, the NIC accesses none of its memory. */
+/* Frees the queue pair. Once this returns, the NIC accesses none of its memory. Errors: EBUSY while others
+ * share its receives. */
 int dg_nic_qp_close(dg_nic_qp *qp);
 /* Writes the DG_NIC_LAYOUT_SIZE bytes of the structure that device code of GPUNetIO Verbs works on
  * (struct doca_gpu_dev_verbs_qp), with all counts 0. Its NIC handler is 1, 2 or 10 (enum

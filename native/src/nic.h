@@ -170,8 +170,11 @@ struct dg_nic_qp {
 	struct dg_atomic atomic;
 	uint32_t atomic_word, atomic_result; /* imports with the word, and for its old value */
 	uint64_t atomic_word_offset, atomic_result_offset;
-	/* The receive queue. */
-	uint64_t receive_end, posted, received; /* in the ring; published; completed */
+	/* The receive queue: of itself, or of the one whose ring it shares. */
+	struct dg_nic_qp *rq;
+	uint32_t sharers; /* others that use its ring */
+	uint64_t receive_end, ring_taken, ring_done; /* of its ring: in it; published; completed */
+	uint64_t posted, received; /* of its box: published; completed */
 	/* Of this pass. */
 	struct dg_gate *gate; /* entered */
 	uint64_t pass_bytes;
@@ -397,7 +400,7 @@ int dg_nic_atomic_result(struct dg_nic_qp *qp, struct nic_flight *f);
 /* nic_receive.c */
 /* One pass over the receive queue. Returns whether anything was done. */
 bool dg_nic_receive(struct dg_nic_qp *qp);
-/* Returns whether the peer has a receive, and room for a message. */
+/* Returns whether the peer has a receive, and room for a message. Tells the peer which receive it waits for. */
 bool dg_nic_receive_ready(struct dg_nic_qp *qp);
 /* Stores a message for the peer. */
 void dg_nic_deliver(struct dg_nic_qp *qp, const struct nic_message *m);

@@ -35,6 +35,26 @@ static int check_receives(const dg_nic_qp_config *c)
 	return 0;
 }
 
+/* Takes the receive queue of another queue pair into the configuration, if it shares one. */
+static int take_receives(dg_nic_qp_config *c, const dg_nic *n)
+{
+	const struct dg_nic_qp *of = c->receives_of;
+	if (!of)
+		return 0;
+	if (c->receive_entries || of->nic != n || of->rq != of || !of->c.receive_entries ||
+	    of->c.pd != c->pd || of->state == DG_NIC_ERROR)
+		return dg_fail(EINVAL,
+			       "queue pair %#x (%s) has no receives that this one can share: it needs a ring of "
+			       "its own, the same NIC and the same protection domain (%u, here %u), no error, "
+			       "and this one no receive entries (%u)",
+			       of->qpn, state_text(of->state), of->c.pd, c->pd, c->receive_entries);
+	c->receive_ring = of->c.receive_ring;
+	c->receive_entries = of->c.receive_entries;
+	c->receive_sges = of->c.receive_sges;
+	c->receive_cq = of->c.receive_cq;
+	return 0;
+}
+
 static int check_mode(uint32_t mode)
 {
 	return mode <= DG_NIC_NO_RECORD
@@ -88,6 +108,7 @@ static void write_box(struct dg_nic_qp *qp)
 		atomic_store_explicit(&b->posted, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->consumed, 0, memory_order_relaxed);
 		atomic_store_explicit(&b->delivered, 0, memory_order_relaxed);
+		atomic_store_explicit(&b->wants, 0, memory_order_relaxed);
 	}
 	/* Release: a peer that sees the state also sees the rest. */
 	atomic_store_explicit(&b->state, qp->state, memory_order_release);
@@ -114,6 +135,8 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 	qp->c.send_cq->users++;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users++;
+	if (qp->rq != qp)
+		qp->rq->sharers++;
 	n->n_qps++;
 	qp->next = n->qps;
 	n->qps = qp;
@@ -123,16 +146,20 @@ static int add(struct dg_nic *n, struct dg_nic_qp *qp)
 int dg_nic_qp_open(dg_nic *n, const dg_nic_qp_config *cfg, dg_nic_qp **out)
 {
 	*out = NULL;
+	dg_nic_qp_config c = *cfg;
 	int rc = dg_nic_check_process(n);
 	if (!rc)
-		rc = check_config(n, cfg);
+		rc = take_receives(&c, n);
+	if (!rc)
+		rc = check_config(n, &c);
 	if (rc)
 		return rc;
 	struct dg_nic_qp *qp = calloc(1, sizeof *qp);
 	if (!qp)
 		return dg_fail(ENOMEM, "out of memory for a queue pair");
 	qp->nic = n;
-	qp->c = *cfg;
+	qp->c = c;
+	qp->rq = c.receives_of ? c.receives_of : qp;
 	pthread_mutex_init(&qp->modifying, NULL);
 	qp->flush_end = UINT64_MAX;
 	rc = dg_queue_open_for_kernels(n->dev, NIC_DEPTH, n, &qp->q);
@@ -166,6 +193,13 @@ static int check_words(const dg_nic_qp_config *c)
 			     c->doorbell_mode);
 }
 
+static int check_sharers(const struct dg_nic_qp *qp)
+{
+	return qp->sharers ? dg_fail(EBUSY, "%u other queue pairs share the receives of queue pair %#x",
+				     qp->sharers, qp->qpn)
+			   : 0;
+}
+
 /* Whether the change is one that a queue pair makes. */
 static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_address *peer)
 {
@@ -177,6 +211,8 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 			       "queue pair %#x is in state %s and cannot go to %s (%u): the order is "
 			       "RESET, INIT, RTR, RTS; from any state to ERROR or RESET",
 			       qp->qpn, state_text(qp->state), state_text(to), to);
+	if (to == DG_NIC_RESET)
+		return check_sharers(qp);
 	if (to != DG_NIC_RTR)
 		return 0;
 	if (!peer || !peer->qpn || peer->qpn >> 24)
@@ -186,12 +222,21 @@ static int check_change(const struct dg_nic_qp *qp, uint32_t to, const dg_nic_ad
 	return check_words(&qp->c);
 }
 
+/* Gives a shared ring back the places of receives that were published and not used. */
+static void give_back_receives(struct dg_nic_qp *qp)
+{
+	if (qp->rq != qp)
+		qp->rq->ring_done += qp->posted - qp->received;
+	qp->posted = qp->received = 0;
+}
+
 /* Sets everything to the start, once nothing is in flight. Call with the lock held. */
 static void clear(struct dg_nic_qp *qp)
 {
 	const uint32_t qpn = qp->qpn;
 	qp->taken = qp->completed = qp->sent = 0;
-	qp->receive_end = qp->posted = qp->received = 0;
+	give_back_receives(qp);
+	qp->receive_end = qp->ring_taken = qp->ring_done = 0;
 	qp->flush_end = UINT64_MAX;
 	qp->not_ready_ns = 0;
 	qp->flight_head = qp->flight_tail = 0;
@@ -335,6 +380,9 @@ static void take_out(struct dg_nic_qp *qp)
 	qp->c.send_cq->users--;
 	if (qp->c.receive_cq)
 		qp->c.receive_cq->users--;
+	give_back_receives(qp);
+	if (qp->rq != qp)
+		qp->rq->sharers--;
 }
 
 /* Gives the NIC back the staging memory of its operations, once the provider has ended them. */
@@ -354,6 +402,11 @@ int dg_nic_qp_close(dg_nic_qp *qp)
 	struct dg_nic *n = qp->nic;
 	if (dg_nic_check_process(n))
 		return 0;
+	dg_poller_lock(&n->poller);
+	const int rc = check_sharers(qp);
+	dg_poller_unlock(&n->poller);
+	if (rc)
+		return rc;
 	let_peer_take(qp);
 	dg_poller_lock(&n->poller);
 	take_out(qp);

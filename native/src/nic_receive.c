@@ -3,7 +3,7 @@
  * in the peer's box. */
 #include "nic.h"
 
-/* Counts the receives in the ring, from the doorbell record. Returns false if it jumped. */
+/* Counts the receives in the ring of this queue pair, from the doorbell record. Returns false if it jumped. */
 static bool load_record(struct dg_nic_qp *qp)
 {
 	const uint32_t record = atomic_load_explicit((_Atomic uint32_t *)&qp->c.record[0],
@@ -11,14 +11,14 @@ static bool load_record(struct dg_nic_qp *qp)
 	const uint16_t ahead = (uint16_t)(be32toh(record) - (uint32_t)qp->receive_end);
 	if (!ahead || ahead > DG_NIC_ENTRIES_MAX)
 		return true;
-	if (qp->receive_end + ahead - qp->received <= qp->c.receive_entries) {
+	if (qp->receive_end + ahead - qp->ring_done <= qp->c.receive_entries) {
 		qp->receive_end += ahead;
 		return true;
 	}
 	if (qp->state == DG_NIC_ERROR)
 		return true;
 	const struct nic_fault f = {SYNDROME_LOCAL_QP, "receive record, beyond the ring; its end is",
-				    qp->receive_end + ahead, qp->received + qp->c.receive_entries};
+				    qp->receive_end + ahead, qp->ring_done + qp->c.receive_entries};
 	dg_nic_qp_fail(qp, &f, qp->receive_end);
 	return false;
 }
@@ -36,7 +36,7 @@ static uint32_t check_segment(struct dg_nic_qp *qp, const struct nic_segment *s)
 static void publish(struct dg_nic_qp *qp)
 {
 	const uint32_t sges = qp->c.receive_sges;
-	const uint64_t at = qp->posted & (qp->c.receive_entries - 1);
+	const uint64_t at = qp->rq->ring_taken++ & (qp->c.receive_entries - 1);
 	uint8_t bytes[WQE_SEGMENT * DG_NIC_SGES];
 	struct nic_segment segments[DG_NIC_SGES];
 	struct nic_receive r = {0};
@@ -60,16 +60,22 @@ static void error_cqe(struct dg_nic_qp *qp, uint32_t syndrome)
 	const struct nic_cqe e = {
 		.opcode = CQE_RECEIVE_ERROR,
 		.syndrome = (uint8_t)syndrome,
-		.index = (uint16_t)qp->received,
+		.index = (uint16_t)qp->rq->ring_done,
 	};
 	dg_nic_cqe(qp, qp->c.receive_cq, &e);
+}
+
+static void count_done(struct dg_nic_qp *qp)
+{
+	qp->received++;
+	qp->rq->ring_done++;
 }
 
 static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 {
 	const struct nic_cqe e = {
 		.opcode = (uint8_t)m->opcode,
-		.index = (uint16_t)qp->received,
+		.index = (uint16_t)qp->rq->ring_done,
 		.immediate = m->immediate,
 		.bytes = (uint32_t)m->bytes,
 		.n_inline = (uint8_t)m->n_inline,
@@ -86,7 +92,7 @@ static void receive_one(struct dg_nic_qp *qp, const struct nic_message *m)
 	} else {
 		dg_nic_cqe(qp, qp->c.receive_cq, &e);
 	}
-	qp->received++;
+	count_done(qp);
 	qp->info.received++;
 }
 
@@ -120,27 +126,41 @@ static bool take_messages(struct dg_nic_qp *qp)
 	return n;
 }
 
-/* Completes what is left in the ring of a queue pair in the error state. */
+/* Completes what is left in the ring of a queue pair in the error state; of a shared ring only what it
+ * published, as the rest is for others. */
 static bool flush(struct dg_nic_qp *qp)
 {
+	const struct dg_nic_qp *rq = qp->rq;
+	const uint64_t end = rq->sharers ? rq->ring_done + qp->posted - qp->received : rq->receive_end;
 	uint32_t n = 0;
-	for (; qp->received != qp->receive_end && n < NIC_PASS; n++) {
+	for (; rq->ring_done != end && n < NIC_PASS; n++) {
 		error_cqe(qp, SYNDROME_FLUSHED);
-		qp->received++;
+		count_done(qp);
 	}
 	return n;
 }
 
+/* How many receives may be in the box: of a shared ring no more than the peer wants. */
+static uint64_t publish_end(const struct dg_nic_qp *qp)
+{
+	const uint64_t window = qp->received + NIC_WINDOW;
+	if (!qp->rq->sharers)
+		return window;
+	const uint64_t wants =
+		is_peer(qp) ? atomic_load_explicit(&qp->far->wants, memory_order_relaxed) : 0;
+	return wants < window ? wants : window;
+}
+
 bool dg_nic_receive(struct dg_nic_qp *qp)
 {
+	struct dg_nic_qp *rq = qp->rq;
 	bool busy = false;
-	if (!qp->c.receive_entries || !load_record(qp))
+	if (!qp->c.receive_entries || !load_record(rq))
 		return false;
 	if (qp->state == DG_NIC_ERROR)
 		return flush(qp);
-	for (uint32_t n = 0; n < NIC_PASS && qp->posted != qp->receive_end &&
-			     qp->posted - qp->received < NIC_WINDOW;
-	     n++) {
+	const uint64_t end = publish_end(qp);
+	for (uint32_t n = 0; n < NIC_PASS && rq->ring_taken != rq->receive_end && qp->posted < end; n++) {
 		publish(qp);
 		busy = true;
 	}
@@ -151,6 +171,8 @@ bool dg_nic_receive_ready(struct dg_nic_qp *qp)
 {
 	const uint64_t posted = atomic_load_explicit(&qp->far->posted, memory_order_acquire);
 	const uint64_t consumed = atomic_load_explicit(&qp->far->consumed, memory_order_acquire);
+	if (posted <= qp->sent) /* what a shared ring waits for */
+		atomic_store_explicit(&qp->box->wants, qp->sent + 1, memory_order_relaxed);
 	return posted > qp->sent && qp->sent - consumed < NIC_WINDOW;
 }
 

@@ -9,6 +9,8 @@
  *	posted     receives published; the peer's sender takes them in order
  *	delivered  messages for the peer, each of which used one of the peer's receives
  *	consumed   messages of the peer that were taken
+ *	wants      receives of the peer that the sender waits for: how many there have to be. The peer
+ *	           publishes those of a ring that queue pairs share only when one is wanted
  *
  *	receiver: stores a receive, then `posted` (release). Sender: loads `posted` (acquire).
  *	sender: stores the bytes and the message, then `delivered` (release). Receiver: loads it
@@ -28,7 +30,7 @@
 
 enum { NIC_WINDOW = 64, NIC_INLINE = 32 };
 #define NIC_MAGIC   0x31434e74696b6764ull /* "dgkitNC1" */
-#define NIC_VERSION 2u
+#define NIC_VERSION 3u
 
 /* descriptor: of the region, `length` bytes; 0 if other NICs have no right to it. */
 struct nic_key_body {
@@ -68,7 +70,7 @@ enum {
 struct nic_box {
 	_Atomic uint32_t qpn, state, access, pd, peer_qpn, inline_receive, receive_entries;
 	_Atomic uint64_t peer_gid[2];
-	_Alignas(64) _Atomic uint64_t posted, consumed, delivered;
+	_Alignas(64) _Atomic uint64_t posted, consumed, delivered, wants;
 	_Alignas(64) struct nic_receive receives[NIC_WINDOW];
 	struct nic_message messages[NIC_WINDOW];
 };

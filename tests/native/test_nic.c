@@ -648,6 +648,77 @@ static void messages_that_do_not_fit_are_errors_of_both(void)
 	pair_close(&p);
 }
 
+/* A second pair, whose receiver shares the receives of the first one's. */
+static void open_sharing(struct pair *p, struct program *from, struct program *to)
+{
+	program_open(from, p->nic, DG_NIC_PROXY, SENDS, CQES);
+	program_open(to, p->nic, DG_NIC_PROXY, SENDS, CQES);
+	CHECK_EQ(dg_nic_qp_close(to->qp), 0);
+	to->c.receives_of = p->b.qp;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "no receive entries");
+	to->c.receive_entries = 0;
+	CHECK_EQ(dg_nic_qp_open(p->nic, &to->c, &to->qp), 0);
+	to->qpn = qp_info(to).qpn;
+	const dg_nic_address a = address_of(to), b = address_of(from);
+	program_connect(from, &a);
+	program_connect(to, &b);
+}
+
+static void check_receive(struct pair *p, uint32_t qpn, uint8_t syndrome, uint32_t size)
+{
+	const struct cqe c = wait_receive(&p->b);
+
+	CHECK_EQ(c.syndrome, syndrome);
+	CHECK_EQ(c.qpn, qpn);
+	if (!syndrome)
+		CHECK_EQ(c.size, size);
+}
+
+static void queue_pairs_share_receives(void)
+{
+	struct pair p;
+	struct program from, to;
+
+	pair_open(&p, DG_NIC_PROXY);
+	open_sharing(&p, &from, &to);
+	/* More messages than the ring has places, in turn; each takes the next receive. */
+	for (uint32_t i = 0; i < 3 * RECEIVES; i++) {
+		struct program *sender = i % 3 ? &from : &p.a;
+
+		fill(p.mine, 100, i);
+		put_send(sender, WQE_SEND, p.mine, p.lkey, 100);
+		ring(sender);
+		if (i < 2)
+			check_waits(sender, DG_NIC_WAITS_RECEIVE);
+		put_receive(&p.b, p.theirs + 200 * i, p.rkey, 200);
+		check_receive(&p, i % 3 ? to.qpn : p.b.qpn, 0, 100);
+		CHECK_EQ(wait_cqe(sender).opcode, CQE_REQUEST);
+		check_pattern(p.theirs + 200 * i, 0, 100, i);
+	}
+	/* The end of one leaves the receives to the other. */
+	put_receive(&p.b, p.theirs, p.rkey, 200);
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_ERROR, NULL, 0), 0);
+	put_send(&from, WQE_SEND, p.mine, p.lkey, 70);
+	ring(&from);
+	check_receive(&p, to.qpn, 0, 70);
+	CHECK_EQ(dg_nic_qp_modify(p.b.qp, DG_NIC_RESET, NULL, 0), -EBUSY);
+	CHECK_EQ(dg_nic_qp_close(p.b.qp), -EBUSY);
+	/* So does an error of a message. */
+	put_receive(&p.b, p.theirs, p.rkey, 10);
+	put_send(&from, WQE_SEND, p.mine, p.lkey, 11);
+	ring(&from);
+	check_receive(&p, to.qpn, SYNDROME_LOCAL_LENGTH, 0);
+	program_close(&from);
+	program_close(&to);
+	/* Without others the rest is flushed, and nobody can share it any more. */
+	CHECK_EQ(dg_nic_qp_open(p.nic, &to.c, &to.qp), -EINVAL);
+	CHECK_SAYS(dg_last_error(), "(ERROR) has no receives");
+	put_receive(&p.b, p.theirs, p.rkey, 10);
+	check_receive(&p, p.b.qpn, SYNDROME_FLUSHED, 0);
+	pair_close(&p);
+}
+
 static void a_wrong_receive_is_an_error_of_both(void)
 {
 	struct pair p;
@@ -1114,6 +1185,7 @@ int main(int argc, char **argv)
 		TEST(a_region_closed_under_traffic_ends_the_queue_pair),
 		TEST(an_error_flushes_receives),
 		TEST(messages_that_do_not_fit_are_errors_of_both),
+		TEST(queue_pairs_share_receives),
 		TEST(a_wrong_receive_is_an_error_of_both),
 		TEST(messages_go_both_ways_in_order),
 		TEST(short_messages_may_lie_in_the_cqe),

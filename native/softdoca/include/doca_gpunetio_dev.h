@@ -29,7 +29,7 @@ struct doca_gpu_dma {
 
 struct doca_gpu_dev_rdma;
 
-/* The receives of an RDMA context: those of this queue pair. */
+/* The receives of an RDMA context: those of this queue pair, which all its connections use. */
 struct doca_gpu_dev_rdma_r {
 	struct doca_gpu_dev_rdma *rdma;
 	struct doca_gpu_dev_verbs_qp *qp;

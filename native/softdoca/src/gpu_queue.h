@@ -16,11 +16,12 @@ struct gpu_queue {
 };
 
 /* Opens a queue pair that is not connected, with `entries` and `receives`, powers of two (receives: or 0), in
- * the protection domain of the device: its entries name the keys of softdoca_mmap_key(). rights: enum
- * dg_nic_access, of the peer. */
+ * the protection domain of the device: its entries name the keys of softdoca_mmap_key(). shared: NULL, or a
+ * queue pair whose receives it shares, and that is closed later. rights: enum dg_nic_access, of the peer. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu,
 						       struct doca_dev *dev, uint32_t entries,
-						       uint32_t receives, uint32_t rights);
+						       uint32_t receives, const struct gpu_queue *shared,
+						       uint32_t rights);
 /* Opens a queue of `entries` that is connected to itself: its entries may access what the map's
  * permissions grant this process. */
 doca_error_t gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu, struct doca_dev *dev,

@@ -18,6 +18,7 @@ _Static_assert(sizeof(struct doca_gpu_dev_verbs_qp) == DG_NIC_LAYOUT_SIZE, "as t
 
 struct sizes {
 	uint32_t sends, receives;
+	const struct gpu_queue *shared; /* whose receives it uses; NULL: its own */
 };
 
 /* The CQEs of both are behind the entries, then the receives, then the words. */
@@ -67,6 +68,7 @@ static int open_pair(struct gpu_queue *q, dg_nic *nic, const struct sizes *n, bo
 		.receive_cq = q->receive_cq,
 		.pd = q->pd->v.handle,
 		.own_rights = own_rights,
+		.receives_of = n->shared ? n->shared->qp : NULL,
 	};
 	return dg_nic_qp_open(nic, &qp, &q->qp);
 }
@@ -102,9 +104,10 @@ static doca_error_t open_in_domain(struct gpu_queue *q, struct doca_gpu *gpu, st
 }
 
 doca_error_t softdoca_gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu, struct doca_dev *dev,
-				     uint32_t entries, uint32_t receives, uint32_t rights)
+				     uint32_t entries, uint32_t receives, const struct gpu_queue *shared,
+				     uint32_t rights)
 {
-	return open_in_domain(q, gpu, dev, &(struct sizes){entries, receives}, rights, false);
+	return open_in_domain(q, gpu, dev, &(struct sizes){entries, receives, shared}, rights, false);
 }
 
 static int connect_to_itself(struct gpu_queue *q)
@@ -124,7 +127,7 @@ doca_error_t gpu_queue_open(struct gpu_queue *q, struct doca_gpu *gpu, struct do
 			    uint32_t entries)
 {
 	const uint32_t rights = DG_NIC_LOCAL_WRITE | DG_NIC_REMOTE_WRITE | DG_NIC_REMOTE_READ;
-	TRY(open_in_domain(q, gpu, dev, &(struct sizes){entries, 0}, rights, true));
+	TRY(open_in_domain(q, gpu, dev, &(struct sizes){entries, 0, NULL}, rights, true));
 	const int rc = connect_to_itself(q);
 	if (rc)
 		softdoca_gpu_queue_close(q);

@@ -19,7 +19,7 @@ static doca_error_t open_queues(struct doca_rdma *r)
 		error = softdoca_gpu_queue_open(&q[i], r->ctx.gpu, r->ctx.dev,
 						power_of_two(r->send_size),
 						i ? 0 : power_of_two(r->receive_size),
-						rdma_peer_rights(r));
+						i ? q : NULL, rdma_peer_rights(r));
 	return error;
 }
 
@@ -53,7 +53,8 @@ static void rdma_gpu_ended(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	rdma_end_connections(r);
-	for (uint32_t i = 0; i < r->max_connections && r->gpu.queues; i++)
+	/* The first one, which has the receives, last. */
+	for (uint32_t i = r->max_connections; i-- > 0 && r->gpu.queues;)
 		if (r->gpu.queues[i].pd)
 			softdoca_gpu_queue_close(&r->gpu.queues[i]);
 	free(r->gpu.queues);
