@@ -35,7 +35,7 @@ _MAX_SAMPLES = 4096  # most samples of one block
 _INTERVAL_NS = 50_000_000  # 20 blocks per second, the most that a plot can draw
 _SWEEP_NS = 1_000_000_000  # between two looks for descriptors that closed unseen
 _SUBSCRIBER_FDS = 1
-_MAX_RECEIVED = 16  # most messages read at once
+_MAX_RECEIVED = 64  # most messages read at once
 _PART, _LAST = int(zmq.SNDMORE | zmq.NOBLOCK), int(zmq.NOBLOCK)
 
 

@@ -30,7 +30,7 @@ MOST_OF_ALL = 64 << 20  # most bytes of all connections' messages that are not t
 _LISTENING, _ACCEPTED = int(zmq.EVENT_LISTENING), int(zmq.EVENT_ACCEPTED)
 _EVENTS = _LISTENING | _ACCEPTED | int(zmq.EVENT_DISCONNECTED)
 _NOBLOCK = int(zmq.NOBLOCK)
-_MAX_EVENTS = 16  # handled at once, about 0.25 ms, while requests wait
+_MAX_EVENTS = 32  # handled at once, about 0.5 ms, while requests wait
 
 
 def floods(ahead: dict[int, int]) -> list[int]:
