@@ -63,6 +63,7 @@ GRACE_CX8 = Document(
     "platform_software_and_configuration.html",
 )
 GRACE_SMMU = Document("NVIDIA/NV-Kernels", "https://github.com/NVIDIA/NV-Kernels/pull/22")
+KEXEC_HANDOVER = Document("NVIDIA/NV-Kernels", "https://github.com/NVIDIA/NV-Kernels/pull/591")
 NODEWRIGHT = Document("NVIDIA/nodewright-packages", "https://github.com/NVIDIA/nodewright-packages")
 TALOS = Document("siderolabs/talos", "https://github.com/siderolabs/talos")
 DEEPEP = Document("deepseek-ai/DeepEP", "https://github.com/deepseek-ai/DeepEP")

@@ -140,12 +140,21 @@ _NOT_IN_IMAGES = re.compile(
 )
 
 
+# Comments that ask for software to be installed or built; a card is not software.
+_SOFTWARE = re.compile(
+    r"# (?:[^\n]{0,80}\. |(?:Then|Or|First) )?"
+    r"(?:[Rr]einstall|[Ii]nstall|Build) (?!an? (?:NIC|[BC]))"
+)
+
+
 def _of_image(line: str, machine: Machine) -> str:
     """Return an instruction for those who keep the system's image, if it cannot run a command."""
     name = machine.know(image)
     asked = f"# Ask who keeps the image of {name}:"
     if line.startswith(_INSTALLS):
         return f"{asked} install {_packages(line)}"
+    if _SOFTWARE.match(line):
+        return f"{asked} {line[2].lower()}{line[3:]}"
     tools = any(_runs(line, tool) for tool in (*_MFT.values(), *_MFT, "mlxfwmanager"))
     if tools and not machine.know(settings_tool):
         return f"{asked} in a privileged container with mstflint: {line.removeprefix('sudo ')}"

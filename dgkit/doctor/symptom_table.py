@@ -257,9 +257,8 @@ SYMPTOMS = (
     ),
     _symptom(
         "NVSHMEM", r"init failed for remote transport: ibrc",
-        "NVSHMEM finds no RDMA device that it can use.",
-        "deepseek-ai/DeepEP/issues/55", _NO_DEVICE_FILES, _NO_LIBRARY, _NO_LINK, _OVERRIDE,
-        goal=Goal.GPUNETIO,
+        "NVSHMEM finds no RDMA device that it can use, or no peermem.",
+        "deepseek-ai/DeepEP/issues/55", _NO_DEVICE_FILES, _NO_PEERMEM, _NO_LIBRARY, _NO_LINK,
     ),
     _symptom(
         "NVSHMEM", r"mlx5dv_devx_obj_modify for INIT2RTR_QP",

@@ -45,9 +45,11 @@ def test_each_text_is_for_who_may_do_what_it_asks(name, goal, more, to):
 
 def test_what_an_image_lacks_is_for_those_who_keep_the_image():
     talos = {"text /etc/os-release": "ID=talos\n"}
-    last = letters(judged("closed-driver", Goal.RDMA, **talos))[-1]
-    assert last.to == "those who keep the image of talos"
-    assert not any("Ask who" in line for _, lines in last.findings for line in lines)
+    found = judged("closed-driver", Goal.RDMA, **talos)
+    assert letters(found)[-1].to == "those who keep the image of talos"
+    text = " ".join(span.text for line in letters_page(found) for span in line)
+    assert "on 'Invalid argument'" in text  # what a comment asks for, too
+    assert "Ask who" not in text
 
 
 def test_a_text_names_machine_goal_findings_and_commands_and_that_it_restarts(capsys):

@@ -42,6 +42,22 @@ def test_the_size_that_is_wanted_decides() -> None:
     assert locked(8 * MIB, 8 * MIB, size=9 * MIB).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize(
+    ("lines", "verdict"),
+    [
+        ("CmaTotal:              0 kB\nCmaFree:          940604 kB\n", Verdict.WARN),
+        ("CmaTotal:              0 kB\nCmaFree:               0 kB\n", Verdict.OK),
+        ("CmaTotal:         524288 kB\nCmaFree:          524300 kB\n", Verdict.OK),
+        ("MemTotal:      127535616 kB\n", Verdict.OK),
+    ],
+)
+def test_memory_that_the_kernel_keeps_from_being_locked_warns(lines: str, verdict: Verdict) -> None:
+    unlimited = {"ask memlock": {"soft": None, "hard": None}, "text /proc/meminfo": lines}
+    (found,) = judge("memlock", machine({**NIC, **unlimited}))
+    assert found.verdict is verdict
+    assert any("kho=off" in line for line in found.remedy) is (verdict is Verdict.WARN)
+
+
 def test_root_is_not_bound() -> None:
     found = locked(64 * 1024, 64 * 1024, euid=0)
     assert (found.verdict, found.found) == (Verdict.OK, "64 KiB, which does not apply to this user")

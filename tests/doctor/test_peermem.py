@@ -53,6 +53,14 @@ def test_a_module_that_can_be_loaded_is_and_needs_ib_core() -> None:
     assert beside.remedy[0] == "sudo modprobe nvidia-peermem"
 
 
+def test_an_installed_module_of_an_old_driver_is_loaded_and_not_built_again() -> None:
+    found = one(load(FOLDER / "communication" / "nv-peer-46-boot.txt").machine())
+    assert found.found == "installed, not loaded"
+    assert found.remedy[0] == "sudo modprobe nv_peer_mem"
+    assert "/etc/modules-load.d/" in found.remedy[1]
+    assert not any("nvidia-peermem" in line for line in found.remedy)
+
+
 def test_it_is_not_advised_for_nics_of_other_vendors() -> None:
     found = one(load(FOLDER / "communication" / "pplx-4-kernel.txt").machine())
     assert found.verdict is Verdict.FAIL

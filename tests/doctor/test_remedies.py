@@ -68,6 +68,8 @@ def test_a_package_of_ubuntu_is_named_on_ubuntu_alone(release: str, has: bool) -
         ("ID=fedora\nVARIANT_ID=coreos", "sudo dnf install rshim", "rshim"),
         ("ID=bottlerocket", "sudo update-initramfs -u", "update-initramfs -u"),
         ("ID=talos", "echo 1 | sudo tee /proc/x", "echo 1"),
+        ("ID=talos", "# Then reinstall NVIDIA's driver: it builds it.", "then reinstall NVIDIA's"),
+        ("ID=bottlerocket", "# It was built otherwise. Install MLNX_OFED", "otherwise. Install M"),
     ],
 )
 def test_a_program_that_an_image_lacks_is_asked_of_who_keeps_it(
@@ -83,7 +85,8 @@ def test_a_program_that_an_image_lacks_is_asked_of_who_keeps_it(
 
 def test_a_command_that_an_image_has_stays() -> None:
     made = machine({"text /etc/os-release": "ID=flatcar\n"})
-    assert fit(made, ["sudo modprobe mlx5_ib"]) == ("sudo modprobe mlx5_ib",)
+    for line in ("sudo modprobe mlx5_ib", "# install a NIC with RDMA"):
+        assert fit(made, [line]) == (line,)
 
 
 def test_a_query_that_was_not_recorded_leaves_the_commands_as_they_are() -> None:

@@ -147,6 +147,7 @@ def test_the_cause_that_a_check_finds_comes_first_and_one_that_is_well_is_exclud
         ("ucx-4513-bar1", "ibv_exp_reg_mr failed bad access", "bar1-size"),
         ("cudf-7632-memlock", "ibv_create_cq() failed: Cannot allocate memory", "memlock"),
         ("nccl-tests-264", "system not yet initialized", "nvlink-fabric"),
+        ("deepep-223-peermem", "init failed for remote transport: ibrc", "peermem"),
     ],
 )
 def test_of_a_published_machine_and_its_text_the_cause_of_the_thread_is_found(

@@ -35,8 +35,14 @@ _ERRORS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("echo $CUDA_VISIBLE_DEVICES", *_FILES),
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": (
-        "The GPUs are connected by NVSwitch, and the service that configures it is not running.",
-        ("sudo systemctl enable --now nvidia-fabricmanager",),
+        (
+            "The GPUs are connected by NVSwitch, and the service that configures it does not run, "
+            "or is of another version than the driver."
+        ),
+        (
+            "sudo systemctl enable --now nvidia-fabricmanager",
+            "# If it ends: install nvidia-fabricmanager of the driver's own version",
+        ),
     ),
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
         "libcuda and the loaded kernel module are of different versions.",

@@ -8,7 +8,10 @@ from ...units import size_text
 from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import pairs
+from ..facts.cmdline import add_parameter
+from ..facts.meminfo import kept_by_handover
 from ..facts.privileges import IPC_LOCK, holds
+from ..facts.uname import uname
 from ..facts.virtual import container
 from ..finding import Finding
 from ..goals import WITH_CARD, WITH_GPU, Goal
@@ -67,7 +70,10 @@ _NOFILE = references.GETRLIMIT("RLIMIT_NOFILE")
 def _memlock(case: Case) -> Iterator[Finding]:
     exempt = holds(case.machine, IPC_LOCK)
     soft, hard = _soft_and_hard(case.machine.read.ask("memlock")) or (None, None)
-    if soft is None:
+    unlimited = soft is None or soft >= max(case.size, _PLENTY) or exempt
+    if unlimited and (kept := case.machine.know(kept_by_handover)):
+        yield _kept(case.machine, kept)
+    elif soft is None:
         yield finding.ok("unlimited")
     elif exempt is None:
         found, why = size_text(soft), "Whether root has CAP_IPC_LOCK is not known: "
@@ -81,6 +87,20 @@ def _memlock(case: Case) -> Iterator[Finding]:
         yield finding.ok(found)
     else:
         yield _limited(case, soft, hard)
+
+
+def _kept(machine: Machine, kept: int) -> Finding:
+    release = machine.know(uname).release
+    return finding.warn(
+        f"{size_text(kept)} of memory cannot be locked",
+        why=f"Kexec handover of Linux {release} keeps it. When other memory is scarce, registering "
+        "memory with a NIC fails with 'Cannot allocate memory', whatever the limit.",
+        remedy=[
+            "# Without handover, which only kexec needs; or start the kernel before this one:",
+            add_parameter(machine, "kho=off", "kho"),
+        ],
+        sources=[references.KEXEC_HANDOVER()],
+    )
 
 
 def _limited(case: Case, soft: int, hard: int | None) -> Finding:

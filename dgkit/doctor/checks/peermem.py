@@ -85,6 +85,7 @@ _STATES = {
     "unregistered": "loaded, not registered",
 }
 _REBUILD_OLD = "# Build nv_peer_mem again, for the running kernel and ib_core: ./build_module.sh"
+_AT_BOOT = "echo nv_peer_mem | sudo tee /etc/modules-load.d/nv_peer_mem.conf"
 _REBUILD = "# Reinstall NVIDIA's driver: it builds the module for the ib_core that is installed."
 
 
@@ -131,6 +132,13 @@ def _cannot_load(machine: Machine, trouble: str) -> Finding:
         sources=[*_SOURCES, _PEER_MEMORY],
         disagree=_ORIGIN_DISAGREES,
     )
+
+
+def _load(machine: Machine) -> list[str]:
+    """Return the commands that load the installed module; Mellanox's own is loaded by nothing."""
+    if not machine.know(is_separate):
+        return ["sudo modprobe nvidia-peermem", _INVALID_ARGUMENT]
+    return ["sudo modprobe nv_peer_mem", _AT_BOOT, _REBUILD_OLD]
 
 
 def _module(machine: Machine) -> str:
@@ -222,7 +230,7 @@ def _not_loaded(machine: Machine, state: str) -> Finding:
         remedy = [ofed, "# Then reinstall NVIDIA's driver: it builds the module."]
     else:
         found, why = "installed, not loaded", "There is no dma-buf, so a NIC needs this module."
-        remedy = [*([ofed] if lacks else []), "sudo modprobe nvidia-peermem", _INVALID_ARGUMENT]
+        remedy = [*([ofed] if lacks else []), *_load(machine)]
     if lacks:
         why += " It needs ib_core of MLNX_OFED or DOCA-OFED, which is not loaded."
     return finding.fail(found, why=why, remedy=remedy, disagree=_ORIGIN_DISAGREES)

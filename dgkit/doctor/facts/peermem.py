@@ -65,7 +65,7 @@ def registered(machine: Machine) -> bool | None:
 
 
 def peermem_state(machine: Machine) -> str:
-    """Return the state of nvidia-peermem.
+    """Return the state of nvidia-peermem, or of nv_peer_mem beside a driver without it.
 
     "loaded", "unregistered" (loaded, but ib_core does not know it), "loadable", "absent", or "" if
     unknown.
@@ -76,10 +76,11 @@ def peermem_state(machine: Machine) -> str:
         return "unregistered" if machine.know(registered) is False else "loaded"
     if loaded is None:
         return ""
-    found = machine.read.run("modinfo", "-F", "filename", "nvidia-peermem")
-    if found.ok and found.code == 0 and found.text.strip():
+    names = ("nvidia-peermem", *(("nv_peer_mem",) if machine.know(is_separate) else ()))
+    found = [machine.read.run("modinfo", "-F", "filename", name) for name in names]
+    if any(one.ok and one.code == 0 and one.text.strip() for one in found):
         return "loadable"
-    return "absent" if found.ok and found.code else ""
+    return "absent" if found[0].ok and found[0].code else ""
 
 
 _OPEN = (515,)  # the first driver with open modules

@@ -23,46 +23,46 @@ cali call callable callablemodule can candidates cannot cap capabilities capabil
 capitalize caps card cards case cause caused causes cdi cdll cell cells centos cfg cgroup cgroups
 chain change changes channel channels char check checked checkjob checks checkverdicts chelsio child
 childprocesserror children chipset choice choose chosen chr cilium cisco class classes cli client
-clique clk clock cloexec clone close closed cloud clusteruuid cmdline cmpltredir cni cns code
-codename codes coherent collapsed collect collection colon colours columns com combinations comch
-comes command commands comment common compat compatibility compatible compile completed compute
-computed computer concerned concurrent condition conf confidential config configs configuration
-configuring connect connected connectx consequences considerations container containerd containerenv
-containers contains content context contextlib contextmanager contexts control controller
-controllers convert copy core coreos cos count counter counting counts cpu cpuid cpuinfo cpulist
-cpunodebind cpus cqe create created css csv ctk ctypes cuda cudahostalloc cudevice cudeviceget
-cudevicegetattribute cudevicegetcount cudevicegetname cudevicegetpcibusid cudevicegetuuid
-cudeviceprimaryctxrelease cudeviceprimaryctxretain cudrivergetversion cugeterrorname cuinit
-cumemcreate cumemgethandleforaddressrange cupy curesult current cut cycle daemon data datacenter
-datapath datapathspec date datetime dealloc deb debhelper debian decode decodeerror decompress
-decompressobj ded deepep deeplearning deepseek default defaults defaultselector defpath delay
-deleted denied dependency depends deploy deprecated depth der dereg describe description descriptor
-design detailed details dev devel developer development device devicefilegid devicefilemode
-devicekind devices devinfo devlink devnull devscripts devuan devx dgkit dgx diagnose diagnosis dict
-difference different digest digits dir direct directories directtrans disable disabled disagree
-disagrees discard discourse discrete disk disks display distant distribution div dklen dkms dma
-dmabuf dmar dmesg dmi dnf doca docker dockerenv docs doctor document documentation does domain
-domains done doorbell down downstream dpkg dpu dpus dra dracut drain drawing dri driver drivers drop
-dss dummy dumps dup dword dxg dyndbg eacces ebadf ecap echo ecpf efa effect efi efivars egressctrl
-einval embedded empty enable enabled enableresizablebar enablestreammemops encode end ended endian
-endpoint endpoints ends endswith engine engines enlarge enosys enough enter enterprise entries entry
-enum enumerate env environ environment enx eopnotsupp eperm eprotonosupport equals err errno error
-errorcode errors escape escaped escaping eswitch etc eth ethernet ethtool eui euid event every
-everything evidence examine exception exclusive executable executor exempt exit exitcode exited
-exitstack expected experimental explain explained explains export exported exports express extend
-extended external extra extras fabric fabricmanager fact factory facts fail failed fails failures
-faint fakeroot false families family faq far fast fault faults fcce features fedora fermi ffff field
-fields file filename filenotfounderror fileobj files filter filtered finalize finalizer find findall
-finding findinggroup findings finditer firmware first fit fits fitting fixed flag flags flannel
-flatcar flavour flint float floors flow flush folder folders following follows foot for fork form
-format formatters forms forum forums found free from fromhex fromkeys frozen frozenset fsencode full
-fullmatch func function functions functools gap garden gather gcp gdr gdrcopy gdrdrv geforce general
-generation generic genuineintel get getaffinity getattr getent geteuid gethostname getitem getpid
-getrlimit gib gid gids gigabytes git github give given glob gns gnu goal goals good google gpu
-gpudirect gpunetio gpus grace graph grdmapcitopocheckoverride grep grey group groups grow grp grub
-grubby gsp guest guests guid guide gunzip hairpin handle hard hardware harmless has hasattr hash
-hashlib hat hca head header headers heading headline heap heterogeneous hex hexes hidden hmac hmm
-holds home hopper host hostbridge hostname hosts how hpf html https huawei hwe hwloc hyper
+clique clk clock cloexec clone close closed cloud clusteruuid cmafree cmatotal cmdline cmpltredir
+cni cns code codename codes coherent collapsed collect collection colon colours columns com
+combinations comch comes command commands comment common compat compatibility compatible compile
+completed compute computed computer concerned concurrent condition conf confidential config configs
+configuration configuring connect connected connectx consequences considerations container
+containerd containerenv containers contains content context contextlib contextmanager contexts
+control controller controllers convert copy core coreos cos count counter counting counts cpu cpuid
+cpuinfo cpulist cpunodebind cpus cqe create created css csv ctk ctypes cuda cudahostalloc cudevice
+cudeviceget cudevicegetattribute cudevicegetcount cudevicegetname cudevicegetpcibusid
+cudevicegetuuid cudeviceprimaryctxrelease cudeviceprimaryctxretain cudrivergetversion cugeterrorname
+cuinit cumemcreate cumemgethandleforaddressrange cupy curesult current cut cycle daemon data
+datacenter datapath datapathspec date datetime dealloc deb debhelper debian decode decodeerror
+decompress decompressobj ded deepep deeplearning deepseek default defaults defaultselector defpath
+delay deleted denied dependency depends deploy deprecated depth der dereg describe description
+descriptor design detailed details dev devel developer development device devicefilegid
+devicefilemode devicekind devices devinfo devlink devnull devscripts devuan devx dgkit dgx diagnose
+diagnosis dict difference different digest digits dir direct directories directtrans disable
+disabled disagree disagrees discard discourse discrete disk disks display distant distribution div
+dklen dkms dma dmabuf dmar dmesg dmi dnf doca docker dockerenv docs doctor document documentation
+does domain domains done doorbell down downstream dpkg dpu dpus dra dracut drain drawing dri driver
+drivers drop dss dummy dumps dup dword dxg dyndbg eacces ebadf ecap echo ecpf efa effect efi efivars
+egressctrl einval embedded empty enable enabled enableresizablebar enablestreammemops encode end
+ended endian endpoint endpoints ends endswith engine engines enlarge enosys enough enter enterprise
+entries entry enum enumerate env environ environment enx eopnotsupp eperm eprotonosupport equals err
+errno error errorcode errors escape escaped escaping eswitch etc eth ethernet ethtool eui euid event
+every everything evidence examine exception exclusive executable executor exempt exit exitcode
+exited exitstack expected experimental explain explained explains export exported exports express
+extend extended external extra extras fabric fabricmanager fact factory facts fail failed fails
+failures faint fakeroot false families family faq far fast fault faults fcce features fedora fermi
+ffff field fields file filename filenotfounderror fileobj files filter filtered finalize finalizer
+find findall finding findinggroup findings finditer firmware first fit fits fitting fixed flag flags
+flannel flatcar flavour flint float floors flow flush folder folders following follows foot for fork
+form format formatters forms forum forums found free from fromhex fromkeys frozen frozenset fsencode
+full fullmatch func function functions functools gap garden gather gcp gdr gdrcopy gdrdrv geforce
+general generation generic genuineintel get getaffinity getattr getent geteuid gethostname getitem
+getpid getrlimit gib gid gids gigabytes git github give given glob gns gnu goal goals good google
+gpu gpudirect gpunetio gpus grace graph grdmapcitopocheckoverride grep grey group groups grow grp
+grub grubby gsp guest guests guid guide gunzip hairpin handle hard hardware harmless has hasattr
+hash hashlib hat hca head header headers heading headline heap heterogeneous hex hexes hidden hmac
+hmm holds home hopper host hostbridge hostname hosts how hpf html https huawei hwe hwloc hyper
 hypervisor hypervisors hyphens ibdev ibgda ibrc ibstat ibv ibvdevice ibvdevices ibverbs identifying
 identity idle ids ifname ignorecase image images imex imexchannels import imports inactive indent
 index inet inference infiniband infinity info information infra init initramfs inner innotek insert
@@ -81,34 +81,34 @@ livereader lnk lnkcap lnksta load loadable loaded loader loads local localdomain
 locked locks log long looked lost loud lovelace low lower lsmod lspci lstrip lxc lxd mac machine
 machines macv made main mainline major make man managed management manager map mapped mapping maps
 margin mark marked marvell mask masks master match matches matrix max maxine maxwell may maybe
-mellanox mem membind memlock memory message meta metadata metal mft mib micro microos microsoft mig
-migration min minor mirror misc mismatch missing mkdir mknod mlnx mlnxbf mlnxofedinstall mlnxofedv
-mlx mlxbf mlxconfig mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl mode model models modes
-modeset modestate modinfo modprobe modular module modules moduletype mok mokutil monotonic more most
-mounted move mps msgspec msgspecerror mst mstconfig mstflint mstfwreset multi multiline naa name
-named namedtuple names namespace namespaces narrowest native nbsp nccl nccltoposetpaths ndevs near
-nearest need needed needs nerdctl net netdev nets network networking networks new newer news next
-nic nics noctty node nodes nodewright nodex noexec nofile nonblock none nopt not notadirectoryerror
-note notebook notebooks notes notify notimplementederror nouveau now nowait null numa numactl number
-numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks nvme nvml nvreg nvrm nvshmem
-nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old older oldest omit once one
-online only open opened openibd opensm openstack opensuse openucx operating operation operator ops
-opt optimizing option options oracle order ordering ordinal org origin origins oserror other others
-otherwise ours out outdated output outputs over override overview own owner package
-packagenotfounderror packages page pageable pages pair pairs panel panels paragraph parallels
-parameter parameters params parent parents parse parsed part partial partition parts pascal pasid
-passes passthrough path pathlike paths pathsep pattern patterns pause pci pcidevice pcie pcielink
-pciemultigpusystems pcitree pciutils pdi pdma peer peermappingoverride peermem peers pending
-pensando per permissionerror persistence persistenced pgrep phb phoronix phys physfn physical pid
-pillow pinned pip pipe pix pkg pkgconfig place placeholder placeholders placement placements places
-plain planning platform platforms plenty plugin plural pod podman poll pop popen port porting ports
-posix possible power pre prefers prefixlen present print printable priv private privileged probe
-probes proc procedures process processes processlookuperror processor processors prod product
-program programming programs progress property provider providers proviso proxy psb
-pseudonymgenerator pseudonyms psid psids pstatus pub pull put pxb python qemu qlogic qpi quad
-queried queries query question queue queued queues quiet quote quoted ran range rank ranks raspbian
-rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader readers reading
-readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
+mellanox mem membind meminfo memlock memory message meta metadata metal mft mib micro microos
+microsoft mig migration min minor mirror misc mismatch missing mkdir mknod mlnx mlnxbf
+mlnxofedinstall mlnxofedv mlx mlxbf mlxconfig mlxfwmanager mlxfwreset mlxprivhost mmap mmio mnnvl
+mode model models modes modeset modestate modinfo modprobe modular module modules moduletype mok
+mokutil monotonic more most mounted move mps msgspec msgspecerror mst mstconfig mstflint mstfwreset
+multi multiline naa name named namedtuple names namespace namespaces narrowest native nbsp nccl
+nccltoposetpaths ndevs near nearest need needed needs nerdctl net netdev nets network networking
+networks new newer news next nic nics noctty node nodes nodewright nodex noexec nofile nonblock none
+nopt not notadirectoryerror note notebook notebooks notes notify notimplementederror nouveau now
+nowait null numa numactl number numbered numbers numpy nvcc nvgpu nvidia nvidiactl nvlink nvlinks
+nvme nvml nvreg nvrm nvshmem nvswitch nvswitches nvtrust obj object ofed off offload offset ofi old
+older oldest omit once one online only open opened openibd opensm openstack opensuse openucx
+operating operation operator ops opt optimizing option options oracle order ordering ordinal org
+origin origins oserror other others otherwise ours out outdated output outputs over override
+overview own owner package packagenotfounderror packages page pageable pages pair pairs panel panels
+paragraph parallels parameter parameters params parent parents parse parsed part partial partition
+parts pascal pasid passes passthrough path pathlike paths pathsep pattern patterns pause pci
+pcidevice pcie pcielink pciemultigpusystems pcitree pciutils pdi pdma peer peermappingoverride
+peermem peers pending pensando per permissionerror persistence persistenced pgrep phb phoronix phys
+physfn physical pid pillow pinned pip pipe pix pkg pkgconfig place placeholder placeholders
+placement placements places plain planning platform platforms plenty plugin plural pod podman poll
+pop popen port porting ports posix possible power pre prefers prefixlen present print printable priv
+private privileged probe probes proc procedures process processes processlookuperror processor
+processors prod product program programming programs progress property provider providers proviso
+proxy psb pseudonymgenerator pseudonyms psid psids pstatus pub pull put pxb python qemu qlogic qpi
+quad queried queries query question queue queued queues quiet quote quoted ran range rank ranks
+raspbian rate raw rdma rdmadevice rdmadevices rdmaport rdonly rdwr reachable read reader readers
+reading readings readme readthedocs ready real reap reason reasons reboot rebuild recommended record
 recorded recordedreader recording recordings recursionerror red redact redacted redactor redhat
 redir redirect references refused reg region regions register registered registration registry
 registrydwords related release releases relevant remedies remedy remove removeprefix removesuffix
