@@ -76,8 +76,8 @@ def peermem_state(machine: Machine) -> str:
         return "unregistered" if machine.know(registered) is False else "loaded"
     if loaded is None:
         return ""
-    names = ("nvidia-peermem", *(("nv_peer_mem",) if machine.know(is_separate) else ()))
-    found = [machine.read.run("modinfo", "-F", "filename", name) for name in names]
+    called = ("nvidia-peermem", *(("nv_peer_mem",) if machine.know(is_separate) else ()))
+    found = [machine.read.run("modinfo", "-F", "filename", name) for name in called]
     if any(one.ok and one.code == 0 and one.text.strip() for one in found):
         return "loadable"
     return "absent" if found[0].ok and found[0].code else ""
