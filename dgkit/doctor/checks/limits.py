@@ -9,7 +9,7 @@ from .. import finding, references
 from ..collect.reader import Reading
 from ..facts import pairs
 from ..facts.cmdline import add_parameter
-from ..facts.meminfo import kept_by_handover
+from ..facts.handover import kept_by_handover
 from ..facts.privileges import IPC_LOCK, holds
 from ..facts.uname import uname
 from ..facts.virtual import container
