@@ -23,6 +23,8 @@ from dgkit.doctor.finding import Verdict
 from dgkit.doctor.machine import Machine
 from dgkit.types import GpuSpan
 
+SLOW_S = 120.0
+
 
 def check(condition: object, what: str) -> None:
     """Raise AssertionError with `what` unless the condition holds."""
@@ -137,18 +139,19 @@ def an_agent_serves_the_doctors_experiments_and_nccls_plugin() -> None:
     serve = [sys.executable, "-m", "dgkit", "serve", "--provider", "verbs"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as agent:
         address = agent.stdout.readline().strip()
-        # An emulated guest may need longer than the 5 s of a command to start Python, and than 10 s
-        # for all readings; the plan would then lack the GPU.
-        commands.COMMAND_S = 60.0
-        with Machine(LiveReader(120.0)) as machine:
+        # An emulated guest may need longer than the 5 s of a command to start Python, than 10 s for
+        # all readings, without which the plan lacks the GPU, and than 30 s for an experiment.
+        commands.COMMAND_S = SLOW_S
+        with Machine(LiveReader(SLOW_S)) as machine:
             planned = {(one.name, one.subject): one for one in plan(machine, address)}
-        loopback = perform(planned["rdma-loopback", "rxe0, host memory to host memory"])
-        peer = perform(planned["rdma-peer", "the agent, host memory"])
+        local = planned["rdma-loopback", "rxe0, host memory to host memory"]
+        loopback = perform(local, limit_s=SLOW_S)
+        peer = perform(planned["rdma-peer", "the agent, host memory"], limit_s=SLOW_S)
         try:
             ranks = nccl.selftest(2, rounds=3, processes=True, kill=True, dpu=address)
         finally:
             agent.terminate()
-    mapped = perform(planned["register-dmabuf", "rxe0 and GPU 0"])
+    mapped = perform(planned["register-dmabuf", "rxe0 and GPU 0"], limit_s=SLOW_S)
     check(loopback.said == "the data are right both ways (pinned)", f"{loopback}")
     check(peer.said == "the data are right both ways, by verbs", f"{peer}")
     check(ranks["puts"] > 6, f"{ranks}")

@@ -325,12 +325,12 @@ def test_the_native_tests_of_the_bar_pass_on_arm(bed):
 def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
     fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
-    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=320)
+    passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=480)
 
 
 def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):
     script = ROOT / "tests/testbed/queue_pairs.py"
-    passes(bed, "host", [sys.executable, "-u", "-B", script])
+    passes(bed, "host", [sys.executable, "-u", "-B", script], seconds=480)
 
 
 @pytest.mark.parametrize("program", ["test_verbs", "test_verbs_qp", *SUITE])
