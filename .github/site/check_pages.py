@@ -35,16 +35,18 @@ __all__ = ["check_pages"]
 
 MOST = 6  # findings of a page
 Seen = tuple[Finding, Published]
-_OF_A_MACHINE = re.compile(r"\d+|[0-9a-f]{4}:[0-9a-f:.]+")  # two findings may differ in these
+_OF_A_MACHINE = re.compile(  # two findings may differ in these
+    r"\bLinux \d\S+|\b(?:Kepler|Maxwell|Pascal|Volta)\b|\d+|[0-9a-f]{4}:[0-9a-f:.]+"
+)
 
 
-def check_pages() -> Iterator[tuple[str, str, str]]:
-    """Yield name, title and Markdown text of each check's page."""
+def check_pages() -> Iterator[tuple[registry.Check, str]]:
+    """Yield each check and the Markdown text of its page."""
     seen = _findings()
     for check in registry.checks():
         said = seen[check.name]
         parts = [*_about(check), *_said(said), *_error_texts(check.name), *_sources(said)]
-        yield check.name, check.title, "\n".join(parts)
+        yield check, "\n".join(parts)
 
 
 def _findings() -> dict[str, list[Seen]]:
@@ -77,6 +79,7 @@ def _about(check: registry.Check) -> Iterator[str]:
 
 def _said(said: list[Seen]) -> Iterator[str]:
     if not said:
+        yield "No machine of a public thread has a warning or failure of it.\n"
         return
     yield "## What it says\n"
     yield "Findings on machines from public threads; devices and sizes are theirs.\n"
@@ -85,7 +88,8 @@ def _said(said: list[Seen]) -> Iterator[str]:
         yield f"**{finding.verdict}**: {_text(finding.found)}{needed}. {_text(finding.why)}"
         yield f"([the thread]({machine.head['source']}))\n"
         if finding.remedy:
-            yield "\n".join(["```sh", *finding.remedy, "```", ""])
+            yield "```{code-block} sh\n:class: remedy\n"
+            yield "\n".join([*finding.remedy, "```", ""])
 
 
 def _text(text: str) -> str:

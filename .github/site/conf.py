@@ -33,6 +33,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "dgkit"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("search.js", {"defer": "defer"})]  # search.html loads Sphinx's search before
 html_show_sourcelink = False
 html_copy_source = False
 _ALONE = ("arm-gpu-memory", "errors", "c-api", "support", "questions", "demo", "chapters/readme")
