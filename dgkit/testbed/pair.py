@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..errors import DescriptorError, PeerLost, TestbedError
 from ..wire import keys
 from ..wire.address import Address, parse
+from ..wire.essential import essential_thread
 from .guest import ADDRESSES
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def announce(port: int, heartbeat: float) -> None:
     me, own = guest(), keys.load().public
     keys.allow(own, me)
     write("agent", me, str(Address(f"tcp://{ADDRESSES[me]}:{port}", own, heartbeat)).encode())
-    threading.Thread(target=_allow, args=(_OTHER[me],), daemon=True).start()
+    essential_thread("dgkit-pair", lambda: _allow(_OTHER[me])).start()
 
 
 def _allow(other: str) -> None:

@@ -146,6 +146,7 @@ names /sys/class/infiniband(/[^/]+/ports/1/gid_attrs/ndevs)?
 names /sys/module/(nvidia_peermem|mlx[45]_(core|ib))
 names /sys/kernel/mm/memory_peers
 names /dev/nvidia-caps-imex-channels
+text /proc/meminfo
 ask device-files
 run (dmesg|modinfo -F depends nvidia-peermem|nvidia-smi topo -p2p rw?)
 run (systemctl is-active|pgrep -x) nvidia-imex
