@@ -26,10 +26,8 @@ from doctor.published import FOLDERS, Published, load_all  # noqa: E402
 
 from dgkit.doctor import registry  # noqa: E402
 from dgkit.doctor.finding import Finding, Verdict  # noqa: E402
-from dgkit.doctor.goals import Goal  # noqa: E402
 from dgkit.doctor.runner import diagnose  # noqa: E402
 from dgkit.doctor.symptom_table import SYMPTOMS  # noqa: E402
-from dgkit.units import parse_size  # noqa: E402
 
 __all__ = ["check_pages"]
 
@@ -51,12 +49,10 @@ def check_pages() -> Iterator[tuple[registry.Check, str]]:
 
 def _findings() -> dict[str, list[Seen]]:
     """Judge the published machines; return the distinct warnings and failures of each check."""
-    goals = {str(goal): goal for goal in Goal}
     kept: dict[str, dict[tuple[Verdict, str], Seen]] = defaultdict(dict)
     for machine in (each for folder in FOLDERS for each in load_all(folder)):
-        size = parse_size(machine.head.get("size", "64M"))
-        goal = goals.get(machine.head["goal"])
-        for finding in diagnose([machine.machine()], goal=goal, size=size).findings:
+        judged = diagnose([machine.machine()], goal=machine.goal, size=machine.size)
+        for finding in judged.findings:
             if finding.verdict in (Verdict.WARN, Verdict.FAIL):
                 alike = _OF_A_MACHINE.sub("#", finding.why or finding.found)
                 kept[finding.check].setdefault((finding.verdict, alike), (finding, machine))

@@ -65,7 +65,9 @@ from support.doctor.machines import reading
 
 from dgkit.doctor.collect.reader import Reading
 from dgkit.doctor.collect.snapshot import RecordedReader, Snapshot
+from dgkit.doctor.goals import Goal
 from dgkit.doctor.machine import Machine
+from dgkit.units import parse_size
 
 __all__ = ["FOLDER", "FOLDERS", "Published", "load", "load_all"]
 
@@ -104,6 +106,16 @@ class Published:
     def works(self) -> bool:
         """Whether the machine is fine."""
         return self.head["works"] == "yes"
+
+    @property
+    def goal(self) -> Goal | None:
+        """The goal for which it is judged; None: the doctor chooses one."""
+        return {str(goal): goal for goal in Goal}.get(self.head["goal"])
+
+    @property
+    def size(self) -> int:
+        """Size of the memory that is to be shared, in bytes."""
+        return parse_size(self.head.get("size", "64M"))
 
     def machine(self) -> Machine:
         """Return the machine, with a reader of its snapshot."""

@@ -20,9 +20,7 @@ from doctor.published import FOLDERS, Published, load_all
 from dgkit.doctor.data_paths import DataPath
 from dgkit.doctor.diagnosis import Diagnosis
 from dgkit.doctor.finding import Verdict
-from dgkit.doctor.goals import Goal
 from dgkit.doctor.runner import diagnose
-from dgkit.units import parse_size
 
 __all__ = ["judge", "main", "score"]
 
@@ -38,9 +36,7 @@ _WORDS = {
 
 def judge(machine: Published) -> dict[str, Any]:
     """Judge a machine; return what was said, and what is wrong with it."""
-    goals = {str(goal): goal for goal in Goal}
-    size = parse_size(machine.head.get("size", "64M"))
-    found = diagnose([machine.machine()], goal=goals.get(machine.head["goal"]), size=size)
+    found = diagnose([machine.machine()], goal=machine.goal, size=machine.size)
     problems = list(_problems(machine, found))
     return {
         "machine": machine.name,

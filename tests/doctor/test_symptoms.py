@@ -20,7 +20,6 @@ from dgkit.doctor.machine import Machine
 from dgkit.doctor.registry import checks
 from dgkit.doctor.symptom_table import SYMPTOMS
 from dgkit.doctor.symptoms import Explanation, Explanations, explain, kernel_words, matches
-from dgkit.units import parse_size
 
 # As they were published: a line of a log, and the program of the entry that has to be first.
 LINES = """
@@ -154,8 +153,8 @@ def test_of_a_published_machine_and_its_text_the_cause_of_the_thread_is_found(
     name: str, text: str, cause: str
 ) -> None:
     made = load(next(FOLDER.glob(f"*/{name}.txt")))
-    goal, size = matches(text)[0].symptom.goal, parse_size(made.head.get("size", "64M"))
-    first, *_ = explained(text, made.machine(), goal, size).causes
+    goal = matches(text)[0].symptom.goal
+    first, *_ = explained(text, made.machine(), goal, made.size).causes
     assert first.state == "found"
     assert cause in first.cause.checks
 
