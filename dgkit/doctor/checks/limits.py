@@ -174,7 +174,7 @@ def _unlock(machine: Machine, hard: int | None) -> list[str]:
     ],
 )
 def _page_size(case: Case) -> Iterator[Finding]:
-    size, _sources = case.machine.read.ask("page-size").data, [_PAGE]
+    size = case.machine.read.ask("page-size").data
     if size <= 4096:
         yield finding.ok(size_text(size))
     else:
