@@ -111,7 +111,7 @@ def first_sentence(source: Path) -> str:
     """Return the sentence after the heading, which says whom a README is for, without its links."""
     paragraph = source.read_text(encoding="utf-8").split("\n\n")[1]
     sentence = re.match(r".+?\.(?=\s|$)", " ".join(paragraph.split()))
-    return LINK.sub(r"\2", re.sub(r"\]\(http[^)]*\)", "](x)", sentence[0])) if sentence else ""
+    return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence[0]) if sentence else ""
 
 
 def tutorials(into: Path, executed: Path | None) -> None:

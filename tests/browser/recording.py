@@ -79,13 +79,14 @@ def _without_bokeh(messages: list[Message]) -> list[Message]:
 
 def _fewer_images(messages: list[Message]) -> Iterator[Message]:
     """Drop the pictures of a region that another one follows within a second: most of the bytes."""
-    images = [m for m in messages if m[3].get("kind") == "image"]
-    kept, last = images[-1:], -1.0
-    for message in images:
-        if message[0] - last >= IMAGE_S:
-            kept.append(message)
+    newest = max((m[0] for m in messages if m[3].get("kind") == "image"), default=0.0)
+    last = -IMAGE_S
+    for message in messages:
+        if message[3].get("kind") == "image":
+            if message[0] - last < IMAGE_S and message[0] < newest:
+                continue
             last = message[0]
-    yield from (m for m in messages if m not in images or m in kept)
+        yield message
 
 
 if __name__ == "__main__":
