@@ -126,26 +126,6 @@ class BytePool:
             del target, start
 
 
-class BytesCopy:
-    """Copy of bytes that are written, made while the DPU moves them.
-
-    Args:
-        pool: Provides the memory, at the first add().
-        size: Bytes.
-    """
-
-    __slots__ = ("_pool", "_size", "data")
-
-    def __init__(self, pool: BytePool, size: int) -> None:
-        self._pool, self._size, self.data = pool, size, b""
-
-    def add(self, offset: int, source: memoryview) -> None:
-        """Copy a part, as BytePool.fill(), past the caches: nobody reads it soon."""
-        if not self.data:
-            self.data = self._pool.take(self._size)
-        BytePool.fill(self.data, offset, source, streamed=True)
-
-
 def _create(size: int) -> bytes:
     try:
         data = bytes(size)  # by calloc(): pages of large memory are provided at first access

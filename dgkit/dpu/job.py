@@ -16,7 +16,6 @@ from .values import Digested, moved
 
 if TYPE_CHECKING:
     from ..dma import Queue, Transfer
-    from ..dma.byte_pool import BytesCopy
     from ..dma.completion import Completion
     from .copier import Copier, Slots
     from .region_ref import RegionRef
@@ -393,7 +392,7 @@ class TransferJob(Job):
         super().__init__(size, ref, window=_ALL_SLOTS)
         self.writes = view is not None
         self.view, self.data = view, data
-        self.copy: BytesCopy | None = None  # of the bytes to write
+        self.keep: Callable[[int, memoryview], None] | None = None  # as in Backend.write()
 
     @abstractmethod
     def _move(self, chunk: Chunk) -> Step | None:
@@ -411,8 +410,8 @@ class TransferJob(Job):
             BytePool.fill(self.data, chunk.at, self._bytes(chunk))
             return None
         step = self._move(chunk)
-        if self.copy is not None:
-            self.copy.add(chunk.at, self.view[chunk.at : chunk.at + chunk.size])
+        if self.keep is not None:
+            self.keep(chunk.at, self.view[chunk.at : chunk.at + chunk.size])
         return step
 
     def end(self) -> None:

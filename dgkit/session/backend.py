@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ..dma.byte_pool import BytesCopy
+    from collections.abc import Callable
+
     from ..dpu.values import (
         LatencyResult,
         LatencyTask,
@@ -47,7 +48,7 @@ class Backend(Protocol):
         region: SessionRegion,
         view: memoryview | bytes,
         offset: int,
-        copy: BytesCopy | None = None,
+        keep: Callable[[int, memoryview], None] | None = None,
         /,
     ) -> TransferReport:
         """Write and wait.
@@ -56,7 +57,7 @@ class Backend(Protocol):
             region: Region to write to.
             view: The bytes.
             offset: Byte of the region to start at.
-            copy: Copy of the bytes, which is made while the DPU moves them.
+            keep: Called with the place and bytes of each part, in order, while the DPU moves it.
         """
 
     def read(self, region: SessionRegion, offset: int, size: int, /) -> bytes:

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from ..dma.byte_pool import BytePool, BytesCopy
+from ..dma.byte_pool import BytePool
 from ..errors import DgkitError
 from ..sizes import SMALL
 from ..types import Op
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .region import SessionRegion
     from .transfer import SessionTransfer, TransferReport
 
+_COPIED_FIRST = 4096  # bytes; the copy takes less time than to make it during the transfer
 _WRITERS = {"host": "host", "dpu": "DPU", "neither": "client"}
 
 
@@ -40,6 +41,7 @@ class Write(NamedTuple):
         data: The bytes; None if they are unknown: it failed, or another write to the same bytes was
             in flight beside it.
         t_ns: End, by time.time_ns().
+        end_ns: End, by time.monotonic_ns().
     """
 
     number: int
@@ -48,36 +50,39 @@ class Write(NamedTuple):
     size: int
     data: bytes | None
     t_ns: int
+    end_ns: int
 
 
 class Follower(Protocol):
     """Receives the writes to one region, in the order in which they ended.
 
-    Called in the thread of the write, which waits: the calls must return quickly.
+    Called in the thread of a write, which waits: the calls must return quickly.
     """
 
     def began(self) -> None:
         """Record that a write begins."""
 
     def ended(self, write: Write, /) -> None:
-        """Record a write that has ended."""
+        """Record a write that has ended: while the DPU moves the next one, or in settle()."""
 
 
 class _InFlight:
     """A write that has begun."""
 
-    __slots__ = ("data", "offset", "raced", "region", "size", "transfer", "writer")
+    __slots__ = ("data", "end_ns", "offset", "raced", "region", "size", "transfer", "writer")
 
     def __init__(self, region: int, writer: str, offset: int, size: int) -> None:
         self.region, self.writer, self.offset, self.size = region, writer, offset, size
         self.data: bytes | None = None
+        self.end_ns = 0  # by time.monotonic_ns()
         self.transfer: SessionTransfer | None = None
         self.raced = False  # another write to some of the bytes was in flight meanwhile
 
     def overlaps(self, other: _InFlight) -> bool:
-        """Return whether both write the same byte."""
+        """Return whether both are in flight and write the same byte."""
         return (
-            self.region == other.region
+            not self.end_ns
+            and self.region == other.region
             and self.offset < other.offset + other.size
             and other.offset < self.offset + self.size
         )
@@ -118,11 +123,13 @@ class FollowedDpu:
 
     def follow(self, region: SessionRegion, follower: Follower) -> Callable[[], None]:
         """Report the writes to a region from now on; return a function that ends that."""
+        self.settle()
         with self.lock:
             self._followers.setdefault(region.id, []).append(follower)
             self._choose()
 
         def stop() -> None:
+            self.settle()
             with self.lock:
                 followers = self._followers.get(region.id, [])
                 if follower in followers:
@@ -138,17 +145,22 @@ class FollowedDpu:
         if region.id not in self._followers:
             return self._dpu.write(region, view, offset)
         write = self._begin(region, self._writer, offset, len(view))
+        known = isinstance(view, bytes) or len(view) <= _COPIED_FIRST
+        data = bytes(view) if known else b""
+
+        def keep(at: int, part: memoryview) -> None:  # while the DPU moves the bytes
+            nonlocal data
+            if not at:
+                self._report()
+            if not known:
+                data = data or self._pool.take(len(view))
+                BytePool.fill(data, at, part, streamed=True)
+
         try:
-            if isinstance(view, bytes) or len(view) <= SMALL:
-                data = bytes(view)  # bytes as they are: not copied
-                report = self._dpu.write(region, view, offset)
-            else:
-                copy = BytesCopy(self._pool, len(view))
-                report = self._dpu.write(region, view, offset, copy)
-                data = copy.data
+            report = self._dpu.write(region, view, offset, keep)
             write.data = data
         finally:
-            self._end(write)
+            write.end_ns = time.monotonic_ns()
         return report
 
     def start(
@@ -211,8 +223,7 @@ class FollowedDpu:
             self._end(write)
 
     def _begin(self, region: SessionRegion, writer: str, offset: int, size: int) -> _InFlight:
-        if self._in_flight:
-            self.settle()
+        self._find_ended()
         write = _InFlight(region.id, writer, offset, size)
         with self.lock:
             for other in self._in_flight:
@@ -224,25 +235,37 @@ class FollowedDpu:
         return write
 
     def settle(self) -> None:
-        """Report the started writes that have ended, whose threads have not come to it yet."""
-        with self.lock:
-            started = [write for write in self._in_flight if write.transfer is not None]
-        for write in started:
-            if write.transfer is not None and write.transfer.done():
-                self._end(write)
+        """Report the writes that have ended, and were not reported yet."""
+        self._find_ended()
+        self._report()
+
+    def _find_ended(self) -> None:
+        """Note the end of started writes whose threads have not come to it yet."""
+        for write in list(self._in_flight):
+            if write.transfer is not None and not write.end_ns and write.transfer.done():
+                self._note_end(write)
 
     def _end(self, write: _InFlight) -> None:
-        """Report the end of a write, once."""
-        failed = write.transfer is not None and _failed(write.transfer)
+        self._note_end(write)
+        self._report()
+
+    def _note_end(self, write: _InFlight) -> None:
+        if write.transfer is not None and _failed(write.transfer):
+            write.data = None
+        write.end_ns = write.end_ns or time.monotonic_ns()
+
+    def _report(self) -> None:
+        """Report each write that has ended, once."""
         with self.lock:
-            if write not in self._in_flight:
-                return
-            self._in_flight.remove(write)
-            self._count += 1
-            data = None if write.raced or failed else write.data
-            about = (write.writer, write.offset, write.size, data, time.time_ns())
-            for follower in self._followers.get(write.region, ()):
-                follower.ended(Write(self._count, *about))
+            ended = [write for write in self._in_flight if write.end_ns]
+            for write in sorted(ended, key=lambda write: write.end_ns):
+                self._in_flight.remove(write)
+                self._count += 1
+                data = None if write.raced else write.data
+                t_ns = time.time_ns() - time.monotonic_ns() + write.end_ns
+                about = (write.writer, write.offset, write.size, data, t_ns, write.end_ns)
+                for follower in self._followers.get(write.region, ()):
+                    follower.ended(Write(self._count, *about))
 
 
 def _kept(view: memoryview) -> bytes:

@@ -15,8 +15,9 @@ from ..wire.messages import Allocate, Allocated
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dma import Device
-    from ..dma.byte_pool import BytesCopy
     from ..dpu.values import (
         LatencyResult,
         LatencyTask,
@@ -73,15 +74,15 @@ class LocalDpu:
         region: SessionRegion,
         view: memoryview | bytes,
         offset: int,
-        copy: BytesCopy | None = None,
+        keep: Callable[[int, memoryview], None] | None = None,
     ) -> TransferReport:
         """Write and wait; a small write runs in this thread."""
         ref = self._ref(region)
         if self.service.is_quick(ref, len(view)):
-            if copy is not None:
-                copy.add(0, memoryview(view))
+            if keep is not None:
+                keep(0, memoryview(view))
             return TransferReport(self.service.write_quickly(ref, offset, view), self.provider)
-        return self._transfer(ref, offset, len(view), memoryview(view)).run(copy)
+        return self._transfer(ref, offset, len(view), memoryview(view)).run(keep)
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""

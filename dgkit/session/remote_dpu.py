@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import astuple
@@ -33,8 +34,9 @@ from .staging import Staging, WholeMove
 from .transfer import SessionTransfer, TransferReport
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..dma import Device
-    from ..dma.byte_pool import BytesCopy
     from ..dpu.values import LatencyTask, MeasurementListener, RateTask, WatchTask
     from .region import SessionRegion
     from .sample_source import SampleSource
@@ -67,14 +69,14 @@ class RemoteDpu:
         region: SessionRegion,
         view: memoryview | bytes,
         offset: int,
-        copy: BytesCopy | None = None,
+        keep: Callable[[int, memoryview], None] | None = None,
     ) -> TransferReport:
         """Write and wait; one request and one reply if the data fits a slot."""
-        pending = self._move_whole(region, offset, len(view), view, waits=True)
+        pending = self._move_whole(region, offset, len(view), view, waits=True, keep=keep)
         if pending is None:
-            return self._transfer(region, offset, len(view), memoryview(view)).run(copy)
-        if copy is not None:
-            copy.add(0, memoryview(view))
+            return self._transfer(region, offset, len(view), memoryview(view)).run(keep)
+        if keep is not None and len(view) > SMALL:
+            keep(0, memoryview(view))
         try:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless
@@ -101,10 +103,12 @@ class RemoteDpu:
         size: int,
         view: memoryview | bytes | None,
         waits: bool = False,
+        keep: Callable[[int, memoryview], None] | None = None,
     ) -> WholeMove | None:
         """Send one request for a whole transfer; None if the worker has to do it.
 
         A transfer that nobody waits for yet must be small: the caller must not be kept for long.
+        `keep` is as in Backend.write(), for a small write; the caller calls it for a large one.
         """
         self.link.find_lost()  # a started transfer that is repeated is made before this one
         if size > (LARGE if waits else SMALL) or (
@@ -126,11 +130,15 @@ class RemoteDpu:
                 else:
                     fields = (staging.handle, slot, region.handle, offset, size)
                     staging.buffer[slot : slot + size] = view
-                if not (waits and size <= SMALL and self.link.exchange(Move, fields, pending)):
+                small = waits and size <= SMALL
+                sent = partial(keep, 0, memoryview(view)) if small and keep and view else None
+                if not (small and self.link.exchange(Move, fields, pending, sent)):
                     self.link.post(Move, *fields, pending=pending)
+                    if sent is not None:
+                        sent()
                 return pending
         if staging is self._small and self._wait_for_small_slot():
-            return self._move_whole(region, offset, size, view, waits)
+            return self._move_whole(region, offset, size, view, waits, keep)
         return None
 
     def _wait_for_small_slot(self) -> bool:

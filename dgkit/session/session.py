@@ -228,7 +228,8 @@ class Session:
 
         Not reported: monitors, GPU queues, and what others do to the memory. For the report, the
         bytes of a copy are read back, and those of an array are copied, which slows large writes
-        down; `bytes` are kept as they are. If nobody follows, there is no cost.
+        down; `bytes` are kept as they are. A write is reported while the DPU moves the next one,
+        or by `writes.settle()`. If nobody follows, there is no cost.
 
         Returns:
             A function that ends the reports.

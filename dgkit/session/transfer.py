@@ -11,7 +11,6 @@ from ..types import Op, Path, Status
 from .argument_checks import function, seconds, within
 
 if TYPE_CHECKING:
-    from ..dma.byte_pool import BytesCopy
     from ..dpu.job import TransferJob
     from ..dpu.values import Moved
     from ..wire import messages
@@ -227,13 +226,13 @@ class SessionTransfer:
             progress(self.size, self.size)
         return self._report
 
-    def run(self, copy: BytesCopy | None = None) -> TransferReport:
+    def run(self, keep: Callable[[int, memoryview], None] | None = None) -> TransferReport:
         """Move the bytes and return the report; cancel if an exception such as Ctrl-C comes.
 
-        `copy` is as in Backend.write().
+        `keep` is as in Backend.write().
         """
         try:
-            self._job.copy = copy
+            self._job.keep = keep
             self._jobs.run(self._job)
             return self.wait()
         except BaseException:

@@ -129,6 +129,7 @@ class WriteHistory:
     `first`, and the bytes of each write since; `bytes` objects that were written are not copied.
 
     Attributes:
+        in_flight: Number of writes that have begun and were not reported as ended.
         lock: Held by each method; a caller that holds it sees no write meanwhile.
 
     Args:
@@ -150,7 +151,7 @@ class WriteHistory:
         self._base, self._base_limit = _Pieces(data), len(data) + budget // 4
         self._writes: deque[Write] = deque()
         self._cost = 0
-        self._in_flight, self._active_ns = 0, 0
+        self.in_flight, self._active_ns = 0, 0
         self._doubts: deque[Write] = deque(maxlen=64)  # writes whose bytes are unknown
         self.lock = threading.RLock()
 
@@ -167,13 +168,13 @@ class WriteHistory:
     def began(self) -> None:
         """Record that a write begins: bytes read from now until it ends prove nothing."""
         with self.lock:
-            self._in_flight += 1
+            self.in_flight += 1
 
     def ended(self, write: Write) -> None:
         """Record a write that has ended."""
         with self.lock:
-            self._in_flight = max(0, self._in_flight - 1)
-            self._active_ns = time.monotonic_ns()
+            self.in_flight = max(0, self.in_flight - 1)
+            self._active_ns = max(self._active_ns, write.end_ns)
             if write.data is None:
                 self._doubts.append(write)
             else:
@@ -193,7 +194,7 @@ class WriteHistory:
             Whether they are the bytes of now.
         """
         with self.lock:
-            if self._in_flight or self._active_ns >= since_ns:
+            if self.in_flight or self._active_ns >= since_ns:
                 return False
             known = self.at(self.last, offset, len(data)).data
             for start, stop in _differences(known, data):
@@ -213,7 +214,8 @@ class WriteHistory:
         for doubt in self._doubts:
             if doubt.offset < stop and offset < doubt.offset + doubt.size:
                 number, writer = doubt.number, doubt.writer
-        self._add(Write(number, writer, offset, len(data), data, time.time_ns()), data)
+        now = time.time_ns(), time.monotonic_ns()
+        self._add(Write(number, writer, offset, len(data), data, *now), data)
 
     def _add(self, write: Write, data: bytes) -> None:
         self._writes.append(write)

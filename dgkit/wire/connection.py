@@ -175,10 +175,16 @@ class Connection:
             raise
         return pending
 
-    def exchange(self, kind: Any, fields: tuple[Any, ...], pending: Pending) -> bool:
+    def exchange(
+        self,
+        kind: Any,
+        fields: tuple[Any, ...],
+        pending: Pending,
+        sent: Callable[[], None] | None = None,
+    ) -> bool:
         """Send a request and wait briefly inside libzmq, which gives the lowest latency.
 
-        Only for kinds whose encoding is always small.
+        Only for kinds whose encoding is always small. `sent` is called once the request was sent.
 
         Returns:
             True if the request was sent, and is perhaps not yet done; False if other threads use
@@ -197,6 +203,8 @@ class Connection:
             self._pending[number] = pending
             try:
                 self._socket.send(message, _NOBLOCK)
+                if sent is not None:
+                    sent()
                 body = self._socket.recv()
                 self._received += 1
                 reply = decode_reply(body)

@@ -17,7 +17,7 @@ WRITERS = ("host", "DPU", "client")
 
 
 def write(number, offset, data, writer="host"):
-    return Write(number, writer, offset, len(data), data, number)
+    return Write(number, writer, offset, len(data), data, number, time.monotonic_ns())
 
 
 def record(history, written):
@@ -106,7 +106,7 @@ def test_bytes_read_beside_a_write_prove_nothing():
 
 def test_a_change_in_the_bytes_of_a_failed_write_is_that_writes():
     history = WriteHistory(bytes(8), 1 << 20)
-    record(history, Write(7, "host", 2, 4, None, 0))
+    record(history, Write(7, "host", 2, 4, None, 0, 0))
     history.observe(0, b"\0\0\1\1\0\0\2\0", time.monotonic_ns() + 1)
     found = [history.write(moment) for moment in (1, 2)]
     assert [(each.number, each.writer, each.offset, each.data) for each in found] == [
@@ -169,7 +169,8 @@ def test_the_history_has_an_array_as_it_was_when_it_was_written(session, size):
         written.append(chance.randbytes(size))
         data[:] = written[-1]
         session.write(region, data)
-        data[:] = bytes(size)  # after the write
+        data[:] = bytes(size)  # after the write, and before its report
+        session.writes.settle()
         for moment in range(max(1, history.first), history.last + 1):
             assert history.at(moment, 0, size).data == written[moment - 1]
     region.close()
@@ -180,6 +181,7 @@ def test_a_write_that_was_refused_ends_in_the_history_and_later_ones_follow(sess
     with pytest.raises(TypeError):
         session.write(region, 7)
     session.write(region, b"later", 8)
+    session.writes.settle()
     assert history.at(history.last, 8, 5).data == b"later"
     assert history.observe(0, session.read(region, 64), time.monotonic_ns())
 

@@ -29,11 +29,11 @@ class _Follower:
     """Passes the writes of a region on to its history, and asks for a message about them."""
 
     def __init__(self, history: WriteHistory, news: Callable[[], None]) -> None:
-        self.began, self._history, self._news = history.began, history, news
+        self.ended, self._history, self._news = history.ended, history, news
 
-    def ended(self, write: Any) -> None:
-        """Record a write."""
-        self._history.ended(write)
+    def began(self) -> None:
+        """Record that a write begins."""
+        self._history.began()
         self._news()
 
 
@@ -120,9 +120,10 @@ class TimeMachine:
 
     def state(self) -> dict[str, Any] | None:
         """Return the moments that can be shown, the one shown and its write; None if it is off."""
-        history = self._history
         if self._budget is None:
             return None
+        self._session.writes.settle()
+        history = self._history
         state: dict[str, Any] = {"why": self._why, "first": 0, "last": 0, "at": None}
         state |= {"text": "", "span": None}
         if history is None:
@@ -176,10 +177,10 @@ class TimeMachine:
 
     def _observe(self, history: WriteHistory, region: SessionRegion, page: Page) -> None:
         """Record the bytes that no write explains: a kernel's, if one has posted, or outside's."""
+        before = history.last
         self._session.writes.settle()
         kernels = self._session.lifetime.kernel_operations(region)
         writer = "outside" if kernels == self._kernels else "kernel"
-        before = history.last
         if history.observe(page.at, page.parts[0], page.since_ns, writer):
             self._kernels = kernels
         if history.last != before:
@@ -212,6 +213,7 @@ class TimeMachine:
         return {"moment": found}
 
     def _require(self) -> WriteHistory:
+        self._session.writes.settle()
         if self._history is None:
             raise ValueError(self._why or "the view has no history: HexView(..., history='64M')")
         return self._history
@@ -227,6 +229,9 @@ class TimeMachine:
     def _tell(self) -> Generator[float, None, None]:
         yield time.monotonic() + _NEWS_S
         self._news = None
+        self._session.writes.settle()
+        if self._history is not None and self._history.in_flight:
+            self._announce()
         self._send("history", self._about)
 
 
