@@ -368,6 +368,11 @@ int dg_region_close(dg_region *r, uint64_t timeout_ns);
 void dg_region_free(dg_region *r);
 /* Copies the region's state to *out. */
 int dg_region_info_get(dg_region *r, dg_region_info *out);
+/* Stores the address at which this process accesses an imported region, and keeps its exporter from
+ * releasing the memory until dg_region_let_go(): closing it waits, there and here. Errors: ESTALE if
+ * it was closed, EOPNOTSUPP if this process does not map it. */
+int dg_region_hold(dg_region *r, char **base);
+void dg_region_let_go(dg_region *r);
 /* Returns 1 if these bytes are mapped from a file that can shrink, otherwise 0. Reading past the
  * end of a truncated file raises SIGBUS: register such memory with DG_MEMORY_MAY_FAULT, and it is
  * copied by a system call that fails instead. */
@@ -614,6 +619,9 @@ int dg_ring_stamps_get(const void *base, const dg_ring_config *cfg, dg_ring_stam
  * ends, even if the importing process dies. Every wait of a kernel then ends. `base`: the memory's
  * start. */
 void dg_ring_watch(dg_region *r, void *base, const dg_ring_config *cfg);
+/* Marks such a ring as closed after its proxy's process has ended: the first operation that is not
+ * complete failed as DG_PEER_LOST. Every wait of a kernel then ends. */
+void dg_ring_lose(void *base, const dg_ring_config *cfg);
 int dg_ring_info_get(dg_ring *r, dg_ring_info *out);
 int dg_ring_stats_get(dg_ring *r, dg_ring_stats *out);
 /* Stores the stamps of the latest operations, at most n of them, oldest first. Returns how many. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import struct
 import threading
 import warnings
 from dataclasses import dataclass
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 
     from ._ffi import native as core
     from .context import DeviceContext
+    from .held_memory import HeldMemory
 
 # The producer index of a doorbell record has 16 bits, one of them the lap.
 _ENTRIES_MAX = lib.DG_NIC_ENTRIES_MAX
 _WQE = _CQE = 64
 _RECEIVE = 16
+_UNIT = 4096  # of the layout, which the machines of a testbed share: no page size
 _NOT_WRITTEN = 15 << 4 | 1  # op_own of a completion queue entry before its first use
 _DOORBELLS = {"proxy": "DG_NIC_PROXY", "record": "DG_NIC_RECORD", "no record": "DG_NIC_NO_RECORD"}
 _STATES = {0: "reset", 1: "init", 2: "ready to receive", 3: "ready to send", 6: "error"}
@@ -80,21 +83,15 @@ class NicKey:
 
     Attributes:
         number: The key.
-        region: The region, which the NIC keeps as long as the key.
+        address: Address by which entries name the region's first byte.
+        size: Size of the region in bytes.
+        region: The region, which the NIC keeps as long as the key; None: it is another process's.
     """
 
     number: int
-    region: Region
-
-    @property
-    def address(self) -> int:
-        """Address by which entries name the region's first byte."""
-        return self.region.address
-
-    @property
-    def size(self) -> int:
-        """Size of the region in bytes."""
-        return self.region.size
+    address: int
+    size: int
+    region: Region | None
 
     @property
     def big_endian(self) -> int:
@@ -193,13 +190,21 @@ class Nic:
             s.passes, s.idle, s.sleeps, s.entries, s.bytes, s.cqes, s.errors, s.queue_pairs, s.keys
         )
 
-    def key(self, region: Region, access: str = "rw", *, domain: int = 0) -> NicKey:
+    def key(
+        self,
+        region: Region,
+        access: str = "rw",
+        *,
+        domain: int = 0,
+        address: int | None = None,
+    ) -> NicKey:
         """Give a region a memory key.
 
         Args:
             region: Region of the NIC's device, which stays open as long as the key.
             access: What entries may do: "r", "w" or "rw", at most what the region permits.
             domain: Protection domain: queue pairs of other domains cannot use the key.
+            address: Address by which entries name the region's first byte; None: its own.
 
         Raises:
             ValueError: The access is unknown, or the region belongs to another device.
@@ -213,11 +218,12 @@ class Nic:
             raise ValueError(f"{region!r} belongs to another device than the NIC: {self.device!r}")
         if region.closed:
             raise ClosedError(f"{region!r} is closed")
+        at = region.address if address is None else whole("address", address)
         out = ffi.new("uint32_t *")
         with self.using:
-            args = region._r.c, region.address, _domain(domain), _ACCESS[access], out
+            args = region._r.c, at, _domain(domain), _ACCESS[access], out
             check(lib.dg_nic_key_open(self._handle(), *args))
-            key = self._keys[int(out[0])] = NicKey(int(out[0]), region)
+            key = self._keys[int(out[0])] = NicKey(int(out[0]), at, region.size, region)
         return key
 
     def close_key(self, key: NicKey) -> None:
@@ -250,10 +256,7 @@ class Nic:
             ValueError: A number or name is invalid.
         """
         config = VerbsQueueConfig(entries, receives, doorbell, domain, inline_receive)
-        with self.using:
-            queue = VerbsQueue(self, config)
-            self._queues.add(queue)
-        return queue
+        return VerbsQueue(self, config)
 
     def close(self) -> None:
         """Close the queue pairs and the keys, and stop the thread. Idempotent."""
@@ -312,11 +315,35 @@ class VerbsQueueConfig:
     def offsets(self) -> tuple[int, int, int, int, int]:
         """Offsets of the completions of sends and of receives, of both rings, and the size."""
         sizes = (_CQE * self.entries, _CQE * self.receives, _WQE * self.entries)
-        at = [mmap.PAGESIZE]
+        at = [_UNIT]
         for size in sizes:
             at.append(at[-1] + size)
         end = at[-1] + _RECEIVE * self.receives
-        return at[0], at[1], at[2], at[3], -(-end // mmap.PAGESIZE) * mmap.PAGESIZE
+        return at[0], at[1], at[2], at[3], -(-end // _UNIT) * _UNIT
+
+    def clear(self, memory: mmap.mmap | memoryview) -> None:
+        """Fill a queue pair's memory as before the first use, except for the structure."""
+        completions, _, sends, _, size = self.offsets
+        memory[:size] = bytes(size)
+        count = self.entries + self.receives
+        memory[completions + _CQE - 1 : sends : _CQE] = bytes([_NOT_WRITTEN]) * count
+
+    def fail(self, memory: memoryview, number: int, syndrome: int) -> None:
+        """Store an error completion for each entry that has none and will have none.
+
+        Args:
+            memory: Memory of a queue pair that no NIC serves any more.
+            number: Its number.
+            syndrome: The cause, as in a completion.
+        """
+        (polled,) = struct.unpack_from("<Q", memory, VerbsQueue._POLLED)
+        for index in range(polled, polled + self.entries):
+            at = self.offsets[0] + index % self.entries * _CQE
+            owner, last = int(bool(index & self.entries)), memory[at + _CQE - 1]
+            if last >> 4 == 15 or last & 1 != owner:
+                memory[at + 55 : at + 56] = bytes([syndrome])
+                memory[at + 56 : at + 60] = number.to_bytes(4, "big")
+                memory[at + 60 : at + 64] = struct.pack(">HBB", index & 0xFFFF, 0, 13 << 4 | owner)
 
 
 class VerbsQueue(KernelQueue):
@@ -328,6 +355,8 @@ class VerbsQueue(KernelQueue):
     Args:
         nic: NIC that serves the queue.
         config: Sizes and doorbell.
+        place: Memory of another process, for its kernels; None: new memory of this process.
+        seen_at: Address at which these kernels see it.
     """
 
     handle_layout = HandleLayout(296, (8, 9, 10, 15, 16, 20, 22, 28, 30))
@@ -335,7 +364,13 @@ class VerbsQueue(KernelQueue):
     _RECORD, _DOORBELL = 512, 576
     _POSTED, _POLLED = 0, 184  # in the structure
 
-    def __init__(self, nic: Nic, config: VerbsQueueConfig) -> None:
+    def __init__(
+        self,
+        nic: Nic,
+        config: VerbsQueueConfig,
+        place: HeldMemory | None = None,
+        seen_at: int | None = None,
+    ) -> None:
         # Freed before the memory even if Ctrl-C interrupts close(): each keeps what it needs.
         self._qp: core.Handle | None = None
         self._send_cq: core.Handle | None = None
@@ -343,31 +378,35 @@ class VerbsQueue(KernelQueue):
         super().__init__()
         self.nic, self.config, self._pid = nic, config, os.getpid()
         self.depth, self.weak, self.timeout = config.entries, False, 60.0
+        self._seen_at = seen_at
         self._file = Fd(os.memfd_create, "dgkit-verbs-queue", os.MFD_CLOEXEC)
         self._mapped = True
         try:
-            os.posix_fallocate(self._file.number, 0, config.offsets[-1])
-            self._memory = mmap.mmap(self._file.number, config.offsets[-1])
+            self._memory = place.buffer if place else self._map(config.offsets[-1])
             self._raw = ffi.from_buffer("char[]", self._memory)
             self._open()
         except BaseException:
             self.close()
             raise
-        info = self._info()
-        self.number = int(info.qpn)
+        self.number = int(self._info().qpn)
+        with nic.using:
+            nic._queues.add(self)
 
-    def _clear(self) -> None:
-        """Fill the memory as before the first use, except for the structure."""
-        completions, _, sends, _, size = self.config.offsets
-        self._memory[:size] = bytes(size)
-        count = self.config.entries + self.config.receives
-        self._memory[completions + _CQE - 1 : sends : _CQE] = bytes([_NOT_WRITTEN]) * count
+    def _map(self, size: int) -> mmap.mmap | memoryview:
+        os.posix_fallocate(self._file.number, 0, size)
+        return mmap.mmap(self._file.number, size)
 
     def _lay_out(self) -> None:
         check(lib.dg_nic_qp_lay_out(self._handle(), self._raw))
+        if self._seen_at is None:
+            return
+        moved = self._seen_at - int(ffi.cast("uintptr_t", self._raw))
+        words = ffi.cast("uint64_t *", self._raw)
+        for i in self.handle_layout.addresses:
+            words[i] = words[i] + moved if words[i] else 0
 
     def _open(self) -> None:
-        self._clear()
+        self.config.clear(self._memory)
         completions, received, sends, receives, _ = self.config.offsets
         raw = ffi.new("dg_nic_qp_config *")
         raw.send_ring, raw.send_entries = self._raw + sends, self.config.entries
@@ -442,7 +481,7 @@ class VerbsQueue(KernelQueue):
             check(lib.dg_nic_qp_modify(self._handle(), lib.DG_NIC_RESET, to, 0))
             for cq in filter(None, (self._send_cq, self._receive_cq)):
                 check(lib.dg_nic_cq_restart(cq.c))
-            self._clear()
+            self.config.clear(self._memory)
             self._lay_out()
             self.handle_version += 1
             for state in (lib.DG_NIC_INIT, lib.DG_NIC_RTR, lib.DG_NIC_RTS):
@@ -534,8 +573,9 @@ class VerbsQueue(KernelQueue):
     def _unmap(self) -> None:
         if hasattr(self, "_raw"):
             ffi.release(self._raw)
-        if hasattr(self, "_memory"):
-            self._memory.close()
+        memory = getattr(self, "_memory", None)
+        if isinstance(memory, mmap.mmap):
+            memory.close()
         self._file.close()
 
     def __enter__(self) -> VerbsQueue:

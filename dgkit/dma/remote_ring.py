@@ -52,6 +52,10 @@ class ExportedRing:
         ticket = ((error >> 8) - 1) & TICKET_MAX if error else None
         return int(raw.closed), int(raw.done), status_of(error & 255), ticket
 
+    def lose(self) -> None:
+        """End every wait of a kernel after the proxy's process has ended."""
+        lib.dg_ring_lose(self._bytes, self._config)
+
     def trace(self) -> list[GpuStamp]:
         """Return the stamps of the latest complete operations, oldest first.
 

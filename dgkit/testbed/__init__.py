@@ -16,7 +16,7 @@ bar.py             host RAM that is a PCI BAR of the DPU
 initramfs.py       init program of a guest
 service.py         base of the servers in a guest
 pair.py            in a guest: connect() to the other one, share() descriptors with it
-doorbell.py        in a guest: a GPU queue that the host guest's kernels post to and Arm serves
+doorbell.py        in a guest: a queue that the host guest's kernels post to and Arm serves
 agents.py          server: `dgkit serve`
 ssh.py             server: SSH
 jupyterlab.py      server: JupyterLab

@@ -1,46 +1,172 @@
 """GPU queue between two kernels: the host guest's emulated GPU posts, the Arm guest serves.
 
-The ring with its doorbells and completions is memory of the host guest in the DPU guest's PCI BAR,
-and so is the memory of which its kernels send and receive bytes. The proxy is a thread on the Arm
-cores. Both sides call one function with the same name; pair.py carries what they have to know.
-Emulator only: no hardware has such a BAR.
+The queue with its doorbells and completions is memory of the host guest in the DPU guest's PCI BAR,
+and so is the memory of which its kernels send and receive bytes. The proxy, or the software NIC, is
+a thread on the Arm cores. Both sides call one function with the same name; pair.py carries the
+offer, and a TCP connection the answer. The connection stays open, and its end tells each side of
+the end of the other one. Emulator only: no hardware has such a BAR.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
+import socket
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from .. import memory
 from ..dma.gpu_queue import KernelQueue, RingConfig, ring_depth
+from ..dma.held_memory import HeldMemory
+from ..dma.nic import NicKey, VerbsQueue, VerbsQueueConfig
 from ..dma.proxy import Proxy
 from ..dma.remote_ring import ExportedRing, ImportedRing
-from ..errors import ClosedError, TestbedError
+from ..errors import ClosedError, PeerLost, TestbedError
 from ..types import Access, Status
 from ..wire.messages import RingAnswer, RingOffer, decode_ring_answer, decode_ring_offer, encode
 from . import pair
+from .guest import ADDRESSES
 
 if TYPE_CHECKING:
-    from ..dma import Device, Region
+    from collections.abc import Callable
+
+    from ..dma import Device, Region, RemoteRegion
     from ..dma.gpu_queue import GpuStamp
     from ..memory.bar import BarMemory
 
+    Self = TypeVar("Self", bound="_BarQueue")
+
 _LOCALS = 4  # dg_ring_config.peers of native/dgkit.h
 _SPIN_US = 1000.0
-_POLL_S = 0.1
-_CLOSE_S = 30.0  # the other side may be about to close it, too
+_CLOSE_S = 30.0  # the other side closes it, too
+_LOST_CLOSE_S = 1.0
+_CLOSED = b"."  # sent before the connection's end, unless the process was killed
+# A guest that says nothing for 30 s is lost (tcp(7)).
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
+_FLUSHED, _RETRIES = 0x05, 0x15  # syndromes of dgkit/gpu_initiated/mlx5.py
 
 
-class BarGpuQueue(KernelQueue):
+class _BarQueue(KernelQueue):
+    """Memory of a queue in the BAR, and the connection to the process that serves it."""
+
+    weak = False
+    _title = ""
+
+    def __init__(self, device: Device, local: Sequence[Region], size: int) -> None:
+        super().__init__()
+        self._closed, self._lost, self._closing = True, False, False
+        self._watcher: threading.Thread | None = None
+        self._memory: BarMemory = memory.empty(size, on="bar")
+        self._region = device.register(self._memory, Access.RW)
+        self._local = list(local)
+        self._closed = False
+        self.shared_offset = self._memory.mapped_file[1]
+
+    def _offer(self, name: str, doorbell: str, *, trace: bool) -> RingAnswer:
+        """Offer the queue under a name, and return the answer of the process that serves it."""
+        tokens = [region.export() for region in self._local]
+        starts = [region.address for region in (self._region, *self._local)]
+        ring = self._region.export()
+        with socket.create_server((ADDRESSES["host"], 0)) as listener:
+            listener.settimeout(pair.WAIT_S)
+            port = listener.getsockname()[1]
+            offer = RingOffer(ring, tokens, self.depth, trace, doorbell, starts, port)
+            pair.write("queue", name, encode(offer))
+            try:
+                self._connection, _ = listener.accept()
+            except TimeoutError:
+                raise TestbedError(f"nothing serves the GPU queue {name!r}") from None
+        _keep_alive(self._connection)
+        self._reader = self._connection.makefile("rb")
+        line = self._reader.readline().decode()
+        if not line.endswith("\n"):
+            self._hang_up()
+            raise TestbedError(f"the DPU guest cannot serve {name!r}: its own error says why")
+        return decode_ring_answer(bytes.fromhex(line))
+
+    def _watch(self) -> None:
+        """Follow the connection: its end is the end of the process that serves the queue."""
+        self._watcher = threading.Thread(target=self._follow, name="dgkit-doorbell", daemon=True)
+        self._watcher.start()
+
+    def _follow(self) -> None:
+        try:
+            said = self._reader.read(1)
+        except OSError:  # no sign of life
+            said = b""
+        if not self._closing:
+            self._lost = said != _CLOSED
+            self._end()
+
+    def _end(self) -> None:
+        """End every wait of a kernel: nobody serves the queue any more."""
+        raise NotImplementedError
+
+    def _shared_memory(self) -> tuple[int, int, int, int]:
+        self._check_open()
+        address = self._region.address
+        return self._memory.mapped_file[0], self._memory.size, address, address
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("this GPU queue is closed")
+
+    def _index_of(self, region: Region) -> int:
+        if region not in self._local:
+            raise KeyError(f"the GPU queue was not opened with {region!r}")
+        return self._local.index(region)
+
+    @property
+    def lost(self) -> bool:
+        """True if the process on the Arm cores was killed, or its guest says nothing any more."""
+        return self._lost
+
+    def close(self) -> None:
+        """Have the Arm cores release the queue, and free it. Idempotent.
+
+        Raises:
+            RegionBusy: They have not, or their process was killed: its slot of the BAR is free
+                once another process of the DPU guest imports memory. Close it again.
+        """
+        if self._closed:
+            return
+        self._closing = True
+        if self._watcher:
+            self._hang_up()
+        self._region.close(_LOST_CLOSE_S if self._lost else _CLOSE_S)
+        self._closed = True
+        self._release()
+        self._memory.close()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError), self._connection:
+            self._connection.shutdown(socket.SHUT_RDWR)  # also wakes _follow()
+        if self._watcher:
+            self._watcher.join()
+        self._reader.close()
+
+    def _release(self) -> None:
+        """Release what was made in the memory."""
+
+    def __enter__(self: Self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "lost" if self._lost else f"depth {self.depth}"
+        return f"<dgkit {self._title} in an emulated PCI BAR, served by the DPU guest, {state}>"
+
+
+class BarGpuQueue(_BarQueue):
     """Queue that kernels of the host guest post to and the Arm cores serve; gpu_queue() opens it.
 
     Attributes:
         remote: Id by which kernels name the DPU guest's region.
     """
 
-    weak = False
+    _title = "GPU queue"
 
     def __init__(
         self,
@@ -52,23 +178,17 @@ class BarGpuQueue(KernelQueue):
         trace: bool,
         timeout: float,
     ) -> None:
-        super().__init__()
-        self._closed = True
         self.depth, self.timeout = ring_depth(depth), timeout
         config = RingConfig(self.depth, timeout=timeout, trace=trace, index=1)
-        self._memory: BarMemory = memory.empty(ExportedRing.size_of(config), on="bar")
-        self._region = device.register(self._memory, Access.RW)
+        super().__init__(device, local, ExportedRing.size_of(config))
         self._ring = ExportedRing(self._region, config)
-        self._closed = False
-        self.shared_offset = self._memory.mapped_file[1]
         try:
-            tokens = [region.export() for region in local]
-            answer = _answered(name, RingOffer(self._region.export(), tokens, self.depth, trace))
+            answer = self._offer(name, "", trace=trace)
         except BaseException:
             self.close()
             raise
-        self.remote = answer.remote
-        self._ids = dict(zip((region.id for region in local), answer.locals, strict=True))
+        self.remote, self._ids = answer.remote, answer.locals
+        self._watch()
 
     def id_of(self, region: Region) -> int:
         """Return the id by which kernels name a region of this guest.
@@ -76,13 +196,7 @@ class BarGpuQueue(KernelQueue):
         Raises:
             KeyError: The queue was not opened with it.
         """
-        if region.id not in self._ids:
-            raise KeyError(f"the GPU queue was not opened with {region!r}")
-        return self._ids[region.id]
-
-    def _shared_memory(self) -> tuple[int, int, int, int]:
-        address = self._open_ring().address
-        return self._memory.mapped_file[0], self._memory.size, address, address
+        return self._ids[self._index_of(region)]
 
     @property
     def completed(self) -> int:
@@ -91,7 +205,11 @@ class BarGpuQueue(KernelQueue):
 
     @property
     def first_error(self) -> tuple[Status, int | None]:
-        """Status and ticket of the first failed operation; OK and None if none failed."""
+        """Status and ticket of the first failed operation; OK and None if none failed.
+
+        PEER_LOST and the first operation that is not complete if the process that served the queue
+        was killed.
+        """
         return self._open_ring().words()[2:]
 
     def trace(self) -> list[GpuStamp]:
@@ -106,63 +224,163 @@ class BarGpuQueue(KernelQueue):
         return self._open_ring().trace()
 
     def _open_ring(self) -> ExportedRing:
-        if self._closed:
-            raise ClosedError("this GPU queue is closed")
+        self._check_open()
         return self._ring
 
-    def close(self) -> None:
-        """Revoke the Arm cores' access and free the ring. Idempotent.
+    def _end(self) -> None:
+        if self._lost:
+            self._ring.lose()
+
+    def _release(self) -> None:
+        self._ring.release()
+
+
+class BarVerbsQueue(_BarQueue):
+    """Queue pair of a software NIC on the Arm cores; gpu_queue(doorbell=...) opens it.
+
+    A kernel gets it as one pointer, `doca_gpu_dev_verbs_qp *`, and calls GPUNetIO's functions.
+
+    Attributes:
+        remote: Key of the DPU guest's region.
+        number: Its number in the NIC.
+    """
+
+    handle_layout = VerbsQueue.handle_layout
+    timeout = 0.0
+    _title = "queue pair"
+
+    def __init__(
+        self, name: str, device: Device, local: Sequence[Region], *, depth: int, doorbell: str
+    ) -> None:
+        self.config = VerbsQueueConfig(depth, 0, doorbell, 0, False)
+        self.depth = depth
+        super().__init__(device, local, self.config.offsets[-1])
+        try:
+            answer = self._offer(name, doorbell, trace=False)
+        except BaseException:
+            self.close()
+            raise
+        self.number = answer.number
+        self.remote = NicKey(answer.remote, answer.address, answer.size, None)
+        self._keys = [
+            NicKey(number, region.address, region.size, region)
+            for number, region in zip(answer.locals, local, strict=True)
+        ]
+        self._watch()
+
+    def key_of(self, region: Region) -> NicKey:
+        """Return the key of a region of this guest.
 
         Raises:
-            RegionBusy: They still serve it, and new operations are refused: close it there first.
+            KeyError: The queue was not opened with it.
         """
-        if not self._closed:
-            self._region.close(_CLOSE_S)
-            self._closed = True
-            self._ring.release()
-            self._memory.close()
+        return self._keys[self._index_of(region)]
 
-    def __enter__(self) -> BarGpuQueue:
-        return self
+    def completions(self) -> list[bytes]:
+        """Return a copy of the ring of completion queue entries."""
+        self._check_open()
+        at, _, end, _, _ = self.config.offsets
+        return [bytes(self._memory.buffer[i : i + 64]) for i in range(at, end, 64)]
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else f"depth {self.depth}"
-        return f"<dgkit GPU queue in an emulated PCI BAR, served by the DPU guest, {state}>"
+    def _end(self) -> None:
+        syndrome = _RETRIES if self._lost else _FLUSHED
+        self.config.fail(self._memory.buffer, self.number, syndrome)
 
 
 class ServedQueue:
-    """Proxy on the Arm cores for a queue of the host guest. serve_gpu_queue() returns it.
+    """A queue of the host guest, served by these Arm cores. serve_gpu_queue() returns it.
 
     Attributes:
         region: Region into which its kernels put, and from which they get.
+        queue_pair: Queue pair of the software NIC, for queue_report(); None: dgkit's own ring.
     """
 
     def __init__(self, device: Device, region: Region, offer: RingOffer) -> None:
+        self.region, self._closing = region, threading.Lock()
+        self.queue_pair: VerbsQueue | None = None
         with contextlib.ExitStack() as undo:
-            ring, own, *peers = [
+            try:
+                self._connection = socket.create_connection((ADDRESSES["host"], offer.port))
+            except ConnectionRefusedError as error:
+                raise PeerLost(f"the process that offered the queue has ended: {error}") from None
+            undo.callback(self._hang_up)
+            _keep_alive(self._connection)
+            imports = [
                 undo.enter_context(device.import_region(token))
-                for token in (offer.ring, region.export(), *offer.locals)
+                for token in (offer.ring, *offer.locals)
             ]
-            proxy = Proxy(device, _SPIN_US)
-            undo.callback(proxy.close)
-            config = RingConfig(offer.depth, trace=offer.trace, index=1)
-            served = ImportedRing(proxy, ring, config, own=region, own_import=own, peers=peers)
-            undo.callback(served.close)
+            serve = self._serve_pair if offer.doorbell else self._serve_ring
+            answer, self._count = serve(undo, device, imports, offer)
+            self._connection.sendall(encode(answer).hex().encode() + b"\n")
             self._last_to_first = undo.pop_all()
-        self.region, self._proxy = region, proxy
-        self.answer = RingAnswer(offer.ring, region.id, [peer.id for peer in peers])
+        threading.Thread(target=self._follow, name="dgkit-doorbell", daemon=True).start()
+
+    def _serve_ring(
+        self,
+        undo: contextlib.ExitStack,
+        device: Device,
+        imports: list[RemoteRegion],
+        offer: RingOffer,
+    ) -> tuple[RingAnswer, Callable[[], int]]:
+        """Have a proxy serve dgkit's own ring. Returns the answer, and what counts records."""
+        ring, *peers = imports
+        own = undo.enter_context(device.import_region(self.region.export()))
+        proxy = Proxy(device, _SPIN_US)
+        undo.callback(proxy.close)
+        config = RingConfig(offer.depth, trace=offer.trace, index=1)
+        served = ImportedRing(proxy, ring, config, own=self.region, own_import=own, peers=peers)
+        undo.callback(served.close)
+        answer = RingAnswer(offer.ring, self.region.id, [peer.id for peer in peers])
+        return answer, lambda: proxy.stats().records
+
+    def _serve_pair(
+        self,
+        undo: contextlib.ExitStack,
+        device: Device,
+        imports: list[RemoteRegion],
+        offer: RingOffer,
+    ) -> tuple[RingAnswer, Callable[[], int]]:
+        """Have a software NIC serve a queue pair. Returns as _serve_ring()."""
+        held = [undo.enter_context(contextlib.closing(HeldMemory(each))) for each in imports]
+        local = [
+            undo.enter_context(device.register(place, remote.access))
+            for place, remote in zip(held[1:], imports[1:], strict=True)
+        ]
+        nic = undo.enter_context(device.nic(spin_us=_SPIN_US))
+        keys = [
+            nic.key(region, str(region.access), address=start).number
+            for region, start in zip(local, offer.starts[1:], strict=True)
+        ]
+        key = nic.key(self.region, str(self.region.access))
+        config = VerbsQueueConfig(offer.depth, 0, offer.doorbell, 0, False)
+        queue = undo.enter_context(VerbsQueue(nic, config, held[0], offer.starts[0]))
+        peer = undo.enter_context(nic.queue_pair(2))
+        queue.connect(peer)
+        peer.connect(queue)
+        self.queue_pair = queue
+        answer = RingAnswer(offer.ring, key.number, keys, queue.number, key.address, key.size)
+        return answer, lambda: nic.stats().entries
+
+    def _follow(self) -> None:
+        """Close it when the host guest's process has closed it or has ended."""
+        with contextlib.suppress(OSError):
+            self._connection.recv(1)
+        self.close()
 
     @property
     def records(self) -> int:
-        """Number of records that the Arm cores have taken."""
-        return self._proxy.stats().records
+        """Number of records, or of work queue entries, that the Arm cores have taken."""
+        return self._count()
 
     def close(self) -> None:
         """End every operation and every wait of a kernel, and release the memory. Idempotent."""
-        self._last_to_first.close()
+        with self._closing:
+            self._last_to_first.close()
+
+    def _hang_up(self) -> None:
+        with contextlib.suppress(OSError), self._connection:
+            self._connection.sendall(_CLOSED)
+            self._connection.shutdown(socket.SHUT_RDWR)  # also wakes _follow()
 
     def __enter__(self) -> ServedQueue:
         return self
@@ -179,7 +397,8 @@ def gpu_queue(
     depth: int = 64,
     trace: bool = False,
     timeout: float = 60.0,
-) -> BarGpuQueue:
+    doorbell: str | None = None,
+) -> BarGpuQueue | BarVerbsQueue:
     """In the host guest, open a queue for kernels and wait until the Arm cores serve it.
 
     Args:
@@ -189,10 +408,14 @@ def gpu_queue(
         depth: Maximum number of operations posted and not complete.
         trace: Store time stamps for each operation.
         timeout: Seconds after which a wait of a kernel ends as TIMED_OUT.
+        doorbell: Open a queue pair of the software NIC instead, for GPUNetIO's functions, with this
+            doorbell of Nic.queue_pair(): "proxy", "record" or "no record". Its waits have no
+            trace and no time limit of their own, and depth is a power of two.
 
     Raises:
         TestbedError: Nothing served it in two minutes; or this process runs in no guest.
-        ValueError: A region is not in the BAR, or there are none or too many.
+        ValueError: A region is not in the BAR, or there are none or too many; or an argument of a
+            queue pair is invalid.
     """
     pair.guest()
     if not 1 <= len(local) <= _LOCALS:
@@ -200,7 +423,11 @@ def gpu_queue(
     for region in local:
         if getattr(region.memory, "emulated", "") != "bar":
             raise ValueError(f"{region!r} is not of dgkit.empty(on='bar'): Arm cannot reach it")
-    return BarGpuQueue(name, device, local, depth=depth, trace=trace, timeout=timeout)
+    if doorbell is None:
+        return BarGpuQueue(name, device, local, depth=depth, trace=trace, timeout=timeout)
+    if trace:
+        raise ValueError("trace=True is of dgkit's own queue: a queue pair has no time stamps")
+    return BarVerbsQueue(name, device, local, depth=depth, doorbell=doorbell)
 
 
 def serve_gpu_queue(
@@ -222,21 +449,12 @@ def serve_gpu_queue(
     def use(raw: bytes) -> ServedQueue:
         return ServedQueue(device, region, decode_ring_offer(raw))
 
-    served = pair.latest("queue", name, timeout, f"no GPU queue {name!r} was opened", use)
-    pair.write("served", name, encode(served.answer))
-    return served
+    return pair.latest("queue", name, timeout, f"no GPU queue {name!r} was opened", use)
 
 
-def _answered(name: str, offer: RingOffer) -> RingAnswer:
-    """Offer a ring, and return the answer to it."""
-    pair.write("queue", name, encode(offer))
-    deadline = time.monotonic() + pair.WAIT_S
-    while True:
-        left = deadline - time.monotonic()
-        raw = pair.read("served", name, left, f"nothing serves the GPU queue {name!r}")
-        answer = decode_ring_answer(raw)
-        if answer.ring == offer.ring:
-            return answer
-        if left < 0:
-            raise TestbedError(f"nothing serves the GPU queue {name!r}")
-        time.sleep(_POLL_S)
+def _keep_alive(connection: socket.socket) -> None:
+    """Have the kernel end a connection whose other machine says nothing any more."""
+    connection.settimeout(None)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -41,20 +41,33 @@ class Started(Struct, frozen=True):
 
 
 class RingOffer(Struct, frozen=True):
-    """A testbed's GPU queue: descriptors of its ring and of the memory of its kernels."""
+    """A testbed's GPU queue: descriptors of its ring and of the memory of its kernels.
+
+    doorbell: of a queue pair, "" for dgkit's own ring. starts: addresses of the ring and of the
+    memory, as its kernels see them. port: of the host guest, for the answer.
+    """
 
     ring: bytes
     locals: list[bytes]
     depth: int
     trace: bool
+    doorbell: str
+    starts: list[int]
+    port: int
 
 
 class RingAnswer(Struct, frozen=True):
-    """The other guest serves that ring: ids by which its kernels name the regions."""
+    """The other guest serves that ring: ids or keys by which its kernels name the regions.
+
+    Of a queue pair also its number, and address and size of the remote region.
+    """
 
     ring: bytes
     remote: int
     locals: list[int]
+    number: int = 0
+    address: int = 0
+    size: int = 0
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -360,6 +360,17 @@ void dg_ring_watch(dg_region *region, void *base, const dg_ring_config *cfg)
 	dg_share_watch(region, (_Atomic uint64_t *)&ring->closed, DG_RING_RETIRED);
 }
 
+void dg_ring_lose(void *base, const dg_ring_config *cfg)
+{
+	struct dg_gpu_ring *ring = (struct dg_gpu_ring *)((char *)base + layout_of(cfg).ring);
+	const uint64_t sequence = cfg->first + ring_load(&ring->done, memory_order_acquire);
+	if (!ring_load(&ring->first_error, memory_order_relaxed))
+		ring_store(&ring->first_error,
+			   dg_completion_state(sequence & DG_SEQUENCE_MASK, DG_PEER_LOST),
+			   memory_order_relaxed);
+	ring_store(&ring->closed, DG_RING_RETIRED, memory_order_release);
+}
+
 static int no_staging(struct staging *s, int rc)
 {
 	free(s->bytes);

@@ -539,6 +539,34 @@ static uint32_t importers(struct dg_region *r)
 	return ops->importers ? ops->importers(r->dev->provider, r) : dg_share_importers(r);
 }
 
+int dg_region_hold(dg_region *r, char **base)
+{
+	TRY(dg_region_enter(r));
+	struct dg_region_entry *entry = r->entry;
+	int rc = 0;
+	if (!r->remote || entry->method != DG_METHOD_MAP || entry->may_fault) {
+		rc = dg_fail(EOPNOTSUPP, "region #%u is not another process's memory that this one maps",
+			     r->name);
+		goto out;
+	}
+	gate_enter(entry->gate, 1);
+	if (gate_revoked(entry->gate)) {
+		gate_leave(entry->gate, 1);
+		rc = dg_fail(ESTALE, "region #%u was closed by its owner", r->name);
+	}
+	*base = entry->base;
+out:
+	life_leave(&r->life);
+	return rc;
+}
+
+void dg_region_let_go(dg_region *r)
+{
+	/* In a forked child the gate may be unmapped. */
+	if (r->dev->fork_generation == atomic_load(&dg_fork_generation))
+		gate_leave(r->entry->gate, 1);
+}
+
 int dg_region_info_get(dg_region *r, dg_region_info *out)
 {
 	/* In a forked child the gate of an import may be unmapped. */

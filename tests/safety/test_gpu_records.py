@@ -116,3 +116,12 @@ def test_what_a_peer_stored_in_a_rings_memory_is_read_whatever_it_is():
             assert len(stamps) <= 64
             assert ticket is None or 0 <= ticket < 1 << 56
         ring.release()
+
+
+def test_a_ring_whose_server_has_ended_is_closed_and_names_the_operation_that_it_lost():
+    with dgkit.Device() as device, dgkit.empty(ExportedRing.size_of(RingConfig(64))) as memory:
+        ring = ExportedRing(device.register(memory), RingConfig(64))
+        assert ring.words() == (0, 0, Status.OK, None)
+        ring.lose()
+        assert ring.words() == (2, 0, Status.PEER_LOST, 0)
+        ring.release()

@@ -2,9 +2,11 @@
 
 The argument says which part: `host` and `dpu` move bytes; `killed`, `next` and `lost` do until the
 exporter is killed; kernels of the emulated GPU write and post in `posts`, and Arm reads and serves
-in `serves`. Descriptors and turns go over TCP. Exits with 1 if a check fails.
+in `serves`, until a process that serves is killed. Descriptors and turns go over TCP. Exits with 1
+if a check fails.
 """
 
+import dataclasses
 import os
 import signal
 import socket
@@ -172,6 +174,7 @@ def next_process() -> None:
 
 KERNELS = """
 #include <dgkit_device.cuh>
+#include <doca_gpunetio_dev_verbs_onesided.cuh>
 extern "C" __global__ void fill(unsigned char *bytes, unsigned factor)
 {
     const unsigned threads = gridDim.x * blockDim.x;
@@ -183,8 +186,19 @@ extern "C" __global__ void post(dg_gpu_queue *q, unsigned remote, unsigned local
     const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
     status[i] = dg_wait(q, dg_put(q, remote, 64 * i, local, 64 * i, 64));
 }
+typedef unsigned long long address;
+extern "C" __global__ void post_entry(doca_gpu_dev_verbs_qp *q, address remote, unsigned rkey,
+                                      address local, unsigned lkey, int *status)
+{
+    const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    doca_gpu_dev_verbs_ticket_t ticket;
+    doca_gpu_dev_verbs_put(q, {remote + 64 * i, rkey}, {local + 64 * i, lkey}, 64, &ticket);
+    status[i] = doca_gpu_dev_verbs_poll_cq_at(doca_gpu_dev_verbs_qp_get_cq_sq(q), ticket);
+}
 """
-THREADS = 128  # of post, twice the depth of its queue; a thread puts 64 bytes
+THREADS = 128  # twice the depth of its queue; a thread puts 64 bytes
+SIDE = THREADS * 64
+FLUSHED, REMOTE_ACCESS, RETRIES = 0x05, 0x13, 0x15  # syndromes of completions
 
 
 def filled(factor: int) -> bytes:
@@ -224,10 +238,79 @@ def posts() -> None:
             link.hear("closed")
             module["post"](1, 1, (queue, *names, status))
             check(status[0] == dgkit.Status.CLOSED, status[0])
+        posts_entries(module, device, local, link)
+        loses_arm(module, device, local, link)
+
+
+def entry(queue, local, rkey, status):
+    """Return the arguments of the kernel post_entry."""
+    import numpy as np
+
+    lkey = queue.key_of(local)
+    ends = ((key.address, key.big_endian) for key in (rkey, lkey))
+    return (queue, *(kind(each) for end in ends for kind, each in
+                     zip((np.uint64, np.uint32), end, strict=True)), status)  # fmt: skip
+
+
+def syndrome(queue) -> int | None:
+    """Return the syndrome of the queue pair's error completions, None without any."""
+    from dgkit.gpu_initiated.mlx5 import decode_cqe
+
+    found = {decode_cqe(each).syndrome for each in queue.completions()} - {None}
+    check(len(found) < 2, found)
+    return found.pop() if found else None
+
+
+def posts_entries(module, device: dgkit.Device, local: dgkit.Region, link: Link) -> None:
+    """Put by entries of an mlx5 queue pair, which a software NIC on the Arm cores executes."""
+    import numpy as np
+
+    status = np.full(THREADS, -1, np.int32)
+    with dgkit.testbed.gpu_queue("entries", device, [local], doorbell="record") as queue:
+        module["post_entry"](THREADS // 32, 32, entry(queue, local, queue.remote, status))
+        check(not status.any() and syndrome(queue) is None, status)
+        link.say("posted")
+        link.hear("closed")
+        module["post_entry"](1, 1, entry(queue, local, queue.remote, status))
+        check(status[0] < 0 and syndrome(queue) == FLUSHED, status[0])
+    with dgkit.testbed.gpu_queue("wrong", device, [local], doorbell="proxy") as queue:
+        wrong = dataclasses.replace(queue.remote, number=queue.remote.number + 1)
+        module["post_entry"](1, 1, entry(queue, local, wrong, status))
+        check(status[0] < 0 and syndrome(queue) == REMOTE_ACCESS, status[0])
+
+
+def loses_arm(module, device: dgkit.Device, local: dgkit.Region, link: Link) -> None:
+    """Wait in kernels for a process that is killed before it serves them."""
+    import numpy as np
+
+    status, states = np.full(1, -1, np.int32), np.full(1, -1, np.int32)
+    ring = dgkit.testbed.gpu_queue("to-be-lost", device, [local])
+    pair = dgkit.testbed.gpu_queue("also-lost", device, [local], doorbell="no record")
+    link.hear("stopped")
+    names = (np.uint32(ring.remote), np.uint32(ring.id_of(local)))
+    waits = module["post"].start(1, 1, (ring, *names, status))
+    waits_too = module["post_entry"].start(1, 1, entry(pair, local, pair.remote, states))
+    link.say("kernels wait")
+    begun = time.monotonic()
+    waits.wait()
+    waits_too.wait()
+    print(f"kernels saw the end of the Arm process after {time.monotonic() - begun:.1f} s")
+    check(status[0] == dgkit.Status.CLOSED and ring.lost, status[0])
+    check(ring.first_error == (dgkit.Status.PEER_LOST, 0), ring.first_error)
+    check(states[0] < 0 and syndrome(pair) == RETRIES and pair.lost, states[0])
+    link.hear("imported")
+    ring.close()
+    pair.close()
 
 
 def serves() -> None:
     """Read the arrays by RDMA and by the BAR; serve the queue; see the kernel's bytes here."""
+    from dgkit.gpu_initiated import queue_report
+
+    served_by_child, serving = os.pipe()
+    child = os.fork()  # before there is a device
+    if not child:
+        is_killed(serving)
     with dgkit.Device("verbs") as rdma, dgkit.Device("soft") as device:
         for through, name, factor in ((rdma, "by-rdma", 7), (device, "by-bar", 11)):
             remote, here = dgkit.testbed.receive(name, through), bytearray(SIZE)
@@ -235,14 +318,49 @@ def serves() -> None:
                 queue.read(local, remote).wait()
             check(here == filled(factor), name)
         inbox = dgkit.empty(SIZE)
-        with dgkit.testbed.serve_gpu_queue("bell", device, device.register(inbox)) as served:
+        region = device.register(inbox)
+        with dgkit.testbed.serve_gpu_queue("bell", device, region) as served:
             link = connected()
             link.hear("posted")
             check(served.records == THREADS + 1, served.records)
-        put = THREADS * 64
-        check(bytes(inbox.buffer[:put]) == filled(11)[:put], "what the kernel put")
-        check(not any(inbox.buffer[put:]), "bytes that no kernel put")
+        check_inbox(inbox)
         link.say("closed")
+        with dgkit.testbed.serve_gpu_queue("entries", device, region) as served:
+            link.hear("posted")
+            check(served.records == THREADS, served.records)
+            print(queue_report(served.queue_pair))
+        check_inbox(inbox)
+        link.say("closed")
+        served = dgkit.testbed.serve_gpu_queue("wrong", device, region)
+        while not served.queue_pair.closed:  # by the host guest
+            time.sleep(0.05)
+        check(not any(inbox.buffer), "bytes that came with a wrong key")
+        check(os.read(served_by_child, 1), "the child has failed")
+        os.kill(child, signal.SIGSTOP)
+        link.say("stopped")
+        link.hear("kernels wait")
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        dgkit.testbed.receive("by-bar", device)  # takes back the process's slots in the BAR
+        link.say("imported")
+
+
+def is_killed(serving: int) -> None:
+    """Serve two queues until the end of this process."""
+    with dgkit.Device("soft") as device:
+        region = device.register(dgkit.empty(SIZE))
+        served = [dgkit.testbed.serve_gpu_queue(each, device, region, timeout=300)
+                  for each in ("to-be-lost", "also-lost")]  # fmt: skip
+        os.write(serving, b"x")
+        signal.pause()
+        raise AssertionError(f"{served} outlive a SIGKILL")
+
+
+def check_inbox(inbox: dgkit.memory.HostMemory) -> None:
+    """Check that it has what kernels put, and no more; clear it."""
+    check(bytes(inbox.buffer[:SIDE]) == filled(11)[:SIDE], "what the kernel put")
+    check(not any(inbox.buffer[SIDE:]), "bytes that no kernel put")
+    inbox.buffer[:SIDE] = bytes(SIDE)
 
 
 PARTS: dict[str, Callable[[], None]] = {

@@ -7,8 +7,11 @@ import struct
 import pytest
 
 import dgkit
-from dgkit.errors import ClosedError
+from dgkit.dma.held_memory import HeldMemory
+from dgkit.dma.nic import VerbsQueue, VerbsQueueConfig
+from dgkit.errors import ClosedError, RegionBusy, Unsupported
 from dgkit.gpu_initiated import queue_report
+from dgkit.gpu_initiated.mlx5 import decode_cqe
 
 WRITE, READ, SEND, FETCH_ADD = 0x08, 0x10, 0x0A, 0x12
 
@@ -150,6 +153,47 @@ def test_a_revoked_key_opens_nothing(nic, memory, pair):
     post(pair[0], WRITE, [remote(remote_key), data(local, 64)])
     assert wait(pair[0]).completions[0].error == "remote access error"
     assert not far.array.any()
+
+
+def test_a_queue_pair_may_lie_in_memory_of_the_process_whose_kernels_post(nic, memory):
+    """Its structure has the addresses that they see, as have their keys."""
+    _, far, local, remote_key = memory
+    config, at = VerbsQueueConfig(4, 0, "proxy", 0, False), 1 << 40
+    with dgkit.empty(config.offsets[-1]) as place, nic.device.register(place) as exported:
+        imported = nic.device.import_region(exported.export())
+        held = HeldMemory(imported)
+        with VerbsQueue(nic, config, held, at) as one, nic.queue_pair(2) as other:
+            one.connect(other)
+            other.connect(one)
+            words = struct.unpack("<37Q", one._handle_bytes(296))
+            assert [words[i] - at for i in (8, 9, 10)] == [config.offsets[2], 516, 576]
+            elsewhere = nic.key(local.region, address=at)
+            assert (elsewhere.address, elsewhere.size) == (at, 4096)
+            post(one, WRITE, [remote(remote_key), data(elsewhere, 64)])
+            wait(one)
+            assert far.array[:64].all()
+        with pytest.raises(RegionBusy):
+            exported.close(0.01)
+        config.fail(place.buffer, one.number, 0x15)
+        ends = [decode_cqe(bytes(place.buffer[i : i + 64])) for i in range(4096, 4352, 64)]
+        assert [each.error for each in ends] == [None] + 3 * ["retries exceeded"]
+        assert [each.index for each in ends] == [0, 1, 2, 3]
+        place.buffer[184] = 1  # the kernel has polled the first one
+        config.fail(place.buffer, one.number, 0x15)
+        assert decode_cqe(bytes(place.buffer[4096:4160])).index == 4
+        held.close()
+        held.close()
+        imported.close()
+
+
+def test_only_another_ones_open_memory_is_held(nic):
+    with dgkit.empty(4096) as place, nic.device.register(place) as exported:
+        with pytest.raises(Unsupported, match="not another process's memory"):
+            HeldMemory(exported)
+        imported = nic.device.import_region(exported.export())
+        exported.close()
+        with imported, pytest.raises(ClosedError, match="closed by its owner"):
+            HeldMemory(imported)
 
 
 def test_keys_of_another_domain_are_refused(nic, memory):
