@@ -82,10 +82,10 @@ def compare(traces: tuple[Path, ...], json_: bool) -> int:
     is missing or additional. Several traces, such as those of host and DPU, are replayed at the
     same time. The exit code is 1 if something differs.
 
-    GPUs are emulated, and kernels are not replayed. Calls that are not replayed are counted by
-    function, with the reason: those of doca_eth_*.h and doca_flow.h, those of an object that such
-    a call, or one of a library that dgkit does not know, returned, and those after a callback that
-    may wait for a kernel.
+    GPUs are emulated, and kernels are not replayed; received frames are the replay's own. Calls
+    that are not replayed are counted by function, with the reason: those of an object that a call
+    of a library that dgkit does not know returned, those after a callback that may wait for a
+    kernel or a frame, and those that failed with a structure, which is not in the trace.
 
     \b
     Examples:

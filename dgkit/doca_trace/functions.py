@@ -12,7 +12,8 @@ from typing import Any
 from ..files import installed_softdoca
 
 OUTPUTS = "HL1248DABNF"
-_NETWORK = ("doca_eth_", "doca_flow")  # headers whose functions are not replayed
+_NETWORK = ("doca_eth_", "doca_flow")  # headers
+_OF_FRAMES = "doca_eth_rxq_event_batch_managed_recv_metadata_array_get_metadata"
 _WIDTHS = {"uint8_t": 8, "uint16_t": 16, "uint64_t": 64, "size_t": 64}
 
 
@@ -54,9 +55,12 @@ class Function:
     @property
     def why_not_replayed(self) -> str:
         """Why a replay does not call it; empty if it does."""
-        if self.header.startswith(_NETWORK):
-            return f"those of {self.header} need a network interface"
-        return ""
+        return "numbers of received frames are in no trace" if self.name == _OF_FRAMES else ""
+
+    @property
+    def needs_network(self) -> bool:
+        """True for those of Ethernet queues and of rules."""
+        return self.header.startswith(_NETWORK)
 
 
 @dataclass(frozen=True, slots=True)

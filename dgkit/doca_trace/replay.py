@@ -21,11 +21,12 @@ from typing import Any
 
 from .causal_order import Gate, Requirement
 from .functions import Function, Functions, Parameter, load
+from .replay_network import OF_FRAMES, Network, is_of_frames
 from .replay_peers import Peers
 from .trace_file import Call, Callback, Trace, number_of, read_trace
 from .trace_values import CannotReplayError, Values, event_key, is_subject
 
-PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio")
+PARTS = ("common", "dma", "comch", "rdma", "verbs", "gpunetio", "eth", "flow")
 _WAIT_S, _LEAST_WAIT_S = 5.0, 0.1  # for a callback: less with each that did not come
 _IDLE_S = 0.05  # then other engines make progress, too: they may have to send what is waited for
 _DRAIN = 1000  # calls of doca_pe_progress at the end
@@ -33,9 +34,12 @@ _MOST_ADDRESS_SPACE = 16 << 30
 _SUCCESS, _AGAIN = 0, 5
 _PASSING = (1, 3)  # DOCA_CTX_STATE_STARTING, _STOPPING
 _NOT_COMPARED = {  # identities, and a time
-    *("vhca_id", "sf_index", "error_margin_nsecs", "mkey", "umem_id", "id"),
+    *("vhca_id", "sf_index", "error_margin_nsecs", "mkey", "umem_id", "id", "wait_on_time_value"),
     *("doca_verbs_qp_get_qpn", "doca_verbs_cq_get_cqn"),
 }
+_OF_KERNELS = "kernels are not replayed, and a callback before it may wait for one"
+_OF_FRAMES = "a callback before it tells of a frame that no rule of the replay brought"
+_BATCH = "doca_eth_txq_task_batch_send_allocate"
 _DATA_PATH = ("doca_pe_progress", "doca_task_submit", "doca_task_submit_ex")
 _PROGRESS, _GET_STATE = "doca_pe_progress", "doca_ctx_get_state"
 
@@ -52,7 +56,10 @@ class Replay:
     def __init__(self, trace: Trace, functions: Functions, plan: dict[str, Any]) -> None:
         self._trace, self._plan, self._doca = trace, plan, ctypes.CDLL(None)
         self._peers = Peers(Path(plan["counts"]).parent, plan["index"], plan["verbs"])
-        self._values = Values(trace, functions.callbacks, self._deliver, self._peers)
+        self._network = Network(trace) if trace.has_network else None
+        self._values = Values(trace, functions.callbacks, self._deliver, self._peers, self._network)
+        self._batches: dict[int, tuple[int, int]] = {}  # arrays of frames to send, and their sizes
+        self._of_frames = 0  # callbacks for received frames that are being replayed
         self._expected: dict[tuple[str, int, Any], deque[Callback]] = defaultdict(deque)
         self._order: dict[tuple[str, Any], deque[Callback]] = defaultdict(deque)
         recorded = (callback for call in trace.every_call() for callback in call.callbacks)
@@ -84,17 +91,17 @@ class Replay:
                 assert callback.parent is not None
                 self._miss(callback.parent, callback)
 
-    def _end(self) -> None:
-        """Replay no more: a kernel, which is not replayed, may do what the next calls need."""
-        self._ended = "kernels are not replayed, and a callback before it may wait for one"
+    def _end(self, why: str) -> None:
+        """Replay no more: what is not replayed may do what the next calls need."""
+        self._ended = why
         self._peers.put("ended", b"")
 
     def _differ(self, kind: str, call: Call | None, recorded: str, replayed: str) -> None:
         """Report a difference, unless it may be for want of a kernel."""
         is_of_data = call is None or call.name in _DATA_PATH
         if self._plan["kernels"] and (is_of_data or self._peers.get("ended") is not None):
-            self._end()
-        else:
+            self._end(_OF_KERNELS)
+        elif self._ended != _OF_FRAMES:
             _write_difference(kind, call, recorded, replayed)
 
     # ---- calls ----
@@ -120,6 +127,8 @@ class Replay:
         arguments = self._values.arguments(call, function)
         _write({"at": call.number, "f": call.name})
         call.is_replayed = True
+        if call.name == "doca_task_batch_submit":
+            self._fill_batch(call, arguments[0])
         if call.name == _PROGRESS:
             self._progress(call, arguments[0])
         else:
@@ -127,6 +136,15 @@ class Replay:
                 self._engines = [e for e in self._engines if e.value != arguments[0].value]
             self._compare(call, function, self._settled(call, function, arguments), arguments)
         self._note_missing(call)
+
+    def _fill_batch(self, call: Call, batch: Any) -> None:
+        """Write the frames of a batch, as the program did."""
+        array, size = self._batches.get(batch.value, (0, 0))
+        if not self._doca.doca_task_batch_get_ctx(batch):  # it was freed, and its array with it
+            return
+        if len(call.entries) > size:
+            raise CannotReplayError("the trace has more frames than its batch")
+        self._values.fill_list(array, call.entries)
 
     def _settled(self, call: Call, function: Function, arguments: list[Any]) -> int:
         """Call a function, again while that may change its result; return the last result."""
@@ -152,6 +170,8 @@ class Replay:
         patience = max(_WAIT_S / (1 + self._missing), _LEAST_WAIT_S)
         if self._plan["kernels"]:
             patience = _LEAST_WAIT_S
+        if self._network:
+            self._network.send(call.callbacks)
         start = time.monotonic()
         self._doca.doca_pe_progress(engine)
         while not all(callback.is_done for callback in call.callbacks):
@@ -180,6 +200,8 @@ class Replay:
 
     def _miss(self, call: Call, callback: Callback) -> None:
         """Report a callback that did not come."""
+        if is_of_frames(callback):
+            self._end(_OF_FRAMES)
         self._differ("missing callback", call, _event(callback), "no callback")
 
     # ---- results ----
@@ -189,7 +211,8 @@ class Replay:
         if kind in "ri":
             recorded = call.result & ((1 << function.result.bits) - 1)
             self._values.note_number(call, result)
-            if recorded != result and function.name not in _NOT_COMPARED:
+            is_of_frame = kind == "i" and self._of_frames
+            if recorded != result and not is_of_frame and function.name not in _NOT_COMPARED:
                 as_text = _code if kind == "r" else str
                 self._differ("result", call, as_text(recorded), as_text(result))
         elif kind != "v":
@@ -212,8 +235,13 @@ class Replay:
             elif parameter.kind == "F":
                 self._values.files[recorded] = found
             elif parameter.kind == "L":
-                self._take_list(call, found, arguments[index + 1])
+                if call.entries:
+                    count = int.from_bytes(bytes(arguments[index + 1])[:4], "little")
+                    self._take_list(call.entries, found, count)
                 self._values.take_handle(recorded, found)
+                if call.name == _BATCH:
+                    batch = int.from_bytes(bytes(arguments[-1])[:8], "little")
+                    self._batches[batch] = found, call.arguments[1] & 0xFFFF
             elif parameter.kind == "A" and number_of(recorded) in numbers:
                 self._values.take_memory(number_of(recorded), found, call.arguments[1])
             elif parameter.kind != "N" and not self._is_early(call, found):
@@ -235,25 +263,24 @@ class Replay:
     ) -> None:
         kind, name = parameter.kind, parameter.name
         value: Any = found
-        if kind in "hH":
+        if kind in "hHl":
             value = self._values.name_of_handle(found, recorded, is_new=is_new)
         elif kind in "dD":
             value = f"data:{found}"
         elif kind in "aA":
             value = self._values.name_of_address(found, recorded)
-        elif kind in "sp":
+        elif kind in "spx":
             value = True if found else None
         elif name in _NOT_COMPARED:
             return
-        if value != recorded:
+        if value != recorded and not (self._of_frames and kind in "i1248aA"):
             what = "state" if "doca_ctx_states" in parameter.type else "value"
             label = f"{name} = " if name else ""
             self._differ(what, call, f"{label}{_shown(recorded)}", f"{label}{_shown(value)}")
 
-    def _take_list(self, call: Call, address: int, count: Any) -> None:
-        number = int.from_bytes(bytes(count)[:4], "little")
-        found = (ctypes.c_uint64 * number).from_address(address)
-        for name, entry in zip(call.entries, found, strict=False):
+    def _take_list(self, names: list[Any], address: int, count: int) -> None:
+        found = (ctypes.c_uint64 * count).from_address(address)
+        for name, entry in zip(names, found, strict=False):
             self._values.take_handle(name, entry)
 
     # ---- callbacks ----
@@ -269,18 +296,25 @@ class Replay:
 
     def _take(self, function: Function, slot: int, given: list[int]) -> int:
         callback = self._match(function, slot, given)
+        if callback is None and function.name.startswith(OF_FRAMES):
+            return 0  # a frame more than was recorded
         if callback is None:
             what = f"{function.name} cb:{slot}"
             self._differ("additional callback", self._current, "no callback", what)
             return 0
         callback.is_done = True
+        of_frames = is_of_frames(callback)
+        self._of_frames += of_frames
         self._note_order(callback)
         for parameter, value, recorded in zip(
             function.parameters, given, callback.arguments, strict=True
         ):
             self._compare_argument(callback, parameter, value, recorded)
+            if parameter.kind == "l" and value and callback.entries:
+                self._take_list(callback.entries, value, given[1] & 0xFFFF)
         for call in callback.calls:
             self._replay(call)
+        self._of_frames -= of_frames
         return callback.result
 
     def _match(self, function: Function, slot: int, given: list[int]) -> Callback | None:
@@ -332,7 +366,8 @@ class Replay:
         assert callback.parent is not None
         if parameter.kind == "i":
             value &= (1 << parameter.bits) - 1
-        self._compare_value(callback.parent, parameter, value, recorded, is_new=False)
+        is_new = parameter.kind in "hl" and not is_subject(parameter)
+        self._compare_value(callback.parent, parameter, value, recorded, is_new=is_new)
 
     def _check_failure(self) -> None:
         failure, self._failure = self._failure, None

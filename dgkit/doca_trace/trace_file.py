@@ -25,6 +25,7 @@ _RULES = re.compile(r"[a-z0-9_=; ]{0,2048}", re.ASCII)
 _FUNCTIONS = re.compile(r"side=[a-z]+( caps=[a-z,]+)?(; side=[a-z]+( caps=[a-z,]+)?)*", re.ASCII)
 _FOR_KERNELS = ("doca_ctx_set_datapath_on_gpu", "doca_gpu_verbs_export_qp")
 _AGAIN = 5
+_MOST_VALUES = 128  # of a list
 _SIDES = ("both", "host", "dpu")
 # Calls whose result, or argument, is a name for the other side.
 _NAMED: dict[str, dict[str, tuple[str, int | None]]] = {
@@ -56,7 +57,7 @@ class Call:
     arguments: list[Any]
     result: Any
     outputs: list[Any]
-    entries: list[Any]  # of a list of handles that was returned
+    entries: list[Any]  # of a list of handles that was returned, or of a batch that was submitted
     callbacks: list[Callback] = field(default_factory=list)
     is_replayed: bool = False
 
@@ -99,6 +100,7 @@ class Callback:
     parent: Call | None = None
     is_done: bool = False
     result: int = 0  # an error code, where the type has a result
+    entries: list[Any] = field(default_factory=list)  # of a list of handles that it was given
 
 
 @dataclass(slots=True)
@@ -143,6 +145,11 @@ class Trace:
     def has_verbs(self) -> bool:
         """True if it has calls of doca_verbs.h, whose queue pairs connect by gids and numbers."""
         return any(call.name.startswith("doca_verbs_") for call in self.every_call())
+
+    @property
+    def has_network(self) -> bool:
+        """True if it has calls of Ethernet queues or of rules."""
+        return any(call.function and call.function.needs_network for call in self.every_call())
 
     @property
     def has_kernels(self) -> bool:
@@ -262,7 +269,10 @@ class _Reader:
         number = self._number(entry["callback"])
         if function is None:
             raise ValueError("f is no type of callback that this dgkit knows")
-        callback = Callback(number, function, _count(entry["cb"]), _values(entry["args"]))
+        callback = Callback(
+            number, function, _count(entry["cb"]), _values(entry["args"]),
+            entries=_values(entry.get("list", [])),
+        )  # fmt: skip
         if len(callback.arguments) != len(function.parameters):
             raise ValueError(f"{function.name} has {len(function.parameters)} arguments")
         _check_arguments(callback.arguments, function)
@@ -296,8 +306,8 @@ def _count(value: Any) -> int:
 
 def _values(values: Any) -> list[Any]:
     """Check a list of arguments: numbers, names of values, true and null."""
-    if not isinstance(values, list) or len(values) > 64:
-        raise ValueError("the arguments are no list of at most 64 values")
+    if not isinstance(values, list) or len(values) > _MOST_VALUES:
+        raise ValueError(f"the arguments are no list of at most {_MOST_VALUES} values")
     for value in values:
         if value is None or value is True:
             continue

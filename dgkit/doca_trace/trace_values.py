@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .functions import Function, Parameter
+from .replay_network import Network
 from .replay_peers import GID_BYTES, Peers
 from .trace_file import Call, Callback, Trace, class_of, number_of
 
@@ -20,6 +21,7 @@ _LEAST_PAYLOAD = 256  # the longest text that DOCA returns
 _OTHER_PCI = b"ffff:ff:1f.7"  # no device's
 _OWN_ADDRESSES = (b"127.0.0.1", b"::1")  # by enum doca_rdma_addr_type
 _GPU_PCI = b"00:00.0"  # of an emulated GPU
+_FLOW_MODE = b"vnf"  # the one that softdoca has
 _LIMITED = {"doca_gpu_mem_alloc": 1}  # the parameter that is a size
 _MOST_ALLOCATED = 256 << 20
 _CHECKED = "doca_buf_"  # functions that check addresses against the memory map
@@ -46,12 +48,19 @@ class Values:
         types: The types of callbacks.
         deliver: Called with each callback.
         peers: The replays at the same time.
+        network: What Ethernet queues and rules need, or None.
     """
 
     def __init__(
-        self, trace: Trace, types: dict[str, Function], deliver: Deliver, peers: Peers
+        self,
+        trace: Trace,
+        types: dict[str, Function],
+        deliver: Deliver,
+        peers: Peers,
+        network: Network | None,
     ) -> None:
         self._trace, self._types, self._deliver, self._peers = trace, types, deliver, peers
+        self._network = network
         self.handles: dict[str, int] = {}  # "dma:3": its address
         self.names: dict[int, str] = {}  # the newest of each address
         self.files: dict[str, int] = {}
@@ -109,6 +118,10 @@ class Values:
             return self._callback(parameter, number_of(value))
         if kind == "x" and "*" not in parameter.type:
             raise CannotReplayError(f"the trace lacks {parameter.name}")
+        if kind == "x" and self._network and "struct doca_flow_" in parameter.type:
+            if call.result and "const" in parameter.type:
+                raise CannotReplayError(f"it failed, and the trace lacks {parameter.name}")
+            return self._network.structure(parameter)
         return ctypes.create_string_buffer(_OUT_BYTES)
 
     def _known(self, table: dict[str, Any], value: str) -> Any:
@@ -152,6 +165,8 @@ class Values:
             return self._peer_address(call.arguments[0])
         if call.name == "doca_gpu_create" and call.result == 0:
             return _GPU_PCI
+        if call.name == "doca_flow_cfg_set_mode_args" and call.result == 0:
+            return _FLOW_MODE
         if not call.name.endswith("_is_equal_pci_addr"):
             return b"trace-server"
         if not call.outputs or call.outputs[0] != 1:
@@ -243,6 +258,11 @@ class Values:
 
     # ---- handles ----
 
+    def fill_list(self, address: int, names: list[str]) -> None:
+        """Write objects to a list of softdoca, which has room for as many as it was asked for."""
+        found = [self._known(self.handles, name) for name in names]
+        (ctypes.c_uint64 * len(found)).from_address(address)[:] = found
+
     def take_handle(self, name: str, address: int) -> None:
         """Assign a name of the trace to an object."""
         self.handles[name] = address
@@ -283,5 +303,6 @@ def event_key(callback: Callback) -> tuple[str, int, Any]:
 
 
 def is_subject(parameter: Parameter) -> bool:
-    """Return whether an argument is what a callback is about, not the event itself."""
-    return parameter.kind == "h" and parameter.name != "event"
+    """Return whether an argument is what a callback is about, not the event itself or a frame."""
+    name = parameter.name
+    return parameter.kind == "h" and not name.startswith("event") and name != "pkt"

@@ -157,4 +157,4 @@ def test_a_capture_that_cannot_be_written_is_said(samples, monkeypatch):
 
 def test_without_an_interface_the_sample_says_what_to_set(samples):
     said = fails(samples / "gpunetio_ping", "")
-    assert "set SOFTDOCA_NET to tap:NAME, or to the name of an interface" in said
+    assert "set SOFTDOCA_NET to tap:NAME, to the name of an interface, or to fd:NUMBER" in said

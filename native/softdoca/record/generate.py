@@ -16,7 +16,7 @@ has a kind, a character:
     f F    a file descriptor; one returned through a pointer
     g      a GID, by value
     s p    a text; bytes, which are not recorded
-    x      something else, which is not recorded
+    x      something else, of which only is recorded whether it is NULL
 
 A result has the kind h, i, d, a, s, p, r (doca_error_t) or v (void).
 """
@@ -34,7 +34,9 @@ SIZES |= {f"{sign}int{8 * size}_t": size for sign in ("", "u") for size in (1, 2
 GID = "structdoca_verbs_gid"
 DESCRIPTOR = re.compile(r"export|_conn_details$")
 USER_DATA = {"opaque", "config", "cookie", "user_data"}
-MAKES = re.compile(r"_(create|alloc|open)|_buf_(get_by_args|dup)$")
+MAKES = re.compile(r"_(create|alloc|open)|_buf_(get_by_args|dup)$|_(add_entry|port_start)$")
+PACKETS = ("structdoca_buf", 2, "pkt_array")  # a list that a callback is given
+HANDLES = {("void *", "dev"): "struct doca_dev *"}  # declared as void *
 SLOTS = 16  # callbacks of one type that are recorded
 
 
@@ -79,11 +81,15 @@ def kind_of(function: str, parameters: list[tuple[str, str]], index: int) -> str
     """Return the kind of a parameter."""
     full, name = parameters[index]
     constant, base, stars = "const" in full, re.sub(r"const|[ *]", "", full), full.count("*")
+    if (base, stars, name) == PACKETS:
+        return "l"
+    if stars and (re.search(r"\*\s*const", full) or _is_array(function, full)):
+        return "x"
     after = parameters[index + 1][0] if index + 1 < len(parameters) else ""
     if base in CALLBACKS:
         return "c"
     if base == "uniondoca_data":
-        return "d" if not stars else "e" if constant else "D"
+        return "d" if not stars else "A" if stars > 1 else "e" if constant else "D"
     if base == GID and not stars:
         return "g"
     if base.startswith("struct"):
@@ -104,6 +110,12 @@ def kind_of(function: str, parameters: list[tuple[str, str]], index: int) -> str
     if base == "size_t" and before.count("*") == 2 and "const" in before:
         return "N"
     return _pointer_to_number(function, full, name, after)
+
+
+def _is_array(function: str, full: str) -> bool:
+    """Return whether a callback is given an array."""
+    is_array = re.fullmatch(r"(union doca_data|doca_error_t|struct \w+ \*) ?\*", full)
+    return function.endswith("_cb_t") and bool(is_array)
 
 
 def _pointer_to_number(function: str, full: str, name: str, after: str) -> str:
@@ -151,7 +163,8 @@ def make(result: str, name: str, parameters: str, *, header: str) -> Function:
     """Return a function of its declaration's parts."""
     words = re.sub(r"\s+", " ", parameters)
     pairs = [] if words.strip() in ("", "void") else [split(word) for word in words.split(",")]
-    kinds = [kind_of(name, pairs, index) for index in range(len(pairs))]
+    known = [(HANDLES.get(pair, pair[0]), pair[1]) for pair in pairs]
+    kinds = [kind_of(name, known, index) for index in range(len(pairs))]
     parts = [Parameter(*pair, kind) for pair, kind in zip(pairs, kinds, strict=True)]
     return Function(result.strip(), name, parts, header)
 
@@ -163,6 +176,11 @@ def handle_type(declared: str) -> str:
     """Return the name of a handle's type, as in a trace."""
     match = re.search(r"struct (?:doca_)?(\w+)", declared)
     return match[1] if match else ""
+
+
+def known_type(parameter: Parameter) -> str:
+    """Return the type of a parameter, or what a void * is."""
+    return HANDLES.get((parameter.type, parameter.name), parameter.type)
 
 
 def arguments(function: Function) -> str:
@@ -185,7 +203,10 @@ def arguments(function: Function) -> str:
 
 def description(function: Function) -> str:
     """Return the C text of a struct softdoca_function."""
-    types = [handle_type(function.result), *(handle_type(p.type) for p in function.parameters)]
+    types = [
+        handle_type(function.result),
+        *(handle_type(known_type(p)) for p in function.parameters),
+    ]
     callbacks = [
         f"&type_{re.sub(r'const|[ *]', '', p.type)}" if p.kind == "c" else "NULL"
         for p in function.parameters
@@ -275,7 +296,7 @@ def main(include: str, source: str, described: str) -> None:
             f.name: {
                 "header": f.header,
                 "result": [f.result_kind, f.result],
-                "parameters": [[p.kind, p.type, p.name] for p in f.parameters],
+                "parameters": [[p.kind, known_type(p), p.name] for p in f.parameters],
                 "makes": bool(MAKES.search(f.name)),
             }
             for f in found

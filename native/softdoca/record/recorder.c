@@ -29,7 +29,8 @@
 #define MAX_DIGEST  2048	 /* bytes of a descriptor */
 #define MAX_LINE    8192
 #define MAX_SETTING 2048	 /* bytes of a setting of softdoca */
-#define MAX_DEVICES 64		 /* of a list whose handles are recorded */
+#define MAX_LIST    128		 /* handles of a list that are recorded */
+#define MAX_BATCHES 256		 /* of a program at one time */
 #define GID_BYTES   16
 #define MIN_FD	    200		 /* above the descriptors that a program expects to get */
 
@@ -425,6 +426,49 @@ static void add_output(struct recorded_call *call, unsigned int i, unsigned long
 	}
 }
 
+/* Formats a list of handles. */
+static void add_handles(struct recorded_call *call, const char *type, void *const *handles,
+			uint64_t count, unsigned long after)
+{
+	add(call, ", \"list\": [");
+	for (uint64_t i = 0; i < count && i < MAX_LIST; i++) {
+		add(call, i ? ", " : "");
+		add_number(call, type, (uintptr_t)handles[i], after);
+	}
+	add(call, "]");
+}
+
+/* Batches of frames to send: the program writes them into an array before it submits the batch. */
+static struct batch {
+	uint64_t handle, count;
+	void **frames;
+} batches[MAX_BATCHES];
+static unsigned int next_batch;
+
+static void note_batch(const struct recorded_call *call)
+{
+	const uint64_t *arguments = call->arguments;
+	struct batch *batch = NULL;
+
+	if (!arguments[3])
+		return;
+	for (unsigned int i = 0; i < MAX_BATCHES; i++)
+		if (batches[i].handle == *(uintptr_t *)(uintptr_t)arguments[5])
+			batch = &batches[i];
+	if (!batch)
+		batch = &batches[next_batch++ % MAX_BATCHES];
+	*batch = (struct batch){.handle = *(uintptr_t *)(uintptr_t)arguments[5],
+				.count = arguments[1],
+				.frames = *(void ***)(uintptr_t)arguments[3]};
+}
+
+static void add_batch(struct recorded_call *call, uint64_t handle)
+{
+	for (unsigned int i = 0; handle && i < MAX_BATCHES; i++)
+		if (batches[i].handle == handle)
+			add_handles(call, "buf", batches[i].frames, batches[i].count, 0);
+}
+
 /* import: the call that imported it, or 0. */
 static void add_memory(uint64_t address, uint64_t size, unsigned long import)
 {
@@ -468,13 +512,15 @@ static void note_allocation(const struct recorded_call *call)
 				   call->number);
 }
 
-/* Numbers memory that a call returned. */
-static void note_new_memory(const struct recorded_call *call)
+/* Keeps what later calls need: memory and batches that a call returned. */
+static void note_new(const struct recorded_call *call)
 {
 	if (!strcmp(call->function->name, "doca_mmap_create_from_export"))
 		note_map(call);
 	else if (!strcmp(call->function->name, "doca_gpu_mem_alloc"))
 		note_allocation(call);
+	else if (!strcmp(call->function->name, "doca_eth_txq_task_batch_send_allocate"))
+		note_batch(call);
 }
 
 static void begin_call(struct recorded_call *call, const struct recorded_function *function,
@@ -513,6 +559,8 @@ void recorded_enter(struct recorded_call *call, const struct recorded_function *
 		add_input(call, i, arguments[i]);
 	}
 	add(call, "]");
+	if (!strcmp(function->name, "doca_task_batch_submit"))
+		add_batch(call, arguments[0]);
 	for (unsigned int i = 0; function->kinds[i + 1]; i++)
 		if (function->kinds[i + 1] == 'c')
 			arguments[i] = replaced(function->callbacks[i], arguments[i]);
@@ -547,20 +595,6 @@ static void add_result(struct recorded_call *call, uint64_t result, unsigned lon
 	}
 }
 
-/* Formats the entries of a list of handles. */
-static void add_list(struct recorded_call *call, unsigned int i, unsigned long after)
-{
-	void **handles = *(void ***)(uintptr_t)call->arguments[i];
-	uint32_t count = *(uint32_t *)(uintptr_t)call->arguments[i + 1];
-
-	add(call, ", \"list\": [");
-	for (uint32_t k = 0; k < count && k < MAX_DEVICES; k++) {
-		add(call, k ? ", " : "");
-		add_number(call, call->function->types[i + 1], (uintptr_t)handles[k], after);
-	}
-	add(call, "]");
-}
-
 static void add_outputs(struct recorded_call *call, unsigned long after)
 {
 	const char *kinds = call->function->kinds + 1;
@@ -576,8 +610,10 @@ static void add_outputs(struct recorded_call *call, unsigned long after)
 	}
 	add(call, "]");
 	for (unsigned int i = 0; kinds[i]; i++)
-		if (kinds[i] == 'L' && call->arguments[i] && call->arguments[i + 1])
-			add_list(call, i, after);
+		if (kinds[i] == 'L' && kinds[i + 1] == '4' && call->arguments[i] && call->arguments[i + 1])
+			add_handles(call, call->function->types[i + 1],
+				    *(void ***)(uintptr_t)call->arguments[i],
+				    *(uint32_t *)(uintptr_t)call->arguments[i + 1], after);
 }
 
 /* Returns the least number with which a returned handle is a known object; one with a lower number is
@@ -624,7 +660,7 @@ void recorded_leave(struct recorded_call *call, uint64_t result)
 	pthread_mutex_lock(&lock);
 	after = succeeded || call->function->kinds[0] == 'h' ? known_after(call) : 0;
 	if (succeeded)
-		note_new_memory(call);
+		note_new(call);
 	add_result(call, result, after);
 	if (succeeded)
 		add_outputs(call, after);
@@ -676,8 +712,13 @@ void *recorded_call_back(struct recorded_call *call, struct recorded_callback *c
 		add(call, i ? ", " : "");
 		add_input(call, i, arguments[i]);
 	}
+	add(call, "]");
+	for (unsigned int i = 0; function->kinds[i + 1]; i++)
+		if (function->kinds[i + 1] == 'l' && arguments[i]) /* of as many as the second argument says */
+			add_handles(call, function->types[i + 1], (void **)(uintptr_t)arguments[i],
+				    arguments[1], 0);
 	line("{\"callback\": %lu, \"in\": %lu, \"thread\": %lu, \"at_ns\": %" PRIu64
-	     ", \"f\": \"%s\", \"cb\": %lu, \"args\": [%s]}\n",
+	     ", \"f\": \"%s\", \"cb\": %lu, \"args\": [%s}\n",
 	     call->number, outer, thread_number, now_ns() - start_ns, function->name,
 	     callback->numbers[slot], call->text);
 	pthread_mutex_unlock(&lock);

@@ -45,7 +45,7 @@ struct recorded_call {
 	bool nested; /* made by DOCA itself: not recorded */
 	bool called_back;
 	unsigned int length;
-	char text[1536];
+	char text[4096];
 };
 
 /* Returns the function that this one replaces. Ends the process if there is none. */

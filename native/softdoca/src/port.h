@@ -21,10 +21,10 @@ enum {
 	RULE_MAX = 192, /* bytes of the name of a rule, with its end */
 };
 
-/* interface.c. An interface, by a TAP device or by a packet socket. */
+/* interface.c. An interface, by a TAP device, a packet socket or an inherited socket. */
 struct interface {
 	char name[IFNAMSIZ];
-	bool is_tap;
+	bool is_tap, is_inherited;
 	int fd; /* does not block */
 };
 /* Opens the interface of SOFTDOCA_NET. Errors: NOT_SUPPORTED if it is not set, and as

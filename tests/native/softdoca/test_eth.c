@@ -281,13 +281,11 @@ static void check_received(const struct net *n, uint64_t index, const uint8_t *f
 	CHECK_EQ(memcmp(n->in->packets + place * n->in->stride, frame, size), 0);
 }
 
-static void frames_arrive_in_both_directions(void)
+static void send_in_both_directions(struct net *net, int rounds)
 {
-	struct net n = {0};
+	struct net n = *net;
 	uint8_t frame[65536], got[65536];
-	const int rounds = repeats(300);
 
-	open_net(&n);
 	for (int i = 0; i < rounds; i++) {
 		const size_t size = 60 + (size_t)i % 1400;
 
@@ -304,6 +302,42 @@ static void frames_arrive_in_both_directions(void)
 		CHECK_EQ(memcmp(frame, got, size), 0);
 	}
 	CHECK_EQ(load(&n.out->words->failed), UINT64_MAX);
+	*net = n;
+}
+
+static void frames_arrive_in_both_directions(void)
+{
+	struct net n = {0};
+
+	open_net(&n);
+	send_in_both_directions(&n, repeats(300));
+	close_net(&n);
+}
+
+/* Needs no rights. The end of the other side ends the queues. */
+static void frames_are_messages_of_an_inherited_socket(void)
+{
+	const struct doca_flow_match match = {.outer.eth.type = htons(0x88b5)};
+	struct net n = {0};
+	int ends[2];
+	char name[16];
+
+	no_gpu();
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+	snprintf(name, sizeof(name), "fd:%d", ends[0]);
+	setenv("SOFTDOCA_NET", name, 1);
+	n.peer = ends[1];
+	open_memory(&n);
+	open_flow(&n);
+	open_rxq(&n);
+	open_txq(&n);
+	add_rule(&n, &match, 3);
+	send_in_both_directions(&n, 20);
+	close(ends[1]);
+	reaches(&n.in->words->failed, 1);
+	post(&n, entry(&n, 60));
+	reaches(&n.out->words->done, n.posted);
+	n.peer = ends[0];
 	close_net(&n);
 }
 
@@ -898,6 +932,11 @@ static void networks_are_checked(void)
 	REFUSED(doca_ctx_start(ctx), NOT_SUPPORTED);
 	setenv("SOFTDOCA_NET", "tap:", 1);
 	REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
+	for (const char *const *wrong = (const char *const[]){"fd:", "fd:0x", "fd:-1", "fd:999", "fd:1", NULL};
+	     *wrong; wrong++) {
+		setenv("SOFTDOCA_NET", *wrong, 1);
+		REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
+	}
 	setenv("SOFTDOCA_NET", "a_name_of_16_byt", 1);
 	REFUSED(doca_ctx_start(ctx), BAD_CONFIG);
 	if (there) {
@@ -1715,6 +1754,7 @@ int main(int argc, char **argv)
 		TEST(rules_select_what_a_queue_receives),
 		TEST(what_rules_cannot_do_is_refused),
 		TEST(networks_are_checked),
+		TEST(frames_are_messages_of_an_inherited_socket),
 		TEST(settings_are_checked),
 		TEST(keys_are_of_started_maps_of_gpu_memory),
 		TEST(a_capture_ends_at_its_limit_and_says_so),

@@ -2,10 +2,11 @@
 /*
  * Network interfaces. SOFTDOCA_NET=tap:NAME is a TAP device, created unless it exists: the machine's
  * stack is the other end of its wire. SOFTDOCA_NET=NAME is an existing interface, by a packet socket:
- * the machine's stack receives the same frames.
+ * the machine's stack receives the same frames. SOFTDOCA_NET=fd:NUMBER is an open socket, a frame a message.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/if_tun.h>
@@ -100,22 +101,44 @@ static doca_error_t open_socket(struct interface *i)
 	return DOCA_SUCCESS;
 }
 
+/* Duplicates the descriptor, so that its number stays valid when the last queue has stopped. */
+static doca_error_t open_inherited(struct interface *i, const char *number)
+{
+	char *end = NULL;
+	int type = 0;
+	socklen_t size = sizeof type;
+	const long fd = strtol(number, &end, 10);
+	if (!*number || *end || fd < 0 || fd > INT_MAX ||
+	    getsockopt((int)fd, SOL_SOCKET, SO_TYPE, &type, &size) ||
+	    (type != SOCK_DGRAM && type != SOCK_SEQPACKET))
+		return MISCONFIGURED("SOFTDOCA_NET is 'fd:%s': the number must be that of an open socket "
+				     "of the type SOCK_DGRAM or SOCK_SEQPACKET",
+				     number);
+	i->fd = fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+	if (i->fd < 0 || fcntl(i->fd, F_SETFL, fcntl(i->fd, F_GETFL) | O_NONBLOCK))
+		return failed(i, "opening");
+	return DOCA_SUCCESS;
+}
+
 doca_error_t interface_open(struct interface *i)
 {
 	const char *setting = getenv("SOFTDOCA_NET");
 	*i = (struct interface){.fd = -1};
 	if (!setting || !*setting)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-			      "the device has no network interface: set SOFTDOCA_NET to tap:NAME, or "
-			      "to the name of an interface");
+			      "the device has no network interface: set SOFTDOCA_NET to tap:NAME, "
+			      "to the name of an interface, or to fd:NUMBER");
 	i->is_tap = !strncmp(setting, "tap:", 4);
 	const char *name = setting + (i->is_tap ? 4 : 0);
 	if (!*name || strlen(name) >= sizeof i->name || strchr(name, '/'))
-		return MISCONFIGURED("SOFTDOCA_NET is '%s': it must be tap:NAME or NAME, and a name "
-				     "has 1 to %zu characters",
+		return MISCONFIGURED("SOFTDOCA_NET is '%s': it must be tap:NAME, fd:NUMBER or NAME, "
+				     "and a name has 1 to %zu characters",
 				     setting, sizeof i->name - 1);
 	memcpy(i->name, name, strlen(name));
-	doca_error_t error = i->is_tap ? open_tap(i) : open_socket(i);
+	i->is_inherited = !strncmp(setting, "fd:", 3);
+	doca_error_t error = i->is_tap	       ? open_tap(i)
+			     : i->is_inherited ? open_inherited(i, setting + 3)
+					       : open_socket(i);
 	if (error)
 		interface_close(i);
 	return error;
@@ -201,6 +224,8 @@ int interface_receive(const struct interface *i, struct iovec *frames, int n, in
 	const int got = recvmmsg(i->fd, messages, (unsigned)n, MSG_DONTWAIT, NULL);
 	if (got < 0)
 		return result(i, -1) == -ENODEV ? -ENODEV : 0;
+	if (got && i->is_inherited && !messages[0].msg_len) /* the other end is closed */
+		return -ENODEV;
 	for (int at = 0; at < got; at++) {
 		complete(&messages[at], frames[at].iov_base);
 		sizes[at] = (int)messages[at].msg_len;
@@ -221,7 +246,7 @@ static int send_first(const struct interface *i, struct iovec *frames, int n, in
 		messages[at] = (struct mmsghdr){
 			.msg_hdr = {.msg_iov = &frames[at], .msg_iovlen = 1},
 		};
-	const int sent = sendmmsg(i->fd, messages, (unsigned)n, 0);
+	const int sent = sendmmsg(i->fd, messages, (unsigned)n, MSG_NOSIGNAL);
 	for (int at = 0; at < sent; at++)
 		results[at] = (int)frames[at].iov_len;
 	if (sent <= 0)
