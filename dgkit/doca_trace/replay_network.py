@@ -1,4 +1,4 @@
-"""What Ethernet queues and rules of a replay need: a network, frames, structures of doca_flow."""
+"""Give Ethernet queues and rules of a replay a network, frames and structures of doca_flow."""
 
 from __future__ import annotations
 
