@@ -90,16 +90,22 @@ def named(path: Path) -> Iterator[None]:
         raise OSError(exc.errno, exc.strerror, str(path)) from exc
 
 
-def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+def open_regular(path: Path, flags: int = os.O_RDONLY, folder: int | None = None) -> int:
     """Open a regular file with one name; return its file descriptor.
 
     Symbolic links and further hard links may lead to a file outside the folder, and a FIFO
     would block.
 
+    Args:
+        path: The file; with `folder`, only its name is used.
+        flags: Of open(2).
+        folder: File descriptor of the file's folder, if others can exchange that.
+
     Raises:
         OSError: It cannot be opened, or is no such file; nothing was changed.
     """
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    fd = os.open(path if folder is None else path.name, flags, 0o666, dir_fd=folder)
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         os.close(fd)

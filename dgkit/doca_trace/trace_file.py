@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DgkitError
-from ..files import read_regular
+from ..files import read_limited
 from ..json_input import read_json
 from .functions import Function, Functions
 
@@ -173,9 +173,10 @@ def read_trace(path: Path, functions: Functions) -> Trace:
         TraceError: It is not a trace.
         OSError: It cannot be read.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise TraceError(f"{path} has more than {MOST_BYTES >> 20} MiB: record fewer calls")
-    lines = read_regular(path).split(b"\n")
+    try:
+        lines = read_limited(path, MOST_BYTES).split(b"\n")
+    except ValueError as exc:
+        raise TraceError(f"{exc}: record fewer calls") from None
     reader = _Reader(path, functions)
     for number, line in enumerate(lines, 1):
         if not line:

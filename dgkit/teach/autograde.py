@@ -13,7 +13,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from nbgrader.utils import compute_checksum
 from traitlets import Bool, Float, Integer, Unicode
 
-from . import course, grader, hints, sandbox, student_notebook, variants
+from . import collect, course, grader, hints, sandbox, student_notebook, variants
 from .watchdog import Watchdog
 
 
@@ -25,8 +25,14 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
     """
 
     def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
-        """Merge, restore and reset cells; the notes are in the notebook's metadata."""
+        """Merge, restore and reset cells; the notes are in the notebook's metadata.
+
+        Raises:
+            ValueError: The submission has a file that is a link, whose target nbgrader has copied.
+        """
         where = resources["nbgrader"]
+        folder = Path(str(self.config.Grader.get("course", ".")))
+        collect.check_regular(_submitted(folder, where))
         with Gradebook(where["db_url"]) as gradebook:
             notebook = gradebook.find_notebook(where["notebook"], where["assignment"])
             points = {cell.name: cell.max_score for cell in notebook.grade_cells}
@@ -45,12 +51,16 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
                 }
                 for name, cell in released.items()
             }
-            own = _own_constants(Path(str(self.config.Grader.get("course", "."))), where)
+            own = _own_constants(folder, where)
             notes = [*_merge(nb.cells, released), *_restore(nb.cells, released, marks, own)]
         if added := student_notebook.imports(nb.cells):
             notes.append(f"imports of your own cells count, too: {'; '.join(added)}")
         nb.metadata["dgkit"] = {"notes": notes}
         return nb, resources
+
+
+def _submitted(folder: Path, where: Any) -> Path:
+    return folder / "submitted" / where["student"] / where["assignment"]
 
 
 def _name(cell: Any) -> str:
@@ -178,8 +188,8 @@ class Grader(NbGraderPreprocessor):  # type: ignore[misc]
 
     def _hints(self, where: Any) -> list[str]:
         """Return a note of the hints that the student took."""
-        parts = ("submitted", where["student"], where["assignment"], f"{where['notebook']}.ipynb")
-        taken = hints.seen(Path(self.course, *parts))
+        folder = _submitted(Path(self.course), where)
+        taken = hints.seen(folder / f"{where['notebook']}.ipynb")
         shown = ", ".join(f"{name} ({level} of {hints.LEVELS})" for name, level in taken.items())
         return [f"hints taken, which cost no points: {shown}"] if taken else []
 

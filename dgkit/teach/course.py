@@ -31,6 +31,9 @@ warnings.filterwarnings("ignore", "Object of type <Submitted")
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = {course!r}
 
+# Of what students hand in, links are not collected: nbgrader itself follows them with your rights.
+c.ExchangeFactory.collect = "dgkit.teach.collect.Collect"
+
 # Submissions are run by dgkit's grader, not in a kernel: see notebooks/labs/README.md of dgkit.
 c.Autograde.sanitize_preprocessors = [
     "nbgrader.preprocessors.ClearOutput",

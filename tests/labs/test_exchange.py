@@ -93,6 +93,8 @@ for name, cells in students.items():
     (notebook,) = student(name, "FetchAssignment").glob("*.ipynb")
     write(notebook, notebook, cells)
     student(name, "Submit")
+for handed_in in (exchange / "dma101/inbound").iterdir():
+    (handed_in / "leak").symlink_to(Path("course_seed").resolve())
 api.coursedir.student_id = "*"
 instructor(api.collect(lab))
 for name in students:
@@ -146,6 +148,7 @@ def test_a_lab_is_handed_out_submitted_graded_and_explained(lab, folder):
     made = exchanged(folder, lab, {"best": right, "none": skeleton(lab), "part": wrong})
     totals = {name: round(sum(grades.values()), 2) for name, (_, grades) in made.items()}
     assert totals == {"best": 90, "none": 0, "part": edit.points}
+    assert not [leak for told, _ in made.values() for leak in Path(told).rglob("leak")]
     best, none, part = (page(told) for told, _ in made.values())
     assert "WRONG" not in best
     assert "raised NotImplementedError" in none

@@ -7,10 +7,15 @@ import shutil
 import socket
 
 import pytest
+from nbgrader.auth import Authenticator
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.exchange import ExchangeFactory
+from traitlets.config import Config
+from traitlets.config.loader import PyFileConfigLoader
 
 from dgkit.cli import main
 from dgkit.errors import Unsupported
-from dgkit.teach import course, doctor, sandbox, student_notebook
+from dgkit.teach import autograde, collect, course, doctor, sandbox, student_notebook
 
 CELL = {"cell_type": "code", "metadata": {}, "source": "1"}
 TEST = {"grade_id": "t", "grade": True, "solution": False}
@@ -109,3 +114,54 @@ def test_the_doctor_of_a_course_says_who_can_read_the_solutions(tmp_path):
 def test_the_doctor_of_a_course_sees_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert doctor._port(server.getsockname()[1]).verdict == "note"
+
+
+@pytest.fixture
+def handed_in(tmp_path):
+    """A folder that a student handed in, whose files lead out of it; a notebook to be kept."""
+    secret, folder = tmp_path / "course_seed", tmp_path / "inbound"
+    (tmp_path / "solutions").mkdir()
+    secret.write_text("secret")
+    (tmp_path / "solutions/lab").write_text("secret")
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/mine.ipynb").write_text("mine")
+    (folder / "leak").symlink_to(secret)
+    (folder / "all").symlink_to(tmp_path / "solutions")
+    os.link(secret, folder / "data/hard")
+    os.mkfifo(folder / "fifo")
+    (folder / "large").write_bytes(bytes(5000))
+    return folder
+
+
+def test_of_what_students_hand_in_only_their_own_files_are_collected(handed_in, tmp_path, caplog):
+    coursedir = CourseDirectory(max_dir_size=4)  # kB
+    with caplog.at_level("WARNING"):
+        collected = collect.Collect(coursedir=coursedir, authenticator=Authenticator())
+        collected.log.propagate = True
+        for source in (handed_in, handed_in / "all"):
+            target = tmp_path / f"submitted-{source.name}"
+            collected.do_copy(str(source), str(target))
+    files = {path for path in tmp_path.glob("submitted*/**/*") if not path.is_dir()}
+    assert files == {tmp_path / "submitted-inbound/data/mine.ipynb"}
+    assert {path.read_text() for path in files} == {"mine"}
+    for name in ("leak", "all", "data/hard", "fifo", "large"):
+        assert f"{handed_in / name} is a link, no regular file or too large" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["leak", "all", "fifo"])
+def test_a_submission_with_a_link_is_refused_before_it_is_graded(handed_in, tmp_path, name):
+    folder = tmp_path / "submitted/eve/lab1"
+    folder.mkdir(parents=True)
+    (handed_in / name).rename(folder / name)
+    config = Config(Grader={"course": str(tmp_path)})
+    with pytest.raises(ValueError, match=rf"{name} is a link or no regular file: remove it"):
+        autograde.Normalise(config=config).preprocess(
+            None, {"nbgrader": {"student": "eve", "assignment": "lab1"}}
+        )
+
+
+def test_a_new_course_collects_no_links(tmp_path):
+    course.init(tmp_path / "dma101")
+    loader = PyFileConfigLoader("nbgrader_config.py", path=str(tmp_path / "dma101"))
+    factory = ExchangeFactory(config=loader.load_config())
+    assert factory.collect is collect.Collect

@@ -127,7 +127,7 @@ ONLY = {
     "ipywidgets": {"widgets/"},
     "anywidget": {"widgets/"},
     "traitlets": {"widgets/", "teach/autograde.py"},
-    "nbgrader": {"teach/autograde.py"},
+    "nbgrader": {"teach/autograde.py", "teach/collect.py"},
     "nbformat": {"teach/autograde.py"},
     "bokeh": {"widgets/"},
     "PIL": {"widgets/"},
