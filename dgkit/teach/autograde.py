@@ -60,7 +60,7 @@ class Normalise(NbGraderPreprocessor):  # type: ignore[misc]
 
 
 def _submitted(folder: Path, where: Any) -> Path:
-    return folder / "submitted" / where["student"] / where["assignment"]
+    return folder.joinpath("submitted", where["student"], where["assignment"])
 
 
 def _name(cell: Any) -> str:
