@@ -44,19 +44,19 @@ def _text(path: str) -> str:
     return Path(path).read_text(encoding="utf-8", errors="replace")
 
 
-def provider_label(provider: str) -> str:
+def provider_label(provider: str, elsewhere: bool = False) -> str:
     """Return `hardware` for providers of a DPU, else `software DPU` and what copies.
 
     `cuda` is a software DPU: the copy engine is a GPU's, but a process uses it in place of a DPU.
     `softdoca` is also one: DOCA's interface, implemented by the CPU. `verbs` is `RDMA`: the
     device's `engine` says whether an adapter or Soft-RoCE, this machine's CPU, moves the bytes.
     The label of a device with memory in a testbed's PCI BAR says so, and each label on an emulated
-    machine.
+    machine, or of a DPU that is one elsewhere.
     """
     if provider in _HARDWARE:
         return "hardware"
     label = "RDMA" if provider == "verbs" else "software DPU" + _SOFTWARE.get(provider, "")
-    return label + ", emulated" * emulated()
+    return label + ", emulated" * (elsewhere or emulated())
 
 
 def hex_lines(data: bytes, *, offset: int = 0) -> list[str]:
@@ -84,9 +84,9 @@ def badge(text: str, *, warn: bool = False, back: str = "") -> Html:
     )
 
 
-def provider_badge(provider: str) -> Html:
+def provider_badge(provider: str, elsewhere: bool = False) -> Html:
     """Return the label of a provider, in the warning colour unless it is hardware."""
-    label = provider_label(provider)
+    label = provider_label(provider, elsewhere)
     return badge(label, warn=label != "hardware")
 
 

@@ -96,13 +96,15 @@ def _rows(session: Session, variables: dict[str, SessionRegion]) -> list[tuple[s
 
 def _plain(session: Session, rows: list[tuple[str, str]]) -> str:
     lines = [f"  {name}: {text}" for name, text in rows]
-    return "\n".join([f"{session!r} [{provider_label(session.dpu.provider)}]", *lines])
+    return "\n".join(
+        [f"{session!r} [{provider_label(session.dpu.provider, session.dpu.emulated)}]", *lines]
+    )
 
 
 def _card(session: Session, rows: list[tuple[str, str]]) -> str:
     about = session.info
     title = f"Session with DPU pid {about['dpu']['pid']}: live regions"
-    badge = provider_badge(session.dpu.provider)
+    badge = provider_badge(session.dpu.provider, session.dpu.emulated)
     return card(title, [*rows, ("address", about["address"])], badge=badge)
 
 

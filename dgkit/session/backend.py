@@ -31,11 +31,13 @@ class Backend(Protocol):
     Attributes:
         link: Connection to the agent, or to the DPU's if both sides are agents.
         provider: Name of the provider that moves the bytes.
+        emulated: The DPU is an emulated machine elsewhere.
         no_dma: Why the DPU does not reach the host's memory; None if it does.
     """
 
     link: Connection
     provider: str
+    emulated: bool
     no_dma: Unsupported | None
 
     def start(

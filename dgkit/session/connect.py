@@ -176,6 +176,7 @@ def _open(
         no_dma = _why_no_dma(welcome, welcome.provider if by_agent else mover["provider"])
         device = Device(**(_exporter(welcome.provider, mover["pci"]) if by_agent else mover))
         backend = _backend(link, device, welcome.provider if by_agent else None, timeout, no_dma)
+        backend.emulated = by_agent and welcome.emulated
         role = "host" if by_agent else "dpu"
         this = local_info(device)
         return Session(Sides(role, welcome, this, device, backend, timeout, owned, reopen))
@@ -218,6 +219,7 @@ def _open_two(dpu_address: str, host_address: str, keys: str | None, timeout: fl
         device = Device("soft")
         undo.callback(device.close)
         backend = TwoAgents(link, host_link, device, dpu.provider, timeout)
+        backend.emulated = dpu.emulated
         session = Session(Sides("neither", dpu, agent_info(host), device, backend, timeout))
         undo.pop_all()
     return session

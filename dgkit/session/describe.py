@@ -34,6 +34,7 @@ def local_info(device: Device) -> Info:
         "spinning": caps.spin_ns > 0,
         "inline_max": caps.inline_max,
         "engine": caps.engine,
+        "emulated": False,  # each label of this process says so itself
     }
 
 
@@ -43,6 +44,7 @@ def agent_info(agent: Welcome) -> Info:
         "pid": agent.pid, "machine": agent.machine, "cpus": agent.cpus,
         "provider": agent.provider, "why": agent.why, "spinning": agent.spinning,
         "inline_max": agent.inline_max, "engine": agent.engine, "max_memory": agent.max_memory,
+        "emulated": agent.emulated,
     }  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def state(link: Connection, closed: bool) -> str:
 def line(info: Info, state: str) -> str:
     """Return one line with the DPU, the processes and the side of this process."""
     dpu, host = info["dpu"], info["host"]
-    kind = _kind(dpu).removesuffix(f", {dpu['provider']}")  # the line names the provider anyway
+    kind = _kind(dpu).replace(f", {dpu['provider']}", "")  # the line names the provider anyway
     role = "neither" if info["role"] == "neither" else f"the {info['role']}"
     limits = ", for control and inspection only" if info["no_dma"] else ""
     return (
@@ -67,14 +69,10 @@ def line(info: Info, state: str) -> str:
     )
 
 
-def _label(provider: str) -> str:
+def _kind(dpu: Info) -> str:
     from ..html_cards import provider_label  # late: connect() must be quick
 
-    return provider_label(provider)
-
-
-def _kind(dpu: Info) -> str:
-    return _label(dpu["provider"]) if dpu["software"] else "DPU"
+    return provider_label(dpu["provider"], dpu["emulated"]) if dpu["software"] else "DPU"
 
 
 def html(info: Info, state: str) -> str:
@@ -91,7 +89,8 @@ def html(info: Info, state: str) -> str:
     note = f"No DMA, for control and inspection only: {info['no_dma']}." if info["no_dma"] else ""
     note = f"The session is {state}." if state else note
     rows.append(("address", info["address"]))
-    return card("dgkit session", rows, badge=provider_badge(info["dpu"]["provider"]), note=note)
+    badge = provider_badge(info["dpu"]["provider"], info["dpu"]["emulated"])
+    return card("dgkit session", rows, badge=badge, note=note)
 
 
 def machine_of(fields: Mapping[str, object]) -> Machine:

@@ -46,7 +46,7 @@ class LocalDpu:
     ) -> None:
         self.link = link
         self.device = device
-        self.provider = device.provider
+        self.provider, self.emulated = device.provider, False
         self.no_dma = no_dma
         self.service = DpuService(device, copies_inline=device.provider != "fault")
         self._timeout = timeout

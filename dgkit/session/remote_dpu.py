@@ -49,6 +49,7 @@ class RemoteDpu:
 
     _job_type = RemoteJob
     over_wire = False
+    emulated = False  # the agent's machine
 
     def __init__(self, link: Connection, device: Device, provider: str, timeout: float) -> None:
         self.link = link
@@ -81,7 +82,7 @@ class RemoteDpu:
             reply = pending.reply if pending.done and not pending.error else self._wait(pending)
         except ReplyLost:  # repeating the write is harmless
             return self.write(region, view, offset)
-        return TransferReport(reply, self.provider)
+        return TransferReport(reply, self.provider, emulated=self.emulated)
 
     def read(self, region: SessionRegion, offset: int, size: int) -> bytes:
         """Read and wait; return the bytes."""
@@ -166,7 +167,8 @@ class RemoteDpu:
         data = sent.data if sent else self._results.take(size) if view is None else b""
         job = (self.link, region.handle, offset, size, view, data)
         made = self._job_type(*job) if sent is None else SentJob(sent, self._worker, *job)
-        return SessionTransfer(self._worker, made, self.provider, self.over_wire)
+        about = self.provider, self.over_wire, self.emulated
+        return SessionTransfer(self._worker, made, *about)
 
     def _wait(self, pending: Pending) -> Any:
         """Return the reply to a request; wait as long as the agent lives and is not silent."""
@@ -182,7 +184,7 @@ class RemoteDpu:
         """Copy and wait, after the transfers with these regions that were started before."""
         self._finish_transfers(src, dst)
         moved = self._request(Move, src.handle, 0, dst.handle, 0, size)
-        return TransferReport(moved, self.provider)
+        return TransferReport(moved, self.provider, emulated=self.emulated)
 
     def digest(self, region: SessionRegion, offset: int, size: int) -> str:
         """Return the SHA-256, in hex digits, of bytes that the DPU reads; ordered like copy()."""

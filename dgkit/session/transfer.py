@@ -26,15 +26,19 @@ class TransferReport:
     `provider` is the provider that moved the bytes. `over_wire` means that this process is on
     neither side: its data crossed the control connection to the DPU, without DMA, and that was not
     timed. The report says that the bytes were moved, not that the other side is alive or has seen
-    them (see dgkit.Status).
+    them (see dgkit.Status). `emulated`: the DPU is an emulated machine elsewhere.
     """
 
-    __slots__ = ("_moved", "over_wire", "provider", "size")
+    __slots__ = ("_moved", "emulated", "over_wire", "provider", "size")
 
     def __init__(
-        self, moved: Moved | messages.Moved, provider: str, over_wire: bool = False
+        self,
+        moved: Moved | messages.Moved,
+        provider: str,
+        over_wire: bool = False,
+        emulated: bool = False,
     ) -> None:
-        self._moved = moved
+        self._moved, self.emulated = moved, emulated
         self.over_wire = over_wire
         self.size = moved.size
         self.provider = provider
@@ -76,12 +80,14 @@ class TransferReport:
         return self._moved.complete_ns - self._moved.submit_ns
 
     def __repr__(self) -> str:
+        from ..html_cards import emulated
         from ..units import plural, us  # late: connect() must be quick
 
         dma = f"DMA read {us(self.read_ns)} µs, write {us(self.write_ns)} µs"
         if self.direct:
             dma = f"DMA {self.op.name.lower()} {us(self.read_ns + self.write_ns)} µs, direct"
-        moved = f"{plural(self.size, 'byte')} by {self.provider}, {self.path}"
+        how = f"{self.provider}{', emulated' * (self.emulated or emulated())}"
+        moved = f"{plural(self.size, 'byte')} by {how}, {self.path}"
         return (
             f"<TransferReport OK, {moved}: {dma}, "
             f"in {_pieces(self.chunks)}{f'; {_OVER_WIRE}' if self.over_wire else ''}>"
@@ -100,7 +106,7 @@ class TransferReport:
             ("Last DMA", f"{self.op.name}, {self.path}, {us(self.latency_ns)} µs"),
             *([("Not by DMA", _OVER_WIRE)] if self.over_wire else []),
         ]
-        return card("Transfer", rows, badge=provider_badge(self.provider))
+        return card("Transfer", rows, badge=provider_badge(self.provider, self.emulated))
 
 
 def _pieces(count: int) -> str:
@@ -125,13 +131,18 @@ class Jobs(Protocol):
 class SessionTransfer:
     """Transfer in progress; wait for it with wait() or `await`, or poll it with done().
 
-    `over_wire` is as in TransferReport.
+    `over_wire` and `emulated` are as in TransferReport.
     """
 
     def __init__(
-        self, jobs: Jobs, job: TransferJob, provider: str, over_wire: bool = False
+        self,
+        jobs: Jobs,
+        job: TransferJob,
+        provider: str,
+        over_wire: bool = False,
+        emulated: bool = False,
     ) -> None:
-        self.size, self.over_wire = job.size, over_wire
+        self.size, self.over_wire, self.emulated = job.size, over_wire, emulated
         self._jobs, self._job, self._provider = jobs, job, provider
         self._report: TransferReport | None = None
         self._error: Exception | None = None
@@ -151,7 +162,8 @@ class SessionTransfer:
         if self._job.ended and self._report is None and self._error is None:
             try:
                 result = self._job.result()
-                self._report = TransferReport(result, self._provider, self.over_wire)
+                about = self._provider, self.over_wire, self.emulated
+                self._report = TransferReport(result, *about)
             except Exception as exc:
                 self._error = exc.with_traceback(None)
         return self._job.ended
@@ -247,7 +259,8 @@ class SessionTransfer:
             state = f"failed: {self._error}"
         else:
             state = "done" if self._report is not None else f"{100 * self.progress:.0f} % done"
-        return f"<SessionTransfer {kind} of {plural(self.size, 'byte')}, {state}>"
+        where = ", emulated" * self.emulated
+        return f"<SessionTransfer {kind} of {plural(self.size, 'byte')}{where}, {state}>"
 
     @property
     def data(self) -> bytes:

@@ -32,6 +32,7 @@ class Welcome(Message, tag=64):
     spinning: bool
     engine: str
     package: str
+    emulated: bool = False
 
 
 class Done(Message, tag=65):

@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
+SCRATCH = "test_no_measurement_changes_a_byte_of_the_region_and_its_report_names_scratch_memory"
+KERNELS = (
+    "test_a_kernel_puts_bytes_into_another_process",
+    "test_many_threads_on_one_queue_each_move_their_own_bytes",
+)
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +23,17 @@ def library(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("file", ["memory_bar", "memory_empty", "region_registration"])
-def test_memory_has_whole_pages_of_the_system(file, library):
+def test_memory_and_queues_have_whole_pages_of_the_system(library):
     """Also where the system's page is larger than the layouts' units of 4 KiB."""
     code = "import mmap, sys, pytest; assert mmap.PAGESIZE == 65536; "
     code += "sys.exit(pytest.console_main())"
+    units = ("memory_bar", "memory_empty", "region_registration", "nic")
     done = subprocess.run(
-        [sys.executable, "-c", code, "-q", TESTS / f"unit/test_{file}.py"],
+        [
+            sys.executable, "-c", code, "-q", *(TESTS / f"unit/test_{name}.py" for name in units),
+            f"{TESTS}/unit/test_session_scratch.py::{SCRATCH}[host]",
+            *(f"{TESTS}/programs/test_gpu_queue.py::{name}" for name in KERNELS),
+        ],
         env=os.environ | {"LD_PRELOAD": str(library)},
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

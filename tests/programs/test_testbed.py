@@ -434,6 +434,7 @@ def test_what_apt_says_is_in_the_error(tmp_path, monkeypatch):
 def test_kvm_is_used_only_where_it_boots_a_kernel(tmp_path, monkeypatch):
     monkeypatch.setattr(qemu.os, "access", lambda *_: True)
     monkeypatch.setattr(qemu.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(qemu, "_INTERPRETER", tmp_path / "kvm_pvm")
     for text, boots in {"echo Kernel panic": True, "echo stuck": False, "exit 1": False}.items():
         script = tmp_path / "qemu-system-x86_64"
         script.write_text(f"#!/bin/sh\n{text}\n")
@@ -441,6 +442,10 @@ def test_kvm_is_used_only_where_it_boots_a_kernel(tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         assert qemu.kvm_boots("x86_64", tmp_path / "vmlinuz") is boots
     assert not qemu.kvm_boots("aarch64", tmp_path / "vmlinuz")
+    script.write_text("#!/bin/sh\necho Kernel panic\n")
+    assert qemu.kvm_boots("x86_64", tmp_path / "vmlinuz")
+    (tmp_path / "kvm_pvm").mkdir()
+    assert not qemu.kvm_boots("x86_64", tmp_path / "vmlinuz")
 
 
 def test_what_reads_the_output_of_up_sees_its_end(machine):

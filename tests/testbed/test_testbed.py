@@ -182,6 +182,9 @@ def test_a_session_of_the_two_guests_moves_bytes_by_rdma(session):
     report = session.write(region, data)
     print(report)
     assert "without DMA" in repr(report)
+    for shown in (session, report, session.start_read(region, 64)):
+        assert "emulated" in repr(shown), shown
+    assert "RDMA, emulated" in session._repr_html_() + report._repr_html_()
     assert (report.provider, report.size) == ("verbs", 1 << 18)
     copy = session.empty(1 << 18, on="dpu")
     assert not session.copy(region, copy).over_wire

@@ -373,5 +373,6 @@ def label_of(session: Any) -> dict[str, Any]:
     """
     if session.closed:
         raise ClosedError("the session is closed")
-    provider = session.info["dpu"]["provider"]
-    return {"provider": provider, "label": provider_label(provider)}
+    dpu = session.info["dpu"]
+    provider = dpu["provider"]
+    return {"provider": provider, "label": provider_label(provider, dpu["emulated"])}

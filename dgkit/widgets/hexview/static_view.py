@@ -62,5 +62,5 @@ def bytes_html(
         )
     except DgkitError as error:
         body = f"<p>{html.escape(str(error))}</p>"
-    badge = provider_badge(region.session.dpu.provider)
+    badge = provider_badge(region.session.dpu.provider, region.session.dpu.emulated)
     return card(title, about, badge=badge, body=Html(body))

@@ -114,7 +114,7 @@ class TransferPanel(Panel):
         if self._session.closed:
             return ""
         dpu = self._session.info["dpu"]
-        label = html_cards.provider_label(dpu["provider"])
+        label = html_cards.provider_label(dpu["provider"], dpu["emulated"])
         return f"CLOCK_MONOTONIC of {dpu['machine']} ({label}, process {dpu['pid']})"
 
     def _describe_requests(self) -> list[dict[str, Any]]:
@@ -404,7 +404,11 @@ class TransferPanel(Panel):
         ]  # fmt: skip
         body = html_cards.table("Last completions, newest first", header, rows) if rows else ""
         closed = self._session.closed
-        badge = "" if closed else html_cards.provider_badge(self._session.dpu.provider)
+        badge = (
+            ""
+            if closed
+            else html_cards.provider_badge(self._session.dpu.provider, self._session.dpu.emulated)
+        )
         more = [("Live view", "run the cell"), *([] if closed else [("Clock", self._clock())])]
         note = "The session is closed." if closed else ""
         return html_cards.card(self.title, more, badge=badge, body=body, note=note)
