@@ -23,6 +23,7 @@ def library(tmp_path_factory):
     return path
 
 
+@pytest.mark.timeout(300)
 def test_memory_and_queues_have_whole_pages_of_the_system(library):
     """Also where the system's page is larger than the layouts' units of 4 KiB."""
     code = "import mmap, sys, pytest; assert mmap.PAGESIZE == 65536; "
@@ -35,6 +36,6 @@ def test_memory_and_queues_have_whole_pages_of_the_system(library):
             *(f"{TESTS}/programs/test_gpu_queue.py::{name}" for name in KERNELS),
         ],
         env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
