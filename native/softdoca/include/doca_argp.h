@@ -90,7 +90,8 @@ void doca_argp_param_set_type(struct doca_argp_param *param, enum doca_argp_type
 
 /* Registers a parameter. The library takes ownership of it, and frees it on failure. Errors:
  * INITIALIZATION if a required attribute is missing or doca_argp_init() was not called;
- * ALREADY_EXIST if one of its names is in use (-h -v -l -j and their long forms are reserved);
+ * ALREADY_EXIST if one of its names is in use (the long forms of -h -v -l -j are reserved; the
+ * short ones belong to a parameter that has them);
  * INVALID_VALUE for a name that cannot be typed or an unknown type. */
 DOCA_EXPERIMENTAL
 doca_error_t doca_argp_register_param(struct doca_argp_param *input_param);

@@ -249,8 +249,7 @@ static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
 	} names[] = {
 		{"t", NULL, DOCA_ERROR_ALREADY_EXIST},
 		{NULL, "text", DOCA_ERROR_ALREADY_EXIST},
-		{"h", NULL, DOCA_ERROR_ALREADY_EXIST},
-		{"j", NULL, DOCA_ERROR_ALREADY_EXIST},
+		{NULL, "help", DOCA_ERROR_ALREADY_EXIST},
 		{NULL, "json", DOCA_ERROR_ALREADY_EXIST},
 		{"x", "version", DOCA_ERROR_ALREADY_EXIST},
 		{"-", NULL, DOCA_ERROR_INVALID_VALUE},
@@ -270,6 +269,20 @@ static void a_name_that_is_taken_or_cannot_be_typed_is_refused(void)
 		CHECK_EQ(doca_argp_register_param(make(names[i].short_name, names[i].long_name,
 						       DOCA_ARGP_TYPE_INT, on_number)),
 			 names[i].error);
+}
+
+static void a_short_name_of_argp_is_the_programs_if_it_has_it(void)
+{
+	char out[8192];
+
+	set_up();
+	CHECK_EQ(doca_argp_register_param(make("l", "loops", DOCA_ARGP_TYPE_INT, on_number)), DOCA_SUCCESS);
+	CHECK_EQ(START("-l", "7"), DOCA_SUCCESS);
+	CHECK_EQ(config.number, 7);
+	CHECK_EQ(START("--log-level", "50"), DOCA_SUCCESS);
+	CHECK_EQ(config.calls, 0);
+	CHECK_EQ(start_apart((char *[]){"prog", "-t", "x", "--help", NULL}, out, sizeof out), 0);
+	CHECK(strstr(out, "    --log-level") && !strstr(out, "-l, --log-level") && strstr(out, "-l, --loops"));
 }
 
 static struct doca_argp_param *registered, *loose;
@@ -381,6 +394,7 @@ int main(int argc, char **argv)
 		TEST(a_parameter_that_lacks_something_is_not_registered),
 		TEST(a_name_that_is_taken_or_cannot_be_typed_is_refused),
 		TEST(calls_inside_a_callback_change_nothing),
+		TEST(a_short_name_of_argp_is_the_programs_if_it_has_it),
 		TEST(calls_out_of_order_give_errors),
 		TEST(what_is_no_parameter_is_never_touched),
 	};

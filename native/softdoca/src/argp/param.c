@@ -39,12 +39,12 @@ static bool named(const struct flag *f, const char *text, size_t n, bool is_long
 
 const struct flag *argp_flag(const char *text, size_t n, bool is_long)
 {
-	for (int i = 0; i < N_OWN; i++)
-		if (named(&argp_own[i], text, n, is_long))
-			return &argp_own[i];
 	for (struct doca_argp_param *p = argp.params; p; p = p->next)
 		if (named(&p->flag, text, n, is_long))
 			return &p->flag;
+	for (int i = 0; i < N_OWN; i++)
+		if (named(&argp_own[i], text, n, is_long))
+			return &argp_own[i];
 	return NULL;
 }
 
@@ -134,14 +134,16 @@ static doca_error_t check_name(const char *name, bool is_long)
 		return DOCA_SUCCESS;
 	if (!typable(name, is_long))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "'%s' cannot be a parameter's name", name);
-	if (argp_flag(name, strlen(name), is_long))
+	const struct flag *found = argp_flag(name, strlen(name), is_long);
+	if (found && (is_long || argp_param_of(found)))
 		return REFUSE(DOCA_ERROR_ALREADY_EXIST, "parameter %s%s already exists",
 			      is_long ? "--" : "-", name);
 	return DOCA_SUCCESS;
 }
 
 /* DOCA API reference, ARGP: INITIALIZATION if the description, the callback, the type or both names
- * are missing. ALREADY_EXIST for a name in use, including argp's own names: guess. */
+ * are missing. ALREADY_EXIST for a name in use, including argp's own long names: guess. A short name of
+ * argp's is taken from it: annali07/doca_dma_2024 has a -l of its own. */
 static doca_error_t check(const struct doca_argp_param *p)
 {
 	const struct flag *f = &p->flag;

@@ -30,9 +30,12 @@ static int names(char *out, size_t cap, const struct flag *f)
 					       [DOCA_ARGP_TYPE_INT] = " <number>",
 					       [DOCA_ARGP_TYPE_BOOLEAN] = "",
 					       [DOCA_ARGP_TYPE_JSON_OBJ] = " (JSON only)"};
-	int n = snprintf(out, cap, "  %s%s%s%s%s%s%s", f->short_name ? "-" : "    ",
-			 f->short_name ? f->short_name : "",
-			 f->short_name && f->long_name ? ", " : "", f->long_name ? "--" : "",
+	/* A parameter of the program may have taken it from a flag of argp. */
+	const char *name = f->short_name && argp_flag(f->short_name, strlen(f->short_name), false) == f
+				   ? f->short_name
+				   : NULL;
+	int n = snprintf(out, cap, "  %s%s%s%s%s%s%s", name ? "-" : "    ", name ? name : "",
+			 name && f->long_name ? ", " : "", f->long_name ? "--" : "",
 			 f->long_name ? f->long_name : "", f->arguments ? " " : "",
 			 f->arguments ? f->arguments : argument[f->type]);
 	return n < 0 ? 0 : n;
