@@ -33,6 +33,7 @@ SUITE = [f"test_conformance_{part}" for part in ("atomic", "copy", "queue", "reg
 OVER_VERBS = "DG_ONLY_PROVIDER=verbs DG_NO_SKIP=1"
 HOST, DPU = "10.9.0.1", "10.9.0.2"
 PROGRAM = {"host": f"{NATIVE}/far_pair", "dpu": "/run/share/far_pair"}
+FAR_RDMA = f"{NATIVE}/far_rdma"
 NATIVE_S = 240  # for a native test in a guest
 
 pytestmark = pytest.mark.timeout(400)
@@ -329,6 +330,13 @@ def test_a_device_and_a_session_work_on_the_host(bed):
     script = ROOT / "tests/testbed/in_guest.py"
     fake_cuda = f"LD_LIBRARY_PATH={NATIVE}/fake_cuda"
     passes(bed, "host", ["env", fake_cuda, sys.executable, "-u", "-B", script], seconds=480)
+
+
+def test_doca_rdma_reaches_the_other_machine_and_notices_that_it_died(bed):
+    """The host guest's process kills itself at the end."""
+    passes(bed, "host", f"LD_LIBRARY_PATH={NATIVE}/fake_cuda {FAR_RDMA} alone")
+    with meanwhile(bed, "host", f"{FAR_RDMA} serve 7004; test $? -eq 137"):
+        passes(bed, "dpu", f"LD_LIBRARY_PATH=/run/share ./far_rdma join {HOST} 7004")
 
 
 def test_queue_pairs_are_connected_by_hand_to_pyverbs_and_to_another_process(bed):

@@ -9,6 +9,7 @@
  *   engine.c   DMA tasks through dgkit's provider; mmap_advise.c cache invalidation; clock.c clocks
  *   sync_event.c  events, a value that processes share; sync_task.c their tasks
  *   gpu.c      GPUs and their memory; umem.c rings in it; nic.c the software NIC; ibv.c libibverbs
+ *   adapter.c  RDMA adapters, by the libibverbs of the machine
  *   ../dma     DMA contexts; ../comch channels; ../argp command lines
  *   ../verbs   queue pairs; ../gpunetio their export to device code; ../ibverbs libibverbs.so.1
  *
@@ -132,6 +133,7 @@ enum softdoca_cap {
 	CAP_FROM_EXPORT_PCI = 4,
 	CAP_COMCH_CLIENT = 8,
 	CAP_COMCH_SERVER = 16,
+	CAP_ADAPTER = 32, /* an RDMA adapter of this machine; not a word of SOFTDOCA_DEVICES */
 };
 
 /* Attributes of a function or a representor. */
@@ -167,6 +169,7 @@ struct doca_dev {
 	atomic_uint users; /* maps and contexts that use it: closing returns IN_USE */
 	struct ibv_pd *pd; /* for doca_rdma_bridge_get_dev_pd(), may be freed by the program */
 	bool owns_pd;
+	struct adapter *adapter; /* opened when first used; NULL until then, and without CAP_ADAPTER */
 	struct doca_dev *next;
 };
 
@@ -179,6 +182,14 @@ struct doca_dev_rep {
 /* dev.c: returns dev->gpu, opened if necessary: the GPU with this UUID, or the first GPU if uuid is
  * NULL. Logs and returns NULL if there is no GPU. */
 SOFTDOCA_INTERNAL dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid);
+
+/* Whether its RDMA is that of an adapter, not of the software NIC. */
+static inline bool dev_is_adapter(const struct doca_dev *dev)
+{
+	return dev->info.f.caps & CAP_ADAPTER;
+}
+/* Stores the adapter of such a device, opened if necessary. Errors: those of softdoca_failed(). */
+SOFTDOCA_INTERNAL doca_error_t softdoca_dev_adapter(struct doca_dev *dev, struct adapter **out);
 
 /* Sets dev->pd unless pd is NULL, and whether the device frees it with its context. Returns dev->pd. */
 struct ibv_pd *softdoca_dev_pd(struct doca_dev *dev, struct ibv_pd *pd, bool owned);
@@ -221,11 +232,11 @@ struct doca_mmap {
 	size_t mapped; /* bytes of a udmabuf mapped at `window` */
 	void *window;
 	dg_memory gpu; /* GPU memory of this process; the map owns its fd */
-	uint32_t key; /* of a map from an export for RDMA: its rkey, of the software NIC with this GID */
+	uint32_t key; /* of a map from an export for RDMA: its rkey, of the NIC with this GID */
 	uint8_t gid[16];
 	uint32_t n_attached, max_attached;
 	struct attachment attached[MMAP_DEVS_MAX];
-	struct ibv_mr *mr; /* its key for the software NIC; NULL until an array of buffers needs it */
+	struct ibv_mr *mr; /* its key for the NIC of its first device; NULL until one is needed */
 	struct doca_mmap *next_keyed; /* in the list of maps with keys */
 	atomic_uint bufs; /* buffers in use that point into it */
 	union doca_data user_data;
@@ -238,12 +249,12 @@ struct doca_mmap {
 /* Returns the attachment of a started map for this device, or NULL. */
 SOFTDOCA_INTERNAL struct attachment *softdoca_mmap_attachment(const struct doca_mmap *m,
 							      const struct doca_dev *dev);
-/* mmap_key.c: stores the key, lkey and rkey, of a started map for the software NIC: that of its first
- * device, in this device's protection domain and with the rights of the map's permissions. It lasts
+/* mmap_key.c: stores the key, for local use, of a started map for the NIC of its first device: the software
+ * NIC, or the adapter. It is in the device's protection domain, with the rights of the map's permissions. It lasts
  * until the map is stopped. Of a map from an export for RDMA: its rkey in the exporter's NIC. Errors:
  * BAD_STATE, NOT_SUPPORTED, DRIVER, NO_MEMORY. */
 SOFTDOCA_INTERNAL doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key);
-/* The same for the exporter, and the GID of its NIC. */
+/* The same for peers, and the GID of the NIC. */
 doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_t gid[16]);
 /* Returns the map with this key, NULL if there is none. A map stays started until it is let go; a
  * thread holds one map at a time. */

@@ -341,6 +341,12 @@ struct gid_text dg_verbs_gid_text(const uint8_t *gid);
 
 /* verbs_qp.c: queue pairs that are connected by hand. */
 extern const struct dg_qp_ops dg_verbs_qp_ops;
+/* The steps of such a queue pair, for other users of a port. init: chooses out->psn, and enters the
+ * state INIT. `flags`: what the peer may do. connect: checks the port and the peer, and enters RTS.
+ * `own`: of dg_verbs_port_address() and init. */
+int dg_verbs_qp_init(const struct verbs *d, struct ibv_qp *qp, unsigned flags, dg_qp_address *out);
+int dg_verbs_qp_connect(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own,
+			const dg_qp_address *to);
 /* Returns the key of a local region that dg_qp_check() has registered. */
 uint32_t dg_verbs_qp_lkey(struct verbs_qp *qp, uint32_t region);
 /* Ends the queue pair: afterwards, no posted work request moves a byte of this process. */

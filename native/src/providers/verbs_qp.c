@@ -18,28 +18,32 @@
 
 enum {
 	BITS_24 = 0xffffff,
-	RNR_TIMER = 12, /* 0.64 ms; no operation here needs a receive request */
+	RNR_TIMER = 12, /* 0.64 ms: when a message that finds no receive request is sent again */
 	HOPS = 64,
 };
 
-static int modify(const struct verbs *d, struct verbs_qp *qp, struct ibv_qp_attr *attr, int mask,
+static int modify(const struct verbs *d, struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  const char *state)
 {
-	int rc = dg_verbs.ibv_modify_qp(qp->qp, attr, mask | IBV_QP_STATE);
+	int rc = dg_verbs.ibv_modify_qp(qp, attr, mask | IBV_QP_STATE);
 	if (!rc)
 		return 0;
 	rc = rc > 0 ? rc : errno;
-	return dg_fail(rc, "queue pair %u of %s cannot enter the state %s: %s", qp->qp->qp_num,
-		       d->name, state, strerror(rc));
+	return dg_fail(rc, "queue pair %u of %s cannot enter the state %s: %s", qp->qp_num, d->name,
+		       state, strerror(rc));
 }
 
-static int to_init(const struct verbs *d, struct verbs_qp *qp)
+int dg_verbs_qp_init(const struct verbs *d, struct ibv_qp *qp, unsigned flags, dg_qp_address *out)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
-		.qp_access_flags = dg_verbs_remote_flags(d, DG_ACCESS_READ | DG_ACCESS_WRITE),
+		.qp_access_flags = flags,
 		.port_num = d->port,
 	};
+	if (getrandom(&out->psn, sizeof out->psn, 0) != sizeof out->psn)
+		return dg_fail_errno("cannot get a random number for the first packet");
+	out->psn &= BITS_24;
+	out->qpn = qp->qp_num;
 	return modify(d, qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT");
 }
 
@@ -54,9 +58,9 @@ static int unreachable(const struct verbs *d, const dg_qp_address *to, int rc)
 		       dg_verbs_gid_text(to->gid).text, d->name, strerror(-rc));
 }
 
-static int to_rtr(const struct verbs *d, struct verbs_qp *qp, const dg_qp_address *to)
+static int to_rtr(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own,
+		  const dg_qp_address *to)
 {
-	const dg_qp_address *own = &qp->core->address;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = __builtin_ctz(to->mtu) - 7, /* enum ibv_mtu: 256 is 1 */
@@ -79,11 +83,11 @@ static int to_rtr(const struct verbs *d, struct verbs_qp *qp, const dg_qp_addres
 	return rc ? unreachable(d, to, rc) : 0;
 }
 
-static int to_rts(const struct verbs *d, struct verbs_qp *qp, uint32_t max_reads)
+static int to_rts(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own, uint32_t max_reads)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
-		.sq_psn = qp->core->address.psn,
+		.sq_psn = own->psn,
 		.timeout = d->ack_timeout,
 		.retry_cnt = VERBS_RETRIES,
 		.rnr_retry = 7,
@@ -95,21 +99,31 @@ static int to_rts(const struct verbs *d, struct verbs_qp *qp, uint32_t max_reads
 		      "RTS (ready to send)");
 }
 
+int dg_verbs_qp_connect(const struct verbs *d, struct ibv_qp *qp, const dg_qp_address *own,
+			const dg_qp_address *to)
+{
+	TRY(dg_verbs_check_port(d));
+	TRY(dg_verbs_check_peer(d, own, to));
+	TRY(to_rtr(d, qp, own, to));
+	return to_rts(d, qp, own, to->max_reads);
+}
+
 static int connect_entered(const struct verbs *d, struct verbs_qp *qp, const dg_qp_address *to)
 {
 	if (qp->connected)
 		return dg_fail(EINVAL, "queue pair %u is connected to queue pair %u: make another one",
 			       qp->core->address.qpn, qp->peer);
+	const dg_qp_address *own = &qp->core->address;
 	int rc = dg_verbs_check_port(d);
 	if (!rc)
-		rc = dg_verbs_check_peer(d, &qp->core->address, to);
+		rc = dg_verbs_check_peer(d, own, to);
 	if (!rc)
-		rc = to_rtr(d, qp, to);
+		rc = to_rtr(d, qp->qp, own, to);
 	if (rc)
 		return rc;
 	qp->peer = to->qpn;
 	qp->connected = true;
-	rc = to_rts(d, qp, to->max_reads);
+	rc = to_rts(d, qp->qp, own, to->max_reads);
 	if (rc)
 		atomic_store(&qp->core->broken, 1);
 	return rc;
@@ -278,11 +292,8 @@ static int make(const struct verbs *d, struct verbs_qp *qp, dg_qp_address *out)
 	if (!qp->qp)
 		return dg_fail_errno("%s has no more queue pairs", d->name);
 	qp->max_inline = attr.cap.max_inline_data;
-	if (getrandom(&out->psn, sizeof out->psn, 0) != sizeof out->psn)
-		return dg_fail_errno("cannot get a random number for the first packet");
-	out->psn &= BITS_24;
-	out->qpn = qp->qp->qp_num;
-	return to_init(d, qp);
+	return dg_verbs_qp_init(d, qp->qp, dg_verbs_remote_flags(d, DG_ACCESS_READ | DG_ACCESS_WRITE),
+				out);
 }
 
 static int open_qp(struct dg_device *dev, struct dg_pipe *p, struct dg_qp *core)

@@ -79,12 +79,13 @@ UNUSED static void on_disconnect(struct doca_rdma_connection *c, union doca_data
 	s->disconnected++;
 }
 
-UNUSED static void side_make(struct side *s, uint32_t permissions, uint16_t connections)
+UNUSED static void side_make_on(struct side *s, struct doca_dev *dev, uint32_t permissions,
+				uint16_t connections)
 {
 	union doca_data data = {.ptr = s};
 
 	memset(s, 0, sizeof *s);
-	s->dev = a_dev();
+	s->dev = dev;
 	s->bytes = pages(SIDE_BYTES);
 	s->map = a_started_map(s->dev, s->bytes, SIDE_BYTES, permissions);
 	s->inv = an_inventory(256);
@@ -112,6 +113,11 @@ UNUSED static void side_make(struct side *s, uint32_t permissions, uint16_t conn
 		s->rdma, on_remote_net_sync_event_notify_add, on_remote_net_sync_event_notify_add_error, SIDE_TASKS));
 	OK(doca_ctx_set_user_data(s->ctx, data));
 	OK(doca_pe_connect_ctx(s->pe, s->ctx));
+}
+
+UNUSED static void side_make(struct side *s, uint32_t permissions, uint16_t connections)
+{
+	side_make_on(s, a_dev(), permissions, connections);
 }
 
 UNUSED static struct doca_rdma_connection *offer_connection(struct side *s, struct side_offer *o)

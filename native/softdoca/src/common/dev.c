@@ -93,6 +93,7 @@ doca_error_t doca_devinfo_create_list(struct doca_devinfo ***dev_list, uint32_t 
 	if (!dev_list || !nb_devs)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "dev_list or nb_devs is NULL");
 	TRY(softdoca_functions(&all));
+	softdoca_list_adapters(&all);
 	for (uint32_t i = 0; i < all.n; i++)
 		if (all.f[i].side & all.side)
 			indices[n++] = i;
@@ -160,7 +161,7 @@ doca_error_t doca_devinfo_rep_destroy_list(struct doca_devinfo_rep **dev_list_re
 static bool same_function(const struct function *a, const struct function *b)
 {
 	return a->side == b->side && a->type == b->type && a->sf_index == b->sf_index &&
-	       !strcmp(a->pci, b->pci);
+	       a->caps == b->caps && !strcmp(a->pci, b->pci);
 }
 
 /* Opens the provider soft, with the provider fault on top if SOFTDOCA_FAULTS has rules. */
@@ -225,7 +226,10 @@ static doca_error_t dev_end(struct doca_dev *dev)
 	if (rc)
 		return softdoca_failed(__func__, rc);
 	dev->gpu = NULL;
-	rc = dg_device_close(dev->engine, CLOSE_NS);
+	rc = dev->adapter ? adapter_close(dev->adapter) : 0;
+	dev->adapter = NULL;
+	if (!rc)
+		rc = dg_device_close(dev->engine, CLOSE_NS);
 	if (rc)
 		return softdoca_failed(__func__, rc);
 	if (dev->owns_pd) {
@@ -289,6 +293,15 @@ dg_device *softdoca_dev_gpu(struct doca_dev *dev, const uint8_t *uuid)
 	dg_device *gpu = dev->gpu;
 	pthread_mutex_unlock(&lock);
 	return gpu;
+}
+
+doca_error_t softdoca_dev_adapter(struct doca_dev *dev, struct adapter **out)
+{
+	lock_devices();
+	const int rc = dev->adapter ? 0 : adapter_open(dev->info.f.ibdev, &dev->adapter);
+	*out = dev->adapter;
+	pthread_mutex_unlock(&lock);
+	return rc ? softdoca_failed(__func__, rc) : DOCA_SUCCESS;
 }
 
 struct ibv_pd *softdoca_dev_pd(struct doca_dev *dev, struct ibv_pd *pd, bool owned)

@@ -21,6 +21,11 @@ struct functions {
 /* Reads SOFTDOCA_SIDE and SOFTDOCA_DEVICES. Errors: BAD_CONFIG, with the reason and its place in
  * the log. */
 doca_error_t softdoca_functions(struct functions *out);
+/* adapter.c: appends the RDMA adapters whose names no function has. */
+void softdoca_list_adapters(struct functions *all);
+/* Opens the adapter with this name, and closes it. Errors: those of dg_device_open(). */
+int adapter_open(const char *name, struct adapter **out);
+int adapter_close(struct adapter *a);
 /* Converts "0000:03:00.0" or "03:00.0" to "0000:03:00.0"; returns false for another format. */
 bool softdoca_pci_parse(const char *text, char out[DOCA_DEVINFO_PCI_ADDR_SIZE]);
 /* Reads SOFTDOCA_FAULTS. Returns the number of rules, or -1 with the reason in the log. */

@@ -68,6 +68,9 @@ doca_error_t doca_devinfo_get_pci_addr_str(const struct doca_devinfo *devinfo, c
 static doca_error_t copy_address(const char *func, const struct function *f, const uint8_t *from,
 				 uint32_t n, uint8_t *out, uint32_t size)
 {
+	if (f && f->caps & CAP_ADAPTER)
+		return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED,
+				  "the addresses of %s are those of its interface, %s", f->ibdev, f->iface);
 	if (!f || !out || size < n)
 		return REFUSE_FOR(
 			func, DOCA_ERROR_INVALID_VALUE,

@@ -21,8 +21,9 @@ struct export_header {
 	uint16_t version, length; /* length: total */
 	uint32_t checksum; /* FNV-1a over `length` bytes, with this field set to 0 */
 	uint8_t kind, backing;
-	uint8_t reserved[2];
-	uint32_t key; /* of EXPORT_RDMA: its rkey, and the software NIC that has it */
+	uint8_t adapter; /* 1: the key is an RDMA adapter's, and dgkit's descriptor is left out */
+	uint8_t reserved;
+	uint32_t key; /* of EXPORT_RDMA: its rkey, and the NIC that has it */
 	uint64_t addr, size; /* in the exporter */
 	uint8_t gid[16];
 };
@@ -93,6 +94,7 @@ static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_
 		.version = EXPORT_VERSION,
 		.kind = (uint8_t)kind,
 		.backing = (uint8_t)m->backing,
+		.adapter = dev_is_adapter(a->dev),
 		.addr = (uint64_t)(uintptr_t)m->addr,
 		.size = m->len,
 	};
@@ -103,8 +105,9 @@ static doca_error_t make(struct doca_mmap *m, struct attachment *a, enum export_
 	if (kind == EXPORT_RDMA) {
 		TRY(softdoca_mmap_remote_key(m, &h.key, h.gid));
 	}
-	int len = dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
-				   sizeof bytes - sizeof h);
+	int len = h.adapter ? 0
+			    : dg_region_export(r, exported_access(m->permissions, kind), bytes + sizeof h,
+					       sizeof bytes - sizeof h);
 	if (len < 0)
 		return export_failed(len, func);
 	h.length = (uint16_t)(sizeof h + (size_t)len);
@@ -131,6 +134,11 @@ static doca_error_t may_export(const struct doca_mmap *m, const struct doca_dev 
 		return REFUSE(DOCA_ERROR_NOT_FOUND, "the map does not have %s", dev->info.f.pci);
 	if (kind == EXPORT_PCI && !(dev->info.f.caps & CAP_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot export", dev->info.f.pci);
+	const struct doca_dev *first = m->attached[0].dev;
+	if (kind == EXPORT_RDMA && dev != first && (dev_is_adapter(dev) || dev_is_adapter(first)))
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "the map's key is for its first device, %s, which is not %s",
+			      first->info.f.ibdev, dev->info.f.ibdev);
 	if (!exported_access(m->permissions, kind))
 		return REFUSE(DOCA_ERROR_NOT_PERMITTED,
 			      "permissions %#x give %s peers no access: add one for them",
@@ -202,7 +210,7 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 	if (h->version != EXPORT_VERSION)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor has version %u, not %u",
 			      h->version, EXPORT_VERSION);
-	if (h->length > len || h->length <= sizeof *h || h->length > EXPORT_DESC_MAX)
+	if (h->length > len || h->length < sizeof *h + !h->adapter || h->length > EXPORT_DESC_MAX)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "a truncated or altered descriptor: its length is %u, %zu bytes were "
 			      "passed",
@@ -210,7 +218,8 @@ static doca_error_t parse(const uint8_t *bytes, size_t len, struct parsed *out)
 	if (checksum_of(bytes, h->length) != h->checksum)
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "an altered descriptor: its checksum does not match");
-	if (h->kind >= EXPORT_KINDS || (h->backing != BACKING_HOST && h->backing != BACKING_GPU))
+	if (h->kind >= EXPORT_KINDS || h->adapter > (h->kind == EXPORT_RDMA) ||
+	    (h->backing != BACKING_HOST && h->backing != BACKING_GPU))
 		return REFUSE(DOCA_ERROR_INVALID_VALUE,
 			      "the descriptor has the unknown kind %u or memory %u", h->kind,
 			      h->backing);
@@ -258,6 +267,10 @@ static doca_error_t describe(struct doca_mmap *m, const struct parsed *p, dg_reg
 static doca_error_t import(struct doca_mmap *m, const struct parsed *p, struct doca_dev *dev)
 {
 	struct attachment *a = &m->attached[0];
+	if (p->h.adapter) {
+		set_place(m, &p->h);
+		return DOCA_SUCCESS;
+	}
 	const bool gpu = p->h.backing == BACKING_GPU;
 	dg_device *engine = gpu ? softdoca_dev_gpu(dev, NULL) : dev->engine;
 	if (!engine)
@@ -316,5 +329,9 @@ doca_error_t doca_mmap_create_from_export(const union doca_data *user_data, cons
 	if (p.h.kind == EXPORT_PCI && !(dev->info.f.caps & CAP_FROM_EXPORT_PCI))
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s cannot use an export for PCI",
 			      dev->info.f.pci);
+	if (p.h.adapter != dev_is_adapter(dev)) /* guess */
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "the descriptor is for %s, and %s is not one",
+			      p.h.adapter ? "an RDMA adapter" : "a function of softdoca",
+			      dev->info.f.ibdev);
 	return create(&p, dev, user_data, mmap);
 }

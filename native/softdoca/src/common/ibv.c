@@ -344,6 +344,9 @@ doca_error_t doca_rdma_bridge_get_dev_pd(struct doca_dev *dev, struct ibv_pd **p
 {
 	CHECK_DEV(dev);
 	CHECK_OUT(pd);
+	if (dev_is_adapter(dev))
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
+			      "%s is an RDMA adapter: its protection domain is not lent", dev->info.f.ibdev);
 	struct ibv_pd *found = softdoca_dev_pd(dev, NULL, false);
 	if (!nic_pd(found)) {
 		found = pd_new(dev->info.f.ibdev);

@@ -49,6 +49,12 @@ void dmabuf_drop(struct doca_mmap *m);
 /* mmap_key.c: closes the key, if there is one. What is posted with it later fails. */
 void mmap_key_drop(struct doca_mmap *m);
 
+/* adapter.c: the same for the key of an adapter. make: registers the map's memory, with flags of
+ * ibv_reg_mr(). gid: stores the GID of the adapter's port. */
+doca_error_t adapter_key_make(struct doca_mmap *m, unsigned flags);
+void adapter_key_drop(struct doca_mmap *m);
+doca_error_t adapter_gid(struct doca_dev *dev, uint8_t gid[16]);
+
 /* export.c: converts a failure of dgkit to one of the errors that DOCA Mmap lists for exports and
  * imports. */
 doca_error_t export_failed(int rc, const char *func);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Keys of memory maps for the software NIC, by which the entries that a kernel posts name
- * memory. */
+/* Keys of memory maps, by which entries name memory to the software NIC or to an adapter (adapter.c). */
 #include <errno.h>
 #include <string.h>
 
@@ -37,6 +36,8 @@ static void __attribute__((constructor)) watch_forks(void)
 static doca_error_t make(struct doca_mmap *m)
 {
 	struct ibv_pd *pd;
+	if (dev_is_adapter(m->attached[0].dev))
+		return adapter_key_make(m, ibv_access(m->permissions));
 	TRY(doca_rdma_bridge_get_dev_pd(m->attached[0].dev, &pd));
 	m->mr = softdoca_ibv_reg(pd, m->base ? m->base : m->addr, m->len, (uintptr_t)m->addr,
 				 ibv_access(m->permissions));
@@ -70,7 +71,7 @@ doca_error_t softdoca_mmap_key(struct doca_mmap *m, uint32_t *key)
 		return key_of(m, key);
 	if (!m->key)
 		return REFUSE(DOCA_ERROR_NOT_SUPPORTED,
-			      "the map is from an export for PCI: the software NIC has no key for it");
+			      "the map is from an export for PCI: the NIC has no key for it");
 	*key = m->key;
 	return DOCA_SUCCESS;
 }
@@ -79,6 +80,9 @@ doca_error_t softdoca_mmap_remote_key(struct doca_mmap *m, uint32_t *key, uint8_
 {
 	union ibv_gid found;
 	TRY(key_of(m, key));
+	*key = m->mr->rkey;
+	if (dev_is_adapter(m->attached[0].dev))
+		return adapter_gid(m->attached[0].dev, gid);
 	if (softdoca_ibv_gid(m->mr->context, &found))
 		return REFUSE(DOCA_ERROR_DRIVER, "the software NIC has no GID");
 	memcpy(gid, found.raw, sizeof found.raw);
@@ -106,6 +110,11 @@ void mmap_key_drop(struct doca_mmap *m)
 	struct doca_mmap **at = &keyed;
 	if (!m->mr)
 		return;
+	if (dev_is_adapter(m->attached[0].dev)) {
+		adapter_key_drop(m);
+		m->mr = NULL;
+		return;
+	}
 	pthread_mutex_lock(&lock);
 	while (*at != m)
 		at = &(*at)->next_keyed;

@@ -415,6 +415,9 @@ static void close_files(struct port *p)
 
 static doca_error_t open_port(struct doca_dev *dev, struct port **out)
 {
+	if (dev_is_adapter(dev))
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "%s is an RDMA adapter, without Ethernet queues",
+			      dev->info.f.ibdev);
 	struct port *p = calloc(1, sizeof *p);
 	if (!p)
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for a port");

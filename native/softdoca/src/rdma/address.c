@@ -211,6 +211,14 @@ static void call_again(struct doca_rdma *r)
 	}
 }
 
+static doca_error_t check_way(const struct doca_rdma *r, const char *func)
+{
+	if (!dev_is_adapter(r->ctx.dev))
+		return DOCA_SUCCESS;
+	return REFUSE_FOR(func, DOCA_ERROR_NOT_SUPPORTED, "%s connects by the bytes of doca_rdma_export() only",
+			  r->ctx.dev->info.f.ibdev);
+}
+
 static doca_error_t connect_to(struct doca_rdma *r, const struct doca_rdma_addr *a, union doca_data data)
 {
 	struct doca_rdma_connection *c;
@@ -236,6 +244,7 @@ doca_error_t doca_rdma_connect_to_addr(struct doca_rdma *rdma, struct doca_rdma_
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
 	CHECK_OBJECT(addr, OBJECT_RDMA_ADDR, "an RDMA address");
+	TRY(check_way(rdma, __func__));
 	if (!rdma->ctx.pe)
 		return REFUSE(DOCA_ERROR_BAD_STATE, "the context has no progress engine");
 	RETURN_INSIDE(rdma->ctx.pe, connect_to(rdma, addr, connection_user_data));
@@ -316,6 +325,7 @@ static doca_error_t with_port(struct doca_rdma *rdma, uint16_t port,
 			      doca_error_t (*what)(struct doca_rdma *, uint16_t))
 {
 	CHECK_OBJECT(rdma, OBJECT_RDMA, "an RDMA context");
+	TRY(check_way(rdma, "doca_rdma_start_listen_to_port"));
 	RETURN_INSIDE(rdma->ctx.pe, what(rdma, port));
 }
 

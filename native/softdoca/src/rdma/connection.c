@@ -5,14 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nic_wqe.h"
 #include "rdma.h"
 
 #define BLOB_MAGIC   0x414d445254464f53ull /* "SOFTRDMA" */
-#define BLOB_VERSION 1u
+#define BLOB_VERSION 2u
 #define CHECK_CONNECTION(c) CHECK_OBJECT(c, OBJECT_RDMA_CONNECTION, "an RDMA connection")
 
-_Static_assert(sizeof(struct rdma_blob) == 40, "no padding");
+_Static_assert(sizeof(struct rdma_blob) == 72, "no padding");
 
 /* ---- blobs ---- */
 
@@ -46,79 +45,19 @@ doca_error_t rdma_blob_parse(const void *bytes, size_t size, struct rdma_blob *o
 
 /* ---- creation ---- */
 
-static bool allocate(struct doca_rdma_connection *c)
-{
-	c->send.n = power_of_two(c->rdma->send_size);
-	c->receive.n = power_of_two(c->rdma->receive_size);
-	c->send.n_blocks = c->send.n < DG_NIC_ENTRIES_MAX ? 2 * c->send.n : c->send.n;
-	const size_t sends = (size_t)c->send.n_blocks * WQE_BLOCK,
-		     receives = (size_t)c->receive.n * RDMA_LIST_MAX * WQE_SEGMENT;
-	c->memory = aligned_alloc(WQE_BLOCK, (sends + receives + WQE_BLOCK - 1) / WQE_BLOCK * WQE_BLOCK);
-	c->send.tasks = calloc(c->send.n, sizeof *c->send.tasks);
-	c->receive.tasks = calloc(c->receive.n, sizeof *c->receive.tasks);
-	if (!c->memory || !c->send.tasks || !c->receive.tasks)
-		return false;
-	c->send.entries = c->memory;
-	c->receive.entries = c->memory + sends;
-	return true;
-}
-
-uint32_t rdma_peer_rights(const struct doca_rdma *r)
-{
-	const uint32_t permissions = r->permissions;
-	return DG_NIC_LOCAL_WRITE |
-	       (permissions & DOCA_ACCESS_FLAG_RDMA_WRITE ? DG_NIC_REMOTE_WRITE : 0) |
-	       (permissions & DOCA_ACCESS_FLAG_RDMA_READ ? DG_NIC_REMOTE_READ : 0) |
-	       (permissions & DOCA_ACCESS_FLAG_RDMA_ATOMIC ? DG_NIC_REMOTE_ATOMIC : 0);
-}
-
-static int open_pair(struct doca_rdma_connection *c)
-{
-	const struct doca_rdma *r = c->rdma;
-	const dg_nic_qp_config cfg = {
-		.send_ring = c->send.entries,
-		.receive_ring = c->receive.entries,
-		.send_entries = c->send.n_blocks,
-		.receive_entries = c->receive.n,
-		.receive_sges = RDMA_LIST_MAX,
-		.doorbell_mode = DG_NIC_PROXY,
-		.record = c->record,
-		.doorbell = &c->doorbell,
-		.send_cq = r->cq,
-		.receive_cq = r->cq,
-		.pd = r->pd->v.handle,
-	};
-	int rc = softdoca_nic.qp_open(r->nic, &cfg, &c->qp);
-	if (!rc)
-		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_INIT, NULL, rdma_peer_rights(r));
-	return rc;
-}
-
-/* Gives a connection its queue pair. */
+/* Gives a connection its rings and its queue pair. */
 static int take_pair(struct doca_rdma_connection *c)
 {
-	struct rdma_gpu *gpu = &c->rdma->gpu;
-	dg_nic_qp_info info;
-	int rc = 0;
-	if (gpu->structure) {
-		c->id = gpu->used++;
-		c->qp = gpu->queues[c->id].qp;
-	} else {
-		rc = allocate(c) ? open_pair(c) : -ENOMEM;
-	}
-	if (!rc)
-		rc = softdoca_nic.qp_info_get(c->qp, &info);
-	if (!rc)
-		c->qpn = info.qpn;
-	return rc;
-}
-
-static void make_blob(struct doca_rdma_connection *c)
-{
+	const struct doca_rdma *r = c->rdma;
 	c->blob = (struct rdma_blob){.magic = BLOB_MAGIC, .version = BLOB_VERSION};
-	memcpy(c->blob.address.gid, c->rdma->gid, sizeof c->rdma->gid);
-	c->blob.address.qpn = c->qpn;
+	c->blob.adapter = dev_is_adapter(r->ctx.dev);
+	c->send.n = power_of_two(r->send_size);
+	c->receive.n = power_of_two(r->receive_size);
+	c->send.tasks = calloc(c->send.n, sizeof *c->send.tasks);
+	c->receive.tasks = calloc(c->receive.n, sizeof *c->receive.tasks);
+	const int rc = c->send.tasks && c->receive.tasks ? r->net->pair_open(c) : -ENOMEM;
 	c->blob.checksum = checksum_of(c->blob);
+	return rc;
 }
 
 static uint32_t free_id(const struct doca_rdma *r)
@@ -154,7 +93,6 @@ doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct d
 		rdma_connection_free(c);
 		return softdoca_failed(func, rc);
 	}
-	make_blob(c);
 	*out = c;
 	return DOCA_SUCCESS;
 }
@@ -167,14 +105,12 @@ void rdma_connection_free(struct doca_rdma_connection *c)
 		at = &(*at)->next;
 	*at = c->next;
 	r->n_connections--;
-	if (c->qp && !r->gpu.structure)
-		softdoca_nic.qp_close(c->qp);
+	r->net->pair_close(c);
 	rdma_hang_up(c);
 	if (c->addr)
 		doca_rdma_addr_destroy(c->addr);
 	free(c->send.tasks);
 	free(c->receive.tasks);
-	free(c->memory);
 	softdoca_object_free(c);
 }
 
@@ -188,13 +124,9 @@ static void flush_here(struct doca_rdma *r, struct rdma_ring *ring)
 
 void rdma_connection_break(struct doca_rdma_connection *c)
 {
-	dg_nic_qp_info info;
-	if (!softdoca_nic.qp_info_get(c->qp, &info) && info.why[0])
-		softdoca_log(DOCA_LOG_LEVEL_WARNING, "doca_pe_progress",
-			     "connection %u broke, syndrome %#x: %s", c->id, info.syndrome, info.why);
 	c->state = CONNECTION_BROKEN;
 	/* Fails in a forked child, where no NIC flushes the tasks: it is the parent's. */
-	if (softdoca_nic.qp_modify(c->qp, DG_NIC_ERROR, NULL, 0)) {
+	if (c->rdma->net->pair_break(c)) {
 		flush_here(c->rdma, &c->send);
 		flush_here(c->rdma, &c->receive);
 	}
@@ -202,9 +134,7 @@ void rdma_connection_break(struct doca_rdma_connection *c)
 
 void rdma_connection_look(struct doca_rdma_connection *c)
 {
-	dg_nic_qp_info info;
-	if (c->state == CONNECTION_CONNECTED && !softdoca_nic.qp_info_get(c->qp, &info) &&
-	    info.state == DG_NIC_ERROR)
+	if (c->state == CONNECTION_CONNECTED && c->rdma->net->pair_failed(c))
 		rdma_connection_break(c);
 }
 
@@ -233,12 +163,14 @@ doca_error_t doca_rdma_export(struct doca_rdma *rdma, const void **local_rdma_co
 
 doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer)
 {
-	int rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTR, &peer->address, 0);
-	if (!rc)
-		rc = softdoca_nic.qp_modify(c->qp, DG_NIC_RTS, NULL, 0);
+	if (peer->adapter != c->blob.adapter)
+		return REFUSE(DOCA_ERROR_NOT_CONNECTED, "the peer's device is %s, and %s is not one",
+			      peer->adapter ? "an RDMA adapter" : "a function of softdoca",
+			      c->rdma->ctx.dev->info.f.ibdev);
+	const int rc = c->rdma->net->pair_join(c, peer);
 	if (rc) {
 		doca_error_t error = softdoca_failed("doca_rdma_connect", rc);
-		return rc == -ENOTCONN ? DOCA_ERROR_NOT_CONNECTED : error;
+		return rc == -ENOTCONN || rc == -EXDEV ? DOCA_ERROR_NOT_CONNECTED : error;
 	}
 	memcpy(c->peer_gid, peer->address.gid, sizeof c->peer_gid);
 	return DOCA_SUCCESS;

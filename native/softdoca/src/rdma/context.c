@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The operations of an RDMA context. "guess" marks an assumption that no published source confirms. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "doca_rdma_bridge.h"
 #include "nic_wqe.h"
 #include "rdma.h"
 
@@ -14,8 +12,6 @@
 #define WAKE_NS 100000
 /* After this many polls without a completion, the states of the queue pairs are checked. */
 #define IDLE_POLLS 64u
-
-enum { CQE_BYTES = 64, CQES_MIN = 16, CQE_INVALID = 0xf1 };
 
 /* ---- start and end ---- */
 
@@ -51,22 +47,6 @@ static bool make_all_tasks(struct doca_rdma *r)
 	return made;
 }
 
-static doca_error_t open_cq(struct doca_rdma *r)
-{
-	uint32_t n = CQES_MIN;
-	while (n < task_count(r))
-		n *= 2;
-	r->n_cqes = n;
-	r->cq_head = 0;
-	r->cqes = aligned_alloc(CQE_BYTES, (size_t)n * CQE_BYTES);
-	if (!r->cqes)
-		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u completions", n);
-	memset(r->cqes, CQE_INVALID, (size_t)n * CQE_BYTES);
-	const dg_nic_cq_config cfg = {.ring = r->cqes, .entries = n};
-	const int rc = softdoca_nic.cq_open(r->nic, &cfg, &r->cq);
-	return rc ? softdoca_failed("doca_ctx_start", rc) : DOCA_SUCCESS;
-}
-
 void rdma_end_connections(struct doca_rdma *r)
 {
 	while (r->connections)
@@ -78,20 +58,13 @@ void rdma_end_connections(struct doca_rdma *r)
 	if (r->timer >= 0)
 		close(r->timer);
 	r->timer = -1;
-	if (r->pd)
-		atomic_fetch_sub(&r->pd->users, 1);
-	r->pd = NULL;
+	r->net->close(r);
 }
 
 static void rdma_ended(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	rdma_end_connections(r);
-	if (r->cq)
-		softdoca_nic.cq_close(r->cq);
-	r->cq = NULL;
-	free(r->cqes);
-	r->cqes = NULL;
 	for (struct rdma_task *t; (t = r->tasks);) {
 		r->tasks = t->next_made;
 		softdoca_object_free(t);
@@ -100,20 +73,12 @@ static void rdma_ended(struct doca_ctx *ctx)
 		r->conf[i].free = NULL;
 }
 
-doca_error_t rdma_open_nic(struct doca_rdma *r)
+doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net)
 {
-	union ibv_gid gid;
-	struct ibv_pd *pd;
 	r->idle = 0;
 	r->pid = getpid();
-	TRY(doca_rdma_bridge_get_dev_pd(r->ctx.dev, &pd));
-	r->pd = nic_pd(pd);
-	atomic_fetch_add(&r->pd->users, 1);
-	r->nic = nic_context(pd->context)->nic;
-	const int rc = -softdoca_ibv_gid(r->pd->v.context, &gid);
-	if (rc)
-		return softdoca_failed("doca_ctx_start", rc);
-	memcpy(r->gid, gid.raw, sizeof r->gid);
+	r->net = net;
+	TRY(net->open(r));
 	r->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (r->timer < 0)
 		return REFUSE(DOCA_ERROR_OPERATING_SYSTEM, "cannot create a timer: %s", strerror(errno));
@@ -122,10 +87,10 @@ doca_error_t rdma_open_nic(struct doca_rdma *r)
 
 static doca_error_t begin(struct doca_rdma *r)
 {
-	TRY(rdma_open_nic(r));
+	TRY(rdma_open(r, dev_is_adapter(r->ctx.dev) ? &rdma_verbs : &rdma_nic));
 	if (!make_all_tasks(r))
 		return REFUSE(DOCA_ERROR_NO_MEMORY, "no memory for %u tasks", task_count(r));
-	return open_cq(r);
+	return r->net->open_cq(r, task_count(r));
 }
 
 static doca_error_t rdma_start(struct doca_ctx *ctx)
@@ -214,7 +179,7 @@ static doca_error_t submit_receive(struct doca_rdma *r, struct rdma_task *t)
 static doca_error_t submit_send(struct rdma_task *t)
 {
 	struct doca_rdma_connection *c = t->connection;
-	if (!rdma_has_room(c, t))
+	if (!c->rdma->net->has_room(c, t))
 		return REFUSE(DOCA_ERROR_AGAIN, "connection %u has %u tasks in flight: its send queue is full",
 			      c->id, ring_used(&c->send));
 	doca_error_t error = rdma_post(c, t);
@@ -351,7 +316,7 @@ static bool deliver_one(struct doca_rdma *r)
 		deliver(r, t, FLUSHED);
 		return true;
 	}
-	if (rdma_poll(r, &e)) {
+	if (r->net->poll(r, &e)) {
 		r->idle = 0;
 		complete(r, &e);
 		return true;
@@ -389,7 +354,7 @@ bool rdma_arm(struct doca_ctx *ctx)
 	for (const struct doca_rdma_connection *c = r->connections; c; c = c->next)
 		broken |= c->state == CONNECTION_BROKEN || c->state == CONNECTION_FAILED;
 	set_timer(r, WAKE_NS);
-	return r->flushed.first || broken || (r->cq && rdma_ready(r));
+	return r->flushed.first || broken || (!r->ctx.gpu && r->net->ready(r));
 }
 
 void rdma_disarm(struct doca_ctx *ctx)
@@ -407,16 +372,9 @@ static void rdma_free_task(struct doca_task *task)
 	conf->free = t;
 }
 
-const struct ctx_ops rdma_ops = {
-	.start = rdma_start,
-	.stop = rdma_stop,
-	.quiet = rdma_quiet,
-	.ended = rdma_ended,
-	.submit = rdma_submit,
-	.progress = rdma_progress,
-	.fileno = rdma_fileno,
-	.arm = rdma_arm,
-	.disarm = rdma_disarm,
-	.free_task = rdma_free_task,
-	.on_gpu = &rdma_gpu_ops,
-};
+#define CPU_OPS .start = rdma_start, .stop = rdma_stop, .quiet = rdma_quiet, .ended = rdma_ended, \
+		.submit = rdma_submit, .progress = rdma_progress, .fileno = rdma_fileno,       \
+		.arm = rdma_arm, .disarm = rdma_disarm, .free_task = rdma_free_task
+const struct ctx_ops rdma_ops = {CPU_OPS, .on_gpu = &rdma_gpu_ops};
+/* A kernel writes the software NIC's entries: the data path of an adapter is not on a GPU. */
+const struct ctx_ops rdma_adapter_ops = {CPU_OPS};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The entries of tasks, in the format of mlx5, and the completions. */
-#include <endian.h>
+/* What tasks read and write. */
 #include <string.h>
 
-#include "nic_wqe.h"
 #include "rdma.h"
 
 /* ---- checking ---- */
@@ -29,11 +27,6 @@ static struct place behind(const struct doca_buf *b, uint64_t n)
 	return b ? (struct place){b, (uintptr_t)b->data + b->data_len, n} : (struct place){0};
 }
 
-static bool is_atomic(const struct rdma_task *t)
-{
-	return t->type == RDMA_CMP_SWP || t->type == RDMA_FETCH_ADD;
-}
-
 /* Whether bytes arrive at the local buffers. */
 static bool fills(const struct rdma_task *t)
 {
@@ -41,8 +34,7 @@ static bool fills(const struct rdma_task *t)
 	       (is_event(t) && t->type != RDMA_EVENT_SET);
 }
 
-/* The local buffer, or the first of a list. */
-static const struct doca_buf *local_buf(const struct rdma_task *t)
+const struct doca_buf *rdma_local_buf(const struct rdma_task *t)
 {
 	if (is_receive(t) || t->type == RDMA_READ || t->type == RDMA_EVENT_GET)
 		return t->dst;
@@ -72,11 +64,6 @@ static struct place remote_of(const struct rdma_task *t)
 	if (!is_atomic(t))
 		return behind(t->dst, t->bytes);
 	return (struct place){t->dst, t->dst ? (uintptr_t)t->dst->data : 0, t->bytes};
-}
-
-static bool has_remote(const struct rdma_task *t)
-{
-	return t->type >= RDMA_READ && !is_event(t);
 }
 
 static doca_error_t check_list(const struct doca_buf *b, uint32_t most, const char *what, const char *func)
@@ -125,7 +112,7 @@ static bool is_usable(const struct doca_mmap *m, const struct doca_dev *dev)
 static doca_error_t check_local(const struct rdma_task *t, const struct doca_rdma *r,
 				const char *func)
 {
-	const struct doca_buf *first = local_buf(t);
+	const struct doca_buf *first = rdma_local_buf(t);
 	const uint32_t most = is_atomic(t) || is_event(t) ? 1 : RDMA_LIST_MAX;
 	TRY(check_list(first, most, "local", func));
 	const uint64_t n = bytes_in(t, first);
@@ -157,7 +144,7 @@ static uint64_t bytes_of(const struct rdma_task *t)
 /* The CPU accesses the word of a task on a sync event. */
 static char *word_of(const struct rdma_task *t)
 {
-	const struct place p = part_of(t, local_buf(t), t->bytes);
+	const struct place p = part_of(t, rdma_local_buf(t), t->bytes);
 	const struct doca_mmap *m = p.buf->mmap;
 	return m->base ? m->base + (p.at - (uintptr_t)m->addr) : NULL;
 }
@@ -194,11 +181,14 @@ doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const ch
 	const bool may_lack = is_receive(t) ? !t->dst : !t->src && (!has_remote(t) || !t->dst);
 	doca_error_t error = DOCA_SUCCESS;
 	t->bytes = bytes_of(t);
-	if (is_receive(t) && t->bytes > RDMA_BYTES_MAX)
-		t->bytes = RDMA_BYTES_MAX;
-	if (t->bytes > RDMA_BYTES_MAX)
-		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu bytes: a task has at most %u",
-			      (unsigned long long)t->bytes, RDMA_BYTES_MAX);
+	if (is_receive(t) && t->bytes > r->max_bytes)
+		t->bytes = r->max_bytes;
+	if (t->bytes > r->max_bytes)
+		return REFUSE(DOCA_ERROR_INVALID_VALUE, "%llu bytes: a task has at most %llu",
+			      (unsigned long long)t->bytes, (unsigned long long)r->max_bytes);
+	if (is_event(t) && dev_is_adapter(r->ctx.dev))
+		return REFUSE(DOCA_ERROR_NOT_SUPPORTED, "a peer's sync event cannot be used over %s",
+			      r->ctx.dev->info.f.ibdev);
 	/* Without bytes, a message or a write needs no buffers. */
 	if (may_lack && !is_atomic(t) && !is_event(t) && t->type != RDMA_READ)
 		return DOCA_SUCCESS;
@@ -210,136 +200,38 @@ doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const ch
 
 /* ---- entries ---- */
 
-static const uint8_t opcodes[RDMA_TYPES] = {
-	[RDMA_SEND] = WQE_SEND,		  [RDMA_SEND_IMM] = WQE_SEND_IMM,
-	[RDMA_READ] = WQE_READ,		  [RDMA_WRITE] = WQE_WRITE,
-	[RDMA_WRITE_IMM] = WQE_WRITE_IMM, [RDMA_CMP_SWP] = WQE_ATOMIC_CS,
-	[RDMA_FETCH_ADD] = WQE_ATOMIC_FA, /* WQE_NOP, 0: of a task on a sync event */
-};
-
-static char *put32(char *at, uint32_t v)
+uint64_t rdma_remote(const struct rdma_task *t, uint32_t *key)
 {
-	v = htobe32(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
+	const struct place p = remote_of(t);
+	*key = p.buf ? p.buf->mmap->key : 0;
+	return p.buf ? p.at : 0;
 }
-
-static char *put64(char *at, uint64_t v)
-{
-	v = htobe64(v);
-	memcpy(at, &v, sizeof v);
-	return at + sizeof v;
-}
-
-/* The local buffers as data segments. */
-struct segments {
-	struct place part[RDMA_LIST_MAX];
-	uint32_t key[RDMA_LIST_MAX], n;
-};
 
 /* Errors: those of softdoca_mmap_key(). */
-static doca_error_t find_segments(const struct rdma_task *t, struct segments *s)
+static doca_error_t find_segments(const struct rdma_task *t, struct rdma_segments *s)
 {
 	uint64_t left = t->bytes;
 	doca_error_t error = DOCA_SUCCESS;
 	s->n = 0;
-	for (const struct doca_buf *b = local_buf(t); left && !error; b = b->next) {
+	for (const struct doca_buf *b = rdma_local_buf(t); left && !error; b = b->next) {
 		const struct place p = part_of(t, b, left);
 		left -= p.n;
 		if (p.n) {
-			s->part[s->n] = p;
-			error = softdoca_mmap_key(b->mmap, &s->key[s->n++]);
+			s->part[s->n].at = p.at;
+			s->part[s->n].n = p.n;
+			error = softdoca_mmap_key(b->mmap, &s->part[s->n++].key);
 		}
 	}
 	return error;
 }
 
-static char *put_data(char *at, uint64_t address, uint64_t n, uint32_t key)
-{
-	at = put32(at, (uint32_t)n);
-	at = put32(at, key);
-	return put64(at, address);
-}
-
-static char *put_segments(char *at, const struct segments *s)
-{
-	for (uint32_t i = 0; i < s->n; i++)
-		at = put_data(at, s->part[i].at, s->part[i].n, s->key[i]);
-	return at;
-}
-
-static char *put_remote(char *at, const struct rdma_task *t)
-{
-	const struct place p = remote_of(t);
-	at = put64(at, p.buf ? p.at : 0);
-	at = put32(at, p.buf ? p.buf->mmap->key : 0);
-	return put32(at, 0);
-}
-
-static char *put_operands(char *at, const struct rdma_task *t)
-{
-	at = put64(at, t->operand);
-	return put64(at, t->compare);
-}
-
-static uint32_t blocks_of(const struct rdma_task *t)
-{
-	const uint32_t list = local_buf(t) && t->bytes && !is_event(t) ? local_buf(t)->list_len : 0;
-	const uint32_t segments = 1 + has_remote(t) + is_atomic(t) + list;
-	return (segments * WQE_SEGMENT + WQE_BLOCK - 1) / WQE_BLOCK;
-}
-
-bool rdma_has_room(const struct doca_rdma_connection *c, const struct rdma_task *t)
-{
-	const struct rdma_ring *r = &c->send;
-	return ring_used(r) < r->n && r->end_block - r->first_block + blocks_of(t) <= r->n_blocks;
-}
-
-static void put_send(struct doca_rdma_connection *c, struct rdma_task *t, const struct segments *s)
-{
-	char entry[2 * WQE_BLOCK] = {0}, *at = entry + WQE_SEGMENT;
-	struct rdma_ring *r = &c->send;
-	if (has_remote(t))
-		at = put_remote(at, t);
-	if (is_atomic(t))
-		at = put_operands(at, t);
-	if (!is_event(t))
-		at = put_segments(at, s);
-	put32(entry, (r->end_block & 0xffff) << 8 | opcodes[t->type]);
-	put32(entry + 4, c->qpn << 8 | (uint32_t)((at - entry) / WQE_SEGMENT));
-	entry[11] = WQE_CQE;
-	memcpy(entry + 12, &t->immediate, sizeof t->immediate);
-	t->blocks = (uint32_t)((at - entry + WQE_BLOCK - 1) / WQE_BLOCK);
-	for (uint32_t i = 0; i < t->blocks; i++)
-		memcpy(r->entries + (size_t)(r->end_block++ & (r->n_blocks - 1)) * WQE_BLOCK,
-		       entry + i * WQE_BLOCK, WQE_BLOCK);
-}
-
-static void put_receive(struct doca_rdma_connection *c, struct rdma_task *t, const struct segments *s)
-{
-	const size_t size = RDMA_LIST_MAX * WQE_SEGMENT;
-	char *at = c->receive.entries + (c->receive.end & (c->receive.n - 1)) * size;
-	t->blocks = 0;
-	at = put_segments(at, s);
-	if (s->n < RDMA_LIST_MAX)
-		put_data(at, 0, 0, WQE_END_KEY);
-}
-
 doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t)
 {
 	struct rdma_ring *ring = is_receive(t) ? &c->receive : &c->send;
-	struct segments s;
+	struct rdma_segments s;
 	TRY(find_segments(t, &s));
-	if (is_receive(t))
-		put_receive(c, t, &s);
-	else
-		put_send(c, t, &s);
+	TRY(c->rdma->net->post(c, t, &s));
 	ring->tasks[ring->end++ & (ring->n - 1)] = t;
-	/* Release: the NIC that sees the count sees the entry. */
-	if (is_receive(t))
-		__atomic_store_n(&c->record[0], htobe32(ring->end), __ATOMIC_RELEASE);
-	else
-		__atomic_store_n(&c->doorbell, c->doorbell + t->blocks, __ATOMIC_RELEASE);
 	return DOCA_SUCCESS;
 }
 
@@ -348,42 +240,9 @@ void rdma_arrived(struct rdma_task *t)
 	uint64_t left = fills(t) && t->opcode != DOCA_RDMA_OPCODE_RECV_WRITE_WITH_IMM ? t->bytes : 0;
 	if ((t->type == RDMA_WRITE || t->type == RDMA_WRITE_IMM) && t->dst)
 		t->dst->data_len += t->bytes;
-	for (const struct doca_buf *b = local_buf(t); b && left; b = b->next) {
+	for (const struct doca_buf *b = rdma_local_buf(t); b && left; b = b->next) {
 		const uint64_t n = part_of(t, b, left).n;
 		((struct doca_buf *)(uintptr_t)b)->data_len += n;
 		left -= n;
 	}
-}
-
-/* ---- completions ---- */
-
-enum { CQE_BYTES = 64, CQE_IMMEDIATE = 36, CQE_COUNT = 44, CQE_SYNDROME = 55, CQE_QPN = 56, CQE_OWN = 63 };
-
-static uint8_t *next_cqe(const struct doca_rdma *r)
-{
-	return r->cqes + (size_t)(r->cq_head & (r->n_cqes - 1)) * CQE_BYTES;
-}
-
-bool rdma_ready(const struct doca_rdma *r)
-{
-	/* Acquire: the completion, and the bytes that the entry moved, are visible with it. The NIC
-	 * stores 8 bytes at once. */
-	const uint64_t last =
-		__atomic_load_n((const uint64_t *)(const void *)(next_cqe(r) + CQE_QPN), __ATOMIC_ACQUIRE);
-	const uint8_t own = (uint8_t)(last >> 56);
-	return own >> 4 != 15 && (own & 1) == !!(r->cq_head & r->n_cqes);
-}
-
-bool rdma_poll(struct doca_rdma *r, struct rdma_cqe *out)
-{
-	const uint8_t *cqe = next_cqe(r);
-	if (!rdma_ready(r))
-		return false;
-	r->cq_head++;
-	out->qpn = be32_at(cqe + CQE_QPN) & 0xffffff;
-	out->bytes = be32_at(cqe + CQE_COUNT);
-	memcpy(&out->immediate, cqe + CQE_IMMEDIATE, sizeof out->immediate);
-	out->opcode = cqe[CQE_OWN] >> 4;
-	out->syndrome = cqe[CQE_SYNDROME];
-	return true;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "doca_gpunetio_dev.h"
+#include "gpu_queue.h"
 #include "rdma.h"
 
 static doca_error_t open_queues(struct doca_rdma *r)
@@ -19,7 +20,7 @@ static doca_error_t open_queues(struct doca_rdma *r)
 		error = softdoca_gpu_queue_open(&q[i], r->ctx.gpu, r->ctx.dev,
 						power_of_two(r->send_size),
 						i ? 0 : power_of_two(r->receive_size),
-						i ? q : NULL, rdma_peer_rights(r));
+						i ? q : NULL, rdma_nic_rights(r));
 	return error;
 }
 
@@ -67,7 +68,7 @@ static doca_error_t rdma_gpu_start(struct doca_ctx *ctx)
 {
 	struct doca_rdma *r = rdma_of(ctx);
 	r->gpu = (struct rdma_gpu){NULL};
-	doca_error_t error = rdma_open_nic(r);
+	doca_error_t error = rdma_open(r, &rdma_nic);
 	if (!error)
 		error = open_queues(r);
 	if (!error)

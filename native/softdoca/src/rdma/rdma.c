@@ -27,13 +27,42 @@ static doca_error_t check_devinfo(const struct doca_devinfo *devinfo, const char
 	return DOCA_ERROR_NOT_SUPPORTED;
 }
 
-#define CAP(type, name)                                        \
+static doca_error_t check_type(const struct doca_devinfo *devinfo, enum rdma_type type, const char *func)
+{
+	TRY(check_devinfo(devinfo, func));
+	if (type < RDMA_EVENT_GET || !(devinfo->f.caps & CAP_ADAPTER))
+		return DOCA_SUCCESS;
+	softdoca_log(DOCA_LOG_LEVEL_INFO, func, "%s has no tasks on sync events", devinfo->f.ibdev);
+	return DOCA_ERROR_NOT_SUPPORTED;
+}
+
+#define CAP(TYPE, name)                                        \
 	doca_error_t doca_rdma_cap_task_##name##_is_supported( \
 		const struct doca_devinfo *devinfo)            \
 	{                                                      \
-		return check_devinfo(devinfo, __func__);       \
+		return check_type(devinfo, TYPE, __func__);    \
 	}
 RDMA_EACH(CAP)
+
+/* Of an adapter it is known once it is open. */
+static doca_error_t max_message(const struct doca_devinfo *devinfo, uint32_t *out)
+{
+	struct doca_dev *dev;
+	*out = RDMA_BYTES_MAX;
+	if (!(devinfo->f.caps & CAP_ADAPTER))
+		return DOCA_SUCCESS;
+	TRY(doca_dev_open((struct doca_devinfo *)(uintptr_t)devinfo, &dev));
+	doca_error_t error = rdma_verbs_max_message(dev, out);
+	doca_dev_close(dev);
+	return error;
+}
+
+doca_error_t doca_rdma_cap_get_max_message_size(const struct doca_devinfo *devinfo, uint32_t *max_message_size)
+{
+	CHECK_OUT(max_message_size);
+	TRY(check_devinfo(devinfo, __func__));
+	return max_message(devinfo, max_message_size);
+}
 
 #define CAP_NUMBER(name, out, value)                                                             \
 	doca_error_t doca_rdma_cap_##name(const struct doca_devinfo *devinfo, uint32_t *out)     \
@@ -47,7 +76,6 @@ RDMA_EACH(CAP)
 CAP_NUMBER(get_max_send_queue_size, max_send_queue_size, DG_NIC_ENTRIES_MAX)
 CAP_NUMBER(get_max_recv_queue_size, max_recv_queue_size, DG_NIC_ENTRIES_MAX)
 CAP_NUMBER(get_max_send_buf_list_len, max_send_buf_list_len, RDMA_LIST_MAX)
-CAP_NUMBER(get_max_message_size, max_message_size, RDMA_BYTES_MAX)
 
 static doca_error_t check_transport(enum doca_rdma_transport_type type, const char *func)
 {
@@ -91,7 +119,8 @@ doca_error_t doca_rdma_create(struct doca_dev *dev, struct doca_rdma **rdma)
 	r->send_size = r->receive_size = RDMA_QUEUE_DEFAULT;
 	r->max_connections = 1;
 	r->timer = r->sockets = -1;
-	doca_error_t error = softdoca_ctx_init(&r->ctx, dev, &rdma_ops);
+	doca_error_t error = softdoca_ctx_init(
+		&r->ctx, dev, dev_is_adapter(dev) ? &rdma_adapter_ops : &rdma_ops);
 	if (error) {
 		softdoca_object_free(r);
 		return error;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * RDMA contexts over the software NIC.
+ * RDMA contexts, over the software NIC or over an RDMA adapter.
  *
  *   rdma.c         contexts: capabilities, settings
  *   task.c         tasks: allocation and fields
@@ -8,9 +8,11 @@
  *   connection.c   connections, each a queue pair; their blobs
  *   address.c      connection by address
  *   gpu.c          contexts with their data path on a GPU
- *   entry.c        the entries of the rings, and reading completions
+ *   entry.c        what tasks read and write: checks, and the parts of an entry
+ *   nic.c          queue pairs of the software NIC: the entries of their rings, and its completions
+ *   verbs.c        queue pairs of an adapter, by libibverbs
  *
- *      submit: an entry in the ring of the task's connection ---> the NIC's thread executes it
+ *      submit: an entry in the ring of the task's connection ---> the NIC executes it
  *      receives: in `receives`, then in the ring of a connection
  *      progress: takes a completion from the context's only CQ <--- in the order of the entries
  *
@@ -26,8 +28,7 @@
 
 #include "doca_rdma.h"
 #include "doca_sync_event.h"
-#include "gpu_queue.h"
-#include "nic.h"
+#include "softdoca.h"
 
 /* Guesses: no public figures are known. */
 #define RDMA_TASKS_MAX       65536u /* of one type */
@@ -117,7 +118,9 @@ struct rdma_ring {
 struct rdma_blob {
 	uint64_t magic;
 	uint32_t version, checksum; /* FNV-1a, with this field 0 */
-	dg_nic_address address;
+	uint32_t adapter; /* 1: of an RDMA adapter; 0: of the software NIC, which has a GID and a number only */
+	dg_qp_address address;
+	uint32_t link_qpn, link_psn; /* of the adapter's second queue pair: see verbs.c */
 };
 
 struct doca_rdma_connection {
@@ -128,7 +131,6 @@ struct doca_rdma_connection {
 	struct doca_rdma *rdma;
 	struct doca_rdma_connection *next;
 	union doca_data user_data;
-	dg_nic_qp *qp;
 	uint32_t qpn;
 	struct rdma_blob blob; /* for the peer */
 	uint8_t peer_gid[16];
@@ -136,10 +138,15 @@ struct doca_rdma_connection {
 	struct doca_rdma_addr *addr; /* likewise; NULL: none */
 	uint64_t call_until_ns;	     /* while nobody listens */
 	struct rdma_blob peer; /* of one that is requested */
-	char *memory; /* of both rings */
 	struct rdma_ring send, receive;
+	/* Over the software NIC. */
+	dg_nic_qp *qp;
+	char *memory; /* of both rings */
 	_Alignas(8) uint64_t doorbell;
 	uint32_t record[2];
+	/* Over an adapter. */
+	struct ibv_qp *pair, *link;
+	uint64_t probe, probed_ns; /* probe: the number of the one in flight, or 0 */
 };
 
 /* Of a context with its data path on a GPU. */
@@ -147,6 +154,22 @@ struct rdma_gpu {
 	struct gpu_queue *queues; /* of each connection that there can be */
 	uint32_t used; /* of these */
 	struct gpu_memory *structure; /* for device code; NULL: the context is not started */
+};
+
+/* A completion, in host byte order. */
+struct rdma_cqe {
+	uint32_t qpn, bytes;
+	doca_be32_t immediate;
+	uint8_t opcode; /* CQE_... of nic_wqe.h */
+};
+
+/* Of a context over an adapter. */
+struct rdma_adapter {
+	struct adapter *adapter;
+	struct ibv_cq *cq;
+	struct rdma_cqe taken[16]; /* from the CQ, and not delivered yet */
+	uint32_t n_taken, next;
+	uint64_t probes; /* sent so far */
 };
 
 struct doca_rdma {
@@ -161,12 +184,15 @@ struct doca_rdma {
 	doca_rdma_connection_disconnection_cb_t disconnect_cb;
 
 	/* Valid while the context is started. */
+	const struct rdma_net *net;
+	uint8_t gid[16];
+	uint64_t max_bytes; /* of a task */
 	struct nic_pd *pd;
 	dg_nic *nic;
-	uint8_t gid[16];
 	dg_nic_cq *cq;
 	uint8_t *cqes;
 	uint32_t n_cqes, cq_head;
+	struct rdma_adapter over;
 	bool calling; /* progress is running, perhaps a callback */
 	uint32_t idle; /* polls without a completion */
 	int timer; /* wakes a program that waits, so that it looks for completions */
@@ -183,12 +209,43 @@ struct doca_rdma {
 	struct rdma_listener *listeners;
 };
 
-/* A completion, in host byte order. */
-struct rdma_cqe {
-	uint32_t qpn, bytes;
-	doca_be32_t immediate;
-	uint8_t opcode, syndrome;
+/* The local buffers of an entry. */
+struct rdma_segments {
+	struct {
+		uint64_t at, n;
+		uint32_t key;
+	} part[RDMA_LIST_MAX];
+	uint32_t n;
 };
+
+/* What executes the entries. An int is 0 or a negative errno, with dgkit's text. */
+struct rdma_net {
+	/* Takes the NIC, and sets the context's gid and max_bytes. */
+	doca_error_t (*open)(struct doca_rdma *r);
+	/* Opens its CQ, for n completions. */
+	doca_error_t (*open_cq)(struct doca_rdma *r, uint32_t n);
+	/* Frees what both have taken; idempotent. */
+	void (*close)(struct doca_rdma *r);
+	/* Gives the connection a queue pair, and sets its qpn and the addresses in its blob. */
+	int (*pair_open)(struct doca_rdma_connection *c);
+	int (*pair_join)(struct doca_rdma_connection *c, const struct rdma_blob *peer);
+	/* Makes the NIC flush the tasks in the rings, and logs its reason, if it has one. */
+	int (*pair_break)(struct doca_rdma_connection *c);
+	/* Whether the queue pair has failed without a completion. */
+	bool (*pair_failed)(struct doca_rdma_connection *c);
+	/* Idempotent. */
+	void (*pair_close)(struct doca_rdma_connection *c);
+	/* Whether the send ring has room for the task's entry. */
+	bool (*has_room)(const struct doca_rdma_connection *c, const struct rdma_task *t);
+	doca_error_t (*post)(struct doca_rdma_connection *c, struct rdma_task *t, const struct rdma_segments *s);
+	/* Takes a completion. Returns false if there is none. */
+	bool (*poll)(struct doca_rdma *r, struct rdma_cqe *out);
+	/* Returns whether there is one. */
+	bool (*ready)(struct doca_rdma *r);
+};
+extern const struct rdma_net rdma_nic, rdma_verbs; /* nic.c, verbs.c */
+/* verbs.c: stores the most bytes of a task over this adapter. */
+doca_error_t rdma_verbs_max_message(struct doca_dev *dev, uint32_t *out);
 
 static inline struct doca_rdma *rdma_of(const struct doca_ctx *ctx)
 {
@@ -208,6 +265,16 @@ static inline bool is_receive(const struct rdma_task *t)
 static inline bool is_event(const struct rdma_task *t)
 {
 	return t->type >= RDMA_EVENT_GET;
+}
+
+static inline bool is_atomic(const struct rdma_task *t)
+{
+	return t->type == RDMA_CMP_SWP || t->type == RDMA_FETCH_ADD;
+}
+
+static inline bool has_remote(const struct rdma_task *t)
+{
+	return t->type >= RDMA_READ && !is_event(t);
 }
 
 static inline uint32_t ring_used(const struct rdma_ring *r)
@@ -234,11 +301,11 @@ static inline struct rdma_task *rdma_take(struct rdma_list *l)
 extern const struct ctx_ops rdma_gpu_ops;
 
 /* context.c */
-extern const struct ctx_ops rdma_ops;
-/* What both kinds of contexts do. open_nic(): takes the NIC. end_connections(): frees all connections and
- * what open_nic() has taken. serve_connections(): handles one event of a connection, and returns whether a
+extern const struct ctx_ops rdma_ops, rdma_adapter_ops;
+/* What both kinds of contexts do. open(): takes the NIC. end_connections(): frees all connections and
+ * what open() has taken. serve_connections(): handles one event of a connection, and returns whether a
  * callback was called. */
-doca_error_t rdma_open_nic(struct doca_rdma *r);
+doca_error_t rdma_open(struct doca_rdma *r, const struct rdma_net *net);
 void rdma_end_connections(struct doca_rdma *r);
 bool rdma_serve_connections(struct doca_rdma *r);
 void rdma_stop(struct doca_ctx *ctx);
@@ -248,20 +315,21 @@ void rdma_disarm(struct doca_ctx *ctx);
 /* Puts waiting receives into the rings of connections. */
 void rdma_spread_receives(struct doca_rdma *r);
 
+/* nic.c: what peers may do, as enum dg_nic_access. */
+uint32_t rdma_nic_rights(const struct doca_rdma *r);
+
 /* connection.c */
 /* Makes a connection that is not connected. `func` is named in the log. */
 doca_error_t rdma_connection_new(struct doca_rdma *r, const char *func, struct doca_rdma_connection **out);
 /* Connects its queue pair to that of the peer's blob. */
 doca_error_t rdma_connection_join(struct doca_rdma_connection *c, const struct rdma_blob *peer);
-/* Returns what peers may do, as enum dg_nic_access. */
-uint32_t rdma_peer_rights(const struct doca_rdma *r);
 /* Checks the bytes of a blob. */
 doca_error_t rdma_blob_parse(const void *bytes, size_t size, struct rdma_blob *out);
-/* Breaks a connection: its tasks are flushed. Logs the NIC's reason, if it has one. */
+/* Breaks a connection: its tasks are flushed. */
 void rdma_connection_break(struct doca_rdma_connection *c);
 /* Breaks a connection whose queue pair has failed. */
 void rdma_connection_look(struct doca_rdma_connection *c);
-/* Closes the queue pair and frees the connection. */
+/* Closes the queue pairs and frees the connection. */
 void rdma_connection_free(struct doca_rdma_connection *c);
 
 /* address.c */
@@ -275,17 +343,14 @@ void rdma_stop_listening(struct doca_rdma *r);
 /* Checks a task, and sets its bytes. `func` is named in the log. */
 doca_error_t rdma_check(struct rdma_task *t, const struct doca_rdma *r, const char *func);
 /* Appends the task's entry to a ring of the connection that has room, and tells the NIC. Errors:
- * those of softdoca_mmap_key(). */
+ * those of softdoca_mmap_key() and of the NIC. */
 doca_error_t rdma_post(struct doca_rdma_connection *c, struct rdma_task *t);
-/* Whether the send ring has room for the task's entry. */
-bool rdma_has_room(const struct doca_rdma_connection *c, const struct rdma_task *t);
+/* The local buffer, or the first of a list; and where the task reads or writes at the peer: 0 for nothing. */
+const struct doca_buf *rdma_local_buf(const struct rdma_task *t);
+uint64_t rdma_remote(const struct rdma_task *t, uint32_t *key);
 /* Counts the bytes that arrived to the task's local buffers. */
 void rdma_arrived(struct rdma_task *t);
 /* Executes a task on a sync event, whose entry, a NOP, has completed. */
 doca_error_t rdma_execute_event(struct rdma_task *t);
-/* Takes a completion. Returns false if there is none. */
-bool rdma_poll(struct doca_rdma *r, struct rdma_cqe *out);
-/* Returns whether there is one. */
-bool rdma_ready(const struct doca_rdma *r);
 
 #endif
