@@ -38,12 +38,22 @@ def shell_environment(guest: str, python: str, folder: str) -> str:
     path = "/usr/sbin:/usr/bin:/sbin:/bin:/run/applets"
     site = "export PYTHONPATH=/run/site PYTHONPYCACHEPREFIX=/run/pycache\n"
     if guest == "host":
-        path, site = f"{Path(python).parent}:{path}", ""
+        path, site = f"{Path(python).parent}:{path}", _bytecode()
     else:
         folder = "/run/share"
     where = f"cd {shlex.quote(folder)} 2>/dev/null || cd /"
     pair = f"export DGKIT_GUEST={guest} DGKIT_EXCHANGE=/run/{EXCHANGE}"
     return f"export PATH={shlex.quote(path)} {_HOME}\n{pair}\n{site}{where}\n"
+
+
+def _bytecode() -> str:
+    """Return the shell command by which the host guest's Python finds this machine's .pyc files.
+
+    None is needed where they are beside the sources. Without them every process compiles dgkit and
+    NumPy again: half a second on this machine, several on an emulated processor.
+    """
+    prefix = sys.pycache_prefix
+    return f"export PYTHONPYCACHEPREFIX={shlex.quote(prefix)}\n" if prefix else ""
 
 
 class Service(ABC):

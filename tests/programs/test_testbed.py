@@ -36,7 +36,7 @@ from dgkit.cli.testbed import _install_missing, _show
 from dgkit.session import inspect
 from dgkit.testbed import apt, images, initramfs, kernel, qemu, requirements, wheels
 from dgkit.testbed import testbed as module
-from dgkit.testbed.service import _cause
+from dgkit.testbed.service import _cause, shell_environment
 
 INSTALL = "`(sudo )?apt-get install --no-install-recommends"
 PREPARE = "from dgkit.testbed import requirements; requirements.check = lambda **_: None\n"
@@ -692,6 +692,14 @@ def test_dropbear_is_collected_without_the_guests_c_library(machine, packages, m
     assert sorted(path.name for path in folder.iterdir()) == [
         *("dropbear", "dropbearkey", "libtomcrypt.so.1")
     ]
+
+
+def test_pythons_of_the_host_guest_find_this_machines_bytecode(monkeypatch):
+    monkeypatch.setattr(sys, "pycache_prefix", "/a b/pycache")
+    assert "export PYTHONPYCACHEPREFIX='/a b/pycache'\n" in shell_environment("host", "/p", "/")
+    assert "/a b" not in shell_environment("dpu", "/p", "/")
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    assert "PYCACHE" not in shell_environment("host", "/p", "/")
 
 
 @pytest.mark.parametrize(
