@@ -113,14 +113,14 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, folder: int | None = None
     return fd
 
 
-def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file with one name.
+def read_regular(path: Path, most: int) -> bytes:
+    """Return the content of a regular file with one name, of at most `most` bytes.
 
     Raises:
         OSError: It cannot be read, or is no such file.
+        ValueError: It is larger.
     """
-    with named(path), os.fdopen(open_regular(path), "rb") as file:
-        return file.read()
+    return _read(path, open_regular(path), most)
 
 
 def read_limited(path: Path, most: int) -> bytes:
@@ -130,9 +130,12 @@ def read_limited(path: Path, most: int) -> bytes:
         OSError: It cannot be read, or is no regular file: a FIFO would block.
         ValueError: It is larger.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-    with named(path), os.fdopen(os.open(path, flags), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    return _read(path, os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), most)
+
+
+def _read(path: Path, fd: int, most: int) -> bytes:
+    with named(path), os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
         content = file.read(most + 1)
     if len(content) > most:

@@ -14,6 +14,15 @@ _UNITS = ("", "k", "m", "g", "t")
 _LARGEST = 2**63 - 1  # limit of a size in a request (wire/requests.py)
 
 
+def printable(text: str, kept: str = "\n\t") -> str:
+    """Return another's text with its control characters, such as terminal escapes, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in kept else f"\\x{ord(char):02x}" for char in text
+    )
+
+
 def plural(count: int, noun: str) -> str:
     """Return a number of things, thousands separated: `1 byte`, `4,096 bytes`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

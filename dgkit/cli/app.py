@@ -207,7 +207,9 @@ def _failed(error: Exception) -> int:
             click.echo(err=True)  # new line after the terminal's ^C, as click does
             return _stopped()
         cause = cause.__context__
-    click.echo(f"dgkit: {explain(error)}", err=True)
+    from .console import say
+
+    say(f"dgkit: {explain(error)}")
     return exit_code(error)
 
 
@@ -218,12 +220,14 @@ def _stopped() -> int:
 
 def _show_usage(error: click.UsageError) -> None:
     """Print a usage error in one line that refers to --help; without arguments, print the help."""
+    from .console import say
+
     message = error.format_message()
     if "\n" not in message:
         path = error.ctx.command_path if error.ctx else "dgkit"
         end = "" if message.endswith("?") else "."
         message = f"dgkit: {message.rstrip('.')}{end} See `{path} --help`"
-    click.echo(message, err=True)
+    say(message)
 
 
 def _result(value: Any) -> int:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..units import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -23,8 +25,8 @@ def console() -> Console:
 
 
 def say(text: str) -> None:
-    """Print a line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Print a line on stderr; what would control the terminal is escaped."""
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_json(value: object) -> None:

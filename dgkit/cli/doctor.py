@@ -15,7 +15,7 @@ import click
 
 from ..units import plural
 from .console import console, print_json, progress_bar, progress_bars, say
-from .options import as_json, size
+from .options import address, as_json, size
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
@@ -103,8 +103,8 @@ _MAX_WIDTH = 100
 )
 @click.option(
     "--peer",
-    default="",
-    show_default=False,
+    default=None,
+    type=address,
     metavar="ADDRESS",
     help="With --try: also RDMA with the agent at ADDRESS (`dgkit serve --provider verbs`).",
 )
@@ -236,7 +236,7 @@ class _Options:
     tries: bool
     program: str
     pair: tuple[str, str] | None
-    peer: str
+    peer: str | None
     keys: str
     maps: bool
     svg: str
@@ -367,7 +367,7 @@ def _try(options: _Options) -> Diagnosis:
         return attempt(
             options.goal.lower(),
             size=options.exported,
-            peer=options.peer,
+            peer=options.peer or "",
             keys=options.keys,
             announce=announce,
             done=done,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from ..files import replace_file
+from ..files import named, replace_file
 from .console import print_json, say
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -29,12 +30,14 @@ def json_option(command: F) -> F:
 
 
 def output_file(json_: str | None) -> Path | None:
-    """Check that the folder of the file exists; return the file, or None for stdout."""
+    """Check that the file can be written; return it, or None for stdout."""
     if json_ in (None, STDOUT):
         return None
     path = Path(json_ or "")
     if path.is_dir() or not path.parent.is_dir():
         raise click.UsageError(f"--json {path}: this is a folder, or its folder does not exist")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise click.UsageError(f"--json {path}: you may not write there")
     return path
 
 
@@ -53,7 +56,8 @@ def write_document(path: Path | None, kind: str, results: dict[str, Any]) -> Non
         return
     text = (json.dumps(document, indent=2) + "\n").encode()
     if path.exists() and not path.is_file():
-        path.write_bytes(text)
+        with named(path):
+            path.write_bytes(text)
     else:
         replace_file(path, text)
     say(f"written to {path}")

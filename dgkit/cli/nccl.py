@@ -27,9 +27,16 @@ def nccl() -> None:
     """
 
 
+def _check_local(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.startswith("ipc://"):
+        raise click.BadParameter(f"{value!r} is not the address of an agent here: ipc:///PATH")
+    return value
+
+
 _dpu = click.option(
     "--dpu",
     metavar="ADDRESS",
+    callback=_check_local,
     help="Agent of this machine (`dgkit serve`) that moves the bytes: GPU memory with --provider "
     "cuda; host memory with soft, verbs, doca or softdoca, too. Default: NCCL's own process.",
 )

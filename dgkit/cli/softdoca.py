@@ -112,6 +112,8 @@ def run(side: str, devices: str | None, faults: str | None, command: tuple[str, 
         raise click.UsageError("no program given: put it after --")
     environment = os.environ | _environment(_home(), side)
     if devices is not None:
+        if not Path(devices).is_file():
+            raise click.UsageError(f"--devices {devices} is not a regular file")
         environment["SOFTDOCA_DEVICES"] = devices
     if faults is not None:
         environment["SOFTDOCA_FAULTS"] = faults

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
+from ..units import printable
 from .console import say
 from .options import duration, integer, size
 
@@ -78,8 +80,9 @@ def personal(course: Path, lab: str, students: tuple[str, ...]) -> int:
     from ..teach import course as courses
     from ..teach import variants
 
-    for path in variants.write(course, lab, students, courses.read_seed(course)):
-        click.echo(str(path))
+    with _wrong_input():
+        for path in variants.write(course, lab, students, courses.read_seed(course)):
+            click.echo(str(path))
     return 0
 
 
@@ -114,6 +117,14 @@ def check(lab: Path, all_: bool, hint: bool, watch: bool) -> int:
     return _check(lab, all_, hint)
 
 
+@contextlib.contextmanager
+def _wrong_input() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as exc:
+        raise click.UsageError(str(exc)) from exc
+
+
 def _saved(lab: Path) -> int:
     """Return when a notebook was saved; 0 while it is being replaced."""
     try:
@@ -125,7 +136,8 @@ def _saved(lab: Path) -> int:
 def _check(lab: Path, all_: bool, hint: bool) -> int:
     from ..teach import grader, hints, sandbox, student_notebook
 
-    _, cells = student_notebook.load(lab)
+    with _wrong_input():
+        _, cells = student_notebook.load(lab)
     if not (tests := student_notebook.tests(cells)):
         raise click.UsageError(f"{lab} has no test cells: is it a lab?")
     grades = grader.grade_lab(
@@ -192,11 +204,12 @@ def board(course: Path, lab: str) -> int:
     """
     from ..teach import course as courses
 
-    rows = courses.ratios(course, lab)
+    with _wrong_input():
+        rows = courses.ratios(course, lab)
     if not rows:
         raise click.UsageError(f"{course} has no graded notebook of {lab!r} with a bonus")
     for ratio, student in rows:
-        click.echo(f"{ratio:8.2f}  {student}")
+        click.echo(f"{ratio:8.2f}  {printable(student, kept='')}")
     return 0
 
 

@@ -6,6 +6,7 @@ import os
 
 from ..errors import ClosedError
 from ..live_set import LiveSet
+from ..unique import Unique
 
 TYPE_CHECKING = False  # typing's own costs more to import than all of this
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def provider_name(provider: str, emulated: str) -> str:
     return f"{provider}, emulated {emulated}" if emulated else provider
 
 
-class DeviceContext:
+class DeviceContext(Unique):
     """State that a device shares with its regions and queues, which keep it. Base of Device.
 
     Attributes:

@@ -339,8 +339,8 @@ def _check_arguments(provider: str, over: str, rules: Sequence[FaultRule], gpu: 
     for name in (provider, over):
         if not isinstance(name, str):
             raise TypeError(f"provider is {name!r}; it must be text, as 'soft'")
-        if "\0" in name:
-            raise ValueError(f"provider is {name!r}; a name has no zero byte")
+        if not name.isprintable():
+            raise ValueError(f"provider is {name!r:.80}; a name has printable characters only")
     if not isinstance(rules, Sequence):
         raise TypeError(f"rules is {rules!r:.60}; it must be a list of FaultRule")
     if rules and provider != "fault":
@@ -360,8 +360,8 @@ def _check_name(
     if providers.isdisjoint(given):
         fitting = " and ".join(map(repr, sorted(providers)))
         raise ValueError(f"{what}={name!r} is for {fitting}, not for {given[0]!r}")
-    if "\0" in name:
-        raise ValueError(f"{what} is {name!r}; a name has no zero byte")
+    if not name.isprintable():
+        raise ValueError(f"{what} is {name!r:.80}; a name has printable characters only")
 
 
 def _device_config(

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..files import write_new
 from .functions import recorder_folder
 
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -31,14 +32,17 @@ def record(command: Sequence[str], output: Path) -> int:
     Raises:
         FileExistsError: The file exists.
         FileNotFoundError: There is no such program, or this installation has no recorder.
-        OSError: The program cannot be run.
+        OSError: The program cannot be run, or the file cannot be written.
         ValueError: LD_PRELOAD cannot name the recorder.
     """
     output = output.resolve()
-    if output.exists():
-        raise FileExistsError(f"{output} exists: remove it, or choose another file with --output")
-    if not os.access(output.parent, os.W_OK):
-        raise FileNotFoundError(f"{output.parent} is no folder that you may write to")
+    try:  # before the program runs, perhaps for hours
+        write_new(output, b"")
+    except FileExistsError:
+        raise FileExistsError(
+            f"{output} exists: remove it, or choose another file with --output"
+        ) from None
+    output.unlink()
     environment = os.environ | {
         "LD_PRELOAD": " ".join(filter(None, (_library(), os.environ.get("LD_PRELOAD")))),
         "DGKIT_TRACE": str(output),

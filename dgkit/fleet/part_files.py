@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PLAN, _LOCK = "_sweep.json", "_lock"  # readers of data sets skip names that start with _ or .
 _FORMAT, _VERSION = "dgkit fleet sweep", 1
+_MAX_BYTES = 64 << 20  # of a file: a row has some 200 bytes
 _DIGEST = b"dgkit rows sha256"  # key in a file's metadata
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)  # a file system without locks
 
@@ -123,7 +124,7 @@ def _locked(folder: Path) -> int:
 
 def _check_same(path: Path, plan: Mapping[str, Any]) -> None:
     try:
-        found = read_json(read_regular(path))
+        found = read_json(read_regular(path, _MAX_BYTES))
     except ValueError as exc:
         raise ValueError(f"{path} is not the plan of a sweep: {exc}") from None
     if not isinstance(found, dict):
@@ -141,7 +142,7 @@ def _read(paths: list[Path]) -> RowTable:
     rows = RowTable()
     for path in paths:
         try:
-            content = pa.py_buffer(read_regular(path))
+            content = pa.py_buffer(read_regular(path, _MAX_BYTES))
             part = pq.read_table(content, schema=schema())
             digest = (pq.read_metadata(content).metadata or {}).get(_DIGEST)
             if digest is not None and digest != _digest(part):

@@ -28,6 +28,7 @@ WARNINGS = ("-Wno-unknown-pragmas", "-Wno-attributes")
 # What a source includes besides dgkit's header and the system's may have inline PTX.
 _FOREIGN = re.compile(r"\b(?:asm|__asm__)\b|#\s*include\s*[<\"](?:cuda|/)")
 _CAPABILITY = "-D__CUDA_ARCH__="
+_MAX_BYTES = 256 << 20  # of a program
 _LIMIT = 120.0  # seconds that one run of the compiler may take
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
@@ -133,8 +134,10 @@ def _program_name(key: str, content: bytes) -> str:
 def _find(folder: Path, key: str) -> Path | None:
     """Return the program of a key; remove files that are not this user's, or changed."""
     for path in folder.glob(f"{key}-*"):
-        with contextlib.suppress(OSError):  # a link, or removed by another process
-            if is_own(path.lstat()) and path.name == _program_name(key, read_regular(path)):
+        with contextlib.suppress(OSError, ValueError):  # a link, removed, large
+            if is_own(path.lstat()) and path.name == _program_name(
+                key, read_regular(path, _MAX_BYTES)
+            ):
                 return path
         path.unlink(missing_ok=True)
     return None

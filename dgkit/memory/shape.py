@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 
 from ..validate import byte_count
 
@@ -38,7 +38,8 @@ def _lengths(shape: str | SupportsIndex | Iterable[SupportsIndex]) -> list[Suppo
         return [byte_count("shape", shape)]
     with contextlib.suppress(TypeError):
         return [operator.index(shape)]  # type: ignore[arg-type]
-    if isinstance(shape, (bytes, bytearray, memoryview)):  # data, and its bytes are no lengths
+    # Data, whose bytes are no lengths, and what has no order.
+    if isinstance(shape, (bytes, bytearray, memoryview, Mapping, Set)):
         raise TypeError
     return list(shape)  # type: ignore[arg-type]
 

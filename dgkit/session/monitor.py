@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..dpu.values import WatchTask
 from ..errors import ClosedError, LimitReached, again
+from ..unique import Unique
 from ..wire.messages import EVERY_S, MONITOR_SAMPLES, MONITORS
 from ..wire.telemetry import Sampled as Sampled
 from . import argument_checks
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .sides import Sides
 
 
-class Monitor:
+class Monitor(Unique):
     """Continuous latency measurement, created by Session.monitor(). Thread-safe.
 
     Close it with close() or a `with` block; closing the session also closes it.

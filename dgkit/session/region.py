@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import AccessDenied, BoundsError, ClosedError, Unsupported
 from ..types import Access
+from ..unique import Unique
 from ..validate import byte_count
 from ..wire.creation import Creation
 from ..wire.messages import Free
@@ -35,7 +36,7 @@ def _synchronize(memory: Any, gpu: int) -> None:
     synchronize_stream(gpu)
 
 
-class SessionRegion:
+class SessionRegion(Unique):
     """Region of a session, created by Session.empty() and Session.register().
 
     Attributes:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ClosedError, DgkitError, PeerError
 from ..sizes import MIB, RATE_BYTES
 from ..types import Access, parse_access
+from ..unique import Unique
 from ..wire.messages import Stats, Subscribe, encode
 from ..wire.telemetry import Subscription
 from . import argument_checks, describe, lifecycle
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .transfer import SessionTransfer, TransferReport
 
 
-class Session:
+class Session(Unique):
     """Host and DPU put together, created by dgkit.connect(). Thread-safe.
 
     `role` is this process's side: "host" or "dpu", or "neither" if both sides are agents. A session

@@ -219,8 +219,12 @@ def _notes(nb: Any) -> list[str]:
 
 
 def _outputs(made: grader.Grade, notes: list[str]) -> list[Any]:
-    """Return the outputs from which nbgrader takes the points and the feedback."""
+    """Return the outputs from which nbgrader takes the points and the feedback.
+
+    A submission's error may have text that no file can: lone surrogates.
+    """
+    text = "\n".join([*notes, made.feedback, ""]).encode(errors="backslashreplace").decode()
     return [
-        v4.new_output("stream", name="stdout", text="\n".join([*notes, made.feedback, ""])),
+        v4.new_output("stream", name="stdout", text=text),
         v4.new_output("execute_result", data={"text/plain": str(made.points)}),
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import errors
 from ..types import Op, Path, Status
+from ..units import printable
 from .messages import Failed, Failure
 
 _KINDS: dict[str, type[Exception]] = {name: getattr(errors, name) for name in errors.__all__}
@@ -78,15 +79,6 @@ def _failure(completion: Any) -> Failure:
     path = Path[str(completion.path).upper()].value
     stamps = (completion.submit_ns, completion.post_ns, completion.complete_ns)
     return Failure(int(completion.status), int(completion.op), path, *stamps)
-
-
-def printable(text: str) -> str:
-    """Return a peer's text with its control characters, such as terminal escapes, escaped."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else f"\\x{ord(char):02x}" for char in text
-    )
 
 
 def to_exception(failed: Failed) -> Exception:

@@ -27,6 +27,8 @@ from ..errors import AccessDenied, PeerRefused
 from ..files import check_own_folder, is_own, read_regular, replace_file, sync_folder, write_new
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MAX_NAME = 64  # characters
+_MAX_BYTES = 4096  # of the file of a key
 _HEX = re.compile(r"[0-9a-f]{64}")
 _LOCK_S = 30.0  # maximum wait for another process that changes keys
 _SETTLED_NS = 2_000_000_000  # changes within one tick of a file's clock have equal times
@@ -158,8 +160,8 @@ def _others() -> str:
 def allow(public: str, name: str = "") -> None:
     """Allow the client with this public key. An agent reads the list at every handshake."""
     key = check_public(public)
-    if not name.isprintable():
-        raise ValueError(f"key name {name!r} has characters that cannot be printed")
+    if not name.isprintable() or len(name) > _MAX_NAME:
+        raise ValueError(f"key name {name!r:.80}: at most {_MAX_NAME} printable characters")
     with _locked() as where:
         if key not in allowed():
             _write_allowed(where, [*_lines(where), f"{key} {name}\n"])
@@ -256,7 +258,7 @@ def check_public(public: str) -> str:
 
 
 def _read(path: Path) -> str:
-    text = read_regular(path).decode("ascii", "replace").strip()
+    text = read_regular(path, _MAX_BYTES).decode("ascii", "replace").strip()
     if not _HEX.fullmatch(text):
         raise ValueError(f"{path} is not a key (64 hex digits): make a new pair")
     return text

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from ..units import printable
 from . import messages as m
-from .error_codec import printable
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # by decode_reply()
 

@@ -15,7 +15,7 @@ from traitlets.config.loader import PyFileConfigLoader
 
 from dgkit.cli import main
 from dgkit.errors import Unsupported
-from dgkit.teach import autograde, collect, course, doctor, sandbox, student_notebook
+from dgkit.teach import autograde, collect, course, doctor, grader, sandbox, student_notebook
 
 CELL = {"cell_type": "code", "metadata": {}, "source": "1"}
 TEST = {"grade_id": "t", "grade": True, "solution": False}
@@ -165,3 +165,23 @@ def test_a_new_course_collects_no_links(tmp_path):
     loader = PyFileConfigLoader("nbgrader_config.py", path=str(tmp_path / "dma101"))
     factory = ExchangeFactory(config=loader.load_config())
     assert factory.collect is collect.Collect
+
+
+def test_the_board_of_a_lab_does_not_control_the_terminal(tmp_path, capsys):
+    folder = tmp_path / "autograded/a\x1b]0;owned\x07\nb/lab1"
+    folder.mkdir(parents=True)
+    metadata = {"dgkit": {"ratios": {"bonus": 2.0}}}
+    (folder / "lab.ipynb").write_text(json.dumps({"metadata": metadata, "cells": []}))
+    assert main(["teach", "board", str(tmp_path), "lab1"]) == 0
+    assert capsys.readouterr().out == "    2.00  a\\x1b]0;owned\\x07\\x0ab\n"
+
+
+def test_feedback_is_text_that_a_file_can_have():
+    test = student_notebook.Test("t", "", 1.0)
+    made = grader.Grade(
+        test, 0.0, sandbox.Isolation("", note="a test"), failure="an error with \ud800"
+    )
+    (stream, _) = autograde._outputs(made, ["a note with \udfff"])
+    assert stream.text.encode()
+    assert r"\ud800" in stream.text
+    assert r"\udfff" in stream.text

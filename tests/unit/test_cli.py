@@ -65,15 +65,34 @@ def test_help_loads_no_command_and_nothing_heavy():
     assert done.stderr.strip() == "['dgkit.cli.exit_codes', 'dgkit.cli.app']"
 
 
-@pytest.mark.parametrize(
-    "args", [["nope"], ["demo", "--nope"], ["demo", "a", "b"], ["keys", "make", "/"]]
-)
+@pytest.mark.parametrize("args", [
+    ["nope"], ["demo", "--nope"], ["demo", "a", "b"], ["keys", "make", "/"],
+    ["keys", "allow", "ab" * 32, "--name", "x" * 65],
+    ["doctor", "--try", "--peer", "zz"],
+    ["nccl", "env", "--dpu", "tcp://10.0.0.1:1"],
+    ["softdoca", "run", "--devices", "/dev/zero", "--", "true"],
+    ["teach", "check", __file__],
+    ["teach", "board", ".", "lab1"],
+    ["bench", "--json", "/no-folder/file"],
+])  # fmt: skip
 def test_wrong_usage_is_exit_code_2_and_says_so_on_stderr(args, capsys):
     assert main(args) == 2
     out, err = capsys.readouterr()
     assert len(err.splitlines()) == 1
     assert "--help`" in err
     assert not out
+
+
+@pytest.mark.parametrize(
+    "args", [["softdoca", "compare"], ["doctor", "--from"], ["teach", "check"]]
+)
+def test_the_name_of_a_file_does_not_control_the_terminal(command, tmp_path, capsys):
+    path = tmp_path / "a\x1b]0;owned\x07\u202e"
+    path.write_text("{}")
+    assert main([*command.split(), str(path)]) in (1, 2)
+    err = capsys.readouterr().err
+    assert r"a\x1b]0;owned\x07\x202e" in err
+    assert err.rstrip("\n").isprintable()
 
 
 def test_without_a_command_it_says_what_there_is(capsys):

@@ -1,8 +1,10 @@
 """Devices, providers and what this machine offers."""
 
 import concurrent.futures
+import copy
 import gc
 import os
+import pickle
 import time
 import warnings
 from pathlib import Path
@@ -226,9 +228,16 @@ def test_a_gpu_is_chosen_for_the_provider_cuda_alone():
         Device("soft", gpu=1)
 
 
-def test_a_provider_with_a_zero_byte_is_refused():
-    with pytest.raises(ValueError, match="zero byte"):
-        Device("soft\0")
+@pytest.mark.parametrize("name", ["soft\0", "\ud800", "a\x1b[31m"])
+def test_a_provider_that_cannot_be_printed_is_refused(name):
+    with pytest.raises(ValueError, match="printable characters only"):
+        Device(name)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_device_cannot_be_copied(copied):
+    with Device("soft") as device, pytest.raises(TypeError, match="a Device cannot be copied"):
+        copied(device)
 
 
 def _engine() -> int:

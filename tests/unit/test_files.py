@@ -4,15 +4,16 @@ import errno
 import os
 from pathlib import Path
 
+import click
 import pytest
 
 from dgkit.cli.demo_source import Source
 from dgkit.cli.demo_target import HostTarget
-from dgkit.cli.json_file import write_document
+from dgkit.cli.json_file import output_file, write_document
 from dgkit.doca_trace import functions
 from dgkit.doca_trace.trace_file import read_trace
 from dgkit.doctor.collect.snapshot import Snapshot
-from dgkit.files import read_limited, replace_file, write_new
+from dgkit.files import read_limited, read_regular, replace_file, write_new
 from dgkit.teach import hints, student_notebook
 
 
@@ -57,6 +58,13 @@ def test_results_are_written_to_a_pipe_which_stays_one(linked, tmp_path):
     assert path.is_symlink() == linked
     with pytest.raises(OSError, match="not a regular file"):
         replace_file(path, b"new")
+
+
+def test_results_for_a_full_device_or_a_closed_folder_name_it(tmp_path):
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        _replaced_by_json(Path("/dev/full"))
+    with pytest.raises(click.UsageError, match="its folder does not exist"):
+        output_file(str(tmp_path / "none/file"))
 
 
 @pytest.mark.parametrize("write", WRITERS)
@@ -120,5 +128,6 @@ def test_a_file_without_an_end_and_one_that_would_block_are_no_notebooks(tmp_pat
 def test_no_more_than_the_limit_is_read(tmp_path):
     (tmp_path / "file").write_bytes(b"abcd")
     assert read_limited(tmp_path / "file", 4) == b"abcd"
-    with pytest.raises(ValueError, match="file has more than 3 bytes, the limit"):
-        read_limited(tmp_path / "file", 3)
+    for read in (read_limited, read_regular):
+        with pytest.raises(ValueError, match="file has more than 3 bytes, the limit"):
+            read(tmp_path / "file", 3)

@@ -50,6 +50,12 @@ def test_size_is_that_of_numpy(shape, dtype, size):
         assert memory.array.shape == np.empty(shape, dtype).shape
 
 
+@pytest.mark.parametrize("shape", [{}, {3: 4}, {3, 4}, b"ab", None, "x"])
+def test_what_has_no_order_or_is_data_is_no_shape(shape):
+    with pytest.raises((TypeError, ValueError), match="shape"):
+        dgkit.empty(shape)
+
+
 def test_new_memory_is_zero_and_writable():
     memory = dgkit.empty(1 << 16)
     assert not any(memory.buffer)

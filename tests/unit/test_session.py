@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import copy
+import gc
 import hashlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -61,6 +64,16 @@ def test_written_bytes_are_in_the_region_and_nowhere_else(session, region):
     assert 0 < submit <= post <= complete <= report.submit_ns
     assert complete - submit == report.read_ns
     assert "5 bytes by soft" in repr(report)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_copy_which_would_end_the_session_is_refused(session, region, copied):
+    with session.monitor(region) as monitor:
+        for each in (session, region, monitor):
+            with pytest.raises(TypeError, match=f"a {type(each).__name__} cannot be copied"):
+                copied(each)
+    gc.collect()
+    session.write(region, b"open")
 
 
 def test_read_brings_the_bytes_of_the_region(session, region):

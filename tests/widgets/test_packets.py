@@ -1,6 +1,7 @@
 """PacketPanel: a capture that grows, the filter, a packet by layers, damaged files and frames."""
 
 import io
+import os
 import struct
 
 import dpkt
@@ -117,6 +118,15 @@ def test_a_file_that_is_no_capture_is_said_in_words(tmp_path, view, content, sai
     shown = view(dgkit.PacketPanel(path))
     assert said in shown.ask("hello")["line"]
     assert said in shown.panel.static_text()
+
+
+@pytest.mark.timeout(20)
+def test_what_has_no_end_or_would_block_is_no_capture(tmp_path, view):
+    os.mkfifo(tmp_path / "fifo")
+    for path in ("/dev/zero", tmp_path / "fifo", tmp_path):
+        shown = view(dgkit.PacketPanel(path))
+        assert "not a regular file" in shown.ask("hello")["line"]
+        assert "not a regular file" in shown.panel.static_text()
 
 
 def test_a_file_that_is_not_there_yet_is_awaited(tmp_path, capture, view):

@@ -6,6 +6,9 @@ half written, and keeps no comments.
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +53,15 @@ class Packet:
         return summary(self.data)
 
 
+def _open(path: str, flags: int) -> int:
+    """Open a regular file; a FIFO would block, and a device may have no end."""
+    fd = os.open(path, flags | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return fd
+
+
 class Capture:
     """Reader of a pcapng file that grows, and that another run of the program writes anew.
 
@@ -86,7 +98,7 @@ class Capture:
             OSError: The file cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
+            with open(self.path, "rb", opener=_open) as file:
                 file.seek(self._at)
                 added = file.read(_STEP)
         except FileNotFoundError:
