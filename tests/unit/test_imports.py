@@ -18,7 +18,17 @@ PACKAGE = Path(dgkit.__file__).parent
 NOTEBOOK = {"IPython", "anywidget", "bokeh", "ipykernel", "ipywidgets", "jupyter_server", "tornado"}
 
 # Packages and top-level modules that each one may import, type-only imports included.
-_BASE = {"types", "errors", "validate", "buffers", "live_set", "units", "html_cards", "sizes"}
+_BASE = {
+    "types",
+    "errors",
+    "validate",
+    "buffers",
+    "live_set",
+    "unique",
+    "units",
+    "html_cards",
+    "sizes",
+}
 _BASE |= {"cell_lifetime", "child", "files", "json_input"}
 _BOTTOM = _BASE | {"dma", "memory", "report", "wire"}
 ALLOWED = {
@@ -34,6 +44,7 @@ ALLOWED = {
     "validate": {"errors", "units"},
     "buffers": {"errors"},
     "live_set": set(),
+    "unique": set(),
     "nccl": {"dma", "files", "html_cards", "units"},
     "html_cards": {"units"},
     "dma": _BASE | {"_native"},
