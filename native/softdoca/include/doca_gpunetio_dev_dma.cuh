@@ -24,6 +24,7 @@ doca_gpu_dev_dma_memcpy(struct doca_gpu_dma *dma, struct doca_gpu_buf *src_buf, 
 {
 	struct doca_gpu_dev_verbs_qp *qp = &dma->qp;
 	struct doca_gpu_dev_verbs_addr from, to;
+	const uint64_t consumed = doca_priv_gpu_dev_verbs_read(&qp->cq_sq.cqe_ci);
 	if (doca_priv_gpu_dev_buf_part(src_buf, src_offset, length, &from) ||
 	    doca_priv_gpu_dev_buf_part(dst_buf, dst_offset, length, &to))
 		return DOCA_ERROR_INVALID_VALUE;
@@ -31,7 +32,7 @@ doca_gpu_dev_dma_memcpy(struct doca_gpu_dma *dma, struct doca_gpu_buf *src_buf, 
 		return DOCA_ERROR_TOO_BIG;
 	const uint64_t index = doca_gpu_dev_verbs_reserve_wq_slots(
 		qp, 1, DOCA_GPUNETIO_VERBS_GPU_CODE_OPT_SKIP_AVAILABILITY_CHECK);
-	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index);
+	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index, consumed);
 	doca_priv_gpu_dev_verbs_transfer(qp, doca_gpu_dev_verbs_get_wqe_ptr(qp, (uint16_t)index),
 					 index, 0, DOCA_GPUNETIO_IB_MLX5_OPCODE_RDMA_WRITE, to, from,
 					 length);

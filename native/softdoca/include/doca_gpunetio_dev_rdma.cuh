@@ -89,9 +89,10 @@ doca_priv_gpu_dev_rdma_strong(struct doca_gpu_dev_rdma *rdma, uint32_t connectio
 	struct doca_gpu_dev_verbs_qp *qp = doca_priv_gpu_dev_rdma_qp(rdma, connection);
 	if (!qp)
 		return DOCA_ERROR_INVALID_VALUE;
+	const uint64_t consumed = doca_priv_gpu_dev_verbs_read(&qp->cq_sq.cqe_ci);
 	const uint64_t index = doca_gpu_dev_verbs_reserve_wq_slots(
 		qp, 1, DOCA_GPUNETIO_VERBS_GPU_CODE_OPT_SKIP_AVAILABILITY_CHECK);
-	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index);
+	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index, consumed);
 	doca_priv_gpu_dev_rdma_write_entry(qp, index, o);
 	doca_gpu_dev_verbs_mark_wqes_ready<DOCA_GPUNETIO_VERBS_RESOURCE_SHARING_MODE_GPU>(qp, index,
 											 index);
@@ -106,9 +107,10 @@ doca_priv_gpu_dev_rdma_weak(struct doca_gpu_dev_rdma *rdma, uint32_t connection,
 	struct doca_gpu_dev_verbs_qp *qp = doca_priv_gpu_dev_rdma_qp(rdma, connection);
 	if (!qp)
 		return DOCA_ERROR_INVALID_VALUE;
+	const uint64_t consumed = doca_priv_gpu_dev_verbs_read(&qp->cq_sq.cqe_ci);
 	const uint64_t next = doca_priv_gpu_dev_verbs_read(&qp->sq_rsvd_index);
 	const uint64_t index = next + ((position - next) & __ldg(&qp->sq_wqe_mask));
-	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index);
+	const int status = doca_priv_gpu_dev_verbs_wait_for_slot(qp, index, consumed);
 	doca_priv_gpu_dev_rdma_write_entry(qp, index, o);
 	return status ? DOCA_ERROR_IO_FAILED : DOCA_SUCCESS;
 }

@@ -73,13 +73,15 @@ DOCA_GPUNETIO_DEVICE void doca_priv_gpu_dev_verbs_commit(struct doca_gpu_dev_ver
 }
 
 /* Waits until slot `index` is free. Its previous entry may not have been committed: then that is done
- * now, as it would wait forever. Returns 0, or -EIO after an entry that failed. */
+ * now, as it would wait forever. consumed: the completions that were consumed at some time before; mostly
+ * they say it, and the caller reads them together with its buffers, not after the slot is known. Returns
+ * 0, or -EIO after an entry that failed. */
 DOCA_GPUNETIO_DEVICE int doca_priv_gpu_dev_verbs_wait_for_slot(struct doca_gpu_dev_verbs_qp *qp,
-							       uint64_t index)
+							       uint64_t index, uint64_t consumed)
 {
 	const uint32_t entries = __ldg(&qp->sq_wqe_num);
 	int status = 0;
-	while (index >= entries &&
+	while (index >= entries + consumed &&
 	       (status = doca_gpu_dev_verbs_poll_one_cq_at(&qp->cq_sq, index - entries)) == EBUSY)
 		doca_priv_gpu_dev_verbs_commit(qp);
 #ifdef DG_EMULATED_GPU /* ThreadSanitizer does not see that the NIC orders the slot's two writers */
